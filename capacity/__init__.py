@@ -1,0 +1,1 @@
+"""What a watt buys: GPU profiles, iteration time and power under a cap."""

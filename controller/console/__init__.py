@@ -1,0 +1,1 @@
+"""HTTP and server-sent events for the dashboard: read only."""

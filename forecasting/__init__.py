@@ -1,0 +1,1 @@
+"""Demand forecasts: series sources, forecasters, calibration and decisions."""

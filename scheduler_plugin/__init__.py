@@ -1,0 +1,1 @@
+"""Placement: the pure planner core, admission, applier and watchdog."""

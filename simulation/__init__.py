@@ -1,0 +1,1 @@
+"""The digital twin: plants, workloads, faults and the clocks that drive them."""

@@ -1,0 +1,1 @@
+"""Node telemetry: GPU devices, sampling, attribution to pods, export, and the actuator."""

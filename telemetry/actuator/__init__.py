@@ -1,0 +1,1 @@
+"""The actuator: the one privileged process that writes limits, under leases."""

@@ -1,0 +1,1 @@
+"""The shared house of wattpack: what every package may import."""

@@ -1,0 +1,65 @@
+"""Every error that wattpack raises on purpose.
+
+WattpackError
+├── InputError            the caller gave something wrong; names the field and what was expected
+├── TransientError        the same call may succeed later; carries how long to wait, if known
+│   └── DeadlineExceeded  no answer within the deadline
+├── PermanentError        retrying cannot help: the environment or the request has to change
+└── SafetyError           the call would break an invariant (I1 to I10); nothing was changed
+
+Packages hang their own errors below these, so that one ``except TransientError`` is a retry rule.
+"""
+
+from __future__ import annotations
+
+
+class WattpackError(Exception):
+    """The root: catch it at a process boundary, never deeper."""
+
+
+class InputError(WattpackError):
+    """A value from outside was refused and nothing was applied.
+
+    Args:
+        field: Dotted path of the offending field, for example ``spec.ratingWatts``.
+        expected: What would have been accepted, in words, with its unit.
+        got: The refused value; only its shortened ``repr`` is kept.
+        source: The file, socket or object that the value came from.
+    """
+
+    def __init__(self, field: str, expected: str, got: object = None, source: str = "") -> None:
+        self.field = field
+        self.expected = expected
+        self.got = repr(got)[:200]
+        self.source = source
+        where = f"{source}: " if source else ""
+        super().__init__(f"{where}{field}: expected {expected}, got {self.got}")
+
+
+class TransientError(WattpackError):
+    """The same call may succeed later."""
+
+    def __init__(self, message: str, retry_after_seconds: float | None = None) -> None:
+        self.retry_after_seconds = retry_after_seconds
+        super().__init__(message)
+
+
+class DeadlineExceeded(TransientError):
+    """No answer came within the deadline; what was asked may or may not have happened."""
+
+
+class PermanentError(WattpackError):
+    """Retrying cannot help: the environment or the request has to change."""
+
+
+class SafetyError(WattpackError):
+    """The call would break a safety invariant, so it was refused.
+
+    Args:
+        invariant: The invariant's name in docs/architecture.md, for example ``I1``.
+        message: What would have gone wrong, with the figures.
+    """
+
+    def __init__(self, invariant: str, message: str) -> None:
+        self.invariant = invariant
+        super().__init__(f"{invariant}: {message}")

@@ -1,0 +1,1 @@
+"""The port to a Kubernetes API and its adapters."""

@@ -1,0 +1,105 @@
+"""One way to read settings: file < environment < flag, unknown keys refused by name.
+
+A process declares a ``Settings`` subclass; field names carry their unit.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Self, TypeVar
+
+import yaml
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from wattpack.errors import InputError
+
+M = TypeVar("M", bound=BaseModel)
+
+
+class Settings(BaseModel):
+    """A frozen settings model that refuses unknown keys, NaN and infinities."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+    @classmethod
+    def load(
+        cls,
+        *,
+        file: Path | None = None,
+        environment: Mapping[str, str] | None = None,
+        prefix: str = "WATTPACK_",
+        flags: Mapping[str, object] | None = None,
+    ) -> Self:
+        """The settings after file, environment and flags, the later winning.
+
+        Args:
+            file: A YAML mapping, or None.
+            environment: Variables; ``{prefix}{FIELD}`` sets top-level scalar fields.
+            prefix: Of the environment variables.
+            flags: Values given on the command line; None means not given.
+
+        Raises:
+            InputError: naming the key, what was expected, and the nearest known key for a typo.
+        """
+        values: dict[str, Any] = read_yaml_mapping(file) if file is not None else {}
+        variables = os.environ if environment is None else environment
+        for name in cls.model_fields:
+            variable = f"{prefix}{name.upper()}"
+            if variable in variables:
+                values[name] = yaml.safe_load(variables[variable])
+        for name, value in (flags or {}).items():
+            if value is not None:
+                values[name] = value
+        return validate(cls, values, source=str(file) if file else "")
+
+
+def read_yaml_mapping(file: Path) -> dict[str, Any]:
+    """The file's single YAML mapping.
+
+    Raises:
+        InputError: if the file is missing, is not YAML, or is not a mapping.
+    """
+    try:
+        document = yaml.safe_load(file.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError("file", "a readable UTF-8 file", str(error), str(file)) from error
+    except yaml.YAMLError as error:
+        raise InputError("file", "valid YAML", str(error), str(file)) from error
+    if document is None:
+        return {}
+    if not isinstance(document, dict) or not all(isinstance(key, str) for key in document):
+        raise InputError("file", "a mapping of names to values", document, str(file))
+    return document
+
+
+def validate(model: type[M], values: Mapping[str, Any], source: str = "") -> M:
+    """The values as a model.
+
+    Raises:
+        InputError: for the first problem, with a suggestion where a key looks like a typo.
+    """
+    try:
+        return model.model_validate(dict(values))
+    except ValidationError as error:
+        first = error.errors()[0]
+        field = ".".join(str(part) for part in first["loc"]) or model.__name__
+        expected = first["msg"][0].lower() + first["msg"][1:]
+        if first["type"] == "extra_forbidden":
+            near = difflib.get_close_matches(str(first["loc"][-1]), _all_names(model), n=1)
+            hint = f" (did you mean {near[0]!r}?)" if near else ""
+            expected = f"a known key{hint}"
+        raise InputError(field, expected, first.get("input"), source) from error
+
+
+def _all_names(model: type[BaseModel], depth: int = 3) -> list[str]:
+    """Field names and aliases of a model and of the models nested in it."""
+    names: list[str] = []
+    for name, info in model.model_fields.items():
+        names += [name, info.alias or name]
+        annotation = info.annotation
+        if depth and isinstance(annotation, type) and issubclass(annotation, BaseModel):
+            names += _all_names(annotation, depth - 1)
+    return names

@@ -1,0 +1,61 @@
+"""Names for identifiers and the checks that every quantity passes at a boundary.
+
+Quantities inside wattpack are plain floats in watts, joules, seconds, MHz and bytes; the unit is
+the suffix of the name (I9). Times in cores are integer nanoseconds.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NewType
+
+from wattpack.errors import InputError
+
+GpuUuid = NewType("GpuUuid", str)
+NodeName = NewType("NodeName", str)
+DomainName = NewType("DomainName", str)
+
+NS_PER_SECOND = 1_000_000_000
+NS_PER_MS = 1_000_000
+
+
+def seconds_to_ns(seconds: float) -> int:
+    """The nearest whole nanosecond."""
+    return round(seconds * NS_PER_SECOND)
+
+
+def ns_to_seconds(nanoseconds: int) -> float:
+    """Seconds as a float; exact enough below 100 days."""
+    return nanoseconds / NS_PER_SECOND
+
+
+def require_number(
+    field: str,
+    value: object,
+    *,
+    minimum: float | None = None,
+    maximum: float | None = None,
+    exclusive_minimum: float | None = None,
+    unit: str = "",
+    source: str = "",
+) -> float:
+    """The value as a finite float within the bounds.
+
+    Raises:
+        InputError: naming the field, for anything else: booleans, strings, NaN, infinities.
+    """
+    bounds = [
+        f"> {exclusive_minimum:g}" if exclusive_minimum is not None else "",
+        f">= {minimum:g}" if minimum is not None else "",
+        f"<= {maximum:g}" if maximum is not None else "",
+    ]
+    expected = " ".join(["a finite number", *(b for b in bounds if b), unit]).strip()
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
+        raise InputError(field, expected, value, source)
+    if (
+        (minimum is not None and value < minimum)
+        or (maximum is not None and value > maximum)
+        or (exclusive_minimum is not None and value <= exclusive_minimum)
+    ):
+        raise InputError(field, expected, value, source)
+    return float(value)

@@ -1,0 +1,1 @@
+"""The agent stream: generated messages and transport helpers."""
