@@ -113,7 +113,9 @@ class ManualClock:
         wall_offset_ns: Added to the reading to give ``wall_time_ns``.
     """
 
-    def __init__(self, start_ns: int = 0, wall_offset_ns: int = 1_700_000_000 * NS_PER_SECOND):
+    def __init__(
+        self, start_ns: int = 0, wall_offset_ns: int = 1_700_000_000 * NS_PER_SECOND
+    ) -> None:
         self._now_ns = start_ns
         self._wall_offset_ns = wall_offset_ns
 

@@ -3,7 +3,7 @@
 WattpackError
 ├── InputError            the caller gave something wrong; names the field and what was expected
 ├── TransientError        the same call may succeed later; carries how long to wait, if known
-│   └── DeadlineExceeded  no answer within the deadline
+│   └── DeadlineExceededError  no answer within the deadline
 ├── PermanentError        retrying cannot help: the environment or the request has to change
 └── SafetyError           the call would break an invariant (I1 to I10); nothing was changed
 
@@ -44,7 +44,7 @@ class TransientError(WattpackError):
         super().__init__(message)
 
 
-class DeadlineExceeded(TransientError):
+class DeadlineExceededError(TransientError):
     """No answer came within the deadline; what was asked may or may not have happened."""
 
 

@@ -1,1 +1,36 @@
 """The API objects of wattpack.io/v1alpha1 as pydantic models; CRDs are generated from them."""
+
+from wattpack.api.inventory import GpuNode, GPUProfile, WorkloadProfile
+from wattpack.api.meta import GROUP, VERSION, ApiObject, Condition, KindMeta
+from wattpack.api.planning import CapacityPlan, DemandForecast, PlacementPlan
+from wattpack.api.power import PowerDomain, PowerOverride, PowerPolicy
+
+KINDS: tuple[type[ApiObject], ...] = (
+    PowerDomain,
+    PowerPolicy,
+    PowerOverride,
+    GpuNode,
+    GPUProfile,
+    WorkloadProfile,
+    DemandForecast,
+    CapacityPlan,
+    PlacementPlan,
+)
+
+__all__ = [
+    "GROUP",
+    "KINDS",
+    "VERSION",
+    "ApiObject",
+    "CapacityPlan",
+    "Condition",
+    "DemandForecast",
+    "GPUProfile",
+    "GpuNode",
+    "KindMeta",
+    "PlacementPlan",
+    "PowerDomain",
+    "PowerOverride",
+    "PowerPolicy",
+    "WorkloadProfile",
+]

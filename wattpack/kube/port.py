@@ -1,0 +1,234 @@
+"""The port to a Kubernetes API: what wattpack asks of one, whoever answers.
+
+Adapters: ``wattpack.kube.client`` (a real API server), ``wattpack.kube.embedded`` (an in-process
+object store with the same semantics), ``wattpack.kube.faults`` (wraps either and injects faults).
+
+Objects are plain JSON mappings, exactly as the API server sends them.
+
+KubeError
+├── NotFoundError          404
+├── AlreadyExistsError     409 on create
+├── ConflictError          409: somebody wrote in between; read again, never overwrite
+├── GoneError              410: the resourceVersion is too old; list again
+├── InvalidError           422 or 400: the object or patch was refused; says which field
+├── ForbiddenError         401 or 403
+├── ThrottledError         429: wait ``retry_after_seconds`` (evictions: a disruption budget holds)
+└── UnavailableError       no answer, a broken one, or 5xx; the write may or may not have happened
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol
+
+from wattpack.errors import PermanentError, TransientError, WattpackError
+
+JsonObject = dict[str, Any]
+
+
+class KubeError(WattpackError):
+    """The API refused or failed a call."""
+
+
+class NotFoundError(KubeError, PermanentError):
+    """No such object or kind."""
+
+
+class AlreadyExistsError(KubeError, PermanentError):
+    """An object of this name exists."""
+
+
+class ConflictError(KubeError, TransientError):
+    """The object changed since it was read."""
+
+
+class GoneError(KubeError, TransientError):
+    """The resourceVersion is no longer available: list again."""
+
+
+class InvalidError(KubeError, PermanentError):
+    """The object or patch was refused by validation or admission."""
+
+
+class ForbiddenError(KubeError, PermanentError):
+    """Not authenticated or not allowed."""
+
+
+class ThrottledError(KubeError, TransientError):
+    """The server asks to wait, or a disruption budget forbids the eviction now."""
+
+
+class UnavailableError(KubeError, TransientError):
+    """No usable answer; a write may or may not have happened."""
+
+
+@dataclass(frozen=True, slots=True)
+class Resource:
+    """One kind as the API serves it.
+
+    Attributes:
+        group: API group, empty for the core group.
+        version: For example ``v1``.
+        plural: As in the URL, for example ``pods``.
+        kind: For example ``Pod``.
+        namespaced: Whether objects live in namespaces.
+    """
+
+    group: str
+    version: str
+    plural: str
+    kind: str
+    namespaced: bool
+
+    @property
+    def api_version(self) -> str:
+        """``group/version``, or the version alone for the core group."""
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+
+PODS = Resource("", "v1", "pods", "Pod", True)
+NODES = Resource("", "v1", "nodes", "Node", False)
+NAMESPACES = Resource("", "v1", "namespaces", "Namespace", False)
+SECRETS = Resource("", "v1", "secrets", "Secret", True)
+EVENTS = Resource("events.k8s.io", "v1", "events", "Event", True)
+LEASES = Resource("coordination.k8s.io", "v1", "leases", "Lease", True)
+PRIORITY_CLASSES = Resource("scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", False)
+MUTATING_WEBHOOKS = Resource(
+    "admissionregistration.k8s.io",
+    "v1",
+    "mutatingwebhookconfigurations",
+    "MutatingWebhookConfiguration",
+    False,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectList:
+    """A consistent list and the version from which a watch continues it."""
+
+    items: tuple[JsonObject, ...]
+    resource_version: str
+
+
+@dataclass(frozen=True, slots=True)
+class WatchEvent:
+    """One change. A ``BOOKMARK`` carries only a newer resourceVersion."""
+
+    type: Literal["ADDED", "MODIFIED", "DELETED", "BOOKMARK"]
+    object: JsonObject
+
+    @property
+    def resource_version(self) -> str:
+        """The version after this change."""
+        return str(self.object["metadata"]["resourceVersion"])
+
+
+@dataclass(frozen=True, slots=True)
+class TokenIdentity:
+    """Who a reviewed token belongs to."""
+
+    username: str
+    groups: tuple[str, ...] = ()
+    extra: Mapping[str, Sequence[str]] = field(default_factory=dict)
+
+    @property
+    def node_name(self) -> str | None:
+        """The node that the token's pod runs on, if the token is bound to one."""
+        values = self.extra.get("authentication.kubernetes.io/node-name", ())
+        return values[0] if values else None
+
+
+class KubeApi(Protocol):
+    """The calls that wattpack makes. Every call has a deadline and raises only ``KubeError``s."""
+
+    def get(self, resource: Resource, name: str, namespace: str | None = None) -> JsonObject:
+        """One object."""
+        ...
+
+    def list(
+        self,
+        resource: Resource,
+        namespace: str | None = None,
+        label_selector: str = "",
+        field_selector: str = "",
+    ) -> ObjectList:
+        """All objects of a kind, of one namespace or of all."""
+        ...
+
+    def watch(
+        self,
+        resource: Resource,
+        resource_version: str,
+        namespace: str | None = None,
+        timeout_seconds: float = 300.0,
+        label_selector: str = "",
+        field_selector: str = "",
+    ) -> Iterator[WatchEvent]:
+        """Changes after a version, with bookmarks, until the server's time-out ends the stream.
+
+        Raises:
+            GoneError: when the version is too old.
+            UnavailableError: when the connection breaks or stays silent beyond the bookmarks' time.
+        """
+        ...
+
+    def create(
+        self, resource: Resource, body: JsonObject, namespace: str | None = None
+    ) -> JsonObject:
+        """The object as stored."""
+        ...
+
+    def replace(
+        self,
+        resource: Resource,
+        body: JsonObject,
+        namespace: str | None = None,
+        subresource: str = "",
+    ) -> JsonObject:
+        """The object as stored; compare-and-swap on ``metadata.resourceVersion`` if present."""
+        ...
+
+    def apply(
+        self,
+        resource: Resource,
+        body: JsonObject,
+        *,
+        field_manager: str,
+        namespace: str | None = None,
+        subresource: str = "",
+        force: bool = True,
+    ) -> JsonObject:
+        """The object after server-side apply; fields that we no longer name are given up."""
+        ...
+
+    def patch_json(
+        self,
+        resource: Resource,
+        name: str,
+        operations: Sequence[JsonObject],
+        namespace: str | None = None,
+        subresource: str = "",
+    ) -> JsonObject:
+        """The object after a JSON Patch; a failed ``test`` raises ``ConflictError``."""
+        ...
+
+    def delete(
+        self,
+        resource: Resource,
+        name: str,
+        namespace: str | None = None,
+        *,
+        uid: str = "",
+        grace_period_seconds: int | None = None,
+    ) -> None:
+        """Returns once deletion is accepted; ``uid`` is a precondition."""
+        ...
+
+    def evict(self, name: str, namespace: str, *, uid: str = "") -> None:
+        """Ask for a pod's eviction through the Eviction API."""
+        ...
+
+    def review_token(self, token: str, audiences: Sequence[str]) -> TokenIdentity:
+        """The identity behind a token, or ``ForbiddenError``."""
+        ...
