@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from itertools import pairwise
 from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
@@ -61,7 +62,7 @@ class BreakerSpec(ApiModel):
         if (self.curve == "Points") != bool(self.points):
             raise ValueError("points are needed with curve Points and only there")
         pairs = [(p.load_ratio, p.trip_seconds) for p in self.points]
-        if any(a[0] >= b[0] or a[1] <= b[1] for a, b in zip(pairs, pairs[1:], strict=False)):
+        if any(a[0] >= b[0] or a[1] <= b[1] for a, b in pairwise(pairs)):
             raise ValueError("points must rise in loadRatio and fall in tripSeconds")
         return self
 
