@@ -1,0 +1,92 @@
+"""What a simulated board is made of: its constants, and how its power follows its clock.
+
+Figures marked "assumed" are model inputs, not measurements.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from wattpack.errors import InputError
+from wattpack.units import NS_PER_SECOND, GpuUuid, NodeName, require_number
+
+Floats = npt.NDArray[np.float64]
+Bools = npt.NDArray[np.bool_]
+PowerAtClock = Callable[[Floats, Floats, Floats, Floats], Floats]
+"""(clock_mhz, max_clock_mhz, demand_watts, idle_watts), each (n,) -> watts (n,) at that clock."""
+
+SETTLE_SECONDS = 0.3
+"""Time for 95 % of a new limit's effect. Assumed until measured; 0.1 to 1 s is the usual guess."""
+
+SENSOR_WINDOW_NS = NS_PER_SECOND
+"""nvmlDeviceGetPowerUsage: 1 s average on Ampere and newer except GA100 (NVML API reference)."""
+
+SENSOR_GAIN_SPREAD = 0.05
+"""Largest relative gain error of a board's sensor. Source: arXiv 2312.02741."""
+
+TYPICAL_OVERSHOOT = 0.02
+"""Steady draw above the limit on most boards, as a share. Source: Zeus A40 sweep, median 1.02."""
+
+WORST_OVERSHOOT = 0.05
+"""Steady draw above the limit on the worst boards: what I1 and I2 count with."""
+
+WORST_SHARE = 0.05
+"""Share of boards with an overshoot between typical and worst. Assumed."""
+
+BELOW_KNEE_OVERSHOOT = 0.10
+"""Draw above the limit at the lowest limit. Source: Zeus A40 sweep, 1.15 at p90, 100 W of 300."""
+
+CLOCK_POWER_EXPONENT = 2.2
+"""Dynamic power over clock, P ~ f^2.2, between f (fixed voltage) and f^3. Assumed."""
+
+
+@dataclass(frozen=True, slots=True)
+class BoardSpec:
+    """One board's constants.
+
+    Attributes:
+        knee_watts: Limit below which regulation gets worse; 0 means 55 % of the default limit.
+        hold_watts: Least power to which the board can bring a full load; 0 means 90 % of min.
+        settle_seconds: Time until 95 % of a new limit's effect has come.
+    """
+
+    uuid: GpuUuid
+    model: str
+    node: NodeName
+    index: int
+    idle_watts: float
+    default_limit_watts: float
+    min_limit_watts: float
+    max_limit_watts: float
+    max_clock_mhz: int
+    min_clock_mhz: int = 210
+    knee_watts: float = 0.0
+    hold_watts: float = 0.0
+    settle_seconds: float = SETTLE_SECONDS
+
+    def __post_init__(self) -> None:
+        for name in ("idle_watts", "knee_watts", "hold_watts", "settle_seconds"):
+            require_number(name, getattr(self, name), minimum=0.0)
+        require_number("min_limit_watts", self.min_limit_watts, exclusive_minimum=0.0, unit="W")
+        require_number("max_clock_mhz", self.max_clock_mhz, minimum=self.min_clock_mhz, unit="MHz")
+        low, default, high = self.min_limit_watts, self.default_limit_watts, self.max_limit_watts
+        if not low <= default <= high:
+            raise InputError(
+                "default_limit_watts", "min <= default <= max in W", (low, default, high)
+            )
+
+
+def power_at_clock(
+    clock_mhz: Floats, max_clock_mhz: Floats, demand_watts: Floats, idle_watts: Floats
+) -> Floats:
+    """Watts (n,) that a load of ``demand_watts`` at full clock draws at ``clock_mhz``.
+
+    The default model; the twin passes the capacity model's instead.
+    """
+    share = np.minimum(1.0, clock_mhz / max_clock_mhz) ** CLOCK_POWER_EXPONENT
+    dynamic: Floats = np.maximum(0.0, demand_watts - idle_watts) * share
+    return np.asarray(np.minimum(demand_watts, idle_watts) + dynamic, dtype=np.float64)

@@ -1,0 +1,282 @@
+"""Simulated boards behave as real ones do."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from telemetry.device import GpuInvalidArgument, GpuLost, GpuNoPermission, GpuProcess, GpuTimeout
+from telemetry.simulated import BoardBank, BoardSpec
+from wattpack.errors import InputError
+from wattpack.units import GpuUuid, NodeName
+
+MS = 1_000_000
+NODE = NodeName("n0")
+
+
+def spec(i: int = 0, node: str = "n0", **changes: object) -> BoardSpec:
+    values: dict[str, object] = {
+        "uuid": GpuUuid(f"GPU-{node}-{i}"),
+        "model": "NVIDIA H200",
+        "node": NodeName(node),
+        "index": i,
+        "idle_watts": 75.0,
+        "default_limit_watts": 700.0,
+        "min_limit_watts": 200.0,
+        "max_limit_watts": 700.0,
+        "max_clock_mhz": 1980,
+    }
+    return BoardSpec(**(values | changes))  # type: ignore[arg-type]
+
+
+def bank(n: int = 4, **options: object) -> BoardBank:
+    return BoardBank([spec(i) for i in range(n)], **options)  # type: ignore[arg-type]
+
+
+def run(boards: BoardBank, demand: float, seconds: float, step_ms: int = 100) -> np.ndarray:
+    """Advance under a constant demand; the mean watts of the last step."""
+    drawn = boards.drawn_watts
+    for _ in range(round(seconds * 1000 / step_ms)):
+        drawn = boards.advance(np.full(len(boards), demand), boards.now_ns + step_ms * MS)
+    return drawn
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    demands=st.lists(st.floats(0, 1500), min_size=2, max_size=25),
+    step_ms=st.integers(10, 2000),
+    limit=st.floats(200, 700),
+    seed=st.integers(0, 1000),
+)
+def test_energy_is_the_integral_of_power(
+    demands: list[float], step_ms: int, limit: float, seed: int
+) -> None:
+    boards = bank(3, seed=seed)
+    boards.set_limits(np.full(3, limit))
+    total = np.zeros(3)
+    for demand in demands:
+        drawn = boards.advance(np.full(3, demand), boards.now_ns + step_ms * MS)
+        total += drawn * step_ms / 1000
+        assert (drawn >= boards.idle_watts - 1e-9).all()
+    assert boards.counter_joules() == pytest.approx(total)
+
+
+@settings(max_examples=25, deadline=None)
+@given(limit=st.floats(200, 700), demand=st.floats(0, 1500), seed=st.integers(0, 1000))
+def test_a_settled_board_draws_no_more_than_its_limit_with_overshoot(
+    limit: float, demand: float, seed: int
+) -> None:
+    boards = bank(8, seed=seed)
+    boards.set_limits(np.full(8, limit))
+    drawn = run(boards, demand, 3.0)
+    knee = boards.knee_watts[0]
+    worst = 1.05 if limit >= knee else 1.10
+    assert (drawn <= limit * worst + 1e-6).all()
+    assert (drawn <= max(demand, 75.0) + 1e-6).all()
+
+
+def test_a_new_limit_takes_effect_late() -> None:
+    boards = bank()
+    run(boards, 690.0, 2.0)
+    boards.set_limits(np.full(4, 400.0))
+    after_50_ms = run(boards, 690.0, 0.05, step_ms=50)
+    after_settling = run(boards, 690.0, 0.4)
+    assert (after_50_ms > 500).all()
+    assert (after_settling < 440).all()
+
+
+def test_a_sudden_load_shoots_over_the_limit_before_it_is_held() -> None:
+    boards = bank()
+    boards.set_limits(np.full(4, 400.0))
+    run(boards, 75.0, 1.0)
+    assert (run(boards, 690.0, 0.02, step_ms=20) > 500).all()
+
+
+def test_limits_below_what_the_silicon_needs_are_not_held() -> None:
+    boards = BoardBank([spec(hold_watts=260.0)])
+    boards.set_limits(np.array([200.0]))
+    assert run(boards, 690.0, 2.0)[0] == pytest.approx(260.0)
+
+
+def test_a_clock_lock_bounds_power_without_a_limit() -> None:
+    boards = bank(2)
+    boards.device(0).lock_clocks(990)
+    drawn = run(boards, 600.0, 1.0)
+    assert drawn[0] < 250
+    assert drawn[1] == pytest.approx(600.0)
+    boards.device(0).reset_clocks()
+    assert run(boards, 600.0, 1.0)[0] == pytest.approx(600.0)
+
+
+def test_a_clock_model_can_be_passed_in() -> None:
+    boards = bank(1, clock_model=lambda clock, top, demand, idle: np.full_like(demand, 123.0))
+    boards.device(0).lock_clocks(990)
+    assert run(boards, 600.0, 1.0)[0] == pytest.approx(123.0)
+
+
+def test_the_sensor_averages_over_the_trailing_second_with_its_gain() -> None:
+    boards = bank()
+    run(boards, 75.0, 2.0)
+    run(boards, 575.0, 0.5)
+    expected = (75.0 + 575.0) / 2 * boards.sensor_gain
+    assert boards.average_watts() == pytest.approx(expected)
+    assert boards.instant_watts() == pytest.approx(575.0 * boards.sensor_gain)
+    assert (np.abs(boards.sensor_gain - 1) <= 0.05).all()
+
+
+def test_the_average_interpolates_when_steps_do_not_divide_the_second() -> None:
+    boards = bank()
+    run(boards, 75.0, 2.1, step_ms=700)
+    run(boards, 575.0, 0.7, step_ms=700)
+    expected = (0.3 * 75.0 + 0.7 * 575.0) * boards.sensor_gain
+    assert boards.average_watts() == pytest.approx(expected)
+
+
+def test_sensor_regulation_moves_the_true_draw_by_the_gain() -> None:
+    boards = bank(regulates_by_sensor=True)
+    boards.set_limits(np.full(4, 500.0))
+    run(boards, 900.0, 3.0)
+    assert (boards.average_watts() >= 500.0 - 1e-6).all()
+    assert (boards.average_watts() <= 500.0 * 1.05).all()
+
+
+@pytest.mark.parametrize("event", ["reload_driver", "reboot"])
+def test_limits_locks_and_counters_are_lost_with_the_driver(event: str) -> None:
+    boards = BoardBank([spec(0), spec(0, node="n1")])
+    for i in (0, 1):
+        boards.device(i).set_power_limit(300.0)
+        boards.device(i).lock_clocks(1200)
+    run(boards, 500.0, 1.0)
+    boot = boards.boot_id(NODE)
+    getattr(boards, event)(NODE)
+    assert boards.limit_watts.tolist() == [700.0, 300.0]
+    assert boards.lock_max_mhz.tolist() == [0.0, 1200.0]
+    assert boards.counter_joules()[0] == 0.0
+    assert boards.counter_joules()[1] > 0.0
+    assert (boards.boot_id(NODE) != boot) is (event == "reboot")
+
+
+def test_a_silent_write_failure_answers_ok_and_changes_nothing() -> None:
+    boards = bank()
+    boards.silent_writes[1] = True
+    device = boards.device(1)
+    device.set_power_limit(300.0)
+    device.lock_clocks(1000)
+    assert device.limits().current_watts == 700.0
+    assert device.clock_lock_max_mhz() is None
+
+
+def test_a_board_that_ignores_its_cap_reads_it_back_but_draws_its_demand() -> None:
+    boards = bank()
+    boards.ignores_cap[2] = True
+    boards.set_limits(np.full(4, 300.0))
+    drawn = run(boards, 650.0, 2.0)
+    assert boards.device(2).limits().enforced_watts == 300.0
+    assert drawn[2] == pytest.approx(650.0)
+    assert (np.delete(drawn, 2) < 340).all()
+
+
+def test_hung_and_lost_boards_raise_their_own_errors() -> None:
+    boards = bank()
+    boards.hung[0] = True
+    boards.lost[1] = True
+    with pytest.raises(GpuTimeout):
+        boards.device(0).read(0)
+    with pytest.raises(GpuLost):
+        boards.device(1).limits()
+    boards.reboot(NODE)
+    assert boards.device(0).read(0).average_watts > 0
+
+
+@pytest.mark.parametrize("watts", [199.9, 700.1, 300_000.0])
+def test_a_limit_outside_the_range_is_refused_and_nothing_changes(watts: float) -> None:
+    boards = bank()
+    with pytest.raises(GpuInvalidArgument):
+        boards.device(0).set_power_limit(watts)
+    assert boards.limit_watts[0] == 700.0
+
+
+@pytest.mark.parametrize("watts", [float("nan"), -1.0, 0.0, True, "300", float("inf")])
+def test_a_limit_that_is_no_positive_number_is_refused(watts: object) -> None:
+    with pytest.raises(InputError):
+        bank().device(0).set_power_limit(watts)  # type: ignore[arg-type]
+
+
+def test_a_read_only_view_refuses_every_write() -> None:
+    device = bank().driver(NODE, writable=False).devices()[0]
+    for write in (
+        lambda: device.set_power_limit(300.0),
+        lambda: device.lock_clocks(1000),
+        device.reset_clocks,
+    ):
+        with pytest.raises(GpuNoPermission):
+            write()
+
+
+def test_the_same_seed_gives_the_same_bits() -> None:
+    def trajectory(seed: int) -> bytes:
+        boards = bank(16, seed=seed)
+        boards.set_limits(np.full(16, 350.0))
+        generator = np.random.default_rng(5)
+        out = [boards.advance(generator.uniform(0, 900, 16), (k + 1) * 130 * MS) for k in range(50)]
+        return b"".join(a.tobytes() for a in [*out, boards.average_watts()])
+
+    assert trajectory(3) == trajectory(3)
+    assert trajectory(3) != trajectory(4)
+
+
+@pytest.mark.parametrize(
+    ("demand", "now_ns"),
+    [
+        (np.zeros(3), MS),
+        (np.full(4, np.nan), MS),
+        (np.full(4, -1.0), MS),
+        (np.zeros(4), 0),
+    ],
+)
+def test_a_bad_step_is_refused_and_the_state_kept(demand: np.ndarray, now_ns: int) -> None:
+    boards = bank()
+    with pytest.raises(InputError):
+        boards.advance(demand, now_ns)
+    assert boards.now_ns == 0
+    assert boards.counter_joules().sum() == 0.0
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"idle_watts": -1.0},
+        {"idle_watts": float("nan")},
+        {"min_limit_watts": 0.0},
+        {"min_limit_watts": 800.0},
+        {"default_limit_watts": 900.0},
+        {"max_clock_mhz": 0},
+    ],
+)
+def test_an_impossible_board_is_refused(changes: dict[str, float]) -> None:
+    with pytest.raises(InputError):
+        spec(**changes)
+
+
+def test_uuids_are_unique_in_a_bank() -> None:
+    with pytest.raises(InputError):
+        BoardBank([spec(0), spec(0)])
+
+
+def test_a_driver_lists_its_node_by_index_and_unknown_nodes_are_refused() -> None:
+    boards = BoardBank([spec(1), spec(0), spec(0, node="n1")])
+    assert [d.identity.index for d in boards.driver(NODE).devices()] == [0, 1]
+    with pytest.raises(InputError):
+        boards.driver(NodeName("elsewhere"))
+
+
+def test_xids_and_processes_reach_the_reading_once() -> None:
+    boards = bank()
+    boards.raise_xid(0, 79)
+    boards.set_processes(0, [GpuProcess(pid=41, memory_bytes=5)])
+    device = boards.device(0)
+    assert device.read(0).xid_events == (79,)
+    assert device.read(0).xid_events == ()
+    assert device.processes()[0].pid == 41
