@@ -6,7 +6,7 @@
 
     reports, meters, forecasts ──> Observations ──┐
     PowerDomain/Policy objects ──> Topology ──────┼──> step() ──> Commands ──> lease batches
-    last tick ───────────────────> State ─────────┘        └────> Decisions ─> events, audit, console
+    last tick ───────────────────> State ─────────┘        └────> Decisions ─> events, audit
 
 Shapes: n_gpus, n_nodes, n_domains as in the topology. Watts at a GPU are DC board watts; watts at a
 domain are AC watts at its breaker. NaN stands for "not known" in float observations, never for 0.

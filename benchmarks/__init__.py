@@ -1,0 +1,1 @@
+"""One module a published comparison or a promise; run with ``python -m benchmarks NAME``."""

@@ -1,0 +1,59 @@
+"""``python -m benchmarks --list`` or ``python -m benchmarks NAME [--quick] [--json FILE] …``."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+
+from benchmarks.runner import Options, discover, find, record
+from wattpack.clock import SystemClock
+from wattpack.errors import WattpackError
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run one benchmark; its last line on standard output is one JSON object."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser.add_argument("name", nargs="?", help="which benchmark to run")
+    parser.add_argument("--list", action="store_true", help="name each benchmark and stop")
+    parser.add_argument("--quick", action="store_true", help="at most 20 s; fewer repetitions")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--resume", type=Path, help="folder of finished shards")
+    parser.add_argument("--json", type=Path, help="also write the JSON object to this file")
+    parser.add_argument(
+        "--record", action="store_true", help="keep the result in benchmarks/results/"
+    )
+    arguments, rest = parser.parse_known_args(argv)
+    if arguments.list:
+        for name, module in sorted(discover().items()):
+            print(f"{name:24} {module.SUMMARY}")
+        return 0
+    if arguments.name is None:
+        parser.error("name a benchmark, or --list")
+    try:
+        module = find(arguments.name)
+        options = Options(
+            quick=arguments.quick,
+            seed=arguments.seed,
+            resume=arguments.resume,
+            arguments=tuple(rest),
+        )
+        line = module.run(options).to_json(arguments.name)
+    except WattpackError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    if arguments.json:
+        arguments.json.write_text(json.dumps(line) + "\n", encoding="utf-8")
+    if arguments.record:
+        now = datetime.fromtimestamp(SystemClock().wall_time_ns() / 1e9, tz=UTC)
+        print(
+            f"kept in {record(line, seed=arguments.seed, date=f'{now:%Y-%m-%d}')}", file=sys.stderr
+        )
+    print(json.dumps(line))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,129 @@
+"""What every benchmark shares: options in, figures and targets out, one JSON line at the end.
+
+A benchmark is a module in this folder with ``NAME``, ``SUMMARY`` and ``run(options) -> Result``.
+A figure is a number with its unit in the key; a target is a bound on one figure. The exit status is
+0 when the measurement was made, met or not.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import pkgutil
+import platform
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from wattpack.errors import InputError
+
+RESULTS = Path(__file__).parent / "results"
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What the command line gave.
+
+    Attributes:
+        quick: A form of at most 20 s for tests; fewer repetitions, never other cases.
+        seed: Of every generator.
+        resume: Folder of finished shards, or None.
+        arguments: What is left of the command line, for the benchmark itself.
+        progress: Called with a line for people; goes to standard error.
+    """
+
+    quick: bool = False
+    seed: int = 1
+    resume: Path | None = None
+    arguments: tuple[str, ...] = ()
+    progress: Callable[[str], None] = field(default=lambda line: print(line, file=sys.stderr))
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A bound on one figure: at most or at least."""
+
+    at_most: float | None = None
+    at_least: float | None = None
+
+    def met_by(self, figure: float) -> bool:
+        """Whether the figure keeps the bound; NaN never does."""
+        return (self.at_most is None or figure <= self.at_most) and (
+            self.at_least is None or figure >= self.at_least
+        )
+
+    def to_json(self) -> dict[str, float]:
+        """Only the bounds that are set."""
+        bounds = {"at_most": self.at_most, "at_least": self.at_least}
+        return {name: bound for name, bound in bounds.items() if bound is not None}
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """Figures and the targets on some of them."""
+
+    figures: Mapping[str, float | int | str]
+    targets: Mapping[str, Target] = field(default_factory=dict)
+
+    def met(self) -> bool:
+        """Whether every target is kept."""
+        return all(
+            isinstance(value := self.figures.get(name), int | float) and target.met_by(value)
+            for name, target in self.targets.items()
+        )
+
+    def to_json(self, name: str) -> dict[str, Any]:
+        """The last line of a run."""
+        return {
+            "benchmark": name,
+            "figures": dict(self.figures),
+            "targets": {key: target.to_json() for key, target in self.targets.items()},
+            "met": self.met(),
+        }
+
+
+def discover() -> dict[str, ModuleType]:
+    """Every benchmark by name."""
+    folder = Path(__file__).parent
+    modules = [
+        importlib.import_module(f"benchmarks.{info.name}")
+        for info in pkgutil.iter_modules([str(folder)])
+        if info.name not in {"__main__", "runner"} and not info.name.startswith("_")
+    ]
+    return {m.NAME: m for m in modules if hasattr(m, "NAME")}
+
+
+def find(name: str) -> ModuleType:
+    """The benchmark of that name.
+
+    Raises:
+        InputError: listing the known names.
+    """
+    known = discover()
+    if name not in known:
+        raise InputError("benchmark", "one of " + ", ".join(sorted(known)), name)
+    return known[name]
+
+
+def record(line: Mapping[str, Any], *, seed: int, date: str) -> Path:
+    """Keep a full-size result with date, commit and machine class; returns the file."""
+    commit = subprocess.run(
+        ["git", "rev-parse", "--short=12", "HEAD"], capture_output=True, text=True, check=False
+    ).stdout.strip()
+    machine = f"{platform.machine()}, {_cores()} cores, Python {platform.python_version()}"
+    document = {**line, "seed": seed, "date": date, "commit": commit, "machine": machine}
+    RESULTS.mkdir(exist_ok=True)
+    file = RESULTS / f"{line['benchmark']}.json"
+    file.write_text(json.dumps(document, indent=2, sort_keys=True) + "\n", encoding="utf-8")
+    return file
+
+
+def _cores() -> int:
+    """Cores that this process may use."""
+    import os
+
+    return len(os.sched_getaffinity(0))

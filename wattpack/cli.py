@@ -1,0 +1,67 @@
+"""The command line: ``wattpack VERB …`` and ``kubectl wattpack VERB …``.
+
+Verbs are loaded by name when they are used, so that a node agent never loads a solver, and so that
+the shared house imports none of the packages.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from dataclasses import dataclass
+
+from wattpack.errors import InputError, WattpackError
+
+
+@dataclass(frozen=True, slots=True)
+class Verb:
+    """One verb: where its ``main(argv) -> int`` lives and what it is for."""
+
+    module: str
+    summary: str
+
+
+VERBS: dict[str, Verb] = {
+    "demo": Verb("simulation.app.demo", "start everything on this machine against the twin"),
+    "agent": Verb("telemetry.app.agent", "read this node's GPUs; --local shows a live table"),
+    "actuator": Verb("telemetry.actuator.app", "write limits under leases (privileged)"),
+    "controller": Verb("controller.app.main", "keep every power domain below its rating"),
+    "scheduler": Verb("scheduler_plugin.app.scheduler", "admit, plan and release managed pods"),
+    "watchdog": Verb("scheduler_plugin.app.watchdog", "release gated pods when no planner lives"),
+    "forecaster": Verb("forecasting.app.forecaster", "forecast demand and power"),
+    "console": Verb("controller.console.app", "serve the dashboard"),
+    "plan": Verb("scheduler_plugin.app.plan", "place a snapshot's pods; no cluster needed"),
+    "profiles": Verb("capacity.app", "show what each GPU type does with a watt"),
+}
+
+
+def usage() -> str:
+    """What ``wattpack --help`` prints."""
+    width = max(len(name) for name in VERBS)
+    verbs = "\n".join(f"  {name:{width}}  {verb.summary}" for name, verb in VERBS.items())
+    return (
+        "usage: wattpack VERB [options]\n\nMore GPU work inside a fixed electrical budget.\n\n"
+        f"{verbs}\n\n`wattpack VERB --help` explains a verb. Try `wattpack demo` first.\n"
+    )
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run one verb; 0 fine, 1 failed, 2 wrong usage, 130 interrupted."""
+    arguments = sys.argv[1:] if argv is None else argv
+    if not arguments or arguments[0] in {"-h", "--help", "help"}:
+        print(usage(), end="")
+        return 0 if arguments else 2
+    name, rest = arguments[0], arguments[1:]
+    if name not in VERBS:
+        print(f"error: unknown verb {name!r}\n\n{usage()}", file=sys.stderr, end="")
+        return 2
+    try:
+        return int(importlib.import_module(VERBS[name].module).main(rest))
+    except InputError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    except WattpackError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return 130
