@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, Literal
+from itertools import pairwise
+from typing import Annotated, ClassVar, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from wattpack.api.meta import (
     AGE,
     READY,
     ApiModel,
     ApiObject,
+    CelRule,
     Conditions,
+    Counter,
     Fraction,
     KindMeta,
+    ModelName,
     Name,
+    NonNegativeWatts,
+    ObservedGeneration,
     PrintColumn,
     Watts,
 )
@@ -23,20 +29,32 @@ from wattpack.api.meta import (
 class GpuStatus(ApiModel):
     """One device of a node."""
 
-    uuid: Annotated[str, Field(min_length=1, max_length=128)]
-    model: Annotated[str, Field(max_length=128)]
-    index: Annotated[int, Field(ge=0, le=64)]
-    cap_watts: float | None = None
-    guaranteed_watts: float | None = None
-    default_limit_watts: float | None = None
-    state: Annotated[str, Field(max_length=32)] = "Unknown"
-    trusted: bool = True
+    uuid: Annotated[
+        str, Field(min_length=1, max_length=128, description="UUID as the driver gives it")
+    ]
+    model: Annotated[str, Field(max_length=128, description="Product name")]
+    index: Annotated[int, Field(ge=0, le=64, description="Index on the node")]
+    cap_watts: Annotated[
+        NonNegativeWatts | None, Field(description="Power limit as read back, watts")
+    ] = None
+    guaranteed_watts: Annotated[
+        NonNegativeWatts | None, Field(description="What expiry of a lease falls to, watts")
+    ] = None
+    default_limit_watts: Annotated[
+        NonNegativeWatts | None, Field(description="Limit after a reboot, watts")
+    ] = None
+    state: Annotated[
+        str, Field(max_length=32, description="Ok, Unreadable, Uncontrolled or Unknown")
+    ] = "Unknown"
+    trusted: Annotated[bool, Field(description="Its energy counter agrees with its cap (I7)")] = (
+        True
+    )
 
 
 class GpuNodeSpec(ApiModel):
     """Written once by the node's agent."""
 
-    node_name: Name
+    node_name: Annotated[Name, Field(description="The node; equals metadata.name")]
     host_unit: Annotated[
         bool, Field(description="The host sets guaranteed caps before kubelet starts (I10)")
     ] = False
@@ -45,13 +63,25 @@ class GpuNodeSpec(ApiModel):
 class GpuNodeStatus(ApiModel):
     """Health and caps of a node's devices; written only by that node's agent."""
 
-    observed_generation: int = 0
-    model: Annotated[str | None, Field(max_length=128)] = None
-    gpu_count: int | None = None
-    capped_gpus: int | None = None
-    health: Annotated[str | None, Field(max_length=32)] = None
-    boot_id: Annotated[str | None, Field(max_length=64)] = None
-    devices: Annotated[list[GpuStatus], Field(max_length=64)] = []
+    observed_generation: ObservedGeneration = 0
+    model: Annotated[str | None, Field(max_length=128, description="GPU model of the node")] = None
+    gpu_count: Annotated[Counter | None, Field(description="Devices on the node")] = None
+    capped_gpus: Annotated[Counter | None, Field(description="Devices held below request")] = None
+    health: Annotated[str | None, Field(max_length=32, description="Worst device state")] = None
+    boot_id: Annotated[
+        str | None, Field(max_length=64, description="Changes with each boot of the node")
+    ] = None
+    devices: Annotated[
+        list[GpuStatus],
+        Field(
+            max_length=64,
+            description="The devices, one entry a UUID",
+            json_schema_extra={
+                "x-kubernetes-list-type": "map",
+                "x-kubernetes-list-map-keys": ["uuid"],
+            },
+        ),
+    ] = []
     conditions: Conditions = []
 
 
@@ -71,44 +101,116 @@ class GpuNode(ApiObject):
             AGE,
         ),
     )
-    spec: GpuNodeSpec
-    status: GpuNodeStatus = GpuNodeStatus()
+    cel_rules: ClassVar[tuple[CelRule, ...]] = (
+        CelRule("self.metadata.name == self.spec.nodeName", "spec.nodeName must be metadata.name"),
+    )
+    spec: Annotated[GpuNodeSpec, Field(description="Written once by the node's agent")]
+    status: Annotated[GpuNodeStatus, Field(description="Health and caps, by the agent")] = (
+        GpuNodeStatus()
+    )
+
+    @model_validator(mode="after")
+    def _named_like_its_node(self) -> Self:
+        if self.name and self.name != self.spec.node_name:
+            raise ValueError("spec.nodeName must be metadata.name")
+        return self
 
 
 class KernelClassSpec(ApiModel):
     """Power and cap sensitivity of one class of kernels on a GPU type."""
 
-    name: Name
-    power_p50_watts: Watts
-    power_p95_watts: Watts
-    cap_fractions: Annotated[list[Fraction], Field(min_length=2, max_length=64)]
-    throughput_fractions: Annotated[list[Fraction], Field(min_length=2, max_length=64)]
-    provenance: Literal["measured", "derived", "assumed"]
-    error_fraction: Annotated[float | None, Field(ge=0, le=10)] = None
-    source: Annotated[str, Field(max_length=2048)] = ""
+    name: Annotated[Name, Field(description="Kernel class, for example gemm or decode")]
+    power_p50_watts: Annotated[Watts, Field(description="Median draw uncapped, watts")]
+    power_p95_watts: Annotated[Watts, Field(description="95th percentile uncapped, watts")]
+    cap_fractions: Annotated[
+        list[Fraction],
+        Field(min_length=2, max_length=64, description="Caps as share of the default, rising"),
+    ]
+    throughput_fractions: Annotated[
+        list[Fraction],
+        Field(min_length=2, max_length=64, description="Throughput kept at each of capFractions"),
+    ]
+    provenance: Annotated[
+        Literal["measured", "derived", "assumed"],
+        Field(description="Whether the figures were measured, derived from others or assumed"),
+    ]
+    error_fraction: Annotated[
+        float | None, Field(ge=0, le=10, description="Worst relative error of the cap map")
+    ] = None
+    source: Annotated[
+        str, Field(max_length=2048, description="Paper and section, or data file and script")
+    ] = ""
+
+    cel_rules: ClassVar[tuple[CelRule, ...]] = (
+        CelRule(
+            "self.capFractions.size() == self.throughputFractions.size()",
+            "throughputFractions needs one value for each of capFractions",
+        ),
+        CelRule("self.capFractions.isSorted()", "capFractions must rise"),
+        CelRule(
+            "self.powerP50Watts <= self.powerP95Watts", "powerP50Watts is not above powerP95Watts"
+        ),
+    )
+
+    @model_validator(mode="after")
+    def _the_map_is_one(self) -> Self:
+        if len(self.cap_fractions) != len(self.throughput_fractions):
+            raise ValueError("throughputFractions needs one value for each of capFractions")
+        if any(a > b for a, b in pairwise(self.cap_fractions)):
+            raise ValueError("capFractions must rise")
+        if self.power_p50_watts > self.power_p95_watts:
+            raise ValueError("powerP50Watts is not above powerP95Watts")
+        return self
 
 
 class GPUProfileSpec(ApiModel):
     """Measured constants of a GPU type."""
 
-    model: Annotated[str, Field(min_length=1, max_length=128)]
-    product_names: Annotated[list[str], Field(min_length=1, max_length=32)]
-    idle_watts: Watts
-    min_limit_watts: Watts
-    default_limit_watts: Watts
-    max_limit_watts: Watts
-    knee_watts: Watts
-    max_clock_mhz: Annotated[int, Field(gt=0, le=10000)]
-    kernel_classes: Annotated[list[KernelClassSpec], Field(min_length=1, max_length=32)]
-    provenance_hash: Annotated[str, Field(max_length=128)] = ""
+    model: Annotated[ModelName, Field(description="GPU type, for example H200-SXM")]
+    product_names: Annotated[
+        list[ModelName],
+        Field(min_length=1, max_length=32, description="Names that the driver gives this type"),
+    ]
+    idle_watts: Annotated[Watts, Field(description="Draw when idle, watts")]
+    min_limit_watts: Annotated[Watts, Field(description="Lowest settable power limit, watts")]
+    default_limit_watts: Annotated[Watts, Field(description="Power limit after boot, watts")]
+    max_limit_watts: Annotated[Watts, Field(description="Highest settable power limit, watts")]
+    knee_watts: Annotated[Watts, Field(description="Below this cap work per watt falls, watts")]
+    max_clock_mhz: Annotated[int, Field(gt=0, le=10000, description="Highest SM clock, MHz")]
+    kernel_classes: Annotated[
+        list[KernelClassSpec],
+        Field(min_length=1, max_length=32, description="Power and cap map by class of kernels"),
+    ]
+    provenance_hash: Annotated[
+        str, Field(max_length=128, description="Digest of the data that the figures come from")
+    ] = ""
+
+    cel_rules: ClassVar[tuple[CelRule, ...]] = (
+        CelRule(
+            "self.minLimitWatts <= self.defaultLimitWatts"
+            " && self.defaultLimitWatts <= self.maxLimitWatts",
+            "minLimitWatts <= defaultLimitWatts <= maxLimitWatts",
+        ),
+        CelRule("self.model == oldSelf.model", "model cannot be changed; make a new profile"),
+    )
+
+    @model_validator(mode="after")
+    def _limits_are_ordered(self) -> Self:
+        if not self.min_limit_watts <= self.default_limit_watts <= self.max_limit_watts:
+            raise ValueError("minLimitWatts <= defaultLimitWatts <= maxLimitWatts")
+        return self
 
 
 class GPUProfileStatus(ApiModel):
     """Where the profile came from."""
 
-    observed_generation: int = 0
-    source: Annotated[str | None, Field(max_length=256)] = None
-    error_fraction: float | None = None
+    observed_generation: ObservedGeneration = 0
+    source: Annotated[
+        str | None, Field(max_length=256, description="Where the constants come from")
+    ] = None
+    error_fraction: Annotated[
+        float | None, Field(description="Worst relative error of a cap map")
+    ] = None
     conditions: Conditions = []
 
 
@@ -127,28 +229,42 @@ class GPUProfile(ApiObject):
             AGE,
         ),
     )
-    spec: GPUProfileSpec
-    status: GPUProfileStatus = GPUProfileStatus()
+    spec: Annotated[GPUProfileSpec, Field(description="Measured constants of a GPU type")]
+    status: Annotated[GPUProfileStatus, Field(description="Where the profile came from")] = (
+        GPUProfileStatus()
+    )
 
 
 class WorkloadProfileSpec(ApiModel):
     """What a workload needs and how it bears a cap."""
 
-    kind: Literal["Serving", "Training", "Batch"]
+    kind: Annotated[
+        Literal["Serving", "Training", "Batch"], Field(description="Serving, Training or Batch")
+    ]
     kernel_mix: Annotated[
         dict[str, Fraction], Field(max_length=32, description="Kernel class to share of GPU time")
     ]
-    phases: Annotated[list[Name], Field(max_length=16)] = []
-    slo_p99_slowdown: Annotated[float | None, Field(ge=1, le=1000)] = None
-    checkpoint_seconds: Annotated[float | None, Field(ge=0, le=1e6)] = None
-    malleable: bool = False
-    priority_class: Annotated[str, Field(max_length=253)] = ""
+    phases: Annotated[
+        list[Name], Field(max_length=16, description="Names of its phases, in order")
+    ] = []
+    slo_p99_slowdown: Annotated[
+        float | None, Field(ge=1, le=1000, description="p99 slowdown that users bear, 1 = none")
+    ] = None
+    checkpoint_seconds: Annotated[
+        float | None, Field(ge=0, le=1e6, description="Work lost by a stop, seconds")
+    ] = None
+    malleable: Annotated[bool, Field(description="Can shrink or be suspended at a checkpoint")] = (
+        False
+    )
+    priority_class: Annotated[
+        str, Field(max_length=253, description="PriorityClass of its pods; empty = any")
+    ] = ""
 
 
 class WorkloadProfileStatus(ApiModel):
     """Whether the profile is in use."""
 
-    observed_generation: int = 0
+    observed_generation: ObservedGeneration = 0
     conditions: Conditions = []
 
 
@@ -168,5 +284,7 @@ class WorkloadProfile(ApiObject):
             AGE,
         ),
     )
-    spec: WorkloadProfileSpec
-    status: WorkloadProfileStatus = WorkloadProfileStatus()
+    spec: Annotated[WorkloadProfileSpec, Field(description="What the work needs and bears")]
+    status: Annotated[WorkloadProfileStatus, Field(description="Whether it is in use")] = (
+        WorkloadProfileStatus()
+    )

@@ -6,13 +6,18 @@ Python names are snake_case with unit suffix (``rating_watts``); the wire has ca
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, Self
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, GetJsonSchemaHandler, ValidationError
 from pydantic.alias_generators import to_camel
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema
 
+from wattpack.errors import InputError
 from wattpack.kube.port import Resource
 
 GROUP = "wattpack.io"
@@ -24,9 +29,52 @@ Name = Annotated[
 Watts = Annotated[float, Field(gt=0, le=1e9)]
 NonNegativeWatts = Annotated[float, Field(ge=0, le=1e9)]
 Fraction = Annotated[float, Field(ge=0, le=1)]
+LabelValue = Annotated[str, Field(max_length=63)]
+ModelName = Annotated[str, Field(min_length=1, max_length=128)]
+Counter = Annotated[int, Field(ge=0)]
+
+RFC3339_PATTERN = r"\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}(\.\d{1,9})?(Z|[+-]\d{2}:\d{2})"
+CLOCK_PATTERN = r"([01]\d|2[0-3]):[0-5]\d"
+Rfc3339 = Annotated[str, Field(min_length=1, max_length=64, pattern=f"^{RFC3339_PATTERN}$")]
+Rfc3339OrClock = Annotated[
+    str, Field(max_length=64, pattern=f"^({CLOCK_PATTERN}|{RFC3339_PATTERN})$")
+]
+ObservedGeneration = Annotated[
+    int, Field(ge=0, description="The metadata.generation that this status speaks of")
+]
 
 
-class ApiModel(BaseModel):
+@dataclass(frozen=True, slots=True)
+class CelRule:
+    """A validator said once more in CEL, for the API server.
+
+    Attributes:
+        rule: CEL over ``self`` (and ``oldSelf`` for a rule about changes).
+        message: What the user reads when it is false.
+    """
+
+    rule: str
+    message: str
+
+
+class _WithCelRules(BaseModel):
+    """Writes the class's CEL rules into its schema, beside the validators that they equal."""
+
+    cel_rules: ClassVar[tuple[CelRule, ...]] = ()
+
+    @classmethod
+    def __get_pydantic_json_schema__(
+        cls, core_schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> JsonSchemaValue:
+        schema = handler.resolve_ref_schema(handler(core_schema))
+        if cls.cel_rules:
+            schema["x-kubernetes-validations"] = [
+                {"rule": rule.rule, "message": rule.message} for rule in cls.cel_rules
+            ]
+        return schema
+
+
+class ApiModel(_WithCelRules):
     """A part of an object's spec or status."""
 
     model_config = ConfigDict(
@@ -53,18 +101,29 @@ class ConditionStatus(StrEnum):
 class Condition(ApiModel):
     """metav1.Condition."""
 
-    type: Annotated[str, Field(min_length=1, max_length=316)]
-    status: ConditionStatus
-    reason: Annotated[str, Field(min_length=1, max_length=1024)]
-    message: Annotated[str, Field(max_length=32768)] = ""
-    observed_generation: Annotated[int, Field(ge=0)] = 0
-    last_transition_time: Annotated[str, Field(max_length=64)] = ""
+    type: Annotated[
+        str, Field(min_length=1, max_length=316, description="Type of the condition, CamelCase")
+    ]
+    status: Annotated[ConditionStatus, Field(description="True, False or Unknown")]
+    reason: Annotated[
+        str, Field(min_length=1, max_length=1024, description="Why, one CamelCase word")
+    ]
+    message: Annotated[
+        str, Field(max_length=32768, description="Details for people, with the figures")
+    ] = ""
+    observed_generation: Annotated[
+        int, Field(ge=0, description="The metadata.generation that the condition speaks of")
+    ] = 0
+    last_transition_time: Annotated[
+        str, Field(max_length=64, description="When status last changed, RFC 3339")
+    ] = ""
 
 
 Conditions = Annotated[
     list[Condition],
     Field(
         max_length=16,
+        description="What holds now, one entry a type",
         json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]},
     ),
 ]
@@ -98,7 +157,7 @@ class KindMeta:
         return Resource(GROUP, VERSION, self.plural, self.kind, self.namespaced)
 
 
-class ApiObject(BaseModel):
+class ApiObject(_WithCelRules):
     """A whole object: subclasses add ``spec`` and ``status``."""
 
     model_config = ConfigDict(
@@ -107,6 +166,35 @@ class ApiObject(BaseModel):
     meta: ClassVar[KindMeta]
 
     metadata: dict[str, Any] = Field(default_factory=dict)
+
+    @classmethod
+    def from_json(cls, body: Mapping[str, Any]) -> Self:
+        """The object behind a JSON mapping, as strictly as the API server takes it.
+
+        Raises:
+            InputError: naming the first field that is unknown, missing or wrong.
+        """
+        kind = cls.meta.kind
+        metadata = body.get("metadata")
+        name = metadata.get("name", "") if isinstance(metadata, dict) else ""
+        source = f"{kind} {name}".strip()
+        for key in body.keys() - {"apiVersion", "kind", "metadata", "spec", "status"}:
+            raise InputError(key, "only apiVersion, kind, metadata, spec, status", key, source)
+        _require_type(body, cls.meta, source)
+        try:
+            return cls.model_validate_json(json.dumps(body), strict=True)
+        except ValidationError as error:
+            first = error.errors()[0]
+            field = ".".join(str(part) for part in first["loc"]) or "spec"
+            raise InputError(field, first["msg"], first.get("input"), source) from error
+        except (TypeError, ValueError) as error:
+            raise InputError(kind, "a JSON object", str(error), source) from error
+
+    def to_json(self) -> dict[str, Any]:
+        """The whole object as the API server takes it, without unset optional fields."""
+        body = self.model_dump(mode="json", by_alias=True, exclude_none=True)
+        resource = self.meta.resource
+        return {"apiVersion": resource.api_version, "kind": resource.kind, **body}
 
     @property
     def name(self) -> str:
@@ -122,6 +210,13 @@ class ApiObject(BaseModel):
     def generation(self) -> int:
         """``metadata.generation``."""
         return int(self.metadata.get("generation", 0))
+
+
+def _require_type(body: Mapping[str, Any], meta: KindMeta, source: str) -> None:
+    expected = {"apiVersion": meta.resource.api_version, "kind": meta.kind}
+    for key, value in expected.items():
+        if body.get(key, value) != value:
+            raise InputError(key, value, body[key], source)
 
 
 AGE = PrintColumn("Age", "date", ".metadata.creationTimestamp", "Time since creation")

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, Literal
+from itertools import pairwise
+from typing import Annotated, ClassVar, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from wattpack.api.meta import (
     AGE,
     READY,
     ApiModel,
     ApiObject,
+    CelRule,
     Conditions,
+    Counter,
     Fraction,
     KindMeta,
+    ModelName,
     Name,
     NonNegativeWatts,
+    ObservedGeneration,
     PrintColumn,
     Watts,
 )
@@ -24,49 +29,98 @@ from wattpack.api.meta import (
 class ForecastTarget(ApiModel):
     """What is forecast: a domain's power, a workload's power, or any query."""
 
-    power_domain: Name | None = None
-    workload: Annotated[str | None, Field(max_length=253)] = None
+    power_domain: Annotated[Name | None, Field(description="A PowerDomain by name")] = None
+    workload: Annotated[
+        str | None, Field(max_length=253, description="A workload of this namespace by name")
+    ] = None
     series: Annotated[
         str, Field(max_length=4096, description="Series name in the history, or PromQL")
     ]
-    unit: Annotated[str, Field(max_length=64)] = "watts"
+    unit: Annotated[str, Field(max_length=64, description="Unit of the series")] = "watts"
+
+    cel_rules: ClassVar[tuple[CelRule, ...]] = (
+        CelRule("!(has(self.powerDomain) && has(self.workload))", "powerDomain or workload"),
+    )
+
+    @model_validator(mode="after")
+    def _at_most_one(self) -> Self:
+        if self.power_domain is not None and self.workload is not None:
+            raise ValueError("powerDomain or workload")
+        return self
 
 
 class DemandForecastSpec(ApiModel):
     """A series, a horizon and levels."""
 
-    target: ForecastTarget
-    horizon_seconds: Annotated[int, Field(ge=600, le=7 * 86400)] = 6 * 3600
-    step_seconds: Annotated[int, Field(ge=60, le=3600)] = 600
-    levels: Annotated[list[Fraction], Field(min_length=1, max_length=21)] = [0.5, 0.9, 0.95, 0.99]
+    target: Annotated[ForecastTarget, Field(description="What is forecast")]
+    horizon_seconds: Annotated[
+        int, Field(ge=600, le=7 * 86400, description="How far ahead, seconds")
+    ] = 6 * 3600
+    step_seconds: Annotated[int, Field(ge=60, le=3600, description="Width of one bin, seconds")] = (
+        600
+    )
+    levels: Annotated[
+        list[Fraction],
+        Field(min_length=1, max_length=21, description="Quantile levels, strictly rising"),
+    ] = [0.5, 0.9, 0.95, 0.99]
     ceiling_watts: Annotated[
         NonNegativeWatts | None, Field(description="Sum of caps: the series cannot exceed it")
     ] = None
+
+    cel_rules: ClassVar[tuple[CelRule, ...]] = (
+        CelRule("self.stepSeconds <= self.horizonSeconds", "stepSeconds exceeds horizonSeconds"),
+        CelRule(
+            "self.levels.isSorted() && self.levels.all(x, self.levels.exists_one(y, y == x))",
+            "levels must rise strictly",
+        ),
+    )
+
+    @model_validator(mode="after")
+    def _steps_fit_and_levels_rise(self) -> Self:
+        if self.step_seconds > self.horizon_seconds:
+            raise ValueError("stepSeconds exceeds horizonSeconds")
+        if any(a >= b for a, b in pairwise(self.levels)):
+            raise ValueError("levels must rise strictly")
+        return self
 
 
 class QuantilePath(ApiModel):
     """One level over the horizon."""
 
-    level: Fraction
-    values: Annotated[list[float], Field(max_length=1024)]
+    level: Annotated[Fraction, Field(description="Quantile level")]
+    values: Annotated[
+        list[float], Field(max_length=1024, description="One value a step, in the series' unit")
+    ]
 
 
 class DemandForecastStatus(ApiModel):
     """The newest forecast and how well earlier ones did."""
 
-    observed_generation: int = 0
-    issued_at: Annotated[str | None, Field(max_length=64)] = None
-    data_until: Annotated[str | None, Field(max_length=64)] = None
-    method: Annotated[str | None, Field(max_length=64)] = None
-    fallback: bool | None = None
-    now: float | None = None
+    observed_generation: ObservedGeneration = 0
+    issued_at: Annotated[
+        str | None, Field(max_length=64, description="When it was made, RFC 3339")
+    ] = None
+    data_until: Annotated[
+        str | None, Field(max_length=64, description="Newest observation used, RFC 3339")
+    ] = None
+    method: Annotated[
+        str | None, Field(max_length=64, description="Forecaster that won the comparison")
+    ] = None
+    fallback: Annotated[
+        bool | None, Field(description="True: last-24-h maximum plus offset, not a forecast")
+    ] = None
+    now: Annotated[float | None, Field(description="Latest observed value")] = None
     p50: Annotated[float | None, Field(description="Peak of the horizon, level 0.5")] = None
     p95: Annotated[float | None, Field(description="Peak of the horizon, level 0.95")] = None
     p99: Annotated[float | None, Field(description="Peak of the horizon, level 0.99")] = None
-    quantiles: Annotated[list[QuantilePath], Field(max_length=21)] = []
+    quantiles: Annotated[
+        list[QuantilePath], Field(max_length=21, description="The paths, one a level")
+    ] = []
     coverage_p99: Annotated[Fraction | None, Field(description="Observed share below p99")] = None
-    coverage_n: int | None = None
-    violations: int | None = None
+    coverage_n: Annotated[Counter | None, Field(description="Observations behind coverageP99")] = (
+        None
+    )
+    violations: Annotated[Counter | None, Field(description="Observations above p99")] = None
     conditions: Conditions = []
 
 
@@ -87,26 +141,38 @@ class DemandForecast(ApiObject):
             AGE,
         ),
     )
-    spec: DemandForecastSpec
-    status: DemandForecastStatus = DemandForecastStatus()
+    spec: Annotated[DemandForecastSpec, Field(description="A series, a horizon and levels")]
+    status: Annotated[DemandForecastStatus, Field(description="The newest forecast")] = (
+        DemandForecastStatus()
+    )
 
 
 class CapacityPlanSpec(ApiModel):
     """A question: how many GPUs of which type serve this mix within this budget?"""
 
-    request_mix: Annotated[dict[str, NonNegativeWatts], Field(max_length=256)]
-    gpu_models: Annotated[list[str], Field(min_length=1, max_length=32)]
-    power_budget_watts: Watts
-    slo_p99_slowdown: Annotated[float | None, Field(ge=1, le=1000)] = None
+    request_mix: Annotated[
+        dict[str, NonNegativeWatts],
+        Field(max_length=256, description="WorkloadProfile name to requests per second"),
+    ]
+    gpu_models: Annotated[
+        list[ModelName],
+        Field(min_length=1, max_length=32, description="GPU types that may be used"),
+    ]
+    power_budget_watts: Annotated[Watts, Field(description="Power allowed, AC watts")]
+    slo_p99_slowdown: Annotated[
+        float | None, Field(ge=1, le=1000, description="p99 slowdown allowed for all; 1 = none")
+    ] = None
 
 
 class CapacityPlanStatus(ApiModel):
     """The answer."""
 
-    observed_generation: int = 0
-    cost_per_hour: float | None = None
-    power_watts: float | None = None
-    saved_fraction: float | None = None
+    observed_generation: ObservedGeneration = 0
+    cost_per_hour: Annotated[float | None, Field(description="Cost per hour")] = None
+    power_watts: Annotated[float | None, Field(description="Expected draw, AC watts")] = None
+    saved_fraction: Annotated[
+        float | None, Field(description="Cost saved against today's mix, share")
+    ] = None
     conditions: Conditions = []
 
 
@@ -126,49 +192,69 @@ class CapacityPlan(ApiObject):
             AGE,
         ),
     )
-    spec: CapacityPlanSpec
-    status: CapacityPlanStatus = CapacityPlanStatus()
+    spec: Annotated[CapacityPlanSpec, Field(description="The question")]
+    status: Annotated[CapacityPlanStatus, Field(description="The answer")] = CapacityPlanStatus()
 
 
 class Promise(ApiModel):
     """One pod that will get one node."""
 
-    pod_uid: Annotated[str, Field(min_length=1, max_length=64)]
-    namespace: Annotated[str, Field(max_length=253)]
-    name: Annotated[str, Field(max_length=253)]
-    node: Name
-    gang: Annotated[str, Field(max_length=253)] = ""
+    pod_uid: Annotated[str, Field(min_length=1, max_length=64, description="metadata.uid")]
+    namespace: Annotated[str, Field(max_length=253, description="Namespace of the pod")]
+    name: Annotated[str, Field(max_length=253, description="Name of the pod")]
+    node: Annotated[Name, Field(description="The node that it will get")]
+    gang: Annotated[str, Field(max_length=253, description="Its gang; empty = none")] = ""
 
 
 class PendingPod(ApiModel):
     """One pod without a place, and why."""
 
-    pod_uid: Annotated[str, Field(min_length=1, max_length=64)]
-    namespace: Annotated[str, Field(max_length=253)]
-    name: Annotated[str, Field(max_length=253)]
-    reason: Annotated[str, Field(max_length=64)]
-    message: Annotated[str, Field(max_length=1024)] = ""
+    pod_uid: Annotated[str, Field(min_length=1, max_length=64, description="metadata.uid")]
+    namespace: Annotated[str, Field(max_length=253, description="Namespace of the pod")]
+    name: Annotated[str, Field(max_length=253, description="Name of the pod")]
+    reason: Annotated[str, Field(max_length=64, description="Why, one CamelCase word")]
+    message: Annotated[str, Field(max_length=1024, description="Why, with the figures")] = ""
 
 
 class PlacementPlanSpec(ApiModel):
     """One planning cycle's promises; written before the first pod is patched."""
 
-    snapshot_digest: Annotated[str, Field(max_length=128)]
-    promises: Annotated[list[Promise], Field(max_length=2048)] = []
-    pending: Annotated[list[PendingPod], Field(max_length=2048)] = []
-    moves: Annotated[int, Field(ge=0)] = 0
-    gap: Annotated[float | None, Field(ge=0, le=1)] = None
-    method: Annotated[str, Field(max_length=64)] = ""
-    created_at: Annotated[str, Field(max_length=64)] = ""
+    snapshot_digest: Annotated[
+        str, Field(max_length=128, description="Digest of the snapshot that was planned on")
+    ]
+    promises: Annotated[
+        list[Promise], Field(max_length=2048, description="Pods that will get a node")
+    ] = []
+    pending: Annotated[
+        list[PendingPod], Field(max_length=2048, description="Pods without a place, and why")
+    ] = []
+    moves: Annotated[int, Field(ge=0, description="Running pods that are moved")] = 0
+    gap: Annotated[float | None, Field(ge=0, le=1, description="Distance to the bound, share")] = (
+        None
+    )
+    method: Annotated[str, Field(max_length=64, description="What made the plan")] = ""
+    created_at: Annotated[
+        str, Field(max_length=64, description="When the plan was made, RFC 3339")
+    ] = ""
+
+    cel_rules: ClassVar[tuple[CelRule, ...]] = (
+        CelRule(
+            "self.snapshotDigest == oldSelf.snapshotDigest",
+            "a plan belongs to one snapshot; make a new plan",
+        ),
+    )
 
 
 class PlacementPlanStatus(ApiModel):
     """How far the promises are kept."""
 
-    observed_generation: int = 0
-    state: Literal["Promised", "Applying", "Applied", "Expired"] | None = None
-    pods: int | None = None
-    bound: int | None = None
+    observed_generation: ObservedGeneration = 0
+    state: Annotated[
+        Literal["Promised", "Applying", "Applied", "Expired"] | None,
+        Field(description="Promised, Applying, Applied or Expired"),
+    ] = None
+    pods: Annotated[Counter | None, Field(description="Pods promised")] = None
+    bound: Annotated[Counter | None, Field(description="Promised pods that are bound")] = None
     conditions: Conditions = []
 
 
@@ -188,5 +274,7 @@ class PlacementPlan(ApiObject):
             AGE,
         ),
     )
-    spec: PlacementPlanSpec
-    status: PlacementPlanStatus = PlacementPlanStatus()
+    spec: Annotated[PlacementPlanSpec, Field(description="One planning cycle's promises")]
+    status: Annotated[PlacementPlanStatus, Field(description="How far they are kept")] = (
+        PlacementPlanStatus()
+    )
