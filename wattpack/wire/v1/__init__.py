@@ -1,0 +1,1 @@
+"""Generated from proto/wattpack/v1 by ``make generate``: do not edit."""
