@@ -1,0 +1,1 @@
+"""The controller process: streams, tick, desired state, status, HTTP."""

@@ -1,0 +1,375 @@
+"""What the agents have said, kept as small arrays a node, turned into observations at a tick.
+
+A report is checked as a whole before anything of it is kept; what is refused leaves the last good
+state, which then ages (and so counts at the most the node could be drawing).
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from controller.model import Observations, Topology
+from wattpack.domains import BoolArray, FloatArray, IntArray
+from wattpack.errors import InputError
+from wattpack.units import NS_PER_SECOND, require_number
+from wattpack.wire.v1 import power_pb2
+
+# I7: a device is judged by the mean of its energy counter over this long.
+ENERGY_WINDOW_NS = 3 * NS_PER_SECOND
+# No board draws this much; more is a unit mix-up (mW for W) or a broken sensor.
+IMPLAUSIBLE_WATTS = 5000.0
+# A rise of one server by this much wakes the tick at once (a tenth of a 8-GPU server's swing).
+LARGE_RISE_WATTS = 600.0
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceDescription:
+    """One GPU as its agent describes it."""
+
+    uuid: str
+    model: str
+    index: int
+    default_limit_watts: float
+    min_limit_watts: float
+    max_limit_watts: float
+    max_clock_mhz: int
+
+
+@dataclass(frozen=True, slots=True)
+class PodUse:
+    """A pod and the GPUs it uses; work outside Kubernetes has an empty name."""
+
+    namespace: str
+    name: str
+    uid: str
+    device_uuids: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class NodeSample:
+    """One accepted report; arrays in the order of the node's devices, (n_devices,)."""
+
+    received_ns: int
+    sequence: int
+    nonce: int
+    clock_ns: int
+    highest_epoch: int
+    watts: FloatArray
+    energy_joules: FloatArray
+    cap_watts: FloatArray
+    guaranteed_watts: FloatArray
+    confirmed_sequence: IntArray
+    controlled: BoolArray
+    host_watts: float
+    pods: tuple[PodUse, ...]
+
+
+@dataclass(slots=True)
+class NodeRecord:
+    """A node that has said hello."""
+
+    name: str
+    boot_id: str
+    host_unit: bool
+    devices: tuple[DeviceDescription, ...]
+    rebooted: bool = False
+    sample: NodeSample | None = None
+    energy_history: deque[tuple[int, FloatArray]] = field(default_factory=lambda: deque(maxlen=64))
+
+
+def describe(hello: power_pb2.Hello) -> tuple[DeviceDescription, ...]:
+    """The devices of a hello, ordered by index.
+
+    Raises:
+        InputError: for a limit that is no positive number, or not in order, or a repeated UUID.
+    """
+    devices = []
+    for position, device in enumerate(hello.devices):
+        where = f"hello.devices[{position}]"
+        low, default, high = (
+            require_number(
+                f"{where}.{name}",
+                getattr(device, name),
+                exclusive_minimum=0.0,
+                maximum=IMPLAUSIBLE_WATTS,
+                unit="W",
+                source=hello.node,
+            )
+            for name in ("min_limit_watts", "default_limit_watts", "max_limit_watts")
+        )
+        if not low <= default <= high:
+            raise InputError(f"{where}.default_limit_watts", f"{low:g} to {high:g} W", default)
+        devices.append(
+            DeviceDescription(
+                device.uuid, device.model, device.index, default, low, high, device.max_clock_mhz
+            )
+        )
+    uuids = [device.uuid for device in devices]
+    if not uuids or len(set(uuids)) != len(uuids) or not all(uuids):
+        raise InputError("hello.devices", "at least one device, each with its own UUID", uuids)
+    return tuple(sorted(devices, key=lambda device: device.index))
+
+
+class Fleet:
+    """All nodes that have said hello. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._nodes: dict[str, NodeRecord] = {}
+        self._version = 0
+
+    @property
+    def version(self) -> int:
+        """Rises whenever a node appears, reboots, or its devices or pods change."""
+        return self._version
+
+    def hello(self, hello: power_pb2.Hello) -> None:
+        """Take a node in, or take it in anew after a reboot."""
+        devices = describe(hello)
+        with self._lock:
+            known = self._nodes.get(hello.node)
+            rebooted = known is not None and known.boot_id != hello.boot_id
+            if known is not None and known.devices == devices and not rebooted:
+                known.host_unit = hello.host_unit
+                return
+            self._nodes[hello.node] = NodeRecord(
+                hello.node, hello.boot_id, hello.host_unit, devices, rebooted=rebooted
+            )
+            self._version += 1
+
+    def report(self, report: power_pb2.NodeReport, received_ns: int) -> bool:
+        """Keep a report; returns whether the node's draw rose so much that a tick is due.
+
+        Raises:
+            InputError: naming the field; the last good report stays.
+        """
+        with self._lock:
+            record = self._nodes.get(report.node)
+        if record is None:
+            raise InputError("report.node", "a node that has said hello", report.node)
+        sample = read_report(report, record.devices, received_ns)
+        with self._lock:
+            previous = record.sample
+            if report.boot_id != record.boot_id:
+                record.rebooted, record.boot_id = True, report.boot_id
+                record.energy_history.clear()
+            elif previous is not None and report.sequence <= previous.sequence:
+                raise InputError("report.sequence", f"> {previous.sequence}", report.sequence)
+            record.sample = sample
+            record.energy_history.append((sample.clock_ns, sample.energy_joules))
+            if previous is None or previous.pods != sample.pods:
+                self._version += 1
+        if previous is None:
+            return False
+        return bool(np.nansum(sample.watts) - np.nansum(previous.watts) > LARGE_RISE_WATTS)
+
+    def records(self) -> list[NodeRecord]:
+        """The nodes by name."""
+        with self._lock:
+            return [self._nodes[name] for name in sorted(self._nodes)]
+
+    def forget(self, node: str) -> None:
+        """Drop a node that is no longer part of the cluster."""
+        with self._lock:
+            if self._nodes.pop(node, None) is not None:
+                self._version += 1
+
+    def observe(
+        self,
+        topology: Topology,
+        leadership: Leadership,
+        domains: DomainInputs,
+        override_cap_watts: FloatArray,
+    ) -> Observations:
+        """The newest samples as arrays in the topology's order; silence keeps its old stamps."""
+        offsets = np.concatenate(
+            [[0], np.cumsum(np.bincount(topology.node_of_gpu, minlength=topology.n_nodes))]
+        )
+        arrays = _Arrays.empty(topology.n_gpus, topology.n_nodes)
+        with self._lock:
+            for index, name in enumerate(topology.node_names):
+                record = self._nodes.get(name)
+                if record is None:
+                    continue
+                arrays.rebooted[index], record.rebooted = record.rebooted, False
+                if record.sample is not None:
+                    arrays.fill(index, slice(offsets[index], offsets[index + 1]), record)
+        return Observations(
+            node_received_ns=arrays.received_ns,
+            node_nonce=arrays.nonce,
+            node_rebooted=arrays.rebooted,
+            host_watts=arrays.host_watts,
+            gpu_watts=arrays.watts,
+            gpu_energy_mean_watts=arrays.energy_mean_watts,
+            gpu_cap_watts=arrays.cap_watts,
+            gpu_guaranteed_watts=arrays.guaranteed_watts,
+            gpu_confirmed_sequence=arrays.confirmed_sequence,
+            gpu_controlled=arrays.controlled,
+            meter_watts=domains.meter_watts,
+            meter_time_ns=domains.meter_time_ns,
+            forecast_p99_watts=domains.forecast_p99_watts,
+            budget_watts=domains.budget_watts,
+            override_cap_watts=override_cap_watts,
+            epoch=leadership.epoch,
+            leading=leadership.leading,
+            may_raise=leadership.may_raise,
+            highest_epoch_seen=int(arrays.highest_epoch.max(initial=0)),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Leadership:
+    """What the elector says at a tick."""
+
+    epoch: int
+    leading: bool
+    may_raise: bool
+
+
+@dataclass(frozen=True, slots=True)
+class DomainInputs:
+    """Meters, forecasts and budgets at a tick, (n_domains,) each."""
+
+    meter_watts: FloatArray
+    meter_time_ns: IntArray
+    forecast_p99_watts: FloatArray
+    budget_watts: FloatArray
+
+
+@dataclass(slots=True)
+class _Arrays:
+    """Observation arrays while they are being filled."""
+
+    received_ns: IntArray
+    nonce: np.ndarray[tuple[int], np.dtype[np.uint64]]
+    rebooted: BoolArray
+    host_watts: FloatArray
+    highest_epoch: IntArray
+    watts: FloatArray
+    energy_mean_watts: FloatArray
+    cap_watts: FloatArray
+    guaranteed_watts: FloatArray
+    confirmed_sequence: IntArray
+    controlled: BoolArray
+
+    @classmethod
+    def empty(cls, n_gpus: int, n_nodes: int) -> _Arrays:
+        """Nothing known."""
+        unknown = [np.full(n_gpus, np.nan) for _ in range(4)]
+        return cls(
+            np.full(n_nodes, -1, dtype=np.int64),
+            np.zeros(n_nodes, dtype=np.uint64),
+            np.zeros(n_nodes, dtype=np.bool_),
+            np.full(n_nodes, np.nan),
+            np.zeros(n_nodes, dtype=np.int64),
+            unknown[0],
+            unknown[1],
+            unknown[2],
+            unknown[3],
+            np.zeros(n_gpus, dtype=np.int64),
+            np.zeros(n_gpus, dtype=np.bool_),
+        )
+
+    def fill(self, node: int, gpus: slice, record: NodeRecord) -> None:
+        """One node's sample; a device set that has just changed waits for the new topology."""
+        sample = record.sample
+        if sample is None or len(sample.watts) != gpus.stop - gpus.start:
+            return
+        self.received_ns[node] = sample.received_ns
+        self.nonce[node] = sample.nonce
+        self.host_watts[node] = sample.host_watts
+        self.highest_epoch[node] = sample.highest_epoch
+        self.watts[gpus] = sample.watts
+        self.energy_mean_watts[gpus] = energy_mean_watts(record.energy_history)
+        self.cap_watts[gpus] = sample.cap_watts
+        self.guaranteed_watts[gpus] = sample.guaranteed_watts
+        self.confirmed_sequence[gpus] = sample.confirmed_sequence
+        self.controlled[gpus] = sample.controlled
+
+
+def energy_mean_watts(history: Sequence[tuple[int, FloatArray]]) -> FloatArray:
+    """Mean power between the newest sample and the one about 3 s before it, (n_devices,).
+
+    NaN where a counter is not offered or went backwards (driver reload).
+    """
+    newest_ns, newest = history[-1]
+    unknown = np.full(len(newest), np.nan)
+    for then_ns, then in reversed(history):
+        if newest_ns - then_ns >= ENERGY_WINDOW_NS and len(then) == len(newest):
+            joules = newest - then
+            mean = joules / ((newest_ns - then_ns) / NS_PER_SECOND)
+            return np.where((newest > 0) & (joules >= 0), mean, np.nan)
+    return unknown
+
+
+def read_report(
+    report: power_pb2.NodeReport, devices: Sequence[DeviceDescription], received_ns: int
+) -> NodeSample:
+    """A report as arrays in the node's device order.
+
+    Raises:
+        InputError: naming the field, for unknown devices and for numbers that no board can give.
+    """
+    by_uuid: Mapping[str, power_pb2.DeviceReading] = {d.uuid: d for d in report.devices}
+    unknown = set(by_uuid) - {d.uuid for d in devices}
+    if unknown or len(by_uuid) != len(report.devices):
+        raise InputError("report.devices", "the devices of the hello, once each", sorted(unknown))
+    n = len(devices)
+    columns = {
+        name: np.full(n, np.nan)
+        for name in ("watts", "energy_joules", "cap_watts", "guaranteed_watts")
+    }
+    confirmed, controlled = np.zeros(n, dtype=np.int64), np.zeros(n, dtype=np.bool_)
+    for i, device in enumerate(devices):
+        reading = by_uuid.get(device.uuid)
+        if reading is None:
+            continue
+        for name, column in columns.items():
+            ceiling = 1e15 if name == "energy_joules" else IMPLAUSIBLE_WATTS
+            column[i] = require_number(
+                f"report.devices[{i}].{name}",
+                getattr(reading, name),
+                minimum=0.0,
+                maximum=ceiling,
+                source=report.node,
+            )
+        if reading.state == power_pb2.DEVICE_STATE_UNREADABLE:
+            columns["watts"][i] = np.nan
+        confirmed[i] = reading.confirmed_sequence
+        controlled[i] = (
+            report.nonce != 0
+            and reading.state != power_pb2.DEVICE_STATE_UNCONTROLLED
+            and reading.guaranteed_watts > 0
+        )
+    for name in ("cap_watts", "guaranteed_watts"):
+        columns[name][columns[name] == 0.0] = np.nan
+    host_watts = np.nan
+    if report.HasField("host_watts"):
+        host_watts = require_number(
+            "report.host_watts",
+            report.host_watts,
+            minimum=0.0,
+            maximum=1e6,
+            unit="W",
+            source=report.node,
+        )
+    return NodeSample(
+        received_ns=received_ns,
+        sequence=report.sequence,
+        nonce=report.nonce,
+        clock_ns=report.clock_ns,
+        highest_epoch=report.highest_epoch,
+        watts=columns["watts"],
+        energy_joules=columns["energy_joules"],
+        cap_watts=columns["cap_watts"],
+        guaranteed_watts=columns["guaranteed_watts"],
+        confirmed_sequence=confirmed,
+        controlled=controlled,
+        host_watts=host_watts,
+        pods=tuple(PodUse(p.namespace, p.name, p.uid, tuple(p.device_uuids)) for p in report.pods),
+    )

@@ -1,0 +1,80 @@
+"""The controller's HTTP port: health, metrics and the live view.
+
+Handlers only hand out bytes that the tick left for them, so that no reader can stall the tick.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+from wattpack.errors import InputError
+
+Answer = Callable[[], "HttpAnswer"]
+
+
+@dataclass(frozen=True, slots=True)
+class HttpAnswer:
+    """A status, a content type and bytes."""
+
+    status: int
+    content_type: str
+    body: bytes
+
+
+class HttpPort:
+    """Serves fixed paths with GET; everything else is 404 or 405."""
+
+    def __init__(self, host: str, port: int, routes: Mapping[str, Answer]) -> None:
+        handler = _handler_for(routes)
+        try:
+            self._server = ThreadingHTTPServer((host, port), handler)
+        except OSError as error:
+            raise InputError("http", "a free address", f"{host}:{port}") from error
+        self._server.daemon_threads = True
+        self._thread = threading.Thread(
+            target=self._server.serve_forever,
+            kwargs={"poll_interval": 0.2},
+            daemon=True,
+            name="http-port",
+        )
+
+    @property
+    def port(self) -> int:
+        """Where it listens."""
+        return int(self._server.server_address[1])
+
+    def start(self) -> None:
+        """Serve in a thread."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Close the port."""
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join(timeout=5.0)
+
+
+def _handler_for(routes: Mapping[str, Answer]) -> type[BaseHTTPRequestHandler]:
+    class Handler(BaseHTTPRequestHandler):
+        """Looks the path up in the routes."""
+
+        server_version = "wattpack"
+        sys_version = ""
+
+        def do_GET(self) -> None:
+            """Answer one request."""
+            route = routes.get(self.path.partition("?")[0])
+            answer = route() if route else HttpAnswer(404, "text/plain", b"not found\n")
+            self.send_response(answer.status)
+            self.send_header("Content-Type", answer.content_type)
+            self.send_header("Content-Length", str(len(answer.body)))
+            self.end_headers()
+            self.wfile.write(answer.body)
+
+        def log_message(self, format: str, *args: object) -> None:
+            """Access is not logged."""
+
+    return Handler

@@ -1,0 +1,98 @@
+"""What a domain may draw now: its rating, its schedule and manual overrides, the lowest winning."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Iterable, Mapping
+
+import numpy as np
+
+from controller.model import Topology
+from wattpack.api import PowerDomain, PowerOverride
+from wattpack.api.power import BudgetWindow
+from wattpack.domains import FloatArray
+from wattpack.errors import InputError
+
+NS_PER_SECOND = 1_000_000_000
+
+
+def parse_time(field: str, text: str) -> datetime.datetime | datetime.time:
+    """An RFC 3339 time with zone, or a daily HH:MM in UTC.
+
+    Raises:
+        InputError: for anything else, also for a time without a zone.
+    """
+    try:
+        if len(text) == 5:
+            return datetime.time.fromisoformat(text)
+        moment = datetime.datetime.fromisoformat(text)
+    except ValueError as error:
+        raise InputError(field, "an RFC 3339 time or HH:MM", text) from error
+    if moment.tzinfo is None:
+        raise InputError(field, "a time with its zone, for example ending in Z", text)
+    return moment
+
+
+def window_active(window: BudgetWindow, wall_time_ns: int) -> bool:
+    """Whether the budget window covers the moment; a daily window may pass midnight."""
+    now = datetime.datetime.fromtimestamp(wall_time_ns / NS_PER_SECOND, tz=datetime.UTC)
+    start, end = parse_time("start", window.start), parse_time("end", window.end)
+    if isinstance(start, datetime.time) and isinstance(end, datetime.time):
+        clock = now.time()
+        inside = start <= clock < end
+        return inside if start <= end else clock >= start or clock < end
+    if isinstance(start, datetime.datetime) and isinstance(end, datetime.datetime):
+        return start <= now < end
+    raise InputError("budgets", "start and end of the same form", (window.start, window.end))
+
+
+def override_active(override: PowerOverride, wall_time_ns: int) -> bool:
+    """Whether the override has not expired.
+
+    Raises:
+        InputError: if its expiry is not a full time.
+    """
+    expires = parse_time("spec.expiresAt", override.spec.expires_at)
+    if not isinstance(expires, datetime.datetime):
+        raise InputError("spec.expiresAt", "an RFC 3339 time", override.spec.expires_at)
+    return wall_time_ns < expires.timestamp() * NS_PER_SECOND
+
+
+def budget_watts(
+    topology: Topology,
+    domains: Mapping[str, PowerDomain],
+    overrides: Iterable[PowerOverride],
+    wall_time_ns: int,
+) -> FloatArray:
+    """The lowest of rating, active budget windows and active domain overrides, (n_domains,)."""
+    budget = topology.tree.rating_watts.copy()
+    for index, name in enumerate(topology.tree.names):
+        for window in domains[name].spec.budgets:
+            if window_active(window, wall_time_ns):
+                budget[index] = min(budget[index], window.budget_watts)
+    for override in overrides:
+        target = override.spec.target.domain
+        if target in topology.tree.names and override_active(override, wall_time_ns):
+            index = topology.tree.index(str(target))
+            budget[index] = min(budget[index], override.spec.cap_watts)
+    return budget
+
+
+def override_cap_watts(
+    topology: Topology, overrides: Iterable[PowerOverride], wall_time_ns: int
+) -> FloatArray:
+    """Manual caps per GPU from overrides of nodes and devices, NaN where there is none."""
+    caps = np.full(topology.n_gpus, np.inf)
+    uuids = np.array(topology.gpu_uuids)
+    for override in overrides:
+        target = override.spec.target
+        if target.domain is not None or not override_active(override, wall_time_ns):
+            continue
+        if target.node is not None:
+            if target.node not in topology.node_names:
+                continue
+            chosen = topology.node_of_gpu == topology.node_names.index(target.node)
+        else:
+            chosen = uuids == target.gpu_uuid
+        caps[chosen] = np.minimum(caps[chosen], override.spec.cap_watts)
+    return np.where(np.isfinite(caps), caps, np.nan)
