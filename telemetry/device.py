@@ -117,8 +117,10 @@ class GpuReading:
 
 
 class GpuDevice(Protocol):
-    """One GPU. Every method may raise any ``GpuError``; none blocks for ever only if wrapped by
-    ``telemetry.workers``, which gives each device its own worker with a deadline.
+    """One GPU.
+
+    Every method may raise any ``GpuError``, and may block for ever: ``telemetry.workers`` gives
+    each device its own worker with a deadline.
     """
 
     @property

@@ -1,1 +1,5 @@
-"""The NVML adapter of the device port; the only module family that knows milliwatts."""
+"""NVIDIA boards through NVML; the library is loaded by ``open_nvml`` only."""
+
+from telemetry.nvml.device import NvmlDevice, NvmlDriver, open_nvml
+
+__all__ = ["NvmlDevice", "NvmlDriver", "open_nvml"]

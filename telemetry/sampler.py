@@ -1,0 +1,178 @@
+"""The latest state and short history of every device of a node.
+
+reader ──Outcome──► Sampler.sample(now_ns) ──► DeviceSample a device ──► report, exporter, guard
+                     ring of (time, watts, energy) a device
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from itertools import islice
+
+from telemetry.device import GpuError, GpuIdentity, GpuReading, PowerLimits
+from telemetry.workers import DeviceReader, Outcome
+from wattpack.errors import InputError
+from wattpack.units import NS_PER_MS, NS_PER_SECOND, GpuUuid
+
+PERIOD_NS = 200 * NS_PER_MS
+"""5 Hz: the energy counter steps about every 100 ms, the average sensor looks back 1 s."""
+
+LIMITS_PERIOD_NS = NS_PER_SECOND
+"""Limits are read back every second (I10)."""
+
+ENERGY_WINDOW_NS = 3 * NS_PER_SECOND
+"""I7 judges a device by its 3 s energy-counter mean."""
+
+RISE_WINDOW_NS = 2 * NS_PER_SECOND
+"""The in-band reaction time for which bands count a rise."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceSample:
+    """What is known of one device.
+
+    Attributes:
+        reading: The last good reading, however old; None if there never was one.
+        limits: The last limits read back.
+        error: Why there is no fresh reading; None while readings are fresh.
+        energy_mean_watts: Counter difference over the last 3 s; None without a counter.
+        max_rise_watts: Largest rise of power inside any 2 s of the ring.
+        xid_counts: XID events since start, by code.
+    """
+
+    identity: GpuIdentity
+    reading: GpuReading | None = None
+    limits: PowerLimits | None = None
+    error: GpuError | None = None
+    energy_mean_watts: float | None = None
+    max_rise_watts: float = 0.0
+    xid_counts: dict[int, int] = field(default_factory=dict)
+
+    @property
+    def fresh(self) -> bool:
+        """True if the last round gave a reading."""
+        return self.error is None and self.reading is not None
+
+    def watts(self) -> float | None:
+        """The board's 1 s average, if there ever was a reading."""
+        return None if self.reading is None else self.reading.average_watts
+
+
+Point = tuple[int, float, float | None]
+"""(monotonic_ns, watts, energy_joules)"""
+
+
+def energy_mean_watts(points: Sequence[Point], window_ns: int = ENERGY_WINDOW_NS) -> float | None:
+    """Mean power by the energy counter over the last window, from points in time order.
+
+    None with fewer than two counter values since the last counter reset. The span used is the
+    shortest one in the ring that covers the window, or all of the ring while it is shorter.
+    """
+    last_ns, _, last_joules = points[-1] if points else (0, 0.0, None)
+    if last_joules is None:
+        return None
+    begin: tuple[int, float] | None = None
+    later: float = last_joules
+    for at_ns, _, joules in islice(reversed(points), 1, None):
+        if joules is None or joules > later:  # driver reload: the counter started again
+            break
+        begin, later = (at_ns, joules), joules
+        if last_ns - at_ns >= window_ns:
+            break
+    if begin is None or last_ns <= begin[0]:
+        return None
+    return (last_joules - begin[1]) * NS_PER_SECOND / (last_ns - begin[0])
+
+
+def max_rise_watts(points: Sequence[Point], window_ns: int = RISE_WINDOW_NS) -> float:
+    """The largest increase of power between two points at most one window apart."""
+    best = 0.0
+    lows: deque[Point] = deque()  # candidates for the minimum, rising in watts
+    for point in points:
+        while lows and lows[0][0] < point[0] - window_ns:
+            lows.popleft()
+        while lows and lows[-1][1] >= point[1]:
+            lows.pop()
+        lows.append(point)
+        best = max(best, point[1] - lows[0][1])
+    return best
+
+
+class Sampler:
+    """Samples all devices of one node into rings.
+
+    Args:
+        reader: Reads the devices.
+        ring_ns: How much history to keep, at least the energy window.
+        limits_period_ns: How often to read the limits back.
+    """
+
+    def __init__(
+        self,
+        reader: DeviceReader,
+        *,
+        ring_ns: int = 10 * NS_PER_SECOND,
+        limits_period_ns: int = LIMITS_PERIOD_NS,
+    ) -> None:
+        if ring_ns < ENERGY_WINDOW_NS:
+            raise InputError("ring_ns", f">= {ENERGY_WINDOW_NS}", ring_ns)
+        self._reader = reader
+        self._ring_ns = ring_ns
+        self._limits_period_ns = limits_period_ns
+        self._limits_ns: int | None = None
+        self._samples = [DeviceSample(device.identity) for device in reader.devices]
+        self._rings: list[deque[Point]] = [deque() for _ in self._samples]
+        self.rounds = 0
+
+    def sample(self, now_ns: int) -> tuple[DeviceSample, ...]:
+        """Every device after one round of reading."""
+        due = self._limits_ns is None or now_ns - self._limits_ns >= self._limits_period_ns
+        outcomes = self._reader.read_all(now_ns, with_limits=due)
+        if due:
+            self._limits_ns = now_ns
+        for i, outcome in enumerate(outcomes):
+            self._samples[i] = self._update(i, outcome)
+        self.rounds += 1
+        return self.samples()
+
+    def samples(self) -> tuple[DeviceSample, ...]:
+        """Every device after the last round, in order of the reader's devices."""
+        return tuple(self._samples)
+
+    def history(self, uuid: GpuUuid) -> tuple[Point, ...]:
+        """The ring of one device, oldest first."""
+        for sample, ring in zip(self._samples, self._rings, strict=True):
+            if sample.identity.uuid == uuid:
+                return tuple(ring)
+        raise InputError("uuid", "a device of this node", uuid)
+
+    def missing_share(self) -> float:
+        """Share of devices without a fresh reading, 0 to 1; 1 before the first round."""
+        missing = sum(not sample.fresh for sample in self._samples)
+        return missing / len(self._samples) if self._samples else 0.0
+
+    def _update(self, i: int, outcome: Outcome) -> DeviceSample:
+        sample = self._samples[i]
+        if outcome.reading is None:
+            return replace(sample, error=outcome.error)
+        reading = outcome.reading
+        ring = self._rings[i]
+        ring.append((reading.monotonic_ns, reading.average_watts, reading.energy_joules))
+        while ring[0][0] < reading.monotonic_ns - self._ring_ns:
+            ring.popleft()
+        counts = sample.xid_counts
+        if reading.xid_events:
+            counts = dict(counts)
+            for xid in reading.xid_events:
+                counts[xid] = counts.get(xid, 0) + 1
+        return replace(
+            sample,
+            reading=reading,
+            limits=outcome.limits or sample.limits,
+            error=None,
+            energy_mean_watts=energy_mean_watts(ring),
+            max_rise_watts=max_rise_watts(ring),
+            xid_counts=counts,
+        )
