@@ -1,0 +1,190 @@
+"""The API objects: what they take, what they refuse, and the CRDs made from them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from wattpack.api import KINDS, ApiObject, GpuNode, PowerDomain, PowerOverride, PowerPolicy
+from wattpack.api.crdgen import custom_resource_definition, structural_schema, walk
+from wattpack.errors import InputError
+from wattpack.generate import crds, tree
+
+ROOT = Path(__file__).resolve().parents[2]
+EXAMPLES = sorted((ROOT / "manifests" / "examples").glob("*.yaml"))
+BY_KIND = {kind.meta.kind: kind for kind in KINDS}
+
+
+def domain(**spec: Any) -> dict[str, Any]:
+    return {"metadata": {"name": "row"}, "spec": {"ratingWatts": 1000.0, **spec}}
+
+
+def override(**spec: Any) -> dict[str, Any]:
+    base = {
+        "target": {"node": "a"},
+        "capWatts": 300,
+        "reason": "test",
+        "expiresAt": "2030-01-01T00:00:00Z",
+    }
+    return {"metadata": {"name": "o"}, "spec": {**base, **spec}}
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+def test_every_example_is_a_valid_object(path: Path) -> None:
+    for document in yaml.safe_load_all(path.read_text()):
+        parsed = BY_KIND[document["kind"]].from_json(document)
+        again = type(parsed).from_json(parsed.to_json())
+        assert again == parsed
+
+
+def test_every_kind_has_an_example() -> None:
+    shown = {doc["kind"] for path in EXAMPLES for doc in yaml.safe_load_all(path.read_text())}
+    assert shown == set(BY_KIND)
+
+
+@pytest.mark.parametrize(
+    ("kind", "body", "field"),
+    [
+        (PowerDomain, domain(ratingWatts="1000"), "spec.ratingWatts"),
+        (PowerDomain, domain(ratingWatts=True), "spec.ratingWatts"),
+        (PowerDomain, domain(ratingWatts=0), "spec.ratingWatts"),
+        (PowerDomain, domain(ratingWatts=-5), "spec.ratingWatts"),
+        (PowerDomain, domain(ratingWatts=float("nan")), "spec.ratingWatts"),
+        (PowerDomain, domain(ratingWatts=1e12), "spec.ratingWatts"),
+        (PowerDomain, domain(ratingKilowatts=1), "spec.ratingKilowatts"),
+        (PowerDomain, domain(enforcement="enforce"), "spec.enforcement"),
+        (PowerDomain, domain(breaker={"curve": "Points"}), "spec.breaker"),
+        (
+            PowerDomain,
+            domain(redundancy={"mode": "KofN", "feeds": 2, "requiredFeeds": 2}),
+            "spec.redundancy",
+        ),
+        (
+            PowerDomain,
+            domain(nonGpuPerNode={"worstWatts": 1, "idleWatts": 2}),
+            "spec.nonGpuPerNode",
+        ),
+        (
+            PowerDomain,
+            domain(budgets=[{"start": "25:00", "end": "20:00", "budgetWatts": 1}]),
+            "spec.budgets.0.start",
+        ),
+        (
+            PowerDomain,
+            domain(budgets=[{"start": "10:00", "end": "10:00", "budgetWatts": 1}]),
+            "spec.budgets.0",
+        ),
+        (PowerDomain, {"metadata": {"name": "row"}}, "spec"),
+        (PowerDomain, {**domain(), "kind": "PowerPolicy"}, "kind"),
+        (PowerDomain, {**domain(), "apiVersion": "wattpack.io/v1"}, "apiVersion"),
+        (PowerDomain, {**domain(), "spce": {}}, "spce"),
+        (PowerOverride, override(target={}), "spec.target"),
+        (PowerOverride, override(target={"node": "a", "domain": "b"}), "spec.target"),
+        (PowerOverride, override(expiresAt="tomorrow"), "spec.expiresAt"),
+        (PowerPolicy, {"spec": {"priority": 1.5}}, "spec.priority"),
+        (GpuNode, {"metadata": {"name": "a"}, "spec": {"nodeName": "b"}}, "spec"),
+    ],
+)
+def test_wrong_input_is_refused_and_the_field_is_named(
+    kind: type[ApiObject], body: dict[str, Any], field: str
+) -> None:
+    with pytest.raises(InputError) as refusal:
+        kind.from_json(body)
+    assert refusal.value.field == field
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.meta.kind)
+def test_every_field_is_described(kind: type[ApiObject]) -> None:
+    bare = [
+        f"{path}.{name}"
+        for path, node in walk(structural_schema(kind))
+        for name, child in node.get("properties", {}).items()
+        if "description" not in child and f"{path}.{name}" != ".metadata"
+    ]
+    assert bare == []
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.meta.kind)
+def test_every_list_string_and_map_is_bounded(kind: type[ApiObject]) -> None:
+    schema = structural_schema(kind)
+    unbounded = []
+    for part in ("spec", "status"):
+        for path, node in walk(schema["properties"][part], part):
+            bound = {"string": "maxLength", "array": "maxItems"}.get(node["type"])
+            if "additionalProperties" in node:
+                bound = "maxProperties"
+            if bound and bound not in node and "enum" not in node:
+                unbounded.append(path)
+    assert unbounded == []
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.meta.kind)
+def test_schemas_are_structural(kind: type[ApiObject]) -> None:
+    text = json.dumps(custom_resource_definition(kind))
+    for word in (
+        '"$ref"',
+        '"$defs"',
+        '"anyOf"',
+        '"title"',
+        '"const"',
+        '"additionalProperties": false',
+    ):
+        assert word not in text
+    for path, node in walk(structural_schema(kind)):
+        assert "type" in node, path
+        assert not isinstance(node.get("exclusiveMinimum", True), float), path
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.meta.kind)
+def test_a_schema_and_its_model_agree_on_required_fields_and_defaults(
+    kind: type[ApiObject],
+) -> None:
+    for path, node in walk(structural_schema(kind)):
+        defaulted = {
+            name for name, child in node.get("properties", {}).items() if "default" in child
+        }
+        assert not defaulted & set(node.get("required", ())), path
+
+
+def test_validators_have_cel_rules_beside_them() -> None:
+    rules = {
+        rule["message"]
+        for kind in KINDS
+        for _, node in walk(structural_schema(kind))
+        for rule in node.get("x-kubernetes-validations", ())
+    }
+    assert {
+        "points are needed with curve Points and only there",
+        "points must rise in loadRatio and fall in tripSeconds",
+        "requiredFeeds must be below feeds with KofN",
+        "exactly one of domain, node, gpuUuid",
+        "end must come after start",
+        "spec.nodeName must be metadata.name",
+    } <= rules
+
+
+def test_a_status_carries_no_defaults_and_no_rules() -> None:
+    for kind in KINDS:
+        for path, node in walk(structural_schema(kind)["properties"]["status"]):
+            assert "default" not in node, path
+            assert "x-kubernetes-validations" not in node, path
+
+
+def test_the_crds_and_their_page_in_the_tree_are_up_to_date() -> None:
+    files = crds.produce(ROOT)
+    assert tree.stale(ROOT, files) == {}
+    assert tree.orphans(ROOT, files, crds.PATTERNS) == []
+
+
+def test_a_stale_file_is_named_with_its_diff(tmp_path: Path) -> None:
+    (tmp_path / "a.yaml").write_text("old\n")
+    stale = tree.stale(tmp_path, {"a.yaml": "new\n", "b.yaml": "b\n"})
+    assert set(stale) == {"a.yaml", "b.yaml"}
+    assert "-old" in stale["a.yaml"]
+    assert "+new" in stale["a.yaml"]
+    assert tree.write(tmp_path, {"a.yaml": "new\n"}) == ["a.yaml"]
+    assert tree.stale(tmp_path, {"a.yaml": "new\n"}) == {}
