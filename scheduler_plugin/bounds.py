@@ -1,0 +1,131 @@
+"""How much any plan could place: a relaxation per tier that ignores how pods share a node.
+
+For the pods of a tier and all tiers above it: a pod that fits no node alone counts nothing; a
+node gives at most the GPUs that its CPU, memory and pod count allow and that whole pods can use;
+a power domain passes at most what its headroom pays for with the cheapest watts below it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+
+import numpy as np
+
+from scheduler_plugin.greedy import Packing
+from scheduler_plugin.problem import GPUS, MEMORY, MILLI_CPU, PODS, IntArray, Problem
+
+
+def cumulative_bounds(problem: Problem) -> tuple[int, ...]:
+    """Upper bound on the value placed in each tier and those above it together."""
+    packing = Packing(problem)
+    fits = np.zeros((len(problem.classes), len(problem.node_names)), dtype=np.int64)
+    for class_index in range(len(problem.classes)):
+        fits[class_index] = packing.capacity(class_index)
+    possible = _possible_counts(problem, fits)
+    bounds: list[int] = []
+    for priority in problem.tiers:
+        members = [
+            c
+            for c, pod_class in enumerate(problem.classes)
+            if pod_class.priority >= priority and possible[c]
+        ]
+        with_gpus = [c for c in members if problem.requests[c, GPUS]]
+        without = [c for c in members if not problem.requests[c, GPUS]]
+        bounds.append(
+            _gpu_bound(problem, fits, possible, with_gpus)
+            + _host_bound(problem, fits, possible, without)
+        )
+    return tuple(bounds)
+
+
+def _possible_counts(problem: Problem, fits: IntArray) -> IntArray:
+    """How many pods of each class could be placed if the class were alone, gangs whole."""
+    possible: IntArray = np.minimum(problem.counts, fits.sum(axis=1))
+    for job in problem.jobs:
+        members = list(job.classes)
+        if job.gang and bool((possible[members] < problem.counts[members]).any()):
+            possible[members] = 0
+    return possible
+
+
+def _gpu_bound(problem: Problem, fits: IntArray, possible: IntArray, members: list[int]) -> int:
+    """Bound in GPUs for classes that ask for GPUs."""
+    if not members:
+        return 0
+    usable = np.zeros(len(problem.node_names), dtype=np.int64)
+    cheapest = np.full(len(usable), np.inf)
+    for pattern, group in _nodes_by_fitting_classes(fits[members] > 0):
+        if pattern.any():
+            fitting = [members[i] for i in np.flatnonzero(pattern)]
+            usable[group] = _node_gpus(problem, fitting, group)
+            per_gpu = problem.watts[fitting][:, group] / problem.requests[fitting, GPUS][:, None]
+            cheapest[group] = per_gpu.min(axis=0)
+    by_nodes: dict[bytes, int] = defaultdict(int)
+    reach: dict[bytes, int] = {}
+    for c in members:
+        mask = fits[c] > 0
+        key = mask.tobytes()
+        by_nodes[key] += int(possible[c] * problem.requests[c, GPUS])
+        reach[key] = int(usable[mask].sum())
+    demand_side = sum(min(demand, reach[key]) for key, demand in by_nodes.items())
+    return min(demand_side, _power_bound(problem, usable, cheapest))
+
+
+def _nodes_by_fitting_classes(fit: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Distinct columns of a (classes, nodes) mask, each with its nodes."""
+    columns: dict[bytes, list[int]] = defaultdict(list)
+    packed = np.packbits(fit, axis=0)
+    for node in range(fit.shape[1]):
+        columns[packed[:, node].tobytes()].append(node)
+    return [(fit[:, nodes[0]], np.array(nodes)) for nodes in columns.values()]
+
+
+def _node_gpus(problem: Problem, fitting: list[int], nodes: np.ndarray) -> IntArray:
+    """GPUs that these classes can use on each node, by the kindest ratio of each resource."""
+    requests = problem.requests[fitting]
+    free = problem.free[nodes]
+    step = math.gcd(*(int(g) for g in requests[:, GPUS]))
+    gpus: IntArray = free[:, GPUS] // step * step
+    for resource in (MILLI_CPU, MEMORY, PODS):
+        least = int(np.argmin(requests[:, resource] / requests[:, GPUS]))
+        amount, per = int(requests[least, resource]), int(requests[least, GPUS])
+        if amount:
+            gpus = np.minimum(gpus, free[:, resource] * per // amount)
+    return gpus
+
+
+def _power_bound(problem: Problem, usable: IntArray, cheapest: np.ndarray) -> int:
+    """GPUs that the power tree can feed, cheapest watts first (exact for the relaxation)."""
+    left = problem.headroom.astype(np.float64)
+    fed = 0.0
+    unlimited = len(left) - 1
+    for node in np.argsort(cheapest, kind="stable"):
+        gpus, watts = float(usable[node]), float(cheapest[node])
+        if not gpus:
+            continue
+        above = problem.path[node]
+        above = above[above < unlimited]
+        if watts > 0 and len(above):
+            gpus = min(gpus, max(0.0, float(left[above].min())) / watts)
+            left[above] -= gpus * watts
+        fed += gpus
+    return math.floor(fed + 1e-6)
+
+
+def _host_bound(problem: Problem, fits: IntArray, possible: IntArray, members: list[int]) -> int:
+    """Bound in pods for classes without GPUs: a knapsack over all nodes for each resource."""
+    if not members:
+        return 0
+    reachable = (fits[members] > 0).any(axis=0)
+    best = int(possible[members].sum())
+    for resource in (MILLI_CPU, MEMORY, PODS):
+        left = int(problem.free[reachable, resource].sum())
+        packed = 0
+        for c in sorted(members, key=lambda c: int(problem.requests[c, resource])):
+            amount = int(problem.requests[c, resource])
+            count = int(possible[c]) if not amount else min(int(possible[c]), left // amount)
+            packed += count
+            left -= count * amount
+        best = min(best, packed)
+    return best

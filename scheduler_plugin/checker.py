@@ -1,0 +1,202 @@
+"""An independent judge of plans: plain Python over the snapshot, no code shared with planners.
+
+It runs on every plan before anything is promised. A complaint means that the plan is refused.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+
+from scheduler_plugin.plan import Placement, Plan
+from scheduler_plugin.snapshot import Node, NodeTerm, Pod, Requirement, Snapshot, Taint, Toleration
+
+_HOLDS_PLACE = ("bound", "promised")
+_RESOURCES = ("gpu_milli", "milli_cpu", "memory_bytes", "pods")
+
+
+def complaints(snapshot: Snapshot, plan: Plan, *, digest: str = "") -> tuple[str, ...]:
+    """What is wrong with the plan, in words; empty means that it may be carried out.
+
+    Args:
+        snapshot: What the plan was made for.
+        plan: The plan.
+        digest: The snapshot's digest if the caller has it already.
+    """
+    if plan.snapshot_digest != (digest or snapshot.digest()):
+        return ("the plan was made for another snapshot",)
+    found = _identities(snapshot, plan)
+    if found:
+        return tuple(found)
+    pods = {pod.uid: pod for pod in snapshot.pods}
+    nodes = {node.name: node for node in snapshot.nodes}
+    for placement in plan.placements:
+        found += _static(pods[placement.uid], nodes[placement.node])
+    found += _capacity(snapshot, plan.placements, pods, nodes)
+    found += _gangs(snapshot, plan.placements)
+    found += _power(snapshot, plan.placements, pods, nodes)
+    return tuple(found)
+
+
+def _identities(snapshot: Snapshot, plan: Plan) -> list[str]:
+    waiting = {pod.uid for pod in snapshot.pods if pod.state.value not in _HOLDS_PLACE}
+    named = Counter([p.uid for p in plan.placements] + [p.uid for p in plan.pending])
+    found = [f"pod {uid} is named {n} times" for uid, n in named.items() if n > 1]
+    found += [f"pod {uid} does not wait for a place" for uid in named.keys() - waiting]
+    found += [f"pod {uid} has neither a place nor a reason" for uid in waiting - named.keys()]
+    known = {node.name for node in snapshot.nodes}
+    return found + [
+        f"pod {p.uid} is sent to the unknown node {p.node}"
+        for p in plan.placements
+        if p.node not in known
+    ]
+
+
+def _static(pod: Pod, node: Node) -> list[str]:
+    pair = f"pod {pod.uid} on node {node.name}"
+    found: list[str] = []
+    if not node.ready or not node.schedulable or node.disrupted:
+        found.append(f"{pair}: the node takes no new pods")
+    if node.name in pod.excluded_nodes:
+        found.append(f"{pair}: the pair is under quarantine")
+    if pod.gpu_models and node.gpu_model not in pod.gpu_models:
+        found.append(f"{pair}: GPU model {node.gpu_model!r} is not one of {pod.gpu_models}")
+    for key, wanted in pod.node_selector.items():
+        if key not in node.labels or node.labels[key] != wanted:
+            found.append(f"{pair}: label {key} is not {wanted!r}")
+    if pod.required_terms and not [t for t in pod.required_terms if _satisfied(t, node)]:
+        found.append(f"{pair}: no required affinity term matches")
+    for taint in node.taints:
+        if taint.effect.value != "PreferNoSchedule" and not [
+            t for t in pod.tolerations if _covers(t, taint)
+        ]:
+            found.append(f"{pair}: taint {taint.key} is not tolerated")
+    return found
+
+
+def _satisfied(term: NodeTerm, node: Node) -> bool:
+    rules = [(rule, node.labels.get(rule.key)) for rule in term.match_expressions]
+    rules += [
+        (rule, node.name if rule.key == "metadata.name" else None) for rule in term.match_fields
+    ]
+    return bool(rules) and not [rule for rule, value in rules if not _true(rule, value)]
+
+
+def _true(rule: Requirement, value: str | None) -> bool:
+    if rule.operator == "DoesNotExist":
+        return value is None
+    if rule.operator == "NotIn":
+        return value is None or value not in set(rule.values)
+    if value is None:
+        return False
+    if rule.operator == "Exists":
+        return True
+    if rule.operator == "In":
+        return value in set(rule.values)
+    try:
+        difference = int(value) - int(rule.values[0])
+    except (ValueError, IndexError):
+        return False
+    return len(rule.values) == 1 and (difference > 0 if rule.operator == "Gt" else difference < 0)
+
+
+def _covers(toleration: Toleration, taint: Taint) -> bool:
+    effect_fits = toleration.effect in (None, taint.effect)
+    if toleration.operator == "Exists":
+        return effect_fits and toleration.key in ("", taint.key)
+    return effect_fits and (toleration.key, toleration.value) == (taint.key, taint.value)
+
+
+def _amounts(pod: Pod) -> dict[str, int]:
+    return {
+        "gpu_milli": pod.gpu_milli,
+        "milli_cpu": pod.milli_cpu,
+        "memory_bytes": pod.memory_bytes,
+        "pods": 1,
+    }
+
+
+def _capacity(
+    snapshot: Snapshot,
+    placements: tuple[Placement, ...],
+    pods: dict[str, Pod],
+    nodes: dict[str, Node],
+) -> list[str]:
+    fixed: dict[str, Counter[str]] = defaultdict(Counter)
+    added: dict[str, Counter[str]] = defaultdict(Counter)
+    for pod in snapshot.pods:
+        if pod.state.value in _HOLDS_PLACE:
+            fixed[pod.node].update(_amounts(pod))
+    for placement in placements:
+        added[placement.node].update(_amounts(pods[placement.uid]))
+    found: list[str] = []
+    for name, more in added.items():
+        for resource in _RESOURCES:
+            limit: int = getattr(nodes[name], resource)
+            wanted = fixed[name][resource] + more[resource]
+            if more[resource] and wanted > limit:
+                found.append(f"node {name}: {resource} would be {wanted} of {limit}")
+    return found
+
+
+def _gangs(snapshot: Snapshot, placements: tuple[Placement, ...]) -> list[str]:
+    placed = {placement.uid for placement in placements}
+    members: dict[str, list[Pod]] = defaultdict(list)
+    for pod in snapshot.pods:
+        if pod.gang:
+            members[pod.gang].append(pod)
+    found: list[str] = []
+    for gang in snapshot.gangs:
+        waiting = [p.uid for p in members[gang.id] if p.state.value not in _HOLDS_PLACE]
+        chosen = [uid for uid in waiting if uid in placed]
+        if chosen and len(chosen) < len(waiting):
+            found.append(f"gang {gang.id}: {len(chosen)} of {len(waiting)} waiting members placed")
+        if chosen and len(members[gang.id]) < gang.size:
+            found.append(f"gang {gang.id}: {len(members[gang.id])} of {gang.size} members known")
+    return found
+
+
+def _watts(pod: Pod, node: Node) -> int:
+    if pod.expected_watts_per_gpu is not None:
+        each = pod.expected_watts_per_gpu
+    elif pod.kernel_class in node.class_watts_per_gpu:
+        each = node.class_watts_per_gpu[pod.kernel_class]
+    else:
+        each = node.watts_per_gpu
+    return each * pod.gpu_milli // 1000
+
+
+def _power(
+    snapshot: Snapshot,
+    placements: tuple[Placement, ...],
+    pods: dict[str, Pod],
+    nodes: dict[str, Node],
+) -> list[str]:
+    domains = {domain.name: domain for domain in snapshot.domains}
+    promised: Counter[str] = Counter()
+    added: Counter[str] = Counter()
+    touched: set[str] = set()
+    found: list[str] = []
+
+    def above(name: str) -> list[str]:
+        return [name, *above(domains[name].parent)] if name else []
+
+    for pod in snapshot.pods:
+        if pod.state.value == "promised" and pod.node in nodes:
+            for name in above(nodes[pod.node].domain):
+                promised[name] += _watts(pod, nodes[pod.node])
+    for placement in placements:
+        node = nodes[placement.node]
+        watts = _watts(pods[placement.uid], node)
+        if placement.watts != watts:
+            found.append(f"pod {placement.uid}: {placement.watts} W stated, {watts} W expected")
+        for name in above(node.domain):
+            touched.add(name)
+            added[name] += watts
+    for name in sorted(touched):
+        domain = domains[name]
+        load = domain.used_watts + promised[name] + added[name]
+        if added[name] and load > domain.limit_watts:
+            found.append(f"domain {name}: {load} W of {domain.limit_watts} W")
+        if domain.guaranteed_margin_watts < 0:
+            found.append(f"domain {name}: guaranteed caps do not fit, nothing may be added")
+    return found

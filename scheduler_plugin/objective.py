@@ -1,0 +1,42 @@
+"""What makes one assignment better than another: placed value by tier, then the lower cost."""
+
+from __future__ import annotations
+
+from scheduler_plugin.problem import GPUS, Assignment, Problem
+
+#: Price of breaking into a wholly idle GPU node, in watts, so that among equally many placed pods
+#: and similar watts the plan that keeps whole nodes free wins. Assumed: about a server's fans.
+OPENED_NODE_COST_WATTS = 100
+
+
+def placed_values(problem: Problem, assignment: Assignment) -> tuple[int, ...]:
+    """Placed value of each tier, most important first."""
+    return _values(problem, [(key[0], count) for key, count in assignment.items()])
+
+
+def demanded_values(problem: Problem) -> tuple[int, ...]:
+    """What all waiting pods of each tier are worth."""
+    return _values(problem, [(i, len(c.uids)) for i, c in enumerate(problem.classes)])
+
+
+def objective(problem: Problem, assignment: Assignment) -> tuple[int, ...]:
+    """Compared as a tuple, larger is better: value by tier, then cost in watts negated."""
+    added = sum(int(problem.watts[key]) * count for key, count in assignment.items())
+    used = {node for class_index, node in assignment if problem.requests[class_index, GPUS]}
+    opened = sum(is_idle_gpu_node(problem, node) for node in used)
+    return (*placed_values(problem, assignment), -(added + OPENED_NODE_COST_WATTS * opened))
+
+
+def is_idle_gpu_node(problem: Problem, node: int) -> bool:
+    """All GPUs of the node are free before this plan."""
+    gpus = int(problem.total[node, GPUS])
+    return gpus > 0 and int(problem.free[node, GPUS]) == gpus
+
+
+def _values(problem: Problem, counts: list[tuple[int, int]]) -> tuple[int, ...]:
+    position = {priority: i for i, priority in enumerate(problem.tiers)}
+    values = [0] * len(problem.tiers)
+    for class_index, count in counts:
+        pod_class = problem.classes[class_index]
+        values[position[pod_class.priority]] += pod_class.value * count
+    return tuple(values)

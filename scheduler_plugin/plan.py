@@ -1,0 +1,115 @@
+"""``wattpack.io/plan/v1``: what one planning cycle promises, and how good that is."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from scheduler_plugin.snapshot import Id, Label, Value, parse_value
+
+
+class PendingReason(StrEnum):
+    """The one dominant cause for a pod without a place."""
+
+    NO_NODES = "NoNodes"
+    NO_GPU_MODEL = "NoGpuModel"
+    NODE_AFFINITY = "NodeAffinityMismatch"
+    TAINT_NOT_TOLERATED = "TaintNotTolerated"
+    NO_READY_NODE = "NoReadyNode"
+    QUARANTINED = "NodeQuarantined"
+    LARGER_THAN_ANY_NODE = "LargerThanAnyNode"
+    INSUFFICIENT_GPUS = "InsufficientGpus"
+    INSUFFICIENT_CPU = "InsufficientCpu"
+    INSUFFICIENT_MEMORY = "InsufficientMemory"
+    TOO_MANY_PODS = "TooManyPods"
+    FRAGMENTED = "ResourcesFragmented"
+    POWER_DOMAIN_FULL = "PowerDomainFull"
+    GUARANTEED_CAPS_INFEASIBLE = "GuaranteedCapsInfeasible"
+    GANG_INCOMPLETE = "GangIncomplete"
+    GANG_DOES_NOT_FIT = "GangDoesNotFit"
+    PLAN_REFUSED = "PlanRefused"
+
+
+class Placement(Value):
+    """One pod, or one absent gang member, and its node. ``watts`` is what it adds there."""
+
+    uid: Id
+    node: Id
+    gang: Label = ""
+    watts: Annotated[int, Field(ge=0)] = 0
+
+
+class Pending(Value):
+    """One pod without a place; the message names the binding constraint with figures."""
+
+    uid: Id
+    reason: PendingReason
+    message: str = ""
+    gang: Label = ""
+
+
+class Tier(Value):
+    """One priority. Value counts a GPU pod as its GPUs and a CPU-only pod as one.
+
+    Attributes:
+        demanded_value: Of all pods that wait in this tier.
+        placed_value: Of those placed.
+        bound_value: No plan that does as well for the tiers above can place more of this tier and
+            those above it, together.
+        cumulative_value: Placed in this tier and those above it, comparable with the bound.
+    """
+
+    priority: int
+    demanded_value: int
+    placed_value: int
+    cumulative_value: int
+    bound_value: int
+
+
+class Statistics(Value):
+    """How the plan came about; everything is deterministic for a seed and one worker."""
+
+    nodes: int = 0
+    pending_pods: int = 0
+    pod_classes: int = 0
+    rounds: int = 0
+    improving_rounds: int = 0
+    deterministic_time: float = 0.0
+    incumbent_value: tuple[int, ...] = ()
+
+
+class Plan(Value):
+    """One cycle's answer.
+
+    Attributes:
+        objective: Placed value by tier, most important first, then added watts negated.
+        gap: Worst (bound - placed) / bound over tiers; 0 is a proof.
+        refusals: What the independent checker said of plans that it refused.
+    """
+
+    api_version: Literal["wattpack.io/plan/v1"] = "wattpack.io/plan/v1"
+    snapshot_digest: str
+    method: Literal["none", "greedy", "cp_sat"]
+    placements: tuple[Placement, ...] = ()
+    pending: tuple[Pending, ...] = ()
+    tiers: tuple[Tier, ...] = ()
+    objective: tuple[int, ...] = ()
+    gap: Annotated[float, Field(ge=0, le=1)] = 0.0
+    statistics: Statistics = Statistics()
+    refusals: tuple[str, ...] = ()
+
+
+def parse_plan(text: str | bytes, source: str = "") -> Plan:
+    """A plan from JSON.
+
+    Raises:
+        InputError: naming the first wrong field.
+    """
+    return parse_value(Plan, text, source)
+
+
+def plan_schema() -> dict[str, Any]:
+    """The JSON Schema of ``wattpack.io/plan/v1``."""
+    return Plan.model_json_schema()

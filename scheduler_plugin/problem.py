@@ -1,0 +1,279 @@
+"""A snapshot as arrays: identical pods become one class with a count, nodes become rows.
+
+Axes: ``n`` nodes in name order, ``c`` pod classes, ``d`` power domains plus one without limit.
+Resources are the columns (GPUs, milliCPU, bytes, pods).
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from scheduler_plugin.matching import affinity_matches, taints_tolerated
+from scheduler_plugin.plan import PendingReason
+from scheduler_plugin.snapshot import MILLI_PER_GPU, Pod, PodState, PowerDomain, Snapshot
+
+IntArray = npt.NDArray[np.int64]
+BoolArray = npt.NDArray[np.bool_]
+
+GPUS, MILLI_CPU, MEMORY, PODS = range(4)
+#: Stands for "no limit" and still adds up without overflow.
+UNLIMITED_WATTS = 2**50
+#: How many pods of a class go to a node: {(class, node): count}.
+Assignment = dict[tuple[int, int], int]
+
+_WAITING = (PodState.PENDING, PodState.ABSENT)
+
+
+class Blocked(NamedTuple):
+    """A pod that cannot be planned at all."""
+
+    uid: str
+    gang: str
+    reason: PendingReason
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class PodClass:
+    """Pods that differ only in their names. ``value`` is what placing one is worth."""
+
+    pod: Pod
+    uids: tuple[str, ...]
+    priority: int
+    value: int
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What is placed together: one class of single pods, or all classes of a gang."""
+
+    classes: tuple[int, ...]
+    priority: int
+    gang: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One cycle's problem.
+
+    Attributes:
+        total: Allocatable, shape (n, 4).
+        free: What is not bound or promised, shape (n, 4), never negative.
+        usable: Node is ready, schedulable, not disrupted and I1 holds above it, shape (n,).
+        requests: Shape (c, 4).
+        counts: Pods in each class, shape (c,).
+        eligible: Shape (c, n).
+        watts: What one pod adds, shape (c, n).
+        headroom: Watts that each domain may still take, shape (d + 1,), the last unlimited.
+        path: Domains above each node, padded with the unlimited one, shape (n, depth).
+        tiers: Priorities, most important first.
+    """
+
+    snapshot: Snapshot
+    node_names: tuple[str, ...]
+    total: IntArray
+    free: IntArray
+    usable: BoolArray
+    classes: tuple[PodClass, ...]
+    jobs: tuple[Job, ...]
+    requests: IntArray
+    counts: IntArray
+    eligible: BoolArray
+    watts: IntArray
+    headroom: IntArray
+    path: IntArray
+    tiers: tuple[int, ...]
+    blocked: tuple[Blocked, ...]
+
+
+def compile_problem(snapshot: Snapshot) -> Problem:
+    """The arrays of a snapshot."""
+    index = {node.name: i for i, node in enumerate(snapshot.nodes)}
+    headroom, path, margin_ok = _power(snapshot, index)
+    total, free = _capacity(snapshot, index)
+    usable = margin_ok & np.array(
+        [n.ready and n.schedulable and not n.disrupted for n in snapshot.nodes], dtype=bool
+    )
+    classes, jobs, blocked = _classes(snapshot)
+    requests = np.array(
+        [
+            [k.pod.gpu_milli // MILLI_PER_GPU, k.pod.milli_cpu, k.pod.memory_bytes, 1]
+            for k in classes
+        ],
+        dtype=np.int64,
+    ).reshape(-1, 4)
+    return Problem(
+        snapshot=snapshot,
+        node_names=tuple(index),
+        total=total,
+        free=free,
+        usable=usable,
+        classes=classes,
+        jobs=jobs,
+        requests=requests,
+        counts=np.array([len(k.uids) for k in classes], dtype=np.int64),
+        eligible=_eligible(snapshot, classes, usable),
+        watts=_watts(snapshot, classes),
+        headroom=headroom,
+        path=path,
+        tiers=tuple(sorted({job.priority for job in jobs}, reverse=True)),
+        blocked=blocked,
+    )
+
+
+def pod_watts(snapshot: Snapshot, pod: Pod, node_index: int) -> int:
+    """What a pod adds at the breaker above the node, AC watts."""
+    node = snapshot.nodes[node_index]
+    per_gpu = pod.expected_watts_per_gpu
+    if per_gpu is None:
+        per_gpu = node.class_watts_per_gpu.get(pod.kernel_class, node.watts_per_gpu)
+    return pod.gpu_milli // MILLI_PER_GPU * per_gpu
+
+
+def ancestors(domains: dict[str, PowerDomain], name: str) -> list[str]:
+    """The domain and all above it, nearest first."""
+    found: list[str] = []
+    while name:
+        found.append(name)
+        name = domains[name].parent
+    return found
+
+
+def _power(snapshot: Snapshot, index: dict[str, int]) -> tuple[IntArray, IntArray, BoolArray]:
+    """Headroom after promises, the path above each node, and whether I1 holds all along it."""
+    domains = {domain.name: domain for domain in snapshot.domains}
+    number = {name: i for i, name in enumerate(domains)}
+    paths = {name: ancestors(domains, name) for name in domains}
+    depth = max((len(p) for p in paths.values()), default=0) + 1
+    path = np.full((len(index), depth), len(domains), dtype=np.int64)
+    margin_ok = np.ones(len(index), dtype=bool)
+    for i, node in enumerate(snapshot.nodes):
+        above = paths.get(node.domain, [])
+        path[i, : len(above)] = [number[name] for name in above]
+        margin_ok[i] = all(domains[name].guaranteed_margin_watts >= 0 for name in above)
+    headroom = np.array(
+        [d.limit_watts - d.used_watts for d in domains.values()] + [UNLIMITED_WATTS],
+        dtype=np.int64,
+    )
+    for pod in snapshot.pods:
+        if pod.state is PodState.PROMISED and pod.node in index:
+            i = index[pod.node]
+            above_numbers = [number[name] for name in paths.get(snapshot.nodes[i].domain, [])]
+            headroom[above_numbers] -= pod_watts(snapshot, pod, i)
+    return np.maximum(headroom, 0), path, margin_ok
+
+
+def _capacity(snapshot: Snapshot, index: dict[str, int]) -> tuple[IntArray, IntArray]:
+    total = np.array(
+        [
+            [n.gpu_milli // MILLI_PER_GPU, n.milli_cpu, n.memory_bytes, n.pods]
+            for n in snapshot.nodes
+        ],
+        dtype=np.int64,
+    ).reshape(-1, 4)
+    used = np.zeros_like(total)
+    for pod in snapshot.pods:
+        row = index.get(pod.node)
+        if row is not None:
+            used[row] += (pod.gpu_milli // MILLI_PER_GPU, pod.milli_cpu, pod.memory_bytes, 1)
+    return total, np.maximum(total - used, 0)
+
+
+def _classes(
+    snapshot: Snapshot,
+) -> tuple[tuple[PodClass, ...], tuple[Job, ...], tuple[Blocked, ...]]:
+    described: dict[str, int] = defaultdict(int)
+    priority: dict[str, int] = {}
+    for pod in snapshot.pods:
+        if pod.gang:
+            described[pod.gang] += 1
+            if pod.state in _WAITING:
+                priority[pod.gang] = max(pod.priority, priority.get(pod.gang, pod.priority))
+    size = {gang.id: gang.size for gang in snapshot.gangs}
+    groups: dict[tuple[int, str, str], list[Pod]] = defaultdict(list)
+    blocked: list[Blocked] = []
+    for pod in snapshot.pods:
+        if pod.state not in _WAITING:
+            continue
+        if pod.gang and described[pod.gang] < size[pod.gang]:
+            text = f"{described[pod.gang]} of {size[pod.gang]} members of {pod.gang} are described"
+            blocked.append(Blocked(pod.uid, pod.gang, PendingReason.GANG_INCOMPLETE, text))
+            continue
+        template = pod.model_dump_json(exclude={"uid", "namespace", "name", "state", "priority"})
+        tier = priority[pod.gang] if pod.gang else pod.priority
+        groups[(-tier, pod.gang, template)].append(pod)
+    classes = tuple(
+        PodClass(
+            pods[0],
+            tuple(pod.uid for pod in pods),
+            -key[0],
+            max(1, pods[0].gpu_milli // MILLI_PER_GPU),
+        )
+        for key, pods in sorted(groups.items())
+    )
+    gangs: dict[str, list[int]] = defaultdict(list)
+    jobs: list[Job] = []
+    for i, pod_class in enumerate(classes):
+        if pod_class.pod.gang:
+            gangs[pod_class.pod.gang].append(i)
+        else:
+            jobs.append(Job((i,), pod_class.priority))
+    jobs += [Job(tuple(m), classes[m[0]].priority, gang) for gang, m in gangs.items()]
+    return classes, tuple(jobs), tuple(blocked)
+
+
+def _eligible(snapshot: Snapshot, classes: tuple[PodClass, ...], usable: BoolArray) -> BoolArray:
+    """Static rules only; each distinct rule is evaluated once over all nodes."""
+    nodes = snapshot.nodes
+    taint_groups = {id(n): n.model_dump_json(include={"taints"}) for n in nodes if n.taints}
+    masks: dict[str, BoolArray] = {}
+    result = np.zeros((len(classes), len(nodes)), dtype=bool)
+    rules = {"gpu_models", "node_selector", "required_terms", "tolerations", "excluded_nodes"}
+    for i, pod_class in enumerate(classes):
+        pod = pod_class.pod
+        key = pod.model_dump_json(include=rules)
+        if key not in masks:
+            tolerated: dict[str, bool] = {}
+            mask = usable.copy()
+            for j, node in enumerate(nodes):
+                if not mask[j]:
+                    continue
+                mask[j] = (
+                    (not pod.gpu_models or node.gpu_model in pod.gpu_models)
+                    and node.name not in pod.excluded_nodes
+                    and affinity_matches(pod, node)
+                )
+                if mask[j] and node.taints:
+                    group = taint_groups[id(node)]
+                    if group not in tolerated:
+                        tolerated[group] = taints_tolerated(node.taints, pod.tolerations)
+                    mask[j] = tolerated[group]
+            masks[key] = mask
+        result[i] = masks[key]
+    return result
+
+
+def _watts(snapshot: Snapshot, classes: tuple[PodClass, ...]) -> IntArray:
+    rows: dict[str, IntArray] = {}
+    result = np.zeros((len(classes), len(snapshot.nodes)), dtype=np.int64)
+    for i, pod_class in enumerate(classes):
+        pod = pod_class.pod
+        gpus = pod.gpu_milli // MILLI_PER_GPU
+        if pod.expected_watts_per_gpu is not None:
+            result[i] = gpus * pod.expected_watts_per_gpu
+            continue
+        if pod.kernel_class not in rows:
+            rows[pod.kernel_class] = np.array(
+                [
+                    n.class_watts_per_gpu.get(pod.kernel_class, n.watts_per_gpu)
+                    for n in snapshot.nodes
+                ],
+                dtype=np.int64,
+            )
+        result[i] = gpus * rows[pod.kernel_class]
+    return result

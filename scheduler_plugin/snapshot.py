@@ -1,0 +1,313 @@
+"""``wattpack.io/snapshot/v1``: everything that one planning cycle may know, as a value.
+
+Quantities are integers: milliGPU, milliCPU, bytes, watts (AC, at the breaker). Unknown keys are
+refused, ids are sorted, and the digest names the content.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import Counter
+from enum import StrEnum
+from typing import Annotated, Any, Literal, Self, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+
+from wattpack.errors import InputError
+
+MILLI_PER_GPU = 1000
+MAX_NODES = 20_000
+MAX_PODS = 200_000
+#: Beyond this, a text is not a snapshot of the largest cluster that is accepted.
+MAX_TEXT_BYTES = 512 * 1024 * 1024
+
+V = TypeVar("V", bound=BaseModel)
+
+Id = Annotated[str, Field(min_length=1, max_length=253)]
+Label = Annotated[str, Field(max_length=317)]
+#: Far above any real node, far below where sums of 200,000 items leave 64 bits.
+Quantity = Annotated[int, Field(ge=0, le=2**45)]
+WattsInt = Annotated[int, Field(ge=0, le=10**9)]
+
+
+class Value(BaseModel):
+    """A frozen part of a snapshot or plan; types are exact, unknown keys refused."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
+
+
+class TaintEffect(StrEnum):
+    """As in core/v1; PreferNoSchedule never blocks."""
+
+    NO_SCHEDULE = "NoSchedule"
+    NO_EXECUTE = "NoExecute"
+    PREFER_NO_SCHEDULE = "PreferNoSchedule"
+
+
+class Taint(Value):
+    """A node refuses pods that do not tolerate this."""
+
+    key: Label
+    value: Label = ""
+    effect: TaintEffect
+
+
+class Toleration(Value):
+    """As in core/v1: an empty key with Exists tolerates all, an empty effect means every one."""
+
+    key: Label = ""
+    operator: Literal["Equal", "Exists"] = "Equal"
+    value: Label = ""
+    effect: TaintEffect | None = None
+
+
+class Requirement(Value):
+    """One expression over a node's labels, or over its name in ``match_fields``."""
+
+    key: Label
+    operator: Literal["In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt"]
+    values: tuple[Label, ...] = ()
+
+
+class NodeTerm(Value):
+    """All expressions must hold; an empty term matches no node."""
+
+    match_expressions: tuple[Requirement, ...] = ()
+    match_fields: tuple[Requirement, ...] = ()
+
+
+class Node(Value):
+    """What a node can hold in total.
+
+    Attributes:
+        domain: The power domain directly above it, empty if none is declared.
+        idle_watts: Draw without work; already part of the domain's ``used_watts``.
+        watts_per_gpu: What one busy GPU adds, for work of unknown kind.
+        class_watts_per_gpu: The same for known kernel classes, at the cap that they get.
+        disrupted: Marked for drain, consolidation or maintenance: gets no promises.
+    """
+
+    name: Id
+    gpu_model: Label = ""
+    gpu_milli: Quantity = 0
+    milli_cpu: Quantity
+    memory_bytes: Quantity
+    pods: Annotated[int, Field(ge=0, le=100_000)] = 110
+    labels: dict[Label, Label] = {}
+    taints: tuple[Taint, ...] = ()
+    domain: Label = ""
+    idle_watts: WattsInt = 0
+    watts_per_gpu: WattsInt = 0
+    class_watts_per_gpu: dict[Label, WattsInt] = {}
+    ready: bool = True
+    schedulable: bool = True
+    disrupted: bool = False
+
+    @field_validator("gpu_milli")
+    @classmethod
+    def _whole_gpus(cls, value: int) -> int:
+        return _whole(value)
+
+
+class PodState(StrEnum):
+    """Where a pod stands.
+
+    ``bound`` has a node; ``promised`` has our pin but no binding yet; ``pending`` waits at our
+    gate; ``absent`` is a declared gang member that does not exist yet.
+    """
+
+    BOUND = "bound"
+    PROMISED = "promised"
+    PENDING = "pending"
+    ABSENT = "absent"
+
+
+class Pod(Value):
+    """What a pod asks for, and where it is.
+
+    Attributes:
+        gpu_milli: Whole GPUs only, in thousandths, so that shares fit later.
+        gpu_models: Allowed GPU models, empty for any.
+        required_terms: Alternatives of required node affinity, empty for none.
+        kernel_class: Chooses the node's ``class_watts_per_gpu``.
+        expected_watts_per_gpu: Declared draw, overrides the node's figures.
+        excluded_nodes: Pairs under quarantine.
+    """
+
+    uid: Id
+    namespace: Label = ""
+    name: Label = ""
+    priority: Annotated[int, Field(ge=-(2**31), le=2**31)] = 0
+    state: PodState = PodState.PENDING
+    node: Label = ""
+    gang: Label = ""
+    gpu_milli: Quantity = 0
+    milli_cpu: Quantity = 0
+    memory_bytes: Quantity = 0
+    gpu_models: tuple[Label, ...] = ()
+    node_selector: dict[Label, Label] = {}
+    required_terms: tuple[NodeTerm, ...] = ()
+    tolerations: tuple[Toleration, ...] = ()
+    kernel_class: Label = ""
+    expected_watts_per_gpu: WattsInt | None = None
+    excluded_nodes: tuple[Label, ...] = ()
+
+    @field_validator("gpu_milli")
+    @classmethod
+    def _whole_gpus(cls, value: int) -> int:
+        return _whole(value)
+
+    @field_validator("gpu_models", "excluded_nodes")
+    @classmethod
+    def _sorted(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(sorted(set(value)))
+
+    @model_validator(mode="after")
+    def _node_fits_the_state(self) -> Self:
+        placed = self.state in (PodState.BOUND, PodState.PROMISED)
+        if placed != bool(self.node):
+            raise ValueError("node must be set for bound and promised pods, and only for them")
+        if self.state is PodState.ABSENT and not self.gang:
+            raise ValueError("an absent pod must belong to a gang")
+        return self
+
+
+class Gang(Value):
+    """Pods that start together or not at all; ``size`` counts members not created yet."""
+
+    id: Id
+    size: Annotated[int, Field(ge=1, le=100_000)]
+
+
+class PowerDomain(Value):
+    """One node of the power tree.
+
+    Attributes:
+        limit_watts: The upper edge of the cap band.
+        used_watts: Forecast p99 (or the worst, without a forecast) of everything that is bound.
+        guaranteed_margin_watts: What I1 leaves; negative means that nothing may be added.
+    """
+
+    name: Id
+    parent: Label = ""
+    limit_watts: WattsInt
+    used_watts: WattsInt = 0
+    guaranteed_margin_watts: Annotated[int, Field(ge=-(10**9), le=10**9)] = 0
+
+
+class Snapshot(Value):
+    """One consistent view. Lists are sorted by id whatever order they came in."""
+
+    api_version: Literal["wattpack.io/snapshot/v1"] = "wattpack.io/snapshot/v1"
+    nodes: Annotated[tuple[Node, ...], Field(max_length=MAX_NODES)] = ()
+    pods: Annotated[tuple[Pod, ...], Field(max_length=MAX_PODS)] = ()
+    gangs: Annotated[tuple[Gang, ...], Field(max_length=MAX_PODS)] = ()
+    domains: Annotated[tuple[PowerDomain, ...], Field(max_length=MAX_NODES)] = ()
+
+    @field_validator("nodes")
+    @classmethod
+    def _sort_nodes(cls, value: tuple[Node, ...]) -> tuple[Node, ...]:
+        return tuple(sorted(value, key=lambda node: node.name))
+
+    @field_validator("pods")
+    @classmethod
+    def _sort_pods(cls, value: tuple[Pod, ...]) -> tuple[Pod, ...]:
+        return tuple(sorted(value, key=lambda pod: pod.uid))
+
+    @field_validator("gangs")
+    @classmethod
+    def _sort_gangs(cls, value: tuple[Gang, ...]) -> tuple[Gang, ...]:
+        return tuple(sorted(value, key=lambda gang: gang.id))
+
+    @field_validator("domains")
+    @classmethod
+    def _sort_domains(cls, value: tuple[PowerDomain, ...]) -> tuple[PowerDomain, ...]:
+        return tuple(sorted(value, key=lambda domain: domain.name))
+
+    @model_validator(mode="after")
+    def _ids_and_references_hold(self) -> Self:
+        _unique("nodes.name", [node.name for node in self.nodes])
+        _unique("pods.uid", [pod.uid for pod in self.pods])
+        _unique("gangs.id", [gang.id for gang in self.gangs])
+        _unique("domains.name", [domain.name for domain in self.domains])
+        domains = {domain.name for domain in self.domains}
+        _known("nodes.domain", {node.domain for node in self.nodes} - {""}, domains)
+        _known("domains.parent", {domain.parent for domain in self.domains} - {""}, domains)
+        _known("pods.gang", {pod.gang for pod in self.pods} - {""}, {g.id for g in self.gangs})
+        _acyclic({domain.name: domain.parent for domain in self.domains})
+        return self
+
+    def digest(self) -> str:
+        """``sha256:`` and the hash of the canonical JSON."""
+        text = json.dumps(self.model_dump(mode="json"), sort_keys=True, separators=(",", ":"))
+        return "sha256:" + hashlib.sha256(text.encode()).hexdigest()
+
+
+def parse_snapshot(text: str | bytes, source: str = "") -> Snapshot:
+    """A snapshot from JSON.
+
+    Raises:
+        InputError: naming the first wrong field, for anything that is not one.
+    """
+    if len(text) > MAX_TEXT_BYTES:
+        raise InputError("snapshot", f"at most {MAX_TEXT_BYTES} bytes", len(text), source)
+    return parse_value(Snapshot, text, source)
+
+
+def parse_value(model: type[V], text: str | bytes, source: str = "") -> V:
+    """A value from JSON.
+
+    Raises:
+        InputError: naming the first wrong field.
+    """
+    try:
+        return model.model_validate_json(text)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_context=False)[0]
+        message = str(first["msg"])
+        field = ".".join(str(part) for part in first["loc"])
+        if first["type"] == "value_error":
+            message = message.removeprefix("Value error, ")
+            named, _, rest = message.partition(": ")
+            if rest and " " not in named:
+                field, message = named, rest
+        raise InputError(field or "document", message, first.get("input"), source) from error
+
+
+def snapshot_schema() -> dict[str, Any]:
+    """The JSON Schema of ``wattpack.io/snapshot/v1``."""
+    return Snapshot.model_json_schema()
+
+
+def _whole(value: int) -> int:
+    if value % MILLI_PER_GPU:
+        raise ValueError(f"whole GPUs, a multiple of {MILLI_PER_GPU} milliGPU")
+    return value
+
+
+def _unique(what: str, ids: list[str]) -> None:
+    repeated = [name for name, count in Counter(ids).items() if count > 1]
+    if repeated:
+        raise ValueError(f"{what}: every id once, {repeated[0]!r} is repeated")
+
+
+def _known(what: str, names: set[str], known: set[str]) -> None:
+    unknown = sorted(names - known)
+    if unknown:
+        raise ValueError(f"{what}: a declared id, {unknown[0]!r} is none")
+
+
+def _acyclic(parents: dict[str, str]) -> None:
+    finished: set[str] = {""}
+    for start in parents:
+        path: list[str] = []
+        on_path: set[str] = set()
+        name = start
+        while name not in finished:
+            if name in on_path:
+                raise ValueError(f"domains.parent: a tree, {name!r} is its own ancestor")
+            path.append(name)
+            on_path.add(name)
+            name = parents[name]
+        finished.update(path)

@@ -1,0 +1,273 @@
+"""Snapshot in, plan out: incumbent, bound, CP-SAT where it can help, judge, explain.
+
+Pure: no clock, no I/O, no threads. With one worker the same snapshot, budget and seed give the
+same plan; the hard deadline is the business of ``scheduler_plugin.worker``.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import Literal
+
+import numpy as np
+
+from scheduler_plugin.bounds import cumulative_bounds
+from scheduler_plugin.checker import complaints
+from scheduler_plugin.cpsat import SolverLimits, improve
+from scheduler_plugin.explain import explain_pending
+from scheduler_plugin.greedy import Packing, fill, incumbent
+from scheduler_plugin.objective import demanded_values, objective, placed_values
+from scheduler_plugin.plan import Pending, PendingReason, Placement, Plan, Statistics, Tier
+from scheduler_plugin.problem import GPUS, Assignment, Job, Problem, compile_problem
+from scheduler_plugin.snapshot import Pod, PodState, Snapshot
+
+#: Up to this many integers CP-SAT takes the whole problem (it stops helping above about 64 nodes).
+WHOLE_PROBLEM_COUNTS = 3000
+#: Nodes of one neighbourhood.
+NEIGHBOURHOOD_NODES = 32
+#: Rounds without improvement before the search gives up.
+PATIENCE = 12
+#: Share of the deadline that CP-SAT may spend, in its own deterministic unit (about a second).
+SEARCH_SHARE = 0.6
+
+OnPlan = Callable[[Plan], None]
+
+
+class _Search:
+    """The best assignment so far and what finding it has cost."""
+
+    def __init__(self, problem: Problem, deadline_seconds: float, seed: int, workers: int) -> None:
+        self.problem = problem
+        self.proved = False
+        self.bounds: tuple[int, ...] | None = None
+        self.best = incumbent(problem, self._reaches_bound)
+        self.best_objective = objective(problem, self.best)
+        self.start_values = placed_values(problem, self.best)
+        self.budget = deadline_seconds * SEARCH_SHARE
+        self.deadline_seconds = deadline_seconds
+        self.spent = self.wall = 0.0
+        self.rounds = self.improving = 0
+        self.seed, self.workers = seed, workers
+        self.random = random.Random(seed)
+
+    def _reaches_bound(self, assignment: Assignment) -> bool:
+        values = placed_values(self.problem, assignment)
+        if values == demanded_values(self.problem):
+            return True
+        if self.bounds is None:
+            self.bounds = cumulative_bounds(self.problem)
+        return _cumulative(values) == self.tier_bounds(values)
+
+    def tier_bounds(self, reached: tuple[int, ...] | None = None) -> tuple[int, ...]:
+        """Cumulative bounds, at most the demand, tightened by a proof of the whole problem."""
+        if self.proved or self.bounds is None:
+            return _cumulative(reached or placed_values(self.problem, self.best))
+        demand = _cumulative(demanded_values(self.problem))
+        return tuple(min(b, d) for b, d in zip(self.bounds, demand, strict=True))
+
+    def done(self) -> bool:
+        """Nothing more can be placed, or the budget is spent."""
+        return (
+            self.proved
+            or self._reaches_bound(self.best)
+            or self.spent >= self.budget
+            or self.wall >= self.deadline_seconds
+        )
+
+    def attempt(self, classes: list[int], nodes: list[int], share: float) -> bool:
+        """One CP-SAT call; True if the best got better."""
+        limits = SolverLimits(
+            min(self.budget * share, self.budget - self.spent),
+            max(0.01, self.deadline_seconds - self.wall),
+            self.seed + self.rounds,
+            self.workers,
+        )
+        result = improve(self.problem, self.best, classes, nodes, limits)
+        self.spent += max(result.deterministic_time, 1e-3)
+        self.wall += result.wall_seconds
+        self.rounds += 1
+        packing = Packing(self.problem, result.assignment)
+        fill(packing, sorted(self.problem.jobs, key=lambda job: -job.priority))
+        reached = objective(self.problem, packing.assignment)
+        whole = len(classes) == len(self.problem.classes) and share == 1.0
+        self.proved = self.proved or (whole and result.proved)
+        if reached <= self.best_objective:
+            return False
+        self.best, self.best_objective = packing.assignment, reached
+        self.improving += 1
+        return True
+
+
+def plan(
+    snapshot: Snapshot,
+    *,
+    deadline_seconds: float = 1.0,
+    seed: int = 0,
+    workers: int = 1,
+    on_plan: OnPlan | None = None,
+) -> Plan:
+    """A plan that the independent checker accepts; never worse than the greedy incumbent.
+
+    Args:
+        snapshot: What is known.
+        deadline_seconds: What the search may take; the incumbent comes on top.
+        seed: Of the search.
+        workers: Of CP-SAT; one makes the plan deterministic.
+        on_plan: Called with the incumbent's plan before CP-SAT starts, and after improvements.
+    """
+    digest = snapshot.digest()
+    problem = compile_problem(snapshot)
+    search = _Search(problem, deadline_seconds, seed, workers)
+    greedy_plan = _judged(_assemble(search, digest, "greedy"), snapshot, digest)
+    if on_plan is not None:
+        on_plan(greedy_plan)
+    if not search.done():
+        _improve(search)
+    if not search.improving and not search.proved:
+        return greedy_plan
+    method: Literal["greedy", "cp_sat"] = "cp_sat" if search.improving else "greedy"
+    better = _judged(_assemble(search, digest, method), snapshot, digest)
+    if better.refusals:
+        return greedy_plan.model_copy(update={"refusals": better.refusals + greedy_plan.refusals})
+    return better
+
+
+def _improve(search: _Search) -> None:
+    """The whole problem if it is small, else neighbourhoods around one waiting job at a time."""
+    problem = search.problem
+    free = Packing(problem)
+    fits = np.stack([free.capacity(c) for c in range(len(problem.classes))])
+    useful = np.flatnonzero(fits.any(axis=0))
+    if int((fits > 0).sum()) <= WHOLE_PROBLEM_COUNTS:
+        search.attempt(list(range(len(problem.classes))), [int(n) for n in useful], 1.0)
+        return
+    fruitless = turn = 0
+    while fruitless < PATIENCE and not search.done():
+        waiting = [job for job in problem.jobs if _waits(search, job)]
+        waiting = [job for job in waiting if all(fits[c].any() for c in job.classes)]
+        if not waiting:
+            return
+        waiting.sort(key=lambda job: -job.priority)
+        job = waiting[turn % len(waiting)]
+        classes, nodes = _neighbourhood(search, job, fits > 0)
+        fruitless = 0 if search.attempt(classes, nodes, 0.25) else fruitless + 1
+        turn += 1
+
+
+def _waits(search: _Search, job: Job) -> bool:
+    placed = sum(k for (c, _), k in search.best.items() if c in job.classes)
+    return placed < sum(int(search.problem.counts[c]) for c in job.classes)
+
+
+def _neighbourhood(
+    search: _Search, job: Job, could: np.typing.NDArray[np.bool_]
+) -> tuple[list[int], list[int]]:
+    """Nodes with much room for the job, and the classes that may move among them."""
+    problem = search.problem
+    packing = Packing(problem, search.best)
+    reach = np.flatnonzero(could[list(job.classes)].any(axis=0))
+    room = packing.free[reach, GPUS] + np.array(
+        [search.random.random() * 2 for _ in reach], dtype=np.float64
+    )
+    nodes = sorted(int(n) for n in reach[np.argsort(-room, kind="stable")[:NEIGHBOURHOOD_NODES]])
+    inside = set(nodes)
+    movable = {c for c, n in search.best if n in inside}
+    gangs = {problem.classes[c].pod.gang for c in movable} - {""}
+    together = {c for j in problem.jobs if j.gang in gangs for c in j.classes}
+    return sorted(movable | together | set(job.classes)), nodes
+
+
+def _assemble(search: _Search, digest: str, method: Literal["greedy", "cp_sat"]) -> Plan:
+    """The plan of the best assignment."""
+    problem = search.problem
+    placements: list[Placement] = []
+    used = [0] * len(problem.classes)
+    for (c, n), count in sorted(search.best.items()):
+        pod_class = problem.classes[c]
+        for uid in pod_class.uids[used[c] : used[c] + count]:
+            placements.append(
+                Placement(
+                    uid=uid,
+                    node=problem.node_names[n],
+                    gang=pod_class.pod.gang,
+                    watts=int(problem.watts[c, n]),
+                )
+            )
+        used[c] += count
+    tiers = _tiers(search)
+    return Plan(
+        snapshot_digest=digest,
+        method=method,
+        placements=tuple(sorted(placements, key=lambda p: p.uid)),
+        pending=explain_pending(problem, search.best),
+        tiers=tiers,
+        objective=search.best_objective,
+        gap=max(
+            (1 - t.cumulative_value / t.bound_value for t in tiers if t.bound_value), default=0.0
+        ),
+        statistics=Statistics(
+            nodes=len(problem.node_names),
+            pending_pods=int(problem.counts.sum()) + len(problem.blocked),
+            pod_classes=len(problem.classes),
+            rounds=search.rounds,
+            improving_rounds=search.improving,
+            deterministic_time=round(search.spent, 6),
+            incumbent_value=search.start_values,
+        ),
+    )
+
+
+def _tiers(search: _Search) -> tuple[Tier, ...]:
+    problem = search.problem
+    placed = placed_values(problem, search.best)
+    rows = zip(
+        problem.tiers,
+        demanded_values(problem),
+        placed,
+        _cumulative(placed),
+        search.tier_bounds(),
+        strict=True,
+    )
+    return tuple(
+        Tier(
+            priority=priority,
+            demanded_value=demanded,
+            placed_value=value,
+            cumulative_value=cumulative,
+            bound_value=bound,
+        )
+        for priority, demanded, value, cumulative, bound in rows
+    )
+
+
+def _judged(candidate: Plan, snapshot: Snapshot, digest: str) -> Plan:
+    """The plan if the checker accepts it, otherwise one that places nothing and says why."""
+    refusals = complaints(snapshot, candidate, digest=digest)
+    return refused(snapshot, digest, refusals) if refusals else candidate
+
+
+def refused(snapshot: Snapshot, digest: str, why: tuple[str, ...]) -> Plan:
+    """Nothing is placed; every waiting pod says that its plan was refused."""
+
+    def entry(pod: Pod) -> Pending:
+        return Pending(
+            uid=pod.uid, gang=pod.gang, reason=PendingReason.PLAN_REFUSED, message=why[0][:500]
+        )
+
+    waiting = [p for p in snapshot.pods if p.state in (PodState.PENDING, PodState.ABSENT)]
+    return Plan(
+        snapshot_digest=digest,
+        method="none",
+        pending=tuple(entry(pod) for pod in waiting),
+        gap=1.0 if waiting else 0.0,
+        refusals=why,
+    )
+
+
+def _cumulative(values: tuple[int, ...]) -> tuple[int, ...]:
+    total, result = 0, []
+    for value in values:
+        total += value
+        result.append(total)
+    return tuple(result)
