@@ -9,7 +9,7 @@ import difflib
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Self, TypeVar
+from typing import Any, Self, TypeVar, get_args
 
 import yaml
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -84,7 +84,10 @@ def validate(model: type[M], values: Mapping[str, Any], source: str = "") -> M:
     try:
         return model.model_validate(dict(values))
     except ValidationError as error:
-        first = error.errors()[0]
+        # An unknown key explains the missing one beside it, never the other way round.
+        problems = error.errors()
+        unknown = [p for p in problems if p["type"] == "extra_forbidden"]
+        first = (unknown or problems)[0]
         field = ".".join(str(part) for part in first["loc"]) or model.__name__
         expected = first["msg"][0].lower() + first["msg"][1:]
         if first["type"] == "extra_forbidden":
@@ -99,7 +102,7 @@ def _all_names(model: type[BaseModel], depth: int = 3) -> list[str]:
     names: list[str] = []
     for name, info in model.model_fields.items():
         names += [name, info.alias or name]
-        annotation = info.annotation
-        if depth and isinstance(annotation, type) and issubclass(annotation, BaseModel):
-            names += _all_names(annotation, depth - 1)
+        for part in (info.annotation, *get_args(info.annotation)):
+            if depth and isinstance(part, type) and issubclass(part, BaseModel):
+                names += _all_names(part, depth - 1)
     return names
