@@ -68,9 +68,20 @@ def idle_class(idle_watts: float, source: str, provenance: str) -> KernelClass:
     """No work: no cap costs anything, the draw is the idle draw."""
     ones = tuple(1.0 for _ in CAP_FRACTIONS)
     return KernelClass(
-        idle_watts, idle_watts, cast(Provenance, provenance), source, 0, _tuple(CAP_FRACTIONS), ones, ones,
-        "assumed", "an idle GPU does not slow down", 0, 0.0, "none: by definition",
-    )  # fmt: skip
+        power_p50_watts=idle_watts,
+        power_p95_watts=idle_watts,
+        power_provenance=cast(Provenance, provenance),
+        power_source=source,
+        power_samples=0,
+        cap_fractions=_tuple(CAP_FRACTIONS),
+        throughput=ones,
+        draw=ones,
+        curve_provenance="assumed",
+        curve_source="an idle GPU does not slow down",
+        curve_samples=0,
+        error_mape=0.0,
+        error_kind="none: by definition",
+    )
 
 
 def _tuple(values: Iterable[float]) -> tuple[float, ...]:

@@ -142,10 +142,13 @@ def power(
         Shape (n,). It can exceed a cap near the minimum limit, as real boards do.
     """
     p50 = table.p50_watts[model, kernel]
-    uncapped = table.p95_watts[model, kernel] if high else p50
-    # The curve is one of cap over uncapped draw; a hotter kernel reads it at a lower fraction.
-    fraction = cap_watts / table.default_limit_watts[model] * (p50 / uncapped)
-    drawn = uncapped * _interpolate(table.grid, table.draw_grid, model, kernel, fraction)
+    fraction = cap_watts / table.default_limit_watts[model]
+    drawn = p50 * _interpolate(table.grid, table.draw_grid, model, kernel, fraction)
+    if high:
+        p95 = table.p95_watts[model, kernel]
+        # The curve is one of cap over uncapped draw; a hotter kernel reads it at a lower fraction.
+        hotter = _interpolate(table.grid, table.draw_grid, model, kernel, fraction * (p50 / p95))
+        drawn = np.maximum(drawn, p95 * hotter)
     return np.maximum(drawn, np.minimum(table.idle_watts[model], p50))
 
 

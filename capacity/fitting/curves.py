@@ -145,7 +145,7 @@ def mmbt_points(file: Path) -> list[SweepPoint]:
 
 
 def fit_curve(points: Iterable[SweepPoint]) -> Curve:
-    """Smoothed mean of each GPU type at each knot, mean over types, made monotone."""
+    """Smoothed mean of each GPU type at each knot, median over types, made monotone."""
     usable = [p for p in points if p.share >= MIN_DRAW_SHARE and p.x >= KNOTS[0] - 0.05]
     gpus = sorted({p.gpu for p in usable})
     arrays = {
@@ -154,14 +154,13 @@ def fit_curve(points: Iterable[SweepPoint]) -> Curve:
     fitted: list[Floats] = []
     for column in (1, 2):
         per_gpu = np.array([_smoothed(arrays[g][:, 0], arrays[g][:, column]) for g in gpus])
-        counts = np.sum(np.isfinite(per_gpu), axis=0)
-        sums = np.nansum(per_gpu, axis=0)
-        known = counts > 0
-        mean = np.interp(KNOTS, KNOTS[known], sums[known] / counts[known])
+        known = np.any(np.isfinite(per_gpu), axis=0)
+        median = np.nanmedian(per_gpu[:, known], axis=0)
+        line = np.interp(KNOTS, KNOTS[known], median)
         lowest = KNOTS[known][0]
-        mean = np.where(lowest > KNOTS, mean * KNOTS / lowest, mean)
-        mean[-1] = 1.0
-        fitted.append(np.clip(monotone(mean), 0.02, 1.0))
+        line = np.where(lowest > KNOTS, line * KNOTS / lowest, line)
+        line[-1] = 1.0
+        fitted.append(np.clip(monotone(line), 0.02, 1.0))
     return Curve(fitted[0], fitted[1], len(usable))
 
 

@@ -1,0 +1,99 @@
+"""``python -m capacity.plot``: the pictures of docs/capacity.md (needs matplotlib)."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import matplotlib as mpl
+import numpy as np
+
+from capacity.fit import REFERENCE
+from capacity.fitting.classes import SWEPT
+from capacity.fitting.curves import MIN_DRAW_SHARE, SweepPoint, fit_curve, mmbt_points, zeus_points
+from capacity.library import shipped_library
+from capacity.profile import KERNEL_CLASSES, GpuProfile
+
+mpl.use("Agg")
+from matplotlib import pyplot as plt
+
+COLOURS = {"prefill": "#d1495b", "decode": "#00798c", "training": "#edae49", "batch": "#30638e"}
+
+
+def plot_profiles(profiles: Sequence[GpuProfile], points: Sequence[SweepPoint], file: Path) -> None:
+    """Cap against throughput for every type and class, with the jobs of the sweeps as dots."""
+    figure, axes = plt.subplots(2, 4, figsize=(15, 7), sharey=True)
+    for axis, profile in zip(axes.flat, profiles, strict=True):
+        _plot_profile(axis, profile, [p for p in points if p.gpu == SWEPT.get(profile.model)])
+    axes.flat[0].legend(loc="lower right", fontsize=8)
+    for axis in axes[:, 0]:
+        axis.set_ylabel("throughput, uncapped = 1")
+    figure.suptitle(
+        "Cap and throughput by kernel class. Solid: swept on this GPU; dashed: derived. "
+        "Dots: Zeus training jobs (grey: too little draw for a cap to bind). Line: knee."
+    )
+    figure.tight_layout()
+    figure.savefig(file, dpi=90)
+    plt.close(figure)
+
+
+def _plot_profile(axis: Any, profile: GpuProfile, own: Sequence[SweepPoint]) -> None:  # noqa: ANN401
+    """One panel."""
+    for busy, colour in ((False, "0.85"), (True, "0.6")):
+        dots = [p for p in own if (p.share >= MIN_DRAW_SHARE) is busy]
+        axis.plot([p.limit_watts for p in dots], [p.throughput for p in dots], ".", ms=3, c=colour)
+    for name in KERNEL_CLASSES:
+        if name == "idle":
+            continue
+        kernel = profile.kernel_classes[name]
+        caps = np.array(kernel.cap_fractions) * profile.default_limit_watts
+        keep = caps >= profile.min_limit_watts
+        style = "-" if kernel.curve_provenance == "measured" else "--"
+        axis.plot(caps[keep], np.array(kernel.throughput)[keep], style, c=COLOURS[name], label=name)
+    axis.axvline(profile.knee_watts, c="k", lw=0.8)
+    axis.set_title(f"{profile.model} (limit {profile.default_limit_watts:g} W)", fontsize=10)
+    axis.set_xlabel("power limit, W")
+    axis.set_ylim(0, 1.15)
+    axis.grid(alpha=0.3)
+
+
+def plot_shared_line(points: Sequence[SweepPoint], check: Sequence[SweepPoint], file: Path) -> None:
+    """Throughput against cap / uncapped draw: the line that derived curves borrow."""
+    figure, axis = plt.subplots(figsize=(7.5, 4.5))
+    x = np.linspace(0.3, 1.3, 200)
+    for gpu in sorted({p.gpu for p in points}):
+        own = [p for p in points if p.gpu == gpu]
+        dots = [p for p in own if p.share >= MIN_DRAW_SHARE]
+        (line,) = axis.plot([p.x for p in dots], [p.throughput for p in dots], ".", ms=2, alpha=0.5)
+        axis.plot(x, fit_curve(own).at(x)[0], c=line.get_color(), lw=1.2, label=gpu)
+    axis.plot(x, fit_curve(points).at(x)[0], "k", lw=2.5, label="shared line")
+    axis.plot([p.x for p in check], [p.throughput for p in check], "r^", ms=5,
+              label="RTX PRO 6000 serving (check only)")  # fmt: skip
+    axis.set(xlabel="cap / uncapped draw", ylabel="throughput, uncapped = 1")
+    axis.set_xlim(0.3, 1.3)
+    axis.set_ylim(0, 1.15)
+    axis.grid(alpha=0.3)
+    axis.legend(fontsize=8)
+    figure.tight_layout()
+    figure.savefig(file, dpi=90)
+    plt.close(figure)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Write the pictures."""
+    parser = argparse.ArgumentParser(prog="python -m capacity.plot", description=__doc__)
+    parser.add_argument("--out", type=Path, default=Path("docs/images"), help="folder")
+    args = parser.parse_args(argv)
+    args.out.mkdir(parents=True, exist_ok=True)
+    points = zeus_points(REFERENCE / "zeus_power_limit_sweep.csv.gz")
+    profiles = list(shipped_library().profiles.values())
+    plot_profiles(profiles, points, args.out / "capacity-cap-throughput.png")
+    check = mmbt_points(REFERENCE / "mmbt_power_limit_sweep.csv.gz")
+    plot_shared_line(points, check, args.out / "capacity-shared-line.png")
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,202 @@
+"""Profiles: what the loader refuses, what the lookup finds, what the figures must obey."""
+
+from __future__ import annotations
+
+import copy
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from capacity.errors import UnknownGpuModel, UnknownServingModel
+from capacity.fit import PROFILES, REFERENCE, build_document
+from capacity.fit import main as fit_main
+from capacity.library import gpu_profile_object, library_from_dict, load_library, shipped_library
+from capacity.profile import KERNEL_CLASSES, profile_from_dict
+from capacity.serving import find_serving, serving_rates
+from wattpack.api.inventory import GPUProfile
+from wattpack.errors import InputError
+
+
+@pytest.fixture(scope="module")
+def fresh() -> dict[str, Any]:
+    return build_document(REFERENCE)
+
+
+@pytest.fixture
+def document(fresh: dict[str, Any]) -> dict[str, Any]:
+    return copy.deepcopy(fresh)
+
+
+def test_a_refit_of_the_reference_data_reproduces_the_shipped_file(fresh: dict[str, Any]) -> None:
+    shipped = json.loads(PROFILES.read_text(encoding="utf-8"))
+    assert json.dumps(fresh, indent=1) == json.dumps(shipped, indent=1)
+
+
+def test_fit_check_notices_a_changed_file(tmp_path: Path) -> None:
+    changed = tmp_path / "profiles.json"
+    changed.write_text("{}", encoding="utf-8")
+    assert fit_main(["--check", "--out", str(changed)]) == 1
+    assert changed.read_text(encoding="utf-8") == "{}"
+
+
+@pytest.mark.parametrize(
+    ("name", "model"),
+    [
+        ("NVIDIA H200", "H200-SXM"),
+        ("NVIDIA-H200", "H200-SXM"),
+        ("NVIDIA H100 80GB HBM3", "H100-SXM"),
+        ("NVIDIA A100-SXM4-80GB", "A100-SXM"),
+        ("Tesla V100-PCIE-32GB", "V100-PCIE"),
+        ("l40s", "L40S"),
+    ],
+)
+def test_driver_names_and_node_labels_find_their_profile(name: str, model: str) -> None:
+    assert shipped_library().find(name).model == model
+
+
+@pytest.mark.parametrize("name", ["NVIDIA H100 PCIe", "NVIDIA H200 NVL", "H100", "", "GeForce"])
+def test_a_near_name_is_refused_and_not_guessed(name: str) -> None:
+    with pytest.raises(UnknownGpuModel) as caught:
+        shipped_library().find(name)
+    assert caught.value.field == "gpuModel"
+
+
+def test_every_curve_rises_to_one_and_every_class_is_labelled() -> None:
+    for profile in shipped_library().profiles.values():
+        assert tuple(profile.kernel_classes) == KERNEL_CLASSES
+        assert profile.min_limit_watts <= profile.knee_watts <= profile.default_limit_watts
+        for kernel in profile.kernel_classes.values():
+            assert list(kernel.throughput) == sorted(kernel.throughput)
+            assert kernel.throughput[-1] == kernel.draw[-1] == 1.0
+            assert kernel.power_source
+            assert kernel.curve_source
+            assert (kernel.power_samples > 0) == (kernel.power_provenance == "measured") or (
+                kernel.power_source.startswith(("h200_idle", "arXiv", "Acme"))
+            )
+
+
+def test_only_swept_types_claim_a_measured_cap_curve() -> None:
+    measured = {
+        profile.model
+        for profile in shipped_library().profiles.values()
+        for kernel in profile.kernel_classes.values()
+        if kernel.curve_provenance == "measured"
+    }
+    assert measured == {"V100-PCIE", "A40", "RTX-6000"}
+
+
+def test_a_cap_costs_decode_less_than_prefill_everywhere() -> None:
+    for profile in shipped_library().profiles.values():
+        decode, prefill = (profile.kernel_classes[c].throughput for c in ("decode", "prefill"))
+        assert all(d >= p for d, p in zip(decode, prefill, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "field"),
+    [
+        (("idle_watts",), float("nan"), "idle_watts"),
+        (("idle_watts",), -1.0, "idle_watts"),
+        (("idle_watts",), "76", "idle_watts"),
+        (("idle_watts",), True, "idle_watts"),
+        (("idle_watts",), 76_000.0, "idle_watts"),
+        (("max_limit_watts",), 700_000.0, "max_limit_watts"),
+        (("knee_watts",), 0.41, "min_limit_watts"),
+        (("model",), "", "model"),
+        (("product_names",), [], "product_names"),
+        (("product_names",), "NVIDIA H200", "product_names"),
+        (("surprise",), 1, "surprise"),
+        (("kernel_classes", "decode", "throughput"), [0.5], "decode"),
+        (("kernel_classes", "decode", "throughput"), [1.5] * 37, "throughput[0]"),
+        (("kernel_classes", "decode", "cap_fractions"), [0.5] * 37, "cap_fractions"),
+        (("kernel_classes", "decode", "draw"), None, "draw"),
+        (("kernel_classes", "decode", "power_p95_watts"), 1.0, "power_p95_watts"),
+        (("kernel_classes", "decode", "power_provenance"), "guessed", "power_provenance"),
+        (("kernel_classes", "decode", "error_mape"), float("inf"), "error_mape"),
+        (("kernel_classes", "decode", "typo"), 1, "typo"),
+        (("kernel_classes",), {}, "kernel_classes"),
+    ],
+)
+def test_a_profile_with_a_bad_value_is_refused_by_name(
+    document: dict[str, Any], path: tuple[str, ...], value: object, field: str
+) -> None:
+    target = profile = document["profiles"][0]
+    for key in path[:-1]:
+        target = target[key]
+    target[path[-1]] = value
+    with pytest.raises(InputError) as caught:
+        profile_from_dict(profile, "a.json")
+    assert field in caught.value.field
+    assert caught.value.source == "a.json"
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("base_seconds", 0.0),
+        ("base_seconds", float("nan")),
+        ("tensor_parallel", -1),
+        ("gpu", ""),
+        ("provenance", "guessed"),
+        ("surprise", 1),
+    ],
+)
+def test_serving_times_with_a_bad_value_are_refused(
+    document: dict[str, Any], key: str, value: object
+) -> None:
+    document["serving"][0][key] = value
+    with pytest.raises(InputError, match=key):
+        library_from_dict(document)
+
+
+def test_one_name_for_two_profiles_is_refused(document: dict[str, Any]) -> None:
+    document["profiles"][1]["product_names"].append("nvidia-h200")
+    with pytest.raises(InputError, match="each name once"):
+        library_from_dict(document)
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"schema": "v0"', "null", "\x00"])
+def test_a_truncated_or_foreign_file_is_refused(tmp_path: Path, text: str) -> None:
+    file = tmp_path / "profiles.json"
+    file.write_text(text, encoding="utf-8")
+    with pytest.raises(InputError) as caught:
+        load_library(file)
+    assert str(file) in str(caught.value)
+
+
+def test_a_missing_file_is_an_input_error(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="readable JSON"):
+        load_library(tmp_path / "none.json")
+
+
+def test_the_api_object_of_every_profile_passes_the_crd_model() -> None:
+    library = shipped_library()
+    for profile in library.profiles.values():
+        body = gpu_profile_object(profile, library.reference_sha256)
+        parsed = GPUProfile.model_validate(json.loads(json.dumps(body)))
+        assert parsed.spec.knee_watts == profile.knee_watts
+
+
+def test_serving_times_are_found_exactly_or_refused() -> None:
+    serving = shipped_library().serving
+    assert find_serving(serving, "H100-SXM", "llama-3.1-70b", 8).provenance == "measured"
+    with pytest.raises(UnknownServingModel):
+        find_serving(serving, "H100-SXM", "llama-3.1-70b", 3)
+
+
+def test_seventy_billion_parameters_are_not_offered_where_they_do_not_fit() -> None:
+    offered = {
+        (t.gpu, t.tensor_parallel) for t in shipped_library().serving if "70b" in t.language_model
+    }
+    assert ("V100-PCIE", 4) not in offered
+    assert ("A100-SXM", 2) not in offered
+    assert ("A100-SXM", 4) in offered
+
+
+def test_iteration_time_scales_with_the_throughput_that_a_cap_leaves() -> None:
+    times = find_serving(shipped_library().serving, "H200-SXM", "llama-3.1-70b", 2)
+    full = times.iteration_seconds(2048, 32 * 1500)
+    assert times.iteration_seconds(2048, 32 * 1500, throughput=0.5) == pytest.approx(2 * full)
+    rates = serving_rates(times)
+    assert rates.prefill_tokens_per_second > 5 * rates.decode_tokens_per_second > 0
