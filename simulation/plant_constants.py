@@ -1,0 +1,126 @@
+"""The physical constants of the twin: calibrated once, frozen, and hashed into every result.
+
+They live in ``simulation/data/plant.json`` beside their sources. A scenario may override single
+constants; its results then carry another hash and ``plant_frozen`` is false.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from functools import lru_cache
+from importlib import resources
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from wattpack.errors import InputError
+from wattpack.settings import Settings, validate
+
+Positive = Annotated[float, Field(gt=0, le=1e9)]
+NonNegative = Annotated[float, Field(ge=0, le=1e9)]
+Share = Annotated[float, Field(ge=0, le=1)]
+
+
+class PlantConstants(Settings):
+    """Constants of one server, its sensors and the work on it; DC watts unless the name says AC."""
+
+    supply_efficiency: Annotated[
+        float, Field(gt=0.5, le=1, description="DC over AC watts of a server's power supplies")
+    ]
+    host_base_watts: Annotated[
+        Positive, Field(description="Server without GPUs at idle, fans at their lowest, DC watts")
+    ]
+    host_watts_per_gpu_watt: Annotated[
+        Share, Field(description="Watts of regulators, CPUs and NICs that each GPU watt brings")
+    ]
+    fan_range_watts: Annotated[
+        NonNegative, Field(description="Fans at full speed above fans at lowest, DC watts")
+    ]
+    fan_full_gpu_watts: Annotated[
+        Positive, Field(description="GPU watts of a server at which its fans reach full speed")
+    ]
+    fan_exponent: Annotated[
+        float, Field(ge=1, le=4, description="Fan watts over heat to this power (fan law: 3)")
+    ]
+    fan_lag_seconds: Annotated[
+        Positive, Field(description="Time constant with which fans follow the heat, seconds")
+    ]
+    host_burst_watts: Annotated[
+        NonNegative, Field(description="CPU and NIC work beyond what GPU work brings, at worst")
+    ]
+    host_noise_ratio: Annotated[
+        Share, Field(description="Standard deviation of host watts from second to second")
+    ]
+    settle_seconds: Annotated[
+        Positive, Field(description="95 % of a lowered power limit's effect has come, seconds")
+    ]
+    training_dip_ratio: Annotated[
+        Share, Field(description="GPU draw in a training step's exchange over its full draw")
+    ]
+    training_dip_share: Annotated[
+        Share, Field(description="Share of a training step spent in the exchange")
+    ]
+    training_step_seconds: Annotated[
+        Positive, Field(description="Length of a training step at full speed, seconds")
+    ]
+    decode_clock_knee_ratio: Annotated[
+        Share, Field(description="Locked clock over highest clock above which decode keeps speed")
+    ]
+    row_breaker_a_seconds: Annotated[
+        Positive, Field(description="Row breaker, t = a (r^2 - 1)^-b: a in seconds")
+    ]
+    row_breaker_b: Annotated[Positive, Field(description="Row breaker, exponent b")]
+    rack_breaker_a_seconds: Annotated[
+        Positive, Field(description="Rack breaker, t = a (r^2 - 1)^-b: a in seconds")
+    ]
+    rack_breaker_b: Annotated[Positive, Field(description="Rack breaker, exponent b")]
+    breaker_cooling_seconds: Annotated[
+        Positive, Field(description="Time constant of a breaker's cooling, seconds")
+    ]
+    breaker_magnetic_ratio: Annotated[
+        Positive, Field(description="Load over rating at which a breaker opens at once")
+    ]
+
+    def sha256(self) -> str:
+        """Hash of the canonical JSON of all constants."""
+        text = json.dumps(self.model_dump(), sort_keys=True, separators=(",", ":"))
+        return hashlib.sha256(text.encode()).hexdigest()
+
+    @property
+    def worst_host_watts(self) -> float:
+        """Most that a server draws without its GPUs, DC: fans at maximum and a CPU burst."""
+        gpu = self.host_watts_per_gpu_watt * self.fan_full_gpu_watts
+        return self.host_base_watts + gpu + self.fan_range_watts + self.host_burst_watts
+
+
+@lru_cache(maxsize=1)
+def frozen_plant() -> PlantConstants:
+    """The calibrated constants that come with wattpack.
+
+    Raises:
+        InputError: if the file is damaged.
+    """
+    text = (resources.files("simulation") / "data" / "plant.json").read_text(encoding="utf-8")
+    return plant_from_json(text, "plant.json")
+
+
+def plant_from_json(text: str, source: str = "") -> PlantConstants:
+    """Constants out of ``{"constants": {...}, "sources": {...}}``; each one needs a source.
+
+    Raises:
+        InputError: naming the constant.
+    """
+    try:
+        document: Any = json.loads(text)
+    except ValueError as error:
+        raise InputError("file", "valid JSON", str(error), source) from error
+    if not isinstance(document, dict) or set(document) != {"constants", "sources"}:
+        raise InputError("document", "the keys constants and sources", document, source)
+    if not isinstance(document["constants"], dict) or not isinstance(document["sources"], dict):
+        raise InputError("document", "two mappings", document, source)
+    constants = validate(PlantConstants, document["constants"], source)
+    for name in PlantConstants.model_fields:
+        if not document["sources"].get(name):
+            raise InputError(f"sources.{name}", "where the constant comes from", None, source)
+    return constants

@@ -1,0 +1,154 @@
+"""Reading request traces: every row is checked, a damaged file is refused with its line.
+
+A trace is arrays of arrival seconds and tokens. The shipped ones are Azure's of 2023, real but less
+than an hour long, so longer runs repeat them end to end.
+"""
+
+from __future__ import annotations
+
+import gzip
+import io
+import zlib
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import lru_cache
+from importlib import resources
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from wattpack.errors import InputError
+
+Floats = NDArray[np.float64]
+
+TraceName = Literal["conversation", "code"]
+FILES: dict[str, str] = {
+    "conversation": "azure_llm_2023_conv.csv.gz",
+    "code": "azure_llm_2023_code.csv.gz",
+}
+COLUMNS = ("TIMESTAMP", "ContextTokens", "GeneratedTokens")
+MAX_TOKENS = 10_000_000
+MAX_TRACE_BYTES = 2**30
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """Requests in order of arrival.
+
+    Attributes:
+        arrival_seconds: Since the first request, never falling, (n,).
+        prompt_tokens: (n,).
+        output_tokens: At least one each, (n,).
+        source: File that it was read from.
+    """
+
+    arrival_seconds: Floats
+    prompt_tokens: Floats
+    output_tokens: Floats
+    source: str
+
+    @property
+    def length_seconds(self) -> float:
+        """Time after which the trace repeats: last arrival plus one mean gap."""
+        last = float(self.arrival_seconds[-1])
+        return last + max(last, 1.0) / len(self.arrival_seconds)
+
+    def requests_per_second(self, begin_seconds: float, end_seconds: float) -> float:
+        """Mean rate between two times of the repeated trace."""
+        n = len(self.arrival_seconds)
+
+        def before(seconds: float) -> int:
+            rounds, rest = divmod(seconds, self.length_seconds)
+            return int(rounds) * n + int(np.searchsorted(self.arrival_seconds, rest))
+
+        return (before(end_seconds) - before(begin_seconds)) / (end_seconds - begin_seconds)
+
+
+def parse_trace(data: bytes, source: str) -> Trace:
+    """A trace out of CSV bytes, gzip or plain.
+
+    Raises:
+        InputError: for a truncated, empty, unsorted or otherwise damaged file, with the line.
+    """
+    text = _decompress(data, source)
+    lines = text.split("\n")
+    if lines and lines[-1] == "":
+        lines.pop()
+    if not lines:
+        raise InputError("line 1", f"the columns {','.join(COLUMNS)}", "an empty file", source)
+    if tuple(lines[0].rstrip("\r").split(",")) != COLUMNS:
+        raise InputError("line 1", f"the columns {','.join(COLUMNS)}", lines[0], source)
+    if len(lines) == 1:
+        raise InputError("line 2", "at least one request", "end of file", source)
+    rows = [_parse_row(line.rstrip("\r"), i, source) for i, line in enumerate(lines[1:], start=2)]
+    columns = zip(*rows, strict=True)
+    stamps, prompts, outputs = (np.array(column, dtype=np.float64) for column in columns)
+    falls = np.flatnonzero(np.diff(stamps) < 0)
+    if len(falls):
+        number = int(falls[0]) + 3
+        raise InputError(
+            f"line {number}.TIMESTAMP", "times that never go back", lines[number - 1], source
+        )
+    return Trace(stamps - stamps[0], prompts, outputs, source)
+
+
+def _decompress(data: bytes, source: str) -> str:
+    try:
+        if data[:2] == b"\x1f\x8b":
+            with gzip.open(io.BytesIO(data)) as stream:
+                data = stream.read(MAX_TRACE_BYTES + 1)
+        if len(data) > MAX_TRACE_BYTES:
+            raise InputError("file", f"at most {MAX_TRACE_BYTES} bytes", len(data), source)
+        return data.decode("utf-8")
+    except (EOFError, OSError, zlib.error, UnicodeDecodeError) as error:
+        raise InputError("file", "a whole UTF-8 CSV, gzip or plain", str(error), source) from error
+
+
+def _parse_row(line: str, number: int, source: str) -> tuple[float, float, float]:
+    cells = line.split(",")
+    if len(cells) != len(COLUMNS):
+        raise InputError(f"line {number}", f"{len(COLUMNS)} cells", line, source)
+    tokens = []
+    for name, cell, least in zip(COLUMNS[1:], cells[1:], (0, 0), strict=True):
+        if not cell.isascii() or not cell.isdigit() or not least <= int(cell) <= MAX_TOKENS:
+            expected = f"an integer from {least} to {MAX_TOKENS} tokens"
+            raise InputError(f"line {number}.{name}", expected, cell, source)
+        tokens.append(float(cell))
+    # A request without an answer still ends: it costs its prompt and one token.
+    return _seconds(cells[0], number, source), tokens[0], max(1.0, tokens[1])
+
+
+def _seconds(cell: str, number: int, source: str) -> float:
+    """Seconds since the epoch of a UTC time stamp with up to seven decimals."""
+    whole, _, fraction = cell.partition(".")
+    try:
+        moment = datetime.strptime(whole, "%Y-%m-%d %H:%M:%S").replace(tzinfo=UTC)
+    except ValueError as error:
+        expected = "a time like 2023-11-16 18:15:46.6805900"
+        raise InputError(f"line {number}.TIMESTAMP", expected, cell, source) from error
+    if fraction and not (fraction.isascii() and fraction.isdigit()):
+        expected = "decimals of a second"
+        raise InputError(f"line {number}.TIMESTAMP", expected, cell, source)
+    return moment.timestamp() + (float(f"0.{fraction}") if fraction else 0.0)
+
+
+def read_trace(path: Path) -> Trace:
+    """The trace in a file of the same columns.
+
+    Raises:
+        InputError: as ``parse_trace``, or if the file cannot be read.
+    """
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise InputError("file", "a readable file", str(error), str(path)) from error
+    return parse_trace(data, str(path))
+
+
+@lru_cache(maxsize=4)
+def shipped_trace(name: TraceName) -> Trace:
+    """One of the two traces that come with wattpack."""
+    file = resources.files("simulation") / "data" / "azure" / FILES[name]
+    return parse_trace(file.read_bytes(), FILES[name])
