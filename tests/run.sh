@@ -1,0 +1,78 @@
+#!/usr/bin/env bash
+# Runs every test tier and says at the end which ran. With CI=true a missing tool is a failure,
+# otherwise a loud skip. Usage: tests/run.sh [pytest arguments]   (LONG=1 adds the long forms)
+set -uo pipefail
+cd "$(dirname "$0")/.."
+export PATH="$PWD/.cache/tools/bin:$PATH"
+bin=.venv/bin
+logs=$(mktemp -d)
+trap 'rm -rf "$logs"' EXIT
+failed=0
+summary=()
+
+note() { summary+=("$(printf '  %-12s %-8s %s' "$1" "$2" "$3")"); }
+
+# tier NAME COMMAND…: runs one tier, shows its output, remembers how it ended.
+tier() {
+  local name=$1 started=$SECONDS status
+  shift
+  printf '\n== %s\n' "$name"
+  "$@" 2>&1 | tee "$logs/$name"
+  status=${PIPESTATUS[0]}
+  if [ "$status" -eq 0 ]; then
+    note "$name" passed "$((SECONDS - started)) s"
+  else
+    note "$name" FAILED "$((SECONDS - started)) s"
+    failed=1
+  fi
+}
+
+# needs NAME TOOL HOW: whether a tier's tool is there; a failure under CI, a loud skip elsewhere.
+needs() {
+  command -v "$2" >/dev/null 2>&1 && return 0
+  if [ "${CI:-}" = true ]; then
+    note "$1" FAILED "$2 is missing: $3"
+    failed=1
+  else
+    note "$1" SKIPPED "$2 is missing: $3"
+  fi
+  return 1
+}
+
+cluster_tools() { make --no-print-directory control-plane tools system-tools; }
+contracts() { $bin/ruff check --quiet . && $bin/ruff format --check --quiet . && $bin/lint-imports --no-cache; }
+pytests() { $bin/python -m pytest -q -p no:cacheprovider "$@"; }
+benchmarks_quick() {
+  local name
+  for name in $($bin/python -m benchmarks --list | cut -d' ' -f1); do
+    printf -- '-- %s --quick\n' "$name"
+    $bin/python -m benchmarks "$name" --quick | tail -n 1 || return 1
+  done
+}
+demo_short() {
+  local status=0
+  $bin/wattpack demo --headless --duration 60 --speed 30 --json "$logs/demo.json" || status=$?
+  [ "$status" -eq 0 ] && $bin/python -m json.tool "$logs/demo.json" >/dev/null
+}
+
+long_filter="not slow"
+[ "${LONG:-}" = 1 ] && long_filter="slow or not slow"
+plain="not cluster and not helm and not promtool and not browser"
+
+tier tools cluster_tools
+tier style contracts
+tier types $bin/mypy wattpack telemetry controller scheduler_plugin forecasting capacity simulation benchmarks
+tier generated $bin/python -m wattpack.generate --check
+needs go go "install Go" && tier go make --no-print-directory test-go
+tier unit pytests -m "$plain and ($long_filter)" "$@"
+needs cluster test-api-server "run make control-plane" && tier cluster pytests -m "cluster and ($long_filter)" "$@"
+needs chart helm "run make tools" && tier chart pytests -m "helm and ($long_filter)" "$@"
+needs alerts promtool "install Debian's package prometheus" && tier alerts pytests -m "promtool and ($long_filter)" "$@"
+needs browser chromium "install Debian's package chromium" && tier browser pytests -m "browser and ($long_filter)" "$@"
+tier benchmarks benchmarks_quick
+tier demo demo_short
+
+printf '\nTiers that ran:\n'
+printf '%s\n' "${summary[@]}"
+[ "$failed" -eq 0 ] && printf '\nall green\n' || printf '\nNOT green\n'
+exit "$failed"
