@@ -1,0 +1,4 @@
+// Command binder will follow.
+package main
+
+func main() {}

@@ -1,0 +1,51 @@
+"""Fixtures of the cluster tests: one control plane a session, one namespace a test."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from cluster_tools import missing_control_plane_tool
+from control_plane import ControlPlane, start_control_plane
+
+_numbers = itertools.count(1)
+
+
+def _require_tools() -> None:
+    why = missing_control_plane_tool()
+    if not why:
+        return
+    if os.environ.get("CI") == "true":
+        pytest.fail(f"cluster tests cannot run: {why}", pytrace=False)
+    pytest.skip(f"CLUSTER TESTS SKIPPED: {why}")
+
+
+@pytest.fixture(scope="session")
+def control_plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
+    """An API server with its controllers; no nodes, no kwok, no binder."""
+    _require_tools()
+    directory: Path = tmp_path_factory.mktemp("control-plane")
+    plane = start_control_plane(directory)
+    yield plane
+    plane.stop()
+
+
+@pytest.fixture(scope="session")
+def live_control_plane(control_plane: ControlPlane) -> ControlPlane:
+    """The same server with kwok and the binder running: bound pods run, ungated pods get bound."""
+    control_plane.start_kwok()
+    control_plane.start_binder()
+    return control_plane
+
+
+@pytest.fixture
+def namespace(control_plane: ControlPlane) -> Iterator[str]:
+    """A fresh namespace, emptied and removed after the test."""
+    name = f"test-{next(_numbers)}"
+    answer = control_plane.request("POST", "/api/v1/namespaces", {"metadata": {"name": name}})
+    assert answer.status == 201, answer.message
+    yield name
+    control_plane.request("DELETE", f"/api/v1/namespaces/{name}")

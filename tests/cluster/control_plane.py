@@ -1,0 +1,416 @@
+"""A Kubernetes control plane for tests: starts on loopback in about a second, no containers.
+
+``start_control_plane`` starts etcd and the project's own API server; with ``KUBEBUILDER_ASSETS`` it
+starts the real kube-apiserver and etcd that lie there; with ``WATTPACK_TEST_USE_KUBECONFIG=1`` it
+uses the cluster of ``KUBECONFIG`` and starts nothing. The tests are the same on all three.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import subprocess
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import urllib3
+import yaml
+from cluster_processes import ServerProcess, eventually, free_port
+from cluster_tools import kubebuilder_assets, tool
+
+from wattpack.errors import PermanentError
+
+START_SECONDS = 60.0
+REQUEST_SECONDS = 30.0
+FAULTS_PATH = "/testing/faults"
+PATCH_TYPES = {
+    "json": "application/json-patch+json",
+    "merge": "application/merge-patch+json",
+    "strategic": "application/strategic-merge-patch+json",
+    "apply": "application/apply-patch+yaml",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What the API server answered to one request."""
+
+    status: int
+    body: dict[str, Any]
+    headers: Mapping[str, str]
+
+    @property
+    def message(self) -> str:
+        """The message of a refused request."""
+        return str(self.body.get("message", ""))
+
+
+@dataclass(slots=True)
+class ControlPlane:
+    """A running API server and what runs beside it.
+
+    Attributes:
+        directory: Holds kubeconfigs, certificates, logs and etcd's data.
+        server_url: The API server's address.
+        kubeconfig: An administrator's.
+        ca_file: The certificate authority that signed the server's certificate.
+        etcd_port: Etcd's client port on 127.0.0.1; None for a cluster that was not started here.
+        kind: ``own``, ``kubebuilder`` or ``external``.
+    """
+
+    directory: Path
+    server_url: str
+    kubeconfig: Path
+    ca_file: Path
+    etcd_port: int | None
+    kind: str = "own"
+    processes: dict[str, ServerProcess] = field(default_factory=dict)
+    commands: dict[str, list[str]] = field(default_factory=dict)
+    _pools: dict[Path | None, tuple[urllib3.PoolManager, dict[str, str]]] = field(
+        default_factory=dict
+    )
+
+    @property
+    def audit_log(self) -> Path:
+        """One JSON line for each finished request (level Metadata)."""
+        return self.directory / "audit.log"
+
+    def audit_events(self, user: str = "") -> list[dict[str, Any]]:
+        """The audit log's events, of one user if named."""
+        lines = self.audit_log.read_text().splitlines()
+        events = [json.loads(line) for line in lines if line.endswith("}")]
+        return [e for e in events if not user or e["user"].get("username") == user]
+
+    def kubectl(
+        self,
+        *args: str,
+        stdin: str | None = None,
+        check: bool = True,
+        kubeconfig: Path | None = None,
+    ) -> subprocess.CompletedProcess[str]:
+        """Run kubectl as the administrator or with the given kubeconfig.
+
+        Raises:
+            PermanentError: It failed and check is set; the message holds what it wrote.
+        """
+        command = [str(tool("kubectl")), f"--kubeconfig={kubeconfig or self.kubeconfig}", *args]
+        done = subprocess.run(
+            command,
+            input=stdin,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=REQUEST_SECONDS * 2,
+            env={**os.environ, "HOME": str(self.directory)},
+        )
+        if check and done.returncode != 0:
+            raise PermanentError(f"kubectl {' '.join(args)}: {done.stderr.strip()}")
+        return done
+
+    def request(
+        self,
+        method: str,
+        path: str,
+        body: object = None,
+        *,
+        patch: str = "",
+        kubeconfig: Path | None = None,
+        headers: Mapping[str, str] | None = None,
+        seconds: float = REQUEST_SECONDS,
+    ) -> Answer:
+        """Send one request, without retries, and return the answer whatever its status.
+
+        Args:
+            method: HTTP method.
+            path: From the slash after the host, query included.
+            body: Sent as JSON; None sends nothing.
+            patch: For PATCH: ``json``, ``merge``, ``strategic`` or ``apply``.
+            kubeconfig: Whose credentials; default the administrator's.
+            headers: Added to the request's.
+            seconds: Time-out of the request.
+        """
+        pool, credentials = self._pool(kubeconfig)
+        sent = {"Content-Type": PATCH_TYPES.get(patch, "application/json"), **credentials}
+        answer = pool.request(
+            method,
+            self.server_url + path,
+            body=None if body is None else json.dumps(body).encode(),
+            headers={**sent, **(headers or {})},
+            timeout=seconds,
+            retries=False,
+        )
+        data = answer.data
+        is_json = "json" in answer.headers.get("Content-Type", "")
+        parsed = json.loads(data) if data and is_json else {"text": data.decode(errors="replace")}
+        return Answer(
+            answer.status,
+            parsed if isinstance(parsed, dict) else {"items": parsed},
+            dict(answer.headers),
+        )
+
+    def service_account_kubeconfig(
+        self, namespace: str, name: str, *, node: str | None = None, pod: str | None = None
+    ) -> Path:
+        """A kubeconfig with a fresh token of the account, bound to a node or a pod if named.
+
+        A token bound to a pod that is on a node carries that node's name, as a projected token does.
+
+        Raises:
+            PermanentError: The server refused to make the token.
+        """
+        spec: dict[str, Any] = {"expirationSeconds": 3600}
+        if node is not None or pod is not None:
+            kind, bound = ("Pod", pod) if pod is not None else ("Node", node)
+            spec["boundObjectRef"] = {"apiVersion": "v1", "kind": kind, "name": bound}
+        answer = self.request(
+            "POST",
+            f"/api/v1/namespaces/{namespace}/serviceaccounts/{name}/token",
+            {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": spec},
+        )
+        if answer.status != 201:
+            raise PermanentError(f"no token for {namespace}/{name}: {answer.message}")
+        suffix = "".join(f".{part}" for part in (pod or node,) if part)
+        path = self.directory / f"{namespace}.{name}{suffix}.kubeconfig"
+        self.write_kubeconfig(path, {"token": answer.body["status"]["token"]})
+        self._pools.pop(path, None)
+        return path
+
+    def write_kubeconfig(self, path: Path, user: Mapping[str, str]) -> None:
+        """Write a kubeconfig for this server with the given credentials."""
+        authority = base64.b64encode(self.ca_file.read_bytes()).decode()
+        cluster = {"server": self.server_url, "certificate-authority-data": authority}
+        config = {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "clusters": [{"name": "test", "cluster": cluster}],
+            "users": [{"name": "user", "user": dict(user)}],
+            "contexts": [{"name": "test", "context": {"cluster": "test", "user": "user"}}],
+            "current-context": "test",
+        }
+        path.write_text(yaml.safe_dump(config))
+        path.chmod(0o600)
+
+    def inject_fault(self, kind: str, path: str, **rule: object) -> None:
+        """Make the next requests whose path matches fail (see docs/test-control-plane.md).
+
+        Raises:
+            PermanentError: The rule was refused.
+        """
+        answer = self.request("POST", FAULTS_PATH, {"kind": kind, "path": path, **rule})
+        if answer.status != 201:
+            raise PermanentError(f"fault refused: {answer.body}")
+
+    def faults(self) -> list[dict[str, Any]]:
+        """The fault rules with the hits they had."""
+        rules: list[dict[str, Any]] = self.request("GET", FAULTS_PATH).body["items"]
+        return rules
+
+    def clear_faults(self) -> None:
+        """Remove all fault rules."""
+        self.request("DELETE", FAULTS_PATH)
+
+    def start_kwok(self, *, node_lease_seconds: int = 40) -> ServerProcess:
+        """Start kwok: it plays the kubelet of every node annotated ``kwok.x-k8s.io/node=fake``."""
+        port = free_port()
+        command = [
+            str(tool("kwok")),
+            f"--kubeconfig={self.kubeconfig}",
+            f"--config={tool('kwok-stages.yaml')}",
+            "--manage-all-nodes=false",
+            "--manage-nodes-with-annotation-selector=kwok.x-k8s.io/node=fake",
+            f"--node-lease-duration-seconds={node_lease_seconds}",
+            f"--server-address=127.0.0.1:{port}",
+        ]
+        return self._start("kwok", command, lambda: _answers(f"http://127.0.0.1:{port}/healthz"))
+
+    def start_binder(self) -> ServerProcess | None:
+        """Start the stand-in for kube-scheduler; a cluster of somebody else has its own."""
+        if self.kind == "external":
+            return None
+        port = free_port()
+        command = [
+            str(tool("binder")),
+            f"--kubeconfig={self.kubeconfig}",
+            f"--health-address=127.0.0.1:{port}",
+        ]
+        return self._start("binder", command, lambda: _answers(f"http://127.0.0.1:{port}/healthz"))
+
+    def stop_process(self, name: str) -> None:
+        """Stop kwok, the binder or the API server by name."""
+        self.processes.pop(name).stop()
+
+    def restart_apiserver(self) -> None:
+        """Stop the API server and start it again on the same port, with the same keys."""
+        self.stop_process("apiserver")
+        self._start("apiserver", self.commands["apiserver"], self.ready)
+
+    def ready(self) -> bool:
+        """Whether the API server answers /readyz."""
+        try:
+            return self.request("GET", "/readyz", seconds=5.0).status == 200
+        except (urllib3.exceptions.HTTPError, OSError):
+            return False
+
+    def stop(self) -> None:
+        """End everything that was started here, the API server after its clients, etcd last."""
+        order = ("binder", "kwok", "apiserver", "etcd")
+        for name in sorted(self.processes, key=lambda n: order.index(n) if n in order else -1):
+            self.processes[name].stop()
+        self.processes.clear()
+        for pool, _ in self._pools.values():
+            pool.clear()
+        self._pools.clear()
+
+    def _start(self, name: str, command: Sequence[str], ready: Any) -> ServerProcess:
+        if name in self.processes:
+            return self.processes[name]
+        process = ServerProcess(name, command, self.directory)
+        self.processes[name], self.commands[name] = process, list(command)
+        process.wait_ready(ready, START_SECONDS)
+        return process
+
+    def _pool(self, kubeconfig: Path | None) -> tuple[urllib3.PoolManager, dict[str, str]]:
+        if kubeconfig not in self._pools:
+            self._pools[kubeconfig] = _connect(kubeconfig or self.kubeconfig, self.directory)
+        return self._pools[kubeconfig]
+
+
+def start_control_plane(directory: Path, *, prefix: str = "/registry") -> ControlPlane:
+    """Start a control plane of its own, or attach to the one that the environment names.
+
+    Args:
+        directory: An existing folder for its files; a second start in it finds the old keys.
+        prefix: Etcd key prefix of the API server.
+
+    Raises:
+        ToolMissingError: A program is not built.
+        PermanentError: A process ended at once; the message holds its log.
+    """
+    if os.environ.get("WATTPACK_TEST_USE_KUBECONFIG") == "1":
+        return _attach(directory)
+    assets = kubebuilder_assets()
+    etcd_port, port = free_port(), free_port()
+    plane = ControlPlane(
+        directory=directory,
+        server_url=f"https://127.0.0.1:{port}",
+        kubeconfig=directory / "admin.kubeconfig",
+        ca_file=directory / "ca.crt",
+        etcd_port=etcd_port,
+        kind="own" if assets is None else "kubebuilder",
+    )
+    try:
+        etcd = tool("etcd") if assets is None else assets / "etcd"
+        plane._start(
+            "etcd",
+            _etcd_command(etcd, directory, etcd_port),
+            lambda: _answers(f"http://127.0.0.1:{etcd_port}/health"),
+        )
+        if assets is None:
+            command = _apiserver_command(directory, etcd_port, port, prefix)
+        else:
+            from kubebuilder_server import kube_apiserver_command
+
+            command = kube_apiserver_command(assets, directory, etcd_port, port, prefix)
+        plane._start("apiserver", command, lambda: plane.kubeconfig.exists() and plane.ready())
+    except BaseException:
+        plane.stop()
+        raise
+    eventually("the default account exists", lambda: _has_default_account(plane))
+    return plane
+
+
+def _has_default_account(plane: ControlPlane) -> bool:
+    if plane.kind != "own":
+        return True
+    path = "/api/v1/namespaces/default/serviceaccounts/default"
+    return plane.request("GET", path).status == 200
+
+
+def _attach(directory: Path) -> ControlPlane:
+    source = Path(os.environ.get("KUBECONFIG", str(Path.home() / ".kube" / "config")))
+    config = yaml.safe_load(source.read_text())
+    cluster = _named(config, "clusters", "cluster", _context(config)["cluster"])
+    ca_file = directory / "ca.crt"
+    ca_file.write_bytes(_material(cluster, "certificate-authority", source.parent))
+    return ControlPlane(
+        directory=directory,
+        server_url=str(cluster["server"]).rstrip("/"),
+        kubeconfig=source,
+        ca_file=ca_file,
+        etcd_port=None,
+        kind="external",
+    )
+
+
+def _etcd_command(etcd: Path, directory: Path, port: int) -> list[str]:
+    client, peer = f"http://127.0.0.1:{port}", f"http://127.0.0.1:{free_port()}"
+    return [
+        str(etcd),
+        f"--data-dir={directory / 'etcd'}",
+        f"--listen-client-urls={client}",
+        f"--advertise-client-urls={client}",
+        f"--listen-peer-urls={peer}",
+        f"--initial-advertise-peer-urls={peer}",
+        f"--initial-cluster=default={peer}",
+        "--unsafe-no-fsync",
+        "--log-level=error",
+    ]
+
+
+def _apiserver_command(directory: Path, etcd_port: int, port: int, prefix: str) -> list[str]:
+    return [
+        str(tool("apiserver")),
+        f"--etcd=http://127.0.0.1:{etcd_port}",
+        f"--prefix={prefix}",
+        f"--port={port}",
+        f"--dir={directory}",
+    ]
+
+
+def _answers(url: str) -> bool:
+    try:
+        answer = urllib3.request("GET", url, timeout=2.0, retries=False)
+    except urllib3.exceptions.HTTPError:
+        return False
+    return bool(answer.status == 200)
+
+
+def _context(config: dict[str, Any]) -> dict[str, Any]:
+    return _named(config, "contexts", "context", config["current-context"])
+
+
+def _named(config: dict[str, Any], plural: str, singular: str, name: str) -> dict[str, Any]:
+    for entry in config[plural]:
+        if entry["name"] == name:
+            found: dict[str, Any] = entry[singular]
+            return found
+    raise PermanentError(f"the kubeconfig has no {singular} {name!r}")
+
+
+def _material(entry: dict[str, Any], key: str, folder: Path) -> bytes:
+    if f"{key}-data" in entry:
+        return base64.b64decode(entry[f"{key}-data"])
+    return (folder / str(entry[key])).read_bytes()
+
+
+def _connect(kubeconfig: Path, directory: Path) -> tuple[urllib3.PoolManager, dict[str, str]]:
+    config = yaml.safe_load(kubeconfig.read_text())
+    cluster = _named(config, "clusters", "cluster", _context(config)["cluster"])
+    user = _named(config, "users", "user", _context(config)["user"])
+    options: dict[str, Any] = {
+        "ca_cert_data": _material(cluster, "certificate-authority", kubeconfig.parent).decode(),
+        "maxsize": 4,
+    }
+    headers: dict[str, str] = {}
+    if "token" in user:
+        headers["Authorization"] = f"Bearer {user['token']}"
+    else:
+        for key, option in (("client-certificate", "cert_file"), ("client-key", "key_file")):
+            path = directory / f"{kubeconfig.name}.{option}"
+            path.write_bytes(_material(user, key, kubeconfig.parent))
+            path.chmod(0o600)
+            options[option] = str(path)
+    return urllib3.PoolManager(**options), headers
