@@ -1,0 +1,72 @@
+"""The headless demo as a benchmark: 52 servers behind a breaker for 40, everything over loopback.
+
+It runs the product's own command in a process of its own, exactly as a person would.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from benchmarks.runner import Options, Result, Target
+from wattpack.errors import PermanentError
+
+NAME = "demo_row"
+SUMMARY = "headless demo: trips, invariants, slowdown by class, wall time"
+DURATION_SECONDS = {False: 900, True: 60}
+SPEED = {False: 30, True: 30}
+TARGETS = {
+    "trips": Target(at_most=0),
+    "invariant_violations": Target(at_most=0),
+    "wall_seconds": Target(at_most=120.0),
+}
+LIMIT_SECONDS = 600
+
+
+def run(options: Options) -> Result:
+    """Run the demo and hand its summary on; nested summaries become ``key_class`` figures.
+
+    Raises:
+        PermanentError: when the demo gives no summary; carries the end of what it printed.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "out.json"
+        command = [
+            sys.executable,
+            "-m",
+            "wattpack.cli",
+            "demo",
+            "--headless",
+            "--duration",
+            str(DURATION_SECONDS[options.quick]),
+            "--speed",
+            str(SPEED[options.quick]),
+            "--seed",
+            str(options.seed),
+            "--json",
+            str(file),
+            *options.arguments,
+        ]
+        options.progress("running " + " ".join(command[1:]))
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=LIMIT_SECONDS, check=False
+        )
+        if not file.is_file():
+            raise PermanentError(f"the demo gave no summary: {done.stderr[-2000:]}")
+        summary = json.loads(file.read_text(encoding="utf-8"))
+    return Result(figures=flatten(summary), targets=TARGETS)
+
+
+def flatten(summary: dict[str, object], prefix: str = "") -> dict[str, float | int | str]:
+    """Numbers and strings of a nested summary, keys joined by underscores."""
+    figures: dict[str, float | int | str] = {}
+    for key, value in summary.items():
+        name = f"{prefix}{key}".replace("-", "_")
+        if isinstance(value, dict):
+            figures |= flatten(value, f"{name}_")
+        elif isinstance(value, int | float | str):
+            figures[name] = value
+    return figures
