@@ -24,8 +24,9 @@ MAX_TEXT_BYTES = 512 * 1024 * 1024
 
 V = TypeVar("V", bound=BaseModel)
 
-Id = Annotated[str, Field(min_length=1, max_length=253)]
-Label = Annotated[str, Field(max_length=317)]
+#: namespace/kind/name#member of the longest names that Kubernetes allows.
+Id = Annotated[str, Field(min_length=1, max_length=640)]
+Label = Annotated[str, Field(max_length=640)]
 #: Far above any real node, far below where sums of 200,000 items leave 64 bits.
 Quantity = Annotated[int, Field(ge=0, le=2**45)]
 WattsInt = Annotated[int, Field(ge=0, le=10**9)]

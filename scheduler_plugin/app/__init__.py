@@ -1,0 +1,1 @@
+"""Processes of placement: scheduler, webhook, watchdog and the offline planner."""

@@ -1,0 +1,33 @@
+"""Names on Kubernetes objects that placement reads or writes."""
+
+from __future__ import annotations
+
+GATE = "wattpack.io/placement"
+#: Namespace label (value ``enabled``) by which a namespace opts in.
+OPT_IN_LABEL = "wattpack.io/placement"
+OPT_IN_VALUE = "enabled"
+
+GANG_LABEL = "wattpack.io/gang"
+GANG_SIZE_ANNOTATION = "wattpack.io/gang-size"
+GPU_MODELS_ANNOTATION = "wattpack.io/gpu-models"
+KERNEL_CLASS_ANNOTATION = "wattpack.io/kernel-class"
+EXPECTED_WATTS_ANNOTATION = "wattpack.io/expected-watts-per-gpu"
+
+#: The first of these labels that a node carries names its GPU model.
+GPU_MODEL_LABELS = ("wattpack.io/gpu-model", "nvidia.com/gpu.product")
+GPU_RESOURCE = "nvidia.com/gpu"
+DEFAULT_SCHEDULER = "default-scheduler"
+
+#: Taints by which autoscalers announce that a node will go.
+DISRUPTION_TAINTS = frozenset(
+    [
+        "karpenter.sh/disrupted",
+        "karpenter.sh/disruption",
+        "ToBeDeletedByClusterAutoscaler",
+        "DeletionCandidateOfClusterAutoscaler",
+    ]
+)
+
+LEASE_NAME = "wattpack-scheduler"
+FIELD_MANAGER = "wattpack-scheduler"
+WEBHOOK_NAME = "placement.wattpack.io"

@@ -1,0 +1,183 @@
+"""Facts about a pod as the API server shows it: managed, gated, pinned, bare."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from scheduler_plugin.names import (
+    DEFAULT_SCHEDULER,
+    EXPECTED_WATTS_ANNOTATION,
+    GATE,
+    GPU_MODELS_ANNOTATION,
+    GPU_RESOURCE,
+)
+from scheduler_plugin.quantities import pod_requests
+from wattpack.errors import InputError
+from wattpack.kube.port import JsonObject
+
+_MIRROR = "kubernetes.io/config.mirror"
+_FINISHED = ("Succeeded", "Failed")
+#: A weight that outvotes all of kube-scheduler's own preferences together.
+_PREFERRED_WEIGHT = 100
+
+
+def uid(pod: Mapping[str, Any]) -> str:
+    """``metadata.uid``."""
+    return str(pod["metadata"]["uid"])
+
+
+def key(pod: Mapping[str, Any]) -> str:
+    """``namespace/name``."""
+    metadata = pod["metadata"]
+    return f"{metadata.get('namespace', 'default')}/{metadata['name']}"
+
+
+def is_finished(pod: Mapping[str, Any]) -> bool:
+    """The pod holds nothing any more."""
+    return (pod.get("status") or {}).get("phase") in _FINISHED
+
+
+def node_name(pod: Mapping[str, Any]) -> str:
+    """The node that the pod is bound to, or empty."""
+    return str(pod["spec"].get("nodeName") or "")
+
+
+def gates(pod: Mapping[str, Any]) -> list[str]:
+    """Names of all scheduling gates."""
+    return [str(gate["name"]) for gate in pod["spec"].get("schedulingGates") or ()]
+
+
+def is_gated(pod: Mapping[str, Any]) -> bool:
+    """Our gate holds the pod."""
+    return GATE in gates(pod)
+
+
+def is_bare(pod: Mapping[str, Any]) -> bool:
+    """Nobody would create the pod again, so it must never depend on one node."""
+    owners = pod["metadata"].get("ownerReferences") or ()
+    return not any(owner.get("controller") for owner in owners)
+
+
+def owner_key(pod: Mapping[str, Any]) -> str:
+    """What survives the pod's replacement: its controller's uid, or its own."""
+    for owner in pod["metadata"].get("ownerReferences") or ():
+        if owner.get("controller"):
+            return str(owner["uid"])
+    return uid(pod)
+
+
+def unmanaged_reason(pod: Mapping[str, Any]) -> str:
+    """Why placement leaves the pod alone; empty if it does not."""
+    spec, metadata = pod["spec"], pod["metadata"]
+    if spec.get("nodeName"):
+        return "it already has a node"
+    if _MIRROR in (metadata.get("annotations") or {}):
+        return "it is a mirror pod"
+    if any(o.get("kind") == "DaemonSet" for o in metadata.get("ownerReferences") or ()):
+        return "it belongs to a DaemonSet"
+    if spec.get("schedulerName", DEFAULT_SCHEDULER) != DEFAULT_SCHEDULER:
+        return "another scheduler places it"
+    if not pod_requests(dict(pod))[GPU_RESOURCE]:
+        return "it asks for no GPU"
+    return ""
+
+
+def gpu_models(pod: Mapping[str, Any]) -> tuple[str, ...]:
+    """Allowed GPU models from the annotation, separated by commas."""
+    text = str((pod["metadata"].get("annotations") or {}).get(GPU_MODELS_ANNOTATION, ""))
+    return tuple(sorted({name.strip() for name in text.split(",")} - {""}))
+
+
+def expected_watts_per_gpu(pod: Mapping[str, Any]) -> int | None:
+    """Declared draw of one GPU above idle, AC watts.
+
+    Raises:
+        InputError: unless it is a whole number of watts up to 10,000.
+    """
+    text = (pod["metadata"].get("annotations") or {}).get(EXPECTED_WATTS_ANNOTATION)
+    if text is None:
+        return None
+    digits = str(text)
+    if not (digits.isascii() and digits.isdigit() and int(digits) <= 10_000):
+        field = f"metadata.annotations.{EXPECTED_WATTS_ANNOTATION}"
+        raise InputError(field, "whole watts of one GPU, 0 to 10000", text)
+    return int(digits)
+
+
+def pinned_node(pod: Mapping[str, Any]) -> str:
+    """The one node that our pin names, required or preferred; empty without a pin."""
+    affinity = ((pod["spec"].get("affinity") or {}).get("nodeAffinity")) or {}
+    required = affinity.get("requiredDuringSchedulingIgnoredDuringExecution") or {}
+    names = [_named(term) for term in required.get("nodeSelectorTerms") or ()]
+    if names and all(names) and len(set(names)) == 1:
+        return names[0]
+    for preferred in affinity.get("preferredDuringSchedulingIgnoredDuringExecution") or ():
+        if preferred.get("weight") == _PREFERRED_WEIGHT and (
+            name := _named(preferred.get("preference") or {})
+        ):
+            return name
+    return ""
+
+
+def _named(term: Mapping[str, Any]) -> str:
+    for rule in term.get("matchFields") or ():
+        values = list(rule.get("values") or [])
+        if rule.get("key") == "metadata.name" and rule.get("operator") == "In" and len(values) == 1:
+            return str(values[0])
+    return ""
+
+
+def release_patch(pod: Mapping[str, Any], node: str = "") -> list[JsonObject]:
+    """One JSON Patch that takes away our gate and, with a node, pins the pod to it.
+
+    A pin is added to every required term, because terms are alternatives. A bare pod only prefers
+    the node: a required pin cannot be loosened, and nobody would create the pod again.
+
+    Raises:
+        InputError: if the pod does not carry our gate.
+    """
+    names = gates(pod)
+    if GATE not in names:
+        raise InputError("spec.schedulingGates", f"the gate {GATE}", names, key(pod))
+    position = names.index(GATE)
+    metadata = pod["metadata"]
+    path = f"/spec/schedulingGates/{position}"
+    operations: list[JsonObject] = [
+        {"op": "test", "path": "/metadata/uid", "value": metadata["uid"]},
+        {"op": "test", "path": "/metadata/resourceVersion", "value": metadata["resourceVersion"]},
+        {"op": "test", "path": f"{path}/name", "value": GATE},
+        {"op": "remove", "path": path},
+    ]
+    return operations + (_pin(pod, node) if node else [])
+
+
+def _pin(pod: Mapping[str, Any], node: str) -> list[JsonObject]:
+    rule = {"key": "metadata.name", "operator": "In", "values": [node]}
+    kind = "preferredDuringSchedulingIgnoredDuringExecution"
+    addition: Any = {"weight": _PREFERRED_WEIGHT, "preference": {"matchFields": [rule]}}
+    if not is_bare(pod):
+        kind = "requiredDuringSchedulingIgnoredDuringExecution"
+        addition = {"nodeSelectorTerms": [{"matchFields": [rule]}]}
+    whole = [addition] if is_bare(pod) else addition
+    affinity = pod["spec"].get("affinity")
+    if not affinity:
+        value = {"nodeAffinity": {kind: whole}}
+        return [{"op": "add", "path": "/spec/affinity", "value": value}]
+    node_affinity = affinity.get("nodeAffinity")
+    if not node_affinity:
+        return [{"op": "add", "path": "/spec/affinity/nodeAffinity", "value": {kind: whole}}]
+    base = f"/spec/affinity/nodeAffinity/{kind}"
+    present = node_affinity.get(kind)
+    if not present:
+        return [{"op": "add", "path": base, "value": whole}]
+    if is_bare(pod):
+        return [{"op": "add", "path": f"{base}/-", "value": addition}]
+    operations: list[JsonObject] = []
+    for i, term in enumerate(present["nodeSelectorTerms"]):
+        fields = f"{base}/nodeSelectorTerms/{i}/matchFields"
+        if term.get("matchFields"):
+            operations.append({"op": "add", "path": f"{fields}/-", "value": rule})
+        else:
+            operations.append({"op": "add", "path": fields, "value": [rule]})
+    return operations

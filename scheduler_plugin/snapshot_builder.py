@@ -1,0 +1,321 @@
+"""Kubernetes objects in, snapshot out: the only place that reads their JSON for planning."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections import Counter, defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from pydantic import ValidationError
+
+from scheduler_plugin import pods as pod_facts
+from scheduler_plugin.gangs import GangRef, GangSources, gang_of
+from scheduler_plugin.ledger import Ledger, Reservation
+from scheduler_plugin.names import (
+    DISRUPTION_TAINTS,
+    GATE,
+    GPU_MODEL_LABELS,
+    GPU_RESOURCE,
+    KERNEL_CLASS_ANNOTATION,
+)
+from scheduler_plugin.power_view import ModelWatts, PowerView, normal_name
+from scheduler_plugin.quantities import parse_quantity, pod_requests, resources
+from scheduler_plugin.snapshot import (
+    MILLI_PER_GPU,
+    Gang,
+    Node,
+    NodeTerm,
+    Pod,
+    PodState,
+    Requirement,
+    Snapshot,
+    Taint,
+    TaintEffect,
+    Toleration,
+)
+from wattpack.errors import InputError
+from wattpack.kube.port import JsonObject
+
+_DEFAULT_POD_SLOTS = 110
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterObjects:
+    """What was read, as JSON objects, and what we know beside it.
+
+    Attributes:
+        models: Power of GPU types by normalised name; a node of an unknown type below a power
+            domain gets no promises (I8: refuse, don't guess).
+        shadow: Also plan pods that would be managed but carry no gate.
+    """
+
+    nodes: tuple[JsonObject, ...]
+    pods: tuple[JsonObject, ...]
+    power: PowerView
+    models: Mapping[str, ModelWatts]
+    gangs: GangSources = field(default_factory=GangSources.empty)
+    shadow: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class BuiltSnapshot:
+    """The snapshot and the way back to the objects.
+
+    Attributes:
+        snapshot: What the planner gets.
+        pending: Pods that wait for a plan, by uid.
+        gang_refs: Gang of every pod that has one, by uid.
+        refused: Pods that cannot be planned as they are written, uid to message.
+    """
+
+    snapshot: Snapshot
+    pending: Mapping[str, JsonObject]
+    gang_refs: Mapping[str, GangRef]
+    refused: Mapping[str, str]
+
+
+def build_snapshot(objects: ClusterObjects, ledger: Ledger, now_ns: int) -> BuiltSnapshot:
+    """One consistent snapshot. A pod or node that cannot be read never spoils the others."""
+    nodes = [_node_or_nothing(body, objects) for body in objects.nodes]
+    planned: list[Pod] = []
+    pending: dict[str, JsonObject] = {}
+    refs: dict[str, GangRef] = {}
+    refused: dict[str, str] = {}
+    for body in objects.pods:
+        try:
+            state, node = _state(body, ledger, objects.shadow, now_ns)
+            if state is None:
+                continue
+            pod, ref = _pod(body, state, node, objects, ledger)
+            if ref is not None and ref.size is None and state is PodState.PENDING:
+                raise InputError("gang", "a declared size", ref.id, pod_facts.key(body))
+        except (InputError, ValidationError) as error:
+            refused[pod_facts.uid(body)] = str(error)
+            continue
+        planned.append(pod)
+        if ref is not None:
+            refs[pod.uid] = ref
+        if state is PodState.PENDING:
+            pending[pod.uid] = body
+    gangs, absent = _gangs(planned, refs, ledger)
+    everyone = [*planned, *absent]
+    domains = objects.power.snapshot_domains(_estimates(nodes, everyone, objects))
+    snapshot = Snapshot(
+        nodes=tuple(nodes), pods=tuple(everyone), gangs=tuple(gangs), domains=domains
+    )
+    return BuiltSnapshot(snapshot, pending, refs, refused)
+
+
+def _node_or_nothing(body: JsonObject, objects: ClusterObjects) -> Node:
+    """The node; one that cannot be read holds nothing and takes nothing."""
+    try:
+        return _node(body, objects)
+    except ValidationError:
+        return Node(name=body["metadata"]["name"], milli_cpu=0, memory_bytes=0, ready=False)
+
+
+def _node(body: JsonObject, objects: ClusterObjects) -> Node:
+    metadata, spec = body["metadata"], body.get("spec") or {}
+    labels = dict(metadata.get("labels") or {})
+    allocatable = (body.get("status") or {}).get("allocatable") or {}
+    label = next((labels[k] for k in GPU_MODEL_LABELS if labels.get(k)), "")
+    watts = objects.models.get(normal_name(label))
+    domain = objects.power.domain_of(body)
+    taints = [t for t in spec.get("taints") or () if t.get("effect") in set(TaintEffect)]
+    known = True
+    try:
+        amounts = resources("status.allocatable", allocatable)
+        slots = parse_quantity(
+            "status.allocatable.pods", allocatable.get("pods", _DEFAULT_POD_SLOTS)
+        )
+    except InputError:
+        amounts, slots, known = Counter(), 0, False
+    gpus = amounts[GPU_RESOURCE] // MILLI_PER_GPU
+    efficiency = objects.power.efficiency(domain)
+    extra = _added_watts(watts, efficiency) if watts else {}
+    return Node(
+        name=metadata["name"],
+        gpu_model=watts.model if watts else label,
+        gpu_milli=gpus * MILLI_PER_GPU,
+        milli_cpu=amounts["cpu"],
+        memory_bytes=amounts["memory"],
+        pods=min(slots, 100_000),
+        labels=labels,
+        taints=tuple(_taint(t) for t in taints),
+        domain=domain,
+        idle_watts=math.ceil(gpus * watts.idle_watts / efficiency) if watts else 0,
+        watts_per_gpu=_worst_added(watts, efficiency) if watts else 0,
+        class_watts_per_gpu=extra,
+        ready=known and _ready(body),
+        schedulable=not spec.get("unschedulable") and not (gpus and domain and watts is None),
+        disrupted=bool(metadata.get("deletionTimestamp"))
+        or any(t.get("key") in DISRUPTION_TAINTS for t in taints),
+    )
+
+
+def _added_watts(watts: ModelWatts, efficiency: float) -> dict[str, int]:
+    return {
+        name: math.ceil(max(0.0, p95 - watts.idle_watts) / efficiency)
+        for name, p95 in watts.class_watts.items()
+    }
+
+
+def _worst_added(watts: ModelWatts, efficiency: float) -> int:
+    return math.ceil(max(0.0, watts.worst_watts - watts.idle_watts) / efficiency)
+
+
+def _ready(body: JsonObject) -> bool:
+    conditions = (body.get("status") or {}).get("conditions") or ()
+    return any(c.get("type") == "Ready" and c.get("status") == "True" for c in conditions)
+
+
+def _taint(taint: Mapping[str, Any]) -> Taint:
+    return Taint(
+        key=str(taint.get("key", "")),
+        value=str(taint.get("value") or ""),
+        effect=TaintEffect(taint["effect"]),
+    )
+
+
+def _state(
+    body: JsonObject, ledger: Ledger, shadow: bool, now_ns: int
+) -> tuple[PodState | None, str]:
+    """Where the pod stands and on which node; None leaves it out of the snapshot."""
+    if pod_facts.is_finished(body):
+        return None, ""
+    if node := pod_facts.node_name(body):
+        return PodState.BOUND, node
+    deleted = bool(body["metadata"].get("deletionTimestamp"))
+    if pod_facts.is_gated(body):
+        if node := ledger.still_promised(pod_facts.uid(body), now_ns):
+            return PodState.PROMISED, node
+        alone = pod_facts.gates(body) == [GATE] and not deleted
+        return (PodState.PENDING, "") if alone else (None, "")
+    if pod_facts.gates(body):
+        return None, ""
+    nominated = str((body.get("status") or {}).get("nominatedNodeName") or "")
+    if node := pod_facts.pinned_node(body) or nominated:
+        return PodState.PROMISED, node
+    if shadow and not deleted and not pod_facts.unmanaged_reason(body):
+        return PodState.PENDING, ""
+    return None, ""
+
+
+def _pod(
+    body: JsonObject, state: PodState, node: str, objects: ClusterObjects, ledger: Ledger
+) -> tuple[Pod, GangRef | None]:
+    requests = pod_requests(body)
+    metadata, spec = body["metadata"], body["spec"]
+    waits = state is PodState.PENDING
+    gang = gang_of(body, objects.gangs)
+    models = [objects.models.get(normal_name(m)) for m in pod_facts.gpu_models(body)]
+    names = [w.model if w else n for w, n in zip(models, pod_facts.gpu_models(body), strict=True)]
+    annotations = metadata.get("annotations") or {}
+    if requests[GPU_RESOURCE] % MILLI_PER_GPU:
+        raise InputError("resources", "whole GPUs", requests[GPU_RESOURCE], pod_facts.key(body))
+    pod = Pod(
+        uid=pod_facts.uid(body),
+        namespace=str(metadata.get("namespace", "default")),
+        name=str(metadata["name"]),
+        priority=int(spec.get("priority") or 0),
+        state=state,
+        node=node,
+        gang=gang.id if gang is not None and gang.size is not None else "",
+        gpu_milli=requests[GPU_RESOURCE],
+        milli_cpu=requests["cpu"],
+        memory_bytes=requests["memory"],
+        gpu_models=tuple(names),
+        node_selector=dict(spec.get("nodeSelector") or {}) if waits else {},
+        required_terms=_terms(spec) if waits else (),
+        tolerations=tuple(_toleration(t) for t in spec.get("tolerations") or ()) if waits else (),
+        kernel_class=str(annotations.get(KERNEL_CLASS_ANNOTATION, "")),
+        expected_watts_per_gpu=pod_facts.expected_watts_per_gpu(body),
+        excluded_nodes=ledger.excluded_nodes(pod_facts.owner_key(body)) if waits else (),
+    )
+    return pod, gang
+
+
+def _terms(spec: Mapping[str, Any]) -> tuple[NodeTerm, ...]:
+    affinity = (spec.get("affinity") or {}).get("nodeAffinity") or {}
+    required = affinity.get("requiredDuringSchedulingIgnoredDuringExecution") or {}
+    return tuple(
+        NodeTerm(
+            match_expressions=tuple(_requirement(r) for r in t.get("matchExpressions") or ()),
+            match_fields=tuple(_requirement(r) for r in t.get("matchFields") or ()),
+        )
+        for t in required.get("nodeSelectorTerms") or ()
+    )
+
+
+def _requirement(rule: Mapping[str, Any]) -> Requirement:
+    operator = rule.get("operator")
+    if operator not in ("In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt"):
+        raise InputError("nodeSelectorTerms.operator", "an operator of core/v1", operator)
+    values = tuple(str(v) for v in rule.get("values") or ())
+    return Requirement(key=str(rule.get("key", "")), operator=operator, values=values)
+
+
+def _toleration(body: Mapping[str, Any]) -> Toleration:
+    effect = body.get("effect")
+    return Toleration(
+        key=str(body.get("key") or ""),
+        operator="Exists" if body.get("operator") == "Exists" else "Equal",
+        value=str(body.get("value") or ""),
+        effect=TaintEffect(effect) if effect else None,
+    )
+
+
+def _gangs(
+    planned: list[Pod], refs: Mapping[str, GangRef], ledger: Ledger
+) -> tuple[list[Gang], list[Pod]]:
+    """Gangs by declared size, with a pod for every member that does not exist yet."""
+    members: dict[str, list[Pod]] = defaultdict(list)
+    for pod in planned:
+        if pod.gang:
+            members[pod.gang].append(pod)
+    gangs: list[Gang] = []
+    absent: list[Pod] = []
+    for gang, existing in sorted(members.items()):
+        size = max(refs[pod.uid].size or 1 for pod in existing)
+        gangs.append(Gang(id=gang, size=size))
+        reserved = ledger.gang_slots(gang)
+        waiting = [pod for pod in existing if pod.state is PodState.PENDING]
+        template = max(waiting or existing, key=lambda p: (p.gpu_milli, p.milli_cpu, p.uid))
+        absent += _absent(gang, size - len(existing), template, reserved)
+    return gangs, absent
+
+
+def _absent(gang: str, count: int, template: Pod, reserved: Mapping[str, Reservation]) -> list[Pod]:
+    """Members that do not exist yet: at reserved places, or waiting like their siblings."""
+    found: list[Pod] = []
+    for slot in sorted(reserved)[: max(0, count)]:
+        place = reserved[slot]
+        changes = {"uid": slot, "state": PodState.PROMISED, "node": place.node, "name": ""}
+        found.append(Pod(**(dict(place.template) | changes)))
+    names = (f"{gang}#{i}" for i in itertools.count())
+    fresh = (name for name in names if name not in reserved)
+    while len(found) < count:
+        changes = {"uid": next(fresh), "state": PodState.ABSENT, "node": "", "name": ""}
+        found.append(Pod(**(dict(template) | changes)))
+    return found
+
+
+def _estimates(nodes: list[Node], planned: list[Pod], objects: ClusterObjects) -> dict[str, float]:
+    """Watts directly below each domain: hosts at worst, idle boards, what bound pods add."""
+    by_name = {node.name: node for node in nodes}
+    watts: dict[str, float] = defaultdict(float)
+    for node in nodes:
+        if node.domain:
+            host = objects.power.worst_host_watts(node.domain)
+            watts[node.domain] += node.idle_watts + host / objects.power.efficiency(node.domain)
+    for pod in planned:
+        on = by_name.get(pod.node)
+        if pod.state is PodState.BOUND and on is not None and on.domain:
+            each = pod.expected_watts_per_gpu
+            if each is None:
+                each = on.class_watts_per_gpu.get(pod.kernel_class, on.watts_per_gpu)
+            watts[on.domain] += each * pod.gpu_milli // MILLI_PER_GPU
+    return watts
