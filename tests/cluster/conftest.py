@@ -41,11 +41,21 @@ def live_control_plane(control_plane: ControlPlane) -> ControlPlane:
     return control_plane
 
 
+@pytest.fixture(scope="module")
+def shared_namespace(control_plane: ControlPlane) -> Iterator[str]:
+    """One namespace for the many cases of a table; the cases choose distinct names."""
+    yield from _namespace(control_plane)
+
+
 @pytest.fixture
 def namespace(control_plane: ControlPlane) -> Iterator[str]:
     """A fresh namespace, emptied and removed after the test."""
+    yield from _namespace(control_plane)
+
+
+def _namespace(plane: ControlPlane) -> Iterator[str]:
     name = f"test-{next(_numbers)}"
-    answer = control_plane.request("POST", "/api/v1/namespaces", {"metadata": {"name": name}})
+    answer = plane.request("POST", "/api/v1/namespaces", {"metadata": {"name": name}})
     assert answer.status == 201, answer.message
     yield name
-    control_plane.request("DELETE", f"/api/v1/namespaces/{name}")
+    plane.request("DELETE", f"/api/v1/namespaces/{name}")

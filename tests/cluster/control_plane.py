@@ -156,7 +156,7 @@ class ControlPlane:
     ) -> Path:
         """A kubeconfig with a fresh token of the account, bound to a node or a pod if named.
 
-        A token bound to a pod that is on a node carries that node's name, as a projected token does.
+        A token bound to a pod on a node carries the node's name, as a projected token does.
 
         Raises:
             PermanentError: The server refused to make the token.

@@ -39,6 +39,10 @@ func (r *bindingREST) Destroy()                {}
 func (r *bindingREST) NamespaceScoped() bool   { return true }
 func (r *bindingREST) GetSingularName() string { return "binding" }
 
+// PreserveRequestObjectMetaSystemFieldsOnSubresourceCreate keeps the UID and resourceVersion of the Binding: they are
+// preconditions on the pod.
+func (r *bindingREST) PreserveRequestObjectMetaSystemFieldsOnSubresourceCreate() bool { return true }
+
 func (r *bindingREST) Create(ctx context.Context, name string, obj runtime.Object, validate rest.ValidateObjectFunc, o *metav1.CreateOptions) (runtime.Object, error) {
 	b := obj.(*corev1.Binding)
 	if b.Name != name {
@@ -68,6 +72,8 @@ func assign(p *corev1.Pod, b *corev1.Binding) (*corev1.Pod, error) {
 	switch {
 	case b.UID != "" && b.UID != p.UID:
 		why = fmt.Sprintf("Precondition failed: UID in precondition: %v, UID in object meta: %v", b.UID, p.UID)
+	case b.ResourceVersion != "" && b.ResourceVersion != p.ResourceVersion:
+		why = fmt.Sprintf("Precondition failed: ResourceVersion in precondition: %v, ResourceVersion in object meta: %v", b.ResourceVersion, p.ResourceVersion)
 	case p.DeletionTimestamp != nil:
 		why = fmt.Sprintf("pod %s is being deleted, cannot be assigned to a host", p.Name)
 	case p.Spec.NodeName != "":
