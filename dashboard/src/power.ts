@@ -76,11 +76,11 @@ export class PowerChart {
       axes: [axis, { ...axis, size: 70, values: (_plot, ticks) => ticks.map((tick) => `${(tick / 1000).toFixed(0)} kW`) }],
       series: [
         {},
-        { label: "draw", stroke: colour("--draw"), width: 2 },
-        { label: "cap band", stroke: colour("--band"), width: 1, dash: [6, 4] },
-        { label: "rating", stroke: colour("--rating"), width: 1.5 },
-        { label: "p50", stroke: colour("--fan"), width: 1 },
-        { label: "p99", stroke: colour("--fan"), width: 1, dash: [3, 3] },
+        { label: "draw", points: { show: false }, stroke: colour("--draw"), width: 2 },
+        { label: "cap band", points: { show: false }, stroke: colour("--band"), width: 1, dash: [6, 4] },
+        { label: "rating", points: { show: false }, stroke: colour("--rating"), width: 1.5 },
+        { label: "p50", points: { show: false }, stroke: colour("--fan"), width: 1 },
+        { label: "p99", points: { show: false }, stroke: colour("--fan"), width: 1, dash: [3, 3] },
       ],
       bands: [{ series: [5, 4], fill: colour("--fan-fill") }],
     };

@@ -12,8 +12,8 @@ export function connect(handlers: Handlers): EventSource {
   const source = new EventSource("api/v1/stream");
   source.addEventListener("topology", (event) => handlers.topology(JSON.parse((event as MessageEvent<string>).data) as Topology));
   source.addEventListener("tick", (event) => {
-    handlers.connection("live");
     handlers.tick(JSON.parse((event as MessageEvent<string>).data) as Tick);
+    handlers.connection("live");
   });
   source.addEventListener("error", () => handlers.connection("lost"));
   return source;
