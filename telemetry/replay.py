@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from telemetry.nvml.calls import SYSTEM
+from telemetry.nvml.calls import FIELD_VALUES, SYSTEM
 from telemetry.nvml.device import NvmlDriver
 from telemetry.nvml.errors import NvmlFailure
 from telemetry.record import FORMAT, call_key
@@ -22,6 +22,7 @@ from wattpack.errors import InputError
 
 _FUNCTION_NOT_FOUND = 13
 _NO_PERMISSION = 4
+_NOT_SUPPORTED = 3
 
 
 class Recording:
@@ -42,8 +43,19 @@ class Recording:
         for frame in frames:
             for index, answers in frame["answers"].items():
                 for key, answer in answers.items():
-                    self._times.setdefault((int(index), key), []).append(frame["t_ns"])
-                    self._answers.setdefault((int(index), key), []).append(answer)
+                    self._keep(int(index), key, frame["t_ns"], answer)
+
+    def _keep(self, index: int, key: str, at_ns: int, answer: dict[str, Any]) -> None:
+        if key.startswith(FIELD_VALUES) and "value" in answer:
+            # Kept by field: a later adapter may ask for the same fields in other groups.
+            for row in answer["value"]:
+                self._keep(index, f"field {row[0]}", at_ns, {"value": row})
+            return
+        times = self._times.setdefault((index, key), [])
+        if times and times[-1] == at_ns:
+            return
+        times.append(at_ns)
+        self._answers.setdefault((index, key), []).append(answer)
 
     def answer(self, index: int, key: str, at_ns: int) -> dict[str, Any] | None:
         """The latest answer not after ``at_ns``, else the first; None if never asked."""
@@ -134,6 +146,8 @@ class ReplayCalls:
         devices = self._recording.devices
         recorded = SYSTEM if index == SYSTEM else devices[index % len(devices)]
         at_ns = (self._clock.monotonic_ns() - self._start_ns) % self._recording.duration_ns
+        if name == FIELD_VALUES:
+            return self._fields(recorded, args, at_ns)
         answer = self._recording.answer(recorded, call_key(name, args), at_ns)
         if answer is None:
             raise NvmlFailure(_FUNCTION_NOT_FOUND, name)
@@ -143,6 +157,13 @@ class ReplayCalls:
         if name == "nvmlDeviceGetUUID" and index >= len(devices):
             return f"{value}-copy{index // len(devices)}"
         return value
+
+    def _fields(self, recorded: int, ids: tuple[int, ...], at_ns: int) -> list[list[float]]:
+        rows = []
+        for field in ids:
+            answer = self._recording.answer(recorded, f"field {field}", at_ns)
+            rows.append(answer["value"] if answer else [field, _NOT_SUPPORTED, 0])
+        return rows
 
     def close(self) -> None:
         """Nothing is held."""

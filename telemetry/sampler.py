@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 
-from telemetry.device import GpuError, GpuIdentity, GpuReading, PowerLimits
-from telemetry.workers import DeviceReader, Outcome
+from telemetry.device import GpuError, GpuIdentity, GpuProcess, GpuReading, PowerLimits
+from telemetry.workers import DeviceReader, Extra, Outcome
 from wattpack.errors import InputError
 from wattpack.units import NS_PER_MS, NS_PER_SECOND, GpuUuid
 
@@ -21,6 +21,9 @@ PERIOD_NS = 200 * NS_PER_MS
 
 LIMITS_PERIOD_NS = NS_PER_SECOND
 """Limits are read back every second (I10)."""
+
+PROCESSES_PERIOD_NS = 5 * NS_PER_SECOND
+"""Pods live for seconds to days, and listing processes is NVML's most expensive call."""
 
 ENERGY_WINDOW_NS = 3 * NS_PER_SECOND
 """I7 judges a device by its 3 s energy-counter mean."""
@@ -36,6 +39,7 @@ class DeviceSample:
     Attributes:
         reading: The last good reading, however old; None if there never was one.
         limits: The last limits read back.
+        processes: The last list of processes with a context on the device.
         error: Why there is no fresh reading; None while readings are fresh.
         energy_mean_watts: Counter difference over the last 3 s; None without a counter.
         max_rise_watts: Largest rise of power inside any 2 s of the ring.
@@ -45,6 +49,7 @@ class DeviceSample:
     identity: GpuIdentity
     reading: GpuReading | None = None
     limits: PowerLimits | None = None
+    processes: tuple[GpuProcess, ...] = ()
     error: GpuError | None = None
     energy_mean_watts: float | None = None
     max_rise_watts: float = 0.0
@@ -122,16 +127,21 @@ class Sampler:
         self._ring_ns = ring_ns
         self._limits_period_ns = limits_period_ns
         self._limits_ns: int | None = None
+        self._processes_ns: int | None = None
         self._samples = [DeviceSample(device.identity) for device in reader.devices]
         self._rings: list[deque[Point]] = [deque() for _ in self._samples]
         self.rounds = 0
 
     def sample(self, now_ns: int) -> tuple[DeviceSample, ...]:
         """Every device after one round of reading."""
-        due = self._limits_ns is None or now_ns - self._limits_ns >= self._limits_period_ns
-        outcomes = self._reader.read_all(now_ns, with_limits=due)
-        if due:
+        extra = Extra.NOTHING
+        if self._limits_ns is None or now_ns - self._limits_ns >= self._limits_period_ns:
+            extra |= Extra.LIMITS
             self._limits_ns = now_ns
+        if self._processes_ns is None or now_ns - self._processes_ns >= PROCESSES_PERIOD_NS:
+            extra |= Extra.PROCESSES
+            self._processes_ns = now_ns
+        outcomes = self._reader.read_all(now_ns, extra)
         for i, outcome in enumerate(outcomes):
             self._samples[i] = self._update(i, outcome)
         self.rounds += 1
@@ -171,6 +181,7 @@ class Sampler:
             sample,
             reading=reading,
             limits=outcome.limits or sample.limits,
+            processes=sample.processes if outcome.processes is None else outcome.processes,
             error=None,
             energy_mean_watts=energy_mean_watts(ring),
             max_rise_watts=max_rise_watts(ring),

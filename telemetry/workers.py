@@ -10,12 +10,14 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from enum import Flag, auto
 from queue import SimpleQueue
 from typing import Protocol
 
 from telemetry.device import (
     GpuDevice,
     GpuError,
+    GpuProcess,
     GpuReading,
     GpuTimeout,
     GpuUnavailable,
@@ -34,14 +36,26 @@ class Outcome:
 
     reading: GpuReading | None = None
     limits: PowerLimits | None = None
+    processes: tuple[GpuProcess, ...] | None = None
     error: GpuError | None = None
 
 
-def read_device(device: GpuDevice, now_ns: int, with_limits: bool) -> Outcome:
+class Extra(Flag):
+    """What to read beside power, and not in every round."""
+
+    NOTHING = 0
+    LIMITS = auto()
+    PROCESSES = auto()
+
+
+def read_device(device: GpuDevice, now_ns: int, extra: Extra) -> Outcome:
     """One device's outcome; driver errors become values."""
     try:
-        reading = device.read(now_ns)
-        return Outcome(reading, device.limits() if with_limits else None)
+        return Outcome(
+            device.read(now_ns),
+            device.limits() if extra & Extra.LIMITS else None,
+            device.processes() if extra & Extra.PROCESSES else None,
+        )
     except GpuError as error:
         return Outcome(error=error)
 
@@ -54,7 +68,7 @@ class DeviceReader(Protocol):
         """The devices, in the order of the outcomes."""
         ...
 
-    def read_all(self, now_ns: int, *, with_limits: bool = False) -> list[Outcome]:
+    def read_all(self, now_ns: int, extra: Extra = Extra.NOTHING) -> list[Outcome]:
         """One outcome a device, within the deadline."""
         ...
 
@@ -69,9 +83,9 @@ class InlineReader:
     def __init__(self, devices: Sequence[GpuDevice]) -> None:
         self.devices = tuple(devices)
 
-    def read_all(self, now_ns: int, *, with_limits: bool = False) -> list[Outcome]:
+    def read_all(self, now_ns: int, extra: Extra = Extra.NOTHING) -> list[Outcome]:
         """One outcome a device."""
-        return [read_device(device, now_ns, with_limits) for device in self.devices]
+        return [read_device(device, now_ns, extra) for device in self.devices]
 
     def close(self) -> None:
         """Nothing is held."""
@@ -125,9 +139,9 @@ class WorkerReader:
         for worker in self._workers:
             worker.start()
 
-    def read_all(self, now_ns: int, *, with_limits: bool = False) -> list[Outcome]:
+    def read_all(self, now_ns: int, extra: Extra = Extra.NOTHING) -> list[Outcome]:
         """One outcome a device: fresh, or ``GpuTimeout`` for a device whose call hangs."""
-        asked = self._ask(now_ns, with_limits)
+        asked = self._ask(now_ns, extra)
         deadline_ns = now_ns + self._deadline_ns
         while self._pending() and self._clock.monotonic_ns() < deadline_ns:
             self._clock.wait_until(deadline_ns, self._wake)
@@ -143,7 +157,7 @@ class WorkerReader:
         for worker in self._workers:
             worker.jobs.put(None)
 
-    def _ask(self, now_ns: int, with_limits: bool) -> set[int]:
+    def _ask(self, now_ns: int, extra: Extra) -> set[int]:
         with self._lock:
             asked = {i for i in range(len(self.devices)) if i not in self._busy}
             self._busy |= asked
@@ -153,7 +167,7 @@ class WorkerReader:
             device = self.devices[i]
 
             def work(device: GpuDevice = device) -> Outcome:
-                return read_device(device, now_ns, with_limits)
+                return read_device(device, now_ns, extra)
 
             self._workers[i].jobs.put(_Job(work, self._done))
         return asked

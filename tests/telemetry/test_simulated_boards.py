@@ -70,7 +70,7 @@ def test_a_settled_board_draws_no_more_than_its_limit_with_overshoot(
 ) -> None:
     boards = bank(8, seed=seed)
     boards.set_limits(np.full(8, limit))
-    drawn = run(boards, demand, 3.0)
+    drawn = run(boards, demand, 5.0)
     knee = boards.knee_watts[0]
     worst = 1.05 if limit >= knee else 1.10
     assert (drawn <= limit * worst + 1e-6).all()
@@ -82,7 +82,7 @@ def test_a_new_limit_takes_effect_late() -> None:
     run(boards, 690.0, 2.0)
     boards.set_limits(np.full(4, 400.0))
     after_50_ms = run(boards, 690.0, 0.05, step_ms=50)
-    after_settling = run(boards, 690.0, 0.4)
+    after_settling = run(boards, 690.0, 0.6)
     assert (after_50_ms > 500).all()
     assert (after_settling < 440).all()
 
@@ -97,7 +97,7 @@ def test_a_sudden_load_shoots_over_the_limit_before_it_is_held() -> None:
 def test_limits_below_what_the_silicon_needs_are_not_held() -> None:
     boards = BoardBank([spec(hold_watts=260.0)])
     boards.set_limits(np.array([200.0]))
-    assert run(boards, 690.0, 2.0)[0] == pytest.approx(260.0)
+    assert run(boards, 690.0, 5.0)[0] == pytest.approx(260.0)
 
 
 def test_a_clock_lock_bounds_power_without_a_limit() -> None:
