@@ -84,7 +84,7 @@ class FileBoard(MemoryBoard):
         super().__init__(uuid, index=index)
 
     @property
-    def limit_watts(self) -> float:  # type: ignore[override]
+    def limit_watts(self) -> float:
         return float(read_boards(self._path)[str(self.identity.uuid)])
 
     @limit_watts.setter

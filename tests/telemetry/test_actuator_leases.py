@@ -8,7 +8,14 @@ from collections.abc import Callable
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
 
 from telemetry.actuator.held import DeviceBounds, Outcome, Write, WriteKind
 from telemetry.actuator.leases import NONCE_LIFE_NS, LeaseTable
@@ -420,11 +427,10 @@ class Conversation(RuleBasedStateMachine):
         assert all(later > earlier for earlier, later in itertools.pairwise(accepted))
 
 
-Conversation.TestCase.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
-
-
-class TestI3AndI4InAnyConversation(Conversation.TestCase):  # type: ignore[name-defined,misc]
-    """Hypothesis looks for a conversation that breaks an invariant."""
+def test_i3_and_i4_hold_in_any_conversation() -> None:
+    run_state_machine_as_test(
+        Conversation, settings=settings(max_examples=60, stateful_step_count=30, deadline=None)
+    )
 
 
 @given(
