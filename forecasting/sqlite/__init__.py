@@ -1,0 +1,5 @@
+"""History in one SQLite file."""
+
+from forecasting.sqlite.store import HistoryStore
+
+__all__ = ["HistoryStore"]

@@ -1,0 +1,159 @@
+"""The SQLite history: bins, compaction, retention, crashes, refusals."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from forecasting.ports import SeriesId
+from forecasting.sqlite import HistoryStore
+from wattpack.errors import InputError, TransientError
+
+A, B = SeriesId("a"), SeriesId("b")
+
+
+def test_bins_hold_the_mean_and_gaps_are_nan() -> None:
+    with HistoryStore(":memory:") as store:
+        store.append([(0.0, "a", 1.0), (599.9, "a", 3.0), (1200.0, "a", 5.0), (600.0, "b", 7.0)])
+        found = store.fetch([B, A, SeriesId("unknown")], 0, 1800)
+    assert found.shape == (3, 3)
+    np.testing.assert_array_equal(found[0], [np.nan, 7, np.nan])
+    np.testing.assert_array_equal(found[1], [2, np.nan, 5])
+    assert np.isnan(found[2]).all()
+
+
+@given(
+    st.lists(st.tuples(st.floats(0, 5999), st.floats(-1e6, 1e6)), min_size=1, max_size=40),
+    st.integers(0, 6000),
+)
+@settings(max_examples=25, deadline=None)
+def test_compaction_changes_no_answer(samples: list[tuple[float, float]], now: int) -> None:
+    with HistoryStore(":memory:") as store:
+        half = len(samples) // 2
+        store.append([(t, "a", v) for t, v in samples[:half]])
+        store.compact(now)
+        store.append([(t, "a", v) for t, v in samples[half:]])
+        before = store.fetch([A], 0, 6000)
+        highest = store.fetch_statistic([A], 0, 6000, 600, "maximum")
+        store.compact(now)
+        np.testing.assert_allclose(store.fetch([A], 0, 6000), before, rtol=1e-9, atol=1e-6)
+        np.testing.assert_array_equal(store.fetch_statistic([A], 0, 6000, 600, "maximum"), highest)
+
+
+def test_wider_steps_weigh_bins_by_their_samples() -> None:
+    with HistoryStore(":memory:") as store:
+        store.append([(0, "a", 1.0), (1, "a", 1.0), (2, "a", 1.0), (700, "a", 5.0)])
+        store.compact(600)
+        assert store.fetch([A], 0, 1200, 1200)[0, 0] == pytest.approx(2.0)
+        assert store.fetch_statistic([A], 0, 1200, 1200, "maximum")[0, 0] == 5.0
+
+
+def test_retention_deletes_old_bins_only() -> None:
+    with HistoryStore(":memory:") as store:
+        store.append([(0, "a", 1.0), (86400, "a", 2.0)])
+        store.compact(86400 * 2, retention_seconds=86400)
+        assert np.isnan(store.fetch([A], 0, 600)[0, 0])
+        assert store.fetch([A], 86400, 87000)[0, 0] == 2.0
+
+
+def test_preloaded_bins_are_read_back_and_gaps_stay_gaps() -> None:
+    with HistoryStore(":memory:") as store:
+        means = np.array([1.0, np.nan, 3.0])
+        store.append_bins("a", 1200, means, means + 1)
+        np.testing.assert_array_equal(store.fetch([A], 600, 3000)[0], [np.nan, 1, np.nan, 3])
+        with pytest.raises(InputError):
+            store.append_bins("a", 1201, means, means)
+        with pytest.raises(InputError):
+            store.append_bins("a", 1200, np.array([np.inf]), np.array([1.0]))
+
+
+@pytest.mark.parametrize(
+    "sample",
+    [
+        (float("nan"), "a", 1.0),
+        (0.0, "", 1.0),
+        (0.0, "a" * 5000, 1.0),
+        (0.0, "a", float("inf")),
+        (0.0, "a", "1"),
+        (0.0, "a", True),
+        (0.0, "a"),
+        "row",
+    ],
+)
+def test_a_bad_sample_refuses_the_whole_batch(sample: object) -> None:
+    with HistoryStore(":memory:") as store:
+        with pytest.raises(InputError, match="sample"):
+            store.append([(0.0, "a", 1.0), sample])  # type: ignore[list-item]
+        assert store.names() == []
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "step"),
+    [(1, 600, 600), (0, 0, 600), (600, 0, 600), (0, 600, 0), (0, 900, 900), (0, 600 * 10**6, 600)],
+)
+def test_a_range_off_the_grid_is_refused(start: int, end: int, step: int) -> None:
+    with HistoryStore(":memory:") as store, pytest.raises(InputError):
+        store.fetch([A], start, end, step)
+
+
+def test_a_foreign_or_broken_file_is_refused(tmp_path: Path) -> None:
+    text = tmp_path / "text.db"
+    text.write_text("not a database at all, " * 100, encoding="utf-8")
+    with pytest.raises(InputError, match="wattpack history"):
+        HistoryStore(text)
+    foreign = tmp_path / "foreign.db"
+    with sqlite3.connect(foreign) as db:
+        db.execute("CREATE TABLE t (x)")
+    db.close()
+    with pytest.raises(InputError, match="user_version"):
+        HistoryStore(foreign)
+    with pytest.raises(InputError):
+        HistoryStore(tmp_path / "missing.db", read_only=True)
+
+
+def test_a_second_writer_gets_a_transient_error_and_loses_nothing(tmp_path: Path) -> None:
+    file = tmp_path / "h.db"
+    with HistoryStore(file) as store, HistoryStore(file, busy_seconds=0.01) as other:
+        store.append([(0, "a", 1.0)])
+        blocker = sqlite3.connect(file, isolation_level=None)
+        blocker.execute("BEGIN IMMEDIATE")
+        with pytest.raises(TransientError):
+            other.append([(1, "a", 3.0)])
+        blocker.execute("ROLLBACK")
+        blocker.close()
+        other.append([(1, "a", 3.0)])
+        assert store.fetch([A], 0, 600)[0, 0] == 2.0
+
+
+_WRITER = """
+import sys
+from forecasting.sqlite import HistoryStore
+store = HistoryStore(sys.argv[1])
+for batch in range(10**9):
+    store.append([(batch, name, float(batch)) for name in ("a", "b")])
+    if batch == 50:
+        print("running", flush=True)
+"""
+
+
+def test_whole_batches_survive_kill_minus_nine(tmp_path: Path) -> None:
+    file = tmp_path / "h.db"
+    writer = subprocess.Popen([sys.executable, "-c", _WRITER, str(file)], stdout=subprocess.PIPE)
+    assert writer.stdout is not None
+    assert writer.stdout.readline() == b"running\n"
+    os.kill(writer.pid, signal.SIGKILL)
+    writer.wait()
+    writer.stdout.close()
+    with HistoryStore(file) as store:
+        found = store.fetch([A, B], 0, 600)
+        assert found[0, 0] == found[1, 0] >= 25
+        store.append([(0, "a", 0.0)])
