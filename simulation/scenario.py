@@ -138,8 +138,8 @@ class BatchSettings(Settings):
 
     pods_per_hour: Annotated[
         float, Field(ge=0, le=1e6, description="Arrival rate; openb's gaps are scaled to it")
-    ] = 240.0
-    initial_pods: Annotated[Count, Field(description="Pods that wait at time 0")] = 80
+    ] = 600.0
+    initial_pods: Annotated[Count, Field(description="Pods that wait at time 0")] = 120
     priority_class: Annotated[Name, Field(description="One of priority_classes")] = "low"
     min_duration_seconds: Annotated[Seconds, Field(description="Shorter pods are made longer")] = (
         120.0
@@ -235,13 +235,19 @@ _CLASSES = (
 _SERVICES = (
     ServiceSettings(name="chat", trace="conversation", priority_class="high", replicas=30),
     ServiceSettings(
-        name="code", trace="code", priority_class="high", replicas=14, trace_offset_seconds=300.0
+        name="code",
+        trace="code",
+        priority_class="high",
+        replicas=18,
+        rate_weight=0.6,
+        trace_offset_seconds=300.0,
     ),
     ServiceSettings(
         name="summarise",
         trace="code",
         priority_class="low",
         replicas=14,
+        rate_weight=1.5,
         trace_offset_seconds=1800.0,
     ),
 )
@@ -262,7 +268,7 @@ class Scenario(Settings):
     ] = 0.25
     trace_rate_factor: Annotated[
         float, Field(ge=0, le=1e5, description="Requests per request of the trace, all services")
-    ] = 40.0
+    ] = 50.0
     trace_start_seconds: Annotated[
         SecondsFromZero, Field(description="Where in the traces the run starts")
     ] = 900.0

@@ -1,0 +1,123 @@
+"""Breakers and meters of the plant, written without a look at the controller's own model.
+
+A breaker is a thermal accumulator: above its rating it heats by 1 / t_trip(r) a second and opens at
+1; below it cools exponentially. At its magnetic pick-up it opens at once.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+import numpy as np
+from numpy.typing import NDArray
+
+from simulation.scenario import MeterSettings
+from wattpack.units import NS_PER_SECOND, seconds_to_ns
+
+Floats = NDArray[np.float64]
+Bools = NDArray[np.bool_]
+
+
+class Breakers:
+    """One breaker a feed and domain; with two feeds each carries half until one is lost.
+
+    Args:
+        rating_watts: Of one feed, (n,).
+        a_seconds: Of ``t = a (r^2 - 1)^-b``, (n,).
+        b_exponent: (n,).
+        cooling_seconds: Time constant of cooling.
+        magnetic_ratio: Load over rating that opens at once.
+        feeds: Feeds of every domain.
+    """
+
+    def __init__(
+        self,
+        rating_watts: Floats,
+        a_seconds: Floats,
+        b_exponent: Floats,
+        cooling_seconds: float,
+        magnetic_ratio: float,
+        feeds: int = 1,
+    ) -> None:
+        n = len(rating_watts)
+        self.rating_watts = rating_watts
+        self._a, self._b = a_seconds, b_exponent
+        self._cooling_seconds = cooling_seconds
+        self._magnetic_ratio = magnetic_ratio
+        self._feeds = feeds
+        self.lost_feeds = np.zeros(n, dtype=np.int64)
+        self.heat = np.zeros(n)
+        self.tripped: Bools = np.zeros(n, dtype=np.bool_)
+        self.max_heat = np.zeros(n)
+        self.peak_ratio = np.zeros(n)
+        self.seconds_above_rating = np.zeros(n)
+
+    def load_ratio(self, watts: Floats) -> Floats:
+        """Load of the busiest feed over its rating, (n,)."""
+        feeds = np.maximum(1, self._feeds - self.lost_feeds)
+        return np.asarray(watts / feeds / self.rating_watts, dtype=np.float64)
+
+    def advance(self, watts: Floats, seconds: float) -> Bools:
+        """Carry a load for a time; which breakers opened in it, (n,)."""
+        ratio = self.load_ratio(watts)
+        over = ratio > 1.0
+        excess = np.where(over, ratio**2 - 1.0, 1.0)
+        heating = excess**self._b / self._a * seconds
+        cooled = self.heat * np.exp(-seconds / self._cooling_seconds)
+        self.heat = np.where(over, self.heat + heating, cooled)
+        self.max_heat = np.maximum(self.max_heat, self.heat)
+        self.peak_ratio = np.maximum(self.peak_ratio, ratio)
+        self.seconds_above_rating += np.where(over, seconds, 0.0)
+        opens = ~self.tripped & ((self.heat >= 1.0) | (ratio >= self._magnetic_ratio))
+        self.tripped = self.tripped | opens
+        return opens
+
+
+class Meters:
+    """Power meters at the breakers: a mean over each period, late, noisy, with gaps.
+
+    Args:
+        settings: Period, delay, noise and gaps.
+        n_domains: Meters.
+        generator: Of noise and gaps.
+        start_ns: First instant.
+    """
+
+    def __init__(
+        self,
+        settings: MeterSettings,
+        n_domains: int,
+        generator: np.random.Generator,
+        start_ns: int = 0,
+    ) -> None:
+        self._settings = settings
+        self._generator = generator
+        self._period_ns = seconds_to_ns(settings.period_seconds)
+        self._delay_ns = seconds_to_ns(settings.delay_seconds)
+        self._begin_ns = start_ns
+        self._joules = np.zeros(n_domains)
+        self._on_the_way: deque[tuple[int, int, Floats]] = deque()
+        self.silent: Bools = np.zeros(n_domains, dtype=np.bool_)
+        self.watts = np.full(n_domains, np.nan)
+        self.time_ns = np.full(n_domains, -1, dtype=np.int64)
+
+    def advance(self, watts: Floats, begin_ns: int, end_ns: int) -> None:
+        """Take in a step's mean load and deliver what has arrived, (n,)."""
+        self._joules += watts * ((end_ns - begin_ns) / NS_PER_SECOND)
+        if end_ns - self._begin_ns >= self._period_ns:
+            self._measure(end_ns)
+        while self._on_the_way and self._on_the_way[0][0] <= end_ns:
+            _, taken_ns, reading = self._on_the_way.popleft()
+            known = np.isfinite(reading)
+            self.watts[known] = reading[known]
+            self.time_ns[known] = taken_ns
+
+    def _measure(self, now_ns: int) -> None:
+        mean = self._joules / ((now_ns - self._begin_ns) / NS_PER_SECOND)
+        n = len(mean)
+        noise = 1.0 + self._settings.noise_ratio * self._generator.standard_normal(n)
+        lost = (self._generator.random(n) < self._settings.gap_probability) | self.silent
+        reading = np.where(lost, np.nan, mean * noise)
+        self._on_the_way.append((now_ns + self._delay_ns, now_ns, reading))
+        self._joules = np.zeros(n)
+        self._begin_ns = now_ns

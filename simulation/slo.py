@@ -1,0 +1,145 @@
+"""What the work got and what it cost: tokens, latency, slowdown, energy, time from cap to effect.
+
+Slowdown is judged against an uncapped run of the same seed with the same placements. Requests:
+quantile of latency over the same quantile of the uncapped run; requests that are still under way
+count with their age. Jobs: seconds run over seconds of work done, in windows of ten seconds (an
+uncapped job's is 1 by construction).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from simulation.serving import StepResult
+from wattpack.units import NS_PER_SECOND
+
+Floats = NDArray[np.float64]
+Bools = NDArray[np.bool_]
+Integers = NDArray[np.int64]
+
+EFFECT_RATIO = 1.10
+"""A cap has taken effect once sensed power is below cap x 1.10, the line of I7."""
+
+EFFECT_LIMIT_SECONDS = 30.0
+"""After this a cap counts as without effect."""
+
+LEAD_OUT_SECONDS = 30.0
+"""Requests of a run's last seconds are left out: they had no time to finish."""
+
+
+class CapEffects:
+    """Seconds from a cap that lowers a GPU to its sensed power being below it.
+
+    Args:
+        n_gpus: Boards.
+    """
+
+    def __init__(self, n_gpus: int) -> None:
+        self._since_ns = np.full(n_gpus, -1, dtype=np.int64)
+        self._cap_watts = np.full(n_gpus, np.inf)
+        self._limit_watts = np.full(n_gpus, np.inf)
+        self.seconds: list[float] = []
+        self.without_effect = 0
+
+    def commanded(self, now_ns: int, cap_watts: Floats, sensed_watts: Floats) -> None:
+        """A command gives new caps, NaN where a GPU has none; the clock starts where it lowers."""
+        below = cap_watts * EFFECT_RATIO < sensed_watts
+        lowers = below & (cap_watts < np.minimum(self._cap_watts, self._limit_watts) - 1.0)
+        self._since_ns[lowers & (self._since_ns < 0)] = now_ns
+        self._cap_watts = np.where(lowers, cap_watts, self._cap_watts)
+
+    def observe(self, now_ns: int, limit_watts: Floats, sensed_watts: Floats) -> None:
+        """Look at the boards after a step; limits that fell without a command start a clock too."""
+        fell = limit_watts < self._limit_watts - 1.0
+        start = fell & (self._since_ns < 0) & (limit_watts * EFFECT_RATIO < sensed_watts)
+        self._since_ns[start] = now_ns
+        self._cap_watts = np.where(fell, np.minimum(limit_watts, self._cap_watts), self._cap_watts)
+        raised = (self._since_ns >= 0) & (limit_watts > self._cap_watts + 1.0) & (
+            limit_watts > self._limit_watts + 1.0
+        )
+        self._limit_watts = limit_watts.copy()
+        waiting = self._since_ns >= 0
+        reached = waiting & (sensed_watts <= self._cap_watts * EFFECT_RATIO)
+        passed = (now_ns - self._since_ns) / NS_PER_SECOND
+        late = waiting & ~reached & (passed > EFFECT_LIMIT_SECONDS)
+        self.seconds.extend(passed[reached].tolist())
+        self.without_effect += int(late.sum())
+        over = reached | late | raised
+        self._since_ns[over] = -1
+        self._cap_watts[over] = np.inf
+
+    def p99_seconds(self) -> float | None:
+        """The 99th percentile, None without a cap."""
+        return float(np.percentile(self.seconds, 99)) if self.seconds else None
+
+
+@dataclass(slots=True)
+class Ledger:
+    """Running sums of one run.
+
+    Attributes:
+        energy_joules: AC energy of the row.
+        tokens: Prompt and output tokens of finished requests, by service.
+        requests: Finished requests, by service.
+        series: One row a second: time, then watts of each domain, then GPU watts.
+    """
+
+    n_services: int
+    energy_joules: float = 0.0
+    gpu_joules: float = 0.0
+    tokens: list[float] = field(default_factory=list)
+    requests: list[int] = field(default_factory=list)
+    series: list[tuple[float, ...]] = field(default_factory=list)
+    _latency: list[list[Floats]] = field(default_factory=list)
+    _arrived: list[list[Floats]] = field(default_factory=list)
+    _first_token: list[list[Floats]] = field(default_factory=list)
+    _jobs: dict[str, list[Floats]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.tokens = [0.0] * self.n_services
+        self.requests = [0] * self.n_services
+        self._latency = [[] for _ in range(self.n_services)]
+        self._arrived = [[] for _ in range(self.n_services)]
+        self._first_token = [[] for _ in range(self.n_services)]
+
+    def served(self, result: StepResult) -> None:
+        """Add the requests that finished in a step."""
+        for service in np.unique(result.service):
+            mine = result.service == service
+            self.tokens[service] += float(result.tokens[mine].sum())
+            self.requests[service] += int(mine.sum())
+            self._latency[service].append(result.latency_seconds[mine])
+            self._first_token[service].append(result.first_token_seconds[mine])
+            self._arrived[service].append(result.arrived_seconds[mine])
+
+    def job_windows(self, name: str, slowdown: Floats) -> None:
+        """Add slowdowns of jobs of one class."""
+        if len(slowdown):
+            self._jobs.setdefault(name, []).append(slowdown)
+
+    def job_slowdowns(self) -> dict[str, Floats]:
+        """All windows by class."""
+        return {name: np.concatenate(parts) for name, parts in sorted(self._jobs.items())}
+
+    def latencies(self, service: int, arrived_before_seconds: float) -> Floats:
+        """Latencies of finished requests that arrived before a time."""
+        if not self._latency[service]:
+            return np.zeros(0)
+        latency = np.concatenate(self._latency[service])
+        arrived = np.concatenate(self._arrived[service])
+        return np.asarray(latency[arrived < arrived_before_seconds], dtype=np.float64)
+
+    def first_tokens(self, service: int) -> Floats:
+        """Seconds to the first token of finished requests."""
+        parts = self._first_token[service]
+        return np.concatenate(parts) if parts else np.zeros(0)
+
+
+def quantile_ratio(capped: Floats, uncapped: Floats, level: float) -> float | None:
+    """Quantile of one sample over the same quantile of another; None if either is empty."""
+    if not len(capped) or not len(uncapped):
+        return None
+    return float(np.quantile(capped, level) / max(float(np.quantile(uncapped, level)), 1e-9))

@@ -1,0 +1,68 @@
+"""How much slower work runs on a GPU that is held back, as the capacity model says.
+
+The boards give watts; their ratio to what the work wanted is read on capacity's throughput curve of
+the kernel class. A clock lock slows prompt, training and batch work with the clock, and decode,
+which waits for memory, only below a knee.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from capacity.profile import GpuProfile
+from capacity.table import ProfileTable, class_index, throughput
+
+Floats = NDArray[np.float64]
+Integers = NDArray[np.intp]
+
+PREFILL, DECODE, TRAINING, BATCH = (
+    int(i) for i in class_index(["prefill", "decode", "training", "batch"])
+)
+
+
+@dataclass(frozen=True, slots=True)
+class GpuTypes:
+    """Constants of every GPU of the row.
+
+    Attributes:
+        table: Profiles of the types in use.
+        model: Position of each GPU's type in the table, (n_gpus,).
+        context_watts: Draw with an idle context, (n_gpus,).
+        clock_knee: Share of the highest clock above which decode keeps its speed.
+    """
+
+    table: ProfileTable
+    model: Integers
+    context_watts: Floats
+    clock_knee: float
+
+    @classmethod
+    def of(cls, profiles: list[GpuProfile], of_gpu: list[int], clock_knee: float) -> GpuTypes:
+        """The types of a row whose i-th GPU has profile ``of_gpu[i]``."""
+        context = np.array([profiles[p].context_watts for p in of_gpu])
+        return cls(
+            ProfileTable.of(profiles), np.array(of_gpu, dtype=np.intp), context, clock_knee
+        )
+
+    def class_watts(self, kernel: int) -> Floats:
+        """Draw of a kernel class without a cap, (n_gpus,)."""
+        return np.asarray(self.table.p50_watts[self.model, kernel], dtype=np.float64)
+
+    def speed(self, kernel: int, drawn_over_wanted: Floats, clock_ratio: Floats) -> Floats:
+        """Relative speed of a kernel class on each GPU, (n_gpus,).
+
+        Args:
+            kernel: One of ``PREFILL``, ``DECODE``, ``TRAINING``, ``BATCH``.
+            drawn_over_wanted: Watts drawn over watts wanted at the present clock, (n_gpus,).
+            clock_ratio: Locked over highest clock, 1 without a lock, (n_gpus,).
+        """
+        classes = np.full(len(self.model), kernel, dtype=np.intp)
+        full = self.class_watts(kernel)
+        ratio = np.clip(drawn_over_wanted, 0.0, 1.0)
+        capped = throughput(self.table, self.model, classes, ratio * full)
+        uncapped = throughput(self.table, self.model, classes, full)
+        clock = np.minimum(1.0, clock_ratio / self.clock_knee) if kernel == DECODE else clock_ratio
+        return np.minimum(1.0, capped / uncapped) * clock
