@@ -1,0 +1,323 @@
+"""Who leads: a Lease of coordination.k8s.io/v1 whose transitions are the fencing epoch (I4).
+
+Two candidates never lead at once while their clocks' rates differ by less than
+``lease_seconds / renew_deadline_seconds``: a leader stops believing in itself a renew deadline
+after it *began* its last successful write; others take over a full lease after they *saw* that
+write. Only monotonic clocks and the API server's compare-and-swap decide; the times inside the
+Lease are for people. The epoch rises with every term, so that agents can refuse whoever does not
+know that it was replaced.
+
+Source: the argument is that of client-go's leaderelection package; the fence is ours.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import threading
+from dataclasses import dataclass, replace
+from typing import Any
+
+from wattpack.api.times import rfc3339_micro
+from wattpack.clock import Clock
+from wattpack.errors import InputError
+from wattpack.kube.port import (
+    LEASES,
+    AlreadyExistsError,
+    ConflictError,
+    JsonObject,
+    KubeApi,
+    KubeError,
+    NotFoundError,
+)
+from wattpack.units import NS_PER_SECOND, seconds_to_ns
+
+logger = logging.getLogger(__name__)
+
+# leaseTransitions is an int32.
+MAX_EPOCH = 2**31 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class ElectionSettings:
+    """Durations of an election, as client-go's components use them.
+
+    Attributes:
+        lease_seconds: How long others wait after the last renewal that they saw.
+        renew_deadline_seconds: How long a leader believes in itself after its last renewal.
+        retry_seconds: Time between two attempts.
+    """
+
+    lease_seconds: int = 15
+    renew_deadline_seconds: float = 10.0
+    retry_seconds: float = 2.0
+
+    def __post_init__(self) -> None:
+        if not 0 < self.retry_seconds < self.renew_deadline_seconds < self.lease_seconds:
+            raise InputError(
+                "election",
+                "0 < retry_seconds < renew_deadline_seconds < lease_seconds",
+                (self.retry_seconds, self.renew_deadline_seconds, self.lease_seconds),
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseRecord:
+    """What a Lease says, and its version: any write is a sign of life, whatever it says."""
+
+    holder: str
+    transitions: int
+    duration_ns: int
+    version: str
+
+    @classmethod
+    def read(cls, lease: JsonObject) -> LeaseRecord:
+        """The record of a Lease object; missing fields as the API defines them."""
+        spec: dict[str, Any] = lease.get("spec") or {}
+        return cls(
+            str(spec.get("holderIdentity") or ""),
+            int(spec.get("leaseTransitions") or 0),
+            int(spec.get("leaseDurationSeconds") or 0) * NS_PER_SECOND,
+            str(lease["metadata"].get("resourceVersion", "")),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Candidacy:
+    """What one candidate knows; every rule of the election is a method that changes nothing.
+
+    Attributes:
+        identity: Unique to this process, not only to its host.
+        renew_deadline_ns: How long a leader believes in itself.
+        record: The newest record seen.
+        seen_at_ns: When that record was first seen, on the candidate's own clock.
+        leading: Whether the last write made it leader, and nothing ended that since.
+        epoch: Of its present or last term.
+        renewed_at_ns: When it began its last successful write.
+    """
+
+    identity: str
+    renew_deadline_ns: int
+    record: LeaseRecord | None = None
+    seen_at_ns: int = 0
+    leading: bool = False
+    epoch: int = 0
+    renewed_at_ns: int = 0
+
+    def is_leader(self, now_ns: int) -> bool:
+        """Whether nobody else can lead at this moment."""
+        return self.leading and now_ns < self.renewed_at_ns + self.renew_deadline_ns
+
+    def saw(self, record: LeaseRecord | None, now_ns: int) -> Candidacy:
+        """After reading the Lease; a record that was seen before keeps its first time."""
+        is_new = record != self.record and record is not None
+        return replace(
+            self,
+            record=record if record is not None else self.record,
+            seen_at_ns=now_ns if is_new else self.seen_at_ns,
+            leading=self.is_leader(now_ns)
+            and record is not None
+            and record.holder == self.identity,
+        )
+
+    def may_write(self, now_ns: int) -> bool:
+        """Whether the Lease is ours, free, or expired by our own clock."""
+        if self.record is None or self.record.holder in {"", self.identity}:
+            return True
+        return now_ns >= self.seen_at_ns + self.record.duration_ns
+
+    def next_epoch(self, above: int = 0) -> int:
+        """The epoch to write: the same within a term, a higher one for a new term."""
+        known = max(self.epoch, self.record.transitions if self.record else 0)
+        return max(known if self.leading else known + 1, above + 1 if above else 0)
+
+    def wrote(self, record: LeaseRecord, began_ns: int) -> Candidacy:
+        """After a successful write that began at ``began_ns``."""
+        return replace(
+            self,
+            record=record,
+            seen_at_ns=began_ns,
+            leading=True,
+            epoch=record.transitions,
+            renewed_at_ns=began_ns,
+        )
+
+    def lost(self) -> Candidacy:
+        """After somebody else's write came first, or after stepping down."""
+        return replace(self, leading=False)
+
+
+class LeaderElector:
+    """One candidate for one Lease.
+
+    Args:
+        api: Where the Lease lies.
+        clock: Its monotonic side decides, its wall time is written for people.
+        name: Of the Lease.
+        namespace: Of the Lease.
+        identity: Of this process; must differ between two starts of the same process.
+        settings: Durations.
+        seed: Of the jitter between attempts.
+    """
+
+    def __init__(
+        self,
+        api: KubeApi,
+        clock: Clock,
+        *,
+        name: str,
+        namespace: str,
+        identity: str,
+        settings: ElectionSettings | None = None,
+        seed: int = 0,
+    ) -> None:
+        self._api = api
+        self._clock = clock
+        self._name = name
+        self._namespace = namespace
+        self._settings = settings or ElectionSettings()
+        self._random = random.Random(seed)
+        self._candidacy = Candidacy(identity, seconds_to_ns(self._settings.renew_deadline_seconds))
+        self._calls = threading.Lock()
+        self._wake = clock.new_wake()
+        self._stopping = False
+        self._thread: threading.Thread | None = None
+        self.last_error: KubeError | None = None
+
+    @property
+    def identity(self) -> str:
+        """Of this process."""
+        return self._candidacy.identity
+
+    def is_leader(self) -> bool:
+        """Whether this process leads now; ask before each command, it can end at any moment."""
+        return self._candidacy.is_leader(self._clock.monotonic_ns())
+
+    def epoch(self) -> int:
+        """The fencing epoch of the present term; 0 when not leading."""
+        candidacy = self._candidacy
+        return candidacy.epoch if candidacy.is_leader(self._clock.monotonic_ns()) else 0
+
+    def renewed_within(self, seconds: float) -> bool:
+        """Whether it leads and began its last successful renewal so recently (I4: may raise)."""
+        candidacy, now_ns = self._candidacy, self._clock.monotonic_ns()
+        age_ns = now_ns - candidacy.renewed_at_ns
+        return candidacy.is_leader(now_ns) and age_ns <= seconds_to_ns(seconds)
+
+    def holder(self) -> str:
+        """The holder in the newest Lease that was seen; empty if none."""
+        record = self._candidacy.record
+        return record.holder if record else ""
+
+    def attempt(self) -> bool:
+        """Read the Lease and renew or take it if allowed; whether this process leads now."""
+        with self._calls:
+            self._attempt(0)
+        return self.is_leader()
+
+    def raise_epoch_above(self, epoch: int) -> bool:
+        """Move the Lease beyond an epoch that an agent reports; whether ours is above it now.
+
+        Raises:
+            InputError: if no Lease can hold a higher epoch.
+        """
+        if isinstance(epoch, bool) or not isinstance(epoch, int) or not 0 <= epoch < MAX_EPOCH:
+            raise InputError("epoch", f"an integer from 0 to {MAX_EPOCH - 1}", epoch)
+        with self._calls:
+            if self.is_leader() and self._candidacy.epoch <= epoch:
+                self._attempt(epoch)
+            return self.epoch() > epoch
+
+    def release(self) -> None:
+        """Stop leading and leave the Lease free, so that another takes over at once."""
+        with self._calls:
+            was = self._candidacy
+            self._candidacy = was.lost()
+            if not was.leading:
+                return
+            try:
+                lease = self._api.get(LEASES, self._name, self._namespace)
+                if LeaseRecord.read(lease).holder == was.identity:
+                    lease["spec"].update(holderIdentity="", leaseDurationSeconds=1)
+                    self._api.replace(LEASES, lease, self._namespace)
+            except KubeError as error:
+                # Others wait for the full lease then; nothing else is lost.
+                self.last_error = error
+                logger.warning("could not release lease %s: %s", self._name, error)
+
+    def start(self) -> None:
+        """Attempt in a thread until ``stop``."""
+        self._stopping = False
+        self._thread = threading.Thread(
+            target=self._run, name=f"election-{self._name}", daemon=True
+        )
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End the thread and release the Lease."""
+        self._stopping = True
+        self._wake.set()
+        if self._thread is not None:
+            self._thread.join()
+            self._thread = None
+        self.release()
+
+    def _run(self) -> None:
+        self.attempt()
+        while not self._stopping:
+            pause = self._settings.retry_seconds * self._random.uniform(0.8, 1.0)
+            self._clock.wait_until(self._clock.monotonic_ns() + seconds_to_ns(pause), self._wake)
+            if not self._stopping:
+                self.attempt()
+
+    def _attempt(self, above: int) -> None:
+        try:
+            lease = self._read()
+            now_ns = self._clock.monotonic_ns()
+            record = LeaseRecord.read(lease) if lease is not None else None
+            self._candidacy = self._candidacy.saw(record, now_ns)
+            if self._candidacy.may_write(now_ns):
+                self._write(lease, above)
+            self.last_error = None
+        except (ConflictError, AlreadyExistsError) as error:
+            # Somebody wrote in between: whoever it was, this term is over.
+            self._candidacy = self._candidacy.lost()
+            self.last_error = error
+        except KubeError as error:
+            # The write may have happened; what counts is the last one that surely did.
+            self.last_error = error
+            logger.warning("lease %s: %s", self._name, error)
+
+    def _read(self) -> JsonObject | None:
+        try:
+            return self._api.get(LEASES, self._name, self._namespace)
+        except NotFoundError:
+            return None
+
+    def _write(self, lease: JsonObject | None, above: int) -> None:
+        candidacy = self._candidacy
+        began_ns = self._clock.monotonic_ns()
+        moment = rfc3339_micro(self._clock.wall_time_ns())
+        epoch = candidacy.next_epoch(above)
+        spec = dict((lease or {}).get("spec") or {})
+        if not candidacy.leading:
+            spec["acquireTime"] = moment
+        spec.update(
+            holderIdentity=candidacy.identity,
+            leaseTransitions=epoch,
+            leaseDurationSeconds=self._settings.lease_seconds,
+            renewTime=moment,
+        )
+        if lease is None:
+            body = {
+                "apiVersion": LEASES.api_version,
+                "kind": LEASES.kind,
+                "metadata": {"name": self._name, "namespace": self._namespace},
+                "spec": spec,
+            }
+            stored = self._api.create(LEASES, body, self._namespace)
+        else:
+            stored = self._api.replace(LEASES, {**lease, "spec": spec}, self._namespace)
+        self._candidacy = candidacy.wrote(LeaseRecord.read(stored), began_ns)
+        if not candidacy.leading:
+            logger.info("%s leads %s with epoch %d", candidacy.identity, self._name, epoch)
