@@ -32,6 +32,9 @@ from wattpack.units import NS_PER_SECOND
 MAX_CONNECTIONS = 8
 MESSAGES_PER_SECOND = 50
 MESSAGE_BURST = 100
+_BACKLOG = 128
+"""A full backlog refuses the agent at once (EAGAIN), so knocking strangers get some room."""
+
 _MAX_PATH_BYTES = 107
 """sockaddr_un holds 108 bytes with the final zero (unix(7))."""
 
@@ -281,7 +284,7 @@ def _listen(path: Path, gid: int | None) -> socket.socket:
         if gid is not None:
             os.chown(path, -1, gid)
         listener.setblocking(False)
-        listener.listen(MAX_CONNECTIONS)
+        listener.listen(_BACKLOG)
     except OSError:
         listener.close()
         raise

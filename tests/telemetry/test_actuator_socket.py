@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import socket
@@ -257,12 +258,11 @@ def test_a_flood_is_cut_off_and_others_are_served(node: Node) -> None:
 
 
 def test_idle_connections_cannot_lock_the_agent_out(node: Node) -> None:
-    idle = [socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) for _ in range(20)]
-    for stream in idle:
-        stream.connect(str(node.path))
-    assert node.client.status().devices
-    for stream in idle:
-        stream.close()
+    with contextlib.ExitStack() as idle:
+        for _ in range(20):
+            stream = idle.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM))
+            stream.connect(str(node.path))
+        assert node.client.status().devices
 
 
 def test_a_stranger_is_refused_by_the_kernels_word_and_audited(directory: Path) -> None:
