@@ -69,6 +69,8 @@ class Topology:
         node_worst_watts: Worst draw of each server without its GPUs, DC-equivalent, (n_nodes,).
         node_idle_watts: Least draw of each server without its GPUs, (n_nodes,).
         node_host_unit: Whether the host caps before kubelet starts (I10), (n_nodes,).
+        max_clock_mhz: Highest SM clock, 0 = unknown: such a GPU is not clock-locked, (n_gpus,);
+            empty if no clock is known.
     """
 
     gpu_uuids: tuple[str, ...]
@@ -88,6 +90,7 @@ class Topology:
     node_worst_watts: FloatArray
     node_idle_watts: FloatArray
     node_host_unit: BoolArray
+    max_clock_mhz: IntArray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
 
     @property
     def n_gpus(self) -> int:

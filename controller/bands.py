@@ -1,0 +1,174 @@
+"""Bands on a domain's load: when to cap, how far, and when to let go (design section 5).
+
+    0 ........ release ........ target .. cap band .......... 1.00 of L
+      NORMAL                    CAPPING holds the target      BRAKE on predicted heat
+
+The cap band is 1 - q99.9 of the rise within the reaction time. A domain learns it from its own
+uncapped history; the step model (``rise_quantile_prior``) is the least that is ever kept free.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from controller.model import Band, PowerSettings
+from wattpack.domains import BoolArray, FloatArray, IntArray
+from wattpack.units import NS_PER_SECOND
+
+__all__ = [
+    "BandMemory",
+    "RiseMemory",
+    "cap_band_share",
+    "initial_bands",
+    "initial_rises",
+    "update_bands",
+    "update_rises",
+]
+
+_BIN_SHARE = 0.0025
+_BINS = 128
+_QUANTILE = 0.999
+# Fewer samples than this hold no 99.9 % quantile: the largest rise seen counts instead.
+_SAMPLES_FOR_QUANTILE = 1000.0
+# A day at 1 Hz: older rises fade, so that a domain follows its members.
+_FORGET_PER_SAMPLE = 1.0 - 1.0 / 86_400.0
+_LOWEST_CAP_BAND = 0.70
+_RING = 16
+_BRAKE_DWELL_SECONDS = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class RiseMemory:
+    """Each domain's history of rises within the reaction time.
+
+    Attributes:
+        times_ns: Ring of the last ticks, -1 for empty, (n_ring,).
+        shares: Draw over L at those ticks, NaN while capped, (n_ring, n_domains).
+        counts: Histogram of rises, (n_domains, n_bins).
+        total: Samples, (n_domains,).
+    """
+
+    times_ns: IntArray
+    shares: FloatArray
+    counts: FloatArray
+    total: FloatArray
+
+
+@dataclass(frozen=True, slots=True)
+class BandMemory:
+    """Where each domain stands.
+
+    Attributes:
+        band: ``Band`` values, (n_domains,).
+        calm_since_ns: Since when the condition to step down holds, -1 if it does not, (n_domains,).
+    """
+
+    band: IntArray
+    calm_since_ns: IntArray
+
+
+def initial_rises(n_domains: int) -> RiseMemory:
+    """No history: the prior rules."""
+    return RiseMemory(
+        np.full(_RING, -1, dtype=np.int64),
+        np.full((_RING, n_domains), np.nan),
+        np.zeros((n_domains, _BINS)),
+        np.zeros(n_domains),
+    )
+
+
+def initial_bands(n_domains: int) -> BandMemory:
+    """Every domain is calm."""
+    return BandMemory(
+        np.full(n_domains, int(Band.NORMAL), dtype=np.int64),
+        np.full(n_domains, -1, dtype=np.int64),
+    )
+
+
+def update_rises(
+    memory: RiseMemory,
+    draw_share: FloatArray,
+    usable: BoolArray,
+    now_ns: int,
+    settings: PowerSettings,
+) -> RiseMemory:
+    """Count this tick's rise over the lowest draw within the reaction time.
+
+    Args:
+        memory: So far.
+        draw_share: Draw over L, (n_domains,).
+        usable: Domains that are not capped and whose telemetry is complete, (n_domains,).
+        now_ns: Now.
+        settings: Reaction time: 1 s detection, actuation, settling.
+    """
+    reaction_ns = int((1.0 + settings.actuation_seconds + settings.settle_seconds) * NS_PER_SECOND)
+    recent = (memory.times_ns >= 0) & (memory.times_ns >= now_ns - reaction_ns)
+    shares = np.where(usable, draw_share, np.nan)
+    times = np.append(memory.times_ns[1:], now_ns)
+    ring = np.concatenate((memory.shares[1:], shares[None, :]))
+    if not recent.any():
+        return RiseMemory(times, ring, memory.counts, memory.total)
+    # One NaN in the window means that caps shaped it: such a rise teaches nothing.
+    rise = shares - memory.shares[recent].min(axis=0)
+    counted = np.flatnonzero(~np.isnan(rise))
+    if not counted.size:
+        return RiseMemory(times, ring, memory.counts, memory.total)
+    bins = np.clip(np.ceil(rise[counted] / _BIN_SHARE), 0, _BINS - 1).astype(np.int64)
+    counts = memory.counts * _FORGET_PER_SAMPLE
+    counts[counted, bins] += 1.0
+    return RiseMemory(times, ring, counts, counts.sum(axis=1))
+
+
+def cap_band_share(memory: RiseMemory, settings: PowerSettings) -> FloatArray:
+    """Cap band as share of L, (n_domains,)."""
+    cumulative = np.cumsum(memory.counts, axis=1)
+    needed = np.where(memory.total >= _SAMPLES_FOR_QUANTILE, _QUANTILE * memory.total, memory.total)
+    position = np.sum(cumulative < needed[:, None] - 1e-6, axis=1)
+    learned = np.where(memory.total > 0, position * _BIN_SHARE, 0.0)
+    rise = np.maximum(settings.rise_quantile_prior, learned)
+    return np.maximum(1.0 - rise, _LOWEST_CAP_BAND)
+
+
+def update_bands(
+    memory: BandMemory,
+    draw_share: FloatArray,
+    uncapped_share: FloatArray,
+    cap_band: FloatArray,
+    braking: BoolArray,
+    capped: BoolArray,
+    now_ns: int,
+    settings: PowerSettings,
+) -> BandMemory:
+    """Each domain's next band.
+
+    Args:
+        memory: The present bands.
+        draw_share: Draw over L, (n_domains,).
+        uncapped_share: What the domain would draw without caps, over L: without this, a domain
+            that is held below release would let go and come back for ever, (n_domains,).
+        cap_band: (n_domains,).
+        braking: Predicted heat or load ratio too high, (n_domains,).
+        capped: Whether any GPU below is still short of its request, (n_domains,).
+        now_ns: Now.
+        settings: Margins and dwell.
+    """
+    band = memory.band
+    target = cap_band - settings.target_margin
+    release = target - settings.release_margin
+    calm = np.where(
+        band == Band.BRAKE,
+        ~braking & (draw_share <= target),
+        (draw_share < release) & (uncapped_share < target),
+    )
+    since = np.where(calm, np.where(memory.calm_since_ns < 0, now_ns, memory.calm_since_ns), -1)
+    dwell = np.where(band == Band.BRAKE, _BRAKE_DWELL_SECONDS, settings.release_dwell_seconds)
+    over = calm & (now_ns - since >= dwell * NS_PER_SECOND)
+    stepped = np.where((band == Band.BRAKE) & over, Band.CAPPING, band)
+    stepped = np.where((band == Band.CAPPING) & over, Band.RELEASING, stepped)
+    stepped = np.where((band == Band.RELEASING) & ~capped, Band.NORMAL, stepped)
+    too_high = (stepped < Band.CAPPING) & (draw_share > cap_band)
+    stepped = np.where(too_high, Band.CAPPING, stepped)
+    stepped = np.where(braking, Band.BRAKE, stepped).astype(np.int64)
+    return BandMemory(stepped, np.where(stepped != band, -1, since))

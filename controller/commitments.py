@@ -1,0 +1,192 @@
+"""The highest cap that each GPU may hold now (I3, I6), from what was sent and what was read back.
+
+A command counts until a later one was read back, or until its lease has run out and a report newer
+than that came. The guaranteed cap always counts, because expiry falls to it. A GPU of which nothing
+fresh is known counts at its default limit: its node may have rebooted.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from controller.model import Commands, Observations, PowerSettings, Topology
+from wattpack.domains import BoolArray, FloatArray, IntArray
+from wattpack.units import NS_PER_MS, NS_PER_SECOND
+
+__all__ = ["Commitments", "Holding", "holding", "initial_commitments", "record", "seen"]
+
+_RING = 8
+# A report that came this long after a lease must have ended was issued after its end: reports
+# older than 2 s are answered by nobody (I4).
+_EXPIRY_MARGIN_NS = 2 * NS_PER_SECOND
+# Commands of an epoch that has ended are superseded by time alone.
+_NEVER_CONFIRMED = 1 << 62
+
+
+@dataclass(frozen=True, slots=True)
+class Commitments:
+    """What was sent in this epoch and not yet superseded.
+
+    Attributes:
+        epoch: Of the commands below.
+        since_ns: When this epoch began.
+        next_sequence: Of the next command.
+        last_sent_ns: Of the newest command, -1 before the first.
+        sequence: Ring, 0 for empty, (n_ring,).
+        sent_ns: Ring, (n_ring,).
+        caps_watts: Ring, 0 where nothing was sent, (n_ring, n_gpus).
+        older_caps_watts: Highest unconfirmed cap that fell out of the ring, (n_gpus,).
+        older_sequence: Sequence of the newest of those, (n_gpus,).
+        older_sent_ns: Its time, (n_gpus,).
+        unproven_ns: Reports up to this time say nothing: the node rebooted, (n_nodes,).
+    """
+
+    epoch: int
+    since_ns: int
+    next_sequence: int
+    last_sent_ns: int
+    sequence: IntArray
+    sent_ns: IntArray
+    caps_watts: FloatArray
+    older_caps_watts: FloatArray
+    older_sequence: IntArray
+    older_sent_ns: IntArray
+    unproven_ns: IntArray
+
+
+@dataclass(frozen=True, slots=True)
+class Holding:
+    """What each GPU may hold.
+
+    Attributes:
+        held_watts: Highest cap by command or read-back; asking for no more raises nothing,
+            (n_gpus,).
+        highest_watts: The same with guaranteed caps, and defaults where nothing is known,
+            (n_gpus,).
+        writable: A fresh report and an actuator that vouches for the GPU, (n_gpus,).
+        fresh_node: A report within ``report_stale_ns``, (n_nodes,).
+    """
+
+    held_watts: FloatArray
+    highest_watts: FloatArray
+    writable: BoolArray
+    fresh_node: BoolArray
+
+
+def initial_commitments(n_gpus: int, n_nodes: int, epoch: int, now_ns: int) -> Commitments:
+    """Nothing was sent in this epoch."""
+    return Commitments(
+        epoch=epoch,
+        since_ns=now_ns,
+        next_sequence=1,
+        last_sent_ns=-1,
+        sequence=np.zeros(_RING, dtype=np.int64),
+        sent_ns=np.zeros(_RING, dtype=np.int64),
+        caps_watts=np.zeros((_RING, n_gpus)),
+        older_caps_watts=np.zeros(n_gpus),
+        older_sequence=np.zeros(n_gpus, dtype=np.int64),
+        older_sent_ns=np.zeros(n_gpus, dtype=np.int64),
+        unproven_ns=np.full(n_nodes, -1, dtype=np.int64),
+    )
+
+
+def seen(commitments: Commitments, observed: Observations, now_ns: int) -> Commitments:
+    """The commitments after this tick's epoch and reboots were noticed."""
+    rebooted = observed.node_rebooted
+    unproven = np.where(rebooted, observed.node_received_ns, commitments.unproven_ns)
+    if observed.epoch != commitments.epoch:
+        fresh = initial_commitments(
+            commitments.caps_watts.shape[1], len(unproven), observed.epoch, now_ns
+        )
+        return replace(
+            fresh,
+            unproven_ns=unproven,
+            older_caps_watts=np.maximum(
+                commitments.caps_watts.max(axis=0), commitments.older_caps_watts
+            ),
+            older_sequence=np.full_like(fresh.older_sequence, _NEVER_CONFIRMED),
+            older_sent_ns=np.full_like(fresh.older_sent_ns, max(commitments.last_sent_ns, 0)),
+        )
+    if not rebooted.any():
+        return commitments
+    return replace(commitments, unproven_ns=unproven)
+
+
+def holding(
+    topology: Topology,
+    commitments: Commitments,
+    observed: Observations,
+    settings: PowerSettings,
+    now_ns: int,
+) -> Holding:
+    """What each GPU may hold at most, given everything sent and read back."""
+    received = observed.node_received_ns
+    fresh_node = (received >= 0) & (now_ns - received <= settings.report_stale_ns)
+    proven = fresh_node & (received > commitments.unproven_ns) & ~observed.node_rebooted
+    by_node = topology.node_of_gpu
+    read_back = observed.gpu_cap_watts
+    with np.errstate(invalid="ignore"):
+        readable = (read_back > 0.0) & np.isfinite(read_back)
+    writable = proven[by_node] & observed.gpu_controlled & readable
+    sent = _unsuperseded(commitments, observed, settings, received[by_node])
+    held = np.maximum(np.where(readable, read_back, 0.0), sent)
+    guaranteed = np.fmax(observed.gpu_guaranteed_watts, topology.guaranteed_watts)
+    known = np.maximum(held, guaranteed)
+    limit = np.maximum(topology.default_limit_watts, np.where(readable, read_back, 0.0))
+    highest = np.where(writable, known, limit)
+    return Holding(held, highest, writable, fresh_node)
+
+
+def _unsuperseded(
+    commitments: Commitments,
+    observed: Observations,
+    settings: PowerSettings,
+    gpu_received_ns: IntArray,
+) -> FloatArray:
+    """Highest cap of any command that could still be in force, 0 for none, (n_gpus,)."""
+    lease_ns = settings.lease_ttl_ms * NS_PER_MS + _EXPIRY_MARGIN_NS
+    confirmed = observed.gpu_confirmed_sequence
+    # A read-back counts only from the future of nobody: an actuator cannot confirm what we never
+    # sent.
+    confirmed = np.where(confirmed < commitments.next_sequence, confirmed, 0)
+    alive = commitments.sequence[:, None] >= np.maximum(confirmed, 1)[None, :]
+    alive &= gpu_received_ns[None, :] <= (commitments.sent_ns + lease_ns)[:, None]
+    newest = np.max(np.where(alive, commitments.caps_watts, 0.0), axis=0)
+    older = commitments.older_sequence >= np.maximum(confirmed, 1)
+    older &= gpu_received_ns <= commitments.older_sent_ns + lease_ns
+    return np.asarray(np.maximum(newest, np.where(older, commitments.older_caps_watts, 0.0)))
+
+
+def record(
+    commitments: Commitments,
+    topology: Topology,
+    observed: Observations,
+    commands: Commands,
+    now_ns: int,
+) -> Commitments:
+    """The commitments after these commands were sent."""
+    if not commands.send.any():
+        return commitments
+    leaving = commitments.caps_watts[0]
+    sequence, sent_ns = int(commitments.sequence[0]), int(commitments.sent_ns[0])
+    folds = (leaving > 0.0) & (observed.gpu_confirmed_sequence <= sequence)
+    still = commitments.older_sequence >= observed.gpu_confirmed_sequence
+    older = np.where(still, commitments.older_caps_watts, 0.0)
+    caps = np.where(commands.send[topology.node_of_gpu], commands.cap_watts, 0.0)
+    return replace(
+        commitments,
+        next_sequence=commands.sequence + 1,
+        last_sent_ns=now_ns,
+        sequence=np.append(commitments.sequence[1:], commands.sequence),
+        sent_ns=np.append(commitments.sent_ns[1:], now_ns),
+        caps_watts=np.concatenate((commitments.caps_watts[1:], caps[None, :])),
+        older_caps_watts=np.where(folds, np.maximum(older, leaving), older),
+        older_sequence=np.where(
+            folds, np.maximum(sequence, commitments.older_sequence), commitments.older_sequence
+        ),
+        older_sent_ns=np.where(
+            folds, np.maximum(sent_ns, commitments.older_sent_ns), commitments.older_sent_ns
+        ),
+    )

@@ -1,0 +1,127 @@
+"""From limits to caps: the survivable jump first, the load bands inside it (I1, I2, I5).
+
+Both passes are the same filling in the same order, so a GPU that the first pass held back had all
+less important GPUs of its binding domain at their floors already; the second pass only lowers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from controller.allocation import Wants, allocate
+from controller.model import Observations, Topology
+from wattpack.domains import BoolArray, FloatArray, IntArray
+from wattpack.feasibility import LoadTree
+
+__all__ = ["Decided", "Situation", "decide", "domain_load", "effective_wants"]
+
+
+@dataclass(frozen=True, slots=True)
+class Situation:
+    """What the allocation has to respect at this tick.
+
+    Attributes:
+        survivable_watts: I2's limit on the worst load, (n_domains,).
+        load_limit_watts: Limit on the expected load, infinite for a calm domain, (n_domains,).
+        worst_rest_watts: Servers and external load at their worst, AC, (n_domains,).
+        rest_watts: What is drawn now beside GPUs, AC, (n_domains,).
+        highest_watts: The highest cap that each GPU may hold, (n_gpus,).
+        expected_watts: Draw expected at an open cap, (n_gpus,).
+        active: GPUs whose caps can be decided, (n_gpus,).
+        doubtful: Budgeted at what they may hold, whatever they seem to draw, (n_gpus,).
+    """
+
+    survivable_watts: FloatArray
+    load_limit_watts: FloatArray
+    worst_rest_watts: FloatArray
+    rest_watts: FloatArray
+    highest_watts: FloatArray
+    expected_watts: FloatArray
+    active: BoolArray
+    doubtful: BoolArray
+
+
+@dataclass(frozen=True, slots=True)
+class Decided:
+    """Caps and who held them back.
+
+    Attributes:
+        cap_watts: Whole watts, (n_gpus,).
+        binding_domain: -1 for none, (n_gpus,).
+        held_by_jump: The binding limit is I2's, (n_gpus,).
+    """
+
+    cap_watts: FloatArray
+    binding_domain: IntArray
+    held_by_jump: BoolArray
+
+
+def effective_wants(
+    topology: Topology, gang_kind: IntArray, observed: Observations, braked: BoolArray
+) -> Wants:
+    """The goals of this tick: overrides taken in, braked GPUs at their minimum."""
+    low = topology.min_limit_watts
+    with np.errstate(invalid="ignore"):
+        override = np.where(observed.override_cap_watts > 0.0, observed.override_cap_watts, np.inf)
+    ceiling = np.maximum(np.where(braked, low, override), low)
+    return Wants(
+        minimum_watts=low,
+        guaranteed_watts=np.minimum(topology.guaranteed_watts, ceiling),
+        floor_watts=np.minimum(topology.floor_watts, ceiling),
+        request_watts=np.minimum(topology.request_watts, ceiling),
+        slack_watts=np.minimum(topology.default_limit_watts, ceiling),
+        priority=topology.priority,
+        gang=topology.gang,
+        gang_kind=gang_kind,
+        value_per_watt=topology.value_per_watt,
+        fixed=np.zeros(topology.n_gpus, dtype=np.bool_),
+    )
+
+
+def domain_load(load: LoadTree, caps: FloatArray, now: Situation) -> FloatArray:
+    """Expected AC load of each domain at these caps, (n_domains,)."""
+    drawn = np.minimum(caps, now.expected_watts)
+    counted = np.where(now.active, drawn, _inactive_draw(now))
+    return load.sum_gpus(counted) * load.gpu_factor + now.rest_watts
+
+
+def _inactive_draw(now: Situation) -> FloatArray:
+    """Silent and untrusted devices count at what they may hold, others at what they draw."""
+    return np.where(
+        now.doubtful, now.highest_watts, np.minimum(now.highest_watts, now.expected_watts)
+    )
+
+
+def decide(load: LoadTree, topology: Topology, wants: Wants, now: Situation) -> Decided:
+    """Caps that keep I2 and the bands in every domain, in the order of I5."""
+    jump_fixed = ~now.active | topology.clock_lock
+    counted = np.where(jump_fixed, np.maximum(now.highest_watts, _lock_limit(topology)), 0.0)
+    counted = np.where(jump_fixed & now.active, topology.default_limit_watts, counted)
+    room = now.survivable_watts - now.worst_rest_watts - load.sum_gpus(counted) * load.gpu_factor
+    jump = allocate(load, replace(wants, fixed=jump_fixed), room)
+    ceiling = np.where(topology.clock_lock, wants.slack_watts, jump.cap_watts)
+    inner = replace(
+        wants,
+        guaranteed_watts=np.minimum(wants.guaranteed_watts, ceiling),
+        floor_watts=np.minimum(wants.floor_watts, ceiling),
+        request_watts=np.minimum(wants.request_watts, ceiling),
+        slack_watts=np.minimum(wants.slack_watts, ceiling),
+        fixed=~now.active,
+    )
+    others = load.sum_gpus(np.where(now.active, 0.0, _inactive_draw(now))) * load.gpu_factor
+    band = allocate(load, inner, now.load_limit_watts - now.rest_watts - others, now.expected_watts)
+    # Boards take whole watts; what takes no part falls back to its floor, or as the jump allows.
+    caps = np.where(now.active, np.floor(band.cap_watts + 1e-6), wants.floor_watts)
+    by_band = band.binding_domain >= 0
+    return Decided(
+        np.maximum(caps, topology.min_limit_watts),
+        np.where(by_band, band.binding_domain, jump.binding_domain),
+        ~by_band & (jump.binding_domain >= 0),
+    )
+
+
+def _lock_limit(topology: Topology) -> FloatArray:
+    """In I2 a clock lock is no reduction: such a GPU counts at its default limit."""
+    return np.where(topology.clock_lock, topology.default_limit_watts, 0.0)

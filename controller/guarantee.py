@@ -1,0 +1,80 @@
+"""Guaranteed caps at run time: I1 with what is really controlled, and who is owed less for it.
+
+A node is uncontrolled until each of its GPUs' guaranteed caps was read back; it then counts at its
+default limits, and if I1 fails for that, the other members of the domain are lowered.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from controller.model import Observations, Topology
+from controller.state import State
+from wattpack.domains import BoolArray, FloatArray
+from wattpack.feasibility import LoadTree, guaranteed_case_watts
+
+__all__ = ["guaranteed_case", "guaranteed_commands"]
+
+_ROUNDS = 4
+_READ_BACK_TOLERANCE_WATTS = 1.0
+
+
+def guaranteed_case(
+    topology: Topology, load: LoadTree, observed: Observations
+) -> tuple[FloatArray, BoolArray]:
+    """I1's worst case now, (n_domains,), and the nodes that count at default, (n_nodes,)."""
+    unheld = ~observed.gpu_controlled | np.isnan(observed.gpu_guaranteed_watts)
+    missing = np.bincount(
+        topology.node_of_gpu, weights=unheld.astype(np.float64), minlength=topology.n_nodes
+    )
+    fixed = (missing > 0) | (observed.node_received_ns < 0) | ~topology.node_host_unit
+    caps = np.fmax(observed.gpu_guaranteed_watts, topology.guaranteed_watts)
+    return _case(topology, load, caps, fixed), fixed
+
+
+def _case(topology: Topology, load: LoadTree, caps: FloatArray, fixed: BoolArray) -> FloatArray:
+    # A clock lock is no reduction, so such a GPU is guaranteed nothing below its default limit.
+    counted = np.where(topology.clock_lock, topology.default_limit_watts, caps)
+    return guaranteed_case_watts(
+        load, counted, topology.default_limit_watts, topology.node_worst_watts, fixed
+    )
+
+
+def guaranteed_commands(
+    topology: Topology,
+    state: State,
+    observed: Observations,
+    case_watts: FloatArray,
+    fixed_nodes: BoolArray,
+    may_raise: BoolArray,
+) -> FloatArray:
+    """New guaranteed caps to write, 0 where the present one stays, (n_gpus,).
+
+    Lowering goes at once; raising waits until every lower one in the tree was read back.
+    """
+    wanted = topology.guaranteed_watts
+    if np.any((case_watts > state.load.rating_watts) & state.heard & topology.tree.enforce):
+        wanted = _lowered(topology, state, fixed_nodes)
+    held = observed.gpu_guaranteed_watts
+    with np.errstate(invalid="ignore"):
+        lower = held > wanted + _READ_BACK_TOLERANCE_WATTS
+        higher = (held < wanted - _READ_BACK_TOLERANCE_WATTS) & may_raise & ~lower.any()
+    change = lower | higher | np.isnan(held)
+    return np.where(change, wanted, 0.0)
+
+
+def _lowered(topology: Topology, state: State, fixed_nodes: BoolArray) -> FloatArray:
+    """Guaranteed caps brought towards the hardware minimum until I1 holds, if that helps at all."""
+    load, low = state.load, topology.min_limit_watts
+    caps = topology.guaranteed_watts
+    for _ in range(_ROUNDS):
+        over = _case(topology, load, caps, fixed_nodes) - load.rating_watts
+        held = fixed_nodes[topology.node_of_gpu] | topology.clock_lock
+        spare = load.sum_gpus(np.where(held, 0.0, caps - low)) * load.gpu_factor
+        over = np.where(topology.tree.enforce, over, 0.0)
+        if np.all(over <= 0.0):
+            break
+        share = np.clip(1.0 - over / np.maximum(spare, 1e-9), 0.0, 1.0)
+        share = np.where(over > 0.0, share, 1.0)
+        caps = low + (caps - low) * np.append(share, 1.0)[load.gpu_domains].min(axis=0)
+    return np.maximum(np.floor(caps), low)
