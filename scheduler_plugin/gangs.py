@@ -16,10 +16,10 @@ from wattpack.errors import InputError
 _LWS_GROUP = "leaderworkerset.sigs.k8s.io/group-index"
 _LWS_NAME = "leaderworkerset.sigs.k8s.io/name"
 _LWS_SIZE = "leaderworkerset.sigs.k8s.io/size"
-_JOBSET_NAME = "jobset.sigs.k8s.io/jobset-name"
-_JOB_NAME = "batch.kubernetes.io/job-name"
+JOBSET_LABEL = "jobset.sigs.k8s.io/jobset-name"
+JOB_LABEL = "batch.kubernetes.io/job-name"
 _JOB_INDEX = "batch.kubernetes.io/job-completion-index"
-_COSCHEDULING = "scheduling.x-k8s.io/pod-group"
+COSCHEDULING_LABEL = "scheduling.x-k8s.io/pod-group"
 MAX_GANG_SIZE = 100_000
 
 
@@ -64,11 +64,11 @@ def gang_of(pod: Mapping[str, Any], sources: GangSources) -> GangRef | None:
         stated = annotations.get(_LWS_SIZE)
         field = f"metadata.annotations.{_LWS_SIZE}"
         return GangRef(group_id, None if stated is None else _whole(field, stated))
-    if jobset := labels.get(_JOBSET_NAME):
+    if jobset := labels.get(JOBSET_LABEL):
         return GangRef(f"{space}/jobset/{jobset}", sources.jobsets.get(f"{space}/{jobset}"))
-    if group := labels.get(_COSCHEDULING):
+    if group := labels.get(COSCHEDULING_LABEL):
         return GangRef(f"{space}/podgroup/{group}", sources.pod_groups.get(f"{space}/{group}"))
-    if (job := labels.get(_JOB_NAME)) and (_JOB_INDEX in labels or _JOB_INDEX in annotations):
+    if (job := labels.get(JOB_LABEL)) and (_JOB_INDEX in labels or _JOB_INDEX in annotations):
         size = sources.jobs.get(f"{space}/{job}")
         return GangRef(f"{space}/job/{job}", size) if size is None or size > 1 else None
     return None

@@ -35,12 +35,15 @@ class Promise:
 
 @dataclass(frozen=True, slots=True)
 class Reservation:
-    """The place of a gang member that does not exist yet; ``slot`` is its uid in snapshots."""
+    """The place of a gang member that does not exist yet; ``slot`` is its uid in snapshots.
+
+    ``template`` is None after a restart: the largest sibling stands in for it.
+    """
 
     slot: str
     node: str
     gang: str
-    template: Pod
+    template: Pod | None
     until_ns: int
 
 
@@ -75,7 +78,7 @@ class Ledger:
         """Take the first reserved place of the pod's gang that is large enough for it."""
         for slot in sorted(self.reservations):
             place = self.reservations[slot]
-            if place.gang == pod.gang and _covers(place.template, pod):
+            if place.gang == pod.gang and (place.template is None or _covers(place.template, pod)):
                 return self.reservations.pop(slot)
         return None
 

@@ -45,7 +45,7 @@ def model_watts(profiles: Iterable[JsonObject]) -> dict[str, ModelWatts]:
     """By every normalised name of a GPUProfile's type."""
     found: dict[str, ModelWatts] = {}
     for body in profiles:
-        spec = GPUProfile.model_validate(body).spec
+        spec = GPUProfile.from_json(body).spec
         watts = ModelWatts(
             spec.model,
             spec.idle_watts,
@@ -66,10 +66,10 @@ class PowerView:
     """
 
     def __init__(self, domains: Iterable[JsonObject], forecasts: Iterable[JsonObject]) -> None:
-        self._domains = {d.name: d for d in map(PowerDomain.model_validate, domains)}
+        self._domains = {d.name: d for d in map(PowerDomain.from_json, domains)}
         self._p99: dict[str, float] = {}
         for body in forecasts:
-            forecast = DemandForecast.model_validate(body)
+            forecast = DemandForecast.from_json(body)
             name = forecast.spec.target.power_domain
             if name is not None and forecast.status.p99 is not None:
                 self._p99[name] = max(self._p99.get(name, 0.0), forecast.status.p99)

@@ -294,7 +294,7 @@ def _absent(gang: str, count: int, template: Pod, reserved: Mapping[str, Reserva
     for slot in sorted(reserved)[: max(0, count)]:
         place = reserved[slot]
         changes = {"uid": slot, "state": PodState.PROMISED, "node": place.node, "name": ""}
-        found.append(Pod(**(dict(place.template) | changes)))
+        found.append(Pod(**(dict(place.template or template) | changes)))
     names = (f"{gang}#{i}" for i in itertools.count())
     fresh = (name for name in names if name not in reserved)
     while len(found) < count:

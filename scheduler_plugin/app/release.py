@@ -1,0 +1,82 @@
+"""Letting held pods go without a plan: when no planner lives, and before an uninstall."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+
+from scheduler_plugin import pods as pod_facts
+from scheduler_plugin.gangs import GangSources, gang_of
+from wattpack.errors import InputError
+from wattpack.kube.port import (
+    MUTATING_WEBHOOKS,
+    PODS,
+    ConflictError,
+    JsonObject,
+    KubeApi,
+    KubeError,
+    NotFoundError,
+)
+
+_LOG = logging.getLogger(__name__)
+#: Passes over all pods: a pod that changed during one is met again in the next.
+PASSES = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Released:
+    """How many pods were let go, and how many still wait."""
+
+    released: int
+    left: int
+
+
+def release_all(api: KubeApi, passes: int = PASSES) -> Released:
+    """No pod waits at our gate any more: plain pods first, then gangs, whole and one by one."""
+    released = 0
+    for _ in range(passes):
+        held = held_pods(api)
+        if not held:
+            return Released(released, 0)
+        released += sum(_release(api, pod) for pod in held)
+    return Released(released, len(held_pods(api)))
+
+
+def uninstall(api: KubeApi, webhook: str) -> Released:
+    """Remove the webhook, so that no new pod is held, then release every pod."""
+    try:
+        api.delete(MUTATING_WEBHOOKS, webhook)
+    except NotFoundError:
+        _LOG.info("webhook %s is already gone", webhook)
+    return release_all(api)
+
+
+def held_pods(api: KubeApi) -> list[JsonObject]:
+    """Pods at our gate: plain ones by name, then gangs by id with all their members."""
+    held = [pod for pod in api.list(PODS).items if pod_facts.is_gated(pod)]
+    return sorted(held, key=lambda pod: (_gang_id(pod), pod_facts.key(pod)))
+
+
+def _gang_id(pod: JsonObject) -> str:
+    try:
+        gang = gang_of(pod, GangSources.empty())
+    except InputError:
+        return ""
+    return gang.id if gang is not None else ""
+
+
+def _release(api: KubeApi, pod: JsonObject) -> bool:
+    metadata = pod["metadata"]
+    try:
+        api.patch_json(
+            PODS,
+            metadata["name"],
+            pod_facts.release_patch(pod),
+            metadata.get("namespace", "default"),
+        )
+    except (ConflictError, NotFoundError):
+        return False
+    except KubeError as error:
+        _LOG.warning("could not release %s: %s", pod_facts.key(pod), error)
+        return False
+    return True

@@ -1,0 +1,38 @@
+"""Settings of the scheduler process."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field
+
+from scheduler_plugin.admission import Mode
+from wattpack.settings import Settings
+
+
+class PlacementSettings(Settings):
+    """File, then ``WATTPACK_PLACEMENT_*`` variables, then flags.
+
+    Attributes:
+        mode: Off, Shadow (plan and report only) or Manage.
+        deadline_seconds: What CP-SAT may take in one cycle, on top of the incumbent.
+        seed: Of the search.
+        solver_workers: Threads of CP-SAT; one keeps plans deterministic.
+        batch_idle_seconds: Plan once no new pod came for this long ...
+        batch_max_seconds: ... or the oldest waits for this long.
+        resync_seconds: Plan at the latest after this, if pods wait.
+        namespace: Where the Lease and the certificate's Secret live.
+        kept_plans: How many old PlacementPlan objects stay for people to read.
+        events_per_cycle: Upper bound of Events about pending pods.
+    """
+
+    mode: Mode = Mode.SHADOW
+    deadline_seconds: Annotated[float, Field(ge=0, le=60)] = 1.0
+    seed: Annotated[int, Field(ge=0, le=2**31 - 1)] = 0
+    solver_workers: Annotated[int, Field(ge=1, le=256)] = 1
+    batch_idle_seconds: Annotated[float, Field(ge=0, le=60)] = 0.2
+    batch_max_seconds: Annotated[float, Field(ge=0, le=60)] = 2.0
+    resync_seconds: Annotated[float, Field(gt=0, le=600)] = 10.0
+    namespace: Annotated[str, Field(min_length=1, max_length=63)] = "wattpack-system"
+    kept_plans: Annotated[int, Field(ge=1, le=1000)] = 20
+    events_per_cycle: Annotated[int, Field(ge=0, le=1000)] = 50

@@ -1,0 +1,144 @@
+"""A small cluster in the embedded API: nodes, managed pods, a binder that honours pins."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from scheduler_plugin import pods as pod_facts
+from scheduler_plugin.admission import Mode, gate_patch
+from scheduler_plugin.app.loop import PlacementLoop
+from scheduler_plugin.app.settings import PlacementSettings
+from scheduler_plugin.worker import InProcessPlanner
+from wattpack.api import DemandForecast, GPUProfile, PowerDomain
+from wattpack.clock import ManualClock
+from wattpack.kube.embedded import EmbeddedKube
+from wattpack.kube.embedded.json_patch import apply_json_patch
+from wattpack.kube.port import NODES, PODS, JsonObject, KubeApi
+
+SPACE = "team"
+
+
+def node_object(name: str, gpus: int = 8, **changes: Any) -> JsonObject:
+    labels = {"kubernetes.io/hostname": name, "nvidia.com/gpu.product": "NVIDIA-H200"}
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": name, "labels": labels | changes.pop("labels", {})},
+        "spec": changes,
+        "status": {
+            "allocatable": {
+                "cpu": "96",
+                "memory": "1Ti",
+                "pods": "110",
+                "nvidia.com/gpu": str(gpus),
+            },
+            "conditions": [{"type": "Ready", "status": "True"}],
+        },
+    }
+
+
+def pod_object(name: str, gpus: int = 1, **changes: Any) -> JsonObject:
+    owned = changes.pop("owned", True)
+    metadata: JsonObject = {"name": name, "namespace": SPACE}
+    for key in ("labels", "annotations"):
+        if key in changes:
+            metadata[key] = changes.pop(key)
+    if owned:
+        owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "rs", "controller": True}
+        metadata["ownerReferences"] = [owner | {"uid": f"owner-of-{name}"}]
+    limits = {"cpu": "4", "memory": "16Gi"} | ({"nvidia.com/gpu": str(gpus)} if gpus else {})
+    container = {"name": "main", "image": "work", "resources": {"limits": limits}}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": metadata,
+        "spec": {"containers": [container]} | changes,
+    }
+
+
+def profile_object() -> JsonObject:
+    kernel = {
+        "name": "decode",
+        "powerP50Watts": 300,
+        "powerP95Watts": 370,
+        "capFractions": [0.5, 1.0],
+        "throughputFractions": [0.9, 1.0],
+        "provenance": "assumed",
+    }
+    return {
+        "apiVersion": "wattpack.io/v1alpha1",
+        "kind": "GPUProfile",
+        "metadata": {"name": "h200"},
+        "spec": {
+            "model": "H200-SXM",
+            "productNames": ["NVIDIA H200"],
+            "idleWatts": 70,
+            "minLimitWatts": 200,
+            "defaultLimitWatts": 700,
+            "maxLimitWatts": 700,
+            "kneeWatts": 400,
+            "maxClockMhz": 1980,
+            "kernelClasses": [kernel],
+        },
+    }
+
+
+def domain_object(name: str, rating_watts: float, nodes: list[str], **spec: Any) -> JsonObject:
+    return {
+        "apiVersion": "wattpack.io/v1alpha1",
+        "kind": "PowerDomain",
+        "metadata": {"name": name},
+        "spec": {"ratingWatts": rating_watts, "members": {"nodeNames": nodes}} | spec,
+    }
+
+
+class Cluster:
+    """An embedded API with a planner in front of it."""
+
+    def __init__(self, mode: Mode = Mode.MANAGE, api: KubeApi | None = None, **settings: Any):
+        self.clock = ManualClock()
+        self.api = EmbeddedKube(self.clock)
+        self.settings = PlacementSettings(mode=mode, deadline_seconds=0.1, **settings)
+        self.loop = self.new_loop(api)
+
+    def new_loop(self, api: KubeApi | None = None) -> PlacementLoop:
+        planner = InProcessPlanner(deadline_seconds=0.1)
+        return PlacementLoop(api or self.api, planner, self.clock, self.settings)
+
+    def add_nodes(self, *names: str, **changes: Any) -> None:
+        for name in names:
+            body = node_object(name, **changes)
+            self.api.create(NODES, body)
+            self.api.replace(NODES, self._with_status(NODES, name, body), subresource="status")
+
+    def _with_status(self, resource: Any, name: str, body: JsonObject) -> JsonObject:
+        return {**self.api.get(resource, name), "status": body["status"]}
+
+    def add(self, body: JsonObject) -> JsonObject:
+        """Create through admission, as an API server with our webhook would."""
+        if body["kind"] == "Pod" and self.settings.mode is Mode.MANAGE:
+            body = apply_json_patch(body, gate_patch(body))
+        kinds = {m.meta.kind: m.meta.resource for m in (PowerDomain, DemandForecast, GPUProfile)}
+        resource = kinds.get(body["kind"], PODS)
+        return self.api.create(resource, body, SPACE if resource is PODS else None)
+
+    def set_status(self, model: type[PowerDomain | DemandForecast], name: str, **status: Any):  # type: ignore[no-untyped-def]
+        resource = model.meta.resource
+        namespace = SPACE if resource.namespaced else None
+        body = {**self.api.get(resource, name, namespace), "status": status}
+        return self.api.replace(resource, body, namespace, subresource="status")
+
+    def pod(self, name: str) -> JsonObject:
+        return self.api.get(PODS, name, SPACE)
+
+    def bind(self) -> None:
+        """Bind every ungated pod where its pin says, as kube-scheduler would, and start it."""
+        for pod in self.api.list(PODS).items:
+            pin = pod_facts.pinned_node(pod)
+            if pod_facts.gates(pod) or pod_facts.node_name(pod) or not pin:
+                continue
+            name = pod["metadata"]["name"]
+            self.api.bind(name, SPACE, pin)
+            body = {**self.pod(name)}
+            body["status"] = body.get("status", {}) | {"phase": "Running"}
+            self.api.replace(PODS, body, SPACE, subresource="status")

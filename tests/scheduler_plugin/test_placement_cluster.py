@@ -1,0 +1,475 @@
+"""The planner against an embedded API: gated, planned, pinned, bound; and everything between."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from cluster_builders import (
+    SPACE,
+    Cluster,
+    domain_object,
+    node_object,
+    pod_object,
+    profile_object,
+)
+
+from scheduler_plugin import pods as pod_facts
+from scheduler_plugin.admission import Mode
+from scheduler_plugin.app.applier import PLANS
+from scheduler_plugin.app.release import release_all, uninstall
+from scheduler_plugin.names import GATE
+from wattpack.api import DemandForecast, PowerDomain
+from wattpack.kube.port import (
+    EVENTS,
+    MUTATING_WEBHOOKS,
+    NODES,
+    PODS,
+    InvalidError,
+    JsonObject,
+    NotFoundError,
+    Resource,
+    UnavailableError,
+)
+
+
+@pytest.fixture
+def cluster() -> Cluster:
+    made = Cluster()
+    made.add_nodes("n1", "n2")
+    return made
+
+
+def events(cluster: Cluster) -> list[tuple[str, str]]:
+    return [(e["regarding"]["name"], e["note"]) for e in cluster.api.list(EVENTS).items]
+
+
+def plans(cluster: Cluster) -> list[JsonObject]:
+    return list(cluster.api.list(PLANS).items)
+
+
+def test_a_managed_pod_is_gated_planned_pinned_and_bound(cluster: Cluster) -> None:
+    cluster.add(pod_object("p", 2))
+    assert pod_facts.gates(cluster.pod("p")) == [GATE]
+    result = cluster.loop.step()
+    assert list(result.released) == [f"{SPACE}/p"]
+    assert pod_facts.gates(cluster.pod("p")) == []
+    assert pod_facts.pinned_node(cluster.pod("p")) == result.released[f"{SPACE}/p"]
+    cluster.bind()
+    assert pod_facts.node_name(cluster.pod("p")) == result.released[f"{SPACE}/p"]
+    assert cluster.loop.step().outcome == "idle"
+    assert cluster.loop.ledger.promises == {}
+
+
+def test_promises_are_written_before_the_first_pod_is_released() -> None:
+    cluster = Cluster()
+    written: list[str] = []
+
+    class Recording:
+        def __getattr__(self, name: str) -> Any:
+            return getattr(cluster.api, name)
+
+        def create(self, resource: Resource, *rest: Any) -> JsonObject:
+            written.append(resource.plural)
+            return cluster.api.create(resource, *rest)
+
+        def patch_json(self, resource: Resource, *rest: Any) -> JsonObject:
+            written.append(resource.plural)
+            return cluster.api.patch_json(resource, *rest)
+
+    cluster.loop = cluster.new_loop(Recording())  # type: ignore[arg-type]
+    cluster.add_nodes("n1")
+    cluster.add(pod_object("p"))
+    cluster.loop.step()
+    assert written == ["placementplans", "pods"]
+    spec = plans(cluster)[0]["spec"]
+    assert [(p["name"], p["node"]) for p in spec["promises"]] == [("p", "n1")]
+    assert plans(cluster)[0]["status"]["state"] == "Applied"
+
+
+def test_nothing_is_promised_twice_before_pods_are_bound(cluster: Cluster) -> None:
+    for i in range(4):
+        cluster.add(pod_object(f"a{i}", 4))
+    assert len(cluster.loop.step().released) == 4
+    cluster.add(pod_object("late", 1))
+    result = cluster.loop.step()
+    assert result.released == {}
+    assert result.pending[f"{SPACE}/late"][0] == "InsufficientGpus"
+
+
+def test_a_pod_left_pending_gets_its_reason_as_event_and_in_the_plan(cluster: Cluster) -> None:
+    cluster.add(pod_object("p", 16))
+    cluster.loop.step()
+    assert events(cluster)[0][1].startswith("LargerThanAnyNode: no eligible node has 16 GPUs")
+    assert plans(cluster)[0]["spec"]["pending"][0]["reason"] == "LargerThanAnyNode"
+
+
+def test_an_unchanged_question_is_not_asked_again(cluster: Cluster) -> None:
+    cluster.add(pod_object("p", 16))
+    assert cluster.loop.step().outcome == "planned"
+    again = cluster.loop.step()
+    assert again.outcome == "unchanged"
+    assert f"{SPACE}/p" in again.pending
+    assert len(events(cluster)) == len(plans(cluster)) == 1
+    cluster.add(pod_object("q", 1))
+    assert cluster.loop.step().outcome == "planned"
+
+
+def test_a_bare_pod_only_prefers_its_node(cluster: Cluster) -> None:
+    cluster.add(pod_object("p", owned=False))
+    cluster.loop.step()
+    affinity = cluster.pod("p")["spec"]["affinity"]["nodeAffinity"]
+    assert list(affinity) == ["preferredDuringSchedulingIgnoredDuringExecution"]
+
+
+def test_every_required_term_is_pinned(cluster: Cluster) -> None:
+    terms = [
+        {"matchExpressions": [{"key": "kubernetes.io/hostname", "operator": "In", "values": [n]}]}
+        for n in ("n2", "n3")
+    ]
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
+    cluster.add(pod_object("p", affinity={"nodeAffinity": required}))
+    cluster.loop.step()
+    pinned = cluster.pod("p")["spec"]["affinity"]["nodeAffinity"]
+    pinned_terms = pinned["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
+    assert [t["matchFields"][0]["values"] for t in pinned_terms] == [["n2"], ["n2"]]
+
+
+def test_shadow_mode_reports_and_touches_no_pod() -> None:
+    cluster = Cluster(Mode.SHADOW)
+    cluster.add_nodes("n1")
+    cluster.add(pod_object("p", 16))
+    cluster.add(pod_object("q", 1))
+    before = [cluster.pod("p"), cluster.pod("q")]
+    result = cluster.loop.step()
+    assert result.released == {}
+    assert [cluster.pod("p"), cluster.pod("q")] == before
+    assert plans(cluster)[0]["spec"].get("promises", []) == []
+    assert plans(cluster)[0]["spec"]["pending"][0]["name"] == "p"
+
+
+def test_mode_off_does_nothing() -> None:
+    cluster = Cluster(Mode.OFF)
+    cluster.add(pod_object("p"))
+    assert cluster.loop.step().outcome == "idle"
+
+
+# Power
+
+
+def powered(rating_watts: float, **spec: Any) -> Cluster:
+    cluster = Cluster()
+    cluster.add_nodes("n1")
+    cluster.add(profile_object())
+    cluster.add(domain_object("row", rating_watts, ["n1"], **spec))
+    return cluster
+
+
+def test_a_domain_admits_what_its_band_minus_its_forecast_pays_for() -> None:
+    cluster = powered(10_000)
+    cluster.set_status(PowerDomain, "row", capBandWatts=9_000, forecastP99Watts=8_000)
+    for i in range(5):
+        cluster.add(pod_object(f"p{i}", annotations={"wattpack.io/kernel-class": "decode"}))
+    result = cluster.loop.step()
+    # (370 - 70) W / 0.94 = 320 W a GPU; 9,000 - 8,010 (rounded up to 1/200) = 990 W: three fit.
+    assert len(result.released) == 3
+    reasons = {reason for reason, _ in result.pending.values()}
+    assert reasons == {"PowerDomainFull"}
+    assert {text for _, text in result.pending.values()} == {"row needs 320 W, 30 W left"}
+
+
+def test_a_forecast_object_of_the_domain_counts() -> None:
+    cluster = powered(10_000)
+    body = {
+        "apiVersion": "wattpack.io/v1alpha1",
+        "kind": "DemandForecast",
+        "metadata": {"name": "row", "namespace": SPACE},
+        "spec": {"target": {"powerDomain": "row", "series": "row"}},
+    }
+    cluster.api.create(DemandForecast.meta.resource, body, SPACE)
+    cluster.set_status(DemandForecast, "row", p99=9_990.0)
+    cluster.add(pod_object("p"))
+    assert cluster.loop.step().pending[f"{SPACE}/p"][0] == "PowerDomainFull"
+
+
+def test_without_a_forecast_static_figures_are_used() -> None:
+    """Eight idle boards and the host at worst leave room for one GPU of unknown work, not two."""
+    host = {"worstWatts": 1_000.0, "idleWatts": 300.0}
+    cluster = powered(3_000, nonGpuPerNode=host)
+    for i in range(2):
+        cluster.add(pod_object(f"p{i}"))
+    assert len(cluster.loop.step().released) == 1
+
+
+def test_nothing_is_placed_where_the_controller_reports_that_guaranteed_caps_do_not_fit() -> None:
+    cluster = powered(10_000)
+    condition = {"type": "Degraded", "status": "True", "reason": "I1"}
+    cluster.set_status(PowerDomain, "row", conditions=[condition])
+    cluster.add(pod_object("p"))
+    assert cluster.loop.step().pending[f"{SPACE}/p"][0] == "GuaranteedCapsInfeasible"
+
+
+def test_a_node_of_unknown_gpu_type_below_a_breaker_gets_no_promises() -> None:
+    cluster = Cluster()
+    cluster.add_nodes("n1")
+    cluster.add(domain_object("row", 10_000, ["n1"]))
+    cluster.add(pod_object("p"))
+    assert cluster.loop.step().released == {}
+
+
+# Gangs
+
+
+def gang_pod(name: str, size: int, gpus: int = 8, **changes: Any) -> JsonObject:
+    return pod_object(
+        name,
+        gpus,
+        labels={"wattpack.io/gang": "g"},
+        annotations={"wattpack.io/gang-size": str(size)},
+        **changes,
+    )
+
+
+def test_no_member_is_released_before_all_have_a_place(cluster: Cluster) -> None:
+    for i in range(3):
+        cluster.add(gang_pod(f"g{i}", 3))
+    result = cluster.loop.step()
+    assert result.released == {}
+    assert result.pending[f"{SPACE}/g0"][0] == "GangDoesNotFit"
+    cluster.add_nodes("n3")
+    assert len(cluster.loop.step().released) == 3
+
+
+def test_places_of_members_that_do_not_exist_yet_are_kept_for_them(cluster: Cluster) -> None:
+    cluster.add(gang_pod("leader", 2))
+    assert len(cluster.loop.step().released) == 1
+    cluster.add(pod_object("greedy", 8))
+    assert cluster.loop.step().released == {}
+    cluster.add(gang_pod("worker", 2))
+    result = cluster.loop.step()
+    assert list(result.released) == [f"{SPACE}/worker"]
+    nodes = {pod_facts.pinned_node(cluster.pod(name)) for name in ("leader", "worker")}
+    assert nodes == {"n1", "n2"}
+
+
+def test_a_new_process_keeps_the_promises_of_the_old_one(cluster: Cluster) -> None:
+    cluster.add(gang_pod("leader", 2))
+    cluster.loop.step()
+    cluster.add(pod_object("greedy", 8))
+    cluster.loop = cluster.new_loop()
+    assert cluster.loop.step().released == {}
+    cluster.add(gang_pod("worker", 2))
+    assert list(cluster.loop.step().released) == [f"{SPACE}/worker"]
+
+
+def test_an_indexed_job_is_a_gang_of_its_parallelism(cluster: Cluster) -> None:
+    jobs = Resource("batch", "v1", "jobs", "Job", True)
+    body = {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": "train", "namespace": SPACE},
+        "spec": {"completionMode": "Indexed", "completions": 3, "parallelism": 3},
+    }
+    cluster.api.create(jobs, body, SPACE)
+    labels = {"batch.kubernetes.io/job-name": "train"}
+    annotations = {"batch.kubernetes.io/job-completion-index": "0"}
+    cluster.add(pod_object("train-0", 8, labels=labels, annotations=annotations))
+    assert cluster.loop.step().pending[f"{SPACE}/train-0"][0] == "GangDoesNotFit"
+    cluster.add_nodes("n3")
+    assert len(cluster.loop.step().released) == 1
+
+
+# Trouble
+
+
+class Faulty:
+    """The embedded API with a wish list of failures of pod patches."""
+
+    def __init__(self, cluster: Cluster, faults: list[Any]) -> None:
+        self._api = cluster.api
+        self._faults = faults
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._api, name)
+
+    def patch_json(
+        self, resource: Resource, name: str, operations: Sequence[JsonObject], *rest: Any
+    ) -> JsonObject:
+        fault = self._faults.pop(0) if resource is PODS and self._faults else None
+        if callable(fault):
+            fault()
+        elif fault is not None:
+            raise fault
+        return self._api.patch_json(resource, name, operations, *rest)
+
+
+def with_faults(cluster: Cluster, *faults: Any) -> None:
+    cluster.loop = cluster.new_loop(Faulty(cluster, list(faults)))  # type: ignore[arg-type]
+
+
+def relabel(cluster: Cluster, name: str) -> None:
+    body = cluster.pod(name)
+    body["metadata"]["labels"] = {"touched": "yes"}
+    cluster.api.replace(PODS, body, SPACE)
+
+
+def test_a_pod_touched_meanwhile_is_read_again_and_released(cluster: Cluster) -> None:
+    cluster.add(pod_object("p"))
+    with_faults(cluster, lambda: relabel(cluster, "p"))
+    assert list(cluster.loop.step().released) == [f"{SPACE}/p"]
+
+
+def test_a_pod_deleted_meanwhile_frees_its_place(cluster: Cluster) -> None:
+    cluster.add(pod_object("p", 8))
+    with_faults(cluster, lambda: cluster.api.delete(PODS, "p", SPACE, grace_period_seconds=0))
+    assert cluster.loop.step().released == {}
+    assert cluster.loop.ledger.promises == {}
+
+
+def test_an_unanswered_patch_keeps_the_promise_until_the_pod_tells(cluster: Cluster) -> None:
+    cluster.add(pod_object("p", 8))
+    with_faults(cluster, UnavailableError("broken pipe"))
+    assert cluster.loop.step().released == {}
+    cluster.add(pod_object("q", 8))
+    cluster.add(pod_object("r", 8))
+    assert len(cluster.loop.step().released) == 1
+    cluster.bind()
+    cluster.clock.advance_seconds(6)
+    result = cluster.loop.step()
+    assert len(result.released) == 1
+    assert list(result.pending) != []
+
+
+def test_a_refused_patch_is_dropped_and_tried_again_later(cluster: Cluster) -> None:
+    cluster.add(pod_object("p"))
+    with_faults(cluster, InvalidError("spec: no"))
+    assert cluster.loop.step().released == {}
+    cluster.add(pod_object("q"))
+    assert set(cluster.loop.step().released) == {f"{SPACE}/p", f"{SPACE}/q"}
+
+
+def test_an_unbound_pin_is_evicted_after_thirty_seconds_and_the_pair_avoided(
+    cluster: Cluster,
+) -> None:
+    cluster.add(pod_object("p", 8))
+    first = cluster.loop.step().released[f"{SPACE}/p"]
+    cluster.clock.advance_seconds(29)
+    cluster.loop.step()
+    assert pod_facts.pinned_node(cluster.pod("p")) == first
+    cluster.clock.advance_seconds(1)
+    cluster.loop.step()
+    with pytest.raises(NotFoundError):
+        cluster.pod("p")
+    again = pod_object("p", 8)
+    cluster.add(again)
+    second = cluster.loop.step().released[f"{SPACE}/p"]
+    assert {first, second} == {"n1", "n2"}
+    assert any("not bound to" in note for _, note in events(cluster))
+
+
+def test_a_bare_pod_is_never_evicted(cluster: Cluster) -> None:
+    cluster.add(pod_object("p", owned=False))
+    cluster.loop.step()
+    cluster.clock.advance_seconds(60)
+    cluster.loop.step()
+    assert cluster.pod("p")["metadata"]["name"] == "p"
+    assert cluster.loop.ledger.promises == {}
+
+
+def test_a_pod_that_the_kubelet_refused_keeps_its_owner_off_that_node(cluster: Cluster) -> None:
+    cluster.add(pod_object("p", 8))
+    node = cluster.loop.step().released[f"{SPACE}/p"]
+    cluster.api.bind("p", SPACE, node)
+    body = cluster.pod("p")
+    body["status"] = {"phase": "Failed", "reason": "UnexpectedAdmissionError"}
+    cluster.api.replace(PODS, body, SPACE, subresource="status")
+    cluster.loop.step()
+    assert cluster.loop.ledger.excluded_nodes("owner-of-p") == (node,)
+
+
+def test_a_pod_with_an_unreadable_request_spoils_no_other(cluster: Cluster) -> None:
+    bad = pod_object("bad")
+    bad["metadata"]["annotations"] = {"wattpack.io/expected-watts-per-gpu": "0.7kW"}
+    bad["spec"]["schedulingGates"] = [{"name": GATE}]
+    cluster.api.create(PODS, bad, SPACE)
+    cluster.add(pod_object("good"))
+    result = cluster.loop.step()
+    assert list(result.released) == [f"{SPACE}/good"]
+    assert "expected-watts-per-gpu" in str(result.pending)
+
+
+def test_a_cluster_that_does_not_answer_changes_nothing(cluster: Cluster) -> None:
+    class Dead:
+        def list(self, *_: Any, **__: Any) -> Any:
+            raise UnavailableError("down")
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(cluster.api, name)
+
+    cluster.add(pod_object("p"))
+    loop = cluster.new_loop(Dead())  # type: ignore[arg-type]
+    assert loop.step().outcome == "failed"
+    assert pod_facts.is_gated(cluster.pod("p"))
+
+
+def test_cordoned_and_disrupted_nodes_get_no_promises() -> None:
+    cluster = Cluster()
+    cluster.add_nodes("n1", unschedulable=True)
+    taint = {"key": "karpenter.sh/disrupted", "effect": "NoSchedule"}
+    cluster.add_nodes("n2", taints=[taint])
+    tolerant = [{"operator": "Exists"}]
+    cluster.add(pod_object("p", tolerations=tolerant))
+    assert cluster.loop.step().pending[f"{SPACE}/p"][0] == "NoReadyNode"
+
+
+def test_a_node_whose_status_cannot_be_read_takes_nothing() -> None:
+    cluster = Cluster()
+    body = node_object("n1")
+    body["status"]["allocatable"]["memory"] = "lots"
+    cluster.api.create(NODES, body)
+    cluster.api.replace(NODES, {**cluster.api.get(NODES, "n1"), "status": body["status"]},
+                        subresource="status")  # fmt: skip
+    cluster.add(pod_object("p"))
+    assert cluster.loop.step().released == {}
+
+
+# Leaving
+
+
+def test_release_all_leaves_no_gated_pod_and_serves_plain_pods_before_gangs(
+    cluster: Cluster,
+) -> None:
+    cluster.add(gang_pod("a-member", 2))
+    cluster.add(gang_pod("b-member", 2))
+    cluster.add(pod_object("z-plain"))
+    order: list[str] = []
+
+    class Watching:
+        def __getattr__(self, name: str) -> Any:
+            return getattr(cluster.api, name)
+
+        def patch_json(self, resource: Resource, name: str, *rest: Any) -> JsonObject:
+            order.append(name)
+            return cluster.api.patch_json(resource, name, *rest)
+
+    outcome = release_all(Watching())  # type: ignore[arg-type]
+    assert (outcome.released, outcome.left) == (3, 0)
+    assert order == ["z-plain", "a-member", "b-member"]
+    assert not any(pod_facts.is_gated(pod) for pod in cluster.api.list(PODS).items)
+
+
+def test_uninstall_removes_the_webhook_first(cluster: Cluster) -> None:
+    name = "wattpack-placement"
+    body = {
+        "apiVersion": "admissionregistration.k8s.io/v1",
+        "kind": "MutatingWebhookConfiguration",
+        "metadata": {"name": name},
+        "webhooks": [],
+    }
+    cluster.api.create(MUTATING_WEBHOOKS, body)
+    cluster.add(pod_object("p"))
+    assert uninstall(cluster.api, name).left == 0
+    with pytest.raises(NotFoundError):
+        cluster.api.get(MUTATING_WEBHOOKS, name)
+    assert uninstall(cluster.api, name).released == 0
