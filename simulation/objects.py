@@ -27,8 +27,10 @@ Objects = list[tuple[Resource, dict[str, Any]]]
 def install(api: KubeApi, world: World, reference_sha256: str = "") -> None:
     """Create every object of the row."""
     for resource, body in row_objects(world, reference_sha256):
-        namespace = body["metadata"].get("namespace")
-        api.create(resource, body, namespace)
+        stored = api.create(resource, body, body["metadata"].get("namespace"))
+        if resource is NODES:
+            # As on a real API server, a status is not taken over from a create.
+            api.replace(NODES, {**stored, "status": body["status"]}, subresource="status")
 
 
 def row_objects(world: World, reference_sha256: str = "") -> Objects:
