@@ -79,12 +79,18 @@ class ServingFleet:
         self._prompts_in = np.zeros(n_slots)  # tokens queued since the replica began
         self._prompts_done = np.zeros(n_slots)
         self._iterations = np.zeros(n_slots)
-        self._requests: NDArray[np.void] = np.zeros(0, dtype=_REQUEST)
+        self._buffer: NDArray[np.void] = np.zeros(1024, dtype=_REQUEST)
+        self._count = 0
+
+    @property
+    def _requests(self) -> NDArray[np.void]:
+        """A view of the requests under way."""
+        return self._buffer[: self._count]
 
     @property
     def in_flight(self) -> int:
         """Requests that arrived and are not finished."""
-        return len(self._requests)
+        return self._count
 
     def waiting_since(self, service: int) -> Floats:
         """When each request of a service that is not finished arrived, seconds."""
@@ -115,7 +121,12 @@ class ServingFleet:
 
     def arrive(self, service: int, requests: Requests) -> None:
         """Queue new requests of a service."""
-        new = np.zeros(len(requests), dtype=_REQUEST)
+        end = self._count + len(requests)
+        if end > len(self._buffer):
+            larger = np.zeros(2 * end, dtype=_REQUEST)
+            larger[: self._count] = self._requests
+            self._buffer = larger
+        new = self._buffer[self._count : end]
         new["service"] = service
         new["slot"] = -1
         new["arrived"] = requests.arrival_seconds
@@ -123,7 +134,7 @@ class ServingFleet:
         new["output"] = requests.output_tokens
         new["first_token"] = np.nan
         new["decode_target"] = np.inf
-        self._requests = np.concatenate([self._requests, new])
+        self._count = end
 
     def step(
         self, begin_seconds: float, seconds: float, prefill_speed: Floats, decode_speed: Floats
@@ -213,7 +224,7 @@ class ServingFleet:
             turns[slot[finished]], 1e-12
         )
         end = begin + seconds * np.clip(share, 0.0, 1.0)
-        gone = r[finished]
+        gone = r[finished]  # a copy: the rows are reused below
         started = np.flatnonzero(
             (slot >= 0) & ~decoding & (r["prefill_target"] <= self._prompts_done[slot] + 1e-6)
         )
@@ -224,7 +235,10 @@ class ServingFleet:
         first = begin + seconds * np.clip(share, 0.0, 1.0)
         r["first_token"][started] = np.maximum(first, r["arrived"][started])
         r["decode_target"][started] = self._iterations[where] + r["output"][started] - 1.0
-        self._requests = r[~finished]
+        if len(gone):
+            kept = r[~finished]
+            self._count = len(kept)
+            self._buffer[: self._count] = kept
         latency = np.maximum(end - gone["arrived"], 0.0)
         waited = gone["first_token"] - gone["arrived"]
         tokens_done = gone["prompt"] + gone["output"]
