@@ -44,7 +44,7 @@ class Forecast:
         quantiles: Each step, shape (n_series, horizon, n_levels): finite, >= 0, sorted.
         peaks: Highest value of the window, shape (n_series, n_levels).
         now: Newest observed value, shape (n_series,); NaN if there is none.
-        scale: The level by which misses are measured, shape (n_series,).
+        scale: What misses are measured by, positive, shape (n_series,).
         methods: What made each row.
         flags: What a user should know about each row, for example ``stale`` or ``gaps``.
         model_version: Changes when the same history would give another answer.
@@ -127,7 +127,7 @@ def forecast(
         quantiles=quantiles,
         peaks=peaks,
         now=cleaned.newest,
-        scale=level_scale(cleaned.filled, day_steps)[:, 0],
+        scale=_miss_scale(cleaned, peaks, day_steps),
         methods=tuple(methods),
         flags=tuple(flags),
     )
@@ -206,6 +206,17 @@ def _bound(
     np.maximum(peaks, np.max(quantiles, axis=1), out=peaks)
     np.clip(peaks, 0.0, top[:, None], out=peaks)
     np.maximum.accumulate(peaks, axis=1, out=peaks)
+
+
+def _miss_scale(cleaned: Cleaned, peaks: Floats, day_steps: int) -> Floats:
+    """What a miss is measured by: the level, the promised peak, or a quarter of the record.
+
+    The level alone is tiny for a client that idles; its misses would then inflate every other
+    promise of the pool.
+    """
+    level = level_scale(cleaned.filled, day_steps)[:, 0]
+    result: Floats = np.maximum(level, np.maximum(peaks[:, -1], 0.25 * cleaned.highest))
+    return result
 
 
 def level_index(levels: Sequence[float], level: float) -> int:

@@ -1,0 +1,1 @@
+"""The forecaster process and its command line."""

@@ -1,0 +1,95 @@
+"""What is to be forecast: the checked content of a DemandForecast object."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from forecasting.ports import SeriesId
+from wattpack.api.planning import DemandForecast
+from wattpack.errors import InputError
+
+STATUS_LEVELS: Final = (0.5, 0.95, 0.99)
+"""Levels that every status carries, whatever the spec asks for."""
+
+TargetKey = tuple[str, str]
+"""Namespace and name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """One series to forecast.
+
+    Attributes:
+        namespace: Of the object.
+        name: Of the object.
+        series: Name in the history or PromQL.
+        kind: ``domain``, ``workload`` or ``series``; misses are pooled over one kind.
+        horizon: Steps ahead.
+        step_seconds: Width of a step.
+        asked_levels: Levels whose paths go into the status.
+        ceiling: What the series cannot exceed, or None.
+        generation: The object's generation that this was read from.
+    """
+
+    namespace: str
+    name: str
+    series: SeriesId
+    kind: str
+    horizon: int
+    step_seconds: int
+    asked_levels: tuple[float, ...]
+    ceiling: float | None
+    generation: int
+
+    @property
+    def key(self) -> TargetKey:
+        """Namespace and name."""
+        return (self.namespace, self.name)
+
+    @property
+    def levels(self) -> tuple[float, ...]:
+        """All levels to compute, ascending."""
+        return tuple(sorted({*self.asked_levels, *STATUS_LEVELS}))
+
+    @property
+    def group(self) -> tuple[int, int, tuple[float, ...]]:
+        """Targets of one group are computed together."""
+        return (self.step_seconds, self.horizon, self.levels)
+
+    @property
+    def pool(self) -> tuple[str, int, int, tuple[float, ...]]:
+        """Targets of one pool share a calibration."""
+        return (self.kind, *self.group)
+
+
+def target_of(body: Mapping[str, Any]) -> Target:
+    """The target in an object.
+
+    Raises:
+        InputError: naming the field, if the object or a level is not usable.
+    """
+    found = DemandForecast.from_json(body)
+    spec, metadata = found.spec, found.metadata
+    for level in spec.levels:
+        if not 0 < level < 1:
+            raise InputError("spec.levels", "levels between 0 and 1", level, found.name)
+    if not spec.target.series:
+        raise InputError("spec.target.series", "a series name or PromQL", "", found.name)
+    kind = "series"
+    if spec.target.power_domain is not None:
+        kind = "domain"
+    elif spec.target.workload is not None:
+        kind = "workload"
+    return Target(
+        namespace=str(metadata.get("namespace", "")),
+        name=found.name,
+        series=SeriesId(spec.target.series),
+        kind=kind,
+        horizon=spec.horizon_seconds // spec.step_seconds,
+        step_seconds=spec.step_seconds,
+        asked_levels=tuple(spec.levels),
+        ceiling=spec.ceiling_watts,
+        generation=int(metadata.get("generation", 0)),
+    )

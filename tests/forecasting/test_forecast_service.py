@@ -1,0 +1,244 @@
+"""Rounds of the service: replay, promises, status, and what users make of it."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from forecasting.memory import MemorySource
+from forecasting.ports import Floats, SeriesId
+from forecasting.service import ForecasterState, step
+from forecasting.status import status_of, usable_forecast
+from forecasting.targets import Target, target_of
+from wattpack.api.planning import DemandForecastStatus
+from wattpack.errors import InputError, TransientError
+
+DATA = Path(__file__).parents[2] / "benchmarks" / "data" / "forecasting"
+DAY = 144
+
+
+def _target(name: str, series: str = "", ceiling: float | None = None) -> Target:
+    return Target(
+        "ns", name, SeriesId(series or name), "workload", 36, 600, (0.5, 0.99), ceiling, 3
+    )
+
+
+def _load(name: str) -> Floats:
+    text = gzip.decompress((DATA / name).read_bytes()).decode()
+    rows = list(csv.reader(io.StringIO(text)))[1:]
+    return np.array(rows, dtype=np.float64)[:, 1:].T
+
+
+def _diurnal(n: int = 1, days: int = 12, seed: int = 0) -> Floats:
+    rng = np.random.default_rng(seed)
+    t = np.arange(days * DAY)
+    return 100 + 40 * np.sin(2 * np.pi * t / DAY) + rng.normal(0, 5, (n, len(t)))
+
+
+@pytest.mark.parametrize(
+    ("file", "highest_miss"),
+    [
+        ("servegen_m-small_top12_10min.csv.gz", 0.02),
+        ("servegen_model_totals_10min.csv.gz", 0.06),
+        ("helios_earth_top6_vc_gpus_10min.csv.gz", 0.03),
+    ],
+)
+def test_p99_of_the_window_peak_holds_on_real_demand(file: str, highest_miss: float) -> None:
+    values = _load(file)
+    names = [f"s{i}" for i in range(len(values))]
+    source = MemorySource(dict(zip(names, values, strict=True)))
+    targets = [_target(name) for name in names]
+    state = ForecasterState()
+    for day in np.arange(10, 14, 0.25):
+        state, answers = step(state, float(day) * 86400, source, targets)
+    windows = sum(answer.record.windows for answer in answers)
+    missed = sum(answer.record.violations for answer in answers)
+    assert windows >= 39 * len(names)
+    assert missed / windows <= highest_miss
+
+
+def test_a_restart_rehearses_and_a_running_one_settles_each_promise_once() -> None:
+    values = _diurnal(days=13)[0]
+    source = MemorySource({"a": values})
+    state, (first,) = step(ForecasterState(), 10 * 86400, source, [_target("a")])
+    assert first.record.windows == 24
+    state, (again,) = step(state, 10 * 86400 + 600, source, [_target("a")])
+    assert again.record.windows == 24
+    state, (later,) = step(state, 10.25 * 86400, source, [_target("a")])
+    assert later.record.windows == 25
+    state, (much_later,) = step(state, 12 * 86400, source, [_target("a")])
+    assert much_later.record.windows == 26
+
+
+def test_a_demand_that_doubles_is_counted_as_a_violation() -> None:
+    values = _diurnal(days=11)[0]
+    values[10 * DAY + 5 :] *= 3
+    source = MemorySource({"a": values})
+    state, (before,) = step(ForecasterState(), 10 * 86400, source, [_target("a")])
+    state, (after,) = step(state, 10.25 * 86400, source, [_target("a")])
+    assert after.record.violations == before.record.violations + 1
+
+
+def test_targets_that_are_gone_are_forgotten() -> None:
+    source = MemorySource({"a": _diurnal()[0], "b": _diurnal()[0]})
+    state, _ = step(ForecasterState(), 12 * 86400, source, [_target("a"), _target("b")])
+    state, answers = step(state, 12 * 86400, source, [_target("b")])
+    assert list(state.records) == list(state.methods) == [("ns", "b")]
+    assert [answer.target.name for answer in answers] == ["b"]
+
+
+class _PickySource(MemorySource):
+    """Refuses one expression and can be cut off."""
+
+    down = False
+
+    def fetch(
+        self, series: Sequence[SeriesId], start: int, end: int, step_seconds: int = 600
+    ) -> Floats:
+        if self.down:
+            raise TransientError("history is away")
+        if "sum(" in series:
+            raise InputError("series", "a PromQL expression", "sum(")
+        return super().fetch(series, start, end, step_seconds)
+
+
+def test_one_bad_expression_does_not_take_the_others_along() -> None:
+    source = _PickySource({"a": _diurnal()[0]})
+    targets = [_target("bad", "sum("), _target("good", "a")]
+    _, answers = step(ForecasterState(), 12 * 86400, source, targets)
+    assert [answer.error is None for answer in answers] == [False, True]
+    status = status_of(answers[0], 12 * 86400)
+    assert status["conditions"][0]["reason"] == "SeriesRefused"
+    assert "p99" not in status
+
+
+def test_a_history_that_is_away_raises_and_the_old_state_stays_valid() -> None:
+    source = _PickySource({"a": _diurnal()[0]})
+    state, _ = step(ForecasterState(), 12 * 86400, source, [_target("a")])
+    source.down = True
+    with pytest.raises(TransientError):
+        step(state, 12 * 86400 + 600, source, [_target("a")])
+    assert state.records[("ns", "a")].windows == 24
+
+
+def test_the_ceiling_bounds_calibrated_peaks_too() -> None:
+    source = MemorySource({"a": _diurnal()[0]})
+    _, (answer,) = step(ForecasterState(), 12 * 86400, source, [_target("a", ceiling=90.0)])
+    assert answer.peaks.max() <= 90.0
+
+
+def _status(days: float = 12, now: float | None = None) -> dict[str, Any]:
+    source = MemorySource({"a": _diurnal()[0]})
+    _, (answer,) = step(ForecasterState(), days * 86400, source, [_target("a")])
+    return status_of(answer, days * 86400 if now is None else now)
+
+
+def test_the_status_passes_the_crd_model_and_carries_the_spec_levels() -> None:
+    status = _status()
+    parsed = DemandForecastStatus.model_validate(status)
+    assert [path.level for path in parsed.quantiles] == [0.5, 0.99]
+    assert all(len(path.values) == 36 for path in parsed.quantiles)
+    assert parsed.method == "ridge"
+    assert parsed.observed_generation == 3
+    assert parsed.data_until == "1970-01-13T00:00:00Z"
+    assert parsed.p50 is not None
+    assert parsed.p99 is not None
+    assert parsed.p50 < parsed.p99
+
+
+def test_a_fresh_forecast_is_used_and_an_old_one_is_not() -> None:
+    status, now = _status(), 12 * 86400.0
+    fresh = usable_forecast(status, now + 1200, limit=1000, last_day_maximum=150)
+    assert (fresh.is_fallback, fresh.method, fresh.age_seconds) == (False, "ridge", 1200)
+    assert fresh.p99 == status["p99"]
+    old = usable_forecast(status, now + 1900, limit=1000, last_day_maximum=150)
+    assert (old.is_fallback, old.method) == (True, "last-24h-max")
+    assert old.p99 == pytest.approx(180)
+    assert "1900 s old" in old.reason
+    blind = usable_forecast(status, now + 1900, limit=1000)
+    assert (blind.is_fallback, blind.method, blind.p99) == (True, "limit", 1000)
+
+
+def test_a_forecaster_that_fell_back_says_so_to_its_users() -> None:
+    status = {**_status(), "method": "last-24h-max", "fallback": True}
+    used = usable_forecast(status, 12 * 86400, limit=1000)
+    assert used.is_fallback
+    assert "fell back" in used.reason
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"p99": None}, {"p50": -1.0}, {"p50": 1e6}, {"p99": float("nan")}, {"p99": "many"},
+        {"dataUntil": "yesterday"}, {"dataUntil": None}, {"dataUntil": "1970-01-13T00:00:00"},
+        {"dataUntil": "2070-01-01T00:00:00Z"}, {"surprise": 1},
+    ],
+)  # fmt: skip
+def test_a_damaged_status_leads_to_the_fallback(change: dict[str, Any]) -> None:
+    used = usable_forecast({**_status(), **change}, 12 * 86400, limit=500, last_day_maximum=100)
+    assert used.is_fallback
+    assert used.p99 == pytest.approx(120)
+
+
+@given(
+    st.none()
+    | st.dictionaries(
+        st.sampled_from(["p50", "p99", "dataUntil", "x"]),
+        st.none() | st.floats() | st.text(max_size=5),
+    ),
+    st.floats(0, 1e9),
+    st.none() | st.floats(0, 1e9),
+)  # fmt: skip
+@settings(max_examples=60, deadline=None)
+def test_users_always_get_a_number_within_the_limit(
+    status: dict[str, Any] | None, limit: float, maximum: float | None
+) -> None:
+    used = usable_forecast(status, 1e6, limit=limit, last_day_maximum=maximum)
+    assert 0 <= used.p50 <= used.p99 <= limit
+    assert used.reason
+
+
+@pytest.mark.parametrize("limit", [float("nan"), -1.0, "5"])
+def test_users_must_bring_a_sound_limit(limit: Any) -> None:
+    with pytest.raises(InputError, match="limit"):
+        usable_forecast(None, 0.0, limit=limit)
+
+
+def _body(**spec: Any) -> dict[str, Any]:
+    base = {"target": {"powerDomain": "row-1", "series": "domain:row-1"}}
+    return {
+        "apiVersion": "wattpack.io/v1alpha1", "kind": "DemandForecast",
+        "metadata": {"name": "row-1", "namespace": "power", "generation": 2},
+        "spec": {**base, **spec},
+    }  # fmt: skip
+
+
+def test_an_object_becomes_a_target() -> None:
+    target = target_of(_body(ceilingWatts=1e5))
+    assert (target.kind, target.horizon, target.ceiling) == ("domain", 36, 1e5)
+    assert target.levels == (0.5, 0.9, 0.95, 0.99)
+
+
+@pytest.mark.parametrize(
+    ("spec", "field"),
+    [
+        ({"levels": [0.0, 0.5]}, "levels"),
+        ({"levels": [0.5, 1.0]}, "levels"),
+        ({"levels": []}, "levels"),
+        ({"target": {"series": ""}}, "series"),
+        ({"horizonSeconds": -1}, "horizonSeconds"),
+        ({"typo": 1}, "typo"),
+    ],
+)
+def test_a_bad_object_is_refused_by_field(spec: dict[str, Any], field: str) -> None:
+    with pytest.raises(InputError, match=field):
+        target_of(_body(**spec))

@@ -1,0 +1,218 @@
+"""The process on the embedded object store: statuses, conditions, metrics, failures, CLI."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from prometheus_client import generate_latest
+
+from forecasting.app.forecaster import main
+from forecasting.app.process import ForecasterProcess
+from forecasting.memory import MemorySource
+from forecasting.ports import Floats, SeriesId
+from forecasting.sqlite import HistoryStore
+from forecasting.status import usable_forecast
+from wattpack.api.planning import DemandForecast
+from wattpack.clock import ManualClock
+from wattpack.errors import TransientError
+from wattpack.kube.embedded import EmbeddedKube
+from wattpack.kube.port import ObjectList, Resource, UnavailableError
+from wattpack.units import NS_PER_SECOND
+
+DAY = 144
+RESOURCE = DemandForecast.meta.resource
+START_SECONDS = 10 * 86400
+
+
+def _diurnal(days: int = 12) -> Floats:
+    t = np.arange(days * DAY)
+    rng = np.random.default_rng(0)
+    return 100 + 40 * np.sin(2 * np.pi * t / DAY) + rng.normal(0, 5, len(t))
+
+
+class _Source(MemorySource):
+    """Can be cut off."""
+
+    down = False
+
+    def fetch(
+        self, series: Sequence[SeriesId], start: int, end: int, step_seconds: int = 600
+    ) -> Floats:
+        if self.down:
+            raise TransientError("history is away")
+        return super().fetch(series, start, end, step_seconds)
+
+
+class _Kube(EmbeddedKube):
+    """Can be cut off."""
+
+    down = False
+
+    def list(self, resource: Resource, *args: Any, **kwargs: Any) -> ObjectList:
+        if self.down:
+            raise UnavailableError("no answer")
+        return super().list(resource, *args, **kwargs)
+
+
+class World:
+    """One forecaster with everything around it in memory."""
+
+    def __init__(self) -> None:
+        self.clock = ManualClock(wall_offset_ns=START_SECONDS * NS_PER_SECOND)
+        self.kube = _Kube(self.clock)
+        self.source = _Source({"domain:row": _diurnal()})
+        self.process = ForecasterProcess(self.clock, self.kube, self.source)
+
+    def add(self, name: str, **spec: Any) -> None:
+        target = {"powerDomain": "row", "series": "domain:row"}
+        body = {
+            "apiVersion": RESOURCE.api_version, "kind": RESOURCE.kind,
+            "metadata": {"name": name, "namespace": "power"}, "spec": {"target": target, **spec},
+        }  # fmt: skip
+        self.kube.create(RESOURCE, body, "power")
+
+    def status(self, name: str) -> dict[str, Any]:
+        return dict(self.kube.get(RESOURCE, name, "power").get("status") or {})
+
+    def ready(self, name: str) -> dict[str, Any]:
+        (condition,) = self.status(name)["conditions"]
+        return dict(condition)
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+def test_a_round_writes_a_status_that_users_can_use(world: World) -> None:
+    world.add("row", ceilingWatts=1000)
+    assert world.process.tick()
+    status = world.status("row")
+    used = usable_forecast(status, START_SECONDS + 60, limit=1000)
+    assert not used.is_fallback
+    assert 100 < used.p50 < used.p99 < 200
+    assert status["coverageN"] == 24
+    assert world.ready("row")["status"] == "True"
+    assert DemandForecast.from_json(world.kube.get(RESOURCE, "row", "power"))
+
+
+def test_the_metrics_say_what_the_status_says(world: World) -> None:
+    world.add("row")
+    world.process.tick()
+    text = generate_latest(world.process.metrics.registry).decode()
+    line = next(x for x in text.splitlines() if 'level="0.99"' in x)
+    assert float(line.split()[-1]) == pytest.approx(world.status("row")["p99"], rel=1e-5)
+    assert 'wattpack_forecast_fallback{name="row",namespace="power"} 0.0' in text
+    assert 'wattpack_forecast_windows{name="row",namespace="power"} 24.0' in text
+
+
+def test_when_the_history_is_away_the_last_forecast_stays_and_says_so(world: World) -> None:
+    world.add("row")
+    world.process.tick()
+    before = world.status("row")
+    world.source.down = True
+    world.clock.advance_seconds(600)
+    assert not world.process.tick()
+    after = world.status("row")
+    assert after["p99"] == before["p99"]
+    assert (world.ready("row")["status"], world.ready("row")["reason"]) == (
+        "False",
+        "HistoryUnavailable",
+    )
+    world.source.down = False
+    world.clock.advance_seconds(600)
+    assert world.process.tick()
+    assert world.ready("row")["status"] == "True"
+    assert world.ready("row")["lastTransitionTime"] == "1970-01-11T00:20:00Z"
+
+
+def test_the_transition_time_moves_only_with_the_status(world: World) -> None:
+    world.add("row")
+    world.process.tick()
+    first = world.ready("row")["lastTransitionTime"]
+    world.clock.advance_seconds(600)
+    world.process.tick()
+    assert world.ready("row")["lastTransitionTime"] == first
+
+
+def test_an_api_that_is_away_is_a_failed_round_and_no_crash(world: World) -> None:
+    world.add("row")
+    world.kube.down = True
+    assert not world.process.tick()
+    text = generate_latest(world.process.metrics.registry).decode()
+    assert 'wattpack_forecast_errors_total{kind="UnavailableError"} 1.0' in text
+    world.kube.down = False
+    assert world.process.tick()
+
+
+def test_the_loop_waits_its_interval_and_retries_sooner_after_a_failure(world: World) -> None:
+    world.add("row")
+    moments: list[float] = []
+
+    def stopped() -> bool:
+        moments.append(world.clock.monotonic_ns() / NS_PER_SECOND)
+        world.source.down = len(moments) == 2
+        return len(moments) == 4
+
+    world.process.run(stopped)
+    assert moments == [0, 600, 630, 1230]
+
+
+def test_a_workload_without_history_is_told_so(world: World) -> None:
+    world.add("new", target={"workload": "w", "series": "workload:new"})
+    assert world.process.tick()
+    status = world.status("new")
+    assert (status["method"], status["fallback"]) == ("limit", True)
+    assert world.ready("new")["reason"] == "NoHistory"
+
+
+@pytest.fixture
+def history(tmp_path: Path) -> Path:
+    file = tmp_path / "history.db"
+    with HistoryStore(file) as store:
+        store.append_bins("domain:row", 0, _diurnal(), _diurnal())
+    return file
+
+
+def test_the_command_prints_one_series(history: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    argv = ["--history-file", str(history), "--series", "domain:row", "--at", str(12 * 86400)]
+    assert main(argv) == 0
+    assert "ridge" in capsys.readouterr().out
+    assert main([*argv, "--json", "--ceiling", "120"]) == 0
+    assert json.loads(capsys.readouterr().out)["p99"] <= 120
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [
+        [],
+        ["--history-file", "/does/not/exist.db", "--series", "a"],
+        ["--prometheus-url", "prometheus:9090", "--series", "a"],
+        ["--history-file", "a.db", "--prometheus-url", "http://p", "--series", "a"],
+        ["--interval-seconds", "nan", "--prometheus-url", "http://p"],
+        ["--config", "/does/not/exist.yaml"],
+    ],
+)
+def test_wrong_usage_exits_with_two_and_says_why(
+    argv: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(argv) == 2
+    assert "expected" in capsys.readouterr().err
+
+
+def test_a_horizon_of_nothing_is_refused(history: Path) -> None:
+    assert main(["--history-file", str(history), "--series", "x", "--hours", "0"]) == 2
+
+
+def test_a_typo_in_the_settings_file_names_the_key(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "f.yaml"
+    file.write_text("intervall_seconds: 5\n", encoding="utf-8")
+    assert main(["--config", str(file)]) == 2
+    assert "interval_seconds" in capsys.readouterr().err
