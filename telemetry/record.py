@@ -9,14 +9,15 @@ answer of every call made in it. Nothing is interpreted: milliwatts stay milliwa
 from __future__ import annotations
 
 import argparse
+import contextlib
 import gzip
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import IO, Any
 
-from telemetry.device import GpuError
+from telemetry.device import GpuDevice, GpuError
 from telemetry.nvml.calls import NvmlCalls
 from telemetry.nvml.device import NvmlDriver
 from telemetry.nvml.errors import NvmlFailure, typed_error
@@ -93,23 +94,23 @@ def record(
         clock.wait_until(start_ns + k * period_ns)
         now_ns = clock.monotonic_ns()
         for device in driver.devices():
-            device.read(now_ns)
-            device.limits()
-            if k % max(1, round(hz)) == 0:
-                _record_slow(recorder, device.identity.index)
-                device.max_clock_mhz()
-                device.processes()
+            _record_device(recorder, device, now_ns, slow=k % max(1, round(hz)) == 0)
         frame = {"t_ns": now_ns - start_ns, "answers": recorder.take_frame()}
         out.write(json.dumps(frame, separators=(",", ":")) + "\n")
     return frames
 
 
-def _record_slow(recorder: RecordingCalls, index: int) -> None:
-    for name, args in EXTRA_CALLS:
-        try:
-            recorder.call(name, index, *args)
-        except NvmlFailure:
-            continue  # the code stands in the recording, which is all that is wanted
+def _record_device(recorder: RecordingCalls, device: GpuDevice, now_ns: int, *, slow: bool) -> None:
+    """Make every call that the agent makes; a code in the recording is all that is wanted."""
+    calls: list[Callable[[], object]] = [lambda: device.read(now_ns), device.limits]
+    if slow:
+        calls += [device.max_clock_mhz, device.processes]
+    for call in calls:
+        with contextlib.suppress(GpuError):
+            call()
+    for name, args in EXTRA_CALLS if slow else ():
+        with contextlib.suppress(NvmlFailure):
+            recorder.call(name, device.identity.index, *args)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -99,21 +99,26 @@ def parse_recording(lines: Iterable[str], source: str = "") -> Recording:
         frames.append(_checked_frame(entry, number, source))
     if header is None or not frames:
         raise InputError("recording", "a header and at least one frame", len(frames), source)
-    return Recording(header, frames)
+    recording = Recording(header, frames)
+    if not recording.devices:
+        raise InputError("recording", "answers of at least one device", header, source)
+    return recording
 
 
 def _checked_frame(entry: Any, number: int, source: str) -> dict[str, Any]:  # noqa: ANN401
     good = (
         isinstance(entry, dict)
         and isinstance(entry.get("t_ns"), int)
+        and entry["t_ns"] >= 0
         and isinstance(entry.get("answers"), dict)
         and all(
-            isinstance(answers, dict)
+            (index == str(SYSTEM) or index.isdecimal())
+            and isinstance(answers, dict)
             and all(
                 isinstance(a, dict) and ({"value"} == set(a) or {"code"} == set(a))
                 for a in answers.values()
             )
-            for answers in entry["answers"].values()
+            for index, answers in entry["answers"].items()
         )
     )
     if not good:

@@ -39,6 +39,7 @@ class DeviceSample:
     Attributes:
         reading: The last good reading, however old; None if there never was one.
         limits: The last limits read back.
+        max_clock_mhz: The highest SM clock that can be locked.
         processes: The last list of processes with a context on the device.
         error: Why there is no fresh reading; None while readings are fresh.
         energy_mean_watts: Counter difference over the last 3 s; None without a counter.
@@ -49,6 +50,7 @@ class DeviceSample:
     identity: GpuIdentity
     reading: GpuReading | None = None
     limits: PowerLimits | None = None
+    max_clock_mhz: int | None = None
     processes: tuple[GpuProcess, ...] = ()
     error: GpuError | None = None
     energy_mean_watts: float | None = None
@@ -181,6 +183,7 @@ class Sampler:
             sample,
             reading=reading,
             limits=outcome.limits or sample.limits,
+            max_clock_mhz=outcome.max_clock_mhz or sample.max_clock_mhz,
             processes=sample.processes if outcome.processes is None else outcome.processes,
             error=None,
             energy_mean_watts=energy_mean_watts(ring),

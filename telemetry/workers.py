@@ -12,11 +12,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Flag, auto
 from queue import SimpleQueue
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from telemetry.device import (
     GpuDevice,
     GpuError,
+    GpuNoPermission,
+    GpuNotSupported,
     GpuProcess,
     GpuReading,
     GpuTimeout,
@@ -25,6 +27,8 @@ from telemetry.device import (
 )
 from wattpack.clock import Clock, Wake
 from wattpack.units import NS_PER_MS
+
+T = TypeVar("T")
 
 DEADLINE_NS = 80 * NS_PER_MS
 """Below the shortest sampling period (100 ms), far above a healthy read (a few ms)."""
@@ -36,6 +40,7 @@ class Outcome:
 
     reading: GpuReading | None = None
     limits: PowerLimits | None = None
+    max_clock_mhz: int | None = None
     processes: tuple[GpuProcess, ...] | None = None
     error: GpuError | None = None
 
@@ -51,13 +56,24 @@ class Extra(Flag):
 def read_device(device: GpuDevice, now_ns: int, extra: Extra) -> Outcome:
     """One device's outcome; driver errors become values."""
     try:
+        reading = device.read(now_ns)
+        wants_limits = bool(extra & Extra.LIMITS)
         return Outcome(
-            device.read(now_ns),
-            device.limits() if extra & Extra.LIMITS else None,
-            device.processes() if extra & Extra.PROCESSES else None,
+            reading,
+            _offered(device.limits) if wants_limits else None,
+            _offered(device.max_clock_mhz) if wants_limits else None,
+            _offered(device.processes) if extra & Extra.PROCESSES else None,
         )
     except GpuError as error:
         return Outcome(error=error)
+
+
+def _offered(call: Callable[[], T]) -> T | None:
+    """The answer, or None from a board that does not offer it (a vGPU has no limits)."""
+    try:
+        return call()
+    except (GpuNotSupported, GpuNoPermission):
+        return None
 
 
 class DeviceReader(Protocol):

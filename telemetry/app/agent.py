@@ -67,6 +67,7 @@ def build_parser() -> argparse.ArgumentParser:
     )
     stream.add_argument("--ca", type=Path, help="PEM file of the controllers' authority")
     stream.add_argument("--token", type=Path, help="file with this node's bearer token")
+    stream.add_argument("--server-name", default="", help="name in the controllers' certificate")
     stream.add_argument("--insecure", action="store_true", help="no TLS; loopback only")
     stream.add_argument(
         "--actuator",

@@ -30,7 +30,6 @@ TEMPERATURE_GPU = 0
 ECC_CORRECTED = 0
 ECC_UNCORRECTED = 1
 ECC_AGGREGATE = 1
-MAX_CLOCK_SM_MHZ = 1
 
 SLOW_PERIOD_NS = NS_PER_SECOND
 """How often a reading refreshes what does not change fast: an NVML call costs CPU time."""
@@ -74,6 +73,7 @@ class NvmlDevice:
         self._enforced_watts: float | None = None
         self._limit_reads = 0
         self._lock_max_mhz: int | None = None
+        self._max_clock_mhz: int | None = None
         self._energy = EnergyEstimate()
         self._identity = self._read_identity()
         self._name = self._identity.uuid
@@ -127,7 +127,9 @@ class NvmlDevice:
 
     def max_clock_mhz(self) -> int:
         """The highest SM clock that can be locked."""
-        return int(self._call("nvmlDeviceGetMaxClockInfo", MAX_CLOCK_SM_MHZ))
+        if self._max_clock_mhz is None:
+            self._max_clock_mhz = int(self._call("nvmlDeviceGetMaxClockInfo", CLOCK_SM))
+        return self._max_clock_mhz
 
     def clock_lock_max_mhz(self) -> int | None:
         """The upper end of the lock that this process set; NVML offers no read-back."""
