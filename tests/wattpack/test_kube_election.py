@@ -77,7 +77,8 @@ def elector(api: Any, clock: ManualClock, identity: str, **options: Any) -> Lead
 
 seconds = st.floats(0.0, 20.0)
 candidates = st.integers(0, 2)
-acts = st.lists(st.one_of(seconds, candidates), max_size=4)
+# What others do before and after each call of an attempt.
+acts = st.lists(st.lists(st.one_of(seconds, candidates), max_size=3), max_size=4)
 
 
 class Election(RuleBasedStateMachine):
@@ -99,14 +100,15 @@ class Election(RuleBasedStateMachine):
         self.terms: dict[int, int] = {}
         self.highest = 0
 
-    def _act(self, act: float | int) -> None:
-        if isinstance(act, float):
-            self.truth.advance_seconds(act)
-        elif act not in self.busy:
-            self._attempt(act, ())
-        self.never_two_leaders()
+    def _act(self, acts: Sequence[float | int]) -> None:
+        for act in acts:
+            if isinstance(act, float):
+                self.truth.advance_seconds(act)
+            elif act not in self.busy:
+                self._attempt(act, ())
+            self.never_two_leaders()
 
-    def _attempt(self, who: int, during: Sequence[float | int]) -> None:
+    def _attempt(self, who: int, during: Sequence[Sequence[float | int]]) -> None:
         self.busy.add(who)
         self.apis[who].before = [lambda act=act: self._act(act) for act in during]
         self.electors[who].attempt()
@@ -114,7 +116,7 @@ class Election(RuleBasedStateMachine):
         self.busy.discard(who)
 
     @rule(who=candidates, during=acts, lose=st.booleans())
-    def attempt(self, who: int, during: list[float | int], lose: bool) -> None:
+    def attempt(self, who: int, during: list[list[float | int]], lose: bool) -> None:
         self.apis[who].lose_next_answer = lose
         self._attempt(who, during)
         self.apis[who].lose_next_answer = False
@@ -265,6 +267,23 @@ def test_a_deleted_lease_is_not_taken_by_others_at_once(
     clock.advance_seconds(16)
     assert two.attempt()
     assert two.epoch() == 2
+
+
+def test_an_answer_that_comes_too_late_makes_no_leader(
+    kube: EmbeddedKube, clock: ManualClock
+) -> None:
+    api = Interleaved(kube)
+    one, two = elector(api, clock, "one"), elector(kube, clock, "two")
+
+    def meanwhile() -> None:
+        assert not two.attempt()
+        clock.advance_seconds(16)
+        assert two.attempt()
+
+    assert one.attempt()
+    api.before = [lambda: None, lambda: None, lambda: None, meanwhile]
+    assert not one.attempt()
+    assert two.is_leader()
 
 
 def test_a_lost_answer_is_not_counted_as_a_renewal(kube: EmbeddedKube, clock: ManualClock) -> None:

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import sys
+import copy
 import threading
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent))
-
+from cluster_builders import pod as cluster_pod
 from kube_conformance import BEHAVIOURS, Bench, name_of
+from pod_rules_table import REFUSED, UPDATES
 
 from wattpack.api import PowerDomain
 from wattpack.clock import ManualClock, SystemClock
@@ -49,6 +48,21 @@ def bench(kube: EmbeddedKube) -> Bench:
 @pytest.mark.parametrize("behaviour", BEHAVIOURS, ids=lambda behaviour: behaviour.__name__)
 def test_the_embedded_api_conforms(behaviour: Callable[[Bench], None], bench: Bench) -> None:
     behaviour(bench)
+
+
+@pytest.mark.parametrize("case", UPDATES, ids=[case[0] for case in UPDATES])
+def test_an_update_of_a_pod_is_judged_as_kubernetes_does(kube: EmbeddedKube, case: Any) -> None:
+    _, gates, placement, change, expected = case
+    body = cluster_pod("p", gates=gates, **copy.deepcopy(placement))
+    created = kube.create(PODS, body, "default")
+    wanted = copy.deepcopy(created)
+    change(wanted["spec"])
+    if expected == REFUSED:
+        with pytest.raises(InvalidError):
+            kube.replace(PODS, wanted, "default")
+        assert kube.get(PODS, "p", "default") == created
+    else:
+        kube.replace(PODS, wanted, "default")
 
 
 def test_a_watch_from_before_the_window_is_gone(clock: ManualClock) -> None:

@@ -17,11 +17,10 @@ from wattpack.api.times import rfc3339
 from wattpack.clock import Clock
 from wattpack.kube.embedded import kinds, pods, requests
 from wattpack.kube.embedded.history import as_seen
-from wattpack.kube.embedded.json_patch import apply_json_patch
 from wattpack.kube.embedded.ownership import Owner, Owners, apply_configuration, update_owners
 from wattpack.kube.embedded.selectors import Predicate
 from wattpack.kube.embedded.store import Key, Store
-from wattpack.kube.embedded.values import canonical, copy_json, same
+from wattpack.kube.json_patch import apply_json_patch
 from wattpack.kube.port import (
     PODS,
     PRIORITY_CLASSES,
@@ -35,6 +34,7 @@ from wattpack.kube.port import (
     TokenIdentity,
     WatchEvent,
 )
+from wattpack.kube.values import canonical, copy_json, same
 from wattpack.units import seconds_to_ns
 
 # How often an idle watch tells the newest version; as the API server does.

@@ -13,8 +13,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from wattpack.kube.embedded.values import copy_json, same
 from wattpack.kube.port import ConflictError, JsonObject
+from wattpack.kube.values import copy_json, same
 
 # Associative lists by the name of the field: the keys of their items.
 LIST_KEYS: Mapping[str, tuple[str, ...]] = {

@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from wattpack.kube.embedded.values import copy_json, same
 from wattpack.kube.port import ForbiddenError, InvalidError, JsonObject
+from wattpack.kube.values import copy_json, same
 
-# Fields of a pod's spec that may change at any time; tolerations may only grow.
-_MUTABLE = ("activeDeadlineSeconds", "terminationGracePeriodSeconds")
+# Judged by rules of their own; everything else in a pod's spec is fixed.
+_JUDGED = ("activeDeadlineSeconds", "schedulingGates", "tolerations")
+MAX_DEADLINE_SECONDS = 2**31 - 1
 
 
 def complete(pod: JsonObject, priority_classes: Mapping[str, JsonObject], now: str) -> None:
@@ -69,12 +70,13 @@ def check_update(before: JsonObject, after: JsonObject) -> None:
     if old.get("schedulingGates"):
         _check_directives(old, new)
     _check_tolerations(old, new)
-    for field in ("schedulingGates", "tolerations", *_MUTABLE):
-        old.pop(field, None)
-        new.pop(field, None)
+    _check_deadline(old.get("activeDeadlineSeconds"), new.get("activeDeadlineSeconds"))
     for spec in (old, new):
+        for field in _JUDGED:
+            spec.pop(field, None)
         for container in spec.get("containers", []) + spec.get("initContainers", []):
-            container.pop("image", None)
+            if not container.pop("image", None):
+                raise InvalidError("spec.containers.image: required")
     for field in sorted(old.keys() | new.keys()):
         if not same(old.get(field), new.get(field)):
             raise InvalidError(f"spec.{field}: may not change on an existing pod")
@@ -92,6 +94,13 @@ def _check_tolerations(old: JsonObject, new: JsonObject) -> None:
         raise InvalidError("spec.tolerations: existing tolerations may not change")
 
 
+def _check_deadline(had: Any, has: Any) -> None:  # noqa: ANN401
+    if has is not None and not 0 < has <= MAX_DEADLINE_SECONDS:
+        raise InvalidError(f"spec.activeDeadlineSeconds: 1 to {MAX_DEADLINE_SECONDS}, got {has}")
+    if had is not None and (has is None or has > had):
+        raise InvalidError("spec.activeDeadlineSeconds: may only be set or shortened")
+
+
 def _check_directives(old: JsonObject, new: JsonObject) -> None:
     """While gated, node selector and required node affinity may only be tightened.
 
@@ -101,8 +110,10 @@ def _check_directives(old: JsonObject, new: JsonObject) -> None:
     if not had.items() <= has.items():
         raise InvalidError("spec.nodeSelector: only additions are allowed")
     before, after = _pop_node_affinity(old), _pop_node_affinity(new)
-    terms_before = _terms(before)
-    terms_after = _terms(after)
+    terms_before, terms_after = _terms(before), _terms(after)
+    for field in (field for term in terms_after or () for field in term.get("matchFields") or ()):
+        if field.get("key") != "metadata.name" or len(field.get("values") or ()) != 1:
+            raise InvalidError("spec.affinity.nodeAffinity: matchFields takes one metadata.name")
     if terms_before is None:
         return
     if terms_after is None or len(terms_before) != len(terms_after):

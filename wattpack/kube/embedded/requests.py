@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from wattpack.kube.embedded import kinds
 from wattpack.kube.embedded.selectors import Predicate, field_predicate, label_predicate
 from wattpack.kube.embedded.store import Key
-from wattpack.kube.embedded.values import copy_json, same
 from wattpack.kube.port import (
     ConflictError,
     InvalidError,
@@ -16,6 +15,7 @@ from wattpack.kube.port import (
     Resource,
     WatchEvent,
 )
+from wattpack.kube.values import copy_json, same
 
 # What the API server alone writes into metadata.
 SYSTEM_METADATA = (

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from wattpack.kube.embedded.values import copy_json
 from wattpack.kube.port import ConflictError, InvalidError, JsonObject
+from wattpack.kube.values import copy_json
 
 # As the API server limits it (MaxJSONPatchOperations in k8s.io/apiserver).
 MAX_OPERATIONS = 10_000
