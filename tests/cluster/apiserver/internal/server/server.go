@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"time"
 
 	noop "go.opentelemetry.io/otel/trace/noop"
 	extserver "k8s.io/apiextensions-apiserver/pkg/apiserver"
@@ -21,15 +22,21 @@ import (
 	genericoptions "k8s.io/apiserver/pkg/server/options"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	"k8s.io/apiserver/pkg/util/webhook"
+	"k8s.io/client-go/metadata"
 
 	"wattpack.io/tests/cluster/apiserver/internal/admission"
+	"wattpack.io/tests/cluster/apiserver/internal/collector"
 	"wattpack.io/tests/cluster/apiserver/internal/controllers"
 	"wattpack.io/tests/cluster/apiserver/internal/faults"
 	"wattpack.io/tests/cluster/apiserver/internal/identity"
 	"wattpack.io/tests/cluster/apiserver/internal/rbac"
 	"wattpack.io/tests/cluster/apiserver/internal/registry"
 	"wattpack.io/tests/cluster/apiserver/internal/scheme"
+	"wattpack.io/tests/cluster/apiserver/internal/workloads"
 )
+
+// shutdownTimeout is how long open watches may hold back the end of the server.
+const shutdownTimeout = 300 * time.Millisecond
 
 // Options are the command line's.
 type Options struct {
@@ -87,7 +94,8 @@ func (p *parts) authenticate(tokens *identity.Tokens) error {
 		return err
 	}
 	p.Authentication.APIAudiences = authenticator.Audiences{identity.Issuer}
-	p.Authentication.Authenticator = requestunion.New(
+	// NewFailOnError: a bad credential is refused, it does not make its bearer anonymous.
+	p.Authentication.Authenticator = requestunion.NewFailOnError(
 		group.NewAuthenticatedGroupAdder(requestunion.New(
 			requestx509.NewDynamic(ca.VerifyOptions, requestx509.CommonNameUserConversion),
 			bearertoken.New(tokens),
@@ -128,6 +136,7 @@ func (p *parts) build(o Options, tokens *identity.Tokens, rules *rbac.Authorizer
 	if err != nil {
 		return nil, nil, err
 	}
+	server.ShutdownTimeout = shutdownTimeout
 	server.Handler.NonGoRestfulMux.Handle(faults.Path, p.faults)
 	publishExtensions(server, ext)
 	return server, ext, nil
@@ -148,8 +157,20 @@ func (p *parts) startWith(server *genericapiserver.GenericAPIServer, o Options) 
 	if err != nil {
 		return err
 	}
+	runner, err := workloads.New(p.client, p.factory)
+	if err != nil {
+		return err
+	}
+	meta, err := metadata.NewForConfig(p.LoopbackClientConfig)
+	if err != nil {
+		return err
+	}
 	return server.AddPostStartHook("wattpack-test-bootstrap", func(h genericapiserver.PostStartHookContext) error {
 		go controllers.RunNamespaces(h, p.client, p.dynamic, p.factory, ca)
+		if o.Controllers {
+			go runner.Run(h)
+			go collector.New(p.client.Discovery(), meta).Run(h)
+		}
 		return controllers.Bootstrap(h, p.client)
 	})
 }
