@@ -1,7 +1,7 @@
 """An append-only history of named series in one SQLite file.
 
-New values are kept as they come and rolled up into ten-minute bins (mean, maximum, count) by
-``compact``. A batch is one transaction in write-ahead mode: after ``kill -9`` whole batches are
+New values are kept as they come and rolled up into ten-minute bins (mean, maximum, count) when the
+next bin begins. A batch is one transaction in write-ahead mode: after ``kill -9`` whole batches are
 there or not, never half of one.
 """
 
@@ -25,6 +25,7 @@ _SCHEMA: Final = """
 CREATE TABLE series (id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE);
 CREATE TABLE samples (id INTEGER NOT NULL, time_s REAL NOT NULL, value REAL NOT NULL);
 CREATE INDEX samples_by_series ON samples (id, time_s);
+CREATE INDEX samples_by_time ON samples (time_s);
 CREATE TABLE bins (
   id INTEGER NOT NULL, bin INTEGER NOT NULL, mean REAL NOT NULL, maximum REAL NOT NULL,
   n INTEGER NOT NULL, PRIMARY KEY (id, bin)
@@ -53,6 +54,7 @@ class HistoryStore:
         self._file = str(file)
         self._lock = threading.Lock()
         self._ids: dict[str, int] = {}
+        self._newest_bin = -(2**62)
         target = f"file:{self._file}?mode=ro" if read_only else self._file
         try:
             self._db = sqlite3.connect(
@@ -110,6 +112,9 @@ class HistoryStore:
     def append(self, samples: Iterable[Sample]) -> int:
         """Store a batch, all or nothing; returns how many.
 
+        When the batch enters a new bin, finished ones are rolled up with it. Nothing is deleted
+        here: a sample with a wrong time stamp must not be able to expire the history.
+
         Raises:
             InputError: for an empty name, a time or a value that is not finite.
             TransientError: if another writer holds the file too long.
@@ -122,7 +127,11 @@ class HistoryStore:
             self._db.executemany(
                 "INSERT INTO samples VALUES (?, ?, ?)", [(ids[name], t, v) for t, name, v in rows]
             )
+            newest = math.floor(max(t for t, _, _ in rows) / BIN_SECONDS)
+            if newest > self._newest_bin:
+                self._roll_up(newest * BIN_SECONDS)
             self._ids.update(ids)
+        self._newest_bin = max(self._newest_bin, newest)
         return len(rows)
 
     def append_bins(self, name: str, start_seconds: int, means: Floats, maxima: Floats) -> None:
@@ -164,17 +173,23 @@ class HistoryStore:
         edge = math.floor(now_seconds / BIN_SECONDS) * BIN_SECONDS
         oldest = math.floor((now_seconds - retention_seconds) / BIN_SECONDS)
         with self._lock, _transaction(self._db, self._file):
-            self._db.execute(
-                "INSERT INTO bins SELECT id, CAST(floor(time_s / ?) AS INTEGER) AS b, avg(value),"
-                " max(value), count(*) FROM samples WHERE time_s < ? GROUP BY id, b"
-                " ON CONFLICT (id, bin) DO UPDATE SET"
-                " mean = (mean * n + excluded.mean * excluded.n) / (n + excluded.n),"
-                " maximum = max(maximum, excluded.maximum), n = n + excluded.n",
-                (BIN_SECONDS, edge),
-            )
-            rolled = self._db.execute("DELETE FROM samples WHERE time_s < ?", (edge,)).rowcount
+            rolled = self._roll_up(edge)
             self._db.execute("DELETE FROM bins WHERE bin < ?", (oldest,))
-        return int(rolled)
+        return rolled
+
+    def _roll_up(self, edge_seconds: int) -> int:
+        """Move samples before the edge into bins; inside a transaction."""
+        self._db.execute(
+            "INSERT INTO bins SELECT id, CAST(floor(time_s / ?) AS INTEGER) AS b, avg(value),"
+            " max(value), count(*) FROM samples WHERE time_s < ? GROUP BY id, b"
+            " ON CONFLICT (id, bin) DO UPDATE SET"
+            " mean = (mean * n + excluded.mean * excluded.n) / (n + excluded.n),"
+            " maximum = max(maximum, excluded.maximum), n = n + excluded.n",
+            (BIN_SECONDS, edge_seconds),
+        )
+        return int(
+            self._db.execute("DELETE FROM samples WHERE time_s < ?", (edge_seconds,)).rowcount
+        )
 
     def names(self) -> list[str]:
         """All series, sorted."""

@@ -49,6 +49,22 @@ def test_compaction_changes_no_answer(samples: list[tuple[float, float]], now: i
         np.testing.assert_array_equal(store.fetch_statistic([A], 0, 6000, 600, "maximum"), highest)
 
 
+def test_finished_bins_are_rolled_up_by_later_samples_and_late_ones_still_count() -> None:
+    with HistoryStore(":memory:") as store:
+        store.append([(10.0 * i, "a", 1.0) for i in range(60)])
+        assert store.compact(0) == 0
+        store.append([(600.0, "a", 9.0)])
+        assert store.compact(600) == 0
+        store.append([(5.0, "a", 62.0)])
+        np.testing.assert_allclose(store.fetch([A], 0, 1200), [[2.0, 9.0]])
+
+
+def test_a_sample_from_the_far_future_deletes_nothing() -> None:
+    with HistoryStore(":memory:") as store:
+        store.append([(0.0, "a", 1.0), (1e11, "a", 5.0)])
+        assert store.fetch([A], 0, 600)[0, 0] == 1.0
+
+
 def test_wider_steps_weigh_bins_by_their_samples() -> None:
     with HistoryStore(":memory:") as store:
         store.append([(0, "a", 1.0), (1, "a", 1.0), (2, "a", 1.0), (700, "a", 5.0)])
