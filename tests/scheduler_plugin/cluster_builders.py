@@ -12,7 +12,7 @@ from scheduler_plugin.worker import InProcessPlanner
 from wattpack.api import DemandForecast, GPUProfile, PowerDomain
 from wattpack.clock import ManualClock
 from wattpack.kube.embedded import EmbeddedKube
-from wattpack.kube.embedded.json_patch import apply_json_patch
+from wattpack.kube.json_patch import apply_json_patch
 from wattpack.kube.port import NODES, PODS, JsonObject, KubeApi
 
 SPACE = "team"
@@ -95,7 +95,9 @@ def domain_object(name: str, rating_watts: float, nodes: list[str], **spec: Any)
 class Cluster:
     """An embedded API with a planner in front of it."""
 
-    def __init__(self, mode: Mode = Mode.MANAGE, api: KubeApi | None = None, **settings: Any):
+    def __init__(
+        self, mode: Mode = Mode.MANAGE, api: KubeApi | None = None, **settings: Any
+    ) -> None:
         self.clock = ManualClock()
         self.api = EmbeddedKube(self.clock)
         self.settings = PlacementSettings(mode=mode, deadline_seconds=0.1, **settings)
@@ -122,7 +124,9 @@ class Cluster:
         resource = kinds.get(body["kind"], PODS)
         return self.api.create(resource, body, SPACE if resource is PODS else None)
 
-    def set_status(self, model: type[PowerDomain | DemandForecast], name: str, **status: Any):  # type: ignore[no-untyped-def]
+    def set_status(
+        self, model: type[PowerDomain | DemandForecast], name: str, **status: Any
+    ) -> JsonObject:
         resource = model.meta.resource
         namespace = SPACE if resource.namespaced else None
         body = {**self.api.get(resource, name, namespace), "status": status}

@@ -1,0 +1,91 @@
+"""``wattpack plan``: place the pods of a snapshot file; no cluster needed.
+
+The same planner and the same file format as in the cluster, so that a snapshot taken there can be
+looked at anywhere.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections import Counter
+from pathlib import Path
+
+from scheduler_plugin.plan import Plan, plan_schema
+from scheduler_plugin.snapshot import Snapshot, parse_snapshot, snapshot_schema
+from scheduler_plugin.solve import plan
+from wattpack.errors import InputError
+from wattpack.units import require_number
+
+_SCHEMAS = {"snapshot": snapshot_schema, "plan": plan_schema}
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="wattpack plan", description=__doc__)
+    what = parser.add_mutually_exclusive_group(required=True)
+    what.add_argument("--snapshot", metavar="FILE", help="a wattpack.io/snapshot/v1; - for stdin")
+    what.add_argument("--schema", choices=sorted(_SCHEMAS), help="print a JSON Schema and end")
+    parser.add_argument("--json", action="store_true", help="print the wattpack.io/plan/v1")
+    parser.add_argument("--deadline-seconds", type=float, default=1.0, help="for the search")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--workers", type=int, default=1, help="solver threads; 1 is repeatable")
+    return parser
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Print a plan; 0 even if pods stay pending, 2 for wrong input."""
+    arguments = _parser().parse_args(argv)
+    if arguments.schema:
+        print(json.dumps(_SCHEMAS[arguments.schema](), indent=2, sort_keys=True))
+        return 0
+    try:
+        result, snapshot = _plan(arguments)
+    except InputError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    print(result.model_dump_json(indent=2) if arguments.json else describe(snapshot, result))
+    return 0
+
+
+def _plan(arguments: argparse.Namespace) -> tuple[Plan, Snapshot]:
+    seconds = require_number(
+        "--deadline-seconds", arguments.deadline_seconds, minimum=0, maximum=3600, unit="seconds"
+    )
+    workers = int(require_number("--workers", arguments.workers, minimum=1, maximum=256))
+    snapshot = parse_snapshot(_read(arguments.snapshot), arguments.snapshot)
+    seed = int(require_number("--seed", arguments.seed, minimum=0, maximum=2**31 - 1))
+    return plan(snapshot, deadline_seconds=seconds, seed=seed, workers=workers), snapshot
+
+
+def _read(name: str) -> str:
+    try:
+        return sys.stdin.read() if name == "-" else Path(name).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError("--snapshot", "a readable UTF-8 file", str(error), name) from error
+
+
+def describe(snapshot: Snapshot, result: Plan) -> str:
+    """The plan for people."""
+    pods = {pod.uid: pod for pod in snapshot.pods}
+
+    def title(uid: str) -> str:
+        pod = pods[uid]
+        return f"{pod.namespace}/{pod.name}" if pod.name else uid
+
+    lines = [
+        f"{len(result.placements)} placed, {len(result.pending)} pending, "
+        f"gap {result.gap:.1%} ({result.method}, snapshot {result.snapshot_digest[:19]})"
+    ]
+    for tier in result.tiers:
+        lines.append(
+            f"priority {tier.priority}: {tier.placed_value} of {tier.demanded_value} GPUs placed; "
+            f"with those above {tier.cumulative_value}, at most {tier.bound_value} possible"
+        )
+    for placement in result.placements:
+        lines.append(f"  {title(placement.uid)} -> {placement.node} (+{placement.watts:,} W)")
+    for pending in result.pending:
+        lines.append(f"  {title(pending.uid)} waits: {pending.reason}: {pending.message}")
+    for reason, count in sorted(Counter(p.reason.value for p in result.pending).items()):
+        lines.append(f"{count} x {reason}")
+    return "\n".join(lines)

@@ -1,0 +1,198 @@
+"""The admission webhook over HTTPS: thin, stateless, and never in the way for long.
+
+Each connection has its own thread and a deadline; the TLS handshake happens there too, so that a
+silent client cannot keep others from being served.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import socket
+import ssl
+import tempfile
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+from scheduler_plugin.admission import WEBHOOK_TIMEOUT_SECONDS, Mode, review
+from scheduler_plugin.app.identity_store import IdentityStore
+from scheduler_plugin.certificates import Identity
+from wattpack.clock import Clock
+from wattpack.errors import InputError
+from wattpack.kube.port import KubeError
+from wattpack.units import seconds_to_ns
+
+_LOG = logging.getLogger(__name__)
+PATH = "/mutate"
+#: A pod is at most 1.5 MiB in etcd; a review carries it once, with room for the envelope.
+MAX_BODY_BYTES = 4 * 1024 * 1024
+#: Also how soon a webhook that was installed anew gets its authority again.
+CERTIFICATE_CHECK_SECONDS = 60.0
+CERTIFICATE_RETRY_SECONDS = 15.0
+
+
+class WebhookServer:
+    """Serves ``POST /mutate`` and ``GET /healthz``.
+
+    Args:
+        host: Address to listen on.
+        port: 0 for any.
+        identity: Certificate to start with.
+        mode: What is done with pods.
+    """
+
+    def __init__(self, host: str, port: int, identity: Identity, mode: Mode) -> None:
+        self._context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        self._context.minimum_version = ssl.TLSVersion.TLSv1_2
+        self.use(identity)
+        try:
+            self._server = _TlsServer((host, port), _handler_for(mode), self._context)
+        except OSError as error:
+            raise InputError("webhook", "a free address", f"{host}:{port}") from error
+        self._thread = threading.Thread(
+            target=self._server.serve_forever,
+            kwargs={"poll_interval": 0.2},
+            name="webhook",
+            daemon=True,
+        )
+
+    @property
+    def port(self) -> int:
+        """Where it listens."""
+        return int(self._server.server_address[1])
+
+    def use(self, identity: Identity) -> None:
+        """Serve new connections with this certificate; open ones go on."""
+        with tempfile.TemporaryDirectory() as folder:
+            # The ssl module reads certificates from files only; the folder is private to us.
+            path = Path(folder) / "tls.pem"
+            path.write_bytes(identity.key + identity.certificate)
+            self._context.load_cert_chain(path)
+
+    def start(self) -> None:
+        """Serve in a thread."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Close the port."""
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+
+class _TlsServer(ThreadingHTTPServer):
+    """Speaks TLS in the connection's own thread."""
+
+    daemon_threads = True
+
+    def __init__(
+        self,
+        address: tuple[str, int],
+        handler: type[BaseHTTPRequestHandler],
+        context: ssl.SSLContext,
+    ) -> None:
+        super().__init__(address, handler)
+        self._context = context
+
+    def finish_request(self, request: Any, client_address: Any) -> None:  # noqa: ANN401
+        connection: socket.socket = request
+        connection.settimeout(WEBHOOK_TIMEOUT_SECONDS)
+        with self._context.wrap_socket(connection, server_side=True) as secure:
+            super().finish_request(secure, client_address)
+
+    def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ANN401
+        _LOG.info("connection from %s ended early", client_address, exc_info=True)
+
+
+def answer(body: bytes, mode: Mode) -> tuple[int, bytes]:
+    """HTTP status and body for one AdmissionReview request."""
+    try:
+        document = json.loads(body)
+    except ValueError as error:
+        return 400, f"the body is no JSON: {error}\n".encode()
+    try:
+        return 200, json.dumps(review(document, mode)).encode()
+    except InputError as error:
+        return 400, f"{error}\n".encode()
+
+
+def _handler_for(mode: Mode) -> type[BaseHTTPRequestHandler]:
+    class Handler(BaseHTTPRequestHandler):
+        """One connection."""
+
+        server_version = "wattpack"
+        sys_version = ""
+        protocol_version = "HTTP/1.1"
+
+        def do_GET(self) -> None:
+            """Health only."""
+            self._reply(200, b"ok\n") if self.path == "/healthz" else self._reply(404, b"")
+
+        def do_POST(self) -> None:
+            """One review."""
+            if self.path.partition("?")[0] != PATH:
+                self._reply(404, b"")
+                return
+            text = self.headers.get("Content-Length", "")
+            if not (text.isascii() and text.isdigit() and int(text) <= MAX_BODY_BYTES):
+                self._reply(413, f"a body of at most {MAX_BODY_BYTES} bytes\n".encode())
+                return
+            self._reply(*answer(self.rfile.read(int(text)), mode))
+
+        def _reply(self, status: int, body: bytes) -> None:
+            self.send_response(status)
+            kind = "application/json" if status == 200 else "text/plain"
+            self.send_header("Content-Type", kind)
+            self.send_header("Content-Length", str(len(body)))
+            if status != 200:
+                # What is left of a refused body must not be read as the next request.
+                self.send_header("Connection", "close")
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, format: str, *args: object) -> None:
+            """Access is not logged."""
+
+    return Handler
+
+
+class WebhookKeeper:
+    """Serves the webhook and renews its certificate in a thread of its own.
+
+    Args:
+        server: What is served.
+        store: Where the identity comes from.
+        clock: For the pauses.
+    """
+
+    def __init__(self, server: WebhookServer, store: IdentityStore, clock: Clock) -> None:
+        self._server = server
+        self._store = store
+        self._clock = clock
+        self._wake = clock.new_wake()
+        self._thread = threading.Thread(target=self._keep, name="certificate", daemon=True)
+
+    def start(self) -> None:
+        """Serve, and look after the certificate every minute."""
+        self._server.start()
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Close the port and end the thread."""
+        self._wake.set()
+        self._thread.join()
+        self._server.stop()
+
+    def _keep(self) -> None:
+        pause_seconds = CERTIFICATE_CHECK_SECONDS
+        while not self._clock.wait_until(
+            self._clock.monotonic_ns() + seconds_to_ns(pause_seconds), self._wake
+        ):
+            try:
+                self._server.use(self._store.ensure())
+                pause_seconds = CERTIFICATE_CHECK_SECONDS
+            except KubeError as error:
+                _LOG.warning("certificate not checked: %s", error)
+                pause_seconds = CERTIFICATE_RETRY_SECONDS

@@ -1,0 +1,272 @@
+"""Which pods are held, how quantities and gangs are read, and what is refused at the door."""
+
+from __future__ import annotations
+
+import base64
+import json
+from typing import Any
+
+import pytest
+from cluster_builders import pod_object
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from scheduler_plugin import pods as pod_facts
+from scheduler_plugin.admission import Mode, gate_patch, review, webhook_configuration
+from scheduler_plugin.gangs import (
+    GangRef,
+    GangSources,
+    gang_of,
+    job_gang_size,
+    jobset_gang_size,
+    pod_group_size,
+)
+from scheduler_plugin.names import GATE
+from scheduler_plugin.quantities import parse_quantity, pod_requests
+from wattpack.errors import InputError
+from wattpack.kube.json_patch import apply_json_patch
+from wattpack.kube.port import JsonObject
+
+
+def request(pod: JsonObject, **changes: Any) -> JsonObject:
+    kind = {"group": "", "version": "v1", "kind": "Pod"}
+    body = {"uid": "r1", "kind": kind, "operation": "CREATE", "object": pod}
+    return {
+        "apiVersion": "admission.k8s.io/v1",
+        "kind": "AdmissionReview",
+        "request": body | changes,
+    }
+
+
+def patched(pod: JsonObject, mode: Mode = Mode.MANAGE) -> JsonObject:
+    response = review(request(pod), mode)["response"]
+    assert response["uid"] == "r1"
+    assert response["allowed"] is True
+    if "patch" not in response:
+        return pod
+    return apply_json_patch(pod, json.loads(base64.b64decode(response["patch"])))
+
+
+def test_a_managed_pod_gets_our_gate_beside_those_that_it_has() -> None:
+    assert pod_facts.gates(patched(pod_object("p"))) == [GATE]
+    other = pod_object("p", schedulingGates=[{"name": "other.io/gate"}])
+    assert pod_facts.gates(patched(other)) == ["other.io/gate", GATE]
+
+
+def test_a_second_invocation_changes_nothing() -> None:
+    once = patched(pod_object("p"))
+    assert patched(once) == once
+
+
+@pytest.mark.parametrize("mode", [Mode.OFF, Mode.SHADOW])
+def test_off_and_shadow_touch_no_pod(mode: Mode) -> None:
+    assert patched(pod_object("p"), mode) == pod_object("p")
+
+
+def test_pods_that_placement_leaves_alone_are_not_held() -> None:
+    daemon = pod_object("p")
+    daemon["metadata"]["ownerReferences"][0]["kind"] = "DaemonSet"
+    mirror = pod_object("p", annotations={"kubernetes.io/config.mirror": "x"})
+    for pod in (
+        daemon,
+        mirror,
+        pod_object("p", 0),
+        pod_object("p", nodeName="n1"),
+        pod_object("p", schedulerName="volcano"),
+    ):
+        assert patched(pod) == pod
+
+
+def test_updates_are_not_touched() -> None:
+    response = review(request(pod_object("p"), operation="UPDATE"), Mode.MANAGE)["response"]
+    assert "patch" not in response
+
+
+@pytest.mark.parametrize(
+    ("pod", "field"),
+    [
+        (pod_object("p", annotations={"wattpack.io/expected-watts-per-gpu": "0.7kW"}), "watts"),
+        (pod_object("p", labels={"wattpack.io/gang": "g"}), "gang-size"),
+        (
+            pod_object(
+                "p",
+                labels={"wattpack.io/gang": "g"},
+                annotations={"wattpack.io/gang-size": "-3"},
+            ),
+            "gang-size",
+        ),
+    ],
+)
+def test_a_request_that_could_never_be_planned_is_refused_by_its_field(
+    pod: JsonObject, field: str
+) -> None:
+    response = review(request(pod), Mode.MANAGE)["response"]
+    assert response["allowed"] is False
+    assert field in response["status"]["message"]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        None,
+        [],
+        {},
+        {"kind": "AdmissionReview", "apiVersion": "admission.k8s.io/v1beta1"},
+        {"kind": "AdmissionReview", "apiVersion": "admission.k8s.io/v1", "request": {}},
+        request({}, kind={"group": "apps", "kind": "Deployment"}),
+    ],
+)
+def test_what_is_no_review_of_a_pod_is_refused(body: object) -> None:
+    with pytest.raises(InputError):
+        review(body, Mode.MANAGE)
+
+
+def test_the_webhook_is_registered_only_in_manage_mode_and_fails_open() -> None:
+    service = {"namespace": "s", "name": "n", "path": "/mutate"}
+    webhook = webhook_configuration("w", service, "Y2E=")["webhooks"][0]
+    assert webhook["failurePolicy"] == "Ignore"
+    assert webhook["timeoutSeconds"] == 2
+    assert webhook_configuration("w", service, "Y2E=", Mode.SHADOW)["webhooks"] == []
+
+
+@pytest.mark.parametrize(
+    ("text", "scale", "value"),
+    [
+        ("250m", 1000, 250),
+        ("1.5", 1000, 1500),
+        ("0.1m", 1000, 1),
+        (2, 1000, 2000),
+        ("64Gi", 1, 64 * 2**30),
+        ("1e3", 1, 1000),
+        ("5M", 1, 5_000_000),
+    ],
+)
+def test_quantities_are_exact_and_rounded_up(text: object, scale: int, value: int) -> None:
+    assert parse_quantity("q", text, scale) == value
+
+
+@pytest.mark.parametrize("text", ["", "-1", "lots", "NaN", "inf", "1Zi", None, True, 1.5, "9e99"])
+def test_what_is_no_quantity_is_refused(text: object) -> None:
+    with pytest.raises(InputError):
+        parse_quantity("q", text)
+
+
+@settings(max_examples=60)
+@given(st.text(max_size=8))
+def test_any_text_is_a_quantity_or_a_typed_error(text: str) -> None:
+    try:
+        assert parse_quantity("q", text) >= 0
+    except InputError as error:
+        assert error.field == "q"  # noqa: PT017
+
+
+def test_requests_count_limits_sidecars_init_containers_and_overhead() -> None:
+    def container(cpu: str, **more: Any) -> JsonObject:
+        return {"name": "c", "resources": {"requests": {"cpu": cpu}}, **more}
+
+    pod = pod_object("p", 2)
+    pod["spec"]["initContainers"] = [
+        container("1", restartPolicy="Always"),
+        container("10"),
+    ]
+    pod["spec"]["overhead"] = {"cpu": "100m"}
+    requests = pod_requests(pod)
+    assert requests["cpu"] == 11_100
+    assert requests["nvidia.com/gpu"] == 2000
+    assert requests["memory"] == 16 * 2**30
+
+
+SOURCES = GangSources({"team/train": 4}, {"team/set": 6}, {"team/pg": 3})
+
+
+@pytest.mark.parametrize(
+    ("labels", "annotations", "expected"),
+    [
+        ({}, {}, None),
+        (
+            {"wattpack.io/gang": "g"},
+            {"wattpack.io/gang-size": "5"},
+            GangRef("team/gang/g", 5),
+        ),
+        (
+            {
+                "leaderworkerset.sigs.k8s.io/name": "l",
+                "leaderworkerset.sigs.k8s.io/group-index": "2",
+            },
+            {"leaderworkerset.sigs.k8s.io/size": "4"},
+            GangRef("team/lws/l-2", 4),
+        ),
+        ({"jobset.sigs.k8s.io/jobset-name": "set"}, {}, GangRef("team/jobset/set", 6)),
+        ({"scheduling.x-k8s.io/pod-group": "pg"}, {}, GangRef("team/podgroup/pg", 3)),
+        ({"scheduling.x-k8s.io/pod-group": "new"}, {}, GangRef("team/podgroup/new", None)),
+        (
+            {
+                "batch.kubernetes.io/job-name": "train",
+                "batch.kubernetes.io/job-completion-index": "1",
+            },
+            {},
+            GangRef("team/job/train", 4),
+        ),
+        ({"batch.kubernetes.io/job-name": "train"}, {}, None),
+    ],
+)
+def test_gangs_are_read_from_their_owners_marks(
+    labels: dict[str, str], annotations: dict[str, str], expected: GangRef | None
+) -> None:
+    pod = pod_object("p", labels=labels, annotations=annotations)
+    assert gang_of(pod, SOURCES) == expected
+
+
+def test_owners_declare_sizes_that_include_members_not_created_yet() -> None:
+    job = {"spec": {"completionMode": "Indexed", "completions": 8, "parallelism": 3}}
+    assert job_gang_size(job) == 3
+    assert job_gang_size({"spec": {"parallelism": 3}}) is None
+    groups = [{"replicas": 2, "template": {"spec": {"parallelism": 3}}}, {}]
+    assert jobset_gang_size({"spec": {"replicatedJobs": groups}}) == 7
+    assert pod_group_size({"spec": {"minMember": 5}}) == 5
+
+
+def test_releasing_a_pod_that_is_not_held_is_refused() -> None:
+    pod = pod_object("p")
+    pod["metadata"] |= {"uid": "u", "resourceVersion": "1"}
+    with pytest.raises(InputError):
+        pod_facts.release_patch(pod, "n1")
+
+
+def test_only_our_own_gate_is_taken_away() -> None:
+    pod = pod_object("p", schedulingGates=[{"name": "other.io/gate"}])
+    pod["metadata"] |= {"uid": "u", "resourceVersion": "1"}
+    held = apply_json_patch(pod, gate_patch(pod))
+    free = apply_json_patch(held, pod_facts.release_patch(held, "n1"))
+    assert pod_facts.gates(free) == ["other.io/gate"]
+    assert pod_facts.pinned_node(free) == "n1"
+
+
+def test_pins_survive_user_affinity_of_every_shape() -> None:
+    for owned in (True, False):
+        for affinity in (
+            {},
+            {"podAffinity": {}},
+            {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": []}},
+            {
+                "nodeAffinity": {
+                    "preferredDuringSchedulingIgnoredDuringExecution": [
+                        {"weight": 1, "preference": {"matchExpressions": []}}
+                    ],
+                    "requiredDuringSchedulingIgnoredDuringExecution": {
+                        "nodeSelectorTerms": [
+                            {
+                                "matchFields": [
+                                    {"key": "metadata.name", "operator": "NotIn", "values": ["n9"]}
+                                ]
+                            },
+                        ]
+                    },
+                }
+            },
+        ):
+            pod = pod_object("p", owned=owned, affinity=affinity)
+            pod["metadata"] |= {"uid": "u", "resourceVersion": "1"}
+            pod["spec"]["schedulingGates"] = [{"name": GATE}]
+            free = apply_json_patch(pod, pod_facts.release_patch(pod, "n1"))
+            assert pod_facts.pinned_node(free) == "n1", (owned, affinity)

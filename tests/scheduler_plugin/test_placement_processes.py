@@ -1,0 +1,337 @@
+"""Certificates, the HTTPS webhook, the watchdog, the leading loop and the command line."""
+
+from __future__ import annotations
+
+import json
+import socket
+import ssl
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from cluster_builders import Cluster, pod_object
+from placement_builders import node, pod, snapshot
+
+from scheduler_plugin import pods as pod_facts
+from scheduler_plugin.admission import Mode, webhook_configuration
+from scheduler_plugin.app import plan as plan_command
+from scheduler_plugin.app.identity_store import IdentityStore
+from scheduler_plugin.app.scheduler import SchedulerProcess
+from scheduler_plugin.app.watchdog import Watchdog
+from scheduler_plugin.app.webhook import MAX_BODY_BYTES, WebhookServer
+from scheduler_plugin.batching import Batcher
+from scheduler_plugin.certificates import (
+    AUTHORITY_LIFE,
+    SERVING_LIFE,
+    Identity,
+    identity_from_data,
+    new_identity,
+    renewed,
+)
+from scheduler_plugin.names import LEASE_NAME
+from scheduler_plugin.plan import parse_plan
+from wattpack.clock import ManualClock
+from wattpack.errors import InputError
+from wattpack.kube.election import LeaderElector
+from wattpack.kube.embedded import EmbeddedKube
+from wattpack.kube.port import LEASES, MUTATING_WEBHOOKS, SECRETS, UnavailableError
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+NAMES = ("localhost", "127.0.0.1")
+SYSTEM = "wattpack-system"
+
+
+# Certificates
+
+
+def test_an_identity_is_kept_until_two_thirds_of_its_life_are_over() -> None:
+    first = new_identity(NAMES, NOW)
+    assert renewed(first, NAMES, NOW + SERVING_LIFE * 0.6) is first
+    second = renewed(first, NAMES, NOW + SERVING_LIFE * 0.7)
+    assert second.certificate != first.certificate
+    assert second.ca_bundle == first.ca_bundle
+
+
+def test_a_new_authority_leaves_the_old_one_trusted() -> None:
+    first = new_identity(NAMES, NOW)
+    second = renewed(first, NAMES, NOW + AUTHORITY_LIFE * 0.7)
+    assert first.ca_bundle in second.ca_bundle
+    assert second.ca_bundle.count(b"BEGIN CERTIFICATE") == 2
+
+
+def test_other_names_need_another_certificate() -> None:
+    first = new_identity(NAMES, NOW)
+    assert renewed(first, ("localhost",), NOW).certificate != first.certificate
+
+
+@pytest.mark.parametrize("name", ["ca.crt", "ca.key", "tls.crt", "tls.key"])
+@pytest.mark.parametrize("value", [b"", b"garbage"])
+def test_a_broken_identity_is_refused_by_its_field(name: str, value: bytes) -> None:
+    data = new_identity(NAMES, NOW).to_data() | {name: value}
+    with pytest.raises(InputError, match="data"):
+        identity_from_data(data)
+
+
+def test_parts_of_two_identities_do_not_make_one() -> None:
+    one, other = new_identity(NAMES, NOW).to_data(), new_identity(NAMES, NOW).to_data()
+    for name in ("tls.crt", "tls.key", "ca.crt"):
+        with pytest.raises(InputError):
+            identity_from_data(one | {name: other[name]})
+
+
+def identity_store(api: Any, clock: ManualClock) -> IdentityStore:
+    return IdentityStore(api, clock, SYSTEM, "tls", NAMES, "w")
+
+
+def test_replicas_share_one_identity_and_the_webhook_trusts_it() -> None:
+    clock = ManualClock()
+    api = EmbeddedKube(clock)
+    service = {"namespace": SYSTEM, "name": "s", "path": "/mutate"}
+    api.create(MUTATING_WEBHOOKS, webhook_configuration("w", service, ""))
+    first = identity_store(api, clock).ensure()
+    assert identity_store(api, clock).ensure() == first
+    bundle = api.get(MUTATING_WEBHOOKS, "w")["webhooks"][0]["clientConfig"]["caBundle"]
+    assert first.to_data()["ca.crt"].startswith(b"-----BEGIN")
+    assert bundle
+    clock.advance_seconds(70 * 86400)
+    assert identity_store(api, clock).ensure().certificate != first.certificate
+
+
+def test_an_unusable_secret_is_replaced() -> None:
+    clock = ManualClock()
+    api = EmbeddedKube(clock)
+    metadata = {"name": "tls", "namespace": SYSTEM}
+    body = {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "data": {"tls.crt": "!"}}
+    api.create(SECRETS, body, SYSTEM)
+    first = identity_store(api, clock).ensure()
+    assert identity_store(api, clock).ensure() == first
+
+
+# Webhook
+
+
+@pytest.fixture(scope="module")
+def identity() -> Identity:
+    return new_identity(NAMES, datetime.now(UTC))
+
+
+@pytest.fixture
+def server(identity: Identity) -> Iterator[WebhookServer]:
+    made = WebhookServer("127.0.0.1", 0, identity, Mode.MANAGE)
+    made.start()
+    yield made
+    made.stop()
+
+
+def client(identity: Identity, server: WebhookServer) -> httpx.Client:
+    context = ssl.create_default_context(cadata=identity.ca_bundle.decode())
+    return httpx.Client(verify=context, base_url=f"https://127.0.0.1:{server.port}")
+
+
+def review_of(body: Any) -> dict[str, Any]:
+    request = {"uid": "r", "kind": {"group": "", "kind": "Pod"}, "operation": "CREATE"}
+    return {
+        "apiVersion": "admission.k8s.io/v1",
+        "kind": "AdmissionReview",
+        "request": request | {"object": body},
+    }
+
+
+def test_the_webhook_answers_over_its_own_certificate(
+    identity: Identity, server: WebhookServer
+) -> None:
+    with client(identity, server) as http:
+        response = http.post("/mutate?timeout=2s", json=review_of(pod_object("p")))
+        assert response.json()["response"]["patchType"] == "JSONPatch"
+        assert http.get("/healthz").text == "ok\n"
+
+
+def test_the_webhook_refuses_what_is_no_review(identity: Identity, server: WebhookServer) -> None:
+    with client(identity, server) as http:
+        assert http.post("/mutate", content=b"{").status_code == 400
+        assert http.post("/mutate", json={"kind": "Pod"}).status_code == 400
+        assert http.post("/other", json={}).status_code == 404
+        assert http.get("/mutate").status_code == 404
+        huge = {"Content-Length": str(MAX_BODY_BYTES + 1)}
+        assert http.post("/mutate", content=b"", headers=huge).status_code == 413
+
+
+def test_a_silent_client_keeps_nobody_waiting(identity: Identity, server: WebhookServer) -> None:
+    with socket.create_connection(("127.0.0.1", server.port)), client(identity, server) as http:
+        assert http.get("/healthz").status_code == 200
+
+
+def test_a_renewed_certificate_is_served_without_a_restart(
+    identity: Identity, server: WebhookServer
+) -> None:
+    other = new_identity(NAMES, datetime.now(UTC))
+    server.use(other)
+    with client(other, server) as http:
+        assert http.get("/healthz").status_code == 200
+
+
+# Watchdog
+
+
+def held_cluster() -> Cluster:
+    cluster = Cluster()
+    cluster.add_nodes("n1")
+    cluster.add(pod_object("p"))
+    return cluster
+
+
+def elector(cluster: Cluster, identity: str = "a") -> LeaderElector:
+    return LeaderElector(
+        cluster.api, cluster.clock, name=LEASE_NAME, namespace=SYSTEM, identity=identity
+    )
+
+
+def test_the_watchdog_leaves_pods_to_a_planner_that_renews() -> None:
+    cluster = held_cluster()
+    leader = elector(cluster)
+    watchdog = Watchdog(cluster.api, cluster.clock, SYSTEM)
+    for _ in range(20):
+        leader.attempt()
+        assert watchdog.step() is None
+        cluster.clock.advance_seconds(5)
+    assert pod_facts.is_gated(cluster.pod("p"))
+
+
+def test_the_watchdog_releases_everything_after_thirty_silent_seconds() -> None:
+    cluster = held_cluster()
+    elector(cluster).attempt()
+    watchdog = Watchdog(cluster.api, cluster.clock, SYSTEM)
+    assert watchdog.step() is None
+    cluster.clock.advance_seconds(29)
+    assert watchdog.step() is None
+    cluster.clock.advance_seconds(1)
+    released = watchdog.step()
+    assert released is not None
+    assert released.left == 0
+    assert not pod_facts.is_gated(cluster.pod("p"))
+    assert pod_facts.pinned_node(cluster.pod("p")) == ""
+
+
+def test_a_planner_that_never_was_counts_as_silent() -> None:
+    cluster = held_cluster()
+    watchdog = Watchdog(cluster.api, cluster.clock, SYSTEM)
+    watchdog.step()
+    cluster.clock.advance_seconds(30)
+    assert watchdog.step() is not None
+
+
+def test_an_api_outage_does_not_look_like_a_dead_planner() -> None:
+    cluster = held_cluster()
+    elector(cluster).attempt()
+    down = False
+
+    class Outage:
+        def __getattr__(self, name: str) -> Any:
+            return getattr(cluster.api, name)
+
+        def get(self, resource: Any, *rest: Any) -> Any:
+            if down and resource is LEASES:
+                raise UnavailableError("down")
+            return cluster.api.get(resource, *rest)
+
+    watchdog = Watchdog(Outage(), cluster.clock, SYSTEM)  # type: ignore[arg-type]
+    watchdog.step()
+    down = True
+    cluster.clock.advance_seconds(60)
+    assert watchdog.step() is None
+    down = False
+    assert watchdog.step() is None
+    assert pod_facts.is_gated(cluster.pod("p"))
+
+
+# The leading loop
+
+
+def process(cluster: Cluster, identity: str) -> SchedulerProcess:
+    def new_loop() -> Any:
+        loop = cluster.new_loop()
+        loop.reader.start = lambda _: None  # type: ignore[method-assign]
+        return loop
+
+    return SchedulerProcess(
+        cluster.clock,
+        elector(cluster, identity),
+        Batcher(idle_ns=0, max_ns=0, resync_ns=1_000_000_000),
+        new_loop,
+    )
+
+
+def test_only_the_leader_plans_and_the_other_takes_over() -> None:
+    cluster = held_cluster()
+    first, second = process(cluster, "a"), process(cluster, "b")
+    first.step()
+    assert not pod_facts.is_gated(cluster.pod("p"))
+    cluster.add(pod_object("q"))
+    second.step()
+    assert pod_facts.is_gated(cluster.pod("q"))
+    for _ in range(20):
+        cluster.clock.advance_seconds(1)
+        second.step()
+    assert not pod_facts.is_gated(cluster.pod("q"))
+
+
+def test_changes_are_gathered_until_they_pause_or_the_oldest_waits_too_long() -> None:
+    batcher = Batcher(idle_ns=200, max_ns=2000, resync_ns=10_000)
+    assert batcher.due_at(5) == 5
+    batcher.ran(0)
+    assert batcher.due_at(0) == 10_000
+    batcher.changed(100)
+    assert batcher.due_at(100) == 300
+    for now in range(200, 2100, 100):
+        batcher.changed(now)
+    assert batcher.due_at(2000) == 2100
+    batcher.ran(2100)
+    assert batcher.due_at(2100) == 12_100
+
+
+# Command line
+
+
+def test_plan_prints_people_and_json_forms(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "s.json"
+    file.write_text(snapshot(node("a"), pod("p"), pod("q", 16)).model_dump_json())
+    assert plan_command.main(["--snapshot", str(file)]) == 0
+    shown = capsys.readouterr().out
+    assert "team/p -> a (+700 W)" in shown
+    assert "team/q waits: LargerThanAnyNode" in shown
+    assert plan_command.main(["--snapshot", str(file), "--json"]) == 0
+    assert parse_plan(capsys.readouterr().out).placements[0].uid == "p"
+
+
+def test_plan_prints_schemas(capsys: pytest.CaptureFixture[str]) -> None:
+    assert plan_command.main(["--schema", "snapshot"]) == 0
+    assert json.loads(capsys.readouterr().out)["title"] == "Snapshot"
+
+
+@pytest.mark.parametrize(
+    ("content", "arguments"),
+    [
+        ('{"nodes": [{"name": 3}]}', []),
+        ("", []),
+        ("{}", ["--deadline-seconds", "nan"]),
+        ("{}", ["--workers", "0"]),
+        ("{}", ["--seed", "-1"]),
+    ],
+)
+def test_plan_refuses_wrong_input_with_status_two(
+    content: str, arguments: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "s.json"
+    file.write_text(content)
+    assert plan_command.main(["--snapshot", str(file), *arguments]) == 2
+    assert "error: " in capsys.readouterr().err
+
+
+def test_plan_names_a_missing_file(capsys: pytest.CaptureFixture[str]) -> None:
+    assert plan_command.main(["--snapshot", "/nowhere/at/all"]) == 2
+    assert "/nowhere/at/all" in capsys.readouterr().err
