@@ -146,7 +146,10 @@ def _positions(new: Sequence[str], old: Sequence[str]) -> IntArray:
 
 
 def carry_over(
-    state: State, old_topology: Topology, new_topology: Topology, settings: PowerSettings
+    state: State,
+    old_topology: Topology,
+    new_topology: Topology,
+    settings: PowerSettings | None = None,
 ) -> State:
     """The state for a changed membership: what stays keeps its memory, what is new starts afresh.
 
@@ -157,7 +160,7 @@ def carry_over(
     """
     if state.topology is not old_topology:
         raise InputError("old_topology", "the topology of the state", "another one")
-    fresh = initial_state(new_topology, settings)
+    fresh = initial_state(new_topology, settings or PowerSettings())
     gpus = _positions(new_topology.gpu_uuids, old_topology.gpu_uuids)
     nodes = _positions(new_topology.node_names, old_topology.node_names)
     domains = _positions(new_topology.tree.names, old_topology.tree.names)

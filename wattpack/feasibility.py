@@ -11,6 +11,7 @@ with o = 1.05 and g_n = 1 + 0.09 / sqrt(n) (design section 4).
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -93,6 +94,12 @@ class LoadTree:
         repeated = np.tile(values, self._depths)
         total = np.bincount(bins, weights=repeated, minlength=self._n + 1)[: self._n]
         return total.astype(np.float64, copy=False)
+
+    def only_where(self, domains: BoolArray) -> LoadTree:
+        """The same members with no rating where the domains are not marked, (n_domains,)."""
+        limited = copy.copy(self)
+        limited.rating_watts = np.where(domains, self.rating_watts, np.inf)
+        return limited
 
     def any_above_gpu(self, domains: BoolArray) -> BoolArray:
         """Whether any domain above each GPU is marked, (n_domains,) -> (n_gpus,)."""

@@ -10,7 +10,7 @@ import numpy as np
 
 from controller.model import Observations, PowerSettings, Topology
 from wattpack.breakers import RACK_THERMAL
-from wattpack.domains import BreakerCurve, DomainTree
+from wattpack.domains import BreakerCurve, DomainTree, FloatArray
 from wattpack.feasibility import LoadTree, size_guaranteed_caps, worst_watts
 from wattpack.units import NS_PER_SECOND
 
@@ -21,7 +21,7 @@ NODE_WORST_WATTS = 1500.0
 
 def make_tree(
     parents: Sequence[int],
-    ratings: Sequence[float] | None = None,
+    ratings: Sequence[float] | FloatArray | None = None,
     *,
     external: float = 0.0,
     curve: BreakerCurve = RACK_THERMAL,

@@ -1,0 +1,128 @@
+"""Which policy speaks for a GPU: its priority, floor, request and actuator."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from capacity.profile import GpuProfile
+from controller.membership import GpuSpec, PodSpec
+from wattpack.api import PowerPolicy
+from wattpack.api.power import Actuator
+from wattpack.domains import BoolArray, FloatArray, IntArray
+from wattpack.errors import InputError
+
+__all__ = ["Owed", "matches", "owed"]
+
+
+@dataclass(frozen=True, slots=True)
+class Owed:
+    """What the policies owe each GPU, each (n_gpus,)."""
+
+    priority: IntArray
+    floor_watts: FloatArray
+    request_watts: FloatArray
+    gang: IntArray
+    value_per_watt: FloatArray
+    clock_lock: BoolArray
+
+
+def matches(policy: PowerPolicy, pod: PodSpec) -> bool:
+    """Whether the policy speaks of the pod; empty parts of its selector match everything."""
+    selector = policy.spec.selector
+    if selector.priority_classes and pod.priority_class not in selector.priority_classes:
+        return False
+    if selector.namespaces and pod.namespace not in selector.namespaces:
+        return False
+    return all(pod.labels.get(key) == value for key, value in selector.labels.items())
+
+
+def owed(
+    gpus: Sequence[GpuSpec],
+    profiles: Sequence[GpuProfile],
+    pods: Sequence[PodSpec],
+    policies: Sequence[PowerPolicy],
+) -> Owed:
+    """The strongest policy of each GPU's pods (a shared GPU takes its highest tenant's class).
+
+    GPUs without work or policy have the lowest priority that any policy names, never the highest:
+    nobody becomes important by leaving a field out.
+
+    Raises:
+        InputError: for a floor that is missing and unknown to the GPU type.
+    """
+    lowest = min([0, *(p.spec.priority for p in policies)])
+    position = {gpu.uuid: i for i, gpu in enumerate(gpus)}
+    ruling: dict[int, PowerPolicy] = {}
+    for pod in pods:
+        found = [p for p in policies if matches(p, pod)]
+        if not found:
+            continue
+        strongest = max(found, key=lambda p: (p.spec.priority, p.spec.interactive))
+        for uuid in pod.gpu_uuids:
+            i = position.get(uuid, -1)
+            if i >= 0 and (i not in ruling or ruling[i].spec.priority < strongest.spec.priority):
+                ruling[i] = strongest
+    rows = [_row(gpu, profiles[i], ruling.get(i), lowest) for i, gpu in enumerate(gpus)]
+    gang = _gangs(len(gpus), position, pods)
+    priority = np.array([r[0] for r in rows], dtype=np.int64)
+    for number in np.unique(gang[gang >= 0]):
+        # One cap for a gang means one class: its highest member's.
+        priority[gang == number] = priority[gang == number].max()
+    return Owed(
+        priority=priority,
+        floor_watts=np.array([r[1] for r in rows]),
+        request_watts=np.array([r[2] for r in rows]),
+        gang=gang,
+        value_per_watt=np.array([_value_per_watt(profile) for profile in profiles]),
+        clock_lock=np.array([r[3] for r in rows], dtype=np.bool_),
+    )
+
+
+def _row(
+    gpu: GpuSpec, profile: GpuProfile, policy: PowerPolicy | None, lowest: int
+) -> tuple[int, float, float, bool]:
+    """Priority, floor, request and whether clocks are locked, for one GPU."""
+    knee = profile.knee_watts
+    if policy is None:
+        return lowest, _floor(gpu, knee), gpu.default_limit_watts, False
+    spec = policy.spec
+    if spec.floor_fraction is not None and spec.floor_fraction <= 0.0:
+        raise InputError(f"{policy.name}.spec.floorFraction", "> 0", spec.floor_fraction)
+    floor = knee if spec.floor_fraction is None else spec.floor_fraction * gpu.default_limit_watts
+    request = max(spec.request_fraction * gpu.default_limit_watts, gpu.min_limit_watts)
+    lock = list(spec.allowed_actuators) == [Actuator.CLOCK_LOCK]
+    return spec.priority, _floor(gpu, floor), request, lock
+
+
+def _floor(gpu: GpuSpec, watts: float) -> float:
+    if not np.isfinite(watts) or watts <= 0.0:
+        raise InputError(f"gpu[{gpu.uuid}].floor", "a floor or knee in W > 0", watts)
+    return float(np.clip(watts, gpu.min_limit_watts, gpu.default_limit_watts))
+
+
+def _gangs(n_gpus: int, position: Mapping[str, int], pods: Sequence[PodSpec]) -> IntArray:
+    gang = np.full(n_gpus, -1, dtype=np.int64)
+    numbers: dict[tuple[str, str], int] = {}
+    for pod in sorted(pods, key=lambda p: (p.namespace, p.name)):
+        mine = [position[uuid] for uuid in pod.gpu_uuids if uuid in position]
+        if not mine or (not pod.gang and len(mine) < 2):
+            continue
+        key = (pod.namespace, f"gang {pod.gang}" if pod.gang else f"pod {pod.name}")
+        gang[mine] = numbers.setdefault(key, len(numbers))
+    return gang
+
+
+def _value_per_watt(profile: GpuProfile) -> float:
+    """Share of a GPU's work that one watt between knee and default limit buys, over all kernels."""
+    span = profile.default_limit_watts - profile.knee_watts
+    if span <= 0.0 or not profile.kernel_classes:
+        return 0.0
+    knee = profile.knee_watts / profile.default_limit_watts
+    losses = [
+        1.0 - float(np.interp(knee, kernel.cap_fractions, kernel.throughput))
+        for kernel in profile.kernel_classes.values()
+    ]
+    return max(0.0, sum(losses) / len(losses)) / span

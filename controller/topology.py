@@ -1,0 +1,325 @@
+"""From objects to arrays: the power tree, who hangs where, and what each GPU is owed.
+
+PowerDomain ──> build_tree ─┐
+nodes, pods, profiles ──────┼──> build_topology ──> Topology   (guaranteed caps sized by I1)
+PowerPolicy ────────────────┘          ^
+a changed PowerDomain ──> accept ──────┘   refused: what ran before runs on (I1, I8, I10)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from capacity.profile import GpuProfile
+from controller.membership import GpuSpec, NodeSpec, PodSpec, direct_domains
+from controller.model import Topology
+from controller.policies import owed
+from wattpack.api import PowerDomain, PowerPolicy
+from wattpack.api.power import Enforcement
+from wattpack.breakers import RACK_THERMAL, SWITCHBOARD_THERMAL, cold_points
+from wattpack.domains import BoolArray, BreakerCurve, DomainTree, FloatArray, topological_order
+from wattpack.errors import InputError, SafetyError, WattpackError
+from wattpack.feasibility import LoadTree, size_guaranteed_caps
+
+__all__ = [
+    "Acceptance",
+    "GpuSpec",
+    "NodeSpec",
+    "PodSpec",
+    "Refusal",
+    "accept",
+    "build_topology",
+    "build_tree",
+    "require_per_gpu_watts",
+]
+
+# I2: r_max = min(1.5, 0.8 * lowest short-time or magnetic pick-up).
+_HIGHEST_LOAD_RATIO = 1.5
+_PICKUP_SHARE = 0.8
+# No GPU board takes this much; a larger number is in milliwatts.
+_MILLIWATTS_FROM = 5000.0
+
+
+def build_tree(domains: Sequence[PowerDomain]) -> DomainTree:
+    """The tree of all domains, with each rating as it is after the loss of one feed.
+
+    Raises:
+        InputError: for no domain, an unknown parent, a cycle or a duplicate name.
+    """
+    if not domains:
+        raise InputError("domains", "at least one PowerDomain", 0)
+    names = [d.name for d in domains]
+    order = topological_order(names, [d.spec.parent for d in domains])
+    chosen = [domains[i] for i in order]
+    position = {d.name: i for i, d in enumerate(chosen)}
+    specs = [d.spec for d in chosen]
+    rating = np.array([_rating_after_feed_loss(d) for d in chosen])
+    pickup = np.array([s.breaker.short_time_pickup_ratio for s in specs])
+    return DomainTree(
+        names=tuple(d.name for d in chosen),
+        parent=np.array([-1 if s.parent is None else position[s.parent] for s in specs]),
+        rating_watts=rating,
+        external_watts=np.array([sum(e.worst_watts for e in s.external_loads) for s in specs])
+        + 0.0,
+        curves=tuple(_curve(d) for d in chosen),
+        max_load_ratio=np.minimum(_HIGHEST_LOAD_RATIO, _PICKUP_SHARE * pickup),
+        cooling_seconds=np.array([s.breaker.cooling_seconds for s in specs]),
+        phase_imbalance=np.array([s.phase_imbalance for s in specs]),
+        supply_efficiency=np.array([s.supply_efficiency for s in specs]),
+        max_raise_watts_per_second=rating
+        * np.array([s.max_raise_fraction_per_second for s in specs]),
+        enforce=np.array([s.enforcement == Enforcement.ENFORCE for s in specs]),
+    )
+
+
+def _rating_after_feed_loss(domain: PowerDomain) -> float:
+    """One feed's rating times the feeds that are left when one is lost."""
+    redundancy = domain.spec.redundancy
+    left = redundancy.feeds - 1 if redundancy.mode == "KofN" else 1
+    return domain.spec.rating_watts * left
+
+
+def _curve(domain: PowerDomain) -> BreakerCurve:
+    breaker = domain.spec.breaker
+    if breaker.curve == "RackThermal":
+        return RACK_THERMAL
+    if breaker.curve == "SwitchboardThermal":
+        return SWITCHBOARD_THERMAL
+    seconds = tuple(p.trip_seconds for p in breaker.points)
+    if breaker.thermal_cold_curve:
+        seconds = cold_points(seconds)
+    # The fit is unused beside points; any valid constants do.
+    return BreakerCurve(1.0, 1.0, tuple(p.load_ratio for p in breaker.points), seconds)
+
+
+def require_per_gpu_watts(field: str, watts: float, max_limit_watts: float) -> float:
+    """The watts, if they can be one board's (I8).
+
+    Raises:
+        InputError: if they look like milliwatts or like the total of a node.
+    """
+    if watts > _MILLIWATTS_FROM:
+        raise InputError(field, "watts of one GPU (this looks like milliwatts)", watts)
+    if watts > 2.0 * max_limit_watts:
+        raise InputError(field, f"watts of one GPU, at most {max_limit_watts:g} W", watts)
+    if not watts > 0.0:
+        raise InputError(field, "watts of one GPU > 0", watts)
+    return watts
+
+
+def build_topology(
+    domains: Sequence[PowerDomain],
+    policies: Sequence[PowerPolicy],
+    nodes: Sequence[NodeSpec],
+    pods: Sequence[PodSpec],
+    profiles: Mapping[str, GpuProfile],
+    *,
+    strict: bool = True,
+) -> Topology:
+    """Everything that the controller core needs to know of the objects.
+
+    Nodes that belong to no domain are left out. In a domain that only watches (DryRun), I1 sizes
+    nothing, since nothing is written there.
+
+    Args:
+        domains: The power tree.
+        policies: Order and floors.
+        nodes: Servers with their GPUs.
+        pods: Work on GPUs.
+        profiles: By the driver's product name and by model.
+        strict: Refuse a tree in which I1 cannot hold; otherwise take the hardware minimum, because
+            electricity that is already there cannot be refused.
+
+    Raises:
+        InputError: for an unknown GPU model, a suspicious unit, a node in two branches.
+        SafetyError: if I1 cannot hold and ``strict``.
+    """
+    tree = build_tree(domains)
+    by_name = {d.name: d for d in domains}
+    placed = direct_domains(tree, by_name, nodes)
+    members = [(node, domain) for node, domain in zip(nodes, placed, strict=True) if domain >= 0]
+    gpus = [gpu for node, _ in members for gpu in node.gpus]
+    found = [_profile(gpu, profiles) for gpu in gpus]
+    domain_of_node = np.array([domain for _, domain in members], dtype=np.int64)
+    node_of_gpu = np.repeat(np.arange(len(members)), [len(node.gpus) for node, _ in members])
+    load = LoadTree(tree, domain_of_node, node_of_gpu)
+    default = np.array([gpu.default_limit_watts for gpu in gpus])
+    minimum = np.array([gpu.min_limit_watts for gpu in gpus])
+    due = owed(gpus, found, pods, policies)
+    floor = np.clip(due.floor_watts, minimum, due.request_watts)
+    non_gpu = [by_name[tree.names[d]].spec.non_gpu_per_node for d in domain_of_node]
+    # Declared in AC watts at the breaker; the arrays are in DC equivalents of the node's domain.
+    efficiency = load.efficiency[domain_of_node]
+    worst = np.array([n.worst_watts for n in non_gpu]) * efficiency
+    unheld = np.array([not node.host_unit for node, _ in members], dtype=np.bool_)
+    guaranteed = _guaranteed(load, minimum, floor, default, worst, unheld, due.clock_lock, strict)
+    return Topology(
+        gpu_uuids=tuple(gpu.uuid for gpu in gpus),
+        node_names=tuple(node.name for node, _ in members),
+        tree=tree,
+        node_of_gpu=node_of_gpu,
+        domain_of_node=domain_of_node,
+        min_limit_watts=minimum,
+        default_limit_watts=default,
+        guaranteed_watts=guaranteed,
+        floor_watts=floor,
+        request_watts=due.request_watts,
+        priority=due.priority,
+        gang=due.gang,
+        value_per_watt=due.value_per_watt,
+        clock_lock=due.clock_lock,
+        node_worst_watts=worst,
+        node_idle_watts=np.array([n.idle_watts for n in non_gpu]) * efficiency,
+        node_host_unit=~unheld,
+        max_clock_mhz=np.array([gpu.max_clock_mhz for gpu in gpus], dtype=np.int64),
+    )
+
+
+def _profile(gpu: GpuSpec, profiles: Mapping[str, GpuProfile]) -> GpuProfile:
+    """The GPU's profile, after its limits were seen to be one board's."""
+    profile = profiles.get(gpu.model)
+    if profile is None:
+        raise InputError(f"gpu[{gpu.uuid}].model", "a GPU model with a profile", gpu.model)
+    for field in ("min_limit_watts", "default_limit_watts", "max_limit_watts"):
+        watts = getattr(gpu, field)
+        require_per_gpu_watts(f"gpu[{gpu.uuid}].{field}", watts, profile.max_limit_watts)
+    if not gpu.min_limit_watts <= gpu.default_limit_watts <= gpu.max_limit_watts:
+        limits = (gpu.min_limit_watts, gpu.default_limit_watts, gpu.max_limit_watts)
+        raise InputError(f"gpu[{gpu.uuid}].default_limit_watts", "min <= default <= max", limits)
+    return profile
+
+
+def _guaranteed(
+    load: LoadTree,
+    minimum: FloatArray,
+    floor: FloatArray,
+    default: FloatArray,
+    worst: FloatArray,
+    unheld: BoolArray,
+    clock_lock: BoolArray,
+    strict: bool,
+) -> FloatArray:
+    lowest = np.where(clock_lock, default, minimum)
+    ceiling = np.maximum(floor, lowest)
+    sized = load.only_where(load.tree.enforce)
+    try:
+        caps = size_guaranteed_caps(sized, lowest, ceiling, default, worst, unheld)
+    except SafetyError:
+        if strict:
+            raise
+        caps = lowest
+    return caps
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why a domain's newest spec does not run: condition ``Accepted=False``."""
+
+    domain: str
+    reason: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Acceptance:
+    """What runs after a change.
+
+    Attributes:
+        domains: Accepted objects; for a refused one the old spec.
+        topology: Built from them.
+        refusals: By domain name.
+    """
+
+    domains: tuple[PowerDomain, ...]
+    topology: Topology
+    refusals: Mapping[str, Refusal]
+
+
+def accept(
+    old: Sequence[PowerDomain],
+    new: Sequence[PowerDomain],
+    policies: Sequence[PowerPolicy],
+    nodes: Sequence[NodeSpec],
+    pods: Sequence[PodSpec],
+    profiles: Mapping[str, GpuProfile],
+) -> Acceptance:
+    """Take over as many changed domains as are understood and keep I1; the others stay as they ran.
+
+    Args:
+        old: What runs now; empty at the start.
+        new: What the operators want.
+        policies: See ``build_topology``.
+        nodes: See ``build_topology``.
+        pods: See ``build_topology``.
+        profiles: See ``build_topology``.
+
+    Raises:
+        InputError: if nodes, pods or policies themselves cannot be understood, or if nothing of
+            ``new`` can be accepted and nothing ran before.
+    """
+    running = {d.name: d for d in old}
+    wanted = {d.name: d for d in new}
+    refusals: dict[str, Refusal] = {}
+    for name, domain in wanted.items():
+        if (refusal := _undeclared(domain)) is not None:
+            refusals[name] = refusal
+    changed = {n: d for n, d in wanted.items() if n not in refusals and running.get(n) != d}
+    kept = {n: d for n, d in running.items() if n in wanted}
+
+    def attempt(candidates: Mapping[str, PowerDomain]) -> Topology:
+        return build_topology(list(candidates.values()), policies, nodes, pods, profiles)
+
+    try:
+        chosen = {**kept, **changed}
+        topology = attempt(chosen)
+    except WattpackError:
+        chosen, topology = kept, None
+        # Parents first, so that a child is judged below the parent that it names.
+        for name in sorted(changed, key=lambda n: (_depth(n, wanted), n)):
+            candidate = {**chosen, name: changed[name]}
+            try:
+                topology, chosen = attempt(candidate), candidate
+            except WattpackError as error:
+                refusals[name] = _refusal(name, error)
+    if not chosen:
+        first = next(iter(refusals.values()), None)
+        raise InputError("domains", "at least one acceptable PowerDomain", first)
+    if topology is None:
+        # What ran fails too: the nodes changed. Electricity cannot be refused (I1).
+        topology = build_topology(
+            list(chosen.values()), policies, nodes, pods, profiles, strict=False
+        )
+    return Acceptance(tuple(chosen.values()), topology, refusals)
+
+
+def _depth(name: str, domains: Mapping[str, PowerDomain]) -> int:
+    depth, seen = 0, {name}
+    parent = domains[name].spec.parent
+    while parent is not None and parent in domains and parent not in seen:
+        seen.add(parent)
+        depth, parent = depth + 1, domains[parent].spec.parent
+    return depth
+
+
+def _undeclared(domain: PowerDomain) -> Refusal | None:
+    """Enforcing needs every load under the breaker to be known (I10)."""
+    spec = domain.spec
+    if spec.enforcement != Enforcement.ENFORCE:
+        return None
+    name = domain.name
+    if not spec.load_declared_complete:
+        message = "Enforce needs loadDeclaredComplete: every load is a member or declared"
+        return Refusal(name, "LoadNotDeclared", message)
+    has_members = spec.members.node_selector or spec.members.node_names
+    if has_members and spec.non_gpu_per_node.worst_watts <= 0.0:
+        message = "Enforce needs nonGpuPerNode.worstWatts > 0: servers draw power beside GPUs"
+        return Refusal(name, "LoadNotDeclared", message)
+    return None
+
+
+def _refusal(name: str, error: WattpackError) -> Refusal:
+    reason = "BreaksI1" if isinstance(error, SafetyError) else "NotUnderstood"
+    return Refusal(name, reason, str(error))
