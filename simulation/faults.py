@@ -19,9 +19,7 @@ from wattpack.units import seconds_to_ns
 
 Bools = NDArray[np.bool_]
 
-NODE_FAULTS = frozenset(
-    {FaultKind.TELEMETRY_LOSS, FaultKind.NODE_REBOOT, FaultKind.DRIVER_RELOAD}
-)
+NODE_FAULTS = frozenset({FaultKind.TELEMETRY_LOSS, FaultKind.NODE_REBOOT, FaultKind.DRIVER_RELOAD})
 DOMAIN_FAULTS = frozenset({FaultKind.METER_GAP, FaultKind.FEED_LOSS})
 GPU_FAULTS = frozenset(
     {

@@ -217,9 +217,9 @@ class HistorySettings(Settings):
 
     days: Annotated[int, Field(ge=0, le=60, description="Days before time 0")] = 10
     bin_seconds: Annotated[int, Field(ge=60, le=3600, description="Width of one bin")] = 600
-    trough_ratio: Annotated[Share, Field(description="Request rate at night over the day's peak")] = (
-        0.35
-    )
+    trough_ratio: Annotated[
+        Share, Field(description="Night's request rate over the day's peak")
+    ] = 0.35
     peak_hour: Annotated[
         float, Field(ge=0, lt=24, description="Hour of the day with the highest rate, UTC")
     ] = 15.0
@@ -279,10 +279,10 @@ class Scenario(Settings):
     priority_classes: Annotated[
         tuple[PriorityClassSettings, ...], Field(min_length=1, description="Classes of work")
     ] = _CLASSES
-    services: Annotated[tuple[ServiceSettings, ...], Field(description="Language model services")] = (
-        _SERVICES
-    )
-    training: Annotated[tuple[TrainingSettings, ...], Field(description="Training jobs")] = _TRAINING
+    services: Annotated[
+        tuple[ServiceSettings, ...], Field(description="Language model services")
+    ] = _SERVICES
+    training: Annotated[tuple[TrainingSettings, ...], Field(description="Gangs")] = _TRAINING
     batch: Annotated[BatchSettings, Field(description="Batch pods")] = BatchSettings()
     faults: Annotated[tuple[FaultSettings, ...], Field(description="What goes wrong")] = ()
     control: Annotated[ControlSettings, Field(description="The product's loops")] = (

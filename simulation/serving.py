@@ -3,7 +3,7 @@
 One replica iterates as ``capacity`` says: base + prompt tokens + context tokens, each divided by
 the speed that its GPUs have now (a cap lowers it). Within a step of the twin the queues are fluid:
 
-    prompts ──> prefill (FIFO, a share of each iteration) ──> decode (all requests together) ──> done
+    prompts ──> prefill (FIFO, a share of each iteration) ──> decode (all together) ──> done
 
 Prompt progress is counted in tokens and decode progress in iterations since the replica began, so
 each request is followed exactly: it decodes once the tokens up to it are processed, and is done

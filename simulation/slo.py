@@ -57,8 +57,10 @@ class CapEffects:
         start = fell & (self._since_ns < 0) & (limit_watts * EFFECT_RATIO < sensed_watts)
         self._since_ns[start] = now_ns
         self._cap_watts = np.where(fell, np.minimum(limit_watts, self._cap_watts), self._cap_watts)
-        raised = (self._since_ns >= 0) & (limit_watts > self._cap_watts + 1.0) & (
-            limit_watts > self._limit_watts + 1.0
+        raised = (
+            (self._since_ns >= 0)
+            & (limit_watts > self._cap_watts + 1.0)
+            & (limit_watts > self._limit_watts + 1.0)
         )
         self._limit_watts = limit_watts.copy()
         waiting = self._since_ns >= 0

@@ -43,9 +43,7 @@ class GpuTypes:
     def of(cls, profiles: list[GpuProfile], of_gpu: list[int], clock_knee: float) -> GpuTypes:
         """The types of a row whose i-th GPU has profile ``of_gpu[i]``."""
         context = np.array([profiles[p].context_watts for p in of_gpu])
-        return cls(
-            ProfileTable.of(profiles), np.array(of_gpu, dtype=np.intp), context, clock_knee
-        )
+        return cls(ProfileTable.of(profiles), np.array(of_gpu, dtype=np.intp), context, clock_knee)
 
     def class_watts(self, kernel: int) -> Floats:
         """Draw of a kernel class without a cap, (n_gpus,)."""

@@ -478,7 +478,7 @@ class World:
 def _interleave(values: list[int]) -> list[int]:
     """The same values in an order in which every kind is spread evenly."""
     kinds = sorted(set(values))
-    placed = {kind: 0 for kind in kinds}
+    placed = dict.fromkeys(kinds, 0)
     total = {kind: values.count(kind) for kind in kinds}
     result = []
     for _ in values:
