@@ -132,14 +132,15 @@ def _handler_for(mode: Mode) -> type[BaseHTTPRequestHandler]:
 
         def do_POST(self) -> None:
             """One review."""
-            if self.path.partition("?")[0] != PATH:
-                self._reply(404, b"")
-                return
             text = self.headers.get("Content-Length", "")
             if not (text.isascii() and text.isdigit() and int(text) <= MAX_BODY_BYTES):
                 self._reply(413, f"a body of at most {MAX_BODY_BYTES} bytes\n".encode())
                 return
-            self._reply(*answer(self.rfile.read(int(text)), mode))
+            body = self.rfile.read(int(text))
+            if self.path.partition("?")[0] == PATH:
+                self._reply(*answer(body, mode))
+            else:
+                self._reply(404, b"")
 
         def _reply(self, status: int, body: bytes) -> None:
             self.send_response(status)
