@@ -1,26 +1,28 @@
-"""What operators want, kept by informers: domains, policies, overrides, forecasts, pods.
+"""What operators want, and the topology that is built from it.
 
-``DesiredState.topology(fleet)`` builds the arrays anew whenever an object or the fleet changed.
-A change that would break I1 or that cannot be understood is not accepted: what ran before runs on
-(``acceptedSpec``), and the refusal becomes the object's ``Accepted`` condition.
+Informers hand objects in; ``topology`` builds the arrays anew when an object or the fleet changed.
+A spec that cannot be understood, or that would break I1, is not accepted: what ran before runs on
+and the refusal becomes the object's ``Accepted`` condition.
 """
 
 from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
-from controller.app.fleet import Fleet
-from controller.model import Topology
+from controller.app.view import ForecastView
+from forecasting.status import usable_forecast
 from wattpack.api import ApiObject, DemandForecast, PowerDomain, PowerOverride, PowerPolicy
-from wattpack.errors import InputError, WattpackError
-from wattpack.kube.port import JsonObject
+from wattpack.kube.port import PODS, PRIORITY_CLASSES, JsonObject, Resource
+from wattpack.units import NS_PER_SECOND
 
 log = logging.getLogger(__name__)
+A = TypeVar("A", bound=ApiObject)
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,12 +37,159 @@ class Refusal:
 
 
 @dataclass(slots=True)
-class Desired:
-    """Parsed objects by name; a pod by UID."""
+class Objects:
+    """Parsed objects by name; plain ones where only a few fields are read."""
 
     domains: dict[str, PowerDomain] = field(default_factory=dict)
     policies: dict[str, PowerPolicy] = field(default_factory=dict)
     overrides: dict[str, PowerOverride] = field(default_factory=dict)
     forecasts: dict[str, DemandForecast] = field(default_factory=dict)
+    plain_forecasts: dict[str, JsonObject] = field(default_factory=dict)
+    plain_domains: dict[str, JsonObject] = field(default_factory=dict)
     priority_classes: dict[str, JsonObject] = field(default_factory=dict)
-    pods: dict[str, JsonObject] = field(default_factory=dict)
+    pods: dict[tuple[str, str], JsonObject] = field(default_factory=dict)
+    nodes: dict[str, JsonObject] = field(default_factory=dict)
+
+
+class ObjectStore:
+    """Takes objects from informers, keeps the last good parse of each. Thread-safe."""
+
+    def __init__(self) -> None:
+        self.lock = threading.RLock()
+        self.objects = Objects()
+        self.version = 0
+        self._unreadable: dict[tuple[str, str], Refusal] = {}
+
+    def changed(self, resource: Resource, old: JsonObject | None, new: JsonObject | None) -> None:
+        """An informer's handler for every kind that the controller follows."""
+        with self.lock:
+            if resource.kind == PODS.kind and not _matters(old, new):
+                return
+            name = str((new or old or {})["metadata"]["name"])
+            if resource.kind in _MODELS:
+                self._take_model(resource.kind, name, new)
+            else:
+                self._take_plain(resource, name, new or old or {}, gone=new is None)
+
+    def unreadable(self) -> list[Refusal]:
+        """Objects whose newest spec could not be parsed."""
+        with self.lock:
+            return list(self._unreadable.values())
+
+    def _take_model(self, kind: str, name: str, new: JsonObject | None) -> None:
+        model, attribute = _MODELS[kind]
+        known: dict[str, Any] = getattr(self.objects, attribute)
+        if new is None:
+            known.pop(name, None)
+            self._unreadable.pop((kind, name), None)
+        else:
+            try:
+                parsed = model.model_validate(new)
+            except ValidationError as error:
+                first = error.errors()[0]
+                where = ".".join(str(part) for part in first["loc"])
+                self._unreadable[kind, name] = Refusal(
+                    kind,
+                    name,
+                    "Unreadable",
+                    f"{where}: {first['msg']}",
+                    int(new["metadata"].get("generation", 0)),
+                )
+                return
+            self._unreadable.pop((kind, name), None)
+            before = known.get(name)
+            known[name] = parsed
+            self._keep_plain(kind, name, new)
+            same = before is not None and before.spec == _spec(parsed)
+            if kind == DemandForecast.meta.kind or same:
+                return  # a status changed, perhaps by ourselves: no new topology
+        self._keep_plain(kind, name, new)
+        self.version += 1
+
+    def _keep_plain(self, kind: str, name: str, new: JsonObject | None) -> None:
+        kept = {
+            PowerDomain.meta.kind: self.objects.plain_domains,
+            DemandForecast.meta.kind: self.objects.plain_forecasts,
+        }.get(kind)
+        if kept is not None:
+            kept.pop(name, None)
+            if new is not None:
+                kept[name] = new
+
+    def _take_plain(self, resource: Resource, name: str, body: JsonObject, *, gone: bool) -> None:
+        if resource.kind == PODS.kind:
+            key = (str(body["metadata"].get("namespace", "")), name)
+            self.objects.pods.pop(key, None)
+            if not gone:
+                self.objects.pods[key] = body
+        else:
+            kept = (
+                self.objects.priority_classes
+                if resource.kind == PRIORITY_CLASSES.kind
+                else self.objects.nodes
+            )
+            old = kept.pop(name, None)
+            if not gone:
+                kept[name] = body
+            if not gone and old is not None and _labels(old) == _labels(body):
+                return
+        self.version += 1
+
+
+_MODELS: Mapping[str, tuple[type[ApiObject], str]] = {
+    PowerDomain.meta.kind: (PowerDomain, "domains"),
+    PowerPolicy.meta.kind: (PowerPolicy, "policies"),
+    PowerOverride.meta.kind: (PowerOverride, "overrides"),
+    DemandForecast.meta.kind: (DemandForecast, "forecasts"),
+}
+
+
+def _spec(parsed: Any) -> object:  # noqa: ANN401 - every kind has its own
+    return parsed.spec
+
+
+def _labels(body: JsonObject) -> object:
+    return body["metadata"].get("labels")
+
+
+def _matters(old: JsonObject | None, new: JsonObject | None) -> bool:
+    """Whether a pod's change can move priorities: it appeared, went, or was bound."""
+    if old is None or new is None:
+        return True
+    return bool(
+        old["spec"].get("nodeName") != new["spec"].get("nodeName") or _labels(old) != _labels(new)
+    )
+
+
+class ForecastReader:
+    """What the tick may use of the forecasts: fresh ones, or the fallback, and it says which."""
+
+    def __init__(self, store: ObjectStore) -> None:
+        self._store = store
+
+    def views(self, ratings: Mapping[str, float], wall_time_ns: int) -> dict[str, ForecastView]:
+        """By domain; a domain without any history has no entry.
+
+        Args:
+            ratings: What each domain cannot exceed, AC watts.
+            wall_time_ns: Now.
+        """
+        with self._store.lock:
+            forecasts = list(self._store.objects.forecasts.items())
+            plain = dict(self._store.objects.plain_forecasts)
+        found = {}
+        for name, forecast in forecasts:
+            domain = forecast.spec.target.power_domain or ""
+            if domain not in ratings:
+                continue
+            usable = usable_forecast(
+                plain[name].get("status"), wall_time_ns / NS_PER_SECOND, limit=ratings[domain]
+            )
+            if usable.method != "limit":
+                found[domain] = ForecastView(
+                    usable.p50,
+                    forecast.status.p95,
+                    usable.p99,
+                    ("fallback: " if usable.is_fallback else "") + usable.method,
+                )
+        return found

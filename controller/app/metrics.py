@@ -40,6 +40,7 @@ class ControllerMetrics:
         self.epoch = gauge("epoch", "Fencing epoch while leading, else 0")
         self.batches = counter("lease_batches_total", "Lease batches handed to the streams")
         self.not_accepted = gauge("objects_not_accepted", "Objects whose newest spec is refused")
+        self.failed_ticks = counter("failed_ticks_total", "Ticks that raised an error")
         self.audit_failures = gauge("audit_rows_lost", "Decision rows that could not be kept")
         self.tick_seconds = Histogram(
             "wattpack_tick_seconds",

@@ -16,9 +16,9 @@ from typing import Protocol
 import numpy as np
 
 from controller.app.audit import DecisionLog
-from controller.app.desired import DesiredState
 from controller.app.fleet import DomainInputs, Fleet, Leadership
 from controller.app.metrics import ControllerMetrics
+from controller.app.topology import DesiredTopology
 from controller.app.view import ForecastView, ViewContext, capped_by_domain, live_view
 from controller.budget import budget_watts, override_cap_watts
 from controller.live import LiveDecision, LiveView
@@ -90,7 +90,7 @@ class Ticker:
     def __init__(
         self,
         fleet: Fleet,
-        desired: DesiredState,
+        desired: DesiredTopology,
         leadership: LeadershipSource,
         meters: MeterSource,
         clock: Clock,

@@ -1,0 +1,47 @@
+"""The controller process's settings: file < environment < flag; every name carries its unit."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field
+
+from wattpack.settings import Settings
+
+
+class ControllerSettings(Settings):
+    """What one controller replica can be told."""
+
+    replica: Annotated[str, Field(min_length=1, description="Name of this replica")] = (
+        "controller-0"
+    )
+    namespace: Annotated[str, Field(min_length=1, description="Where its Lease lies")] = (
+        "wattpack-system"
+    )
+    stream_address: Annotated[str, Field(description="host:port for the agents' streams")] = (
+        "0.0.0.0:8443"
+    )
+    http_host: Annotated[str, Field(description="Address for health, metrics, live view")] = (
+        "0.0.0.0"
+    )
+    http_port: Annotated[int, Field(ge=0, le=65535, description="Its port; 0 chooses one")] = 8081
+    server_names: Annotated[
+        tuple[str, ...], Field(min_length=1, description="Names in the serving certificate")
+    ] = ("localhost", "127.0.0.1")
+    agent_username: Annotated[
+        str, Field(description="User name that agent tokens must carry; empty accepts any")
+    ] = "system:serviceaccount:wattpack-agents:wattpack-agent"
+    report_period_ms: Annotated[int, Field(ge=50, le=10_000, description="Asked of agents")] = 1000
+    tick_seconds: Annotated[float, Field(gt=0, le=10, description="Between two decisions")] = 1.0
+    lease_ttl_ms: Annotated[int, Field(ge=500, le=10_000, description="Lease length (I3)")] = 5000
+    audit_file: Annotated[
+        str, Field(description="SQLite file of decisions; :memory: keeps none")
+    ] = ":memory:"
+    history_file: Annotated[
+        str, Field(description="SQLite file for the draw of every domain; empty keeps none")
+    ] = ""
+    meter_prometheus_url: Annotated[
+        str, Field(description="Prometheus that answers the domains' meter queries; empty for none")
+    ] = ""
+    simulated: Annotated[bool, Field(description="Marks everything shown as simulated")] = False
+    label: Annotated[str, Field(max_length=200, description="Shown in the console's header")] = ""
