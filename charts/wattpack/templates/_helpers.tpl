@@ -1,0 +1,175 @@
+{{- define "wattpack.name" -}}
+{{- default .Chart.Name .Values.nameOverride | trunc 40 | trimSuffix "-" -}}
+{{- end }}
+
+{{- define "wattpack.fullname" -}}
+{{- if .Values.fullnameOverride -}}
+{{- .Values.fullnameOverride | trunc 40 | trimSuffix "-" -}}
+{{- else if contains (include "wattpack.name" .) .Release.Name -}}
+{{- .Release.Name | trunc 40 | trimSuffix "-" -}}
+{{- else -}}
+{{- printf "%s-%s" .Release.Name (include "wattpack.name" .) | trunc 40 | trimSuffix "-" -}}
+{{- end -}}
+{{- end }}
+
+{{/* Name of a component's objects. Args: root, component. */}}
+{{- define "wattpack.component" -}}
+{{- printf "%s-%s" (include "wattpack.fullname" .root) .component -}}
+{{- end }}
+
+{{/* A component's namespace: what runs on every node lives apart. Args: root, component. */}}
+{{- define "wattpack.namespace" -}}
+{{- if has .component (list "agent" "actuator") -}}{{ .root.Values.nodeNamespace.name }}{{- else -}}{{ .root.Release.Namespace }}{{- end -}}
+{{- end }}
+
+{{- define "wattpack.username" -}}
+system:serviceaccount:{{ include "wattpack.namespace" . }}:{{ include "wattpack.component" . }}
+{{- end }}
+
+{{- define "wattpack.selector" -}}
+app.kubernetes.io/name: {{ include "wattpack.name" .root }}
+app.kubernetes.io/instance: {{ .root.Release.Name }}
+app.kubernetes.io/component: {{ .component }}
+{{- end }}
+
+{{- define "wattpack.labels" -}}
+{{ include "wattpack.selector" . }}
+app.kubernetes.io/part-of: wattpack
+app.kubernetes.io/version: {{ .root.Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .root.Release.Service }}
+helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version }}
+{{- with .root.Values.commonLabels }}
+{{ toYaml . }}
+{{- end }}
+{{- end }}
+
+{{/* Metadata of a component's object. Args: root, component; name and namespace "" for cluster scope. */}}
+{{- define "wattpack.metadata" -}}
+name: {{ .name | default (include "wattpack.component" .) }}
+{{- if not .cluster }}
+namespace: {{ include "wattpack.namespace" . }}
+{{- end }}
+labels:
+  {{- include "wattpack.labels" . | nindent 2 }}
+  {{- with .extraLabels }}
+  {{- toYaml . | nindent 2 }}
+  {{- end }}
+{{- with .root.Values.commonAnnotations }}
+annotations:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end }}
+
+{{- define "wattpack.image" -}}
+{{- $image := .Values.image -}}
+{{- if $image.digest -}}
+{{- printf "%s@%s" $image.repository $image.digest -}}
+{{- else -}}
+{{- $tag := $image.tag | default .Chart.AppVersion -}}
+{{- if eq $tag "latest" -}}{{- fail "image.tag: expected a fixed version or a digest, got latest" -}}{{- end -}}
+{{- printf "%s:%s" $image.repository $tag -}}
+{{- end -}}
+{{- end }}
+
+{{/* Pod security that the restricted profile accepts. */}}
+{{- define "wattpack.podSecurity" -}}
+runAsNonRoot: true
+runAsUser: 65532
+runAsGroup: 65532
+fsGroup: 65532
+seccompProfile: {type: RuntimeDefault}
+{{- end }}
+
+{{- define "wattpack.containerSecurity" -}}
+allowPrivilegeEscalation: false
+readOnlyRootFilesystem: true
+capabilities: {drop: [ALL]}
+{{- end }}
+
+{{/* Where and with which priority a pod runs. Args: values. */}}
+{{- define "wattpack.scheduling" -}}
+{{- with .values.priorityClassName }}
+priorityClassName: {{ . }}
+{{- end }}
+{{- with .values.nodeSelector }}
+nodeSelector:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .values.tolerations }}
+tolerations:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .values.affinity }}
+affinity:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end }}
+
+{{/* Pod spec of an ordinary, restricted component up to its containers. Args: root, component, values. */}}
+{{- define "wattpack.podHead" -}}
+serviceAccountName: {{ include "wattpack.component" . }}
+automountServiceAccountToken: true
+enableServiceLinks: false
+{{- with .root.Values.imagePullSecrets }}
+imagePullSecrets:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+securityContext:
+  {{- include "wattpack.podSecurity" . | nindent 2 }}
+{{- include "wattpack.scheduling" . }}
+topologySpreadConstraints:
+  - maxSkew: 1
+    topologyKey: kubernetes.io/hostname
+    whenUnsatisfiable: ScheduleAnyway
+    labelSelector:
+      matchLabels:
+        {{- include "wattpack.selector" . | nindent 8 }}
+{{- end }}
+
+{{/* A container's image, security, resources and settings. Args: root, component, values. */}}
+{{- define "wattpack.containerHead" -}}
+name: {{ .component }}
+image: {{ include "wattpack.image" .root }}
+imagePullPolicy: {{ .root.Values.image.pullPolicy }}
+securityContext:
+  {{- include "wattpack.containerSecurity" . | nindent 2 }}
+resources:
+  {{- toYaml .values.resources | nindent 2 }}
+env:
+  - name: POD_NAME
+    valueFrom: {fieldRef: {fieldPath: metadata.name}}
+  - name: POD_NAMESPACE
+    valueFrom: {fieldRef: {fieldPath: metadata.namespace}}
+  - name: WATTPACK_LOG_LEVEL
+    value: {{ .root.Values.logLevel }}
+{{- end }}
+
+{{- define "wattpack.httpProbes" -}}
+startupProbe:
+  httpGet: {path: /healthz, port: http}
+  periodSeconds: 2
+  failureThreshold: 30
+livenessProbe:
+  httpGet: {path: /healthz, port: http}
+  periodSeconds: 10
+  failureThreshold: 3
+readinessProbe:
+  httpGet: {path: /readyz, port: http}
+  periodSeconds: 5
+{{- end }}
+
+{{/* host:port of each controller replica. Args: root, port. */}}
+{{- define "wattpack.controllerHosts" -}}
+{{- $name := include "wattpack.component" (dict "root" .root "component" "controller") -}}
+{{- range $i := until (int .root.Values.controller.replicas) }}
+{{ printf "%s-%d.%s.%s.svc" $name $i $name $.root.Release.Namespace }}
+{{- end }}
+{{- end }}
+
+{{- define "wattpack.webhookName" -}}
+{{- printf "%s-placement" (include "wattpack.fullname" .) -}}
+{{- end }}
+
+{{- define "wattpack.enforces" -}}
+{{- if eq .Values.enforcement "Enforce" -}}true{{- end -}}
+{{- end }}

@@ -1,0 +1,311 @@
+"""The chart, rendered by the real helm: valid, least privileged, strict about its values."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import kubernetes_validate
+import pytest
+import yaml
+from helm_render import (
+    CHART,
+    ENFORCING,
+    EVERYTHING,
+    KUBE_VERSION,
+    ROOT,
+    VALUE_SETS,
+    of_kind,
+    pod_specs,
+    render,
+    rendered,
+    run_helm,
+)
+
+pytestmark = pytest.mark.helm
+
+NODE_COMPONENTS = {"agent", "actuator"}
+PROCESSES = {"controller", "scheduler", "watchdog", "forecaster", "console", "agent", "uninstall"}
+
+
+@pytest.mark.parametrize("name", VALUE_SETS)
+def test_helm_lint_is_strictly_clean(name: str) -> None:
+    done = run_helm(
+        "lint", "--strict", f"--kube-version={KUBE_VERSION}", str(CHART), values=VALUE_SETS[name]
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "0 chart(s) failed" in done.stdout
+
+
+@pytest.mark.parametrize("version", ["1.30", "1.37"])
+@pytest.mark.parametrize("name", VALUE_SETS)
+def test_every_object_fits_the_kubernetes_schemas(name: str, version: str) -> None:
+    for item in rendered(name):
+        if not item["apiVersion"].startswith("monitoring.coreos.com/"):
+            kubernetes_validate.validate(item, version, strict=True)
+
+
+def test_the_schema_check_would_notice_a_wrong_field() -> None:
+    broken = copy.deepcopy(of_kind(rendered("default"), "StatefulSet")[0])
+    broken["spec"]["replica"] = 2
+    with pytest.raises(kubernetes_validate.ValidationError):
+        kubernetes_validate.validate(broken, "1.34", strict=True)
+
+
+def test_the_default_installs_every_process_but_no_privileged_one() -> None:
+    assert set(pod_specs(rendered("default"))) == PROCESSES
+    assert set(pod_specs(rendered("enforcing"))) == PROCESSES | {"actuator"}
+
+
+def test_by_default_nothing_is_enforced_and_no_pod_is_touched() -> None:
+    objects = rendered("default")
+    assert not of_kind(objects, "MutatingWebhookConfiguration")
+    settings = next(
+        yaml.safe_load(item["data"]["settings.yaml"])
+        for item in of_kind(objects, "ConfigMap")
+        if item["metadata"]["name"].endswith("-scheduler")
+    )
+    assert settings == {"mode": "Shadow", "namespace": "wattpack-system"}
+    assert not any("--actuator" in arg for arg in args_of("agent", "default"))
+
+
+def args_of(component: str, name: str) -> list[str]:
+    args: list[str] = pod_specs(rendered(name))[component]["containers"][0]["args"]
+    return args
+
+
+@pytest.mark.parametrize("name", VALUE_SETS)
+def test_pods_meet_the_restricted_profile_but_for_agent_and_actuator(name: str) -> None:
+    for component, spec in pod_specs(rendered(name)).items():
+        security = spec["securityContext"]
+        assert security["seccompProfile"] == {"type": "RuntimeDefault"}
+        for key in ("hostNetwork", "hostPID", "hostIPC"):
+            assert not spec.get(key)
+        for container in spec["containers"]:
+            own = container["securityContext"]
+            assert own["allowPrivilegeEscalation"] is False
+            assert own["readOnlyRootFilesystem"] is True
+            assert own["capabilities"]["drop"] == ["ALL"]
+            assert "privileged" not in own
+            if component != "actuator":
+                assert "add" not in own["capabilities"]
+                assert security["runAsUser"] > 0
+        if component in NODE_COMPONENTS:
+            continue
+        assert security["runAsNonRoot"] is True
+        allowed = {"configMap", "emptyDir", "projected", "secret", "persistentVolumeClaim"}
+        for volume in spec["volumes"]:
+            assert set(volume) - {"name"} <= allowed
+
+
+def test_what_is_not_restricted_lives_in_a_namespace_of_its_own() -> None:
+    objects = rendered("enforcing")
+    for item in of_kind(objects, "DaemonSet"):
+        assert item["metadata"]["namespace"] == "wattpack-node"
+    for item in of_kind(objects, "Deployment", "StatefulSet", "Job"):
+        assert item["metadata"]["namespace"] == "wattpack-system"
+    (namespace,) = of_kind(objects, "Namespace")
+    assert namespace["metadata"]["labels"]["pod-security.kubernetes.io/enforce"] == "privileged"
+
+
+def test_the_actuator_has_two_capabilities_no_token_and_no_network() -> None:
+    objects = rendered("enforcing")
+    spec = pod_specs(objects)["actuator"]
+    assert spec["automountServiceAccountToken"] is False
+    assert spec["hostNetwork"] is False
+    (container,) = spec["containers"]
+    assert container["securityContext"]["capabilities"]["add"] == ["SYS_ADMIN", "CHOWN"]
+    (policy,) = (
+        item
+        for item in of_kind(objects, "NetworkPolicy")
+        if item["metadata"]["name"].endswith("actuator")
+    )
+    assert policy["spec"]["policyTypes"] == ["Ingress", "Egress"]
+    assert not {"ingress", "egress"} & set(policy["spec"])
+    daemon_sets = {i["metadata"]["name"]: i for i in of_kind(objects, "DaemonSet")}
+    assert daemon_sets["wp-wattpack-actuator"]["spec"]["updateStrategy"] == {"type": "OnDelete"}
+    bound = [s for b in of_kind(objects, "ClusterRoleBinding") for s in b["subjects"]]
+    assert not any(subject["name"].endswith("actuator") for subject in bound)
+
+
+def test_the_actuators_configuration_is_one_that_it_accepts(tmp_path: Any) -> None:
+    from telemetry.actuator.config import load_config
+
+    (data,) = (
+        item["data"]
+        for item in of_kind(rendered("enforcing"), "ConfigMap")
+        if "actuator.json" in item["data"]
+    )
+    file = tmp_path / "actuator.json"
+    file.write_text(data["actuator.json"])
+    config = load_config(file)
+    assert config.guaranteed_watts == {"NVIDIA H200": 450}
+    assert config.allowed_uids == {
+        pod_specs(rendered("enforcing"))["agent"]["securityContext"]["runAsUser"]
+    }
+
+
+@pytest.mark.parametrize("name", VALUE_SETS)
+def test_containers_state_resources_probes_and_a_fixed_image(name: str) -> None:
+    for component, spec in pod_specs(rendered(name)).items():
+        for container in spec["containers"]:
+            assert set(container["resources"]) == {"requests", "limits"}
+            assert not container["image"].endswith(":latest")
+            assert ":" in container["image"].rsplit("/", 1)[-1]
+            if component != "uninstall":
+                assert {"livenessProbe", "readinessProbe"} <= set(container)
+
+
+def test_a_digest_wins_over_the_tag() -> None:
+    digest = "sha256:" + "a" * 64
+    for spec in pod_specs(tuple(render({"image": {"digest": digest, "tag": "1"}}))).values():
+        assert spec["containers"][0]["image"].endswith(f"@{digest}")
+
+
+def rules_of(component: str) -> list[dict[str, Any]]:
+    return [
+        rule
+        for item in of_kind(rendered("everything"), "ClusterRole", "Role")
+        if item["metadata"]["name"] == f"wp-wattpack-{component}"
+        for rule in item["rules"]
+    ]
+
+
+def test_no_role_has_a_wildcard_or_reads_secrets_at_large() -> None:
+    for item in of_kind(rendered("everything"), "ClusterRole", "Role"):
+        for rule in item["rules"]:
+            assert "*" not in [*rule["apiGroups"], *rule["resources"], *rule["verbs"]]
+            if "secrets" in rule["resources"]:
+                assert item["kind"] == "Role"
+                assert rule["resourceNames"]
+                assert not {"list", "watch", "create"} & set(rule["verbs"])
+
+
+def test_only_the_placement_processes_may_change_pods_and_the_console_changes_nothing() -> None:
+    writers = set()
+    for component in PROCESSES:
+        for rule in rules_of(component):
+            writes = set(rule["verbs"]) - {"get", "list", "watch"}
+            if any(r.split("/")[0] == "pods" for r in rule["resources"]) and writes:
+                writers.add(component)
+            assert component != "console" or not writes
+    assert writers == {"scheduler", "watchdog", "uninstall"}
+
+
+def test_agents_reach_nothing_but_gpu_nodes() -> None:
+    resources = {resource for rule in rules_of("agent") for resource in rule["resources"]}
+    assert resources == {"gpunodes", "gpunodes/status"}
+
+
+def test_the_webhook_is_the_one_that_the_admission_code_describes() -> None:
+    from scheduler_plugin.admission import webhook_configuration
+
+    (item,) = of_kind(rendered("everything"), "MutatingWebhookConfiguration")
+    (webhook,) = item["webhooks"]
+    described = webhook_configuration(item["metadata"]["name"], {}, "")["webhooks"][0]
+    for key in set(described) - {"clientConfig"}:
+        assert webhook[key] == described[key], key
+    assert webhook["failurePolicy"] == "Ignore"
+    assert webhook["timeoutSeconds"] == 2
+    service = webhook["clientConfig"]["service"]
+    services = {i["metadata"]["name"]: i for i in of_kind(rendered("everything"), "Service")}
+    assert service["port"] in {p["port"] for p in services[service["name"]]["spec"]["ports"]}
+
+
+def test_every_policy_is_bound_and_denies() -> None:
+    objects = rendered("default")
+    policies = {i["metadata"]["name"] for i in of_kind(objects, "ValidatingAdmissionPolicy")}
+    bindings = of_kind(objects, "ValidatingAdmissionPolicyBinding")
+    assert {binding["spec"]["policyName"] for binding in bindings} == policies
+    assert all(binding["spec"]["validationActions"] == ["Deny"] for binding in bindings)
+
+
+def test_policies_name_the_service_accounts_that_exist() -> None:
+    objects = rendered("default")
+    accounts = {
+        f"system:serviceaccount:{i['metadata']['namespace']}:{i['metadata']['name']}"
+        for i in of_kind(objects, "ServiceAccount")
+    }
+    text = yaml.safe_dump(of_kind(objects, "ValidatingAdmissionPolicy"), width=10_000)
+    named = {word.strip("'\"],[") for word in text.split() if "system:serviceaccount" in word}
+    assert named
+    assert named <= accounts
+
+
+def test_crds_are_the_generated_ones_and_survive_an_uninstall() -> None:
+    crds = {
+        item["metadata"]["name"]: item
+        for item in of_kind(rendered("default"), "CustomResourceDefinition")
+    }
+    for file in sorted((ROOT / "manifests" / "crds").glob("*.yaml")):
+        generated = yaml.safe_load(file.read_text())
+        shipped = copy.deepcopy(crds.pop(generated["metadata"]["name"]))
+        assert shipped["metadata"].pop("annotations") == {"helm.sh/resource-policy": "keep"}
+        assert shipped == generated
+    assert not crds
+
+
+def test_the_uninstall_job_runs_before_anything_is_deleted() -> None:
+    hooks = [
+        i for i in rendered("default") if "helm.sh/hook" in i["metadata"].get("annotations", {})
+    ]
+    assert {i["kind"] for i in hooks} == {
+        "ServiceAccount",
+        "ClusterRole",
+        "ClusterRoleBinding",
+        "Job",
+    }
+    assert {i["metadata"]["annotations"]["helm.sh/hook"] for i in hooks} == {"pre-delete"}
+
+
+def test_the_shipped_alerts_are_the_plain_rules_file() -> None:
+    (item,) = of_kind(rendered("everything"), "PrometheusRule")
+    plain = yaml.safe_load((ROOT / "manifests/alerts/wattpack.rules.yaml").read_text())
+    shipped = yaml.safe_load(
+        yaml.safe_dump(item["spec"]).replace(
+            "https://github.com/wattpack/wattpack/blob/main/docs/runbooks/", "docs/runbooks/"
+        )
+    )
+    assert shipped == plain
+    assert item["metadata"]["labels"]["release"] == "kube-prometheus-stack"
+
+
+@pytest.mark.parametrize(
+    ("values", "named"),
+    [
+        ({"enforcment": "Enforce"}, "enforcment"),
+        ({"enforcement": "enforce"}, "enforcement"),
+        ({"enforcement": "Enforce"}, "guaranteedCapWatts"),
+        (
+            {**ENFORCING, "actuator": {"guaranteedCapWatts": {"NVIDIA H200": 450_000}}},
+            "NVIDIA H200",
+        ),
+        ({**ENFORCING, "actuator": {"guaranteedCapWatts": {"NVIDIA H200": 0}}}, "NVIDIA H200"),
+        ({**ENFORCING, "actuator": {"guaranteedCapWatts": {"NVIDIA H200": "450W"}}}, "NVIDIA H200"),
+        ({"placement": {"mode": "On"}}, "mode"),
+        ({"placement": None}, "placement"),
+        ({"image": {"tag": "latest"}}, "tag"),
+        ({"image": {"digest": "sha256:abc"}}, "digest"),
+        ({"controller": {"replicas": 0}}, "replicas"),
+        ({"controller": {"replicas": "two"}}, "replicas"),
+        ({"controller": {"replica": 2}}, "replica"),
+        ({"controller": {"resources": {"requests": {}, "limit": {}}}}, "limit"),
+        ({"agent": {"sampleHertz": 100}}, "sampleHertz"),
+        ({"agent": {"runAsUser": -1}}, "runAsUser"),
+        ({"nodeNamespace": {"name": "Not A Name"}}, "name"),
+        ({"prometheus": {"url": "prometheus:9090"}}, "url"),
+        ({"metrics": {"serviceMonitor": {"interval": "15"}}}, "interval"),
+        ({"logLevel": "loud"}, "logLevel"),
+    ],
+)
+def test_a_wrong_value_is_refused_by_name(values: dict[str, Any], named: str) -> None:
+    done = run_helm("template", "wp", str(CHART), f"--kube-version={KUBE_VERSION}", values=values)
+    assert done.returncode != 0
+    assert named in done.stderr
+    assert not done.stdout
+
+
+def test_an_old_cluster_is_refused() -> None:
+    done = run_helm("template", "wp", str(CHART), "--kube-version=1.29.0", values=EVERYTHING)
+    assert done.returncode != 0
+    assert "kubeVersion" in done.stderr
