@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import pytest
@@ -34,7 +35,7 @@ def nodes(live_control_plane: ControlPlane) -> Iterator[ControlPlane]:
     for body in NODES.values():
         create(plane, "/api/v1/nodes", body)
     for name in NODES:
-        eventually(f"{name} is ready", lambda name=name: _ready(plane, name))
+        eventually(f"{name} is ready", partial(_ready, plane, name))
     yield plane
     for name in NODES:
         plane.request("DELETE", f"/api/v1/nodes/{name}")

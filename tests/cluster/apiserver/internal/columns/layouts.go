@@ -11,6 +11,7 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/duration"
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
@@ -19,40 +20,48 @@ func of[T runtime.Object](f func(T) []any) func(runtime.Object) []any {
 	return func(o runtime.Object) []any { return f(o.(T)) }
 }
 
+func columns(names string) []string { return strings.Split(names, ",") }
+
 var layouts = map[string]layout{
-	"Pod":       {[]string{"Ready", "Status", "Restarts", "IP", "Node", "Nominated Node"}, 3, of(pod)},
-	"Node":      {[]string{"Status", "Roles", "Version", "Internal-IP"}, 2, of(node)},
-	"Namespace": {[]string{"Status"}, 0, of(func(n *corev1.Namespace) []any { return []any{string(n.Status.Phase)} })},
-	"Service": {[]string{"Type", "Cluster-IP", "Ports"}, 0, of(func(s *corev1.Service) []any {
-		return []any{string(s.Spec.Type), orNone(s.Spec.ClusterIP), ports(s)}
+	"Pod":       {columns("Name,Ready,Status,Restarts,Age,+IP,+Node,+Nominated Node,+Readiness Gates"), of(pod)},
+	"Node":      {columns("Name,Status,Roles,Age,Version,+Internal-IP"), of(node)},
+	"Namespace": {columns("Name,Status,Age"), of(func(n *corev1.Namespace) []any { return []any{string(n.Status.Phase)} })},
+	"Service": {columns("Name,Type,Cluster-IP,External-IP,Port(s),Age"), of(func(s *corev1.Service) []any {
+		return []any{string(s.Spec.Type), orNone(s.Spec.ClusterIP), "<none>", ports(s)}
 	})},
-	"ConfigMap": {[]string{"Data"}, 0, of(func(c *corev1.ConfigMap) []any { return []any{len(c.Data) + len(c.BinaryData)} })},
-	"Secret":    {[]string{"Type", "Data"}, 0, of(func(s *corev1.Secret) []any { return []any{string(s.Type), len(s.Data)} })},
-	"Deployment": {[]string{"Ready", "Up-to-date", "Available"}, 0, of(func(d *appsv1.Deployment) []any {
+	"ConfigMap": {columns("Name,Data,Age"), of(func(c *corev1.ConfigMap) []any { return []any{len(c.Data) + len(c.BinaryData)} })},
+	"Secret":    {columns("Name,Type,Data,Age"), of(func(s *corev1.Secret) []any { return []any{string(s.Type), len(s.Data)} })},
+	"Deployment": {columns("Name,Ready,Up-to-date,Available,Age"), of(func(d *appsv1.Deployment) []any {
 		return []any{fmt.Sprintf("%d/%d", d.Status.ReadyReplicas, value(d.Spec.Replicas)), d.Status.UpdatedReplicas, d.Status.AvailableReplicas}
 	})},
-	"ReplicaSet": {[]string{"Desired", "Current", "Ready"}, 0, of(func(r *appsv1.ReplicaSet) []any {
+	"ReplicaSet": {columns("Name,Desired,Current,Ready,Age"), of(func(r *appsv1.ReplicaSet) []any {
 		return []any{value(r.Spec.Replicas), r.Status.Replicas, r.Status.ReadyReplicas}
 	})},
-	"StatefulSet": {[]string{"Ready"}, 0, of(func(s *appsv1.StatefulSet) []any {
+	"StatefulSet": {columns("Name,Ready,Age"), of(func(s *appsv1.StatefulSet) []any {
 		return []any{fmt.Sprintf("%d/%d", s.Status.ReadyReplicas, value(s.Spec.Replicas))}
 	})},
-	"DaemonSet": {[]string{"Desired", "Current", "Ready", "Up-to-date", "Available", "Node Selector"}, 0, of(func(d *appsv1.DaemonSet) []any {
+	"DaemonSet": {columns("Name,Desired,Current,Ready,Up-to-date,Available,Node Selector,Age"), of(func(d *appsv1.DaemonSet) []any {
 		s := d.Status
 		return []any{s.DesiredNumberScheduled, s.CurrentNumberScheduled, s.NumberReady, s.UpdatedNumberScheduled, s.NumberAvailable, pairs(d.Spec.Template.Spec.NodeSelector)}
 	})},
-	"Job": {[]string{"Status", "Completions"}, 0, of(job)},
-	"Lease": {[]string{"Holder"}, 0, of(func(l *coordinationv1.Lease) []any {
+	"Job": {columns("Name,Status,Completions,Duration,Age"), of(job)},
+	"Lease": {columns("Name,Holder,Age"), of(func(l *coordinationv1.Lease) []any {
 		if l.Spec.HolderIdentity == nil {
 			return []any{""}
 		}
 		return []any{*l.Spec.HolderIdentity}
 	})},
-	"PriorityClass": {[]string{"Value", "Global-Default"}, 0, of(func(c *schedulingv1.PriorityClass) []any { return []any{int64(c.Value), c.GlobalDefault} })},
-	"PodDisruptionBudget": {[]string{"Min Available", "Max Unavailable", "Allowed Disruptions"}, 0, of(func(b *policyv1.PodDisruptionBudget) []any {
+	"PriorityClass": {columns("Name,Value,Global-Default,Age,PreemptionPolicy"), of(func(c *schedulingv1.PriorityClass) []any {
+		policy := corev1.PreemptLowerPriority
+		if c.PreemptionPolicy != nil {
+			policy = *c.PreemptionPolicy
+		}
+		return []any{int64(c.Value), c.GlobalDefault, string(policy)}
+	})},
+	"PodDisruptionBudget": {columns("Name,Min Available,Max Unavailable,Allowed Disruptions,Age"), of(func(b *policyv1.PodDisruptionBudget) []any {
 		return []any{share(b.Spec.MinAvailable), share(b.Spec.MaxUnavailable), int64(b.Status.DisruptionsAllowed)}
 	})},
-	"Event": {[]string{"Last Seen", "Type", "Reason", "Object", "Message"}, 0, of(event)},
+	"Event": {columns("Last Seen,Type,Reason,Object,Message"), of(event)},
 }
 
 func pod(p *corev1.Pod) []any {
@@ -64,7 +73,22 @@ func pod(p *corev1.Pod) []any {
 		}
 	}
 	return []any{fmt.Sprintf("%d/%d", ready, len(p.Spec.Containers)), podStatus(p), restarts,
-		orNone(p.Status.PodIP), orNone(p.Spec.NodeName), orNone(p.Status.NominatedNodeName)}
+		orNone(p.Status.PodIP), orNone(p.Spec.NodeName), orNone(p.Status.NominatedNodeName), readinessGates(p)}
+}
+
+func readinessGates(p *corev1.Pod) string {
+	if len(p.Spec.ReadinessGates) == 0 {
+		return "<none>"
+	}
+	met := 0
+	for _, gate := range p.Spec.ReadinessGates {
+		for _, c := range p.Status.Conditions {
+			if c.Type == gate.ConditionType && c.Status == corev1.ConditionTrue {
+				met++
+			}
+		}
+	}
+	return fmt.Sprintf("%d/%d", met, len(p.Spec.ReadinessGates))
 }
 
 func podStatus(p *corev1.Pod) string {
@@ -125,7 +149,15 @@ func job(j *batchv1.Job) []any {
 	if j.Spec.Completions != nil {
 		want = fmt.Sprint(*j.Spec.Completions)
 	}
-	return []any{status, fmt.Sprintf("%d/%s", j.Status.Succeeded, want)}
+	lasted := ""
+	switch start, end := j.Status.StartTime, j.Status.CompletionTime; {
+	case start == nil:
+	case end != nil:
+		lasted = duration.HumanDuration(end.Sub(start.Time))
+	default:
+		lasted = Age(start.Time)
+	}
+	return []any{status, fmt.Sprintf("%d/%s", j.Status.Succeeded, want), lasted}
 }
 
 func event(e *corev1.Event) []any {

@@ -2,6 +2,7 @@
 package columns
 
 import (
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -10,10 +11,10 @@ import (
 	"k8s.io/apimachinery/pkg/util/duration"
 )
 
-// layout gives the columns between Name and Age; those from wide on are shown by `-o wide` only.
+// layout names the columns of a kind: "Name" and "Age" come from the metadata, the others from cells in their order.
+// A plus in front marks a column that only `-o wide` shows.
 type layout struct {
 	names []string
-	wide  int
 	cells func(runtime.Object) []any
 }
 
@@ -29,7 +30,7 @@ func Table(kind string, obj runtime.Object, noHeaders bool) (*metav1.Table, erro
 		if err != nil {
 			return err
 		}
-		out.Rows = append(out.Rows, metav1.TableRow{Cells: l.row(kind, acc, o), Object: runtime.RawExtension{Object: o}})
+		out.Rows = append(out.Rows, metav1.TableRow{Cells: l.row(acc, o), Object: runtime.RawExtension{Object: o}})
 		return nil
 	}
 	if meta.IsListType(obj) {
@@ -52,51 +53,37 @@ func Table(kind string, obj runtime.Object, noHeaders bool) (*metav1.Table, erro
 		}
 	}
 	if !noHeaders {
-		out.ColumnDefinitions = l.headers(kind)
+		out.ColumnDefinitions = l.headers()
 	}
 	return out, nil
 }
 
-func (l layout) row(kind string, acc metav1.Object, o runtime.Object) []any {
+func (l layout) row(acc metav1.Object, o runtime.Object) (out []any) {
 	cells := l.cells(o)
-	if kind == "Event" { // kubectl shows when an event was last seen in place of its name
-		return cells
+	for _, name := range l.names {
+		switch name {
+		case "Name":
+			out = append(out, acc.GetName())
+		case "Age":
+			out = append(out, Age(acc.GetCreationTimestamp().Time))
+		default:
+			out = append(out, cells[0])
+			cells = cells[1:]
+		}
 	}
-	age := Age(acc.GetCreationTimestamp().Time)
-	narrow := l.narrow()
-	out := append([]any{acc.GetName()}, cells[:narrow]...)
-	out = append(out, age)
-	return append(out, cells[narrow:]...)
+	return out
 }
 
-func (l layout) narrow() int {
-	if l.wide == 0 {
-		return len(l.names)
-	}
-	return l.wide
-}
-
-func (l layout) headers(kind string) (out []metav1.TableColumnDefinition) {
-	column := func(name string, priority int32) {
-		d := metav1.TableColumnDefinition{Name: name, Type: "string", Priority: priority}
+func (l layout) headers() (out []metav1.TableColumnDefinition) {
+	for _, name := range l.names {
+		d := metav1.TableColumnDefinition{Name: name, Type: "string"}
+		if wide, ok := strings.CutPrefix(name, "+"); ok {
+			d.Name, d.Priority = wide, 1
+		}
 		if name == "Name" {
 			d.Format = "name"
 		}
 		out = append(out, d)
-	}
-	if kind == "Event" {
-		for _, n := range l.names {
-			column(n, 0)
-		}
-		return out
-	}
-	column("Name", 0)
-	for _, n := range l.names[:l.narrow()] {
-		column(n, 0)
-	}
-	column("Age", 0)
-	for _, n := range l.names[l.narrow():] {
-		column(n, 1)
 	}
 	return out
 }
