@@ -19,11 +19,16 @@ sys.path.insert(0, str(ROOT / "tests" / "wattpack"))
 from kube_conformance import BEHAVIOURS, Bench, name_of  # noqa: E402
 
 from wattpack.api import KINDS, PowerDomain  # noqa: E402
-from wattpack.clock import SystemClock  # noqa: E402
+from wattpack.api.power import PowerDomainStatus  # noqa: E402
+from wattpack.clock import ManualClock, SystemClock  # noqa: E402
 from wattpack.errors import InputError  # noqa: E402
 from wattpack.kube.client import ClientKube, from_kubeconfig  # noqa: E402
+from wattpack.kube.election import LeaderElector  # noqa: E402
+from wattpack.kube.events import EventReason, EventRecorder  # noqa: E402
 from wattpack.kube.informer import Informer  # noqa: E402
 from wattpack.kube.port import (  # noqa: E402
+    EVENTS,
+    LEASES,
     PODS,
     ForbiddenError,
     GoneError,
@@ -31,6 +36,7 @@ from wattpack.kube.port import (  # noqa: E402
     ThrottledError,
     UnavailableError,
 )
+from wattpack.kube.write_budget import StatusWriter  # noqa: E402
 
 pytestmark = pytest.mark.cluster
 
@@ -339,6 +345,43 @@ def test_an_informer_follows_a_real_server(kube: ClientKube, bench: Bench) -> No
     informer.stop()
     assert informer.get(name) is None
     bench.create_domain()
+
+
+def test_a_lease_on_a_real_server_has_one_leader(kube: ClientKube, namespace: str) -> None:
+    where = {"name": "controller", "namespace": namespace}
+    one, two = (LeaderElector(kube, SystemClock(), identity=identity, **where) for identity in "ab")
+    assert one.attempt()
+    assert not two.attempt()
+    assert one.raise_epoch_above(6)
+    one.release()
+    assert two.attempt()
+    assert (one.epoch(), two.epoch()) == (0, 8)
+    lease = kube.get(LEASES, "controller", namespace)
+    assert lease["spec"]["holderIdentity"] == "b"
+    assert lease["spec"]["leaseTransitions"] == 8
+
+
+def test_an_event_and_its_series_are_taken(kube: ClientKube, bench: Bench) -> None:
+    clock = ManualClock()
+    recorder = EventRecorder(kube, clock, "wattpack.io/controller", "controller-0")
+    domain = bench.create_domain()
+    for _ in range(3):
+        recorder.emit(domain, EventReason.CAPS_LOWERED, "17 GPUs", action="Cap")
+    clock.advance_seconds(61)
+    recorder.flush()
+    assert recorder.lost == 0
+    (event,) = kube.list(EVENTS, "default", "", f"regarding.name={name_of(domain)}").items
+    assert event["series"]["count"] == 3
+
+
+def test_a_status_is_reported_under_the_budget(kube: ClientKube, bench: Bench) -> None:
+    writer = StatusWriter(kube, ManualClock(), "wattpack-test")
+    names = [name_of(bench.create_domain()) for _ in range(12)]
+    for name in names:
+        writer.offer(DOMAINS, name, PowerDomainStatus(draw_watts=5.0))
+    report = writer.flush()
+    assert (report.written, report.waiting, report.refused) == (10, 2, ())
+    assert kube.get(DOMAINS, names[0])["status"]["drawWatts"] == 5
 
 
 def test_a_watch_that_is_told_410_midway_is_gone(faults: ControlPlane, kube: ClientKube) -> None:

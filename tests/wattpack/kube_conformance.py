@@ -406,6 +406,7 @@ def a_finalizer_holds_an_object_until_it_is_removed(bench: Bench) -> None:
 
 def a_gate_can_be_removed_and_the_pod_pinned_in_one_patch(bench: Bench) -> None:
     pod = bench.create_pod(schedulingGates=[{"name": "wattpack.io/placement"}])
+    assert pod["status"]["conditions"][0]["reason"] == "SchedulingGated"
     term = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n"]}]}
     affinity = {
         "nodeAffinity": {
@@ -420,6 +421,7 @@ def a_gate_can_be_removed_and_the_pod_pinned_in_one_patch(bench: Bench) -> None:
     after = bench.api.patch_json(PODS, name_of(pod), operations, bench.namespace)
     assert not after["spec"].get("schedulingGates")
     assert after["spec"]["affinity"] == affinity
+    assert not after["status"].get("conditions")
 
 
 def a_gate_cannot_be_added_later(bench: Bench) -> None:

@@ -8,7 +8,6 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-
 from cluster_builders import pod as cluster_pod
 from kube_conformance import BEHAVIOURS, Bench, name_of
 from pod_rules_table import REFUSED, UPDATES

@@ -114,6 +114,11 @@ class Informer:
         self._stopping = True
         self._wake.set()
 
+    def join(self) -> None:
+        """Wait for the thread to end."""
+        if self._thread is not None:
+            self._thread.join()
+
     def _run(self) -> None:
         try:
             while not self._stopping:

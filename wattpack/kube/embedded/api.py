@@ -378,6 +378,7 @@ class EmbeddedKube:
         result = requests.combined(resource, live, wanted, subresource)
         if resource == PODS and not subresource:
             pods.check_update(live, result)
+            pods.settle(live, result)
         result = kinds.validated(resource, result, live)
         known = self._store.table(resource).owners.get(key, {})
         if same(live, result):

@@ -148,6 +148,15 @@ def _terms(node_affinity: JsonObject) -> list[Any] | None:
     return None if required is None else list(required.get("nodeSelectorTerms") or ())
 
 
+def settle(before: JsonObject, after: JsonObject) -> None:
+    """Take back, after the last gate was removed, what was said of the gates."""
+    if before["spec"].get("schedulingGates") and not after["spec"].get("schedulingGates"):
+        status = after.get("status") or {}
+        kept = [c for c in status.pop("conditions", []) if c.get("reason") != "SchedulingGated"]
+        if kept:
+            status["conditions"] = kept
+
+
 def bind(pod: JsonObject, node: str, now: str) -> None:
     """Give an ungated, unbound pod its node.
 
