@@ -374,7 +374,7 @@ def a_json_patch_applies_all_operations_or_none(bench: Bench) -> None:
 
 def a_json_patch_whose_test_fails_conflicts(bench: Bench) -> None:
     created = bench.create_domain()
-    operations = [
+    operations: list[Json] = [
         {"op": "test", "path": "/metadata/resourceVersion", "value": "0"},
         {"op": "replace", "path": "/spec/ratingWatts", "value": 4000},
     ]

@@ -8,6 +8,7 @@ import pytest
 
 from wattpack.errors import PermanentError
 from wattpack.generate import tree, wire
+from wattpack.generate.__main__ import main
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -16,6 +17,11 @@ def test_the_messages_in_the_tree_are_up_to_date() -> None:
     files = wire.produce(ROOT)
     assert tree.stale(ROOT, files) == {}
     assert tree.orphans(ROOT, files, wire.PATTERNS) == []
+
+
+def test_the_command_finds_nothing_stale(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--check"]) == 0
+    assert "stale" not in capsys.readouterr().out
 
 
 def test_a_broken_proto_file_is_refused(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from wattpack.clock import ManualClock, SystemClock
+from wattpack.clock import Clock, ManualClock, SystemClock
 from wattpack.errors import InputError
 from wattpack.kube.election import MAX_EPOCH, ElectionSettings, LeaderElector
 from wattpack.kube.embedded import EmbeddedKube
@@ -69,7 +70,7 @@ class Interleaved:
         return stored
 
 
-def elector(api: Any, clock: ManualClock, identity: str, **options: Any) -> LeaderElector:
+def elector(api: Any, clock: Clock, identity: str, **options: Any) -> LeaderElector:
     return LeaderElector(
         api, clock, name="controller", namespace=NAMESPACE, identity=identity, **options
     )
@@ -110,7 +111,7 @@ class Election(RuleBasedStateMachine):
 
     def _attempt(self, who: int, during: Sequence[Sequence[float | int]]) -> None:
         self.busy.add(who)
-        self.apis[who].before = [lambda act=act: self._act(act) for act in during]
+        self.apis[who].before = [partial(self._act, acts) for acts in during]
         self.electors[who].attempt()
         self.apis[who].before = []
         self.busy.discard(who)

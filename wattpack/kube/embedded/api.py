@@ -58,7 +58,7 @@ class EmbeddedKube:
         clock: Clock,
         *,
         seed: int = 0,
-        history_window: int = 10_000,
+        history_window: int = 2_000,
         field_manager: str = "wattpack",
         kubelet_confirms_deletion: bool = False,
     ) -> None:
