@@ -219,6 +219,7 @@ def serve(source: IO[str], sink: IO[str]) -> None:
             deadline_seconds=float(options["deadline_seconds"]),
             seed=int(options["seed"]),
             workers=int(options["workers"]),
+            wall_seconds=float(options["deadline_seconds"]),
             on_plan=lambda value: send("incumbent", value),
         )
         send("final", final)
