@@ -12,9 +12,10 @@ from dataclasses import dataclass
 _UID = r"[0-9a-f]{8}[-_][0-9a-f]{4}[-_][0-9a-f]{4}[-_][0-9a-f]{4}[-_][0-9a-f]{12}"
 # A static pod's UID is a bare hash of its manifest. systemd writes the dashes as underscores.
 _POD = re.compile(rf"pod({_UID}|[0-9a-f]{{32}})(?![0-9a-f])")
-# <runtime>-<id>.scope, :<runtime>:<id>, or the id alone as the last part.
+# <runtime>-<id>.scope, :<runtime>:<id>, or the id alone as the last part; newer CRI-O puts the
+# process one level below, in "container".
 _CONTAINER = re.compile(
-    r"(?:(?P<runtime>cri-containerd|crio|docker|libpod|containerd)[-:]|/)(?P<id>[0-9a-f]{64})(?:\.scope)?$"
+    r"(?:(?P<runtime>cri-containerd|crio|docker|libpod|containerd)[-:]|/)(?P<id>[0-9a-f]{64})(?:\.scope)?(?:/container)?$"
 )
 
 

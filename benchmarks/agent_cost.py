@@ -1,0 +1,177 @@
+"""What the node agent costs its node: CPU time and memory of a real agent process.
+
+The agent replays a recording of a real H200 as 8 boards at 5 Hz, streams to a controller stub on
+loopback and is scraped once a second. The NVML library is not in this number: what its calls cost
+was measured on a real board and is added as its own figure (labelled), and as a total.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Iterator
+from concurrent import futures
+from pathlib import Path
+
+import grpc
+
+from benchmarks.runner import Options, Result, Target
+from wattpack.clock import SystemClock
+from wattpack.units import NS_PER_SECOND
+from wattpack.wire.v1 import power_pb2, power_pb2_grpc
+
+NAME = "agent_cost"
+SUMMARY = "CPU share and memory of the node agent with 8 boards at 5 Hz"
+
+ROOT = Path(__file__).resolve().parents[1]
+RECORDING = ROOT / "tests/telemetry/fixtures/h200/matmul.jsonl.gz"
+DEVICES = 8
+HZ = 5
+
+# CPU time of NVML calls on an H200, driver 580.159.04, median after 20 ms of rest, from
+# tests/telemetry/fixtures/h200/PROVENANCE.md. Calls right after another one of the same board cost
+# 2 to 12 us and are counted as 12: 11 slow values, 2 limits and 3 process lists.
+NVML_POWER_SECONDS = 150e-6
+NVML_COUNTER_SECONDS = 4.8e-3
+NVML_SET_LIMIT_SECONDS = 0.555e-3
+NVML_FOLLOWING_SECONDS = 12e-6
+
+WARM_UP_SECONDS = 4
+
+
+class _Sink(power_pb2_grpc.PowerControlServicer):
+    """Welcomes every agent and swallows its reports."""
+
+    def __init__(self) -> None:
+        self.reports = 0
+
+    def Stream(  # noqa: N802 - the name in the proto file
+        self, request_iterator: Iterator[power_pb2.AgentMessage], context: grpc.ServicerContext
+    ) -> Iterator[power_pb2.ControllerMessage]:
+        next(request_iterator)
+        yield power_pb2.ControllerMessage(
+            welcome=power_pb2.Welcome(version=1, controller="sink", report_period_ms=1000)
+        )
+        for _ in request_iterator:
+            self.reports += 1
+
+
+def run(options: Options) -> Result:
+    """Measure one agent for 30 s (quick: 10 s)."""
+    seconds = 10 if options.quick else 30
+    sink = _Sink()
+    server = grpc.server(futures.ThreadPoolExecutor(4))
+    power_pb2_grpc.add_PowerControlServicer_to_server(sink, server)
+    target = f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"
+    server.start()
+    port = _free_port()
+    agent = _start(target, port)
+    try:
+        clock = SystemClock()
+        options.progress(f"agent {agent.pid} warms up for {WARM_UP_SECONDS} s")
+        _follow(clock, agent, WARM_UP_SECONDS, port)
+        reports = sink.reports
+        cpu_before, begin_ns = cpu_seconds(agent.pid), clock.monotonic_ns()
+        options.progress(f"measuring for {seconds} s")
+        scraped = _follow(clock, agent, seconds, port)
+        elapsed = (clock.monotonic_ns() - begin_ns) / NS_PER_SECOND
+        cpu = cpu_seconds(agent.pid) - cpu_before
+        memory_bytes = peak_memory_bytes(agent.pid)
+        reports = sink.reports - reports
+    finally:
+        agent.send_signal(signal.SIGTERM)
+        agent.wait(timeout=20)
+        server.stop(0).wait(5)
+    percent = 100.0 * cpu / elapsed
+    nvml_percent = 100.0 * nvml_cpu_share()
+    return Result(
+        {
+            "devices": DEVICES,
+            "sampling_hz": HZ,
+            "measured_seconds": round(elapsed, 1),
+            "reports": reports,
+            "scrapes": scraped,
+            "cpu_percent_of_one_core": round(percent, 3),
+            "nvml_cpu_percent_from_h200_call_costs": round(nvml_percent, 3),
+            "cpu_with_nvml_percent_of_one_core": round(percent + nvml_percent, 3),
+            "peak_resident_mebibytes": round(memory_bytes / 2**20, 1),
+        },
+        {
+            "cpu_percent_of_one_core": Target(at_most=1.0),
+            "cpu_with_nvml_percent_of_one_core": Target(at_most=1.0),
+            "peak_resident_mebibytes": Target(at_most=100.0),
+        },
+    )
+
+
+def nvml_cpu_share() -> float:
+    """Share of a core that NVML takes, from the measured cost of each call and how often it is made.
+
+    Power in every round; 11 slow values and the enforced limit every second; set limit every 10 s;
+    process lists every 5 s; the energy counter every 15 s.
+    """
+    per_board = (
+        HZ * NVML_POWER_SECONDS
+        + 12 * NVML_FOLLOWING_SECONDS
+        + NVML_SET_LIMIT_SECONDS / 10
+        + 3 * NVML_FOLLOWING_SECONDS / 5
+        + NVML_COUNTER_SECONDS / 15
+    )
+    return DEVICES * per_board
+
+
+def _start(target: str, port: int) -> subprocess.Popen[bytes]:
+    arguments = (
+        *("--replay", str(RECORDING), "--devices", str(DEVICES), "--hz", str(HZ)),
+        *("--controller", target, "--insecure", "--port", str(port), "--node", "bench"),
+    )
+    return subprocess.Popen(
+        [sys.executable, "-m", "telemetry.app.agent", *arguments],
+        cwd=ROOT,
+        stderr=subprocess.DEVNULL,
+    )
+
+
+def _follow(clock: SystemClock, agent: subprocess.Popen[bytes], seconds: int, port: int) -> int:
+    """Scrape once a second; how often it worked.
+
+    Raises:
+        RuntimeError: if the agent ended: there is nothing to measure then.
+    """
+    begin_ns = clock.monotonic_ns()
+    scraped = 0
+    for k in range(1, seconds + 1):
+        clock.wait_until(begin_ns + k * NS_PER_SECOND)
+        if agent.poll() is not None:
+            raise RuntimeError(f"the agent ended with status {agent.returncode}")
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=5) as answer:
+                scraped += b"wattpack_gpu_power_watts" in answer.read()
+        except OSError:
+            continue  # not listening yet; the count says so
+    return scraped
+
+
+def cpu_seconds(pid: int) -> float:
+    """CPU time of a process in user and kernel mode since its start."""
+    text = Path(f"/proc/{pid}/stat").read_text()
+    fields = text[text.rindex(")") + 2 :].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def peak_memory_bytes(pid: int) -> int:
+    """Largest resident set of a process since its start."""
+    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+        if line.startswith("VmHWM:"):
+            return int(line.split()[1]) * 1024
+    raise RuntimeError("the kernel tells no VmHWM")
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])

@@ -1,0 +1,134 @@
+"""Rings, means and rises of the sampler."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from telemetry_builders import SECOND, ScriptedDevice, reading
+
+from telemetry.device import GpuLost, GpuReading, GpuTimeout
+from telemetry.sampler import ENERGY_WINDOW_NS, Sampler, energy_mean_watts, max_rise_watts
+from telemetry.workers import InlineReader
+from wattpack.errors import InputError
+from wattpack.units import GpuUuid
+
+STEP = SECOND // 5
+
+
+def test_the_energy_mean_is_the_counter_difference_over_three_seconds() -> None:
+    points = [(k * STEP, 999.0, 100.0 * k * 0.2 + (50.0 if k > 10 else 0.0)) for k in range(31)]
+    assert energy_mean_watts(points) == pytest.approx(100.0)
+    assert energy_mean_watts(points[:20]) == pytest.approx(100.0 + 50.0 / 3.0)
+
+
+def test_a_short_history_uses_what_there_is_and_none_without_a_counter() -> None:
+    assert energy_mean_watts([]) is None
+    assert energy_mean_watts([(0, 1.0, 5.0)]) is None
+    assert energy_mean_watts([(0, 1.0, 5.0), (SECOND, 1.0, 205.0)]) == pytest.approx(200.0)
+    assert energy_mean_watts([(0, 1.0, None), (SECOND, 1.0, None)]) is None
+
+
+def test_a_counter_reset_does_not_make_a_negative_mean() -> None:
+    points = [(0, 1.0, 9e6), (SECOND, 1.0, 10.0), (2 * SECOND, 1.0, 110.0)]
+    assert energy_mean_watts(points) == pytest.approx(100.0)
+    assert energy_mean_watts(points[:2]) is None
+
+
+@settings(max_examples=50, deadline=None)
+@given(
+    watts=st.lists(st.floats(0, 1000), max_size=40),
+    window_steps=st.integers(1, 20),
+)
+def test_the_rise_is_the_largest_difference_within_the_window(
+    watts: list[float], window_steps: int
+) -> None:
+    points = [(k * STEP, value, None) for k, value in enumerate(watts)]
+    expected = max(
+        (
+            later - earlier
+            for i, earlier in enumerate(watts)
+            for later in watts[i : i + window_steps + 1]
+        ),
+        default=0.0,
+    )
+    assert max_rise_watts(points, window_steps * STEP) == pytest.approx(max(0.0, expected))
+
+
+def sampler_of(*devices: ScriptedDevice) -> Sampler:
+    return Sampler(InlineReader(devices))
+
+
+def test_a_device_that_fails_keeps_its_last_good_reading_and_its_error() -> None:
+    fail: list[Exception] = []
+
+    def read(now_ns: int) -> GpuReading:
+        if fail:
+            raise fail[0]
+        return reading(300.0, now_ns)
+
+    sampler = sampler_of(ScriptedDevice(0, read), ScriptedDevice(1, lambda t: reading(5.0, t)))
+    assert sampler.missing_share() == 1.0
+    sampler.sample(SECOND)
+    assert sampler.missing_share() == 0.0
+    fail.append(GpuTimeout("stuck"))
+    broken, fine = sampler.sample(2 * SECOND)
+    assert not broken.fresh
+    assert broken.watts() == 300.0
+    assert broken.reading is not None
+    assert broken.reading.monotonic_ns == SECOND
+    assert isinstance(broken.error, GpuTimeout)
+    assert fine.fresh
+    assert sampler.missing_share() == 0.5
+    fail.clear()
+    assert sampler.sample(3 * SECOND)[0].fresh
+
+
+def test_a_device_that_never_answered_has_no_watts() -> None:
+    def read(now_ns: int) -> GpuReading:
+        raise GpuLost("gone")
+
+    (sample,) = sampler_of(ScriptedDevice(0, read)).sample(SECOND)
+    assert sample.watts() is None
+    assert sample.limits is None
+
+
+def test_xid_events_add_up_by_code() -> None:
+    events = [(79, 13), (), (13,)]
+    device = ScriptedDevice(0, lambda t: reading(1.0, t, xid_events=events.pop(0)))
+    sampler = sampler_of(device)
+    for k in range(3):
+        (sample,) = sampler.sample(k * SECOND)
+    assert sample.xid_counts == {79: 1, 13: 2}
+
+
+def test_limits_are_read_back_every_second_and_kept_between() -> None:
+    sampler = sampler_of(ScriptedDevice(0, lambda t: reading(1.0, t)))
+    reads = []
+    reader = sampler._reader
+    original = reader.read_all
+
+    def counting(now_ns: int, extra: object) -> object:
+        reads.append(extra)
+        return original(now_ns, extra)  # type: ignore[arg-type]
+
+    reader.read_all = counting  # type: ignore[method-assign,assignment]
+    for k in range(11):
+        (sample,) = sampler.sample(k * STEP)
+    assert sample.limits is not None
+    assert sum("LIMITS" in str(extra) for extra in reads) == 3
+
+
+def test_the_ring_holds_its_span_and_no_more() -> None:
+    sampler = Sampler(InlineReader([ScriptedDevice(0, lambda t: reading(1.0, t))]))
+    for k in range(100):
+        sampler.sample(k * STEP)
+    ring = sampler.history(GpuUuid("GPU-0"))
+    assert ring[-1][0] - ring[0][0] == 10 * SECOND
+    with pytest.raises(InputError):
+        sampler.history(GpuUuid("GPU-9"))
+
+
+def test_a_ring_shorter_than_the_energy_window_is_refused() -> None:
+    with pytest.raises(InputError):
+        Sampler(InlineReader([]), ring_ns=ENERGY_WINDOW_NS - 1)

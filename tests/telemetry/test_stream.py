@@ -1,0 +1,239 @@
+"""The stream to the controllers over real gRPC on loopback."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import grpc
+import pytest
+from stub_controller import StubController
+from telemetry_builders import SECOND
+
+from telemetry.stream.grpc_link import Endpoint, GrpcLink, GrpcLoop, is_loopback
+from telemetry.stream.link import LONGEST_NS, Backoff
+from wattpack.clock import SystemClock, Wake
+from wattpack.errors import InputError
+from wattpack.wire.identity import new_authority, new_server
+from wattpack.wire.v1 import power_pb2
+
+
+class CountingClock(SystemClock):
+    """Counts the book-keeping of messages."""
+
+    def __init__(self) -> None:
+        self.sent = 0
+        self.handled = 0
+
+    def message_sent(self, count: int = 1) -> None:
+        self.sent += count
+
+    def message_handled(self, count: int = 1) -> None:
+        self.handled += count
+
+
+class Rig:
+    """Links and controllers that end with the test."""
+
+    def __init__(self) -> None:
+        self.clock = CountingClock()
+        self.wake: Wake = self.clock.new_wake()
+        self.loop = GrpcLoop()
+        self.links: list[GrpcLink] = []
+        self.controllers: list[StubController] = []
+
+    def controller(self, stub: StubController) -> StubController:
+        self.controllers.append(stub)
+        stub.start()
+        return stub
+
+    def link(self, endpoint: Endpoint) -> GrpcLink:
+        link = GrpcLink(self.loop, endpoint, self.clock, self.wake, random.Random(1))
+        self.links.append(link)
+        return link
+
+    def wait(self, condition: Callable[[], bool], tick: Callable[[], None] | None = None) -> None:
+        """Wait until the condition holds; ``tick`` is what an agent does each round."""
+        deadline_ns = self.clock.monotonic_ns() + 30 * SECOND
+        while not condition():
+            assert self.clock.monotonic_ns() < deadline_ns, "the condition never held"
+            if tick is not None:
+                tick()
+            self.clock.wait_until(self.clock.monotonic_ns() + SECOND // 50, self.wake)
+
+    def open(self, link: GrpcLink) -> None:
+        self.wait(lambda: link.connected, lambda: keep_open(self, link))
+
+
+def keep_open(rig: Rig, link: GrpcLink) -> None:
+    link.keep_open(rig.clock.monotonic_ns(), lambda: power_pb2.Hello(versions=[1], node="n0"))
+
+
+@pytest.fixture
+def rig() -> Iterator[Rig]:
+    value = Rig()
+    yield value
+    for link in value.links:
+        link.close()
+    value.loop.close()
+    for controller in value.controllers:
+        controller.stop()
+
+
+def echo(report: power_pb2.NodeReport) -> power_pb2.LeaseBatch:
+    return power_pb2.LeaseBatch(epoch=1, sequence=report.sequence, nonce=report.nonce, ttl_ms=5000)
+
+
+def test_reports_go_out_and_batches_come_back(rig: Rig) -> None:
+    stub = rig.controller(StubController(answer=echo, period_ms=500))
+    link = rig.link(Endpoint(stub.target))
+    assert not link.connected
+    link.send(power_pb2.NodeReport(node="lost"))  # before the Welcome: nobody to send it to
+    rig.open(link)
+    assert stub.hellos.get(timeout=30).node == "n0"
+    assert link.report_period_ns == SECOND // 2
+    link.send(power_pb2.NodeReport(node="n0", sequence=1, nonce=77))
+    assert stub.reports.get(timeout=30).sequence == 1
+    taken: list[power_pb2.LeaseBatch] = []
+    rig.wait(lambda: bool(taken), lambda: taken.extend(link.take()))
+    assert taken[0].nonce == 77
+    assert rig.clock.sent == 2  # hello and one report
+    assert rig.clock.handled == 1  # the Welcome; batches are the owner's to count
+
+
+def test_an_agent_streams_to_every_replica(rig: Rig) -> None:
+    stubs = [rig.controller(StubController()) for _ in range(2)]
+    links = [rig.link(Endpoint(stub.target)) for stub in stubs]
+    for link in links:
+        rig.open(link)
+        link.send(power_pb2.NodeReport(node="n0", sequence=5))
+    assert [stub.reports.get(timeout=30).sequence for stub in stubs] == [5, 5]
+
+
+def test_a_link_reconnects_after_its_controller_came_back(rig: Rig) -> None:
+    stub = rig.controller(StubController())
+    link = rig.link(Endpoint(stub.target))
+    rig.open(link)
+    stub.stop()
+    rig.wait(lambda: not link.connected)
+    again = StubController()
+    rig.controllers.append(again)
+    again.start(target=stub.target)
+    rig.open(link)
+    assert again.hellos.get(timeout=30).node == "n0"
+
+
+def test_batches_of_an_ended_stream_are_forgotten(rig: Rig) -> None:
+    stub = rig.controller(StubController(answer=echo))
+    link = rig.link(Endpoint(stub.target))
+    rig.open(link)
+    link.send(power_pb2.NodeReport(node="n0", sequence=1, nonce=3))
+    rig.wait(lambda: bool(link._inbox))
+    stub.stop()
+    rig.wait(lambda: not link._running)
+    assert link.take() == []
+    assert rig.clock.handled == 2  # the Welcome and the batch that nobody may apply
+
+
+def test_tls_trusts_the_own_ca_only_and_carries_the_token(rig: Rig, tmp_path: Path) -> None:
+    clock = SystemClock()
+    authority = new_authority("wattpack test", clock.wall_time_ns())
+    other = new_authority("somebody else", clock.wall_time_ns())
+    stub = StubController()
+    rig.controllers.append(stub)
+    stub.start(new_server(authority, ["127.0.0.1"], clock.wall_time_ns()))
+    (tmp_path / "ca.crt").write_bytes(authority.certificate_pem)
+    (tmp_path / "other.crt").write_bytes(other.certificate_pem)
+    (tmp_path / "token").write_text("secret-1\n")
+    good = rig.link(Endpoint(stub.target, tmp_path / "ca.crt", tmp_path / "token"))
+    rig.open(good)
+    assert stub.tokens == ["Bearer secret-1"]
+    bad = rig.link(Endpoint(stub.target, tmp_path / "other.crt", tmp_path / "token"))
+    rig.wait(lambda: bad.failures > 0, lambda: keep_open(rig, bad))
+    assert len(stub.tokens) == 1
+
+
+def test_a_rotated_token_is_used_for_the_next_stream(rig: Rig, tmp_path: Path) -> None:
+    token = tmp_path / "token"
+    token.write_text("first")
+    stub = rig.controller(StubController())
+    stub.refuse = grpc.StatusCode.UNAUTHENTICATED
+    link = rig.link(Endpoint(stub.target, None, token))
+    rig.wait(lambda: link.failures > 0, lambda: keep_open(rig, link))
+    token.write_text("second")
+    stub.refuse = None
+    rig.open(link)
+    assert stub.tokens[-1] == "Bearer second"
+
+
+@pytest.mark.parametrize("content", [None, "", "  \n", "\x00ÿ"])
+def test_a_missing_or_empty_token_is_no_stream(
+    rig: Rig, tmp_path: Path, content: str | None
+) -> None:
+    token = tmp_path / "token"
+    if content is not None:
+        token.write_text(content)
+    stub = rig.controller(StubController())
+    link = rig.link(Endpoint(stub.target, None, token))
+    rig.wait(lambda: link.failures > 0, lambda: keep_open(rig, link))
+    assert stub.tokens == []
+    assert not link.connected
+
+
+def test_an_unknown_version_is_refused(rig: Rig) -> None:
+    stub = rig.controller(StubController(version=99))
+    link = rig.link(Endpoint(stub.target))
+    rig.wait(lambda: link.failures > 0, lambda: keep_open(rig, link))
+    assert not link.connected
+
+
+def test_leases_before_the_welcome_are_refused(rig: Rig) -> None:
+    stub = StubController()
+    stub.welcome_first = False
+    rig.controller(stub)
+    link = rig.link(Endpoint(stub.target))
+    rig.wait(lambda: link.failures > 0, lambda: keep_open(rig, link))
+    assert link.take() == []
+
+
+def test_nobody_at_the_address_is_a_failure_and_not_a_hang(rig: Rig) -> None:
+    link = rig.link(Endpoint("127.0.0.1:1"))
+    rig.wait(lambda: link.failures > 0, lambda: keep_open(rig, link))
+    assert rig.clock.sent == 0
+
+
+@pytest.mark.parametrize(("asked_ms", "period_ms"), [(1, 100), (1000, 1000), (10**9, 10_000)])
+def test_the_controllers_period_is_kept_within_reason(
+    rig: Rig, asked_ms: int, period_ms: int
+) -> None:
+    stub = rig.controller(StubController(period_ms=asked_ms))
+    link = rig.link(Endpoint(stub.target))
+    rig.open(link)
+    assert link.report_period_ns == period_ms * 1_000_000
+
+
+@pytest.mark.parametrize("target", ["", "host", "host:", ":1", "host:port", "10.0.0.1:8443"])
+def test_a_wrong_address_or_plain_text_off_loopback_is_refused(target: str) -> None:
+    with pytest.raises(InputError):
+        Endpoint(target)
+
+
+def test_only_this_machine_is_loopback() -> None:
+    assert [is_loopback(h) for h in ("127.0.0.1", "[::1]", "localhost", "10.0.0.1", "a.b")] == [
+        True,
+        True,
+        True,
+        False,
+        False,
+    ]
+
+
+def test_back_off_doubles_with_jitter_and_starts_over_after_a_success() -> None:
+    backoff = Backoff(random.Random(1))
+    delays = [backoff.next_delay_ns() for _ in range(12)]
+    assert SECOND // 8 <= delays[0] <= SECOND // 4
+    assert all(LONGEST_NS // 2 <= delay <= LONGEST_NS for delay in delays[6:])
+    assert len(set(delays)) == 12
+    backoff.reset()
+    assert backoff.next_delay_ns() <= SECOND // 4
