@@ -52,6 +52,12 @@ class Breakers:
         self.peak_ratio = np.zeros(n)
         self.seconds_above_rating = np.zeros(n)
 
+    def reset_peaks(self) -> None:
+        """Begin the records of heat, load and time above rating anew; heat itself stays."""
+        self.max_heat = self.heat.copy()
+        self.peak_ratio = np.zeros(len(self.heat))
+        self.seconds_above_rating = np.zeros(len(self.heat))
+
     def load_ratio(self, watts: Floats) -> Floats:
         """Load of the busiest feed over its rating, (n,)."""
         feeds = np.maximum(1, self._feeds - self.lost_feeds)

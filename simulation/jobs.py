@@ -46,6 +46,9 @@ class JobFleet:
         n_groups: Training jobs.
         dip_ratio: Draw in the exchange over full draw.
         dip_share: Share of a step spent in the exchange.
+
+    Attributes:
+        last_work_seconds: Work that each slot did in the last step, (slots,).
     """
 
     def __init__(self, n_slots: int, n_groups: int, dip_ratio: float, dip_share: float) -> None:
@@ -60,7 +63,7 @@ class JobFleet:
         self._group_progress = np.zeros(max(1, n_groups))
         self._window_work = np.zeros(n_slots)
         self._window_elapsed = np.zeros(n_slots)
-        self.work_seconds = np.zeros(n_slots)
+        self.last_work_seconds = np.zeros(n_slots)
 
     def add(self, shape: JobShape, done_seconds: float = 0.0) -> int:
         """Start a pod with the work that it has already done; its slot."""
@@ -71,7 +74,6 @@ class JobFleet:
         self._step_seconds[slot] = shape.step_seconds
         self._progress[slot] = done_seconds
         self._window_work[slot] = self._window_elapsed[slot] = 0.0
-        self.work_seconds[slot] = 0.0
         return slot
 
     def remove(self, slot: int) -> float:
@@ -110,7 +112,7 @@ class JobFleet:
         together[member] = slowest[self._group[member]]
         self._group_progress += slowest * seconds
         self._progress += together * seconds
-        self.work_seconds += together * seconds
+        self.last_work_seconds = together * seconds
         self._window_work += together * seconds
         self._window_elapsed += np.where(running, seconds, 0.0)
         return np.flatnonzero(self._used & (self._progress >= self._duration))

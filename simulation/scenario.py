@@ -263,6 +263,9 @@ class Scenario(Settings):
     name: Annotated[Name, Field(description="Appears in results")] = "row52"
     seed: Annotated[int, Field(ge=0, le=2**31, description="Of every random draw")] = 7
     duration_seconds: Annotated[Seconds, Field(description="Simulated length of the run")] = 900.0
+    warmup_seconds: Annotated[
+        SecondsFromZero, Field(description="Simulated time before the accounts begin")
+    ] = 120.0
     step_seconds: Annotated[
         float, Field(ge=0.01, le=10, description="Integration step of the plant")
     ] = 0.25

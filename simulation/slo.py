@@ -84,17 +84,21 @@ class Ledger:
 
     Attributes:
         energy_joules: AC energy of the row.
+        begin_seconds: Requests that arrived before are not judged.
         tokens: Prompt and output tokens of finished requests, by service.
         requests: Finished requests, by service.
+        gpu_seconds: Work done by jobs, by kind, at full speed.
         series: One row a second: time, then watts of each domain, then GPU watts.
     """
 
     n_services: int
+    begin_seconds: float = 0.0
     energy_joules: float = 0.0
     gpu_joules: float = 0.0
     tokens: list[float] = field(default_factory=list)
     requests: list[int] = field(default_factory=list)
     series: list[tuple[float, ...]] = field(default_factory=list)
+    gpu_seconds: dict[str, float] = field(default_factory=dict)
     _latency: list[list[Floats]] = field(default_factory=list)
     _arrived: list[list[Floats]] = field(default_factory=list)
     _first_token: list[list[Floats]] = field(default_factory=list)
@@ -117,6 +121,10 @@ class Ledger:
             self._first_token[service].append(result.first_token_seconds[mine])
             self._arrived[service].append(result.arrived_seconds[mine])
 
+    def worked(self, kind: str, gpu_seconds: float) -> None:
+        """Add work of jobs."""
+        self.gpu_seconds[kind] = self.gpu_seconds.get(kind, 0.0) + gpu_seconds
+
     def job_windows(self, name: str, slowdown: Floats) -> None:
         """Add slowdowns of jobs of one class."""
         if len(slowdown):
@@ -132,7 +140,8 @@ class Ledger:
             return np.zeros(0)
         latency = np.concatenate(self._latency[service])
         arrived = np.concatenate(self._arrived[service])
-        return np.asarray(latency[arrived < arrived_before_seconds], dtype=np.float64)
+        judged = (arrived >= self.begin_seconds) & (arrived < arrived_before_seconds)
+        return np.asarray(latency[judged], dtype=np.float64)
 
     def first_tokens(self, service: int) -> Floats:
         """Seconds to the first token of finished requests."""

@@ -329,7 +329,9 @@ class World:
         job_speed = np.minimum(
             assignment.slowest(pl.TRAINING, training, n), assignment.slowest(pl.BATCH, batch, n)
         )
-        for slot in self._jobs.step(seconds, job_speed):
+        done = self._jobs.step(seconds, job_speed)
+        self._count_work()
+        for slot in done:
             self._finish(int(slot))
         self._count_windows()
         return self._demand(alive, result.prefill_share, result.decode_share, draw)
@@ -378,6 +380,13 @@ class World:
                 self._finished_ever.add(name)
                 self._stop(name)
                 return
+
+    def _count_work(self) -> None:
+        """Credit jobs with the GPU-seconds of the step."""
+        kind, slot = self.assignment.kind, self.assignment.slot
+        for number, name in ((pl.TRAINING, "training"), (pl.BATCH, "batch")):
+            mine = slot[kind == number]
+            self.ledger.worked(name, float(self._jobs.last_work_seconds[mine].sum()))
 
     def _count_windows(self) -> None:
         slowdown, training = self._jobs.take_windows()
@@ -462,6 +471,16 @@ class World:
     def note_caps(self, now_ns: int, cap_watts: Floats) -> None:
         """Decided caps by GPU, NaN for none: the clock of ``cap_to_effect`` starts."""
         self.effects.commanded(now_ns, cap_watts, self.bank.average_watts())
+
+    def reset_accounts(self) -> None:
+        """Begin the accounts here: what came before was the warm-up."""
+        self.ledger = Ledger(
+            len(self.scenario.services),
+            begin_seconds=(self.now_ns - self.start_ns) / NS_PER_SECOND,
+        )
+        self.effects = CapEffects(len(self.bank))
+        self.breakers.reset_peaks()
+        self.moved = 0
 
     @property
     def in_flight(self) -> int:

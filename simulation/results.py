@@ -1,0 +1,203 @@
+"""What a run is summed up to, and the uncapped run that it is compared with."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict, Field
+
+from simulation.scenario import Scenario
+from simulation.slo import LEAD_OUT_SECONDS, quantile_ratio
+from simulation.work import WorkKind
+from simulation.world import PlacementEvent, World
+from wattpack.units import NS_PER_SECOND, seconds_to_ns
+
+Floats = NDArray[np.float64]
+
+
+class TwinResult(BaseModel):
+    """The summary of one run; every figure is simulated.
+
+    ``*_by_class`` keys are priority classes for services' requests and ``training`` and ``batch``
+    for jobs. Slowdowns are against an uncapped run of the same seed and placements; see
+    ``simulation.slo`` for their definition.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    scenario: str
+    policy: str
+    seed: int
+    simulated: bool = True
+    simulated_seconds: float
+    plant_sha256: str
+    plant_frozen: bool
+    trips: int
+    brakes: int
+    invariant_violations: int
+    max_breaker_heat: float
+    peak_draw_ratio: float
+    seconds_above_rating: float
+    energy_joules: float
+    trace_rate_factor: float
+    tokens_served: dict[str, float]
+    work_gpu_seconds: dict[str, float] = Field(default_factory=dict)
+    slowdown_p50: dict[str, float]
+    slowdown_p99: dict[str, float]
+    pods_placed: int
+    pods_pending: int
+    pods_moved: int
+    forecast_coverage_p99: float | None
+    forecast_coverage_n: int
+    cap_to_effect_seconds_p99: float | None
+    cap_to_effect_n: int
+    caps_without_effect: int
+    uncapped_trips: int
+    uncapped_peak_draw_ratio: float
+    uncapped_seconds_above_rating: float
+    uncapped_max_breaker_heat: float
+    uncapped_energy_joules: float
+    uncapped_tokens_served: dict[str, float]
+    violations: list[str] = Field(default_factory=list)
+    digest: str = ""
+    wall_seconds: float = 0.0
+
+    def with_digest(self) -> TwinResult:
+        """The result with a hash over everything but wall time."""
+        values = self.model_dump(exclude={"digest", "wall_seconds"})
+        text = json.dumps(values, sort_keys=True, separators=(",", ":"))
+        return self.model_copy(update={"digest": hashlib.sha256(text.encode()).hexdigest()})
+
+
+def end_seconds(scenario: Scenario) -> float:
+    """Simulated time at which a run ends, warm-up included."""
+    return scenario.warmup_seconds + scenario.duration_seconds
+
+
+def replay_uncapped(scenario: Scenario, record: list[PlacementEvent], end_ns: int) -> World:
+    """The same arrivals and placements with every GPU at its default limit and no controller."""
+    world = World(scenario, ignore_trips=True)
+    warm_ns = seconds_to_ns(scenario.warmup_seconds)
+    events = iter([*record, None])
+    event = next(events)
+    stops = sorted({e.time_ns for e in record} | {warm_ns, end_ns})
+    for stop_ns in stops:
+        world.advance(min(stop_ns, end_ns))
+        while event is not None and event.time_ns <= stop_ns:
+            if event.placed:
+                world.start(event.work, event.node, event.gpus)
+            else:
+                world.stop(event.work.name)
+            event = next(events)
+        if stop_ns == warm_ns:
+            world.reset_accounts()
+    return world
+
+
+def _latency(world: World, service: int) -> Floats:
+    """Latencies of requests that had time to finish; those under way count with their age."""
+    begin = world.ledger.begin_seconds
+    end = (world.now_ns - world.start_ns) / NS_PER_SECOND
+    cut = end - min(LEAD_OUT_SECONDS, 0.1 * (end - begin))
+    done = world.ledger.latencies(service, cut)
+    return np.concatenate([done, world.unfinished_ages(service, cut)])
+
+
+def by_class(world: World) -> dict[str, list[int]]:
+    """Services of each priority class."""
+    found: dict[str, list[int]] = {}
+    for i, service in enumerate(world.scenario.services):
+        found.setdefault(service.priority_class, []).append(i)
+    return dict(sorted(found.items()))
+
+
+def slowdowns(world: World, uncapped: World, level: float) -> dict[str, float]:
+    """Slowdown at a quantile by class."""
+    result = {}
+    for name, services in by_class(world).items():
+        mine = np.concatenate([_latency(world, i) for i in services])
+        theirs = np.concatenate([_latency(uncapped, i) for i in services])
+        ratio = quantile_ratio(mine, theirs, level)
+        if ratio is not None:
+            result[name] = round(ratio, 6)
+    for name, windows in world.ledger.job_slowdowns().items():
+        result[name] = round(float(np.quantile(windows, level)), 6)
+    return result
+
+
+def tokens(world: World) -> dict[str, float]:
+    """Tokens of finished requests by class."""
+    return {
+        name: sum(world.ledger.tokens[i] for i in services)
+        for name, services in by_class(world).items()
+    }
+
+
+def plant_figures(world: World) -> dict[str, Any]:
+    """What the breakers and the ledger say of a run."""
+    return {
+        "trips": world.trips,
+        "max_breaker_heat": float(world.breakers.max_heat.max()),
+        "peak_draw_ratio": float(world.breakers.peak_ratio.max()),
+        "seconds_above_rating": float(world.breakers.seconds_above_rating.max()),
+        "energy_joules": world.ledger.energy_joules,
+    }
+
+
+def pods_placed(record: list[PlacementEvent]) -> int:
+    """Pods that ran, each counted once."""
+    return len({event.work.name for event in record if event.placed})
+
+
+def work_gpu_seconds(world: World) -> dict[str, float]:
+    """GPU-seconds of work done by jobs, by kind."""
+    return {
+        str(kind): world.ledger.gpu_seconds.get(str(kind), 0.0)
+        for kind in (WorkKind.TRAINING, WorkKind.BATCH)
+    }
+
+
+def summarise(
+    world: World, uncapped: World, policy: str, product: Mapping[str, Any]
+) -> TwinResult:
+    """The result of a run.
+
+    Args:
+        world: After the run.
+        uncapped: After ``replay_uncapped``.
+        policy: Name of the policy.
+        product: Figures that only the product's processes know.
+    """
+    scenario = world.scenario
+    bare = plant_figures(uncapped)
+    return TwinResult(
+        scenario=scenario.name,
+        policy=policy,
+        seed=scenario.seed,
+        simulated_seconds=scenario.duration_seconds,
+        plant_sha256=scenario.plant.sha256(),
+        plant_frozen=scenario.plant_frozen,
+        trace_rate_factor=scenario.trace_rate_factor,
+        tokens_served=tokens(world),
+        work_gpu_seconds=work_gpu_seconds(world),
+        slowdown_p50=slowdowns(world, uncapped, 0.5),
+        slowdown_p99=slowdowns(world, uncapped, 0.99),
+        pods_placed=pods_placed(world.record),
+        pods_moved=world.moved,
+        cap_to_effect_seconds_p99=world.effects.p99_seconds(),
+        cap_to_effect_n=len(world.effects.seconds),
+        caps_without_effect=world.effects.without_effect,
+        uncapped_trips=bare["trips"],
+        uncapped_peak_draw_ratio=bare["peak_draw_ratio"],
+        uncapped_seconds_above_rating=bare["seconds_above_rating"],
+        uncapped_max_breaker_heat=bare["max_breaker_heat"],
+        uncapped_energy_joules=bare["energy_joules"],
+        uncapped_tokens_served=tokens(uncapped),
+        **plant_figures(world),
+        **product,
+    ).with_digest()
