@@ -1,7 +1,7 @@
 """Where the API server is and who we are: in-cluster service account or kubeconfig.
 
-The ``kubernetes`` package is imported inside these functions: it costs about 35 MB, and a process
-that uses the embedded API never pays for it.
+The ``kubernetes`` package is imported inside these functions: it costs about 14 MB (37.0.2, without
+its models), and a process that uses the embedded API never pays for it.
 """
 
 from __future__ import annotations
