@@ -25,6 +25,8 @@ from helm_render import (
 pytestmark = pytest.mark.helm
 
 NODE_COMPONENTS = {"agent", "actuator"}
+#: They serve nothing that a probe could ask: the one ends by itself, the other by its Lease check.
+WITHOUT_PORT = {"uninstall", "watchdog"}
 PROCESSES = {"controller", "scheduler", "watchdog", "forecaster", "console", "agent", "uninstall"}
 
 
@@ -152,8 +154,57 @@ def test_containers_state_resources_probes_and_a_fixed_image(name: str) -> None:
             assert set(container["resources"]) == {"requests", "limits"}
             assert not container["image"].endswith(":latest")
             assert ":" in container["image"].rsplit("/", 1)[-1]
-            if component != "uninstall":
+            if component not in WITHOUT_PORT:
                 assert {"livenessProbe", "readinessProbe"} <= set(container)
+
+
+def test_settings_files_are_ones_that_the_processes_accept(tmp_path: Any) -> None:
+    from controller.app.settings import ControllerSettings
+    from forecasting.app.forecaster import ForecasterSettings
+    from scheduler_plugin.app.settings import PlacementSettings
+
+    models = {
+        "controller": ControllerSettings,
+        "scheduler": PlacementSettings,
+        "forecaster": ForecasterSettings,
+    }
+    accounts = {
+        f"system:serviceaccount:{i['metadata']['namespace']}:{i['metadata']['name']}"
+        for i in of_kind(rendered("default"), "ServiceAccount")
+    }
+    for component, model in models.items():
+        (item,) = (
+            i
+            for i in of_kind(rendered("default"), "ConfigMap")
+            if i["metadata"]["name"] == f"wp-wattpack-{component}"
+        )
+        file = tmp_path / f"{component}.yaml"
+        file.write_text(item["data"]["settings.yaml"])
+        loaded = model.load(file=file, environment={})
+        if isinstance(loaded, ControllerSettings):
+            assert loaded.agent_username in accounts
+
+
+def test_command_lines_are_ones_that_the_processes_accept() -> None:
+    from forecasting.app.forecaster import build_parser as forecaster
+    from scheduler_plugin.app.scheduler import _parser as scheduler
+    from scheduler_plugin.app.watchdog import _parser as watchdog
+    from telemetry.actuator.app import _parser as actuator
+    from telemetry.app.agent import build_parser as agent
+
+    parsers = {
+        "forecaster": forecaster(),
+        "scheduler": scheduler(),
+        "watchdog": watchdog(),
+        "actuator": actuator(),
+        "agent": agent(),
+    }
+    for component, parser in parsers.items():
+        verb, *rest = args_of(component, "everything")
+        assert verb == component
+        parser.parse_args(rest)
+    verb, *rest = args_of("uninstall", "everything")
+    assert parsers[verb].parse_args(rest).uninstall == "wp-wattpack-placement"
 
 
 def test_a_digest_wins_over_the_tag() -> None:
@@ -295,7 +346,7 @@ def test_the_shipped_alerts_are_the_plain_rules_file() -> None:
         ({"nodeNamespace": {"name": "Not A Name"}}, "name"),
         ({"prometheus": {"url": "prometheus:9090"}}, "url"),
         ({"metrics": {"serviceMonitor": {"interval": "15"}}}, "interval"),
-        ({"logLevel": "loud"}, "logLevel"),
+        ({"watchdog": {"settings": {}}}, "settings"),
     ],
 )
 def test_a_wrong_value_is_refused_by_name(values: dict[str, Any], named: str) -> None:

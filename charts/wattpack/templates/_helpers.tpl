@@ -136,12 +136,8 @@ securityContext:
 resources:
   {{- toYaml .values.resources | nindent 2 }}
 env:
-  - name: POD_NAME
-    valueFrom: {fieldRef: {fieldPath: metadata.name}}
   - name: POD_NAMESPACE
     valueFrom: {fieldRef: {fieldPath: metadata.namespace}}
-  - name: WATTPACK_LOG_LEVEL
-    value: {{ .root.Values.logLevel }}
 {{- end }}
 
 {{- define "wattpack.httpProbes" -}}
@@ -172,4 +168,13 @@ readinessProbe:
 
 {{- define "wattpack.enforces" -}}
 {{- if eq .Values.enforcement "Enforce" -}}true{{- end -}}
+{{- end }}
+
+{{/* The controller's settings file: what the chart knows, then what the user adds. */}}
+{{- define "wattpack.controllerSettings" -}}
+{{- $known := dict "namespace" .Release.Namespace "stream_address" "0.0.0.0:8443" "http_host" "0.0.0.0" "http_port" 8081 -}}
+{{- $_ := set $known "agent_username" (include "wattpack.username" (dict "root" . "component" "agent")) -}}
+{{- $_ := set $known "audit_file" "/var/lib/wattpack/audit.sqlite" -}}
+{{- $_ := set $known "meter_prometheus_url" .Values.prometheus.url -}}
+{{- toYaml (merge (deepCopy .Values.controller.settings) $known) -}}
 {{- end }}
