@@ -10,7 +10,7 @@ import numpy as np
 from capacity.profile import GpuProfile
 from controller.membership import GpuSpec, PodSpec
 from wattpack.api import PowerPolicy
-from wattpack.api.power import Actuator
+from wattpack.api.policy import Actuator
 from wattpack.domains import BoolArray, FloatArray, IntArray
 from wattpack.errors import InputError
 

@@ -3,7 +3,8 @@
 from wattpack.api.inventory import GpuNode, GPUProfile, WorkloadProfile
 from wattpack.api.meta import GROUP, VERSION, ApiObject, Condition, KindMeta
 from wattpack.api.planning import CapacityPlan, DemandForecast, PlacementPlan
-from wattpack.api.power import PowerDomain, PowerOverride, PowerPolicy
+from wattpack.api.policy import PowerOverride, PowerPolicy
+from wattpack.api.power import PowerDomain
 
 KINDS: tuple[type[ApiObject], ...] = (
     PowerDomain,

@@ -128,7 +128,8 @@ class Informer:
         except Exception as error:
             # A handler failed: a copy whose users stumble is worse than one that says it is broken.
             self.failure = error
-            logger.exception("informer of %s ends", self._resource.plural)
+            level = logging.INFO if self._stopping else logging.ERROR
+            logger.log(level, "informer of %s ends", self._resource.plural, exc_info=True)
 
     def _cycle(self, watch_seconds: float) -> int:
         """List if needed, then watch until it ends; failures set the time of the next try."""

@@ -392,9 +392,13 @@ class EmbeddedKube:
             who = Owner(self._updater.manager, "Update", subresource)
             owners = update_owners(requests.owned(live), requests.owned(result), known, who)
         stored = self._store.update(resource, key, result, owners)
+        self._remove_if_released(resource, key, stored)
+        return requests.detached(stored)
+
+    def _remove_if_released(self, resource: Resource, key: Key, stored: JsonObject) -> None:
+        """Finish a deletion that waited for finalizers."""
         metadata = stored["metadata"]
         is_released = metadata.get("deletionTimestamp") and not metadata.get("finalizers")
         grace = metadata.get("deletionGracePeriodSeconds")
         if is_released and not self._grace(resource, stored, grace):
             self._store.remove(resource, key)
-        return requests.detached(stored)
