@@ -1,27 +1,31 @@
 """History in, quantiles out: picks the forecaster that the history can carry and checks its answer.
 
-history ── clean ──► ≥ 2 days + horizon? ──► ridge ─────────┐
-                └──► ≥ 1 day? ─────────────► last-day max ──┼─► clip, sort, flag ─► Forecast
-                └──► less ─────────────────► the limit ─────┘
+history ─ clean ─┬─ 2 days + horizon ─► ridge or last value, as the replay chose ─┐
+                 ├─ 1 day ────────────► last-day maximum + what it lacked before ─┼─► Forecast
+                 └─ less ─────────────► the limit ─────────────────── clip, sort, flag
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, Literal, cast
+from typing import Final, Literal
 
 import numpy as np
 
 from forecasting.fallback import ASSUMED_OFFSET, fit_last_day_maximum
 from forecasting.history import Cleaned, clean
 from forecasting.peaks import peak_quantiles
+from forecasting.persistence import fit_last_value
 from forecasting.ports import BIN_SECONDS, Floats, SeriesId
 from forecasting.residuals import PathFit, point_quantiles
 from forecasting.ridge import fit_ridge, level_scale, min_bins
 from wattpack.errors import InputError
 
-Method = Literal["ridge", "last-24h-max", "limit"]
+Method = Literal["ridge", "last-value", "last-24h-max", "limit"]
+FALLBACKS: Final[tuple[Method, ...]] = ("last-24h-max", "limit")
+"""Methods that a status calls a fallback."""
+
 MODEL_VERSION: Final = "ridge-1"
 CHUNK_SERIES: Final = 200
 """Series solved together: about 100 MB of features at 36 steps and 200 origins."""
@@ -149,7 +153,7 @@ def _method(cleaned: Cleaned, i: int, horizon: int, day_steps: int, wish: Method
         return "limit"
     can_ridge = length >= min_bins(horizon, day_steps) and horizon <= day_steps
     if can_ridge and cleaned.last_day_known[i] >= 0.5 and wish != "last-24h-max":
-        return "ridge"
+        return "last-value" if wish == "last-value" else "ridge"
     return "last-24h-max"
 
 
@@ -175,6 +179,8 @@ def _fit(
     day_steps = DAY_SECONDS // step_seconds
     if method == "ridge" and bins >= min_bins(horizon, day_steps):
         return fit_ridge(values, horizon, step_seconds, day_steps, known=known), "ridge"
+    if method == "last-value":
+        return fit_last_value(values, horizon, step_seconds, known=known), "last-value"
     fitted = fit_last_day_maximum(values, horizon, step_seconds, day_steps, known=known)
     return fitted, "last-24h-max"
 
@@ -229,14 +235,3 @@ def level_index(levels: Sequence[float], level: float) -> int:
         if abs(known - level) < 1e-9:
             return i
     raise InputError("level", f"one of {tuple(levels)}", level)
-
-
-def as_method(text: str) -> Method:
-    """The method named by a status.
-
-    Raises:
-        InputError: for any other text.
-    """
-    if text not in ("ridge", "last-24h-max", "limit"):
-        raise InputError("method", "ridge, last-24h-max or limit", text)
-    return cast(Method, text)

@@ -13,15 +13,15 @@ from typing import Final
 
 import numpy as np
 
-from forecasting.model import DAY_SECONDS, Method, forecast, level_index
+from forecasting.model import DAY_SECONDS, Method, forecast
 from forecasting.ports import Floats, SeriesId
 
 MIN_TRAINING_DAYS: Final = 4
 MIN_WINDOWS: Final = 8
 CHOICE_MARGIN: Final = 0.95
-"""The simple method wins only when its loss is 5 % lower; 24 windows tell no finer difference."""
+"""A simple method wins only when its loss is 5 % lower; 24 windows tell no finer difference."""
 
-CANDIDATES: Final[tuple[Method, ...]] = ("ridge", "last-24h-max")
+CANDIDATES: Final[tuple[Method, ...]] = ("ridge", "last-value", "last-24h-max")
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,7 @@ def replay(
         history: Shape (n_series, n_bins), up to ``data_until_seconds``.
         data_until_seconds: End of the last bin.
         horizon: Steps of a window.
-        levels: Ascending; must contain 0.99.
+        levels: Ascending.
         step_seconds: Width of a bin.
     """
     n_bins = history.shape[1]
@@ -75,7 +75,6 @@ def replay(
     cuts = np.arange(n_bins - horizon, first - 1, -horizon)[::-1]
     scores = {m: np.full((len(cuts), len(series), len(levels)), np.nan) for m in CANDIDATES}
     losses = {m: np.full((len(cuts), len(series)), np.nan) for m in CANDIDATES}
-    top = level_index(levels, 0.99)
     for w, cut in enumerate(cuts):
         peaks = realised_peaks(history[:, cut : cut + horizon])
         for method in CANDIDATES:
@@ -91,7 +90,9 @@ def replay(
             ready = np.array([m != "limit" for m in made.methods])
             gap = (peaks[:, None] - made.peaks) / made.scale[:, None]
             scores[method][w] = np.where(ready[:, None], gap, np.nan)
-            loss = pinball_loss(0.99, made.peaks[:, top], peaks) / made.scale
+            loss = np.mean(
+                [pinball_loss(q, made.peaks[:, i], peaks) for i, q in enumerate(levels)], axis=0
+            )
             losses[method][w] = np.where(ready, loss, np.nan)
     chosen = np.full((len(cuts), len(series), len(levels)), np.nan)
     for i in range(len(series)):
@@ -102,9 +103,11 @@ def replay(
 
 
 def _choose(losses: dict[Method, Floats], i: int, before: int) -> Method:
-    """Ridge, unless the last day's maximum was clearly better over enough windows."""
-    ridge, simple = (losses[m][:before, i] for m in CANDIDATES)
-    both = np.isfinite(ridge) & np.isfinite(simple)
-    if both.sum() >= MIN_WINDOWS and simple[both].mean() < CHOICE_MARGIN * ridge[both].mean():
-        return "last-24h-max"
-    return "ridge"
+    """Ridge, unless a simple method was clearly better over enough windows."""
+    table = np.array([losses[method][:before, i] for method in CANDIDATES])
+    complete = np.all(np.isfinite(table), axis=0)
+    if complete.sum() < MIN_WINDOWS:
+        return CANDIDATES[0]
+    means = table[:, complete].mean(axis=1)
+    means[0] *= CHOICE_MARGIN
+    return CANDIDATES[int(np.argmin(means))]

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from forecasting.fallback import ASSUMED_OFFSET
-from forecasting.model import level_index
+from forecasting.model import FALLBACKS, level_index
 from forecasting.service import TargetForecast
 from wattpack.api.meta import Condition, ConditionStatus
 from wattpack.api.planning import DemandForecastStatus, QuantilePath
@@ -45,7 +45,7 @@ def status_of(answer: TargetForecast, now_seconds: float) -> dict[str, Any]:
     peak = {level: _rounded(answer.peaks[level_index(made.levels, level)]) for level in made.levels}
     newest = float(made.now[answer.row])
     record = answer.record
-    reason = {"ridge": "Forecast", "last-24h-max": "Fallback", "limit": "NoHistory"}[method]
+    reason = {"last-24h-max": "Fallback", "limit": "NoHistory"}.get(method, "Forecast")
     message = f"{method}; coverage of p99 {record.windows - record.violations}/{record.windows}"
     message += f"; {', '.join(flags)}" if flags else ""
     return DemandForecastStatus(
@@ -53,7 +53,7 @@ def status_of(answer: TargetForecast, now_seconds: float) -> dict[str, Any]:
         issued_at=rfc3339(seconds_to_ns(now_seconds)),
         data_until=rfc3339(seconds_to_ns(made.data_until_seconds)),
         method=method,
-        fallback=method != "ridge",
+        fallback=method in FALLBACKS,
         now=_rounded(newest) if math.isfinite(newest) else None,
         p50=peak[0.5],
         p95=peak[0.95],
@@ -87,7 +87,7 @@ class UsableForecast:
     Attributes:
         p50: Median of the peak of the coming window.
         p99: 0.99 quantile of that peak.
-        method: ``ridge``, ``last-24h-max`` or ``limit``.
+        method: ``ridge``, ``last-value``, ``last-24h-max`` or ``limit``.
         is_fallback: Whether anything but a fresh model forecast stands behind it.
         reason: Why, in words for a log or an event.
         age_seconds: Age of the data behind it; infinite without a status.
@@ -132,7 +132,7 @@ def usable_forecast(
             why = _unfit(parsed, age, until - now_seconds, max_age_seconds)
             if not why and parsed.p50 is not None and parsed.p99 is not None:
                 method = parsed.method or "ridge"
-                simple = method != "ridge"
+                simple = bool(parsed.fallback) or method in FALLBACKS
                 return UsableForecast(
                     min(parsed.p50, limit), min(parsed.p99, limit), method, simple,
                     f"the forecaster fell back to {method}" if simple else "fresh forecast", age,

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from prometheus_client import CollectorRegistry, Counter, Gauge
 
+from forecasting.model import FALLBACKS
 from forecasting.service import TargetForecast
 
 _LABELS = ("namespace", "name")
@@ -84,7 +85,7 @@ class ForecastMetrics:
                 self._coverage.labels(*key).set(1 - record.violations / record.windows)
             self._windows.labels(*key).set(record.windows)
             self._violations.labels(*key).set(record.violations)
-            self._fallback.labels(*key).set(float(made.methods[answer.row] != "ridge"))
+            self._fallback.labels(*key).set(float(made.methods[answer.row] in FALLBACKS))
             self._data_until.labels(*key).set(made.data_until_seconds)
         self._round.set(duration_seconds)
         self._last.set(now_seconds)

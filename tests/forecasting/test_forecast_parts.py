@@ -65,13 +65,13 @@ def test_the_batched_ridge_equals_the_textbook_formula_for_one_step() -> None:
     last = len(y) - 1
     origins = range(DAY, last - horizon + 1)
     x = np.array([features(t) for t in origins])
-    target = np.array([y[t + k] for t in origins])
-    penalty = np.diag([1e-9, *[LAMBDA] * 7]) * len(x)
+    target = np.array([y[t + k] - y[t] for t in origins])
+    penalty = np.diag([1e-9, *[LAMBDA * np.var(x[:, 1])] * 7]) * len(x)
     beta = np.linalg.solve(x.T @ x + penalty, x.T @ target)
-    expected = np.array(features(last)) @ beta * level_scale(values, DAY)[i, 0]
+    expected = (y[last] + np.array(features(last)) @ beta) * level_scale(values, DAY)[i, 0]
     assert fit.mean[i, k - 1] == pytest.approx(expected, rel=1e-6)
     errors = (target - x @ beta) * level_scale(values, DAY)[i, 0]
-    freedom = np.sqrt(len(x) / (len(x) - 8))
+    freedom = np.sqrt((len(x) / k) / (len(x) / k - 8))
     np.testing.assert_allclose(fit.residuals[i, k - 1], errors * freedom, rtol=1e-3, atol=1e-4)
 
 
