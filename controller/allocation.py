@@ -14,7 +14,7 @@ infinite expectation it counts its cap (I2). See docs/adr/0001.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -24,6 +24,8 @@ from wattpack.feasibility import LoadTree
 __all__ = ["Allocation", "Wants", "allocate", "even_gangs", "fill_stage", "gang_kinds"]
 
 _LEVEL_EPSILON = 1e-9
+_GANG_ROUNDS = 3
+_GAP_WATTS = 1e-6
 # GPUs of about the same value share slack; more classes would only order measurement noise.
 _VALUE_CLASSES = 4
 
@@ -86,6 +88,7 @@ def allocate(
     """
     counted = np.full(load.n_gpus, np.inf) if expected_watts is None else expected_watts
     active = ~wants.fixed
+    wants = _even_goals(wants, active)
     top = np.where(active, wants.slack_watts, wants.minimum_watts)
     binding = np.full(load.n_gpus, -1, dtype=np.int64)
     everything = load.sum_gpus(np.where(active, np.minimum(top, counted), 0.0))
@@ -94,9 +97,23 @@ def allocate(
     caps = np.array(wants.minimum_watts, dtype=np.float64, copy=True)
     least = load.sum_gpus(np.where(active, np.minimum(caps, counted), 0.0))
     room = np.maximum(room_watts / load.gpu_factor - least, 0.0)
+    closed = np.zeros(len(load.tree), dtype=np.bool_)
     for members, goal in _stages(wants, active):
-        room = fill_stage(load, members, caps, goal, counted, room, wants.gang, binding)
-    return Allocation(even_gangs(caps, wants.gang_kind, active), binding)
+        room = fill_stage(load, members, caps, goal, counted, room, closed, wants.gang, binding)
+    return Allocation(caps, binding)
+
+
+def _even_goals(wants: Wants, active: BoolArray) -> Wants:
+    """Goals common to the like boards of a gang, so that common shares are common watts."""
+    if not np.any(wants.gang_kind >= 0):
+        return wants
+    return replace(
+        wants,
+        guaranteed_watts=even_gangs(wants.guaranteed_watts, wants.gang_kind, active),
+        floor_watts=even_gangs(wants.floor_watts, wants.gang_kind, active),
+        request_watts=even_gangs(wants.request_watts, wants.gang_kind, active),
+        slack_watts=even_gangs(wants.slack_watts, wants.gang_kind, active),
+    )
 
 
 def _stages(wants: Wants, active: BoolArray) -> list[tuple[IntArray, FloatArray]]:
@@ -107,12 +124,22 @@ def _stages(wants: Wants, active: BoolArray) -> list[tuple[IntArray, FloatArray]
         stages.append((everyone[priority == level], wants.request_watts))
     greedy = everyone[wants.slack_watts[everyone] > wants.request_watts[everyone]]
     if greedy.size:
-        value = wants.value_per_watt[greedy]
+        value = _value_with_gangs(wants)[greedy]
         edges = np.unique(np.quantile(value, np.linspace(0, 1, _VALUE_CLASSES + 1)[1:-1]))
         rank = np.searchsorted(edges, value)
         for level in np.unique(rank)[::-1]:
             stages.append((greedy[rank == level], wants.slack_watts))
     return stages
+
+
+def _value_with_gangs(wants: Wants) -> FloatArray:
+    """Value per watt with each gang at its lowest: its members rise in one stage or not at all."""
+    inside = wants.gang >= 0
+    if not inside.any():
+        return wants.value_per_watt
+    lowest = np.full(int(wants.gang.max()) + 1, np.inf)
+    np.minimum.at(lowest, wants.gang[inside], wants.value_per_watt[inside])
+    return np.where(inside, lowest[wants.gang], wants.value_per_watt)
 
 
 def fill_stage(
@@ -122,6 +149,7 @@ def fill_stage(
     goal_watts: FloatArray,
     counted_watts: FloatArray,
     room_dc: FloatArray,
+    closed: BoolArray,
     gang: IntArray,
     binding: IntArray,
 ) -> FloatArray:
@@ -134,36 +162,71 @@ def fill_stage(
         goal_watts: (n_gpus,).
         counted_watts: Draw beyond which a higher cap counts nothing, (n_gpus,).
         room_dc: Room over the domain's GPU factor, (n_domains,).
+        closed: Domains that held back more important work: nobody below rises any more, not even
+            into watts that he would not draw (I5); changed in place, (n_domains,).
         gang: Members of one gang rise by one common share, (n_gpus,).
         binding: Changed in place where a member was held back, (n_gpus,).
     """
-    start = caps[members]
-    span = goal_watts[members] - start
-    moving = span > 0
-    if not moving.any():
-        return room_dc
-    members, start, span = members[moving], start[moving], span[moving]
-    bend = np.clip((counted_watts[members] - start) / span, 0.0, 1.0)
-    level, holder = _levels(load, members, span, bend, room_dc)
-    gangs = gang[members]
-    if np.any(gangs >= 0) and np.any(level < 1.0):
-        gang_level, gang_holder = _common_to_gangs(gangs, level, holder)
-        freed_level, freed_holder = _levels(
-            load, members, span, np.minimum(bend, gang_level), room_dc
+    # Who was held back in an earlier stage has its holder, and that domain is closed.
+    members = members[binding[members] < 0]
+    rounds = _GANG_ROUNDS if np.any(gang[members] >= 0) else 1
+    for _ in range(rounds):
+        short, holder, room_dc = _fill_once(
+            load, members, caps, goal_watts, counted_watts, room_dc, closed, gang
         )
-        held = freed_level >= gang_level
-        level = np.minimum(freed_level, gang_level)
-        holder = np.where(held, gang_holder, freed_holder)
-    caps[members] = start + span * level
+        binding[members] = -1
+        binding[members[short]] = holder
+        if not short.any():
+            break
+    holders = binding[members]
+    closed[holders[holders >= 0]] = True
+    return room_dc
+
+
+def _fill_once(
+    load: LoadTree,
+    members: IntArray,
+    caps: FloatArray,
+    goal_watts: FloatArray,
+    counted_watts: FloatArray,
+    room_dc: FloatArray,
+    closed: BoolArray,
+    gang: IntArray,
+) -> tuple[BoolArray, IntArray, FloatArray]:
+    """One round: which members are still short, their holders, and the room that is left.
+
+    A gang that one domain holds back leaves room in its others, which the next round hands on.
+    """
+    start = caps[members]
+    gap = goal_watts[members] - start
+    moving = gap > _GAP_WATTS
+    if not moving.any():
+        return moving, np.zeros(0, dtype=np.int64), room_dc
+    movers, start, span = members[moving], start[moving], gap[moving]
+    bend = np.clip((counted_watts[movers] - start) / span, 0.0, 1.0)
+    level, holder = _levels(load, movers, span, bend, room_dc, closed)
+    gangs = gang[movers]
+    if np.any(gangs >= 0) and np.any(level < 1.0):
+        ceiling, by = _common_to_gangs(gangs, level, holder)
+        level, holder = _levels(load, movers, span, np.minimum(bend, ceiling), room_dc, closed)
+        holder = np.where((gangs >= 0) & (ceiling < 1.0), by, holder)
+        level = np.minimum(level, ceiling)
+    caps[movers] = start + span * level
     stopped = level < 1.0 - _LEVEL_EPSILON
-    binding[members[stopped]] = holder[stopped]
+    short = moving.copy()
+    short[moving] = stopped
     used = np.zeros(load.n_gpus)
-    used[members] = span * np.minimum(level, bend)
-    return np.maximum(room_dc - load.sum_gpus(used), 0.0)
+    used[movers] = span * np.minimum(level, bend)
+    return short, holder[stopped], np.maximum(room_dc - load.sum_gpus(used), 0.0)
 
 
 def _levels(
-    load: LoadTree, members: IntArray, span: FloatArray, bend: FloatArray, room: FloatArray
+    load: LoadTree,
+    members: IntArray,
+    span: FloatArray,
+    bend: FloatArray,
+    room: FloatArray,
+    closed: BoolArray,
 ) -> tuple[FloatArray, IntArray]:
     """Max-min fair share of the way for each member and the domain that set it, (n_members,).
 
@@ -172,7 +235,7 @@ def _levels(
     level = np.ones(len(members))
     holder = np.full(len(members), -1, dtype=np.int64)
     n_domains = len(load.tree)
-    open_room = np.append(room, np.inf)
+    open_room = np.append(np.where(closed, -1.0, room), np.inf)
     for domains in load.gpu_domains[::-1]:
         above = domains[members]
         wanted = np.bincount(above, weights=span * bend, minlength=n_domains + 1)

@@ -115,7 +115,9 @@ def _raise(
 ) -> FloatArray:
     """Caps after one filling from start towards the goal, most important class first, (n_gpus,)."""
     caps = np.array(start, copy=True)
+    binding = np.full(load.n_gpus, -1, dtype=np.int64)
     counted = np.full(load.n_gpus, np.inf) if expected is None else expected
+    closed = np.zeros(len(load.tree), dtype=np.bool_)
     members = np.flatnonzero(raising)
     priority = topology.priority[members]
     for level in np.unique(priority)[::-1]:
@@ -126,7 +128,9 @@ def _raise(
             goal,
             counted,
             room,
+            closed,
             topology.gang,
-            held_back,
+            binding,
         )
+    np.copyto(held_back, binding, where=binding >= 0)
     return caps

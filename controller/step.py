@@ -88,7 +88,7 @@ def step(
         topology,
         state.gang_kind,
         powered,
-        picture.holding.held_watts,
+        _may_ask_for(observations, picture, permit),
         replace(situation, active=situation.active & writable),
         permit,
     )
@@ -294,6 +294,12 @@ def _permit(
     rate = topology.tree.max_raise_watts_per_second * min(seconds, _LONGEST_RAISE_SECONDS)
     refused = CapReason.RAISE_RATE if may else CapReason.STARTING
     return Permit(free & may, rate, refused)
+
+
+def _may_ask_for(observed: Observations, picture: Picture, permit: Permit) -> FloatArray:
+    """Caps that raise nothing: what may be held, or only what was read back where raising stops."""
+    held = picture.holding.held_watts
+    return np.where(permit.gpus, held, np.fmin(held, observed.gpu_cap_watts))
 
 
 def _commands(

@@ -11,7 +11,7 @@ import numpy as np
 from controller.model import Observations, PowerSettings, Topology
 from wattpack.breakers import RACK_THERMAL
 from wattpack.domains import BreakerCurve, DomainTree, FloatArray
-from wattpack.feasibility import LoadTree, size_guaranteed_caps, worst_watts
+from wattpack.feasibility import LoadTree, guaranteed_case_watts, size_guaranteed_caps, worst_watts
 from wattpack.units import NS_PER_SECOND
 
 DEFAULT_WATTS = 700.0
@@ -67,6 +67,8 @@ def make_topology(
 ) -> Topology:
     """Servers below domains whose ratings are their worst load over the oversubscription.
 
+    A rating is never so low that I1 could not hold, unless guaranteed caps are given.
+
     Args:
         parents: Parent of each domain, parents first.
         nodes: Domain of each server.
@@ -79,14 +81,16 @@ def make_topology(
     worst = np.full(n_nodes, NODE_WORST_WATTS)
     open_tree = make_tree(parents, external=external, **tree_options)
     load = LoadTree(open_tree, domain_of_node, node_of_gpu)
-    full = worst_watts(load, default, worst)
-    tree = make_tree(parents, full / oversubscription, external=external, **tree_options)
-    load = LoadTree(tree, domain_of_node, node_of_gpu)
+    rating = worst_watts(load, default, worst) / oversubscription
     floor = np.full(n_gpus, floor_watts)
     lock = np.full(n_gpus, clock_lock)
     fixed = np.full(n_nodes, not host_unit)
     if guaranteed_watts is None:
         low = np.where(lock, default, minimum)
+        rating = np.maximum(rating, 1.01 * guaranteed_case_watts(load, low, default, worst, fixed))
+    tree = make_tree(parents, rating, external=external, **tree_options)
+    load = LoadTree(tree, domain_of_node, node_of_gpu)
+    if guaranteed_watts is None:
         guaranteed = size_guaranteed_caps(load, low, np.maximum(floor, low), default, worst, fixed)
     else:
         guaranteed = np.full(n_gpus, guaranteed_watts)
