@@ -42,8 +42,9 @@ class DeviceSample:
         max_clock_mhz: The highest SM clock that can be locked.
         processes: The last list of processes with a context on the device.
         error: Why there is no fresh reading; None while readings are fresh.
-        energy_mean_watts: Counter difference over the last 3 s; None without a counter.
-        max_rise_watts: Largest rise of power inside any 2 s of the ring.
+        energy_mean_watts: Counter difference over the last 3 s; None without a counter. At most
+            1 s old.
+        max_rise_watts: Largest rise of power inside any 2 s of the ring. At most 1 s old.
         xid_counts: XID events since start, by code.
     """
 
@@ -145,7 +146,7 @@ class Sampler:
             self._processes_ns = now_ns
         outcomes = self._reader.read_all(now_ns, extra)
         for i, outcome in enumerate(outcomes):
-            self._samples[i] = self._update(i, outcome)
+            self._samples[i] = self._update(i, outcome, derive=bool(extra & Extra.LIMITS))
         self.rounds += 1
         return self.samples()
 
@@ -165,7 +166,8 @@ class Sampler:
         missing = sum(not sample.fresh for sample in self._samples)
         return missing / len(self._samples) if self._samples else 0.0
 
-    def _update(self, i: int, outcome: Outcome) -> DeviceSample:
+    def _update(self, i: int, outcome: Outcome, *, derive: bool) -> DeviceSample:
+        """The device after one outcome; means and rises are derived once a second, to save CPU."""
         sample = self._samples[i]
         if outcome.reading is None:
             return replace(sample, error=outcome.error)
@@ -186,7 +188,7 @@ class Sampler:
             max_clock_mhz=outcome.max_clock_mhz or sample.max_clock_mhz,
             processes=sample.processes if outcome.processes is None else outcome.processes,
             error=None,
-            energy_mean_watts=energy_mean_watts(ring),
-            max_rise_watts=max_rise_watts(ring),
+            energy_mean_watts=energy_mean_watts(ring) if derive else sample.energy_mean_watts,
+            max_rise_watts=max_rise_watts(ring) if derive else sample.max_rise_watts,
             xid_counts=counts,
         )

@@ -32,10 +32,13 @@ ECC_UNCORRECTED = 1
 ECC_AGGREGATE = 1
 
 SLOW_PERIOD_NS = NS_PER_SECOND
-"""How often a reading refreshes what does not change fast: an NVML call costs CPU time."""
+"""How often a reading refreshes use, clock and throttle reasons: an NVML call costs CPU time."""
 
-CURRENT_LIMIT_EVERY = 10
-"""Read the set limit with every tenth reading of the limits, or when the enforced one changed."""
+RARE_FACTOR = 5
+"""Memory, temperatures, error counts and events are refreshed in every fifth slow round."""
+
+CURRENT_LIMIT_EVERY = 30
+"""Read the set limit with every 30th reading of the limits, or when the enforced one changed."""
 
 PROCESS_LISTS = (
     "nvmlDeviceGetComputeRunningProcesses_v3",
@@ -51,8 +54,8 @@ class NvmlDevice:
     Args:
         calls: Access to NVML.
         index: NVML's device index.
-        slow_period_ns: How old clocks, utilisation, temperatures, throttle reasons and error
-            counts in a reading may be; power and energy are always fresh.
+        slow_period_ns: How old use, SM clock and throttle reasons in a reading may be; memory,
+            temperatures, error counts and events may be five times older. Power is always fresh.
 
     Raises:
         GpuError: if the board does not tell its identity.
@@ -66,7 +69,9 @@ class NvmlDevice:
         self._name = f"GPU {index}"
         self._slow_period_ns = slow_period_ns
         self._slow_ns: int | None = None
+        self._slow_rounds = 0
         self._slow: dict[str, Any] = {}
+        self._rare: dict[str, Any] = {}
         self._unsupported: set[tuple[str, tuple[int, ...]]] = set()
         self._range: tuple[float, float, float] | None = None
         self._current_watts = 0.0
@@ -84,16 +89,19 @@ class NvmlDevice:
         return self._identity
 
     def read(self, now_ns: int) -> GpuReading:
-        """One sample: power and energy now, the rest at most ``slow_period_ns`` old."""
+        """One sample: power now, the rest as old as ``slow_period_ns`` allows."""
         fields = self._fields(FIELD_POWER_AVERAGE, FIELD_POWER_INSTANT)
         average_mw = fields.get(FIELD_POWER_AVERAGE)
         if average_mw is None:
             average_mw = self._call("nvmlDeviceGetPowerUsage")
         instant_mw = fields.get(FIELD_POWER_INSTANT)
         if self._slow_ns is None or now_ns - self._slow_ns >= self._slow_period_ns:
+            if self._slow_rounds % RARE_FACTOR == 0:
+                self._rare = self._read_rare()
             self._slow = self._read_slow()
+            self._slow_rounds += 1
             self._slow_ns = now_ns
-        xids = self._slow.pop("xid_events", ())
+        xids = self._rare.pop("xid_events", ())
         return GpuReading(
             monotonic_ns=now_ns,
             average_watts=average_mw / 1000.0,
@@ -101,6 +109,7 @@ class NvmlDevice:
             energy_joules=self._energy_joules(now_ns, average_mw / 1000.0),
             xid_events=xids,
             **self._slow,
+            **self._rare,
         )
 
     def limits(self) -> PowerLimits:
@@ -189,18 +198,22 @@ class NvmlDevice:
 
     def _read_slow(self) -> dict[str, Any]:
         utilisation = self._optional("nvmlDeviceGetUtilizationRates")
+        return {
+            "utilisation": utilisation["gpu"] / 100.0 if utilisation else None,
+            "memory_utilisation": utilisation["memory"] / 100.0 if utilisation else None,
+            "sm_clock_mhz": self._optional("nvmlDeviceGetClockInfo", CLOCK_SM),
+            "throttle_reasons": self._optional("nvmlDeviceGetCurrentClocksEventReasons"),
+        }
+
+    def _read_rare(self) -> dict[str, Any]:
         memory = self._optional("nvmlDeviceGetMemoryInfo")
         memory_temperature = self._fields(FIELD_MEMORY_TEMPERATURE).get(FIELD_MEMORY_TEMPERATURE)
         ecc = "nvmlDeviceGetTotalEccErrors"
         return {
-            "utilisation": utilisation["gpu"] / 100.0 if utilisation else None,
-            "memory_utilisation": utilisation["memory"] / 100.0 if utilisation else None,
             "memory_used_bytes": memory["used"] if memory else None,
-            "sm_clock_mhz": self._optional("nvmlDeviceGetClockInfo", CLOCK_SM),
             "memory_clock_mhz": self._optional("nvmlDeviceGetClockInfo", CLOCK_MEMORY),
             "temperature_celsius": self._optional("nvmlDeviceGetTemperature", TEMPERATURE_GPU),
             "memory_temperature_celsius": memory_temperature,
-            "throttle_reasons": self._optional("nvmlDeviceGetCurrentClocksEventReasons"),
             "ecc_corrected": self._optional(ecc, ECC_CORRECTED, ECC_AGGREGATE),
             "ecc_uncorrected": self._optional(ecc, ECC_UNCORRECTED, ECC_AGGREGATE),
             "xid_events": tuple(self._optional(XID_EVENTS) or ()),
