@@ -8,44 +8,25 @@ uses the cluster of ``KUBECONFIG`` and starts nothing. The tests are the same on
 from __future__ import annotations
 
 import base64
+import contextlib
 import json
 import os
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import urllib3
 import yaml
+from cluster_connection import REQUEST_SECONDS, Answer, Connection, cluster_of
 from cluster_processes import ServerProcess, eventually, free_port
 from cluster_tools import kubebuilder_assets, tool
 
 from wattpack.errors import PermanentError
 
 START_SECONDS = 60.0
-REQUEST_SECONDS = 30.0
 FAULTS_PATH = "/testing/faults"
-PATCH_TYPES = {
-    "json": "application/json-patch+json",
-    "merge": "application/merge-patch+json",
-    "strategic": "application/strategic-merge-patch+json",
-    "apply": "application/apply-patch+yaml",
-}
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """What the API server answered to one request."""
-
-    status: int
-    body: dict[str, Any]
-    headers: Mapping[str, str]
-
-    @property
-    def message(self) -> str:
-        """The message of a refused request."""
-        return str(self.body.get("message", ""))
 
 
 @dataclass(slots=True)
@@ -69,9 +50,7 @@ class ControlPlane:
     kind: str = "own"
     processes: dict[str, ServerProcess] = field(default_factory=dict)
     commands: dict[str, list[str]] = field(default_factory=dict)
-    _pools: dict[Path | None, tuple[urllib3.PoolManager, dict[str, str]]] = field(
-        default_factory=dict
-    )
+    _connections: Connection | None = None
 
     @property
     def audit_log(self) -> Path:
@@ -110,46 +89,15 @@ class ControlPlane:
             raise PermanentError(f"kubectl {' '.join(args)}: {done.stderr.strip()}")
         return done
 
-    def request(
-        self,
-        method: str,
-        path: str,
-        body: object = None,
-        *,
-        patch: str = "",
-        kubeconfig: Path | None = None,
-        headers: Mapping[str, str] | None = None,
-        seconds: float = REQUEST_SECONDS,
-    ) -> Answer:
-        """Send one request, without retries, and return the answer whatever its status.
+    def request(self, method: str, path: str, body: object = None, **options: Any) -> Answer:
+        """Send one request; see ``Connection.request`` for the options."""
+        return self._connection().request(method, path, body, **options)
 
-        Args:
-            method: HTTP method.
-            path: From the slash after the host, query included.
-            body: Sent as JSON; None sends nothing.
-            patch: For PATCH: ``json``, ``merge``, ``strategic`` or ``apply``.
-            kubeconfig: Whose credentials; default the administrator's.
-            headers: Added to the request's.
-            seconds: Time-out of the request.
-        """
-        pool, credentials = self._pool(kubeconfig)
-        sent = {"Content-Type": PATCH_TYPES.get(patch, "application/json"), **credentials}
-        answer = pool.request(
-            method,
-            self.server_url + path,
-            body=None if body is None else json.dumps(body).encode(),
-            headers={**sent, **(headers or {})},
-            timeout=seconds,
-            retries=False,
-        )
-        data = answer.data
-        is_json = "json" in answer.headers.get("Content-Type", "")
-        parsed = json.loads(data) if data and is_json else {"text": data.decode(errors="replace")}
-        return Answer(
-            answer.status,
-            parsed if isinstance(parsed, dict) else {"items": parsed},
-            dict(answer.headers),
-        )
+    def watch(
+        self, path: str, *, kubeconfig: Path | None = None
+    ) -> contextlib.AbstractContextManager[Iterator[Any]]:
+        """The events of a watch; see ``Connection.watch``."""
+        return self._connection().watch(path, kubeconfig=kubeconfig)
 
     def service_account_kubeconfig(
         self, namespace: str, name: str, *, node: str | None = None, pod: str | None = None
@@ -175,7 +123,7 @@ class ControlPlane:
         suffix = "".join(f".{part}" for part in (pod or node,) if part)
         path = self.directory / f"{namespace}.{name}{suffix}.kubeconfig"
         self.write_kubeconfig(path, {"token": answer.body["status"]["token"]})
-        self._pools.pop(path, None)
+        self._connection().forget(path)
         return path
 
     def write_kubeconfig(self, path: Path, user: Mapping[str, str]) -> None:
@@ -260,9 +208,7 @@ class ControlPlane:
         for name in sorted(self.processes, key=lambda n: order.index(n) if n in order else -1):
             self.processes[name].stop()
         self.processes.clear()
-        for pool, _ in self._pools.values():
-            pool.clear()
-        self._pools.clear()
+        self._connection().close()
 
     def _start(self, name: str, command: Sequence[str], ready: Any) -> ServerProcess:
         if name in self.processes:
@@ -272,10 +218,10 @@ class ControlPlane:
         process.wait_ready(ready, START_SECONDS)
         return process
 
-    def _pool(self, kubeconfig: Path | None) -> tuple[urllib3.PoolManager, dict[str, str]]:
-        if kubeconfig not in self._pools:
-            self._pools[kubeconfig] = _connect(kubeconfig or self.kubeconfig, self.directory)
-        return self._pools[kubeconfig]
+    def _connection(self) -> Connection:
+        if self._connections is None:
+            self._connections = Connection(self.server_url, self.kubeconfig, self.directory)
+        return self._connections
 
 
 def start_control_plane(directory: Path, *, prefix: str = "/registry") -> ControlPlane:
@@ -331,13 +277,12 @@ def _has_default_account(plane: ControlPlane) -> bool:
 
 def _attach(directory: Path) -> ControlPlane:
     source = Path(os.environ.get("KUBECONFIG", str(Path.home() / ".kube" / "config")))
-    config = yaml.safe_load(source.read_text())
-    cluster = _named(config, "clusters", "cluster", _context(config)["cluster"])
+    server_url, authority = cluster_of(source)
     ca_file = directory / "ca.crt"
-    ca_file.write_bytes(_material(cluster, "certificate-authority", source.parent))
+    ca_file.write_bytes(authority)
     return ControlPlane(
         directory=directory,
-        server_url=str(cluster["server"]).rstrip("/"),
+        server_url=server_url,
         kubeconfig=source,
         ca_file=ca_file,
         etcd_port=None,
@@ -376,41 +321,3 @@ def _answers(url: str) -> bool:
     except urllib3.exceptions.HTTPError:
         return False
     return bool(answer.status == 200)
-
-
-def _context(config: dict[str, Any]) -> dict[str, Any]:
-    return _named(config, "contexts", "context", config["current-context"])
-
-
-def _named(config: dict[str, Any], plural: str, singular: str, name: str) -> dict[str, Any]:
-    for entry in config[plural]:
-        if entry["name"] == name:
-            found: dict[str, Any] = entry[singular]
-            return found
-    raise PermanentError(f"the kubeconfig has no {singular} {name!r}")
-
-
-def _material(entry: dict[str, Any], key: str, folder: Path) -> bytes:
-    if f"{key}-data" in entry:
-        return base64.b64decode(entry[f"{key}-data"])
-    return (folder / str(entry[key])).read_bytes()
-
-
-def _connect(kubeconfig: Path, directory: Path) -> tuple[urllib3.PoolManager, dict[str, str]]:
-    config = yaml.safe_load(kubeconfig.read_text())
-    cluster = _named(config, "clusters", "cluster", _context(config)["cluster"])
-    user = _named(config, "users", "user", _context(config)["user"])
-    options: dict[str, Any] = {
-        "ca_cert_data": _material(cluster, "certificate-authority", kubeconfig.parent).decode(),
-        "maxsize": 4,
-    }
-    headers: dict[str, str] = {}
-    if "token" in user:
-        headers["Authorization"] = f"Bearer {user['token']}"
-    else:
-        for key, option in (("client-certificate", "cert_file"), ("client-key", "key_file")):
-            path = directory / f"{kubeconfig.name}.{option}"
-            path.write_bytes(_material(user, key, kubeconfig.parent))
-            path.chmod(0o600)
-            options[option] = str(path)
-    return urllib3.PoolManager(**options), headers

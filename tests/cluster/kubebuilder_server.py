@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import ipaddress
+from collections.abc import Sequence
 from pathlib import Path
 
 import yaml
@@ -55,37 +56,55 @@ def kube_apiserver_command(
     ]
 
 
+def write_serving_certificate(directory: Path, *names: str) -> None:
+    """Write ca.crt, server.crt and server.key for a server on 127.0.0.1 with these DNS names."""
+    authority_key, authority = _authority(directory)
+    _issue(directory / "server", _name("wattpack-test", ""), authority, authority_key, names)
+
+
 def _write_credentials(directory: Path, server_url: str) -> None:
     if (directory / "ca.crt").exists():  # a second start keeps every credential valid
         return
-    authority_key = _write_key(directory / "ca.key")
-    authority_name = _name("wattpack-test-ca", "")
-    authority = (
-        _certificate(authority_name, authority_name, authority_key)
-        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
-        .sign(authority_key, hashes.SHA256())
-    )
-    _write_certificate(directory / "ca.crt", authority)
+    authority_key, authority = _authority(directory)
     _write_key(directory / "sa.key")
-    names = x509.SubjectAlternativeName(
-        [x509.DNSName("localhost"), x509.IPAddress(ipaddress.IPv4Address("127.0.0.1"))]
-    )
-    server_key = _write_key(directory / "server.key")
-    server = (
-        _certificate(_name("wattpack-test", ""), authority_name, server_key)
-        .add_extension(names, critical=False)
-        .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
-        .sign(authority_key, hashes.SHA256())
-    )
-    _write_certificate(directory / "server.crt", server)
-    admin_key = _write_key(directory / "admin.key")
-    admin = (
-        _certificate(_name("admin", "system:masters"), authority_name, admin_key)
-        .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.CLIENT_AUTH]), critical=False)
-        .sign(authority_key, hashes.SHA256())
-    )
-    _write_certificate(directory / "admin.crt", admin)
+    server, admin = _name("wattpack-test", ""), _name("admin", "system:masters")
+    _issue(directory / "server", server, authority, authority_key, ("localhost",))
+    _issue(directory / "admin", admin, authority, authority_key, ())
     _write_admin_kubeconfig(directory, server_url)
+
+
+def _authority(directory: Path) -> tuple[ec.EllipticCurvePrivateKey, x509.Certificate]:
+    key = _write_key(directory / "ca.key")
+    name = _name("wattpack-test-ca", "")
+    certificate = (
+        _certificate(name, name, key)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+        .sign(key, hashes.SHA256())
+    )
+    _write_certificate(directory / "ca.crt", certificate)
+    return key, certificate
+
+
+def _issue(
+    path: Path,
+    subject: x509.Name,
+    authority: x509.Certificate,
+    authority_key: ec.EllipticCurvePrivateKey,
+    dns_names: Sequence[str],
+) -> None:
+    """Write path.key and path.crt: a server's with DNS names, a client's without."""
+    key = _write_key(path.with_suffix(".key"))
+    builder = _certificate(subject, authority.subject, key)
+    usage = ExtendedKeyUsageOID.CLIENT_AUTH
+    if dns_names:
+        usage = ExtendedKeyUsageOID.SERVER_AUTH
+        loopback = x509.IPAddress(ipaddress.IPv4Address("127.0.0.1"))
+        names = x509.SubjectAlternativeName([*map(x509.DNSName, dns_names), loopback])
+        builder = builder.add_extension(names, critical=False)
+    certificate = builder.add_extension(x509.ExtendedKeyUsage([usage]), critical=False).sign(
+        authority_key, hashes.SHA256()
+    )
+    _write_certificate(path.with_suffix(".crt"), certificate)
 
 
 def _write_admin_kubeconfig(directory: Path, server_url: str) -> None:

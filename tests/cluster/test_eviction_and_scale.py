@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 from cluster_builders import Body, create, pod
+from cluster_connection import Answer
 from cluster_processes import eventually
-from control_plane import Answer, ControlPlane
+from control_plane import ControlPlane
 
 pytestmark = pytest.mark.cluster
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from cluster_builders import GATE, create, node, pod
+from cluster_builders import GATE, Body, create, node, pod
 from cluster_processes import eventually
 from control_plane import ControlPlane
 
@@ -30,16 +30,16 @@ def shown(control_plane: ControlPlane, shared_namespace: str) -> str:
     plane, space = control_plane, shared_namespace
     labels = {"matchLabels": {"a": "b"}}
     container = {"name": "c", "image": "i"}
-    template = {
+    template: Body = {
         "metadata": {"labels": {"a": "b"}},
         "spec": {"containers": [container], "nodeSelector": {"no": "where"}},
     }
-    spec = {"selector": labels, "template": template}
+    spec: Body = {"selector": labels, "template": template}
     apps = f"/apis/apps/v1/namespaces/{space}"
     for kind in ("deployments", "replicasets", "statefulsets", "daemonsets"):
-        name = {"metadata": {"name": kind}}
-        replicas = {} if kind == "daemonsets" else {"replicas": 0}
-        create(plane, f"{apps}/{kind}", {**name, "spec": {**spec, **replicas}})
+        replicas: Body = {} if kind == "daemonsets" else {"replicas": 0}
+        body = {"metadata": {"name": kind}, "spec": {**spec, **replicas}}
+        create(plane, f"{apps}/{kind}", body)
     one = {"metadata": {"name": "one"}}
     job = {"suspend": True, "template": {"spec": {**template["spec"], "restartPolicy": "Never"}}}
     create(plane, f"/apis/batch/v1/namespaces/{space}/jobs", {**one, "spec": job})

@@ -124,5 +124,9 @@ func (p *PKI) WriteKubeconfig(server string) error {
 	c.AuthInfos["admin"] = &clientcmdapi.AuthInfo{ClientCertificateData: read("admin.crt"), ClientKeyData: read("admin.key")}
 	c.Contexts["wattpack-test"] = &clientcmdapi.Context{Cluster: "wattpack-test", AuthInfo: "admin"}
 	c.CurrentContext = "wattpack-test"
-	return clientcmd.WriteToFile(*c, p.Path("admin.kubeconfig"))
+	part := p.Path("admin.kubeconfig.part")
+	if err := clientcmd.WriteToFile(*c, part); err != nil {
+		return err
+	}
+	return os.Rename(part, p.Path("admin.kubeconfig")) // whoever waits for the file finds all of it
 }
