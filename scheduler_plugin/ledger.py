@@ -74,6 +74,10 @@ class Ledger:
         """Keep a place for a member that does not exist yet."""
         self.reservations[reservation.slot] = reservation
 
+    def keep_slots(self, slots: frozenset[str]) -> None:
+        """Forget reservations that no living gang needs, or whose room real pods have taken."""
+        self.reservations = {slot: r for slot, r in self.reservations.items() if slot in slots}
+
     def claim(self, pod: Pod) -> Reservation | None:
         """Take the first reserved place of the pod's gang that is large enough for it."""
         for slot in sorted(self.reservations):

@@ -13,7 +13,7 @@ from pydantic import ValidationError
 
 from scheduler_plugin import pods as pod_facts
 from scheduler_plugin.gangs import GangRef, GangSources, gang_of
-from scheduler_plugin.ledger import Ledger, Reservation
+from scheduler_plugin.ledger import Ledger
 from scheduler_plugin.names import (
     DISRUPTION_TAINTS,
     GATE,
@@ -49,7 +49,7 @@ class ClusterObjects:
     Attributes:
         models: Power of GPU types by normalised name; a node of an unknown type below a power
             domain gets no promises (I8: refuse, don't guess).
-        shadow: Also plan pods that would be managed but carry no gate.
+        shadow_namespaces: Where pods without our gate are planned too (mode Shadow).
     """
 
     nodes: tuple[JsonObject, ...]
@@ -57,7 +57,7 @@ class ClusterObjects:
     power: PowerView
     models: Mapping[str, ModelWatts]
     gangs: GangSources = field(default_factory=GangSources.empty)
-    shadow: bool = False
+    shadow_namespaces: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,12 +69,14 @@ class BuiltSnapshot:
         pending: Pods that wait for a plan, by uid.
         gang_refs: Gang of every pod that has one, by uid.
         refused: Pods that cannot be planned as they are written, uid to message.
+        kept_slots: Reserved places that are still somebody's and still free; all others are void.
     """
 
     snapshot: Snapshot
     pending: Mapping[str, JsonObject]
     gang_refs: Mapping[str, GangRef]
     refused: Mapping[str, str]
+    kept_slots: frozenset[str]
 
 
 def build_snapshot(objects: ClusterObjects, ledger: Ledger, now_ns: int) -> BuiltSnapshot:
@@ -86,7 +88,7 @@ def build_snapshot(objects: ClusterObjects, ledger: Ledger, now_ns: int) -> Buil
     refused: dict[str, str] = {}
     for body in objects.pods:
         try:
-            state, node = _state(body, ledger, objects.shadow, now_ns)
+            state, node = _state(body, ledger, objects.shadow_namespaces, now_ns)
             if state is None:
                 continue
             pod, ref = _pod(body, state, node, objects, ledger)
@@ -100,13 +102,14 @@ def build_snapshot(objects: ClusterObjects, ledger: Ledger, now_ns: int) -> Buil
             refs[pod.uid] = ref
         if state is PodState.PENDING:
             pending[pod.uid] = body
-    gangs, absent = _gangs(planned, refs, ledger)
+    gangs, absent = _gangs(planned, refs, ledger, _Room(nodes, planned))
     everyone = [*planned, *absent]
     domains = objects.power.snapshot_domains(_estimates(nodes, everyone, objects))
     snapshot = Snapshot(
         nodes=tuple(nodes), pods=tuple(everyone), gangs=tuple(gangs), domains=domains
     )
-    return BuiltSnapshot(snapshot, pending, refs, refused)
+    kept = frozenset(pod.uid for pod in absent if pod.state is PodState.PROMISED)
+    return BuiltSnapshot(snapshot, pending, refs, refused, kept)
 
 
 def _node_or_nothing(body: JsonObject, objects: ClusterObjects) -> Node:
@@ -181,7 +184,7 @@ def _taint(taint: Mapping[str, Any]) -> Taint:
 
 
 def _state(
-    body: JsonObject, ledger: Ledger, shadow: bool, now_ns: int
+    body: JsonObject, ledger: Ledger, shadow: frozenset[str], now_ns: int
 ) -> tuple[PodState | None, str]:
     """Where the pod stands and on which node; None leaves it out of the snapshot."""
     if pod_facts.is_finished(body):
@@ -199,7 +202,8 @@ def _state(
     nominated = str((body.get("status") or {}).get("nominatedNodeName") or "")
     if node := pod_facts.pinned_node(body) or nominated:
         return PodState.PROMISED, node
-    if shadow and not deleted and not pod_facts.unmanaged_reason(body):
+    space = str(body["metadata"].get("namespace", "default"))
+    if space in shadow and not deleted and not pod_facts.unmanaged_reason(body):
         return PodState.PENDING, ""
     return None, ""
 
@@ -268,8 +272,34 @@ def _toleration(body: Mapping[str, Any]) -> Toleration:
     )
 
 
+class _Room:
+    """What real pods leave free on each node; a reservation never outranks a real pod."""
+
+    def __init__(self, nodes: list[Node], planned: list[Pod]) -> None:
+        self._free = {n.name: [n.gpu_milli, n.milli_cpu, n.memory_bytes, n.pods] for n in nodes}
+        for pod in planned:
+            if pod.node in self._free:
+                self._take(pod, pod.node)
+
+    def holds(self, pod: Pod, node: str) -> bool:
+        """Take the pod's room on the node, if there is enough."""
+        if node not in self._free:
+            return False
+        if any(f < a for f, a in zip(self._free[node], _amounts(pod), strict=True)):
+            return False
+        self._take(pod, node)
+        return True
+
+    def _take(self, pod: Pod, node: str) -> None:
+        self._free[node] = [f - a for f, a in zip(self._free[node], _amounts(pod), strict=True)]
+
+
+def _amounts(pod: Pod) -> tuple[int, int, int, int]:
+    return pod.gpu_milli, pod.milli_cpu, pod.memory_bytes, 1
+
+
 def _gangs(
-    planned: list[Pod], refs: Mapping[str, GangRef], ledger: Ledger
+    planned: list[Pod], refs: Mapping[str, GangRef], ledger: Ledger, room: _Room
 ) -> tuple[list[Gang], list[Pod]]:
     """Gangs by declared size, with a pod for every member that does not exist yet."""
     members: dict[str, list[Pod]] = defaultdict(list)
@@ -281,26 +311,33 @@ def _gangs(
     for gang, existing in sorted(members.items()):
         size = max(refs[pod.uid].size or 1 for pod in existing)
         gangs.append(Gang(id=gang, size=size))
-        reserved = ledger.gang_slots(gang)
         waiting = [pod for pod in existing if pod.state is PodState.PENDING]
         template = max(waiting or existing, key=lambda p: (p.gpu_milli, p.milli_cpu, p.uid))
-        absent += _absent(gang, size - len(existing), template, reserved)
+        kept = _kept(gang, size - (len(existing) - len(waiting)), template, ledger, room)
+        absent += kept + _fresh(gang, size - len(existing) - len(kept), template, ledger)
     return gangs, absent
 
 
-def _absent(gang: str, count: int, template: Pod, reserved: Mapping[str, Reservation]) -> list[Pod]:
-    """Members that do not exist yet: at reserved places, or waiting like their siblings."""
+def _kept(gang: str, most: int, template: Pod, ledger: Ledger, room: _Room) -> list[Pod]:
+    """Reserved places of members without a node; waiting members will claim theirs."""
+    reserved = ledger.gang_slots(gang)
     found: list[Pod] = []
-    for slot in sorted(reserved)[: max(0, count)]:
+    for slot in sorted(reserved):
         place = reserved[slot]
         changes = {"uid": slot, "state": PodState.PROMISED, "node": place.node, "name": ""}
-        found.append(Pod(**(dict(place.template or template) | changes)))
-    names = (f"{gang}#{i}" for i in itertools.count())
-    fresh = (name for name in names if name not in reserved)
-    while len(found) < count:
-        changes = {"uid": next(fresh), "state": PodState.ABSENT, "node": "", "name": ""}
-        found.append(Pod(**(dict(template) | changes)))
+        member = Pod(**(dict(place.template or template) | changes))
+        if len(found) < most and room.holds(member, place.node):
+            found.append(member)
     return found
+
+
+def _fresh(gang: str, count: int, template: Pod, ledger: Ledger) -> list[Pod]:
+    """Members that do not exist and have no place: they wait like their siblings."""
+    reserved = ledger.gang_slots(gang)
+    names = (f"{gang}#{i}" for i in itertools.count())
+    unused = (name for name in names if name not in reserved)
+    changes = {"state": PodState.ABSENT, "node": "", "name": ""}
+    return [Pod(**(dict(template) | changes | {"uid": next(unused)})) for _ in range(max(0, count))]
 
 
 def _estimates(nodes: list[Node], planned: list[Pod], objects: ClusterObjects) -> dict[str, float]:

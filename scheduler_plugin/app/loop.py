@@ -114,20 +114,27 @@ class PlacementLoop:
         pods = self.reader.pods()
         now_ns = self._clock.monotonic_ns()
         self._reconcile(pods, now_ns)
-        if not any(map(self._waits, pods)):
+        if not self._anybody_waits(pods):
             self._last_digest = ""
             return CycleResult("idle")
         objects = self.reader.objects(pods)
         built = build_snapshot(objects, self.ledger, now_ns)
+        self.ledger.keep_slots(built.kept_slots)
         claimed = self._claim_reserved(built, now_ns)
         if claimed:
             built = build_snapshot(objects, self.ledger, now_ns)
         return self._plan(built, claimed)
 
-    def _waits(self, pod: JsonObject) -> bool:
-        if self._settings.mode is Mode.SHADOW:
-            return not pod_facts.is_finished(pod) and not pod_facts.unmanaged_reason(pod)
-        return pod_facts.is_gated(pod)
+    def _anybody_waits(self, pods: tuple[JsonObject, ...]) -> bool:
+        if self._settings.mode is Mode.MANAGE:
+            return any(map(pod_facts.is_gated, pods))
+        spaces = self.reader.opted_in()
+        return any(
+            pod["metadata"].get("namespace", "default") in spaces
+            and not pod_facts.is_finished(pod)
+            and not pod_facts.unmanaged_reason(pod)
+            for pod in pods
+        )
 
     def _plan(self, built: BuiltSnapshot, claimed: Mapping[str, str]) -> CycleResult:
         digest = built.snapshot.digest()

@@ -15,12 +15,14 @@ from scheduler_plugin.gangs import (
     jobset_gang_size,
     pod_group_size,
 )
+from scheduler_plugin.names import OPT_IN_LABEL, OPT_IN_VALUE
 from scheduler_plugin.power_view import PowerView, model_watts
 from scheduler_plugin.snapshot_builder import ClusterObjects
 from wattpack.api import DemandForecast, GPUProfile, PowerDomain
 from wattpack.clock import Clock
 from wattpack.kube.informer import Informer
 from wattpack.kube.port import (
+    NAMESPACES,
     NODES,
     PODS,
     ForbiddenError,
@@ -49,7 +51,7 @@ class ClusterReader:
     Args:
         api: The cluster.
         clock: For the informers.
-        shadow: Also plan pods that carry no gate.
+        shadow: Also plan pods without our gate in namespaces that opted in.
         threaded: The informers run in threads of their own (``start``); otherwise each reading
             pumps them, for one thread and virtual time.
     """
@@ -60,7 +62,8 @@ class ClusterReader:
         self._api = api
         self._shadow = shadow
         self._threaded = threaded
-        self._informers = {kind: Informer(api, clock, kind) for kind in _KINDS}
+        kinds = (*_KINDS, NAMESPACES) if shadow else _KINDS
+        self._informers = {kind: Informer(api, clock, kind) for kind in kinds}
         self._missing: set[Resource] = set()
 
     def start(self, on_pod_change: Callable[[], None]) -> None:
@@ -101,7 +104,15 @@ class ClusterReader:
             power=PowerView(self._informers[_DOMAINS].list(), self._informers[_FORECASTS].list()),
             models=model_watts(self._informers[_PROFILES].list()),
             gangs=self._gang_sources(pods),
-            shadow=self._shadow,
+            shadow_namespaces=self.opted_in() if self._shadow else frozenset(),
+        )
+
+    def opted_in(self) -> frozenset[str]:
+        """Namespaces that carry our opt-in label (mode Shadow only)."""
+        return frozenset(
+            body["metadata"]["name"]
+            for body in self._informers[NAMESPACES].list()
+            if (body["metadata"].get("labels") or {}).get(OPT_IN_LABEL) == OPT_IN_VALUE
         )
 
     def _gang_sources(self, pods: tuple[JsonObject, ...]) -> GangSources:

@@ -100,11 +100,11 @@ class Cluster:
     ) -> None:
         self.clock = ManualClock()
         self.api = EmbeddedKube(self.clock)
-        self.settings = PlacementSettings(mode=mode, deadline_seconds=0.1, **settings)
+        self.settings = PlacementSettings(mode=mode, **({"deadline_seconds": 0.1} | settings))
         self.loop = self.new_loop(api)
 
     def new_loop(self, api: KubeApi | None = None) -> PlacementLoop:
-        planner = InProcessPlanner(deadline_seconds=0.1)
+        planner = InProcessPlanner(self.settings.deadline_seconds)
         return PlacementLoop(api or self.api, planner, self.clock, self.settings)
 
     def add_nodes(self, *names: str, **changes: Any) -> None:

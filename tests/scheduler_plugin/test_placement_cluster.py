@@ -19,11 +19,12 @@ from scheduler_plugin import pods as pod_facts
 from scheduler_plugin.admission import Mode
 from scheduler_plugin.app.applier import PLANS
 from scheduler_plugin.app.release import release_all, uninstall
-from scheduler_plugin.names import GATE
+from scheduler_plugin.names import GATE, OPT_IN_LABEL, OPT_IN_VALUE
 from wattpack.api import DemandForecast, PowerDomain
 from wattpack.kube.port import (
     EVENTS,
     MUTATING_WEBHOOKS,
+    NAMESPACES,
     NODES,
     PODS,
     InvalidError,
@@ -139,7 +140,10 @@ def test_every_required_term_is_pinned(cluster: Cluster) -> None:
 def test_shadow_mode_reports_and_touches_no_pod() -> None:
     cluster = Cluster(Mode.SHADOW)
     cluster.add_nodes("n1")
+    metadata = {"name": SPACE, "labels": {OPT_IN_LABEL: OPT_IN_VALUE}}
     cluster.add(pod_object("p", 16))
+    assert cluster.loop.step().outcome == "idle"
+    cluster.api.create(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})
     cluster.add(pod_object("q", 1))
     before = [cluster.pod("p"), cluster.pod("q")]
     result = cluster.loop.step()
@@ -473,3 +477,32 @@ def test_uninstall_removes_the_webhook_first(cluster: Cluster) -> None:
     with pytest.raises(NotFoundError):
         cluster.api.get(MUTATING_WEBHOOKS, name)
     assert uninstall(cluster.api, name).released == 0
+
+
+def test_a_kept_place_never_outranks_a_real_pod_after_a_restart(cluster: Cluster) -> None:
+    """The old plan still names the worker's place, but the worker has claimed it already."""
+    cluster.add_nodes("n3")
+    cluster.add(gang_pod("leader", 3))
+    cluster.loop.step()
+    cluster.add(gang_pod("worker-1", 3))
+    cluster.loop.step()
+    cluster.bind()
+    cluster.loop = cluster.new_loop()
+    cluster.add(gang_pod("worker-2", 3))
+    cluster.loop.step()
+    names = ("leader", "worker-1", "worker-2")
+    nodes = [
+        pod_facts.node_name(cluster.pod(n)) or pod_facts.pinned_node(cluster.pod(n)) for n in names
+    ]
+    assert sorted(nodes) == ["n1", "n2", "n3"]
+
+
+def test_places_of_a_gang_that_is_gone_are_given_to_others(cluster: Cluster) -> None:
+    cluster.add(gang_pod("leader", 2))
+    cluster.loop.step()
+    cluster.api.delete(PODS, "leader", SPACE, grace_period_seconds=0)
+    for i in range(2):
+        cluster.add(pod_object(f"p{i}", 8))
+    assert len(cluster.loop.step().released) == 2
+    cluster.add(gang_pod("late-worker", 2))
+    assert cluster.loop.step().released == {}
