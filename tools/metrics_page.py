@@ -40,8 +40,10 @@ _AGENT: tuple[Row, ...] = (
 _HEAD = """\
 # Metrics
 
-Base units, names as Prometheus sees them. Written by `python tools/metrics_page.py` from what the processes register.
-All controller replicas export the domains: aggregate with `max by (domain)`. Alerts on them: `manifests/alerts`.
+Base units, names as Prometheus sees them. Written by `python tools/metrics_page.py` from what the
+processes register.
+All controller replicas export the domains: aggregate with `max by (domain)`. Alerts on them:
+`manifests/alerts`.
 """
 
 
