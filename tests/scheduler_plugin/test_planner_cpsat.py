@@ -85,7 +85,8 @@ def test_what_is_outside_the_part_stays_where_it_is() -> None:
 
 
 def test_fewer_idle_nodes_are_opened_at_the_same_value() -> None:
-    problem = compile_problem(snapshot(*[node(f"n{i}") for i in range(4)],
-                                       *[pod(f"p{i}", 4) for i in range(4)]))  # fmt: skip
-    used = {n for _, n in from_nothing(problem).assignment}
-    assert len(used) == 2
+    parts = [*[node(f"n{i}") for i in range(4)], *[pod(f"p{i}", 4) for i in range(4)]]
+    problem = compile_problem(snapshot(*parts))
+    spread = {(0, n): 1 for n in range(4)}
+    result = improve(problem, spread, [0], [0, 1, 2, 3], LIMITS)
+    assert len(result.assignment) == 2
