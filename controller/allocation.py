@@ -24,7 +24,7 @@ from wattpack.feasibility import LoadTree
 __all__ = ["Allocation", "Wants", "allocate", "even_gangs", "fill_stage", "gang_kinds"]
 
 _LEVEL_EPSILON = 1e-9
-_GANG_ROUNDS = 3
+_GANG_ROUNDS = 2
 _GAP_WATTS = 1e-6
 # GPUs of about the same value share slack; more classes would only order measurement noise.
 _VALUE_CLASSES = 4

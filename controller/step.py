@@ -77,8 +77,8 @@ def step(
     state, picture = look(topology, state, observations, settings, now_ns)
     state = update_recovery(state, picture.holding.fresh_node, observations, settings, now_ns)
     situation = _situation(topology, state, observations, picture, settings)
-    state, situation = _bands(topology, state, picture, situation, settings, now_ns)
     cap_band = band_rules.cap_band_share(state.rises, settings)
+    state, situation = _bands(topology, state, picture, situation, cap_band, settings, now_ns)
     decided, commanded = _decide(topology, state, observations, situation, settings)
     permit = _permit(topology, state, observations, settings, seconds, now_ns)
     writable = picture.holding.writable & topology.tree.enforce[topology.domain_of_gpu]
@@ -197,12 +197,12 @@ def _bands(
     state: State,
     picture: Picture,
     situation: Situation,
+    cap_band: FloatArray,
     settings: PowerSettings,
     now_ns: int,
 ) -> tuple[State, Situation]:
     """Each domain's next band, and the situation with the load limits that follow."""
     load, base = state.load, _base_watts(state)
-    cap_band = band_rules.cap_band_share(state.rises, settings)
     short = situation.active & (picture.holding.held_watts < topology.request_watts - 1.0)
     uncapped = domain_load(load, topology.request_watts, situation)
     bands = band_rules.update_bands(

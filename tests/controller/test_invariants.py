@@ -26,7 +26,7 @@ from wattpack.feasibility import (
     worst_watts,
 )
 
-MODERATE = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+MODERATE = settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 SEEDS = st.integers(0, 2**32 - 1)
 
 
@@ -571,11 +571,11 @@ FAULTS = st.builds(
 )
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(SEEDS, FAULTS)
 def test_i1_to_i6_no_breaker_trips_whatever_fails(seed: int, faults: Faults) -> None:
     rng = np.random.default_rng(seed)
     topology = random_topology(rng)
-    plant = drive(topology, faults, rng, 120)[-1][0]
+    plant = drive(topology, faults, rng, 100)[-1][0]
     assert np.all(plant.heat < 1.0)
     assert np.all(plant.heat < 0.6)

@@ -1,0 +1,216 @@
+"""How long one allocation and one whole control tick take at 10,000 GPUs in 4 levels.
+
+The plant is synthetic (site, halls, rows, racks; 1,250 servers of 8 GPUs; six classes; a tenth of
+the servers in gangs); every state draws new demands, limits, silent nodes and heat. One core, one
+thread; nothing but ``allocate`` or ``step`` is timed.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+
+from benchmarks._allocation_oracle import loop_allocate
+from benchmarks.runner import Options, Result, Target
+from controller.allocation import Wants, allocate, gang_kinds
+from controller.model import Observations, PowerSettings, Topology
+from controller.step import initial_state, step
+from wattpack.breakers import RACK_THERMAL, SWITCHBOARD_THERMAL
+from wattpack.domains import DomainTree, FloatArray
+from wattpack.feasibility import LoadTree, worst_watts
+from wattpack.units import NS_PER_SECOND
+
+NAME = "allocation_scale"
+SUMMARY = "seconds for one allocation and one whole tick, 10,000 GPUs in 4 levels"
+
+_GPUS_PER_NODE = 8
+_DEFAULT_WATTS = 700.0
+_OVERSUBSCRIPTION = 1.3
+
+
+def synthetic_topology(n_nodes: int, rng: np.random.Generator) -> Topology:
+    """A site of 2 halls, 5 rows each, racks of 10 servers: 4 levels."""
+    n_racks = max(10, n_nodes // 10)
+    parents = [-1, 0, 0, *[1 + i % 2 for i in range(10)], *[3 + i % 10 for i in range(n_racks)]]
+    n_domains, n_gpus = len(parents), n_nodes * _GPUS_PER_NODE
+    domain_of_node = 13 + np.arange(n_nodes) % n_racks
+    node_of_gpu = np.repeat(np.arange(n_nodes), _GPUS_PER_NODE)
+    worst = np.full(n_nodes, 2000.0)
+    default = np.full(n_gpus, _DEFAULT_WATTS)
+
+    def tree(rating: FloatArray) -> DomainTree:
+        is_rack = np.arange(n_domains) >= 13
+        return DomainTree(
+            names=tuple(f"domain-{i}" for i in range(n_domains)),
+            parent=np.array(parents),
+            rating_watts=rating,
+            external_watts=np.zeros(n_domains),
+            curves=tuple(RACK_THERMAL if r else SWITCHBOARD_THERMAL for r in is_rack),
+            max_load_ratio=np.full(n_domains, 1.5),
+            cooling_seconds=np.full(n_domains, 600.0),
+            phase_imbalance=np.ones(n_domains),
+            supply_efficiency=np.full(n_domains, 0.94),
+            max_raise_watts_per_second=0.02 * rating,
+            enforce=np.ones(n_domains, dtype=np.bool_),
+        )
+
+    load = LoadTree(tree(np.ones(n_domains)), domain_of_node, node_of_gpu)
+    full = worst_watts(load, default, worst)
+    in_gang = rng.random(n_nodes) < 0.1
+    gang = np.where(in_gang, np.arange(n_nodes) // 4, -1)[node_of_gpu]
+    node_class = rng.integers(0, 6, n_nodes)
+    node_class = np.where(in_gang, (np.arange(n_nodes) // 4) % 6, node_class)
+    return Topology(
+        gpu_uuids=tuple(f"gpu-{i}" for i in range(n_gpus)),
+        node_names=tuple(f"node-{i}" for i in range(n_nodes)),
+        tree=tree(full / (_OVERSUBSCRIPTION * rng.uniform(0.95, 1.05, n_domains))),
+        node_of_gpu=node_of_gpu,
+        domain_of_node=domain_of_node,
+        min_limit_watts=np.full(n_gpus, 200.0),
+        default_limit_watts=default,
+        guaranteed_watts=np.full(n_gpus, 300.0),
+        floor_watts=np.full(n_gpus, 400.0),
+        request_watts=np.full(n_gpus, _DEFAULT_WATTS),
+        priority=(node_class * 100)[node_of_gpu],
+        gang=gang,
+        value_per_watt=rng.random(n_gpus),
+        clock_lock=np.zeros(n_gpus, dtype=np.bool_),
+        node_worst_watts=worst,
+        node_idle_watts=np.full(n_nodes, 600.0),
+        node_host_unit=np.ones(n_nodes, dtype=np.bool_),
+    )
+
+
+def _wants(topology: Topology, request_watts: FloatArray) -> Wants:
+    low, default = topology.min_limit_watts, topology.default_limit_watts
+    return Wants(
+        minimum_watts=low,
+        guaranteed_watts=topology.guaranteed_watts,
+        floor_watts=topology.floor_watts,
+        request_watts=request_watts,
+        slack_watts=default,
+        priority=topology.priority,
+        gang=topology.gang,
+        gang_kind=gang_kinds(topology.gang, default, low),
+        value_per_watt=topology.value_per_watt,
+        fixed=np.zeros(topology.n_gpus, dtype=np.bool_),
+    )
+
+
+def _timed(call: Callable[[], object]) -> float:
+    start = time.perf_counter()
+    call()
+    return time.perf_counter() - start
+
+
+def time_allocations(topology: Topology, count: int, rng: np.random.Generator) -> list[float]:
+    """Seconds of each allocation of a random state."""
+    load = LoadTree(topology.tree, topology.domain_of_node, topology.node_of_gpu)
+    seconds = []
+    for _ in range(count):
+        request = rng.choice([600.0, 650.0, _DEFAULT_WATTS], topology.n_gpus)
+        wants = _wants(topology, request)
+        expected = rng.uniform(80.0, _DEFAULT_WATTS, topology.n_gpus)
+        full = load.sum_gpus(expected) * load.gpu_factor
+        room = full * rng.uniform(0.55, 1.05, topology.n_domains)
+        seconds.append(_timed(partial(allocate, load, wants, room, expected)))
+    return seconds
+
+
+def time_steps(topology: Topology, count: int, rng: np.random.Generator) -> list[float]:
+    """Seconds of each tick of a running controller under changing load."""
+    settings = PowerSettings()
+    state = initial_state(topology, settings)
+    caps = topology.guaranteed_watts.copy()
+    confirmed = np.zeros(topology.n_gpus, dtype=np.int64)
+    seconds = []
+    for tick in range(count):
+        now_ns = tick * NS_PER_SECOND
+        demand = rng.uniform(100.0, _DEFAULT_WATTS, topology.n_gpus)
+        watts = np.minimum(demand + 200.0 * (tick % 40 > 20), caps * 1.02)
+        observed = _observations(topology, now_ns, watts, caps, confirmed, rng)
+        start = time.perf_counter()
+        state, commands, _ = step(topology, state, observed, settings, now_ns)
+        seconds.append(time.perf_counter() - start)
+        reached = commands.send[topology.node_of_gpu]
+        caps = np.where(reached, commands.cap_watts, caps)
+        confirmed = np.where(reached, commands.sequence, confirmed)
+    return seconds
+
+
+def _observations(
+    topology: Topology,
+    now_ns: int,
+    watts: FloatArray,
+    caps: FloatArray,
+    confirmed: np.ndarray[tuple[int], np.dtype[np.int64]],
+    rng: np.random.Generator,
+) -> Observations:
+    n_gpus, n_nodes, n_domains = topology.n_gpus, topology.n_nodes, topology.n_domains
+    late = np.where(rng.random(n_nodes) < 0.02, 4 * NS_PER_SECOND, 0)
+    return Observations(
+        node_received_ns=np.maximum(now_ns - late, 0),
+        node_nonce=np.full(n_nodes, 1, dtype=np.uint64),
+        node_rebooted=np.zeros(n_nodes, dtype=np.bool_),
+        host_watts=np.full(n_nodes, 1200.0),
+        gpu_watts=watts,
+        gpu_energy_mean_watts=watts,
+        gpu_cap_watts=caps.copy(),
+        gpu_guaranteed_watts=topology.guaranteed_watts,
+        gpu_confirmed_sequence=confirmed.copy(),
+        gpu_controlled=np.ones(n_gpus, dtype=np.bool_),
+        meter_watts=np.full(n_domains, np.nan),
+        meter_time_ns=np.full(n_domains, -1, dtype=np.int64),
+        forecast_p99_watts=np.full(n_domains, np.nan),
+        budget_watts=topology.tree.rating_watts.copy(),
+        override_cap_watts=np.full(n_gpus, np.nan),
+        epoch=1,
+        leading=True,
+        may_raise=True,
+    )
+
+
+def loop_ratio(rng: np.random.Generator, repeats: int) -> float:
+    """Median seconds of the plain loop over those of the vectorised form, 1,000 GPUs, no gangs."""
+    topology = synthetic_topology(125, rng)
+    topology = replace(topology, gang=np.full(topology.n_gpus, -1, dtype=np.int64))
+    load = LoadTree(topology.tree, topology.domain_of_node, topology.node_of_gpu)
+    wants = _wants(topology, topology.request_watts)
+    fast, slow = [], []
+    for _ in range(repeats):
+        expected = rng.uniform(80.0, _DEFAULT_WATTS, topology.n_gpus)
+        room = load.sum_gpus(expected) * load.gpu_factor * 0.8
+        fast.append(_timed(partial(allocate, load, wants, room, expected)))
+        slow.append(_timed(partial(loop_allocate, load, wants, room, expected)))
+    return float(np.median(slow) / np.median(fast))
+
+
+def run(options: Options) -> Result:
+    """Measure; ``--quick`` repeats less, at the same size."""
+    rng = np.random.default_rng(options.seed)
+    topology = synthetic_topology(1250, rng)
+    count = 40 if options.quick else 300
+    options.progress(f"{topology.n_gpus} GPUs, {topology.n_domains} domains, {count} states")
+    allocations = time_allocations(topology, count, rng)
+    options.progress(f"allocation p99 {np.quantile(allocations, 0.99):.4f} s; now whole ticks")
+    steps = time_steps(topology, count, rng)
+    ratio = loop_ratio(rng, 2 if options.quick else 7)
+    figures: dict[str, float | int | str] = {
+        "gpus": topology.n_gpus,
+        "domains": topology.n_domains,
+        "levels": int(topology.tree.depths().max()) + 1,
+        "classes": int(np.unique(topology.priority).size),
+        "states": count,
+        "allocation_seconds_p50": float(np.quantile(allocations, 0.5)),
+        "allocation_seconds_p99": float(np.quantile(allocations, 0.99)),
+        "allocation_seconds_max": float(np.max(allocations)),
+        "step_seconds_p50": float(np.quantile(steps, 0.5)),
+        "step_seconds_p99": float(np.quantile(steps, 0.99)),
+        "step_seconds_max": float(np.max(steps)),
+        "loop_over_vectorised_ratio_1000_gpus": ratio,
+    }
+    return Result(figures, {"allocation_seconds_p99": Target(at_most=0.2)})
