@@ -1,0 +1,205 @@
+"""``wattpack agent`` as a person and as a DaemonSet start it."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import threading
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+import pytest
+from stub_controller import StubController
+from telemetry_builders import FIXTURES, SECOND
+
+from telemetry.app import agent
+from telemetry.app.attributor import Attributor
+from telemetry.app.local import LocalAgent, serve_metrics
+from telemetry.app.sources import replay_source, simulated_source
+from telemetry.device import GpuUnavailable
+from wattpack.clock import ManualClock, SystemClock
+from wattpack.errors import InputError
+from wattpack.units import NodeName
+
+REPOSITORY = Path(__file__).parents[2]
+RECORDING = FIXTURES / "matmul.jsonl.gz"
+
+HEAVY = ("kubernetes", "pandas", "ortools", "fastapi", "numpy", "pydantic", "uvicorn", "yaml")
+"""What a node agent has no use for: each costs memory on every node."""
+
+
+def command(*arguments: str) -> list[str]:
+    return [sys.executable, "-m", "telemetry.app.agent", *arguments]
+
+
+def test_help_names_every_mode(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        agent.main(["--help"])
+    assert ended.value.code == 0
+    text = capsys.readouterr().out
+    for word in ("--local", "--once", "--json", "--simulated", "--controller", "--actuator"):
+        assert word in text
+
+
+def run_local(source_clock: ManualClock, **options: Any) -> Any:
+    source = simulated_source(2, source_clock, NodeName("n0"), 1)
+    attributor = Attributor(None)
+    local = LocalAgent(source, attributor, source_clock, SECOND // 5, "n0")
+    state = local.run_once()
+    attributor.close()
+    source.close()
+    return state
+
+
+def test_one_reading_of_simulated_boards_is_the_same_for_the_same_seed() -> None:
+    first, second = (run_local(ManualClock(SECOND)) for _ in range(2))
+    assert [s.reading for s in first.samples] == [s.reading for s in second.samples]
+    assert first.missing_share() == 0.0
+    assert all(s.energy_mean_watts is not None for s in first.samples)
+
+
+def test_the_local_loop_samples_at_its_pace_and_shows_once_a_second() -> None:
+    clock = ManualClock(SECOND)
+    source = simulated_source(1, clock, NodeName("n0"), 1)
+    attributor = Attributor(None)
+    local = LocalAgent(source, attributor, clock, SECOND // 5, "n0")
+    stop = threading.Event()
+    shown: list[int] = []
+
+    def show(state: Any) -> None:
+        shown.append(state.now_ns)
+        if len(shown) == 4:
+            stop.set()
+
+    local.run(show, stop, SECOND)
+    attributor.close()
+    assert [at - SECOND for at in shown] == [0, SECOND, 2 * SECOND, 3 * SECOND]
+
+
+def test_metrics_of_a_replayed_h200_are_served() -> None:
+    clock = SystemClock()
+    source = replay_source(RECORDING, clock, copies=2)
+    attributor = Attributor(None)
+    local = LocalAgent(source, attributor, clock, SECOND // 5, "n0")
+    local.round()
+    server = serve_metrics(lambda: local.state, "127.0.0.1", 0)
+    url = f"http://127.0.0.1:{server.server_port}/metrics"
+    with urllib.request.urlopen(url, timeout=30) as answer:
+        text = answer.read().decode()
+    server.shutdown()
+    server.server_close()
+    source.close()
+    attributor.close()
+    assert 'wattpack_gpu_power_watts{gpu="0",model="NVIDIA H200"' in text
+    assert text.count("wattpack_gpu_power_watts{") == 2
+
+
+def test_once_with_json_prints_one_object(capsys: pytest.CaptureFixture[str]) -> None:
+    status = agent.main(["--local", "--once", "--json", "--simulated", "2", "--node", "n0"])
+    (line,) = capsys.readouterr().out.splitlines()
+    assert status == 0
+    document = json.loads(line)
+    assert document["node"] == "n0"
+    assert [d["model"] for d in document["devices"]] == ["simulated H200"] * 2
+
+
+def test_once_prints_a_table_that_says_what_is_not_real(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    arguments = ["--local", "--once", "--replay", str(RECORDING), "--node", "n0"]
+    assert agent.main(arguments) == 0
+    out = capsys.readouterr().out
+    assert "NVIDIA H200" in out
+    assert "REPLAY" in out
+
+
+def test_a_machine_without_a_driver_gets_a_clear_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    import telemetry.nvml.live as live
+
+    def no_driver() -> None:
+        raise live.pynvml.NVMLError(live.pynvml.NVML_ERROR_LIBRARY_NOT_FOUND)
+
+    monkeypatch.setattr(live.pynvml, "nvmlInit", no_driver)
+    with pytest.raises(GpuUnavailable, match=r"libnvidia-ml\.so\.1 was not found"):
+        agent.main(["--local", "--once"])
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        [],
+        ["--once"],
+        ["--json", "--controller", "127.0.0.1:1"],
+        ["--local", "--hz", "0"],
+        ["--local", "--hz", "nan"],
+        ["--local", "--hz", "1000"],
+        ["--local", "--simulated", "0"],
+        ["--local", "--simulated", "-3"],
+        ["--local", "--simulated", "100000"],
+        ["--local", "--simulated", "2", "--replay", "x"],
+        ["--local", "--devices", "2"],
+        ["--local", "--replay", "/nonexistent.jsonl.gz"],
+        ["--local", "--port", "70000", "--simulated", "1"],
+        ["--controller", "127.0.0.1:1", "--simulated", "1"],
+        ["--controller", "10.0.0.1:1", "--insecure", "--simulated", "1"],
+        ["--controller", "nonsense", "--insecure", "--simulated", "1"],
+        ["--local", "--node-limit-watts", "-5"],
+        ["--local", "--node-limit-watts", "nan"],
+        ["--local", "--other-watts", "inf"],
+    ],
+)
+def test_wrong_options_are_refused_by_name(arguments: list[str]) -> None:
+    with pytest.raises(InputError):
+        agent.main(arguments)
+
+
+@pytest.mark.parametrize("arguments", [["--hz", "fast"], ["--unknown"], ["--simulated", "many"]])
+def test_options_that_do_not_parse_end_with_status_2(
+    arguments: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        agent.main(["--local", *arguments])
+    assert ended.value.code == 2
+    assert capsys.readouterr().err
+
+
+def test_the_agent_process_reports_and_ends_on_sigterm() -> None:
+    stub = StubController()
+    stub.start()
+    process = subprocess.Popen(
+        command(
+            *("--replay", str(RECORDING), "--devices", "2", "--node", "n7"),
+            *("--controller", stub.target, "--insecure", "--port", "0"),
+        ),
+        cwd=REPOSITORY,
+        stderr=subprocess.PIPE,
+    )
+    try:
+        hello = stub.hellos.get(timeout=60)
+        report = stub.reports.get(timeout=60)
+    finally:
+        process.send_signal(signal.SIGTERM)
+        _, errors = process.communicate(timeout=60)
+        stub.stop()
+    assert process.returncode == 0, errors.decode()
+    assert hello.node == "n7"
+    assert hello.devices[0].max_limit_watts == 700.0
+    assert len(report.devices) == 2
+    assert report.devices[0].watts > 50.0
+    assert b"Traceback" not in errors
+
+
+def test_heavy_libraries_stay_out_of_the_agent_process() -> None:
+    code = (
+        "import sys, telemetry.app.agent, telemetry.app.serve, telemetry.app.local, "
+        "telemetry.exporter, telemetry.app.table, telemetry.nvml.live, telemetry.replay, "
+        "telemetry.attribution.kubelet, telemetry.app.sources\n"
+        f"print([m for m in {HEAVY!r} if m in sys.modules])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=REPOSITORY, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == "[]"
