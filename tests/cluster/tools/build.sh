@@ -8,6 +8,12 @@ kubernetes_version=$(sed -n 's|^\tk8s.io/apiserver v0\.\(.*\)$|1.\1|p' tests/clu
 version_package=k8s.io/component-base/version
 minor=${kubernetes_version#1.}
 kubernetes_flags="-X $version_package.gitVersion=v$kubernetes_version -X $version_package.gitMajor=1 -X $version_package.gitMinor=${minor%%.*}"
+# Without these, helm renders charts for Kubernetes 1.20.
+helm_version=$(sed -n 's|^\thelm.sh/helm/v3 \(v[^ ]*\).*|\1|p' tests/cluster/tools/helm/go.mod)
+helm_flags="-X helm.sh/helm/v3/internal/version.version=$helm_version"
+for package in chartutil lint/rules; do
+  helm_flags+=" -X helm.sh/helm/v3/pkg/$package.k8sVersionMajor=1 -X helm.sh/helm/v3/pkg/$package.k8sVersionMinor=${minor%%.*}"
+done
 cache=.cache/tools
 go_version=$(go env GOVERSION)
 
@@ -15,7 +21,7 @@ go_version=$(go env GOVERSION)
 tools="
 etcd|tests/cluster/tools/etcd|go.etcd.io/etcd/server/v3|75||
 kwok|tests/cluster/tools/kwok|sigs.k8s.io/kwok/cmd/kwok|150||
-helm|tests/cluster/tools/helm|helm.sh/helm/v3/cmd/helm|150||
+helm|tests/cluster/tools/helm|helm.sh/helm/v3/cmd/helm|150|$helm_flags|
 kubectl|tests/cluster/tools/kubectl|.|50|$kubernetes_flags|tests/cluster/tools/kubectl
 apiserver|tests/cluster|./apiserver|240|$kubernetes_flags|tests/cluster/apiserver
 binder|tests/cluster|./binder|20||tests/cluster/binder
@@ -44,6 +50,7 @@ build() { # the fields of one line of the table
     fi
     mv "$target/$name.part" "$target/$name"
     echo "built $name in $SECONDS s"
+    find "$cache" -maxdepth 1 -name "$name-*" ! -name "$name-$hash" -exec rm -rf {} +
   fi
   ln -sfn "../$name-$hash/$name" "$cache/bin/$name"
   if [ "$name" = kwok ]; then
