@@ -1,0 +1,246 @@
+"""The chart on an API server: installed by helm, its roles suffice and its policies hold."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cluster_builders import create, node, pod
+from cluster_connection import Answer
+from cluster_processes import eventually
+from control_plane import ControlPlane
+
+ROOT = Path(__file__).parents[2]
+SYSTEM, NODES = "wattpack-system", "wattpack-node"
+DOMAINS = "/apis/wattpack.io/v1alpha1/powerdomains"
+GPU_NODES = "/apis/wattpack.io/v1alpha1/gpunodes"
+
+pytestmark = [pytest.mark.cluster, pytest.mark.helm]
+
+
+@dataclass
+class Release:
+    """An installed release and the control plane below it."""
+
+    plane: ControlPlane
+
+    def helm(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        built = ROOT / ".cache" / "tools" / "bin" / "helm"
+        found = str(built) if built.exists() else shutil.which("helm")
+        if found is None:
+            if os.environ.get("CI") == "true":
+                pytest.fail("helm is missing: run `make tools`")
+            pytest.skip("helm is missing: run `make tools`")
+        return subprocess.run(
+            [found, f"--kubeconfig={self.plane.kubeconfig}", f"--namespace={SYSTEM}", *arguments],
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+            env={**os.environ, "HOME": str(self.plane.directory)},
+        )
+
+    def account(self, component: str, *, node: str | None = None) -> Path:
+        """A kubeconfig with a token of one of the release's accounts."""
+        namespace = NODES if component == "agent" else SYSTEM
+        return self.plane.service_account_kubeconfig(namespace, f"wattpack-{component}", node=node)
+
+
+@pytest.fixture(scope="module")
+def release(control_plane: ControlPlane) -> Iterator[Release]:
+    """Everything installed, enforcing and managing, without running pods."""
+    made = Release(control_plane)
+    values = {
+        "enforcement": "Enforce",
+        "actuator": {"guaranteedCapWatts": {"NVIDIA H200": 450}},
+        "placement": {"mode": "Manage"},
+        # The test server does not count volume claim templates among a pod's volumes.
+        "controller": {"persistence": {"enabled": False}},
+    }
+    done = made.helm(
+        "install", "wattpack", str(ROOT / "charts" / "wattpack"), "--create-namespace",
+        *(f"--set-json={key}={json.dumps(value)}" for key, value in values.items()),
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    wait_for_policies(control_plane)
+    yield made
+    done = made.helm("uninstall", "wattpack", "--no-hooks")
+    assert done.returncode == 0, done.stderr
+
+
+def wait_for_policies(plane: ControlPlane) -> None:
+    """A new policy rules a moment after it is stored."""
+    create(plane, DOMAINS, domain("probe"))
+    status = f"{DOMAINS}/probe/status"
+    plane.request("PATCH", status, {"status": {"members": 1}}, patch="merge")
+    eventually(
+        "the policies are in force",
+        lambda: plane.request("DELETE", f"{DOMAINS}/probe?dryRun=All").status == 403,
+    )
+    plane.request("PATCH", status, {"status": {"members": 0}}, patch="merge")
+    plane.request("DELETE", f"{DOMAINS}/probe")
+
+
+def domain(name: str, **spec: object) -> dict[str, Any]:
+    return {
+        "apiVersion": "wattpack.io/v1alpha1",
+        "kind": "PowerDomain",
+        "metadata": {"name": name},
+        "spec": {"ratingWatts": 400_000, **spec},
+    }
+
+
+def test_a_domain_with_members_cannot_be_deleted(release: Release) -> None:
+    plane = release.plane
+    create(plane, DOMAINS, domain("row-full"))
+    status = {"status": {"members": 3}}
+    answer = plane.request("PATCH", f"{DOMAINS}/row-full/status", status, patch="merge")
+    assert answer.status == 200, answer.message
+    refused = plane.request("DELETE", f"{DOMAINS}/row-full")
+    assert refused.status == 403
+    assert "still has nodes below it" in refused.message
+    plane.request("PATCH", f"{DOMAINS}/row-full/status", {"status": {"members": 0}}, patch="merge")
+    assert plane.request("DELETE", f"{DOMAINS}/row-full").status == 200
+
+
+def gpu_node(name: str) -> dict[str, Any]:
+    return {
+        "apiVersion": "wattpack.io/v1alpha1",
+        "kind": "GpuNode",
+        "metadata": {"name": name},
+        "spec": {"nodeName": name},
+    }
+
+
+def test_an_agent_writes_its_own_gpu_node_and_no_other(release: Release) -> None:
+    plane = release.plane
+    for name in ("chart-a", "chart-b"):
+        create(plane, "/api/v1/nodes", node(name))
+    agent = release.account("agent", node="chart-a")
+    own = plane.request("POST", GPU_NODES, gpu_node("chart-a"), kubeconfig=agent)
+    assert own.status == 201, own.message
+    other = plane.request("POST", GPU_NODES, gpu_node("chart-b"), kubeconfig=agent)
+    assert other.status == 403
+    assert "only the GpuNode of the node" in other.message
+    unbound = plane.request(
+        "POST", GPU_NODES, gpu_node("chart-b"), kubeconfig=release.account("agent")
+    )
+    assert unbound.status == 403
+    assert plane.request("DELETE", f"{GPU_NODES}/chart-a", kubeconfig=agent).status == 403
+    for name in ("chart-a", "chart-b"):
+        plane.request("DELETE", f"/api/v1/nodes/{name}")
+    plane.request("DELETE", f"{GPU_NODES}/chart-a")
+
+
+GATES = [{"name": "wattpack.io/placement"}, {"name": "example.com/other"}]
+
+
+@pytest.fixture
+def gated(release: Release, namespace: str) -> str:
+    """The path of a pod with our gate and somebody else's."""
+    path = f"/api/v1/namespaces/{namespace}/pods"
+    create(release.plane, path, pod("gated", schedulingGates=GATES))
+    return f"{path}/gated"
+
+
+def as_scheduler(release: Release, path: str, *operations: dict[str, Any]) -> Answer:
+    account = release.account("scheduler")
+    return release.plane.request("PATCH", path, list(operations), patch="json", kubeconfig=account)
+
+
+def test_the_scheduler_may_remove_its_gate_and_pin_the_node(release: Release, gated: str) -> None:
+    terms = [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n"]}]}]
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
+    answer = as_scheduler(
+        release,
+        gated,
+        {"op": "remove", "path": "/spec/schedulingGates/0"},
+        {"op": "add", "path": "/spec/affinity", "value": {"nodeAffinity": required}},
+    )
+    assert answer.status == 200, answer.message
+    assert answer.body["spec"]["schedulingGates"] == [{"name": "example.com/other"}]
+
+
+@pytest.mark.parametrize(
+    "operation",
+    [
+        {"op": "remove", "path": "/spec/schedulingGates/1"},
+        {"op": "add", "path": "/metadata/labels", "value": {"stolen": "yes"}},
+        {"op": "add", "path": "/metadata/annotations", "value": {"a": "b"}},
+        {"op": "replace", "path": "/spec/containers/0/image", "value": "evil:1"},
+        {"op": "add", "path": "/spec/nodeSelector", "value": {"a": "b"}},
+        {"op": "add", "path": "/spec/tolerations/-", "value": {"operator": "Exists"}},
+        {"op": "add", "path": "/spec/activeDeadlineSeconds", "value": 1},
+    ],
+    ids=lambda operation: str(operation["path"]),
+)
+def test_the_scheduler_may_change_nothing_else_of_a_pod(
+    release: Release, gated: str, operation: dict[str, Any]
+) -> None:
+    answer = as_scheduler(release, gated, operation)
+    assert answer.status in {403, 422}, answer.body
+    assert "wattpack may" in answer.message
+
+
+def test_people_are_not_bound_by_the_schedulers_policy(release: Release, gated: str) -> None:
+    label = {"op": "add", "path": "/metadata/labels", "value": {"mine": "yes"}}
+    answer = release.plane.request("PATCH", gated, [label], patch="json")
+    assert answer.status == 200, answer.message
+
+
+@pytest.mark.parametrize(
+    ("component", "verb", "resource", "allowed"),
+    [
+        ("controller", "list", "powerdomains.wattpack.io", True),
+        ("controller", "patch", "powerdomains.wattpack.io/status", True),
+        ("controller", "patch", "powerdomains.wattpack.io", False),
+        ("controller", "patch", "pods", False),
+        ("controller", "create", "tokenreviews.authentication.k8s.io", True),
+        ("controller", "get", "secrets", False),
+        ("scheduler", "patch", "pods", True),
+        ("scheduler", "delete", "pods", False),
+        ("scheduler", "create", "pods/eviction", True),
+        ("scheduler", "list", "secrets", False),
+        ("watchdog", "patch", "pods", True),
+        ("watchdog", "create", "pods/eviction", False),
+        ("forecaster", "patch", "demandforecasts.wattpack.io/status", True),
+        ("forecaster", "list", "pods", False),
+        ("console", "list", "pods", True),
+        ("console", "patch", "powerdomains.wattpack.io", False),
+    ],
+)
+def test_each_account_may_do_its_work_and_no_more(
+    release: Release, component: str, verb: str, resource: str, allowed: bool
+) -> None:
+    kind, _, subresource = resource.partition("/")
+    done = release.plane.kubectl(
+        "auth", "can-i", verb, kind, f"--subresource={subresource}", "--all-namespaces",
+        kubeconfig=release.account(component), check=False,
+    )  # fmt: skip
+    assert (done.stdout.strip() == "yes") is allowed, done.stdout + done.stderr
+
+
+def test_the_webhook_never_holds_up_a_pod_while_nobody_answers(
+    release: Release, namespace: str
+) -> None:
+    plane = release.plane
+    label = {"metadata": {"labels": {"wattpack.io/placement": "enabled"}}}
+    plane.request("PATCH", f"/api/v1/namespaces/{namespace}", label, patch="merge")
+    wanted = pod("gpu")
+    wanted["spec"]["containers"][0]["resources"] = {"limits": {"nvidia.com/gpu": "1"}}
+    create(plane, f"/api/v1/namespaces/{namespace}/pods", wanted)
+
+
+def test_crds_and_their_objects_survive_a_second_install(release: Release) -> None:
+    create(release.plane, DOMAINS, domain("kept"))
+    done = release.helm("upgrade", "wattpack", str(ROOT / "charts" / "wattpack"), "--reuse-values")
+    assert done.returncode == 0, done.stderr
+    assert release.plane.request("GET", f"{DOMAINS}/kept").status == 200
+    release.plane.request("DELETE", f"{DOMAINS}/kept")
