@@ -93,22 +93,23 @@ def _nodes(world: World) -> Objects:
 
 def _domains(scenario: Scenario) -> Objects:
     row, plant = scenario.row, scenario.plant
-    worst_host = plant.host_base_watts + plant.fan_range_watts + plant.host_burst_watts
-    # Regulators and NICs follow the GPUs: worst when all boards are at their limit.
-    worst_host += plant.host_watts_per_gpu_watt * row.gpus_per_server * 700.0
+    # The plant counts a server in DC watts, a PowerDomain in AC watts at the breaker.
+    worst_host = plant.worst_host_watts / plant.supply_efficiency
+    idle_host = plant.host_base_watts / plant.supply_efficiency
     common: dict[str, Any] = {
         "redundancy": {"mode": row.redundancy, "feeds": 2 if row.redundancy == "2N" else 1},
-        "nonGpuPerNode": {"worstWatts": worst_host, "idleWatts": plant.host_base_watts},
+        "nonGpuPerNode": {"worstWatts": worst_host, "idleWatts": idle_host},
         "supplyEfficiency": plant.supply_efficiency,
         "loadDeclaredComplete": True,
         "enforcement": row.enforcement,
     }
+    cooling = {"coolingSeconds": plant.breaker_cooling_seconds}
     names = domain_names(scenario)
     external = [{"name": "switches-and-storage", "worstWatts": row.external_watts}]
     specs: list[dict[str, Any]] = [
         {
             "ratingWatts": scenario.row_rating_watts,
-            "breaker": {"curve": "SwitchboardThermal"},
+            "breaker": {"curve": "SwitchboardThermal", **cooling},
             "externalLoads": external if row.external_watts > 0 else [],
             **common,
         }
@@ -118,7 +119,7 @@ def _domains(scenario: Scenario) -> Objects:
             {
                 "parent": names[0],
                 "ratingWatts": scenario.rack_rating_watts,
-                "breaker": {"curve": "RackThermal"},
+                "breaker": {"curve": "RackThermal", **cooling},
                 "members": {"nodeSelector": {RACK_LABEL: rack}},
                 **common,
             }

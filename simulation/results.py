@@ -162,9 +162,7 @@ def work_gpu_seconds(world: World) -> dict[str, float]:
     }
 
 
-def summarise(
-    world: World, uncapped: World, policy: str, product: Mapping[str, Any]
-) -> TwinResult:
+def summarise(world: World, uncapped: World, policy: str, product: Mapping[str, Any]) -> TwinResult:
     """The result of a run.
 
     Args:

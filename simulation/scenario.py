@@ -139,7 +139,10 @@ class BatchSettings(Settings):
     pods_per_hour: Annotated[
         float, Field(ge=0, le=1e6, description="Arrival rate; openb's gaps are scaled to it")
     ] = 600.0
-    initial_pods: Annotated[Count, Field(description="Pods that wait at time 0")] = 120
+    initial_pods: Annotated[Count, Field(description="Pods that come all at once at first")] = 120
+    first_pod_seconds: Annotated[
+        SecondsFromZero, Field(description="When the first come; services were there before")
+    ] = 15.0
     priority_class: Annotated[Name, Field(description="One of priority_classes")] = "low"
     min_duration_seconds: Annotated[Seconds, Field(description="Shorter pods are made longer")] = (
         120.0
@@ -221,8 +224,9 @@ class HistorySettings(Settings):
         Share, Field(description="Night's request rate over the day's peak")
     ] = 0.35
     peak_hour: Annotated[
-        float, Field(ge=0, lt=24, description="Hour of the day with the highest rate, UTC")
-    ] = 15.0
+        float | None,
+        Field(ge=0, lt=24, description="Hour (UTC) of the day's peak; that of the start if unset"),
+    ] = None
     noise_ratio: Annotated[Share, Field(description="Spread of a bin's rate around the shape")] = (
         0.05
     )

@@ -185,7 +185,7 @@ def batch_works(scenario: Scenario) -> Iterator[Work]:
     scale = 3600.0 / settings.pods_per_hour / float(gaps.mean()) if settings.pods_per_hour else 0.0
     generator = np.random.default_rng((scenario.seed, 2))
     first = int(generator.integers(len(pods)))
-    at_seconds = 0.0
+    at_seconds = settings.first_pod_seconds
     for i in count():
         if i >= settings.initial_pods:
             if not settings.pods_per_hour:

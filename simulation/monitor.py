@@ -1,0 +1,245 @@
+"""Watches the invariants from outside: it sees boards, leases and decisions, never the core's code.
+
+Each condition is worked out anew here from docs/architecture.md, section 4. What a declared fault
+does to a board (a silent write failure, a hung or just rebooted board) is no violation of the
+product's; what the product makes of it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+
+from controller.model import CapReason, Decisions, Observations, Topology
+from simulation.scenario import FaultKind
+from simulation.world import World
+from telemetry.actuator.leases import LeaseTable
+from wattpack.units import NS_PER_SECOND, GpuUuid
+
+Floats = NDArray[np.float64]
+Bools = NDArray[np.bool_]
+
+OVERSHOOT = 1.05
+GAIN_SPREAD = 0.09
+FAULT_SECONDS = 5.0 + 1.0 + 3.0
+"""Lease, actuation and settling: how long a jump lasts when the controller dies at it (I2)."""
+
+CURVE_TOLERANCE = 0.8
+LIMIT_TOLERANCE_WATTS = 1.5
+HELD_SECONDS = 2.5
+"""A limit above what is held has to be undone within a read-back period, seen a tick later (I10)."""
+
+UNTRUSTED_SECONDS = 8.0
+FREE_REASONS = (CapReason.UNCONTROLLED, CapReason.STARTING, CapReason.RAISE_RATE)
+
+
+class InvariantMonitor:
+    """Counts violations; each condition at most once a tick.
+
+    Args:
+        world: The plant.
+        tables: Lease tables by node; a mapping that follows restarts.
+    """
+
+    def __init__(self, world: World, tables: Mapping[str, LeaseTable]) -> None:
+        self._world = world
+        self._tables = tables
+        self.count = 0
+        self.details: list[str] = []
+        n = len(world.gpu_uuids)
+        self._above_since_ns = np.full(n, -1, dtype=np.int64)
+        self._hot_since_ns = np.full(n, -1, dtype=np.int64)
+        self._newest: dict[str, tuple[str, int, int]] = {}
+        self._cap_watts = world.bank.limit_watts.copy()
+        self._energy: list[tuple[int, Floats]] = []
+
+    def _violated(self, name: str, now_ns: int, text: str) -> None:
+        self.count += 1
+        if len(self.details) < 1000:
+            self.details.append(f"{name} at {now_ns / NS_PER_SECOND:.2f} s: {text}")
+
+    # -- what the boards and leases show ---------------------------------------------------------
+
+    def check(self, now_ns: int) -> None:
+        """I1 to I4 and I10 on what is held and set now."""
+        held, guaranteed, leased = self._held(now_ns)
+        self._check_range(held, guaranteed, now_ns)
+        self._check_floor(guaranteed, now_ns)
+        self._check_leases(held, guaranteed, leased, now_ns)
+
+    def _held(self, now_ns: int) -> tuple[Floats, Floats, Bools]:
+        """Caps and guaranteed caps of the lease tables, and whether a lease runs, (n_gpus,)."""
+        world = self._world
+        n = len(world.gpu_uuids)
+        held, guaranteed = np.zeros(n), np.zeros(n)
+        leased = np.zeros(n, dtype=np.bool_)
+        for node, table in self._tables.items():
+            newest = (table.boot_id, table.highest_epoch, table.highest_sequence)
+            before = self._newest.get(node, newest)
+            if before[0] == newest[0] and newest < before:
+                self._violated("I4", now_ns, f"{node}: {newest} after {before}")
+            self._newest[node] = newest
+            for uuid, entry in table.entries().items():
+                i = world.bank.index_of[GpuUuid(uuid)]
+                held[i], guaranteed[i] = entry.cap_watts, entry.guaranteed_watts
+                leased[i] = (entry.lease_deadline_ns or 0) > now_ns
+        return held, guaranteed, leased
+
+    def _check_range(self, held: Floats, guaranteed: Floats, now_ns: int) -> None:
+        bank = self._world.bank
+        for caps in (held, guaranteed):
+            ok = np.isfinite(caps) & (caps >= bank.min_limit_watts) & (caps <= bank.max_limit_watts)
+            if not ok.all():
+                self._violated("I8", now_ns, f"{(~ok).sum()} caps outside their board's range")
+
+    def _domain_watts(self, caps: Floats, non_gpu: Floats, default: Bools) -> Floats:
+        """AC watts at each domain with boards at caps, some servers at their default limits."""
+        world, plant = self._world, self._world.scenario.plant
+        caps = np.where(default[world.node_of_gpu], world.bank.default_limit_watts, caps)
+        gpu = np.bincount(world.node_of_gpu, caps, minlength=len(world.node_names))
+        per_domain = [np.ones(len(world.node_names), dtype=np.bool_)]
+        per_domain += [world.rack_of_node == i for i in range(world.scenario.row.racks)]
+        external = [world.scenario.row.external_watts, *([0.0] * world.scenario.row.racks)]
+        total = []
+        for members, more in zip(per_domain, external, strict=True):
+            boards = int(members[world.node_of_gpu].sum())
+            gain = 1.0 + GAIN_SPREAD / np.sqrt(boards)
+            dc = gpu[members].sum() * OVERSHOOT * gain + non_gpu[members].sum()
+            total.append(dc / plant.supply_efficiency + more)
+        return np.array(total)
+
+    def _ratings(self) -> Floats:
+        """What one feed may carry when the other is lost."""
+        return self._world.breakers.rating_watts
+
+    def _check_floor(self, guaranteed: Floats, now_ns: int) -> None:
+        """I1: guaranteed caps, worst servers, and the largest 5 % of a domain at default limits."""
+        world = self._world
+        n = len(world.node_names)
+        worst = np.full(n, world.scenario.plant.worst_host_watts)
+        jump = np.bincount(world.node_of_gpu, world.bank.default_limit_watts - guaranteed, n)
+        for domain, rating in enumerate(self._ratings()):
+            members = np.ones(n, dtype=np.bool_)
+            if domain:
+                members = world.rack_of_node == domain - 1
+            count = max(1, int(np.ceil(0.05 * members.sum())))
+            largest = np.argsort(-np.where(members, jump, -1.0), kind="stable")[:count]
+            default = np.zeros(n, dtype=np.bool_)
+            default[largest] = True
+            watts = self._domain_watts(guaranteed, worst, default)[domain]
+            if watts > rating + 1.0:
+                self._violated(
+                    "I1", now_ns, f"{world.domain_names[domain]}: {watts:.0f} of {rating:.0f} W"
+                )
+
+    def _excused(self, now_ns: int) -> Bools:
+        """Boards that a declared fault keeps from obeying, (n_gpus,)."""
+        world, n = self._world, len(self._world.gpu_uuids)
+        since_ns = now_ns - world.start_ns
+        excused = np.zeros(n, dtype=np.bool_)
+        for kind in (FaultKind.SILENT_WRITE_FAILURE, FaultKind.IGNORE_CAP, FaultKind.GPU_HUNG):
+            excused |= world.faults.struck(kind, since_ns, n)
+        down = np.array([not world.is_up(name) for name in world.node_names])
+        return np.asarray(excused | down[world.node_of_gpu], dtype=np.bool_)
+
+    def _check_leases(self, held: Floats, guaranteed: Floats, leased: Bools, now_ns: int) -> None:
+        """I3 and I10: above guaranteed only under a lease, and no board above what is held."""
+        limit = self._world.bank.limit_watts
+        excused = self._excused(now_ns)
+        without = (held > guaranteed + LIMIT_TOLERANCE_WATTS) & ~leased & ~excused
+        if without.any():
+            self._violated("I3", now_ns, f"{without.sum()} caps above guaranteed without a lease")
+        above = (limit > held + LIMIT_TOLERANCE_WATTS) & ~excused
+        self._above_since_ns = np.where(
+            above, np.where(self._above_since_ns < 0, now_ns, self._above_since_ns), -1
+        )
+        seconds = (now_ns - self._above_since_ns) / NS_PER_SECOND
+        late = above & (seconds > HELD_SECONDS)
+        if late.any():
+            self._violated("I10", now_ns, f"{late.sum()} boards above their held cap for too long")
+
+    # -- what was decided ------------------------------------------------------------------------
+
+    def decided(
+        self, topology: Topology, seen: Observations, decisions: Decisions, now_ns: int
+    ) -> None:
+        """I2, I5 and I7 on a tick's decisions."""
+        order = np.array([self._world.bank.index_of[GpuUuid(u)] for u in topology.gpu_uuids])
+        self._check_jump(topology, decisions, order, now_ns)
+        self._check_order(topology, seen, decisions, now_ns)
+        self._check_trust(decisions, order, now_ns)
+
+    def _check_jump(
+        self, topology: Topology, decisions: Decisions, order: NDArray[np.intp], now_ns: int
+    ) -> None:
+        """I2: everything at its highest cap at once, for as long as a dead controller allows."""
+        world, plant = self._world, self._world.scenario.plant
+        if now_ns - world.start_ns < 30 * NS_PER_SECOND or topology.n_gpus != len(order):
+            return
+        caps = world.bank.default_limit_watts.copy()
+        caps[order] = decisions.highest_cap_watts
+        no = np.zeros(len(world.node_names), dtype=np.bool_)
+        worst = np.full(len(world.node_names), plant.worst_host_watts)
+        ratio = self._domain_watts(caps, worst, no) / self._ratings()
+        over = np.maximum(ratio**2 - 1.0, 1e-12)
+        racks = world.scenario.row.racks
+        a = np.array([plant.row_breaker_a_seconds] + [plant.rack_breaker_a_seconds] * racks)
+        b = np.array([plant.row_breaker_b] + [plant.rack_breaker_b] * racks)
+        trip_seconds = CURVE_TOLERANCE * a * over**-b
+        heat = world.breakers.heat + np.where(ratio > 1.0, FAULT_SECONDS / trip_seconds, 0.0)
+        allowed = np.array([0.25] + [0.5] * racks)
+        bad = (heat > allowed + 0.02) | (ratio > 1.5)
+        for domain in np.flatnonzero(bad):
+            name = world.domain_names[int(domain)]
+            text = f"{name}: load {ratio[domain]:.3f} would heat to {heat[domain]:.3f}"
+            self._violated("I2", now_ns, text)
+
+    def _check_order(
+        self, topology: Topology, seen: Observations, decisions: Decisions, now_ns: int
+    ) -> None:
+        """I5: no more important board below its request beside a less important above its floor."""
+        decided, reason = decisions.decided_cap_watts, decisions.reason
+        bound = np.isin(reason, [int(CapReason.DOMAIN_BAND), int(CapReason.SURVIVABLE_JUMP)])
+        short = bound & (decided < topology.request_watts - 1.0) & decisions.trusted
+        free = ~np.isin(reason, [int(r) for r in FREE_REASONS]) & decisions.trusted
+        free &= seen.gpu_controlled
+        spare = free & (decided > topology.floor_watts + 1.0)
+        for domain in np.unique(decisions.binding_domain[short]):
+            if domain < 0:
+                continue
+            mine = short & (decisions.binding_domain == domain)
+            below = np.array(
+                [domain in topology.tree.ancestors(int(d)) for d in range(topology.n_domains)]
+            )
+            inside = below[topology.domain_of_gpu]
+            lower = spare & inside & (topology.priority < topology.priority[mine].max())
+            if lower.any():
+                text = (
+                    f"{topology.tree.names[int(domain)]}: {mine.sum()} boards short, "
+                    f"{lower.sum()} less important above their floor"
+                )
+                self._violated("I5", now_ns, text)
+
+    def _check_trust(self, decisions: Decisions, order: NDArray[np.intp], now_ns: int) -> None:
+        """I7: who draws 10 % above its cap over 3 s for long is no longer trusted."""
+        bank = self._world.bank
+        self._energy.append((now_ns, bank.energy_joules.copy()))
+        while len(self._energy) > 1 and now_ns - self._energy[1][0] >= 3 * NS_PER_SECOND:
+            self._energy.pop(0)
+        then_ns, then = self._energy[0]
+        changed = np.abs(bank.limit_watts - self._cap_watts) > 1.0
+        self._cap_watts = bank.limit_watts.copy()
+        if now_ns - then_ns < 3 * NS_PER_SECOND:
+            return
+        mean = (bank.energy_joules - then) / ((now_ns - then_ns) / NS_PER_SECOND)
+        hot = (mean > 1.10 * bank.limit_watts + 1.0) & ~changed
+        self._hot_since_ns = np.where(
+            hot, np.where(self._hot_since_ns < 0, now_ns, self._hot_since_ns), -1
+        )
+        long = hot & ((now_ns - self._hot_since_ns) / NS_PER_SECOND > UNTRUSTED_SECONDS)
+        trusted = np.ones(len(bank), dtype=np.bool_)
+        trusted[order] = decisions.trusted
+        if (long & trusted).any():
+            self._violated("I7", now_ns, f"{(long & trusted).sum()} hot boards are trusted")
