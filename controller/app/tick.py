@@ -117,7 +117,7 @@ class Ticker:
             return None
         wall_time_ns = self._clock.wall_time_ns()
         seen = self._observe(topology, wall_time_ns)
-        if seen.leading and seen.highest_epoch_seen >= seen.epoch:
+        if seen.leading and seen.highest_epoch_seen > seen.epoch:
             self._leadership.raise_epoch_above(seen.highest_epoch_seen)
         self._state, commands, decisions = step(
             topology, self._state, seen, self._settings, started_ns
