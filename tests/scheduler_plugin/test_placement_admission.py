@@ -7,9 +7,9 @@ import json
 from typing import Any
 
 import pytest
-from cluster_builders import pod_object
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from placement_cluster import pod_object
 
 from scheduler_plugin import pods as pod_facts
 from scheduler_plugin.admission import Mode, gate_patch, review, webhook_configuration

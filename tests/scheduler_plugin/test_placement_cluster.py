@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from cluster_builders import (
+from placement_cluster import (
     SPACE,
     Cluster,
     domain_object,

@@ -12,8 +12,8 @@ from typing import Any
 
 import httpx
 import pytest
-from cluster_builders import Cluster, pod_object
 from placement_builders import node, pod, snapshot
+from placement_cluster import Cluster, pod_object
 
 from scheduler_plugin import pods as pod_facts
 from scheduler_plugin.admission import Mode, webhook_configuration

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from cluster_builders import SPACE, Cluster, pod_object
+from placement_cluster import SPACE, Cluster, pod_object
 
 from scheduler_plugin import pods as pod_facts
 from scheduler_plugin.app.release import release_all
