@@ -9,6 +9,7 @@ Merge strategy.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -71,10 +72,11 @@ def apply_configuration(
     if not force and any(contested.values()):
         raise ConflictError("; ".join(_complaints(contested)))
     after = {other: fields - contested.get(other, frozenset()) for other, fields in owners.items()}
-    kept = frozenset().union(*(fields for other, fields in after.items() if other != who))
-    for path in sorted(owners.get(who, frozenset()) - wanted - kept, key=_removal_order):
-        _remove(merged, path)
     after[who] = wanted
+    # A container goes with its last owned field, and what nobody owns in it (defaults) goes along.
+    kept = _with_containers(frozenset().union(*after.values()))
+    for path in sorted(_with_containers(owners.get(who, frozenset())) - kept, key=len):
+        _remove(merged, path)
     return merged, {other: fields for other, fields in after.items() if fields}
 
 
@@ -127,9 +129,31 @@ def _merge(live: Any, config: Any, name: str) -> Any:  # noqa: ANN401
         return result
     ours, theirs = _children(live, name), _children(config, name)
     if isinstance(config, list) and ours is not None and theirs is not None:
-        merged = {**ours, **{key: _merge(ours.get(key), new, "") for key, new in theirs.items()}}
-        return [copy_json(value) for value in merged.values()]
+        return [
+            _merge(ours.get(item), theirs[item], "") if item in theirs else copy_json(ours[item])
+            for item in _merged_order(list(ours), list(theirs))
+        ]
     return copy_json(config)
+
+
+def _merged_order(live: list[str | Item], applied: list[str | Item]) -> list[str | Item]:
+    """Applied items in their order; what only live has stays before what followed it."""
+    shared = [item for item in applied if item in set(live)]
+    result: list[str | Item] = []
+    remaining, given = deque(live), deque(applied)
+    while remaining or given:
+        if remaining and remaining[0] not in applied:
+            result.append(remaining.popleft())
+        elif remaining and (not shared or remaining[0] != shared[0]):
+            remaining.popleft()
+        else:
+            item = given.popleft()
+            result.append(item)
+            if shared and item == shared[0]:
+                shared.pop(0)
+                if remaining and remaining[0] == item:
+                    remaining.popleft()
+    return result
 
 
 def _differences(
@@ -161,25 +185,21 @@ def _get(root: Any, path: Path) -> Any:  # noqa: ANN401
     return node
 
 
-def _removal_order(path: Path) -> tuple[int, bool]:
-    """The deepest first; of an item, the fields that identify it last."""
-    item = path[-2] if len(path) > 1 else ""
-    return -len(path), isinstance(item, Item) and path[-1] in dict(item.keys)
+def _with_containers(paths: frozenset[Path]) -> frozenset[Path]:
+    """The paths and all containers on the way to them, below the object's top level."""
+    containers = {path[:end] for path in paths for end in range(1, len(path))}
+    return paths | (containers - {("metadata",)})
 
 
 def _remove(root: JsonObject, path: Path) -> None:
-    """Remove a leaf and every container that it leaves empty."""
-    parents: list[tuple[Any, str | Item]] = []
-    node: Any = root
-    for element in path:
-        parents.append((node, element))
-        node = _step(node, element)
-        if node is _MISSING:
+    """Remove a subtree, if it is there."""
+    parent: Any = root
+    for element in path[:-1]:
+        parent = _step(parent, element)
+        if parent is _MISSING:
             return
-    for parent, element in reversed(parents):
-        _delete(parent, element)
-        if parent:
-            break
+    if _step(parent, path[-1]) is not _MISSING:
+        _delete(parent, path[-1])
 
 
 def _step(node: Any, element: str | Item) -> Any:  # noqa: ANN401
@@ -199,10 +219,9 @@ def _delete(parent: Any, element: str | Item) -> None:  # noqa: ANN401
 
 
 def _index(items: Any, element: Item) -> int | None:  # noqa: ANN401
-    """Where the item stands; one that has just lost its last field has lost its keys too."""
     for index, entry in enumerate(items if isinstance(items, list) else ()):
         if isinstance(entry, dict):
-            if not entry or all(entry.get(key) == value for key, value in element.keys):
+            if all(entry.get(key) == value for key, value in element.keys):
                 return index
         elif entry == element.keys[0][1]:
             return index

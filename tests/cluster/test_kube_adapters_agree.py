@@ -1,0 +1,163 @@
+"""The same random calls on the embedded API and on a real one leave the same objects."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from control_plane import ControlPlane
+
+from wattpack.api import PowerDomain
+from wattpack.clock import ManualClock
+from wattpack.kube.client import from_kubeconfig
+from wattpack.kube.embedded import EmbeddedKube
+from wattpack.kube.port import KubeApi, KubeError, NotFoundError
+
+pytestmark = pytest.mark.cluster
+
+DOMAINS = PowerDomain.meta.resource
+CRD = Path(__file__).resolve().parents[2] / "manifests/crds/wattpack.io_powerdomains.yaml"
+STEPS = 25
+Json = dict[str, Any]
+Call = Callable[[KubeApi], Any]
+
+
+@pytest.fixture(scope="module")
+def real(control_plane: ControlPlane) -> KubeApi:
+    control_plane.kubectl("apply", "--server-side", f"--filename={CRD}")
+    control_plane.kubectl(
+        "wait", "--for=condition=Established", "--timeout=30s", "crd/powerdomains.wattpack.io"
+    )
+    return from_kubeconfig(control_plane.kubeconfig)
+
+
+def some(rng: random.Random, options: dict[str, Any]) -> Json:
+    """Each option or not."""
+    return {key: value for key, value in options.items() if rng.random() < 0.5}
+
+
+def random_spec(rng: random.Random) -> Json:
+    """Some fields of a spec, some of them refused; maps are never applied empty.
+
+    The real server turns a map into an invalid null when its last field is given up while
+    somebody still owns the map itself; the embedded one removes or keeps it.
+    """
+    loads = [{"name": name, "worstWatts": rng.choice([1, 2])} for name in ("a", "b")]
+    curve = {"curve": "Points"} if rng.random() < 0.2 else {}
+    return some(
+        rng,
+        {
+            "ratingWatts": rng.choice([1000, 2000, -1]) if rng.random() < 0.2 else 1000,
+            "phases": rng.choice([1, 3]),
+            "breaker": {"coolingSeconds": rng.choice([300, 900])} | some(rng, curve),
+            "members": {"nodeNames": rng.sample(["n1", "n2", "n3"], 2)}
+            | some(rng, {"nodeSelector": {"row": "a"} | some(rng, {"rack": rng.choice("12")})}),
+            "externalLoads": rng.sample(loads, rng.randint(0, 2)),
+            "meter": {"maxAgeSeconds": rng.choice([5, 10])} | some(rng, {"prometheusQuery": "up"}),
+        },
+    )
+
+
+def random_status(rng: random.Random) -> Json:
+    conditions = [
+        {"type": kind, "status": rng.choice(["True", "False"]), "reason": "R"}
+        for kind in ("Ready", "Accepted")
+    ]
+    return {"members": 3} | some(
+        rng,
+        {
+            "drawWatts": rng.choice([1, 2]),
+            "band": rng.choice(["Cap", "Free"]),
+            "conditions": rng.sample(conditions, rng.randint(1, 2)),
+        },
+    )
+
+
+def random_patch(rng: random.Random) -> list[Json]:
+    return rng.choice(
+        [
+            [{"op": "replace", "path": "/spec/ratingWatts", "value": rng.choice([1000, 3000])}],
+            [{"op": "add", "path": "/metadata/labels", "value": {"x": rng.choice("12")}}],
+            [{"op": "remove", "path": "/metadata/labels"}],
+            [{"op": "remove", "path": "/spec/phases"}],
+            [
+                {
+                    "op": "add",
+                    "path": "/spec/externalLoads/-",
+                    "value": {"name": "c", "worstWatts": 1},
+                }
+            ],
+            [{"op": "remove", "path": "/spec/externalLoads/0"}],
+            [
+                {"op": "test", "path": "/spec/phases", "value": 3},
+                {"op": "add", "path": "/spec/members/nodeNames/0", "value": "n9"},
+            ],
+            [{"op": "copy", "from": "/spec/phases", "path": "/spec/phaseImbalance"}],
+            [{"op": "test", "path": "/spec/absent", "value": 1}],
+            [{"op": "add", "path": "/spec/unknown", "value": 1}],
+        ]
+    )
+
+
+def random_call(rng: random.Random, name: str) -> Call:
+    body: Json = {"apiVersion": DOMAINS.api_version, "kind": DOMAINS.kind}
+    metadata: Json = {"name": name}
+    manager, force = rng.choice(["one", "two"]), rng.random() < 0.5
+    kind = rng.random()
+    if kind < 0.45:
+        labels = some(rng, {"x": rng.choice("12"), "y": "1"})
+        spec = random_spec(rng)
+        metadata = {**metadata, **({"labels": labels} if labels else {})}
+        applied = {**body, "metadata": metadata, "spec": spec}
+        return lambda api: api.apply(DOMAINS, applied, field_manager=manager, force=force)
+    if kind < 0.7:
+        applied = {**body, "metadata": metadata, "status": random_status(rng)}
+        return lambda api: api.apply(
+            DOMAINS, applied, field_manager=manager, force=force, subresource="status"
+        )
+    if kind < 0.9:
+        operations = random_patch(rng)
+        return lambda api: api.patch_json(DOMAINS, name, operations)
+    # A map that an update brought stays owned by it: see random_spec.
+    change = {key: value for key, value in random_spec(rng).items() if key != "meter"}
+
+    def replace(api: KubeApi) -> Json:
+        live = api.get(DOMAINS, name)
+        return api.replace(DOMAINS, {**live, "spec": {**live["spec"], **change}})
+
+    return replace
+
+
+def outcome(api: KubeApi, call: Call, name: str) -> tuple[str, Any]:
+    """What the call was answered, and what the object is afterwards."""
+    try:
+        call(api)
+        answer = "done"
+    except KubeError as error:
+        answer = type(error).__name__
+    try:
+        stored = api.get(DOMAINS, name)
+    except NotFoundError:
+        return answer, None
+    metadata = stored["metadata"]
+    return answer, {
+        "labels": metadata.get("labels") or {},
+        "generation": metadata["generation"],
+        "spec": stored.get("spec"),
+        "status": stored.get("status") or {},
+    }
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_random_calls_have_equal_outcomes(real: KubeApi, seed: int) -> None:
+    rng = random.Random(seed)
+    embedded = EmbeddedKube(ManualClock())
+    name = f"agree-{seed}"
+    for step in range(STEPS):
+        call = random_call(rng, name)
+        wanted = outcome(real, call, name)
+        got = outcome(embedded, call, name)
+        assert got == wanted, f"seed {seed} step {step}"
