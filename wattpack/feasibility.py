@@ -236,7 +236,8 @@ def size_guaranteed_caps(
         if not held.any():
             break
         free &= ~held
-    return np.asarray(np.floor(min_watts + span * level + 1e-9), dtype=np.float64).clip(min_watts)
+    whole = np.floor(min_watts + span * level + 1e-9)
+    return np.clip(whole, min_watts, np.maximum(ceiling_watts, min_watts))
 
 
 def _highest_common_level(

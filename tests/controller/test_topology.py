@@ -1,0 +1,198 @@
+"""From objects to arrays, and what is refused on the way."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from capacity.library import shipped_library
+from capacity.profile import GpuProfile
+from controller.topology import (
+    GpuSpec,
+    NodeSpec,
+    PodSpec,
+    accept,
+    build_topology,
+    build_tree,
+    require_per_gpu_watts,
+)
+from wattpack.api import PowerDomain, PowerPolicy
+from wattpack.errors import InputError, SafetyError
+
+MODEL = "H200-SXM"
+
+
+def make_domain(name: str, parent: str | None = None, **spec: Any) -> PowerDomain:
+    full = {
+        "ratingWatts": 60_000.0,
+        "loadDeclaredComplete": True,
+        "enforcement": "Enforce",
+        "nonGpuPerNode": {"worstWatts": 2000.0, "idleWatts": 700.0},
+        **({"parent": parent} if parent else {}),
+        **spec,
+    }
+    body = {
+        "apiVersion": "wattpack.io/v1alpha1",
+        "kind": "PowerDomain",
+        "metadata": {"name": name},
+        "spec": full,
+    }
+    return PowerDomain.from_json(body)
+
+
+def make_policy(name: str, priority: int, **spec: Any) -> PowerPolicy:
+    body = {
+        "apiVersion": "wattpack.io/v1alpha1",
+        "kind": "PowerPolicy",
+        "metadata": {"name": name},
+        "spec": {"priority": priority, **spec},
+    }
+    return PowerPolicy.from_json(body)
+
+
+def make_node(name: str, rack: str = "a", **changes: Any) -> NodeSpec:
+    limits = {"min_limit_watts": 200.0, "default_limit_watts": 700.0, "max_limit_watts": 700.0}
+    gpu = {"model": MODEL, **limits, "max_clock_mhz": 1980, **changes}
+    gpus = tuple(GpuSpec(uuid=f"{name}-{i}", **gpu) for i in range(8))
+    return NodeSpec(name, gpus, {"rack": rack}, host_unit=True)
+
+
+def profiles() -> dict[str, GpuProfile]:
+    profile = shipped_library().find(MODEL)
+    return {MODEL: profile}
+
+
+def rack(name: str, parent: str | None = "row", **spec: Any) -> PowerDomain:
+    return make_domain(f"rack-{name}", parent, members={"nodeSelector": {"rack": name}}, **spec)
+
+
+@pytest.mark.parametrize(
+    ("redundancy", "share"),
+    [
+        ({"mode": "None"}, 1.0),
+        ({"mode": "2N", "feeds": 2}, 1.0),
+        ({"mode": "KofN", "feeds": 4, "requiredFeeds": 3}, 3.0),
+    ],
+)
+def test_a_rating_is_what_is_left_after_one_feed_is_lost(
+    redundancy: dict[str, Any], share: float
+) -> None:
+    tree = build_tree([make_domain("row", redundancy=redundancy)])
+    assert tree.rating_watts[0] == share * 60_000.0
+
+
+def test_the_highest_load_ratio_keeps_below_the_short_time_pick_up() -> None:
+    low = make_domain("row", breaker={"shortTimePickupRatio": 1.6})
+    assert build_tree([low]).max_load_ratio[0] == pytest.approx(1.28)
+    assert build_tree([make_domain("row")]).max_load_ratio[0] == 1.5
+
+
+def test_cold_points_count_a_quarter_and_parents_come_first() -> None:
+    points = [{"loadRatio": 1.2, "tripSeconds": 400.0}, {"loadRatio": 2.0, "tripSeconds": 40.0}]
+    breaker = {"curve": "Points", "points": points, "thermalColdCurve": True}
+    tree = build_tree([rack("a"), make_domain("row", breaker=breaker)])
+    assert tree.names == ("row", "rack-a")
+    assert tree.curves[0].trip_seconds == (100.0, 10.0)
+
+
+def test_nodes_gpus_and_policies_become_arrays() -> None:
+    domains = [make_domain("row"), rack("a"), rack("b")]
+    policies = [
+        make_policy("serving", 100, selector={"priorityClasses": ["high"]}, floorFraction=0.7),
+        make_policy("batch", -10, selector={"namespaces": ["batch"]}, requestFraction=0.8),
+    ]
+    nodes = [make_node("n0"), make_node("n1", "b"), make_node("stranger", "z")]
+    pods = [
+        PodSpec("web", "p", ("n0-0", "n0-1"), priority_class="high"),
+        PodSpec("batch", "q", ("n0-1", "n1-0")),
+    ]
+    topology = build_topology(domains, policies, nodes, pods, profiles())
+    assert topology.node_names == ("n0", "n1")
+    assert topology.priority[0] == 100
+    assert topology.floor_watts[0] == pytest.approx(490.0)
+    assert topology.request_watts[8] == pytest.approx(560.0)
+    # Without work nobody is important: the lowest priority that any policy names.
+    assert topology.priority[-1] == -10
+    assert topology.floor_watts[-1] == pytest.approx(profiles()[MODEL].knee_watts)
+    # GPU n0-1 is shared: its highest tenant's class, and the gang of that cap.
+    assert topology.priority[1] == 100
+    assert topology.gang[0] >= 0
+    assert np.all(topology.guaranteed_watts <= topology.floor_watts)
+    # 2,000 W were declared AC at the breaker.
+    assert topology.node_worst_watts[0] / 0.94 == pytest.approx(2000.0)
+
+
+@pytest.mark.parametrize(
+    ("change", "field"),
+    [
+        ({"model": "Unheard-Of"}, "model"),
+        ({"default_limit_watts": 5600.0}, "default_limit_watts"),
+        ({"max_limit_watts": 700_000.0}, "max_limit_watts"),
+        ({"min_limit_watts": 0.0}, "min_limit_watts"),
+        ({"min_limit_watts": float("nan")}, "min_limit_watts"),
+        ({"default_limit_watts": 150.0}, "default_limit_watts"),
+    ],
+)
+def test_i8_suspicious_boards_are_refused_by_name(change: dict[str, Any], field: str) -> None:
+    with pytest.raises(InputError, match=field):
+        build_topology([rack("a", parent=None)], [], [make_node("n", **change)], [], profiles())
+
+
+def test_i8_milliwatts_and_node_totals_say_what_they_look_like() -> None:
+    with pytest.raises(InputError, match="milliwatts"):
+        require_per_gpu_watts("capWatts", 400_000.0, 700.0)
+    with pytest.raises(InputError, match="one GPU"):
+        require_per_gpu_watts("capWatts", 4_000.0, 700.0)
+    assert require_per_gpu_watts("capWatts", 400.0, 700.0) == 400.0
+
+
+def test_a_node_in_two_branches_is_refused() -> None:
+    twin = make_domain("twin", "row", members={"nodeNames": ["n0"]})
+    with pytest.raises(InputError, match="node n0"):
+        build_topology([make_domain("row"), rack("a"), twin], [], [make_node("n0")], [], profiles())
+
+
+def test_a_node_named_at_two_levels_hangs_below_the_deeper() -> None:
+    row = make_domain("row", members={"nodeNames": ["n0"]})
+    topology = build_topology([row, rack("a")], [], [make_node("n0")], [], profiles())
+    assert topology.tree.names[topology.domain_of_node[0]] == "rack-a"
+
+
+def test_i1_a_change_that_breaks_it_is_not_accepted_and_the_old_spec_runs() -> None:
+    old = [make_domain("row"), rack("a")]
+    new = [make_domain("row", ratingWatts=50_000.0), rack("a", ratingWatts=3000.0)]
+    nodes = [make_node("n0"), make_node("n1")]
+    result = accept(old, new, [], nodes, [], profiles())
+    assert result.refusals["rack-a"].reason == "BreaksI1"
+    assert "rack-a" in result.refusals["rack-a"].message
+    assert list(result.topology.tree.rating_watts) == [50_000.0, 60_000.0]
+
+
+def test_i1_nodes_that_arrived_cannot_be_refused() -> None:
+    domains = [make_domain("row"), rack("a")]
+    nodes = [make_node(f"n{i}") for i in range(30)]
+    with pytest.raises(SafetyError, match="I1"):
+        build_topology(domains, [], nodes, [], profiles())
+    result = accept(domains, domains, [], nodes, [], profiles())
+    assert result.topology.n_nodes == 30
+    assert np.all(result.topology.guaranteed_watts == 200.0)
+
+
+@pytest.mark.parametrize(
+    "missing", [{"loadDeclaredComplete": False}, {"nonGpuPerNode": {"worstWatts": 0.0}}]
+)
+def test_i10_enforce_is_refused_until_every_load_is_declared(missing: dict[str, Any]) -> None:
+    watching = rack("a", parent=None, enforcement="DryRun")
+    wanted = rack("a", parent=None, **missing)
+    result = accept([watching], [wanted], [], [make_node("n0")], [], profiles())
+    assert result.refusals["rack-a"].reason == "LoadNotDeclared"
+    assert not result.topology.tree.enforce.any()
+
+
+def test_a_removed_domain_is_gone_and_nothing_at_all_is_an_error() -> None:
+    result = accept([make_domain("row"), rack("a")], [make_domain("row")], [], [], [], profiles())
+    assert result.topology.tree.names == ("row",)
+    with pytest.raises(InputError, match="PowerDomain"):
+        accept([], [], [], [], [], profiles())
