@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
 import subprocess
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +16,7 @@ from typing import Any
 import pytest
 from cluster_builders import create, node, pod
 from cluster_connection import Answer
-from cluster_processes import eventually
+from cluster_processes import eventually, free_port
 from control_plane import ControlPlane
 
 ROOT = Path(__file__).parents[2]
@@ -244,3 +246,62 @@ def test_crds_and_their_objects_survive_a_second_install(release: Release) -> No
     assert done.returncode == 0, done.stderr
     assert release.plane.request("GET", f"{DOMAINS}/kept").status == 200
     release.plane.request("DELETE", f"{DOMAINS}/kept")
+
+
+def refused_requests(plane: ControlPlane, component: str) -> list[str]:
+    """What the API server forbade to an account of the release."""
+    events = plane.audit_events(f"system:serviceaccount:{SYSTEM}:wattpack-{component}")
+    return [
+        f"{event['verb']} {event['requestURI']}"
+        for event in events
+        if event.get("responseStatus", {}).get("code") == 403
+    ]
+
+
+@contextlib.contextmanager
+def process(release: Release, component: str, *arguments: str) -> Iterator[subprocess.Popen[bytes]]:
+    """A real process of the product under its own account."""
+    started = subprocess.Popen(
+        [sys.executable, "-m", "wattpack.cli", component,
+         f"--kubeconfig={release.account(component)}", *arguments],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )  # fmt: skip
+    try:
+        yield started
+    finally:
+        started.terminate()
+        started.wait(30)
+
+
+def test_the_scheduler_leads_and_serves_its_webhook_with_its_own_rights(release: Release) -> None:
+    plane = release.plane
+    webhooks = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations"
+    lease = f"/apis/coordination.k8s.io/v1/namespaces/{SYSTEM}/leases/wattpack-scheduler"
+
+    def trusted() -> bool:
+        body = plane.request("GET", f"{webhooks}/wattpack-placement").body
+        return "caBundle" in body["webhooks"][0]["clientConfig"]
+
+    before = len(refused_requests(plane, "scheduler"))
+    with process(
+        release, "scheduler", "--mode=Manage", f"--namespace={SYSTEM}", "--metrics-port=0",
+        "--webhook-host=127.0.0.1", f"--webhook-port={free_port()}",
+        "--service=wattpack-scheduler", "--secret=wattpack-scheduler-tls",
+    ):  # fmt: skip
+        eventually("the webhook trusts the scheduler", trusted, 60)
+        eventually("the scheduler leads", lambda: plane.request("GET", lease).status == 200, 60)
+    assert refused_requests(plane, "scheduler")[before:] == []
+
+
+def test_the_watchdog_reads_the_lease_with_its_own_rights(release: Release) -> None:
+    plane = release.plane
+    user = f"system:serviceaccount:{SYSTEM}:wattpack-watchdog"
+
+    def looked() -> bool:
+        return any(
+            "/leases/wattpack-scheduler" in e["requestURI"] for e in plane.audit_events(user)
+        )
+
+    with process(release, "watchdog", f"--namespace={SYSTEM}"):
+        eventually("the watchdog has looked", looked, 60)
+    assert refused_requests(plane, "watchdog") == []
