@@ -29,7 +29,7 @@ FAULT_SECONDS = 5.0 + 1.0 + 3.0
 CURVE_TOLERANCE = 0.8
 LIMIT_TOLERANCE_WATTS = 1.5
 HELD_SECONDS = 2.5
-"""A limit above what is held has to be undone within a read-back period, seen a tick later (I10)."""
+"""A limit above what is held is undone within a read-back period, seen a tick later (I10)."""
 
 UNTRUSTED_SECONDS = 8.0
 FREE_REASONS = (CapReason.UNCONTROLLED, CapReason.STARTING, CapReason.RAISE_RATE)

@@ -1,6 +1,6 @@
 """Everything that a run of the twin can be told, with units, defaults and limits.
 
-``Scenario()`` is the reference row (``simulation/data/scenarios/row52.yaml`` says the same); a file
+``load_scenario()`` gives the reference row (``simulation/data/scenarios/row52.yaml`` says the same); a file
 overrides any number. A typo is an ``InputError`` that names the key and the nearest known one.
 """
 

@@ -20,8 +20,9 @@ Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
 Integers = NDArray[np.int64]
 
-EFFECT_RATIO = 1.10
-"""A cap has taken effect once sensed power is below cap x 1.10, the line of I7."""
+EFFECT_RATIO = 1.155
+"""A cap has taken effect once sensed power is below this times the cap: boards below their knee
+settle up to 10 % above it and sensors read up to 5 % high, so less may never be seen."""
 
 EFFECT_LIMIT_SECONDS = 30.0
 """After this a cap counts as without effect."""
