@@ -30,6 +30,10 @@ Id = Annotated[str, Field(min_length=1, max_length=640)]
 Label = Annotated[str, Field(max_length=640)]
 #: Far above any real node, far below where sums of 200,000 items leave 64 bits.
 Quantity = Annotated[int, Field(ge=0, le=2**45)]
+#: A thousand GPUs on one node or in one pod is no GPU node any more.
+GpuMilli = Annotated[int, Field(ge=0, le=1000 * MILLI_PER_GPU)]
+#: Twenty kilowatts on one GPU is a figure in milliwatts, or of a whole node.
+GpuWatts = Annotated[int, Field(ge=0, le=20_000)]
 WattsInt = Annotated[int, Field(ge=0, le=10**9)]
 
 
@@ -92,7 +96,7 @@ class Node(Value):
 
     name: Id
     gpu_model: Label = ""
-    gpu_milli: Quantity = 0
+    gpu_milli: GpuMilli = 0
     milli_cpu: Quantity
     memory_bytes: Quantity
     pods: Annotated[int, Field(ge=0, le=100_000)] = 110
@@ -100,8 +104,8 @@ class Node(Value):
     taints: tuple[Taint, ...] = ()
     domain: Label = ""
     idle_watts: WattsInt = 0
-    watts_per_gpu: WattsInt = 0
-    class_watts_per_gpu: dict[Label, WattsInt] = {}
+    watts_per_gpu: GpuWatts = 0
+    class_watts_per_gpu: dict[Label, GpuWatts] = {}
     ready: bool = True
     schedulable: bool = True
     disrupted: bool = False
@@ -144,7 +148,7 @@ class Pod(Value):
     state: PodState = PodState.PENDING
     node: Label = ""
     gang: Label = ""
-    gpu_milli: Quantity = 0
+    gpu_milli: GpuMilli = 0
     milli_cpu: Quantity = 0
     memory_bytes: Quantity = 0
     gpu_models: tuple[Label, ...] = ()
@@ -152,7 +156,7 @@ class Pod(Value):
     required_terms: tuple[NodeTerm, ...] = ()
     tolerations: tuple[Toleration, ...] = ()
     kernel_class: Label = ""
-    expected_watts_per_gpu: WattsInt | None = None
+    expected_watts_per_gpu: GpuWatts | None = None
     excluded_nodes: tuple[Label, ...] = ()
 
     @field_validator("gpu_milli")

@@ -33,6 +33,7 @@ from scheduler_plugin.certificates import (
 )
 from scheduler_plugin.names import LEASE_NAME
 from scheduler_plugin.plan import parse_plan
+from scheduler_plugin.snapshot import parse_snapshot
 from wattpack.clock import ManualClock
 from wattpack.errors import InputError
 from wattpack.kube.election import LeaderElector
@@ -346,3 +347,20 @@ def test_plan_refuses_wrong_input_with_status_two(
 def test_plan_names_a_missing_file(capsys: pytest.CaptureFixture[str]) -> None:
     assert plan_command.main(["--snapshot", "/nowhere/at/all"]) == 2
     assert "/nowhere/at/all" in capsys.readouterr().err
+
+
+def test_a_snapshot_of_a_cluster_is_what_its_planner_would_see(tmp_path: Path) -> None:
+    cluster = held_cluster()
+    taken = plan_command.cluster_snapshot(cluster.api, cluster.clock)
+    assert [(p.name, p.state.value) for p in taken.pods] == [("p", "pending")]
+    assert [n.name for n in taken.nodes] == ["n1"]
+    assert pod_facts.is_gated(cluster.pod("p"))
+
+
+def test_the_planned_snapshot_can_be_kept(tmp_path: Path) -> None:
+    file, kept = tmp_path / "s.json", tmp_path / "kept.json"
+    file.write_text(snapshot(node("a"), pod("p")).model_dump_json())
+    assert plan_command.main(["--snapshot", str(file), "--write-snapshot", str(kept)]) == 0
+    assert parse_snapshot(kept.read_text()) == parse_snapshot(file.read_text())
+    nowhere = str(tmp_path / "no" / "folder")
+    assert plan_command.main(["--snapshot", str(file), "--write-snapshot", nowhere]) == 2

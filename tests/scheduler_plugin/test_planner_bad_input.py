@@ -41,6 +41,9 @@ def changed(path: str, value: object) -> str:
         ("nodes.0.milli_cpu", True, "nodes.0.milli_cpu"),
         ("nodes.0.memory_bytes", 2**60, "nodes.0.memory_bytes"),
         ("nodes.0.gpu_milli", 8, "nodes.0.gpu_milli"),
+        ("nodes.0.gpu_milli", 2**40, "nodes.0.gpu_milli"),
+        ("nodes.0.watts_per_gpu", 700_000, "nodes.0.watts_per_gpu"),
+        ("nodes.0.class_watts_per_gpu", {"decode": -1}, "nodes.0.class_watts_per_gpu.decode"),
         ("nodes.0.cpu", 8, "nodes.0.cpu"),
         ("nodes.0.name", "", "nodes.0.name"),
         ("nodes.0.domain", "elsewhere", "nodes.domain"),
@@ -173,3 +176,12 @@ def test_the_checker_sees_overfull_nodes_broken_gangs_and_overloaded_domains() -
         }
     )
     assert "1 of 2 waiting members" in " ".join(complaints(tight, half))
+
+
+def test_the_largest_quantities_neither_overflow_nor_crash() -> None:
+    most = 2**45
+    parts = [node(f"n{i}", 8, milli_cpu=most, memory_bytes=most) for i in range(3)]
+    pods = [pod(f"p{i}", 3, milli_cpu=most // 3, memory_bytes=most // 2) for i in range(9)]
+    result = plan(snapshot(domain("d", 10**9), *parts, *pods), deadline_seconds=0.3)
+    assert len(result.placements) == 6
+    assert not result.refusals

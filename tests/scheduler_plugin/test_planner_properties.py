@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from placement_builders import GIB, domain, node, pod
 
 from scheduler_plugin.checker import complaints
+from scheduler_plugin.plan import Placement
 from scheduler_plugin.snapshot import Gang, PodState, Snapshot, Taint, TaintEffect, Toleration
 from scheduler_plugin.solve import plan
 
@@ -112,3 +113,25 @@ def test_bounds_are_never_below_what_was_placed(s: Snapshot) -> None:
     for reached, stated in zip(best.tiers, relaxed.tiers, strict=True):
         assert reached.cumulative_value <= stated.bound_value
     assert 0.0 <= best.gap <= 1.0
+
+
+@COMMON
+@given(snapshots())
+def test_a_single_pod_left_waiting_fits_on_no_node(s: Snapshot) -> None:
+    result = plan(s, deadline_seconds=0.05)
+    nodes = {n.name: n for n in s.nodes}
+    pods = {p.uid: p for p in s.pods}
+    for waiting in result.pending:
+        if waiting.gang:
+            continue
+        others = tuple(p for p in result.pending if p is not waiting)
+        for name in nodes:
+            one = pods[waiting.uid]
+            watts = (
+                one.gpu_milli
+                // 1000
+                * nodes[name].class_watts_per_gpu.get(one.kernel_class, nodes[name].watts_per_gpu)
+            )
+            more = (*result.placements, Placement(uid=one.uid, node=name, watts=watts))
+            forged = result.model_copy(update={"placements": more, "pending": others})
+            assert complaints(s, forged) != (), f"{one.uid} would fit on {name}"
