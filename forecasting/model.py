@@ -102,26 +102,10 @@ def forecast(
     day_steps = max(1, DAY_SECONDS // step_seconds)
     limits = np.full(len(series), np.nan) if ceilings is None else np.asarray(ceilings, float)
     cleaned = clean(values, day_steps)
-    quantiles = np.zeros((len(series), horizon, len(chosen)))
-    peaks = np.zeros((len(series), len(chosen)))
-    methods: list[Method] = ["limit"] * len(series)
-    flags: list[tuple[str, ...]] = [tuple(f) for f in cleaned.flags]
-    wanted = [
-        _method(cleaned, i, horizon, day_steps, (prefer or {}).get(series[i]))
-        for i in range(len(series))
-    ]
-    for (method, days), rows in _groups(wanted, cleaned, day_steps, horizon).items():
-        for part in np.array_split(rows, max(1, -(-len(rows) // CHUNK_SERIES))):
-            fitted, used = _fit(method, cleaned, part, days * day_steps, horizon, step_seconds)
-            for i in part:
-                methods[i] = used
-            if fitted is None:
-                quantiles[part], peaks[part] = _without_errors(cleaned, part, used, limits, horizon)
-                for i in part:
-                    flags[i] += ("no-history",) if used == "limit" else ("uncalibrated",)
-            else:
-                quantiles[part] = point_quantiles(fitted, chosen)
-                peaks[part] = peak_quantiles(fitted, chosen)
+    wishes = [(prefer or {}).get(name) for name in series]
+    wanted = [_method(cleaned, i, horizon, day_steps, wish) for i, wish in enumerate(wishes)]
+    answer = _solve_groups(cleaned, wanted, limits, horizon, step_seconds, chosen)
+    quantiles, peaks, methods, flags = answer
     _bound(quantiles, peaks, cleaned, limits, flags)
     return Forecast(
         series=tuple(series),
@@ -135,6 +119,35 @@ def forecast(
         methods=tuple(methods),
         flags=tuple(flags),
     )
+
+
+def _solve_groups(
+    cleaned: Cleaned,
+    wanted: Sequence[Method],
+    limits: Floats,
+    horizon: int,
+    step_seconds: int,
+    levels: Floats,
+) -> tuple[Floats, Floats, list[Method], list[tuple[str, ...]]]:
+    """Step quantiles, peak quantiles, methods and flags of all rows, not yet bounded."""
+    day_steps = max(1, DAY_SECONDS // step_seconds)
+    quantiles = np.zeros((len(wanted), horizon, len(levels)))
+    peaks = np.zeros((len(wanted), len(levels)))
+    methods = list(wanted)
+    flags = [tuple(row) for row in cleaned.flags]
+    for (method, days), rows in _groups(wanted, cleaned, day_steps).items():
+        for part in np.array_split(rows, max(1, -(-len(rows) // CHUNK_SERIES))):
+            fitted, used = _fit(method, cleaned, part, days * day_steps, horizon, step_seconds)
+            if fitted is None:
+                quantiles[part], peaks[part] = _without_errors(cleaned, part, used, limits, horizon)
+            else:
+                quantiles[part] = point_quantiles(fitted, levels)
+                peaks[part] = peak_quantiles(fitted, levels)
+            for i in part:
+                methods[i] = used
+                if fitted is None:
+                    flags[i] += ("no-history",) if used == "limit" else ("uncalibrated",)
+    return quantiles, peaks, methods, flags
 
 
 def _checked_levels(levels: Sequence[float]) -> Floats:
@@ -158,7 +171,7 @@ def _method(cleaned: Cleaned, i: int, horizon: int, day_steps: int, wish: Method
 
 
 def _groups(
-    wanted: Sequence[Method], cleaned: Cleaned, day_steps: int, horizon: int
+    wanted: Sequence[Method], cleaned: Cleaned, day_steps: int
 ) -> dict[tuple[Method, int], np.ndarray]:
     """Rows that can be solved together: one method, one whole number of days of history."""
     groups: dict[tuple[Method, int], list[int]] = {}
@@ -192,8 +205,7 @@ def _without_errors(
     bound = cleaned.highest[rows] * (1 + ASSUMED_OFFSET)
     if method == "limit":
         bound = np.where(np.isfinite(limits[rows]), limits[rows], bound)
-    levels = 1
-    return bound[:, None, None] * np.ones((1, horizon, levels)), bound[:, None]
+    return np.repeat(bound[:, None, None], horizon, axis=1), bound[:, None]
 
 
 def _bound(

@@ -60,22 +60,25 @@ def weighted_quantiles(
     Returns:
         Shape (..., n_levels); 0 where nothing is known.
     """
-    order = np.argsort(values, axis=-1)
-    ranked = np.take_along_axis(values, order, axis=-1)
+    n = values.shape[-1]
+    rows = values.reshape(-1, n)
+    order = np.argsort(rows, axis=-1)
+    ranked = np.take_along_axis(rows, order, axis=-1)
     share = weights.astype(RESIDUAL_DTYPE)[order]
     if known is not None:
-        share = share * np.take_along_axis(known, order, axis=-1)
+        share = share * np.take_along_axis(known.reshape(-1, n), order, axis=-1)
     cumulative = np.cumsum(share, axis=-1)
-    total = cumulative[..., -1:]
-    result = np.empty((*values.shape[:-1], len(levels)))
-    last = values.shape[-1] - 1
-    for i, level in enumerate(levels):
-        below = np.sum(cumulative < level * total * (1 - 1e-6), axis=-1, keepdims=True)
-        place = np.minimum(below, last)
-        result[..., i] = np.take_along_axis(ranked, place, axis=-1)[..., 0]
+    total = np.maximum(cumulative[:, -1:], np.finfo(RESIDUAL_DTYPE).tiny)
+    # One search over all rows laid end to end, each lifted by 2 above the one before.
+    lift = 2.0 * np.arange(len(rows))[:, None]
+    line = (cumulative / total + lift).ravel()
+    wanted = np.asarray(levels) * (1 - 1e-6) + lift
+    place = np.searchsorted(line, wanted) - n * np.arange(len(rows))[:, None]
+    result = np.take_along_axis(ranked, np.minimum(place, n - 1), axis=-1).astype(np.float64)
     if known is not None:
-        result[~np.any(known, axis=-1)] = 0.0
-    return result
+        result[~np.any(known.reshape(-1, n), axis=-1)] = 0.0
+    shaped: Floats = result.reshape(*values.shape[:-1], len(levels))
+    return shaped
 
 
 def point_quantiles(fit: PathFit, levels: Floats) -> Floats:
