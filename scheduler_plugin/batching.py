@@ -21,6 +21,7 @@ class Batcher:
     _first_ns: int | None = None
     _latest_ns: int = 0
     _ran_ns: int | None = None
+    _again_ns: int | None = None
 
     def changed(self, now_ns: int) -> None:
         """Something changed that may need a plan."""
@@ -28,16 +29,19 @@ class Batcher:
             self._first_ns = now_ns
         self._latest_ns = now_ns
 
-    def ran(self, now_ns: int) -> None:
-        """A cycle took everything into account that changed before."""
+    def ran(self, now_ns: int, again_ns: int | None = None) -> None:
+        """A cycle took everything into account that changed before; ``again_ns`` if it failed."""
         self._first_ns = None
         self._ran_ns = now_ns
+        self._again_ns = again_ns
 
     def due_at(self, now_ns: int) -> int:
         """When the next cycle should start; not after ``now_ns`` if that is now."""
         if self._ran_ns is None:
             return now_ns
         resync_ns = self._ran_ns + self.resync_ns
+        if self._again_ns is not None:
+            resync_ns = min(resync_ns, self._again_ns)
         if self._first_ns is None:
             return resync_ns
         return min(self._latest_ns + self.idle_ns, self._first_ns + self.max_ns, resync_ns)

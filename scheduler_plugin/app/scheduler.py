@@ -31,6 +31,8 @@ from wattpack.units import seconds_to_ns
 
 _LOG = logging.getLogger(__name__)
 RENEW_SECONDS = 2.0
+#: After a cycle that could not read the cluster, for example before informers have synced.
+RETRY_SECONDS = 1.0
 
 
 class SchedulerProcess:
@@ -86,8 +88,9 @@ class SchedulerProcess:
             self._changed = False
             self._batcher.changed(now_ns)
         if now_ns >= self._batcher.due_at(now_ns):
-            self._loop.step()
-            self._batcher.ran(now_ns)
+            failed = self._loop.step().outcome == "failed"
+            again_ns = now_ns + seconds_to_ns(RETRY_SECONDS) if failed else None
+            self._batcher.ran(now_ns, again_ns)
         return min(self._renew_at_ns, self._batcher.due_at(now_ns))
 
     def _lead(self, leads: bool) -> None:

@@ -302,6 +302,8 @@ def test_changes_are_gathered_until_they_pause_or_the_oldest_waits_too_long() ->
     assert batcher.due_at(2000) == 2100
     batcher.ran(2100)
     assert batcher.due_at(2100) == 12_100
+    batcher.ran(2100, again_ns=2600)
+    assert batcher.due_at(2100) == 2600
 
 
 # Command line
