@@ -161,3 +161,55 @@ def test_random_calls_have_equal_outcomes(real: KubeApi, seed: int) -> None:
         wanted = outcome(real, call, name)
         got = outcome(embedded, call, name)
         assert got == wanted, f"seed {seed} step {step}"
+
+
+def random_judged_spec(rng: random.Random) -> Json:
+    """A spec near the edge of what the validators and CEL rules allow."""
+    points = [
+        {"loadRatio": rng.choice([1.5, 2, 3.0]), "tripSeconds": rng.choice([5, 10.5, 60])}
+        for _ in range(rng.randint(0, 3))
+    ]
+    moments = ["09:00", "24:00", "2030-01-01T00:00:00Z", "2030-01-01T01:00:00+02:00", "soon"]
+    window = {"start": rng.choice(moments), "end": rng.choice(moments), "budgetWatts": 1}
+    redundancy = {"mode": rng.choice(["None", "2N", "KofN", "3N"]), "feeds": rng.randint(0, 3)}
+    draw = rng.choice([0, 1, 1.5])
+    return {
+        "ratingWatts": rng.choice([1, 0.5, 0, 1e9, 1e10, "1", True, None]),
+        **some(
+            rng,
+            {
+                "breaker": some(rng, {"curve": rng.choice(["Points", "RackThermal"])})
+                | some(rng, {"points": points}),
+                "redundancy": redundancy | some(rng, {"requiredFeeds": rng.randint(1, 3)}),
+                "budgets": [window],
+                "nonGpuPerNode": {"worstWatts": 1} | some(rng, {"idleWatts": draw}),
+                "phases": rng.choice([1, 3, 4, 1.5, "1"]),
+                "enforcement": rng.choice(["DryRun", "Enforce", "enforce", None]),
+                "parent": rng.choice(["hall", "Hall", "", None]),
+                "members": {"nodeSelector": {"a": rng.choice(["b", "", 1])}},
+                "loadDeclaredComplete": rng.choice([True, "true", 1]),
+            },
+        ),
+    }
+
+
+def test_random_specs_are_judged_alike(real: KubeApi) -> None:
+    embedded = EmbeddedKube(ManualClock())
+    rng = random.Random(5)
+    accepted = 0
+    for number in range(200):
+        spec = (
+            random_judged_spec(rng) if number % 2 else {**random_judged_spec(rng), "ratingWatts": 1}
+        )
+        name = f"judged-{number}"
+        body = {
+            "apiVersion": DOMAINS.api_version,
+            "kind": DOMAINS.kind,
+            "metadata": {"name": name},
+            "spec": spec,
+        }
+        wanted = outcome(real, lambda api, body=body: api.create(DOMAINS, body), name)
+        got = outcome(embedded, lambda api, body=body: api.create(DOMAINS, body), name)
+        assert got == wanted, spec
+        accepted += wanted[0] == "done"
+    assert 20 < accepted < 180, "both answers were met often enough to mean something"

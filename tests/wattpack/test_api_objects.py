@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 from pathlib import Path
 from typing import Any
 
+import kubernetes_validate
 import pytest
 import yaml
 
@@ -148,6 +150,27 @@ def test_a_schema_and_its_model_agree_on_required_fields_and_defaults(
             name for name, child in node.get("properties", {}).items() if "default" in child
         }
         assert not defaulted & set(node.get("required", ())), path
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.meta.kind)
+def test_a_crd_fits_the_published_schema_of_kubernetes(kind: type[ApiObject]) -> None:
+    kubernetes_validate.validate(custom_resource_definition(kind), "1.37", strict=True)
+
+
+def test_null_is_the_same_as_unset() -> None:
+    unset = PowerDomain.from_json(domain())
+    assert PowerDomain.from_json(domain(enforcement=None, parent=None, breaker=None)) == unset
+    with pytest.raises(InputError):
+        PowerDomain.from_json(domain(ratingWatts=None))
+
+
+@pytest.mark.parametrize(
+    "package", ["wattpack.api", "wattpack.kube.embedded", "wattpack.kube.client"]
+)
+def test_public_names_are_sorted_and_there(package: str) -> None:
+    module = importlib.import_module(package)
+    assert module.__all__ == sorted(module.__all__)
+    assert all(hasattr(module, name) for name in module.__all__)
 
 
 def test_validators_have_cel_rules_beside_them() -> None:

@@ -182,7 +182,7 @@ class ApiObject(_WithCelRules):
             raise InputError(key, "only apiVersion, kind, metadata, spec, status", key, source)
         _require_type(body, cls.meta, source)
         try:
-            return cls.model_validate_json(json.dumps(body), strict=True)
+            return cls.model_validate_json(json.dumps(_without_nulls(body)), strict=True)
         except ValidationError as error:
             first = error.errors()[0]
             field = ".".join(str(part) for part in first["loc"]) or "spec"
@@ -210,6 +210,15 @@ class ApiObject(_WithCelRules):
     def generation(self) -> int:
         """``metadata.generation``."""
         return int(self.metadata.get("generation", 0))
+
+
+def _without_nulls(value: Any) -> Any:  # noqa: ANN401
+    """The value without null fields: like the API server, null is the same as unset."""
+    if isinstance(value, Mapping):
+        return {key: _without_nulls(child) for key, child in value.items() if child is not None}
+    if isinstance(value, list):
+        return [_without_nulls(child) for child in value]
+    return value
 
 
 def _require_type(body: Mapping[str, Any], meta: KindMeta, source: str) -> None:

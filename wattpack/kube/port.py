@@ -167,6 +167,8 @@ class KubeApi(Protocol):
     ) -> Iterator[WatchEvent]:
         """Changes after a version, with bookmarks, until the server's time-out ends the stream.
 
+        A time-out of 0 means what is there now, without waiting (a real server: one second).
+
         Raises:
             GoneError: when the version is too old.
             UnavailableError: when the connection breaks or stays silent beyond the bookmarks' time.

@@ -106,7 +106,7 @@ def _check_transition(resource: Resource, before: JsonObject, after: JsonObject)
 def _filled(given: Any, complete: Any) -> Any:  # noqa: ANN401
     """What was given, with defaults added where nothing was given."""
     if isinstance(given, dict) and isinstance(complete, dict):
-        kept = {k: _filled(v, complete[k]) for k, v in given.items() if k in complete}
+        kept = {k: _filled(v, complete[k]) for k, v in given.items() if v is not None}
         return {**complete, **kept}
     if isinstance(given, list) and isinstance(complete, list) and len(given) == len(complete):
         return [_filled(one, other) for one, other in zip(given, complete, strict=True)]
