@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from typing import Any
 
 from telemetry.actuator.messages import DeviceState
 from wattpack.units import require_number
@@ -140,15 +141,22 @@ class HeldDevice:
         return DeviceState.OK
 
     def holding(
-        self, cap_watts: float, lock_max_mhz: int | None, lease_deadline_ns: int | None
+        self,
+        cap_watts: float,
+        lock_max_mhz: int | None,
+        lease_deadline_ns: int | None,
+        guaranteed_watts: float | None = None,
+        sequence: int | None = None,
     ) -> HeldDevice:
         """The entry with another state to hold, unconfirmed unless it is the same."""
         same = watts_match(cap_watts, self.cap_watts) and lock_max_mhz == self.lock_max_mhz
         return replace(
             self,
+            guaranteed_watts=guaranteed_watts or self.guaranteed_watts,
             cap_watts=cap_watts,
             lock_max_mhz=lock_max_mhz,
             lease_deadline_ns=lease_deadline_ns,
+            sequence=self.sequence if sequence is None else sequence,
             confirmed=self.confirmed and same,
         )
 
@@ -179,44 +187,37 @@ class HeldDevice:
                 lock = write.max_mhz
             elif outcome.limit_watts is not None and write.watts is not None:
                 failures += not watts_match(outcome.limit_watts, write.watts)
-        seen = replace(
-            self,
-            seen_watts=outcome.limit_watts,
-            enforced_watts=outcome.enforced_watts,
-            seen_lock_mhz=lock,
-            failed_writes=self.failed_writes + failures,
-            failures_in_row=self.failures_in_row + failures,
-        )
-        return seen._after_drift(first_sight=self.seen_watts is None)
+        changes: dict[str, Any] = {
+            "seen_watts": outcome.limit_watts,
+            "enforced_watts": outcome.enforced_watts,
+            "seen_lock_mhz": lock,
+            "failed_writes": self.failed_writes + failures,
+            "failures_in_row": self.failures_in_row + failures,
+        }
+        if outcome.limit_watts is not None:
+            self._judge_limit(outcome.limit_watts, changes)
+        # One copy for all changes: this runs for every GPU and every report.
+        return replace(self, **changes)
 
-    def _after_drift(self, first_sight: bool) -> HeldDevice:
+    def _judge_limit(self, seen_watts: float, changes: dict[str, Any]) -> None:
         """Undo a limit that somebody raised; keep one that somebody lowered without a lease."""
-        if self.seen_watts is None or watts_match(self.seen_watts, self.cap_watts):
-            return self._confirmed_if_complete()
-        held = self
-        if self.confirmed:
-            held = replace(held, tampered=held.tampered + 1, confirmed=False)
-        if self.seen_watts > self.cap_watts:
-            # A driver reload also drops the clock lock, which cannot be read back.
-            return replace(held, seen_lock_mhz=None) if self.confirmed else held
-        if self.lease_deadline_ns is None and (self.confirmed or first_sight):
-            held = replace(held, cap_watts=self.seen_watts)
-        return held._confirmed_if_complete()
-
-    def _confirmed_if_complete(self) -> HeldDevice:
-        if (
-            self.seen_watts is None
-            or not watts_match(self.seen_watts, self.cap_watts)
-            or self.seen_lock_mhz != self.lock_max_mhz
-        ):
-            return self
-        return replace(
-            self,
-            confirmed=True,
-            ever_confirmed=True,
-            confirmed_sequence=self.sequence,
-            failures_in_row=0,
-        )
+        cap_watts = self.cap_watts
+        if not watts_match(seen_watts, cap_watts):
+            if self.confirmed:
+                changes |= {"tampered": self.tampered + 1, "confirmed": False}
+            if seen_watts > cap_watts:
+                if self.confirmed:
+                    # A driver reload also drops the clock lock, which cannot be read back.
+                    changes["seen_lock_mhz"] = None
+            elif self.lease_deadline_ns is None and (self.confirmed or self.seen_watts is None):
+                changes["cap_watts"] = cap_watts = seen_watts
+        if watts_match(seen_watts, cap_watts) and changes["seen_lock_mhz"] == self.lock_max_mhz:
+            changes |= {
+                "confirmed": True,
+                "ever_confirmed": True,
+                "confirmed_sequence": self.sequence,
+                "failures_in_row": 0,
+            }
 
     def remembered(self, configured_watts: float) -> RememberedDevice:
         """The part that outlives the process; without a lease only a lock that was taken."""

@@ -187,10 +187,13 @@ class LeaseTable:
         held = self._held[device.uuid]
         guaranteed = device.guaranteed_watts or held.guaranteed_watts
         leased = device.operation is not Operation.RESET
-        changed = held.holding(
-            device.cap_watts or guaranteed, device.lock_max_mhz, deadline_ns if leased else None
+        return held.holding(
+            device.cap_watts or guaranteed,
+            device.lock_max_mhz,
+            deadline_ns if leased else None,
+            guaranteed,
+            sequence,
         )
-        return replace(changed, guaranteed_watts=guaranteed, sequence=sequence)
 
     def expire(self, now_ns: int) -> dict[str, tuple[Write, ...]]:
         """End the leases that have run out: each such GPU falls to its guaranteed cap.
