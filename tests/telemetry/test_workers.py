@@ -16,32 +16,64 @@ from telemetry.device import (
     PowerLimits,
 )
 from telemetry.workers import Extra, InlineReader, Outcome, WorkerReader, read_device
+from wattpack.clock import Wake
 
 
 def healthy(index: int) -> ScriptedDevice:
     return ScriptedDevice(index, lambda now_ns: reading(100.0 + index, now_ns))
 
 
-def test_a_hanging_device_times_out_and_the_others_are_read() -> None:
-    release, hangs = threading.Event(), threading.Event()
+@pytest.mark.parametrize("position", [0, 1, 2])
+def test_a_hanging_device_times_out_and_the_others_are_read(position: int) -> None:
+    release = threading.Event()
     clock = PatientClock()
 
     def hang(now_ns: int) -> GpuReading:
-        hangs.set()
+        clock.expired.set()  # time passes while the call hangs
         assert release.wait(30)
         return reading(1.0, now_ns)
 
-    # The healthy device answers only after the other one hangs, so the order is certain.
-    def after_the_hang(now_ns: int) -> GpuReading:
-        assert hangs.wait(30)
-        clock.expired.set()
-        return reading(7.0, now_ns)
+    devices = [healthy(i) for i in range(3)]
+    devices[position].on_read = hang
+    reader = WorkerReader(devices, clock)
+    outcomes = _until(reader, clock, lambda out: sum(o.reading is not None for o in out) == 2)
+    assert isinstance(outcomes[position].error, GpuTimeout)
+    release.set()
+    reader.close()
 
-    reader = WorkerReader([ScriptedDevice(0, hang), ScriptedDevice(1, after_the_hang)], clock)
-    stuck, fine = _until(reader, clock, lambda out: out[1].reading is not None)
+
+def test_devices_behind_a_hanging_one_are_read_in_the_same_round() -> None:
+    release, others = threading.Event(), threading.Semaphore(0)
+
+    class Clock(PatientClock):
+        waits = 0
+
+        def wait_until(self, deadline_ns: int, wake: Wake | None = None) -> bool:
+            # The first wait ends by the stall, the second once the others have answered.
+            self.waits += 1
+            if self.waits == 2:
+                for _ in range(3):
+                    assert others.acquire(timeout=30)
+            self.now_ns = deadline_ns
+            return False
+
+    clock = Clock()
+
+    def hang(now_ns: int) -> GpuReading:
+        assert release.wait(30)
+        return reading(1.0, now_ns)
+
+    reader = WorkerReader([ScriptedDevice(0, hang), *(healthy(i) for i in range(1, 4))], clock)
+    original = reader._read
+
+    def read(round_: object, slot: int) -> None:
+        original(round_, slot)  # type: ignore[arg-type]
+        others.release()
+
+    reader._read = read  # type: ignore[method-assign,assignment]
+    stuck, *fine = reader.read_all(SECOND)
     assert isinstance(stuck.error, GpuTimeout)
-    assert fine.reading is not None
-    assert fine.reading.average_watts == 7.0
+    assert all(outcome.reading is not None for outcome in fine)
     release.set()
     reader.close()
 
