@@ -307,7 +307,7 @@ def _etcd_command(etcd: Path, directory: Path, port: int) -> list[str]:
 
 def _apiserver_command(directory: Path, etcd_port: int, port: int, prefix: str) -> list[str]:
     return [
-        str(tool("apiserver")),
+        str(tool(os.environ.get("WATTPACK_TEST_APISERVER", "apiserver"))),
         f"--etcd=http://127.0.0.1:{etcd_port}",
         f"--prefix={prefix}",
         f"--port={port}",

@@ -11,6 +11,8 @@ from pod_rules_table import CREATIONS, REFUSED, UPDATES, ZONE, Change
 
 pytestmark = pytest.mark.cluster
 
+NOBODY = "nobody"  # a scheduler that does not exist, so that nobody binds the ungated pods
+
 
 @pytest.mark.parametrize("case", UPDATES, ids=[case[0] for case in UPDATES])
 def test_an_update_of_a_pod_is_judged_as_kubernetes_does(
@@ -21,7 +23,8 @@ def test_an_update_of_a_pod_is_judged_as_kubernetes_does(
     what, old_gates, placement, change, expected = case
     name = "-".join(what.replace("'", "").lower().split())
     path = f"/api/v1/namespaces/{shared_namespace}/pods"
-    created = create(control_plane, path, pod(name, gates=old_gates, **copy.deepcopy(placement)))
+    body = pod(name, gates=old_gates, schedulerName=NOBODY, **copy.deepcopy(placement))
+    created = create(control_plane, path, body)
     wanted = copy.deepcopy(created)
     change(wanted["spec"])
     answer = control_plane.request("PUT", f"{path}/{name}", wanted)
@@ -105,7 +108,8 @@ def test_one_patch_pins_and_ungates_only_the_version_it_read(
 def test_a_binding_is_made_once_and_only_for_the_pod_it_means(
     control_plane: ControlPlane, namespace: str
 ) -> None:
-    create(control_plane, f"/api/v1/namespaces/{namespace}/pods", pod("once"))
+    path = f"/api/v1/namespaces/{namespace}/pods"
+    create(control_plane, path, pod("once", schedulerName=NOBODY))
     assert bind(control_plane, namespace, "once", "").status == 400
     assert bind(control_plane, namespace, "absent", "n1").status == 404
     assert bind(control_plane, namespace, "once", "n1", uid="another").status == 409

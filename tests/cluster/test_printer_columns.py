@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 from cluster_builders import GATE, Body, create, node, pod
 from cluster_processes import eventually
@@ -25,7 +27,7 @@ HEADERS: list[tuple[str, str]] = [
 
 
 @pytest.fixture(scope="module")
-def shown(control_plane: ControlPlane, shared_namespace: str) -> str:
+def shown(control_plane: ControlPlane, shared_namespace: str) -> Iterator[str]:
     """A namespace with one object of each kind."""
     plane, space = control_plane, shared_namespace
     labels = {"matchLabels": {"a": "b"}}
@@ -59,7 +61,8 @@ def shown(control_plane: ControlPlane, shared_namespace: str) -> str:
     }
     create(plane, f"/api/v1/namespaces/{space}/events", event)
     create(plane, "/api/v1/nodes", node(f"{space}-n"))
-    return space
+    yield space
+    plane.request("DELETE", f"/api/v1/nodes/{space}-n")
 
 
 @pytest.mark.parametrize("case", HEADERS, ids=[case[0] for case in HEADERS])

@@ -1,7 +1,7 @@
 # Tools of the cluster tests, built from pinned Go modules; included by the root Makefile.
 CLUSTER := tests/cluster
 
-.PHONY: control-plane tools system-tools test-go
+.PHONY: control-plane tools system-tools test-go test-cluster-race
 
 control-plane: ## build the test control plane: API server, etcd, kwok, kubectl, binder (cached)
 	@$(CLUSTER)/tools/build.sh etcd kubectl apiserver binder kwok
@@ -15,3 +15,7 @@ system-tools: ## install Debian's prometheus and chromium if they are missing (r
 test-go: ## format, vet and unit tests (race detector) of the test control plane's own Go code
 	@$(CLUSTER)/tools/check.sh lint && $(CLUSTER)/tools/check.sh test
 
+
+test-cluster-race: control-plane ## the cluster tests with the API server under the race detector (builds for 8 minutes)
+	@$(CLUSTER)/tools/build.sh apiserver-race
+	@WATTPACK_TEST_APISERVER=apiserver-race GORACE=halt_on_error=1 .venv/bin/python -m pytest -q -p no:cacheprovider $(CLUSTER)

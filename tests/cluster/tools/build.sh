@@ -24,6 +24,7 @@ kwok|tests/cluster/tools/kwok|sigs.k8s.io/kwok/cmd/kwok|150||
 helm|tests/cluster/tools/helm|helm.sh/helm/v3/cmd/helm|150|$helm_flags|
 kubectl|tests/cluster/tools/kubectl|.|50|$kubernetes_flags|tests/cluster/tools/kubectl
 apiserver|tests/cluster|./apiserver|240|$kubernetes_flags|tests/cluster/apiserver
+apiserver-race|tests/cluster|./apiserver|500|$kubernetes_flags|tests/cluster/apiserver
 binder|tests/cluster|./binder|20||tests/cluster/binder
 "
 
@@ -35,22 +36,22 @@ sources() { # module folder, extra folder
 }
 
 build() { # the fields of one line of the table
-  local name=$1 module=$2 package=$3 seconds=$4 flags=$5 extra=$6 hash target
+  local name=$1 module=$2 package=$3 seconds=$4 flags=$5 extra=$6 hash target race
   hash=$( (echo "$go_version $flags"; sources "$module" "$extra" | xargs sha256sum) | sha256sum | cut -c1-16)
   target=$cache/$name-$hash
   if [ ! -x "$target/$name" ]; then
     echo "building $name (first time about $seconds s) ..."
     mkdir -p "$target"
-    if [ "$name" = apiserver ]; then
-      tests/cluster/apiserver/internal/openapi/generate.sh
-    fi
-    (cd "$module" && go build -trimpath -ldflags "-s -w $flags" -o "$OLDPWD/$target/$name.part" "$package")
+    case $name in apiserver*) tests/cluster/apiserver/internal/openapi/generate.sh ;; esac
+    race=()
+    case $name in *-race) race=(-race) ;; esac
+    (cd "$module" && go build -trimpath "${race[@]}" -ldflags "-s -w $flags" -o "$OLDPWD/$target/$name.part" "$package")
     if [ "$name" = kwok ]; then
       stages "$module" >"$target/stages.yaml"
     fi
     mv "$target/$name.part" "$target/$name"
     echo "built $name in $SECONDS s"
-    find "$cache" -maxdepth 1 -name "$name-*" ! -name "$name-$hash" -exec rm -rf {} +
+    find "$cache" -maxdepth 1 -regex ".*/$name-[0-9a-f]*" ! -name "$name-$hash" -exec rm -rf {} +
   fi
   ln -sfn "../$name-$hash/$name" "$cache/bin/$name"
   if [ "$name" = kwok ]; then

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apiserver/pkg/authentication/serviceaccount"
 	"k8s.io/apiserver/pkg/authentication/user"
@@ -46,7 +47,7 @@ func (r *Authorizer) visit(u user.Info, ns string, f func(rbacv1.PolicyRule) boo
 				return role.Rules
 			}
 		} else if role, err := r.clusterRoles.Get(ref.Name); err == nil {
-			return role.Rules
+			return r.withAggregated(role)
 		}
 		return nil
 	}
@@ -83,6 +84,30 @@ func (r *Authorizer) visit(u user.Info, ns string, f func(rbacv1.PolicyRule) boo
 		}
 	}
 	return nil
+}
+
+// withAggregated adds the rules of the cluster roles that the role's aggregation selects.
+func (r *Authorizer) withAggregated(role *rbacv1.ClusterRole) []rbacv1.PolicyRule {
+	if role.AggregationRule == nil {
+		return role.Rules
+	}
+	rules := slices.Clone(role.Rules)
+	for i := range role.AggregationRule.ClusterRoleSelectors {
+		selector, err := metav1.LabelSelectorAsSelector(&role.AggregationRule.ClusterRoleSelectors[i])
+		if err != nil {
+			continue // refused by Kubernetes; it selects nothing
+		}
+		others, err := r.clusterRoles.List(selector)
+		if err != nil {
+			continue // a lister of a cache has no errors
+		}
+		for _, other := range others {
+			if other.Name != role.Name {
+				rules = append(rules, other.Rules...)
+			}
+		}
+	}
+	return rules
 }
 
 func has(list []string, v string) bool { return slices.Contains(list, v) || slices.Contains(list, "*") }

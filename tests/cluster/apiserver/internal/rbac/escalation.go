@@ -78,7 +78,7 @@ func (e *escalation) binds(ctx context.Context, a admission.Attributes, ref rbac
 		if err != nil {
 			return err
 		}
-		rules = role.Rules
+		rules = e.rbac.withAggregated(role)
 	}
 	return e.covered(a, rules)
 }

@@ -19,7 +19,7 @@ type createOnly struct {
 	obj        runtime.Object
 	singular   string
 	namespaced bool
-	f          func(ctx context.Context, obj runtime.Object) error
+	answer     func(ctx context.Context, obj runtime.Object) error
 }
 
 func (c *createOnly) New() runtime.Object     { return zero(c.obj) }
@@ -32,100 +32,131 @@ func (c *createOnly) Create(ctx context.Context, obj runtime.Object, validate re
 			return nil, err
 		}
 	}
-	return obj, c.f(ctx, obj)
+	return obj, c.answer(ctx, obj)
 }
 
-func extraV1[T ~[]string](in map[string][]string) map[string]T {
-	out := map[string]T{}
-	for k, v := range in {
-		out[k] = v
+// computed adapts a typed answer to any runtime.Object.
+func computed[T runtime.Object](obj T, singular string, namespaced bool, answer func(context.Context, T) error) rest.Storage {
+	return &createOnly{obj, singular, namespaced, func(ctx context.Context, o runtime.Object) error { return answer(ctx, o.(T)) }}
+}
+
+// reviewer answers who somebody is and what they may do.
+type reviewer struct {
+	tokens authenticator.Token
+	authz  authorizer.Authorizer
+	rules  authorizer.RuleResolver
+}
+
+func reviews(tokens authenticator.Token, authz authorizer.Authorizer, rules authorizer.RuleResolver) (authn, access map[string]rest.Storage) {
+	r := &reviewer{tokens, authz, rules}
+	authn = map[string]rest.Storage{
+		"tokenreviews":       computed(&authenticationv1.TokenReview{}, "tokenreview", false, r.token),
+		"selfsubjectreviews": computed(&authenticationv1.SelfSubjectReview{}, "selfsubjectreview", false, r.self),
 	}
-	return out
-}
-
-func userV1(u user.Info) authenticationv1.UserInfo {
-	return authenticationv1.UserInfo{Username: u.GetName(), UID: u.GetUID(), Groups: u.GetGroups(), Extra: extraV1[authenticationv1.ExtraValue](u.GetExtra())}
-}
-
-func attributes(u user.Info, ra *authorizationv1.ResourceAttributes, na *authorizationv1.NonResourceAttributes) authorizer.Attributes {
-	if ra != nil {
-		return authorizer.AttributesRecord{User: u, Verb: ra.Verb, Namespace: ra.Namespace, APIGroup: ra.Group, APIVersion: ra.Version,
-			Resource: ra.Resource, Subresource: ra.Subresource, Name: ra.Name, ResourceRequest: true}
+	access = map[string]rest.Storage{
+		"subjectaccessreviews":      computed(&authorizationv1.SubjectAccessReview{}, "subjectaccessreview", false, r.subject),
+		"localsubjectaccessreviews": computed(&authorizationv1.LocalSubjectAccessReview{}, "localsubjectaccessreview", true, r.localSubject),
+		"selfsubjectaccessreviews":  computed(&authorizationv1.SelfSubjectAccessReview{}, "selfsubjectaccessreview", false, r.selfAccess),
+		"selfsubjectrulesreviews":   computed(&authorizationv1.SelfSubjectRulesReview{}, "selfsubjectrulesreview", false, r.selfRules),
 	}
-	if na != nil {
-		return authorizer.AttributesRecord{User: u, Verb: na.Verb, Path: na.Path}
+	return authn, access
+}
+
+func (r *reviewer) token(ctx context.Context, t *authenticationv1.TokenReview) error {
+	if len(t.Spec.Audiences) > 0 {
+		ctx = authenticator.WithAudiences(ctx, t.Spec.Audiences)
+	}
+	response, ok, err := r.tokens.AuthenticateToken(ctx, t.Spec.Token)
+	t.Status = authenticationv1.TokenReviewStatus{Authenticated: ok}
+	if err != nil {
+		t.Status.Error = err.Error()
+	}
+	if ok {
+		t.Status.User, t.Status.Audiences = userInfo(response.User), response.Audiences
+	}
+	return nil
+}
+
+func (r *reviewer) self(ctx context.Context, s *authenticationv1.SelfSubjectReview) error {
+	s.Status.UserInfo = userInfo(requester(ctx))
+	return nil
+}
+
+func (r *reviewer) subject(ctx context.Context, s *authorizationv1.SubjectAccessReview) error {
+	r.decide(ctx, attributes(specUser(s.Spec), s.Spec.ResourceAttributes, s.Spec.NonResourceAttributes), &s.Status)
+	return nil
+}
+
+func (r *reviewer) localSubject(ctx context.Context, s *authorizationv1.LocalSubjectAccessReview) error {
+	r.decide(ctx, attributes(specUser(s.Spec), s.Spec.ResourceAttributes, s.Spec.NonResourceAttributes), &s.Status)
+	return nil
+}
+
+func (r *reviewer) selfAccess(ctx context.Context, s *authorizationv1.SelfSubjectAccessReview) error {
+	r.decide(ctx, attributes(requester(ctx), s.Spec.ResourceAttributes, s.Spec.NonResourceAttributes), &s.Status)
+	return nil
+}
+
+func (r *reviewer) selfRules(ctx context.Context, s *authorizationv1.SelfSubjectRulesReview) error {
+	resources, urls, incomplete, err := r.rules.RulesFor(ctx, requester(ctx), s.Spec.Namespace)
+	s.Status.Incomplete = incomplete
+	s.Status.ResourceRules, s.Status.NonResourceRules = []authorizationv1.ResourceRule{}, []authorizationv1.NonResourceRule{}
+	for _, x := range resources {
+		s.Status.ResourceRules = append(s.Status.ResourceRules, authorizationv1.ResourceRule{
+			Verbs: x.GetVerbs(), APIGroups: x.GetAPIGroups(), Resources: x.GetResources(), ResourceNames: x.GetResourceNames(),
+		})
+	}
+	for _, x := range urls {
+		s.Status.NonResourceRules = append(s.Status.NonResourceRules, authorizationv1.NonResourceRule{
+			Verbs: x.GetVerbs(), NonResourceURLs: x.GetNonResourceURLs(),
+		})
+	}
+	return err
+}
+
+func (r *reviewer) decide(ctx context.Context, a authorizer.Attributes, s *authorizationv1.SubjectAccessReviewStatus) {
+	decision, reason, err := r.authz.Authorize(ctx, a)
+	*s = authorizationv1.SubjectAccessReviewStatus{
+		Allowed: decision == authorizer.DecisionAllow, Denied: decision == authorizer.DecisionDeny, Reason: reason,
+	}
+	if err != nil {
+		s.EvaluationError = err.Error()
+	}
+}
+
+// requester is nobody when the context names none, which no authorizer allows anything.
+func requester(ctx context.Context) user.Info {
+	if u, ok := request.UserFrom(ctx); ok {
+		return u
+	}
+	return &user.DefaultInfo{}
+}
+
+func specUser(s authorizationv1.SubjectAccessReviewSpec) user.Info {
+	extra := map[string][]string{}
+	for k, v := range s.Extra {
+		extra[k] = v
+	}
+	return &user.DefaultInfo{Name: s.User, UID: s.UID, Groups: s.Groups, Extra: extra}
+}
+
+func userInfo(u user.Info) authenticationv1.UserInfo {
+	extra := map[string]authenticationv1.ExtraValue{}
+	for k, v := range u.GetExtra() {
+		extra[k] = v
+	}
+	return authenticationv1.UserInfo{Username: u.GetName(), UID: u.GetUID(), Groups: u.GetGroups(), Extra: extra}
+}
+
+func attributes(u user.Info, resource *authorizationv1.ResourceAttributes, url *authorizationv1.NonResourceAttributes) authorizer.Attributes {
+	if resource != nil {
+		return authorizer.AttributesRecord{
+			User: u, Verb: resource.Verb, Namespace: resource.Namespace, APIGroup: resource.Group, APIVersion: resource.Version,
+			Resource: resource.Resource, Subresource: resource.Subresource, Name: resource.Name, ResourceRequest: true,
+		}
+	}
+	if url != nil {
+		return authorizer.AttributesRecord{User: u, Verb: url.Verb, Path: url.Path}
 	}
 	return authorizer.AttributesRecord{User: u}
-}
-
-func reviews(tokens authenticator.Token, authz authorizer.Authorizer, rules authorizer.RuleResolver) (authnREST, authzREST map[string]rest.Storage) {
-	decide := func(ctx context.Context, a authorizer.Attributes, s *authorizationv1.SubjectAccessReviewStatus) error {
-		d, reason, err := authz.Authorize(ctx, a)
-		*s = authorizationv1.SubjectAccessReviewStatus{Allowed: d == authorizer.DecisionAllow, Denied: d == authorizer.DecisionDeny, Reason: reason}
-		if err != nil {
-			s.EvaluationError = err.Error()
-		}
-		return nil
-	}
-	self := func(ctx context.Context) user.Info { u, _ := request.UserFrom(ctx); return u }
-	specUser := func(s authorizationv1.SubjectAccessReviewSpec) user.Info {
-		return &user.DefaultInfo{Name: s.User, UID: s.UID, Groups: s.Groups, Extra: extraOf(s.Extra)}
-	}
-	authnREST = map[string]rest.Storage{
-		"tokenreviews": &createOnly{&authenticationv1.TokenReview{}, "tokenreview", false, func(ctx context.Context, o runtime.Object) error {
-			t := o.(*authenticationv1.TokenReview)
-			if len(t.Spec.Audiences) > 0 {
-				ctx = authenticator.WithAudiences(ctx, t.Spec.Audiences)
-			}
-			resp, ok, err := tokens.AuthenticateToken(ctx, t.Spec.Token)
-			t.Status = authenticationv1.TokenReviewStatus{Authenticated: ok}
-			if err != nil {
-				t.Status.Error = err.Error()
-			}
-			if ok {
-				t.Status.User, t.Status.Audiences = userV1(resp.User), resp.Audiences
-			}
-			return nil
-		}},
-		"selfsubjectreviews": &createOnly{&authenticationv1.SelfSubjectReview{}, "selfsubjectreview", false, func(ctx context.Context, o runtime.Object) error {
-			o.(*authenticationv1.SelfSubjectReview).Status.UserInfo = userV1(self(ctx))
-			return nil
-		}},
-	}
-	authzREST = map[string]rest.Storage{
-		"subjectaccessreviews": &createOnly{&authorizationv1.SubjectAccessReview{}, "subjectaccessreview", false, func(ctx context.Context, o runtime.Object) error {
-			r := o.(*authorizationv1.SubjectAccessReview)
-			return decide(ctx, attributes(specUser(r.Spec), r.Spec.ResourceAttributes, r.Spec.NonResourceAttributes), &r.Status)
-		}},
-		"localsubjectaccessreviews": &createOnly{&authorizationv1.LocalSubjectAccessReview{}, "localsubjectaccessreview", true, func(ctx context.Context, o runtime.Object) error {
-			r := o.(*authorizationv1.LocalSubjectAccessReview)
-			return decide(ctx, attributes(specUser(r.Spec), r.Spec.ResourceAttributes, r.Spec.NonResourceAttributes), &r.Status)
-		}},
-		"selfsubjectaccessreviews": &createOnly{&authorizationv1.SelfSubjectAccessReview{}, "selfsubjectaccessreview", false, func(ctx context.Context, o runtime.Object) error {
-			r := o.(*authorizationv1.SelfSubjectAccessReview)
-			return decide(ctx, attributes(self(ctx), r.Spec.ResourceAttributes, r.Spec.NonResourceAttributes), &r.Status)
-		}},
-		"selfsubjectrulesreviews": &createOnly{&authorizationv1.SelfSubjectRulesReview{}, "selfsubjectrulesreview", false, func(ctx context.Context, o runtime.Object) error {
-			r := o.(*authorizationv1.SelfSubjectRulesReview)
-			res, non, incomplete, err := rules.RulesFor(ctx, self(ctx), r.Spec.Namespace)
-			r.Status.Incomplete = incomplete
-			r.Status.ResourceRules, r.Status.NonResourceRules = []authorizationv1.ResourceRule{}, []authorizationv1.NonResourceRule{}
-			for _, x := range res {
-				r.Status.ResourceRules = append(r.Status.ResourceRules, authorizationv1.ResourceRule{Verbs: x.GetVerbs(), APIGroups: x.GetAPIGroups(), Resources: x.GetResources(), ResourceNames: x.GetResourceNames()})
-			}
-			for _, x := range non {
-				r.Status.NonResourceRules = append(r.Status.NonResourceRules, authorizationv1.NonResourceRule{Verbs: x.GetVerbs(), NonResourceURLs: x.GetNonResourceURLs()})
-			}
-			return err
-		}},
-	}
-	return authnREST, authzREST
-}
-
-func extraOf(in map[string]authorizationv1.ExtraValue) map[string][]string {
-	out := map[string][]string{}
-	for k, v := range in {
-		out[k] = v
-	}
-	return out
 }
