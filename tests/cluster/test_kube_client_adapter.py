@@ -348,8 +348,12 @@ def test_an_informer_follows_a_real_server(kube: ClientKube, bench: Bench) -> No
 
 
 def test_a_lease_on_a_real_server_has_one_leader(kube: ClientKube, namespace: str) -> None:
-    where = {"name": "controller", "namespace": namespace}
-    one, two = (LeaderElector(kube, SystemClock(), identity=identity, **where) for identity in "ab")
+    one, two = (
+        LeaderElector(
+            kube, SystemClock(), name="controller", namespace=namespace, identity=identity
+        )
+        for identity in "ab"
+    )
     assert one.attempt()
     assert not two.attempt()
     assert one.raise_epoch_above(6)
