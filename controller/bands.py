@@ -30,7 +30,7 @@ __all__ = [
 _BIN_SHARE = 0.0025
 _BINS = 128
 _QUANTILE = 0.999
-# Fewer samples than this hold no 99.9 % quantile: the largest rise seen counts instead.
+# Fewer samples than this hold no 99.9 % quantile: the step model rules alone.
 _SAMPLES_FOR_QUANTILE = 1000.0
 # A day at 1 Hz: older rises fade, so that a domain follows its members.
 _FORGET_PER_SAMPLE = 1.0 - 1.0 / 86_400.0
@@ -110,9 +110,13 @@ def update_rises(
     ring = np.concatenate((memory.shares[1:], shares[None, :]))
     if not recent.any():
         return RiseMemory(times, ring, memory.counts, memory.total)
-    # One NaN in the window means that caps shaped it: such a rise teaches nothing.
-    rise = shares - memory.shares[recent].min(axis=0)
-    counted = np.flatnonzero(~np.isnan(rise))
+    # One NaN in the window means that caps shaped it: such a rise teaches nothing. Neither does a
+    # rise from below the lowest cap band: work that starts in an idle row ends inside the band.
+    lowest = memory.shares[recent].min(axis=0)
+    rise = shares - lowest
+    with np.errstate(invalid="ignore"):
+        counted = np.flatnonzero(lowest >= _LOWEST_CAP_BAND)
+    counted = counted[~np.isnan(rise[counted])]
     if not counted.size:
         return RiseMemory(times, ring, memory.counts, memory.total)
     bins = np.clip(np.ceil(rise[counted] / _BIN_SHARE), 0, _BINS - 1).astype(np.int64)
@@ -123,11 +127,13 @@ def update_rises(
 
 def cap_band_share(memory: RiseMemory, settings: PowerSettings) -> FloatArray:
     """Cap band as share of L, (n_domains,)."""
-    cumulative = np.cumsum(memory.counts, axis=1)
-    needed = np.where(memory.total >= _SAMPLES_FOR_QUANTILE, _QUANTILE * memory.total, memory.total)
-    position = np.sum(cumulative < needed[:, None] - 1e-6, axis=1)
-    learned = np.where(memory.total > 0, position * _BIN_SHARE, 0.0)
-    rise = np.maximum(settings.rise_quantile_prior, learned)
+    enough = memory.total >= _SAMPLES_FOR_QUANTILE
+    rise = np.full(len(memory.total), settings.rise_quantile_prior)
+    if enough.any():
+        cumulative = np.cumsum(memory.counts[enough], axis=1)
+        needed = _QUANTILE * memory.total[enough]
+        position = np.sum(cumulative < needed[:, None] - 1e-6, axis=1)
+        rise[enough] = np.maximum(rise[enough], position * _BIN_SHARE)
     return np.maximum(1.0 - rise, _LOWEST_CAP_BAND)
 
 

@@ -17,10 +17,10 @@ from controller.model import CapReason, Topology
 from wattpack.domains import BoolArray, FloatArray, IntArray
 from wattpack.feasibility import LoadTree
 
-__all__ = ["Grants", "Permit", "grant"]
+__all__ = ["RAISE_DEADBAND", "Grants", "Permit", "grant"]
 
 # A board's regulation is no finer than this; smaller raises would only wear the stream.
-_RAISE_DEADBAND = 0.02
+RAISE_DEADBAND = 0.02
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,7 @@ def grant(
     """
     caps = np.where(now.active, np.minimum(wanted_watts, held_watts), wanted_watts)
     gap = wanted_watts - caps
-    small = (gap < _RAISE_DEADBAND * topology.default_limit_watts) & (
+    small = (gap < RAISE_DEADBAND * topology.default_limit_watts) & (
         wanted_watts < topology.request_watts
     )
     raising = now.active & (gap > 0.5) & ~small

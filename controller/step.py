@@ -16,7 +16,7 @@ from controller.breaker import fault_seconds, heat_limits, must_brake
 from controller.commitments import record, seen
 from controller.decide import Decided, Situation, decide, domain_load, effective_wants
 from controller.demand import expected_draw
-from controller.grants import Grants, Permit, grant
+from controller.grants import RAISE_DEADBAND, Grants, Permit, grant
 from controller.guarantee import guaranteed_case, guaranteed_commands
 from controller.locks import lock_clocks, lockable
 from controller.model import (
@@ -79,7 +79,8 @@ def step(
     situation = _situation(topology, state, observations, picture, settings)
     cap_band = band_rules.cap_band_share(state.rises, settings)
     state, situation = _bands(topology, state, picture, situation, cap_band, settings, now_ns)
-    decided, commanded = _decide(topology, state, observations, situation, settings)
+    enforced = _enforced(topology, situation)
+    decided, commanded = _decide(topology, state, observations, situation, enforced)
     permit = _permit(topology, state, observations, settings, seconds, now_ns)
     writable = picture.holding.writable & topology.tree.enforce[topology.domain_of_gpu]
     powered = np.where(lockable(topology), topology.default_limit_watts, commanded.cap_watts)
@@ -89,7 +90,7 @@ def step(
         state.gang_kind,
         powered,
         _may_ask_for(observations, picture, permit),
-        replace(situation, active=situation.active & writable),
+        replace(enforced, active=enforced.active & writable),
         permit,
     )
     locks_mhz, lock_watts = lock_clocks(
@@ -203,7 +204,9 @@ def _bands(
 ) -> tuple[State, Situation]:
     """Each domain's next band, and the situation with the load limits that follow."""
     load, base = state.load, _base_watts(state)
-    short = situation.active & (picture.holding.held_watts < topology.request_watts - 1.0)
+    # Raises below the deadband are not made, so what is nearly there has arrived.
+    wanted = state.decided_watts - RAISE_DEADBAND * topology.default_limit_watts - 1.0
+    short = situation.active & (picture.holding.held_watts < wanted)
     uncapped = domain_load(load, topology.request_watts, situation)
     bands = band_rules.update_bands(
         state.bands,
@@ -227,26 +230,31 @@ def _bands(
     )
 
 
-def _decide(
-    topology: Topology,
-    state: State,
-    observed: Observations,
-    situation: Situation,
-    settings: PowerSettings,
-) -> tuple[Decided, Decided]:
-    """What would be decided if every domain enforced, and what the enforcing domains decide."""
+def _enforced(topology: Topology, situation: Situation) -> Situation:
+    """The situation as the enforcing domains see it: those that only watch limit nothing."""
     enforce = topology.tree.enforce
-    everywhere = np.ones(topology.n_domains, dtype=np.bool_)
-    decided = _decide_for(topology, state, observed, situation, settings, everywhere)
-    if enforce.all() or not enforce.any():
-        return decided, decided
-    enforced = replace(
+    return replace(
         situation,
         survivable_watts=np.where(enforce, situation.survivable_watts, np.inf),
         load_limit_watts=np.where(enforce, situation.load_limit_watts, np.inf),
         active=situation.active & enforce[topology.domain_of_gpu],
     )
-    return decided, _decide_for(topology, state, observed, enforced, settings, enforce)
+
+
+def _decide(
+    topology: Topology,
+    state: State,
+    observed: Observations,
+    situation: Situation,
+    enforced: Situation,
+) -> tuple[Decided, Decided]:
+    """What would be decided if every domain enforced, and what the enforcing domains decide."""
+    enforce = topology.tree.enforce
+    everywhere = np.ones(topology.n_domains, dtype=np.bool_)
+    decided = _decide_for(topology, state, observed, situation, everywhere)
+    if enforce.all() or not enforce.any():
+        return decided, decided
+    return decided, _decide_for(topology, state, observed, enforced, enforce)
 
 
 def _decide_for(
@@ -254,7 +262,6 @@ def _decide_for(
     state: State,
     observed: Observations,
     now: Situation,
-    settings: PowerSettings,
     domains: BoolArray,
 ) -> Decided:
     wants = effective_wants(topology, state.gang_kind, observed, _braked(state, domains))
@@ -290,8 +297,10 @@ def _permit(
     starting = now_ns - state.commitments.since_ns < ttl_ns
     fenced = observed.highest_epoch_seen > observed.epoch
     may = observed.leading and observed.may_raise and not starting and not fenced
-    free = ~state.load.any_above_gpu(state.recovering)
+    enforce = topology.tree.enforce
+    free = ~state.load.any_above_gpu(state.recovering & enforce)
     rate = topology.tree.max_raise_watts_per_second * min(seconds, _LONGEST_RAISE_SECONDS)
+    rate = np.where(enforce, rate, np.inf)
     refused = CapReason.RAISE_RATE if may else CapReason.STARTING
     return Permit(free & may, rate, refused)
 
