@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from wattpack.clock import Clock, ManualClock, SystemClock
+from wattpack.clock import Clock, ManualClock, SystemClock, Wake
 from wattpack.errors import InputError
 from wattpack.kube.election import MAX_EPOCH, ElectionSettings, LeaderElector
 from wattpack.kube.embedded import EmbeddedKube
@@ -316,3 +316,21 @@ def test_a_thread_takes_and_releases_the_lease() -> None:
     one.stop()
     assert not one.is_leader()
     assert kube.get(LEASES, "controller", NAMESPACE)["spec"]["holderIdentity"] == ""
+
+
+def test_a_thread_that_breaks_says_so_and_its_term_runs_out(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    class Broken(ManualClock):
+        def wait_until(self, deadline_ns: int, wake: Wake | None = None) -> bool:
+            raise RuntimeError("no time left")
+
+    clock = Broken()
+    one = elector(EmbeddedKube(clock), clock, "one")
+    one.start()
+    one.join()
+    assert isinstance(one.failure, RuntimeError)
+    assert "election for controller ends" in caplog.text
+    assert one.is_leader()
+    clock.advance_seconds(10)
+    assert not one.is_leader()

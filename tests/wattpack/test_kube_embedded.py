@@ -16,6 +16,7 @@ from wattpack.api import PowerDomain
 from wattpack.clock import ManualClock, SystemClock
 from wattpack.kube.embedded import EmbeddedKube
 from wattpack.kube.port import (
+    EVENTS,
     PODS,
     PRIORITY_CLASSES,
     ConflictError,
@@ -263,3 +264,16 @@ def test_concurrent_writers_lose_no_update(kube: EmbeddedKube, bench: Bench) -> 
     for thread in threads:
         thread.join(60)
     assert kube.get(DOMAINS, name)["spec"]["ratingWatts"] == 1100
+
+
+def test_events_live_an_hour(kube: EmbeddedKube, clock: ManualClock) -> None:
+    def report(name: str) -> None:
+        kube.create(EVENTS, {"metadata": {"name": name}, "reason": "Test"}, "default")
+
+    report("old")
+    clock.advance_seconds(3599)
+    report("middle")
+    assert len(kube.list(EVENTS).items) == 2
+    clock.advance_seconds(1)
+    report("new")
+    assert [name_of(event) for event in kube.list(EVENTS).items] == ["middle", "new"]

@@ -183,6 +183,7 @@ class LeaderElector:
         self._stopping = False
         self._thread: threading.Thread | None = None
         self.last_error: KubeError | None = None
+        self.failure: Exception | None = None
 
     @property
     def identity(self) -> str:
@@ -257,18 +258,28 @@ class LeaderElector:
         """End the thread and release the Lease."""
         self._stopping = True
         self._wake.set()
+        self.join()
+        self.release()
+
+    def join(self) -> None:
+        """Wait for the thread to end."""
         if self._thread is not None:
             self._thread.join()
             self._thread = None
-        self.release()
 
     def _run(self) -> None:
-        self.attempt()
-        while not self._stopping:
-            pause = self._settings.retry_seconds * self._random.uniform(0.8, 1.0)
-            self._clock.wait_until(self._clock.monotonic_ns() + seconds_to_ns(pause), self._wake)
-            if not self._stopping:
-                self.attempt()
+        try:
+            self.attempt()
+            while not self._stopping:
+                pause = seconds_to_ns(self._settings.retry_seconds * self._random.uniform(0.8, 1.0))
+                self._clock.wait_until(self._clock.monotonic_ns() + pause, self._wake)
+                if not self._stopping:
+                    self.attempt()
+        except Exception as error:
+            # Without attempts the term ends by itself at its renew deadline.
+            self.failure = error
+            level = logging.INFO if self._stopping else logging.ERROR
+            logger.log(level, "election for %s ends", self._name, exc_info=True)
 
     def _attempt(self, above: int) -> None:
         try:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import random
 import uuid
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 
@@ -22,6 +23,7 @@ from wattpack.kube.embedded.selectors import Predicate
 from wattpack.kube.embedded.store import Key, Store
 from wattpack.kube.json_patch import apply_json_patch
 from wattpack.kube.port import (
+    EVENTS,
     PODS,
     PRIORITY_CLASSES,
     ConflictError,
@@ -35,10 +37,12 @@ from wattpack.kube.port import (
     WatchEvent,
 )
 from wattpack.kube.values import canonical, copy_json, same
-from wattpack.units import seconds_to_ns
+from wattpack.units import NS_PER_SECOND, seconds_to_ns
 
 # How often an idle watch tells the newest version; as the API server does.
 BOOKMARK_SECONDS = 60.0
+# How long the API server keeps an event (its --event-ttl).
+EVENT_TTL_NS = 3600 * NS_PER_SECOND
 
 
 class EmbeddedKube:
@@ -68,6 +72,7 @@ class EmbeddedKube:
         self._updater = Owner(field_manager, "Update")
         self._kubelet_confirms_deletion = kubelet_confirms_deletion
         self._tokens: dict[str, tuple[TokenIdentity, frozenset[str]]] = {}
+        self._events: deque[tuple[int, Key]] = deque()
         self._closed = False
 
     # Reading
@@ -340,7 +345,17 @@ class EmbeddedKube:
         if kinds.counts_generations(resource):
             metadata["generation"] = 1
         owners = update_owners({}, owned, {}, who)
+        if resource == EVENTS:
+            self._expire_events(key)
         return requests.detached(self._store.insert(resource, key, body, owners))
+
+    def _expire_events(self, newest: Key) -> None:
+        now_ns = self._clock.monotonic_ns()
+        while self._events and now_ns - self._events[0][0] >= EVENT_TTL_NS:
+            _, expired = self._events.popleft()
+            if expired in self._store.table(EVENTS).objects:
+                self._store.remove(EVENTS, expired)
+        self._events.append((now_ns, newest))
 
     def _rewrite(
         self,
