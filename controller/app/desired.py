@@ -11,7 +11,7 @@ import logging
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any
 
 from pydantic import ValidationError
 
@@ -22,7 +22,7 @@ from wattpack.kube.port import PODS, PRIORITY_CLASSES, JsonObject, Resource
 from wattpack.units import NS_PER_SECOND
 
 log = logging.getLogger(__name__)
-A = TypeVar("A", bound=ApiObject)
+JUDGED_EVERY_NS = 10 * NS_PER_SECOND
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +58,7 @@ class ObjectStore:
         self.lock = threading.RLock()
         self.objects = Objects()
         self.version = 0
+        self.forecast_version = 0
         self._unreadable: dict[tuple[str, str], Refusal] = {}
 
     def changed(self, resource: Resource, old: JsonObject | None, new: JsonObject | None) -> None:
@@ -100,6 +101,7 @@ class ObjectStore:
             before = known.get(name)
             known[name] = parsed
             self._keep_plain(kind, name, new)
+            self.forecast_version += kind == DemandForecast.meta.kind
             same = before is not None and before.spec == _spec(parsed)
             if kind == DemandForecast.meta.kind or same:
                 return  # a status changed, perhaps by ourselves: no new topology
@@ -166,14 +168,22 @@ class ForecastReader:
 
     def __init__(self, store: ObjectStore) -> None:
         self._store = store
+        self._key: tuple[object, ...] = ()
+        self._views: dict[str, ForecastView] = {}
 
     def views(self, ratings: Mapping[str, float], wall_time_ns: int) -> dict[str, ForecastView]:
-        """By domain; a domain without any history has no entry.
+        """By domain; a domain without any history has no entry. Ages are judged every 10 s.
 
         Args:
             ratings: What each domain cannot exceed, AC watts.
             wall_time_ns: Now.
         """
+        key = (self._store.forecast_version, wall_time_ns // JUDGED_EVERY_NS, *ratings.items())
+        if key != self._key:
+            self._views, self._key = self._read(ratings, wall_time_ns), key
+        return self._views
+
+    def _read(self, ratings: Mapping[str, float], wall_time_ns: int) -> dict[str, ForecastView]:
         with self._store.lock:
             forecasts = list(self._store.objects.forecasts.items())
             plain = dict(self._store.objects.plain_forecasts)

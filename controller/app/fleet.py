@@ -307,6 +307,29 @@ def energy_mean_watts(history: Sequence[tuple[int, FloatArray]]) -> FloatArray:
     return unknown
 
 
+def _column(values: Sequence[float | None], name: str, report: power_pb2.NodeReport) -> FloatArray:
+    """One field of all devices, NaN where the device is missing.
+
+    Raises:
+        InputError: naming the first device whose value no board can give.
+    """
+    ceiling = 1e15 if name == "energy_joules" else IMPLAUSIBLE_WATTS
+    column = np.array([0.0 if value is None else value for value in values])
+    # One look at all devices; only a refusal needs to know which. A NaN fails both comparisons.
+    if not ((column >= 0.0) & (column <= ceiling)).all():
+        for i, value in enumerate(column.tolist()):
+            require_number(
+                f"report.devices[{i}].{name}",
+                value,
+                minimum=0.0,
+                maximum=ceiling,
+                source=report.node,
+            )
+    if None in values:
+        column[[value is None for value in values]] = np.nan
+    return column
+
+
 def read_report(
     report: power_pb2.NodeReport, devices: Sequence[DeviceDescription], received_ns: int
 ) -> NodeSample:
@@ -320,24 +343,15 @@ def read_report(
     if unknown or len(by_uuid) != len(report.devices):
         raise InputError("report.devices", "the devices of the hello, once each", sorted(unknown))
     n = len(devices)
+    readings = [by_uuid.get(device.uuid) for device in devices]
     columns = {
-        name: np.full(n, np.nan)
+        name: _column([None if r is None else getattr(r, name) for r in readings], name, report)
         for name in ("watts", "energy_joules", "cap_watts", "guaranteed_watts")
     }
     confirmed, controlled = np.zeros(n, dtype=np.int64), np.zeros(n, dtype=np.bool_)
-    for i, device in enumerate(devices):
-        reading = by_uuid.get(device.uuid)
+    for i, reading in enumerate(readings):
         if reading is None:
             continue
-        for name, column in columns.items():
-            ceiling = 1e15 if name == "energy_joules" else IMPLAUSIBLE_WATTS
-            column[i] = require_number(
-                f"report.devices[{i}].{name}",
-                getattr(reading, name),
-                minimum=0.0,
-                maximum=ceiling,
-                source=report.node,
-            )
         if reading.state == power_pb2.DEVICE_STATE_UNREADABLE:
             columns["watts"][i] = np.nan
         confirmed[i] = reading.confirmed_sequence

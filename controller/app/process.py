@@ -191,7 +191,7 @@ class ControllerProcess:
         return all(informer.synced() for informer in self.informers)
 
     def _live(self) -> HttpAnswer:
-        view = self.ticker.live
+        view = self.ticker.live()
         if view is None:
             return HttpAnswer(503, "text/plain", b"no tick yet\n")
         return HttpAnswer(200, "application/json", view.model_dump_json().encode())

@@ -106,8 +106,20 @@ class Ticker:
         self._topology: Topology | None = None
         self._state: State | None = None
         self._recent: deque[LiveDecision] = deque(maxlen=RECENT_DECISIONS)
+        self._recent_shown: tuple[LiveDecision, ...] = ()
         self._count = 0
-        self.live: LiveView | None = None
+        self._shown: TickOutcome | None = None
+        self._tick_seconds = 0.0
+        self._view: LiveView | None = None
+
+    def live(self) -> LiveView | None:
+        """The newest tick as the console shows it; made when somebody asks, once a tick."""
+        outcome, count = self._shown, self._count
+        if outcome is None:
+            return None
+        if self._view is None or self._view.tick != count:
+            self._view = self._make_view(outcome, count)
+        return self._view
 
     def tick(self) -> TickOutcome | None:
         """One decision; None while there is nothing to control yet."""
@@ -169,6 +181,8 @@ class Ticker:
         fresh = self._decisions(decisions.transitions, wall_time_ns, seen.epoch)
         self._audit.append(fresh)
         self._recent.extendleft(fresh)
+        # Readers of the view get a copy: they run in other threads.
+        self._recent_shown = tuple(self._recent)
         seconds = (self._clock.monotonic_ns() - started_ns) / NS_PER_SECOND
         self._metrics.observe(
             topology, seen, decisions, capped_by_domain(topology, decisions).tolist()
@@ -176,18 +190,22 @@ class Ticker:
         self._metrics.nodes.set(len(self._fleet.records()))
         self._metrics.audit_failures.set(self._audit.failures)
         self._metrics.not_accepted.set(len(self._desired.refusals()))
-        self.live = live_view(
-            topology,
-            seen,
-            decisions,
-            list(self._recent),
+        self._tick_seconds = seconds
+        self._shown = TickOutcome(topology, seen, decisions, wall_time_ns)
+
+    def _make_view(self, outcome: TickOutcome, count: int) -> LiveView:
+        return live_view(
+            outcome.topology,
+            outcome.seen,
+            outcome.decisions,
+            self._recent_shown,
             ViewContext(
-                wall_time_ns=wall_time_ns,
-                tick=self._count,
-                tick_seconds=seconds,
+                wall_time_ns=outcome.wall_time_ns,
+                tick=count,
+                tick_seconds=self._tick_seconds,
                 models=self._desired.models,
                 pods=self._desired.pods_of_gpus,
-                forecasts=self._forecast_views(topology, wall_time_ns),
+                forecasts=self._forecast_views(outcome.topology, outcome.wall_time_ns),
                 simulated=self._identity.simulated,
                 label=self._identity.label,
             ),

@@ -1,0 +1,143 @@
+"""The node side of the demo: real agents and actuators for every simulated server.
+
+boards <── actuators (one lease table and Unix socket a node) <── agents ──gRPC──> controllers
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from simulation.world import World
+from telemetry.actuator.client import ActuatorClient
+from telemetry.actuator.config import ActuatorConfig
+from telemetry.actuator.hosted import HostedActuators, socket_path
+from telemetry.app.host import AgentHost
+from telemetry.app.node import NodeAgent, NodeFacts
+from telemetry.attribution.attribute import Attribution, PodOnGpu
+from telemetry.sampler import Sampler
+from telemetry.stream.grpc_link import Endpoint, GrpcLink, GrpcLoop
+from telemetry.workers import InlineReader
+from wattpack.clock import Clock, Wake
+from wattpack.units import GpuUuid, seconds_to_ns
+
+
+@dataclass(frozen=True, slots=True)
+class Replica:
+    """Where a controller replica listens for agents."""
+
+    target: str
+    server_name: str
+
+
+class DemoNodes:
+    """Agents and actuators of all servers.
+
+    Args:
+        world: The servers.
+        clock: Shared by everybody.
+        directory: For sockets; keep it short.
+        replicas: Controllers that every agent streams to.
+        ca_file: Of the controllers' authority.
+        tokens: Folder with one token file a node, named after it.
+    """
+
+    def __init__(
+        self,
+        world: World,
+        clock: Clock,
+        directory: Path,
+        replicas: Sequence[Replica],
+        ca_file: Path,
+        tokens: Path,
+    ) -> None:
+        self._world, self._clock, self._directory = world, clock, directory
+        drivers = {name: world.driver(name) for name in world.node_names}
+        devices = {name: driver.devices() for name, driver in drivers.items()}
+        self.actuators = HostedActuators(
+            devices, self._config(), directory, clock, world.scenario.seed
+        )
+        self._loop = GrpcLoop()
+        wake = clock.new_wake()
+        agents = [
+            self._agent(name, Sampler(InlineReader(devices[name])), replicas, ca_file, tokens, wake)
+            for name in world.node_names
+        ]
+        self.host = AgentHost(
+            agents, clock, wake, period_ns=seconds_to_ns(world.scenario.control.report_seconds)
+        )
+        self._threads = [
+            threading.Thread(target=self.actuators.run_ticks, name="actuators", daemon=True),
+            threading.Thread(target=self.host.run, name="agents", daemon=True),
+        ]
+
+    def start(self) -> None:
+        """Guaranteed caps on all boards first, then report."""
+        self.actuators.open()
+        for thread in self._threads:
+            thread.start()
+
+    def reboot(self, node: str) -> None:
+        """The node's actuator starts anew with an empty lease table."""
+        self.actuators.restart(node, self._world.boot_id(node))
+
+    def stop(self) -> None:
+        """End streams and leave guaranteed caps."""
+        self.host.stop()
+        self.host.close()
+        self._loop.close()
+        self.actuators.close()
+
+    def _config(self) -> ActuatorConfig:
+        ratio = self._world.scenario.control.guaranteed_ratio
+        guaranteed = {
+            name: max(profile.min_limit_watts, ratio * profile.default_limit_watts)
+            for profile in self._world.profiles
+            for name in profile.product_names
+        }
+        return ActuatorConfig(guaranteed, allowed_uids=frozenset({os.getuid()}))
+
+    def _agent(
+        self,
+        name: str,
+        sampler: Sampler,
+        replicas: Sequence[Replica],
+        ca_file: Path,
+        tokens: Path,
+        wake: Wake,
+    ) -> NodeAgent:
+        seed = self._world.scenario.seed
+        links = [
+            GrpcLink(
+                self._loop,
+                Endpoint(replica.target, ca_file, tokens / name, replica.server_name),
+                self._clock,
+                wake,
+                random.Random(f"{seed}/{name}/{replica.target}"),
+            )
+            for replica in replicas
+        ]
+        return NodeAgent(
+            NodeFacts(name, boot_id=self._world.boot_id(name), host_unit=True),
+            sampler,
+            links,
+            ActuatorClient(socket_path(self._directory, name), self._clock),
+            self._clock,
+            attribution=partial(self._attribution, name),
+            host_watts=partial(self._world.host_watts, name),
+        )
+
+    def _attribution(self, node: str) -> Attribution:
+        """What the kubelet of a real node would say."""
+        return Attribution(
+            tuple(
+                PodOnGpu(use.namespace, use.name, use.uid, (), tuple(map(GpuUuid, use.gpu_uuids)))
+                for use in self._world.pod_uses(node)
+            ),
+            source="kubelet",
+        )

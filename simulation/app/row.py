@@ -1,0 +1,122 @@
+"""The whole demo, started and stopped in order, with simulated time in lockstep.
+
+Conductor moves time ──> World.advance (before anybody is released)
+nodes.py  agents, actuators      control.py  controllers, scheduler, watchdog, forecaster
+work.py   pods                   console     dashboard, on real time
+"""
+
+from __future__ import annotations
+
+import logging
+import tempfile
+import threading
+from pathlib import Path
+
+from controller.console.app import ConsoleServer
+from forecasting.sqlite import HistoryStore
+from scheduler_plugin.admission import Mode
+from scheduler_plugin.app.webhook import WebhookServer
+from scheduler_plugin.certificates import from_wall_ns, new_identity
+from simulation.app.control import DemoControl
+from simulation.app.nodes import DemoNodes
+from simulation.app.work import DemoWork, WebhookCaller
+from simulation.history import preload
+from simulation.lockstep import Conductor
+from simulation.objects import install
+from simulation.scenario import Scenario
+from simulation.world import World
+from wattpack.clock import SystemClock
+from wattpack.kube.embedded.api import EmbeddedKube
+
+log = logging.getLogger(__name__)
+WEBHOOK_NAME = "wattpack-scheduler.wattpack-system.svc"
+
+
+class DemoRow:
+    """One run of the demo.
+
+    Args:
+        scenario: What to simulate.
+        speed: Ceiling of simulated seconds a wall second; None for as fast as it goes.
+        console_port: Of the dashboard; None for no dashboard.
+    """
+
+    def __init__(
+        self, scenario: Scenario, speed: float | None, console_port: int | None = None
+    ) -> None:
+        self.scenario = scenario
+        self._folder = tempfile.TemporaryDirectory(prefix="wattpack-")
+        directory = Path(self._folder.name)
+        self.world = World(scenario)
+        self.conductor = Conductor(speed=speed, before_release=self.world.advance)
+        self.clock = self.conductor.clock("demo")
+        self.api = EmbeddedKube(self.clock, seed=scenario.seed)
+        install(self.api, self.world)
+        history_file = directory / "history.sqlite"
+        preload(self.world, history_file, self.clock.wall_time_ns())
+        self._history = HistoryStore(history_file)
+        self.control = DemoControl(self.world, self.api, self.clock, directory, history_file)
+        self._directory = directory
+        self.failure: Exception | None = None
+        self._conducting = threading.Thread(target=self._conduct, name="conductor", daemon=True)
+        self.console: ConsoleServer | None = None
+        self._console_port = console_port
+
+    def start(self) -> None:
+        """Everything, in an order in which nothing works before it can be capped."""
+        # Time stands until ``ready``, but somebody has to listen to the participants from now on.
+        self._conducting.start()
+        self.control.start()
+        self.nodes = DemoNodes(
+            self.world,
+            self.clock,
+            self._directory,
+            self.control.replicas(),
+            self.control.trust.ca_file,
+            self.control.trust.tokens,
+        )
+        self.nodes.start()
+        self._webhook, caller = self._start_webhook()
+        self.work = DemoWork(
+            self.world, self.api, self.clock, caller.admit, self.nodes.reboot, self._history
+        )
+        self.work.start()
+        if self._console_port is not None:
+            self._start_console(self._console_port)
+        self.clock.ready()
+
+    def stop(self) -> None:
+        """End everything; simulated time ends first, so that no loop waits for it."""
+        self.conductor.stop()
+        self._conducting.join(timeout=10.0)
+        self.clock.close()
+        self.work.stop()
+        self.control.stop()
+        self.nodes.stop()
+        self._webhook.stop()
+        if self.console is not None:
+            self.console.stop()
+        self.api.close()
+        self._history.close()
+        self._folder.cleanup()
+
+    def _conduct(self) -> None:
+        try:
+            self.conductor.run()
+        except Exception as error:
+            log.exception("simulated time has ended")
+            self.failure = error
+
+    def _start_webhook(self) -> tuple[WebhookServer, WebhookCaller]:
+        identity = new_identity([WEBHOOK_NAME], from_wall_ns(SystemClock().wall_time_ns()))
+        server = WebhookServer("127.0.0.1", 0, identity, Mode.MANAGE)
+        server.start()
+        return server, WebhookCaller(server.port, identity.ca_bundle, WEBHOOK_NAME)
+
+    def _start_console(self, port: int) -> None:
+        urls = [
+            f"http://127.0.0.1:{controller.http.port}/v1/live"
+            for controller in self.control.controllers
+        ]
+        self.console = ConsoleServer(urls, self.api, SystemClock(), host="127.0.0.1", port=port)
+        self.console.start()
