@@ -33,6 +33,14 @@ def control_plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlP
     plane.stop()
 
 
+@pytest.fixture
+def with_controllers(control_plane: ControlPlane) -> ControlPlane:
+    """A control plane with workload controllers; a bare kube-apiserver has none."""
+    if control_plane.kind == "kubebuilder":
+        pytest.skip("a bare kube-apiserver runs no controllers")
+    return control_plane
+
+
 @pytest.fixture(scope="session")
 def live_control_plane(control_plane: ControlPlane) -> ControlPlane:
     """The same server with kwok and the binder running: bound pods run, ungated pods get bound."""

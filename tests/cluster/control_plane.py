@@ -58,7 +58,13 @@ class ControlPlane:
         return self.directory / "audit.log"
 
     def audit_events(self, user: str = "") -> list[dict[str, Any]]:
-        """The audit log's events, of one user if named."""
+        """The audit log's events, of one user if named.
+
+        Raises:
+            PermanentError: The cluster was not started here, so its audit log is elsewhere.
+        """
+        if self.kind == "external":
+            raise PermanentError("a cluster of somebody else keeps its own audit log")
         lines = self.audit_log.read_text().splitlines()
         events = [json.loads(line) for line in lines if line.endswith("}")]
         return [e for e in events if not user or e["user"].get("username") == user]

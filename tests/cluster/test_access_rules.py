@@ -104,6 +104,8 @@ def test_escalate_and_bind_are_verbs_of_their_own(
 def test_the_audit_log_names_who_did_what(
     control_plane: ControlPlane, namespace: str, bot: Path
 ) -> None:
+    if control_plane.kind == "external":
+        pytest.skip("a cluster of somebody else keeps its own audit log")
     control_plane.request("GET", f"/api/v1/namespaces/{namespace}/secrets/s", kubeconfig=bot)
     user = f"system:serviceaccount:{namespace}:bot"
 

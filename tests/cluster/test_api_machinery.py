@@ -280,6 +280,7 @@ def test_a_webhook_behind_a_service_gates_pods_and_may_fail_open(
     control_plane.request("DELETE", f"{path}/{namespace}")
 
 
+@pytest.mark.usefixtures("with_controllers")
 def test_a_namespace_takes_everything_with_it(control_plane: ControlPlane) -> None:
     create(control_plane, "/api/v1/namespaces", {"metadata": {"name": "doomed"}})
     path = "/api/v1/namespaces/doomed"

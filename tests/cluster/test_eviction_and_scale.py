@@ -10,7 +10,7 @@ from cluster_connection import Answer
 from cluster_processes import eventually
 from control_plane import ControlPlane
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.usefixtures("with_controllers")]
 
 
 def evict(plane: ControlPlane, namespace: str, name: str, query: str = "") -> Answer:

@@ -38,7 +38,9 @@ def test_an_update_of_a_pod_is_judged_as_kubernetes_does(
 def test_a_new_pod_is_judged_as_kubernetes_does(
     control_plane: ControlPlane, shared_namespace: str, case: tuple[str, Body, int]
 ) -> None:
-    _, body, expected = case
+    what, body, expected = case
+    if control_plane.kind == "kubebuilder" and "account" in what:
+        pytest.skip("without controllers nobody makes accounts, so none are asked for")
     answer = control_plane.request("POST", f"/api/v1/namespaces/{shared_namespace}/pods", body)
     assert answer.status == expected, answer.message
 

@@ -9,7 +9,7 @@ from cluster_builders import Body, create, node
 from cluster_processes import eventually
 from control_plane import ControlPlane
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.usefixtures("with_controllers")]
 
 LABELS = {"app": "w"}
 GONE_404 = 404
