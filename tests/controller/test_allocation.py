@@ -117,3 +117,12 @@ def test_slack_goes_where_a_watt_buys_most() -> None:
     assert caps[1] == 700.0
     assert caps[0] == 500.0
     assert caps.sum() == pytest.approx(2200.0)
+
+
+def test_i5_a_lesser_board_stays_at_its_floor_even_if_more_would_cost_nothing() -> None:
+    topology = make_topology(parents=(-1,), nodes=(0,), priority=[10, 10, 10, 0])
+    load = make_load(topology)
+    expected = np.array([700.0, 700.0, 700.0, 100.0])
+    caps = allocate(load, make_wants(topology), room_for(load, 1900.0), expected).cap_watts
+    assert np.all(caps[:3] < 700.0)
+    assert caps[3] == topology.floor_watts[3]

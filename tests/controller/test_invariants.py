@@ -297,7 +297,7 @@ def test_i4_sequence_rises_within_an_epoch_and_nonces_are_echoed() -> None:
 # --- I5 ---------------------------------------------------------------------------------------
 
 
-@MODERATE
+@settings(max_examples=60, deadline=None)
 @given(SEEDS)
 def test_i5_no_more_important_gpu_is_short_while_a_lesser_one_is_above_its_floor(
     seed: int,
