@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from telemetry.actuator.held import Outcome, Write, WriteKind
+from telemetry.actuator.held import Outcome, Write, WriteKind, watts_match
 from telemetry.device import GpuDevice
 from wattpack.clock import Clock
 from wattpack.units import NS_PER_SECOND
@@ -43,6 +43,9 @@ def carry_out_one(
         if abandoned():
             return Outcome(done=tuple(done), error=STUCK, failed=write)
         try:
+            if done and not _in_force(device, done[-1]):
+                error = f"{done[-1].kind} had no effect, {write.kind} was not tried"
+                break
             _write(device, write)
         except Exception as problem:  # one board's fault never stops the others
             failed, error = write, _text(problem)
@@ -53,6 +56,16 @@ def carry_out_one(
     except Exception as problem:  # as above
         return Outcome(done=tuple(done), error=error or _text(problem), failed=failed)
     return Outcome(limits.current_watts, limits.enforced_watts, tuple(done), error, failed)
+
+
+def _in_force(device: GpuDevice, write: Write) -> bool:
+    """Whether a limit can be seen on the board, before what it replaces is released.
+
+    NVML cannot read a clock lock back: there the driver's answer has to do.
+    """
+    if write.kind is not WriteKind.POWER_LIMIT or write.watts is None:
+        return True
+    return watts_match(device.limits().current_watts, write.watts)
 
 
 def _write(device: GpuDevice, write: Write) -> None:

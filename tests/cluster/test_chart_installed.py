@@ -14,12 +14,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from cluster_builders import create, node, pod
 from cluster_connection import Answer
 from cluster_processes import eventually, free_port
 from control_plane import ControlPlane
 
 ROOT = Path(__file__).parents[2]
+KUBE_VERSION = "1.34.0"
 SYSTEM, NODES = "wattpack-system", "wattpack-node"
 DOMAINS = "/apis/wattpack.io/v1alpha1/powerdomains"
 GPU_NODES = "/apis/wattpack.io/v1alpha1/gpunodes"
@@ -305,3 +307,41 @@ def test_the_watchdog_reads_the_lease_with_its_own_rights(release: Release) -> N
     with process(release, "watchdog", f"--namespace={SYSTEM}"):
         eventually("the watchdog has looked", looked, 60)
     assert refused_requests(plane, "watchdog") == []
+
+
+def test_the_forecaster_finishes_a_round_with_its_own_rights(release: Release) -> None:
+    nobody = f"http://127.0.0.1:{free_port()}"
+    with process(release, "forecaster", "--once", f"--prometheus-url={nobody}") as started:
+        assert started.wait(60) == 0
+    assert refused_requests(release.plane, "forecaster") == []
+
+
+def test_the_uninstall_hook_leaves_no_webhook_and_no_gated_pod(
+    release: Release, namespace: str
+) -> None:
+    plane = release.plane
+    create(plane, f"/api/v1/namespaces/{namespace}/pods", pod("held", schedulingGates=GATES[:1]))
+    chart = str(ROOT / "charts" / "wattpack")
+    shown = release.helm(
+        "template", "wattpack", chart, "--show-only=templates/uninstall-hook.yaml",
+        f"--kube-version={KUBE_VERSION}",
+    )  # fmt: skip
+    assert shown.returncode == 0, shown.stderr
+    hooks = [item for item in yaml.safe_load_all(shown.stdout) if item]
+    (job,) = (item for item in hooks if item["kind"] == "Job")
+    plane.kubectl(
+        "apply", "-f", "-", stdin=yaml.safe_dump_all(item for item in hooks if item is not job)
+    )
+    arguments = job["spec"]["template"]["spec"]["containers"][0]["args"][1:]
+    started = subprocess.run(
+        [sys.executable, "-m", "wattpack.cli", "watchdog",
+         f"--kubeconfig={release.account('uninstall')}", *arguments],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert started.returncode == 0, started.stdout + started.stderr
+    assert refused_requests(plane, "uninstall") == []
+    held = plane.request("GET", f"/api/v1/namespaces/{namespace}/pods/held").body
+    assert "schedulingGates" not in held["spec"]
+    webhooks = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations"
+    assert plane.request("GET", f"{webhooks}/wattpack-placement").status == 404
