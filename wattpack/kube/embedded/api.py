@@ -12,15 +12,13 @@ import random
 import uuid
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
 
 from wattpack.api.times import rfc3339
 from wattpack.clock import Clock
 from wattpack.kube.embedded import kinds, pods, requests
-from wattpack.kube.embedded.history import as_seen
 from wattpack.kube.embedded.ownership import Owner, Owners, apply_configuration, update_owners
-from wattpack.kube.embedded.selectors import Predicate
 from wattpack.kube.embedded.store import Key, Store
+from wattpack.kube.embedded.watching import follow
 from wattpack.kube.json_patch import apply_json_patch
 from wattpack.kube.port import (
     EVENTS,
@@ -39,8 +37,6 @@ from wattpack.kube.port import (
 from wattpack.kube.values import canonical, copy_json, same
 from wattpack.units import NS_PER_SECOND, seconds_to_ns
 
-# How often an idle watch tells the newest version; as the API server does.
-BOOKMARK_SECONDS = 60.0
 # How long the API server keeps an event (its --event-ttl).
 EVENT_TTL_NS = 3600 * NS_PER_SECOND
 
@@ -73,7 +69,6 @@ class EmbeddedKube:
         self._kubelet_confirms_deletion = kubelet_confirms_deletion
         self._tokens: dict[str, tuple[TokenIdentity, frozenset[str]]] = {}
         self._events: deque[tuple[int, Key]] = deque()
-        self._closed = False
 
     # Reading
 
@@ -110,39 +105,8 @@ class EmbeddedKube:
         """Changes after a version until the time-out; 0 seconds: those that are there now."""
         matches = requests.predicate(resource, namespace, label_selector, field_selector)
         version = requests.version(resource_version)
-        wake = self._clock.new_wake()
-        unlisten = self._store.listen(wake.set)
         deadline_ns = self._clock.monotonic_ns() + seconds_to_ns(timeout_seconds)
-        try:
-            while not self._closed:
-                events, version = self._changes(resource, version, matches)
-                yield from events
-                now_ns = self._clock.monotonic_ns()
-                if now_ns >= deadline_ns:
-                    break
-                bookmark_ns = now_ns + seconds_to_ns(BOOKMARK_SECONDS)
-                if not self._clock.wait_until(min(deadline_ns, bookmark_ns), wake):
-                    events, version = self._changes(resource, version, matches)
-                    yield from events
-                    yield requests.bookmark(resource, version)
-            yield requests.bookmark(resource, version)
-        finally:
-            with suppress(ValueError), self._store.lock:
-                unlisten()
-
-    def _changes(
-        self, resource: Resource, version: int, matches: Predicate
-    ) -> tuple[Sequence[WatchEvent], int]:
-        events = []
-        with self._store.lock:
-            changes = tuple(self._store.table(resource).history.after(version))
-            newest = self._store.version
-        for change in changes:
-            before = change.before is not None and matches(change.before)
-            seen = as_seen(change, before, not change.deleted and matches(change.after))
-            if seen is not None:
-                events.append(WatchEvent(seen, requests.detached(change.after)))
-        return events, max(version, newest)
+        return follow(self._store, self._clock, resource, version, matches, deadline_ns)
 
     # Writing
 
@@ -298,9 +262,7 @@ class EmbeddedKube:
 
     def close(self) -> None:
         """End all watches."""
-        self._closed = True
-        with self._store.lock:
-            self._store.notify()
+        self._store.close()
 
     # Inside
 

@@ -37,6 +37,7 @@ class Store:
     def __init__(self, window: int) -> None:
         self.lock = threading.RLock()
         self.version = 0
+        self.is_closed = False
         self._window = window
         self._tables: dict[tuple[str, str], Table] = {}
         self._dependents: dict[str, set[tuple[Resource, Key]]] = {}
@@ -99,6 +100,12 @@ class Store:
         with self.lock:
             self._listeners.append(listener)
         return lambda: self._listeners.remove(listener)
+
+    def close(self) -> None:
+        """End all watches."""
+        with self.lock:
+            self.is_closed = True
+            self.notify()
 
     def notify(self) -> None:
         """Wake everybody who listens."""
