@@ -44,7 +44,7 @@ class DeviceSample:
         error: Why there is no fresh reading; None while readings are fresh.
         energy_mean_watts: Counter difference over the last 3 s; None without a counter. At most
             1 s old.
-        max_rise_watts: Largest rise of power inside any 2 s of the ring. At most 1 s old.
+        max_rise_watts: Largest rise of power within 2 s that ended in the last 10 s.
         xid_counts: XID events since start, by code.
     """
 
@@ -94,18 +94,35 @@ def energy_mean_watts(points: Sequence[Point], window_ns: int = ENERGY_WINDOW_NS
     return (last_joules - begin[1]) * NS_PER_SECOND / (last_ns - begin[0])
 
 
-def max_rise_watts(points: Sequence[Point], window_ns: int = RISE_WINDOW_NS) -> float:
-    """The largest increase of power between two points at most one window apart."""
-    best = 0.0
-    lows: deque[Point] = deque()  # candidates for the minimum, rising in watts
-    for point in points:
-        while lows and lows[0][0] < point[0] - window_ns:
+class RiseTracker:
+    """The largest increase of power within a window, over the rises of the last horizon.
+
+    Args:
+        window_ns: How far apart the two ends of a rise may lie.
+        horizon_ns: How long a rise is remembered.
+    """
+
+    def __init__(self, window_ns: int, horizon_ns: int) -> None:
+        self._window_ns = window_ns
+        self._horizon_ns = horizon_ns
+        self._lows: deque[tuple[int, float]] = deque()  # candidates for the minimum, rising
+        self._rises: deque[tuple[int, float]] = deque()  # candidates for the maximum, falling
+
+    def add(self, at_ns: int, watts: float) -> float:
+        """The largest rise after one more point; constant time on average."""
+        lows, rises = self._lows, self._rises
+        while lows and (lows[0][0] < at_ns - self._window_ns):
             lows.popleft()
-        while lows and lows[-1][1] >= point[1]:
+        while lows and lows[-1][1] >= watts:
             lows.pop()
-        lows.append(point)
-        best = max(best, point[1] - lows[0][1])
-    return best
+        lows.append((at_ns, watts))
+        rise = watts - lows[0][1]
+        while rises and rises[0][0] < at_ns - self._horizon_ns:
+            rises.popleft()
+        while rises and rises[-1][1] <= rise:
+            rises.pop()
+        rises.append((at_ns, rise))
+        return rises[0][1]
 
 
 class Sampler:
@@ -133,20 +150,21 @@ class Sampler:
         self._processes_ns: int | None = None
         self._samples = [DeviceSample(device.identity) for device in reader.devices]
         self._rings: list[deque[Point]] = [deque() for _ in self._samples]
+        self._rises = [RiseTracker(RISE_WINDOW_NS, ring_ns) for _ in self._samples]
         self.rounds = 0
 
     def sample(self, now_ns: int) -> tuple[DeviceSample, ...]:
         """Every device after one round of reading."""
-        extra = Extra.NOTHING
-        if self._limits_ns is None or now_ns - self._limits_ns >= self._limits_period_ns:
-            extra |= Extra.LIMITS
-            self._limits_ns = now_ns
-        if self._processes_ns is None or now_ns - self._processes_ns >= PROCESSES_PERIOD_NS:
-            extra |= Extra.PROCESSES
-            self._processes_ns = now_ns
+        limits_due = self._limits_ns is None or now_ns - self._limits_ns >= self._limits_period_ns
+        processes_due = (
+            self._processes_ns is None or now_ns - self._processes_ns >= PROCESSES_PERIOD_NS
+        )
+        self._limits_ns = now_ns if limits_due else self._limits_ns
+        self._processes_ns = now_ns if processes_due else self._processes_ns
+        extra = Extra(limits_due, processes_due)
         outcomes = self._reader.read_all(now_ns, extra)
         for i, outcome in enumerate(outcomes):
-            self._samples[i] = self._update(i, outcome, derive=bool(extra & Extra.LIMITS))
+            self._samples[i] = self._update(i, outcome, derive=limits_due)
         self.rounds += 1
         return self.samples()
 
@@ -167,7 +185,7 @@ class Sampler:
         return missing / len(self._samples) if self._samples else 0.0
 
     def _update(self, i: int, outcome: Outcome, *, derive: bool) -> DeviceSample:
-        """The device after one outcome; means and rises are derived once a second, to save CPU."""
+        """The device after one outcome; the energy mean is derived once a second, to save CPU."""
         sample = self._samples[i]
         if outcome.reading is None:
             return replace(sample, error=outcome.error)
@@ -189,6 +207,6 @@ class Sampler:
             processes=sample.processes if outcome.processes is None else outcome.processes,
             error=None,
             energy_mean_watts=energy_mean_watts(ring) if derive else sample.energy_mean_watts,
-            max_rise_watts=max_rise_watts(ring) if derive else sample.max_rise_watts,
+            max_rise_watts=self._rises[i].add(reading.monotonic_ns, reading.average_watts),
             xid_counts=counts,
         )

@@ -12,9 +12,8 @@ import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from enum import Flag, auto
 from queue import SimpleQueue
-from typing import Protocol, TypeVar
+from typing import NamedTuple, Protocol, TypeVar
 
 from telemetry.device import (
     GpuDevice,
@@ -51,24 +50,25 @@ class Outcome:
     error: GpuError | None = None
 
 
-class Extra(Flag):
+class Extra(NamedTuple):
     """What to read beside power, and not in every round."""
 
-    NOTHING = 0
-    LIMITS = auto()
-    PROCESSES = auto()
+    limits: bool = False
+    processes: bool = False
+
+
+NOTHING_EXTRA = Extra()
 
 
 def read_device(device: GpuDevice, now_ns: int, extra: Extra) -> Outcome:
     """One device's outcome; driver errors become values."""
     try:
         reading = device.read(now_ns)
-        wants_limits = bool(extra & Extra.LIMITS)
         return Outcome(
             reading,
-            _offered(device.limits) if wants_limits else None,
-            _offered(device.max_clock_mhz) if wants_limits else None,
-            _offered(device.processes) if extra & Extra.PROCESSES else None,
+            _offered(device.limits) if extra.limits else None,
+            _offered(device.max_clock_mhz) if extra.limits else None,
+            _offered(device.processes) if extra.processes else None,
         )
     except GpuError as error:
         return Outcome(error=error)
@@ -90,7 +90,7 @@ class DeviceReader(Protocol):
         """The devices, in the order of the outcomes."""
         ...
 
-    def read_all(self, now_ns: int, extra: Extra = Extra.NOTHING) -> list[Outcome]:
+    def read_all(self, now_ns: int, extra: Extra = NOTHING_EXTRA) -> list[Outcome]:
         """One outcome a device, within the deadline."""
         ...
 
@@ -105,7 +105,7 @@ class InlineReader:
     def __init__(self, devices: Sequence[GpuDevice]) -> None:
         self.devices = tuple(devices)
 
-    def read_all(self, now_ns: int, extra: Extra = Extra.NOTHING) -> list[Outcome]:
+    def read_all(self, now_ns: int, extra: Extra = NOTHING_EXTRA) -> list[Outcome]:
         """One outcome a device."""
         return [read_device(device, now_ns, extra) for device in self.devices]
 
@@ -174,7 +174,7 @@ class WorkerReader:
         self._busy: set[int] = set()
         self._shared: _Worker | None = None
 
-    def read_all(self, now_ns: int, extra: Extra = Extra.NOTHING) -> list[Outcome]:
+    def read_all(self, now_ns: int, extra: Extra = NOTHING_EXTRA) -> list[Outcome]:
         """One outcome a device: fresh, or ``GpuTimeout`` for a device whose call hangs."""
         with self._lock:
             asked = [i for i in range(len(self.devices)) if i not in self._busy]

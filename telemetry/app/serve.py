@@ -13,6 +13,7 @@ import random
 import threading
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from typing import Protocol
 
 from telemetry.actuator.client import ActuatorClient
 from telemetry.app.attributor import Attributor
@@ -26,6 +27,11 @@ from wattpack.errors import InputError
 from wattpack.units import NS_PER_SECOND
 
 LOG = logging.getLogger(__name__)
+
+BLIND_NS = 60 * NS_PER_SECOND
+"""After a driver reload every handle is dead: without any reading for this long the process ends,
+so that its supervisor starts it anew with a fresh driver. Leases have run out long before."""
+
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
@@ -115,7 +121,7 @@ def run_agent(
     try:
         agent.sample(clock.monotonic_ns())
         sampling.start()
-        return _exchange(agent, sampling, clock, wake, stop)
+        return exchange_until(agent, sampling, clock, wake, stop)
     finally:
         sampling.stop()
         server.shutdown()
@@ -124,14 +130,32 @@ def run_agent(
         loop.close()
 
 
-def _exchange(
-    agent: NodeAgent, sampling: SamplingThread, clock: Clock, wake: Wake, stop: threading.Event
+class Sampling(Protocol):
+    """Something that samples beside the exchange loop."""
+
+    @property
+    def alive(self) -> bool:
+        """False once it has ended."""
+        ...
+
+
+def exchange_until(
+    agent: NodeAgent, sampling: Sampling, clock: Clock, wake: Wake, stop: threading.Event
 ) -> int:
-    report_ns = clock.monotonic_ns()
+    """Report once a period and handle batches at once, until ``stop``; the exit status.
+
+    1 means that the process should be started anew: no samples, or no board readable for a minute.
+    """
+    report_ns = seen_ns = clock.monotonic_ns()
     while not stop.is_set():
         now_ns = clock.monotonic_ns()
         if not sampling.alive:
             LOG.error("the sampling thread ended; leases run out in the actuator")
+            return 1
+        if agent.state.missing_share() < 1.0:
+            seen_ns = now_ns
+        elif now_ns - seen_ns >= BLIND_NS:
+            LOG.error("no GPU was readable for %d s: starting over", BLIND_NS // NS_PER_SECOND)
             return 1
         agent.guard(now_ns)
         if now_ns >= report_ns:

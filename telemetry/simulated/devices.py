@@ -28,13 +28,14 @@ REASON_SW_POWER_CAP = 0x4
 
 
 class SimulatedDevice:
-    """A view of one board of a bank; holds no state of its own."""
+    """A view of one board of a bank; holds nothing that the bank does not."""
 
     def __init__(self, bank: BoardBank, i: int, *, writable: bool = True) -> None:
         spec = bank.specs[i]
         self._bank = bank
         self._i = i
         self._writable = writable
+        self._limits: PowerLimits | None = None
         self._identity = GpuIdentity(
             uuid=spec.uuid,
             model=spec.model,
@@ -87,13 +88,15 @@ class SimulatedDevice:
         self._check()
         bank, i = self._bank, self._i
         current = float(bank.limit_watts[i])
-        return PowerLimits(
-            min_watts=float(bank.min_limit_watts[i]),
-            max_watts=float(bank.max_limit_watts[i]),
-            default_watts=float(bank.default_limit_watts[i]),
-            current_watts=current,
-            enforced_watts=current,
-        )
+        if self._limits is None or self._limits.current_watts != current:
+            self._limits = PowerLimits(
+                min_watts=float(bank.min_limit_watts[i]),
+                max_watts=float(bank.max_limit_watts[i]),
+                default_watts=float(bank.default_limit_watts[i]),
+                current_watts=current,
+                enforced_watts=current,
+            )
+        return self._limits
 
     def max_clock_mhz(self) -> int:
         """The highest SM clock that can be locked."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -20,6 +21,8 @@ from telemetry.actuator.client import ActuatorUnavailable
 from telemetry.actuator.messages import Operation
 from telemetry.app.host import AgentHost
 from telemetry.app.node import NodeAgent, NodeFacts
+from telemetry.app.serve import BLIND_NS, exchange_until
+from telemetry.device import GpuLost
 from telemetry.sampler import Sampler
 from telemetry.workers import InlineReader
 from wattpack.clock import ManualClock
@@ -172,8 +175,6 @@ def test_an_unreadable_device_counts_at_its_limit_for_the_guard() -> None:
     assert not agent.over_limit()
 
     def fail(now_ns: int) -> Any:
-        from telemetry.device import GpuLost
-
         raise GpuLost("gone")
 
     device = ScriptedDevice(0, lambda now_ns: reading(50.0, now_ns))
@@ -217,3 +218,37 @@ def test_a_host_runs_many_nodes_on_virtual_time() -> None:
     assert [(b - a) for a, b in itertools.pairwise(times)] == [SECOND] * 4
     assert all(len(links[0].sent) == 5 for _, links, _ in built)
     assert all(links[0].closed for _, links, _ in built)
+
+
+class AlwaysSampling:
+    alive = True
+
+
+def test_an_agent_that_sees_no_board_for_a_minute_asks_to_be_started_anew() -> None:
+    def fail(now_ns: int) -> Any:
+        raise GpuLost("the driver was reloaded")
+
+    clock = ManualClock(SECOND)
+    link = KnownLink()
+    sampler = Sampler(InlineReader([ScriptedDevice(0, fail)]))
+    agent = NodeAgent(NodeFacts("n0"), sampler, [link], None, clock)
+    agent.sample(SECOND)
+    status = exchange_until(agent, AlwaysSampling(), clock, clock.new_wake(), threading.Event())
+    assert status == 1
+    assert clock.monotonic_ns() == SECOND + BLIND_NS
+    assert len(link.sent) == 60
+
+
+def test_an_agent_whose_sampling_ended_ends_too() -> None:
+    agent, (link,), clock = agent_with(1.0)
+    sampling = AlwaysSampling()
+    sampling.alive = False
+    assert exchange_until(agent, sampling, clock, clock.new_wake(), threading.Event()) == 1
+    assert link.sent == []
+
+
+def test_an_agent_that_is_told_to_stop_ends_well() -> None:
+    agent, _, clock = agent_with(1.0)
+    stop = threading.Event()
+    stop.set()
+    assert exchange_until(agent, AlwaysSampling(), clock, clock.new_wake(), stop) == 0

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from telemetry_builders import SECOND, ScriptedDevice, reading
 
 from telemetry.device import GpuLost, GpuReading, GpuTimeout
-from telemetry.sampler import ENERGY_WINDOW_NS, Sampler, energy_mean_watts, max_rise_watts
-from telemetry.workers import InlineReader
+from telemetry.sampler import ENERGY_WINDOW_NS, RiseTracker, Sampler, energy_mean_watts
+from telemetry.workers import Extra, InlineReader
 from wattpack.errors import InputError
 from wattpack.units import GpuUuid
 
@@ -43,7 +43,8 @@ def test_a_counter_reset_does_not_make_a_negative_mean() -> None:
 def test_the_rise_is_the_largest_difference_within_the_window(
     watts: list[float], window_steps: int
 ) -> None:
-    points = [(k * STEP, value, None) for k, value in enumerate(watts)]
+    tracker = RiseTracker(window_steps * STEP, 1000 * STEP)
+    found = [tracker.add(k * STEP, value) for k, value in enumerate(watts)]
     expected = max(
         (
             later - earlier
@@ -52,7 +53,15 @@ def test_the_rise_is_the_largest_difference_within_the_window(
         ),
         default=0.0,
     )
-    assert max_rise_watts(points, window_steps * STEP) == pytest.approx(max(0.0, expected))
+    assert (found[-1] if found else 0.0) == pytest.approx(max(0.0, expected))
+
+
+def test_a_rise_is_forgotten_after_the_horizon() -> None:
+    tracker = RiseTracker(2 * SECOND, 10 * SECOND)
+    tracker.add(0, 100.0)
+    assert tracker.add(SECOND, 400.0) == 300.0
+    assert tracker.add(11 * SECOND, 400.0) == 300.0
+    assert tracker.add(12 * SECOND, 400.0) == 0.0
 
 
 def sampler_of(*devices: ScriptedDevice) -> Sampler:
@@ -104,19 +113,19 @@ def test_xid_events_add_up_by_code() -> None:
 
 def test_limits_are_read_back_every_second_and_kept_between() -> None:
     sampler = sampler_of(ScriptedDevice(0, lambda t: reading(1.0, t)))
-    reads = []
+    reads: list[Extra] = []
     reader = sampler._reader
     original = reader.read_all
 
-    def counting(now_ns: int, extra: object) -> object:
+    def counting(now_ns: int, extra: Extra) -> object:
         reads.append(extra)
-        return original(now_ns, extra)  # type: ignore[arg-type]
+        return original(now_ns, extra)
 
     reader.read_all = counting  # type: ignore[method-assign,assignment]
     for k in range(11):
         (sample,) = sampler.sample(k * STEP)
     assert sample.limits is not None
-    assert sum("LIMITS" in str(extra) for extra in reads) == 3
+    assert sum(extra.limits for extra in reads) == 3
 
 
 def test_the_ring_holds_its_span_and_no_more() -> None:

@@ -153,12 +153,12 @@ def test_errors_stay_with_their_device() -> None:
     reader.close()
 
 
-@pytest.mark.parametrize("extra", [Extra.NOTHING, Extra.LIMITS, Extra.LIMITS | Extra.PROCESSES])
+@pytest.mark.parametrize("extra", [Extra(), Extra(limits=True), Extra(limits=True, processes=True)])
 def test_extras_are_read_only_when_asked_for(extra: Extra) -> None:
     outcome = InlineReader([healthy(0)]).read_all(SECOND, extra)[0]
-    assert (outcome.limits is not None) is bool(extra & Extra.LIMITS)
-    assert (outcome.max_clock_mhz is not None) is bool(extra & Extra.LIMITS)
-    assert (outcome.processes is not None) is bool(extra & Extra.PROCESSES)
+    assert (outcome.limits is not None) is extra.limits
+    assert (outcome.max_clock_mhz is not None) is extra.limits
+    assert (outcome.processes is not None) is extra.processes
 
 
 def test_a_board_without_limits_still_gives_its_reading() -> None:
@@ -168,7 +168,7 @@ def test_a_board_without_limits_still_gives_its_reading() -> None:
         raise GpuNotSupported("a vGPU")
 
     device.limits = limits  # type: ignore[method-assign]
-    outcome = read_device(device, SECOND, Extra.LIMITS)
+    outcome = read_device(device, SECOND, Extra(limits=True))
     assert outcome.reading is not None
     assert outcome.limits is None
     assert outcome.error is None
