@@ -162,8 +162,9 @@ def test_settings_files_are_ones_that_the_processes_accept(tmp_path: Any) -> Non
     from controller.app.settings import ControllerSettings
     from forecasting.app.forecaster import ForecasterSettings
     from scheduler_plugin.app.settings import PlacementSettings
+    from wattpack.settings import Settings
 
-    models = {
+    models: dict[str, type[Settings]] = {
         "controller": ControllerSettings,
         "scheduler": PlacementSettings,
         "forecaster": ForecasterSettings,

@@ -8,6 +8,7 @@ import os
 import socket
 import stat
 import tempfile
+import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -27,7 +28,8 @@ from telemetry.actuator.hosted import HostedActuators, socket_path
 from telemetry.actuator.messages import DeviceCommand, DeviceState, LeaseCommand, Operation
 from telemetry.actuator.server import MESSAGE_BURST, Admission, SocketServer, SocketTaken
 from telemetry.actuator.wire import MAX_LINE_BYTES, encode_command
-from wattpack.clock import ManualClock
+from wattpack.clock import ManualClock, SystemClock
+from wattpack.units import NS_PER_SECOND
 
 CONFIG = ActuatorConfig({"NVIDIA H200": 400.0}, frozenset({os.getuid()}))
 
@@ -347,3 +349,23 @@ def test_stopping_leaves_guaranteed_caps(directory: Path) -> None:
     node.client.close()
     node.hosted.close()
     assert node.boards[0].limit_watts == 400.0
+
+
+def test_hosted_actuators_end_leases_on_their_own_thread(directory: Path) -> None:
+    clock = SystemClock()
+    board = MemoryBoard("GPU-0")
+    hosted = HostedActuators({"n": [board]}, CONFIG, directory, clock, seed=1)
+    hosted.open()
+    ticking = threading.Thread(target=hosted.run_ticks)
+    ticking.start()
+    client = ActuatorClient(socket_path(directory, "n"), clock)
+    device = DeviceCommand("GPU-0", Operation.SET_POWER_LIMIT, 600.0)
+    assert client.apply(LeaseCommand(1, 1, client.status().nonce, 1500, (device,))).accepted
+    until_ns = clock.monotonic_ns() + 30 * NS_PER_SECOND
+    while board.limit_watts != 400.0 and clock.monotonic_ns() < until_ns:
+        clock.wait_until(clock.monotonic_ns() + NS_PER_SECOND // 50)
+    client.close()
+    hosted.close()
+    ticking.join()
+    assert board.limit_watts == 400.0
+    assert "expire" in [entry["event"] for entry in hosted.audits["n"].entries]
