@@ -54,7 +54,7 @@ def _identities(snapshot: Snapshot, plan: Plan) -> list[str]:
 def _static(pod: Pod, node: Node) -> list[str]:
     pair = f"pod {pod.uid} on node {node.name}"
     found: list[str] = []
-    if not node.ready or not node.schedulable or node.disrupted:
+    if not (node.ready and node.schedulable and node.power_known) or node.disrupted:
         found.append(f"{pair}: the node takes no new pods")
     if node.name in pod.excluded_nodes:
         found.append(f"{pair}: the pair is under quarantine")

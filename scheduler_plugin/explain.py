@@ -177,6 +177,12 @@ def _ready_text(problem: Problem, pod: Pod, left: int) -> str:
     return f"all {left} matching nodes are not ready, cordoned or about to be disrupted"
 
 
+def _power_text(problem: Problem, pod: Pod, left: int) -> str:
+    models = sorted({n.gpu_model or "unlabelled" for n in problem.snapshot.nodes
+                     if not n.power_known})  # fmt: skip
+    return f"no GPUProfile says what {', '.join(models[:4])} draws ({left} matching nodes)"
+
+
 def _quarantine_text(problem: Problem, pod: Pod, left: int) -> str:
     return f"all {left} matching nodes refused this pod before"
 
@@ -200,6 +206,7 @@ _STATIC_RULES: tuple[
         lambda pod, node: node.ready and node.schedulable and not node.disrupted,
         _ready_text,
     ),
+    (PendingReason.GPU_POWER_UNKNOWN, lambda pod, node: node.power_known, _power_text),
     (
         PendingReason.QUARANTINED,
         lambda pod, node: node.name not in pod.excluded_nodes,

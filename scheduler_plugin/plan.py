@@ -18,6 +18,7 @@ class PendingReason(StrEnum):
     NODE_AFFINITY = "NodeAffinityMismatch"
     TAINT_NOT_TOLERATED = "TaintNotTolerated"
     NO_READY_NODE = "NoReadyNode"
+    GPU_POWER_UNKNOWN = "GpuPowerUnknown"
     QUARANTINED = "NodeQuarantined"
     LARGER_THAN_ANY_NODE = "LargerThanAnyNode"
     INSUFFICIENT_GPUS = "InsufficientGpus"

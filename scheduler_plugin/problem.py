@@ -64,7 +64,7 @@ class Problem:
     Attributes:
         total: Allocatable, shape (n, 4).
         free: What is not bound or promised, shape (n, 4), never negative.
-        usable: Node is ready, schedulable, not disrupted and I1 holds above it, shape (n,).
+        usable: Takes new pods: ready, schedulable, of known draw, not disrupted, I1 holds, (n,).
         requests: Shape (c, 4).
         counts: Pods in each class, shape (c,).
         eligible: Shape (c, n).
@@ -97,7 +97,8 @@ def compile_problem(snapshot: Snapshot) -> Problem:
     headroom, path, margin_ok = _power(snapshot, index)
     total, free = _capacity(snapshot, index)
     usable = margin_ok & np.array(
-        [n.ready and n.schedulable and not n.disrupted for n in snapshot.nodes], dtype=bool
+        [n.ready and n.schedulable and n.power_known and not n.disrupted for n in snapshot.nodes],
+        dtype=bool,
     )
     classes, jobs, blocked = _classes(snapshot)
     requests = np.array(

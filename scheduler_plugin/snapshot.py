@@ -91,6 +91,7 @@ class Node(Value):
         idle_watts: Draw without work; already part of the domain's ``used_watts``.
         watts_per_gpu: What one busy GPU adds, for work of unknown kind.
         class_watts_per_gpu: The same for known kernel classes, at the cap that they get.
+        power_known: False below a power domain without figures for the GPU type: no promises (I8).
         disrupted: Marked for drain, consolidation or maintenance: gets no promises.
     """
 
@@ -106,6 +107,7 @@ class Node(Value):
     idle_watts: WattsInt = 0
     watts_per_gpu: GpuWatts = 0
     class_watts_per_gpu: dict[Label, GpuWatts] = {}
+    power_known: bool = True
     ready: bool = True
     schedulable: bool = True
     disrupted: bool = False

@@ -153,7 +153,8 @@ def _node(body: JsonObject, objects: ClusterObjects) -> Node:
         watts_per_gpu=_worst_added(watts, efficiency) if watts else 0,
         class_watts_per_gpu=extra,
         ready=known and _ready(body),
-        schedulable=not spec.get("unschedulable") and not (gpus and domain and watts is None),
+        schedulable=not spec.get("unschedulable"),
+        power_known=watts is not None or not (gpus and domain),
         disrupted=bool(metadata.get("deletionTimestamp"))
         or any(t.get("key") in DISRUPTION_TAINTS for t in taints),
     )

@@ -219,7 +219,9 @@ def test_a_node_of_unknown_gpu_type_below_a_breaker_gets_no_promises() -> None:
     cluster.add_nodes("n1")
     cluster.add(domain_object("row", 10_000, ["n1"]))
     cluster.add(pod_object("p"))
-    assert cluster.loop.step().released == {}
+    reason, text = cluster.loop.step().pending[f"{SPACE}/p"]
+    assert reason == "GpuPowerUnknown"
+    assert "NVIDIA-H200" in text
 
 
 # Gangs

@@ -40,6 +40,7 @@ def snapshots(draw: st.DrawFn) -> Snapshot:
             milli_cpu=draw(st.sampled_from([16_000, 64_000])),
             domain=draw(st.sampled_from(["", *[d.name for d in tree]])),
             taints=draw(st.sampled_from([(), (), (TAINT,)])),
+            power_known=draw(st.sampled_from([True, True, True, False])),
             ready=draw(st.sampled_from([True, True, True, False])),
             pods=draw(st.sampled_from([2, 110])),
             class_watts_per_gpu=draw(st.sampled_from([{}, {"decode": 300}])),
