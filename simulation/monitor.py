@@ -31,6 +31,9 @@ LIMIT_TOLERANCE_WATTS = 1.5
 HELD_SECONDS = 2.5
 """A limit above what is held is undone within a read-back period, seen a tick later (I10)."""
 
+JUMP_SECONDS = 3.0
+"""I2 is restored by lowering caps when nodes fall silent; a command and its read-back take this."""
+
 UNTRUSTED_SECONDS = 8.0
 FREE_REASONS = (CapReason.UNCONTROLLED, CapReason.STARTING, CapReason.RAISE_RATE)
 
@@ -51,6 +54,7 @@ class InvariantMonitor:
         n = len(world.gpu_uuids)
         self._above_since_ns = np.full(n, -1, dtype=np.int64)
         self._hot_since_ns = np.full(n, -1, dtype=np.int64)
+        self._jump_since_ns = np.full(len(world.domain_names), -1, dtype=np.int64)
         self._newest: dict[str, tuple[str, int, int]] = {}
         self._cap_watts = world.bank.limit_watts.copy()
         self._energy: list[tuple[int, Floats]] = []
@@ -191,7 +195,10 @@ class InvariantMonitor:
         heat = world.breakers.heat + np.where(ratio > 1.0, FAULT_SECONDS / trip_seconds, 0.0)
         allowed = np.array([0.25] + [0.5] * racks)
         bad = (heat > allowed + 0.02) | (ratio > 1.5)
-        for domain in np.flatnonzero(bad):
+        since_ns = np.where(self._jump_since_ns < 0, now_ns, self._jump_since_ns)
+        self._jump_since_ns = np.where(bad, since_ns, -1)
+        late = bad & (now_ns - since_ns > JUMP_SECONDS * NS_PER_SECOND)
+        for domain in np.flatnonzero(late):
             name = world.domain_names[int(domain)]
             text = f"{name}: load {ratio[domain]:.3f} would heat to {heat[domain]:.3f}"
             self._violated("I2", now_ns, text)

@@ -1,6 +1,6 @@
 """Everything that a run of the twin can be told, with units, defaults and limits.
 
-``load_scenario()`` gives the reference row (``simulation/data/scenarios/row52.yaml`` says the same); a file
+``load_scenario()`` gives the reference row (``data/scenarios/row52.yaml`` says the same); a file
 overrides any number. A typo is an ``InputError`` that names the key and the nearest known one.
 """
 
@@ -149,7 +149,7 @@ class BatchSettings(Settings):
     )
     max_duration_seconds: Annotated[Seconds, Field(description="Longer pods are cut")] = 7200.0
     min_load_ratio: Annotated[Share, Field(description="Lowest draw over a hot kernel's draw")] = (
-        0.55
+        0.85
     )
     max_load_ratio: Annotated[Share, Field(description="Highest draw over a hot kernel's draw")] = (
         1.0
@@ -237,27 +237,27 @@ _CLASSES = (
     PriorityClassSettings(name="low", value=100),
 )
 _SERVICES = (
-    ServiceSettings(name="chat", trace="conversation", priority_class="high", replicas=30),
+    ServiceSettings(name="chat", trace="conversation", priority_class="high", replicas=38),
     ServiceSettings(
         name="code",
         trace="code",
         priority_class="high",
-        replicas=18,
-        rate_weight=0.6,
+        replicas=10,
+        rate_weight=0.25,
         trace_offset_seconds=300.0,
     ),
     ServiceSettings(
         name="summarise",
-        trace="code",
+        trace="conversation",
         priority_class="low",
-        replicas=14,
-        rate_weight=1.5,
+        replicas=16,
+        rate_weight=0.45,
         trace_offset_seconds=1800.0,
     ),
 )
 _TRAINING = (
-    TrainingSettings(name="pretrain-a", pods=4),
-    TrainingSettings(name="pretrain-b", pods=4, step_seconds=11.0),
+    TrainingSettings(name="pretrain-a", pods=2),
+    TrainingSettings(name="pretrain-b", pods=2, step_seconds=11.0),
 )
 
 
@@ -275,7 +275,7 @@ class Scenario(Settings):
     ] = 0.25
     trace_rate_factor: Annotated[
         float, Field(ge=0, le=1e5, description="Requests per request of the trace, all services")
-    ] = 50.0
+    ] = 60.0
     trace_start_seconds: Annotated[
         SecondsFromZero, Field(description="Where in the traces the run starts")
     ] = 900.0
