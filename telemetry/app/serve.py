@@ -8,6 +8,7 @@ when a batch comes or the node exceeds its own limit.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import logging
 import random
 import threading
@@ -107,27 +108,29 @@ def run_agent(
     Raises:
         InputError: for an address or file that cannot be used.
     """
-    loop = GrpcLoop()
-    wake = clock.new_wake()
-    agent = _build(options, source, attributor, clock, loop, wake)
-    sampling = SamplingThread(
-        agent, source, attributor, clock, round(NS_PER_SECOND / options.hz), wake
-    )
-    try:
-        server = serve_metrics(lambda: agent.state, options.address, options.port)
-    except OSError as error:
-        raise InputError("--port", "a free port", f"{options.port}: {error}") from error
-    LOG.info("%s reports to %s", options.node, ", ".join(options.controller))
-    try:
+    with contextlib.ExitStack() as undo:
+        loop = GrpcLoop()
+        undo.callback(loop.close)
+        wake = clock.new_wake()
+        actuator = ActuatorClient(options.actuator, clock) if options.actuator else None
+        if actuator is not None:
+            undo.callback(actuator.close)
+        agent = _build(options, source, attributor, clock, loop, wake, actuator)
+        undo.callback(agent.close)
+        try:
+            server = serve_metrics(lambda: agent.state, options.address, options.port)
+        except OSError as error:
+            raise InputError("--port", "a free port", f"{options.port}: {error}") from error
+        undo.callback(server.server_close)
+        undo.callback(server.shutdown)
+        LOG.info("%s reports to %s", options.node, ", ".join(options.controller))
         agent.sample(clock.monotonic_ns())
+        sampling = SamplingThread(
+            agent, source, attributor, clock, round(NS_PER_SECOND / options.hz), wake
+        )
         sampling.start()
+        undo.callback(sampling.stop)
         return exchange_until(agent, sampling, clock, wake, stop)
-    finally:
-        sampling.stop()
-        server.shutdown()
-        server.server_close()
-        agent.close()
-        loop.close()
 
 
 class Sampling(Protocol):
@@ -173,6 +176,7 @@ def _build(
     clock: Clock,
     loop: GrpcLoop,
     wake: Wake,
+    actuator: ActuatorClient | None,
 ) -> NodeAgent:
     if options.ca is None and not options.insecure:
         raise InputError("--ca", "the controllers' CA file, or --insecure on loopback", None)
@@ -195,7 +199,6 @@ def _build(
         options.other_watts,
         source.unidentified,
     )
-    actuator = ActuatorClient(options.actuator, clock) if options.actuator else None
     return NodeAgent(
         facts,
         Sampler(source.reader),
