@@ -185,12 +185,7 @@ def carry_over(
         fresh_ticks=by_domain(fresh.fresh_ticks, state.fresh_ticks),
         decided_watts=by_gpu(fresh.decided_watts, state.decided_watts),
         lock_watts=by_gpu(fresh.lock_watts, state.lock_watts),
-        rises=RiseMemory(
-            state.rises.times_ns,
-            by_domain(fresh.rises.shares, state.rises.shares, 1),
-            by_domain(fresh.rises.counts, state.rises.counts),
-            by_domain(fresh.rises.total, state.rises.total),
-        ),
+        rises=_moved_rises(fresh.rises, state.rises, domains),
         bands=BandMemory(
             by_domain(fresh.bands.band, state.bands.band),
             by_domain(fresh.bands.calm_since_ns, state.bands.calm_since_ns),
@@ -202,12 +197,25 @@ def carry_over(
         trust=_moved_trust(fresh.trust, state.trust, gpus),
         meters=_moved_meters(fresh.meters, state.meters, domains),
         commitments=_moved_commitments(fresh.commitments, state.commitments, gpus, nodes),
-        alarms=Alarms(
-            by_domain(fresh.alarms.forecast_above, state.alarms.forecast_above),
-            by_domain(fresh.alarms.degraded, state.alarms.degraded),
-            by_domain(fresh.alarms.meter_mismatch, state.alarms.meter_mismatch),
-            by_domain(fresh.alarms.unreachable, state.alarms.unreachable),
-        ),
+        alarms=_moved_alarms(fresh.alarms, state.alarms, domains),
+    )
+
+
+def _moved_rises(fresh: RiseMemory, old: RiseMemory, domains: IntArray) -> RiseMemory:
+    return RiseMemory(
+        old.times_ns,
+        _moved(fresh.shares, old.shares, domains, 1),
+        _moved(fresh.counts, old.counts, domains),
+        _moved(fresh.total, old.total, domains),
+    )
+
+
+def _moved_alarms(fresh: Alarms, old: Alarms, domains: IntArray) -> Alarms:
+    return Alarms(
+        _moved(fresh.forecast_above, old.forecast_above, domains),
+        _moved(fresh.degraded, old.degraded, domains),
+        _moved(fresh.meter_mismatch, old.meter_mismatch, domains),
+        _moved(fresh.unreachable, old.unreachable, domains),
     )
 
 

@@ -137,14 +137,14 @@ def build_topology(
         InputError: for an unknown GPU model, a suspicious unit, a node in two branches.
         SafetyError: if I1 cannot hold and ``strict``.
     """
-    tree = build_tree(domains)
-    by_name = {d.name: d for d in domains}
+    tree, by_name = build_tree(domains), {d.name: d for d in domains}
     placed = direct_domains(tree, by_name, nodes)
-    members = [(node, domain) for node, domain in zip(nodes, placed, strict=True) if domain >= 0]
-    gpus = [gpu for node, _ in members for gpu in node.gpus]
+    members = [node for node, domain in zip(nodes, placed, strict=True) if domain >= 0]
+    gpus = [gpu for node in members for gpu in node.gpus]
     found = [_profile(gpu, profiles) for gpu in gpus]
-    domain_of_node = np.array([domain for _, domain in members], dtype=np.int64)
-    node_of_gpu = np.repeat(np.arange(len(members)), [len(node.gpus) for node, _ in members])
+    domain_of_node = np.array([domain for domain in placed if domain >= 0], dtype=np.int64)
+    sizes = np.array([len(node.gpus) for node in members], dtype=np.int64)
+    node_of_gpu = np.repeat(np.arange(len(members)), sizes)
     load = LoadTree(tree, domain_of_node, node_of_gpu)
     default = np.array([gpu.default_limit_watts for gpu in gpus])
     minimum = np.array([gpu.min_limit_watts for gpu in gpus])
@@ -154,11 +154,11 @@ def build_topology(
     # Declared in AC watts at the breaker; the arrays are in DC equivalents of the node's domain.
     efficiency = load.efficiency[domain_of_node]
     worst = np.array([n.worst_watts for n in non_gpu]) * efficiency
-    unheld = np.array([not node.host_unit for node, _ in members], dtype=np.bool_)
+    unheld = np.array([not node.host_unit for node in members], dtype=np.bool_)
     guaranteed = _guaranteed(load, minimum, floor, default, worst, unheld, due.clock_lock, strict)
     return Topology(
         gpu_uuids=tuple(gpu.uuid for gpu in gpus),
-        node_names=tuple(node.name for node, _ in members),
+        node_names=tuple(node.name for node in members),
         tree=tree,
         node_of_gpu=node_of_gpu,
         domain_of_node=domain_of_node,

@@ -1,0 +1,198 @@
+"""What a tick makes of its picture: limits, bands, caps, and who may be raised."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from controller import bands as band_rules
+from controller.breaker import fault_seconds, heat_limits, must_brake
+from controller.decide import Decided, Situation, decide, domain_load, effective_wants
+from controller.demand import expected_draw
+from controller.grants import RAISE_DEADBAND, Permit
+from controller.model import Band, CapReason, Observations, PowerSettings, Topology
+from controller.picture import Picture
+from controller.state import State
+from wattpack.domains import BoolArray, FloatArray
+from wattpack.feasibility import survivable_watts
+from wattpack.units import NS_PER_MS
+
+__all__ = [
+    "base_watts",
+    "braked_gpus",
+    "decide_caps",
+    "enforced_situation",
+    "good_budget",
+    "move_bands",
+    "open_situation",
+    "raise_permit",
+]
+
+# A pause of the controller is not made up for by one large raise.
+_LONGEST_RAISE_SECONDS = 1.0
+# Caps that are still safe are kept while the ideal ones differ by less: boards live calmly (G6).
+_KEEP_SHARE = 0.03
+_KEEP_OVER_TARGET = 0.01
+
+
+def good_budget(state: State, observed: Observations) -> FloatArray:
+    """A budget that is zero or no number is refused: the last good one rules on (I8)."""
+    budget = observed.budget_watts
+    good = np.isfinite(budget) & (budget > 0.0)
+    return np.where(good, budget, state.budget_watts)
+
+
+def base_watts(state: State) -> FloatArray:
+    """What the bands are shares of: the rating or a lower budget, (n_domains,)."""
+    return np.minimum(state.load.rating_watts, state.budget_watts)
+
+
+def braked_gpus(state: State, domains: BoolArray) -> BoolArray:
+    """GPUs below any of these domains that brakes, (n_domains,) -> (n_gpus,)."""
+    return state.load.any_above_gpu((state.bands.band == Band.BRAKE) & domains)
+
+
+def open_situation(
+    topology: Topology,
+    state: State,
+    observed: Observations,
+    picture: Picture,
+    settings: PowerSettings,
+) -> Situation:
+    """The limits and counts of this tick, with the bands still open."""
+    load = state.load
+    fresh_gpu = picture.holding.fresh_node[topology.node_of_gpu]
+    dry = ~topology.tree.enforce[topology.domain_of_gpu]
+    trusted = state.trust.trusted
+    worst_rest = load.sum_nodes(topology.node_worst_watts) / load.efficiency
+    return Situation(
+        survivable_watts=survivable_watts(
+            load, state.heat, fault_seconds(settings), heat_limits(load, settings)
+        ),
+        load_limit_watts=np.full(topology.n_domains, np.inf),
+        worst_rest_watts=worst_rest + load.external_watts,
+        rest_watts=picture.rest_watts,
+        highest_watts=picture.highest_watts,
+        expected_watts=expected_draw(
+            state.demand,
+            picture.gpu_watts,
+            observed.gpu_cap_watts,
+            topology.request_watts,
+            np.isfinite(state.lock_watts),
+        ),
+        active=(picture.holding.writable | (dry & fresh_gpu)) & trusted,
+        doubtful=~fresh_gpu | ~trusted | np.isnan(picture.gpu_watts),
+    )
+
+
+def move_bands(
+    topology: Topology,
+    state: State,
+    picture: Picture,
+    situation: Situation,
+    cap_band: FloatArray,
+    settings: PowerSettings,
+    now_ns: int,
+) -> tuple[State, Situation]:
+    """Each domain's next band, and the situation with the load limits that follow."""
+    load, base = state.load, base_watts(state)
+    # Raises below the deadband are not made, so what is nearly there has arrived.
+    wanted = state.decided_watts - RAISE_DEADBAND * topology.default_limit_watts - 1.0
+    short = situation.active & (picture.holding.held_watts < wanted)
+    uncapped = domain_load(load, topology.request_watts, situation)
+    bands = band_rules.update_bands(
+        state.bands,
+        np.where(state.heard, picture.draw_watts / base, 0.0),
+        uncapped / base,
+        cap_band,
+        state.heard & must_brake(load, state.heat, picture.draw_watts, settings),
+        load.sum_gpus(short.astype(np.float64)) > 0,
+        now_ns,
+        settings,
+    )
+    usable = (bands.band == Band.NORMAL) & picture.complete & state.heard
+    rises = band_rules.update_rises(
+        state.rises, picture.draw_watts / load.rating_watts, usable, now_ns, settings
+    )
+    limited = (bands.band == Band.CAPPING) | (bands.band == Band.BRAKE)
+    target = (cap_band - settings.target_margin) * base
+    return (
+        replace(state, bands=bands, rises=rises),
+        replace(situation, load_limit_watts=np.where(limited, target, np.inf)),
+    )
+
+
+def enforced_situation(topology: Topology, situation: Situation) -> Situation:
+    """The situation as the enforcing domains see it: those that only watch limit nothing."""
+    enforce = topology.tree.enforce
+    return replace(
+        situation,
+        survivable_watts=np.where(enforce, situation.survivable_watts, np.inf),
+        load_limit_watts=np.where(enforce, situation.load_limit_watts, np.inf),
+        active=situation.active & enforce[topology.domain_of_gpu],
+    )
+
+
+def decide_caps(
+    topology: Topology,
+    state: State,
+    observed: Observations,
+    situation: Situation,
+    enforced: Situation,
+) -> tuple[Decided, Decided]:
+    """What would be decided if every domain enforced, and what the enforcing domains decide."""
+    enforce = topology.tree.enforce
+    everywhere = np.ones(topology.n_domains, dtype=np.bool_)
+    decided = _decide_for(topology, state, observed, situation, everywhere)
+    if enforce.all() or not enforce.any():
+        return decided, decided
+    return decided, _decide_for(topology, state, observed, enforced, enforce)
+
+
+def _decide_for(
+    topology: Topology,
+    state: State,
+    observed: Observations,
+    now: Situation,
+    domains: BoolArray,
+) -> Decided:
+    wants = effective_wants(topology, state.gang_kind, observed, braked_gpus(state, domains))
+    ideal = decide(state.load, topology, wants, now)
+    kept = state.decided_watts
+    near = np.abs(ideal.cap_watts - kept) <= _KEEP_SHARE * topology.default_limit_watts
+    same_rank = (ideal.cap_watts >= wants.request_watts) == (kept >= wants.request_watts)
+    same_rank &= (ideal.cap_watts > wants.floor_watts) == (kept > wants.floor_watts)
+    if not np.all((near & same_rank) | ~now.active):
+        return ideal
+    caps = np.where(now.active, kept, ideal.cap_watts)
+    load = state.load
+    slack = _KEEP_OVER_TARGET * base_watts(state)
+    fits = domain_load(load, caps, now) <= now.load_limit_watts + slack
+    counted = np.where(now.active & ~topology.clock_lock, caps, now.highest_watts)
+    worst = load.sum_gpus(counted) * load.gpu_factor + now.worst_rest_watts
+    ideal_counted = np.where(now.active & ~topology.clock_lock, ideal.cap_watts, now.highest_watts)
+    ideal_worst = load.sum_gpus(ideal_counted) * load.gpu_factor + now.worst_rest_watts
+    fits &= worst <= np.maximum(now.survivable_watts, ideal_worst) + 1e-6
+    return replace(ideal, cap_watts=caps) if fits.all() else ideal
+
+
+def raise_permit(
+    topology: Topology,
+    state: State,
+    observed: Observations,
+    settings: PowerSettings,
+    seconds: float,
+    now_ns: int,
+) -> Permit:
+    """Who may raise now (I4, I6)."""
+    ttl_ns = settings.lease_ttl_ms * NS_PER_MS
+    starting = now_ns - state.commitments.since_ns < ttl_ns
+    fenced = observed.highest_epoch_seen > observed.epoch
+    may = observed.leading and observed.may_raise and not starting and not fenced
+    enforce = topology.tree.enforce
+    free = ~state.load.any_above_gpu(state.recovering & enforce)
+    rate = topology.tree.max_raise_watts_per_second * min(seconds, _LONGEST_RAISE_SECONDS)
+    rate = np.where(enforce, rate, np.inf)
+    refused = CapReason.RAISE_RATE if may else CapReason.STARTING
+    return Permit(free & may, rate, refused)
