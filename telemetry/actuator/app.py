@@ -160,8 +160,7 @@ class Child:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         actuator = self._open()
         blind_since_ns: int | None = None
-        while not self._stopping and os.getppid() == self._parent_pid:
-            os.write(self._options.heartbeat_fd, b".")
+        while not self._stopping and self._beat():
             wait_ns = actuator.next_wake_ns() - self._clock.monotonic_ns()
             self._server.poll(max(0, min(wait_ns, NS_PER_SECOND)) / NS_PER_SECOND)
             actuator.tick()
@@ -173,6 +172,14 @@ class Child:
         self._server.close()
         actuator.release()
         return 0
+
+    def _beat(self) -> bool:
+        """Tell the parent that leases are being watched; False if it is gone."""
+        try:
+            os.write(self._options.heartbeat_fd, b".")
+        except BrokenPipeError:
+            return False
+        return os.getppid() == self._parent_pid
 
     def _open(self) -> Actuator:
         options = self._options

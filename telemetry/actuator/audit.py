@@ -24,9 +24,10 @@ class AuditLog:
         self._stream = stream
         self._clock = clock
         self._renewals = 0
+        self._lost = 0
 
     def __call__(self, entry: Mapping[str, Any]) -> None:
-        """Write one decision."""
+        """Write one decision; a full disk loses lines, never a cap, and the next line says so."""
         if entry.get("event") == "renew":
             self._renewals += 1
             return
@@ -34,8 +35,15 @@ class AuditLog:
         if self._renewals:
             line["renewals_before"] = self._renewals
             self._renewals = 0
-        self._stream.write(json.dumps(line, separators=(",", ":")) + "\n")
-        self._stream.flush()
+        if self._lost:
+            line["lost_before"] = self._lost
+        try:
+            self._stream.write(json.dumps(line, separators=(",", ":")) + "\n")
+            self._stream.flush()
+        except OSError:
+            self._lost += 1
+        else:
+            self._lost = 0
 
 
 class AuditTrail:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import errno
+import io
 import json
 import os
 import socket
@@ -17,6 +19,7 @@ from typing import Any
 import pytest
 from actuator_boards import MemoryBoard
 
+from telemetry.actuator.audit import AuditLog
 from telemetry.actuator.client import (
     ActuatorClient,
     ActuatorProtocolError,
@@ -369,3 +372,25 @@ def test_hosted_actuators_end_leases_on_their_own_thread(directory: Path) -> Non
     ticking.join()
     assert board.limit_watts == 400.0
     assert "expire" in [entry["event"] for entry in hosted.audits["n"].entries]
+
+
+def test_a_full_disk_loses_audit_lines_but_no_cap() -> None:
+    class Disk(io.StringIO):
+        full = False
+
+        def write(self, text: str) -> int:
+            if self.full:
+                raise OSError(errno.ENOSPC, "no space left")
+            return super().write(text)
+
+    disk = Disk()
+    audit = AuditLog(disk, ManualClock())
+    disk.full = True
+    audit({"event": "apply"})
+    audit({"event": "expire"})
+    disk.full = False
+    audit({"event": "renew"})
+    audit({"event": "stop"})
+    (line,) = disk.getvalue().splitlines()
+    assert json.loads(line)["lost_before"] == 2
+    assert json.loads(line)["renewals_before"] == 1
