@@ -6,6 +6,7 @@ state, which then ages (and so counts at the most the node could be drawing).
 
 from __future__ import annotations
 
+import math
 import threading
 from collections import deque
 from collections.abc import Mapping, Sequence
@@ -23,8 +24,9 @@ from wattpack.wire.v1 import power_pb2
 ENERGY_WINDOW_NS = 3 * NS_PER_SECOND
 # No board draws this much; more is a unit mix-up (mW for W) or a broken sensor.
 IMPLAUSIBLE_WATTS = 5000.0
-# A rise of one server by this much wakes the tick at once (a tenth of a 8-GPU server's swing).
-LARGE_RISE_WATTS = 600.0
+# Servers that rose together (some may have fallen) by this share of the largest rating since the
+# last tick wake it at once: under half of the margin that a cap band keeps for rises.
+LARGE_RISE_SHARE = 0.02
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +124,8 @@ class Fleet:
         self._lock = threading.Lock()
         self._nodes: dict[str, NodeRecord] = {}
         self._version = 0
+        self._risen_watts = 0.0
+        self.large_rise_watts = math.inf
 
     @property
     def version(self) -> int:
@@ -143,7 +147,7 @@ class Fleet:
             self._version += 1
 
     def report(self, report: power_pb2.NodeReport, received_ns: int) -> bool:
-        """Keep a report; returns whether the node's draw rose so much that a tick is due.
+        """Keep a report; returns whether the fleet has risen so much that a tick is due now.
 
         Raises:
             InputError: naming the field; the last good report stays.
@@ -164,9 +168,16 @@ class Fleet:
             record.energy_history.append((sample.clock_ns, sample.energy_joules))
             if previous is None or previous.pods != sample.pods:
                 self._version += 1
-        if previous is None:
-            return False
-        return bool(np.nansum(sample.watts) - np.nansum(previous.watts) > LARGE_RISE_WATTS)
+            if previous is not None:
+                rise = float(np.nansum(sample.watts) - np.nansum(previous.watts))
+                self._risen_watts += rise
+            return self._risen_watts > self.large_rise_watts
+
+    def begin_tick(self, largest_rating_watts: float) -> None:
+        """A tick takes everything into account that has risen until now."""
+        with self._lock:
+            self._risen_watts = 0.0
+            self.large_rise_watts = LARGE_RISE_SHARE * largest_rating_watts
 
     def records(self) -> list[NodeRecord]:
         """The nodes by name."""

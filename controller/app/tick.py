@@ -128,6 +128,7 @@ class Ticker:
         if topology is None or self._state is None:
             return None
         wall_time_ns = self._clock.wall_time_ns()
+        self._fleet.begin_tick(float(topology.tree.rating_watts.max()))
         seen = self._observe(topology, wall_time_ns)
         if seen.leading and seen.highest_epoch_seen > seen.epoch:
             self._leadership.raise_epoch_above(seen.highest_epoch_seen)

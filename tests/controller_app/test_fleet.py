@@ -96,12 +96,22 @@ def test_an_unreadable_device_has_no_power_rather_than_zero() -> None:
     assert sample.watts[1] == 300.0
 
 
-def test_a_large_rise_asks_for_a_tick_at_once() -> None:
+def test_servers_that_rise_together_ask_for_a_tick_at_once() -> None:
     fleet = fleet_with_node()
+    fleet.begin_tick(largest_rating_watts=25_000.0)
     fleet.report(make_report(sequence=1), received_ns=1)
     risen = [make_reading("node-1-gpu-0", watts=690.0), make_reading("node-1-gpu-1", watts=690.0)]
     assert fleet.report(make_report(sequence=2, devices=risen), received_ns=2)
+    fleet.begin_tick(largest_rating_watts=25_000.0)
     assert not fleet.report(make_report(sequence=3, devices=risen), received_ns=3)
+
+
+def test_a_small_rise_waits_for_the_next_tick() -> None:
+    fleet = fleet_with_node()
+    fleet.begin_tick(largest_rating_watts=25_000.0)
+    fleet.report(make_report(sequence=1), received_ns=1)
+    risen = [make_reading("node-1-gpu-0", watts=390.0), make_reading("node-1-gpu-1", watts=390.0)]
+    assert not fleet.report(make_report(sequence=2, devices=risen), received_ns=2)
 
 
 @pytest.mark.parametrize(
