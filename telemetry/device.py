@@ -14,6 +14,7 @@ GpuError
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -71,6 +72,16 @@ class PowerLimits:
     enforced_watts: float
 
     def __post_init__(self) -> None:
+        watts = (
+            self.min_watts,
+            self.max_watts,
+            self.default_watts,
+            self.current_watts,
+            self.enforced_watts,
+        )
+        # Read back for every board every second; a NaN fails the comparison like any nonsense.
+        if all(type(w) is float and 0.0 < w < math.inf for w in watts):
+            return
         for name in ("min_watts", "max_watts", "default_watts", "current_watts", "enforced_watts"):
             require_number(name, getattr(self, name), exclusive_minimum=0.0, unit="W")
 
