@@ -178,6 +178,20 @@ def test_the_host_units_command_lowers_all_raises_none_and_exits(directory: Path
     assert (rig.limit("GPU-0"), rig.limit("GPU-1")) == (400.0, 250.0)
 
 
+def test_the_verb_runs_on_simulated_boards(directory: Path) -> None:
+    config = directory / "config.json"
+    config.write_text(json.dumps({"devices": {"*": 450}, "allowed_uids": [0]}))
+    paths = [f"--config={config}", f"--state={directory / 'state.json'}"]
+    done = subprocess.run(
+        [sys.executable, "-m", "wattpack.cli", "actuator", "--device=simulated", *paths,
+         "--apply-guaranteed-and-exit"],
+        env=environment(), capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    rows = json.loads(done.stdout)["devices"]
+    assert [(row["before_watts"], row["after_watts"]) for row in rows] == [(700.0, 450.0)] * 8
+
+
 def test_an_unknown_model_without_a_guaranteed_cap_refuses_to_start(directory: Path) -> None:
     rig = Rig(directory, devices={"NVIDIA A100": 300})
     done = run_once(rig)
