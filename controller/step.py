@@ -56,14 +56,14 @@ def step(
         now_ns: The controller's monotonic clock.
 
     Raises:
-        InputError: if state, topology and observations do not belong together.
+        InputError: if state, topology, observations and time do not belong together.
     """
     _require_match(topology, state, observations, now_ns)
     previous, everywhere = state, np.ones(topology.n_domains, dtype=np.bool_)
     seconds = 0.0 if state.now_ns < 0 else (now_ns - state.now_ns) / NS_PER_SECOND
     state = replace(
         state,
-        first_ns=now_ns if state.now_ns < 0 else state.first_ns,
+        first_ns=now_ns if state.first_ns < 0 else state.first_ns,
         budget_watts=good_budget(state, observations),
         commitments=seen(state.commitments, observations, now_ns),
     )
@@ -92,16 +92,11 @@ def step(
         override_watts=observations.override_cap_watts,
     )
     decisions, alarms = report(topology, judgement)
-    following = replace(
-        state,
-        now_ns=now_ns,
-        draw_watts=picture.draw_watts,
-        decided_watts=commanded.cap_watts,
-        lock_watts=lock_watts,
-        alarms=alarms,
-        commitments=record(state.commitments, topology, observations, commands, now_ns),
-    )
-    return following, commands, decisions
+    state = replace(state, now_ns=now_ns, draw_watts=picture.draw_watts, alarms=alarms)
+    sent = record(state.commitments, topology, observations, commands, now_ns)
+    decided_watts = commanded.cap_watts
+    state = replace(state, decided_watts=decided_watts, lock_watts=lock_watts, commitments=sent)
+    return state, commands, decisions
 
 
 def _require_match(topology: Topology, state: State, observed: Observations, now_ns: int) -> None:

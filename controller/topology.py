@@ -20,7 +20,14 @@ from controller.policies import owed
 from wattpack.api import PowerDomain, PowerPolicy
 from wattpack.api.power import Enforcement
 from wattpack.breakers import RACK_THERMAL, SWITCHBOARD_THERMAL, cold_points
-from wattpack.domains import BoolArray, BreakerCurve, DomainTree, FloatArray, topological_order
+from wattpack.domains import (
+    BoolArray,
+    BreakerCurve,
+    DomainTree,
+    FloatArray,
+    IntArray,
+    topological_order,
+)
 from wattpack.errors import InputError, SafetyError, WattpackError
 from wattpack.feasibility import LoadTree, size_guaranteed_caps
 
@@ -121,8 +128,7 @@ def build_topology(
 ) -> Topology:
     """Everything that the controller core needs to know of the objects.
 
-    Nodes that belong to no domain are left out. In a domain that only watches (DryRun), I1 sizes
-    nothing, since nothing is written there.
+    Nodes of no domain are left out. In a domain that only watches, I1 sizes nothing.
 
     Args:
         domains: The power tree.
@@ -130,12 +136,11 @@ def build_topology(
         nodes: Servers with their GPUs.
         pods: Work on GPUs.
         profiles: By the driver's product name and by model.
-        strict: Refuse a tree in which I1 cannot hold; otherwise take the hardware minimum, because
-            electricity that is already there cannot be refused.
+        strict: Refuse a tree in which I1 cannot hold; otherwise take the hardware minimum.
 
     Raises:
         InputError: for an unknown GPU model, a suspicious unit, a node in two branches.
-        SafetyError: if I1 cannot hold and ``strict``.
+        SafetyError: if I1 cannot hold.
     """
     tree, by_name = build_tree(domains), {d.name: d for d in domains}
     placed = direct_domains(tree, by_name, nodes)
@@ -143,17 +148,13 @@ def build_topology(
     gpus = [gpu for node in members for gpu in node.gpus]
     found = [_profile(gpu, profiles) for gpu in gpus]
     domain_of_node = np.array([domain for domain in placed if domain >= 0], dtype=np.int64)
-    sizes = np.array([len(node.gpus) for node in members], dtype=np.int64)
-    node_of_gpu = np.repeat(np.arange(len(members)), sizes)
+    node_of_gpu = np.array([i for i, n in enumerate(members) for _ in n.gpus], dtype=np.int64)
     load = LoadTree(tree, domain_of_node, node_of_gpu)
     default = np.array([gpu.default_limit_watts for gpu in gpus])
     minimum = np.array([gpu.min_limit_watts for gpu in gpus])
     due = owed(gpus, found, pods, policies)
     floor = np.clip(due.floor_watts, minimum, due.request_watts)
-    non_gpu = [by_name[tree.names[d]].spec.non_gpu_per_node for d in domain_of_node]
-    # Declared in AC watts at the breaker; the arrays are in DC equivalents of the node's domain.
-    efficiency = load.efficiency[domain_of_node]
-    worst = np.array([n.worst_watts for n in non_gpu]) * efficiency
+    worst, idle = _servers_without_gpus(load, by_name, domain_of_node)
     unheld = np.array([not node.host_unit for node in members], dtype=np.bool_)
     guaranteed = _guaranteed(load, minimum, floor, default, worst, unheld, due.clock_lock, strict)
     return Topology(
@@ -172,10 +173,20 @@ def build_topology(
         value_per_watt=due.value_per_watt,
         clock_lock=due.clock_lock,
         node_worst_watts=worst,
-        node_idle_watts=np.array([n.idle_watts for n in non_gpu]) * efficiency,
+        node_idle_watts=idle,
         node_host_unit=~unheld,
         max_clock_mhz=np.array([gpu.max_clock_mhz for gpu in gpus], dtype=np.int64),
     )
+
+
+def _servers_without_gpus(
+    load: LoadTree, domains: Mapping[str, PowerDomain], domain_of_node: IntArray
+) -> tuple[FloatArray, FloatArray]:
+    """Worst and idle watts of each server, declared AC at the breaker, as DC equivalents."""
+    loads = [domains[load.tree.names[d]].spec.non_gpu_per_node for d in domain_of_node]
+    efficiency = load.efficiency[domain_of_node]
+    worst = np.array([n.worst_watts for n in loads]) * efficiency
+    return worst, np.array([n.idle_watts for n in loads]) * efficiency
 
 
 def _profile(gpu: GpuSpec, profiles: Mapping[str, GpuProfile]) -> GpuProfile:
