@@ -37,12 +37,17 @@ def run(options: Options) -> Result:
         return (clock.monotonic_ns() - began) / 1e9
 
     options.progress(f"{count} series")
-    many = min(seconds(count) for _ in range(1 if options.quick else 3)) * share
+    rounds = 1 if options.quick else 3
+    before = resource.getrusage(resource.RUSAGE_SELF)
+    many = min(seconds(count) for _ in range(rounds)) * share
+    after = resource.getrusage(resource.RUSAGE_SELF)
+    used = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
     one = float(np.median([seconds(1) for _ in range(50)]))
     peak_mib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     figures = {
         "series_measured": count,
         "seconds_for_10000_series": round(many, 2),
+        "cpu_seconds_for_10000_series": round(used / rounds * share, 2),
         "milliseconds_for_one_series": round(one * 1e3, 2),
         "peak_memory_mib": round(peak_mib),
     }
