@@ -6,28 +6,28 @@ from simulation.scenario import Scenario, load_scenario
 
 
 def small_scenario(**overrides: object) -> Scenario:
-    """Eight servers behind a breaker for six, all kinds of work, a minute long."""
+    """Four servers behind a breaker for three, all kinds of work, forty seconds long."""
     values: dict[str, object] = {
         "name": "small",
-        "duration_seconds": 30.0,
-        "warmup_seconds": 30.0,
-        "trace_rate_factor": 7.0,
+        "duration_seconds": 20.0,
+        "warmup_seconds": 20.0,
+        "trace_rate_factor": 4.0,
         "row": {
             "groups": [
-                {"gpu_model": "H200-SXM", "count": 6},
-                {"gpu_model": "H100-SXM", "count": 2},
+                {"gpu_model": "H200-SXM", "count": 3},
+                {"gpu_model": "H100-SXM", "count": 1},
             ],
             "racks": 2,
-            "rated_servers": 6.0,
-            "rack_rated_servers": 3.5,
+            "rated_servers": 3.2,
+            "rack_rated_servers": 1.8,
             "external_watts": 0.0,
         },
         "services": [
-            {"name": "chat", "trace": "conversation", "priority_class": "high", "replicas": 4},
-            {"name": "summarise", "trace": "code", "priority_class": "low", "replicas": 3},
+            {"name": "chat", "trace": "conversation", "priority_class": "high", "replicas": 2},
+            {"name": "summarise", "trace": "code", "priority_class": "low", "replicas": 1},
         ],
-        "training": [{"name": "pretrain", "pods": 2}],
-        "batch": {"pods_per_hour": 120.0, "initial_pods": 12, "min_duration_seconds": 30.0},
+        "training": [{"name": "pretrain", "pods": 2, "gpus_per_pod": 4}],
+        "batch": {"pods_per_hour": 120.0, "initial_pods": 6, "min_duration_seconds": 30.0},
         "history": {"days": 2},
     }
     return load_scenario(None, **(values | overrides))
