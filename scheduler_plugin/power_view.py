@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from scheduler_plugin.snapshot import PowerDomain as SnapshotDomain
 from wattpack.api import DemandForecast, GPUProfile, PowerDomain
 from wattpack.api.power import PowerDomainSpec
+from wattpack.api.times import parse_rfc3339
 from wattpack.domains import OVERSHOOT_RATIO
 from wattpack.kube.port import JsonObject
 
@@ -17,6 +18,27 @@ from wattpack.kube.port import JsonObject
 DEFAULT_CAP_BAND = 0.87
 #: Used watts are rounded up to this share of the limit, so that noise causes no new plan.
 USED_STEP = 1 / 200
+
+
+#: Pods bound this recently are not in a forecast that does not say how old its data are (one bin).
+DEFAULT_FORECAST_AGE_SECONDS = 600.0
+
+
+@dataclass(frozen=True, slots=True)
+class BoundLoad:
+    """What one bound pod adds below a domain, AC watts, and since when (Unix seconds)."""
+
+    domain: str
+    watts: int
+    bound_at_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class _Forecast:
+    """Peak p99 of the horizon and the end of the data behind it (Unix seconds), if known."""
+
+    p99_watts: float
+    data_until_seconds: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,36 +89,40 @@ class PowerView:
 
     def __init__(self, domains: Iterable[JsonObject], forecasts: Iterable[JsonObject]) -> None:
         self._domains = {d.name: d for d in map(PowerDomain.from_json, domains)}
-        self._p99: dict[str, float] = {}
+        self._by_node_name: dict[str, str] = {}
+        self._selectors: list[tuple[str, Mapping[str, str]]] = []
+        for name in sorted(self._domains):
+            members = self._spec(name).members
+            for node in members.node_names:
+                self._by_node_name.setdefault(node, name)
+            if members.node_selector:
+                self._selectors.append((name, members.node_selector))
+        self._forecasts: dict[str, _Forecast] = {}
+        for name, domain in self._domains.items():
+            if domain.status.forecast_p99_watts is not None:
+                self._forecasts[name] = _Forecast(domain.status.forecast_p99_watts, None)
         for body in forecasts:
             forecast = DemandForecast.from_json(body)
-            name = forecast.spec.target.power_domain
-            if name is not None and forecast.status.p99 is not None:
-                self._p99[name] = max(self._p99.get(name, 0.0), forecast.status.p99)
+            target, p99 = forecast.spec.target.power_domain, forecast.status.p99
+            if target is not None and p99 is not None:
+                until = _unix_seconds(forecast.status.data_until)
+                self._forecasts[target] = _Forecast(p99, until)
 
     def domain_of(self, node: Mapping[str, Any]) -> str:
         """The domain that a node hangs directly below; empty if none claims it."""
         metadata = node["metadata"]
+        if named := self._by_node_name.get(metadata["name"]):
+            return named
         labels = metadata.get("labels") or {}
-        for name in sorted(self._domains):
-            members = self._spec(name).members
-            if metadata["name"] in members.node_names:
-                return name
-            wanted = members.node_selector
-            if wanted and all(labels.get(key) == value for key, value in wanted.items()):
+        for name, wanted in self._selectors:
+            if all(labels.get(key) == value for key, value in wanted.items()):
                 return name
         return ""
 
     def efficiency(self, domain: str) -> float:
         """The lowest supply efficiency from the domain up to its root; 1 without a domain."""
-        lowest = 1.0
-        seen: set[str] = set()
-        while domain in self._domains and domain not in seen:
-            seen.add(domain)
-            spec = self._spec(domain)
-            lowest = min(lowest, spec.supply_efficiency)
-            domain = spec.parent or ""
-        return lowest
+        path = self._path(domain)
+        return min((self._spec(name).supply_efficiency for name in path), default=1.0)
 
     def worst_host_watts(self, domain: str) -> float:
         """Worst draw of one server below the domain without its GPUs."""
@@ -104,27 +130,32 @@ class PowerView:
             return 0.0
         return self._spec(domain).non_gpu_per_node.worst_watts
 
-    def snapshot_domains(self, estimated: Mapping[str, float]) -> tuple[SnapshotDomain, ...]:
+    def snapshot_domains(
+        self, hosts: Mapping[str, float], loads: Sequence[BoundLoad], now_seconds: float
+    ) -> tuple[SnapshotDomain, ...]:
         """Limits and what is used of them.
 
         Args:
-            estimated: Watts of what hangs directly below each domain by static figures; it is
-                used where no forecast exists, and the domain's measured draw is never undercut.
+            hosts: Watts of servers and idle boards directly below each domain, at worst.
+            loads: What bound pods add.
+            now_seconds: Unix time.
         """
+        below: dict[str, list[BoundLoad]] = {name: [] for name in self._domains}
+        paths = {name: self._path(name) for name in self._domains}
+        for load in loads:
+            for name in paths[load.domain]:
+                below[name].append(load)
         result: list[SnapshotDomain] = []
         for name in sorted(self._domains):
-            domain = self._domains[name]
-            spec, status = self._spec(name), domain.status
+            spec, status = self._spec(name), self._domains[name].status
             budget = status.budget_watts or spec.rating_watts
             limit = math.floor(status.cap_band_watts or DEFAULT_CAP_BAND * budget)
-            forecast = self._p99.get(name, status.forecast_p99_watts)
-            used = forecast if forecast is not None else self._static(name, estimated, frozenset())
-            used = max(used, status.draw_watts or 0.0)
+            used = self._used(name, hosts, below[name], now_seconds)
             step = max(1, math.floor(limit * USED_STEP))
             result.append(
                 SnapshotDomain(
                     name=name,
-                    parent=spec.parent or "" if spec.parent in self._domains else "",
+                    parent=spec.parent if spec.parent in self._domains else "",
                     limit_watts=limit,
                     used_watts=math.ceil(used / step) * step,
                     guaranteed_margin_watts=-1 if self._degraded(name) else 0,
@@ -132,12 +163,31 @@ class PowerView:
             )
         return tuple(result)
 
-    def _static(self, name: str, estimated: Mapping[str, float], above: frozenset[str]) -> float:
-        """Everything at or below a domain without a forecast."""
-        total = sum(load.worst_watts for load in self._spec(name).external_loads)
-        total += estimated.get(name, 0.0)
-        children = [n for n in self._domains if self._spec(n).parent == name and n not in above]
-        return total + sum(self._static(child, estimated, above | {name}) for child in children)
+    def _used(
+        self, name: str, hosts: Mapping[str, float], below: Sequence[BoundLoad], now_seconds: float
+    ) -> float:
+        """The forecast and what it cannot know yet, or static figures; never below the draw."""
+        draw = self._domains[name].status.draw_watts or 0.0
+        forecast = self._forecasts.get(name)
+        if forecast is None:
+            inside = [n for n in self._domains if name in self._path(n)]
+            static = sum(hosts.get(n, 0.0) for n in inside) + sum(load.watts for load in below)
+            for n in inside:
+                static += sum(load.worst_watts for load in self._spec(n).external_loads)
+            return max(static, draw)
+        since = forecast.data_until_seconds
+        if since is None:
+            since = now_seconds - DEFAULT_FORECAST_AGE_SECONDS
+        recent = sum(load.watts for load in below if load.bound_at_seconds >= since)
+        return max(forecast.p99_watts, draw) + recent
+
+    def _path(self, name: str) -> list[str]:
+        """The domain and all above it; a cycle ends the path and is refused by the snapshot."""
+        path: list[str] = []
+        while name in self._domains and name not in path:
+            path.append(name)
+            name = self._spec(name).parent or ""
+        return path
 
     def _degraded(self, name: str) -> bool:
         """The controller found that I1 fails here; it alone has what is needed to judge."""
@@ -149,3 +199,11 @@ class PowerView:
     def _spec(self, name: str) -> PowerDomainSpec:
         domain = self._domains[name]
         return domain.status.accepted_spec or domain.spec
+
+
+def _unix_seconds(text: str | None) -> float | None:
+    """A time of an object's status; None if it says none that can be read."""
+    try:
+        return parse_rfc3339(text).timestamp() if text else None
+    except ValueError:
+        return None

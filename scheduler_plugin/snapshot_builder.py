@@ -21,7 +21,7 @@ from scheduler_plugin.names import (
     GPU_RESOURCE,
     KERNEL_CLASS_ANNOTATION,
 )
-from scheduler_plugin.power_view import ModelWatts, PowerView, normal_name
+from scheduler_plugin.power_view import BoundLoad, ModelWatts, PowerView, normal_name
 from scheduler_plugin.quantities import parse_quantity, pod_requests, resources
 from scheduler_plugin.snapshot import (
     MILLI_PER_GPU,
@@ -49,6 +49,7 @@ class ClusterObjects:
     Attributes:
         models: Power of GPU types by normalised name; a node of an unknown type below a power
             domain gets no promises (I8: refuse, don't guess).
+        wall_seconds: Unix time of the reading.
         shadow_namespaces: Where pods without our gate are planned too (mode Shadow).
     """
 
@@ -58,6 +59,7 @@ class ClusterObjects:
     models: Mapping[str, ModelWatts]
     gangs: GangSources = field(default_factory=GangSources.empty)
     shadow_namespaces: frozenset[str] = frozenset()
+    wall_seconds: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +106,10 @@ def build_snapshot(objects: ClusterObjects, ledger: Ledger, now_ns: int) -> Buil
             pending[pod.uid] = body
     gangs, absent = _gangs(planned, refs, ledger, _Room(nodes, planned))
     everyone = [*planned, *absent]
-    domains = objects.power.snapshot_domains(_estimates(nodes, everyone, objects))
+    bound_at = {pod_facts.uid(body): pod_facts.bound_at_seconds(body) for body in objects.pods}
+    domains = objects.power.snapshot_domains(
+        _hosts(nodes, objects.power), _loads(nodes, planned, bound_at), objects.wall_seconds
+    )
     snapshot = Snapshot(
         nodes=tuple(nodes), pods=tuple(everyone), gangs=tuple(gangs), domains=domains
     )
@@ -341,19 +346,28 @@ def _fresh(gang: str, count: int, template: Pod, ledger: Ledger) -> list[Pod]:
     return [Pod(**(dict(template) | changes | {"uid": next(unused)})) for _ in range(max(0, count))]
 
 
-def _estimates(nodes: list[Node], planned: list[Pod], objects: ClusterObjects) -> dict[str, float]:
-    """Watts directly below each domain: hosts at worst, idle boards, what bound pods add."""
-    by_name = {node.name: node for node in nodes}
+def _hosts(nodes: list[Node], power: PowerView) -> dict[str, float]:
+    """Servers at worst and idle boards directly below each domain, AC watts."""
     watts: dict[str, float] = defaultdict(float)
     for node in nodes:
         if node.domain:
-            host = objects.power.worst_host_watts(node.domain)
-            watts[node.domain] += node.idle_watts + host / objects.power.efficiency(node.domain)
+            host = power.worst_host_watts(node.domain)
+            watts[node.domain] += node.idle_watts + host / power.efficiency(node.domain)
+    return watts
+
+
+def _loads(
+    nodes: list[Node], planned: list[Pod], bound_at_seconds: Mapping[str, float]
+) -> list[BoundLoad]:
+    """What every bound pod below a domain adds, and since when."""
+    by_name = {node.name: node for node in nodes}
+    found: list[BoundLoad] = []
     for pod in planned:
         on = by_name.get(pod.node)
-        if pod.state is PodState.BOUND and on is not None and on.domain:
+        if pod.state is PodState.BOUND and on is not None and on.domain and pod.gpu_milli:
             each = pod.expected_watts_per_gpu
             if each is None:
                 each = on.class_watts_per_gpu.get(pod.kernel_class, on.watts_per_gpu)
-            watts[on.domain] += each * pod.gpu_milli // MILLI_PER_GPU
-    return watts
+            watts = each * pod.gpu_milli // MILLI_PER_GPU
+            found.append(BoundLoad(on.domain, watts, bound_at_seconds[pod.uid]))
+    return found

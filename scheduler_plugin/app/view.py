@@ -32,6 +32,7 @@ from wattpack.kube.port import (
     Resource,
     UnavailableError,
 )
+from wattpack.units import NS_PER_SECOND
 
 _LOG = logging.getLogger(__name__)
 JOBS = Resource("batch", "v1", "jobs", "Job", True)
@@ -50,7 +51,7 @@ class ClusterReader:
 
     Args:
         api: The cluster.
-        clock: For the informers.
+        clock: For the informers and the time of each reading.
         shadow: Also plan pods without our gate in namespaces that opted in.
         threaded: The informers run in threads of their own (``start``); otherwise each reading
             pumps them, for one thread and virtual time.
@@ -60,6 +61,7 @@ class ClusterReader:
         self, api: KubeApi, clock: Clock, *, shadow: bool = False, threaded: bool = False
     ) -> None:
         self._api = api
+        self._clock = clock
         self._shadow = shadow
         self._threaded = threaded
         kinds = (*_KINDS, NAMESPACES) if shadow else _KINDS
@@ -104,6 +106,7 @@ class ClusterReader:
             power=PowerView(self._informers[_DOMAINS].list(), self._informers[_FORECASTS].list()),
             models=model_watts(self._informers[_PROFILES].list()),
             gangs=self._gang_sources(pods),
+            wall_seconds=self._clock.wall_time_ns() / NS_PER_SECOND,
             shadow_namespaces=self.opted_in() if self._shadow else frozenset(),
         )
 

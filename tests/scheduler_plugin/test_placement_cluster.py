@@ -183,6 +183,22 @@ def test_a_domain_admits_what_its_band_minus_its_forecast_pays_for() -> None:
     assert {text for _, text in result.pending.values()} == {"row needs 320 W, 30 W left"}
 
 
+def test_pods_bound_after_the_forecasts_data_count_beside_it() -> None:
+    """Otherwise the same headroom would be given away in every cycle until the next forecast."""
+    cluster = powered(10_000)
+    cluster.set_status(PowerDomain, "row", capBandWatts=9_000, forecastP99Watts=8_000)
+    decode = {"wattpack.io/kernel-class": "decode"}
+    for i in range(3):
+        cluster.add(pod_object(f"p{i}", annotations=decode))
+    assert len(cluster.loop.step().released) == 3
+    cluster.bind()
+    cluster.loop.step()
+    cluster.add(pod_object("late", annotations=decode))
+    assert cluster.loop.step().pending[f"{SPACE}/late"][0] == "PowerDomainFull"
+    cluster.clock.advance_seconds(601)
+    assert list(cluster.loop.step().released) == [f"{SPACE}/late"]
+
+
 def test_a_forecast_object_of_the_domain_counts() -> None:
     cluster = powered(10_000)
     body = {
