@@ -1,0 +1,48 @@
+"""The H200 profile against what one real H200 did (no cap was changed there)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from capacity.fitting.reading import number, read_csv
+from capacity.library import shipped_library
+from capacity.serving import find_serving
+
+FILE = Path(__file__).parents[2] / "benchmarks" / "data" / "capacity" / "h200_kernel_power.csv"
+ROWS = read_csv(FILE, ("kind", "detail", "mean_watts", "tokens_per_second"))
+
+
+@pytest.mark.parametrize("kind", ["prefill", "batch"])
+def test_draw_of_matrix_work_agrees_within_two_percent(kind: str) -> None:
+    expected = shipped_library().find("NVIDIA H200").kernel_classes[kind].power_p50_watts
+    for row in ROWS:
+        if row["kind"] == kind:
+            assert number(row, "mean_watts", FILE.name) == pytest.approx(expected, rel=0.02)
+
+
+def test_the_95th_percentile_of_decode_covers_batches_up_to_32() -> None:
+    high = shipped_library().find("NVIDIA H200").kernel_classes["decode"].power_p95_watts
+    for row in ROWS:
+        if row["detail"] in {f"batch {b} context 1500" for b in (1, 8, 32)}:
+            assert number(row, "mean_watts", FILE.name) <= high
+
+
+def test_iteration_times_borrowed_from_the_h100_predict_the_h200_within_ten_percent() -> None:
+    times = find_serving(shipped_library().serving, "H200-SXM", "llama-3.1-8b", 1)
+    errors = []
+    for row in ROWS:
+        words = row["detail"].split()
+        if row["kind"] == "decode":
+            batch, context = int(words[1]), int(words[3])
+            predicted = batch / times.iteration_seconds(0, batch * context)
+        elif row["kind"] == "prefill":
+            tokens = int(words[2])
+            predicted = tokens / times.iteration_seconds(tokens, 0)
+        else:
+            continue
+        errors.append(abs(predicted / number(row, "tokens_per_second", FILE.name) - 1))
+    assert len(errors) == 9
+    assert sum(errors) / len(errors) < 0.10
+    assert max(errors) < 0.25
