@@ -1,6 +1,6 @@
 """The values that the controller core works on: arrays by GPU, node and domain index.
 
-``step(topology, state, observations, now_ns) -> (state, commands, decisions)`` in
+``step(topology, state, observations, settings, now_ns) -> (state, commands, decisions)`` in
 ``controller.step`` is the only place where they meet. Its callers are the gRPC server's tick
 (``controller.app``) and the twin (``simulation.runner``); both fill the same arrays.
 

@@ -6,9 +6,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from builders import SETTINGS, make_observations, seconds
 
 from capacity.library import shipped_library
 from capacity.profile import GpuProfile
+from controller.step import carry_over, initial_state, step
 from controller.topology import (
     GpuSpec,
     NodeSpec,
@@ -196,3 +198,20 @@ def test_a_removed_domain_is_gone_and_nothing_at_all_is_an_error() -> None:
     assert result.topology.tree.names == ("row",)
     with pytest.raises(InputError, match="PowerDomain"):
         accept([], [], [], [], [], profiles())
+
+
+def test_a_tree_without_servers_ticks_and_takes_its_first_ones_over() -> None:
+    domains = [make_domain("row"), rack("a")]
+    empty = build_topology(domains, [], [], [], profiles())
+    state = initial_state(empty, SETTINGS)
+    for tick in range(3):
+        observed = make_observations(empty, seconds(tick))
+        state, commands, _ = step(empty, state, observed, SETTINGS, seconds(tick))
+    assert commands.send.size == 0
+    nodes = [make_node("n0"), NodeSpec("cpu-only", (), {"rack": "a"}, host_unit=True)]
+    grown = build_topology(domains, [], nodes, [], profiles())
+    state = carry_over(state, empty, grown)
+    for tick in range(3, 60):
+        observed = make_observations(grown, seconds(tick))
+        state, commands, _ = step(grown, state, observed, SETTINGS, seconds(tick))
+    assert np.all(commands.cap_watts == 700.0)
