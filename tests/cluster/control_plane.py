@@ -12,21 +12,26 @@ import contextlib
 import json
 import os
 import subprocess
-from collections.abc import Iterator, Mapping, Sequence
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import urllib3
 import yaml
 from cluster_connection import REQUEST_SECONDS, Answer, Connection, cluster_of
 from cluster_processes import ServerProcess, eventually, free_port
 from cluster_tools import kubebuilder_assets, tool
+from kubebuilder_server import kube_apiserver_command
 
-from wattpack.errors import PermanentError
+from wattpack.errors import PermanentError, WattpackError
 
 START_SECONDS = 60.0
+START_ATTEMPTS = 3
 FAULTS_PATH = "/testing/faults"
+
+T = TypeVar("T")
 
 
 @dataclass(slots=True)
@@ -168,29 +173,33 @@ class ControlPlane:
 
     def start_kwok(self, *, node_lease_seconds: int = 40) -> ServerProcess:
         """Start kwok: it plays the kubelet of every node annotated ``kwok.x-k8s.io/node=fake``."""
-        port = free_port()
-        command = [
-            str(tool("kwok")),
-            f"--kubeconfig={self.kubeconfig}",
-            f"--config={tool('kwok-stages.yaml')}",
-            "--manage-all-nodes=false",
-            "--manage-nodes-with-annotation-selector=kwok.x-k8s.io/node=fake",
-            f"--node-lease-duration-seconds={node_lease_seconds}",
-            f"--server-address=127.0.0.1:{port}",
-        ]
-        return self._start("kwok", command, lambda: _answers(f"http://127.0.0.1:{port}/healthz"))
+
+        def command(port: int) -> list[str]:
+            return [
+                str(tool("kwok")),
+                f"--kubeconfig={self.kubeconfig}",
+                f"--config={tool('kwok-stages.yaml')}",
+                "--manage-all-nodes=false",
+                "--manage-nodes-with-annotation-selector=kwok.x-k8s.io/node=fake",
+                f"--node-lease-duration-seconds={node_lease_seconds}",
+                f"--server-address=127.0.0.1:{port}",
+            ]
+
+        return self._start_with_health("kwok", command)
 
     def start_binder(self) -> ServerProcess | None:
         """Start the stand-in for kube-scheduler; a cluster of somebody else has its own."""
         if self.kind == "external":
             return None
-        port = free_port()
-        command = [
-            str(tool("binder")),
-            f"--kubeconfig={self.kubeconfig}",
-            f"--health-address=127.0.0.1:{port}",
-        ]
-        return self._start("binder", command, lambda: _answers(f"http://127.0.0.1:{port}/healthz"))
+
+        def command(port: int) -> list[str]:
+            return [
+                str(tool("binder")),
+                f"--kubeconfig={self.kubeconfig}",
+                f"--health-address=127.0.0.1:{port}",
+            ]
+
+        return self._start_with_health("binder", command)
 
     def stop_process(self, name: str) -> None:
         """Stop kwok, the binder or the API server by name."""
@@ -216,13 +225,25 @@ class ControlPlane:
         self.processes.clear()
         self._connection().close()
 
-    def _start(self, name: str, command: Sequence[str], ready: Any) -> ServerProcess:
+    def _start(self, name: str, command: Sequence[str], ready: Callable[[], bool]) -> ServerProcess:
         if name in self.processes:
             return self.processes[name]
         process = ServerProcess(name, command, self.directory)
         self.processes[name], self.commands[name] = process, list(command)
-        process.wait_ready(ready, START_SECONDS)
+        try:
+            process.wait_ready(ready, START_SECONDS)
+        except WattpackError:
+            self.processes.pop(name).stop()
+            raise
         return process
+
+    def _start_with_health(self, name: str, command: Callable[[int], list[str]]) -> ServerProcess:
+        def attempt() -> ServerProcess:
+            port = free_port()
+            url = f"http://127.0.0.1:{port}/healthz"
+            return self._start(name, command(port), lambda: _answers(url))
+
+        return _until_ports_are_free(attempt)
 
     def _connection(self) -> Connection:
         if self._connections is None:
@@ -234,7 +255,7 @@ def start_control_plane(directory: Path, *, prefix: str = "/registry") -> Contro
     """Start a control plane of its own, or attach to the one that the environment names.
 
     Args:
-        directory: An existing folder for its files; a second start in it finds the old keys.
+        directory: The folder for its files; a second start in it finds the old keys.
         prefix: Etcd key prefix of the API server.
 
     Raises:
@@ -243,6 +264,13 @@ def start_control_plane(directory: Path, *, prefix: str = "/registry") -> Contro
     """
     if os.environ.get("WATTPACK_TEST_USE_KUBECONFIG") == "1":
         return _attach(directory)
+    directory.mkdir(parents=True, exist_ok=True)
+    plane = _until_ports_are_free(lambda: _start_servers(directory, prefix))
+    eventually("the default account exists", lambda: _has_default_account(plane))
+    return plane
+
+
+def _start_servers(directory: Path, prefix: str) -> ControlPlane:
     assets = kubebuilder_assets()
     etcd_port, port = free_port(), free_port()
     plane = ControlPlane(
@@ -253,25 +281,31 @@ def start_control_plane(directory: Path, *, prefix: str = "/registry") -> Contro
         etcd_port=etcd_port,
         kind="own" if assets is None else "kubebuilder",
     )
+    etcd = tool("etcd") if assets is None else assets / "etcd"
+    if assets is None:
+        command = _apiserver_command(directory, etcd_port, port, prefix)
+    else:
+        command = kube_apiserver_command(assets, directory, etcd_port, port, prefix)
     try:
-        etcd = tool("etcd") if assets is None else assets / "etcd"
-        plane._start(
-            "etcd",
-            _etcd_command(etcd, directory, etcd_port),
-            lambda: _answers(f"http://127.0.0.1:{etcd_port}/health"),
-        )
-        if assets is None:
-            command = _apiserver_command(directory, etcd_port, port, prefix)
-        else:
-            from kubebuilder_server import kube_apiserver_command
-
-            command = kube_apiserver_command(assets, directory, etcd_port, port, prefix)
+        name = f"etcd-{uuid.uuid4().hex}"
+        etcd_command = _etcd_command(etcd, directory, etcd_port, name)
+        plane._start("etcd", etcd_command, lambda: _etcd_is(etcd_port, name))
         plane._start("apiserver", command, lambda: plane.kubeconfig.exists() and plane.ready())
     except BaseException:
         plane.stop()
         raise
-    eventually("the default account exists", lambda: _has_default_account(plane))
     return plane
+
+
+def _until_ports_are_free(attempt: Callable[[], T]) -> T:
+    """Try again with other ports when somebody took one between its choice and its use."""
+    for _ in range(START_ATTEMPTS - 1):
+        try:
+            return attempt()
+        except PermanentError as error:
+            if "address already in use" not in str(error):
+                raise
+    return attempt()
 
 
 def _has_default_account(plane: ControlPlane) -> bool:
@@ -296,19 +330,29 @@ def _attach(directory: Path) -> ControlPlane:
     )
 
 
-def _etcd_command(etcd: Path, directory: Path, port: int) -> list[str]:
+def _etcd_command(etcd: Path, directory: Path, port: int, name: str) -> list[str]:
     client, peer = f"http://127.0.0.1:{port}", f"http://127.0.0.1:{free_port()}"
     return [
         str(etcd),
+        f"--name={name}",
         f"--data-dir={directory / 'etcd'}",
         f"--listen-client-urls={client}",
         f"--advertise-client-urls={client}",
         f"--listen-peer-urls={peer}",
         f"--initial-advertise-peer-urls={peer}",
-        f"--initial-cluster=default={peer}",
+        f"--initial-cluster={name}={peer}",
         "--unsafe-no-fsync",
         "--log-level=error",
     ]
+
+
+def _etcd_is(port: int, name: str) -> bool:
+    """Whether this very etcd is healthy: another one may have taken the port a moment ago."""
+    url = f"http://127.0.0.1:{port}"
+    if not _answers(f"{url}/health"):
+        return False
+    answer = urllib3.request("POST", f"{url}/v3/cluster/member/list", body="{}", timeout=2.0)
+    return any(member.get("name") == name for member in answer.json()["members"])
 
 
 def _apiserver_command(directory: Path, etcd_port: int, port: int, prefix: str) -> list[str]:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import control_plane as launcher
 import pytest
+from cluster_processes import free_port
 from control_plane import ControlPlane
 from cryptography import x509
 from kubebuilder_server import kube_apiserver_command
@@ -35,6 +37,30 @@ def test_a_restart_keeps_objects_and_credentials(
     assert control_plane.request("GET", path).body["data"] == {"key": "value"}
     denied = control_plane.request("GET", path, kubeconfig=credentials)
     assert denied.status == 403, "the old token still authenticates, and RBAC still decides"
+
+
+def test_a_port_that_somebody_took_is_replaced_and_data_survives(
+    control_plane: ControlPlane, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if control_plane.etcd_port is None:
+        pytest.skip("nothing of a cluster of somebody else is started")
+    taken, chosen = [control_plane.etcd_port], []
+
+    def choose() -> int:
+        chosen.append(taken.pop() if taken else free_port())
+        return chosen[-1]
+
+    monkeypatch.setattr(launcher, "free_port", choose)
+    other = launcher.start_control_plane(tmp_path, prefix="/other")
+    assert other.etcd_port != control_plane.etcd_port
+    assert chosen[0] == control_plane.etcd_port, "the first choice was the taken port"
+    path = "/api/v1/namespaces/default/configmaps"
+    assert other.request("POST", path, {"metadata": {"name": "kept"}}).status == 201
+    other.stop()
+    monkeypatch.undo()
+    again = launcher.start_control_plane(tmp_path, prefix="/other")
+    assert again.request("GET", f"{path}/kept").status == 200, "a second start finds the data"
+    again.stop()
 
 
 def test_kube_apiserver_gets_credentials_signed_by_its_own_authority(tmp_path: Path) -> None:
