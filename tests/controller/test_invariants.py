@@ -7,9 +7,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from builders import SETTINGS, make_observations, make_topology, seconds
+from faulty_plant import Faults, Plant
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from plant import Faults, Plant
 
 from controller.allocation import Wants, allocate, gang_kinds
 from controller.breaker import fault_seconds, heat_limits
