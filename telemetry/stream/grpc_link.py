@@ -25,12 +25,13 @@ from wattpack.wire.v1 import power_pb2, power_pb2_grpc
 
 LOG = logging.getLogger(__name__)
 
-# A controller that moved to another node leaves a half-open connection behind: pings find out
-# within 20 s. The server has to allow pings this often (min_ping_interval_without_data).
+# A controller that moved to another node leaves a half-open connection behind. gRPC makes the
+# keepalive timeout the socket's TCP_USER_TIMEOUT, so a report that nobody acknowledges ends the
+# connection after 15 s. The pings themselves stay rarer than the 5 min that servers tolerate: a
+# standby replica sends nothing, and would answer frequent pings by closing the connection.
 CHANNEL_OPTIONS: list[tuple[str, int]] = [
-    ("grpc.keepalive_time_ms", 15_000),
-    ("grpc.keepalive_timeout_ms", 5_000),
-    ("grpc.http2.max_pings_without_data", 0),
+    ("grpc.keepalive_time_ms", 600_000),
+    ("grpc.keepalive_timeout_ms", 15_000),
     ("grpc.max_receive_message_length", 1024 * 1024),
     # The link has its own back-off, on the product's clock; the channel's would add to it.
     ("grpc.initial_reconnect_backoff_ms", 200),

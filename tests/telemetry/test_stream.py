@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import random
+import socket
+import stat
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -201,6 +205,23 @@ def test_nobody_at_the_address_is_a_failure_and_not_a_hang(rig: Rig) -> None:
     link = rig.link(Endpoint("127.0.0.1:1"))
     rig.wait(lambda: link.failures > 0, lambda: keep_open(rig, link))
     assert rig.clock.sent == 0
+
+
+def test_a_report_that_nobody_acknowledges_ends_the_connection_within_15_s(rig: Rig) -> None:
+    stub = rig.controller(StubController())
+    rig.open(rig.link(Endpoint(stub.target)))
+    timeouts_ms = []
+    for descriptor in map(int, os.listdir("/proc/self/fd")):
+        with contextlib.suppress(OSError):  # the listing's own descriptor, and unconnected ones
+            if not stat.S_ISSOCK(os.fstat(descriptor).st_mode):
+                continue
+            end = socket.socket(fileno=os.dup(descriptor))
+            with end:
+                is_tcp = end.family in (socket.AF_INET, socket.AF_INET6)
+                if is_tcp and end.getpeername()[1] == int(stub.target.split(":")[1]):
+                    value = end.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT)
+                    timeouts_ms.append(value)
+    assert timeouts_ms == [15_000]
 
 
 @pytest.mark.parametrize(("asked_ms", "period_ms"), [(1, 100), (1000, 1000), (10**9, 10_000)])
