@@ -73,7 +73,7 @@ def test_every_curve_rises_to_one_and_every_class_is_labelled() -> None:
             assert kernel.power_source
             assert kernel.curve_source
             assert (kernel.power_samples > 0) == (kernel.power_provenance == "measured") or (
-                kernel.power_source.startswith(("h200_idle", "arXiv", "Acme"))
+                kernel.power_source.startswith(("h200_idle", "Acme"))
             )
 
 
