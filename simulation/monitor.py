@@ -58,6 +58,8 @@ class InvariantMonitor:
         self._newest: dict[str, tuple[str, int, int]] = {}
         self._cap_watts = world.bank.limit_watts.copy()
         self._energy: list[tuple[int, Floats]] = []
+        self._held_watts = np.zeros(n)
+        self._guaranteed_watts = np.full(n, np.inf)
 
     def _violated(self, name: str, now_ns: int, text: str) -> None:
         self.count += 1
@@ -69,6 +71,7 @@ class InvariantMonitor:
     def check(self, now_ns: int) -> None:
         """I1 to I4 and I10 on what is held and set now."""
         held, guaranteed, leased = self._held(now_ns)
+        self._held_watts, self._guaranteed_watts = held, guaranteed
         self._check_range(held, guaranteed, now_ns)
         self._check_floor(guaranteed, now_ns)
         self._check_leases(held, guaranteed, leased, now_ns)
@@ -171,19 +174,19 @@ class InvariantMonitor:
     ) -> None:
         """I2, I5 and I7 on a tick's decisions."""
         order = np.array([self._world.bank.index_of[GpuUuid(u)] for u in topology.gpu_uuids])
-        self._check_jump(topology, decisions, order, now_ns)
+        self._check_jump(topology, decisions, now_ns)
         self._check_order(topology, seen, decisions, now_ns)
         self._check_trust(decisions, order, now_ns)
 
-    def _check_jump(
-        self, topology: Topology, decisions: Decisions, order: NDArray[np.intp], now_ns: int
-    ) -> None:
+    def _check_jump(self, topology: Topology, decisions: Decisions, now_ns: int) -> None:
         """I2: everything at its highest cap at once, for as long as a dead controller allows."""
         world, plant = self._world, self._world.scenario.plant
-        if now_ns - world.start_ns < 30 * NS_PER_SECOND or topology.n_gpus != len(order):
-            return
-        caps = world.bank.default_limit_watts.copy()
-        caps[order] = decisions.highest_cap_watts
+        silent = np.zeros(len(world.node_names), dtype=np.bool_)
+        for name in np.array(topology.node_names)[decisions.silent_nodes]:
+            silent[world.node_names.index(str(name))] = True
+        quiet = silent[world.node_of_gpu]
+        caps = np.maximum(self._held_watts, world.bank.limit_watts)
+        caps = np.where(quiet, world.bank.default_limit_watts, caps)
         no = np.zeros(len(world.node_names), dtype=np.bool_)
         worst = np.full(len(world.node_names), plant.worst_host_watts)
         ratio = self._domain_watts(caps, worst, no) / self._ratings()
@@ -194,7 +197,12 @@ class InvariantMonitor:
         trip_seconds = CURVE_TOLERANCE * a * over**-b
         heat = world.breakers.heat + np.where(ratio > 1.0, FAULT_SECONDS / trip_seconds, 0.0)
         allowed = np.array([0.25] + [0.5] * racks)
-        bad = (heat > allowed + 0.02) | (ratio > 1.5)
+        # Silent nodes count at their default limits; once the others are at guaranteed caps there
+        # is nothing left to lower: electricity that is there cannot be refused (I1).
+        above = ~quiet & (caps > self._guaranteed_watts + LIMIT_TOLERANCE_WATTS)
+        rack_of_gpu = world.rack_of_node[world.node_of_gpu]
+        left = [above.any(), *(above[rack_of_gpu == rack].any() for rack in range(racks))]
+        bad = ((heat > allowed + 0.02) | (ratio > 1.5)) & np.array(left)
         since_ns = np.where(self._jump_since_ns < 0, now_ns, self._jump_since_ns)
         self._jump_since_ns = np.where(bad, since_ns, -1)
         late = bad & (now_ns - since_ns > JUMP_SECONDS * NS_PER_SECOND)

@@ -49,6 +49,8 @@ class TwinResult(BaseModel):
     work_gpu_seconds: dict[str, float] = Field(default_factory=dict)
     slowdown_p50: dict[str, float]
     slowdown_p99: dict[str, float]
+    first_token_p99_seconds: dict[str, float] = Field(default_factory=dict)
+    uncapped_first_token_p99_seconds: dict[str, float] = Field(default_factory=dict)
     pods_placed: int
     pods_pending: int
     pods_moved: int
@@ -130,6 +132,16 @@ def slowdowns(world: World, uncapped: World, level: float) -> dict[str, float]:
     return result
 
 
+def first_token_p99(world: World) -> dict[str, float]:
+    """Seconds to the first token at the 99th percentile by class."""
+    result = {}
+    for name, services in by_class(world).items():
+        waited = np.concatenate([world.ledger.first_tokens(i) for i in services])
+        if len(waited):
+            result[name] = round(float(np.quantile(waited, 0.99)), 6)
+    return result
+
+
 def tokens(world: World) -> dict[str, float]:
     """Tokens of finished requests by class."""
     return {
@@ -185,6 +197,8 @@ def summarise(world: World, uncapped: World, policy: str, product: Mapping[str, 
         work_gpu_seconds=work_gpu_seconds(world),
         slowdown_p50=slowdowns(world, uncapped, 0.5),
         slowdown_p99=slowdowns(world, uncapped, 0.99),
+        first_token_p99_seconds=first_token_p99(world),
+        uncapped_first_token_p99_seconds=first_token_p99(uncapped),
         pods_placed=pods_placed(world.record),
         pods_moved=world.moved,
         cap_to_effect_seconds_p99=world.effects.p99_seconds(),

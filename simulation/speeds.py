@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from capacity.profile import GpuProfile
+from capacity.profile import KERNEL_CLASSES, GpuProfile
 from capacity.table import ProfileTable, class_index, throughput
 
 Floats = NDArray[np.float64]
@@ -32,22 +32,33 @@ class GpuTypes:
         model: Position of each GPU's type in the table, (n_gpus,).
         context_watts: Draw with an idle context, (n_gpus,).
         clock_knee: Share of the highest clock above which decode keeps its speed.
+        full_watts: Draw of each kernel class without a cap, (classes, n_gpus).
+        full_throughput: What capacity's curve gives at that draw, (classes, n_gpus).
     """
 
     table: ProfileTable
     model: Integers
     context_watts: Floats
     clock_knee: float
+    full_watts: Floats
+    full_throughput: Floats
 
     @classmethod
     def of(cls, profiles: list[GpuProfile], of_gpu: list[int], clock_knee: float) -> GpuTypes:
         """The types of a row whose i-th GPU has profile ``of_gpu[i]``."""
         context = np.array([profiles[p].context_watts for p in of_gpu])
-        return cls(ProfileTable.of(profiles), np.array(of_gpu, dtype=np.intp), context, clock_knee)
+        table, model = ProfileTable.of(profiles), np.array(of_gpu, dtype=np.intp)
+        kernels = range(len(KERNEL_CLASSES))
+        full = np.array([table.p50_watts[model, kernel] for kernel in kernels])
+        uncapped = [
+            throughput(table, model, np.full(len(model), kernel, dtype=np.intp), full[kernel])
+            for kernel in kernels
+        ]
+        return cls(table, model, context, clock_knee, full, np.array(uncapped))
 
     def class_watts(self, kernel: int) -> Floats:
         """Draw of a kernel class without a cap, (n_gpus,)."""
-        return np.asarray(self.table.p50_watts[self.model, kernel], dtype=np.float64)
+        return np.asarray(self.full_watts[kernel], dtype=np.float64)
 
     def speed(self, kernel: int, drawn_over_wanted: Floats, clock_ratio: Floats) -> Floats:
         """Relative speed of a kernel class on each GPU, (n_gpus,).
@@ -58,9 +69,8 @@ class GpuTypes:
             clock_ratio: Locked over highest clock, 1 without a lock, (n_gpus,).
         """
         classes = np.full(len(self.model), kernel, dtype=np.intp)
-        full = self.class_watts(kernel)
         ratio = np.clip(drawn_over_wanted, 0.0, 1.0)
-        capped = throughput(self.table, self.model, classes, ratio * full)
-        uncapped = throughput(self.table, self.model, classes, full)
+        capped = throughput(self.table, self.model, classes, ratio * self.full_watts[kernel])
+        uncapped = self.full_throughput[kernel]
         clock = np.minimum(1.0, clock_ratio / self.clock_knee) if kernel == DECODE else clock_ratio
-        return np.minimum(1.0, capped / uncapped) * clock
+        return np.asarray(np.minimum(1.0, capped / uncapped) * clock, dtype=np.float64)
