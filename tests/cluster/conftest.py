@@ -33,6 +33,15 @@ def control_plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlP
     plane.stop()
 
 
+@pytest.fixture(scope="module")
+def fresh_control_plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
+    """A server of the module's own, for tests that install cluster-wide things (1.5 s)."""
+    _require_tools()
+    plane = start_control_plane(tmp_path_factory.mktemp("fresh-control-plane"))
+    yield plane
+    plane.stop()
+
+
 @pytest.fixture
 def with_controllers(control_plane: ControlPlane) -> ControlPlane:
     """A control plane with workload controllers; a bare kube-apiserver has none."""

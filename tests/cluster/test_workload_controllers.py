@@ -82,6 +82,24 @@ def test_an_ordered_set_makes_its_pods_one_after_the_other(
     eventually("the last goes first", lambda: names(control_plane, namespace) == {"db-0"})
 
 
+def test_a_claim_template_becomes_a_claim_and_a_volume(
+    control_plane: ControlPlane, namespace: str
+) -> None:
+    path = f"/apis/apps/v1/namespaces/{namespace}/statefulsets"
+    body = workload("db", replicas=1, serviceName="db")
+    mount = {"name": "data", "mountPath": "/data"}
+    body["spec"]["template"]["spec"]["containers"][0]["volumeMounts"] = [mount]
+    claim = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+    body["spec"]["volumeClaimTemplates"] = [{"metadata": {"name": "data"}, "spec": claim}]
+    create(control_plane, path, body)
+    eventually("the pod", lambda: names(control_plane, namespace) == {"db-0"})
+    (made,) = pods(control_plane, namespace)
+    sources = {v["name"]: v for v in made["spec"]["volumes"]}
+    assert sources["data"]["persistentVolumeClaim"]["claimName"] == "data-db-0"
+    claims = f"/api/v1/namespaces/{namespace}/persistentvolumeclaims"
+    assert control_plane.request("GET", f"{claims}/data-db-0").status == 200
+
+
 def test_a_daemon_set_pins_one_pod_to_each_node_it_tolerates(
     control_plane: ControlPlane, namespace: str
 ) -> None:

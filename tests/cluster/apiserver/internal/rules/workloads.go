@@ -43,7 +43,11 @@ func ReplicaSetUpdate(r, old *appsv1.ReplicaSet) field.ErrorList {
 
 // StatefulSet validates a stateful set as it is created or updated.
 func StatefulSet(s *appsv1.StatefulSet) field.ErrorList {
-	errs := template(s.Spec.Replicas, s.Spec.Selector, &s.Spec.Template, corev1.RestartPolicyAlways)
+	pods := s.Spec.Template.DeepCopy() // each claim template becomes a volume of its pod
+	for _, claim := range s.Spec.VolumeClaimTemplates {
+		pods.Spec.Volumes = append(pods.Spec.Volumes, corev1.Volume{Name: claim.Name})
+	}
+	errs := template(s.Spec.Replicas, s.Spec.Selector, pods, corev1.RestartPolicyAlways)
 	return append(errs, oneOf(spec.Child("podManagementPolicy"), s.Spec.PodManagementPolicy, appsv1.OrderedReadyPodManagement, appsv1.ParallelPodManagement)...)
 }
 
