@@ -145,6 +145,46 @@ def test_a_wake_ends_a_wait_without_moving_time() -> None:
     assert result == [(True, 4 * SECOND), (False, 20 * SECOND)]
 
 
+def test_who_was_woken_holds_time_from_the_moment_of_the_wake() -> None:
+    with conducting(Conductor()) as conductor:
+        clock = conductor.clock("p")
+        wake, release, passed = clock.new_wake(), threading.Event(), threading.Event()
+
+        def woken() -> None:
+            clock.wait_until(10 * SECOND, wake)
+            release.wait(JOIN)
+            clock.leave()
+
+        def other() -> None:
+            clock.wait_until(5 * SECOND)
+            passed.set()
+            clock.leave()
+
+        joined = threading.Barrier(3)
+
+        def run(body: Callable[[], None]) -> Callable[[], None]:
+            def whole() -> None:
+                clock.join()
+                joined.wait(JOIN)
+                body()
+
+            return whole
+
+        clock.join()
+        threads = [start(run(woken)), start(run(other))]
+        joined.wait(JOIN)
+        clock.ready()
+        clock.wait_until(SECOND)  # both wait by now
+        wake.set()
+        clock.leave()
+        assert not passed.wait(0.05)
+        assert clock.monotonic_ns() == SECOND
+        release.set()
+        finish(*threads)
+        assert clock.monotonic_ns() == 5 * SECOND
+        clock.close()
+
+
 def test_a_wake_that_was_set_before_is_not_lost() -> None:
     with conducting(Conductor()) as conductor:
         clock = conductor.clock("p")
