@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import control_plane as launcher
 import pytest
 from cluster_processes import free_port
+from cluster_tools import tool
 from control_plane import ControlPlane
 from cryptography import x509
 from kubebuilder_server import kube_apiserver_command
@@ -73,3 +75,33 @@ def test_kube_apiserver_gets_credentials_signed_by_its_own_authority(tmp_path: P
     before = (tmp_path / "ca.crt").read_bytes()
     kube_apiserver_command(Path("/assets"), tmp_path, 2379, 6443, "/registry")
     assert (tmp_path / "ca.crt").read_bytes() == before, "a restart keeps every credential valid"
+
+
+STAND_IN = """\
+#!{python}
+import os, sys
+flags = dict(arg.removeprefix("--").split("=", 1) for arg in sys.argv[1:])
+directory = os.path.dirname(flags["client-ca-file"])
+os.execv("{apiserver}", ["{apiserver}", "--etcd=" + flags["etcd-servers"],
+    "--prefix=" + flags["etcd-prefix"], "--port=" + flags["secure-port"], "--dir=" + directory])
+"""
+
+
+def test_the_assets_folder_is_honoured(
+    control_plane: ControlPlane, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A stand-in that takes kube-apiserver's flags; the real one could not be had here."""
+    if control_plane.kind != "own":
+        pytest.skip("needs the project's own server as the stand-in")
+    assets = tmp_path / "assets"
+    assets.mkdir()
+    (assets / "etcd").symlink_to(tool("etcd"))
+    program = STAND_IN.format(python=sys.executable, apiserver=tool("apiserver"))
+    (assets / "kube-apiserver").write_text(program)
+    (assets / "kube-apiserver").chmod(0o755)
+    monkeypatch.setenv("KUBEBUILDER_ASSETS", str(assets))
+    plane = launcher.start_control_plane(tmp_path / "plane", prefix="/assets")
+    assert plane.kind == "kubebuilder"
+    admin = plane.kubectl("auth", "whoami", "-o", "jsonpath={.status.userInfo.groups}").stdout
+    assert "system:masters" in admin
+    plane.stop()
