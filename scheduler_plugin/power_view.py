@@ -166,20 +166,26 @@ class PowerView:
     def _used(
         self, name: str, hosts: Mapping[str, float], below: Sequence[BoundLoad], now_seconds: float
     ) -> float:
-        """The forecast and what it cannot know yet, or static figures; never below the draw."""
+        """The most that what is bound now will draw, AC watts.
+
+        The smaller of two bounds: everything present at its worst, and the forecast plus what was
+        bound after its data end. The forecast alone would not do: it also counts work that has
+        ended and work that has yet to come through this planner, so a full past would keep an
+        empty domain empty. What is measured now is never undercut.
+        """
         draw = self._domains[name].status.draw_watts or 0.0
+        inside = [n for n in self._domains if name in self._path(n)]
+        static = sum(hosts.get(n, 0.0) for n in inside) + sum(load.watts for load in below)
+        for n in inside:
+            static += sum(load.worst_watts for load in self._spec(n).external_loads)
         forecast = self._forecasts.get(name)
         if forecast is None:
-            inside = [n for n in self._domains if name in self._path(n)]
-            static = sum(hosts.get(n, 0.0) for n in inside) + sum(load.watts for load in below)
-            for n in inside:
-                static += sum(load.worst_watts for load in self._spec(n).external_loads)
             return max(static, draw)
         since = forecast.data_until_seconds
         if since is None:
             since = now_seconds - DEFAULT_FORECAST_AGE_SECONDS
         recent = sum(load.watts for load in below if load.bound_at_seconds >= since)
-        return max(forecast.p99_watts, draw) + recent
+        return max(min(static, forecast.p99_watts + recent), draw)
 
     def _path(self, name: str) -> list[str]:
         """The domain and all above it; a cycle ends the path and is refused by the snapshot."""

@@ -7,6 +7,7 @@ planning loop itself, so that a stuck loop is noticed by the watchdog and by the
 from __future__ import annotations
 
 import argparse
+import contextlib
 import logging
 import os
 import signal
@@ -16,16 +17,16 @@ from pathlib import Path
 
 from prometheus_client import start_http_server
 
-from scheduler_plugin.app.identity_store import IdentityStore
 from scheduler_plugin.app.loop import PlacementLoop
 from scheduler_plugin.app.metrics import PlacementMetrics
 from scheduler_plugin.app.settings import PlacementSettings
-from scheduler_plugin.app.webhook import WebhookKeeper, WebhookServer
+from scheduler_plugin.app.webhook import WebhookServer
 from scheduler_plugin.batching import Batcher
 from scheduler_plugin.names import LEASE_NAME
 from scheduler_plugin.worker import ProcessPlanner
 from wattpack.clock import Clock, SystemClock
 from wattpack.kube.election import LeaderElector
+from wattpack.kube.identity_store import IdentityKeeper, IdentityStore, publish_to_webhook
 from wattpack.kube.port import KubeApi
 from wattpack.units import seconds_to_ns
 
@@ -163,19 +164,21 @@ def main(argv: list[str] | None = None) -> int:
         signal.signal(number, lambda *_: process.stop())
     if arguments.metrics_port:
         start_http_server(arguments.metrics_port, registry=metrics.registry)
-    keeper = _start_webhook(arguments, api, clock, settings) if arguments.webhook_port else None
-    try:
+    with contextlib.ExitStack() as undo:
+        undo.callback(planner.close)
+        if arguments.webhook_port:
+            _start_webhook(arguments, api, clock, settings, undo)
         process.run()
-    finally:
-        planner.close()
-        if keeper is not None:
-            keeper.stop()
     return 0
 
 
 def _start_webhook(
-    arguments: argparse.Namespace, api: KubeApi, clock: Clock, settings: PlacementSettings
-) -> WebhookKeeper:
+    arguments: argparse.Namespace,
+    api: KubeApi,
+    clock: Clock,
+    settings: PlacementSettings,
+    undo: contextlib.ExitStack,
+) -> None:
     host = f"{arguments.service}.{settings.namespace}.svc"
     store = IdentityStore(
         api,
@@ -183,11 +186,13 @@ def _start_webhook(
         settings.namespace,
         arguments.secret,
         [host, f"{host}.cluster.local"],
-        arguments.webhook_name,
+        publish_to_webhook(api, arguments.webhook_name),
     )
     server = WebhookServer(
         arguments.webhook_host, arguments.webhook_port, store.ensure(), settings.mode
     )
-    keeper = WebhookKeeper(server, store, clock)
+    server.start()
+    undo.callback(server.stop)
+    keeper = IdentityKeeper(server.use, store, clock)
     keeper.start()
-    return keeper
+    undo.callback(keeper.stop)

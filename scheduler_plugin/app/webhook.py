@@ -17,20 +17,13 @@ from pathlib import Path
 from typing import Any
 
 from scheduler_plugin.admission import WEBHOOK_TIMEOUT_SECONDS, Mode, review
-from scheduler_plugin.app.identity_store import IdentityStore
-from scheduler_plugin.certificates import Identity
-from wattpack.clock import Clock
 from wattpack.errors import InputError
-from wattpack.kube.port import KubeError
-from wattpack.units import seconds_to_ns
+from wattpack.wire.identity import ServingIdentity
 
 _LOG = logging.getLogger(__name__)
 PATH = "/mutate"
 #: A pod is at most 1.5 MiB in etcd; a review carries it once, with room for the envelope.
 MAX_BODY_BYTES = 4 * 1024 * 1024
-#: Also how soon a webhook that was installed anew gets its authority again.
-CERTIFICATE_CHECK_SECONDS = 60.0
-CERTIFICATE_RETRY_SECONDS = 15.0
 
 
 class WebhookServer:
@@ -43,7 +36,7 @@ class WebhookServer:
         mode: What is done with pods.
     """
 
-    def __init__(self, host: str, port: int, identity: Identity, mode: Mode) -> None:
+    def __init__(self, host: str, port: int, identity: ServingIdentity, mode: Mode) -> None:
         self._context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         self._context.minimum_version = ssl.TLSVersion.TLSv1_2
         self.use(identity)
@@ -63,7 +56,7 @@ class WebhookServer:
         """Where it listens."""
         return int(self._server.server_address[1])
 
-    def use(self, identity: Identity) -> None:
+    def use(self, identity: ServingIdentity) -> None:
         """Serve new connections with this certificate; open ones go on."""
         with tempfile.TemporaryDirectory() as folder:
             # The ssl module reads certificates from files only; the folder is private to us.
@@ -159,43 +152,3 @@ def _handler_for(mode: Mode) -> type[BaseHTTPRequestHandler]:
             """Access is not logged."""
 
     return Handler
-
-
-class WebhookKeeper:
-    """Serves the webhook and renews its certificate in a thread of its own.
-
-    Args:
-        server: What is served.
-        store: Where the identity comes from.
-        clock: For the pauses.
-    """
-
-    def __init__(self, server: WebhookServer, store: IdentityStore, clock: Clock) -> None:
-        self._server = server
-        self._store = store
-        self._clock = clock
-        self._wake = clock.new_wake()
-        self._thread = threading.Thread(target=self._keep, name="certificate", daemon=True)
-
-    def start(self) -> None:
-        """Serve, and look after the certificate every minute."""
-        self._server.start()
-        self._thread.start()
-
-    def stop(self) -> None:
-        """Close the port and end the thread."""
-        self._wake.set()
-        self._thread.join()
-        self._server.stop()
-
-    def _keep(self) -> None:
-        pause_seconds = CERTIFICATE_CHECK_SECONDS
-        while not self._clock.wait_until(
-            self._clock.monotonic_ns() + seconds_to_ns(pause_seconds), self._wake
-        ):
-            try:
-                self._server.use(self._store.ensure())
-                pause_seconds = CERTIFICATE_CHECK_SECONDS
-            except KubeError as error:
-                _LOG.warning("certificate not checked: %s", error)
-                pause_seconds = CERTIFICATE_RETRY_SECONDS

@@ -168,7 +168,11 @@ def test_a_domain_without_headroom_holds_its_pods_back(
         "apiVersion": "wattpack.io/v1alpha1",
         "kind": "PowerDomain",
         "metadata": {"name": "row"},
-        "spec": {"ratingWatts": 20_000, "members": {"nodeNames": list(NODES)}},
+        "spec": {
+            "ratingWatts": 20_000,
+            "members": {"nodeNames": list(NODES)},
+            "nonGpuPerNode": {"worstWatts": 10_000},
+        },
     }
     create(chain.plane, f"{OURS}/powerdomains", domain)
     full = {"status": {"capBandWatts": 17_000, "forecastP99Watts": 16_990}}

@@ -170,8 +170,12 @@ def powered(rating_watts: float, **spec: Any) -> Cluster:
     return cluster
 
 
+#: A host that could draw so much that the forecast is the smaller bound.
+THIRSTY = {"worstWatts": 9_500.0, "idleWatts": 300.0}
+
+
 def test_a_domain_admits_what_its_band_minus_its_forecast_pays_for() -> None:
-    cluster = powered(10_000)
+    cluster = powered(10_000, nonGpuPerNode=THIRSTY)
     cluster.set_status(PowerDomain, "row", capBandWatts=9_000, forecastP99Watts=8_000)
     for i in range(5):
         cluster.add(pod_object(f"p{i}", annotations={"wattpack.io/kernel-class": "decode"}))
@@ -185,7 +189,7 @@ def test_a_domain_admits_what_its_band_minus_its_forecast_pays_for() -> None:
 
 def test_pods_bound_after_the_forecasts_data_count_beside_it() -> None:
     """Otherwise the same headroom would be given away in every cycle until the next forecast."""
-    cluster = powered(10_000)
+    cluster = powered(10_000, nonGpuPerNode=THIRSTY)
     cluster.set_status(PowerDomain, "row", capBandWatts=9_000, forecastP99Watts=8_000)
     decode = {"wattpack.io/kernel-class": "decode"}
     for i in range(3):
@@ -199,8 +203,22 @@ def test_pods_bound_after_the_forecasts_data_count_beside_it() -> None:
     assert list(cluster.loop.step().released) == [f"{SPACE}/late"]
 
 
-def test_a_forecast_object_of_the_domain_counts() -> None:
+def test_a_full_past_does_not_keep_an_empty_domain_empty() -> None:
     cluster = powered(10_000)
+    cluster.set_status(PowerDomain, "row", capBandWatts=9_000, forecastP99Watts=9_000)
+    cluster.add(pod_object("p"))
+    assert len(cluster.loop.step().released) == 1
+
+
+def test_what_is_measured_now_is_never_undercut() -> None:
+    cluster = powered(10_000)
+    cluster.set_status(PowerDomain, "row", capBandWatts=9_000, drawWatts=8_900.0)
+    cluster.add(pod_object("p"))
+    assert cluster.loop.step().pending[f"{SPACE}/p"][0] == "PowerDomainFull"
+
+
+def test_a_forecast_object_of_the_domain_counts() -> None:
+    cluster = powered(10_000, nonGpuPerNode=THIRSTY)
     body = {
         "apiVersion": "wattpack.io/v1alpha1",
         "kind": "DemandForecast",

@@ -6,7 +6,6 @@ import json
 import socket
 import ssl
 from collections.abc import Iterator
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -16,118 +15,41 @@ from placement_builders import node, pod, snapshot
 from placement_cluster import Cluster, pod_object
 
 from scheduler_plugin import pods as pod_facts
-from scheduler_plugin.admission import Mode, webhook_configuration
+from scheduler_plugin.admission import Mode
 from scheduler_plugin.app import plan as plan_command
-from scheduler_plugin.app.identity_store import IdentityStore
 from scheduler_plugin.app.scheduler import SchedulerProcess
 from scheduler_plugin.app.watchdog import Watchdog
 from scheduler_plugin.app.webhook import MAX_BODY_BYTES, WebhookServer
 from scheduler_plugin.batching import Batcher
-from scheduler_plugin.certificates import (
-    AUTHORITY_LIFE,
-    SERVING_LIFE,
-    Identity,
-    identity_from_data,
-    new_identity,
-    renewed,
-)
 from scheduler_plugin.names import LEASE_NAME
 from scheduler_plugin.plan import parse_plan
 from scheduler_plugin.snapshot import parse_snapshot
-from wattpack.clock import ManualClock
-from wattpack.errors import InputError
+from wattpack.clock import SystemClock
 from wattpack.kube.election import LeaderElector
-from wattpack.kube.embedded import EmbeddedKube
-from wattpack.kube.port import LEASES, MUTATING_WEBHOOKS, SECRETS, UnavailableError
+from wattpack.kube.port import LEASES, UnavailableError
+from wattpack.wire.identity import ServingIdentity, new_identity
 
-NOW = datetime(2026, 1, 1, tzinfo=UTC)
 NAMES = ("localhost", "127.0.0.1")
 SYSTEM = "wattpack-system"
-
-
-# Certificates
-
-
-def test_an_identity_is_kept_until_two_thirds_of_its_life_are_over() -> None:
-    first = new_identity(NAMES, NOW)
-    assert renewed(first, NAMES, NOW + SERVING_LIFE * 0.6) is first
-    second = renewed(first, NAMES, NOW + SERVING_LIFE * 0.7)
-    assert second.certificate != first.certificate
-    assert second.ca_bundle == first.ca_bundle
-
-
-def test_a_new_authority_leaves_the_old_one_trusted() -> None:
-    first = new_identity(NAMES, NOW)
-    second = renewed(first, NAMES, NOW + AUTHORITY_LIFE * 0.7)
-    assert first.ca_bundle in second.ca_bundle
-    assert second.ca_bundle.count(b"BEGIN CERTIFICATE") == 2
-
-
-def test_other_names_need_another_certificate() -> None:
-    first = new_identity(NAMES, NOW)
-    assert renewed(first, ("localhost",), NOW).certificate != first.certificate
-
-
-@pytest.mark.parametrize("name", ["ca.crt", "ca.key", "tls.crt", "tls.key"])
-@pytest.mark.parametrize("value", [b"", b"garbage"])
-def test_a_broken_identity_is_refused_by_its_field(name: str, value: bytes) -> None:
-    data = new_identity(NAMES, NOW).to_data() | {name: value}
-    with pytest.raises(InputError, match="data"):
-        identity_from_data(data)
-
-
-def test_parts_of_two_identities_do_not_make_one() -> None:
-    one, other = new_identity(NAMES, NOW).to_data(), new_identity(NAMES, NOW).to_data()
-    for name in ("tls.crt", "tls.key", "ca.crt"):
-        with pytest.raises(InputError):
-            identity_from_data(one | {name: other[name]})
-
-
-def identity_store(api: Any, clock: ManualClock) -> IdentityStore:
-    return IdentityStore(api, clock, SYSTEM, "tls", NAMES, "w")
-
-
-def test_replicas_share_one_identity_and_the_webhook_trusts_it() -> None:
-    clock = ManualClock()
-    api = EmbeddedKube(clock)
-    service = {"namespace": SYSTEM, "name": "s", "path": "/mutate"}
-    api.create(MUTATING_WEBHOOKS, webhook_configuration("w", service, ""))
-    first = identity_store(api, clock).ensure()
-    assert identity_store(api, clock).ensure() == first
-    bundle = api.get(MUTATING_WEBHOOKS, "w")["webhooks"][0]["clientConfig"]["caBundle"]
-    assert first.to_data()["ca.crt"].startswith(b"-----BEGIN")
-    assert bundle
-    clock.advance_seconds(70 * 86400)
-    assert identity_store(api, clock).ensure().certificate != first.certificate
-
-
-def test_an_unusable_secret_is_replaced() -> None:
-    clock = ManualClock()
-    api = EmbeddedKube(clock)
-    metadata = {"name": "tls", "namespace": SYSTEM}
-    body = {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "data": {"tls.crt": "!"}}
-    api.create(SECRETS, body, SYSTEM)
-    first = identity_store(api, clock).ensure()
-    assert identity_store(api, clock).ensure() == first
 
 
 # Webhook
 
 
 @pytest.fixture(scope="module")
-def identity() -> Identity:
-    return new_identity(NAMES, datetime.now(UTC))
+def identity() -> ServingIdentity:
+    return new_identity(NAMES, SystemClock().wall_time_ns())
 
 
 @pytest.fixture
-def server(identity: Identity) -> Iterator[WebhookServer]:
+def server(identity: ServingIdentity) -> Iterator[WebhookServer]:
     made = WebhookServer("127.0.0.1", 0, identity, Mode.MANAGE)
     made.start()
     yield made
     made.stop()
 
 
-def client(identity: Identity, server: WebhookServer) -> httpx.Client:
+def client(identity: ServingIdentity, server: WebhookServer) -> httpx.Client:
     context = ssl.create_default_context(cadata=identity.ca_bundle.decode())
     return httpx.Client(verify=context, base_url=f"https://127.0.0.1:{server.port}")
 
@@ -142,7 +64,7 @@ def review_of(body: Any) -> dict[str, Any]:
 
 
 def test_the_webhook_answers_over_its_own_certificate(
-    identity: Identity, server: WebhookServer
+    identity: ServingIdentity, server: WebhookServer
 ) -> None:
     with client(identity, server) as http:
         response = http.post("/mutate?timeout=2s", json=review_of(pod_object("p")))
@@ -150,7 +72,9 @@ def test_the_webhook_answers_over_its_own_certificate(
         assert http.get("/healthz").text == "ok\n"
 
 
-def test_the_webhook_refuses_what_is_no_review(identity: Identity, server: WebhookServer) -> None:
+def test_the_webhook_refuses_what_is_no_review(
+    identity: ServingIdentity, server: WebhookServer
+) -> None:
     with client(identity, server) as http:
         assert http.post("/mutate", content=b"{").status_code == 400
         assert http.post("/mutate", json={"kind": "Pod"}).status_code == 400
@@ -159,7 +83,7 @@ def test_the_webhook_refuses_what_is_no_review(identity: Identity, server: Webho
 
 
 def test_the_webhook_reads_no_body_beyond_its_limit(
-    identity: Identity, server: WebhookServer
+    identity: ServingIdentity, server: WebhookServer
 ) -> None:
     context = ssl.create_default_context(cadata=identity.ca_bundle.decode())
     for length in (str(MAX_BODY_BYTES + 1), "-1", "many", ""):
@@ -171,15 +95,17 @@ def test_the_webhook_reads_no_body_beyond_its_limit(
             assert secure.recv(12) == b"HTTP/1.1 413"
 
 
-def test_a_silent_client_keeps_nobody_waiting(identity: Identity, server: WebhookServer) -> None:
+def test_a_silent_client_keeps_nobody_waiting(
+    identity: ServingIdentity, server: WebhookServer
+) -> None:
     with socket.create_connection(("127.0.0.1", server.port)), client(identity, server) as http:
         assert http.get("/healthz").status_code == 200
 
 
 def test_a_renewed_certificate_is_served_without_a_restart(
-    identity: Identity, server: WebhookServer
+    identity: ServingIdentity, server: WebhookServer
 ) -> None:
-    other = new_identity(NAMES, datetime.now(UTC))
+    other = new_identity(NAMES, SystemClock().wall_time_ns())
     server.use(other)
     with client(other, server) as http:
         assert http.get("/healthz").status_code == 200
