@@ -11,6 +11,7 @@ import asyncio
 import logging
 import threading
 from collections.abc import AsyncIterator, Callable
+from typing import Any
 
 import grpc
 
@@ -20,7 +21,7 @@ from controller.model import Commands, Topology
 from wattpack.clock import Clock
 from wattpack.errors import InputError, WattpackError
 from wattpack.kube.port import ForbiddenError
-from wattpack.wire.identity import Identity
+from wattpack.wire.identity import Identity, ServingIdentity
 from wattpack.wire.v1 import power_pb2, power_pb2_grpc
 
 SUPPORTED_VERSIONS = (1,)
@@ -99,6 +100,9 @@ class AgentGateway(power_pb2_grpc.PowerControlServicer):
                     yield taker.result()
                 else:
                     taker.cancel()
+        except asyncio.CancelledError:
+            # The agent or this server ended the stream: an ordinary end, not a failure to report.
+            log.debug("stream of %s ended", node)
         finally:
             reader.cancel()
             stream.discard()
@@ -253,6 +257,16 @@ class GatewayThread:
             self._loop.call_soon_threadsafe(self._stop.set)
         self._thread.join(timeout=10.0)
 
+    def use(self, identity: ServingIdentity) -> None:
+        """Show new connections this certificate; open streams go on."""
+        self._identity = identity.server
+
+    def _certificates(self) -> Any:  # noqa: ANN401 - grpc is untyped here
+        identity = self._identity
+        return grpc.ssl_server_certificate_configuration(
+            [(identity.key_pem, identity.certificate_pem)]
+        )
+
     def _run(self) -> None:
         asyncio.run(self._serve())
 
@@ -262,8 +276,9 @@ class GatewayThread:
         server = grpc.aio.server(options=[("grpc.so_reuseport", 0)])
         power_pb2_grpc.add_PowerControlServicer_to_server(self._gateway, server)
         try:
-            credentials = grpc.ssl_server_credentials(
-                [(self._identity.key_pem, self._identity.certificate_pem)]
+            # Asked at every handshake, so that a renewed certificate needs no restart.
+            credentials = grpc.dynamic_ssl_server_credentials(
+                self._certificates(), self._certificates, require_client_authentication=False
             )
             self.port = server.add_secure_port(self._address, credentials)
             await server.start()

@@ -16,7 +16,6 @@ from controller.console.app import ConsoleServer
 from forecasting.sqlite import HistoryStore
 from scheduler_plugin.admission import Mode
 from scheduler_plugin.app.webhook import WebhookServer
-from scheduler_plugin.certificates import from_wall_ns, new_identity
 from simulation.app.control import DemoControl
 from simulation.app.nodes import DemoNodes
 from simulation.app.work import DemoWork, WebhookCaller
@@ -27,6 +26,7 @@ from simulation.scenario import Scenario
 from simulation.world import World
 from wattpack.clock import SystemClock
 from wattpack.kube.embedded.api import EmbeddedKube
+from wattpack.wire.identity import new_identity
 
 log = logging.getLogger(__name__)
 WEBHOOK_NAME = "wattpack-scheduler.wattpack-system.svc"
@@ -108,7 +108,7 @@ class DemoRow:
             self.failure = error
 
     def _start_webhook(self) -> tuple[WebhookServer, WebhookCaller]:
-        identity = new_identity([WEBHOOK_NAME], from_wall_ns(SystemClock().wall_time_ns()))
+        identity = new_identity([WEBHOOK_NAME], SystemClock().wall_time_ns())
         server = WebhookServer("127.0.0.1", 0, identity, Mode.MANAGE)
         server.start()
         return server, WebhookCaller(server.port, identity.ca_bundle, WEBHOOK_NAME)

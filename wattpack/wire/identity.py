@@ -1,22 +1,35 @@
-"""A certificate authority of our own and the server identity that the controller shows its agents.
+"""Certificates as values: an authority of our own and what servers show. Pure: time is an argument.
 
-Agents trust the CA's file; the controller trusts the token that each agent sends (mutual identity).
+The controller's streams and the placement webhook use the same kind of identity. A serving
+certificate lives 90 days and an authority five years; each is replaced after two thirds of its
+life. After a new authority the old one stays in the bundle until the next change, so that nobody
+who trusts the bundle ever meets a certificate that it cannot check.
 """
 
 from __future__ import annotations
 
 import datetime
 import ipaddress
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from cryptography import x509
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-# Clocks of nodes differ; a certificate that starts now would be refused by a node a minute behind.
-BACKDATE = datetime.timedelta(hours=1)
+from wattpack.errors import InputError
+from wattpack.units import NS_PER_SECOND
+
+_DAY_NS = 86_400 * NS_PER_SECOND
+AUTHORITY_LIFE_NS = 5 * 365 * _DAY_NS
+SERVING_LIFE_NS = 90 * _DAY_NS
+AUTHORITY_NAME = "wattpack CA"
+# Clocks of others differ; a certificate that starts now would be refused by one a minute behind.
+BACKDATE_NS = 3600 * NS_PER_SECOND
+# An X.509 common name holds 64 characters; the names that count are the alternative ones.
+MAX_COMMON_NAME = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,15 +43,102 @@ class Identity:
     def expires_at_ns(self) -> int:
         """When the certificate ends, nanoseconds since the Unix epoch."""
         certificate = x509.load_pem_x509_certificate(self.certificate_pem)
-        return int(certificate.not_valid_after_utc.timestamp()) * 1_000_000_000
+        return _ns(certificate.not_valid_after_utc)
 
 
-def new_authority(common_name: str, wall_time_ns: int, days: int = 3650) -> Identity:
+@dataclass(frozen=True, slots=True)
+class ServingIdentity:
+    """What a server keeps: its certificate and key, and the authority that it renews them with.
+
+    Attributes:
+        ca_bundle: PEM; may hold two authorities, the newest first.
+        ca_key: PEM; empty if somebody else issues the certificates, and renews them.
+        certificate: PEM, shown to clients.
+        key: PEM of the certificate's key.
+    """
+
+    ca_bundle: bytes
+    ca_key: bytes
+    certificate: bytes
+    key: bytes
+
+    @property
+    def server(self) -> Identity:
+        """The part that a server shows."""
+        return Identity(self.certificate, self.key)
+
+    def to_data(self) -> dict[str, bytes]:
+        """The fields of a ``kubernetes.io/tls`` Secret."""
+        return {
+            "ca.crt": self.ca_bundle,
+            "ca.key": self.ca_key,
+            "tls.crt": self.certificate,
+            "tls.key": self.key,
+        }
+
+
+def identity_from_data(data: Mapping[str, bytes], source: str = "") -> ServingIdentity:
+    """An identity from a Secret's fields; one without ``ca.key`` is renewed by somebody else.
+
+    Raises:
+        InputError: if a field is missing, is no PEM, or the parts do not belong together.
+    """
+    for name in ("ca.crt", "tls.crt", "tls.key"):
+        if not data.get(name):
+            raise InputError(f"data.{name}", "a PEM text", data.get(name), source)
+    identity = ServingIdentity(
+        data["ca.crt"], data.get("ca.key", b""), data["tls.crt"], data["tls.key"]
+    )
+    try:
+        certificate = x509.load_pem_x509_certificate(identity.certificate)
+        key = serialization.load_pem_private_key(identity.key, password=None)
+        if identity.ca_key:
+            serialization.load_pem_private_key(identity.ca_key, password=None)
+            certificate.verify_directly_issued_by(_first(identity.ca_bundle))
+        else:
+            # Others' chains may have intermediate authorities: only clients can judge them.
+            _first(identity.ca_bundle)
+    except (ValueError, TypeError, InvalidSignature, UnsupportedAlgorithm) as error:
+        expected = "a certificate of its own authority"
+        raise InputError("data", expected, type(error).__name__, source) from error
+    if key.public_key() != certificate.public_key():
+        raise InputError("data.tls.key", "the key of tls.crt", "another key", source)
+    return identity
+
+
+def new_identity(names: Sequence[str], wall_time_ns: int) -> ServingIdentity:
+    """A new authority and a serving certificate for these DNS names and addresses."""
+    authority = new_authority(AUTHORITY_NAME, wall_time_ns)
+    server = new_server(authority, names, wall_time_ns)
+    return ServingIdentity(
+        authority.certificate_pem, authority.key_pem, server.certificate_pem, server.key_pem
+    )
+
+
+def renewed(identity: ServingIdentity, names: Sequence[str], wall_time_ns: int) -> ServingIdentity:
+    """The identity, or a newer one if two thirds of a life are over or the names changed."""
+    if not identity.ca_key:
+        return identity
+    authority = _first(identity.ca_bundle)
+    if wall_time_ns >= _renew_at_ns(authority):
+        fresh = new_identity(names, wall_time_ns)
+        return replace(fresh, ca_bundle=fresh.ca_bundle + _pem(authority))
+    certificate = x509.load_pem_x509_certificate(identity.certificate)
+    if wall_time_ns >= _renew_at_ns(certificate) or _names(certificate) != set(names):
+        signer = Identity(_pem(authority), identity.ca_key)
+        server = new_server(signer, names, wall_time_ns)
+        return replace(identity, certificate=server.certificate_pem, key=server.key_pem)
+    return identity
+
+
+def new_authority(
+    common_name: str, wall_time_ns: int, life_ns: int = AUTHORITY_LIFE_NS
+) -> Identity:
     """A self-signed CA that may sign server certificates only."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common_name)])
     builder = (
-        _builder(name, name, key, wall_time_ns, days)
+        _builder(name, name, key, wall_time_ns, life_ns)
         .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
         .add_extension(_key_usage(sign_certificates=True), critical=True)
     )
@@ -46,31 +146,29 @@ def new_authority(common_name: str, wall_time_ns: int, days: int = 3650) -> Iden
 
 
 def new_server(
-    authority: Identity, names: Sequence[str], wall_time_ns: int, days: int = 90
+    authority: Identity, names: Sequence[str], wall_time_ns: int, life_ns: int = SERVING_LIFE_NS
 ) -> Identity:
-    """A serving certificate for DNS names and IP addresses, signed by the authority."""
+    """A serving certificate for DNS names and IP addresses, signed by the authority.
+
+    Raises:
+        InputError: if the authority's key is of another kind than ours.
+    """
     issuer = x509.load_pem_x509_certificate(authority.certificate_pem)
-    issuer_key = serialization.load_pem_private_key(authority.key_pem, None)
-    if not isinstance(issuer_key, ec.EllipticCurvePrivateKey):
-        raise TypeError("the authority's key must be an elliptic-curve key")
+    signer = serialization.load_pem_private_key(authority.key_pem, None)
+    if not isinstance(signer, ec.EllipticCurvePrivateKey):
+        raise InputError("ca.key", "an elliptic-curve key", type(signer).__name__)
     key = ec.generate_private_key(ec.SECP256R1())
-    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, names[0])])
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, names[0][:MAX_COMMON_NAME])])
+    issued_by = x509.AuthorityKeyIdentifier.from_issuer_public_key(signer.public_key())
     builder = (
-        _builder(subject, issuer.subject, key, wall_time_ns, days)
+        _builder(subject, issuer.subject, key, wall_time_ns, life_ns)
         .add_extension(x509.SubjectAlternativeName([_general(n) for n in names]), critical=False)
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
         .add_extension(_key_usage(sign_certificates=False), critical=True)
+        .add_extension(issued_by, critical=False)
     )
-    return _identity(builder.sign(issuer_key, hashes.SHA256()), key)
-
-
-def _general(name: str) -> x509.GeneralName:
-    """An IP address where the text is one, else a DNS name."""
-    try:
-        return x509.IPAddress(ipaddress.ip_address(name))
-    except ValueError:
-        return x509.DNSName(name)
+    return _identity(builder.sign(signer, hashes.SHA256()), key)
 
 
 def _builder(
@@ -78,17 +176,17 @@ def _builder(
     issuer: x509.Name,
     key: ec.EllipticCurvePrivateKey,
     wall_time_ns: int,
-    days: int,
+    life_ns: int,
 ) -> x509.CertificateBuilder:
-    now = datetime.datetime.fromtimestamp(wall_time_ns // 1_000_000_000, tz=datetime.UTC)
     return (
         x509.CertificateBuilder()
         .subject_name(subject)
         .issuer_name(issuer)
         .public_key(key.public_key())
         .serial_number(x509.random_serial_number())
-        .not_valid_before(now - BACKDATE)
-        .not_valid_after(now + datetime.timedelta(days=days))
+        .not_valid_before(_moment(wall_time_ns - BACKDATE_NS))
+        .not_valid_after(_moment(wall_time_ns + life_ns))
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
     )
 
 
@@ -106,9 +204,45 @@ def _key_usage(*, sign_certificates: bool) -> x509.KeyUsage:
     )
 
 
+def _general(name: str) -> x509.GeneralName:
+    """An IP address where the text is one, else a DNS name."""
+    try:
+        return x509.IPAddress(ipaddress.ip_address(name))
+    except ValueError:
+        return x509.DNSName(name)
+
+
+def _names(certificate: x509.Certificate) -> set[str]:
+    found = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    addresses = {str(address) for address in found.get_values_for_type(x509.IPAddress)}
+    return set(found.get_values_for_type(x509.DNSName)) | addresses
+
+
+def _renew_at_ns(certificate: x509.Certificate) -> int:
+    start_ns, end_ns = _ns(certificate.not_valid_before_utc), _ns(certificate.not_valid_after_utc)
+    return start_ns + (end_ns - start_ns) * 2 // 3
+
+
+def _moment(wall_time_ns: int) -> datetime.datetime:
+    """A moment for certificates, whole seconds."""
+    return datetime.datetime.fromtimestamp(wall_time_ns // NS_PER_SECOND, tz=datetime.UTC)
+
+
+def _ns(moment: datetime.datetime) -> int:
+    return int(moment.timestamp()) * NS_PER_SECOND
+
+
+def _first(bundle: bytes) -> x509.Certificate:
+    return x509.load_pem_x509_certificates(bundle)[0]
+
+
+def _pem(certificate: x509.Certificate) -> bytes:
+    return certificate.public_bytes(serialization.Encoding.PEM)
+
+
 def _identity(certificate: x509.Certificate, key: ec.EllipticCurvePrivateKey) -> Identity:
     return Identity(
-        certificate.public_bytes(serialization.Encoding.PEM),
+        _pem(certificate),
         key.private_bytes(
             serialization.Encoding.PEM,
             serialization.PrivateFormat.PKCS8,
