@@ -209,7 +209,8 @@ class Fleet:
                     continue
                 arrays.rebooted[index], record.rebooted = record.rebooted, False
                 if record.sample is not None:
-                    arrays.fill(index, slice(offsets[index], offsets[index + 1]), record)
+                    gpus = slice(offsets[index], offsets[index + 1])
+                    arrays.fill(index, gpus, record, leadership.epoch)
         return Observations(
             node_received_ns=arrays.received_ns,
             node_nonce=arrays.nonce,
@@ -286,7 +287,7 @@ class _Arrays:
             np.zeros(n_gpus, dtype=np.bool_),
         )
 
-    def fill(self, node: int, gpus: slice, record: NodeRecord) -> None:
+    def fill(self, node: int, gpus: slice, record: NodeRecord, epoch: int) -> None:
         """One node's sample; a device set that has just changed waits for the new topology."""
         sample = record.sample
         if sample is None or len(sample.watts) != gpus.stop - gpus.start:
@@ -299,7 +300,9 @@ class _Arrays:
         self.energy_mean_watts[gpus] = energy_mean_watts(record.energy_history)
         self.cap_watts[gpus] = sample.cap_watts
         self.guaranteed_watts[gpus] = sample.guaranteed_watts
-        self.confirmed_sequence[gpus] = sample.confirmed_sequence
+        # Sequences begin anew with each epoch: a confirmation counts only in the one it is of.
+        if sample.highest_epoch == epoch:
+            self.confirmed_sequence[gpus] = sample.confirmed_sequence
         self.controlled[gpus] = sample.controlled
 
 

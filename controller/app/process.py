@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
@@ -24,7 +25,7 @@ from controller.app.metrics import ControllerMetrics
 from controller.app.settings import ControllerSettings
 from controller.app.status import StatusThread
 from controller.app.stream import AgentGateway, GatewayThread
-from controller.app.tick import MeterSource, Ticker, TickIdentity
+from controller.app.tick import MeterSource, Ticker, TickIdentity, TickOutcome
 from controller.app.topology import DesiredTopology
 from controller.model import PowerSettings
 from wattpack.api import DemandForecast, PowerDomain, PowerOverride, PowerPolicy
@@ -62,6 +63,7 @@ class Surroundings:
         profiles: GPU types.
         election: Durations of the election.
         seed: Of jitter.
+        on_tick: Told of every tick after it was sent; the twin's monitor listens here.
     """
 
     api: KubeApi
@@ -71,6 +73,7 @@ class Surroundings:
     profiles: ProfileLibrary
     election: ElectionSettings
     seed: int = 0
+    on_tick: Callable[[TickOutcome], None] = lambda outcome: None
 
 
 class ControllerProcess:
@@ -79,6 +82,7 @@ class ControllerProcess:
     def __init__(self, settings: ControllerSettings, around: Surroundings) -> None:
         self.settings = settings
         self._clock = around.clock
+        self._on_tick = around.on_tick
         self._wake = around.clock.new_wake()
         self._stopping = False
         self._last_tick_ns = around.clock.monotonic_ns()
@@ -183,6 +187,7 @@ class ControllerProcess:
         if outcome is not None:
             self.status.take(outcome)
             self.history.take(outcome)
+            self._on_tick(outcome)
         self.metrics.streams.set(self.gateway.connected())
         self.metrics.refused.set(self.gateway.refused_reports)
 

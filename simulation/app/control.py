@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from capacity.library import shipped_library
 from controller.app.auth import AUDIENCE
 from controller.app.process import ControllerProcess, Surroundings
 from controller.app.settings import ControllerSettings
+from controller.app.tick import TickOutcome
 from forecasting.app.process import ForecasterProcess
 from forecasting.sqlite import HistoryStore
 from scheduler_plugin.admission import Mode
@@ -67,6 +69,7 @@ class DemoControl:
         clock: Shared by everybody.
         directory: For files of this run.
         history_file: SQLite history, preloaded.
+        on_tick: Told of every controller's ticks.
         replicas: Controller replicas.
     """
 
@@ -77,10 +80,12 @@ class DemoControl:
         clock: Clock,
         directory: Path,
         history_file: Path,
+        on_tick: Callable[[TickOutcome], None],
         replicas: int = 2,
     ) -> None:
         self._world, self._api, self._clock = world, api, clock
         self._directory, self._history_file = directory, history_file
+        self._on_tick = on_tick
         real = SystemClock()
         authority = new_authority("wattpack demo", real.wall_time_ns())
         self._server = new_server(authority, [SERVER_NAME], real.wall_time_ns())
@@ -133,6 +138,14 @@ class DemoControl:
             controller.stop()
         self._planner.close()
 
+    def join(self) -> None:
+        """Wait for the loops that a closed store ends."""
+        for controller in self.controllers:
+            for informer in controller.informers:
+                informer.join()
+        for thread in self._threads:
+            thread.join(timeout=5.0)
+
     def _controller(self, index: int) -> ControllerProcess:
         scenario = self._world.scenario
         settings = ControllerSettings(
@@ -159,6 +172,7 @@ class DemoControl:
             profiles=shipped_library(),
             election=ElectionSettings(),
             seed=scenario.seed + 100 * index,
+            on_tick=self._on_tick,
         )
         return ControllerProcess(settings, around)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import random
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -17,6 +17,7 @@ from simulation.world import World
 from telemetry.actuator.client import ActuatorClient
 from telemetry.actuator.config import ActuatorConfig
 from telemetry.actuator.hosted import HostedActuators, socket_path
+from telemetry.actuator.leases import LeaseTable
 from telemetry.app.host import AgentHost
 from telemetry.app.node import NodeAgent, NodeFacts
 from telemetry.attribution.attribute import Attribution, PodOnGpu
@@ -76,6 +77,11 @@ class DemoNodes:
             threading.Thread(target=self.host.run, name="agents", daemon=True),
         ]
 
+    @property
+    def tables(self) -> Mapping[str, LeaseTable]:
+        """The lease tables by node, for whoever watches; follows restarts."""
+        return self.actuators.tables
+
     def start(self) -> None:
         """Guaranteed caps on all boards first, then report."""
         self.actuators.open()
@@ -89,6 +95,7 @@ class DemoNodes:
     def stop(self) -> None:
         """End streams and leave guaranteed caps."""
         self.host.stop()
+        self._threads[1].join(timeout=5.0)
         self.host.close()
         self._loop.close()
         self.actuators.close()

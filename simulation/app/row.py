@@ -18,14 +18,17 @@ from scheduler_plugin.admission import Mode
 from scheduler_plugin.app.webhook import WebhookServer
 from simulation.app.control import DemoControl
 from simulation.app.nodes import DemoNodes
+from simulation.app.watch import Watch
 from simulation.app.work import DemoWork, WebhookCaller
 from simulation.history import preload
 from simulation.lockstep import Conductor
 from simulation.objects import install
+from simulation.results import TwinResult, replay_uncapped, summarise
 from simulation.scenario import Scenario
 from simulation.world import World
 from wattpack.clock import SystemClock
 from wattpack.kube.embedded.api import EmbeddedKube
+from wattpack.units import NS_PER_SECOND
 from wattpack.wire.identity import new_identity
 
 log = logging.getLogger(__name__)
@@ -48,14 +51,17 @@ class DemoRow:
         self._folder = tempfile.TemporaryDirectory(prefix="wattpack-")
         directory = Path(self._folder.name)
         self.world = World(scenario)
-        self.conductor = Conductor(speed=speed, before_release=self.world.advance)
+        self.watch = Watch(self.world)
+        self.conductor = Conductor(speed=speed, before_release=self.watch.advance)
         self.clock = self.conductor.clock("demo")
         self.api = EmbeddedKube(self.clock, seed=scenario.seed)
         install(self.api, self.world)
         history_file = directory / "history.sqlite"
         preload(self.world, history_file, self.clock.wall_time_ns())
         self._history = HistoryStore(history_file)
-        self.control = DemoControl(self.world, self.api, self.clock, directory, history_file)
+        self.control = DemoControl(
+            self.world, self.api, self.clock, directory, history_file, self.watch.ticked
+        )
         self._directory = directory
         self.failure: Exception | None = None
         self._conducting = threading.Thread(target=self._conduct, name="conductor", daemon=True)
@@ -76,6 +82,7 @@ class DemoRow:
             self.control.trust.tokens,
         )
         self.nodes.start()
+        self.watch.attach(self.nodes.tables)
         self._webhook, caller = self._start_webhook()
         self.work = DemoWork(
             self.world, self.api, self.clock, caller.admit, self.nodes.reboot, self._history
@@ -86,19 +93,51 @@ class DemoRow:
         self.clock.ready()
 
     def stop(self) -> None:
-        """End everything; simulated time ends first, so that no loop waits for it."""
-        self.conductor.stop()
-        self._conducting.join(timeout=10.0)
-        self.clock.close()
+        """End every process while time still runs, then time."""
         self.work.stop()
-        self.control.stop()
         self.nodes.stop()
+        self.control.stop()
         self._webhook.stop()
         if self.console is not None:
             self.console.stop()
         self.api.close()
+        self.control.join()
+        self.conductor.stop()
+        self._conducting.join(timeout=10.0)
+        self.clock.close()
         self._history.close()
         self._folder.cleanup()
+
+    def progress(self) -> str:
+        """One line on how it goes."""
+        leader = self.control.leader()
+        view = leader.ticker.live() if leader is not None else None
+        seconds = self.clock.monotonic_ns() / NS_PER_SECOND
+        if view is None:
+            return f"{seconds:7.0f} s  no leader has decided yet"
+        top = view.domains[0]
+        return (
+            f"{seconds:7.0f} s  {top.name}: {top.draw_watts / 1000:6.1f} of "
+            f"{top.rating_watts / 1000:.1f} kW, {top.band.lower()}, {top.capped_gpus} GPUs capped, "
+            f"heat {top.heat:.3f}; {len(self.world.assignment.pods)} pods run, "
+            f"{self.work.pending} wait; trips {self.world.trips}"
+        )
+
+    def summary(self) -> TwinResult:
+        """What came of it, against an uncapped run of the same seed and placements."""
+        records = self.control.forecaster.state.records.values()
+        windows = sum(record.windows for record in records)
+        violations = sum(record.violations for record in records)
+        uncapped = replay_uncapped(self.scenario, self.world.record, self.world.now_ns)
+        product = {
+            "brakes": self.watch.brakes,
+            "pods_pending": self.work.pending,
+            "forecast_coverage_p99": 1.0 - violations / windows if windows else None,
+            "forecast_coverage_n": windows,
+            "invariant_violations": self.watch.violation_count,
+            "violations": self.watch.violations[:50],
+        }
+        return summarise(self.world, uncapped, "wattpack", product)
 
     def _conduct(self) -> None:
         try:

@@ -14,6 +14,7 @@ from telemetry.actuator.audit import AuditTrail
 from telemetry.actuator.config import ActuatorConfig
 from telemetry.actuator.core import READ_BACK_PERIOD_NS, Actuator
 from telemetry.actuator.hands import InlineHands
+from telemetry.actuator.leases import LeaseTable
 from telemetry.actuator.node import build_table, read_bounds, start_actuator
 from telemetry.actuator.server import Admission, SocketServer
 from telemetry.actuator.state import MemoryStore
@@ -56,6 +57,7 @@ class HostedActuators:
         self._stores = {node: MemoryStore() for node in nodes}
         self.audits = {node: AuditTrail() for node in nodes}
         self.actuators: dict[str, Actuator] = {}
+        self.tables: dict[str, LeaseTable] = {}
         self._server = SocketServer(clock)
         self._wake = clock.new_wake()
         self._stopping = False
@@ -76,6 +78,7 @@ class HostedActuators:
         devices = self._nodes[node]
         bounds = {str(device.identity.uuid): read_bounds(device) for device in devices}
         table = build_table(self._config, devices, bounds, boot_id, self._generator)
+        self.tables[node] = table
         hands = InlineHands(devices)
         self.actuators[node] = start_actuator(
             table, hands, self._stores[node], self._clock, self.audits[node]
