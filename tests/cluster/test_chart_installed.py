@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import os
 import shutil
@@ -24,6 +25,7 @@ ROOT = Path(__file__).parents[2]
 KUBE_VERSION = "1.34.0"
 SYSTEM, NODES = "wattpack-system", "wattpack-node"
 DOMAINS = "/apis/wattpack.io/v1alpha1/powerdomains"
+_numbers = itertools.count(1)
 GPU_NODES = "/apis/wattpack.io/v1alpha1/gpunodes"
 
 pytestmark = [pytest.mark.cluster, pytest.mark.helm]
@@ -58,25 +60,32 @@ class Release:
 
 
 @pytest.fixture(scope="module")
-def release(control_plane: ControlPlane) -> Iterator[Release]:
+def release(fresh_control_plane: ControlPlane) -> Iterator[Release]:
     """Everything installed, enforcing and managing, without running pods."""
-    made = Release(control_plane)
+    made = Release(fresh_control_plane)
     values = {
         "enforcement": "Enforce",
         "actuator": {"guaranteedCapWatts": {"NVIDIA H200": 450}},
         "placement": {"mode": "Manage"},
-        # The test server does not count volume claim templates among a pod's volumes.
-        "controller": {"persistence": {"enabled": False}},
     }
     done = made.helm(
         "install", "wattpack", str(ROOT / "charts" / "wattpack"), "--create-namespace",
         *(f"--set-json={key}={json.dumps(value)}" for key, value in values.items()),
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    wait_for_policies(control_plane)
+    wait_for_policies(fresh_control_plane)
     yield made
     done = made.helm("uninstall", "wattpack", "--no-hooks")
     assert done.returncode == 0, done.stderr
+
+
+@pytest.fixture
+def space(release: Release) -> Iterator[str]:
+    """A namespace on the release's server."""
+    name = f"tenant-{next(_numbers)}"
+    create(release.plane, "/api/v1/namespaces", {"metadata": {"name": name}})
+    yield name
+    release.plane.request("DELETE", f"/api/v1/namespaces/{name}")
 
 
 def wait_for_policies(plane: ControlPlane) -> None:
@@ -147,9 +156,9 @@ GATES = [{"name": "wattpack.io/placement"}, {"name": "example.com/other"}]
 
 
 @pytest.fixture
-def gated(release: Release, namespace: str) -> str:
+def gated(release: Release, space: str) -> str:
     """The path of a pod with our gate and somebody else's."""
-    path = f"/api/v1/namespaces/{namespace}/pods"
+    path = f"/api/v1/namespaces/{space}/pods"
     create(release.plane, path, pod("gated", schedulingGates=GATES))
     return f"{path}/gated"
 
@@ -232,14 +241,14 @@ def test_each_account_may_do_its_work_and_no_more(
 
 
 def test_the_webhook_never_holds_up_a_pod_while_nobody_answers(
-    release: Release, namespace: str
+    release: Release, space: str
 ) -> None:
     plane = release.plane
     label = {"metadata": {"labels": {"wattpack.io/placement": "enabled"}}}
-    plane.request("PATCH", f"/api/v1/namespaces/{namespace}", label, patch="merge")
+    plane.request("PATCH", f"/api/v1/namespaces/{space}", label, patch="merge")
     wanted = pod("gpu")
     wanted["spec"]["containers"][0]["resources"] = {"limits": {"nvidia.com/gpu": "1"}}
-    create(plane, f"/api/v1/namespaces/{namespace}/pods", wanted)
+    create(plane, f"/api/v1/namespaces/{space}/pods", wanted)
 
 
 def test_crds_and_their_objects_survive_a_second_install(release: Release) -> None:
@@ -317,10 +326,10 @@ def test_the_forecaster_finishes_a_round_with_its_own_rights(release: Release) -
 
 
 def test_the_uninstall_hook_leaves_no_webhook_and_no_gated_pod(
-    release: Release, namespace: str
+    release: Release, space: str
 ) -> None:
     plane = release.plane
-    create(plane, f"/api/v1/namespaces/{namespace}/pods", pod("held", schedulingGates=GATES[:1]))
+    create(plane, f"/api/v1/namespaces/{space}/pods", pod("held", schedulingGates=GATES[:1]))
     chart = str(ROOT / "charts" / "wattpack")
     shown = release.helm(
         "template", "wattpack", chart, "--show-only=templates/uninstall-hook.yaml",
@@ -341,7 +350,7 @@ def test_the_uninstall_hook_leaves_no_webhook_and_no_gated_pod(
     )  # fmt: skip
     assert started.returncode == 0, started.stdout + started.stderr
     assert refused_requests(plane, "uninstall") == []
-    held = plane.request("GET", f"/api/v1/namespaces/{namespace}/pods/held").body
+    held = plane.request("GET", f"/api/v1/namespaces/{space}/pods/held").body
     assert "schedulingGates" not in held["spec"]
     webhooks = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations"
     assert plane.request("GET", f"{webhooks}/wattpack-placement").status == 404
