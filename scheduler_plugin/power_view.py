@@ -23,6 +23,9 @@ USED_STEP = 1 / 200
 #: Pods bound this recently are not in a forecast that does not say how old its data are (one bin).
 DEFAULT_FORECAST_AGE_SECONDS = 600.0
 
+#: By then a new pod draws what it will draw, and the meter shows it (assumed: image and weights).
+RAMP_SECONDS = 120.0
+
 
 @dataclass(frozen=True, slots=True)
 class BoundLoad:
@@ -35,9 +38,10 @@ class BoundLoad:
 
 @dataclass(frozen=True, slots=True)
 class _Forecast:
-    """Peak p99 of the horizon and the end of the data behind it (Unix seconds), if known."""
+    """Peak p99 of the horizon, the level it starts from, and the end of its data (Unix seconds)."""
 
     p99_watts: float
+    now_watts: float | None
     data_until_seconds: float | None
 
 
@@ -100,13 +104,13 @@ class PowerView:
         self._forecasts: dict[str, _Forecast] = {}
         for name, domain in self._domains.items():
             if domain.status.forecast_p99_watts is not None:
-                self._forecasts[name] = _Forecast(domain.status.forecast_p99_watts, None)
+                self._forecasts[name] = _Forecast(domain.status.forecast_p99_watts, None, None)
         for body in forecasts:
             forecast = DemandForecast.from_json(body)
             target, p99 = forecast.spec.target.power_domain, forecast.status.p99
             if target is not None and p99 is not None:
                 until = _unix_seconds(forecast.status.data_until)
-                self._forecasts[target] = _Forecast(p99, until)
+                self._forecasts[target] = _Forecast(p99, forecast.status.now, until)
 
     def domain_of(self, node: Mapping[str, Any]) -> str:
         """The domain that a node hangs directly below; empty if none claims it."""
@@ -168,24 +172,28 @@ class PowerView:
     ) -> float:
         """The most that what is bound now will draw, AC watts.
 
-        The smaller of two bounds: everything present at its worst, and the forecast plus what was
-        bound after its data end. The forecast alone would not do: it also counts work that has
-        ended and work that has yet to come through this planner, so a full past would keep an
-        empty domain empty. What is measured now is never undercut.
+        The smallest of three estimates: everything present at its worst; the forecast plus what
+        was bound after its data end; the measured draw plus the rise that the forecast expects
+        plus what was bound so recently that the meter does not show it. The forecast alone would
+        not do: it also counts work that has ended and work that has yet to come through this
+        planner. What is measured now is never undercut.
         """
-        draw = self._domains[name].status.draw_watts or 0.0
+        draw = self._domains[name].status.draw_watts
         inside = [n for n in self._domains if name in self._path(n)]
         static = sum(hosts.get(n, 0.0) for n in inside) + sum(load.watts for load in below)
         for n in inside:
             static += sum(load.worst_watts for load in self._spec(n).external_loads)
+        estimates = [static]
         forecast = self._forecasts.get(name)
-        if forecast is None:
-            return max(static, draw)
-        since = forecast.data_until_seconds
-        if since is None:
-            since = now_seconds - DEFAULT_FORECAST_AGE_SECONDS
-        recent = sum(load.watts for load in below if load.bound_at_seconds >= since)
-        return max(min(static, forecast.p99_watts + recent), draw)
+        if forecast is not None:
+            since = forecast.data_until_seconds
+            if since is None:
+                since = now_seconds - DEFAULT_FORECAST_AGE_SECONDS
+            estimates.append(forecast.p99_watts + _bound_since(below, since))
+        if forecast is not None and forecast.now_watts is not None and draw is not None:
+            rise = max(0.0, forecast.p99_watts - forecast.now_watts)
+            estimates.append(draw + rise + _bound_since(below, now_seconds - RAMP_SECONDS))
+        return max(min(estimates), draw or 0.0)
 
     def _path(self, name: str) -> list[str]:
         """The domain and all above it; a cycle ends the path and is refused by the snapshot."""
@@ -205,6 +213,10 @@ class PowerView:
     def _spec(self, name: str) -> PowerDomainSpec:
         domain = self._domains[name]
         return domain.status.accepted_spec or domain.spec
+
+
+def _bound_since(loads: Sequence[BoundLoad], since_seconds: float) -> int:
+    return sum(load.watts for load in loads if load.bound_at_seconds >= since_seconds)
 
 
 def _unix_seconds(text: str | None) -> float | None:

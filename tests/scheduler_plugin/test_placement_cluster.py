@@ -210,6 +210,27 @@ def test_a_full_past_does_not_keep_an_empty_domain_empty() -> None:
     assert len(cluster.loop.step().released) == 1
 
 
+def test_the_measured_draw_carries_the_forecasts_rise_once_pods_have_ramped_up() -> None:
+    """Draw 5,000 W + rise 3,000 W + pods of the last two minutes, under 9,000 W."""
+    cluster = powered(10_000, nonGpuPerNode=THIRSTY)
+    body = {
+        "apiVersion": "wattpack.io/v1alpha1",
+        "kind": "DemandForecast",
+        "metadata": {"name": "row", "namespace": SPACE},
+        "spec": {"target": {"powerDomain": "row", "series": "row"}},
+    }
+    cluster.api.create(DemandForecast.meta.resource, body, SPACE)
+    cluster.set_status(DemandForecast, "row", p99=8_990.0, now=5_990.0)
+    cluster.set_status(PowerDomain, "row", capBandWatts=9_000, drawWatts=5_000.0)
+    for i in range(4):
+        cluster.add(pod_object(f"p{i}", annotations={"wattpack.io/kernel-class": "decode"}))
+    assert len(cluster.loop.step().released) == 3
+    cluster.bind()
+    assert cluster.loop.step().released == {}
+    cluster.clock.advance_seconds(121)
+    assert len(cluster.loop.step().released) == 1
+
+
 def test_what_is_measured_now_is_never_undercut() -> None:
     cluster = powered(10_000)
     cluster.set_status(PowerDomain, "row", capBandWatts=9_000, drawWatts=8_900.0)
