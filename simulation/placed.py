@@ -35,6 +35,27 @@ class Placed:
     slot: int
 
 
+@dataclass(frozen=True, slots=True)
+class PlacementEvent:
+    """A pod began to hold GPUs, or was taken off them before its work was done."""
+
+    time_ns: int
+    work: Work
+    node: int
+    gpus: tuple[int, ...]
+    placed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class PodUseView:
+    """A pod and the GPUs that it holds on one node."""
+
+    namespace: str
+    name: str
+    uid: str
+    gpu_uuids: tuple[str, ...]
+
+
 class GpuAssignment:
     """Kind and slot of every GPU, and the pods behind them.
 

@@ -11,10 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field
 
+from simulation.placed import PlacementEvent
 from simulation.scenario import Scenario
 from simulation.slo import LEAD_OUT_SECONDS, quantile_ratio
 from simulation.work import WorkKind
-from simulation.world import PlacementEvent, World
+from simulation.world import World
 from wattpack.units import NS_PER_SECOND, seconds_to_ns
 
 Floats = NDArray[np.float64]

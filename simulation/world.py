@@ -11,8 +11,8 @@
     world.take_finished()                     # batch pods whose work is done: delete them
     world.faults.any_active(kind, now_ns)     # faults of the product's own processes
     world.note_caps(now_ns, cap_watts)        # decided caps by GPU, starts the cap-to-effect clock
-    world.record                              # placements, to be replayed in an uncapped run
-    world.summary()
+    world.record                              # placements, for results.replay_uncapped
+    world.reset_accounts()                    # at the end of the warm-up
 
 The plant moves in whole steps of ``scenario.step_seconds``: ``advance`` goes to the last one that
 is not after the given time, so results do not depend on how often it is called. One lock guards
@@ -23,7 +23,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,47 +31,33 @@ from capacity.library import shipped_library
 from capacity.serving import find_serving
 from simulation import placed as pl
 from simulation.arrivals import RequestStream
+from simulation.boards import build_boards
 from simulation.breakers import Meters
-from simulation.faults import Fault, FaultSchedule
+from simulation.faults import FaultSchedule
 from simulation.jobs import JobFleet, JobShape
-from simulation.placed import GpuAssignment, Placed, bound_pods
+from simulation.placed import (
+    GpuAssignment,
+    Placed,
+    PlacementEvent,
+    PodUseView,
+    bound_pods,
+)
 from simulation.plant import ServerRow, breakers_of, domain_names, node_names, rack_of_nodes
-from simulation.scenario import FaultKind, Scenario
+from simulation.scenario import Scenario
 from simulation.serving import ServingFleet
 from simulation.slo import CapEffects, Ledger
-from simulation.speeds import BATCH, DECODE, PREFILL, TRAINING, GpuTypes
+from simulation.speeds import BATCH, DECODE, PREFILL, TRAINING
+from simulation.struck import StruckPlant
 from simulation.traces import shipped_trace
 from simulation.work import NAMESPACE, WORK_LABEL, Work, WorkKind, batch_works, standing_works
-from telemetry.simulated.boards import BoardBank, BoardSpec
 from telemetry.simulated.devices import SimulatedDriver
 from wattpack.errors import InputError
-from wattpack.units import NS_PER_SECOND, GpuUuid, NodeName, seconds_to_ns
+from wattpack.units import NS_PER_SECOND, NodeName, seconds_to_ns
 
 Floats = NDArray[np.float64]
 
 MIN_SPEED = 1e-6
 """Stands for no progress at all where a division follows."""
-
-
-@dataclass(frozen=True, slots=True)
-class PlacementEvent:
-    """A pod began to hold GPUs, or was taken off them before its work was done."""
-
-    time_ns: int
-    work: Work
-    node: int
-    gpus: tuple[int, ...]
-    placed: bool
-
-
-@dataclass(frozen=True, slots=True)
-class PodUseView:
-    """A pod and the GPUs that it holds on one node."""
-
-    namespace: str
-    name: str
-    uid: str
-    gpu_uuids: tuple[str, ...]
 
 
 class World:
@@ -95,7 +80,10 @@ class World:
         self.node_names = node_names(scenario)
         self.domain_names = domain_names(scenario)
         self.rack_of_node = rack_of_nodes(scenario)
-        self._build_gpus()
+        boards = build_boards(scenario, self._generator(6), start_ns)
+        self.profiles, self.profile_of_node = boards.profiles, boards.profile_of_node
+        self.node_of_gpu, self.gpu_uuids = boards.node_of_gpu, boards.uuids
+        self.bank, self.types = boards.bank, boards.types
         self.servers = ServerRow(scenario, self.node_of_gpu, self._generator(4))
         self.breakers = breakers_of(scenario)
         self._meters = Meters(
@@ -109,47 +97,14 @@ class World:
             self.node_of_gpu,
             scenario.seed,
         )
+        self._struck = StruckPlant(
+            self.faults, self.bank, self.breakers, self._meters, self.node_names, start_ns
+        )
         self._build_work()
         self.trips = 0
 
     def _generator(self, stream: int) -> np.random.Generator:
         return np.random.default_rng((self.scenario.seed, stream))
-
-    def _build_gpus(self) -> None:
-        row, library = self.scenario.row, shipped_library()
-        names = sorted({group.gpu_model for group in row.groups})
-        self.profiles = [library.find(name) for name in names]
-        of_node = [names.index(g.gpu_model) for g in row.groups for _ in range(g.count)]
-        # Types are dealt over the servers in even steps, so that each rack gets its share.
-        self.profile_of_node = _interleave(of_node)
-        per = row.gpus_per_server
-        self.node_of_gpu = np.repeat(np.arange(row.servers, dtype=np.int64), per)
-        specs = []
-        for node, name in enumerate(self.node_names):
-            profile = self.profiles[self.profile_of_node[node]]
-            specs += [
-                BoardSpec(
-                    uuid=GpuUuid(f"GPU-{name}-{i}"),
-                    model=profile.product_names[0],
-                    node=NodeName(name),
-                    index=i,
-                    idle_watts=profile.idle_watts,
-                    default_limit_watts=profile.default_limit_watts,
-                    min_limit_watts=profile.min_limit_watts,
-                    max_limit_watts=profile.max_limit_watts,
-                    max_clock_mhz=round(profile.max_clock_mhz),
-                    knee_watts=profile.knee_watts,
-                    settle_seconds=self.scenario.plant.settle_seconds,
-                )
-                for i in range(per)
-            ]
-        self.bank = BoardBank(specs, seed=self._generator(6), start_ns=self.start_ns)
-        self.gpu_uuids = tuple(str(spec.uuid) for spec in specs)
-        self.types = GpuTypes.of(
-            self.profiles,
-            [self.profile_of_node[int(node)] for node in self.node_of_gpu],
-            self.scenario.plant.decode_clock_knee_ratio,
-        )
 
     def _build_work(self) -> None:
         scenario = self.scenario
@@ -180,9 +135,6 @@ class World:
         self._done_seconds: dict[str, float] = {}
         self._finished: list[str] = []
         self._finished_ever: set[str] = set()
-        self._down_until_ns = np.zeros(len(self.node_names), dtype=np.int64)
-        self._reboots: list[str] = []
-        self._gain_before = self.bank.sensor_gain.copy()
         self.effects = CapEffects(n_gpus)
         self.ledger = Ledger(len(scenario.services))
         self.record: list[PlacementEvent] = []
@@ -288,9 +240,7 @@ class World:
     def _step(self) -> None:
         begin_ns, end_ns = self.now_ns, self.now_ns + self._step_ns
         seconds = self._step_ns / NS_PER_SECOND
-        for fault in self.faults.beginning(begin_ns - self.start_ns, end_ns - self.start_ns):
-            self._begin_fault(fault, end_ns)
-        self._hold_faults(begin_ns - self.start_ns)
+        self._struck.step(begin_ns, end_ns)
         demand = self._work(begin_ns, seconds)
         drawn = self.bank.advance(demand, end_ns)
         watts = self.servers.advance(drawn, seconds)
@@ -337,7 +287,7 @@ class World:
         return self._demand(alive, result.prefill_share, result.decode_share, draw)
 
     def _alive(self, now_ns: int) -> NDArray[np.bool_]:
-        up = (self._down_until_ns <= now_ns) & self.servers.on
+        up = (self._struck.down_until_ns <= now_ns) & self.servers.on
         return np.asarray(up[self.node_of_gpu] & ~self.bank.lost, dtype=np.bool_)
 
     def _speeds(self, alive: NDArray[np.bool_]) -> tuple[Floats, ...]:
@@ -367,10 +317,7 @@ class World:
         batch = np.maximum(context, draw[slot] * types.class_watts(BATCH))
         choices = [self.bank.idle_watts, serving, training, batch]
         demand = np.choose(kind, choices)
-        stepped = self.faults.struck(
-            FaultKind.DEMAND_STEP, self.now_ns - self.start_ns, len(self.bank)
-        )
-        demand = np.where(stepped, np.maximum(demand, self.bank.default_limit_watts), demand)
+        demand = self._struck.demand(demand, self.now_ns)
         return np.where(alive, demand, 0.0)
 
     def _finish(self, slot: int) -> None:
@@ -393,41 +340,9 @@ class World:
         self.ledger.job_windows("training", slowdown[training])
         self.ledger.job_windows("batch", slowdown[~training])
 
-    # -- faults ----------------------------------------------------------------------------------
-
-    def _begin_fault(self, fault: Fault, now_ns: int) -> None:
-        if fault.kind not in (FaultKind.NODE_REBOOT, FaultKind.DRIVER_RELOAD):
-            return
-        for node in np.flatnonzero(fault.struck):
-            name = self.node_names[int(node)]
-            if fault.kind is FaultKind.DRIVER_RELOAD:
-                self.bank.reload_driver(NodeName(name))
-                continue
-            self.bank.reboot(NodeName(name))
-            self._reboots.append(name)
-            self._down_until_ns[node] = now_ns + (fault.end_ns - fault.begin_ns)
-
-    def _hold_faults(self, seconds_ns: int) -> None:
-        """Let lasting faults hold or end."""
-        n, faults, bank = len(self.bank), self.faults, self.bank
-        if not faults.faults:
-            return
-        bank.silent_writes = faults.struck(FaultKind.SILENT_WRITE_FAILURE, seconds_ns, n)
-        bank.ignores_cap = faults.struck(FaultKind.IGNORE_CAP, seconds_ns, n)
-        bank.hung = faults.struck(FaultKind.GPU_HUNG, seconds_ns, n)
-        gain = np.ones(n)
-        for fault in faults.active(FaultKind.SENSOR_GAIN, seconds_ns):
-            gain[fault.struck] *= fault.ratio
-        bank.sensor_gain = self._gain_before * gain
-        domains = len(self.domain_names)
-        self._meters.silent = faults.struck(FaultKind.METER_GAP, seconds_ns, domains)
-        lost = faults.struck(FaultKind.FEED_LOSS, seconds_ns, domains)
-        self.breakers.lost_feeds = lost.astype(np.int64)
-
     def take_reboots(self) -> list[str]:
         """Nodes that rebooted since the last call; their actuators start anew."""
-        reboots, self._reboots = self._reboots, []
-        return reboots
+        return self._struck.take_reboots()
 
     # -- views -----------------------------------------------------------------------------------
 
@@ -442,7 +357,7 @@ class World:
     def is_up(self, node: str) -> bool:
         """Whether the node has power and is not rebooting."""
         i = self.node_names.index(node)
-        return bool(self.servers.on[i] and self._down_until_ns[i] <= self.now_ns)
+        return bool(self.servers.on[i] and self._struck.down_until_ns[i] <= self.now_ns)
 
     def host_watts(self, node: str) -> float:
         """What the server draws without its GPUs, DC watts."""
@@ -492,16 +407,3 @@ class World:
         now = (self.now_ns - self.start_ns) / NS_PER_SECOND
         arrived = self._serving.waiting_since(service)
         return np.asarray(now - arrived[arrived < arrived_before_seconds], dtype=np.float64)
-
-
-def _interleave(values: list[int]) -> list[int]:
-    """The same values in an order in which every kind is spread evenly."""
-    kinds = sorted(set(values))
-    placed = dict.fromkeys(kinds, 0)
-    total = {kind: values.count(kind) for kind in kinds}
-    result = []
-    for _ in values:
-        kind = min(kinds, key=lambda k: ((placed[k] + 0.5) / total[k], k))
-        placed[kind] += 1
-        result.append(kind)
-    return result
