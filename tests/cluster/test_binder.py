@@ -223,6 +223,7 @@ def test_every_pod_got_its_node_by_a_binding(nodes: ControlPlane, namespace: str
     binders = {e["userAgent"] for e in bound if e["objectRef"].get("name") == "counted"}
     assert binders == {"wattpack-test-binder"}
     writers = [e for e in events if "kwok" in e["userAgent"] and e["verb"] in ("patch", "update")]
+    assert writers, "kwok made pods run"
     assert all(e["objectRef"].get("subresource") == "status" for e in writers), (
         "kwok writes only the status of pods"
     )
