@@ -76,7 +76,8 @@ def model_watts(profiles: Iterable[JsonObject]) -> dict[str, ModelWatts]:
             spec.model,
             spec.idle_watts,
             spec.max_limit_watts * OVERSHOOT_RATIO,
-            {k.name: k.power_p95_watts for k in spec.kernel_classes},
+            # Work that calls itself idle would pass every budget; it counts like unknown work.
+            {k.name: k.power_p95_watts for k in spec.kernel_classes if k.name != "idle"},
         )
         for name in (spec.model, *spec.product_names):
             found[normal_name(name)] = watts

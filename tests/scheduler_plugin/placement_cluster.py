@@ -59,7 +59,7 @@ def pod_object(name: str, gpus: int = 1, **changes: Any) -> JsonObject:
 def profile_object() -> JsonObject:
     kernel = {
         "name": "decode",
-        "powerP50Watts": 300,
+        "powerP50Watts": 70,
         "powerP95Watts": 370,
         "capFractions": [0.5, 1.0],
         "throughputFractions": [0.9, 1.0],
@@ -78,7 +78,7 @@ def profile_object() -> JsonObject:
             "maxLimitWatts": 700,
             "kneeWatts": 400,
             "maxClockMhz": 1980,
-            "kernelClasses": [kernel],
+            "kernelClasses": [kernel, kernel | {"name": "idle", "powerP95Watts": 71}],
         },
     }
 

@@ -231,6 +231,13 @@ def test_the_measured_draw_carries_the_forecasts_rise_once_pods_have_ramped_up()
     assert len(cluster.loop.step().released) == 1
 
 
+def test_work_that_calls_itself_idle_counts_at_the_boards_worst() -> None:
+    cluster = powered(10_000)
+    cluster.set_status(PowerDomain, "row", capBandWatts=9_000, drawWatts=8_500.0)
+    cluster.add(pod_object("p", annotations={"wattpack.io/kernel-class": "idle"}))
+    assert cluster.loop.step().pending[f"{SPACE}/p"][0] == "PowerDomainFull"
+
+
 def test_what_is_measured_now_is_never_undercut() -> None:
     cluster = powered(10_000)
     cluster.set_status(PowerDomain, "row", capBandWatts=9_000, drawWatts=8_900.0)
