@@ -41,6 +41,9 @@ class Commitments:
         older_sequence: Sequence of the newest of those, (n_gpus,).
         older_sent_ns: Its time, (n_gpus,).
         unproven_ns: Reports up to this time say nothing: the node rebooted, (n_nodes,).
+        node_sent_ns: When each node was last sent a batch, -1 if never, (n_nodes,).
+        node_sequence: Sequence of that batch, 0 if never, (n_nodes,).
+        node_caps_watts: Its caps, 0 where nothing was sent, (n_gpus,).
     """
 
     epoch: int
@@ -54,6 +57,9 @@ class Commitments:
     older_sequence: IntArray
     older_sent_ns: IntArray
     unproven_ns: IntArray
+    node_sent_ns: IntArray
+    node_sequence: IntArray
+    node_caps_watts: FloatArray
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +95,9 @@ def initial_commitments(n_gpus: int, n_nodes: int, epoch: int, now_ns: int) -> C
         older_sequence=np.zeros(n_gpus, dtype=np.int64),
         older_sent_ns=np.zeros(n_gpus, dtype=np.int64),
         unproven_ns=np.full(n_nodes, -1, dtype=np.int64),
+        node_sent_ns=np.full(n_nodes, -1, dtype=np.int64),
+        node_sequence=np.zeros(n_nodes, dtype=np.int64),
+        node_caps_watts=np.zeros(n_gpus),
     )
 
 
@@ -178,6 +187,9 @@ def record(
     return replace(
         commitments,
         next_sequence=commands.sequence + 1,
+        node_sent_ns=np.where(commands.send, now_ns, commitments.node_sent_ns),
+        node_sequence=np.where(commands.send, commands.sequence, commitments.node_sequence),
+        node_caps_watts=np.where(caps > 0.0, caps, commitments.node_caps_watts),
         last_sent_ns=now_ns,
         sequence=np.append(commitments.sequence[1:], commands.sequence),
         sent_ns=np.append(commitments.sent_ns[1:], now_ns),

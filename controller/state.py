@@ -254,4 +254,8 @@ def _moved_commitments(
         older_sequence=_moved(fresh.older_sequence, old.older_sequence, gpus),
         older_sent_ns=_moved(fresh.older_sent_ns, old.older_sent_ns, gpus),
         unproven_ns=_moved(fresh.unproven_ns, old.unproven_ns, nodes),
+        # A new topology may hold another order of GPUs: every node hears of its caps again.
+        node_sent_ns=fresh.node_sent_ns,
+        node_sequence=fresh.node_sequence,
+        node_caps_watts=fresh.node_caps_watts,
     )

@@ -30,6 +30,7 @@ from controller.locks import lock_clocks, lockable
 from controller.model import Commands, Decisions, Observations, PowerSettings, Topology
 from controller.outcome import Judgement, report
 from controller.picture import Picture, look
+from controller.quiet import quieted
 from controller.recovery import update_recovery
 from controller.state import State, carry_over, initial_state
 from wattpack.domains import FloatArray
@@ -78,6 +79,7 @@ def step(
     grants, commands, lock_watts, case_watts = _command(
         topology, state, observations, picture, enforced, commanded, permit, settings, now_ns
     )
+    commands = quieted(topology, state.commitments, commands, observations, settings, now_ns)
     judgement = Judgement(
         previous=previous,
         state=state,

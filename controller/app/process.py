@@ -63,6 +63,7 @@ class Surroundings:
         profiles: GPU types.
         election: Durations of the election.
         seed: Of jitter.
+        holder: Of the Lease, other at every start of a process; empty for the replica's name.
         on_tick: Told of every tick after it was sent; the twin's monitor listens here.
     """
 
@@ -73,6 +74,7 @@ class Surroundings:
     profiles: ProfileLibrary
     election: ElectionSettings
     seed: int = 0
+    holder: str = ""
     on_tick: Callable[[TickOutcome], None] = lambda outcome: None
 
 
@@ -101,7 +103,7 @@ class ControllerProcess:
             around.clock,
             name=LEASE_NAME,
             namespace=settings.namespace,
-            identity=settings.replica,
+            identity=around.holder or settings.replica,
             settings=around.election,
             seed=around.seed,
         )

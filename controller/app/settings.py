@@ -28,6 +28,24 @@ class ControllerSettings(Settings):
     server_names: Annotated[
         tuple[str, ...], Field(min_length=1, description="Names in the serving certificate")
     ] = ("localhost", "127.0.0.1")
+    tls_secret: Annotated[
+        str, Field(min_length=1, description="Secret with the serving certificate, renewed by us")
+    ] = "wattpack-controller-tls"
+    ca_config_map: Annotated[
+        str, Field(min_length=1, description="ConfigMap whose ca.crt agents trust")
+    ] = "wattpack-controller-ca"
+    ca_namespace: Annotated[
+        str, Field(description="Namespace of that ConfigMap; empty for the Lease's")
+    ] = ""
+    lease_seconds: Annotated[
+        int, Field(ge=2, le=120, description="How long a standby waits for a silent leader")
+    ] = 15
+    renew_deadline_seconds: Annotated[
+        float, Field(gt=0, le=120, description="How long a leader believes in itself")
+    ] = 10.0
+    retry_seconds: Annotated[
+        float, Field(gt=0, le=60, description="Between two looks at the Lease")
+    ] = 2.0
     agent_username: Annotated[
         str, Field(description="User name that agent tokens must carry; empty accepts any")
     ] = "system:serviceaccount:wattpack-agents:wattpack-agent"

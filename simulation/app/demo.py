@@ -46,6 +46,12 @@ def build_parser() -> argparse.ArgumentParser:
     add("--headless", action="store_true", help="no dashboard; end with a summary")
     add("--json", type=Path, help="write the summary to this file")
     add("--port", type=int, default=8080, help="of the dashboard")
+    add(
+        "--replicas",
+        type=int,
+        choices=[1, 2, 3],
+        help="controller replicas (default: 2 with the dashboard, 1 headless)",
+    )
     add("--verbose", action="store_true", help="log what the processes say")
     return parser
 
@@ -66,7 +72,8 @@ def main(argv: list[str] | None = None) -> int:
         f"{scenario.row.servers} servers, {scenario.row.servers * scenario.row.gpus_per_server} "
         f"GPUs, a breaker for {scenario.row.rated_servers:g} servers; seed {scenario.seed}"
     )
-    row = DemoRow(scenario, speed, None if arguments.headless else arguments.port)
+    replicas = arguments.replicas or (1 if arguments.headless else 2)
+    row = DemoRow(scenario, speed, None if arguments.headless else arguments.port, replicas)
     forever = not arguments.headless and arguments.duration is None
     # Small turns between threads: they hand work to each other all the time.
     sys.setswitchinterval(0.0005)

@@ -42,10 +42,15 @@ class DemoRow:
         scenario: What to simulate.
         speed: Ceiling of simulated seconds a wall second; None for as fast as it goes.
         console_port: Of the dashboard; None for no dashboard.
+        replicas: Controller replicas.
     """
 
     def __init__(
-        self, scenario: Scenario, speed: float | None, console_port: int | None = None
+        self,
+        scenario: Scenario,
+        speed: float | None,
+        console_port: int | None = None,
+        replicas: int = 2,
     ) -> None:
         self.scenario = scenario
         self._folder = tempfile.TemporaryDirectory(prefix="wattpack-")
@@ -60,7 +65,7 @@ class DemoRow:
         preload(self.world, history_file, self.clock.wall_time_ns())
         self._history = HistoryStore(history_file)
         self.control = DemoControl(
-            self.world, self.api, self.clock, directory, history_file, self.watch.ticked
+            self.world, self.api, self.clock, directory, history_file, self.watch.ticked, replicas
         )
         self._directory = directory
         self.failure: Exception | None = None

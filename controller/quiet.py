@@ -1,0 +1,46 @@
+"""Which batches need not be sent: the node already holds these caps and its lease has long to run.
+
+A lease is renewed before a third of it has passed. Whatever is new, locked, unconfirmed or in doubt
+is sent at every tick, so that quiet never delays a change (I3: skipping only lets leases end).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from controller.commitments import Commitments
+from controller.model import Commands, Observations, PowerSettings, Topology
+from wattpack.domains import BoolArray
+from wattpack.units import NS_PER_MS
+
+__all__ = ["quieted"]
+
+# With ticks of 1 s and leases of 5 s a node hears every other tick; two lost renewals still leave
+# it its lease.
+_RENEW_SHARE = 0.3
+_SAME_WATTS = 0.5
+
+
+def quieted(
+    topology: Topology,
+    sent: Commitments,
+    commands: Commands,
+    observed: Observations,
+    settings: PowerSettings,
+    now_ns: int,
+) -> Commands:
+    """The commands without batches that would bring a node nothing."""
+    renew_ns = round(_RENEW_SHARE * settings.lease_ttl_ms * NS_PER_MS)
+    young = (sent.node_sent_ns >= 0) & (now_ns - sent.node_sent_ns < renew_ns)
+    news = np.abs(commands.cap_watts - sent.node_caps_watts) > _SAME_WATTS
+    news |= (commands.lock_max_mhz != 0) | (commands.guaranteed_watts > 0.0)
+    news |= observed.gpu_confirmed_sequence < sent.node_sequence[topology.node_of_gpu]
+    return replace(commands, send=commands.send & ~(young & ~_any_gpu(topology, news)))
+
+
+def _any_gpu(topology: Topology, gpus: BoolArray) -> BoolArray:
+    """Nodes with at least one of the GPUs, (n_nodes,)."""
+    counts = np.bincount(topology.node_of_gpu, weights=gpus, minlength=topology.n_nodes)
+    return np.asarray(counts > 0)
