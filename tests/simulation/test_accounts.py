@@ -1,0 +1,106 @@
+"""What a run is judged by: slowdowns, time from cap to effect, and what counts for whom."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from twin_builders import small_scenario
+
+from simulation.results import by_class, replay_uncapped, slowdowns, tokens
+from simulation.slo import CapEffects, Ledger, quantile_ratio
+from simulation.world import World
+from wattpack.units import NS_PER_SECOND
+
+SECOND = NS_PER_SECOND
+
+
+def watts(*values: float) -> np.ndarray:
+    return np.array(values, dtype=np.float64)
+
+
+def test_the_clock_runs_from_the_command_and_stops_at_the_sensed_drop() -> None:
+    effects = CapEffects(2)
+    effects.observe(0, watts(700, 700), watts(600, 600))
+    effects.commanded(SECOND, watts(400, np.nan), watts(600, 600))
+    effects.observe(2 * SECOND, watts(400, 700), watts(550, 600))
+    effects.observe(3 * SECOND, watts(400, 700), watts(440, 600))
+    assert effects.seconds == [2.0]
+    assert effects.p99_seconds() == 2.0
+
+
+def test_a_limit_that_falls_without_a_command_counts_from_its_write() -> None:
+    effects = CapEffects(1)
+    effects.observe(0, watts(700), watts(600))
+    effects.observe(SECOND, watts(300), watts(600))
+    effects.observe(2 * SECOND, watts(300), watts(310))
+    assert effects.seconds == [1.0]
+
+
+def test_a_cap_above_the_draw_needs_no_effect() -> None:
+    effects = CapEffects(1)
+    effects.observe(0, watts(700), watts(200))
+    effects.commanded(SECOND, watts(400), watts(200))
+    effects.observe(2 * SECOND, watts(400), watts(200))
+    assert (effects.seconds, effects.p99_seconds()) == ([], None)
+
+
+def test_a_cap_that_never_works_is_counted_apart() -> None:
+    effects = CapEffects(1)
+    effects.observe(0, watts(700), watts(600))
+    effects.commanded(0, watts(300), watts(600))
+    for second in range(1, 40):
+        effects.observe(second * SECOND, watts(700), watts(600))
+    assert (effects.seconds, effects.without_effect) == ([], 1)
+
+
+def test_a_quantile_ratio_needs_both_samples() -> None:
+    assert quantile_ratio(watts(2, 4), watts(1, 2), 0.5) == pytest.approx(2.0)
+    assert quantile_ratio(watts(), watts(1), 0.5) is None
+    assert quantile_ratio(watts(1), watts(), 0.5) is None
+
+
+def test_requests_from_before_the_accounts_are_not_judged() -> None:
+    world = World(small_scenario())
+    for work in world.due(0):
+        if work.workload == "chat":
+            world.start(work, 0, world.assignment.choose(work, 0))
+    world.advance(10 * SECOND)
+    assert len(world.ledger.latencies(0, 5.0)) > 0
+    world.reset_accounts()
+    world.advance(20 * SECOND)
+    assert len(world.ledger.latencies(0, 9.9)) == 0
+    assert len(world.ledger.latencies(0, 18.0)) > 0
+
+
+def test_classes_gather_their_services() -> None:
+    world = World(small_scenario())
+    assert by_class(world) == {"high": [0], "low": [1]}
+    assert tokens(world) == {"high": 0.0, "low": 0.0}
+
+
+def test_jobs_are_judged_by_time_over_work() -> None:
+    ledger = Ledger(0)
+    ledger.job_windows("batch", watts(1.0, 3.0))
+    ledger.job_windows("batch", watts(2.0))
+    ledger.job_windows("training", watts())
+    assert {name: w.tolist() for name, w in ledger.job_slowdowns().items()} == {
+        "batch": [1.0, 3.0, 2.0]
+    }
+
+
+def test_a_replay_of_an_uncapped_run_is_the_run_itself() -> None:
+    scenario = small_scenario(warmup_seconds=5.0, duration_seconds=10.0)
+    world = World(scenario)
+    for now_ns in range(0, 15 * SECOND + 1, 5 * SECOND):
+        world.advance(now_ns)
+        if now_ns == 5 * SECOND:
+            world.reset_accounts()
+        for work in world.due(now_ns):
+            nodes = range(len(world.node_names))
+            free = [n for n in nodes if len(world.assignment.free(n)) >= work.gpus]
+            if free:
+                world.start(work, free[0], world.assignment.choose(work, free[0]))
+    again = replay_uncapped(scenario, world.record, world.now_ns)
+    assert np.array_equal(again.bank.energy_joules, world.bank.energy_joules)
+    assert again.ledger.tokens == world.ledger.tokens
+    assert set(slowdowns(world, again, 0.99).values()) == {1.0}
