@@ -16,7 +16,7 @@ from controller.app.fleet import Fleet
 from controller.app.stream import AgentGateway, GatewayThread, lease_batches
 from wattpack.clock import SystemClock
 from wattpack.kube.port import ForbiddenError, TokenIdentity
-from wattpack.wire.identity import Identity, new_authority, new_server
+from wattpack.wire.identity import Identity, new_authority, new_identity, new_server
 from wattpack.wire.v1 import power_pb2, power_pb2_grpc
 
 NODE_CLAIM = "authentication.kubernetes.io/node-name"
@@ -158,3 +158,13 @@ def test_lease_batches_reach_only_the_nodes_that_are_to_be_sent_to(server: Serve
     assert [device.cap_watts for device in batch.devices] == [450.0, 450.0]
     assert [device.uuid for device in batch.devices] == ["node-1-gpu-0", "node-1-gpu-1"]
     agent.close()
+
+
+def test_a_renewed_certificate_is_shown_without_a_restart(server: Server) -> None:
+    renewed = new_identity(["localhost"], SystemClock().wall_time_ns())
+    server.thread.use(renewed)
+    server.authority = Identity(renewed.ca_bundle, renewed.ca_key)
+    agent = Agent(server)
+    agent.outgoing.put(power_pb2.AgentMessage(hello=make_hello("node-1")))
+    assert next(agent.call).WhichOneof("body") == "welcome"
+    agent.outgoing.put(None)

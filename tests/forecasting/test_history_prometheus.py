@@ -16,7 +16,7 @@ import pytest
 
 from forecasting.ports import SeriesId
 from forecasting.prometheus import PrometheusSource
-from forecasting.prometheus.source import BadAnswerError
+from forecasting.prometheus.query import BadAnswerError
 from wattpack.errors import DeadlineExceededError, InputError, TransientError
 
 Q = SeriesId("sum(power)")
