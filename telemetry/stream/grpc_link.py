@@ -73,12 +73,24 @@ def is_loopback(host: str) -> bool:
         return host == "localhost"
 
 
+def _read_authority(file: Path | None) -> bytes:
+    if file is None:
+        return b""
+    try:
+        authority = file.read_bytes()
+    except OSError as error:
+        raise InputError("ca", "a readable PEM file", str(error), str(file)) from error
+    if not authority.strip():
+        raise InputError("ca", "the controllers' authority", "an empty file", str(file))
+    return authority
+
+
 class GrpcLoop:
     """The event loop and the channels that all links of a process share."""
 
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()
-        self._channels: dict[Endpoint, Any] = {}
+        self._channels: dict[tuple[Endpoint, bytes], Any] = {}
         self._thread = threading.Thread(target=self._run, name="controller-streams", daemon=True)
         self._thread.start()
 
@@ -96,8 +108,17 @@ class GrpcLoop:
         self._loop.call_soon_threadsafe(function, *args)
 
     def channel(self, endpoint: Endpoint) -> Any:  # noqa: ANN401 - grpc is untyped here
-        """The channel to an endpoint; called on the loop."""
-        shared = Endpoint(endpoint.target, endpoint.ca_file, None, endpoint.server_name)
+        """The channel to an endpoint; called on the loop.
+
+        The authority is read anew each time, because it is replaced now and then, and comes late
+        on a fresh installation; streams that are open on an earlier channel go on.
+
+        Raises:
+            InputError: if the authority's file cannot be read or is empty.
+        """
+        authority = _read_authority(endpoint.ca_file)
+        target = Endpoint(endpoint.target, endpoint.ca_file, None, endpoint.server_name)
+        shared = (target, authority)
         if shared not in self._channels:
             options = list(CHANNEL_OPTIONS)
             if endpoint.ca_file is None:
@@ -106,7 +127,7 @@ class GrpcLoop:
                 named: list[tuple[str, Any]] = [*options]
                 if endpoint.server_name:
                     named.append(("grpc.ssl_target_name_override", endpoint.server_name))
-                credentials = grpc.ssl_channel_credentials(endpoint.ca_file.read_bytes())
+                credentials = grpc.ssl_channel_credentials(authority)
                 channel = grpc.aio.secure_channel(endpoint.target, credentials, named)
             self._channels[shared] = channel
         return self._channels[shared]

@@ -136,7 +136,7 @@ def test_the_actuators_configuration_is_one_that_it_accepts(tmp_path: Any) -> No
     (data,) = (
         item["data"]
         for item in of_kind(rendered("enforcing"), "ConfigMap")
-        if "actuator.json" in item["data"]
+        if "actuator.json" in item.get("data", {})
     )
     file = tmp_path / "actuator.json"
     file.write_text(data["actuator.json"])
@@ -184,9 +184,26 @@ def test_settings_files_are_ones_that_the_processes_accept(tmp_path: Any) -> Non
         loaded = model.load(file=file, environment={})
         if isinstance(loaded, ControllerSettings):
             assert loaded.agent_username in accounts
+            secrets = {i["metadata"]["name"] for i in of_kind(rendered("default"), "Secret")}
+            assert loaded.tls_secret in secrets
+            volumes = pod_specs(rendered("default"))["agent"]["volumes"]
+            assert {"name": "ca", "configMap": {"name": loaded.ca_config_map}} in volumes
+
+
+def test_a_given_certificate_is_read_and_never_written() -> None:
+    objects = tuple(render({"tls": {"existingSecret": "ours"}}))
+    assert "wp-wattpack-controller-tls" not in {i["metadata"]["name"] for i in objects}
+    granted = [
+        rule["verbs"]
+        for item in of_kind(objects, "Role")
+        for rule in item["rules"]
+        if rule.get("resourceNames") == ["ours"]
+    ]
+    assert granted == [["get"]]
 
 
 def test_command_lines_are_ones_that_the_processes_accept() -> None:
+    from controller.app.main import build_parser as controller
     from forecasting.app.forecaster import build_parser as forecaster
     from scheduler_plugin.app.scheduler import _parser as scheduler
     from scheduler_plugin.app.watchdog import _parser as watchdog
@@ -194,6 +211,7 @@ def test_command_lines_are_ones_that_the_processes_accept() -> None:
     from telemetry.app.agent import build_parser as agent
 
     parsers = {
+        "controller": controller(),
         "forecaster": forecaster(),
         "scheduler": scheduler(),
         "watchdog": watchdog(),

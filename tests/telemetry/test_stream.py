@@ -158,6 +158,24 @@ def test_tls_trusts_the_own_ca_only_and_carries_the_token(rig: Rig, tmp_path: Pa
     assert len(stub.tokens) == 1
 
 
+def test_an_authority_that_comes_late_is_read_when_it_is_there(rig: Rig, tmp_path: Path) -> None:
+    clock = SystemClock()
+    authority = new_authority("wattpack test", clock.wall_time_ns())
+    stub = StubController()
+    rig.controllers.append(stub)
+    stub.start(new_server(authority, ["127.0.0.1"], clock.wall_time_ns()))
+    (tmp_path / "token").write_text("t")
+    link = rig.link(Endpoint(stub.target, tmp_path / "ca.crt", tmp_path / "token"))
+    for content in (None, b"", new_authority("older", clock.wall_time_ns()).certificate_pem):
+        if content is not None:
+            (tmp_path / "ca.crt").write_bytes(content)
+        before = link.failures
+        rig.wait(lambda before=before: link.failures > before, lambda: keep_open(rig, link))  # type: ignore[misc]
+    (tmp_path / "ca.crt").write_bytes(authority.certificate_pem)
+    rig.open(link)
+    assert stub.tokens == ["Bearer t"]
+
+
 def test_a_rotated_token_is_used_for_the_next_stream(rig: Rig, tmp_path: Path) -> None:
     token = tmp_path / "token"
     token.write_text("first")

@@ -176,5 +176,11 @@ readinessProbe:
 {{- $_ := set $known "agent_username" (include "wattpack.username" (dict "root" . "component" "agent")) -}}
 {{- $_ := set $known "audit_file" "/var/lib/wattpack/audit.sqlite" -}}
 {{- $_ := set $known "meter_prometheus_url" .Values.prometheus.url -}}
+{{- $name := include "wattpack.component" (dict "root" . "component" "controller") -}}
+{{- $_ := set $known "tls_secret" (.Values.tls.existingSecret | default (printf "%s-tls" $name)) -}}
+{{- $_ := set $known "ca_config_map" (printf "%s-ca" $name) -}}
+{{- $_ := set $known "ca_namespace" .Values.nodeNamespace.name -}}
+{{- $domain := printf "%s.%s.svc" $name .Release.Namespace -}}
+{{- $_ := set $known "server_names" (list $domain (printf "*.%s" $domain)) -}}
 {{- toYaml (merge (deepCopy .Values.controller.settings) $known) -}}
 {{- end }}
