@@ -36,7 +36,10 @@ def quieted(
     young = (sent.node_sent_ns >= 0) & (now_ns - sent.node_sent_ns < renew_ns)
     news = np.abs(commands.cap_watts - sent.node_caps_watts) > _SAME_WATTS
     news |= (commands.lock_max_mhz != 0) | (commands.guaranteed_watts > 0.0)
-    news |= observed.gpu_confirmed_sequence < sent.node_sequence[topology.node_of_gpu]
+    # A report that came after a batch and does not confirm it: the batch was lost or had no effect.
+    answered = observed.node_received_ns > sent.node_sent_ns
+    unconfirmed = observed.gpu_confirmed_sequence < sent.node_sequence[topology.node_of_gpu]
+    news |= unconfirmed & answered[topology.node_of_gpu]
     return replace(commands, send=commands.send & ~(young & ~_any_gpu(topology, news)))
 
 

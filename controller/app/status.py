@@ -134,7 +134,7 @@ class StatusThread:
     def _judge(
         self, outcome: TickOutcome, index: int, domain: PowerDomain, refusal: Refusal | None
     ) -> list[Condition]:
-        """Accepted and Ready, with the time of their last change."""
+        """Accepted, Ready and Degraded, with the time of their last change."""
         worst = float(outcome.decisions.guaranteed_watts[index])
         rating = float(outcome.topology.tree.rating_watts[index])
         safe = worst <= rating
@@ -159,6 +159,16 @@ class StatusThread:
             if safe
             else f"worst case {worst:.0f} W with every GPU at its guaranteed cap, "
             f"rating {rating:.0f} W (I1)",
+            observed_generation=domain.generation,
+            wall_time_ns=outcome.wall_time_ns,
+        )
+        # The planner gives nothing to a domain that cannot promise its guaranteed caps.
+        judged = set_condition(
+            judged,
+            "Degraded",
+            not safe,
+            "GuaranteedCapsDoNotFit" if not safe else "GuaranteedCapsFit",
+            "",
             observed_generation=domain.generation,
             wall_time_ns=outcome.wall_time_ns,
         )

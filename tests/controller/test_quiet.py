@@ -75,12 +75,21 @@ def test_news_for_one_gpu_is_sent_at_once_and_only_to_its_node(news: dict[str, f
     assert send.sum() == 1
 
 
-def test_what_is_not_confirmed_is_sent_again() -> None:
+def test_what_a_later_report_does_not_confirm_is_sent_again() -> None:
     topology = make_topology()
     nothing = np.zeros(topology.n_gpus, dtype=np.int64)
     sent, seen = sent_at(topology, 10.0, gpu_confirmed_sequence=nothing)
     again = make_commands(topology, 2)
     assert quieted(topology, sent, again, seen, SETTINGS, seconds(11.0)).send.all()
+
+
+def test_a_report_from_before_the_batch_says_nothing_about_it() -> None:
+    topology = make_topology()
+    nothing = np.zeros(topology.n_gpus, dtype=np.int64)
+    earlier = np.full(topology.n_nodes, seconds(9.5))
+    sent, seen = sent_at(topology, 10.0, gpu_confirmed_sequence=nothing, node_received_ns=earlier)
+    again = make_commands(topology, 2)
+    assert not quieted(topology, sent, again, seen, SETTINGS, seconds(11.0)).send.any()
 
 
 @given(ttl_ms=st.integers(500, 10_000), period=st.floats(0.1, 2.0))
