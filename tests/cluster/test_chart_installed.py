@@ -9,6 +9,7 @@ import os
 import shutil
 import subprocess
 import sys
+import urllib.request
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -302,6 +303,33 @@ def test_the_scheduler_leads_and_serves_its_webhook_with_its_own_rights(release:
         eventually("the webhook trusts the scheduler", trusted, 60)
         eventually("the scheduler leads", lambda: plane.request("GET", lease).status == 200, 60)
     assert refused_requests(plane, "scheduler")[before:] == []
+
+
+def answers(url: str) -> bool:
+    """Whether a GET is answered with 200."""
+    try:
+        with urllib.request.urlopen(url, timeout=5) as answer:
+            return bool(answer.status == 200)
+    except OSError:
+        return False
+
+
+def test_the_controller_leads_with_its_own_rights(release: Release, tmp_path: Path) -> None:
+    plane = release.plane
+    lease = f"/apis/coordination.k8s.io/v1/namespaces/{SYSTEM}/leases/wattpack-controller"
+    settings = yaml.safe_load(
+        plane.request(
+            "GET", f"/api/v1/namespaces/{SYSTEM}/configmaps/wattpack-controller"
+        ).body["data"]["settings.yaml"]
+    )  # fmt: skip
+    file = tmp_path / "settings.yaml"
+    local = {"stream_address": "127.0.0.1:0", "http_port": free_port(), "audit_file": ":memory:"}
+    file.write_text(yaml.safe_dump(settings | local))
+    http = f"http://127.0.0.1:{local['http_port']}"
+    with process(release, "controller", f"--config={file}"):
+        eventually("the controller leads", lambda: plane.request("GET", lease).status == 200, 60)
+        eventually("every informer has listed", lambda: answers(f"{http}/readyz"), 60)
+    assert refused_requests(plane, "controller") == []
 
 
 def test_the_watchdog_reads_the_lease_with_its_own_rights(release: Release) -> None:
