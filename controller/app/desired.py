@@ -16,6 +16,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from controller.app.view import ForecastView
+from controller.day_maximum import DayMaximum
 from forecasting.status import usable_forecast
 from wattpack.api import ApiObject, DemandForecast, PowerDomain, PowerOverride, PowerPolicy
 from wattpack.kube.port import PODS, PRIORITY_CLASSES, JsonObject, Resource
@@ -168,6 +169,7 @@ class ForecastReader:
 
     def __init__(self, store: ObjectStore) -> None:
         self._store = store
+        self._day_maximum = DayMaximum()
         self._key: tuple[object, ...] = ()
         self._views: dict[str, ForecastView] = {}
 
@@ -183,6 +185,10 @@ class ForecastReader:
             self._views, self._key = self._read(ratings, wall_time_ns), key
         return self._views
 
+    def saw(self, draws_watts: Mapping[str, float], wall_time_ns: int) -> None:
+        """Remember a tick's draws: a missing forecast falls back to their maximum of a day."""
+        self._day_maximum.add(draws_watts, wall_time_ns)
+
     def _read(self, ratings: Mapping[str, float], wall_time_ns: int) -> dict[str, ForecastView]:
         with self._store.lock:
             forecasts = list(self._store.objects.forecasts.items())
@@ -193,7 +199,10 @@ class ForecastReader:
             if domain not in ratings:
                 continue
             usable = usable_forecast(
-                plain[name].get("status"), wall_time_ns / NS_PER_SECOND, limit=ratings[domain]
+                plain[name].get("status"),
+                wall_time_ns / NS_PER_SECOND,
+                limit=ratings[domain],
+                last_day_maximum=self._day_maximum.of(domain),
             )
             if usable.method != "limit":
                 found[domain] = ForecastView(

@@ -179,6 +179,8 @@ class Ticker:
         wall_time_ns: int,
         started_ns: int,
     ) -> None:
+        draws = zip(topology.tree.names, decisions.draw_watts.tolist(), strict=True)
+        self._desired.saw(dict(draws), wall_time_ns)
         fresh = self._decisions(decisions.transitions, wall_time_ns, seen.epoch)
         self._audit.append(fresh)
         self._recent.extendleft(fresh)

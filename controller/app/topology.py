@@ -93,6 +93,10 @@ class DesiredTopology:
         ratings = dict(zip(tree.names, tree.rating_watts.tolist(), strict=True))
         return self._forecasts.views(ratings, wall_time_ns)
 
+    def saw(self, draws_watts: Mapping[str, float], wall_time_ns: int) -> None:
+        """A tick's draws, for the forecast's fall-back."""
+        self._forecasts.saw(draws_watts, wall_time_ns)
+
     def _rebuild(self, records: Sequence[NodeRecord]) -> None:
         with self._store.lock:
             objects = replace(self._store.objects)
