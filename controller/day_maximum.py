@@ -1,6 +1,4 @@
-"""The highest draw of each domain in the last day, in hourly steps: what a missing forecast falls
-back to.
-"""
+"""The highest draw of each domain in the last day: what a missing forecast falls back to."""
 
 from __future__ import annotations
 
