@@ -64,6 +64,9 @@ class DemoNodes:
             devices, self._config(), directory, clock, world.scenario.seed
         )
         self._loop = GrpcLoop()
+        self._clients = {
+            name: ActuatorClient(socket_path(directory, name), clock) for name in world.node_names
+        }
         wake = clock.new_wake()
         agents = [
             self._agent(name, Sampler(InlineReader(devices[name])), replicas, ca_file, tokens, wake)
@@ -98,6 +101,8 @@ class DemoNodes:
         self._threads[1].join(timeout=5.0)
         self.host.close()
         self._loop.close()
+        for client in self._clients.values():
+            client.close()
         self.actuators.close()
 
     def _config(self) -> ActuatorConfig:
@@ -133,7 +138,7 @@ class DemoNodes:
             NodeFacts(name, boot_id=self._world.boot_id(name), host_unit=True),
             sampler,
             links,
-            ActuatorClient(socket_path(self._directory, name), self._clock),
+            self._clients[name],
             self._clock,
             attribution=partial(self._attribution, name),
             host_watts=partial(self._world.host_watts, name),

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
-from playwright.sync_api import Page, expect, sync_playwright
+from playwright.sync_api import Page, expect
+from screenshots import keep_screenshot
 from views import make_view
 
 from controller.app.http import HttpAnswer, HttpPort
@@ -17,17 +15,6 @@ from wattpack.clock import SystemClock
 from wattpack.kube.embedded.api import EmbeddedKube
 
 pytestmark = pytest.mark.browser
-SCREENSHOTS = Path(__file__).parents[2] / "docs" / "images"
-# Without these, a headless browser asks hosts of its maker at every start.
-FLAGS = [
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-]
 
 
 @pytest.fixture
@@ -55,19 +42,6 @@ def console() -> Iterator[tuple[str, dict[str, int]]]:
     controller.stop()
 
 
-@pytest.fixture
-def page() -> Iterator[Page]:
-    chromium = shutil.which("chromium")
-    if chromium is None:
-        if os.environ.get("CI") == "true":
-            pytest.fail("chromium is missing: install Debian's package chromium")
-        pytest.skip("chromium is missing: install Debian's package chromium")
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=chromium, args=FLAGS)
-        yield browser.new_page(viewport={"width": 1400, "height": 1000})
-        browser.close()
-
-
 def test_the_page_shows_the_fleet_and_says_why_a_gpu_is_capped(
     console: tuple[str, dict[str, int]], page: Page
 ) -> None:
@@ -87,8 +61,7 @@ def test_the_page_shows_the_fleet_and_says_why_a_gpu_is_capped(
     page.wait_for_selector("#power-chart canvas")
     assert errors == []
     assert all(request.startswith((url, "data:")) for request in requests)
-    SCREENSHOTS.mkdir(exist_ok=True)
-    page.screenshot(path=str(SCREENSHOTS / "console.png"), full_page=True)
+    keep_screenshot(page, "console.png")
 
 
 def test_the_answer_changes_when_the_cluster_changes(
