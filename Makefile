@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 RUN := $(BIN)/python
 ARGS ?=
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-long lint types format generate check-generated lock bench docs clean dashboard go-tiers
+.PHONY: help demo test test-long lint types format generate check-generated lock bench screenshots clean dashboard
 
 help: ## list every target
 	@grep -hE '^[a-z-]+:.*?## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/\1\t\2/' | sort | awk -F'\t' '{printf "  %-18s %s\n", $$1, $$2}'
@@ -38,6 +38,9 @@ check-generated: $(VENV)/.dev ## fail if something generated is stale
 bench: $(VENV)/.dev ## run one benchmark: make bench NAME=allocation_scale ARGS="--quick"
 	@test -n "$(NAME)" || { $(RUN) -m benchmarks --list; exit 2; }
 	@$(RUN) -m benchmarks $(NAME) $(ARGS)
+
+screenshots: $(VENV)/.dev dashboard system-tools ## take the console's pictures in docs/images anew
+	@WATTPACK_UPDATE_SCREENSHOTS=1 $(RUN) -m pytest -q -p no:cacheprovider -m browser tests/dashboard
 
 lock: $(VENV)/.dev ## resolve requirements/*.in into locked versions with hashes (needs uv)
 	@for set in dev runtime; do \

@@ -116,6 +116,7 @@ def _transitions(topology: Topology, j: Judgement, alarms: Alarms) -> Iterator[T
         before.forecast_above,
         alarms.forecast_above,
         ("ForecastAboveBand", "ForecastBelowBand"),
+        ("forecast p99", "cap band"),
         j.forecast_watts,
         j.cap_band_watts,
     )
@@ -124,6 +125,7 @@ def _transitions(topology: Topology, j: Judgement, alarms: Alarms) -> Iterator[T
         before.degraded,
         alarms.degraded,
         ("Degraded", "Recovered"),
+        ("worst case at guaranteed caps", "rating"),
         j.guaranteed_watts,
         rating,
     )
@@ -132,6 +134,7 @@ def _transitions(topology: Topology, j: Judgement, alarms: Alarms) -> Iterator[T
         before.meter_mismatch,
         alarms.meter_mismatch,
         ("MeterMismatch", "MeterAgrees"),
+        ("draw, the larger of meter and nodes,", "rating"),
         j.picture.draw_watts,
         rating,
     )
@@ -140,6 +143,7 @@ def _transitions(topology: Topology, j: Judgement, alarms: Alarms) -> Iterator[T
         before.unreachable,
         alarms.unreachable,
         ("NodesSilent", "NodesHeard"),
+        ("draw with silent nodes at their most", "rating"),
         j.picture.draw_watts,
         rating,
     )
@@ -159,12 +163,14 @@ def _flips(
     before: BoolArray,
     now: BoolArray,
     kinds: tuple[str, str],
+    words: tuple[str, str],
     watts: FloatArray,
     bound_watts: FloatArray,
 ) -> Iterator[Transition]:
+    """Alarms that began or ended; ``words`` name the figure and what it is held against."""
     for i in np.flatnonzero(before != now):
         yield Transition(
             names[i],
             kinds[0] if now[i] else kinds[1],
-            f"{watts[i]:.0f} W against {bound_watts[i]:.0f} W",
+            f"{words[0]} {watts[i]:.0f} W, {words[1]} {bound_watts[i]:.0f} W",
         )

@@ -6,7 +6,7 @@ import { FULL_LEVEL, type State, UNKNOWN_LEVEL } from "./model";
 const LOW = [226, 238, 247];
 const HIGH = [8, 61, 119];
 const GREY = [150, 150, 150];
-const HATCH = [235, 150, 30];
+const CAPPED = [235, 130, 20]; // a foot under the cell: told by place as well as by colour
 const GAP = 6;
 
 interface Layout {
@@ -72,10 +72,11 @@ export class HeatMap {
   private fill(pixels: Uint32Array, left: number, top: number, cell: number, level: number, reason: number): void {
     const share = Math.min(1, level / FULL_LEVEL);
     const colour = level === UNKNOWN_LEVEL ? pack(GREY) : pack(LOW.map((low, i) => low + ((HIGH[i] ?? 0) - low) * share));
-    const hatch = pack(HATCH);
+    const capped = pack(CAPPED);
+    const foot = reason === 0 ? cell : cell - 1 - Math.max(2, Math.floor(cell / 4));
     for (let y = 0; y < cell - 1; y++) {
       const line = (top + y) * this.canvas.width + left;
-      for (let x = 0; x < cell - 1; x++) pixels[line + x] = reason !== 0 && (x + y) % 4 === 0 ? hatch : colour;
+      pixels.fill(y >= foot ? capped : colour, line, line + cell - 1);
     }
   }
 
