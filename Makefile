@@ -30,10 +30,10 @@ format: $(VENV)/.dev ## format the code
 	@$(BIN)/ruff check --fix-only . && $(BIN)/ruff format .
 
 generate: $(VENV)/.dev ## write CRDs, wire messages and generated reference pages
-	@$(RUN) -m wattpack.generate
+	@$(RUN) -m wattpack.generate && $(RUN) tools/metrics_page.py && $(RUN) -m simulation.reference
 
 check-generated: $(VENV)/.dev ## fail if something generated is stale
-	@$(RUN) -m wattpack.generate --check
+	@$(RUN) -m wattpack.generate --check && $(RUN) tools/metrics_page.py --check && $(RUN) -m simulation.reference --check
 
 bench: $(VENV)/.dev ## run one benchmark: make bench NAME=allocation_scale ARGS="--quick"
 	@test -n "$(NAME)" || { $(RUN) -m benchmarks --list; exit 2; }

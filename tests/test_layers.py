@@ -1,0 +1,105 @@
+"""The three rooms of every package: cores know no app, no adapter, no clock and no network.
+
+import-linter (pyproject.toml) holds the walls between packages; this holds those inside them.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+PACKAGES = (
+    "capacity",
+    "controller",
+    "forecasting",
+    "scheduler_plugin",
+    "simulation",
+    "telemetry",
+)
+OUTER_ROOMS = {
+    "controller": {"app", "console"},
+    "forecasting": {"app", "prometheus", "sqlite"},
+    "scheduler_plugin": {"app"},
+    "simulation": {"app", "lockstep"},
+    "telemetry": {"actuator", "app", "attribution", "nvml", "simulated", "stream"},
+    "capacity": {"fitting"},
+}
+# Top-level modules that are ports' adapters or processes of their own by what they are for; each
+# says so in its first line.
+EDGES = {
+    "capacity": {"app", "fit", "plot"},
+    "scheduler_plugin": {"worker"},
+    "simulation": {"cluster", "history", "loopback", "objects", "reference", "runner", "world"},
+    "telemetry": {"device", "exporter", "record", "replay", "report", "workers"},
+}
+# Pure modules that live in an outer room because they belong to its process or technology.
+PURE = {
+    "telemetry.actuator.leases",
+    "telemetry.actuator.messages",
+    "telemetry.simulated.boards",
+}
+TECHNOLOGY = {
+    "asyncio",
+    "fastapi",
+    "grpc",
+    "http",
+    "httpx",
+    "kubernetes",
+    "pynvml",
+    "requests",
+    "socket",
+    "sqlite3",
+    "subprocess",
+    "threading",
+    "time",
+    "urllib",
+    "uvicorn",
+}
+
+
+def core_modules() -> Iterator[Path]:
+    for package in PACKAGES:
+        for file in sorted((ROOT / package).glob("*.py")):
+            if file.stem not in EDGES.get(package, set()) | {"__init__", "__main__"}:
+                yield file
+
+
+def imports_of(file: Path) -> Iterator[str]:
+    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            yield node.module
+
+
+def ids(file: Path) -> str:
+    return f"{file.parent.name}.{file.stem}"
+
+
+@pytest.mark.parametrize("file", list(core_modules()), ids=ids)
+def test_a_core_module_imports_only_cores(file: Path) -> None:
+    for name in imports_of(file):
+        parts = name.split(".")
+        assert parts[0] not in TECHNOLOGY, f"{ids(file)} imports {name}"
+        assert parts[0] not in {"tests", "benchmarks"}, f"{ids(file)} imports {name}"
+        if len(parts) > 1 and name not in PURE:
+            outer = OUTER_ROOMS.get(parts[0], set())
+            assert parts[1] not in outer, f"{ids(file)} imports {name}, an adapter or app"
+
+
+@pytest.mark.parametrize("package", [*PACKAGES, "wattpack"])
+def test_the_product_never_imports_tests_or_benchmarks(package: str) -> None:
+    for file in (ROOT / package).rglob("*.py"):
+        for name in imports_of(file):
+            assert name.split(".")[0] not in {"tests", "benchmarks"}, f"{file}: {name}"
+
+
+def test_only_the_clock_reads_the_machine_s_clocks() -> None:
+    for package in (*PACKAGES, "wattpack"):
+        for file in (ROOT / package).rglob("*.py"):
+            if file.relative_to(ROOT).as_posix() != "wattpack/clock.py":
+                assert "time" not in {n.split(".")[0] for n in imports_of(file)}, file
