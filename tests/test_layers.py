@@ -40,6 +40,7 @@ EDGES = {
 PURE = {
     "telemetry.actuator.leases",
     "telemetry.actuator.messages",
+    "telemetry.attribution.attribute",
     "telemetry.simulated.boards",
 }
 TECHNOLOGY = {
