@@ -35,6 +35,7 @@ class _Stream:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._queue: asyncio.Queue[power_pb2.ControllerMessage] = asyncio.Queue(QUEUE_LENGTH)
+        self.reader: asyncio.Task[None] | None = None
 
     def offer(self, message: power_pb2.ControllerMessage) -> None:
         """Queue a message; runs in the event loop."""
@@ -90,7 +91,7 @@ class AgentGateway(power_pb2_grpc.PowerControlServicer):
         if earlier is not None:
             earlier.discard()
         self._streams[node] = stream
-        reader = asyncio.create_task(self._read(node, request_iterator))
+        stream.reader = reader = asyncio.create_task(self._read(node, request_iterator))
         try:
             yield self._welcome(hello)
             while not reader.done():
@@ -170,6 +171,12 @@ class AgentGateway(power_pb2_grpc.PowerControlServicer):
                 log.warning("report refused: %s", error)
             finally:
                 self._clock.message_handled()
+
+    def end_streams(self) -> None:
+        """End every stream in order, so that agents see an end and not a failure."""
+        for stream in self._streams.values():
+            if stream.reader is not None:
+                stream.reader.cancel()
 
     def bind_loop(self, loop: asyncio.AbstractEventLoop) -> None:
         """Remember the event loop that owns the streams."""
@@ -288,4 +295,5 @@ class GatewayThread:
         finally:
             self._ready.set()
         await self._stop.wait()
+        self._gateway.end_streams()
         await server.stop(grace=1.0)

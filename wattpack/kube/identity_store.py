@@ -100,7 +100,9 @@ class IdentityStore:
         return identity
 
     def _read(self, stored: JsonObject) -> ServingIdentity | None:
-        """The identity in a Secret; None if it holds something else, which is replaced."""
+        """The identity in a Secret; None if it is empty or holds something else: replaced."""
+        if not stored.get("data"):
+            return None  # as the installer makes it
         try:
             data = {
                 key: base64.b64decode(text, validate=True)
