@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import threading
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -27,6 +27,16 @@ IMPLAUSIBLE_WATTS = 5000.0
 # Servers that rose together (some may have fallen) by this share of the largest rating since the
 # last tick wake it at once: under half of the margin that a cap band keeps for rises.
 LARGE_RISE_SHARE = 0.02
+# One server holds at most 16 boards today; MIG slices are not devices of their own here.
+MAX_DEVICES = 64
+MAX_PODS = 1000
+# The Lease's epoch is an int32. An agent can push ours at most to half of that, so that one that
+# lies can never use the epochs up.
+MAX_REPORTED_EPOCH = 1 << 30
+# Beyond any sequence that is ever sent, and within the arrays' 64 bits.
+MAX_SEQUENCE = 1 << 62
+# A node whose object was deleted is counted until it has been silent for so long.
+FORGET_AFTER_NS = 60 * NS_PER_SECOND
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,12 +83,20 @@ class NodeSample:
 
 @dataclass(slots=True)
 class NodeRecord:
-    """A node that has said hello."""
+    """A node that has said hello.
+
+    Attributes:
+        joined: Number of its first hello; earlier nodes have the older claim to a UUID.
+        newest_sequence: Of the present stream's reports, -1 before the first: an agent that was
+            started anew counts from the beginning.
+    """
 
     name: str
     boot_id: str
     host_unit: bool
     devices: tuple[DeviceDescription, ...]
+    joined: int = 0
+    newest_sequence: int = -1
     rebooted: bool = False
     sample: NodeSample | None = None
     energy_history: deque[tuple[int, FloatArray]] = field(default_factory=lambda: deque(maxlen=64))
@@ -90,6 +108,8 @@ def describe(hello: power_pb2.Hello) -> tuple[DeviceDescription, ...]:
     Raises:
         InputError: for a limit that is no positive number, or not in order, or a repeated UUID.
     """
+    if len(hello.devices) > MAX_DEVICES:
+        raise InputError("hello.devices", f"at most {MAX_DEVICES} devices", len(hello.devices))
     devices = []
     for position, device in enumerate(hello.devices):
         where = f"hello.devices[{position}]"
@@ -117,6 +137,18 @@ def describe(hello: power_pb2.Hello) -> tuple[DeviceDescription, ...]:
     return tuple(sorted(devices, key=lambda device: device.index))
 
 
+def _with_lost_devices(
+    named: tuple[DeviceDescription, ...], known: tuple[DeviceDescription, ...]
+) -> tuple[DeviceDescription, ...]:
+    """The named devices and those that were known before and are missing now."""
+    uuids = {device.uuid for device in named}
+    lost = tuple(device for device in known if device.uuid not in uuids)
+    if len(named) + len(lost) > MAX_DEVICES:
+        expected = f"at most {MAX_DEVICES} devices between two boots"
+        raise InputError("hello.devices", expected, len(named) + len(lost))
+    return (*named, *lost)
+
+
 class Fleet:
     """All nodes that have said hello. Thread-safe."""
 
@@ -124,6 +156,7 @@ class Fleet:
         self._lock = threading.Lock()
         self._nodes: dict[str, NodeRecord] = {}
         self._version = 0
+        self._hellos = 0
         self._risen_watts = 0.0
         self.large_rise_watts = math.inf
 
@@ -133,16 +166,34 @@ class Fleet:
         return self._version
 
     def hello(self, hello: power_pb2.Hello) -> None:
-        """Take a node in, or take it in anew after a reboot."""
+        """Take a node in, or take it in anew after a reboot; its reports count from the beginning.
+
+        Boards that a running node no longer names (lost from the bus, or left out) go on drawing
+        power: they stay, without readings, until it boots again.
+
+        Raises:
+            InputError: naming the field; what was known of the node stays.
+        """
         devices = describe(hello)
         with self._lock:
             known = self._nodes.get(hello.node)
             rebooted = known is not None and known.boot_id != hello.boot_id
+            if known is not None and not rebooted:
+                devices = _with_lost_devices(devices, known.devices)
             if known is not None and known.devices == devices and not rebooted:
-                known.host_unit = hello.host_unit
+                known.newest_sequence = -1
+                if known.host_unit != hello.host_unit:
+                    known.host_unit = hello.host_unit
+                    self._version += 1
                 return
+            self._hellos += 1
             self._nodes[hello.node] = NodeRecord(
-                hello.node, hello.boot_id, hello.host_unit, devices, rebooted=rebooted
+                hello.node,
+                hello.boot_id,
+                hello.host_unit,
+                devices,
+                joined=self._hellos if known is None else known.joined,
+                rebooted=rebooted,
             )
             self._version += 1
 
@@ -162,9 +213,9 @@ class Fleet:
             if report.boot_id != record.boot_id:
                 record.rebooted, record.boot_id = True, report.boot_id
                 record.energy_history.clear()
-            elif previous is not None and report.sequence <= previous.sequence:
-                raise InputError("report.sequence", f"> {previous.sequence}", report.sequence)
-            record.sample = sample
+            elif report.sequence <= record.newest_sequence:
+                raise InputError("report.sequence", f"> {record.newest_sequence}", report.sequence)
+            record.sample, record.newest_sequence = sample, report.sequence
             record.energy_history.append((sample.clock_ns, sample.energy_joules))
             if previous is None or previous.pods != sample.pods:
                 self._version += 1
@@ -189,6 +240,23 @@ class Fleet:
         with self._lock:
             if self._nodes.pop(node, None) is not None:
                 self._version += 1
+
+    def forget_silent(self, nodes: Collection[str], now_ns: int) -> list[str]:
+        """Drop those of the nodes, which the cluster no longer has, that are silent; their names.
+
+        A machine that still reports draws power and is counted, whatever the API says.
+        """
+        with self._lock:
+            gone = [name for name in nodes if self._is_silent(name, now_ns)]
+        for name in gone:
+            self.forget(name)
+        return gone
+
+    def _is_silent(self, node: str, now_ns: int) -> bool:
+        record = self._nodes.get(node)
+        if record is None or record.sample is None:
+            return True
+        return now_ns - record.sample.received_ns > FORGET_AFTER_NS
 
     def observe(
         self,
@@ -344,6 +412,30 @@ def _column(values: Sequence[float | None], name: str, report: power_pb2.NodeRep
     return column
 
 
+_READ = {power_pb2.DEVICE_STATE_OK, power_pb2.DEVICE_STATE_UNCONTROLLED}
+_CONTROLLED = {power_pb2.DEVICE_STATE_OK, power_pb2.DEVICE_STATE_UNREADABLE}
+
+
+def _require_bounded(report: power_pb2.NodeReport) -> None:
+    """Whole numbers that the tick's arrays can hold, and an epoch that a Lease can.
+
+    Raises:
+        InputError: naming the field.
+    """
+    bounds = [
+        ("report.sequence", report.sequence, MAX_SEQUENCE),
+        ("report.highest_epoch", report.highest_epoch, MAX_REPORTED_EPOCH),
+        ("report.pods", len(report.pods), MAX_PODS),
+    ]
+    bounds += [
+        (f"report.devices[{i}].confirmed_sequence", device.confirmed_sequence, MAX_SEQUENCE)
+        for i, device in enumerate(report.devices)
+    ]
+    for field_name, value, most in bounds:
+        if value > most:
+            raise InputError(field_name, f"at most {most}", value, report.node)
+
+
 def read_report(
     report: power_pb2.NodeReport, devices: Sequence[DeviceDescription], received_ns: int
 ) -> NodeSample:
@@ -356,6 +448,7 @@ def read_report(
     unknown = set(by_uuid) - {d.uuid for d in devices}
     if unknown or len(by_uuid) != len(report.devices):
         raise InputError("report.devices", "the devices of the hello, once each", sorted(unknown))
+    _require_bounded(report)
     n = len(devices)
     readings = [by_uuid.get(device.uuid) for device in devices]
     columns = {
@@ -366,13 +459,12 @@ def read_report(
     for i, reading in enumerate(readings):
         if reading is None:
             continue
-        if reading.state == power_pb2.DEVICE_STATE_UNREADABLE:
+        # No board that answers draws 0 W: the field is missing, and missing is never zero (I7).
+        if reading.state not in _READ or reading.watts == 0.0:
             columns["watts"][i] = np.nan
         confirmed[i] = reading.confirmed_sequence
         controlled[i] = (
-            report.nonce != 0
-            and reading.state != power_pb2.DEVICE_STATE_UNCONTROLLED
-            and reading.guaranteed_watts > 0
+            report.nonce != 0 and reading.state in _CONTROLLED and reading.guaranteed_watts > 0
         )
     for name in ("cap_watts", "guaranteed_watts"):
         columns[name][columns[name] == 0.0] = np.nan
