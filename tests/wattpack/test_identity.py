@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -22,6 +23,8 @@ from wattpack.kube.port import CONFIG_MAPS, MUTATING_WEBHOOKS, SECRETS, Conflict
 from wattpack.wire.identity import (
     AUTHORITY_LIFE_NS,
     SERVING_LIFE_NS,
+    SETTLE_NS,
+    Identity,
     ServingIdentity,
     identity_from_data,
     new_authority,
@@ -34,6 +37,7 @@ NOW_NS = 1_767_225_600 * 10**9
 NAMES = ("localhost", "127.0.0.1")
 SYSTEM, NODES = "wattpack-system", "wattpack-node"
 DAY_SECONDS = 86_400
+DAY_NS = DAY_SECONDS * 10**9
 
 
 def test_a_server_certificate_names_its_hosts_and_ends() -> None:
@@ -58,11 +62,27 @@ def test_an_identity_is_kept_until_two_thirds_of_its_life_are_over() -> None:
     assert identity_from_data(second.to_data()) == second
 
 
-def test_a_new_authority_leaves_the_old_one_trusted() -> None:
+def test_a_new_authority_is_published_before_it_signs_and_the_old_one_stays_trusted() -> None:
     first = new_identity(NAMES, NOW_NS)
-    second = renewed(first, NAMES, NOW_NS + AUTHORITY_LIFE_NS * 7 // 10)
-    assert first.ca_bundle in second.ca_bundle
+    late_ns = NOW_NS + AUTHORITY_LIFE_NS * 7 // 10
+    # Its certificate was renewed a few times since, last some days ago.
+    server = new_server(Identity(first.ca_bundle, first.ca_key), NAMES, late_ns - 70 * DAY_NS)
+    first = replace(first, certificate=server.certificate_pem, key=server.key_pem)
+    second = renewed(first, NAMES, late_ns)
+    assert second.ca_bundle.endswith(first.ca_bundle)
     assert second.ca_bundle.count(b"BEGIN CERTIFICATE") == 2
+    assert second.certificate == first.certificate
+    assert identity_from_data(second.to_data()) == second
+    assert renewed(second, NAMES, late_ns + SETTLE_NS // 2) is second
+    third = renewed(second, NAMES, late_ns + SETTLE_NS)
+    newest = x509.load_pem_x509_certificate(second.ca_bundle)
+    x509.load_pem_x509_certificate(third.certificate).verify_directly_issued_by(newest)
+    assert third.ca_bundle == second.ca_bundle
+
+
+def test_an_expired_certificate_is_replaced_at_once() -> None:
+    first = new_identity(NAMES, NOW_NS)
+    assert renewed(first, NAMES, NOW_NS + AUTHORITY_LIFE_NS).certificate != first.certificate
 
 
 def test_other_names_need_another_certificate() -> None:
@@ -90,7 +110,7 @@ def test_a_broken_identity_is_refused_by_its_field(name: str, value: bytes) -> N
 
 def test_parts_of_two_identities_do_not_make_one() -> None:
     one, other = new_identity(NAMES, NOW_NS).to_data(), new_identity(NAMES, NOW_NS).to_data()
-    for name in ("tls.crt", "tls.key", "ca.crt"):
+    for name in ("tls.crt", "tls.key", "ca.crt", "ca.key"):
         with pytest.raises(InputError):
             identity_from_data(one | {name: other[name]})
 

@@ -2,8 +2,8 @@
 
 The controller's streams and the placement webhook use the same kind of identity. A serving
 certificate lives 90 days and an authority five years; each is replaced after two thirds of its
-life. After a new authority the old one stays in the bundle until the next change, so that nobody
-who trusts the bundle ever meets a certificate that it cannot check.
+life. A new authority signs nothing before clients had time to learn of it, and the old one stays in
+the bundle until the next change, so that nobody meets a certificate that it cannot check.
 """
 
 from __future__ import annotations
@@ -26,6 +26,8 @@ _DAY_NS = 86_400 * NS_PER_SECOND
 AUTHORITY_LIFE_NS = 5 * 365 * _DAY_NS
 SERVING_LIFE_NS = 90 * _DAY_NS
 AUTHORITY_NAME = "wattpack CA"
+# How long a new authority is only published: a mounted ConfigMap is up to two minutes late.
+SETTLE_NS = 3600 * NS_PER_SECOND
 # Clocks of others differ; a certificate that starts now would be refused by one a minute behind.
 BACKDATE_NS = 3600 * NS_PER_SECOND
 # An X.509 common name holds 64 characters; the names that count are the alternative ones.
@@ -92,18 +94,36 @@ def identity_from_data(data: Mapping[str, bytes], source: str = "") -> ServingId
     try:
         certificate = x509.load_pem_x509_certificate(identity.certificate)
         key = serialization.load_pem_private_key(identity.key, password=None)
+        authorities = x509.load_pem_x509_certificates(identity.ca_bundle)
+        # Others' chains may have intermediate authorities: only clients can judge those.
         if identity.ca_key:
-            serialization.load_pem_private_key(identity.ca_key, password=None)
-            certificate.verify_directly_issued_by(_first(identity.ca_bundle))
-        else:
-            # Others' chains may have intermediate authorities: only clients can judge them.
-            _first(identity.ca_bundle)
+            _check_ours(certificate, authorities, identity.ca_key)
     except (ValueError, TypeError, InvalidSignature, UnsupportedAlgorithm) as error:
         expected = "a certificate of its own authority"
         raise InputError("data", expected, type(error).__name__, source) from error
     if key.public_key() != certificate.public_key():
         raise InputError("data.tls.key", "the key of tls.crt", "another key", source)
     return identity
+
+
+def _check_ours(
+    certificate: x509.Certificate, authorities: Sequence[x509.Certificate], ca_key: bytes
+) -> None:
+    """The newest authority has this key, and one of them issued the certificate."""
+    signer = serialization.load_pem_private_key(ca_key, password=None)
+    if signer.public_key() != authorities[0].public_key():
+        raise ValueError("ca.key is not the key of ca.crt")
+    issuers = [a for a in authorities if _issued(certificate, a)]
+    if not issuers:
+        raise ValueError("tls.crt was issued by none of ca.crt")
+
+
+def _issued(certificate: x509.Certificate, authority: x509.Certificate) -> bool:
+    try:
+        certificate.verify_directly_issued_by(authority)
+    except InvalidSignature:
+        return False
+    return True
 
 
 def new_identity(names: Sequence[str], wall_time_ns: int) -> ServingIdentity:
@@ -121,10 +141,15 @@ def renewed(identity: ServingIdentity, names: Sequence[str], wall_time_ns: int) 
         return identity
     authority = _first(identity.ca_bundle)
     if wall_time_ns >= _renew_at_ns(authority):
-        fresh = new_identity(names, wall_time_ns)
-        return replace(fresh, ca_bundle=fresh.ca_bundle + _pem(authority))
+        fresh = new_authority(AUTHORITY_NAME, wall_time_ns)
+        bundle = fresh.certificate_pem + _pem(authority)
+        identity = replace(identity, ca_bundle=bundle, ca_key=fresh.key_pem)
+        authority = _first(bundle)
     certificate = x509.load_pem_x509_certificate(identity.certificate)
-    if wall_time_ns >= _renew_at_ns(certificate) or _names(certificate) != set(names):
+    known_ns = wall_time_ns - _ns(authority.not_valid_before_utc) - BACKDATE_NS
+    due = wall_time_ns >= _renew_at_ns(certificate) and known_ns >= SETTLE_NS
+    expired = wall_time_ns >= _ns(certificate.not_valid_after_utc)
+    if due or expired or _names(certificate) != set(names):
         signer = Identity(_pem(authority), identity.ca_key)
         server = new_server(signer, names, wall_time_ns)
         return replace(identity, certificate=server.certificate_pem, key=server.key_pem)
