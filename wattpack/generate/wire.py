@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 import shutil
+import subprocess
 import sys
 import tempfile
-from importlib.resources import files
 from pathlib import Path
 
 from wattpack.errors import PermanentError
@@ -41,17 +41,21 @@ def produce(root: Path) -> dict[str, str]:
 
 
 def _compile(include: Path, protos: list[Path], output: Path) -> None:
-    from grpc_tools import protoc
-
+    # In a process of its own: the compiler's protobuf does not bear another one in its process.
     # protoc looks for protoc-gen-mypy on PATH; a virtual environment need not be activated.
-    os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
     arguments = [
-        "protoc",
         f"--proto_path={include}",
-        f"--proto_path={files('grpc_tools') / '_proto'}",
         *(f"--{kind}={output}" for kind in ("python_out", "grpc_python_out", "mypy_out")),
         f"--mypy_grpc_out={output}",
         *map(str, protos),
     ]
-    if protoc.main(arguments) != 0:
-        raise PermanentError("protoc refused the files under proto/; its message stands above")
+    done = subprocess.run(
+        [sys.executable, "-m", "grpc_tools.protoc", *arguments],
+        env={**os.environ, "PATH": path},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode != 0:
+        raise PermanentError(f"protoc refused the files under proto/: {done.stderr.strip()}")
