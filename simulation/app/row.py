@@ -58,7 +58,7 @@ class DemoRow:
         self.world = World(scenario)
         self.watch = Watch(self.world)
         self.conductor = Conductor(speed=speed, before_release=self.watch.advance)
-        self.clock = self.conductor.clock("demo")
+        self.clock = self.conductor.clock("demo", alone=True)
         self.api = EmbeddedKube(self.clock, seed=scenario.seed)
         install(self.api, self.world)
         history_file = directory / "history.sqlite"

@@ -52,6 +52,8 @@ class LockstepClock:
         time: Shared with the conductor.
         name: Of the process, for the conductor's complaints.
         wall_offset_ns: Added to simulated time for ``wall_time_ns``.
+        alone: Every message goes from a thread of this process to another one. The conductor is
+            then only told whether any is under way, and not while the sender holds time anyway.
     """
 
     def __init__(
@@ -60,6 +62,8 @@ class LockstepClock:
         time: SharedTime,
         name: str,
         wall_offset_ns: int = DEFAULT_WALL_OFFSET_NS,
+        *,
+        alone: bool = False,
     ) -> None:
         self._connection = connection
         self._time = time
@@ -69,6 +73,9 @@ class LockstepClock:
         self._events: dict[int, threading.Event] = {}
         self._local = threading.local()
         self._ended = False
+        self._alone = alone
+        self._under_way = 0
+        self._told_under_way = 0
         self._send(f"name {name}")
         self._reader = threading.Thread(target=self._read, name="lockstep", daemon=True)
         self._reader.start()
@@ -108,6 +115,7 @@ class LockstepClock:
             self._events[token] = event
             if wake is not None:
                 wake.waiting = token
+            self._tell_under_way()
             self._send(f"wait {self._number()} {token} {deadline_ns}")
         event.wait()
         with self._lock:
@@ -121,11 +129,24 @@ class LockstepClock:
 
     def message_sent(self, count: int = 1) -> None:
         """Call before a message leaves; holds time until its receiver has handled it."""
-        self._send(f"sent {count}")
+        if not self._alone:
+            self._send(f"sent {count}")
+            return
+        with self._lock:
+            self._under_way += count
+            # A participant that runs holds time by itself, until it waits or leaves.
+            if getattr(self._local, "membership", None) is None:
+                self._tell_under_way()
 
     def message_handled(self, count: int = 1) -> None:
         """Call when everything that a message caused has been said."""
-        self._send(f"handled {count}")
+        if not self._alone:
+            self._send(f"handled {count}")
+            return
+        with self._lock:
+            self._under_way -= count
+            if self._told_under_way:
+                self._tell_under_way()
 
     # -- membership ------------------------------------------------------------------------------
 
@@ -159,6 +180,7 @@ class LockstepClock:
         """Take a participant out."""
         with self._lock:
             if not self._ended:
+                self._tell_under_way()
                 self._send(f"leave {number}")
 
     def wake(self, handle: _LockstepWake) -> None:
@@ -179,6 +201,17 @@ class LockstepClock:
             name = threading.current_thread().name.replace(" ", "_")
             self._send(f"thread {membership.number} {name}")
         return membership.number
+
+    def _tell_under_way(self) -> None:
+        """Correct what the conductor believes of this process's own messages."""
+        if (self._under_way > 0) == (self._told_under_way > 0):
+            return
+        if self._told_under_way:
+            self._send(f"handled {self._told_under_way}")
+            self._told_under_way = 0
+        else:
+            self._send(f"sent {self._under_way}")
+            self._told_under_way = self._under_way
 
     def _send(self, line: str) -> None:
         with self._lock:

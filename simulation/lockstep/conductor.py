@@ -104,13 +104,18 @@ class Conductor:
         """The present simulated time."""
         return self._time.read()
 
-    def clock(self, name: str) -> LockstepClock:
-        """A clock for threads of this process; counts as one process."""
+    def clock(self, name: str, *, alone: bool = False) -> LockstepClock:
+        """A clock for threads of this process; counts as one process.
+
+        Args:
+            name: For complaints.
+            alone: No message that is told to this clock comes from or goes to another one.
+        """
         ours, theirs = socket.socketpair()
         with self._adding:
             self._new.append(ours)
         self._poke_end.send(b"x")
-        return LockstepClock(theirs, self._time, name)
+        return LockstepClock(theirs, self._time, name, alone=alone)
 
     def stop(self) -> None:
         """Let ``run`` return; from any thread."""

@@ -211,6 +211,38 @@ def test_a_message_under_way_holds_time_until_it_is_handled() -> None:
         receiver.close()
 
 
+@pytest.mark.parametrize("joins", [True, False])
+def test_a_message_between_threads_of_a_clock_on_its_own_holds_time(joins: bool) -> None:
+    with conducting(Conductor()) as conductor:
+        clock = conductor.clock("alone", alone=True)
+        if joins:
+            clock.join()
+        clock.message_sent(2)
+        clock.message_sent()
+        clock.ready()
+        clock.leave()
+        thread = start(lambda: clock.wait_until(SECOND) and None)
+        for handled in (1, 2):
+            thread.join(0.05)
+            assert clock.monotonic_ns() == 0
+            clock.message_handled(handled)
+        finish(thread)
+        assert clock.monotonic_ns() == SECOND
+        clock.close()
+
+
+def test_a_stall_of_a_clock_on_its_own_counts_the_messages() -> None:
+    conductor = Conductor(stall_seconds=0.05)
+    clock = conductor.clock("planner", alone=True)
+    clock.message_sent(2)
+    clock.ready()
+    waiting = start_waiting(clock)
+    with pytest.raises(LockstepStalledError, match="2 messages under way"):
+        conductor.run()
+    finish(waiting)
+    clock.close()
+
+
 def test_speed_is_a_ceiling() -> None:
     wall = ManualClock()
     conductor = Conductor(speed=30.0, wall=wall)
