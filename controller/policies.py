@@ -39,6 +39,22 @@ def matches(policy: PowerPolicy, pod: PodSpec) -> bool:
     return all(pod.labels.get(key) == value for key, value in selector.labels.items())
 
 
+def _binding(found: Sequence[PowerPolicy], lowest: int) -> list[PowerPolicy]:
+    """The policies that may speak for a pod: tenants write labels, so labels alone raise nobody.
+
+    A policy that selects by labels only can make work less important than the policies that select
+    by namespace, by PriorityClass or everything, never more.
+    """
+    given = [p for p in found if not _by_labels_only(p)]
+    highest = max((p.spec.priority for p in given), default=lowest)
+    return given + [p for p in found if _by_labels_only(p) and p.spec.priority <= highest]
+
+
+def _by_labels_only(policy: PowerPolicy) -> bool:
+    selector = policy.spec.selector
+    return bool(selector.labels) and not (selector.namespaces or selector.priority_classes)
+
+
 def owed(
     gpus: Sequence[GpuSpec],
     profiles: Sequence[GpuProfile],
@@ -57,7 +73,7 @@ def owed(
     position = {gpu.uuid: i for i, gpu in enumerate(gpus)}
     ruling: dict[int, PowerPolicy] = {}
     for pod in pods:
-        found = [p for p in policies if matches(p, pod)]
+        found = _binding([p for p in policies if matches(p, pod)], lowest)
         if not found:
             continue
         strongest = max(found, key=lambda p: (p.spec.priority, p.spec.interactive))
@@ -110,7 +126,9 @@ def _gangs(n_gpus: int, position: Mapping[str, int], pods: Sequence[PodSpec]) ->
         mine = [position[uuid] for uuid in pod.gpu_uuids if uuid in position]
         if not mine or (not pod.gang and len(mine) < 2):
             continue
-        key = (pod.namespace, f"gang {pod.gang}" if pod.gang else f"pod {pod.name}")
+        # A gang's name is a tenant's word: it ties pods of one class and raises none to another.
+        name = f"gang {pod.gang} class {pod.priority_class}" if pod.gang else f"pod {pod.name}"
+        key = (pod.namespace, name)
         gang[mine] = numbers.setdefault(key, len(numbers))
     return gang
 

@@ -278,7 +278,7 @@ def accept(
         if (refusal := _undeclared(domain)) is not None:
             refusals[name] = refusal
     changed = {n: d for n, d in wanted.items() if n not in refusals and running.get(n) != d}
-    kept = {n: d for n, d in running.items() if n in wanted}
+    kept = _kept(running, wanted)
 
     def attempt(candidates: Mapping[str, PowerDomain]) -> Topology:
         return build_topology(list(candidates.values()), policies, nodes, pods, profiles)
@@ -304,6 +304,25 @@ def accept(
             list(chosen.values()), policies, nodes, pods, profiles, strict=False
         )
     return Acceptance(tuple(chosen.values()), topology, refusals)
+
+
+def _kept(
+    running: Mapping[str, PowerDomain], wanted: Mapping[str, PowerDomain]
+) -> dict[str, PowerDomain]:
+    """What ran and is still wanted, and deleted domains that a wanted one still hangs below.
+
+    A breaker does not go away with its object: its limit holds until no domain names it.
+    """
+    kept = {name: domain for name, domain in running.items() if name in wanted}
+    parents = [domain.spec.parent for domain in (*kept.values(), *wanted.values())]
+    while parents:
+        parent = parents.pop()
+        if parent is None or parent in kept or parent in wanted:
+            continue
+        if parent in running:
+            kept[parent] = running[parent]
+            parents.append(running[parent].spec.parent)
+    return kept
 
 
 def _depth(name: str, domains: Mapping[str, PowerDomain]) -> int:

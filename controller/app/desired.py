@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from pydantic import ValidationError
@@ -60,6 +60,8 @@ class ObjectStore:
         self.objects = Objects()
         self.version = 0
         self.forecast_version = 0
+        #: Deleted Node objects whose machines may still draw power.
+        self.gone_nodes: set[str] = set()
         self._unreadable: dict[tuple[str, str], Refusal] = {}
 
     def changed(self, resource: Resource, old: JsonObject | None, new: JsonObject | None) -> None:
@@ -72,6 +74,19 @@ class ObjectStore:
                 self._take_model(resource.kind, name, new)
             else:
                 self._take_plain(resource, name, new or old or {}, gone=new is None)
+
+    def snapshot(self) -> Objects:
+        """The newest objects in maps of their own: informers change theirs at any moment."""
+        with self.lock:
+            now = self.objects
+            return replace(
+                now,
+                domains=dict(now.domains),
+                policies=dict(now.policies),
+                overrides=dict(now.overrides),
+                pods=dict(now.pods),
+                nodes=dict(now.nodes),
+            )
 
     def unreadable(self) -> list[Refusal]:
         """Objects whose newest spec could not be parsed."""
@@ -134,7 +149,9 @@ class ObjectStore:
             old = kept.pop(name, None)
             if not gone:
                 kept[name] = body
-            if not gone and old is not None and _labels(old) == _labels(body):
+            if kept is self.objects.nodes:
+                (self.gone_nodes.add if gone else self.gone_nodes.discard)(name)
+            if not gone and old is not None and _told(old) == _told(body):
                 return
         self.version += 1
 
@@ -153,6 +170,15 @@ def _spec(parsed: Any) -> object:  # noqa: ANN401 - every kind has its own
 
 def _labels(body: JsonObject) -> object:
     return body["metadata"].get("labels")
+
+
+def _told(body: JsonObject) -> object:
+    """What of a node or a class the topology is made of."""
+    return (
+        _labels(body),
+        (body.get("status") or {}).get("capacity"),
+        body.get("value"),
+    )
 
 
 def _matters(old: JsonObject | None, new: JsonObject | None) -> bool:

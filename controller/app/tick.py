@@ -124,6 +124,7 @@ class Ticker:
     def tick(self) -> TickOutcome | None:
         """One decision; None while there is nothing to control yet."""
         started_ns = self._clock.monotonic_ns()
+        self._desired.forget_gone(self._fleet, started_ns)
         topology = self._current_topology()
         if topology is None or self._state is None:
             return None

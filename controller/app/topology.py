@@ -11,14 +11,13 @@ import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from capacity.errors import UnknownGpuModel
 from capacity.library import ProfileLibrary
-from capacity.profile import GpuProfile
 from controller.app.desired import ForecastReader, Objects, ObjectStore, Refusal
-from controller.app.fleet import DeviceDescription, Fleet, NodeRecord
+from controller.app.fleet import Fleet, NodeRecord
+from controller.app.members import Members, find_members
 from controller.app.view import ForecastView
 from controller.model import Topology
-from controller.topology import GpuSpec, NodeSpec, PodSpec, accept
+from controller.topology import Acceptance, PodSpec, accept, build_topology
 from scheduler_plugin.gangs import GangSources, gang_of
 from wattpack.api import DemandForecast, PowerDomain
 from wattpack.errors import InputError, WattpackError
@@ -50,8 +49,7 @@ class DesiredTopology:
     @property
     def objects(self) -> Objects:
         """The newest objects, with the domains as they were accepted."""
-        newest = self._store.objects
-        return replace(newest, domains=self._accepted)
+        return replace(self._store.snapshot(), domains=self._accepted)
 
     def topology(self, fleet: Fleet) -> Topology | None:
         """The topology that runs; None until a domain, a policy and a node are known."""
@@ -60,6 +58,14 @@ class DesiredTopology:
             self._key = key
             self._rebuild(fleet.records())
         return self._topology
+
+    def forget_gone(self, fleet: Fleet, now_ns: int) -> None:
+        """Drop silent servers whose Node objects were deleted; what still reports is counted."""
+        with self._store.lock:
+            gone = list(self._store.gone_nodes)
+        for name in fleet.forget_silent(gone, now_ns) if gone else ():
+            log.info("node %s was deleted and is silent: no longer counted", name)
+            self._store.gone_nodes.discard(name)
 
     def refusals(self) -> tuple[Refusal, ...]:
         """Objects and nodes whose newest state does not run."""
@@ -99,29 +105,32 @@ class DesiredTopology:
 
     def _rebuild(self, records: Sequence[NodeRecord]) -> None:
         with self._store.lock:
-            objects = replace(self._store.objects)
-            pods = dict(objects.pods)
-        nodes, profiles, unknown = self._nodes(records, objects)
-        if not objects.domains or not nodes:
+            objects = self._store.snapshot()
+        members = find_members(records, objects.nodes, self._profiles)
+        if not objects.domains or not members.heard:
             return
-        uses = pod_specs(records, pods)
+        uses = pod_specs(records, members, objects.pods)
         try:
             acceptance = accept(
                 list(self._accepted.values()),
                 list(objects.domains.values()),
                 list(objects.policies.values()),
-                nodes,
+                members.heard,
                 uses,
-                profiles,
+                members.profiles,
             )
+            topology = _with_unheard(acceptance, objects, members, uses)
         except WattpackError as error:
             log.error("topology not rebuilt, what ran before runs on: %s", error)
-            self._refusals = (*unknown, Refusal("Fleet", "", "NotUnderstood", str(error), 0))
+            self._refusals = (
+                *members.refusals,
+                Refusal("Fleet", "", "NotUnderstood", str(error), 0),
+            )
             return
         self._accepted = {domain.name: domain for domain in acceptance.domains}
-        self._topology = acceptance.topology
+        self._topology = topology
         self._refusals = (
-            *unknown,
+            *members.refusals,
             *[
                 Refusal(
                     PowerDomain.meta.kind,
@@ -133,47 +142,14 @@ class DesiredTopology:
                 for name, refusal in acceptance.refusals.items()
             ],
         )
-        self._describe(records, uses)
+        self._describe(members, uses)
 
-    def _nodes(
-        self, records: Sequence[NodeRecord], objects: Objects
-    ) -> tuple[list[NodeSpec], dict[str, GpuProfile], list[Refusal]]:
-        """Servers with labels, the profile of each product name, and who has none."""
-        nodes: list[NodeSpec] = []
-        profiles: dict[str, GpuProfile] = {}
-        unknown: list[Refusal] = []
-        for record in records:
-            known = True
-            for device in record.devices:
-                if device.model not in profiles:
-                    try:
-                        profiles[device.model] = self._profiles.find(device.model)
-                    except UnknownGpuModel as error:
-                        known = False
-                        profiles[device.model] = stand_in(self._profiles, device)
-                        unknown.append(
-                            Refusal("GpuNode", record.name, "UnknownGpuModel", str(error), 0)
-                        )
-            labels = objects.nodes.get(record.name, {}).get("metadata", {}).get("labels", {})
-            gpus = tuple(
-                GpuSpec(
-                    d.uuid,
-                    d.model,
-                    d.min_limit_watts,
-                    d.default_limit_watts,
-                    d.max_limit_watts,
-                    d.max_clock_mhz,
-                )
-                for d in record.devices
-            )
-            nodes.append(NodeSpec(record.name, gpus, labels, record.host_unit and known))
-        return nodes, profiles, unknown
-
-    def _describe(self, records: Sequence[NodeRecord], uses: Sequence[PodSpec]) -> None:
+    def _describe(self, members: Members, uses: Sequence[PodSpec]) -> None:
         """Columns of the live view that the arrays do not carry."""
         if self._topology is None:
             return
-        model_of = {d.uuid: d.model for record in records for d in record.devices}
+        nodes = [*members.heard, *members.unheard]
+        model_of = {gpu.uuid: gpu.model for node in nodes for gpu in node.gpus}
         pod_of = {uuid: f"{u.namespace}/{u.name}" for u in uses for uuid in u.gpu_uuids}
         self.models = [model_of[uuid] for uuid in self._topology.gpu_uuids]
         self.pods_of_gpus = [pod_of.get(uuid, "") for uuid in self._topology.gpu_uuids]
@@ -184,19 +160,22 @@ class DesiredTopology:
         return {n: v.p99_watts for n, v in views.items() if v.p99_watts is not None}
 
 
-def stand_in(profiles: ProfileLibrary, device: DeviceDescription) -> GpuProfile:
-    """A profile for a board of which nothing is known: its floor is its default limit."""
-    some = next(iter(profiles.profiles.values()))
-    return replace(
-        some,
-        model=device.model,
-        product_names=(device.model,),
-        min_limit_watts=device.min_limit_watts,
-        default_limit_watts=device.default_limit_watts,
-        max_limit_watts=device.max_limit_watts,
-        knee_watts=device.default_limit_watts,
-        max_clock_mhz=float(device.max_clock_mhz),
-        kernel_classes={},
+def _with_unheard(
+    acceptance: Acceptance, objects: Objects, members: Members, uses: Sequence[PodSpec]
+) -> Topology:
+    """What was accepted, with the servers that no agent speaks for counted in (I1).
+
+    They are no reason to refuse what operators want: what they draw they draw anyhow.
+    """
+    if not members.unheard:
+        return acceptance.topology
+    return build_topology(
+        list(acceptance.domains),
+        list(objects.policies.values()),
+        [*members.heard, *members.unheard],
+        uses,
+        members.profiles,
+        strict=False,
     )
 
 
@@ -213,19 +192,28 @@ def gang_name(body: JsonObject) -> str:
 
 
 def pod_specs(
-    records: Sequence[NodeRecord], pods: Mapping[tuple[str, str], JsonObject]
+    records: Sequence[NodeRecord],
+    members: Members,
+    pods: Mapping[tuple[str, str], JsonObject],
 ) -> list[PodSpec]:
-    """Pods on GPUs as the agents attribute them, with class and gang as the API says."""
+    """Pods on GPUs as the agents attribute them, with class and gang as the API says.
+
+    An agent's word counts for its own GPUs and for pods that are bound to its own node.
+    """
     specs = []
-    for record in records:
+    for record, node in zip(records, members.heard, strict=True):
+        own = {gpu.uuid for gpu in node.gpus}
         for use in record.sample.pods if record.sample is not None else ():
             body = pods.get((use.namespace, use.name), {})
+            if (body.get("spec") or {}).get("nodeName") != record.name:
+                # Of another node, or not bound at all: this node's word gives it no class.
+                body = {}
             metadata, spec = body.get("metadata", {}), body.get("spec", {})
             specs.append(
                 PodSpec(
                     use.namespace,
                     use.name,
-                    use.device_uuids,
+                    tuple(uuid for uuid in use.device_uuids if uuid in own),
                     metadata.get("labels") or {},
                     str(spec.get("priorityClassName", "")),
                     gang_name(body),
