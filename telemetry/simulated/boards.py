@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -42,6 +43,18 @@ __all__ = [
     "PowerAtClock",
     "power_at_clock",
 ]
+
+
+class SensedBoard(NamedTuple):
+    """One board after a step, in watts and joules; what its sensors add is in the last three."""
+
+    demand_watts: float
+    idle_watts: float
+    drawn_watts: float
+    shed_watts: float
+    average_watts: float
+    instant_watts: float
+    energy_joules: float
 
 
 class BoardBank:
@@ -114,6 +127,7 @@ class BoardBank:
         self._processes: dict[int, tuple[GpuProcess, ...]] = {}
         self._xids: dict[int, list[int]] = {}
         self._sensed: dict[str, Floats] = {}  # of this step; each device view asks again
+        self._rows: list[SensedBoard] | None = None
         self.silent_writes: Bools = np.zeros(n, dtype=np.bool_)
         self.ignores_cap: Bools = np.zeros(n, dtype=np.bool_)
         self.hung: Bools = np.zeros(n, dtype=np.bool_)
@@ -154,6 +168,7 @@ class BoardBank:
         self.energy_joules = self.energy_joules + mean_watts * seconds
         self.now_ns = now_ns
         self._sensed.clear()
+        self._rows = None
         self._remember()
         return mean_watts
 
@@ -223,6 +238,27 @@ class BoardBank:
         top = np.where(self.lock_max_mhz > 0, self.lock_max_mhz, self.max_clock_mhz)
         return np.clip(clock, np.minimum(self.min_clock_mhz, top), top)
 
+    def sensed(self, i: int) -> SensedBoard:
+        """What board i's sensors tell at the end of the last step.
+
+        All boards are turned into numbers at once: picking one out of an array costs as much as
+        the arithmetic on all of them.
+        """
+        if self._rows is None:
+            columns = (
+                self.demand_watts,
+                self.idle_watts,
+                self.drawn_watts,
+                self.shed_watts,
+                self.average_watts(),
+                self.instant_watts(),
+                self.counter_joules(),
+            )
+            self._rows = [
+                SensedBoard(*row) for row in zip(*(c.tolist() for c in columns), strict=True)
+            ]
+        return self._rows[i]
+
     # -- writes ----------------------------------------------------------------------------------
 
     def set_limits(self, limit_watts: Floats, where: Bools | None = None) -> None:
@@ -237,12 +273,26 @@ class BoardBank:
         inside = (limits >= self.min_limit_watts) & (limits <= self.max_limit_watts)
         if not inside[selected].all():
             first = int(np.flatnonzero(selected & ~inside)[0])
-            raise GpuInvalidArgument(
-                f"{self.specs[first].uuid}: {limits[first]} W is outside "
-                f"{self.min_limit_watts[first]:g} to {self.max_limit_watts[first]:g} W"
-            )
+            raise self._outside(first, limits[first])
         effective = selected & ~self.silent_writes & ~self.hung & ~self.lost
         self.limit_watts[effective] = limits[effective]
+
+    def set_limit(self, i: int, watts: float) -> None:
+        """Write one board's limit; silent faults apply.
+
+        Raises:
+            GpuInvalidArgument: if the value is outside the board's range.
+        """
+        if not self.min_limit_watts[i] <= watts <= self.max_limit_watts[i]:
+            raise self._outside(i, watts)
+        if not (self.silent_writes[i] or self.hung[i] or self.lost[i]):
+            self.limit_watts[i] = watts
+
+    def _outside(self, i: int, watts: float) -> GpuInvalidArgument:
+        return GpuInvalidArgument(
+            f"{self.specs[i].uuid}: {watts} W is outside "
+            f"{self.min_limit_watts[i]:g} to {self.max_limit_watts[i]:g} W"
+        )
 
     def set_lock(self, i: int, max_mhz: int) -> None:
         """Lock board i's clock at ``max_mhz``; 0 unlocks.
@@ -265,6 +315,7 @@ class BoardBank:
         self.limit_watts[boards] = self.default_limit_watts[boards]
         self.lock_max_mhz[boards] = 0
         self._energy_at_load = np.where(boards, self.energy_joules, self._energy_at_load)
+        self._rows = None
 
     def reboot(self, node: NodeName) -> None:
         """A driver reload with a new boot id; stuck and lost boards come back."""

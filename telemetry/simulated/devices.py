@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from telemetry.device import (
     GpuIdentity,
     GpuLost,
@@ -63,21 +61,22 @@ class SimulatedDevice:
         """One sample from the bank's sensors."""
         self._check()
         bank, i = self._bank, self._i
-        demand, idle = float(bank.demand_watts[i]), float(bank.idle_watts[i])
-        clock = int(bank.sm_clock_mhz()[i])
-        reasons = REASON_GPU_IDLE if demand <= idle * 1.02 else 0
+        sensed = bank.sensed(i)
+        idle = sensed.idle_watts
+        idles = sensed.demand_watts <= idle * 1.02
+        reasons = REASON_GPU_IDLE if idles else 0
         reasons |= REASON_CLOCKS_SETTING if bank.lock_max_mhz[i] else 0
-        reasons |= REASON_SW_POWER_CAP if bank.shed_watts[i] > 1.0 else 0
+        reasons |= REASON_SW_POWER_CAP if sensed.shed_watts > 1.0 else 0
         return GpuReading(
             monotonic_ns=now_ns,
-            average_watts=float(bank.average_watts()[i]),
-            instant_watts=float(bank.instant_watts()[i]),
-            energy_joules=float(bank.counter_joules()[i]),
-            utilisation=1.0 if demand > idle * 1.02 else 0.0,
-            sm_clock_mhz=clock,
+            average_watts=sensed.average_watts,
+            instant_watts=sensed.instant_watts,
+            energy_joules=sensed.energy_joules,
+            utilisation=0.0 if idles else 1.0,
+            sm_clock_mhz=int(bank.sm_clock_mhz()[i]),
             throttle_reasons=reasons,
             # 30 degrees at idle, 0.06 K a watt above: assumed, for display only.
-            temperature_celsius=30.0 + 0.06 * max(0.0, float(bank.drawn_watts[i]) - idle),
+            temperature_celsius=30.0 + 0.06 * max(0.0, sensed.drawn_watts - idle),
             ecc_corrected=0,
             ecc_uncorrected=0,
             xid_events=bank.take_xids(i),
@@ -117,12 +116,7 @@ class SimulatedDevice:
         """Ask the board for a new limit; a silent fault answers OK and changes nothing."""
         self._check_write()
         require_number("watts", watts, exclusive_minimum=0.0, unit="W")
-        bank = self._bank
-        where = np.zeros(len(bank), dtype=np.bool_)
-        where[self._i] = True
-        limits = bank.limit_watts.copy()
-        limits[self._i] = watts
-        bank.set_limits(limits, where)
+        self._bank.set_limit(self._i, watts)
 
     def lock_clocks(self, max_mhz: int) -> None:
         """Bound the SM clock by (lowest, max_mhz)."""
