@@ -9,10 +9,13 @@ Reply: ``{"status": {...}}``, ``{"result": {...}}`` or
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
+from operator import attrgetter
 from typing import Any, NoReturn
 
 from telemetry.actuator.messages import (
+    MAX_UINT64,
     ActuatorStatus,
     ApplyResult,
     DeviceCommand,
@@ -33,11 +36,16 @@ _DEVICE_KEYS = frozenset({"uuid", "operation", "cap_watts", "lock_max_mhz", "gua
 _STATUS_KEYS = frozenset(ActuatorStatus.__dataclass_fields__)
 _DEVICE_STATUS_KEYS = frozenset(DeviceStatus.__dataclass_fields__)
 _RESULT_KEYS = frozenset(ApplyResult.__dataclass_fields__)
+_STATES = frozenset(state.value for state in DeviceState)
+_GETTERS = {
+    kind: (tuple(kind.__dataclass_fields__), attrgetter(*kind.__dataclass_fields__))
+    for kind in (LeaseCommand, DeviceCommand, ActuatorStatus, DeviceStatus, ApplyResult)
+}
 
 
 def encode_line(message: Mapping[str, Any]) -> bytes:
     """The message as one line; refuses NaN and infinities."""
-    return json.dumps(message, separators=(",", ":"), allow_nan=False).encode() + b"\n"
+    return _ENCODER.encode(message).encode() + b"\n"
 
 
 def decode_object(line: bytes, source: str = "socket") -> dict[str, Any]:
@@ -49,12 +57,7 @@ def decode_object(line: bytes, source: str = "socket") -> dict[str, Any]:
     if len(line) > MAX_LINE_BYTES:
         raise InputError("message", f"at most {MAX_LINE_BYTES} bytes", f"{len(line)} bytes", source)
     try:
-        document = json.loads(
-            line,
-            parse_int=_bounded_integer,
-            parse_constant=_refuse_constant,
-            object_pairs_hook=_unique_keys,
-        )
+        document = _DECODER.decode(line.decode(json.detect_encoding(line), "surrogatepass"))
     except (ValueError, RecursionError) as error:
         raise InputError("message", "one valid JSON object", str(error), source) from error
     if not isinstance(document, dict):
@@ -156,7 +159,8 @@ def _as_document(message: LeaseCommand | ActuatorStatus | ApplyResult) -> dict[s
 
 
 def _fields(value: Any) -> dict[str, Any]:  # noqa: ANN401 - any of the message dataclasses
-    return {name: getattr(value, name) for name in value.__dataclass_fields__}
+    names, get = _GETTERS[type(value)]
+    return dict(zip(names, get(value), strict=True))
 
 
 def parse_status(document: object) -> ActuatorStatus:
@@ -179,6 +183,48 @@ def _parse_device_status(uuid: str, document: object) -> DeviceStatus:
     path = f"status.devices.{uuid}"
     body = _mapping(path, document)
     check_keys(body, _DEVICE_STATUS_KEYS, f"{path}.")
+    if not _is_plain(body):
+        _check_device_status(path, body)
+    return DeviceStatus(**{**body, "state": DeviceState(body["state"])})
+
+
+def _is_plain(body: Mapping[str, Any]) -> bool:
+    """One look at all fields of a device's status: true only if none can be refused.
+
+    This is asked for every GPU and every report; whatever is unusual is looked at field by field.
+    """
+    cap, enforced, guaranteed = (
+        body["cap_watts"],
+        body["enforced_watts"],
+        body["guaranteed_watts"],
+    )
+    lock, remaining = body["lock_max_mhz"], body["lease_remaining_ms"]
+    confirmed, failed, tampered = (
+        body["confirmed_sequence"],
+        body["failed_writes"],
+        body["tampered"],
+    )
+    return (
+        type(cap) is type(enforced) is type(guaranteed) is float
+        and 0.0 < cap < math.inf
+        and 0.0 < enforced < math.inf
+        and 0.0 < guaranteed < math.inf
+        and type(remaining) is type(confirmed) is type(failed) is type(tampered) is int
+        and min(remaining, confirmed, failed, tampered) >= 0
+        and max(remaining, confirmed, failed, tampered) <= MAX_UINT64
+        and (lock is None or (type(lock) is int and 1 <= lock <= MAX_UINT64))
+        and type(body["lease_active"]) is bool
+        and type(body["state"]) is str
+        and body["state"] in _STATES
+    )
+
+
+def _check_device_status(path: str, body: Mapping[str, Any]) -> None:
+    """Every check by itself, in words.
+
+    Raises:
+        InputError: for the first field that is refused.
+    """
     for name in ("cap_watts", "enforced_watts", "guaranteed_watts"):
         if body[name] is not None or name == "guaranteed_watts":
             require_number(f"{path}.{name}", body[name], exclusive_minimum=0.0, unit="W")
@@ -190,7 +236,6 @@ def _parse_device_status(uuid: str, document: object) -> DeviceStatus:
         raise InputError(f"{path}.lease_active", "true or false", body["lease_active"])
     if body["state"] not in DeviceState.__members__.values():
         raise InputError(f"{path}.state", f"one of {', '.join(DeviceState)}", body["state"])
-    return DeviceStatus(**{**body, "state": DeviceState(body["state"])})
 
 
 def parse_result(document: object) -> ApplyResult:
@@ -217,6 +262,8 @@ def check_keys(
     Raises:
         InputError: for the first unknown key, then for the first missing one.
     """
+    if body.keys() == known:
+        return
     for key in body:
         if key not in known:
             expected = f"a known key ({', '.join(sorted(known))})"
@@ -267,3 +314,9 @@ def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(document) != len(pairs):
         raise ValueError("a key appears twice")
     return document
+
+
+_ENCODER = json.JSONEncoder(separators=(",", ":"), allow_nan=False)
+_DECODER = json.JSONDecoder(
+    parse_int=_bounded_integer, parse_constant=_refuse_constant, object_pairs_hook=_unique_keys
+)
