@@ -171,6 +171,10 @@ class Servers:
         """The limit on every board."""
         return [float(watts) for watts in self.bank.limit_watts]
 
+    def epochs(self) -> list[int]:
+        """The fencing epoch that every actuator obeys."""
+        return [actuator.status().highest_epoch for actuator in self.actuators.actuators.values()]
+
     def _watch(self) -> None:
         while not self._stopping.is_set():
             self._present = self._pods()

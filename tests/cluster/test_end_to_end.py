@@ -213,13 +213,16 @@ def test_a_killed_leader_is_followed_by_the_other_replica_with_a_higher_epoch(
     boards = world.boards()
     first = eventually("a leader", world.leader)
     epoch = world.row_status()["epoch"]
+    assert set(boards.epochs()) == {epoch}
     world.release.processes[first].kill()
     second = eventually(
         "the other leads", lambda: world.leader() if world.leader() != first else None, 20
     )
     assert second != first
     eventually("a higher epoch", lambda: world.row_status()["epoch"] > epoch, 20)
-    eventually("leases of the new leader", lambda: min(boards.limits_watts()) > 310, 30)
+    assert second == world.leader()
+    eventually("actuators obey the new leader", lambda: min(boards.epochs()) > epoch, 20)
+    eventually("its leases reach the boards", lambda: min(boards.limits_watts()) > 310, 30)
     assert boards.breaker_watts() < RATING_WATTS
 
 
