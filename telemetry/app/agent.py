@@ -87,6 +87,14 @@ def build_parser() -> argparse.ArgumentParser:
         action="store_true",
         help="this host sets guaranteed caps before the kubelet starts",
     )
+    stream.add_argument(
+        "--gpunode",
+        action="store_true",
+        help="keep this node's GpuNode object, with the pod's service account",
+    )
+    stream.add_argument(
+        "--kubeconfig", type=Path, help="with --gpunode: a token's kubeconfig, outside a pod"
+    )
     return parser
 
 
@@ -133,6 +141,10 @@ def _check(options: argparse.Namespace) -> None:
         raise InputError("--devices", "only with --replay", options.devices)
     if (options.once or options.json) and not options.local:
         raise InputError("--once and --json", "only with --local", "no --local")
+    if options.gpunode and options.local:
+        raise InputError("--gpunode", "not together with --local", True)
+    if options.kubeconfig is not None and not options.gpunode:
+        raise InputError("--kubeconfig", "only with --gpunode", options.kubeconfig)
     if not options.local and not options.controller:
         raise InputError("--controller", "at least one HOST:PORT, or --local", "nothing")
 

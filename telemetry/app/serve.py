@@ -21,10 +21,12 @@ from telemetry.app.attributor import Attributor
 from telemetry.app.local import serve_metrics
 from telemetry.app.node import NodeAgent, NodeFacts
 from telemetry.app.sources import Source
+from telemetry.gpunode import GpuNodePublisher, GpuNodeThread
 from telemetry.sampler import PROCESSES_PERIOD_NS, Sampler
 from telemetry.stream.grpc_link import Endpoint, GrpcLink, GrpcLoop
 from wattpack.clock import Clock, Wake
 from wattpack.errors import InputError
+from wattpack.kube.light import LightKube, from_kubeconfig, in_cluster
 from wattpack.units import NS_PER_SECOND
 
 LOG = logging.getLogger(__name__)
@@ -117,6 +119,7 @@ def run_agent(
             undo.callback(actuator.close)
         agent = _build(options, source, attributor, clock, loop, wake, actuator)
         undo.callback(agent.close)
+        gpunode = _gpunode(options, agent, clock)
         try:
             server = serve_metrics(lambda: agent.state, options.address, options.port)
         except OSError as error:
@@ -130,6 +133,9 @@ def run_agent(
         )
         sampling.start()
         undo.callback(sampling.stop)
+        if gpunode is not None:
+            gpunode.start()
+            undo.callback(gpunode.stop)
         return exchange_until(agent, sampling, clock, wake, stop)
 
 
@@ -207,6 +213,22 @@ def _build(
         clock,
         attribution=lambda: attributor.latest,
     )
+
+
+def _gpunode(options: argparse.Namespace, agent: NodeAgent, clock: Clock) -> GpuNodeThread | None:
+    """Keeps the node's object if that was asked for; nothing is sent yet."""
+    if not options.gpunode:
+        return None
+    server = from_kubeconfig(options.kubeconfig) if options.kubeconfig else in_cluster()
+    publisher = GpuNodePublisher(
+        LightKube(server, clock),
+        clock,
+        options.node,
+        host_unit=options.host_unit,
+        has_actuator=options.actuator is not None,
+        rng=random.Random(f"{options.seed}/{options.node}/gpunode"),
+    )
+    return GpuNodeThread(publisher, lambda: agent.state, clock)
 
 
 def _version() -> str:

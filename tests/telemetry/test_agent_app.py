@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from kube_over_http import KubeOverHttp, kubeconfig
 from stub_controller import StubController
 from telemetry_builders import FIXTURES, SECOND
 
@@ -20,8 +21,10 @@ from telemetry.app.attributor import Attributor
 from telemetry.app.local import LocalAgent, serve_metrics
 from telemetry.app.sources import replay_source, simulated_source
 from telemetry.device import GpuUnavailable
+from wattpack.api import GpuNode
 from wattpack.clock import ManualClock, SystemClock
 from wattpack.errors import InputError
+from wattpack.kube.embedded import EmbeddedKube
 from wattpack.units import NodeName
 
 REPOSITORY = Path(__file__).parents[2]
@@ -149,6 +152,9 @@ def test_a_machine_without_a_driver_gets_a_clear_error(monkeypatch: pytest.Monke
         ["--local", "--node-limit-watts", "-5"],
         ["--local", "--node-limit-watts", "nan"],
         ["--local", "--other-watts", "inf"],
+        ["--local", "--gpunode", "--simulated", "1"],
+        ["--local", "--kubeconfig", "x", "--simulated", "1"],
+        ["--controller", "127.0.0.1:1", "--insecure", "--simulated", "1", "--gpunode"],
     ],
 )
 def test_wrong_options_are_refused_by_name(arguments: list[str]) -> None:
@@ -190,6 +196,38 @@ def test_the_agent_process_reports_and_ends_on_sigterm() -> None:
     assert len(report.devices) == 2
     assert report.devices[0].watts > 50.0
     assert b"Traceback" not in errors
+
+
+def test_the_agent_process_keeps_its_gpu_node(tmp_path: Path) -> None:
+    stub = StubController()
+    stub.start()
+    kube = EmbeddedKube(SystemClock())
+    kind = GpuNode.meta.resource
+    written = threading.Event()
+    with KubeOverHttp(kube) as served:
+        served.on_answer = lambda path: written.set() if path.endswith("/status") else None
+        config = tmp_path / "config"
+        config.write_text(json.dumps(kubeconfig({"server": f"http://127.0.0.1:{served.port}"})))
+        process = subprocess.Popen(
+            command(
+                *("--replay", str(RECORDING), "--devices", "2", "--node", "n7", "--host-unit"),
+                *("--controller", stub.target, "--insecure", "--port", "0"),
+                *("--gpunode", "--kubeconfig", str(config)),
+            ),
+            cwd=REPOSITORY,
+            stderr=subprocess.PIPE,
+        )
+        try:
+            assert written.wait(60)
+        finally:
+            process.send_signal(signal.SIGTERM)
+            _, errors = process.communicate(timeout=60)
+            stub.stop()
+    assert process.returncode == 0, errors.decode()
+    stored = GpuNode.model_validate(kube.get(kind, "n7"))
+    assert stored.spec.host_unit
+    assert (stored.status.gpu_count, stored.status.model) == (2, "NVIDIA H200")
+    assert [c.reason for c in stored.status.conditions] == ["ReportOnly"]
 
 
 def test_heavy_libraries_stay_out_of_the_agent_process() -> None:

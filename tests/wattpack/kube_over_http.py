@@ -41,12 +41,14 @@ class KubeOverHttp:
     Attributes:
         seen: Method, path, query and headers of each request.
         raw: If set, answers in place of the API.
+        on_answer: Told the path of each request that the API took.
     """
 
     def __init__(self, kube: EmbeddedKube) -> None:
         self.kube = kube
         self.seen: list[tuple[str, str, dict[str, list[str]], dict[str, str]]] = []
         self.raw: Raw | None = None
+        self.on_answer: Callable[[str], None] = lambda path: None
         outer = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -85,6 +87,7 @@ class KubeOverHttp:
             return
         try:
             send(request, 200, self._do(request.command, parts.path, query, body))
+            self.on_answer(parts.path)
         except KubeError as error:
             code, reason = next((c, r) for kind, c, r in CODES if isinstance(error, kind))
             status = {"kind": "Status", "code": code, "reason": reason, "message": str(error)}
@@ -124,3 +127,14 @@ def send(
     request.end_headers()
     request.wfile.write(data)
     request.close_connection = True
+
+
+def kubeconfig(cluster: Any = None, user: Any = None, **top: Any) -> dict[str, Any]:
+    """A kubeconfig with one cluster, one user and one context."""
+    return {
+        "current-context": "c",
+        "contexts": [{"name": "c", "context": {"cluster": "k", "user": "u"}}],
+        "clusters": [{"name": "k", "cluster": cluster or {"server": "https://api:6443"}}],
+        "users": [{"name": "u", "user": {"token": "t"} if user is None else user}],
+        **top,
+    }

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 import yaml
-from kube_over_http import KubeOverHttp, send
+from kube_over_http import KubeOverHttp, kubeconfig, send
 
 from wattpack.api import GpuNode
 from wattpack.clock import ManualClock, SystemClock
@@ -238,16 +238,6 @@ def test_a_pod_finds_its_server_in_its_environment(tmp_path: Path) -> None:
             in_cluster({**environment, "KUBERNETES_SERVICE_PORT": port}, tmp_path)
     with pytest.raises(InputError):
         in_cluster({}, tmp_path)
-
-
-def kubeconfig(cluster: Any = None, user: Any = None, **top: Any) -> dict[str, Any]:
-    return {
-        "current-context": "c",
-        "contexts": [{"name": "c", "context": {"cluster": "k", "user": "u"}}],
-        "clusters": [{"name": "k", "cluster": cluster or {"server": "https://api:6443"}}],
-        "users": [{"name": "u", "user": {"token": "t"} if user is None else user}],
-        **top,
-    }
 
 
 def test_a_kubeconfig_gives_server_authority_and_token(tmp_path: Path) -> None:
