@@ -394,3 +394,26 @@ def test_a_full_disk_loses_audit_lines_but_no_cap() -> None:
     (line,) = disk.getvalue().splitlines()
     assert json.loads(line)["lost_before"] == 2
     assert json.loads(line)["renewals_before"] == 1
+
+
+def test_a_status_asked_for_ahead_is_the_next_status_and_never_a_later_answer(node: Node) -> None:
+    first = node.client.status()
+    node.client.ask_status()
+    node.client.ask_status()
+    second = node.client.status()
+    assert second.nonce not in (first.nonce, node.client.status().nonce)
+    command = node.command(600.0)
+    node.client.ask_status()
+    assert node.client.apply(command).devices == {"GPU-0": "confirmed"}
+    assert node.client.status().devices["GPU-0"].confirmed_sequence == command.sequence
+
+
+def test_asking_ahead_of_an_actuator_that_has_gone_is_told_by_the_status(directory: Path) -> None:
+    node = Node(directory)
+    node.client.ask_status()  # without a connection: nothing to ask on
+    node.client.status()
+    node.hosted.close()
+    node.client.ask_status()
+    with pytest.raises(ActuatorUnavailable):
+        node.client.status()
+    node.client.close()
