@@ -16,8 +16,8 @@ from wattpack.errors import PermanentError
 
 NAME = "demo_row"
 SUMMARY = "headless demo: trips, invariants, slowdown by class, wall time"
-DURATION_SECONDS = {False: 900, True: 60}
-SPEED = {False: 30, True: 30}
+DURATION_SECONDS = {False: 900, True: 30}
+SPEED = {False: 30, True: 60}
 TARGETS = {
     "trips": Target(at_most=0),
     "invariant_violations": Target(at_most=0),

@@ -41,7 +41,7 @@ def build_parser() -> argparse.ArgumentParser:
         "--speed",
         type=float,
         default=None,
-        help="ceiling of simulated seconds a real second (default: 1 with the dashboard)",
+        help="ceiling of simulated seconds a real second (default: 5 with the dashboard, 30 headless)",
     )
     add("--headless", action="store_true", help="no dashboard; end with a summary")
     add("--json", type=Path, help="write the summary to this file")
@@ -64,7 +64,7 @@ def main(argv: list[str] | None = None) -> int:
         format="%(levelname)s %(name)s: %(message)s",
     )
     scenario = chosen_scenario(arguments)
-    speed = arguments.speed or (30.0 if arguments.headless else 1.0)
+    speed = arguments.speed or (30.0 if arguments.headless else 5.0)
     clock = SystemClock()
     began_ns = clock.monotonic_ns()
     say = _say
