@@ -267,6 +267,13 @@ def test_agents_reach_nothing_but_gpu_nodes() -> None:
     assert resources == {"gpunodes", "gpunodes/status"}
 
 
+def test_agents_keep_their_gpu_node_with_the_token_of_their_pod() -> None:
+    assert "--gpunode" in args_of("agent", "default")
+    assert pod_specs(rendered("default"))["agent"]["automountServiceAccountToken"] is True
+    verbs = {r: set(rule["verbs"]) for rule in rules_of("agent") for r in rule["resources"]}
+    assert verbs == {"gpunodes": {"create", "patch"}, "gpunodes/status": {"patch"}}
+
+
 def test_the_webhook_is_the_one_that_the_admission_code_describes() -> None:
     from scheduler_plugin.admission import webhook_configuration
 

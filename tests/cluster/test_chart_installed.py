@@ -153,6 +153,59 @@ def test_an_agent_writes_its_own_gpu_node_and_no_other(release: Release) -> None
     plane.request("DELETE", f"{GPU_NODES}/chart-a")
 
 
+RECORDING = ROOT / "tests" / "telemetry" / "fixtures" / "h200" / "matmul.jsonl.gz"
+
+
+def agent_command(node_name: str, kubeconfig: Path) -> list[str]:
+    """An agent with two replayed boards and no controller in reach."""
+    return [
+        sys.executable, "-m", "wattpack.cli", "agent", f"--node={node_name}", "--port=0",
+        f"--replay={RECORDING}", "--devices=2", "--controller=127.0.0.1:1", "--insecure",
+        "--gpunode", f"--kubeconfig={kubeconfig}",
+    ]  # fmt: skip
+
+
+def gpu_node_status(plane: ControlPlane, name: str) -> dict[str, Any]:
+    """The status of a GpuNode, empty while there is none."""
+    answer = plane.request("GET", f"{GPU_NODES}/{name}")
+    status: dict[str, Any] = answer.body.get("status", {}) if answer.status == 200 else {}
+    return status
+
+
+def test_an_agent_process_keeps_its_own_gpu_node_and_is_denied_another(
+    release: Release, tmp_path: Path
+) -> None:
+    plane = release.plane
+    for name in ("agent-a", "agent-b"):
+        create(plane, "/api/v1/nodes", node(name))
+    account = release.account("agent", node="agent-a")
+    log = tmp_path / "log"
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    with log.open("wb") as errors:
+        agents = [
+            subprocess.Popen(agent_command(name, account), env=environment, stderr=errors)
+            for name in ("agent-a", "agent-b")
+        ]
+    try:
+        found = eventually(
+            "the agent wrote its GpuNode",
+            lambda: gpu_node_status(plane, "agent-a"),
+            60,
+        )
+        eventually("the other was denied", lambda: "only the GpuNode of" in log.read_text(), 60)
+        other = plane.request("GET", f"{GPU_NODES}/agent-b").status
+    finally:
+        for started in agents:
+            started.terminate()
+            assert started.wait(30) == 0
+        for name in ("agent-a", "agent-b"):
+            plane.request("DELETE", f"/api/v1/nodes/{name}")
+            plane.request("DELETE", f"{GPU_NODES}/{name}")
+    assert other == 404
+    assert (found["gpuCount"], found["model"]) == (2, "NVIDIA H200")
+    assert found["conditions"][0]["reason"] == "ReportOnly"
+
+
 GATES = [{"name": "wattpack.io/placement"}, {"name": "example.com/other"}]
 
 
