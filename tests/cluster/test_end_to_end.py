@@ -94,6 +94,24 @@ class World:
         status: dict[str, Any] = body.get("status", {})
         return status
 
+    def set_row(self, **spec: object) -> None:
+        """What an operator patches."""
+        answer = self.plane.request(
+            "PATCH", f"{OURS}/powerdomains/row", {"spec": spec}, patch="merge"
+        )
+        assert answer.status == 200, answer.message
+
+    def accepted(self) -> str:
+        """The status of the row's Accepted condition, once it is about the newest spec."""
+        body = self.plane.request("GET", f"{OURS}/powerdomains/row").body
+        found = [
+            condition["status"]
+            for condition in body.get("status", {}).get("conditions", [])
+            if condition["type"] == "Accepted"
+            and condition.get("observedGeneration") == body["metadata"]["generation"]
+        ]
+        return found[0] if found else ""
+
     def printed(self) -> dict[str, str]:
         """What ``kubectl get pdom row`` shows, by column."""
         head, line = self.plane.kubectl("get", "pdom", "row", "-o", "wide").stdout.splitlines()
@@ -126,10 +144,8 @@ def row() -> Body:
             "ratingWatts": RATING_WATTS,
             "members": {"nodeNames": list(SERVERS)},
             "nonGpuPerNode": {"worstWatts": 1500, "idleWatts": 1000},
-            "loadDeclaredComplete": True,
             # The ordinary 2 % a second would take half a minute to raise idle boards.
             "maxRaiseFractionPerSecond": 0.2,
-            "enforcement": "Enforce",
         },
     }
 
@@ -155,10 +171,25 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
         plane.stop()
 
 
-def test_idle_boards_are_raised_above_their_guaranteed_caps(world: World) -> None:
+def test_a_new_domain_is_watched_and_nothing_is_written(world: World) -> None:
     boards = world.boards()
     eventually("a leader", world.leader, 30)
     eventually("the domain is ready", lambda: world.printed().get("READY") == "True", 30)
+    assert int(world.printed()["DRAW"]) == pytest.approx(boards.breaker_watts(), rel=0.05)
+    assert set(boards.limits_watts()) == {GUARANTEED_WATTS}
+    assert set(boards.epochs()) == {0}
+
+
+def test_enforcing_is_refused_until_every_load_is_declared(world: World) -> None:
+    world.set_row(enforcement="Enforce")
+    eventually("refused", lambda: world.accepted() == "False")
+    assert world.row_status()["acceptedSpec"].get("enforcement", "DryRun") == "DryRun"
+    world.set_row(loadDeclaredComplete=True)
+    eventually("accepted", lambda: world.accepted() == "True")
+
+
+def test_idle_boards_are_raised_above_their_guaranteed_caps(world: World) -> None:
+    boards = world.boards()
     eventually("leases reach every board", lambda: min(boards.limits_watts()) > 600, 30)
     eventually("no board is below its request", lambda: world.printed()["CAPPED"] == "0", 15)
     status = world.row_status()
