@@ -26,9 +26,7 @@ class JsonFormatter(logging.Formatter):
 
 
 def log_json(level: int = logging.INFO, stream: TextIO | None = None) -> None:
-    """The root logger writes JSON lines, to standard error unless told otherwise."""
+    """The root logger writes JSON lines to standard error, unless something was set up before."""
     handler = logging.StreamHandler(stream or sys.stderr)
     handler.setFormatter(JsonFormatter())
-    root = logging.getLogger()
-    root.handlers[:] = [handler]
-    root.setLevel(level)
+    logging.basicConfig(level=level, handlers=[handler])

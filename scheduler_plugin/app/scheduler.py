@@ -28,6 +28,7 @@ from wattpack.clock import Clock, SystemClock
 from wattpack.kube.election import LeaderElector
 from wattpack.kube.identity_store import IdentityKeeper, IdentityStore, publish_to_webhook
 from wattpack.kube.port import KubeApi
+from wattpack.logs import log_json
 from wattpack.units import seconds_to_ns
 
 _LOG = logging.getLogger(__name__)
@@ -131,7 +132,7 @@ def _parser() -> argparse.ArgumentParser:
 def main(argv: list[str] | None = None) -> int:
     """Run until SIGTERM."""
     arguments = _parser().parse_args(argv)
-    logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s %(message)s")
+    log_json()
     flags = ("mode", "namespace", "deadline_seconds", "solver_workers")
     settings = PlacementSettings.load(
         file=arguments.config,

@@ -16,6 +16,7 @@ from scheduler_plugin.names import LEASE_NAME
 from wattpack.clock import Clock, SystemClock
 from wattpack.kube.election import LeaseRecord
 from wattpack.kube.port import LEASES, KubeApi, KubeError, NotFoundError
+from wattpack.logs import log_json
 from wattpack.units import ns_to_seconds, seconds_to_ns
 
 _LOG = logging.getLogger(__name__)
@@ -100,7 +101,7 @@ def _parser() -> argparse.ArgumentParser:
 def main(argv: list[str] | None = None) -> int:
     """Run until SIGTERM, or uninstall once; 1 if pods stay held after an uninstall."""
     arguments = _parser().parse_args(argv)
-    logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s %(message)s")
+    log_json()
     from wattpack.kube.client import connect
 
     api: KubeApi = connect(arguments.kubeconfig)
