@@ -13,7 +13,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from controller.live import LiveDecision
+from wattpack.errors import InputError
 
+#: The tick writes here: whoever holds the file for longer costs rows, never leases.
+BUSY_SECONDS = 0.1
 log = logging.getLogger(__name__)
 
 _SCHEMA = """
@@ -30,12 +33,21 @@ class DecisionLog:
 
     Args:
         file: Where the database lies; created if missing.
+
+    Raises:
+        InputError: if the file cannot be opened, or is something else.
     """
 
     def __init__(self, file: Path | str) -> None:
-        self._database = sqlite3.connect(str(file), check_same_thread=False)
-        self._database.execute("PRAGMA journal_mode=WAL")
-        self._database.executescript(_SCHEMA)
+        try:
+            self._database = sqlite3.connect(
+                str(file), check_same_thread=False, timeout=BUSY_SECONDS
+            )
+            self._database.execute("PRAGMA journal_mode=WAL")
+            self._database.executescript(_SCHEMA)
+        except sqlite3.Error as error:
+            expected = "a decisions file that can be written"
+            raise InputError("audit_file", expected, str(error), str(file)) from error
         self.failures = 0
 
     def append(self, decisions: Sequence[LiveDecision]) -> None:

@@ -63,6 +63,8 @@ def _handler_for(routes: Mapping[str, Answer]) -> type[BaseHTTPRequestHandler]:
 
         server_version = "wattpack"
         sys_version = ""
+        # A reader that says or takes nothing for so long is dropped, so that none piles up.
+        timeout = 10.0
 
         def do_GET(self) -> None:
             """Answer one request."""

@@ -32,8 +32,8 @@ class ElectedLeadership:
         )
 
     def raise_epoch_above(self, epoch: int) -> None:
-        """Move the Lease beyond an epoch that an actuator has seen."""
+        """Have the Lease moved beyond an epoch that an actuator has seen; never waits."""
         try:
-            self._elector.raise_epoch_above(epoch)
+            self._elector.ask_epoch_above(epoch)
         except InputError as error:
             log.error("an agent reports an impossible epoch: %s", error)

@@ -180,16 +180,16 @@ class ControllerProcess:
         """One tick and its records; a bug in it is logged and does not end the loop."""
         try:
             outcome = self.ticker.tick()
+            self._last_tick_ns = self._clock.monotonic_ns()
+            if outcome is not None:
+                self.status.take(outcome)
+                self.history.take(outcome)
+                self._on_tick(outcome)
         except Exception:
             # The lease protocol makes a missed tick safe; a dead loop would only be noticed later.
             log.exception("tick failed")
             self.metrics.failed_ticks.inc()
             return
-        self._last_tick_ns = self._clock.monotonic_ns()
-        if outcome is not None:
-            self.status.take(outcome)
-            self.history.take(outcome)
-            self._on_tick(outcome)
         self.metrics.streams.set(self.gateway.connected())
         self.metrics.refused.set(self.gateway.refused_reports)
 
@@ -210,9 +210,9 @@ class ControllerProcess:
         late_ns = self._clock.monotonic_ns() - self._last_tick_ns
         healthy = late_ns <= HEALTHY_PERIODS * seconds_to_ns(self.settings.tick_seconds)
         broken = [i for i in self.informers if i.failure is not None]
-        if healthy and not broken:
+        if healthy and not broken and self.elector.failure is None:
             return HttpAnswer(200, "text/plain", b"ok\n")
-        return HttpAnswer(503, "text/plain", b"the tick or an informer hangs\n")
+        return HttpAnswer(503, "text/plain", b"the tick, an informer or the election hangs\n")
 
     def _readyz(self) -> HttpAnswer:
         if self.synced():

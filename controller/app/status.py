@@ -19,7 +19,7 @@ from controller.app.view import capped_by_domain, gpus_by_domain
 from controller.model import Band, Transition
 from wattpack.api import Condition, DemandForecast, PowerDomain
 from wattpack.api.conditions import set_condition
-from wattpack.api.power import PowerDomainStatus
+from wattpack.api.power import PowerDomainSpec, PowerDomainStatus
 from wattpack.clock import Clock
 from wattpack.kube.events import EventReason, EventRecorder
 from wattpack.kube.port import KubeApi
@@ -54,6 +54,7 @@ class StatusThread:
         self._conditions: dict[str, list[Condition]] = {}
         self._wake = clock.new_wake()
         self._stopping = False
+        self.failures = 0
         self._thread = threading.Thread(target=self._run, name="status", daemon=True)
 
     def take(self, outcome: TickOutcome) -> None:
@@ -74,7 +75,12 @@ class StatusThread:
 
     def _run(self) -> None:
         while not self._stopping:
-            self.write_once()
+            try:
+                self.write_once()
+            except Exception:
+                # The next outcome is written anew; a dead thread would show old figures for ever.
+                self.failures += 1
+                log.exception("status not written")
             self._clock.wait_until(self._clock.monotonic_ns() + NS_PER_SECOND, self._wake)
 
     def write_once(self) -> None:
@@ -115,7 +121,7 @@ class StatusThread:
         members = np.bincount(topology.domain_of_node, minlength=topology.n_domains)
         return PowerDomainStatus(
             observed_generation=domain.generation,
-            accepted_spec=self._desired.accepted_domains()[domain.name].spec,
+            accepted_spec=_spec_of(self._desired.accepted_domains().get(domain.name)),
             budget_watts=round(budget),
             draw_watts=round(draw),
             forecast_p95_watts=_peak(forecast, "p95"),
@@ -174,6 +180,11 @@ class StatusThread:
         )
         self._conditions[domain.name] = judged
         return judged
+
+
+def _spec_of(accepted: PowerDomain | None) -> PowerDomainSpec | None:
+    """What runs; None where a domain was deleted and made anew with a spec that is refused."""
+    return None if accepted is None else accepted.spec
 
 
 def _peak(forecast: DemandForecast | None, level: str) -> float | None:

@@ -26,6 +26,9 @@ from wattpack.wire.v1 import power_pb2, power_pb2_grpc
 
 SUPPORTED_VERSIONS = (1,)
 QUEUE_LENGTH = 4
+#: A peer that vanished without a word is noticed after this, so that no stream outlives its agent.
+KEEPALIVE_MS = 10_000
+KEEPALIVE_TIMEOUT_MS = 5_000
 log = logging.getLogger(__name__)
 
 
@@ -35,6 +38,7 @@ class _Stream:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._queue: asyncio.Queue[power_pb2.ControllerMessage] = asyncio.Queue(QUEUE_LENGTH)
+        self.ended = asyncio.Event()
         self.reader: asyncio.Task[None] | None = None
 
     def offer(self, message: power_pb2.ControllerMessage) -> None:
@@ -89,23 +93,26 @@ class AgentGateway(power_pb2_grpc.PowerControlServicer):
         stream = _Stream(self._clock)
         earlier = self._streams.get(node)
         if earlier is not None:
-            earlier.discard()
+            # An earlier stream of the same node extends no lease any more (I3).
+            earlier.ended.set()
         self._streams[node] = stream
-        stream.reader = reader = asyncio.create_task(self._read(node, request_iterator))
+        stream.reader = reader = asyncio.create_task(self._read(node, request_iterator, stream))
+        ended = asyncio.create_task(stream.ended.wait())
+        taker: asyncio.Task[power_pb2.ControllerMessage] | None = None
         try:
             yield self._welcome(hello)
-            while not reader.done():
+            while not (reader.done() or ended.done()):
                 taker = asyncio.create_task(stream.take())
-                done, _ = await asyncio.wait({taker, reader}, return_when=asyncio.FIRST_COMPLETED)
-                if taker in done:
+                await asyncio.wait({taker, reader, ended}, return_when=asyncio.FIRST_COMPLETED)
+                if taker.done():
                     yield taker.result()
-                else:
-                    taker.cancel()
         except asyncio.CancelledError:
             # The agent or this server ended the stream: an ordinary end, not a failure to report.
             log.debug("stream of %s ended", node)
         finally:
-            reader.cancel()
+            for task in (reader, ended, taker):
+                if task is not None:
+                    task.cancel()
             stream.discard()
             if self._streams.get(node) is stream:
                 del self._streams[node]
@@ -158,10 +165,14 @@ class AgentGateway(power_pb2_grpc.PowerControlServicer):
             )
         )
 
-    async def _read(self, node: str, messages: AsyncIterator[power_pb2.AgentMessage]) -> None:
+    async def _read(
+        self, node: str, messages: AsyncIterator[power_pb2.AgentMessage], stream: _Stream
+    ) -> None:
         """Reports into the fleet; a bad one is counted and skipped, the last good one ages."""
         async for message in messages:
             try:
+                if stream.ended.is_set():
+                    raise InputError("stream", f"the newest stream of node {node!r}", "an earlier")
                 if message.WhichOneof("body") != "report" or message.report.node != node:
                     raise InputError("body", f"a report of node {node!r}", message.report.node)
                 if self._fleet.report(message.report, self._clock.monotonic_ns()):
@@ -280,7 +291,13 @@ class GatewayThread:
     async def _serve(self) -> None:
         self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
         self._gateway.bind_loop(self._loop)
-        server = grpc.aio.server(options=[("grpc.so_reuseport", 0)])
+        server = grpc.aio.server(
+            options=[
+                ("grpc.so_reuseport", 0),
+                ("grpc.keepalive_time_ms", KEEPALIVE_MS),
+                ("grpc.keepalive_timeout_ms", KEEPALIVE_TIMEOUT_MS),
+            ]
+        )
         power_pb2_grpc.add_PowerControlServicer_to_server(self._gateway, server)
         try:
             # Asked at every handshake, so that a renewed certificate needs no restart.

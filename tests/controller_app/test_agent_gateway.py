@@ -168,3 +168,32 @@ def test_a_renewed_certificate_is_shown_without_a_restart(server: Server) -> Non
     agent.outgoing.put(power_pb2.AgentMessage(hello=make_hello("node-1")))
     assert next(agent.call).WhichOneof("body") == "welcome"
     agent.outgoing.put(None)
+
+
+def test_a_second_stream_of_a_node_ends_the_first_and_only_it_is_followed(server: Server) -> None:
+    first = Agent(server)
+    first.say(hello=make_hello())
+    next(first.call)
+    first.say(report=make_report(sequence=900))
+    second = Agent(server)
+    second.say(hello=make_hello())
+    next(second.call)
+    assert list(first.call) == []
+    second.say(report=make_report(sequence=1))
+    second.close()
+    assert list(second.call) == []
+    sample = server.fleet.records()[0].sample
+    assert sample is not None
+    assert sample.sequence == 1
+    assert server.gateway.connected() == 0
+
+
+def test_a_hundred_reconnects_leave_no_stream_behind(server: Server) -> None:
+    for _ in range(100):
+        agent = Agent(server)
+        agent.say(hello=make_hello())
+        next(agent.call)
+        agent.close()
+        assert list(agent.call) == []
+    assert server.gateway.connected() == 0
+    assert len(server.fleet.records()) == 1

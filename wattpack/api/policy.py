@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Annotated, ClassVar, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from wattpack.api.meta import (
     AGE,
@@ -24,6 +24,7 @@ from wattpack.api.meta import (
     Rfc3339,
     Watts,
 )
+from wattpack.api.times import parse_rfc3339
 
 
 class WorkSelector(ApiModel):
@@ -142,6 +143,13 @@ class PowerOverrideSpec(ApiModel):
         str, Field(min_length=1, max_length=1024, description="Why, for those who read it later")
     ]
     expires_at: Annotated[Rfc3339, Field(description="When it ends, RFC 3339")]
+
+    @field_validator("expires_at")
+    @classmethod
+    def _is_a_moment(cls, text: str) -> str:
+        """The pattern of the schema lets the 45th of a month through."""
+        parse_rfc3339(text)
+        return text
 
     cel_rules: ClassVar[tuple[CelRule, ...]] = (
         CelRule("self.target == oldSelf.target", "target cannot be changed; make a new override"),

@@ -147,6 +147,11 @@ class Candidacy:
         return replace(self, leading=False)
 
 
+def _require_epoch(epoch: int) -> None:
+    if isinstance(epoch, bool) or not isinstance(epoch, int) or not 0 <= epoch < MAX_EPOCH:
+        raise InputError("epoch", f"an integer from 0 to {MAX_EPOCH - 1}", epoch)
+
+
 class LeaderElector:
     """One candidate for one Lease.
 
@@ -180,6 +185,7 @@ class LeaderElector:
         self._candidacy = Candidacy(identity, seconds_to_ns(self._settings.renew_deadline_seconds))
         self._calls = threading.Lock()
         self._wake = clock.new_wake()
+        self._asked_above = 0
         self._stopping = False
         self._thread: threading.Thread | None = None
         self.last_error: KubeError | None = None
@@ -213,7 +219,7 @@ class LeaderElector:
     def attempt(self) -> bool:
         """Read the Lease and renew or take it if allowed; whether this process leads now."""
         with self._calls:
-            self._attempt(0)
+            self._attempt(self._asked_above if self._candidacy.leading else 0)
         return self.is_leader()
 
     def raise_epoch_above(self, epoch: int) -> bool:
@@ -222,12 +228,22 @@ class LeaderElector:
         Raises:
             InputError: if no Lease can hold a higher epoch.
         """
-        if isinstance(epoch, bool) or not isinstance(epoch, int) or not 0 <= epoch < MAX_EPOCH:
-            raise InputError("epoch", f"an integer from 0 to {MAX_EPOCH - 1}", epoch)
+        _require_epoch(epoch)
         with self._calls:
             if self.is_leader() and self._candidacy.epoch <= epoch:
                 self._attempt(epoch)
             return self.epoch() > epoch
+
+    def ask_epoch_above(self, epoch: int) -> None:
+        """The same by the thread's next attempt, at once: the caller never waits for the API.
+
+        Raises:
+            InputError: if no Lease can hold a higher epoch.
+        """
+        _require_epoch(epoch)
+        if epoch > self._asked_above:
+            self._asked_above = epoch
+            self._wake.set()
 
     def release(self) -> None:
         """Stop leading and leave the Lease free, so that another takes over at once."""
@@ -269,17 +285,26 @@ class LeaderElector:
 
     def _run(self) -> None:
         try:
-            self.attempt()
             while not self._stopping:
+                self._try()
                 pause = seconds_to_ns(self._settings.retry_seconds * self._random.uniform(0.8, 1.0))
-                self._clock.wait_until(self._clock.monotonic_ns() + pause, self._wake)
                 if not self._stopping:
-                    self.attempt()
+                    self._clock.wait_until(self._clock.monotonic_ns() + pause, self._wake)
         except Exception as error:
             # Without attempts the term ends by itself at its renew deadline.
             self.failure = error
             level = logging.INFO if self._stopping else logging.ERROR
             logger.log(level, "election for %s ends", self._name, exc_info=True)
+
+    def _try(self) -> None:
+        """One attempt; a Lease that makes no sense is told and looked at again later."""
+        try:
+            self.attempt()
+            self.failure = None
+        except Exception as error:
+            self.failure = error
+            level = logging.INFO if self._stopping else logging.ERROR
+            logger.log(level, "attempt for lease %s failed", self._name, exc_info=True)
 
     def _attempt(self, above: int) -> None:
         try:
