@@ -165,11 +165,11 @@ def agent_command(node_name: str, kubeconfig: Path) -> list[str]:
     ]  # fmt: skip
 
 
-def gpu_node_status(plane: ControlPlane, name: str) -> dict[str, Any]:
-    """The status that an agent wrote, empty while there is only what the schema fills in."""
+def gpu_node_status(plane: ControlPlane, name: str) -> dict[str, Any] | None:
+    """The status that an agent wrote, None while there is only what the schema fills in."""
     answer = plane.request("GET", f"{GPU_NODES}/{name}")
     status: dict[str, Any] = answer.body.get("status", {}) if answer.status == 200 else {}
-    return status if "gpuCount" in status else {}
+    return status if "gpuCount" in status else None
 
 
 def test_an_agent_process_keeps_its_own_gpu_node_and_is_denied_another(
