@@ -68,6 +68,20 @@ class GpuAssignment:
         self.kind = np.zeros(len(node_of_gpu), dtype=np.int64)
         self.slot = np.zeros(len(node_of_gpu), dtype=np.int64)
         self.pods: dict[str, Placed] = {}
+        self._changes = 0
+        self._by_node: tuple[int, dict[int, tuple[Placed, ...]]] = (0, {})
+
+    def on_node(self, node: int) -> tuple[Placed, ...]:
+        """The pods on a server; the same tuple as long as no pod comes or goes anywhere."""
+        changes, by_node = self._by_node
+        if changes != self._changes:
+            changes = self._changes
+            found: dict[int, list[Placed]] = {}
+            for placed in tuple(self.pods.values()):
+                found.setdefault(placed.node, []).append(placed)
+            by_node = {number: tuple(pods) for number, pods in found.items()}
+            self._by_node = (changes, by_node)
+        return by_node.get(node, ())
 
     def free(self, node: int) -> list[int]:
         """Unused GPUs of a server, lowest first."""
@@ -89,10 +103,12 @@ class GpuAssignment:
         self.kind[list(gpus)] = _KINDS[work.kind]
         self.slot[list(gpus)] = slot
         self.pods[work.name] = Placed(work, node, tuple(gpus), slot)
+        self._changes += 1
 
     def release(self, name: str) -> Placed:
         """Let a pod go; what it held."""
         placed = self.pods.pop(name)
+        self._changes += 1
         self.kind[list(placed.gpus)] = IDLE
         self.slot[list(placed.gpus)] = 0
         return placed

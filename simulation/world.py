@@ -379,8 +379,7 @@ class World:
                 placed.work.uid,
                 tuple(self.gpu_uuids[g] for g in placed.gpus),
             )
-            for placed in self.assignment.pods.values()
-            if placed.node == i
+            for placed in self.assignment.on_node(i)
         ]
 
     def note_caps(self, now_ns: int, cap_watts: Floats) -> None:
