@@ -103,6 +103,15 @@ class DesiredTopology:
         """A tick's draws, for the forecast's fall-back."""
         self._forecasts.saw(draws_watts, wall_time_ns)
 
+    def _ran_before(self, newest: Mapping[str, PowerDomain]) -> list[PowerDomain]:
+        """What this replica accepted, or the one that led before it: a failover changes none."""
+        earlier = {
+            name: domain.model_copy(update={"spec": domain.status.accepted_spec})
+            for name, domain in newest.items()
+            if domain.status.accepted_spec is not None
+        }
+        return list({**earlier, **self._accepted}.values())
+
     def _rebuild(self, records: Sequence[NodeRecord]) -> None:
         with self._store.lock:
             objects = self._store.snapshot()
@@ -112,7 +121,7 @@ class DesiredTopology:
         uses = pod_specs(records, members, objects.pods)
         try:
             acceptance = accept(
-                list(self._accepted.values()),
+                self._ran_before(objects.domains),
                 list(objects.domains.values()),
                 list(objects.policies.values()),
                 members.heard,

@@ -42,7 +42,7 @@ VALUES: dict[str, Any] = {
         "persistence": {"enabled": False},
     },
     "scheduler": {"settings": {"deadline_seconds": 0.2}},
-    "watchdog": {"extraArgs": ["--silence-seconds=8"]},
+    "watchdog": {"extraArgs": ["--silence-seconds=6"]},
 }
 
 pytestmark = [pytest.mark.cluster, pytest.mark.helm]
