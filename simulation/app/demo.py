@@ -41,7 +41,7 @@ def build_parser() -> argparse.ArgumentParser:
         "--speed",
         type=float,
         default=None,
-        help="ceiling of simulated seconds a real second (default: 5 with the dashboard, 30 headless)",
+        help="ceiling of simulated seconds a second (default: 5 with the dashboard, else 30)",
     )
     add("--headless", action="store_true", help="no dashboard; end with a summary")
     add("--json", type=Path, help="write the summary to this file")
