@@ -220,8 +220,7 @@ class Fleet:
             if previous is None or previous.pods != sample.pods:
                 self._version += 1
             if previous is not None:
-                rise = float(np.nansum(sample.watts) - np.nansum(previous.watts))
-                self._risen_watts += rise
+                self._risen_watts += _known_watts(sample.watts) - _known_watts(previous.watts)
             return self._risen_watts > self.large_rise_watts
 
     def begin_tick(self, largest_rating_watts: float) -> None:
@@ -389,27 +388,45 @@ def energy_mean_watts(history: Sequence[tuple[int, FloatArray]]) -> FloatArray:
     return unknown
 
 
-def _column(values: Sequence[float | None], name: str, report: power_pb2.NodeReport) -> FloatArray:
-    """One field of all devices, NaN where the device is missing.
+_COLUMNS = ("watts", "energy_joules", "cap_watts", "guaranteed_watts")
+_CEILINGS = (IMPLAUSIBLE_WATTS, 1e15, IMPLAUSIBLE_WATTS, IMPLAUSIBLE_WATTS)
+_CEILING_ROWS = np.array(_CEILINGS).reshape(-1, 1)
+
+
+def _columns(
+    readings: Sequence[power_pb2.DeviceReading | None], report: power_pb2.NodeReport
+) -> FloatArray:
+    """The fields of ``_COLUMNS`` of all devices, (4, n_devices); NaN where a device is missing.
 
     Raises:
         InputError: naming the first device whose value no board can give.
     """
-    ceiling = 1e15 if name == "energy_joules" else IMPLAUSIBLE_WATTS
-    column = np.array([0.0 if value is None else value for value in values])
+    rows = [
+        (0.0, 0.0, 0.0, 0.0)
+        if r is None
+        else (r.watts, r.energy_joules, r.cap_watts, r.guaranteed_watts)
+        for r in readings
+    ]
+    columns = np.array(rows, dtype=np.float64).reshape(-1, len(_COLUMNS)).T.copy()
     # One look at all devices; only a refusal needs to know which. A NaN fails both comparisons.
-    if not ((column >= 0.0) & (column <= ceiling)).all():
-        for i, value in enumerate(column.tolist()):
-            require_number(
-                f"report.devices[{i}].{name}",
-                value,
-                minimum=0.0,
-                maximum=ceiling,
-                source=report.node,
-            )
-    if None in values:
-        column[[value is None for value in values]] = np.nan
-    return column
+    if not ((columns >= 0.0) & (columns <= _CEILING_ROWS)).all():
+        for name, ceiling, column in zip(_COLUMNS, _CEILINGS, columns.tolist(), strict=True):
+            for i, value in enumerate(column):
+                require_number(
+                    f"report.devices[{i}].{name}",
+                    value,
+                    minimum=0.0,
+                    maximum=ceiling,
+                    source=report.node,
+                )
+    if None in readings:
+        columns[:, [reading is None for reading in readings]] = np.nan
+    return columns
+
+
+def _known_watts(watts: FloatArray) -> float:
+    """The sum without what is not known: over the few boards of one node, faster than nansum."""
+    return math.fsum(w for w in watts.tolist() if not math.isnan(w))
 
 
 _READ = {power_pb2.DEVICE_STATE_OK, power_pb2.DEVICE_STATE_UNCONTROLLED}
@@ -451,23 +468,20 @@ def read_report(
     _require_bounded(report)
     n = len(devices)
     readings = [by_uuid.get(device.uuid) for device in devices]
-    columns = {
-        name: _column([None if r is None else getattr(r, name) for r in readings], name, report)
-        for name in ("watts", "energy_joules", "cap_watts", "guaranteed_watts")
-    }
+    watts, energy_joules, cap_watts, guaranteed_watts = _columns(readings, report)
     confirmed, controlled = np.zeros(n, dtype=np.int64), np.zeros(n, dtype=np.bool_)
     for i, reading in enumerate(readings):
         if reading is None:
             continue
         # No board that answers draws 0 W: the field is missing, and missing is never zero (I7).
         if reading.state not in _READ or reading.watts == 0.0:
-            columns["watts"][i] = np.nan
+            watts[i] = np.nan
         confirmed[i] = reading.confirmed_sequence
         controlled[i] = (
             report.nonce != 0 and reading.state in _CONTROLLED and reading.guaranteed_watts > 0
         )
-    for name in ("cap_watts", "guaranteed_watts"):
-        columns[name][columns[name] == 0.0] = np.nan
+    for column in (cap_watts, guaranteed_watts):
+        column[column == 0.0] = np.nan
     host_watts = np.nan
     if report.HasField("host_watts"):
         host_watts = require_number(
@@ -484,10 +498,10 @@ def read_report(
         nonce=report.nonce,
         clock_ns=report.clock_ns,
         highest_epoch=report.highest_epoch,
-        watts=columns["watts"],
-        energy_joules=columns["energy_joules"],
-        cap_watts=columns["cap_watts"],
-        guaranteed_watts=columns["guaranteed_watts"],
+        watts=watts,
+        energy_joules=energy_joules,
+        cap_watts=cap_watts,
+        guaranteed_watts=guaranteed_watts,
         confirmed_sequence=confirmed,
         controlled=controlled,
         host_watts=host_watts,

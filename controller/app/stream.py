@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
+from collections import deque
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
@@ -37,25 +38,37 @@ class _Stream:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._queue: asyncio.Queue[power_pb2.ControllerMessage] = asyncio.Queue(QUEUE_LENGTH)
-        self.ended = asyncio.Event()
+        self._queue: deque[power_pb2.ControllerMessage] = deque()
+        self._news = asyncio.Event()
+        self.ended = False
         self.reader: asyncio.Task[None] | None = None
 
     def offer(self, message: power_pb2.ControllerMessage) -> None:
         """Queue a message; runs in the event loop."""
-        if self._queue.full():
-            self._queue.get_nowait()
+        if len(self._queue) >= QUEUE_LENGTH:
+            self._queue.popleft()
             self._clock.message_handled()
-        self._queue.put_nowait(message)
+        self._queue.append(message)
+        self._news.set()
 
-    async def take(self) -> power_pb2.ControllerMessage:
-        """The next message."""
-        return await self._queue.get()
+    async def take(self) -> power_pb2.ControllerMessage | None:
+        """The next message; None once the stream has ended."""
+        while not self.ended:
+            if self._queue:
+                return self._queue.popleft()
+            self._news.clear()
+            await self._news.wait()
+        return None
+
+    def end(self) -> None:
+        """The agent has gone or has a newer stream: nothing is taken from this one any more."""
+        self.ended = True
+        self._news.set()
 
     def discard(self) -> None:
         """Account for messages that nobody will read."""
-        while not self._queue.empty():
-            self._queue.get_nowait()
+        while self._queue:
+            self._queue.popleft()
             self._clock.message_handled()
 
 
@@ -94,25 +107,19 @@ class AgentGateway(power_pb2_grpc.PowerControlServicer):
         earlier = self._streams.get(node)
         if earlier is not None:
             # An earlier stream of the same node extends no lease any more (I3).
-            earlier.ended.set()
+            earlier.end()
         self._streams[node] = stream
         stream.reader = reader = asyncio.create_task(self._read(node, request_iterator, stream))
-        ended = asyncio.create_task(stream.ended.wait())
-        taker: asyncio.Task[power_pb2.ControllerMessage] | None = None
+        reader.add_done_callback(lambda _: stream.end())
         try:
             yield self._welcome(hello)
-            while not (reader.done() or ended.done()):
-                taker = asyncio.create_task(stream.take())
-                await asyncio.wait({taker, reader, ended}, return_when=asyncio.FIRST_COMPLETED)
-                if taker.done():
-                    yield taker.result()
+            while (message := await stream.take()) is not None:
+                yield message
         except asyncio.CancelledError:
             # The agent or this server ended the stream: an ordinary end, not a failure to report.
             log.debug("stream of %s ended", node)
         finally:
-            for task in (reader, ended, taker):
-                if task is not None:
-                    task.cancel()
+            reader.cancel()
             stream.discard()
             if self._streams.get(node) is stream:
                 del self._streams[node]
@@ -171,7 +178,7 @@ class AgentGateway(power_pb2_grpc.PowerControlServicer):
         """Reports into the fleet; a bad one is counted and skipped, the last good one ages."""
         async for message in messages:
             try:
-                if stream.ended.is_set():
+                if stream.ended:
                     raise InputError("stream", f"the newest stream of node {node!r}", "an earlier")
                 if message.WhichOneof("body") != "report" or message.report.node != node:
                     raise InputError("body", f"a report of node {node!r}", message.report.node)
