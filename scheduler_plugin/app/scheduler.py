@@ -35,6 +35,8 @@ _LOG = logging.getLogger(__name__)
 RENEW_SECONDS = 2.0
 #: After a cycle that could not read the cluster, for example before informers have synced.
 RETRY_SECONDS = 1.0
+# A new term's informers may take this long to read everything once; then cycles fail and say why.
+FIRST_READ_SECONDS = 10.0
 
 
 class SchedulerProcess:
@@ -61,6 +63,7 @@ class SchedulerProcess:
         self._wake = clock.new_wake()
         self._loop: PlacementLoop | None = None
         self._renew_at_ns = clock.monotonic_ns()
+        self._reading_until_ns = self._renew_at_ns
         self._changed = False
         self._stopping = False
 
@@ -89,6 +92,8 @@ class SchedulerProcess:
         if self._changed:
             self._changed = False
             self._batcher.changed(now_ns)
+        if now_ns < self._reading_until_ns and self._loop.reader.missing():
+            return min(self._renew_at_ns, now_ns + seconds_to_ns(RETRY_SECONDS))
         if now_ns >= self._batcher.due_at(now_ns):
             failed = self._loop.step().outcome == "failed"
             again_ns = now_ns + seconds_to_ns(RETRY_SECONDS) if failed else None
@@ -100,6 +105,7 @@ class SchedulerProcess:
         if leads and self._loop is None:
             self._loop = self._new_loop()
             self._loop.reader.start(self._pod_changed)
+            self._reading_until_ns = self._clock.monotonic_ns() + seconds_to_ns(FIRST_READ_SECONDS)
             _LOG.info("planning starts")
         elif not leads and self._loop is not None:
             self._loop.reader.stop()

@@ -79,6 +79,12 @@ class ClusterReader:
         for informer in self._informers.values():
             informer.stop()
 
+    def missing(self) -> list[str]:
+        """The kinds that were not read once yet; never any without threads, which read on call."""
+        if not self._threaded:
+            return []
+        return [kind.plural for kind, i in self._informers.items() if not i.synced()]
+
     def pods(self) -> tuple[JsonObject, ...]:
         """All pods of all namespaces; shared, do not change them.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import socket
 import ssl
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -188,10 +188,11 @@ def test_an_api_outage_does_not_look_like_a_dead_planner() -> None:
 # The leading loop
 
 
-def process(cluster: Cluster, identity: str) -> SchedulerProcess:
+def process(cluster: Cluster, identity: str, unread: Sequence[str] = ()) -> SchedulerProcess:
     def new_loop() -> Any:
         loop = cluster.new_loop()
         loop.reader.start = lambda _: None  # type: ignore[method-assign]
+        loop.reader.missing = lambda: list(unread)  # type: ignore[method-assign]
         return loop
 
     return SchedulerProcess(
@@ -213,6 +214,24 @@ def test_only_the_leader_plans_and_the_other_takes_over() -> None:
     for _ in range(20):
         cluster.clock.advance_seconds(1)
         second.step()
+    assert not pod_facts.is_gated(cluster.pod("q"))
+
+
+def test_a_new_leader_plans_once_everything_was_read_and_complains_after_ten_seconds() -> None:
+    cluster = held_cluster()
+    unread = ["nodes"]
+    leader = process(cluster, "a", unread)
+    for _ in range(3):
+        leader.step()
+        cluster.clock.advance_seconds(1)
+    assert pod_facts.is_gated(cluster.pod("p"))
+    unread.clear()
+    leader.step()
+    assert not pod_facts.is_gated(cluster.pod("p"))
+    cluster.add(pod_object("q"))
+    unread.append("pods")
+    cluster.clock.advance_seconds(8)
+    leader.step()
     assert not pod_facts.is_gated(cluster.pod("q"))
 
 
