@@ -9,7 +9,7 @@ from wattpack.api import PowerDomain
 from wattpack.domains import DomainTree
 from wattpack.errors import InputError
 
-__all__ = ["GpuSpec", "NodeSpec", "PodSpec", "direct_domains"]
+__all__ = ["GpuSpec", "NodeSpec", "PodSpec", "direct_domains", "is_member"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +74,7 @@ def direct_domains(
     depths = tree.depths()
     placed = []
     for node in nodes:
-        matching = [i for i, name in enumerate(tree.names) if _is_member(domains[name], node)]
+        matching = [i for i, name in enumerate(tree.names) if is_member(domains[name], node)]
         matching.sort(key=lambda i: depths[i])
         deepest = matching[-1] if matching else -1
         branch = set(tree.ancestors(deepest))
@@ -89,7 +89,8 @@ def direct_domains(
     return placed
 
 
-def _is_member(domain: PowerDomain, node: NodeSpec) -> bool:
+def is_member(domain: PowerDomain, node: NodeSpec) -> bool:
+    """Whether the domain names the node, or selects it by all of its selector's labels."""
     members = domain.spec.members
     if node.name in members.node_names:
         return True

@@ -25,6 +25,7 @@ from controller.app.metrics import ControllerMetrics
 from controller.app.settings import ControllerSettings
 from controller.app.status import StatusThread
 from controller.app.stream import AgentGateway, GatewayThread
+from controller.app.taints import TaintThread
 from controller.app.tick import MeterSource, Ticker, TickIdentity, TickOutcome
 from controller.app.topology import DesiredTopology
 from controller.model import PowerSettings
@@ -33,6 +34,7 @@ from wattpack.clock import Clock
 from wattpack.kube.election import ElectionSettings, LeaderElector
 from wattpack.kube.informer import Informer
 from wattpack.kube.port import NODES, PODS, PRIORITY_CLASSES, KubeApi
+from wattpack.kube.write_budget import write_budget
 from wattpack.units import seconds_to_ns
 from wattpack.wire.identity import Identity
 
@@ -129,7 +131,11 @@ class ControllerProcess:
             PowerSettings(lease_ttl_ms=settings.lease_ttl_ms),
             TickIdentity(settings.replica, settings.simulated, settings.label),
         )
-        self.status = StatusThread(around.api, around.clock, self.desired, settings.replica)
+        bucket = write_budget(around.clock)
+        self.status = StatusThread(around.api, around.clock, self.desired, settings.replica, bucket)
+        self.taints = TaintThread(
+            around.api, around.clock, self.store, self.desired, bucket, settings.replica
+        )
         self.history = DrawHistory(settings.history_file)
         self.http = HttpPort(
             settings.http_host,
@@ -151,6 +157,7 @@ class ControllerProcess:
             informer.start()
         self.elector.start()
         self.status.start()
+        self.taints.start()
         self._thread.start()
 
     def stop(self) -> None:
@@ -160,6 +167,7 @@ class ControllerProcess:
         self._thread.join(timeout=5.0)
         self.elector.stop()
         self.status.stop()
+        self.taints.stop()
         for informer in self.informers:
             informer.stop()
         self.streams.stop()
@@ -183,6 +191,7 @@ class ControllerProcess:
             self._last_tick_ns = self._clock.monotonic_ns()
             if outcome is not None:
                 self.status.take(outcome)
+                self.taints.take(outcome)
                 self.history.take(outcome)
                 self._on_tick(outcome)
         except Exception:

@@ -23,7 +23,7 @@ from wattpack.api.power import PowerDomainSpec, PowerDomainStatus
 from wattpack.clock import Clock
 from wattpack.kube.events import EventReason, EventRecorder
 from wattpack.kube.port import KubeApi
-from wattpack.kube.write_budget import StatusWriter
+from wattpack.kube.write_budget import StatusWriter, TokenBucket
 from wattpack.units import NS_PER_SECOND
 
 log = logging.getLogger(__name__)
@@ -44,9 +44,16 @@ _REASONS: Mapping[str, tuple[EventReason, bool]] = {
 class StatusThread:
     """Takes the newest outcome every second and writes what changed."""
 
-    def __init__(self, api: KubeApi, clock: Clock, desired: DesiredTopology, instance: str) -> None:
+    def __init__(
+        self,
+        api: KubeApi,
+        clock: Clock,
+        desired: DesiredTopology,
+        instance: str,
+        bucket: TokenBucket | None = None,
+    ) -> None:
         self._clock, self._desired = clock, desired
-        self._writer = StatusWriter(api, clock, FIELD_MANAGER)
+        self._writer = StatusWriter(api, clock, FIELD_MANAGER, bucket)
         self._events = EventRecorder(api, clock, "wattpack.io/controller", instance)
         self._lock = threading.Lock()
         self._outcome: TickOutcome | None = None

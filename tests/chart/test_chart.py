@@ -267,6 +267,20 @@ def test_agents_reach_nothing_but_gpu_nodes() -> None:
     assert resources == {"gpunodes", "gpunodes/status"}
 
 
+def test_the_controller_may_taint_nodes_only_where_it_enforces() -> None:
+    def writes(name: str) -> list[dict[str, Any]]:
+        return [
+            rule
+            for item in of_kind(rendered(name), "ClusterRole")
+            if item["metadata"]["name"] == "wp-wattpack-controller"
+            for rule in item["rules"]
+            if "nodes" in rule["resources"] and set(rule["verbs"]) - {"list", "watch"}
+        ]
+
+    assert writes("default") == []
+    assert writes("enforcing") == [{"apiGroups": [""], "resources": ["nodes"], "verbs": ["patch"]}]
+
+
 def test_agents_keep_their_gpu_node_with_the_token_of_their_pod() -> None:
     assert "--gpunode" in args_of("agent", "default")
     assert pod_specs(rendered("default"))["agent"]["automountServiceAccountToken"] is True

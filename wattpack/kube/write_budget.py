@@ -8,6 +8,7 @@ Between two writes only the newest report of an object is kept.
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -29,23 +30,31 @@ Target = tuple[Resource, str, str]
 
 
 class TokenBucket:
-    """At most ``burst`` at once and ``rate_per_second`` in the long run."""
+    """At most ``burst`` at once and ``rate_per_second`` in the long run. Thread-safe."""
 
     def __init__(self, rate_per_second: float, burst: float, now_ns: int) -> None:
         self._rate_per_second = rate_per_second
         self._burst = burst
         self._tokens = burst
         self._at_ns = now_ns
+        self._lock = threading.Lock()
 
     def take(self, now_ns: int) -> bool:
         """Whether one more is allowed now; if so, it is counted."""
-        earned = (now_ns - self._at_ns) / NS_PER_SECOND * self._rate_per_second
-        self._tokens = min(self._burst, self._tokens + earned)
-        self._at_ns = now_ns
-        if self._tokens < 1.0:
-            return False
-        self._tokens -= 1.0
-        return True
+        with self._lock:
+            # Two threads may have read their clocks in the other order.
+            earned = max(0, now_ns - self._at_ns) / NS_PER_SECOND * self._rate_per_second
+            self._tokens = min(self._burst, self._tokens + earned)
+            self._at_ns = max(self._at_ns, now_ns)
+            if self._tokens < 1.0:
+                return False
+            self._tokens -= 1.0
+            return True
+
+
+def write_budget(clock: Clock) -> TokenBucket:
+    """What one process may write: 10 a second in all."""
+    return TokenBucket(WRITES_PER_SECOND, WRITES_PER_SECOND, clock.monotonic_ns())
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +85,7 @@ class StatusWriter:
         api: Where they go.
         clock: For intervals and the budget.
         field_manager: Owner of the status fields.
-        writes_per_second: The budget; share one writer a process.
+        bucket: The budget, shared by all writers of a process; None for one of its own.
     """
 
     def __init__(
@@ -84,12 +93,12 @@ class StatusWriter:
         api: KubeApi,
         clock: Clock,
         field_manager: str,
-        writes_per_second: float = WRITES_PER_SECOND,
+        bucket: TokenBucket | None = None,
     ) -> None:
         self._api = api
         self._clock = clock
         self._field_manager = field_manager
-        self._bucket = TokenBucket(writes_per_second, writes_per_second, clock.monotonic_ns())
+        self._bucket = write_budget(clock) if bucket is None else bucket
         self._offered: dict[Target, JsonObject] = {}
         self._written: dict[Target, _Written] = {}
         self._not_before_ns = clock.monotonic_ns()

@@ -3,6 +3,10 @@
 - {apiGroups: [wattpack.io], resources: [powerdomains, powerpolicies, poweroverrides, demandforecasts], verbs: [list, watch]}
 - {apiGroups: [wattpack.io], resources: [powerdomains/status, powerpolicies/status, poweroverrides/status], verbs: [patch]}
 - {apiGroups: [""], resources: [nodes, pods], verbs: [list, watch]}
+{{- if include "wattpack.enforces" . }}
+# The taint wattpack.io/uncontrolled, in domains that enforce.
+- {apiGroups: [""], resources: [nodes], verbs: [patch]}
+{{- end }}
 - {apiGroups: [scheduling.k8s.io], resources: [priorityclasses], verbs: [list, watch]}
 - {apiGroups: [authentication.k8s.io], resources: [tokenreviews], verbs: [create]}
 - {apiGroups: [events.k8s.io], resources: [events], verbs: [create, patch]}
