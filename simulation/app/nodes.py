@@ -78,6 +78,7 @@ class DemoNodes:
             wake,
             period_ns=seconds_to_ns(world.scenario.control.report_seconds),
             before_round=self._ask_actuators,
+            together=self._loop.together,
         )
         self._threads = [
             threading.Thread(target=self.actuators.run_ticks, name="actuators", daemon=True),

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 
 from telemetry.actuator.messages import ActuatorPort
@@ -36,6 +37,7 @@ class AgentHost:
         wake: What the agents' links set when a batch came.
         period_ns: Between rounds; one report a round.
         before_round: Called with the time before each round.
+        together: What it gives is entered while all nodes report.
     """
 
     def __init__(
@@ -46,12 +48,14 @@ class AgentHost:
         *,
         period_ns: int = NS_PER_SECOND,
         before_round: Callable[[int], None] = nothing_before,
+        together: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> None:
         self.agents = tuple(agents)
         self._clock = clock
         self._wake = wake
         self._period_ns = period_ns
         self._before_round = before_round
+        self._together = together
         self._stopping = False
         self.rounds = 0
 
@@ -73,8 +77,9 @@ class AgentHost:
         for agent in self.agents:
             agent.sample(now_ns)
             agent.guard(now_ns)
-        for agent in self.agents:
-            agent.exchange(now_ns)
+        with self._together():
+            for agent in self.agents:
+                agent.exchange(now_ns)
         self.rounds += 1
 
     def handle(self) -> int:
@@ -136,4 +141,11 @@ def host_nodes(
                 host_watts=partial(host_watts, node),
             )
         )
-    return AgentHost(agents, clock, wake, period_ns=period_ns, before_round=before_round)
+    return AgentHost(
+        agents,
+        clock,
+        wake,
+        period_ns=period_ns,
+        before_round=before_round,
+        together=loop.together,
+    )

@@ -9,7 +9,7 @@ import logging
 import random
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -85,12 +85,21 @@ def _read_authority(file: Path | None) -> bytes:
     return authority
 
 
+_Call = tuple[Callable[..., None], tuple[object, ...]]
+
+
+def _run_all(calls: Iterable[_Call]) -> None:
+    for function, args in calls:
+        function(*args)
+
+
 class GrpcLoop:
     """The event loop and the channels that all links of a process share."""
 
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()
         self._channels: dict[tuple[Endpoint, bytes], Any] = {}
+        self._held: list[_Call] | None = None
         self._thread = threading.Thread(target=self._run, name="controller-streams", daemon=True)
         self._thread.start()
 
@@ -106,6 +115,29 @@ class GrpcLoop:
     def call(self, function: Callable[..., None], *args: object) -> None:
         """Run a function on the loop."""
         self._loop.call_soon_threadsafe(function, *args)
+
+    def send(self, function: Callable[..., None], *args: object) -> None:
+        """Run a function on the loop, inside ``together`` only with all the others at its end."""
+        held = self._held
+        if held is None:
+            self.call(function, *args)
+        else:
+            held.append((function, args))
+
+    @contextlib.contextmanager
+    def together(self) -> Iterator[None]:
+        """What one thread sends inside leaves at the end: waking the loop costs more than sending.
+
+        For the owner of all links; other threads do not send meanwhile.
+        """
+        held: list[_Call] = []
+        self._held = held
+        try:
+            yield
+        finally:
+            self._held = None
+            if held:
+                self.call(_run_all, held)
 
     def channel(self, endpoint: Endpoint) -> Any:  # noqa: ANN401 - grpc is untyped here
         """The channel to an endpoint; called on the loop.
@@ -216,11 +248,13 @@ class GrpcLink:
         if not self.connected:
             return
         self._clock.message_sent()
-        self._loop.call(self._offer, report)
+        self._loop.send(self._offer, report)
 
     def take(self) -> list[power_pb2.LeaseBatch]:
         """Batches that came since the last call."""
         taken: list[power_pb2.LeaseBatch] = []
+        if not self._inbox:
+            return taken
         # Both threads take, so emptiness is only known by trying.
         with contextlib.suppress(IndexError):
             while True:

@@ -7,6 +7,7 @@ import os
 import random
 import socket
 import stat
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -276,3 +277,19 @@ def test_back_off_doubles_with_jitter_and_starts_over_after_a_success() -> None:
     assert len(set(delays)) == 12
     backoff.reset()
     assert backoff.next_delay_ns() <= SECOND // 4
+
+
+def test_reports_sent_together_leave_at_the_end(rig: Rig) -> None:
+    stub = rig.controller(StubController())
+    link = rig.link(Endpoint(stub.target))
+    rig.open(link)
+    reached = threading.Event()
+    with rig.loop.together():
+        link.send(power_pb2.NodeReport(node="n0", sequence=1))
+        rig.loop.call(reached.set)
+        assert reached.wait(30.0)
+        assert stub.reports.empty()
+        assert rig.clock.handled == 1  # the welcome
+    assert stub.reports.get(timeout=30).sequence == 1
+    link.send(power_pb2.NodeReport(node="n0", sequence=2))
+    assert stub.reports.get(timeout=30).sequence == 2
