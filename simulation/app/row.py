@@ -7,6 +7,7 @@ work.py   pods                   console     dashboard, on real time
 
 from __future__ import annotations
 
+import gc
 import logging
 import tempfile
 import threading
@@ -32,6 +33,8 @@ from wattpack.units import NS_PER_SECOND
 from wattpack.wire.identity import new_identity
 
 log = logging.getLogger(__name__)
+# Objects made before a search for garbage: one for some seconds of a row, not ten a second.
+RUNNING_GC_THRESHOLD = (20_000, 20, 20)
 WEBHOOK_NAME = "wattpack-scheduler.wattpack-system.svc"
 
 
@@ -53,6 +56,7 @@ class DemoRow:
         replicas: int = 2,
     ) -> None:
         self.scenario = scenario
+        self._gc_threshold = gc.get_threshold()
         self._folder = tempfile.TemporaryDirectory(prefix="wattpack-")
         directory = Path(self._folder.name)
         self.world = World(scenario)
@@ -95,10 +99,17 @@ class DemoRow:
         self.work.start()
         if self._console_port is not None:
             self._start_console(self._console_port)
+        # What is there now stays until the end: looking for garbage in it again and again would
+        # cost every twentieth second.
+        gc.collect()
+        gc.freeze()
+        gc.set_threshold(*RUNNING_GC_THRESHOLD)
         self.clock.ready()
 
     def stop(self) -> None:
         """End every process while time still runs, then time."""
+        gc.set_threshold(*self._gc_threshold)
+        gc.unfreeze()
         self.work.stop()
         self.nodes.stop()
         self.control.stop()
