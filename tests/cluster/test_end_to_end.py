@@ -45,7 +45,8 @@ VALUES: dict[str, Any] = {
     "watchdog": {"extraArgs": ["--silence-seconds=6"]},
 }
 
-pytestmark = [pytest.mark.cluster, pytest.mark.helm]
+# Not marked helm: that tier would run it a second time.
+pytestmark = pytest.mark.cluster
 
 
 class World:
