@@ -15,6 +15,7 @@ from fastapi import FastAPI
 
 from controller.console.server import create_app
 from controller.console.sources import HttpLiveSource, PlacementSource
+from wattpack import flags
 from wattpack.clock import Clock, SystemClock
 from wattpack.errors import InputError
 from wattpack.kube.port import KubeApi
@@ -117,10 +118,11 @@ def main(argv: list[str] | None = None) -> int:
         action="append",
         required=True,
         metavar="URL",
+        type=flags.http_url,
         help="live view of a controller replica, for example http://controller-0:8081/v1/live",
     )
     parser.add_argument("--host", default="127.0.0.1")
-    parser.add_argument("--port", type=int, default=8080)
+    parser.add_argument("--port", type=flags.port, default=8080)
     parser.add_argument("--kubeconfig", type=Path, help="default: the pod's service account")
     arguments = parser.parse_args(argv)
     from wattpack.kube.client import connect

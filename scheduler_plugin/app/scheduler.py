@@ -24,6 +24,7 @@ from scheduler_plugin.app.webhook import WebhookServer
 from scheduler_plugin.batching import Batcher
 from scheduler_plugin.names import LEASE_NAME
 from scheduler_plugin.worker import ProcessPlanner
+from wattpack import flags
 from wattpack.clock import Clock, SystemClock
 from wattpack.kube.election import LeaderElector
 from wattpack.kube.identity_store import IdentityKeeper, IdentityStore, publish_to_webhook
@@ -127,11 +128,11 @@ def _parser() -> argparse.ArgumentParser:
     add("--solver-workers", type=int, help="threads of the solver")
     add("--kubeconfig", type=Path, help="default: the pod's service account")
     add("--webhook-host", default="0.0.0.0")
-    add("--webhook-port", type=int, default=8443, help="0 serves no webhook")
+    add("--webhook-port", type=flags.port, default=8443, help="0 serves no webhook")
     add("--webhook-name", default="wattpack-placement", help="MutatingWebhookConfiguration")
     add("--service", default="wattpack-scheduler", help="Service in front of the webhook")
     add("--secret", default="wattpack-scheduler-tls", help="Secret of the certificate")
-    add("--metrics-port", type=int, default=9102, help="0 serves no metrics")
+    add("--metrics-port", type=flags.port, default=9102, help="0 serves no metrics")
     return parser
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from scheduler_plugin.app.release import Released, release_all, uninstall
 from scheduler_plugin.names import LEASE_NAME
+from wattpack import flags
 from wattpack.clock import Clock, SystemClock
 from wattpack.kube.election import LeaseRecord
 from wattpack.kube.port import LEASES, KubeApi, KubeError, NotFoundError
@@ -89,7 +90,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="wattpack watchdog", description=__doc__)
     parser.add_argument("--namespace", default="wattpack-system", help="of the planner's Lease")
     parser.add_argument("--kubeconfig", type=Path, help="default: the pod's service account")
-    parser.add_argument("--silence-seconds", type=float, default=SILENCE_SECONDS)
+    parser.add_argument("--silence-seconds", type=flags.positive, default=SILENCE_SECONDS)
     parser.add_argument(
         "--uninstall",
         metavar="WEBHOOK",

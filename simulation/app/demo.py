@@ -17,6 +17,7 @@ from pathlib import Path
 from simulation.app.row import DemoRow
 from simulation.results import TwinResult, end_seconds
 from simulation.scenario import Scenario, load_scenario
+from wattpack import flags
 from wattpack.clock import Clock, SystemClock
 from wattpack.errors import PermanentError, WattpackError
 from wattpack.units import NS_PER_SECOND
@@ -39,13 +40,13 @@ def build_parser() -> argparse.ArgumentParser:
     )
     add(
         "--speed",
-        type=float,
+        type=flags.positive,
         default=None,
         help="ceiling of simulated seconds a second (default: 5 with the dashboard, else 30)",
     )
     add("--headless", action="store_true", help="no dashboard; end with a summary")
-    add("--json", type=Path, help="write the summary to this file")
-    add("--port", type=int, default=8080, help="of the dashboard")
+    add("--json", type=flags.output_file, help="write the summary to this file")
+    add("--port", type=flags.port, default=8080, help="of the dashboard")
     add(
         "--replicas",
         type=int,

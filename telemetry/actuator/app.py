@@ -107,7 +107,7 @@ def _run(
     clock = SystemClock()
     stream: IO[str] = sys.stdout
     if options.audit is not None:
-        stream = open(options.audit, "a", encoding="utf-8")  # noqa: SIM115 - for the process's life
+        stream = _open_audit(options.audit)
     audit = AuditLog(stream, clock)
     if options.heartbeat_fd is None and not options.apply_guaranteed_and_exit:
         serve = [*program, *argv]
@@ -116,6 +116,14 @@ def _run(
     if options.apply_guaranteed_and_exit:
         return _cap(options, driver, clock, audit)
     return Child(options, driver, clock, audit).run()
+
+
+def _open_audit(file: Path) -> IO[str]:
+    """Opened for the process's life."""
+    try:
+        return open(file, "a", encoding="utf-8")
+    except OSError as error:
+        raise InputError("--audit", "a file that can be written", str(error)) from error
 
 
 def _cap(
@@ -194,7 +202,11 @@ class Child:
         store = FileStore(options.state)
         actuator = start_actuator(table, hands, store, self._clock, self._audit)
         admission = Admission(config.allowed_uids, config.allowed_gids)
-        self._server.add(options.socket, actuator, admission, self._audit, config.socket_gid)
+        try:
+            self._server.add(options.socket, actuator, admission, self._audit, config.socket_gid)
+        except OSError as error:
+            expected = "a socket path that can be made"
+            raise InputError("--socket", expected, str(error), str(options.socket)) from error
         return actuator
 
     def _stop(self, _number: int, _frame: FrameType | None) -> None:

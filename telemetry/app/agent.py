@@ -22,6 +22,7 @@ from telemetry.app.local import (
 )
 from telemetry.app.sources import Source, nvml_source, replay_source, simulated_source
 from telemetry.attribution.grants import KUBELET_SOCKET
+from wattpack import flags
 from wattpack.clock import Clock, SystemClock
 from wattpack.errors import InputError
 from wattpack.units import NS_PER_SECOND, NodeName, require_number
@@ -63,6 +64,7 @@ def build_parser() -> argparse.ArgumentParser:
         action="append",
         default=[],
         metavar="HOST:PORT",
+        type=flags.host_port,
         help="a controller replica; repeat for each",
     )
     stream.add_argument("--ca", type=Path, help="PEM file of the controllers' authority")

@@ -148,7 +148,6 @@ def test_a_machine_without_a_driver_gets_a_clear_error(monkeypatch: pytest.Monke
         ["--local", "--port", "70000", "--simulated", "1"],
         ["--controller", "127.0.0.1:1", "--simulated", "1"],
         ["--controller", "10.0.0.1:1", "--insecure", "--simulated", "1"],
-        ["--controller", "nonsense", "--insecure", "--simulated", "1"],
         ["--local", "--node-limit-watts", "-5"],
         ["--local", "--node-limit-watts", "nan"],
         ["--local", "--other-watts", "inf"],

@@ -71,7 +71,15 @@ def _client(
     settings = Configuration()
     try:
         load(settings)
-    except (ConfigException, OSError, yaml.YAMLError, TypeError, AttributeError) as error:
+    except (
+        ConfigException,
+        OSError,
+        yaml.YAMLError,
+        ValueError,
+        TypeError,
+        AttributeError,
+        KeyError,
+    ) as error:
         raise InputError("kubeconfig", "a usable cluster and user", str(error), source) from error
     # Every repetition is the caller's decision: a write that is sent twice is not the same write.
     settings.retries = urllib3.Retry(total=0)

@@ -1,0 +1,170 @@
+"""No verb answers nonsense with a traceback: it names what it refuses and ends with 2."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from wattpack.cli import VERBS, main
+
+FILES = {
+    "garbage": b"not json",
+    "empty": b"",
+    "binary": bytes(range(128, 256)),
+    "nan.json": b'{"a": NaN}',
+    "truncated.json": b"[1,2",
+    "unknown.yaml": b"foo: bar",
+    "object.json": b"{}",
+    "huge.json": b'{"a": ' + b"9" * 5000 + b"}",
+}
+
+# Each line is refused for what stands after the bar; nothing else on it is wrong.
+REFUSED = """
+demo --headless --duration nan | duration_seconds
+demo --headless --duration -5 | duration_seconds
+demo --headless --duration 1e400 | duration_seconds
+demo --headless --speed nan | --speed
+demo --headless --speed 0 | --speed
+demo --headless --speed fast | --speed
+demo --headless --seed -1 | seed
+demo --headless --seed 99999999999999999999 | seed
+demo --port 99999 | --port
+demo --port -1 | --port
+demo --headless --json folder | --json
+demo --headless --json missing/x.json | --json
+demo --scenario missing | file
+demo --scenario folder | file
+demo --scenario garbage | file
+demo --scenario binary | file
+demo --scenario unknown.yaml | foo
+agent --local --once --simulated 0 | --simulated
+agent --local --once --simulated 99999999 | --simulated
+agent --local --once --simulated 2 --hz nan | --hz
+agent --local --once --simulated 2 --port 99999 | --port
+agent --local --once --replay missing | recording
+agent --local --once --replay garbage | recording
+agent --local --once --replay empty | recording
+agent --simulated 2 | --controller
+agent --simulated 2 --controller nonsense | --controller
+agent --simulated 2 --controller x:99999 --ca garbage --token garbage | --controller
+agent --simulated 2 --node-limit-watts -1 | --node-limit-watts
+agent --simulated 2 --other-watts nan | --other-watts
+actuator | --config
+actuator --config missing | file
+actuator --config folder | file
+actuator --config garbage | message
+actuator --config empty | message
+actuator --config binary | message
+actuator --config nan.json | message
+actuator --config huge.json | message
+actuator --config truncated.json | message
+actuator --config object.json | allowed_uids
+controller --config missing | file
+controller --config binary | file
+controller --config unknown.yaml | foo
+controller --http-port 99999 | http_port
+controller --http-port many | --http-port
+controller --lease-seconds -1 | lease_seconds
+controller --renew-deadline-seconds nan | renew_deadline_seconds
+controller --kubeconfig missing | kubeconfig
+controller --kubeconfig garbage | kubeconfig
+controller --kubeconfig empty | kubeconfig
+controller --kubeconfig binary | kubeconfig
+controller --kubeconfig folder | kubeconfig
+scheduler --config unknown.yaml | foo
+scheduler --mode Nonsense | --mode
+scheduler --deadline-seconds nan | deadline_seconds
+scheduler --solver-workers 0 | solver_workers
+scheduler --webhook-port 99999 | --webhook-port
+scheduler --metrics-port -1 | --metrics-port
+scheduler --kubeconfig binary | kubeconfig
+watchdog --silence-seconds nan | --silence-seconds
+watchdog --silence-seconds -1 | --silence-seconds
+watchdog --kubeconfig binary | kubeconfig
+forecaster --config binary | file
+forecaster --config unknown.yaml | foo
+forecaster --history-file garbage --series x | history
+forecaster --history-file missing --series x | history
+forecaster --history-file folder --series x | history
+forecaster --history-file empty --series x | user_version
+forecaster --prometheus-url nonsense --series x | prometheusUrl
+forecaster --interval-seconds -1 --history-file h | interval_seconds
+forecaster --metrics-port 99999 --history-file h | metrics_port
+forecaster --series x --at nonsense --history-file h | --at
+forecaster --once | history_file
+console | --controller
+console --controller nonsense | --controller
+console --controller ftp://x | --controller
+console --controller http://127.0.0.1:1 --port 99999 | --port
+console --controller http://127.0.0.1:1 --kubeconfig binary | kubeconfig
+plan | --snapshot
+plan --snapshot missing | --snapshot
+plan --snapshot folder | --snapshot
+plan --snapshot binary | --snapshot
+plan --snapshot garbage | document
+plan --snapshot empty | document
+plan --snapshot truncated.json | document
+plan --snapshot nan.json | a
+plan --snapshot object.json --deadline-seconds nan | --deadline-seconds
+plan --snapshot object.json --workers -1 | --workers
+plan --snapshot object.json --seed -1 | --seed
+plan --cluster --kubeconfig garbage | kubeconfig
+profiles --file missing | file
+profiles --file garbage | file
+profiles --file binary | file
+profiles --file truncated.json | file
+profiles --file nan.json | a
+profiles --file object.json | checks
+profiles nonsense-gpu | gpuModel
+"""
+LINES = [tuple(part.strip() for part in line.split("|")) for line in REFUSED.split("\n") if line]
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    for name, content in FILES.items():
+        (tmp_path / name).write_bytes(content)
+    (tmp_path / "folder").mkdir()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("KUBECONFIG", raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    return tmp_path
+
+
+def status_of(arguments: list[str]) -> object:
+    try:
+        return main(arguments)
+    except SystemExit as end:  # argparse
+        return end.code
+
+
+@pytest.mark.parametrize(("line", "names"), LINES)
+def test_nonsense_is_refused_by_name_with_status_2(
+    folder: Path, capsys: pytest.CaptureFixture[str], line: str, names: str
+) -> None:
+    before = sorted(path.name for path in folder.iterdir())
+    assert status_of(line.split()) == 2
+    output = capsys.readouterr()
+    assert names in output.err.splitlines()[-1]
+    assert "expected" in output.err or "required" in output.err or "invalid" in output.err
+    assert output.out == ""
+    assert sorted(path.name for path in folder.iterdir()) == before
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_every_verb_explains_itself_and_refuses_a_flag_that_it_does_not_know(
+    folder: Path, capsys: pytest.CaptureFixture[str], verb: str
+) -> None:
+    assert status_of([verb, "--help"]) == 0
+    assert f"usage: wattpack {verb}" in capsys.readouterr().out
+    assert status_of([verb, "--no-such-flag"]) == 2
+
+
+@pytest.mark.parametrize("arguments", [[], ["nonsense"], ["--nonsense"], [""]])
+def test_an_unknown_verb_shows_the_usage(
+    capsys: pytest.CaptureFixture[str], arguments: list[str]
+) -> None:
+    assert status_of(arguments) == 2
+    output = capsys.readouterr()
+    assert "wattpack VERB" in output.out + output.err

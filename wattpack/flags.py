@@ -1,0 +1,56 @@
+"""Types of command-line flags: what argparse refuses by the flag's name, with status 2."""
+
+from __future__ import annotations
+
+import argparse
+import urllib.parse
+from pathlib import Path
+
+from wattpack.errors import InputError
+from wattpack.units import require_number
+
+__all__ = ["host_port", "http_url", "output_file", "port", "positive"]
+
+
+def port(text: str) -> int:
+    """A TCP port, 0 to let the system choose."""
+    if not text.isascii() or not text.isdigit() or int(text) > 65535:
+        raise argparse.ArgumentTypeError(f"expected a port from 0 to 65535, got {text!r}")
+    return int(text)
+
+
+def positive(text: str) -> float:
+    """A finite number above zero."""
+    try:
+        return require_number("value", float(text), exclusive_minimum=0.0, maximum=1e9)
+    except (ValueError, InputError) as error:
+        expected = "a number above 0, at most 1e9"
+        raise argparse.ArgumentTypeError(f"expected {expected}, got {text!r}") from error
+
+
+def host_port(text: str) -> str:
+    """``HOST:PORT`` as one text."""
+    host, _, number = text.rpartition(":")
+    if not host or port(number) == 0:
+        raise argparse.ArgumentTypeError(f"expected HOST:PORT, got {text!r}")
+    return text
+
+
+def http_url(text: str) -> str:
+    """An address that begins with http:// or https:// and names a host."""
+    try:
+        parts = urllib.parse.urlsplit(text)
+        usable = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        usable = False
+    if not usable:
+        raise argparse.ArgumentTypeError(f"expected an http:// or https:// address, got {text!r}")
+    return text
+
+
+def output_file(text: str) -> Path:
+    """A file that can be made, seen before the work that fills it begins."""
+    file = Path(text)
+    if file.is_dir() or not file.parent.is_dir():
+        raise argparse.ArgumentTypeError(f"expected a file in a folder that is there, got {text!r}")
+    return file
