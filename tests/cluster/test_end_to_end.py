@@ -63,7 +63,8 @@ class World:
         for index in range(2):
             self.release.start_controller(index)
         self.release.start_scheduler()
-        self.release.start("watchdog", "watchdog")
+        watchdog = self.release.start("watchdog", "watchdog")
+        watchdog.wait_ready(lambda: bool(self.release.requests_by("watchdog")), 40)
         create(
             self.plane,
             "/api/v1/namespaces",
