@@ -198,10 +198,12 @@ class TaintThread:
             self._not_before_ns = self._clock.monotonic_ns() + seconds_to_ns(seconds)
             log.warning("taint of node %s waits %.1f s: %s", name, seconds, error)
             return False
+        note = _note(member, tainted=tainted)
+        log.info("node %s %s: %s", name, "tainted" if tainted else "untainted", note)
         self._events.emit(
             {**node, "apiVersion": NODES.api_version, "kind": NODES.kind},
             EventReason.NODE_UNCONTROLLED if tainted else EventReason.NODE_CONTROLLED,
-            _note(member, tainted=tainted),
+            note,
             action="Taint" if tainted else "Untaint",
             warning=tainted,
         )
