@@ -67,7 +67,7 @@ tier generated make --no-print-directory check-generated
 needs go go "install Go" && tier go make --no-print-directory test-go
 tier unit pytests -m "$plain and ($long_filter)" "$@"
 needs cluster apiserver "run make control-plane" && tier cluster pytests -m "cluster and ($long_filter)" "$@"
-needs chart helm "run make tools" && tier chart pytests -m "helm and ($long_filter)" "$@"
+needs chart helm "run make tools" && tier chart pytests -m "helm and not cluster and ($long_filter)" "$@"
 needs alerts promtool "install Debian's package prometheus" && tier alerts pytests -m "promtool and ($long_filter)" "$@"
 needs browser chromium "install Debian's package chromium" && tier browser pytests -m "browser and ($long_filter)" "$@"
 tier benchmarks benchmarks_quick
