@@ -14,7 +14,6 @@ import numpy as np
 
 from scheduler_plugin.bounds import cumulative_bounds
 from scheduler_plugin.checker import complaints
-from scheduler_plugin.cpsat import SolverLimits, improve
 from scheduler_plugin.explain import explain_pending
 from scheduler_plugin.greedy import Packing, fill, incumbent
 from scheduler_plugin.objective import demanded_values, objective, placed_values
@@ -81,6 +80,9 @@ class _Search:
 
     def attempt(self, classes: list[int], nodes: list[int], share: float) -> bool:
         """One CP-SAT call; True if the best got better."""
+        # OR-Tools brings pandas with it: a process that lets a child search starts without them.
+        from scheduler_plugin.cpsat import SolverLimits, improve
+
         limits = SolverLimits(
             min(self.budget * share, self.budget - self.spent),
             max(0.01, self.wall_seconds - self.wall),

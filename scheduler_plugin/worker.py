@@ -7,6 +7,7 @@ the answer, after the parent's own checker has agreed to it.
 
 from __future__ import annotations
 
+import importlib
 import json
 import subprocess
 import sys
@@ -210,6 +211,8 @@ def serve(source: IO[str], sink: IO[str]) -> None:
         sink.write(f"{kind} {value.model_dump_json()}\n")
         sink.flush()
 
+    # Before the first request, whose deadline must not pay for it.
+    importlib.import_module("scheduler_plugin.cpsat")
     for line in source:
         request = json.loads(line)
         snapshot = parse_snapshot(request["snapshot"], "planner request")
