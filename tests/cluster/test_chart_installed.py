@@ -206,6 +206,57 @@ def test_an_agent_process_keeps_its_own_gpu_node_and_is_denied_another(
     assert found["conditions"][0]["reason"] == "ReportOnly"
 
 
+OURS = {"key": "wattpack.io/uncontrolled", "effect": "NoSchedule"}
+OTHERS = {"key": "example.com/reserved", "value": "x", "effect": "NoSchedule"}
+
+
+@pytest.fixture
+def tainted_node(release: Release) -> Iterator[str]:
+    """The path of a node with somebody else's taint."""
+    create(release.plane, "/api/v1/nodes", node("chart-tainted", taints=[OTHERS]))
+    yield "/api/v1/nodes/chart-tainted"
+    release.plane.request("DELETE", "/api/v1/nodes/chart-tainted")
+
+
+def test_the_controller_moves_its_taint_with_the_patch_that_it_sends(
+    release: Release, tainted_node: str
+) -> None:
+    from controller.taints import taint_patch
+
+    plane, account = release.plane, release.account("controller")
+    for wanted, expected in ((True, [OTHERS, OURS]), (False, [OTHERS])):
+        operations = taint_patch(plane.request("GET", tainted_node).body, wanted=wanted)
+        answer = plane.request("PATCH", tainted_node, operations, patch="json", kubeconfig=account)
+        assert answer.status == 200, answer.message
+        assert answer.body["spec"]["taints"] == expected
+
+
+@pytest.mark.parametrize(
+    "operation",
+    [
+        {"op": "remove", "path": "/spec/taints/0"},
+        {"op": "replace", "path": "/spec/taints/0/value", "value": "y"},
+        {"op": "add", "path": "/spec/taints/-", "value": {**OTHERS, "effect": "NoExecute"}},
+        {"op": "add", "path": "/spec/unschedulable", "value": True},
+        {"op": "add", "path": "/metadata/labels/stolen", "value": "yes"},
+        {"op": "add", "path": "/metadata/annotations/a", "value": "b"},
+    ],
+    ids=lambda operation: str(operation["path"]),
+)
+def test_the_controller_may_change_nothing_else_of_a_node(
+    release: Release, tainted_node: str, operation: dict[str, Any]
+) -> None:
+    refused = release.plane.request(
+        "PATCH",
+        tainted_node,
+        [operation],
+        patch="json",
+        kubeconfig=release.account("controller"),
+    )
+    assert refused.status == 403, refused.message
+    assert "only its own taint" in refused.message
+
+
 GATES = [{"name": "wattpack.io/placement"}, {"name": "example.com/other"}]
 
 
@@ -379,10 +430,11 @@ def test_the_controller_leads_with_its_own_rights(release: Release, tmp_path: Pa
     local = {"stream_address": "127.0.0.1:0", "http_port": free_port(), "audit_file": ":memory:"}
     file.write_text(yaml.safe_dump(settings | local))
     http = f"http://127.0.0.1:{local['http_port']}"
+    before = len(refused_requests(plane, "controller"))
     with process(release, "controller", f"--config={file}"):
         eventually("the controller leads", lambda: plane.request("GET", lease).status == 200, 60)
         eventually("every informer has listed", lambda: answers(f"{http}/readyz"), 60)
-    assert refused_requests(plane, "controller") == []
+    assert refused_requests(plane, "controller")[before:] == []
 
 
 def test_the_watchdog_reads_the_lease_with_its_own_rights(release: Release) -> None:
