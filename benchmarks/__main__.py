@@ -7,10 +7,17 @@ import json
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
+from types import ModuleType
 
 from benchmarks.runner import Options, discover, find, record
 from wattpack.clock import SystemClock
 from wattpack.errors import WattpackError
+from wattpack.flags import output_file
+
+
+def _named(name: str | None) -> ModuleType | None:
+    """The benchmark, if there is one of that name; who has none is told so later."""
+    return discover().get(name) if name is not None else None
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -21,11 +28,15 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--quick", action="store_true", help="at most 20 s; fewer repetitions")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--resume", type=Path, help="folder of finished shards")
-    parser.add_argument("--json", type=Path, help="also write the JSON object to this file")
+    parser.add_argument("--json", type=output_file, help="also write the JSON object to this file")
     parser.add_argument(
         "--record", action="store_true", help="keep the result in benchmarks/results/"
     )
     arguments, rest = parser.parse_known_args(argv)
+    if rest and not getattr(_named(arguments.name), "TAKES_ARGUMENTS", False):
+        parser.error(f"unrecognized arguments: {' '.join(rest)}")
+    if not 0 <= arguments.seed < 2**31:
+        parser.error(f"argument --seed: expected 0 to 2147483647, got {arguments.seed}")
     if arguments.list:
         for name, module in sorted(discover().items()):
             print(f"{name:24} {module.SUMMARY}")

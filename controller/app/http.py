@@ -5,6 +5,7 @@ Handlers only hand out bytes that the tick left for them, so that no reader can 
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 from wattpack.errors import InputError
 
+log = logging.getLogger(__name__)
 Answer = Callable[[], "HttpAnswer"]
 
 
@@ -57,6 +59,15 @@ class HttpPort:
         self._thread.join(timeout=5.0)
 
 
+def _answer(route: Answer) -> HttpAnswer:
+    """The route's answer; 500 where it fails, so that one bad page stays one bad page."""
+    try:
+        return route()
+    except Exception:
+        log.exception("no answer")
+        return HttpAnswer(500, "text/plain", b"internal error\n")
+
+
 def _handler_for(routes: Mapping[str, Answer]) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
         """Looks the path up in the routes."""
@@ -69,12 +80,16 @@ def _handler_for(routes: Mapping[str, Answer]) -> type[BaseHTTPRequestHandler]:
         def do_GET(self) -> None:
             """Answer one request."""
             route = routes.get(self.path.partition("?")[0])
-            answer = route() if route else HttpAnswer(404, "text/plain", b"not found\n")
+            answer = _answer(route) if route else HttpAnswer(404, "text/plain", b"not found\n")
             self.send_response(answer.status)
             self.send_header("Content-Type", answer.content_type)
             self.send_header("Content-Length", str(len(answer.body)))
-            self.end_headers()
-            self.wfile.write(answer.body)
+            try:
+                self.end_headers()
+                self.wfile.write(answer.body)
+            except OSError as error:
+                log.debug("a reader of %s went away: %s", self.path, error)
+                self.close_connection = True
 
         def log_message(self, format: str, *args: object) -> None:
             """Access is not logged."""

@@ -5,6 +5,7 @@ Both are read in the background and kept; a browser never causes a request to ei
 
 from __future__ import annotations
 
+import http.client
 import json
 import logging
 import threading
@@ -15,16 +16,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from pydantic import ValidationError
-
 from controller.live import LiveView
 from wattpack.api import PlacementPlan
 from wattpack.clock import Clock
+from wattpack.errors import InputError
 from wattpack.kube.port import PODS, KubeApi, KubeError
 from wattpack.units import NS_PER_SECOND
 
 log = logging.getLogger(__name__)
 HISTORY_POINTS = 1800
+#: Ten thousand GPUs take 2 MiB.
+MAX_VIEW_BYTES = 64 * 1024 * 1024
 REQUEST_SECONDS = 3.0
 
 
@@ -89,11 +91,18 @@ class HttpLiveSource:
     def _read(self, url: str) -> LiveView | None:
         try:
             with urllib.request.urlopen(url, timeout=REQUEST_SECONDS) as answer:
-                return LiveView.model_validate_json(answer.read())
-        except (urllib.error.URLError, OSError, ValidationError, ValueError) as error:
+                return _parse(answer.read(MAX_VIEW_BYTES + 1))
+        except (OSError, http.client.HTTPException, InputError, ValueError) as error:
             self.failures += 1
             log.debug("no live view from %s: %s", url, error)
             return None
+
+
+def _parse(body: bytes) -> LiveView:
+    """The view of an answer that came whole; ``ValidationError`` is a ``ValueError``."""
+    if len(body) > MAX_VIEW_BYTES:
+        raise InputError("live", f"at most {MAX_VIEW_BYTES} bytes", "more")
+    return LiveView.model_validate_json(body)
 
 
 class PlacementSource:

@@ -81,9 +81,15 @@ class Watchdog:
 
     def _read(self) -> LeaseRecord | None:
         try:
-            return LeaseRecord.read(self._api.get(LEASES, LEASE_NAME, self._namespace))
+            lease = self._api.get(LEASES, LEASE_NAME, self._namespace)
         except NotFoundError:
             return None
+        try:
+            return LeaseRecord.read(lease)
+        except (ValueError, TypeError, AttributeError) as error:
+            # Any write is a sign of life, whatever it says; without one the pods go free.
+            _LOG.warning("the planner's lease makes no sense: %s", error)
+            return LeaseRecord("", 0, 0, str(lease["metadata"].get("resourceVersion", "")))
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -197,3 +197,24 @@ def test_a_hundred_reconnects_leave_no_stream_behind(server: Server) -> None:
         assert list(agent.call) == []
     assert server.gateway.connected() == 0
     assert len(server.fleet.records()) == 1
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [b"\xff" * 40, b"\x0a\x7f", b"", b"\x12\x00", b"\x0a" + b"\x80" * 12, b"x" * (5 * 1024 * 1024)],
+    ids=["garbage", "truncated", "empty", "report first", "endless length", "too large"],
+)
+def test_bytes_that_are_no_hello_end_that_stream_only(server: Server, raw: bytes) -> None:
+    credentials = grpc.ssl_channel_credentials(server.authority.certificate_pem)
+    with grpc.secure_channel(f"localhost:{server.thread.port}", credentials) as channel:
+        call = channel.stream_stream("/wattpack.v1.PowerControl/Stream")(
+            iter([raw]), metadata=(("authorization", "Bearer token-1"),), timeout=20
+        )
+        with pytest.raises(grpc.RpcError):
+            list(call)
+    assert server.fleet.records() == []
+    agent = Agent(server)
+    agent.say(hello=make_hello())
+    assert next(agent.call).welcome.version == 1
+    agent.close()
+    assert list(agent.call) == []

@@ -311,3 +311,19 @@ def test_the_planned_snapshot_can_be_kept(tmp_path: Path) -> None:
     assert parse_snapshot(kept.read_text()) == parse_snapshot(file.read_text())
     nowhere = str(tmp_path / "no" / "folder")
     assert plan_command.main(["--snapshot", str(file), "--write-snapshot", nowhere]) == 2
+
+
+@pytest.mark.parametrize(
+    "spec", [{"leaseTransitions": "many"}, {"leaseDurationSeconds": []}, {"holderIdentity": 7}]
+)
+def test_a_lease_without_sense_frees_the_pods_after_thirty_seconds(spec: dict[str, Any]) -> None:
+    cluster = held_cluster()
+    elector(cluster).attempt()
+    lease = cluster.api.get(LEASES, LEASE_NAME, SYSTEM)
+    cluster.api.replace(LEASES, {**lease, "spec": spec}, SYSTEM)
+    watchdog = Watchdog(cluster.api, cluster.clock, SYSTEM)
+    assert watchdog.step() is None
+    cluster.clock.advance_seconds(30)
+    released = watchdog.step()
+    assert released is not None
+    assert released.left == 0
