@@ -127,7 +127,13 @@ class _Child:
     def __init__(self, command: tuple[str, ...], clock: Clock) -> None:
         self._clock = clock
         self._process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, encoding="utf-8"
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            encoding="utf-8",
+            # Ctrl-C in a terminal goes to the whole group: the child ends when its pipe closes.
+            start_new_session=True,
         )
         self._lock = threading.Lock()
         self._wake = clock.new_wake()
