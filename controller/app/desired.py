@@ -13,12 +13,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from pydantic import ValidationError
-
 from controller.app.view import ForecastView
 from controller.day_maximum import DayMaximum
 from forecasting.status import usable_forecast
 from wattpack.api import ApiObject, DemandForecast, PowerDomain, PowerOverride, PowerPolicy
+from wattpack.errors import InputError
 from wattpack.kube.port import PODS, PRIORITY_CLASSES, JsonObject, Resource
 from wattpack.units import NS_PER_SECOND
 
@@ -101,15 +100,13 @@ class ObjectStore:
             self._unreadable.pop((kind, name), None)
         else:
             try:
-                parsed = model.model_validate(new)
-            except ValidationError as error:
-                first = error.errors()[0]
-                where = ".".join(str(part) for part in first["loc"])
+                parsed = model.from_json(new)
+            except InputError as error:
                 self._unreadable[kind, name] = Refusal(
                     kind,
                     name,
                     "Unreadable",
-                    f"{where}: {first['msg']}",
+                    f"{error.field}: expected {error.expected}",
                     int(new["metadata"].get("generation", 0)),
                 )
                 return

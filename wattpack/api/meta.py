@@ -175,6 +175,8 @@ class ApiObject(_WithCelRules):
             InputError: naming the first field that is unknown, missing or wrong.
         """
         kind = cls.meta.kind
+        if not isinstance(body, Mapping):
+            raise InputError("object", f"a {kind} as a JSON object", body)
         metadata = body.get("metadata")
         name = metadata.get("name", "") if isinstance(metadata, dict) else ""
         source = f"{kind} {name}".strip()
