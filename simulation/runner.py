@@ -33,6 +33,7 @@ from scheduler_plugin.app.loop import PlacementLoop
 from scheduler_plugin.app.settings import PlacementSettings
 from scheduler_plugin.worker import InProcessPlanner
 from simulation.cluster import ClusterStandIn
+from simulation.faces import WorldMeters, attribution, guaranteed_watts
 from simulation.history import DrawRecorder, fill
 from simulation.loopback import LoopbackLink, send_over
 from simulation.monitor import InvariantMonitor
@@ -49,7 +50,6 @@ from telemetry.actuator.leases import LeaseTable
 from telemetry.actuator.node import build_table, read_bounds, start_actuator
 from telemetry.actuator.state import MemoryStore
 from telemetry.app.node import NodeAgent, NodeFacts
-from telemetry.attribution.attribute import Attribution, PodOnGpu
 from telemetry.sampler import Sampler
 from telemetry.workers import InlineReader
 from wattpack.clock import ManualClock
@@ -80,18 +80,6 @@ class _AlwaysLeading:
         self._epoch = max(self._epoch, epoch + 1)
 
 
-class _WorldMeters:
-    """The breakers' meters as the tick's port wants them."""
-
-    def __init__(self, world: World) -> None:
-        self._world = world
-
-    def read(self) -> dict[str, tuple[float, int]]:
-        """The newest delivered reading of each domain."""
-        readings = {name: self._world.meter(name) for name in self._world.domain_names}
-        return {name: reading for name, reading in readings.items() if reading is not None}
-
-
 class TwinNodes:
     """Agent and actuator of every server.
 
@@ -106,13 +94,7 @@ class TwinNodes:
         self._generator = random.Random(world.scenario.seed)
         self._devices = {name: world.driver(name).devices() for name in world.node_names}
         self._stores = {name: MemoryStore() for name in world.node_names}
-        ratio = world.scenario.control.guaranteed_ratio
-        caps = {
-            product: max(profile.min_limit_watts, ratio * profile.default_limit_watts)
-            for profile in world.profiles
-            for product in profile.product_names
-        }
-        self._config = ActuatorConfig(caps, allowed_uids=frozenset({0}))
+        self._config = ActuatorConfig(guaranteed_watts(world), allowed_uids=frozenset({0}))
         self.tables: dict[str, LeaseTable] = {}
         self.actuators = {name: self._start(name) for name in world.node_names}
         self.links = {
@@ -138,16 +120,9 @@ class TwinNodes:
             [self.links[node]],
             self.actuators[node],
             self._clock,
-            attribution=partial(self._attribution, node),
+            attribution=partial(attribution, self._world, node),
             host_watts=partial(self._world.host_watts, node),
         )
-
-    def _attribution(self, node: str) -> Attribution:
-        pods = tuple(
-            PodOnGpu(use.namespace, use.name, use.uid, (), tuple(map(GpuUuid, use.gpu_uuids)))
-            for use in self._world.pod_uses(node)
-        )
-        return Attribution(pods, source="kubelet")
 
     def _heard(self, node: str) -> bool:
         """Whether the node's stream to the controller is up."""
@@ -235,7 +210,7 @@ class TwinRun:
             self.fleet,
             desired,
             _AlwaysLeading(),
-            _WorldMeters(self.world),
+            WorldMeters(self.world),
             self.clock,
             DecisionLog(":memory:"),
             ControllerMetrics(),

@@ -25,6 +25,7 @@ from scheduler_plugin.batching import Batcher
 from scheduler_plugin.names import LEASE_NAME
 from scheduler_plugin.worker import ProcessPlanner
 from simulation.app.nodes import Replica
+from simulation.faces import WorldMeters
 from simulation.world import World
 from wattpack.clock import Clock, SystemClock
 from wattpack.kube.election import ElectionSettings, LeaderElector
@@ -38,18 +39,6 @@ SYSTEM_NAMESPACE = "wattpack-system"
 SERVER_NAME = "wattpack-controller.local"
 # The solver's real time in one cycle: simulated time stands still while it searches.
 PLAN_DEADLINE_SECONDS = 0.15
-
-
-class WorldMeters:
-    """The breakers' meters, as the controller's port wants them."""
-
-    def __init__(self, world: World) -> None:
-        self._world = world
-
-    def read(self) -> dict[str, tuple[float, int]]:
-        """The newest delivered reading of each domain."""
-        readings = {name: self._world.meter(name) for name in self._world.domain_names}
-        return {name: reading for name, reading in readings.items() if reading is not None}
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,15 +14,26 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+from controller.console.app import static_folder
 from simulation.app.row import DemoRow
 from simulation.results import TwinResult, end_seconds
-from simulation.scenario import Scenario, load_scenario
+from simulation.scenario import FaultKind, Scenario, load_scenario
 from wattpack import flags
 from wattpack.clock import Clock, SystemClock
-from wattpack.errors import PermanentError, WattpackError
+from wattpack.errors import InputError, PermanentError, WattpackError
 from wattpack.units import NS_PER_SECOND
 
 PROGRESS_SECONDS = 2.0
+# The demo's processes are real threads; stopping and starting them is the twin runner's business.
+PROCESS_FAULTS = frozenset(
+    {
+        FaultKind.API_DOWN,
+        FaultKind.CONTROLLER_CRASH,
+        FaultKind.FORECASTER_DOWN,
+        FaultKind.PLANNER_DOWN,
+        FaultKind.TELEMETRY_LOSS,
+    }
+)
 Say = Callable[[str], None]
 
 
@@ -65,6 +76,8 @@ def main(argv: list[str] | None = None) -> int:
         format="%(levelname)s %(name)s: %(message)s",
     )
     scenario = chosen_scenario(arguments)
+    if not arguments.headless:
+        static_folder()  # refuse before anything starts
     speed = arguments.speed or (30.0 if arguments.headless else 5.0)
     clock = SystemClock()
     began_ns = clock.monotonic_ns()
@@ -102,9 +115,18 @@ def chosen_scenario(arguments: argparse.Namespace) -> Scenario:
     Raises:
         InputError: naming the key of a bad file or flag.
     """
-    return load_scenario(
+    scenario = load_scenario(
         arguments.scenario, seed=arguments.seed, duration_seconds=arguments.duration
     )
+    for index, fault in enumerate(scenario.faults):
+        if fault.kind in PROCESS_FAULTS:
+            raise InputError(
+                f"faults.{index}.kind",
+                "a fault of the plant; faults of wattpack's own processes need run_twin",
+                str(fault.kind),
+                str(arguments.scenario),
+            )
+    return scenario
 
 
 def run_until(row: DemoRow, end: float | None, clock: Clock, say: Say) -> None:

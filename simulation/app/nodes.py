@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+from simulation.faces import attribution, guaranteed_watts
 from simulation.world import World
 from telemetry.actuator.client import ActuatorClient
 from telemetry.actuator.config import ActuatorConfig
@@ -20,12 +21,11 @@ from telemetry.actuator.hosted import HostedActuators, socket_path
 from telemetry.actuator.leases import LeaseTable
 from telemetry.app.host import AgentHost
 from telemetry.app.node import NodeAgent, NodeFacts
-from telemetry.attribution.attribute import Attribution, PodOnGpu
 from telemetry.sampler import Sampler
 from telemetry.stream.grpc_link import Endpoint, GrpcLink, GrpcLoop
 from telemetry.workers import InlineReader
 from wattpack.clock import Clock, Wake
-from wattpack.units import GpuUuid, seconds_to_ns
+from wattpack.units import seconds_to_ns
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,9 +60,8 @@ class DemoNodes:
         self._world, self._clock, self._directory = world, clock, directory
         drivers = {name: world.driver(name) for name in world.node_names}
         devices = {name: driver.devices() for name, driver in drivers.items()}
-        self.actuators = HostedActuators(
-            devices, self._config(), directory, clock, world.scenario.seed
-        )
+        config = ActuatorConfig(guaranteed_watts(world), allowed_uids=frozenset({os.getuid()}))
+        self.actuators = HostedActuators(devices, config, directory, clock, world.scenario.seed)
         self._loop = GrpcLoop()
         self._clients = {
             name: ActuatorClient(socket_path(directory, name), clock) for name in world.node_names
@@ -110,15 +109,6 @@ class DemoNodes:
             client.close()
         self.actuators.close()
 
-    def _config(self) -> ActuatorConfig:
-        ratio = self._world.scenario.control.guaranteed_ratio
-        guaranteed = {
-            name: max(profile.min_limit_watts, ratio * profile.default_limit_watts)
-            for profile in self._world.profiles
-            for name in profile.product_names
-        }
-        return ActuatorConfig(guaranteed, allowed_uids=frozenset({os.getuid()}))
-
     def _agent(
         self,
         name: str,
@@ -145,7 +135,7 @@ class DemoNodes:
             links,
             self._clients[name],
             self._clock,
-            attribution=partial(self._attribution, name),
+            attribution=partial(attribution, self._world, name),
             host_watts=partial(self._world.host_watts, name),
         )
 
@@ -153,13 +143,3 @@ class DemoNodes:
         """All actuators answer while the boards are read: two threads change places less often."""
         for client in self._clients.values():
             client.ask_status()
-
-    def _attribution(self, node: str) -> Attribution:
-        """What the kubelet of a real node would say."""
-        return Attribution(
-            tuple(
-                PodOnGpu(use.namespace, use.name, use.uid, (), tuple(map(GpuUuid, use.gpu_uuids)))
-                for use in self._world.pod_uses(node)
-            ),
-            source="kubelet",
-        )
