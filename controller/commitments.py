@@ -156,16 +156,19 @@ def _unsuperseded(
 ) -> FloatArray:
     """Highest cap of any command that could still be in force, 0 for none, (n_gpus,)."""
     lease_ns = settings.lease_ttl_ms * NS_PER_MS + _EXPIRY_MARGIN_NS
-    confirmed = observed.gpu_confirmed_sequence
-    # A read-back counts only from the future of nobody: an actuator cannot confirm what we never
-    # sent.
-    confirmed = np.where(confirmed < commitments.next_sequence, confirmed, 0)
+    confirmed = _confirmed(commitments, observed)
     alive = commitments.sequence[:, None] >= np.maximum(confirmed, 1)[None, :]
     alive &= gpu_received_ns[None, :] <= (commitments.sent_ns + lease_ns)[:, None]
     newest = np.max(np.where(alive, commitments.caps_watts, 0.0), axis=0)
     older = commitments.older_sequence >= np.maximum(confirmed, 1)
     older &= gpu_received_ns <= commitments.older_sent_ns + lease_ns
     return np.asarray(np.maximum(newest, np.where(older, commitments.older_caps_watts, 0.0)))
+
+
+def _confirmed(commitments: Commitments, observed: Observations) -> IntArray:
+    """Newest confirmed sequences; an actuator cannot confirm what we never sent, (n_gpus,)."""
+    confirmed = observed.gpu_confirmed_sequence
+    return np.asarray(np.where(confirmed < commitments.next_sequence, confirmed, 0))
 
 
 def record(
@@ -180,8 +183,9 @@ def record(
         return commitments
     leaving = commitments.caps_watts[0]
     sequence, sent_ns = int(commitments.sequence[0]), int(commitments.sent_ns[0])
-    folds = (leaving > 0.0) & (observed.gpu_confirmed_sequence <= sequence)
-    still = commitments.older_sequence >= observed.gpu_confirmed_sequence
+    confirmed = _confirmed(commitments, observed)
+    folds = (leaving > 0.0) & (confirmed <= sequence)
+    still = commitments.older_sequence >= confirmed
     older = np.where(still, commitments.older_caps_watts, 0.0)
     caps = np.where(commands.send[topology.node_of_gpu], commands.cap_watts, 0.0)
     return replace(

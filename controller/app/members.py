@@ -15,7 +15,8 @@ from capacity.errors import UnknownGpuModel
 from capacity.library import ProfileLibrary
 from capacity.profile import GpuProfile
 from controller.app.desired import Refusal
-from controller.app.fleet import MAX_DEVICES, DeviceDescription, NodeRecord
+from controller.app.fleet import NodeRecord
+from controller.app.reports import MAX_DEVICES, DeviceDescription
 from controller.topology import GpuSpec, NodeSpec, require_per_gpu_watts
 from scheduler_plugin.names import GPU_MODEL_LABELS, GPU_RESOURCE
 from scheduler_plugin.quantities import parse_quantity
