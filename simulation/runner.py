@@ -152,7 +152,7 @@ class TwinNodes:
         now_ns = self._clock.monotonic_ns()
         for name, agent in self.agents.items():
             if self._world.is_up(name):
-                agent.sample(now_ns)
+                agent.read(now_ns)
                 agent.guard(now_ns)
         for name, agent in self.agents.items():
             if self._world.is_up(name):

@@ -6,7 +6,7 @@ the suffix of the name (I9). Times in cores are integer nanoseconds.
 
 from __future__ import annotations
 
-import math
+import sys
 from typing import NewType
 
 from wattpack.errors import InputError
@@ -16,6 +16,9 @@ NodeName = NewType("NodeName", str)
 DomainName = NewType("DomainName", str)
 
 NS_PER_SECOND = 1_000_000_000
+
+# A comparison also refuses NaN, infinities and integers that no float can hold.
+_LARGEST = sys.float_info.max
 NS_PER_MS = 1_000_000
 
 
@@ -48,7 +51,7 @@ def require_number(
     if (
         isinstance(value, (int, float))
         and not isinstance(value, bool)
-        and math.isfinite(value)
+        and -_LARGEST <= value <= _LARGEST
         and (minimum is None or value >= minimum)
         and (maximum is None or value <= maximum)
         and (exclusive_minimum is None or value > exclusive_minimum)

@@ -89,8 +89,6 @@ def main(argv: list[str] | None = None) -> int:
     replicas = arguments.replicas or (1 if arguments.headless else 2)
     row = DemoRow(scenario, speed, None if arguments.headless else arguments.port, replicas)
     forever = not arguments.headless and arguments.duration is None
-    # Small turns between threads: they hand work to each other all the time.
-    sys.setswitchinterval(0.0005)
     try:
         row.start()
         if row.console is not None:

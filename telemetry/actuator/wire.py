@@ -303,12 +303,6 @@ def _refuse_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is not a JSON number")
 
 
-def _bounded_integer(text: str) -> int:
-    if len(text) > 20:
-        raise ValueError(f"an integer of {len(text)} digits is beyond 64 bits")
-    return int(text)
-
-
 def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     document = dict(pairs)
     if len(document) != len(pairs):
@@ -317,6 +311,4 @@ def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 _ENCODER = json.JSONEncoder(separators=(",", ":"), allow_nan=False)
-_DECODER = json.JSONDecoder(
-    parse_int=_bounded_integer, parse_constant=_refuse_constant, object_pairs_hook=_unique_keys
-)
+_DECODER = json.JSONDecoder(parse_constant=_refuse_constant, object_pairs_hook=_unique_keys)

@@ -75,7 +75,7 @@ class AgentHost:
         """Sample and report every node once."""
         self._before_round(now_ns)
         for agent in self.agents:
-            agent.sample(now_ns)
+            agent.read(now_ns)
             agent.guard(now_ns)
         with self._together():
             for agent in self.agents:

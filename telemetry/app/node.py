@@ -112,9 +112,13 @@ class NodeAgent:
         """The node's name."""
         return self.facts.node
 
-    def sample(self, now_ns: int) -> NodeState:
-        """Read every board once."""
+    def read(self, now_ns: int) -> None:
+        """Read every board once; the state follows with the next exchange."""
         self._sampler.sample(now_ns)
+
+    def sample(self, now_ns: int) -> NodeState:
+        """Read every board once, and the state after it."""
+        self.read(now_ns)
         self.state = state = self._new_state(now_ns)
         return state
 
