@@ -3,7 +3,7 @@
     r > 1:   dH/dt = 1 / t_trip(r)         r <= 1:   dH/dt = -H / cooling_seconds
 
 The curves are of hot breakers, so heat 0 already holds the preload of a breaker at its rating.
-Source: research page on power, section 4 (thermal accumulator, heat carries over).
+Source: docs/power-control.md (thermal accumulator: heat carries over).
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ __all__ = ["lock_clocks", "lockable"]
 # Dynamic power over clock, P ~ f^2.2, between f (fixed voltage) and f^3. Assumed; the closed loop
 # corrects it, and I1 and I2 count a lock as no reduction at all.
 _CLOCK_POWER_EXPONENT = 2.2
-_CLOCK_STEP_MHZ = 15  # research page on power, "Cap ranges": A100 and H100 clock lists
+_CLOCK_STEP_MHZ = 15  # step of the clock lists that A100 and H100 drivers offer
 _LOWEST_SHARE = 0.25
 
 

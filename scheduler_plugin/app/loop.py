@@ -18,6 +18,7 @@ from scheduler_plugin.admission import Mode
 from scheduler_plugin.app.applier import Applier, Outcome
 from scheduler_plugin.app.events import PendingEvents
 from scheduler_plugin.app.metrics import PlacementMetrics
+from scheduler_plugin.app.release import release_all
 from scheduler_plugin.app.settings import PlacementSettings
 from scheduler_plugin.app.view import ClusterReader
 from scheduler_plugin.ledger import Ledger
@@ -91,9 +92,12 @@ class PlacementLoop:
         self._last_digest = ""
         self._last = CycleResult("idle")
         self._recovered = False
+        self._let_go = False
 
     def step(self) -> CycleResult:
         """One cycle; never raises for what the cluster contains or fails to answer."""
+        if self._settings.mode is not Mode.MANAGE and not self._let_go:
+            self._let_go = self._release_held()
         if self._settings.mode is Mode.OFF:
             return CycleResult("idle")
         try:
@@ -106,6 +110,20 @@ class PlacementLoop:
             self.metrics.cycles.labels(result.outcome).inc()
         self.metrics.promises.set(len(self.ledger.promises))
         return result
+
+    def _release_held(self) -> bool:
+        """Let go of pods that an earlier Manage left at our gate; whether none is left.
+
+        The Lease that this process renews keeps the watchdog quiet, so nobody else would.
+        """
+        try:
+            done = release_all(self._api)
+        except KubeError as error:
+            _LOG.warning("held pods not read: %s", error)
+            return False
+        if done.released:
+            _LOG.info("mode %s: %d held pods released", self._settings.mode, done.released)
+        return done.left == 0
 
     def _step(self) -> CycleResult:
         if not self._recovered:

@@ -31,7 +31,7 @@ EXAMPLES = """examples:
   wattpack agent --local                     live table and http://127.0.0.1:9400/metrics
   wattpack agent --local --once --json       one reading for a script
   wattpack agent --local --simulated 8       the same without a GPU
-  wattpack agent --controller wattpack-controller-0.wattpack:8443 \\
+  wattpack agent --controller wattpack-controller-0.wattpack-controller.wattpack-system.svc:8443 \\
       --controller wattpack-controller-1.wattpack:8443 --ca ca.crt --token token
 """
 

@@ -19,6 +19,7 @@ from scheduler_plugin import pods as pod_facts
 from scheduler_plugin.admission import Mode
 from scheduler_plugin.app.applier import PLANS
 from scheduler_plugin.app.release import release_all, uninstall
+from scheduler_plugin.app.settings import PlacementSettings
 from scheduler_plugin.names import GATE, OPT_IN_LABEL, OPT_IN_VALUE
 from wattpack.api import DemandForecast, PowerDomain
 from wattpack.kube.port import (
@@ -151,6 +152,17 @@ def test_shadow_mode_reports_and_touches_no_pod() -> None:
     assert [cluster.pod("p"), cluster.pod("q")] == before
     assert plans(cluster)[0]["spec"].get("promises", []) == []
     assert plans(cluster)[0]["spec"]["pending"][0]["name"] == "p"
+
+
+@pytest.mark.parametrize("mode", [Mode.OFF, Mode.SHADOW])
+def test_leaving_manage_releases_what_was_held(mode: Mode) -> None:
+    cluster = Cluster()
+    cluster.add(pod_object("p"))
+    assert pod_facts.is_gated(cluster.pod("p"))
+    cluster.settings = PlacementSettings(mode=mode)
+    cluster.loop = cluster.new_loop()
+    cluster.loop.step()
+    assert not pod_facts.is_gated(cluster.pod("p"))
 
 
 def test_mode_off_does_nothing() -> None:

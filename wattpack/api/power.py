@@ -272,7 +272,8 @@ class PowerDomainStatus(ApiModel):
         float | None, Field(description="Thermal state of the breaker; 1 trips")
     ] = None
     band: Annotated[
-        str | None, Field(max_length=32, description="Where the draw lies: Free, Cap, Brake")
+        str | None,
+        Field(max_length=32, description="Where the draw lies: Normal, Releasing, Capping, Brake"),
     ] = None
     members: Annotated[Counter | None, Field(description="Nodes below this domain")] = None
     gpus: Annotated[Counter | None, Field(description="GPUs below this domain")] = None
