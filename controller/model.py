@@ -261,4 +261,3 @@ class PowerSettings:
     release_margin: float = 0.05
     release_dwell_seconds: float = 30.0
     rise_quantile_prior: float = 0.05
-    node_default_share: float = 0.05

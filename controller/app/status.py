@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from controller.app.desired import Refusal
+from controller.app.periodic import PeriodicWriter
 from controller.app.tick import TickOutcome
 from controller.app.topology import DesiredTopology
 from controller.app.view import capped_by_domain, gpus_by_domain
@@ -41,7 +42,7 @@ _REASONS: Mapping[str, tuple[EventReason, bool]] = {
 }
 
 
-class StatusThread:
+class StatusThread(PeriodicWriter):
     """Takes the newest outcome every second and writes what changed."""
 
     def __init__(
@@ -52,43 +53,20 @@ class StatusThread:
         instance: str,
         bucket: TokenBucket | None = None,
     ) -> None:
-        self._clock, self._desired = clock, desired
+        super().__init__(clock, "status", NS_PER_SECOND)
+        self._desired = desired
         self._writer = StatusWriter(api, clock, FIELD_MANAGER, bucket)
         self._events = EventRecorder(api, clock, "wattpack.io/controller", instance)
         self._lock = threading.Lock()
         self._outcome: TickOutcome | None = None
         self._transitions: list[Transition] = []
         self._conditions: dict[str, list[Condition]] = {}
-        self._wake = clock.new_wake()
-        self._stopping = False
-        self.failures = 0
-        self._thread = threading.Thread(target=self._run, name="status", daemon=True)
 
     def take(self, outcome: TickOutcome) -> None:
         """Called by the tick; never blocks for long."""
         with self._lock:
             self._outcome = outcome
             self._transitions.extend(outcome.decisions.transitions)
-
-    def start(self) -> None:
-        """Write in a thread."""
-        self._thread.start()
-
-    def stop(self) -> None:
-        """End the thread."""
-        self._stopping = True
-        self._wake.set()
-        self._thread.join(timeout=5.0)
-
-    def _run(self) -> None:
-        while not self._stopping:
-            try:
-                self.write_once()
-            except Exception:
-                # The next outcome is written anew; a dead thread would show old figures for ever.
-                self.failures += 1
-                log.exception("status not written")
-            self._clock.wait_until(self._clock.monotonic_ns() + NS_PER_SECOND, self._wake)
 
     def write_once(self) -> None:
         """Offer and write what the newest outcome says."""

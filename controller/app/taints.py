@@ -17,6 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from controller.app.desired import ObjectStore
+from controller.app.periodic import PeriodicWriter
 from controller.app.tick import TickOutcome
 from controller.app.topology import DesiredTopology
 from controller.membership import NodeSpec, is_member
@@ -54,7 +55,7 @@ class Member:
     silent: bool
 
 
-class TaintThread:
+class TaintThread(PeriodicWriter):
     """Takes the newest outcome every two seconds and moves taints.
 
     Args:
@@ -62,9 +63,6 @@ class TaintThread:
         desired: Accepted domains.
         bucket: The write budget of the process.
         instance: Of Events.
-
-    Attributes:
-        failures: Looks that ended in a defect.
     """
 
     def __init__(
@@ -76,7 +74,8 @@ class TaintThread:
         bucket: TokenBucket,
         instance: str,
     ) -> None:
-        self._api, self._clock, self._store, self._desired = api, clock, store, desired
+        super().__init__(clock, "taints", LOOK_NS)
+        self._api, self._store, self._desired = api, store, desired
         self._bucket = bucket
         self._events = EventRecorder(api, clock, "wattpack.io/controller", instance)
         self._lock = threading.Lock()
@@ -84,35 +83,11 @@ class TaintThread:
         self._began_ns: int | None = None
         self._held_ns: dict[str, int] = {}
         self._not_before_ns = clock.monotonic_ns()
-        self._wake = clock.new_wake()
-        self._stopping = False
-        self.failures = 0
-        self._thread = threading.Thread(target=self._run, name="taints", daemon=True)
 
     def take(self, outcome: TickOutcome) -> None:
         """Called by the tick; never blocks for long."""
         with self._lock:
             self._outcome = outcome
-
-    def start(self) -> None:
-        """Write in a thread."""
-        self._thread.start()
-
-    def stop(self) -> None:
-        """End the thread; taints stay as they are."""
-        self._stopping = True
-        self._wake.set()
-        self._thread.join(timeout=5.0)
-
-    def _run(self) -> None:
-        while not self._stopping:
-            try:
-                self.write_once()
-            except Exception:
-                # The next outcome is judged anew; without this thread arrivals would stay tainted.
-                self.failures += 1
-                log.exception("taints not kept")
-            self._clock.wait_until(self._clock.monotonic_ns() + LOOK_NS, self._wake)
 
     def write_once(self) -> None:
         """Judge every server by the newest outcome and write what differs, as the budget allows."""
