@@ -3,6 +3,7 @@ SHELL := /bin/bash
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+PACKAGES := wattpack gpu actuator telemetry capacity forecasting controller scheduler_plugin console simulation
 RUN := $(BIN)/python
 ARGS ?=
 .DEFAULT_GOAL := help
@@ -24,7 +25,7 @@ lint: $(VENV)/.dev ## ruff, format, import contracts
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/lint-imports
 
 types: $(VENV)/.dev ## mypy --strict
-	@$(BIN)/mypy wattpack telemetry controller scheduler_plugin forecasting capacity simulation benchmarks
+	@$(BIN)/mypy $(PACKAGES) benchmarks
 
 format: $(VENV)/.dev ## format the code
 	@$(BIN)/ruff check --fix-only . && $(BIN)/ruff format .
@@ -40,7 +41,7 @@ bench: $(VENV)/.dev ## run one benchmark: make bench NAME=allocation_scale ARGS=
 	@$(RUN) -m benchmarks $(NAME) $(ARGS)
 
 screenshots: $(VENV)/.dev dashboard system-tools ## take the console's pictures in docs/images anew
-	@WATTPACK_UPDATE_SCREENSHOTS=1 $(RUN) -m pytest -q -p no:cacheprovider -m browser tests/dashboard
+	@WATTPACK_UPDATE_SCREENSHOTS=1 $(RUN) -m pytest -q -p no:cacheprovider -m browser tests/console
 
 lock: $(VENV)/.dev ## resolve requirements/*.in into locked versions with hashes (needs uv)
 	@for set in dev runtime; do \
@@ -48,7 +49,7 @@ lock: $(VENV)/.dev ## resolve requirements/*.in into locked versions with hashes
 	    $$( [ $$set = runtime ] && echo "-c requirements/dev.lock" ) requirements/$$set.in -o requirements/$$set.lock; done
 
 clean: ## remove what this Makefile built
-	@rm -rf $(VENV) .cache build dashboard/node_modules
+	@rm -rf $(VENV) .cache build console/web/node_modules
 
 $(VENV)/bin/python:
 	@echo "creating the project's own environment in $(VENV)"
@@ -68,10 +69,10 @@ $(VENV)/.dev: requirements/dev.lock pyproject.toml | $(VENV)/bin/python
 	@touch $@ $(VENV)/.runtime
 
 # The front end: built once by Node, again when its sources change.
-DASHBOARD_SOURCES := $(shell find dashboard/src dashboard/index.html dashboard/package.json dashboard/package-lock.json dashboard/*.ts -type f 2>/dev/null)
-dashboard: dashboard/static/index.html ## build the front end
-dashboard/static/index.html: $(DASHBOARD_SOURCES)
+DASHBOARD_SOURCES := $(shell find console/web/src console/web/index.html console/web/package.json console/web/package-lock.json console/web/*.ts -type f 2>/dev/null)
+dashboard: console/web/static/index.html ## build the front end
+console/web/static/index.html: $(DASHBOARD_SOURCES)
 	@echo "building the dashboard (first time: about half a minute)"
-	@cd dashboard && npm ci --silent --no-audit --no-fund --no-progress && npm run --silent build
+	@cd console/web && npm ci --silent --no-audit --no-fund --no-progress && npm run --silent build
 
 include tests/cluster/tools.mk

@@ -10,8 +10,8 @@ import math
 from collections.abc import Sequence
 
 from controller.allocation import Wants
-from wattpack.domains import FloatArray
-from wattpack.feasibility import LoadTree
+from wattpack.power.domain_tree import FloatArray
+from wattpack.power.feasibility import LoadTree
 
 _TINY = 1e-9
 

@@ -157,7 +157,7 @@ def _start(target: str, port: int, *, live: bool) -> subprocess.Popen[bytes]:
         *("--controller", target, "--insecure", "--port", str(port), "--node", "bench"),
     )
     return subprocess.Popen(
-        [sys.executable, "-m", "telemetry.app.agent", *arguments],
+        [sys.executable, "-m", "telemetry.app.agent_command", *arguments],
         cwd=ROOT,
         stderr=subprocess.DEVNULL,
     )

@@ -17,11 +17,11 @@ import numpy as np
 from benchmarks._allocation_oracle import loop_allocate
 from benchmarks.runner import Options, Result, Target
 from controller.allocation import Wants, allocate, gang_kinds
-from controller.model import Observations, PowerSettings, Topology
 from controller.step import initial_state, step
-from wattpack.breakers import RACK_THERMAL, SWITCHBOARD_THERMAL
-from wattpack.domains import DomainTree, FloatArray
-from wattpack.feasibility import LoadTree, worst_watts
+from controller.tick_values import Observations, PowerSettings, Topology
+from wattpack.power.domain_tree import DomainTree, FloatArray
+from wattpack.power.feasibility import LoadTree, worst_watts
+from wattpack.power.trip_curves import RACK_THERMAL, SWITCHBOARD_THERMAL
 from wattpack.units import NS_PER_SECOND
 
 NAME = "allocation_scale"

@@ -10,9 +10,9 @@ import matplotlib as mpl
 import numpy as np
 
 from benchmarks.forecast_quality import DAY, FILES, HORIZON, load
-from forecasting.model import forecast, level_index
-from forecasting.ports import SeriesId
-from forecasting.replay import replay
+from forecasting.forecast_choice import forecast, level_index
+from forecasting.rehearsal import replay
+from forecasting.series_source import SeriesId
 
 mpl.use("Agg")
 from matplotlib import pyplot as plt

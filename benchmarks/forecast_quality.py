@@ -18,12 +18,12 @@ from typing import Final
 import numpy as np
 
 from benchmarks.runner import Options, Result, Target
-from forecasting.memory import MemorySource
-from forecasting.model import forecast, level_index
-from forecasting.ports import Floats, SeriesId
-from forecasting.replay import pinball_loss, replay
+from forecasting.forecast_choice import forecast, level_index
+from forecasting.forecast_round import ForecasterState, TargetForecast, step
+from forecasting.memory_source import MemorySource
+from forecasting.rehearsal import pinball_loss, replay
 from forecasting.residuals import PathFit, decay_weights, point_quantiles
-from forecasting.service import ForecasterState, TargetForecast, step
+from forecasting.series_source import Floats, SeriesId
 from forecasting.targets import Target as ForecastTarget
 
 NAME = "forecast_quality"

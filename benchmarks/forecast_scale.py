@@ -7,8 +7,8 @@ import resource
 import numpy as np
 
 from benchmarks.runner import Options, Result, Target
-from forecasting.model import forecast
-from forecasting.ports import SeriesId
+from forecasting.forecast_choice import forecast
+from forecasting.series_source import SeriesId
 from wattpack.clock import SystemClock
 
 NAME = "forecast_scale"

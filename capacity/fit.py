@@ -13,6 +13,7 @@ from typing import Any, Final, cast
 
 import numpy as np
 
+from capacity.fitting.board_power import Draw
 from capacity.fitting.classes import SWEPT, SYSTEMS, draws_by_class
 from capacity.fitting.curves import (
     Curve,
@@ -24,9 +25,7 @@ from capacity.fitting.curves import (
     mmbt_points,
     zeus_points,
 )
-from capacity.fitting.power import Draw
-from capacity.fitting.reading import Row, number, read_csv, reference_sha256
-from capacity.fitting.serving import (
+from capacity.fitting.iteration_times import (
     GpuSpeed,
     fits_in_memory,
     gemm_tflops,
@@ -34,9 +33,10 @@ from capacity.fitting.serving import (
     transfer_error,
     transferred_times,
 )
-from capacity.library import SCHEMA, library_from_dict
-from capacity.profile import GpuProfile, KernelClass, Provenance
-from capacity.serving import ServingTimes
+from capacity.fitting.reference_files import Row, number, read_csv, reference_sha256
+from capacity.gpu_profile import GpuProfile, KernelClass, Provenance
+from capacity.profile_library import SCHEMA, library_from_dict
+from capacity.serving_model import ServingTimes
 
 HERE: Final = Path(__file__).parent
 REFERENCE: Final = HERE / "reference"

@@ -13,8 +13,8 @@ import numpy as np
 from capacity.fit import REFERENCE
 from capacity.fitting.classes import SWEPT
 from capacity.fitting.curves import MIN_DRAW_SHARE, SweepPoint, fit_curve, mmbt_points, zeus_points
-from capacity.library import shipped_library
-from capacity.profile import KERNEL_CLASSES, GpuProfile
+from capacity.gpu_profile import KERNEL_CLASSES, GpuProfile
+from capacity.profile_library import shipped_library
 
 mpl.use("Agg")
 from matplotlib import pyplot as plt

@@ -18,8 +18,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from wattpack.domains import BoolArray, FloatArray, IntArray
-from wattpack.feasibility import LoadTree
+from wattpack.power.domain_tree import BoolArray, FloatArray, IntArray
+from wattpack.power.feasibility import LoadTree
 
 __all__ = ["Allocation", "Wants", "allocate", "even_gangs", "fill_stage", "gang_kinds"]
 

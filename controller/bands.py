@@ -13,8 +13,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from controller.model import Band, PowerSettings
-from wattpack.domains import BoolArray, FloatArray, IntArray
+from controller.tick_values import Band, PowerSettings
+from wattpack.power.domain_tree import BoolArray, FloatArray, IntArray
 from wattpack.units import NS_PER_SECOND
 
 __all__ = [

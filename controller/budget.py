@@ -7,11 +7,11 @@ from collections.abc import Iterable, Mapping
 
 import numpy as np
 
-from controller.model import Topology
+from controller.tick_values import Topology
 from wattpack.api import PowerDomain, PowerOverride
-from wattpack.api.power import BudgetWindow
-from wattpack.domains import FloatArray
+from wattpack.api.power_domain import BudgetWindow
 from wattpack.errors import InputError
+from wattpack.power.domain_tree import FloatArray
 
 NS_PER_SECOND = 1_000_000_000
 

@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from controller.model import Commands, Observations, PowerSettings, Topology
-from wattpack.domains import BoolArray, FloatArray, IntArray
+from controller.tick_values import Commands, Observations, PowerSettings, Topology
+from wattpack.power.domain_tree import BoolArray, FloatArray, IntArray
 from wattpack.units import NS_PER_MS, NS_PER_SECOND
 
 __all__ = ["Commitments", "Holding", "holding", "initial_commitments", "record", "seen"]

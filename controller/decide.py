@@ -11,9 +11,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from controller.allocation import Wants, allocate
-from controller.model import Observations, Topology
-from wattpack.domains import BoolArray, FloatArray, IntArray
-from wattpack.feasibility import LoadTree
+from controller.tick_values import Observations, Topology
+from wattpack.power.domain_tree import BoolArray, FloatArray, IntArray
+from wattpack.power.feasibility import LoadTree
 
 __all__ = ["Decided", "Situation", "decide", "domain_load", "effective_wants"]
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from wattpack.domains import BoolArray, FloatArray
+from wattpack.power.domain_tree import BoolArray, FloatArray
 from wattpack.units import NS_PER_SECOND
 
 __all__ = ["DemandMemory", "expected_draw", "initial_demand", "update_demand"]

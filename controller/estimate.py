@@ -12,9 +12,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from controller.model import Observations, PowerSettings, Topology
-from wattpack.domains import OVERSHOOT_RATIO, BoolArray, FloatArray, IntArray
-from wattpack.feasibility import LoadTree
+from controller.tick_values import Observations, PowerSettings, Topology
+from wattpack.power.domain_tree import OVERSHOOT_RATIO, BoolArray, FloatArray, IntArray
+from wattpack.power.feasibility import LoadTree
 from wattpack.units import NS_PER_SECOND
 
 __all__ = [

@@ -13,9 +13,9 @@ import numpy as np
 
 from controller.allocation import even_gangs, fill_stage
 from controller.decide import Situation
-from controller.model import CapReason, Topology
-from wattpack.domains import BoolArray, FloatArray, IntArray
-from wattpack.feasibility import LoadTree
+from controller.tick_values import CapReason, Topology
+from wattpack.power.domain_tree import BoolArray, FloatArray, IntArray
+from wattpack.power.feasibility import LoadTree
 
 __all__ = ["RAISE_DEADBAND", "Grants", "Permit", "grant"]
 

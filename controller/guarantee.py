@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from controller.model import Observations, Topology
-from controller.state import State
-from wattpack.domains import BoolArray, FloatArray
-from wattpack.feasibility import LoadTree, guaranteed_case_watts
+from controller.controller_state import State
+from controller.tick_values import Observations, Topology
+from wattpack.power.domain_tree import BoolArray, FloatArray
+from wattpack.power.feasibility import LoadTree, guaranteed_case_watts
 
 __all__ = ["guaranteed_case", "guaranteed_commands"]
 

@@ -7,15 +7,15 @@ from dataclasses import replace
 import numpy as np
 
 from controller import bands as band_rules
-from controller.breaker import fault_seconds, heat_limits, must_brake
+from controller.breaker_heat import fault_seconds, heat_limits, must_brake
+from controller.controller_state import State
 from controller.decide import Decided, Situation, decide, domain_load, effective_wants
 from controller.demand import expected_draw
 from controller.grants import RAISE_DEADBAND, Permit
-from controller.model import Band, CapReason, Observations, PowerSettings, Topology
 from controller.picture import Picture
-from controller.state import State
-from wattpack.domains import BoolArray, FloatArray
-from wattpack.feasibility import survivable_watts
+from controller.tick_values import Band, CapReason, Observations, PowerSettings, Topology
+from wattpack.power.domain_tree import BoolArray, FloatArray
+from wattpack.power.feasibility import survivable_watts
 from wattpack.units import NS_PER_MS
 
 __all__ = [

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from controller.model import Topology
-from controller.state import State
-from wattpack.domains import BoolArray, FloatArray, IntArray
+from controller.controller_state import State
+from controller.tick_values import Topology
+from wattpack.power.domain_tree import BoolArray, FloatArray, IntArray
 
 __all__ = ["lock_clocks", "lockable"]
 

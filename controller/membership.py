@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from wattpack.api import PowerDomain
-from wattpack.domains import DomainTree
 from wattpack.errors import InputError
+from wattpack.power.domain_tree import DomainTree
 
 __all__ = ["GpuSpec", "NodeSpec", "PodSpec", "direct_domains", "is_member"]
 

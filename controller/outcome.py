@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from controller.controller_state import Alarms, State
 from controller.decide import Decided, Situation
 from controller.grants import Grants
-from controller.model import Band, CapReason, Decisions, Topology, Transition
 from controller.picture import Picture
-from controller.state import Alarms, State
-from wattpack.domains import BoolArray, FloatArray, IntArray
+from controller.tick_values import Band, CapReason, Decisions, Topology, Transition
+from wattpack.power.domain_tree import BoolArray, FloatArray, IntArray
 
 __all__ = ["Judgement", "cap_reasons", "report"]
 

@@ -6,8 +6,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from controller.breaker import advance_heat
+from controller.breaker_heat import advance_heat
 from controller.commitments import Holding, holding
+from controller.controller_state import State
 from controller.demand import update_demand
 from controller.estimate import (
     domain_draw,
@@ -16,9 +17,8 @@ from controller.estimate import (
     update_meters,
     update_trust,
 )
-from controller.model import Observations, PowerSettings, Topology
-from controller.state import State
-from wattpack.domains import OVERSHOOT_RATIO, BoolArray, FloatArray
+from controller.tick_values import Observations, PowerSettings, Topology
+from wattpack.power.domain_tree import OVERSHOOT_RATIO, BoolArray, FloatArray
 from wattpack.units import NS_PER_MS, NS_PER_SECOND
 
 __all__ = ["Picture", "look"]

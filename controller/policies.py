@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from capacity.profile import GpuProfile
+from capacity.gpu_profile import GpuProfile
 from controller.membership import GpuSpec, PodSpec
 from wattpack.api import PowerPolicy
 from wattpack.api.policy import Actuator
-from wattpack.domains import BoolArray, FloatArray, IntArray
 from wattpack.errors import InputError
+from wattpack.power.domain_tree import BoolArray, FloatArray, IntArray
 
 __all__ = ["Owed", "matches", "owed"]
 

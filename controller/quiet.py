@@ -11,8 +11,8 @@ from dataclasses import replace
 import numpy as np
 
 from controller.commitments import Commitments
-from controller.model import Commands, Observations, PowerSettings, Topology
-from wattpack.domains import BoolArray
+from controller.tick_values import Commands, Observations, PowerSettings, Topology
+from wattpack.power.domain_tree import BoolArray
 from wattpack.units import NS_PER_MS
 
 __all__ = ["quieted"]

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from controller.model import Observations, PowerSettings
-from controller.state import State
-from wattpack.domains import BoolArray
+from controller.controller_state import State
+from controller.tick_values import Observations, PowerSettings
+from wattpack.power.domain_tree import BoolArray
 from wattpack.units import NS_PER_MS, NS_PER_SECOND
 
 __all__ = ["update_recovery"]

@@ -2,7 +2,7 @@
 
     observations -> holdings, trust, draw, heat -> bands -> caps -> grants -> commands, decisions
 
-Callers: the gRPC server's tick (``controller.app``) and the twin (``simulation.runner``).
+Callers: the gRPC server's tick (``controller.app``) and the twin (``simulation.twin_run``).
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import numpy as np
 
 from controller import bands as band_rules
 from controller.commitments import record, seen
+from controller.controller_state import State, carry_over, initial_state
 from controller.decide import Decided, Situation
 from controller.grants import Grants, Permit, grant
 from controller.guarantee import guaranteed_case, guaranteed_commands
@@ -27,14 +28,13 @@ from controller.judge import (
     raise_permit,
 )
 from controller.locks import lock_clocks, lockable
-from controller.model import Commands, Decisions, Observations, PowerSettings, Topology
 from controller.outcome import Judgement, report
 from controller.picture import Picture, look
 from controller.quiet import quieted
 from controller.recovery import update_recovery
-from controller.state import State, carry_over, initial_state
-from wattpack.domains import FloatArray
+from controller.tick_values import Commands, Decisions, Observations, PowerSettings, Topology
 from wattpack.errors import InputError
+from wattpack.power.domain_tree import FloatArray
 from wattpack.units import NS_PER_SECOND
 
 __all__ = ["State", "carry_over", "initial_state", "step"]

@@ -13,14 +13,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from capacity.profile import GpuProfile
+from capacity.gpu_profile import GpuProfile
 from controller.membership import GpuSpec, NodeSpec, PodSpec, direct_domains
-from controller.model import Topology
 from controller.policies import owed
+from controller.tick_values import Topology
 from wattpack.api import PowerDomain, PowerPolicy
-from wattpack.api.power import Enforcement
-from wattpack.breakers import RACK_THERMAL, SWITCHBOARD_THERMAL, cold_points
-from wattpack.domains import (
+from wattpack.api.power_domain import Enforcement
+from wattpack.errors import InputError, SafetyError, WattpackError
+from wattpack.power.domain_tree import (
     BoolArray,
     BreakerCurve,
     DomainTree,
@@ -28,8 +28,8 @@ from wattpack.domains import (
     IntArray,
     topological_order,
 )
-from wattpack.errors import InputError, SafetyError, WattpackError
-from wattpack.feasibility import LoadTree, size_guaranteed_caps
+from wattpack.power.feasibility import LoadTree, size_guaranteed_caps
+from wattpack.power.trip_curves import RACK_THERMAL, SWITCHBOARD_THERMAL, cold_points
 
 __all__ = [
     "Acceptance",

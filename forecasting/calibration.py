@@ -14,7 +14,7 @@ from typing import Final
 
 import numpy as np
 
-from forecasting.ports import Floats
+from forecasting.series_source import Floats
 
 GAMMA: Final = 0.02
 MIN_SCORES: Final = 20

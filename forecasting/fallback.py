@@ -10,8 +10,8 @@ from typing import Final
 
 import numpy as np
 
-from forecasting.ports import Floats
 from forecasting.residuals import RESIDUAL_DTYPE, PathFit, decay_weights
+from forecasting.series_source import Floats
 
 ASSUMED_OFFSET: Final = 0.2
 """Share of the maximum added when there is no history to calibrate on. Last-day maximum times 1.2

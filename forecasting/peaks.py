@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from forecasting.ports import Floats
 from forecasting.residuals import PathFit, weighted_quantiles
+from forecasting.series_source import Floats
 
 
 def peak_quantiles(fit: PathFit, levels: Floats) -> Floats:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from forecasting.ports import Floats
 from forecasting.residuals import RESIDUAL_DTYPE, PathFit, decay_weights
+from forecasting.series_source import Floats
 
 
 def fit_last_value(

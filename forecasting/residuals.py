@@ -13,7 +13,7 @@ from typing import Final
 
 import numpy as np
 
-from forecasting.ports import Floats
+from forecasting.series_source import Floats
 
 HALF_LIFE_SECONDS: Final = 3 * 86400
 """Raised 0.99 coverage from 0.974 to 0.985 at equal accuracy on 57 series, 1,140 windows."""

@@ -14,8 +14,8 @@ from typing import Final
 
 import numpy as np
 
-from forecasting.ports import Floats
 from forecasting.residuals import RESIDUAL_DTYPE, PathFit, decay_weights
+from forecasting.series_source import Floats
 
 LAMBDA: Final = 0.1
 """Ridge penalty in units of origins times the series' variance; the constant is not penalised.

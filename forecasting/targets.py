@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from forecasting.ports import SeriesId
+from forecasting.series_source import SeriesId
 from wattpack.api.planning import DemandForecast
 from wattpack.errors import InputError
 

@@ -11,11 +11,11 @@ import json
 from enum import StrEnum
 from typing import Any
 
-from scheduler_plugin.gangs import GangSources, gang_of
-from scheduler_plugin.names import GATE, OPT_IN_LABEL, OPT_IN_VALUE, WEBHOOK_NAME
 from scheduler_plugin.pods import expected_watts_per_gpu, gates, unmanaged_reason
 from wattpack.errors import InputError
+from wattpack.gangs import GangSources, gang_of
 from wattpack.kube.port import JsonObject
+from wattpack.object_names import GATE, OPT_IN_LABEL, OPT_IN_VALUE, WEBHOOK_NAME
 
 #: What the API server waits; it goes on without us after that (failurePolicy Ignore).
 WEBHOOK_TIMEOUT_SECONDS = 2

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 
-from scheduler_plugin.plan import Placement, Plan
+from scheduler_plugin.plan_document import Placement, Plan
 from scheduler_plugin.snapshot import Node, NodeTerm, Pod, Requirement, Snapshot, Taint, Toleration
 
 _HOLDS_PLACE = ("bound", "promised")

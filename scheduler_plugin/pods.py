@@ -6,17 +6,17 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from scheduler_plugin.names import (
+from wattpack.api.times import parse_rfc3339
+from wattpack.errors import InputError
+from wattpack.kube.port import JsonObject
+from wattpack.object_names import (
     DEFAULT_SCHEDULER,
     EXPECTED_WATTS_ANNOTATION,
     GATE,
     GPU_MODELS_ANNOTATION,
     GPU_RESOURCE,
 )
-from scheduler_plugin.quantities import pod_requests
-from wattpack.api.times import parse_rfc3339
-from wattpack.errors import InputError
-from wattpack.kube.port import JsonObject
+from wattpack.quantities import pod_requests
 
 _MIRROR = "kubernetes.io/config.mirror"
 _FINISHED = ("Succeeded", "Failed")

@@ -9,10 +9,10 @@ from typing import Any
 
 from scheduler_plugin.snapshot import PowerDomain as SnapshotDomain
 from wattpack.api import DemandForecast, GPUProfile, PowerDomain
-from wattpack.api.power import PowerDomainSpec
+from wattpack.api.power_domain import PowerDomainSpec
 from wattpack.api.times import parse_rfc3339
-from wattpack.domains import OVERSHOOT_RATIO
 from wattpack.kube.port import JsonObject
+from wattpack.power.domain_tree import OVERSHOOT_RATIO
 
 #: Cap band over rating where the controller has not said: its lower design value (section 5).
 DEFAULT_CAP_BAND = 0.87

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from scheduler_plugin.matching import affinity_matches, taints_tolerated
-from scheduler_plugin.plan import PendingReason
+from scheduler_plugin.plan_document import PendingReason
 from scheduler_plugin.snapshot import MILLI_PER_GPU, Pod, PodState, PowerDomain, Snapshot
 
 IntArray = npt.NDArray[np.int64]

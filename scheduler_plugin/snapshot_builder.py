@@ -12,17 +12,8 @@ from typing import Any
 from pydantic import ValidationError
 
 from scheduler_plugin import pods as pod_facts
-from scheduler_plugin.gangs import GangRef, GangSources, gang_of
 from scheduler_plugin.ledger import Ledger
-from scheduler_plugin.names import (
-    DISRUPTION_TAINTS,
-    GATE,
-    GPU_MODEL_LABELS,
-    GPU_RESOURCE,
-    KERNEL_CLASS_ANNOTATION,
-)
 from scheduler_plugin.power_view import BoundLoad, ModelWatts, PowerView, normal_name
-from scheduler_plugin.quantities import parse_quantity, pod_requests, resources
 from scheduler_plugin.snapshot import (
     MILLI_PER_GPU,
     Gang,
@@ -37,7 +28,16 @@ from scheduler_plugin.snapshot import (
     Toleration,
 )
 from wattpack.errors import InputError
+from wattpack.gangs import GangRef, GangSources, gang_of
 from wattpack.kube.port import JsonObject
+from wattpack.object_names import (
+    DISRUPTION_TAINTS,
+    GATE,
+    GPU_MODEL_LABELS,
+    GPU_RESOURCE,
+    KERNEL_CLASS_ANNOTATION,
+)
+from wattpack.quantities import parse_quantity, pod_requests, resources
 
 _DEFAULT_POD_SLOTS = 110
 

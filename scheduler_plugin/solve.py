@@ -1,7 +1,7 @@
 """Snapshot in, plan out: incumbent, bound, CP-SAT where it can help, judge, explain.
 
 Pure: no clock, no I/O, no threads. With one worker the same snapshot, budget and seed give the
-same plan; the hard deadline is the business of ``scheduler_plugin.worker``.
+same plan; the hard deadline is the business of ``scheduler_plugin.solver_process``.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ import numpy as np
 
 from scheduler_plugin.bounds import cumulative_bounds
 from scheduler_plugin.checker import complaints
-from scheduler_plugin.explain import explain_pending
 from scheduler_plugin.greedy import Packing, fill, incumbent
 from scheduler_plugin.objective import demanded_values, objective, placed_values
-from scheduler_plugin.plan import Pending, PendingReason, Placement, Plan, Statistics, Tier
+from scheduler_plugin.pending_causes import explain_pending
+from scheduler_plugin.plan_document import Pending, PendingReason, Placement, Plan, Statistics, Tier
 from scheduler_plugin.problem import GPUS, Assignment, Job, Problem, compile_problem
 from scheduler_plugin.snapshot import Pod, PodState, Snapshot
 

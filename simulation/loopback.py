@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from controller.app.agent_gateway import lease_batches
 from controller.app.fleet import Fleet
-from controller.app.stream import lease_batches
-from controller.model import Commands, Topology
+from controller.tick_values import Commands, Topology
 from wattpack.errors import InputError
 from wattpack.wire.v1 import power_pb2
 

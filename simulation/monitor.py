@@ -12,10 +12,10 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from controller.model import CapReason, Decisions, Observations, Topology
+from actuator.lease_table import LeaseTable
+from controller.tick_values import CapReason, Decisions, Observations, Topology
 from simulation.scenario import FaultKind
 from simulation.world import World
-from telemetry.actuator.leases import LeaseTable
 from wattpack.units import NS_PER_SECOND, GpuUuid
 
 Floats = NDArray[np.float64]

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from simulation.work import Work, WorkKind
+from simulation.pod_work import Work, WorkKind
 from wattpack.errors import InputError
 
 Floats = NDArray[np.float64]

@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from simulation.breakers import Breakers
+from simulation.plant_breakers import Breakers
 from simulation.scenario import Scenario
 
 Floats = NDArray[np.float64]

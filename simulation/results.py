@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field
 
 from simulation.placed import PlacementEvent
+from simulation.pod_work import WorkKind
 from simulation.scenario import Scenario
 from simulation.slo import LEAD_OUT_SECONDS, quantile_ratio
-from simulation.work import WorkKind
 from simulation.world import World
 from wattpack.units import NS_PER_SECOND, seconds_to_ns
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from simulation.serving import StepResult
+from simulation.serving_queues import StepResult
 from wattpack.units import NS_PER_SECOND
 
 Floats = NDArray[np.float64]

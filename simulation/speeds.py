@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from capacity.profile import KERNEL_CLASSES, GpuProfile
-from capacity.table import ProfileTable, class_index, throughput
+from capacity.capacity_table import ProfileTable, class_index, throughput
+from capacity.gpu_profile import KERNEL_CLASSES, GpuProfile
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.intp]

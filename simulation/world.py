@@ -27,13 +27,12 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from capacity.library import shipped_library
-from capacity.serving import find_serving
+from capacity.profile_library import shipped_library
+from capacity.serving_model import find_serving
+from gpu.simulated.simulated_device import SimulatedDriver
 from simulation import placed as pl
 from simulation.arrivals import RequestStream
-from simulation.boards import build_boards
-from simulation.breakers import Meters
-from simulation.faults import FaultSchedule
+from simulation.fault_plan import FaultSchedule
 from simulation.jobs import JobFleet, JobShape
 from simulation.placed import (
     GpuAssignment,
@@ -43,14 +42,15 @@ from simulation.placed import (
     bound_pods,
 )
 from simulation.plant import ServerRow, breakers_of, domain_names, node_names, rack_of_nodes
+from simulation.plant_breakers import Meters
+from simulation.plant_faults import StruckPlant
+from simulation.pod_work import NAMESPACE, WORK_LABEL, Work, WorkKind, batch_works, standing_works
+from simulation.row_boards import build_boards
 from simulation.scenario import Scenario
-from simulation.serving import ServingFleet
+from simulation.serving_queues import ServingFleet
 from simulation.slo import CapEffects, Ledger
 from simulation.speeds import BATCH, DECODE, PREFILL, TRAINING
-from simulation.struck import StruckPlant
 from simulation.traces import shipped_trace
-from simulation.work import NAMESPACE, WORK_LABEL, Work, WorkKind, batch_works, standing_works
-from telemetry.simulated.devices import SimulatedDriver
 from wattpack.errors import InputError
 from wattpack.units import NS_PER_SECOND, NodeName, seconds_to_ns
 

@@ -14,8 +14,8 @@ from typing import Any
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from telemetry.node_state import THROTTLE_REASONS, NodeState
 from telemetry.sampler import DeviceSample
-from telemetry.state import THROTTLE_REASONS, NodeState
 
 LABELS = ("gpu", "uuid", "model")
 

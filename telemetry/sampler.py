@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 
-from telemetry.device import GpuError, GpuIdentity, GpuProcess, GpuReading, PowerLimits
-from telemetry.workers import DeviceReader, Extra, Outcome
+from gpu.device import GpuError, GpuIdentity, GpuProcess, GpuReading, PowerLimits
+from gpu.device_workers import DeviceReader, Extra, Outcome
 from wattpack.errors import InputError
 from wattpack.units import NS_PER_MS, NS_PER_SECOND, GpuUuid
 

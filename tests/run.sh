@@ -62,7 +62,7 @@ plain="not cluster and not helm and not promtool and not browser"
 
 tier tools cluster_tools
 tier style contracts
-tier types $bin/mypy wattpack telemetry controller scheduler_plugin forecasting capacity simulation benchmarks
+tier types make --no-print-directory types
 tier generated make --no-print-directory check-generated
 needs go go "install Go" && tier go make --no-print-directory test-go
 tier unit pytests -m "$plain and ($long_filter)" "$@"

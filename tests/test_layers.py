@@ -13,35 +13,49 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 PACKAGES = (
+    "actuator",
     "capacity",
+    "console",
     "controller",
     "forecasting",
+    "gpu",
     "scheduler_plugin",
     "simulation",
     "telemetry",
 )
 OUTER_ROOMS = {
-    "controller": {"app", "console"},
+    "actuator": {"app", "unix_socket"},
+    "capacity": {"app", "fitting"},
+    "console": {"app"},
+    "controller": {"app"},
     "forecasting": {"app", "prometheus", "sqlite"},
     "scheduler_plugin": {"app"},
-    "simulation": {"app", "lockstep"},
-    "telemetry": {"actuator", "app", "attribution", "nvml", "simulated", "stream"},
-    "capacity": {"fitting"},
+    "gpu": {"nvml", "replay", "simulated"},
+    "simulation": {"app", "kube", "lockstep"},
+    "telemetry": {"app", "attribution", "gpunode", "stream"},
 }
 # Top-level modules that are ports' adapters or processes of their own by what they are for; each
 # says so in its first line.
 EDGES = {
-    "capacity": {"app", "fit", "plot"},
-    "scheduler_plugin": {"worker"},
-    "simulation": {"cluster", "history", "loopback", "objects", "reference", "runner", "world"},
-    "telemetry": {"device", "exporter", "record", "replay", "report", "workers"},
+    "actuator": {"audit_log", "board_writes", "config_file", "node_actuator", "persisted_state"},
+    "capacity": {"fit", "plot"},
+    "gpu": {"device_workers"},
+    "scheduler_plugin": {"solver_process"},
+    "simulation": {
+        "cluster_stand_ins",
+        "earlier_days",
+        "loopback",
+        "reference",
+        "row_objects",
+        "twin_run",
+        "world",
+    },
+    "telemetry": {"exporter", "report_messages"},
 }
 # Pure modules that live in an outer room because they belong to its process or technology.
 PURE = {
-    "telemetry.actuator.leases",
-    "telemetry.actuator.messages",
+    "gpu.simulated.board_arrays",
     "telemetry.attribution.attribute",
-    "telemetry.simulated.boards",
 }
 TECHNOLOGY = {
     "asyncio",

@@ -9,9 +9,9 @@ from pathlib import Path
 from prometheus_client import CollectorRegistry
 from prometheus_client.metrics import MetricWrapperBase
 
-from controller.app.metrics import ControllerMetrics
-from forecasting.app.metrics import ForecastMetrics
-from scheduler_plugin.app.metrics import PlacementMetrics
+from controller.app.controller_metrics import ControllerMetrics
+from forecasting.app.forecast_metrics import ForecastMetrics
+from scheduler_plugin.app.placement_metrics import PlacementMetrics
 from telemetry.exporter import GAUGES, LABELS
 
 PAGE = Path(__file__).parents[1] / "docs" / "metrics.md"

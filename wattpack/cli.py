@@ -22,16 +22,26 @@ class Verb:
 
 
 VERBS: dict[str, Verb] = {
-    "demo": Verb("simulation.app.demo", "start everything on this machine against the twin"),
-    "agent": Verb("telemetry.app.agent", "read this node's GPUs; --local shows a live table"),
-    "actuator": Verb("telemetry.actuator.app", "write limits under leases (privileged)"),
-    "controller": Verb("controller.app.main", "keep every power domain below its rating"),
-    "scheduler": Verb("scheduler_plugin.app.scheduler", "admit, plan and release managed pods"),
-    "watchdog": Verb("scheduler_plugin.app.watchdog", "release gated pods when no planner lives"),
-    "forecaster": Verb("forecasting.app.forecaster", "forecast demand and power"),
-    "console": Verb("controller.console.app", "serve the dashboard"),
-    "plan": Verb("scheduler_plugin.app.plan", "place a snapshot's pods; no cluster needed"),
-    "profiles": Verb("capacity.app", "show what each GPU type does with a watt"),
+    "demo": Verb(
+        "simulation.app.demo_command", "start everything on this machine against the twin"
+    ),
+    "agent": Verb(
+        "telemetry.app.agent_command", "read this node's GPUs; --local shows a live table"
+    ),
+    "actuator": Verb("actuator.app.actuator_command", "write limits under leases (privileged)"),
+    "controller": Verb(
+        "controller.app.controller_command", "keep every power domain below its rating"
+    ),
+    "scheduler": Verb(
+        "scheduler_plugin.app.scheduler_command", "admit, plan and release managed pods"
+    ),
+    "watchdog": Verb(
+        "scheduler_plugin.app.watchdog_command", "release gated pods when no planner lives"
+    ),
+    "forecaster": Verb("forecasting.app.forecaster_command", "forecast demand and power"),
+    "console": Verb("console.app.console_command", "serve the dashboard"),
+    "plan": Verb("scheduler_plugin.app.plan_command", "place a snapshot's pods; no cluster needed"),
+    "profiles": Verb("capacity.app.profiles_command", "show what each GPU type does with a watt"),
 }
 
 

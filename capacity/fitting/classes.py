@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from capacity.fitting.curves import SweepPoint
-from capacity.fitting.power import (
+from capacity.fitting.board_power import (
     Draw,
     decode_attention_draw,
     fleet_busy_draw,
@@ -17,7 +16,8 @@ from capacity.fitting.power import (
     sweep_draw,
     transferred,
 )
-from capacity.fitting.reading import Row, number
+from capacity.fitting.curves import SweepPoint
+from capacity.fitting.reference_files import Row, number
 
 SWEPT: Final = {"V100-PCIE": "V100", "A40": "A40", "RTX-6000": "RTX6000"}
 SYSTEMS: Final = {

@@ -16,7 +16,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from capacity.fitting.reading import number, read_csv
+from capacity.fitting.reference_files import number, read_csv
 
 Floats = NDArray[np.float64]
 

@@ -14,16 +14,16 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from controller.app.reports import (
+from controller.app.agent_reports import (
     MAX_DEVICES,
     DeviceDescription,
     NodeSample,
     describe,
     read_report,
 )
-from controller.model import Observations, Topology
-from wattpack.domains import BoolArray, FloatArray, IntArray
+from controller.tick_values import Observations, Topology
 from wattpack.errors import InputError
+from wattpack.power.domain_tree import BoolArray, FloatArray, IntArray
 from wattpack.units import NS_PER_SECOND
 from wattpack.wire.v1 import power_pb2
 

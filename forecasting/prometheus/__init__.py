@@ -1,6 +1,6 @@
 """History from Prometheus or anything with its query API."""
 
 from forecasting.prometheus.query import BadAnswerError, QueryApi
-from forecasting.prometheus.source import PrometheusSource
+from forecasting.prometheus.range_source import PrometheusSource
 
 __all__ = ["BadAnswerError", "PrometheusSource", "QueryApi"]

@@ -1,5 +1,5 @@
 """History in one SQLite file."""
 
-from forecasting.sqlite.store import HistoryStore
+from forecasting.sqlite.history_store import HistoryStore
 
 __all__ = ["HistoryStore"]

@@ -9,7 +9,7 @@ from enum import Enum
 
 from scheduler_plugin import pods as pod_facts
 from scheduler_plugin.ledger import RESERVATION_NS, Ledger, Reservation
-from scheduler_plugin.plan import Pending, Placement, Plan
+from scheduler_plugin.plan_document import Pending, Placement, Plan
 from scheduler_plugin.snapshot import Pod, Snapshot
 from wattpack.api import PlacementPlan
 from wattpack.api.times import rfc3339

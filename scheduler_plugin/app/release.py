@@ -6,8 +6,8 @@ import logging
 from dataclasses import dataclass
 
 from scheduler_plugin import pods as pod_facts
-from scheduler_plugin.gangs import GangSources, gang_of
 from wattpack.errors import InputError
+from wattpack.gangs import GangSources, gang_of
 from wattpack.kube.port import (
     MUTATING_WEBHOOKS,
     PODS,

@@ -18,7 +18,7 @@ from typing import Any
 
 from scheduler_plugin.admission import WEBHOOK_TIMEOUT_SECONDS, Mode, review
 from wattpack.errors import InputError
-from wattpack.wire.identity import ServingIdentity
+from wattpack.wire.certificates import ServingIdentity
 
 _LOG = logging.getLogger(__name__)
 PATH = "/mutate"

@@ -16,9 +16,9 @@ LockstepError (PermanentError)
 └── LockstepStalledError  something holds time; names who runs and how many messages are under way
 """
 
-from simulation.lockstep.clock import LockstepClock, connect
 from simulation.lockstep.conductor import Conductor
-from simulation.lockstep.errors import (
+from simulation.lockstep.lockstep_clock import LockstepClock, connect
+from simulation.lockstep.lockstep_errors import (
     LockstepEndedError,
     LockstepError,
     LockstepStalledError,

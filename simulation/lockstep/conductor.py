@@ -10,8 +10,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from simulation.lockstep.clock import SOCKET_NAME, TIME_NAME, LockstepClock
-from simulation.lockstep.errors import LockstepStalledError
+from simulation.lockstep.lockstep_clock import SOCKET_NAME, TIME_NAME, LockstepClock
+from simulation.lockstep.lockstep_errors import LockstepStalledError
 from simulation.lockstep.shared_time import SharedTime
 from wattpack.clock import Clock, SystemClock
 from wattpack.errors import InputError

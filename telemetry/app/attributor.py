@@ -8,10 +8,10 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from queue import SimpleQueue
 
+from gpu.device import GpuProcess
 from telemetry.attribution.attribute import Attribution, attribute
-from telemetry.attribution.grants import DeviceGrant
+from telemetry.attribution.device_grants import DeviceGrant
 from telemetry.attribution.procfs import process_homes
-from telemetry.device import GpuProcess
 from wattpack.errors import WattpackError
 from wattpack.units import GpuUuid
 

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from gpu.device import GpuProcess
 from telemetry.attribution.cgroup import ContainerOf
-from telemetry.attribution.grants import DeviceGrant
-from telemetry.device import GpuProcess
+from telemetry.attribution.device_grants import DeviceGrant
 from wattpack.units import GpuUuid
 
 

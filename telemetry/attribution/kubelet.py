@@ -6,7 +6,7 @@ from pathlib import Path
 
 import grpc
 
-from telemetry.attribution.grants import KUBELET_SOCKET, DeviceGrant
+from telemetry.attribution.device_grants import KUBELET_SOCKET, DeviceGrant
 from wattpack.errors import DeadlineExceededError, PermanentError, TransientError
 from wattpack.wire.v1 import podresources_pb2 as messages
 

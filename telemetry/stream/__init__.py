@@ -1,5 +1,5 @@
 """The stream to the controllers: the port here, gRPC in ``telemetry.stream.grpc_link``."""
 
-from telemetry.stream.link import Backoff, Link
+from telemetry.stream.controller_link import Backoff, Link
 
 __all__ = ["Backoff", "Link"]

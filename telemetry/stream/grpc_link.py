@@ -16,8 +16,8 @@ from typing import Any
 
 import grpc
 
-from telemetry.report import VERSIONS
-from telemetry.stream.link import Backoff
+from telemetry.report_messages import VERSIONS
+from telemetry.stream.controller_link import Backoff
 from wattpack.clock import Clock, Wake
 from wattpack.errors import InputError
 from wattpack.units import NS_PER_MS

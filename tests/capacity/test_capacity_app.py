@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from capacity.app import main
+from capacity.app.profiles_command import main
 
 
 def test_the_table_names_source_and_error(capsys: pytest.CaptureFixture[str]) -> None:

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from capacity.fitting.board_power import gemm_draw
 from capacity.fitting.curves import (
     KNOTS,
     SweepPoint,
@@ -19,9 +20,8 @@ from capacity.fitting.curves import (
     monotone,
     zeus_points,
 )
-from capacity.fitting.power import gemm_draw
-from capacity.fitting.reading import number, read_csv
-from capacity.fitting.serving import measured_times
+from capacity.fitting.iteration_times import measured_times
+from capacity.fitting.reference_files import number, read_csv
 from wattpack.errors import InputError
 
 

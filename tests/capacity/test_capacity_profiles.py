@@ -9,12 +9,17 @@ from typing import Any
 
 import pytest
 
-from capacity.errors import UnknownGpuModel, UnknownServingModel
 from capacity.fit import PROFILES, REFERENCE, build_document
 from capacity.fit import main as fit_main
-from capacity.library import gpu_profile_object, library_from_dict, load_library, shipped_library
-from capacity.profile import KERNEL_CLASSES, profile_from_dict
-from capacity.serving import find_serving, serving_rates
+from capacity.gpu_profile import KERNEL_CLASSES, profile_from_dict
+from capacity.profile_errors import UnknownGpuModel, UnknownServingModel
+from capacity.profile_library import (
+    gpu_profile_object,
+    library_from_dict,
+    load_library,
+    shipped_library,
+)
+from capacity.serving_model import find_serving, serving_rates
 from wattpack.api.inventory import GPUProfile
 from wattpack.errors import InputError
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from capacity.fitting.reading import number, read_csv
-from capacity.library import shipped_library
-from capacity.serving import find_serving
+from capacity.fitting.reference_files import number, read_csv
+from capacity.profile_library import shipped_library
+from capacity.serving_model import find_serving
 
 FILE = Path(__file__).parents[2] / "benchmarks" / "data" / "capacity" / "h200_kernel_power.csv"
 ROWS = read_csv(FILE, ("kind", "detail", "mean_watts", "tokens_per_second"))

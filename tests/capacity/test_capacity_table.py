@@ -7,15 +7,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from capacity.library import shipped_library
-from capacity.profile import KERNEL_CLASSES
-from capacity.table import (
+from capacity.capacity_table import (
     ProfileTable,
     class_index,
     marginal_throughput_per_watt,
     power,
     throughput,
 )
+from capacity.gpu_profile import KERNEL_CLASSES
+from capacity.profile_library import shipped_library
 from wattpack.errors import InputError
 
 PROFILES = list(shipped_library().profiles.values())

@@ -8,7 +8,8 @@ from typing import Any
 import kubernetes_validate
 import pytest
 import yaml
-from helm_render import (
+
+from tests.chart.helm_render import (
     CHART,
     ENFORCING,
     EVERYTHING,
@@ -131,7 +132,7 @@ def test_the_actuator_has_two_capabilities_no_token_and_no_network() -> None:
 
 
 def test_the_actuators_configuration_is_one_that_it_accepts(tmp_path: Any) -> None:
-    from telemetry.actuator.config import load_config
+    from actuator.config_file import load_config
 
     (data,) = (
         item["data"]
@@ -159,9 +160,9 @@ def test_containers_state_resources_probes_and_a_fixed_image(name: str) -> None:
 
 
 def test_settings_files_are_ones_that_the_processes_accept(tmp_path: Any) -> None:
-    from controller.app.settings import ControllerSettings
-    from forecasting.app.forecaster import ForecasterSettings
-    from scheduler_plugin.app.settings import PlacementSettings
+    from controller.app.controller_settings import ControllerSettings
+    from forecasting.app.forecaster_command import ForecasterSettings
+    from scheduler_plugin.app.scheduler_settings import PlacementSettings
     from wattpack.settings import Settings
 
     models: dict[str, type[Settings]] = {
@@ -203,12 +204,12 @@ def test_a_given_certificate_is_read_and_never_written() -> None:
 
 
 def test_command_lines_are_ones_that_the_processes_accept() -> None:
-    from controller.app.main import build_parser as controller
-    from forecasting.app.forecaster import build_parser as forecaster
-    from scheduler_plugin.app.scheduler import _parser as scheduler
-    from scheduler_plugin.app.watchdog import _parser as watchdog
-    from telemetry.actuator.app import _parser as actuator
-    from telemetry.app.agent import build_parser as agent
+    from actuator.app.actuator_command import _parser as actuator
+    from controller.app.controller_command import build_parser as controller
+    from forecasting.app.forecaster_command import build_parser as forecaster
+    from scheduler_plugin.app.scheduler_command import _parser as scheduler
+    from scheduler_plugin.app.watchdog_command import _parser as watchdog
+    from telemetry.app.agent_command import build_parser as agent
 
     parsers = {
         "controller": controller(),

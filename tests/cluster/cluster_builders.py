@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from cluster_connection import Answer
-from control_plane import ControlPlane
+from tests.cluster.cluster_connection import Answer
+from tests.cluster.control_plane import ControlPlane
 
 GATE = "wattpack.io/placement"
 Body = dict[str, Any]

@@ -8,8 +8,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from cluster_tools import missing_control_plane_tool
-from control_plane import ControlPlane, start_control_plane
+
+from tests.cluster.cluster_tools import missing_control_plane_tool
+from tests.cluster.control_plane import ControlPlane, start_control_plane
 
 _numbers = itertools.count(1)
 

@@ -20,11 +20,11 @@ from typing import Any, TypeVar
 
 import urllib3
 import yaml
-from cluster_connection import REQUEST_SECONDS, Answer, Connection, cluster_of
-from cluster_processes import ServerProcess, eventually, free_port
-from cluster_tools import kubebuilder_assets, tool
-from kubebuilder_server import kube_apiserver_command
 
+from tests.cluster.cluster_connection import REQUEST_SECONDS, Answer, Connection, cluster_of
+from tests.cluster.cluster_processes import ServerProcess, eventually, free_port
+from tests.cluster.cluster_tools import kubebuilder_assets, tool
+from tests.cluster.kubebuilder_server import kube_apiserver_command
 from wattpack.errors import PermanentError, WattpackError
 
 START_SECONDS = 60.0

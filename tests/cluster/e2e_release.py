@@ -15,10 +15,11 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from cluster_builders import create, node
-from cluster_processes import ServerProcess, eventually, free_port
-from cluster_tools import REPOSITORY, ToolMissingError, tool
-from control_plane import ControlPlane
+
+from tests.cluster.cluster_builders import create, node
+from tests.cluster.cluster_processes import ServerProcess, eventually, free_port
+from tests.cluster.cluster_tools import REPOSITORY, ToolMissingError, tool
+from tests.cluster.control_plane import ControlPlane
 
 CHART = REPOSITORY / "charts" / "wattpack"
 KUBE_VERSION = "1.34.0"

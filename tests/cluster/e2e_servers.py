@@ -20,16 +20,16 @@ from typing import Any
 
 import numpy as np
 
-from telemetry.actuator.client import ActuatorClient
-from telemetry.actuator.config import ActuatorConfig
-from telemetry.actuator.hosted import HostedActuators, socket_path
-from telemetry.app.host import AgentHost
-from telemetry.app.node import NodeAgent, NodeFacts
+from actuator.app.hosted_actuators import HostedActuators, socket_path
+from actuator.config_file import ActuatorConfig
+from actuator.unix_socket.client import ActuatorClient
+from gpu.device_workers import InlineReader
+from gpu.simulated import BoardBank, BoardSpec
+from telemetry.app.hosted_agents import AgentHost
+from telemetry.app.node_agent import NodeAgent, NodeFacts
 from telemetry.attribution.attribute import Attribution, PodOnGpu
 from telemetry.sampler import Sampler
-from telemetry.simulated import BoardBank, BoardSpec
 from telemetry.stream.grpc_link import Endpoint, GrpcLink, GrpcLoop
-from telemetry.workers import InlineReader
 from wattpack.clock import SystemClock
 from wattpack.units import NS_PER_SECOND, GpuUuid, NodeName
 

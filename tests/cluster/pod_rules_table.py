@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from cluster_builders import GATE, Body, pod, required, term
+from tests.cluster.cluster_builders import GATE, Body, pod, required, term
 
 OTHER = "example.com/other"
 ZONE, RACK = {"zone": ["a", "b"]}, {"rack": ["r1"]}

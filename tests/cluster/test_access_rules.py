@@ -5,9 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from cluster_builders import Body, create
-from cluster_processes import eventually
-from control_plane import ControlPlane
+
+from tests.cluster.cluster_builders import Body, create
+from tests.cluster.cluster_processes import eventually
+from tests.cluster.control_plane import ControlPlane
 
 pytestmark = pytest.mark.cluster
 

@@ -11,10 +11,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from cluster_builders import GATE, Body, create, pod
-from cluster_processes import eventually
-from control_plane import ControlPlane
-from kubebuilder_server import write_serving_certificate
+
+from tests.cluster.cluster_builders import GATE, Body, create, pod
+from tests.cluster.cluster_processes import eventually
+from tests.cluster.control_plane import ControlPlane
+from tests.cluster.kubebuilder_server import write_serving_certificate
 
 pytestmark = pytest.mark.cluster
 

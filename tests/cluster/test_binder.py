@@ -7,9 +7,10 @@ from functools import partial
 from typing import Any
 
 import pytest
-from cluster_builders import GATE, Body, bind, create, node, pod, required, term
-from cluster_processes import eventually
-from control_plane import ControlPlane
+
+from tests.cluster.cluster_builders import GATE, Body, bind, create, node, pod, required, term
+from tests.cluster.cluster_processes import eventually
+from tests.cluster.control_plane import ControlPlane
 
 pytestmark = pytest.mark.cluster
 

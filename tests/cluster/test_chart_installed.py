@@ -17,10 +17,11 @@ from typing import Any
 
 import pytest
 import yaml
-from cluster_builders import create, node, pod
-from cluster_connection import Answer
-from cluster_processes import eventually, free_port
-from control_plane import ControlPlane
+
+from tests.cluster.cluster_builders import create, node, pod
+from tests.cluster.cluster_connection import Answer
+from tests.cluster.cluster_processes import eventually, free_port
+from tests.cluster.control_plane import ControlPlane
 
 ROOT = Path(__file__).parents[2]
 KUBE_VERSION = "1.34.0"
@@ -221,7 +222,7 @@ def tainted_node(release: Release) -> Iterator[str]:
 def test_the_controller_moves_its_taint_with_the_patch_that_it_sends(
     release: Release, tainted_node: str
 ) -> None:
-    from controller.taints import taint_patch
+    from controller.uncontrolled_taint import taint_patch
 
     plane, account = release.plane, release.account("controller")
     for wanted, expected in ((True, [OTHERS, OURS]), (False, [OTHERS])):

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import cluster_tools
 import pytest
-from cluster_processes import ServerProcess, eventually
-from conftest import _require_tools
 
+from tests.cluster import cluster_tools
+from tests.cluster.cluster_processes import ServerProcess, eventually
+from tests.cluster.conftest import _require_tools
 from wattpack.errors import DeadlineExceededError, PermanentError
 
 
@@ -45,7 +45,7 @@ def test_a_process_that_ends_at_once_says_what_it_wrote(tmp_path: Path) -> None:
 def test_a_process_that_ignores_the_polite_signal_is_ended(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("cluster_processes.STOP_SECONDS", 0.1)
+    monkeypatch.setattr("tests.cluster.cluster_processes.STOP_SECONDS", 0.1)
     script = "trap '' TERM; echo ready; while :; do sleep 1; done"
     process = ServerProcess("stubborn", ["sh", "-c", script], tmp_path)
     process.wait_ready(lambda: "ready" in process.log_tail())

@@ -5,13 +5,14 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-import control_plane as launcher
 import pytest
-from cluster_processes import free_port
-from cluster_tools import tool
-from control_plane import ControlPlane
 from cryptography import x509
-from kubebuilder_server import kube_apiserver_command
+
+from tests.cluster import control_plane as launcher
+from tests.cluster.cluster_processes import free_port
+from tests.cluster.cluster_tools import tool
+from tests.cluster.control_plane import ControlPlane
+from tests.cluster.kubebuilder_server import kube_apiserver_command
 
 pytestmark = pytest.mark.cluster
 

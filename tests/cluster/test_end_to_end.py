@@ -14,14 +14,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cluster_builders import GATE, Body, create, pod
-from cluster_processes import eventually
-from conftest import _require_tools
-from control_plane import ControlPlane, start_control_plane
-from e2e_release import SYSTEM, LiveRelease, has_helm
-from e2e_servers import GPUS, GUARANTEED_WATTS, MODEL, Servers, running_pods
 
-from capacity.library import gpu_profile_object, shipped_library
+from capacity.profile_library import gpu_profile_object, shipped_library
+from tests.cluster.cluster_builders import GATE, Body, create, pod
+from tests.cluster.cluster_processes import eventually
+from tests.cluster.conftest import _require_tools
+from tests.cluster.control_plane import ControlPlane, start_control_plane
+from tests.cluster.e2e_release import SYSTEM, LiveRelease, has_helm
+from tests.cluster.e2e_servers import GPUS, GUARANTEED_WATTS, MODEL, Servers, running_pods
 
 TEAM = "team"
 PODS = f"/api/v1/namespaces/{TEAM}/pods"

@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from cluster_builders import Body, create, pod
-from cluster_connection import Answer
-from cluster_processes import eventually
-from control_plane import ControlPlane
+
+from tests.cluster.cluster_builders import Body, create, pod
+from tests.cluster.cluster_connection import Answer
+from tests.cluster.cluster_processes import eventually
+from tests.cluster.control_plane import ControlPlane
 
 pytestmark = [pytest.mark.cluster, pytest.mark.usefixtures("with_controllers")]
 

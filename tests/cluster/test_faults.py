@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 import urllib3
-from control_plane import ControlPlane
 
+from tests.cluster.control_plane import ControlPlane
 from wattpack.errors import PermanentError
 
 pytestmark = pytest.mark.cluster

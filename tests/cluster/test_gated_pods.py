@@ -5,9 +5,10 @@ from __future__ import annotations
 import copy
 
 import pytest
-from cluster_builders import GATE, Body, bind, create, pod, required, term
-from control_plane import ControlPlane
-from pod_rules_table import CREATIONS, REFUSED, UPDATES, ZONE, Change
+
+from tests.cluster.cluster_builders import GATE, Body, bind, create, pod, required, term
+from tests.cluster.control_plane import ControlPlane
+from tests.cluster.pod_rules_table import CREATIONS, REFUSED, UPDATES, ZONE, Change
 
 pytestmark = pytest.mark.cluster
 

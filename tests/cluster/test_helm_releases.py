@@ -8,8 +8,9 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from cluster_tools import ToolMissingError, tool
-from control_plane import ControlPlane
+
+from tests.cluster.cluster_tools import ToolMissingError, tool
+from tests.cluster.control_plane import ControlPlane
 
 pytestmark = pytest.mark.cluster
 

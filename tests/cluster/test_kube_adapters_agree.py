@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from control_plane import ControlPlane
 
+from simulation.kube import EmbeddedKube
+from tests.cluster.control_plane import ControlPlane
 from wattpack.api import PowerDomain
 from wattpack.clock import ManualClock
 from wattpack.kube.client import from_kubeconfig
-from wattpack.kube.embedded import EmbeddedKube
 from wattpack.kube.port import KubeApi, KubeError, NotFoundError
 
 pytestmark = pytest.mark.cluster

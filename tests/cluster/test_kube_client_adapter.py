@@ -11,20 +11,20 @@ from typing import Any
 
 import pytest
 import yaml
-from control_plane import ControlPlane
+
+from tests.cluster.control_plane import ControlPlane
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests" / "wattpack"))
 
-from kube_conformance import BEHAVIOURS, Bench, name_of  # noqa: E402
-
+from tests.wattpack.kube_conformance import BEHAVIOURS, Bench, name_of  # noqa: E402
 from wattpack.api import KINDS, PowerDomain  # noqa: E402
-from wattpack.api.power import PowerDomainStatus  # noqa: E402
+from wattpack.api.power_domain import PowerDomainStatus  # noqa: E402
 from wattpack.clock import ManualClock, SystemClock  # noqa: E402
 from wattpack.errors import InputError  # noqa: E402
 from wattpack.kube.client import ClientKube, from_kubeconfig  # noqa: E402
 from wattpack.kube.election import LeaderElector  # noqa: E402
-from wattpack.kube.events import EventReason, EventRecorder  # noqa: E402
+from wattpack.kube.event_reports import EventReason, EventRecorder  # noqa: E402
 from wattpack.kube.informer import Informer  # noqa: E402
 from wattpack.kube.port import (  # noqa: E402
     EVENTS,
@@ -270,7 +270,7 @@ def test_a_silent_or_broken_connection_is_unavailable(faults: ControlPlane, kind
 def test_a_silent_watch_is_unavailable(
     faults: ControlPlane, kube: ClientKube, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("wattpack.kube.client.api.SILENCE_SECONDS", 0.5)
+    monkeypatch.setattr("wattpack.kube.client.client_api.SILENCE_SECONDS", 0.5)
     start = kube.list(DOMAINS).resource_version
     with pytest.raises(UnavailableError):
         list(kube.watch(DOMAINS, start, timeout_seconds=60))
@@ -315,7 +315,7 @@ def test_a_node_bound_token_is_reviewed_with_its_node(
 def test_a_list_is_paged_and_complete(
     kube: ClientKube, bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("wattpack.kube.client.api.PAGE_SIZE", 2)
+    monkeypatch.setattr("wattpack.kube.client.client_api.PAGE_SIZE", 2)
     names = {name_of(bench.create_pod()) for _ in range(5)}
     listed = kube.list(PODS, bench.namespace)
     assert names <= set(map(name_of, listed.items))

@@ -6,8 +6,9 @@ import copy
 from typing import Any
 
 import pytest
-from cluster_builders import Body, create
-from control_plane import ControlPlane
+
+from tests.cluster.cluster_builders import Body, create
+from tests.cluster.control_plane import ControlPlane
 
 pytestmark = pytest.mark.cluster
 

@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cluster_builders import GATE, Body, create, node, pod
-from cluster_processes import ServerProcess, eventually, free_port
-from conftest import _require_tools
-from control_plane import ControlPlane, start_control_plane
 
 from scheduler_plugin.admission import webhook_configuration
+from tests.cluster.cluster_builders import GATE, Body, create, node, pod
+from tests.cluster.cluster_processes import ServerProcess, eventually, free_port
+from tests.cluster.conftest import _require_tools
+from tests.cluster.control_plane import ControlPlane, start_control_plane
 
 ROOT = Path(__file__).parents[2]
 SYSTEM = "wattpack-system"

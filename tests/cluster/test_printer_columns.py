@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from cluster_builders import GATE, Body, create, node, pod
-from cluster_processes import eventually
-from control_plane import ControlPlane
+
+from tests.cluster.cluster_builders import GATE, Body, create, node, pod
+from tests.cluster.cluster_processes import eventually
+from tests.cluster.control_plane import ControlPlane
 
 pytestmark = pytest.mark.cluster
 

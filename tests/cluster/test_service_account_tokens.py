@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from cluster_builders import bind, create, node, pod
-from cluster_processes import eventually
-from control_plane import ControlPlane
 
+from tests.cluster.cluster_builders import bind, create, node, pod
+from tests.cluster.cluster_processes import eventually
+from tests.cluster.control_plane import ControlPlane
 from wattpack.errors import PermanentError
 
 pytestmark = pytest.mark.cluster

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from cluster_builders import Body, create, node
-from cluster_processes import eventually
-from control_plane import ControlPlane
+
+from tests.cluster.cluster_builders import Body, create, node
+from tests.cluster.cluster_processes import eventually
+from tests.cluster.control_plane import ControlPlane
 
 pytestmark = [pytest.mark.cluster, pytest.mark.usefixtures("with_controllers")]
 

@@ -8,10 +8,15 @@ from typing import Any
 
 import numpy as np
 
-from controller.model import Observations, PowerSettings, Topology
-from wattpack.breakers import RACK_THERMAL
-from wattpack.domains import BreakerCurve, DomainTree, FloatArray
-from wattpack.feasibility import LoadTree, guaranteed_case_watts, size_guaranteed_caps, worst_watts
+from controller.tick_values import Observations, PowerSettings, Topology
+from wattpack.power.domain_tree import BreakerCurve, DomainTree, FloatArray
+from wattpack.power.feasibility import (
+    LoadTree,
+    guaranteed_case_watts,
+    size_guaranteed_caps,
+    worst_watts,
+)
+from wattpack.power.trip_curves import RACK_THERMAL
 from wattpack.units import NS_PER_SECOND
 
 DEFAULT_WATTS = 700.0

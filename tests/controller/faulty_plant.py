@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from controller.model import Commands, Observations, PowerSettings, Topology
-from wattpack.domains import BoolArray, FloatArray, IntArray
-from wattpack.feasibility import LoadTree
+from controller.tick_values import Commands, Observations, PowerSettings, Topology
+from wattpack.power.domain_tree import BoolArray, FloatArray, IntArray
+from wattpack.power.feasibility import LoadTree
 
 NS = 1_000_000_000
 

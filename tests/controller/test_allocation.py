@@ -6,15 +6,15 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from builders import make_topology
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchmarks._allocation_oracle import loop_allocate
 from controller.allocation import Wants, allocate, gang_kinds
-from controller.model import Topology
-from wattpack.domains import FloatArray
-from wattpack.feasibility import LoadTree
+from controller.tick_values import Topology
+from tests.controller.builders import make_topology
+from wattpack.power.domain_tree import FloatArray
+from wattpack.power.feasibility import LoadTree
 
 
 def make_wants(topology: Topology) -> Wants:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from builders import SETTINGS, seconds
 
 from controller.bands import (
     BandMemory,
@@ -14,7 +13,8 @@ from controller.bands import (
     update_bands,
     update_rises,
 )
-from controller.model import Band
+from controller.tick_values import Band
+from tests.controller.builders import SETTINGS, seconds
 
 ONE = np.array([True])
 

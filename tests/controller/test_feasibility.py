@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from builders import make_topology, make_tree
 
-from wattpack.breakers import RACK_THERMAL, SWITCHBOARD_THERMAL, CurveBank, cold_points
-from wattpack.domains import BreakerCurve
-from wattpack.feasibility import LoadTree, survivable_watts, survives_jump, worst_watts
+from tests.controller.builders import make_topology, make_tree
+from wattpack.power.domain_tree import BreakerCurve
+from wattpack.power.feasibility import LoadTree, survivable_watts, survives_jump, worst_watts
+from wattpack.power.trip_curves import RACK_THERMAL, SWITCHBOARD_THERMAL, CurveBank, cold_points
 
 
 @pytest.mark.parametrize(

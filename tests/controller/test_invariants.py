@@ -6,26 +6,26 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from builders import SETTINGS, make_observations, make_topology, seconds
-from faulty_plant import Faults, Plant
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from controller.allocation import Wants, allocate, gang_kinds
-from controller.breaker import fault_seconds, heat_limits
+from controller.breaker_heat import fault_seconds, heat_limits
 from controller.commitments import holding
-from controller.model import Commands, Decisions, Observations, Topology
 from controller.step import State, initial_state, step
-from wattpack.breakers import SWITCHBOARD_THERMAL
-from wattpack.domains import BoolArray, FloatArray
+from controller.tick_values import Commands, Decisions, Observations, Topology
+from tests.controller.builders import SETTINGS, make_observations, make_topology, seconds
+from tests.controller.faulty_plant import Faults, Plant
 from wattpack.errors import InputError, SafetyError
-from wattpack.feasibility import (
+from wattpack.power.domain_tree import BoolArray, FloatArray
+from wattpack.power.feasibility import (
     LoadTree,
     guaranteed_case_watts,
     size_guaranteed_caps,
     survives_jump,
     worst_watts,
 )
+from wattpack.power.trip_curves import SWITCHBOARD_THERMAL
 
 MODERATE = settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 SEEDS = st.integers(0, 2**32 - 1)
@@ -542,12 +542,17 @@ def test_i8_arrays_of_another_topology_are_refused() -> None:
 
 
 def test_i9_every_float_of_the_model_names_its_unit() -> None:
-    from controller import model
+    from controller import tick_values
 
     units = ("_watts", "_ns", "_mhz", "_ms", "_seconds", "_per_watt")
     unitless = {"heat", "brake_heat", "parent_heat", "target_margin", "release_margin"}
     unitless |= {"rise_quantile_prior", "node_default_share"}
-    for kind in (model.Topology, model.Observations, model.Decisions, model.PowerSettings):
+    for kind in (
+        tick_values.Topology,
+        tick_values.Observations,
+        tick_values.Decisions,
+        tick_values.PowerSettings,
+    ):
         for name, hint in kind.__annotations__.items():
             if "Float" in str(hint) or hint == "float":
                 assert name.endswith(units) or name in unitless, f"{kind.__name__}.{name}"

@@ -6,13 +6,13 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from builders import make_observations, make_topology, seconds
 from hypothesis import given
 from hypothesis import strategies as st
 
 from controller.commitments import Commitments, initial_commitments, record
-from controller.model import Commands, Observations, PowerSettings, Topology
 from controller.quiet import quieted
+from controller.tick_values import Commands, Observations, PowerSettings, Topology
+from tests.controller.builders import make_observations, make_topology, seconds
 
 SETTINGS = PowerSettings()
 

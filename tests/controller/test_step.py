@@ -7,14 +7,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from builders import SETTINGS, make_observations, make_topology, seconds
 
-from controller.model import Band, CapReason, Commands, Decisions, Observations, Topology
-from controller.state import State
+from controller.controller_state import State
 from controller.step import carry_over, initial_state, step
-from wattpack.breakers import SWITCHBOARD_THERMAL
-from wattpack.domains import FloatArray
+from controller.tick_values import Band, CapReason, Commands, Decisions, Observations, Topology
+from tests.controller.builders import SETTINGS, make_observations, make_topology, seconds
 from wattpack.errors import InputError
+from wattpack.power.domain_tree import FloatArray
+from wattpack.power.trip_curves import SWITCHBOARD_THERMAL
 
 
 class Loop:

@@ -6,10 +6,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from builders import SETTINGS, make_observations, seconds
 
-from capacity.library import shipped_library
-from capacity.profile import GpuProfile
+from capacity.gpu_profile import GpuProfile
+from capacity.profile_library import shipped_library
 from controller.step import carry_over, initial_state, step
 from controller.topology import (
     GpuSpec,
@@ -20,6 +19,7 @@ from controller.topology import (
     build_tree,
     require_per_gpu_watts,
 )
+from tests.controller.builders import SETTINGS, make_observations, seconds
 from wattpack.api import PowerDomain, PowerPolicy
 from wattpack.errors import InputError, SafetyError
 

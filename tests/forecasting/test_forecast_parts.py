@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from forecasting.calibration import Calibration
 from forecasting.fallback import fit_last_day_maximum
 from forecasting.peaks import peak_quantiles, sum_peak_quantiles
-from forecasting.ports import Floats
 from forecasting.residuals import PathFit, decay_weights, point_quantiles, weighted_quantiles
 from forecasting.ridge import LAMBDA, fit_ridge, level_scale, min_bins
+from forecasting.series_source import Floats
 
 DAY = 24
 STEP = 3600

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from forecasting.model import EXTREME, Forecast, forecast
-from forecasting.ports import Floats, SeriesId
+from forecasting.forecast_choice import EXTREME, Forecast, forecast
+from forecasting.series_source import Floats, SeriesId
 from wattpack.errors import InputError
 
 LEVELS = (0.01, 0.1, 0.5, 0.9, 0.99)

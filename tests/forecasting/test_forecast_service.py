@@ -14,10 +14,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from forecasting.memory import MemorySource
-from forecasting.ports import Floats, SeriesId
-from forecasting.service import ForecasterState, step
-from forecasting.status import status_of, usable_forecast
+from forecasting.forecast_round import ForecasterState, step
+from forecasting.forecast_status import status_of, usable_forecast
+from forecasting.memory_source import MemorySource
+from forecasting.series_source import Floats, SeriesId
 from forecasting.targets import Target, target_of
 from wattpack.api.planning import DemandForecastStatus
 from wattpack.errors import InputError, TransientError

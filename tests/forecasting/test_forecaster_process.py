@@ -11,16 +11,16 @@ import numpy as np
 import pytest
 from prometheus_client import generate_latest
 
-from forecasting.app.forecaster import main
-from forecasting.app.process import ForecasterProcess
-from forecasting.memory import MemorySource
-from forecasting.ports import Floats, SeriesId
+from forecasting.app.forecast_loop import ForecasterProcess
+from forecasting.app.forecaster_command import main
+from forecasting.forecast_status import usable_forecast
+from forecasting.memory_source import MemorySource
+from forecasting.series_source import Floats, SeriesId
 from forecasting.sqlite import HistoryStore
-from forecasting.status import usable_forecast
+from simulation.kube import EmbeddedKube
 from wattpack.api.planning import DemandForecast
 from wattpack.clock import ManualClock
 from wattpack.errors import TransientError
-from wattpack.kube.embedded import EmbeddedKube
 from wattpack.kube.port import ObjectList, Resource, UnavailableError
 from wattpack.units import NS_PER_SECOND
 

@@ -14,9 +14,9 @@ import httpx
 import numpy as np
 import pytest
 
-from forecasting.ports import SeriesId
 from forecasting.prometheus import PrometheusSource
 from forecasting.prometheus.query import BadAnswerError
+from forecasting.series_source import SeriesId
 from wattpack.errors import DeadlineExceededError, InputError, TransientError
 
 Q = SeriesId("sum(power)")

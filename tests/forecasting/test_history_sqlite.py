@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from forecasting.ports import SeriesId
+from forecasting.series_source import SeriesId
 from forecasting.sqlite import HistoryStore
 from wattpack.errors import InputError, TransientError
 

@@ -6,12 +6,12 @@ from typing import Any
 
 from scheduler_plugin import pods as pod_facts
 from scheduler_plugin.admission import Mode, gate_patch
-from scheduler_plugin.app.loop import PlacementLoop
-from scheduler_plugin.app.settings import PlacementSettings
-from scheduler_plugin.worker import InProcessPlanner
+from scheduler_plugin.app.planning_loop import PlacementLoop
+from scheduler_plugin.app.scheduler_settings import PlacementSettings
+from scheduler_plugin.solver_process import InProcessPlanner
+from simulation.kube import EmbeddedKube
 from wattpack.api import DemandForecast, GPUProfile, PowerDomain
 from wattpack.clock import ManualClock
-from wattpack.kube.embedded import EmbeddedKube
 from wattpack.kube.json_patch import apply_json_patch
 from wattpack.kube.port import NODES, PODS, JsonObject, KubeApi
 

@@ -9,11 +9,12 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from placement_cluster import pod_object
 
 from scheduler_plugin import pods as pod_facts
 from scheduler_plugin.admission import Mode, gate_patch, review, webhook_configuration
-from scheduler_plugin.gangs import (
+from tests.scheduler_plugin.placement_cluster import pod_object
+from wattpack.errors import InputError
+from wattpack.gangs import (
     GangRef,
     GangSources,
     gang_of,
@@ -21,11 +22,10 @@ from scheduler_plugin.gangs import (
     jobset_gang_size,
     pod_group_size,
 )
-from scheduler_plugin.names import GATE
-from scheduler_plugin.quantities import parse_quantity, pod_requests
-from wattpack.errors import InputError
 from wattpack.kube.json_patch import apply_json_patch
 from wattpack.kube.port import JsonObject
+from wattpack.object_names import GATE
+from wattpack.quantities import parse_quantity, pod_requests
 
 
 def request(pod: JsonObject, **changes: Any) -> JsonObject:

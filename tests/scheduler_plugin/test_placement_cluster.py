@@ -6,7 +6,13 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from placement_cluster import (
+
+from scheduler_plugin import pods as pod_facts
+from scheduler_plugin.admission import Mode
+from scheduler_plugin.app.applier import PLANS
+from scheduler_plugin.app.release import release_all, uninstall
+from scheduler_plugin.app.scheduler_settings import PlacementSettings
+from tests.scheduler_plugin.placement_cluster import (
     SPACE,
     Cluster,
     domain_object,
@@ -14,13 +20,6 @@ from placement_cluster import (
     pod_object,
     profile_object,
 )
-
-from scheduler_plugin import pods as pod_facts
-from scheduler_plugin.admission import Mode
-from scheduler_plugin.app.applier import PLANS
-from scheduler_plugin.app.release import release_all, uninstall
-from scheduler_plugin.app.settings import PlacementSettings
-from scheduler_plugin.names import GATE, OPT_IN_LABEL, OPT_IN_VALUE
 from wattpack.api import DemandForecast, PowerDomain
 from wattpack.kube.port import (
     EVENTS,
@@ -34,6 +33,7 @@ from wattpack.kube.port import (
     Resource,
     UnavailableError,
 )
+from wattpack.object_names import GATE, OPT_IN_LABEL, OPT_IN_VALUE
 
 
 @pytest.fixture

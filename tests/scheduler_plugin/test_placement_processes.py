@@ -11,23 +11,23 @@ from typing import Any
 
 import httpx
 import pytest
-from placement_builders import node, pod, snapshot
-from placement_cluster import Cluster, pod_object
 
 from scheduler_plugin import pods as pod_facts
 from scheduler_plugin.admission import Mode
-from scheduler_plugin.app import plan as plan_command
-from scheduler_plugin.app.scheduler import SchedulerProcess
-from scheduler_plugin.app.watchdog import Watchdog
+from scheduler_plugin.app import plan_command
+from scheduler_plugin.app.scheduler_command import SchedulerProcess
+from scheduler_plugin.app.watchdog_command import Watchdog
 from scheduler_plugin.app.webhook import MAX_BODY_BYTES, WebhookServer
 from scheduler_plugin.batching import Batcher
-from scheduler_plugin.names import LEASE_NAME
-from scheduler_plugin.plan import parse_plan
+from scheduler_plugin.plan_document import parse_plan
 from scheduler_plugin.snapshot import parse_snapshot
+from tests.scheduler_plugin.placement_builders import node, pod, snapshot
+from tests.scheduler_plugin.placement_cluster import Cluster, pod_object
 from wattpack.clock import SystemClock
 from wattpack.kube.election import LeaderElector
 from wattpack.kube.port import LEASES, UnavailableError
-from wattpack.wire.identity import ServingIdentity, new_identity
+from wattpack.object_names import LEASE_NAME
+from wattpack.wire.certificates import ServingIdentity, new_identity
 
 NAMES = ("localhost", "127.0.0.1")
 SYSTEM = "wattpack-system"

@@ -8,11 +8,10 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from placement_cluster import SPACE, Cluster, pod_object
 
 from scheduler_plugin import pods as pod_facts
 from scheduler_plugin.app.release import release_all
-from scheduler_plugin.quantities import pod_requests
+from tests.scheduler_plugin.placement_cluster import SPACE, Cluster, pod_object
 from wattpack.kube.port import (
     PODS,
     ConflictError,
@@ -21,6 +20,7 @@ from wattpack.kube.port import (
     ThrottledError,
     UnavailableError,
 )
+from wattpack.quantities import pod_requests
 
 NODES = ("n1", "n2", "n3", "n4")
 GPUS_PER_NODE = 8

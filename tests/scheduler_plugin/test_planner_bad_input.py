@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from placement_builders import bound, domain, gang, node, pod, snapshot
 
 from scheduler_plugin.checker import complaints
-from scheduler_plugin.plan import Plan, parse_plan, plan_schema
+from scheduler_plugin.plan_document import Plan, parse_plan, plan_schema
 from scheduler_plugin.snapshot import Snapshot, parse_snapshot, snapshot_schema
 from scheduler_plugin.solve import plan
+from tests.scheduler_plugin.placement_builders import bound, domain, gang, node, pod, snapshot
 from wattpack.errors import InputError
 
 GOOD: dict[str, Any] = json.loads(

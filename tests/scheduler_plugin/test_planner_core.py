@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from placement_builders import GIB, bound, domain, gang, node, pod, snapshot
 
-from scheduler_plugin.plan import PendingReason, Plan
+from scheduler_plugin.plan_document import PendingReason, Plan
 from scheduler_plugin.snapshot import (
     NodeTerm,
     PodState,
@@ -16,6 +15,7 @@ from scheduler_plugin.snapshot import (
     Toleration,
 )
 from scheduler_plugin.solve import plan
+from tests.scheduler_plugin.placement_builders import GIB, bound, domain, gang, node, pod, snapshot
 
 
 def where(result: Plan) -> dict[str, str]:

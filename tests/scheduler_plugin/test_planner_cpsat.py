@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections import Counter
 
 from hypothesis import HealthCheck, given, settings
-from placement_builders import domain, gang, node, pod, snapshot
-from test_planner_properties import snapshots
 
 from scheduler_plugin.cpsat import Improvement, SolverLimits, improve
 from scheduler_plugin.greedy import Packing, incumbent
 from scheduler_plugin.objective import placed_values
 from scheduler_plugin.problem import Assignment, Problem, compile_problem
 from scheduler_plugin.snapshot import Snapshot
+from tests.scheduler_plugin.placement_builders import domain, gang, node, pod, snapshot
+from tests.scheduler_plugin.test_planner_properties import snapshots
 
 LIMITS = SolverLimits(deterministic_time=0.3, wall_seconds=30.0)
 

@@ -7,11 +7,11 @@ import gzip
 from pathlib import Path
 
 import pytest
-from placement_builders import domain
 
 from scheduler_plugin.checker import complaints
 from scheduler_plugin.snapshot import Node, Pod, PowerDomain, Snapshot
 from scheduler_plugin.solve import plan
+from tests.scheduler_plugin.placement_builders import domain
 
 DATA = Path(__file__).parents[2] / "benchmarks" / "data" / "openb"
 MIB = 1024**2

@@ -7,12 +7,12 @@ from typing import Any
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from placement_builders import GIB, domain, node, pod
 
 from scheduler_plugin.checker import complaints
-from scheduler_plugin.plan import Placement
+from scheduler_plugin.plan_document import Placement
 from scheduler_plugin.snapshot import Gang, PodState, Snapshot, Taint, TaintEffect, Toleration
 from scheduler_plugin.solve import plan
+from tests.scheduler_plugin.placement_builders import GIB, domain, node, pod
 
 COMMON = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 TAINT = Taint(key="dedicated", value="ml", effect=TaintEffect.NO_SCHEDULE)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from twin_builders import small_scenario
 
 from simulation.results import by_class, replay_uncapped, slowdowns, tokens
 from simulation.slo import CapEffects, Ledger, quantile_ratio
 from simulation.world import World
+from tests.simulation.twin_builders import small_scenario
 from wattpack.units import NS_PER_SECOND
 
 SECOND = NS_PER_SECOND

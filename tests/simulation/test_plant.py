@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from twin_builders import small_scenario
 
-from simulation.breakers import Breakers, Meters
 from simulation.plant import ServerRow
+from simulation.plant_breakers import Breakers, Meters
 from simulation.scenario import MeterSettings, load_scenario
+from tests.simulation.twin_builders import small_scenario
 from wattpack.units import NS_PER_SECOND
 
 

@@ -9,13 +9,13 @@ import sys
 
 import numpy as np
 import pytest
-from twin_builders import small_scenario
 
-from simulation.history import earlier_days
+from simulation.earlier_days import earlier_days
 from simulation.monitor import InvariantMonitor
 from simulation.results import TwinResult
-from simulation.runner import TwinRun, run_twin
+from simulation.twin_run import TwinRun, run_twin
 from simulation.world import World
+from tests.simulation.twin_builders import small_scenario
 from wattpack.errors import InputError
 
 ISSUE_KEYS = {
@@ -55,8 +55,8 @@ def test_the_same_seed_gives_the_same_digest_and_another_seed_another(result: Tw
 
 def test_the_digest_does_not_depend_on_the_process(result: TwinResult) -> None:
     code = (
-        "import sys; sys.path.insert(0, 'tests/simulation');"
-        "from twin_builders import small_scenario; from simulation.runner import run_twin;"
+        "from simulation.twin_run import run_twin\n"
+        "from tests.simulation.twin_builders import small_scenario\n"
         "print(run_twin(small_scenario()).digest)"
     )
     environment = os.environ | {"PYTHONHASHSEED": "12345", "PYTHONPATH": "."}

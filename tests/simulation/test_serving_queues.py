@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from capacity.serving import ServingTimes
+from capacity.serving_model import ServingTimes
 from simulation.arrivals import Requests
 from simulation.jobs import JobFleet, JobShape
-from simulation.serving import ServingFleet, StepResult
+from simulation.serving_queues import ServingFleet, StepResult
 
 TIMES = ServingTimes("g", "m", "bf16", 1, 0.01, 1e-4, 0.0, "assumed", "test", 0, 0.0)
 

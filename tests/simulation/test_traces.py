@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from simulation.arrivals import RequestStream
+from simulation.pod_work import openb_pods, parse_openb
 from simulation.traces import Trace, parse_trace, read_trace, shipped_trace
-from simulation.work import openb_pods, parse_openb
 from wattpack.errors import InputError
 
 HEAD = "TIMESTAMP,ContextTokens,GeneratedTokens\n"

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from twin_builders import small_scenario
 
+from simulation.pod_work import NAMESPACE, pod_manifest
 from simulation.scenario import Scenario
-from simulation.work import NAMESPACE, pod_manifest
 from simulation.world import World
+from tests.simulation.twin_builders import small_scenario
 from wattpack.errors import InputError
 from wattpack.units import NS_PER_SECOND
 

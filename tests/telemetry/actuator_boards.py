@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from telemetry.device import (
+from gpu.device import (
     GpuDevice,
     GpuIdentity,
     GpuLost,

@@ -8,9 +8,8 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from actuator_boards import Boards, FileBoard, read_boards
-
-from telemetry.actuator.app import main
+from actuator.app.actuator_command import main
+from tests.telemetry.actuator_boards import Boards, FileBoard, read_boards
 
 if __name__ == "__main__":
     boards_file = Path(sys.argv[1])

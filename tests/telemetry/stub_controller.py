@@ -8,7 +8,7 @@ from queue import Queue
 
 import grpc
 
-from wattpack.wire.identity import Identity
+from wattpack.wire.certificates import Identity
 from wattpack.wire.v1 import power_pb2, power_pb2_grpc
 
 Answer = Callable[[power_pb2.NodeReport], power_pb2.LeaseBatch | None]

@@ -7,17 +7,17 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from telemetry.actuator.messages import (
+from actuator.lease_messages import (
     ActuatorStatus,
     ApplyResult,
     DeviceState,
     DeviceStatus,
     LeaseCommand,
 )
-from telemetry.device import GpuIdentity, GpuProcess, GpuReading, PowerLimits
-from telemetry.nvml.errors import NvmlFailure
+from gpu.device import GpuIdentity, GpuProcess, GpuReading, PowerLimits
+from gpu.nvml.return_codes import NvmlFailure
+from telemetry.node_state import NodeState
 from telemetry.sampler import DeviceSample
-from telemetry.state import NodeState
 from wattpack.clock import SystemClock, Wake
 from wattpack.units import GpuUuid
 

@@ -17,14 +17,14 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from telemetry.actuator.held import DeviceBounds, Outcome, Write, WriteKind
-from telemetry.actuator.leases import NONCE_LIFE_NS, LeaseTable
-from telemetry.actuator.messages import (
+from actuator.lease_entry import DeviceBounds, Outcome, Write, WriteKind
+from actuator.lease_messages import (
     DeviceCommand,
     DeviceState,
     LeaseCommand,
     Operation,
 )
+from actuator.lease_table import NONCE_LIFE_NS, LeaseTable
 from wattpack.errors import InputError
 from wattpack.units import NS_PER_MS, NS_PER_SECOND
 

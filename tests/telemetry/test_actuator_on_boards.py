@@ -6,11 +6,11 @@ import random
 
 import pytest
 
-from telemetry.actuator.audit import AuditTrail
-from telemetry.actuator.config import ActuatorConfig
-from telemetry.actuator.core import Actuator
-from telemetry.actuator.hands import InlineHands
-from telemetry.actuator.messages import (
+from actuator.app.assembly import build_table, read_bounds, start_actuator
+from actuator.audit_log import AuditTrail
+from actuator.board_writes import InlineHands
+from actuator.config_file import ActuatorConfig
+from actuator.lease_messages import (
     ApplyResult,
     DeviceCommand,
     DeviceState,
@@ -18,9 +18,9 @@ from telemetry.actuator.messages import (
     LeaseCommand,
     Operation,
 )
-from telemetry.actuator.node import build_table, read_bounds, start_actuator
-from telemetry.actuator.state import MemoryStore
-from telemetry.simulated import BoardBank, BoardSpec
+from actuator.node_actuator import Actuator
+from actuator.persisted_state import MemoryStore
+from gpu.simulated import BoardBank, BoardSpec
 from wattpack.clock import ManualClock
 from wattpack.units import GpuUuid, NodeName
 

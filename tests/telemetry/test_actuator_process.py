@@ -13,15 +13,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from actuator_boards import read_boards, write_board
 
-from telemetry.actuator.client import ActuatorClient, ActuatorUnavailable
-from telemetry.actuator.config import load_config
-from telemetry.actuator.hands import WorkerHands
-from telemetry.actuator.held import Memory, RememberedDevice
-from telemetry.actuator.hostunit import render_host_unit
-from telemetry.actuator.messages import DeviceCommand, LeaseCommand, Operation
-from telemetry.actuator.state import DEFAULT_STATE_FILE, FileStore, StateNotSaved
+from actuator.app.host_unit import render_host_unit
+from actuator.board_writes import WorkerHands
+from actuator.config_file import load_config
+from actuator.lease_entry import Memory, RememberedDevice
+from actuator.lease_messages import DeviceCommand, LeaseCommand, Operation
+from actuator.persisted_state import DEFAULT_STATE_FILE, FileStore, StateNotSaved
+from actuator.unix_socket.client import ActuatorClient, ActuatorUnavailable
+from tests.telemetry.actuator_boards import read_boards, write_board
 from wattpack.clock import SystemClock
 from wattpack.errors import InputError
 from wattpack.units import NS_PER_MS, NS_PER_SECOND
@@ -212,7 +212,9 @@ def test_the_host_unit_is_ordered_before_kubelet_and_runs_with_one_capability(
 
 
 def test_the_privileged_process_loads_no_third_party_code(directory: Path) -> None:
-    code = "import sys, telemetry.actuator.app; print(*{m.split('.')[0] for m in sys.modules})"
+    code = (
+        "import sys, actuator.app.actuator_command; print(*{m.split('.')[0] for m in sys.modules})"
+    )
     done = subprocess.run(
         [sys.executable, "-c", code], env=environment(), capture_output=True, check=True
     )
@@ -306,9 +308,8 @@ def test_a_state_file_that_cannot_be_written_is_a_typed_error(directory: Path) -
 def test_a_hung_board_is_reported_at_once_the_second_time_and_others_go_on() -> None:
     from threading import Event
 
-    from actuator_boards import MemoryBoard
-
-    from telemetry.actuator.held import Write, WriteKind
+    from actuator.lease_entry import Write, WriteKind
+    from tests.telemetry.actuator_boards import MemoryBoard
 
     release = Event()
 

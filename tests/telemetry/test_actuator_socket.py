@@ -17,20 +17,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from actuator_boards import MemoryBoard
 
-from telemetry.actuator.audit import AuditLog
-from telemetry.actuator.client import (
+from actuator.app.hosted_actuators import HostedActuators, socket_path
+from actuator.audit_log import AuditLog
+from actuator.config_file import ActuatorConfig
+from actuator.lease_messages import DeviceCommand, DeviceState, LeaseCommand, Operation
+from actuator.unix_socket.client import (
     ActuatorClient,
     ActuatorProtocolError,
     ActuatorRefused,
     ActuatorUnavailable,
 )
-from telemetry.actuator.config import ActuatorConfig
-from telemetry.actuator.hosted import HostedActuators, socket_path
-from telemetry.actuator.messages import DeviceCommand, DeviceState, LeaseCommand, Operation
-from telemetry.actuator.server import MESSAGE_BURST, Admission, SocketServer, SocketTaken
-from telemetry.actuator.wire import MAX_LINE_BYTES, encode_command
+from actuator.unix_socket.encoding import MAX_LINE_BYTES, encode_command
+from actuator.unix_socket.listener import MESSAGE_BURST, Admission, SocketServer, SocketTaken
+from tests.telemetry.actuator_boards import MemoryBoard
 from wattpack.clock import ManualClock, SystemClock
 from wattpack.units import NS_PER_SECOND
 

@@ -7,15 +7,15 @@ import threading
 from pathlib import Path
 
 import numpy as np
-from stub_controller import StubController
-from telemetry_builders import SECOND
 
-from telemetry.actuator.client import ActuatorClient
-from telemetry.actuator.config import ActuatorConfig
-from telemetry.actuator.hosted import HostedActuators, socket_path
-from telemetry.app.host import host_nodes
-from telemetry.simulated import BoardBank, BoardSpec
+from actuator.app.hosted_actuators import HostedActuators, socket_path
+from actuator.config_file import ActuatorConfig
+from actuator.unix_socket.client import ActuatorClient
+from gpu.simulated import BoardBank, BoardSpec
+from telemetry.app.hosted_agents import host_nodes
 from telemetry.stream.grpc_link import Endpoint, GrpcLoop
+from tests.telemetry.stub_controller import StubController
+from tests.telemetry.telemetry_builders import SECOND
 from wattpack.clock import SystemClock
 from wattpack.units import GpuUuid, NodeName
 from wattpack.wire.v1 import power_pb2

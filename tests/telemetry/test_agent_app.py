@@ -12,19 +12,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kube_over_http import KubeOverHttp, kubeconfig
-from stub_controller import StubController
-from telemetry_builders import FIXTURES, SECOND
 
-from telemetry.app import agent
+from gpu.device import GpuUnavailable
+from simulation.kube import EmbeddedKube
+from telemetry.app import agent_command
 from telemetry.app.attributor import Attributor
-from telemetry.app.local import LocalAgent, serve_metrics
-from telemetry.app.sources import replay_source, simulated_source
-from telemetry.device import GpuUnavailable
+from telemetry.app.device_sources import replay_source, simulated_source
+from telemetry.app.local_view import LocalAgent, serve_metrics
+from tests.telemetry.stub_controller import StubController
+from tests.telemetry.telemetry_builders import FIXTURES, SECOND
+from tests.wattpack.kube_over_http import KubeOverHttp, kubeconfig
 from wattpack.api import GpuNode
 from wattpack.clock import ManualClock, SystemClock
 from wattpack.errors import InputError
-from wattpack.kube.embedded import EmbeddedKube
 from wattpack.units import NodeName
 
 REPOSITORY = Path(__file__).parents[2]
@@ -35,12 +35,12 @@ HEAVY = ("kubernetes", "pandas", "ortools", "fastapi", "numpy", "pydantic", "uvi
 
 
 def command(*arguments: str) -> list[str]:
-    return [sys.executable, "-m", "telemetry.app.agent", *arguments]
+    return [sys.executable, "-m", "telemetry.app.agent_command", *arguments]
 
 
 def test_help_names_every_mode(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
-        agent.main(["--help"])
+        agent_command.main(["--help"])
     assert ended.value.code == 0
     text = capsys.readouterr().out
     for word in ("--local", "--once", "--json", "--simulated", "--controller", "--actuator"):
@@ -101,7 +101,7 @@ def test_metrics_of_a_replayed_h200_are_served() -> None:
 
 
 def test_once_with_json_prints_one_object(capsys: pytest.CaptureFixture[str]) -> None:
-    status = agent.main(["--local", "--once", "--json", "--simulated", "2", "--node", "n0"])
+    status = agent_command.main(["--local", "--once", "--json", "--simulated", "2", "--node", "n0"])
     (line,) = capsys.readouterr().out.splitlines()
     assert status == 0
     document = json.loads(line)
@@ -113,21 +113,21 @@ def test_once_prints_a_table_that_says_what_is_not_real(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     arguments = ["--local", "--once", "--replay", str(RECORDING), "--node", "n0"]
-    assert agent.main(arguments) == 0
+    assert agent_command.main(arguments) == 0
     out = capsys.readouterr().out
     assert "NVIDIA H200" in out
     assert "REPLAY" in out
 
 
 def test_a_machine_without_a_driver_gets_a_clear_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    import telemetry.nvml.live as live
+    import gpu.nvml.binding as live
 
     def no_driver() -> None:
         raise live.pynvml.NVMLError(live.pynvml.NVML_ERROR_LIBRARY_NOT_FOUND)
 
     monkeypatch.setattr(live.pynvml, "nvmlInit", no_driver)
     with pytest.raises(GpuUnavailable, match=r"libnvidia-ml\.so\.1 was not found"):
-        agent.main(["--local", "--once"])
+        agent_command.main(["--local", "--once"])
 
 
 @pytest.mark.parametrize(
@@ -158,7 +158,7 @@ def test_a_machine_without_a_driver_gets_a_clear_error(monkeypatch: pytest.Monke
 )
 def test_wrong_options_are_refused_by_name(arguments: list[str]) -> None:
     with pytest.raises(InputError):
-        agent.main(arguments)
+        agent_command.main(arguments)
 
 
 @pytest.mark.parametrize("arguments", [["--hz", "fast"], ["--unknown"], ["--simulated", "many"]])
@@ -166,7 +166,7 @@ def test_options_that_do_not_parse_end_with_status_2(
     arguments: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit) as ended:
-        agent.main(["--local", *arguments])
+        agent_command.main(["--local", *arguments])
     assert ended.value.code == 2
     assert capsys.readouterr().err
 
@@ -231,9 +231,10 @@ def test_the_agent_process_keeps_its_gpu_node(tmp_path: Path) -> None:
 
 def test_heavy_libraries_stay_out_of_the_agent_process() -> None:
     code = (
-        "import sys, telemetry.app.agent, telemetry.app.serve, telemetry.app.local, "
-        "telemetry.exporter, telemetry.app.table, telemetry.nvml.live, telemetry.replay, "
-        "telemetry.attribution.kubelet, telemetry.app.sources\n"
+        "import sys, telemetry.app.agent_command, telemetry.app.agent_process, "
+        "telemetry.app.local_view, telemetry.app.live_table, "
+        "telemetry.exporter, gpu.nvml.binding, gpu.replay.replayed_device, "
+        "telemetry.attribution.kubelet, telemetry.app.device_sources\n"
         f"print([m for m in {HEAVY!r} if m in sys.modules])"
     )
     done = subprocess.run(

@@ -9,13 +9,13 @@ from pathlib import Path
 import grpc
 import pytest
 
+from gpu.device import GpuProcess
 from telemetry.app.attributor import Attributor
 from telemetry.attribution.attribute import ProcessHome, attribute
 from telemetry.attribution.cgroup import ContainerOf, parse_cgroup
-from telemetry.attribution.grants import DeviceGrant
+from telemetry.attribution.device_grants import DeviceGrant
 from telemetry.attribution.kubelet import METHOD, PodResources, grants
 from telemetry.attribution.procfs import process_homes
-from telemetry.device import GpuProcess
 from wattpack.errors import DeadlineExceededError, PermanentError, TransientError
 from wattpack.units import GpuUuid
 from wattpack.wire.v1 import podresources_pb2 as messages

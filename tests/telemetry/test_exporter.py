@@ -10,7 +10,13 @@ import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 from rich.console import Console
-from telemetry_builders import (
+
+from gpu.device import GpuTimeout
+from telemetry.app.live_table import build_table
+from telemetry.attribution import Attribution, PodOnGpu, ProcessOnGpu
+from telemetry.exporter import NodeCollector
+from telemetry.node_state import NodeState, throttle_reason_names, to_json
+from tests.telemetry.telemetry_builders import (
     SECOND,
     actuator_status,
     device_status,
@@ -19,12 +25,6 @@ from telemetry_builders import (
     reading,
     sample,
 )
-
-from telemetry.app.table import build_table
-from telemetry.attribution import Attribution, PodOnGpu, ProcessOnGpu
-from telemetry.device import GpuTimeout
-from telemetry.exporter import NodeCollector
-from telemetry.state import NodeState, throttle_reason_names, to_json
 from wattpack.units import GpuUuid
 
 POD = PodOnGpu("team", "train-0", "uid-1", ("main",), (GpuUuid("GPU-0"),))

@@ -7,7 +7,20 @@ import threading
 from typing import Any
 
 import pytest
-from telemetry_builders import (
+
+from actuator.lease_messages import DeviceState
+from gpu.device import GpuTimeout
+from simulation.kube import EmbeddedKube
+from telemetry.gpunode import (
+    GPU_NODES,
+    GpuNodePublisher,
+    GpuNodeThread,
+    TrustMemory,
+    gpunode_status,
+)
+from telemetry.gpunode.gpunode_publisher import FIELD_MANAGER
+from telemetry.node_state import NodeState
+from tests.telemetry.telemetry_builders import (
     SECOND,
     actuator_status,
     device_status,
@@ -17,22 +30,9 @@ from telemetry_builders import (
     reading,
     sample,
 )
-
-from telemetry.actuator.messages import DeviceState
-from telemetry.device import GpuTimeout
-from telemetry.gpunode import (
-    GPU_NODES,
-    GpuNodePublisher,
-    GpuNodeThread,
-    TrustMemory,
-    gpunode_status,
-)
-from telemetry.gpunode.publisher import FIELD_MANAGER
-from telemetry.state import NodeState
 from wattpack.api import GpuNode
 from wattpack.clock import ManualClock, SystemClock
-from wattpack.kube.embedded import EmbeddedKube
-from wattpack.kube.faults import FaultRates, FaultyKube
+from wattpack.kube.fault_injection import FaultRates, FaultyKube
 from wattpack.kube.port import ForbiddenError, KubeError, NotFoundError
 
 WALL = 1_700_000_000 * SECOND

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from telemetry.guard import GuardedDevice, emergency_cuts
+from telemetry.node_limit import GuardedDevice, emergency_cuts
 from wattpack.errors import InputError
 
 device_values = st.tuples(st.floats(0, 800), st.floats(150, 400), st.floats(0, 500))

@@ -8,7 +8,16 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from telemetry_builders import (
+
+from actuator.lease_messages import Operation
+from actuator.unix_socket.client import ActuatorUnavailable
+from gpu.device import GpuLost
+from gpu.device_workers import InlineReader
+from telemetry.app.agent_process import BLIND_NS, exchange_until
+from telemetry.app.hosted_agents import AgentHost
+from telemetry.app.node_agent import NodeAgent, NodeFacts
+from telemetry.sampler import Sampler
+from tests.telemetry.telemetry_builders import (
     SECOND,
     KnownActuator,
     ScriptedDevice,
@@ -16,15 +25,6 @@ from telemetry_builders import (
     device_status,
     reading,
 )
-
-from telemetry.actuator.client import ActuatorUnavailable
-from telemetry.actuator.messages import Operation
-from telemetry.app.host import AgentHost
-from telemetry.app.node import NodeAgent, NodeFacts
-from telemetry.app.serve import BLIND_NS, exchange_until
-from telemetry.device import GpuLost
-from telemetry.sampler import Sampler
-from telemetry.workers import InlineReader
 from wattpack.clock import ManualClock
 from wattpack.wire.v1 import power_pb2
 

@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from telemetry_builders import FIXTURES, SECOND, KnownNvml
 
-from telemetry.device import (
+from gpu.device import (
     GpuError,
     GpuInvalidArgument,
     GpuLost,
@@ -19,11 +18,12 @@ from telemetry.device import (
     GpuTimeout,
     GpuUnavailable,
 )
-from telemetry.nvml.calls import FIELD_VALUES, SYSTEM, XID_EVENTS
-from telemetry.nvml.device import NvmlDevice, NvmlDriver, open_nvml
-from telemetry.nvml.errors import ERRORS, NvmlFailure, typed_error
-from telemetry.record import record
-from telemetry.replay import ReplayCalls, load_recording, open_recording, parse_recording
+from gpu.nvml.calls import FIELD_VALUES, SYSTEM, XID_EVENTS
+from gpu.nvml.nvml_device import NvmlDevice, NvmlDriver, open_nvml
+from gpu.nvml.return_codes import ERRORS, NvmlFailure, typed_error
+from gpu.replay.recorder import record
+from gpu.replay.replayed_device import ReplayCalls, load_recording, open_recording, parse_recording
+from tests.telemetry.telemetry_builders import FIXTURES, SECOND, KnownNvml
 from wattpack.clock import ManualClock
 from wattpack.errors import InputError, PermanentError, TransientError
 
@@ -301,7 +301,7 @@ def test_a_board_that_does_not_answer_at_start_leaves_the_others_usable() -> Non
 
 
 def test_a_machine_without_a_driver_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
-    import telemetry.nvml.live as live
+    import gpu.nvml.binding as live
 
     def no_driver() -> None:
         raise live.pynvml.NVMLError(live.pynvml.NVML_ERROR_LIBRARY_NOT_FOUND)
@@ -314,7 +314,7 @@ def test_a_machine_without_a_driver_says_what_to_do(monkeypatch: pytest.MonkeyPa
 def test_live_calls_turn_codes_and_structures_into_plain_values(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    import telemetry.nvml.live as live
+    import gpu.nvml.binding as live
 
     nvml = live.pynvml
     monkeypatch.setattr(nvml, "nvmlInit", lambda: None)

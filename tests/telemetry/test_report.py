@@ -5,7 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from telemetry_builders import (
+
+from actuator.lease_messages import DeviceState, Operation
+from gpu.device import GpuTimeout
+from telemetry.attribution import Attribution, PodOnGpu, ProcessOnGpu
+from telemetry.report_messages import build_hello, build_report, to_command
+from tests.telemetry.telemetry_builders import (
     actuator_status,
     device_status,
     identity,
@@ -14,11 +19,6 @@ from telemetry_builders import (
     reading,
     sample,
 )
-
-from telemetry.actuator.messages import DeviceState, Operation
-from telemetry.attribution import Attribution, PodOnGpu, ProcessOnGpu
-from telemetry.device import GpuTimeout
-from telemetry.report import build_hello, build_report, to_command
 from wattpack.errors import InputError
 from wattpack.units import GpuUuid
 from wattpack.wire.v1 import power_pb2

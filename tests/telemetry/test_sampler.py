@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from telemetry_builders import SECOND, ScriptedDevice, reading
 
-from telemetry.device import GpuLost, GpuReading, GpuTimeout
+from gpu.device import GpuLost, GpuReading, GpuTimeout
+from gpu.device_workers import Extra, InlineReader
 from telemetry.sampler import ENERGY_WINDOW_NS, RiseTracker, Sampler, energy_mean_watts
-from telemetry.workers import Extra, InlineReader
+from tests.telemetry.telemetry_builders import SECOND, ScriptedDevice, reading
 from wattpack.errors import InputError
 from wattpack.units import GpuUuid
 

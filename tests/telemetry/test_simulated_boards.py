@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from telemetry.device import GpuInvalidArgument, GpuLost, GpuNoPermission, GpuProcess, GpuTimeout
-from telemetry.simulated import BoardBank, BoardSpec
+from gpu.device import GpuInvalidArgument, GpuLost, GpuNoPermission, GpuProcess, GpuTimeout
+from gpu.simulated import BoardBank, BoardSpec
 from wattpack.errors import InputError
 from wattpack.units import GpuUuid, NodeName
 

@@ -13,14 +13,14 @@ from pathlib import Path
 
 import grpc
 import pytest
-from stub_controller import StubController
-from telemetry_builders import SECOND
 
+from telemetry.stream.controller_link import LONGEST_NS, Backoff
 from telemetry.stream.grpc_link import Endpoint, GrpcLink, GrpcLoop, is_loopback
-from telemetry.stream.link import LONGEST_NS, Backoff
+from tests.telemetry.stub_controller import StubController
+from tests.telemetry.telemetry_builders import SECOND
 from wattpack.clock import SystemClock, Wake
 from wattpack.errors import InputError
-from wattpack.wire.identity import new_authority, new_server
+from wattpack.wire.certificates import new_authority, new_server
 from wattpack.wire.v1 import power_pb2
 
 

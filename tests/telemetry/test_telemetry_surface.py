@@ -8,7 +8,7 @@ import pytest
 
 
 @pytest.mark.parametrize(
-    "name", ["telemetry.attribution", "telemetry.nvml", "telemetry.simulated", "telemetry.stream"]
+    "name", ["telemetry.attribution", "gpu.nvml", "gpu.simulated", "telemetry.stream"]
 )
 def test_public_names_are_sorted_and_exist(name: str) -> None:
     module = importlib.import_module(name)

@@ -5,9 +5,8 @@ from __future__ import annotations
 import threading
 
 import pytest
-from telemetry_builders import SECOND, PatientClock, ScriptedDevice, reading
 
-from telemetry.device import (
+from gpu.device import (
     GpuLost,
     GpuNotSupported,
     GpuReading,
@@ -15,7 +14,8 @@ from telemetry.device import (
     GpuUnavailable,
     PowerLimits,
 )
-from telemetry.workers import Extra, InlineReader, Outcome, WorkerReader, read_device
+from gpu.device_workers import Extra, InlineReader, Outcome, WorkerReader, read_device
+from tests.telemetry.telemetry_builders import SECOND, PatientClock, ScriptedDevice, reading
 from wattpack.clock import Wake
 
 

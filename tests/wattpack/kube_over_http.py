@@ -9,8 +9,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
+from simulation.kube import EmbeddedKube
 from wattpack.api import GpuNode
-from wattpack.kube.embedded import EmbeddedKube
 from wattpack.kube.port import (
     NODES,
     AlreadyExistsError,

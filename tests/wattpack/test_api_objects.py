@@ -164,9 +164,7 @@ def test_null_is_the_same_as_unset() -> None:
         PowerDomain.from_json(domain(ratingWatts=None))
 
 
-@pytest.mark.parametrize(
-    "package", ["wattpack.api", "wattpack.kube.embedded", "wattpack.kube.client"]
-)
+@pytest.mark.parametrize("package", ["wattpack.api", "simulation.kube", "wattpack.kube.client"])
 def test_public_names_are_there(package: str) -> None:
     module = importlib.import_module(package)
     assert len(set(module.__all__)) == len(module.__all__)

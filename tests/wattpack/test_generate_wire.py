@@ -7,16 +7,16 @@ from pathlib import Path
 import pytest
 
 from wattpack.errors import PermanentError
-from wattpack.generate import tree, wire
+from wattpack.generate import tree, wire_messages
 from wattpack.generate.__main__ import main
 
 ROOT = Path(__file__).resolve().parents[2]
 
 
 def test_the_messages_in_the_tree_are_up_to_date() -> None:
-    files = wire.produce(ROOT)
+    files = wire_messages.produce(ROOT)
     assert tree.stale(ROOT, files) == {}
-    assert tree.orphans(ROOT, files, wire.PATTERNS) == []
+    assert tree.orphans(ROOT, files, wire_messages.PATTERNS) == []
 
 
 def test_the_command_finds_nothing_stale(capsys: pytest.CaptureFixture[str]) -> None:
@@ -29,7 +29,7 @@ def test_a_broken_proto_file_is_refused(tmp_path: Path) -> None:
     folder.mkdir(parents=True)
     (folder / "power.proto").write_text('syntax = "proto3"; message {')
     with pytest.raises(PermanentError, match="protoc"):
-        wire.produce(tmp_path)
+        wire_messages.produce(tmp_path)
 
 
 def test_messages_survive_a_round_trip() -> None:

@@ -10,9 +10,9 @@ import pytest
 from cryptography import x509
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
+from simulation.kube import EmbeddedKube
 from wattpack.clock import ManualClock
 from wattpack.errors import InputError
-from wattpack.kube.embedded import EmbeddedKube
 from wattpack.kube.identity_store import (
     IdentityKeeper,
     IdentityStore,
@@ -20,7 +20,7 @@ from wattpack.kube.identity_store import (
     publish_to_webhook,
 )
 from wattpack.kube.port import CONFIG_MAPS, MUTATING_WEBHOOKS, SECRETS, ConflictError, NotFoundError
-from wattpack.wire.identity import (
+from wattpack.wire.certificates import (
     AUTHORITY_LIFE_NS,
     SERVING_LIFE_NS,
     SETTLE_NS,

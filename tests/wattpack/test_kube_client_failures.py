@@ -12,7 +12,7 @@ import pytest
 
 from wattpack.errors import InputError
 from wattpack.kube.client import connect, from_kubeconfig
-from wattpack.kube.client.api import _event
+from wattpack.kube.client.client_api import _event
 from wattpack.kube.client.failures import failure
 from wattpack.kube.client.transport import _lines, parse
 from wattpack.kube.port import (

@@ -11,11 +11,11 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
+from simulation.kube import EmbeddedKube
 from wattpack.clock import Clock, ManualClock, SystemClock, Wake
 from wattpack.errors import InputError
 from wattpack.kube.election import MAX_EPOCH, ElectionSettings, LeaderElector
-from wattpack.kube.embedded import EmbeddedKube
-from wattpack.kube.faults import FaultRates, FaultyKube
+from wattpack.kube.fault_injection import FaultRates, FaultyKube
 from wattpack.kube.port import LEASES, ConflictError, JsonObject, UnavailableError
 from wattpack.units import NS_PER_SECOND
 

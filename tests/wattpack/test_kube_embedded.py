@@ -8,13 +8,13 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from cluster_builders import pod as cluster_pod
-from kube_conformance import BEHAVIOURS, Bench, name_of
-from pod_rules_table import REFUSED, UPDATES
 
+from simulation.kube import EmbeddedKube
+from tests.cluster.cluster_builders import pod as cluster_pod
+from tests.cluster.pod_rules_table import REFUSED, UPDATES
+from tests.wattpack.kube_conformance import BEHAVIOURS, Bench, name_of
 from wattpack.api import PowerDomain
 from wattpack.clock import ManualClock, SystemClock
-from wattpack.kube.embedded import EmbeddedKube
 from wattpack.kube.port import (
     EVENTS,
     PODS,

@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from kube_conformance import Bench, name_of
 
+from simulation.kube import EmbeddedKube
+from tests.wattpack.kube_conformance import Bench, name_of
 from wattpack.api import PowerDomain
 from wattpack.clock import ManualClock, SystemClock
 from wattpack.kube.backoff import backoff_seconds
-from wattpack.kube.embedded import EmbeddedKube
-from wattpack.kube.faults import FaultRates, FaultyKube
+from wattpack.kube.fault_injection import FaultRates, FaultyKube
 from wattpack.kube.informer import RELIST_SECONDS, Informer
 from wattpack.kube.port import PODS, ThrottledError
 

@@ -13,12 +13,12 @@ from typing import Any
 
 import pytest
 import yaml
-from kube_over_http import KubeOverHttp, kubeconfig, send
 
+from simulation.kube import EmbeddedKube
+from tests.wattpack.kube_over_http import KubeOverHttp, kubeconfig, send
 from wattpack.api import GpuNode
 from wattpack.clock import ManualClock, SystemClock
 from wattpack.errors import InputError
-from wattpack.kube.embedded import EmbeddedKube
 from wattpack.kube.light import LightKube, Server, from_kubeconfig, in_cluster
 from wattpack.kube.port import (
     NODES,

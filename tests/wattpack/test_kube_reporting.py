@@ -5,15 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from kube_conformance import Bench, name_of
 
+from simulation.kube import EmbeddedKube
+from tests.wattpack.kube_conformance import Bench, name_of
 from wattpack.api import Condition, GpuNode, PowerDomain
 from wattpack.api.conditions import find_condition, is_true, set_condition
 from wattpack.clock import ManualClock
 from wattpack.errors import InputError
-from wattpack.kube.embedded import EmbeddedKube
-from wattpack.kube.events import EventReason, EventRecorder
-from wattpack.kube.faults import FaultRates, FaultyKube
+from wattpack.kube.event_reports import EventReason, EventRecorder
+from wattpack.kube.fault_injection import FaultRates, FaultyKube
 from wattpack.kube.port import EVENTS, ConflictError, ThrottledError, UnavailableError
 from wattpack.kube.write_budget import StatusWriter, TokenBucket
 

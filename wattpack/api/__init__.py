@@ -1,10 +1,10 @@
 """The API objects of wattpack.io/v1alpha1 as pydantic models; CRDs are generated from them."""
 
 from wattpack.api.inventory import GpuNode, GPUProfile, WorkloadProfile
-from wattpack.api.meta import GROUP, VERSION, ApiObject, Condition, KindMeta
+from wattpack.api.object_meta import GROUP, VERSION, ApiObject, Condition, KindMeta
 from wattpack.api.planning import CapacityPlan, DemandForecast, PlacementPlan
 from wattpack.api.policy import PowerOverride, PowerPolicy
-from wattpack.api.power import PowerDomain
+from wattpack.api.power_domain import PowerDomain
 
 KINDS: tuple[type[ApiObject], ...] = (
     PowerDomain,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from wattpack.api.meta import Condition, ConditionStatus
+from wattpack.api.object_meta import Condition, ConditionStatus
 from wattpack.api.times import rfc3339
 
 MAX_MESSAGE_LENGTH = 32768

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from wattpack.api.meta import GROUP, VERSION, ApiObject, PrintColumn
+from wattpack.api.object_meta import GROUP, VERSION, ApiObject, PrintColumn
 from wattpack.errors import PermanentError
 
 Schema = dict[str, Any]

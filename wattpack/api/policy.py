@@ -7,7 +7,7 @@ from typing import Annotated, ClassVar, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from wattpack.api.meta import (
+from wattpack.api.object_meta import (
     AGE,
     READY,
     ApiModel,

@@ -6,10 +6,10 @@ import argparse
 import sys
 from pathlib import Path
 
-from wattpack.generate import crds, tree, wire
+from wattpack.generate import crds, tree, wire_messages
 
 ROOT = Path(__file__).resolve().parents[2]
-SOURCES = (wire, crds)
+SOURCES = (wire_messages, crds)
 
 
 def main(arguments: list[str] | None = None) -> int:

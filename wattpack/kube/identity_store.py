@@ -26,7 +26,7 @@ from wattpack.kube.port import (
     NotFoundError,
 )
 from wattpack.units import seconds_to_ns
-from wattpack.wire.identity import ServingIdentity, identity_from_data, new_identity, renewed
+from wattpack.wire.certificates import ServingIdentity, identity_from_data, new_identity, renewed
 
 _LOG = logging.getLogger(__name__)
 _ATTEMPTS = 5

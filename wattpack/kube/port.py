@@ -1,7 +1,8 @@
 """The port to a Kubernetes API: what wattpack asks of one, whoever answers.
 
-Adapters: ``wattpack.kube.client`` (a real API server), ``wattpack.kube.embedded`` (an in-process
-object store with the same semantics), ``wattpack.kube.faults`` (wraps either and injects faults).
+Adapters: ``wattpack.kube.client`` (a real API server), ``simulation.kube`` (an in-process
+object store with the same semantics), ``wattpack.kube.fault_injection`` (wraps either and
+injects faults).
 
 Objects are plain JSON mappings, exactly as the API server sends them.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from wattpack.api.meta import ApiModel
+from wattpack.api.object_meta import ApiModel
 from wattpack.kube.port import JsonObject, KubeApi, Resource
 
 

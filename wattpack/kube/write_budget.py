@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from wattpack.api.inventory import GpuNode
-from wattpack.api.meta import ApiModel
+from wattpack.api.object_meta import ApiModel
 from wattpack.clock import Clock
 from wattpack.errors import TransientError
 from wattpack.kube.port import JsonObject, KubeApi, KubeError, NotFoundError, Resource

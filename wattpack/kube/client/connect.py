@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from wattpack.errors import InputError
-from wattpack.kube.client.api import ClientKube
+from wattpack.kube.client.client_api import ClientKube
 from wattpack.kube.client.transport import READ_SECONDS, Transport
 
 

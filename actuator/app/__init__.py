@@ -1,0 +1,1 @@
+"""The actuator's process, its parent, and the host unit that caps before any work."""

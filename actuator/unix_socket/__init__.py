@@ -1,0 +1,1 @@
+"""The actuator's Unix socket: encoding, listener, and the client that the agent uses."""

@@ -1,0 +1,178 @@
+"""Iteration time of a language model server, and the token rates that follow from it.
+
+One iteration of a continuously batched server takes
+
+    base + prefill_tokens * prefill_seconds_per_token + context_tokens * context_seconds_per_token
+
+where ``context_tokens`` is the KV-cache length summed over the decoding requests. In steady state
+with ``batch`` requests of ``input`` and ``output`` tokens each iteration also carries
+``batch * input / output`` prefill tokens; the fit (``capacity.fitting.iteration_times``) uses that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, get_args
+
+from capacity.gpu_profile import Provenance
+from capacity.profile_errors import UnknownServingModel
+from wattpack.errors import InputError
+from wattpack.units import require_number
+
+
+@dataclass(frozen=True, slots=True)
+class ServingTimes:
+    """Uncapped iteration time of one language model on one GPU type at one parallelism.
+
+    Attributes:
+        gpu: Model name of the GPU profile.
+        language_model: For example ``llama-3.1-70b``.
+        precision: Weight precision behind the figures.
+        tensor_parallel: GPUs that work as one server.
+        base_seconds: Time of an iteration with no tokens (weights read once, launch gaps).
+        prefill_seconds_per_token: Added by each prompt token in the iteration.
+        context_seconds_per_token: Added by each token of KV cache that is read.
+        provenance: measured, derived or assumed.
+        source: Data file and rule.
+        samples: End-to-end points behind the fit; 0 when derived.
+        error_mape: Mean absolute relative error of the time per output token.
+    """
+
+    gpu: str
+    language_model: str
+    precision: str
+    tensor_parallel: int
+    base_seconds: float
+    prefill_seconds_per_token: float
+    context_seconds_per_token: float
+    provenance: Provenance
+    source: str
+    samples: int
+    error_mape: float
+
+    def iteration_seconds(
+        self, prefill_tokens: float, context_tokens: float, throughput: float = 1.0
+    ) -> float:
+        """Duration of one iteration.
+
+        Args:
+            prefill_tokens: Prompt tokens processed in it.
+            context_tokens: KV-cache tokens read, summed over the decoding requests.
+            throughput: Relative throughput at the present cap, in (0, 1].
+        """
+        uncapped = (
+            self.base_seconds
+            + prefill_tokens * self.prefill_seconds_per_token
+            + context_tokens * self.context_seconds_per_token
+        )
+        return uncapped / throughput
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain JSON values."""
+        return asdict(self)
+
+
+@dataclass(frozen=True, slots=True)
+class ServingRates:
+    """Token rates of one GPU (not of the server) at a working point, uncapped.
+
+    Attributes:
+        prefill_tokens_per_second: Prompt tokens a second while it only prefills.
+        decode_tokens_per_second: Output tokens a second while it only decodes.
+        times: The iteration times behind them.
+    """
+
+    prefill_tokens_per_second: float
+    decode_tokens_per_second: float
+    times: ServingTimes
+
+
+def find_serving(
+    entries: Iterable[ServingTimes], gpu: str, language_model: str, tensor_parallel: int
+) -> ServingTimes:
+    """The entry for a GPU, language model and parallelism.
+
+    Raises:
+        UnknownServingModel: if there is none; nothing is interpolated.
+    """
+    known = []
+    for entry in entries:
+        if (entry.gpu, entry.language_model, entry.tensor_parallel) == (
+            gpu,
+            language_model,
+            tensor_parallel,
+        ):
+            return entry
+        known.append(f"{entry.gpu}/{entry.language_model}/tp{entry.tensor_parallel}")
+    raise UnknownServingModel(f"{gpu}/{language_model}/tp{tensor_parallel}", known)
+
+
+def serving_rates(
+    times: ServingTimes,
+    *,
+    batch: int = 32,
+    context_tokens: float = 1500.0,
+    prefill_chunk_tokens: int = 2048,
+) -> ServingRates:
+    """Per-GPU token rates at a working point.
+
+    Args:
+        times: Iteration times of the server.
+        batch: Requests that decode together.
+        context_tokens: KV-cache length of each of them.
+        prefill_chunk_tokens: Prompt tokens in one prefill iteration.
+    """
+    prefill = prefill_chunk_tokens / times.iteration_seconds(prefill_chunk_tokens, 0.0)
+    decode = batch / times.iteration_seconds(0.0, batch * context_tokens)
+    return ServingRates(prefill / times.tensor_parallel, decode / times.tensor_parallel, times)
+
+
+def serving_from_dict(document: object, source: str = "") -> ServingTimes:
+    """A checked entry.
+
+    Raises:
+        InputError: naming the field.
+    """
+    if not isinstance(document, Mapping):
+        raise InputError("serving", "a mapping", document, source)
+    wanted = set(ServingTimes.__dataclass_fields__)
+    for key in sorted(set(document) ^ wanted, key=str):
+        expected = "a known key" if key in document else "a value"
+        raise InputError(f"serving.{key}", expected, document.get(key), source)
+    for key in ("gpu", "language_model", "precision", "source"):
+        if not isinstance(document[key], str) or not document[key]:
+            raise InputError(f"serving.{key}", "a non-empty text", document[key], source)
+    if document["provenance"] not in get_args(Provenance):
+        raise InputError(
+            "serving.provenance", f"one of {get_args(Provenance)}", document["provenance"], source
+        )
+    numbers = {
+        key: require_number(
+            f"serving.{key}", document[key], exclusive_minimum=0, maximum=60, source=source
+        )
+        for key in ("base_seconds", "prefill_seconds_per_token", "context_seconds_per_token")
+    }
+    return ServingTimes(
+        gpu=document["gpu"],
+        language_model=document["language_model"],
+        precision=document["precision"],
+        tensor_parallel=int(
+            require_number(
+                "serving.tensor_parallel",
+                document["tensor_parallel"],
+                minimum=1,
+                maximum=1024,
+                source=source,
+            )
+        ),
+        provenance=document["provenance"],
+        source=document["source"],
+        samples=int(
+            require_number("serving.samples", document["samples"], minimum=0, source=source)
+        ),
+        error_mape=require_number(
+            "serving.error_mape", document["error_mape"], minimum=0, maximum=10, source=source
+        ),
+        **numbers,
+    )

@@ -1,0 +1,229 @@
+"""What agents say, checked as a whole: hellos as devices, reports as small arrays.
+
+A value that no board can give refuses the whole message; a field that is missing is never zero.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from wattpack.errors import InputError
+from wattpack.power.domain_tree import BoolArray, FloatArray, IntArray
+from wattpack.units import require_number
+from wattpack.wire.v1 import power_pb2
+
+__all__ = [
+    "MAX_DEVICES",
+    "DeviceDescription",
+    "NodeSample",
+    "PodUse",
+    "describe",
+    "read_report",
+]
+
+# No board draws this much; more is a unit mix-up (mW for W) or a broken sensor.
+IMPLAUSIBLE_WATTS = 5000.0
+# One server holds at most 16 boards today; MIG slices are not devices of their own here.
+MAX_DEVICES = 64
+MAX_PODS = 1000
+# The Lease's epoch is an int32. An agent can push ours at most to half of that, so that one that
+# lies can never use the epochs up.
+MAX_REPORTED_EPOCH = 1 << 30
+# Beyond any sequence that is ever sent, and within the arrays' 64 bits.
+MAX_SEQUENCE = 1 << 62
+
+
+_COLUMNS = ("watts", "energy_joules", "cap_watts", "guaranteed_watts")
+_CEILINGS = (IMPLAUSIBLE_WATTS, 1e15, IMPLAUSIBLE_WATTS, IMPLAUSIBLE_WATTS)
+_CEILING_ROWS = np.array(_CEILINGS).reshape(-1, 1)
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceDescription:
+    """One GPU as its agent describes it."""
+
+    uuid: str
+    model: str
+    index: int
+    default_limit_watts: float
+    min_limit_watts: float
+    max_limit_watts: float
+    max_clock_mhz: int
+
+
+@dataclass(frozen=True, slots=True)
+class PodUse:
+    """A pod and the GPUs it uses; work outside Kubernetes has an empty name."""
+
+    namespace: str
+    name: str
+    uid: str
+    device_uuids: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class NodeSample:
+    """One accepted report; arrays in the order of the node's devices, (n_devices,)."""
+
+    received_ns: int
+    sequence: int
+    nonce: int
+    clock_ns: int
+    highest_epoch: int
+    watts: FloatArray
+    energy_joules: FloatArray
+    cap_watts: FloatArray
+    guaranteed_watts: FloatArray
+    confirmed_sequence: IntArray
+    controlled: BoolArray
+    host_watts: float
+    pods: tuple[PodUse, ...]
+
+
+def describe(hello: power_pb2.Hello) -> tuple[DeviceDescription, ...]:
+    """The devices of a hello, ordered by index.
+
+    Raises:
+        InputError: for a limit that is no positive number, or not in order, or a repeated UUID.
+    """
+    if len(hello.devices) > MAX_DEVICES:
+        raise InputError("hello.devices", f"at most {MAX_DEVICES} devices", len(hello.devices))
+    devices = []
+    for position, device in enumerate(hello.devices):
+        where = f"hello.devices[{position}]"
+        low, default, high = (
+            require_number(
+                f"{where}.{name}",
+                getattr(device, name),
+                exclusive_minimum=0.0,
+                maximum=IMPLAUSIBLE_WATTS,
+                unit="W",
+                source=hello.node,
+            )
+            for name in ("min_limit_watts", "default_limit_watts", "max_limit_watts")
+        )
+        if not low <= default <= high:
+            raise InputError(f"{where}.default_limit_watts", f"{low:g} to {high:g} W", default)
+        devices.append(
+            DeviceDescription(
+                device.uuid, device.model, device.index, default, low, high, device.max_clock_mhz
+            )
+        )
+    uuids = [device.uuid for device in devices]
+    if not uuids or len(set(uuids)) != len(uuids) or not all(uuids):
+        raise InputError("hello.devices", "at least one device, each with its own UUID", uuids)
+    return tuple(sorted(devices, key=lambda device: device.index))
+
+
+def _columns(
+    readings: Sequence[power_pb2.DeviceReading | None], report: power_pb2.NodeReport
+) -> FloatArray:
+    """The fields of ``_COLUMNS`` of all devices, (4, n_devices); NaN where a device is missing.
+
+    Raises:
+        InputError: naming the first device whose value no board can give.
+    """
+    rows = [
+        (0.0, 0.0, 0.0, 0.0)
+        if r is None
+        else (r.watts, r.energy_joules, r.cap_watts, r.guaranteed_watts)
+        for r in readings
+    ]
+    columns = np.array(rows, dtype=np.float64).reshape(-1, len(_COLUMNS)).T.copy()
+    # One look at all devices; only a refusal needs to know which. A NaN fails both comparisons.
+    if not ((columns >= 0.0) & (columns <= _CEILING_ROWS)).all():
+        for name, ceiling, column in zip(_COLUMNS, _CEILINGS, columns.tolist(), strict=True):
+            for i, value in enumerate(column):
+                require_number(
+                    f"report.devices[{i}].{name}",
+                    value,
+                    minimum=0.0,
+                    maximum=ceiling,
+                    source=report.node,
+                )
+    if None in readings:
+        columns[:, [reading is None for reading in readings]] = np.nan
+    return columns
+
+
+_READ = {power_pb2.DEVICE_STATE_OK, power_pb2.DEVICE_STATE_UNCONTROLLED}
+_CONTROLLED = {power_pb2.DEVICE_STATE_OK, power_pb2.DEVICE_STATE_UNREADABLE}
+
+
+def _require_bounded(report: power_pb2.NodeReport) -> None:
+    """Whole numbers that the tick's arrays can hold, and an epoch that a Lease can.
+
+    Raises:
+        InputError: naming the field.
+    """
+    bounds = [
+        ("report.sequence", report.sequence, MAX_SEQUENCE),
+        ("report.highest_epoch", report.highest_epoch, MAX_REPORTED_EPOCH),
+        ("report.pods", len(report.pods), MAX_PODS),
+    ]
+    bounds += [
+        (f"report.devices[{i}].confirmed_sequence", device.confirmed_sequence, MAX_SEQUENCE)
+        for i, device in enumerate(report.devices)
+    ]
+    for field_name, value, most in bounds:
+        if value > most:
+            raise InputError(field_name, f"at most {most}", value, report.node)
+
+
+def read_report(
+    report: power_pb2.NodeReport, devices: Sequence[DeviceDescription], received_ns: int
+) -> NodeSample:
+    """A report as arrays in the node's device order.
+
+    Raises:
+        InputError: naming the field, for unknown devices and for numbers that no board can give.
+    """
+    by_uuid: Mapping[str, power_pb2.DeviceReading] = {d.uuid: d for d in report.devices}
+    unknown = set(by_uuid) - {d.uuid for d in devices}
+    if unknown or len(by_uuid) != len(report.devices):
+        raise InputError("report.devices", "the devices of the hello, once each", sorted(unknown))
+    _require_bounded(report)
+    n = len(devices)
+    readings = [by_uuid.get(device.uuid) for device in devices]
+    watts, energy_joules, cap_watts, guaranteed_watts = _columns(readings, report)
+    confirmed, controlled = np.zeros(n, dtype=np.int64), np.zeros(n, dtype=np.bool_)
+    for i, reading in enumerate(readings):
+        if reading is None:
+            continue
+        # No board that answers draws 0 W: the field is missing, and missing is never zero (I7).
+        if reading.state not in _READ or reading.watts == 0.0:
+            watts[i] = np.nan
+        confirmed[i] = reading.confirmed_sequence
+        controlled[i] = (
+            report.nonce != 0 and reading.state in _CONTROLLED and reading.guaranteed_watts > 0
+        )
+    for column in (cap_watts, guaranteed_watts):
+        column[column == 0.0] = np.nan
+    host_watts = np.nan
+    if report.HasField("host_watts"):
+        host_watts = require_number(
+            "report.host_watts",
+            report.host_watts,
+            minimum=0.0,
+            maximum=1e6,
+            unit="W",
+            source=report.node,
+        )
+    return NodeSample(
+        received_ns=received_ns,
+        sequence=report.sequence,
+        nonce=report.nonce,
+        clock_ns=report.clock_ns,
+        highest_epoch=report.highest_epoch,
+        watts=watts,
+        energy_joules=energy_joules,
+        cap_watts=cap_watts,
+        guaranteed_watts=guaranteed_watts,
+        confirmed_sequence=confirmed,
+        controlled=controlled,
+        host_watts=host_watts,
+        pods=tuple(PodUse(p.namespace, p.name, p.uid, tuple(p.device_uuids)) for p in report.pods),
+    )

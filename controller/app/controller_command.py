@@ -1,0 +1,192 @@
+"""``wattpack controller``: keeps every power domain below its rating.
+
+Every replica follows the cluster and hears all agents; the one that holds the Lease gives leases.
+It starts once it has its certificate; SIGTERM releases the Lease, so that a standby takes over.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import logging
+import os
+import secrets
+import signal
+import zlib
+from collections.abc import Mapping
+from pathlib import Path
+
+from capacity.profile_library import shipped_library
+from controller.app.controller_process import ControllerProcess, Surroundings
+from controller.app.controller_settings import ControllerSettings
+from controller.app.prometheus_meters import DEADLINE_SECONDS, PrometheusMeters
+from controller.app.tick_loop import MeterSource, NoMeters
+from forecasting.prometheus.query import QueryApi
+from wattpack.api.power_domain import MeterSpec
+from wattpack.clock import Clock, SystemClock, Wake
+from wattpack.kube.election import ElectionSettings
+from wattpack.kube.identity_store import IdentityKeeper, IdentityStore, publish_to_config_map
+from wattpack.kube.port import KubeApi, KubeError
+from wattpack.logs import log_json
+from wattpack.units import NS_PER_SECOND
+from wattpack.wire.certificates import ServingIdentity
+
+log = logging.getLogger(__name__)
+ENVIRONMENT = "WATTPACK_CONTROLLER_"
+#: Between two attempts to get a certificate while the API server does not answer.
+RETRY_NS = 2 * NS_PER_SECOND
+FLAGS = {
+    "replica": str,
+    "namespace": str,
+    "stream_address": str,
+    "http_host": str,
+    "http_port": int,
+    "tls_secret": str,
+    "ca_config_map": str,
+    "ca_namespace": str,
+    "agent_username": str,
+    "audit_file": str,
+    "meter_prometheus_url": str,
+    "lease_seconds": int,
+    "renew_deadline_seconds": float,
+    "retry_seconds": float,
+}
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """The verb's command line; descriptions are those of the settings."""
+    parser = argparse.ArgumentParser(
+        prog="wattpack controller",
+        description=__doc__,
+        epilog=f"Every setting can also be given as {ENVIRONMENT}NAME or in the file: "
+        "file < environment < flag.",
+    )
+    parser.add_argument("--config", type=Path, help="YAML file of settings")
+    parser.add_argument("--kubeconfig", type=Path, help="default: the pod's service account")
+    parser.add_argument(
+        "--server-name",
+        action="append",
+        dest="server_names",
+        help="name in the serving certificate; repeat for each",
+    )
+    for name, kind in FLAGS.items():
+        help_text = ControllerSettings.model_fields[name].description
+        parser.add_argument(f"--{name.replace('_', '-')}", type=kind, help=help_text)
+    return parser
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run until SIGTERM.
+
+    Raises:
+        WattpackError: with a message for the person; the command line prints it.
+    """
+    options = build_parser().parse_args(argv)
+    settings = ControllerSettings.load(
+        file=options.config,
+        prefix=ENVIRONMENT,
+        flags={name: getattr(options, name) for name in (*FLAGS, "server_names")},
+    )
+    log_json()
+    from wattpack.kube.client import connect
+
+    clock = SystemClock()
+    stop = clock.new_wake()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop.set())
+    return run(settings, connect(options.kubeconfig), clock, stop)
+
+
+def run(settings: ControllerSettings, api: KubeApi, clock: Clock, stop: Wake) -> int:
+    """Run a replica until ``stop`` is set; the exit status.
+
+    Raises:
+        InputError: for an address that cannot be used, or durations that contradict each other.
+    """
+    store = _identity_store(settings, api, clock)
+    election = ElectionSettings(
+        settings.lease_seconds, settings.renew_deadline_seconds, settings.retry_seconds
+    )
+    identity = first_identity(store, clock, stop)
+    if identity is None:
+        return 0
+    with contextlib.ExitStack() as undo:
+        process = _process(settings, api, clock, identity, election, undo)
+        process.start()
+        undo.callback(process.stop)
+        keeper = IdentityKeeper(process.streams.use, store, clock)
+        keeper.start()
+        undo.callback(keeper.stop)
+        log.info(
+            "%s listens for agents on port %d, http on %d",
+            settings.replica,
+            process.streams.port,
+            process.http.port,
+        )
+        while not clock.wait_until(clock.monotonic_ns() + 3600 * NS_PER_SECOND, stop):
+            continue
+        log.info("stopping: the Lease is released")
+    return 0
+
+
+def first_identity(store: IdentityStore, clock: Clock, stop: Wake) -> ServingIdentity | None:
+    """The identity, as soon as the cluster gives it; None if stopped before.
+
+    Without it no agent could be answered: a replica that waits is not ready, and its agents stay
+    with the other one or at their guaranteed caps.
+    """
+    while True:
+        try:
+            return store.ensure()
+        except KubeError as error:
+            log.warning("no certificate yet: %s", error)
+        if clock.wait_until(clock.monotonic_ns() + RETRY_NS, stop):
+            return None
+
+
+def _identity_store(settings: ControllerSettings, api: KubeApi, clock: Clock) -> IdentityStore:
+    namespace = settings.ca_namespace or settings.namespace
+    publish = publish_to_config_map(api, namespace, settings.ca_config_map)
+    return IdentityStore(
+        api, clock, settings.namespace, settings.tls_secret, settings.server_names, publish
+    )
+
+
+def _process(
+    settings: ControllerSettings,
+    api: KubeApi,
+    clock: Clock,
+    identity: ServingIdentity,
+    election: ElectionSettings,
+    undo: contextlib.ExitStack,
+) -> ControllerProcess:
+    """The replica, with its meters running."""
+    made: list[ControllerProcess] = []
+
+    def specs() -> Mapping[str, MeterSpec]:
+        domains = made[0].desired.accepted_domains() if made else {}
+        return {
+            name: domain.spec.meter
+            for name, domain in domains.items()
+            if domain.spec.meter is not None
+        }
+
+    meters: MeterSource = NoMeters()
+    if settings.meter_prometheus_url:
+        prometheus = QueryApi(settings.meter_prometheus_url, "query", DEADLINE_SECONDS)
+        meters = asking = PrometheusMeters(prometheus, clock, specs)
+        asking.start()
+        undo.callback(asking.stop)
+    around = Surroundings(
+        api=api,
+        clock=clock,
+        identity=identity.server,
+        meters=meters,
+        profiles=shipped_library(),
+        election=election,
+        seed=zlib.crc32(settings.replica.encode()),
+        # A restarted process must not take itself for the leader that it was.
+        holder=f"{settings.replica}-{os.getpid()}-{secrets.token_hex(4)}",
+    )
+    made.append(ControllerProcess(settings, around))
+    return made[0]

@@ -1,0 +1,78 @@
+"""The controller's metrics, in base units; the list in docs/metrics.md is generated from here.
+
+One registry a controller, so that several can live in one process (the demo, tests).
+"""
+
+from __future__ import annotations
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+
+from controller.tick_values import Band, Decisions, Observations, Topology
+
+
+class ControllerMetrics:
+    """Everything that the tick exports."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+
+        def gauge(name: str, text: str, *labels: str) -> Gauge:
+            return Gauge(f"wattpack_{name}", text, labels, registry=self.registry)
+
+        def counter(name: str, text: str, *labels: str) -> Counter:
+            return Counter(f"wattpack_{name}", text, labels, registry=self.registry)
+
+        self.draw = gauge("domain_draw_watts", "Estimated AC draw of a domain", "domain")
+        self.limit = gauge("domain_limit_watts", "What a domain may draw now", "domain")
+        self.rating = gauge("domain_rating_watts", "Continuous rating", "domain")
+        self.cap_band = gauge("domain_cap_band_watts", "Draw at which caps begin", "domain")
+        self.worst = gauge("domain_worst_watts", "AC draw if every GPU reached its cap", "domain")
+        self.heat = gauge("domain_breaker_heat_ratio", "Breaker heat; 1 trips", "domain")
+        self.band = gauge("domain_band", "0 normal, 1 releasing, 2 capping, 3 brake", "domain")
+        self.capped = gauge("domain_capped_gpus", "GPUs held below their request", "domain")
+        self.brakes = counter("domain_brakes_total", "Times a domain entered the brake", "domain")
+        self.silent_nodes = gauge("silent_nodes", "Nodes without a fresh report")
+        self.nodes = gauge("nodes", "Nodes that have said hello")
+        self.untrusted = gauge("untrusted_gpus", "GPUs budgeted at their maximum (I7)")
+        self.streams = gauge("agent_streams", "Open agent streams")
+        self.refused = gauge("refused_reports", "Reports refused since start")
+        self.leading = gauge("leading", "1 if this replica leads")
+        self.epoch = gauge("epoch", "Fencing epoch while leading, else 0")
+        self.batches = counter("lease_batches_total", "Lease batches handed to the streams")
+        self.not_accepted = gauge("objects_not_accepted", "Objects whose newest spec is refused")
+        self.failed_ticks = counter("failed_ticks_total", "Ticks that raised an error")
+        self.audit_failures = gauge("audit_rows_lost", "Decision rows that could not be kept")
+        self.tick_seconds = Histogram(
+            "wattpack_tick_seconds",
+            "Work of one tick",
+            buckets=(0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0),
+            registry=self.registry,
+        )
+        self._bands: dict[str, int] = {}
+
+    def observe(
+        self, topology: Topology, seen: Observations, decisions: Decisions, capped: list[int]
+    ) -> None:
+        """Export one tick; ``capped`` counts GPUs below request by domain."""
+        for index, name in enumerate(topology.tree.names):
+            self.draw.labels(name).set(decisions.draw_watts[index])
+            self.limit.labels(name).set(seen.budget_watts[index])
+            self.rating.labels(name).set(topology.tree.rating_watts[index])
+            self.cap_band.labels(name).set(decisions.cap_band_watts[index])
+            self.worst.labels(name).set(decisions.worst_watts[index])
+            self.heat.labels(name).set(decisions.heat[index])
+            band = int(decisions.band[index])
+            self.band.labels(name).set(band)
+            self.capped.labels(name).set(capped[index])
+            brakes = self.brakes.labels(name)
+            if band == Band.BRAKE and self._bands.get(name) != Band.BRAKE:
+                brakes.inc()
+            self._bands[name] = band
+        self.silent_nodes.set(int(decisions.silent_nodes.sum()))
+        self.untrusted.set(int((~decisions.trusted).sum()))
+        self.leading.set(int(seen.leading))
+        self.epoch.set(seen.epoch)
+
+    def text(self) -> bytes:
+        """The exposition text."""
+        return generate_latest(self.registry)

@@ -1,0 +1,229 @@
+"""One controller replica, composed: informers, elector, gateway, tick, status, HTTP.
+
+informers ──> ObjectStore ──> DesiredState ─┐
+agents ──> gateway ──> Fleet ───────────────┼──> Ticker ──> gateway ──> agents
+Lease ──> elector ──────────────────────────┘       └──> status thread, audit, /v1/live, /metrics
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+from capacity.profile_library import ProfileLibrary
+from controller.app.agent_gateway import AgentGateway, GatewayThread
+from controller.app.agent_identity import NodeAuthenticator
+from controller.app.controller_http import HttpAnswer, HttpPort
+from controller.app.controller_metrics import ControllerMetrics
+from controller.app.controller_settings import ControllerSettings
+from controller.app.decision_log import DecisionLog
+from controller.app.desired_state import ForecastReader, ObjectStore
+from controller.app.domain_status import StatusThread
+from controller.app.draw_history import DrawHistory
+from controller.app.fleet import Fleet
+from controller.app.leadership import ElectedLeadership
+from controller.app.running_topology import DesiredTopology
+from controller.app.taint_writer import TaintThread
+from controller.app.tick_loop import MeterSource, Ticker, TickIdentity, TickOutcome
+from controller.tick_values import PowerSettings
+from wattpack.api import DemandForecast, PowerDomain, PowerOverride, PowerPolicy
+from wattpack.clock import Clock
+from wattpack.kube.election import ElectionSettings, LeaderElector
+from wattpack.kube.informer import Informer
+from wattpack.kube.port import NODES, PODS, PRIORITY_CLASSES, KubeApi
+from wattpack.kube.write_budget import write_budget
+from wattpack.units import seconds_to_ns
+from wattpack.wire.certificates import Identity
+
+log = logging.getLogger(__name__)
+LEASE_NAME = "wattpack-controller"
+# A tick that is this many periods late means that the loop hangs.
+HEALTHY_PERIODS = 3
+FOLLOWED = (
+    PowerDomain.meta.resource,
+    PowerPolicy.meta.resource,
+    PowerOverride.meta.resource,
+    DemandForecast.meta.resource,
+    PRIORITY_CLASSES,
+    NODES,
+    PODS,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What a replica is given.
+
+    Attributes:
+        api: The Kubernetes API.
+        clock: Time.
+        identity: Certificate and key that agents are shown.
+        meters: Domain meters.
+        profiles: GPU types.
+        election: Durations of the election.
+        seed: Of jitter.
+        holder: Of the Lease, other at every start of a process; empty for the replica's name.
+        on_tick: Told of every tick after it was sent; the twin's monitor listens here.
+    """
+
+    api: KubeApi
+    clock: Clock
+    identity: Identity
+    meters: MeterSource
+    profiles: ProfileLibrary
+    election: ElectionSettings
+    seed: int = 0
+    holder: str = ""
+    on_tick: Callable[[TickOutcome], None] = lambda outcome: None
+
+
+class ControllerProcess:
+    """Start, tick and stop one replica."""
+
+    def __init__(self, settings: ControllerSettings, around: Surroundings) -> None:
+        self.settings = settings
+        self._clock = around.clock
+        self._on_tick = around.on_tick
+        self._wake = around.clock.new_wake()
+        self._stopping = False
+        self._last_tick_ns = around.clock.monotonic_ns()
+        self.metrics = ControllerMetrics()
+        self.store = ObjectStore()
+        self.fleet = Fleet()
+        self.desired = DesiredTopology(self.store, ForecastReader(self.store), around.profiles)
+        self.informers = [
+            Informer(around.api, around.clock, resource, seed=around.seed + i)
+            for i, resource in enumerate(FOLLOWED)
+        ]
+        for informer, resource in zip(self.informers, FOLLOWED, strict=True):
+            informer.add_handler(partial(self.store.changed, resource))
+        self.elector = LeaderElector(
+            around.api,
+            around.clock,
+            name=LEASE_NAME,
+            namespace=settings.namespace,
+            identity=around.holder or settings.replica,
+            settings=around.election,
+            seed=around.seed,
+        )
+        self.gateway = AgentGateway(
+            self.fleet,
+            NodeAuthenticator(around.api, around.clock, settings.agent_username),
+            around.clock,
+            name=settings.replica,
+            report_period_ms=settings.report_period_ms,
+            wake=self._wake.set,
+        )
+        self.streams = GatewayThread(self.gateway, settings.stream_address, around.identity)
+        self.audit = DecisionLog(settings.audit_file)
+        self.ticker = Ticker(
+            self.fleet,
+            self.desired,
+            ElectedLeadership(self.elector, around.election.renew_deadline_seconds / 2),
+            around.meters,
+            around.clock,
+            self.audit,
+            self.metrics,
+            self.gateway.send,
+            PowerSettings(lease_ttl_ms=settings.lease_ttl_ms),
+            TickIdentity(settings.replica, settings.simulated, settings.label),
+        )
+        bucket = write_budget(around.clock)
+        self.status = StatusThread(around.api, around.clock, self.desired, settings.replica, bucket)
+        self.taints = TaintThread(
+            around.api, around.clock, self.store, self.desired, bucket, settings.replica
+        )
+        self.history = DrawHistory(settings.history_file)
+        self.http = HttpPort(
+            settings.http_host,
+            settings.http_port,
+            {
+                "/v1/live": self._live,
+                "/metrics": self._metrics_text,
+                "/healthz": self._healthz,
+                "/readyz": self._readyz,
+            },
+        )
+        self._thread = threading.Thread(target=self._run, name="tick", daemon=True)
+
+    def start(self) -> None:
+        """Listen, follow, stand for election, tick."""
+        self.streams.start()
+        self.http.start()
+        for informer in self.informers:
+            informer.start()
+        self.elector.start()
+        self.status.start()
+        self.taints.start()
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Release the Lease first, so that another replica takes over at once (I4)."""
+        self._stopping = True
+        self._wake.set()
+        self._thread.join(timeout=5.0)
+        self.elector.stop()
+        self.status.stop()
+        self.taints.stop()
+        for informer in self.informers:
+            informer.stop()
+        self.streams.stop()
+        self.http.stop()
+        self.audit.close()
+        self.history.close()
+
+    def _run(self) -> None:
+        period_ns = seconds_to_ns(self.settings.tick_seconds)
+        due_ns = self._clock.monotonic_ns() + period_ns
+        while not self._stopping:
+            self._clock.wait_until(due_ns, self._wake)
+            now_ns = self._clock.monotonic_ns()
+            self.tick_once()
+            due_ns = max(due_ns, now_ns) + period_ns if now_ns >= due_ns else due_ns
+
+    def tick_once(self) -> None:
+        """One tick and its records; a bug in it is logged and does not end the loop."""
+        try:
+            outcome = self.ticker.tick()
+            self._last_tick_ns = self._clock.monotonic_ns()
+            if outcome is not None:
+                self.status.take(outcome)
+                self.taints.take(outcome)
+                self.history.take(outcome)
+                self._on_tick(outcome)
+        except Exception:
+            # The lease protocol makes a missed tick safe; a dead loop would only be noticed later.
+            log.exception("tick failed")
+            self.metrics.failed_ticks.inc()
+            return
+        self.metrics.streams.set(self.gateway.connected())
+        self.metrics.refused.set(self.gateway.refused_reports)
+
+    def synced(self) -> bool:
+        """Whether every informer has listed once."""
+        return all(informer.synced() for informer in self.informers)
+
+    def _live(self) -> HttpAnswer:
+        view = self.ticker.live()
+        if view is None:
+            return HttpAnswer(503, "text/plain", b"no tick yet\n")
+        return HttpAnswer(200, "application/json", view.model_dump_json().encode())
+
+    def _metrics_text(self) -> HttpAnswer:
+        return HttpAnswer(200, "text/plain; version=0.0.4", self.metrics.text())
+
+    def _healthz(self) -> HttpAnswer:
+        late_ns = self._clock.monotonic_ns() - self._last_tick_ns
+        healthy = late_ns <= HEALTHY_PERIODS * seconds_to_ns(self.settings.tick_seconds)
+        broken = [i for i in self.informers if i.failure is not None]
+        if healthy and not broken and self.elector.failure is None:
+            return HttpAnswer(200, "text/plain", b"ok\n")
+        return HttpAnswer(503, "text/plain", b"the tick, an informer or the election hangs\n")
+
+    def _readyz(self) -> HttpAnswer:
+        if self.synced():
+            return HttpAnswer(200, "text/plain", b"ok\n")
+        return HttpAnswer(503, "text/plain", b"not synced\n")

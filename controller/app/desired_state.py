@@ -1,0 +1,237 @@
+"""What operators want, and the topology that is built from it.
+
+Informers hand objects in; ``topology`` builds the arrays anew when an object or the fleet changed.
+A spec that cannot be understood, or that would break I1, is not accepted: what ran before runs on
+and the refusal becomes the object's ``Accepted`` condition.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from controller.app.live_view_builder import ForecastView
+from controller.day_maximum import DayMaximum
+from forecasting.forecast_status import usable_forecast
+from wattpack.api import ApiObject, DemandForecast, PowerDomain, PowerOverride, PowerPolicy
+from wattpack.errors import InputError
+from wattpack.kube.port import PODS, PRIORITY_CLASSES, JsonObject, Resource
+from wattpack.units import NS_PER_SECOND
+
+log = logging.getLogger(__name__)
+JUDGED_EVERY_NS = 10 * NS_PER_SECOND
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why an object's newest spec does not run."""
+
+    kind: str
+    name: str
+    reason: str
+    message: str
+    generation: int
+
+
+@dataclass(slots=True)
+class Objects:
+    """Parsed objects by name; plain ones where only a few fields are read."""
+
+    domains: dict[str, PowerDomain] = field(default_factory=dict)
+    policies: dict[str, PowerPolicy] = field(default_factory=dict)
+    overrides: dict[str, PowerOverride] = field(default_factory=dict)
+    forecasts: dict[str, DemandForecast] = field(default_factory=dict)
+    plain_forecasts: dict[str, JsonObject] = field(default_factory=dict)
+    plain_domains: dict[str, JsonObject] = field(default_factory=dict)
+    priority_classes: dict[str, JsonObject] = field(default_factory=dict)
+    pods: dict[tuple[str, str], JsonObject] = field(default_factory=dict)
+    nodes: dict[str, JsonObject] = field(default_factory=dict)
+
+
+class ObjectStore:
+    """Takes objects from informers, keeps the last good parse of each. Thread-safe."""
+
+    def __init__(self) -> None:
+        self.lock = threading.RLock()
+        self.objects = Objects()
+        self.version = 0
+        self.forecast_version = 0
+        #: Deleted Node objects whose machines may still draw power.
+        self.gone_nodes: set[str] = set()
+        self._unreadable: dict[tuple[str, str], Refusal] = {}
+
+    def changed(self, resource: Resource, old: JsonObject | None, new: JsonObject | None) -> None:
+        """An informer's handler for every kind that the controller follows."""
+        with self.lock:
+            if resource.kind == PODS.kind and not _matters(old, new):
+                return
+            name = str((new or old or {})["metadata"]["name"])
+            if resource.kind in _MODELS:
+                self._take_model(resource.kind, name, new)
+            else:
+                self._take_plain(resource, name, new or old or {}, gone=new is None)
+
+    def snapshot(self) -> Objects:
+        """The newest objects in maps of their own: informers change theirs at any moment."""
+        with self.lock:
+            now = self.objects
+            return replace(
+                now,
+                domains=dict(now.domains),
+                policies=dict(now.policies),
+                overrides=dict(now.overrides),
+                pods=dict(now.pods),
+                nodes=dict(now.nodes),
+            )
+
+    def unreadable(self) -> list[Refusal]:
+        """Objects whose newest spec could not be parsed."""
+        with self.lock:
+            return list(self._unreadable.values())
+
+    def _take_model(self, kind: str, name: str, new: JsonObject | None) -> None:
+        model, attribute = _MODELS[kind]
+        known: dict[str, Any] = getattr(self.objects, attribute)
+        if new is None:
+            known.pop(name, None)
+            self._unreadable.pop((kind, name), None)
+        else:
+            try:
+                parsed = model.from_json(new)
+            except InputError as error:
+                self._unreadable[kind, name] = Refusal(
+                    kind,
+                    name,
+                    "Unreadable",
+                    f"{error.field}: expected {error.expected}",
+                    int(new["metadata"].get("generation", 0)),
+                )
+                return
+            self._unreadable.pop((kind, name), None)
+            before = known.get(name)
+            known[name] = parsed
+            self._keep_plain(kind, name, new)
+            self.forecast_version += kind == DemandForecast.meta.kind
+            same = before is not None and before.spec == _spec(parsed)
+            if kind == DemandForecast.meta.kind or same:
+                return  # a status changed, perhaps by ourselves: no new topology
+        self._keep_plain(kind, name, new)
+        self.version += 1
+
+    def _keep_plain(self, kind: str, name: str, new: JsonObject | None) -> None:
+        kept = {
+            PowerDomain.meta.kind: self.objects.plain_domains,
+            DemandForecast.meta.kind: self.objects.plain_forecasts,
+        }.get(kind)
+        if kept is not None:
+            kept.pop(name, None)
+            if new is not None:
+                kept[name] = new
+
+    def _take_plain(self, resource: Resource, name: str, body: JsonObject, *, gone: bool) -> None:
+        if resource.kind == PODS.kind:
+            key = (str(body["metadata"].get("namespace", "")), name)
+            self.objects.pods.pop(key, None)
+            if not gone:
+                self.objects.pods[key] = body
+        else:
+            kept = (
+                self.objects.priority_classes
+                if resource.kind == PRIORITY_CLASSES.kind
+                else self.objects.nodes
+            )
+            old = kept.pop(name, None)
+            if not gone:
+                kept[name] = body
+            if kept is self.objects.nodes:
+                (self.gone_nodes.add if gone else self.gone_nodes.discard)(name)
+            if not gone and old is not None and _told(old) == _told(body):
+                return
+        self.version += 1
+
+
+_MODELS: Mapping[str, tuple[type[ApiObject], str]] = {
+    PowerDomain.meta.kind: (PowerDomain, "domains"),
+    PowerPolicy.meta.kind: (PowerPolicy, "policies"),
+    PowerOverride.meta.kind: (PowerOverride, "overrides"),
+    DemandForecast.meta.kind: (DemandForecast, "forecasts"),
+}
+
+
+def _spec(parsed: Any) -> object:  # noqa: ANN401 - every kind has its own
+    return parsed.spec
+
+
+def _labels(body: JsonObject) -> object:
+    return body["metadata"].get("labels")
+
+
+def _told(body: JsonObject) -> object:
+    """What of a node or a class the topology is made of."""
+    return (
+        _labels(body),
+        (body.get("status") or {}).get("capacity"),
+        body.get("value"),
+    )
+
+
+def _matters(old: JsonObject | None, new: JsonObject | None) -> bool:
+    """Whether a pod's change can move priorities: it appeared, went, or was bound."""
+    if old is None or new is None:
+        return True
+    return bool(
+        old["spec"].get("nodeName") != new["spec"].get("nodeName") or _labels(old) != _labels(new)
+    )
+
+
+class ForecastReader:
+    """What the tick may use of the forecasts: fresh ones, or the fallback, and it says which."""
+
+    def __init__(self, store: ObjectStore) -> None:
+        self._store = store
+        self._day_maximum = DayMaximum()
+        self._key: tuple[object, ...] = ()
+        self._views: dict[str, ForecastView] = {}
+
+    def views(self, ratings: Mapping[str, float], wall_time_ns: int) -> dict[str, ForecastView]:
+        """By domain; a domain without any history has no entry. Ages are judged every 10 s.
+
+        Args:
+            ratings: What each domain cannot exceed, AC watts.
+            wall_time_ns: Now.
+        """
+        key = (self._store.forecast_version, wall_time_ns // JUDGED_EVERY_NS, *ratings.items())
+        if key != self._key:
+            self._views, self._key = self._read(ratings, wall_time_ns), key
+        return self._views
+
+    def saw(self, draws_watts: Mapping[str, float], wall_time_ns: int) -> None:
+        """Remember a tick's draws: a missing forecast falls back to their maximum of a day."""
+        self._day_maximum.add(draws_watts, wall_time_ns)
+
+    def _read(self, ratings: Mapping[str, float], wall_time_ns: int) -> dict[str, ForecastView]:
+        with self._store.lock:
+            forecasts = list(self._store.objects.forecasts.items())
+            plain = dict(self._store.objects.plain_forecasts)
+        found = {}
+        for name, forecast in forecasts:
+            domain = forecast.spec.target.power_domain or ""
+            if domain not in ratings:
+                continue
+            usable = usable_forecast(
+                plain[name].get("status"),
+                wall_time_ns / NS_PER_SECOND,
+                limit=ratings[domain],
+                last_day_maximum=self._day_maximum.of(domain),
+            )
+            if usable.method != "limit":
+                found[domain] = ForecastView(
+                    usable.p50,
+                    forecast.status.p95,
+                    usable.p99,
+                    ("fallback: " if usable.is_fallback else "") + usable.method,
+                )
+        return found

@@ -1,0 +1,178 @@
+"""Writes what a tick found to the API: PowerDomain status under the write budget, Events.
+
+Only the leader writes. Nothing here is on the tick's path: the tick hands its outcome over, and a
+thread of its own takes the newest one every second.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from controller.app.desired_state import Refusal
+from controller.app.live_view_builder import capped_by_domain, gpus_by_domain
+from controller.app.periodic import PeriodicWriter
+from controller.app.running_topology import DesiredTopology
+from controller.app.tick_loop import TickOutcome
+from controller.tick_values import Band, Transition
+from wattpack.api import Condition, DemandForecast, PowerDomain
+from wattpack.api.conditions import set_condition
+from wattpack.api.power_domain import PowerDomainSpec, PowerDomainStatus
+from wattpack.clock import Clock
+from wattpack.kube.event_reports import EventReason, EventRecorder
+from wattpack.kube.port import KubeApi
+from wattpack.kube.write_budget import StatusWriter, TokenBucket
+from wattpack.units import NS_PER_SECOND
+
+log = logging.getLogger(__name__)
+FIELD_MANAGER = "wattpack-controller"
+
+# Which transitions of the core become which Event; what is not here stays in the audit log only.
+_REASONS: Mapping[str, tuple[EventReason, bool]] = {
+    "Capping": (EventReason.CAPS_LOWERED, False),
+    "Releasing": (EventReason.CAPS_RESTORED, False),
+    "Normal": (EventReason.CAPS_RESTORED, False),
+    "Brake": (EventReason.BRAKE_ENGAGED, True),
+    "ForecastAboveBand": (EventReason.BUDGET_AT_RISK, True),
+    "Degraded": (EventReason.DOMAIN_DEGRADED, True),
+    "Recovered": (EventReason.DOMAIN_READY, False),
+}
+
+
+class StatusThread(PeriodicWriter):
+    """Takes the newest outcome every second and writes what changed."""
+
+    def __init__(
+        self,
+        api: KubeApi,
+        clock: Clock,
+        desired: DesiredTopology,
+        instance: str,
+        bucket: TokenBucket | None = None,
+    ) -> None:
+        super().__init__(clock, "status", NS_PER_SECOND)
+        self._desired = desired
+        self._writer = StatusWriter(api, clock, FIELD_MANAGER, bucket)
+        self._events = EventRecorder(api, clock, "wattpack.io/controller", instance)
+        self._lock = threading.Lock()
+        self._outcome: TickOutcome | None = None
+        self._transitions: list[Transition] = []
+        self._conditions: dict[str, list[Condition]] = {}
+
+    def take(self, outcome: TickOutcome) -> None:
+        """Called by the tick; never blocks for long."""
+        with self._lock:
+            self._outcome = outcome
+            self._transitions.extend(outcome.decisions.transitions)
+
+    def write_once(self) -> None:
+        """Offer and write what the newest outcome says."""
+        with self._lock:
+            outcome, transitions = self._outcome, self._transitions
+            self._outcome, self._transitions = None, []
+        if outcome is None or not outcome.seen.leading:
+            return
+        refusals = {refusal.name: refusal for refusal in self._desired.refusals()}
+        for index, name in enumerate(outcome.topology.tree.names):
+            domain = self._desired.newest_domain(name)
+            if domain is not None:
+                status = self._domain_status(outcome, index, domain, refusals.get(name))
+                self._writer.offer(PowerDomain.meta.resource, name, status)
+        self._emit(transitions)
+        report = self._writer.flush()
+        for target, why in report.refused:
+            log.error("status of %s refused: %s", target[2], why)
+        self._events.flush()
+
+    def _emit(self, transitions: Sequence[Transition]) -> None:
+        for transition in transitions:
+            known = _REASONS.get(transition.kind)
+            domain = self._desired.newest_domain_object(transition.domain)
+            if known is not None and domain is not None:
+                reason, warning = known
+                self._events.emit(
+                    domain, reason, transition.message, action="Allocate", warning=warning
+                )
+
+    def _domain_status(
+        self, outcome: TickOutcome, index: int, domain: PowerDomain, refusal: Refusal | None
+    ) -> PowerDomainStatus:
+        seen, decisions, topology = outcome.seen, outcome.decisions, outcome.topology
+        forecast = self._desired.forecast_of(domain.name)
+        draw, budget = float(decisions.draw_watts[index]), float(seen.budget_watts[index])
+        members = np.bincount(topology.domain_of_node, minlength=topology.n_domains)
+        return PowerDomainStatus(
+            observed_generation=domain.generation,
+            accepted_spec=_spec_of(self._desired.accepted_domains().get(domain.name)),
+            budget_watts=round(budget),
+            draw_watts=round(draw),
+            forecast_p95_watts=_peak(forecast, "p95"),
+            forecast_p99_watts=_peak(forecast, "p99"),
+            headroom_watts=round(budget - draw),
+            cap_band_watts=round(float(decisions.cap_band_watts[index])),
+            breaker_heat_ratio=round(float(decisions.heat[index]), 3),
+            band=Band(int(decisions.band[index])).name.capitalize(),
+            members=int(topology.tree.sum_up(members.astype(np.float64))[index]),
+            gpus=int(gpus_by_domain(topology)[index]),
+            capped_gpus=int(capped_by_domain(topology, decisions)[index]),
+            epoch=seen.epoch,
+            conditions=self._judge(outcome, index, domain, refusal),
+        )
+
+    def _judge(
+        self, outcome: TickOutcome, index: int, domain: PowerDomain, refusal: Refusal | None
+    ) -> list[Condition]:
+        """Accepted, Ready and Degraded, with the time of their last change."""
+        worst = float(outcome.decisions.guaranteed_watts[index])
+        rating = float(outcome.topology.tree.rating_watts[index])
+        safe = worst <= rating
+        conditions: Sequence[Condition] = self._conditions.get(
+            domain.name, domain.status.conditions
+        )
+        conditions = set_condition(
+            conditions,
+            "Accepted",
+            refusal is None,
+            "Valid" if refusal is None else refusal.reason,
+            "" if refusal is None else refusal.message,
+            observed_generation=domain.generation,
+            wall_time_ns=outcome.wall_time_ns,
+        )
+        judged = set_condition(
+            conditions,
+            "Ready",
+            refusal is None and safe,
+            "Controlled" if safe else "GuaranteedCapsDoNotFit",
+            ""
+            if safe
+            else f"worst case {worst:.0f} W with every GPU at its guaranteed cap, "
+            f"rating {rating:.0f} W (I1)",
+            observed_generation=domain.generation,
+            wall_time_ns=outcome.wall_time_ns,
+        )
+        # The planner gives nothing to a domain that cannot promise its guaranteed caps.
+        judged = set_condition(
+            judged,
+            "Degraded",
+            not safe,
+            "GuaranteedCapsDoNotFit" if not safe else "GuaranteedCapsFit",
+            "",
+            observed_generation=domain.generation,
+            wall_time_ns=outcome.wall_time_ns,
+        )
+        self._conditions[domain.name] = judged
+        return judged
+
+
+def _spec_of(accepted: PowerDomain | None) -> PowerDomainSpec | None:
+    """What runs; None where a domain was deleted and made anew with a spec that is refused."""
+    return None if accepted is None else accepted.spec
+
+
+def _peak(forecast: DemandForecast | None, level: str) -> float | None:
+    """A peak of the forecast's horizon in whole watts."""
+    value = getattr(forecast.status, level) if forecast is not None else None
+    return None if value is None else float(round(value))

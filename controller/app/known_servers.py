@@ -1,0 +1,194 @@
+"""Who draws power below the breakers: servers that said hello, and those that have not.
+
+hellos, Node objects, profiles ──> Members ──> topology
+
+One odd server never stops the others: what cannot be right about it is told, and it is counted at
+the limits that it names, without a host unit, so that nothing is promised for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from capacity.gpu_profile import GpuProfile
+from capacity.profile_errors import UnknownGpuModel
+from capacity.profile_library import ProfileLibrary
+from controller.app.agent_reports import MAX_DEVICES, DeviceDescription
+from controller.app.desired_state import Refusal
+from controller.app.fleet import NodeRecord
+from controller.topology import GpuSpec, NodeSpec, require_per_gpu_watts
+from wattpack.errors import InputError
+from wattpack.kube.port import JsonObject
+from wattpack.object_names import GPU_MODEL_LABELS, GPU_RESOURCE
+from wattpack.quantities import parse_quantity
+
+__all__ = ["Members", "find_members", "gpu_capacity", "stand_in"]
+
+#: What GPU feature discovery counts: boards, where the resource may count slices.
+GPU_COUNT_LABEL = "nvidia.com/gpu.count"
+_UNHEARD = "unheard"
+
+
+@dataclass(slots=True)
+class Members:
+    """Servers as the topology takes them.
+
+    Attributes:
+        heard: Those that said hello, in the order and with the devices of their reports.
+        unheard: Those with GPUs that no agent speaks for, each GPU at the most it may draw.
+        profiles: Of every GPU above, by its model.
+        refusals: What is odd about which server.
+    """
+
+    heard: list[NodeSpec] = field(default_factory=list)
+    unheard: list[NodeSpec] = field(default_factory=list)
+    profiles: dict[str, GpuProfile] = field(default_factory=dict)
+    refusals: list[Refusal] = field(default_factory=list)
+
+
+def find_members(
+    records: Sequence[NodeRecord], objects: Mapping[str, JsonObject], library: ProfileLibrary
+) -> Members:
+    """All servers with GPUs.
+
+    Args:
+        records: What the agents said.
+        objects: Node objects by name.
+        library: GPU types.
+    """
+    members, owner = Members(), _owners(records)
+    for record in records:
+        models = [_model(device, record, members, library) for device in record.devices]
+        stolen = [d.uuid for d in record.devices if owner[d.uuid] != record.name]
+        if stolen:
+            message = f"{stolen[0]} is a GPU of node {owner[stolen[0]]}"
+            members.refusals.append(_refusal(record, "ClaimedTwice", message))
+        gpus = tuple(
+            GpuSpec(
+                d.uuid if owner[d.uuid] == record.name else f"{record.name}/{d.uuid}",
+                model,
+                d.min_limit_watts,
+                d.default_limit_watts,
+                d.max_limit_watts,
+                d.max_clock_mhz,
+            )
+            for d, model in zip(record.devices, models, strict=True)
+        )
+        plain = not stolen and all(
+            m == d.model for m, d in zip(models, record.devices, strict=True)
+        )
+        known = plain and not any(
+            r.name == record.name and r.reason == "UnknownGpuModel" for r in members.refusals
+        )
+        labels = _labels(objects.get(record.name, {}))
+        members.heard.append(NodeSpec(record.name, gpus, labels, record.host_unit and known))
+    heard = {record.name for record in records}
+    for name, body in objects.items():
+        count = 0 if name in heard else gpu_capacity(body)
+        if count:
+            members.unheard.append(_unheard(name, body, count, members.profiles, library))
+    return members
+
+
+def _owners(records: Sequence[NodeRecord]) -> dict[str, str]:
+    """Which node each UUID belongs to: whoever named it first."""
+    owner: dict[str, str] = {}
+    for record in sorted(records, key=lambda record: record.joined):
+        for device in record.devices:
+            owner.setdefault(device.uuid, record.name)
+    return owner
+
+
+def _model(
+    device: DeviceDescription, record: NodeRecord, members: Members, library: ProfileLibrary
+) -> str:
+    """The name under which the device's profile lies; its own one if its limits cannot be right."""
+    try:
+        profile = library.find(device.model)
+    except UnknownGpuModel as error:
+        if device.model not in members.profiles:
+            members.profiles[device.model] = stand_in(library, device)
+        members.refusals.append(_refusal(record, "UnknownGpuModel", str(error)))
+        profile = members.profiles[device.model]
+    try:
+        for name in ("min_limit_watts", "default_limit_watts", "max_limit_watts"):
+            require_per_gpu_watts(name, getattr(device, name), profile.max_limit_watts)
+    except InputError as error:
+        members.refusals.append(_refusal(record, "SuspiciousLimits", f"{device.uuid}: {error}"))
+        own = f"{device.model} of {record.name} as {device.uuid}"
+        members.profiles[own] = stand_in(library, device)
+        return own
+    members.profiles.setdefault(device.model, profile)
+    return device.model
+
+
+def _refusal(record: NodeRecord, reason: str, message: str) -> Refusal:
+    return Refusal("GpuNode", record.name, reason, message, 0)
+
+
+def stand_in(library: ProfileLibrary, device: DeviceDescription) -> GpuProfile:
+    """A profile for a board of which nothing is known: its floor is its default limit."""
+    some = next(iter(library.profiles.values()))
+    return replace(
+        some,
+        model=device.model,
+        product_names=(device.model,),
+        min_limit_watts=device.min_limit_watts,
+        default_limit_watts=device.default_limit_watts,
+        max_limit_watts=device.max_limit_watts,
+        knee_watts=device.default_limit_watts,
+        max_clock_mhz=float(device.max_clock_mhz),
+        kernel_classes={},
+    )
+
+
+def _labels(body: JsonObject) -> dict[str, str]:
+    return (body.get("metadata") or {}).get("labels") or {}
+
+
+def gpu_capacity(body: JsonObject) -> int:
+    """Boards in a server as its Node object says; a count that cannot be read is the largest.
+
+    0 for a server that offers no GPUs at all.
+    """
+    capacity = (body.get("status") or {}).get("capacity") or {}
+    counts = [0]
+    for name, text in (
+        (f"status.capacity.{GPU_RESOURCE}", capacity.get(GPU_RESOURCE)),
+        (f"metadata.labels.{GPU_COUNT_LABEL}", _labels(body).get(GPU_COUNT_LABEL)),
+    ):
+        if text is not None:
+            try:
+                counts.append(min(parse_quantity(name, text), MAX_DEVICES))
+            except (InputError, ArithmeticError):
+                counts.append(MAX_DEVICES)
+    return max(counts)
+
+
+def _unheard(
+    name: str,
+    body: JsonObject,
+    count: int,
+    profiles: dict[str, GpuProfile],
+    library: ProfileLibrary,
+) -> NodeSpec:
+    """A server at the most that its boards, or the largest known ones, may draw."""
+    labels = _labels(body)
+    product = next((labels[key] for key in GPU_MODEL_LABELS if labels.get(key)), "")
+    try:
+        profile = library.find(product)
+    except UnknownGpuModel:
+        profile = max(library.profiles.values(), key=lambda p: p.max_limit_watts)
+    profiles.setdefault(profile.model, profile)
+    gpus = tuple(
+        GpuSpec(
+            f"{_UNHEARD}/{name}/{i}",
+            profile.model,
+            profile.min_limit_watts,
+            profile.max_limit_watts,
+            profile.max_limit_watts,
+        )
+        for i in range(count)
+    )
+    return NodeSpec(name, gpus, labels, host_unit=False)

@@ -1,0 +1,142 @@
+"""Builds the live view from a tick: columns by GPU, domains with forecast, the newest decisions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from controller.tick_values import Band, CapReason, Decisions, Observations, Topology
+from wattpack.live_view import LiveDecision, LiveDomain, LiveGpus, LiveView
+from wattpack.power.domain_tree import FloatArray, IntArray
+
+
+@dataclass(frozen=True, slots=True)
+class ForecastView:
+    """What is shown of a domain's forecast."""
+
+    p50_watts: float | None
+    p95_watts: float | None
+    p99_watts: float | None
+    method: str
+
+
+@dataclass(frozen=True, slots=True)
+class ViewContext:
+    """What the arrays do not carry."""
+
+    wall_time_ns: int
+    tick: int
+    tick_seconds: float
+    models: Sequence[str]
+    pods: Sequence[str]
+    forecasts: Mapping[str, ForecastView]
+    simulated: bool
+    label: str
+
+
+def capped_by_domain(topology: Topology, decisions: Decisions) -> IntArray:
+    """GPUs held below their request in each domain's subtree, (n_domains,)."""
+    held = (decisions.reason != CapReason.NOT_CAPPED).astype(np.float64)
+    direct: FloatArray = np.bincount(
+        topology.domain_of_gpu, weights=held, minlength=topology.n_domains
+    ).astype(np.float64)
+    return topology.tree.sum_up(direct).astype(np.int64)
+
+
+def gpus_by_domain(topology: Topology) -> IntArray:
+    """GPUs in each domain's subtree, (n_domains,)."""
+    direct = np.bincount(topology.domain_of_gpu, minlength=topology.n_domains).astype(np.float64)
+    return topology.tree.sum_up(direct).astype(np.int64)
+
+
+def live_view(
+    topology: Topology,
+    seen: Observations,
+    decisions: Decisions,
+    recent: Sequence[LiveDecision],
+    context: ViewContext,
+) -> LiveView:
+    """Everything at one tick."""
+    capped, gpus = capped_by_domain(topology, decisions), gpus_by_domain(topology)
+    return LiveView(
+        wall_time_ns=context.wall_time_ns,
+        tick=context.tick,
+        epoch=seen.epoch,
+        leading=seen.leading,
+        tick_seconds=round(context.tick_seconds, 6),
+        domains=[
+            _domain(
+                topology,
+                seen,
+                decisions,
+                index,
+                int(gpus[index]),
+                int(capped[index]),
+                context.forecasts.get(name),
+            )
+            for index, name in enumerate(topology.tree.names)
+        ],
+        gpus=_gpus(topology, seen, decisions, context),
+        decisions=list(recent),
+        simulated=context.simulated,
+        label=context.label,
+    )
+
+
+def _domain(
+    topology: Topology,
+    seen: Observations,
+    decisions: Decisions,
+    index: int,
+    gpus: int,
+    capped: int,
+    forecast: ForecastView | None,
+) -> LiveDomain:
+    tree = topology.tree
+    parent = int(tree.parent[index])
+    return LiveDomain(
+        name=tree.names[index],
+        parent=tree.names[parent] if parent >= 0 else None,
+        rating_watts=round(float(tree.rating_watts[index]), 1),
+        budget_watts=round(float(seen.budget_watts[index]), 1),
+        cap_band_watts=round(float(decisions.cap_band_watts[index]), 1),
+        draw_watts=round(float(decisions.draw_watts[index]), 1),
+        worst_watts=round(float(decisions.worst_watts[index]), 1),
+        heat=round(float(decisions.heat[index]), 5),
+        band=Band(int(decisions.band[index])).name,
+        enforcement="Enforce" if tree.enforce[index] else "DryRun",
+        gpus=gpus,
+        capped_gpus=capped,
+        forecast_p50_watts=forecast.p50_watts if forecast else None,
+        forecast_p95_watts=forecast.p95_watts if forecast else None,
+        forecast_p99_watts=forecast.p99_watts if forecast else None,
+        forecast_method=forecast.method if forecast else "",
+    )
+
+
+def _gpus(
+    topology: Topology, seen: Observations, decisions: Decisions, context: ViewContext
+) -> LiveGpus:
+    nodes = topology.node_names
+    domain_names = topology.tree.names
+    return LiveGpus(
+        uuid=list(topology.gpu_uuids),
+        node=[nodes[i] for i in topology.node_of_gpu],
+        rack=[domain_names[i] for i in topology.domain_of_gpu],
+        model=list(context.models),
+        watts=_numbers(seen.gpu_watts),
+        cap_watts=_numbers(seen.gpu_cap_watts),
+        request_watts=[round(float(w), 1) for w in topology.request_watts],
+        priority=topology.priority.tolist(),
+        reason=decisions.reason.tolist(),
+        binding_domain=decisions.binding_domain.tolist(),
+        trusted=decisions.trusted.tolist(),
+        pod=list(context.pods),
+    )
+
+
+def _numbers(values: FloatArray) -> list[float | None]:
+    """Rounded numbers, None for what is not known."""
+    return [None if value != value else round(value, 1) for value in values.tolist()]

@@ -1,0 +1,147 @@
+"""Domain meters out of Prometheus, asked in the background: the tick only takes what lies there.
+
+PowerDomain spec.meter ──> thread, every 2 s ──query──> Prometheus
+                               └──> newest readings ──read()──> tick
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from controller.app.tick_loop import MeterSource
+from forecasting.prometheus.query import BadAnswerError, QueryApi, number
+from wattpack.api.power_domain import MeterSpec
+from wattpack.clock import Clock
+from wattpack.errors import InputError, WattpackError
+from wattpack.units import NS_PER_SECOND, seconds_to_ns
+
+log = logging.getLogger(__name__)
+PERIOD_NS = 2 * NS_PER_SECOND
+DEADLINE_SECONDS = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Reading:
+    watts: float
+    time_ns: int
+    max_age_ns: int
+
+
+class PrometheusMeters(MeterSource):
+    """The newest reading of each metered domain.
+
+    Args:
+        api: Prometheus, path ``query``.
+        clock: Time stamps of readings are brought onto its monotonic side.
+        specs: The meters that domains have now.
+    """
+
+    def __init__(
+        self, api: QueryApi, clock: Clock, specs: Callable[[], Mapping[str, MeterSpec]]
+    ) -> None:
+        self._api, self._clock, self._specs = api, clock, specs
+        self._readings: dict[str, _Reading] = {}
+        self._problems: dict[str, str] = {}
+        self._wake = clock.new_wake()
+        self._stopping = False
+        self._thread = threading.Thread(target=self._run, name="meters", daemon=True)
+
+    def read(self) -> Mapping[str, tuple[float, int]]:
+        """Readings that are not older than their meter's ``maxAgeSeconds``; never waits."""
+        now_ns = self._clock.monotonic_ns()
+        return {
+            name: (reading.watts, reading.time_ns)
+            for name, reading in self._readings.items()
+            if now_ns - reading.time_ns <= reading.max_age_ns
+        }
+
+    def start(self) -> None:
+        """Ask in a thread."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End the thread; an open question is waited for, at most its deadline."""
+        self._stopping = True
+        self._wake.set()
+        self._thread.join(timeout=2 * DEADLINE_SECONDS)
+        self._api.close()
+
+    def _run(self) -> None:
+        while not self._stopping:
+            due_ns = self._clock.monotonic_ns() + PERIOD_NS
+            self.ask_all()
+            self._clock.wait_until(due_ns, self._wake)
+
+    def ask_all(self) -> None:
+        """Ask every meter once; one that does not answer keeps its last reading, which ages."""
+        specs = {name: spec for name, spec in self._specs().items() if spec.prometheus_query}
+        fresh = {name: reading for name, reading in self._readings.items() if name in specs}
+        for name, spec in specs.items():
+            if self._stopping:
+                return
+            try:
+                fresh[name] = self._ask(spec)
+            except WattpackError as error:
+                self._tell(name, str(error))
+            else:
+                self._tell(name, "")
+        # Replaced whole: the tick reads it from another thread.
+        self._readings = fresh
+
+    def _ask(self, spec: MeterSpec) -> _Reading:
+        """One meter's newest reading.
+
+        Raises:
+            WattpackError: no answer, or one that is no AC power.
+        """
+        query, now_ns = spec.prometheus_query, self._clock.monotonic_ns()
+        now_seconds = self._clock.wall_time_ns() / NS_PER_SECOND
+        watts = self._one(query, now_seconds)
+        # The answer's own stamp is the time of the question; the sample's has to be asked for.
+        stamp_seconds = self._one(f"timestamp({query})", now_seconds)
+        if not (math.isfinite(watts) and watts >= 0.0):
+            raise InputError("spec.meter.prometheusQuery", "AC watts >= 0", watts, query)
+        age_seconds = now_seconds - stamp_seconds
+        if not -spec.max_age_seconds <= age_seconds <= spec.max_age_seconds:
+            expected = f"a reading of the last {spec.max_age_seconds:g} s"
+            raise InputError("spec.meter", expected, f"one {age_seconds:.0f} s old", query)
+        # A clock that is ahead of ours must not make a reading one of the future.
+        time_ns = now_ns - max(0, seconds_to_ns(age_seconds))
+        return _Reading(watts, time_ns, seconds_to_ns(spec.max_age_seconds))
+
+    def _one(self, query: str, at_seconds: float) -> float:
+        body = self._api.ask({"query": query, "time": f"{at_seconds:.3f}"}, query)
+        return number(_single_value(body, query), query)
+
+    def _tell(self, name: str, problem: str) -> None:
+        """Log a problem once, and its end."""
+        if problem and not self._problems.get(name):
+            log.warning("no reading of the meter of %s: %s", name, problem)
+        elif not problem and self._problems.get(name):
+            log.info("the meter of %s reads again", name)
+        self._problems[name] = problem
+
+
+def _single_value(body: Any, query: str) -> str:  # noqa: ANN401 - JSON
+    """The value text of an instant query that gives one series, or a scalar."""
+    data = body.get("data")
+    result = data.get("result") if isinstance(data, dict) else None
+    if not isinstance(data, dict) or not isinstance(result, list):
+        raise BadAnswerError(f"{query}: expected a result, got {str(data)[:200]}")
+    if data.get("resultType") == "scalar":
+        pair: Any = result
+    elif data.get("resultType") == "vector":
+        if len(result) != 1:
+            expected = "an expression that gives one series"
+            raise InputError("spec.meter.prometheusQuery", expected, f"{len(result)} series", query)
+        pair = result[0].get("value") if isinstance(result[0], dict) else None
+    else:
+        raise BadAnswerError(f"{query}: expected a vector, got {str(data)[:200]}")
+    if not (isinstance(pair, list) and len(pair) == 2 and isinstance(pair[1], str)):
+        raise BadAnswerError(f"{query}: not a [time, text] pair: {str(pair)[:200]}")
+    return pair[1]

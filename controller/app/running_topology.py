@@ -1,0 +1,231 @@
+"""The topology that runs: objects and fleet in, arrays out, refusals kept for the status.
+
+Built anew only when an object or the fleet changed. What cannot be accepted leaves what ran before
+(I8); a node whose GPU model has no profile joins at its own limits, uncontrolled, and is reported,
+because electricity that is already drawn cannot be refused (I1).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from capacity.profile_library import ProfileLibrary
+from controller.app.desired_state import ForecastReader, Objects, ObjectStore, Refusal
+from controller.app.fleet import Fleet, NodeRecord
+from controller.app.known_servers import Members, find_members
+from controller.app.live_view_builder import ForecastView
+from controller.tick_values import Topology
+from controller.topology import Acceptance, PodSpec, accept, build_topology
+from wattpack.api import DemandForecast, PowerDomain
+from wattpack.errors import InputError, WattpackError
+from wattpack.gangs import GangSources, gang_of
+from wattpack.kube.port import JsonObject
+
+log = logging.getLogger(__name__)
+
+
+class DesiredTopology:
+    """Keeps the accepted objects and the topology made of them.
+
+    Args:
+        store: Newest objects.
+        forecasts: Of the domains.
+        profiles: GPU types.
+    """
+
+    def __init__(
+        self, store: ObjectStore, forecasts: ForecastReader, profiles: ProfileLibrary
+    ) -> None:
+        self._store, self._forecasts, self._profiles = store, forecasts, profiles
+        self._key: tuple[int, int] | None = None
+        self._topology: Topology | None = None
+        self._accepted: dict[str, PowerDomain] = {}
+        self._refusals: tuple[Refusal, ...] = ()
+        self.models: Sequence[str] = ()
+        self.pods_of_gpus: Sequence[str] = ()
+
+    @property
+    def objects(self) -> Objects:
+        """The newest objects, with the domains as they were accepted."""
+        return replace(self._store.snapshot(), domains=self._accepted)
+
+    def topology(self, fleet: Fleet) -> Topology | None:
+        """The topology that runs; None until a domain, a policy and a node are known."""
+        key = (self._store.version, fleet.version)
+        if key != self._key:
+            self._key = key
+            self._rebuild(fleet.records())
+        return self._topology
+
+    def forget_gone(self, fleet: Fleet, now_ns: int) -> None:
+        """Drop silent servers whose Node objects were deleted; what still reports is counted."""
+        with self._store.lock:
+            gone = list(self._store.gone_nodes)
+        for name in fleet.forget_silent(gone, now_ns) if gone else ():
+            log.info("node %s was deleted and is silent: no longer counted", name)
+            self._store.gone_nodes.discard(name)
+
+    def refusals(self) -> tuple[Refusal, ...]:
+        """Objects and nodes whose newest state does not run."""
+        return (*self._refusals, *self._store.unreadable())
+
+    def accepted_domains(self) -> Mapping[str, PowerDomain]:
+        """What runs."""
+        return self._accepted
+
+    def newest_domain(self, name: str) -> PowerDomain | None:
+        """The newest object of that name that could be read."""
+        with self._store.lock:
+            return self._store.objects.domains.get(name)
+
+    def newest_domain_object(self, name: str) -> JsonObject | None:
+        """The same as the API gave it."""
+        with self._store.lock:
+            return self._store.objects.plain_domains.get(name)
+
+    def forecast_of(self, domain: str) -> DemandForecast | None:
+        """The newest forecast object of a domain."""
+        with self._store.lock:
+            forecasts = list(self._store.objects.forecasts.values())
+        return next((f for f in forecasts if f.spec.target.power_domain == domain), None)
+
+    def forecast_views(self, wall_time_ns: int) -> dict[str, ForecastView]:
+        """Usable forecasts by domain."""
+        if self._topology is None:
+            return {}
+        tree = self._topology.tree
+        ratings = dict(zip(tree.names, tree.rating_watts.tolist(), strict=True))
+        return self._forecasts.views(ratings, wall_time_ns)
+
+    def saw(self, draws_watts: Mapping[str, float], wall_time_ns: int) -> None:
+        """A tick's draws, for the forecast's fall-back."""
+        self._forecasts.saw(draws_watts, wall_time_ns)
+
+    def _ran_before(self, newest: Mapping[str, PowerDomain]) -> list[PowerDomain]:
+        """What this replica accepted, or the one that led before it: a failover changes none."""
+        earlier = {
+            name: domain.model_copy(update={"spec": domain.status.accepted_spec})
+            for name, domain in newest.items()
+            if domain.status.accepted_spec is not None
+        }
+        return list({**earlier, **self._accepted}.values())
+
+    def _rebuild(self, records: Sequence[NodeRecord]) -> None:
+        with self._store.lock:
+            objects = self._store.snapshot()
+        members = find_members(records, objects.nodes, self._profiles)
+        if not objects.domains or not members.heard:
+            return
+        uses = pod_specs(records, members, objects.pods)
+        try:
+            acceptance = accept(
+                self._ran_before(objects.domains),
+                list(objects.domains.values()),
+                list(objects.policies.values()),
+                members.heard,
+                uses,
+                members.profiles,
+            )
+            topology = _with_unheard(acceptance, objects, members, uses)
+        except WattpackError as error:
+            log.error("topology not rebuilt, what ran before runs on: %s", error)
+            self._refusals = (
+                *members.refusals,
+                Refusal("Fleet", "", "NotUnderstood", str(error), 0),
+            )
+            return
+        self._accepted = {domain.name: domain for domain in acceptance.domains}
+        self._topology = topology
+        self._refusals = (
+            *members.refusals,
+            *[
+                Refusal(
+                    PowerDomain.meta.kind,
+                    name,
+                    refusal.reason,
+                    refusal.message,
+                    objects.domains[name].generation,
+                )
+                for name, refusal in acceptance.refusals.items()
+            ],
+        )
+        self._describe(members, uses)
+
+    def _describe(self, members: Members, uses: Sequence[PodSpec]) -> None:
+        """Columns of the live view that the arrays do not carry."""
+        if self._topology is None:
+            return
+        nodes = [*members.heard, *members.unheard]
+        model_of = {gpu.uuid: gpu.model for node in nodes for gpu in node.gpus}
+        pod_of = {uuid: f"{u.namespace}/{u.name}" for u in uses for uuid in u.gpu_uuids}
+        self.models = [model_of[uuid] for uuid in self._topology.gpu_uuids]
+        self.pods_of_gpus = [pod_of.get(uuid, "") for uuid in self._topology.gpu_uuids]
+
+    def forecast_p99_watts(self, wall_time_ns: int) -> dict[str, float]:
+        """Peak of the horizon at p99 by domain, where there is a usable forecast."""
+        views = self.forecast_views(wall_time_ns)
+        return {n: v.p99_watts for n, v in views.items() if v.p99_watts is not None}
+
+
+def _with_unheard(
+    acceptance: Acceptance, objects: Objects, members: Members, uses: Sequence[PodSpec]
+) -> Topology:
+    """What was accepted, with the servers that no agent speaks for counted in (I1).
+
+    They are no reason to refuse what operators want: what they draw they draw anyhow.
+    """
+    if not members.unheard:
+        return acceptance.topology
+    return build_topology(
+        list(acceptance.domains),
+        list(objects.policies.values()),
+        [*members.heard, *members.unheard],
+        uses,
+        members.profiles,
+        strict=False,
+    )
+
+
+def gang_name(body: JsonObject) -> str:
+    """The pod's gang; empty without one, or with a malformed declaration: it counts alone."""
+    if not body:
+        return ""
+    try:
+        gang = gang_of(body, GangSources.empty())
+    except InputError as error:
+        log.warning("pod %s counts alone: %s", body["metadata"].get("name"), error)
+        return ""
+    return gang.id if gang is not None else ""
+
+
+def pod_specs(
+    records: Sequence[NodeRecord],
+    members: Members,
+    pods: Mapping[tuple[str, str], JsonObject],
+) -> list[PodSpec]:
+    """Pods on GPUs as the agents attribute them, with class and gang as the API says.
+
+    An agent's word counts for its own GPUs and for pods that are bound to its own node.
+    """
+    specs = []
+    for record, node in zip(records, members.heard, strict=True):
+        own = {gpu.uuid for gpu in node.gpus}
+        for use in record.sample.pods if record.sample is not None else ():
+            body = pods.get((use.namespace, use.name), {})
+            if (body.get("spec") or {}).get("nodeName") != record.name:
+                # Of another node, or not bound at all: this node's word gives it no class.
+                body = {}
+            metadata, spec = body.get("metadata", {}), body.get("spec", {})
+            specs.append(
+                PodSpec(
+                    use.namespace,
+                    use.name,
+                    tuple(uuid for uuid in use.device_uuids if uuid in own),
+                    metadata.get("labels") or {},
+                    str(spec.get("priorityClassName", "")),
+                    gang_name(body),
+                )
+            )
+    return specs

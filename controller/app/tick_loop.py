@@ -1,0 +1,242 @@
+"""The tick: observe, step, command, record. One thread; it waits for nothing but its clock.
+
+fleet + desired + meters + leadership ──> Observations
+                                           │ step()
+lease batches <── Commands <───────────────┴──> Decisions ──> metrics, audit, live view, status
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from controller.app.controller_metrics import ControllerMetrics
+from controller.app.decision_log import DecisionLog
+from controller.app.fleet import DomainInputs, Fleet, Leadership
+from controller.app.live_view_builder import ForecastView, ViewContext, capped_by_domain, live_view
+from controller.app.running_topology import DesiredTopology
+from controller.budget import budget_watts, override_cap_watts
+from controller.step import State, carry_over, initial_state, step
+from controller.tick_values import (
+    Commands,
+    Decisions,
+    Observations,
+    PowerSettings,
+    Topology,
+    Transition,
+)
+from wattpack.clock import Clock
+from wattpack.live_view import LiveDecision, LiveView
+from wattpack.units import NS_PER_SECOND
+
+log = logging.getLogger(__name__)
+RECENT_DECISIONS = 100
+
+
+class MeterSource(Protocol):
+    """Domain meters: a reading is (AC watts, time stamp on the controller's clock)."""
+
+    def read(self) -> Mapping[str, tuple[float, int]]:
+        """The newest reading of each metered domain."""
+        ...
+
+
+class NoMeters:
+    """No domain has a meter: draw is the sum of the nodes."""
+
+    def read(self) -> Mapping[str, tuple[float, int]]:
+        """Nothing."""
+        return {}
+
+
+class LeadershipSource(Protocol):
+    """The elector, as the tick sees it."""
+
+    def leadership(self) -> Leadership:
+        """Whether we lead, at which epoch, and whether we may raise."""
+        ...
+
+    def raise_epoch_above(self, epoch: int) -> None:
+        """Ask for a fencing epoch beyond one that an actuator has seen (I4)."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class TickOutcome:
+    """What one tick did, for whoever writes status and Events."""
+
+    topology: Topology
+    seen: Observations
+    decisions: Decisions
+    wall_time_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class TickIdentity:
+    """What marks the decisions of this replica."""
+
+    replica: str
+    simulated: bool = False
+    label: str = ""
+
+
+class Ticker:
+    """Owns the state of the controller core between ticks.
+
+    Args:
+        fleet: Reports by node.
+        desired: Objects, and the topology built from them.
+        send: Hands commands to the agents' streams; returns how many batches.
+    """
+
+    def __init__(
+        self,
+        fleet: Fleet,
+        desired: DesiredTopology,
+        leadership: LeadershipSource,
+        meters: MeterSource,
+        clock: Clock,
+        audit: DecisionLog,
+        metrics: ControllerMetrics,
+        send: Callable[[Topology, Commands], int],
+        settings: PowerSettings,
+        identity: TickIdentity,
+    ) -> None:
+        self._fleet, self._desired, self._leadership = fleet, desired, leadership
+        self._meters, self._clock, self._audit, self._metrics = meters, clock, audit, metrics
+        self._send, self._settings, self._identity = send, settings, identity
+        self._topology: Topology | None = None
+        self._state: State | None = None
+        self._recent: deque[LiveDecision] = deque(maxlen=RECENT_DECISIONS)
+        self._recent_shown: tuple[LiveDecision, ...] = ()
+        self._count = 0
+        self._shown: TickOutcome | None = None
+        self._tick_seconds = 0.0
+        self._view: LiveView | None = None
+
+    def live(self) -> LiveView | None:
+        """The newest tick as the console shows it; made when somebody asks, once a tick."""
+        outcome, count = self._shown, self._count
+        if outcome is None:
+            return None
+        if self._view is None or self._view.tick != count:
+            self._view = self._make_view(outcome, count)
+        return self._view
+
+    def tick(self) -> TickOutcome | None:
+        """One decision; None while there is nothing to control yet."""
+        started_ns = self._clock.monotonic_ns()
+        self._desired.forget_gone(self._fleet, started_ns)
+        topology = self._current_topology()
+        if topology is None or self._state is None:
+            return None
+        wall_time_ns = self._clock.wall_time_ns()
+        self._fleet.begin_tick(float(topology.tree.rating_watts.max()))
+        seen = self._observe(topology, wall_time_ns)
+        if seen.leading and seen.highest_epoch_seen > seen.epoch:
+            self._leadership.raise_epoch_above(seen.highest_epoch_seen)
+        self._state, commands, decisions = step(
+            topology, self._state, seen, self._settings, started_ns
+        )
+        self._metrics.batches.inc(self._send(topology, commands))
+        self._count += 1
+        self._record(topology, seen, decisions, wall_time_ns, started_ns)
+        return TickOutcome(topology, seen, decisions, wall_time_ns)
+
+    def _current_topology(self) -> Topology | None:
+        """The topology after the newest change; the state is carried over to it."""
+        topology = self._desired.topology(self._fleet)
+        if topology is self._topology:
+            return topology
+        if topology is not None:
+            self._state = (
+                initial_state(topology, self._settings)
+                if self._state is None or self._topology is None
+                else carry_over(self._state, self._topology, topology)
+            )
+        self._topology = topology
+        return topology
+
+    def _observe(self, topology: Topology, wall_time_ns: int) -> Observations:
+        names = topology.tree.names
+        meters = self._meters.read()
+        forecasts = self._desired.forecast_p99_watts(wall_time_ns)
+        objects = self._desired.objects
+        unknown = (float("nan"), -1)
+        domains = DomainInputs(
+            meter_watts=np.array([meters.get(name, unknown)[0] for name in names]),
+            meter_time_ns=np.array([meters.get(name, unknown)[1] for name in names], np.int64),
+            forecast_p99_watts=np.array([forecasts.get(name, np.nan) for name in names]),
+            budget_watts=budget_watts(
+                topology, objects.domains, objects.overrides.values(), wall_time_ns
+            ),
+        )
+        overrides = override_cap_watts(topology, objects.overrides.values(), wall_time_ns)
+        return self._fleet.observe(topology, self._leadership.leadership(), domains, overrides)
+
+    def _record(
+        self,
+        topology: Topology,
+        seen: Observations,
+        decisions: Decisions,
+        wall_time_ns: int,
+        started_ns: int,
+    ) -> None:
+        draws = zip(topology.tree.names, decisions.draw_watts.tolist(), strict=True)
+        self._desired.saw(dict(draws), wall_time_ns)
+        fresh = self._decisions(decisions.transitions, wall_time_ns, seen.epoch)
+        self._audit.append(fresh)
+        self._recent.extendleft(fresh)
+        # Readers of the view get a copy: they run in other threads.
+        self._recent_shown = tuple(self._recent)
+        seconds = (self._clock.monotonic_ns() - started_ns) / NS_PER_SECOND
+        self._metrics.observe(
+            topology, seen, decisions, capped_by_domain(topology, decisions).tolist()
+        )
+        self._metrics.nodes.set(len(self._fleet.records()))
+        self._metrics.audit_failures.set(self._audit.failures)
+        self._metrics.not_accepted.set(len(self._desired.refusals()))
+        self._tick_seconds = seconds
+        self._shown = TickOutcome(topology, seen, decisions, wall_time_ns)
+
+    def _make_view(self, outcome: TickOutcome, count: int) -> LiveView:
+        return live_view(
+            outcome.topology,
+            outcome.seen,
+            outcome.decisions,
+            self._recent_shown,
+            ViewContext(
+                wall_time_ns=outcome.wall_time_ns,
+                tick=count,
+                tick_seconds=self._tick_seconds,
+                models=self._desired.models,
+                pods=self._desired.pods_of_gpus,
+                forecasts=self._forecast_views(outcome.topology, outcome.wall_time_ns),
+                simulated=self._identity.simulated,
+                label=self._identity.label,
+            ),
+        )
+
+    def _decisions(
+        self, transitions: Sequence[Transition], wall_time_ns: int, epoch: int
+    ) -> list[LiveDecision]:
+        return [
+            LiveDecision(
+                id=f"{self._identity.replica}-{epoch}-{self._count}-{position}",
+                wall_time_ns=wall_time_ns,
+                epoch=epoch,
+                domain=transition.domain,
+                kind=transition.kind,
+                message=transition.message,
+            )
+            for position, transition in enumerate(transitions)
+        ]
+
+    def _forecast_views(self, topology: Topology, wall_time_ns: int) -> dict[str, ForecastView]:
+        views = self._desired.forecast_views(wall_time_ns)
+        return {name: views[name] for name in topology.tree.names if name in views}

@@ -1,0 +1,261 @@
+"""What the controller remembers from tick to tick, and how it survives a change of membership."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from controller.allocation import gang_kinds
+from controller.bands import BandMemory, RiseMemory, initial_bands, initial_rises
+from controller.commitments import Commitments, initial_commitments
+from controller.demand import DemandMemory, initial_demand
+from controller.estimate import MeterMemory, TrustMemory, initial_meters, initial_trust
+from controller.tick_values import PowerSettings, Topology
+from wattpack.errors import InputError
+from wattpack.power.domain_tree import BoolArray, FloatArray, IntArray
+from wattpack.power.feasibility import LoadTree
+
+__all__ = ["Alarms", "State", "carry_over", "initial_state"]
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Alarms:
+    """Conditions that hold now, so that only their changes are reported, each (n_domains,)."""
+
+    forecast_above: BoolArray
+    degraded: BoolArray
+    meter_mismatch: BoolArray
+    unreachable: BoolArray
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """Everything that one tick hands to the next.
+
+    Attributes:
+        topology: What the arrays below belong to.
+        load: The same as sums over the tree.
+        gang_kind: Boards of one number get one cap, -1 outside of gangs, (n_gpus,).
+        now_ns: Time of the last tick, -1 before the first.
+        first_ns: Time of the first tick, -1 before it.
+        heat: Breaker heat, (n_domains,).
+        draw_watts: Last estimate, (n_domains,).
+        budget_watts: Last good budget, (n_domains,).
+        heard: Domains most of whose nodes reported at least once, (n_domains,).
+        recovering: After a mass expiry: nothing is raised yet, (n_domains,).
+        fresh_ticks: Ticks in a row with nearly all reports, (n_domains,).
+        decided_watts: Caps decided at the last tick, 0 before the first, (n_gpus,).
+        lock_watts: Power that each clock lock stands for, infinite without one, (n_gpus,).
+        rises: Rise history of the bands.
+        bands: Present bands.
+        demand: Recent draws.
+        trust: Which devices obey.
+        meters: What meters taught.
+        commitments: What was sent.
+        alarms: Conditions that hold.
+    """
+
+    topology: Topology
+    load: LoadTree
+    gang_kind: IntArray
+    now_ns: int
+    first_ns: int
+    heat: FloatArray
+    draw_watts: FloatArray
+    budget_watts: FloatArray
+    heard: BoolArray
+    recovering: BoolArray
+    fresh_ticks: IntArray
+    decided_watts: FloatArray
+    lock_watts: FloatArray
+    rises: RiseMemory
+    bands: BandMemory
+    demand: DemandMemory
+    trust: TrustMemory
+    meters: MeterMemory
+    commitments: Commitments
+    alarms: Alarms
+
+
+def initial_state(
+    topology: Topology, settings: PowerSettings, heat: FloatArray | None = None
+) -> State:
+    """A controller that knows nothing yet and therefore raises nothing at first.
+
+    Args:
+        topology: What hangs where.
+        settings: Constants; only checked here.
+        heat: Breaker heat kept from an earlier run, 0 without, (n_domains,).
+
+    Raises:
+        InputError: for a heat outside 0 to 1 or of another length.
+    """
+    n_gpus, n_nodes, n_domains = topology.n_gpus, topology.n_nodes, topology.n_domains
+    if settings.lease_ttl_ms <= 0:
+        raise InputError("lease_ttl_ms", "milliseconds > 0", settings.lease_ttl_ms)
+    start = np.zeros(n_domains) if heat is None else np.asarray(heat, dtype=np.float64)
+    if start.shape != (n_domains,) or not np.all((start >= 0.0) & (start <= 1.0)):
+        raise InputError("heat", f"{n_domains} numbers from 0 to 1", heat)
+    load = LoadTree(topology.tree, topology.domain_of_node, topology.node_of_gpu)
+    no = np.zeros(n_domains, dtype=np.bool_)
+    return State(
+        topology=topology,
+        load=load,
+        gang_kind=gang_kinds(topology.gang, topology.default_limit_watts, topology.min_limit_watts),
+        now_ns=-1,
+        first_ns=-1,
+        heat=start,
+        draw_watts=np.zeros(n_domains),
+        budget_watts=load.rating_watts.copy(),
+        heard=no,
+        recovering=~no,
+        fresh_ticks=np.zeros(n_domains, dtype=np.int64),
+        decided_watts=np.zeros(n_gpus),
+        lock_watts=np.full(n_gpus, np.inf),
+        rises=initial_rises(n_domains),
+        bands=initial_bands(n_domains),
+        demand=initial_demand(n_gpus),
+        trust=initial_trust(n_gpus),
+        meters=initial_meters(n_domains),
+        commitments=initial_commitments(n_gpus, n_nodes, 0, 0),
+        alarms=Alarms(no, no, no, no),
+    )
+
+
+def _moved(fresh: Array, old: Array, positions: IntArray, axis: int = 0) -> Array:
+    """Fresh values, replaced by old ones along an axis where ``positions`` is not -1."""
+    known = positions >= 0
+    result = np.array(fresh, copy=True)
+    if axis == 0:
+        result[known] = old[positions[known]]
+    else:
+        result[:, known] = old[:, positions[known]]
+    return result
+
+
+def _positions(new: Sequence[str], old: Sequence[str]) -> IntArray:
+    """For each new name its old position, -1 if it is new."""
+    where = {name: i for i, name in enumerate(old)}
+    return np.array([where.get(name, -1) for name in new], dtype=np.int64)
+
+
+def carry_over(
+    state: State,
+    old_topology: Topology,
+    new_topology: Topology,
+    settings: PowerSettings | None = None,
+) -> State:
+    """The state for a changed membership: what stays keeps its memory, what is new starts afresh.
+
+    The rise history is kept in shares of L, so it is scaled to the present members by itself.
+
+    Raises:
+        InputError: if the state does not belong to the old topology.
+    """
+    if state.topology is not old_topology:
+        raise InputError("old_topology", "the topology of the state", "another one")
+    fresh = initial_state(new_topology, settings or PowerSettings())
+    gpus = _positions(new_topology.gpu_uuids, old_topology.gpu_uuids)
+    nodes = _positions(new_topology.node_names, old_topology.node_names)
+    domains = _positions(new_topology.tree.names, old_topology.tree.names)
+
+    def by_gpu(new: Array, old: Array, axis: int = 0) -> Array:
+        return _moved(new, old, gpus, axis)
+
+    def by_domain(new: Array, old: Array, axis: int = 0) -> Array:
+        return _moved(new, old, domains, axis)
+
+    return replace(
+        fresh,
+        now_ns=state.now_ns,
+        first_ns=state.first_ns,
+        heat=by_domain(fresh.heat, state.heat),
+        draw_watts=by_domain(fresh.draw_watts, state.draw_watts),
+        budget_watts=np.minimum(
+            by_domain(fresh.budget_watts, state.budget_watts), fresh.load.rating_watts
+        ),
+        heard=by_domain(fresh.heard, state.heard),
+        recovering=by_domain(fresh.recovering, state.recovering),
+        fresh_ticks=by_domain(fresh.fresh_ticks, state.fresh_ticks),
+        decided_watts=by_gpu(fresh.decided_watts, state.decided_watts),
+        lock_watts=by_gpu(fresh.lock_watts, state.lock_watts),
+        rises=_moved_rises(fresh.rises, state.rises, domains),
+        bands=BandMemory(
+            by_domain(fresh.bands.band, state.bands.band),
+            by_domain(fresh.bands.calm_since_ns, state.bands.calm_since_ns),
+        ),
+        demand=DemandMemory(
+            state.demand.bucket_ns,
+            by_gpu(fresh.demand.highest_watts, state.demand.highest_watts, 1),
+        ),
+        trust=_moved_trust(fresh.trust, state.trust, gpus),
+        meters=_moved_meters(fresh.meters, state.meters, domains),
+        commitments=_moved_commitments(fresh.commitments, state.commitments, gpus, nodes),
+        alarms=_moved_alarms(fresh.alarms, state.alarms, domains),
+    )
+
+
+def _moved_rises(fresh: RiseMemory, old: RiseMemory, domains: IntArray) -> RiseMemory:
+    return RiseMemory(
+        old.times_ns,
+        _moved(fresh.shares, old.shares, domains, 1),
+        _moved(fresh.counts, old.counts, domains),
+        _moved(fresh.total, old.total, domains),
+    )
+
+
+def _moved_alarms(fresh: Alarms, old: Alarms, domains: IntArray) -> Alarms:
+    return Alarms(
+        _moved(fresh.forecast_above, old.forecast_above, domains),
+        _moved(fresh.degraded, old.degraded, domains),
+        _moved(fresh.meter_mismatch, old.meter_mismatch, domains),
+        _moved(fresh.unreachable, old.unreachable, domains),
+    )
+
+
+def _moved_trust(fresh: TrustMemory, old: TrustMemory, gpus: IntArray) -> TrustMemory:
+    return TrustMemory(
+        _moved(fresh.trusted, old.trusted, gpus),
+        _moved(fresh.good_ticks, old.good_ticks, gpus),
+        old.cap_times_ns,
+        _moved(fresh.caps_watts, old.caps_watts, gpus, 1),
+    )
+
+
+def _moved_meters(fresh: MeterMemory, old: MeterMemory, domains: IntArray) -> MeterMemory:
+    """Node sums of the past are of other members, so only the learned gains are kept."""
+    return replace(
+        fresh,
+        last_watts=_moved(fresh.last_watts, old.last_watts, domains),
+        last_time_ns=_moved(fresh.last_time_ns, old.last_time_ns, domains),
+        same_count=_moved(fresh.same_count, old.same_count, domains),
+        gain=_moved(fresh.gain, old.gain, domains),
+    )
+
+
+def _moved_commitments(
+    fresh: Commitments, old: Commitments, gpus: IntArray, nodes: IntArray
+) -> Commitments:
+    return Commitments(
+        epoch=old.epoch,
+        since_ns=old.since_ns,
+        next_sequence=old.next_sequence,
+        last_sent_ns=old.last_sent_ns,
+        sequence=old.sequence,
+        sent_ns=old.sent_ns,
+        caps_watts=_moved(fresh.caps_watts, old.caps_watts, gpus, 1),
+        older_caps_watts=_moved(fresh.older_caps_watts, old.older_caps_watts, gpus),
+        older_sequence=_moved(fresh.older_sequence, old.older_sequence, gpus),
+        older_sent_ns=_moved(fresh.older_sent_ns, old.older_sent_ns, gpus),
+        unproven_ns=_moved(fresh.unproven_ns, old.unproven_ns, nodes),
+        # A new topology may hold another order of GPUs: every node hears of its caps again.
+        node_sent_ns=fresh.node_sent_ns,
+        node_sequence=fresh.node_sequence,
+        node_caps_watts=fresh.node_caps_watts,
+    )

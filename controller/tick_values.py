@@ -1,0 +1,263 @@
+"""The values that the controller core works on: arrays by GPU, node and domain index.
+
+``step(topology, state, observations, settings, now_ns) -> (state, commands, decisions)`` in
+``controller.step`` is the only place where they meet. Its callers are the gRPC server's tick
+(``controller.app``) and the twin (``simulation.twin_run``); both fill the same arrays.
+
+    reports, meters, forecasts ──> Observations ──┐
+    PowerDomain/Policy objects ──> Topology ──────┼──> step() ──> Commands ──> lease batches
+    last tick ───────────────────> State ─────────┘        └────> Decisions ─> events, audit
+
+Shapes: n_gpus, n_nodes, n_domains as in the topology. Watts at a GPU are DC board watts; watts at a
+domain are AC watts at its breaker. NaN stands for "not known" in float observations, never for 0.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import IntEnum
+
+import numpy as np
+from numpy.typing import NDArray
+
+from wattpack.power.domain_tree import BoolArray, DomainTree, FloatArray, IntArray
+
+
+class Band(IntEnum):
+    """Where a domain's predicted draw stands, from calm to emergency."""
+
+    NORMAL = 0
+    RELEASING = 1
+    CAPPING = 2
+    BRAKE = 3
+
+
+class CapReason(IntEnum):
+    """Why a GPU's cap is below its request; the console and ``explain`` spell them out."""
+
+    NOT_CAPPED = 0
+    DOMAIN_BAND = 1  # a domain above it reached its cap band
+    SURVIVABLE_JUMP = 2  # I2: everything at its cap at once would heat the breaker too far
+    BRAKE = 3  # predicted heat > 0.5 or load above r_max
+    WAITING_FOR_READ_BACK = 4  # I6: the power is promised but still held elsewhere
+    RAISE_RATE = 5  # restoring is rate-limited
+    OVERRIDE = 6  # a PowerOverride
+    STARTING = 7  # a new leader raises nothing for one ttl
+    UNCONTROLLED = 8  # no actuator or no fresh report: budgeted at its default limit
+    DRY_RUN = 9  # would be capped; the domain is in DryRun
+
+
+@dataclass(frozen=True, slots=True)
+class Topology:
+    """What hangs where, and what each GPU is owed. Rebuilt when objects change.
+
+    Attributes:
+        gpu_uuids: (n_gpus,).
+        node_names: (n_nodes,).
+        tree: The domains.
+        node_of_gpu: (n_gpus,).
+        domain_of_node: The domain directly above each node, (n_nodes,).
+        min_limit_watts: Lowest settable limit, (n_gpus,).
+        default_limit_watts: What a board falls to on reboot, (n_gpus,).
+        guaranteed_watts: What lease expiry falls to, sized by I1, (n_gpus,).
+        floor_watts: Promised while control works, (n_gpus,).
+        request_watts: What the work would like, at most the default limit, (n_gpus,).
+        priority: Higher is capped later, (n_gpus,).
+        gang: Gang number, -1 for none; members get one common cap, (n_gpus,).
+        value_per_watt: Relative work that one more watt buys here, (n_gpus,).
+        clock_lock: Whether power is reduced by locking clocks rather than by the limit, (n_gpus,).
+        node_worst_watts: Worst draw of each server without its GPUs, DC-equivalent, (n_nodes,).
+        node_idle_watts: Least draw of each server without its GPUs, (n_nodes,).
+        node_host_unit: Whether the host caps before kubelet starts (I10), (n_nodes,).
+        max_clock_mhz: Highest SM clock, 0 = unknown: such a GPU is not clock-locked, (n_gpus,);
+            empty if no clock is known.
+    """
+
+    gpu_uuids: tuple[str, ...]
+    node_names: tuple[str, ...]
+    tree: DomainTree
+    node_of_gpu: IntArray
+    domain_of_node: IntArray
+    min_limit_watts: FloatArray
+    default_limit_watts: FloatArray
+    guaranteed_watts: FloatArray
+    floor_watts: FloatArray
+    request_watts: FloatArray
+    priority: IntArray
+    gang: IntArray
+    value_per_watt: FloatArray
+    clock_lock: BoolArray
+    node_worst_watts: FloatArray
+    node_idle_watts: FloatArray
+    node_host_unit: BoolArray
+    max_clock_mhz: IntArray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+
+    @property
+    def n_gpus(self) -> int:
+        """Number of GPUs."""
+        return len(self.gpu_uuids)
+
+    @property
+    def n_nodes(self) -> int:
+        """Number of servers."""
+        return len(self.node_names)
+
+    @property
+    def n_domains(self) -> int:
+        """Number of domains."""
+        return len(self.tree)
+
+    @property
+    def domain_of_gpu(self) -> IntArray:
+        """The domain directly above each GPU's node, (n_gpus,)."""
+        return self.domain_of_node[self.node_of_gpu]
+
+
+@dataclass(frozen=True, slots=True)
+class Observations:
+    """What is known at a tick. Times are on the controller's clock.
+
+    Attributes:
+        node_received_ns: When the newest report came, -1 if never, (n_nodes,).
+        node_nonce: Nonce of that report, 0 = none to answer, (n_nodes,).
+        node_rebooted: The boot id changed since the last tick, (n_nodes,).
+        host_watts: Server draw without GPUs, NaN if not metered, (n_nodes,).
+        gpu_watts: 1 s average, NaN if unreadable, (n_gpus,).
+        gpu_energy_mean_watts: Mean over 3 s by the energy counter, NaN if not offered, (n_gpus,).
+        gpu_cap_watts: Limit as read back, NaN if unknown, (n_gpus,).
+        gpu_guaranteed_watts: Guaranteed cap as read back, NaN if unknown, (n_gpus,).
+        gpu_confirmed_sequence: Last command read back in this epoch, 0 = none, (n_gpus,).
+        gpu_controlled: The actuator answers and holds a guaranteed cap, (n_gpus,).
+        meter_watts: Domain meter, NaN if none or stale, (n_domains,).
+        meter_time_ns: Time stamp of the meter reading, (n_domains,).
+        forecast_p99_watts: Peak of the horizon, NaN if there is no usable forecast, (n_domains,).
+        budget_watts: Rating, schedule and overrides taken together, (n_domains,).
+        override_cap_watts: Manual cap per GPU, NaN if none, (n_gpus,).
+        epoch: Fencing epoch of our Lease, 0 when not leading.
+        leading: Whether we may command.
+        may_raise: Whether the Lease was renewed recently enough to raise (I4).
+        highest_epoch_seen: Highest epoch that any actuator reports.
+    """
+
+    node_received_ns: IntArray
+    node_nonce: NDArray[np.uint64]
+    node_rebooted: BoolArray
+    host_watts: FloatArray
+    gpu_watts: FloatArray
+    gpu_energy_mean_watts: FloatArray
+    gpu_cap_watts: FloatArray
+    gpu_guaranteed_watts: FloatArray
+    gpu_confirmed_sequence: IntArray
+    gpu_controlled: BoolArray
+    meter_watts: FloatArray
+    meter_time_ns: IntArray
+    forecast_p99_watts: FloatArray
+    budget_watts: FloatArray
+    override_cap_watts: FloatArray
+    epoch: int
+    leading: bool
+    may_raise: bool
+    highest_epoch_seen: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Commands:
+    """What to send now. A node whose ``send`` is False gets nothing (its lease runs on).
+
+    Attributes:
+        epoch: Fencing epoch.
+        sequence: Of this tick, the same for every node.
+        ttl_ms: Lease length.
+        send: Which nodes get a batch, (n_nodes,).
+        nonce: Which report each batch answers, (n_nodes,).
+        cap_watts: Power limit, (n_gpus,).
+        lock_max_mhz: Clock lock, 0 = none, (n_gpus,).
+        guaranteed_watts: New guaranteed cap, 0 = leave, (n_gpus,).
+    """
+
+    epoch: int
+    sequence: int
+    ttl_ms: int
+    send: BoolArray
+    nonce: NDArray[np.uint64]
+    cap_watts: FloatArray
+    lock_max_mhz: IntArray
+    guaranteed_watts: FloatArray
+
+
+@dataclass(frozen=True, slots=True)
+class Transition:
+    """A domain changed its band or condition: one Event, one audit line."""
+
+    domain: str
+    kind: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Decisions:
+    """Why the commands are what they are; feeds metrics, status, console and the audit log.
+
+    Attributes:
+        draw_watts: Estimated AC draw (I7), (n_domains,).
+        worst_watts: AC draw with every GPU at the highest cap it may hold (I2), (n_domains,).
+        guaranteed_watts: AC draw of I1's worst case, (n_domains,).
+        limit_watts: The allocation's limit this tick, (n_domains,).
+        cap_band_watts: (n_domains,).
+        heat: Breaker heat, 1 = trip, (n_domains,).
+        band: ``Band`` values, (n_domains,).
+        binding_domain: For each GPU the domain that held it back, -1 for none, (n_gpus,).
+        reason: ``CapReason`` values, (n_gpus,).
+        decided_cap_watts: What would be commanded, also in DryRun, (n_gpus,).
+        highest_cap_watts: The highest cap each GPU may hold now, (n_gpus,).
+        trusted: (n_gpus,).
+        silent_nodes: (n_nodes,).
+        transitions: Changes in this tick.
+    """
+
+    draw_watts: FloatArray
+    worst_watts: FloatArray
+    guaranteed_watts: FloatArray
+    limit_watts: FloatArray
+    cap_band_watts: FloatArray
+    heat: FloatArray
+    band: IntArray
+    binding_domain: IntArray
+    reason: IntArray
+    decided_cap_watts: FloatArray
+    highest_cap_watts: FloatArray
+    trusted: BoolArray
+    silent_nodes: BoolArray
+    transitions: tuple[Transition, ...] = field(default=())
+
+
+@dataclass(frozen=True, slots=True)
+class PowerSettings:
+    """Constants of the power loop; every default cites design section 4 or 5.
+
+    Attributes:
+        lease_ttl_ms: Lease length (I3).
+        report_stale_ns: A node is silent after this long without a report.
+        nonce_max_age_ns: Reports older than this get no command (I4).
+        settle_seconds: p99.9 settling of a board after a lower limit; 3 s until measured (I2).
+        actuation_seconds: Command to written limit at p99.9.
+        brake_heat: Predicted heat above which everything brakes.
+        parent_heat: The same for domains with children (selectivity).
+        target_margin: Target = cap band - this share of L.
+        release_margin: Release = target - this share of L.
+        release_dwell_seconds: Below release for this long before caps are lifted.
+        rise_quantile_prior: Share of L by which draw may rise within the reaction time until the
+            domain's own history says more.
+    """
+
+    lease_ttl_ms: int = 5000
+    report_stale_ns: int = 3_000_000_000
+    nonce_max_age_ns: int = 2_000_000_000
+    settle_seconds: float = 3.0
+    actuation_seconds: float = 1.0
+    brake_heat: float = 0.5
+    parent_heat: float = 0.25
+    target_margin: float = 0.02
+    release_margin: float = 0.05
+    release_dwell_seconds: float = 30.0
+    rise_quantile_prior: float = 0.05

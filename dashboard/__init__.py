@@ -1,1 +1,0 @@
-"""The built front end as package data (``static/``); its TypeScript source lies beside it."""

@@ -1,0 +1,176 @@
+"""``wattpack forecaster``: keep every DemandForecast object's status fresh.
+
+With ``--series`` it needs no cluster: it prints one forecast from the history and ends.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import signal
+import sys
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+from prometheus_client import start_http_server
+from pydantic import Field
+from rich.console import Console
+from rich.table import Table
+
+from forecasting.app.forecast_loop import ForecasterProcess
+from forecasting.forecast_round import ForecasterState, step
+from forecasting.forecast_status import status_of
+from forecasting.prometheus import PrometheusSource
+from forecasting.series_source import BIN_SECONDS, SeriesId, SeriesSource
+from forecasting.sqlite import HistoryStore
+from forecasting.targets import Target
+from wattpack.clock import SystemClock
+from wattpack.errors import InputError
+from wattpack.settings import Settings
+from wattpack.units import NS_PER_SECOND
+
+
+class ForecasterSettings(Settings):
+    """How the forecaster runs (file < environment ``WATTPACK_…`` < flag)."""
+
+    history_file: Path | None = Field(None, description="SQLite history")
+    prometheus_url: str | None = Field(None, description="query API instead of SQLite")
+    prometheus_deadline_seconds: float = Field(10.0, gt=0, le=300)
+    interval_seconds: float = Field(600.0, ge=10, le=86400, description="between rounds")
+    metrics_port: int = Field(0, ge=0, le=65535, description="0 serves no metrics")
+    kubeconfig: Path | None = Field(None, description="outside a cluster")
+
+
+class _Closable(SeriesSource, Protocol):
+    """A history with an end."""
+
+    def close(self) -> None:
+        """Release it."""
+        ...
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """The command line."""
+    parser = argparse.ArgumentParser(prog="wattpack forecaster", description=__doc__)
+    parser.add_argument("--config", type=Path, help="YAML file of settings")
+    parser.add_argument("--history-file", type=Path, help="SQLite history")
+    parser.add_argument("--prometheus-url", help="for example http://prometheus:9090")
+    parser.add_argument("--interval-seconds", type=float, help="between rounds (600)")
+    parser.add_argument("--metrics-port", type=int, help="serve /metrics here (0: do not)")
+    parser.add_argument("--kubeconfig", type=Path, help="outside a cluster")
+    parser.add_argument("--once", action="store_true", help="one round, then end")
+    parser.add_argument("--series", help="print the forecast of this series and end")
+    parser.add_argument("--hours", type=float, default=6.0, help="window of --series (6)")
+    parser.add_argument("--ceiling", type=float, help="what --series cannot exceed")
+    parser.add_argument("--at", type=float, help="Unix time of --series (now)")
+    parser.add_argument("--json", action="store_true", help="print the status as JSON")
+    return parser
+
+
+def open_history(settings: ForecasterSettings) -> _Closable:
+    """The history that the settings name.
+
+    Raises:
+        InputError: unless exactly one is named.
+    """
+    if (settings.history_file is None) == (settings.prometheus_url is None):
+        raise InputError(
+            "history_file", "either history_file or prometheus_url", settings.history_file
+        )
+    if settings.history_file is not None:
+        return HistoryStore(settings.history_file, read_only=True)
+    return PrometheusSource(settings.prometheus_url or "", settings.prometheus_deadline_seconds)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the forecaster; 0 fine, 1 a failed round with ``--once``, 2 wrong usage."""
+    args = build_parser().parse_args(argv)
+    names = ("history_file", "prometheus_url", "interval_seconds", "metrics_port", "kubeconfig")
+    try:
+        settings = ForecasterSettings.load(
+            file=args.config, flags={name: getattr(args, name) for name in names}
+        )
+        source = open_history(settings)
+    except InputError as error:
+        print(f"wattpack forecaster: {error}", file=sys.stderr)
+        return 2
+    try:
+        return print_series(args, source) if args.series else serve(settings, source, args.once)
+    except InputError as error:
+        print(f"wattpack forecaster: {error}", file=sys.stderr)
+        return 2
+    finally:
+        source.close()
+
+
+def serve(settings: ForecasterSettings, source: SeriesSource, once: bool) -> int:
+    """The loop against a cluster, until SIGTERM or SIGINT."""
+    # Loaded here so that --series works where the Kubernetes client is not installed.
+    from wattpack.kube.client import connect
+
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s %(message)s")
+    clock = SystemClock()
+    process = ForecasterProcess(
+        clock, connect(settings.kubeconfig), source, settings.interval_seconds
+    )
+    if settings.metrics_port:
+        start_http_server(settings.metrics_port, registry=process.metrics.registry)
+    if once:
+        return 0 if process.tick() else 1
+    stop, wake = threading.Event(), clock.new_wake()
+
+    def end(*_: object) -> None:
+        stop.set()
+        wake.set()
+
+    for name in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(name, end)
+    process.run(stop.is_set, wake)
+    return 0
+
+
+def print_series(args: argparse.Namespace, source: SeriesSource) -> int:
+    """One series' forecast as a table or as JSON."""
+    now = SystemClock().wall_time_ns() / NS_PER_SECOND if args.at is None else args.at
+    horizon = round(args.hours * 3600 / BIN_SECONDS)
+    if not 0 < horizon <= 7 * 144:
+        raise InputError("hours", "more than 0 and at most 168", args.hours)
+    target = Target(
+        namespace="", name="series", series=SeriesId(args.series), kind="series", horizon=horizon,
+        step_seconds=BIN_SECONDS, asked_levels=(0.5, 0.9, 0.99), ceiling=args.ceiling, generation=0,
+    )  # fmt: skip
+    _, (answer,) = step(ForecasterState(), now, source, [target])
+    if answer.error is not None:
+        raise answer.error
+    status = status_of(answer, now)
+    if args.json:
+        print(json.dumps(status, indent=2))
+    else:
+        Console().print(series_table(args.series, status))
+    return 0
+
+
+def series_table(series: str, status: dict[str, Any]) -> Table:
+    """The window hour by hour, then its peak."""
+    shown = f"{status['coverageN']} windows" if status.get("coverageN") else "no window yet"
+    coverage = f"{status['coverageP99']:.1%} of {shown}" if status.get("coverageN") else shown
+    table = Table(title=f"{series}: {status['method']}, p99 held in {coverage}")
+    table.add_column("in")
+    for path in status["quantiles"]:
+        table.add_column(f"p{path['level'] * 100:g}", justify="right")
+    steps = len(status["quantiles"][0]["values"])
+    for k in range(5, steps, 6):
+        values = [f"{path['values'][k]:.6g}" for path in status["quantiles"]]
+        table.add_row(f"{(k + 1) * BIN_SECONDS / 3600:g} h", *values)
+    table.caption = (
+        f"peak of the window: p50 {status['p50']:g}, p95 {status['p95']:g}, "
+        f"p99 {status['p99']:g}; {status['conditions'][0]['message']}"
+    )
+    return table
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

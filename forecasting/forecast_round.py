@@ -1,0 +1,257 @@
+"""One round of the forecaster: history in, a status for every target out.
+
+``step`` is a function of its arguments: it reads the history through the port and changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+import numpy as np
+
+from forecasting.calibration import Calibration
+from forecasting.forecast_choice import DAY_SECONDS, Forecast, Method, forecast, level_index
+from forecasting.rehearsal import realised_peaks, replay
+from forecasting.series_source import Floats, SeriesId, SeriesSource
+from forecasting.targets import Target, TargetKey
+from wattpack.errors import InputError
+
+HISTORY_DAYS: Final = 10
+"""Training window of every published figure of the ridge; longer did not help."""
+
+MAX_REPLAYED: Final = 500
+"""New series rehearsed in one round; a replay costs about 50 forecasts each."""
+
+Pool = tuple[str, int, int, tuple[float, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class Promise:
+    """A promise whose window is not over.
+
+    Attributes:
+        until_seconds: End of the window, Unix time.
+        peaks: Uncorrected peak quantiles, shape (n_levels,).
+        promised: Corrected p99.
+        scale: The level by which a miss is measured.
+    """
+
+    until_seconds: int
+    peaks: Floats
+    promised: float
+    scale: float
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """How often a target's p99 held: windows counted, and windows above it."""
+
+    windows: int = 0
+    violations: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ForecasterState:
+    """What one round hands to the next; losing it costs a replay, nothing else."""
+
+    calibrations: Mapping[Pool, Calibration] = field(default_factory=dict)
+    promises: Mapping[TargetKey, Promise] = field(default_factory=dict)
+    records: Mapping[TargetKey, Record] = field(default_factory=dict)
+    methods: Mapping[TargetKey, Method] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class TargetForecast:
+    """One target's answer.
+
+    Attributes:
+        target: What was asked.
+        made: The forecast of its group.
+        row: Its place there.
+        peaks: Calibrated peak quantiles over ``target.levels``, shape (n_levels,).
+        record: How its promises did, replay included.
+        error: Why there is no forecast, else None.
+    """
+
+    target: Target
+    made: Forecast | None
+    row: int
+    peaks: Floats
+    record: Record
+    error: InputError | None = None
+
+
+def step(
+    state: ForecasterState, now_seconds: float, source: SeriesSource, targets: Sequence[Target]
+) -> tuple[ForecasterState, list[TargetForecast]]:
+    """One round over all targets.
+
+    Args:
+        state: From the round before.
+        now_seconds: Unix time; only whole bins before it are used.
+        source: The history.
+        targets: What to forecast; state of targets that are gone is dropped.
+
+    Raises:
+        TransientError: if the history cannot be read; the state before stays valid.
+    """
+    keys = {target.key for target in targets}
+    state = replace(
+        state,
+        promises={k: v for k, v in state.promises.items() if k in keys},
+        records={k: v for k, v in state.records.items() if k in keys},
+        methods={k: v for k, v in state.methods.items() if k in keys},
+    )
+    groups: dict[object, list[Target]] = {}
+    for target in targets:
+        groups.setdefault(target.group, []).append(target)
+    answers: list[TargetForecast] = []
+    for members in groups.values():
+        usable, history, failed = _history(source, now_seconds, members)
+        answers += failed
+        if usable:
+            until = _until(now_seconds, usable[0].step_seconds)
+            state = _settle(_rehearse(state, usable, history, until), usable, history, until)
+            state, made = _forecast_group(state, usable, history, until)
+            answers += made
+    order = {target.key: i for i, target in enumerate(targets)}
+    answers.sort(key=lambda answer: order[answer.target.key])
+    return state, answers
+
+
+def _until(now_seconds: float, step_seconds: int) -> int:
+    """End of the newest whole bin."""
+    return int(now_seconds // step_seconds) * step_seconds
+
+
+def _history(
+    source: SeriesSource, now_seconds: float, members: Sequence[Target]
+) -> tuple[list[Target], Floats, list[TargetForecast]]:
+    """Ten days of every member; members whose series is refused come back with the reason."""
+    step_seconds = members[0].step_seconds
+    until = _until(now_seconds, step_seconds)
+    start = until - HISTORY_DAYS * DAY_SECONDS // step_seconds * step_seconds
+    series = [member.series for member in members]
+    try:
+        return list(members), source.fetch(series, start, until, step_seconds), []
+    except InputError as error:
+        if len(members) == 1:
+            return [], np.empty((0, 0)), [_refused(members[0], error)]
+    rows, usable, failed = [], [], []
+    for member in members:
+        one, row, why = _history(source, now_seconds, [member])
+        usable += one
+        failed += why
+        rows += [row] if one else []
+    return usable, np.concatenate(rows) if rows else np.empty((0, 0)), failed
+
+
+def _refused(target: Target, error: InputError) -> TargetForecast:
+    """The answer for a target whose series cannot be read as it stands."""
+    return TargetForecast(target, None, 0, np.empty(0), Record(), error)
+
+
+def _rehearse(
+    state: ForecasterState, members: Sequence[Target], history: Floats, until: int
+) -> ForecasterState:
+    """Replay the history of members seen for the first time."""
+    new = [i for i, member in enumerate(members) if member.key not in state.methods][:MAX_REPLAYED]
+    if not new:
+        return state
+    first = members[new[0]]
+    learned = replay(
+        _ids(members[i] for i in new), history[new], data_until_seconds=until,
+        horizon=first.horizon, levels=first.levels, step_seconds=first.step_seconds,
+    )  # fmt: skip
+    top = level_index(first.levels, 0.99)
+    calibrations, records = dict(state.calibrations), dict(state.records)
+    for window in learned.scores:
+        pools: dict[Pool, list[int]] = {}
+        for j, i in enumerate(new):
+            pools.setdefault(members[i].pool, []).append(j)
+        for pool, places in pools.items():
+            before = calibrations.get(pool, Calibration.new(first.levels))
+            offset = before.offsets()[top]
+            for j in places:
+                if np.isfinite(window[j, top]):
+                    key = members[new[j]].key
+                    records[key] = _counted(records.get(key), bool(window[j, top] > offset + 1e-9))
+            calibrations[pool] = before.after(window[places])
+    methods = {members[i].key: method for i, method in zip(new, learned.methods, strict=True)}
+    return replace(
+        state, calibrations=calibrations, records=records, methods={**state.methods, **methods}
+    )
+
+
+def _settle(
+    state: ForecasterState, members: Sequence[Target], history: Floats, until: int
+) -> ForecasterState:
+    """Compare finished windows with their promises."""
+    promises, records = dict(state.promises), dict(state.records)
+    scores: dict[Pool, list[Floats]] = {}
+    for i, member in enumerate(members):
+        promise = promises.get(member.key)
+        if promise is None or promise.until_seconds > until:
+            continue
+        del promises[member.key]
+        end = history.shape[1] - (until - promise.until_seconds) // member.step_seconds
+        begin = end - member.horizon
+        if begin < 0 or len(promise.peaks) != len(member.levels):
+            continue
+        peak = float(realised_peaks(history[i : i + 1, begin:end])[0])
+        if np.isfinite(peak):
+            scores.setdefault(member.pool, []).append((peak - promise.peaks) / promise.scale)
+            missed = peak > promise.promised * (1 + 1e-9)
+            records[member.key] = _counted(records.get(member.key), missed)
+    calibrations = dict(state.calibrations)
+    for pool, rows in scores.items():
+        before = calibrations.get(pool, Calibration.new(pool[3]))
+        calibrations[pool] = before.after(np.array(rows))
+    return replace(state, promises=promises, records=records, calibrations=calibrations)
+
+
+def _forecast_group(
+    state: ForecasterState, members: Sequence[Target], history: Floats, until: int
+) -> tuple[ForecasterState, list[TargetForecast]]:
+    """Forecast, correct the peaks, and note promises where none is open."""
+    first = members[0]
+    ceilings = np.array([np.nan if m.ceiling is None else m.ceiling for m in members])
+    made = forecast(
+        _ids(members), history, data_until_seconds=until, horizon=first.horizon,
+        levels=first.levels, step_seconds=first.step_seconds, ceilings=ceilings,
+        prefer={_id(m): state.methods[m.key] for m in members if m.key in state.methods},
+    )  # fmt: skip
+    promises = dict(state.promises)
+    answers = []
+    top = level_index(first.levels, 0.99)
+    for i, member in enumerate(members):
+        calibration = state.calibrations.get(member.pool, Calibration.new(member.levels))
+        peaks = made.peaks[i]
+        if made.methods[i] != "limit":
+            peaks = np.maximum(peaks + calibration.offsets() * made.scale[i], 0.0)
+            peaks = np.maximum.accumulate(np.fmin(peaks, ceilings[i]))
+            if member.key not in promises:
+                end = until + member.horizon * member.step_seconds
+                promise = Promise(end, made.peaks[i], float(peaks[top]), float(made.scale[i]))
+                promises[member.key] = promise
+        record = state.records.get(member.key, Record())
+        answers.append(TargetForecast(member, made, i, peaks, record))
+    return replace(state, promises=promises), answers
+
+
+def _counted(record: Record | None, missed: bool) -> Record:
+    """One more window."""
+    before = record or Record()
+    return Record(before.windows + 1, before.violations + int(missed))
+
+
+def _id(target: Target) -> SeriesId:
+    """A name that is unique per target: two targets may share a series."""
+    return SeriesId(f"{target.namespace}/{target.name}")
+
+
+def _ids(targets: Iterable[Target]) -> list[SeriesId]:
+    """Names of several targets."""
+    return [_id(target) for target in targets]

@@ -1,0 +1,70 @@
+"""What the forecasters need from the outside: history on a regular grid.
+
+Adapters: ``forecasting.memory_source`` (arrays), ``forecasting.sqlite`` (a file),
+``forecasting.prometheus`` (anything with the Prometheus query API).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, NewType, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from wattpack.errors import InputError
+
+SeriesId = NewType("SeriesId", str)
+"""A series' name in the history, or a PromQL expression that gives one series."""
+
+Floats = NDArray[np.float64]
+
+BIN_SECONDS: Final = 600
+"""Width of a history bin. Source: the forecasting data sets and figures all use 10 minutes."""
+
+MAX_BINS: Final = 100_000
+
+
+class SeriesSource(Protocol):
+    """History of many series."""
+
+    def fetch(
+        self,
+        series: Sequence[SeriesId],
+        start_seconds: int,
+        end_seconds: int,
+        step_seconds: int = BIN_SECONDS,
+    ) -> Floats:
+        """Bin means of each series.
+
+        Args:
+            series: Names; the rows of the answer keep their order.
+            start_seconds: Start of the first bin, Unix time, a multiple of the step.
+            end_seconds: End of the last bin, Unix time, a multiple of the step.
+            step_seconds: Width of a bin.
+
+        Returns:
+            Shape (n_series, n_bins); NaN where nothing was recorded. An unknown series is all NaN.
+
+        Raises:
+            InputError: for a bad range, or an expression that gives several series.
+            TransientError: when the history cannot be read now.
+        """
+        ...
+
+
+def bin_count(start_seconds: int, end_seconds: int, step_seconds: int) -> int:
+    """Number of bins in a range.
+
+    Raises:
+        InputError: if the range is not a whole number of bins on the grid, or is too long.
+    """
+    if step_seconds <= 0:
+        raise InputError("stepSeconds", "a positive number of seconds", step_seconds)
+    for name, value in (("startSeconds", start_seconds), ("endSeconds", end_seconds)):
+        if value % step_seconds:
+            raise InputError(name, f"a multiple of {step_seconds} s", value)
+    count = (end_seconds - start_seconds) // step_seconds
+    if not 0 < count <= MAX_BINS:
+        raise InputError("endSeconds", f"1 to {MAX_BINS} bins after the start", end_seconds)
+    return count

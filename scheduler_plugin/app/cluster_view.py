@@ -1,0 +1,157 @@
+"""What the planner sees of the cluster: informers for what it always needs, lists for the rest."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from scheduler_plugin import pods as pod_facts
+from scheduler_plugin.power_view import PowerView, model_watts
+from scheduler_plugin.snapshot_builder import ClusterObjects
+from wattpack.api import DemandForecast, GPUProfile, PowerDomain
+from wattpack.clock import Clock
+from wattpack.gangs import (
+    COSCHEDULING_LABEL,
+    JOB_LABEL,
+    JOBSET_LABEL,
+    GangSources,
+    job_gang_size,
+    jobset_gang_size,
+    pod_group_size,
+)
+from wattpack.kube.informer import Informer
+from wattpack.kube.port import (
+    NAMESPACES,
+    NODES,
+    PODS,
+    ForbiddenError,
+    JsonObject,
+    KubeApi,
+    NotFoundError,
+    Resource,
+    UnavailableError,
+)
+from wattpack.object_names import OPT_IN_LABEL, OPT_IN_VALUE
+from wattpack.units import NS_PER_SECOND
+
+_LOG = logging.getLogger(__name__)
+JOBS = Resource("batch", "v1", "jobs", "Job", True)
+JOBSETS = Resource("jobset.x-k8s.io", "v1alpha2", "jobsets", "JobSet", True)
+POD_GROUPS = Resource("scheduling.x-k8s.io", "v1alpha1", "podgroups", "PodGroup", True)
+
+_DOMAINS = PowerDomain.meta.resource
+_FORECASTS = DemandForecast.meta.resource
+_PROFILES = GPUProfile.meta.resource
+_KINDS = (PODS, NODES, _DOMAINS, _FORECASTS, _PROFILES)
+Size = Callable[[JsonObject], int | None]
+
+
+class ClusterReader:
+    """Local copies of what a cycle needs.
+
+    Args:
+        api: The cluster.
+        clock: For the informers and the time of each reading.
+        shadow: Also plan pods without our gate in namespaces that opted in.
+        threaded: The informers run in threads of their own (``start``); otherwise each reading
+            pumps them, for one thread and virtual time.
+    """
+
+    def __init__(
+        self, api: KubeApi, clock: Clock, *, shadow: bool = False, threaded: bool = False
+    ) -> None:
+        self._api = api
+        self._clock = clock
+        self._shadow = shadow
+        self._threaded = threaded
+        kinds = (*_KINDS, NAMESPACES) if shadow else _KINDS
+        self._informers = {kind: Informer(api, clock, kind) for kind in kinds}
+        self._missing: set[Resource] = set()
+
+    def start(self, on_pod_change: Callable[[], None]) -> None:
+        """Follow the cluster in threads; ``on_pod_change`` is called from them."""
+        self._informers[PODS].add_handler(lambda old, new: on_pod_change())
+        for informer in self._informers.values():
+            informer.start()
+
+    def stop(self) -> None:
+        """End the threads."""
+        for informer in self._informers.values():
+            informer.stop()
+
+    def missing(self) -> list[str]:
+        """The kinds that were not read once yet; never any without threads, which read on call."""
+        if not self._threaded:
+            return []
+        return [kind.plural for kind, i in self._informers.items() if not i.synced()]
+
+    def pods(self) -> tuple[JsonObject, ...]:
+        """All pods of all namespaces; shared, do not change them.
+
+        Raises:
+            UnavailableError: until everything was read once.
+        """
+        if not self._threaded:
+            for informer in self._informers.values():
+                informer.pump()
+        missing = [kind.plural for kind, i in self._informers.items() if not i.synced()]
+        if missing:
+            raise UnavailableError(f"not read yet: {', '.join(missing)}")
+        return self._informers[PODS].list()
+
+    def objects(self, pods: tuple[JsonObject, ...]) -> ClusterObjects:
+        """Everything else, around the given pods.
+
+        Raises:
+            InputError: if an object of ours does not fit its schema.
+            KubeError: if the API does not answer.
+        """
+        return ClusterObjects(
+            nodes=self._informers[NODES].list(),
+            pods=pods,
+            power=PowerView(self._informers[_DOMAINS].list(), self._informers[_FORECASTS].list()),
+            models=model_watts(self._informers[_PROFILES].list()),
+            gangs=self._gang_sources(pods),
+            wall_seconds=self._clock.wall_time_ns() / NS_PER_SECOND,
+            shadow_namespaces=self.opted_in() if self._shadow else frozenset(),
+        )
+
+    def opted_in(self) -> frozenset[str]:
+        """Namespaces that carry our opt-in label (mode Shadow only)."""
+        return frozenset(
+            body["metadata"]["name"]
+            for body in self._informers[NAMESPACES].list()
+            if (body["metadata"].get("labels") or {}).get(OPT_IN_LABEL) == OPT_IN_VALUE
+        )
+
+    def _gang_sources(self, pods: tuple[JsonObject, ...]) -> GangSources:
+        """Owners' sizes, read only while a pod waits that needs them."""
+        labels = {
+            label
+            for pod in pods
+            if not pod_facts.node_name(pod)
+            for label in pod["metadata"].get("labels") or ()
+        }
+        return GangSources(
+            jobs=self._sizes(JOBS, job_gang_size) if JOB_LABEL in labels else {},
+            jobsets=self._sizes(JOBSETS, jobset_gang_size) if JOBSET_LABEL in labels else {},
+            pod_groups=self._sizes(POD_GROUPS, pod_group_size)
+            if COSCHEDULING_LABEL in labels
+            else {},
+        )
+
+    def _sizes(self, resource: Resource, size_of: Size) -> dict[str, int]:
+        """Declared size by ``namespace/name``; a kind that a cluster lacks is asked for once."""
+        if resource in self._missing:
+            return {}
+        try:
+            owners = self._api.list(resource).items
+        except (NotFoundError, ForbiddenError) as error:
+            _LOG.info("%s are not a source of gangs here: %s", resource.plural, error)
+            self._missing.add(resource)
+            return {}
+        return {
+            f"{body['metadata'].get('namespace', 'default')}/{body['metadata']['name']}": size
+            for body in owners
+            if (size := size_of(body)) is not None
+        }

@@ -1,0 +1,82 @@
+"""``wattpack_placement_*``: what Prometheus learns about placement."""
+
+from __future__ import annotations
+
+from collections import Counter as Count
+from collections.abc import Iterable
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+
+from scheduler_plugin.plan_document import Plan
+
+
+class PlacementMetrics:
+    """All series of one scheduler process.
+
+    Args:
+        registry: Where they are registered.
+    """
+
+    def __init__(self, registry: CollectorRegistry | None = None) -> None:
+        self.registry = registry or CollectorRegistry()
+        self.cycles = Counter(
+            "wattpack_placement_cycles",
+            "Planning cycles by outcome: planned, unchanged, idle, failed.",
+            ["outcome"],
+            registry=self.registry,
+        )
+        self.cycle_seconds = Histogram(
+            "wattpack_placement_cycle_seconds",
+            "Time of a planning cycle that made a plan.",
+            buckets=(0.01, 0.03, 0.1, 0.3, 1.0, 2.0, 5.0, 10.0),
+            registry=self.registry,
+        )
+        self.pending = Gauge(
+            "wattpack_placement_pending_pods",
+            "Managed pods without a place by dominant cause.",
+            ["reason"],
+            registry=self.registry,
+        )
+        self.promises = Gauge(
+            "wattpack_placement_promised_pods",
+            "Released pods that are not bound yet.",
+            registry=self.registry,
+        )
+        self.gap = Gauge(
+            "wattpack_placement_gap_ratio",
+            "Distance of the newest plan to its bound; 0 is proved optimal.",
+            registry=self.registry,
+        )
+        self.released = Counter(
+            "wattpack_placement_released_pods",
+            "Pods pinned and released.",
+            registry=self.registry,
+        )
+        self.conflicts = Counter(
+            "wattpack_placement_conflicts",
+            "Releases refused because the pod changed meanwhile.",
+            registry=self.registry,
+        )
+        self.evicted = Counter(
+            "wattpack_placement_evicted_pins",
+            "Pinned pods evicted because they were not bound in time.",
+            registry=self.registry,
+        )
+        self.refusals = Counter(
+            "wattpack_placement_refused_plans",
+            "Plans that the independent checker refused.",
+            registry=self.registry,
+        )
+
+    def planned(self, plan: Plan, refused: Iterable[str], seconds: float) -> None:
+        """Record a cycle that made a plan."""
+        self.cycles.labels("planned").inc()
+        self.cycle_seconds.observe(seconds)
+        self.gap.set(plan.gap)
+        if plan.refusals:
+            self.refusals.inc()
+        self.pending.clear()
+        for reason, count in Count(p.reason.value for p in plan.pending).items():
+            self.pending.labels(reason).set(count)
+        if invalid := len(list(refused)):
+            self.pending.labels("InvalidRequest").set(invalid)

@@ -1,0 +1,127 @@
+"""``wattpack plan``: place the pods of a snapshot file, or of a cluster without touching it.
+
+The same planner and the same file format as in the cluster: ``--cluster --write-snapshot FILE``
+takes a snapshot there, ``--snapshot FILE`` plans it anywhere.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections import Counter
+from pathlib import Path
+
+from scheduler_plugin.app.cluster_view import ClusterReader
+from scheduler_plugin.ledger import Ledger
+from scheduler_plugin.plan_document import Plan, plan_schema
+from scheduler_plugin.snapshot import Snapshot, parse_snapshot, snapshot_schema
+from scheduler_plugin.snapshot_builder import build_snapshot
+from scheduler_plugin.solve import plan
+from wattpack.clock import Clock, SystemClock
+from wattpack.errors import InputError
+from wattpack.kube.port import KubeApi
+from wattpack.units import require_number
+
+_SCHEMAS = {"snapshot": snapshot_schema, "plan": plan_schema}
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="wattpack plan", description=__doc__)
+    what = parser.add_mutually_exclusive_group(required=True)
+    what.add_argument("--snapshot", metavar="FILE", help="a wattpack.io/snapshot/v1; - for stdin")
+    what.add_argument("--cluster", action="store_true", help="read a cluster; nothing is written")
+    what.add_argument("--schema", choices=sorted(_SCHEMAS), help="print a JSON Schema and end")
+    parser.add_argument("--kubeconfig", type=Path, help="with --cluster; default: the usual one")
+    parser.add_argument("--write-snapshot", type=Path, metavar="FILE", help="keep what was planned")
+    parser.add_argument("--json", action="store_true", help="print the wattpack.io/plan/v1")
+    parser.add_argument("--deadline-seconds", type=float, default=1.0, help="for the search")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--workers", type=int, default=1, help="solver threads; 1 is repeatable")
+    return parser
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Print a plan; 0 even if pods stay pending, 2 for wrong input."""
+    arguments = _parser().parse_args(argv)
+    if arguments.schema:
+        print(json.dumps(_SCHEMAS[arguments.schema](), indent=2, sort_keys=True))
+        return 0
+    try:
+        result, snapshot = _plan(arguments)
+    except InputError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    print(result.model_dump_json(indent=2) if arguments.json else describe(snapshot, result))
+    return 0
+
+
+def _plan(arguments: argparse.Namespace) -> tuple[Plan, Snapshot]:
+    seconds = require_number(
+        "--deadline-seconds", arguments.deadline_seconds, minimum=0, maximum=3600, unit="seconds"
+    )
+    workers = int(require_number("--workers", arguments.workers, minimum=1, maximum=256))
+    snapshot = _snapshot(arguments)
+    if arguments.write_snapshot:
+        _write(arguments.write_snapshot, snapshot)
+    seed = int(require_number("--seed", arguments.seed, minimum=0, maximum=2**31 - 1))
+    return plan(snapshot, deadline_seconds=seconds, seed=seed, workers=workers), snapshot
+
+
+def _snapshot(arguments: argparse.Namespace) -> Snapshot:
+    if not arguments.cluster:
+        return parse_snapshot(_read(arguments.snapshot), arguments.snapshot)
+    from wattpack.kube.client import connect
+
+    return cluster_snapshot(connect(arguments.kubeconfig), SystemClock())
+
+
+def cluster_snapshot(api: KubeApi, clock: Clock) -> Snapshot:
+    """What a planner that starts now would see; pods that wait at our gate or would in Shadow.
+
+    Raises:
+        KubeError: if the API does not answer.
+    """
+    reader = ClusterReader(api, clock, shadow=True)
+    built = build_snapshot(reader.objects(reader.pods()), Ledger(), clock.monotonic_ns())
+    return built.snapshot
+
+
+def _write(file: Path, snapshot: Snapshot) -> None:
+    try:
+        file.write_text(snapshot.model_dump_json(indent=1) + "\n", encoding="utf-8")
+    except OSError as error:
+        raise InputError("--write-snapshot", "a writable file", str(error), str(file)) from error
+
+
+def _read(name: str) -> str:
+    try:
+        return sys.stdin.read() if name == "-" else Path(name).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError("--snapshot", "a readable UTF-8 file", str(error), name) from error
+
+
+def describe(snapshot: Snapshot, result: Plan) -> str:
+    """The plan for people."""
+    pods = {pod.uid: pod for pod in snapshot.pods}
+
+    def title(uid: str) -> str:
+        pod = pods[uid]
+        return f"{pod.namespace}/{pod.name}" if pod.name else uid
+
+    lines = [
+        f"{len(result.placements)} placed, {len(result.pending)} pending, "
+        f"gap {result.gap:.1%} ({result.method}, snapshot {result.snapshot_digest[:19]})"
+    ]
+    for tier in result.tiers:
+        lines.append(
+            f"priority {tier.priority}: {tier.placed_value} of {tier.demanded_value} GPUs placed; "
+            f"with those above {tier.cumulative_value}, at most {tier.bound_value} possible"
+        )
+    for placement in result.placements:
+        lines.append(f"  {title(placement.uid)} -> {placement.node} (+{placement.watts:,} W)")
+    for pending in result.pending:
+        lines.append(f"  {title(pending.uid)} waits: {pending.reason}: {pending.message}")
+    for reason, count in sorted(Counter(p.reason.value for p in result.pending).items()):
+        lines.append(f"{count} x {reason}")
+    return "\n".join(lines)

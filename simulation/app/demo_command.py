@@ -1,0 +1,169 @@
+"""``wattpack demo``: 52 simulated GPU servers behind a breaker for 40, and all of wattpack.
+
+Everything runs on this machine over loopback: agents, actuators, two controllers, planner,
+watchdog, forecaster and the dashboard. Only the boards, the load and the electricity are simulated,
+from real request traces; ten earlier days of history are simulated too, and labelled so.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from console.app.console_command import static_folder
+from simulation.app.demo_row import DemoRow
+from simulation.results import TwinResult, end_seconds
+from simulation.scenario import FaultKind, Scenario, load_scenario
+from wattpack import flags
+from wattpack.clock import Clock, SystemClock
+from wattpack.errors import InputError, PermanentError, WattpackError
+from wattpack.units import NS_PER_SECOND
+
+PROGRESS_SECONDS = 2.0
+# The demo's processes are real threads; stopping and starting them is the twin runner's business.
+PROCESS_FAULTS = frozenset(
+    {
+        FaultKind.API_DOWN,
+        FaultKind.CONTROLLER_CRASH,
+        FaultKind.FORECASTER_DOWN,
+        FaultKind.PLANNER_DOWN,
+        FaultKind.TELEMETRY_LOSS,
+    }
+)
+Say = Callable[[str], None]
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """The command line."""
+    parser = argparse.ArgumentParser(prog="wattpack demo", description=__doc__)
+    add = parser.add_argument
+    add("--scenario", type=Path, help="YAML file that overrides any number (docs/scenario.md)")
+    add("--seed", type=int, help="of every random draw (default: the scenario's)")
+    add(
+        "--duration",
+        type=float,
+        metavar="SECONDS",
+        help="simulated length (default: 900, or until interrupted with the dashboard)",
+    )
+    add(
+        "--speed",
+        type=flags.positive,
+        default=None,
+        help="ceiling of simulated seconds a second (default: 5 with the dashboard, else 30)",
+    )
+    add("--headless", action="store_true", help="no dashboard; end with a summary")
+    add("--json", type=flags.output_file, help="write the summary to this file")
+    add("--port", type=flags.port, default=8080, help="of the dashboard")
+    add(
+        "--replicas",
+        type=int,
+        choices=[1, 2, 3],
+        help="controller replicas (default: 2 with the dashboard, 1 headless)",
+    )
+    add("--verbose", action="store_true", help="log what the processes say")
+    return parser
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run the demo; 1 if a breaker tripped or an invariant was violated."""
+    arguments = build_parser().parse_args(argv)
+    logging.basicConfig(
+        level=logging.INFO if arguments.verbose else logging.ERROR,
+        format="%(levelname)s %(name)s: %(message)s",
+    )
+    scenario = chosen_scenario(arguments)
+    if not arguments.headless:
+        static_folder()  # refuse before anything starts
+    speed = arguments.speed or (30.0 if arguments.headless else 5.0)
+    clock = SystemClock()
+    began_ns = clock.monotonic_ns()
+    say = _say
+    say(
+        f"{scenario.row.servers} servers, {scenario.row.servers * scenario.row.gpus_per_server} "
+        f"GPUs, a breaker for {scenario.row.rated_servers:g} servers; seed {scenario.seed}"
+    )
+    replicas = arguments.replicas or (1 if arguments.headless else 2)
+    row = DemoRow(scenario, speed, None if arguments.headless else arguments.port, replicas)
+    forever = not arguments.headless and arguments.duration is None
+    try:
+        row.start()
+        if row.console is not None:
+            say(f"dashboard: http://127.0.0.1:{row.console.port}  (Ctrl-C ends the demo)")
+        run_until(row, None if forever else end_seconds(scenario), clock, say)
+    except KeyboardInterrupt:
+        say("ending")
+    finally:
+        row.stop()
+    if row.failure is not None:
+        raise PermanentError(f"simulated time stopped: {row.failure}")
+    say("comparing with an uncapped run of the same seed and placements")
+    result = row.summary().model_copy(
+        update={"wall_seconds": round((clock.monotonic_ns() - began_ns) / NS_PER_SECOND, 2)}
+    )
+    return conclude(result, arguments.json, say)
+
+
+def chosen_scenario(arguments: argparse.Namespace) -> Scenario:
+    """The scenario with the command line's numbers in it.
+
+    Raises:
+        InputError: naming the key of a bad file or flag.
+    """
+    scenario = load_scenario(
+        arguments.scenario, seed=arguments.seed, duration_seconds=arguments.duration
+    )
+    for index, fault in enumerate(scenario.faults):
+        if fault.kind in PROCESS_FAULTS:
+            raise InputError(
+                f"faults.{index}.kind",
+                "a fault of the plant; faults of wattpack's own processes need run_twin",
+                str(fault.kind),
+                str(arguments.scenario),
+            )
+    return scenario
+
+
+def run_until(row: DemoRow, end: float | None, clock: Clock, say: Say) -> None:
+    """Tell how it goes until simulated time reaches the end."""
+    last_ns, last_said = clock.monotonic_ns(), -1.0
+    while row.failure is None:
+        now = row.clock.monotonic_ns() / NS_PER_SECOND
+        if end is not None and now >= end:
+            return
+        if clock.monotonic_ns() - last_ns >= PROGRESS_SECONDS * NS_PER_SECOND and now > last_said:
+            last_ns, last_said = clock.monotonic_ns(), now
+            say(row.progress())
+        clock.wait_until(clock.monotonic_ns() + NS_PER_SECOND // 10)
+
+
+def conclude(result: TwinResult, file: Path | None, say: Say) -> int:
+    """Print and keep the summary; the exit status."""
+    document = result.model_dump()
+    if file is not None:
+        file.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
+    print(json.dumps(document, indent=2))
+    if result.trips or result.invariant_violations:
+        say(f"FAILED: {result.trips} trips, {result.invariant_violations} invariant violations")
+        for line in result.violations[:10]:
+            say(f"  {line}")
+        return 1
+    say(
+        f"no trip, no invariant violated; peak draw {result.peak_draw_ratio:.1%} of rating "
+        f"(uncapped: {result.uncapped_peak_draw_ratio:.1%}, {result.uncapped_trips} trips)"
+    )
+    return 0
+
+
+def _say(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except WattpackError as error:
+        sys.exit(f"error: {error}")

@@ -1,0 +1,225 @@
+"""The control side of the demo: the product's own processes, each as threads of this one."""
+
+from __future__ import annotations
+
+import secrets
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from capacity.profile_library import shipped_library
+from controller.app.agent_identity import AUDIENCE
+from controller.app.controller_process import ControllerProcess, Surroundings
+from controller.app.controller_settings import ControllerSettings
+from controller.app.tick_loop import TickOutcome
+from forecasting.app.forecast_loop import ForecasterProcess
+from forecasting.sqlite import HistoryStore
+from scheduler_plugin.admission import Mode
+from scheduler_plugin.app.placement_metrics import PlacementMetrics
+from scheduler_plugin.app.planning_loop import PlacementLoop
+from scheduler_plugin.app.scheduler_command import SchedulerProcess
+from scheduler_plugin.app.scheduler_settings import PlacementSettings
+from scheduler_plugin.app.watchdog_command import PERIOD_SECONDS, Watchdog
+from scheduler_plugin.batching import Batcher
+from scheduler_plugin.solver_process import ProcessPlanner
+from simulation.app.demo_nodes import Replica
+from simulation.faces import WorldMeters
+from simulation.kube.embedded_api import EmbeddedKube
+from simulation.world import World
+from wattpack.clock import Clock, SystemClock
+from wattpack.kube.election import ElectionSettings, LeaderElector
+from wattpack.kube.port import TokenIdentity
+from wattpack.object_names import LEASE_NAME
+from wattpack.units import seconds_to_ns
+from wattpack.wire.certificates import new_authority, new_server
+
+AGENT_USERNAME = "system:serviceaccount:wattpack-agents:wattpack-agent"
+SYSTEM_NAMESPACE = "wattpack-system"
+SERVER_NAME = "wattpack-controller.local"
+# The solver's real time in one cycle: simulated time stands still while it searches.
+PLAN_DEADLINE_SECONDS = 0.15
+
+
+@dataclass(frozen=True, slots=True)
+class Trust:
+    """What proves who is who: the authority's file for agents, a token file a node."""
+
+    ca_file: Path
+    tokens: Path
+
+
+class DemoControl:
+    """Controllers, scheduler, watchdog and forecaster around one embedded store.
+
+    Args:
+        world: For meters and scenario.
+        api: The embedded store.
+        clock: Shared by everybody.
+        directory: For files of this run.
+        history_file: SQLite history, preloaded.
+        on_tick: Told of every controller's ticks.
+        replicas: Controller replicas.
+    """
+
+    def __init__(
+        self,
+        world: World,
+        api: EmbeddedKube,
+        clock: Clock,
+        directory: Path,
+        history_file: Path,
+        on_tick: Callable[[TickOutcome], None],
+        replicas: int = 2,
+    ) -> None:
+        self._world, self._api, self._clock = world, api, clock
+        self._directory, self._history_file = directory, history_file
+        self._on_tick = on_tick
+        real = SystemClock()
+        authority = new_authority("wattpack demo", real.wall_time_ns())
+        self._server = new_server(authority, [SERVER_NAME], real.wall_time_ns())
+        self.trust = self._write_trust(authority.certificate_pem)
+        self.controllers = [self._controller(i) for i in range(replicas)]
+        self._planner = ProcessPlanner(real, PLAN_DEADLINE_SECONDS, world.scenario.seed, workers=1)
+        self.placement_metrics = PlacementMetrics()
+        self._scheduler = self._make_scheduler()
+        self._watchdog = Watchdog(api, clock, SYSTEM_NAMESPACE)
+        self.forecaster = ForecasterProcess(
+            clock,
+            api,
+            HistoryStore(history_file, read_only=True),
+            world.scenario.control.forecast_seconds,
+        )
+        self._wake = clock.new_wake()
+        self._forecaster_wake = clock.new_wake()
+        self._stopping = threading.Event()
+        self._threads = [
+            threading.Thread(target=self._scheduler.run, name="scheduler", daemon=True),
+            threading.Thread(target=self._watch, name="watchdog", daemon=True),
+            threading.Thread(target=self._forecast, name="forecaster", daemon=True),
+        ]
+
+    def start(self) -> None:
+        """Controllers first: nothing may work before it can be capped."""
+        for controller in self.controllers:
+            controller.start()
+        for thread in self._threads:
+            thread.start()
+
+    def replicas(self) -> list[Replica]:
+        """Where agents find the controllers; after ``start``."""
+        return [
+            Replica(f"127.0.0.1:{controller.streams.port}", SERVER_NAME)
+            for controller in self.controllers
+        ]
+
+    def leader(self) -> ControllerProcess | None:
+        """The replica that leads now."""
+        return next((c for c in self.controllers if c.elector.is_leader()), None)
+
+    def stop(self) -> None:
+        """End every process."""
+        self._stopping.set()
+        self._wake.set()
+        self._forecaster_wake.set()
+        self._scheduler.stop()
+        for controller in self.controllers:
+            controller.stop()
+        self._planner.close()
+
+    def join(self) -> None:
+        """Wait for the loops that a closed store ends."""
+        for controller in self.controllers:
+            for informer in controller.informers:
+                informer.join()
+        for thread in self._threads:
+            thread.join(timeout=5.0)
+
+    def _controller(self, index: int) -> ControllerProcess:
+        scenario = self._world.scenario
+        settings = ControllerSettings(
+            replica=f"controller-{index}",
+            namespace=SYSTEM_NAMESPACE,
+            stream_address="127.0.0.1:0",
+            http_host="127.0.0.1",
+            http_port=0,
+            agent_username=AGENT_USERNAME,
+            report_period_ms=round(1000 * scenario.control.report_seconds),
+            tick_seconds=scenario.control.tick_seconds,
+            lease_ttl_ms=scenario.control.lease_ttl_ms,
+            audit_file=str(self._directory / f"decisions-{index}.sqlite"),
+            history_file=str(self._history_file) if index == 0 else "",
+            simulated=True,
+            label=f"simulated: scenario {scenario.name}, seed {scenario.seed}; history before "
+            "the start is simulated too",
+        )
+        around = Surroundings(
+            api=self._api,
+            clock=self._clock,
+            identity=self._server,
+            meters=WorldMeters(self._world),
+            profiles=shipped_library(),
+            election=ElectionSettings(),
+            seed=scenario.seed + 100 * index,
+            on_tick=self._on_tick,
+        )
+        return ControllerProcess(settings, around)
+
+    def _make_scheduler(self) -> SchedulerProcess:
+        settings = PlacementSettings(
+            mode=Mode.MANAGE,
+            namespace=SYSTEM_NAMESPACE,
+            deadline_seconds=PLAN_DEADLINE_SECONDS,
+            batch_max_seconds=min(60.0, self._world.scenario.control.plan_seconds),
+            batch_idle_seconds=min(60.0, self._world.scenario.control.plan_seconds / 2),
+        )
+        elector = LeaderElector(
+            self._api,
+            self._clock,
+            name=LEASE_NAME,
+            namespace=SYSTEM_NAMESPACE,
+            identity="scheduler-0",
+            seed=self._world.scenario.seed + 1,
+        )
+        batcher = Batcher(
+            seconds_to_ns(settings.batch_idle_seconds),
+            seconds_to_ns(settings.batch_max_seconds),
+            seconds_to_ns(settings.resync_seconds),
+        )
+        return SchedulerProcess(
+            self._clock,
+            elector,
+            batcher,
+            lambda: PlacementLoop(
+                self._api,
+                self._planner,
+                self._clock,
+                settings,
+                self.placement_metrics,
+                "scheduler-0",
+                threaded=True,
+            ),
+        )
+
+    def _write_trust(self, authority_pem: bytes) -> Trust:
+        """The authority's certificate, and for each node a token bound to it."""
+        ca_file, tokens = self._directory / "ca.pem", self._directory / "tokens"
+        ca_file.write_bytes(authority_pem)
+        tokens.mkdir(mode=0o700)
+        for node in self._world.node_names:
+            token = secrets.token_urlsafe(32)
+            (tokens / node).write_text(token, encoding="utf-8")
+            claim = {"authentication.kubernetes.io/node-name": [node]}
+            identity = TokenIdentity(AGENT_USERNAME, ("system:serviceaccounts",), claim)
+            self._api.register_token(token, identity, (AUDIENCE,))
+        return Trust(ca_file, tokens)
+
+    def _watch(self) -> None:
+        while not self._stopping.is_set():
+            self._watchdog.step()
+            self._clock.wait_until(
+                self._clock.monotonic_ns() + seconds_to_ns(PERIOD_SECONDS), self._wake
+            )
+
+    def _forecast(self) -> None:
+        self.forecaster.run(self._stopping.is_set, self._forecaster_wake)

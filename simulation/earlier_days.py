@@ -1,0 +1,203 @@
+"""Earlier days for the forecasters: simulated by a coarse model, and later bins of the run itself.
+
+The day's shape is an assumption (a raised cosine with noise that persists for an hour); rates,
+lengths, iteration times and watts are those of the run. Request rates follow
+
+    rate(t) = rate of the trace * (trough + (1 - trough) * (1 + cos(2 pi (hour - peak) / 24)) / 2)
+
+and each service draws what its share of prompt and decode time gives. Services and training jobs
+ran on those days; the batch pods of the run are new, so a forecast shows the room that they may
+fill. Caps of those days are coarse too: no domain draws more than 98 % of its rating.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from capacity.profile_library import shipped_library
+from capacity.serving_model import find_serving
+from forecasting.series_source import BIN_SECONDS
+from forecasting.sqlite import HistoryStore
+from simulation.plant import domain_names
+from simulation.row_objects import domain_series, workload_series
+from simulation.scenario import Scenario, ServiceSettings
+from simulation.traces import shipped_trace
+from simulation.world import World
+from wattpack.units import NS_PER_SECOND, seconds_to_ns
+
+Floats = NDArray[np.float64]
+
+LABEL = "simulated history: coarse model, see docs/simulation.md"
+HIGHEST_DRAW_RATIO = 0.98
+BIN_PEAK_RATIO = 1.05
+"""Highest second of a bin over its mean. Assumed; the run's own bins are measured."""
+
+RECORD_SECONDS = 30.0
+ACTIVE_SECONDS = 2.0
+"""A replica decodes while a request is younger than this; sets how often it idles at night."""
+
+
+@dataclass(frozen=True, slots=True)
+class EarlierDays:
+    """Bin means and maxima by series name.
+
+    Attributes:
+        start_seconds: Unix time of the first bin.
+        means: By series, (n_bins,).
+        maxima: By series, (n_bins,).
+    """
+
+    start_seconds: int
+    means: dict[str, Floats]
+    maxima: dict[str, Floats]
+
+
+def day_shape(scenario: Scenario, unix_seconds: Floats, start_hour: float) -> Floats:
+    """Request rate over the trace's rate at each time, (n,)."""
+    settings = scenario.history
+    peak = start_hour if settings.peak_hour is None else settings.peak_hour
+    hour = unix_seconds / 3600.0 % 24.0
+    wave = 0.5 * (1.0 + np.cos(2.0 * np.pi * (hour - peak) / 24.0))
+    return np.asarray(settings.trough_ratio + (1.0 - settings.trough_ratio) * wave)
+
+
+def earlier_days(world: World, wall_time_ns: int) -> EarlierDays:
+    """The days before a time, from the coarse model.
+
+    Args:
+        world: Its scenario, types and constants.
+        wall_time_ns: Start of the run.
+    """
+    scenario = world.scenario
+    n_bins = round(scenario.history.days * 86400 / BIN_SECONDS)
+    end = wall_time_ns // NS_PER_SECOND // BIN_SECONDS * BIN_SECONDS
+    start = end - n_bins * BIN_SECONDS
+    times = start + BIN_SECONDS * np.arange(n_bins, dtype=np.float64)
+    generator = np.random.default_rng((scenario.seed, 7))
+    shape = day_shape(scenario, times, wall_time_ns / NS_PER_SECOND / 3600.0 % 24.0)
+    means: dict[str, Floats] = {}
+    gpu_watts = np.zeros(n_bins)
+    for service in scenario.services:
+        noise = _lasting_noise(generator, n_bins, scenario.history.noise_ratio)
+        watts = service_watts(world, service, shape * noise)
+        means[workload_series(service.name)] = watts
+        gpu_watts += watts
+    gpu_watts += _standing_watts(world)
+    gpu_watts += _idle_watts(world)
+    shares = [1.0, *([1.0 / scenario.row.racks] * scenario.row.racks)]
+    ratings = [scenario.row_rating_watts, *([scenario.rack_rating_watts] * scenario.row.racks)]
+    row = _ac_watts(world, gpu_watts)
+    for i, name in enumerate(domain_names(scenario)):
+        load = row * shares[i] + (scenario.row.external_watts if i == 0 else 0.0)
+        means[domain_series(name)] = np.minimum(load, HIGHEST_DRAW_RATIO * ratings[i])
+    maxima = {name: values * BIN_PEAK_RATIO for name, values in means.items()}
+    return EarlierDays(int(start), means, maxima)
+
+
+def _lasting_noise(generator: np.random.Generator, n: int, spread: float) -> Floats:
+    """Factors around 1 that drift over about an hour, (n,)."""
+    raw = generator.standard_normal(n + 6)
+    smooth = np.convolve(raw, np.full(6, 6**-0.5), mode="valid")[:n]
+    return np.asarray(np.maximum(0.1, 1.0 + spread * smooth), dtype=np.float64)
+
+
+def service_watts(world: World, service: ServiceSettings, rate_ratio: Floats) -> Floats:
+    """GPU watts of a service at multiples of its usual request rate, (n,)."""
+    if not service.replicas:
+        return np.zeros(len(rate_ratio))
+    trace = shipped_trace(service.trace)
+    factor = world.scenario.trace_rate_factor * service.rate_weight
+    mean_rate = len(trace.arrival_seconds) / trace.length_seconds * factor / service.replicas
+    rate = mean_rate * rate_ratio
+    profile = world.profiles[world.profile_of_node[0]]
+    times = find_serving(
+        shipped_library().serving, profile.model, service.language_model, service.tensor_parallel
+    )
+    prefill = np.minimum(1.0, rate * trace.prompt_tokens.mean() * times.prefill_seconds_per_token)
+    active = 1.0 - np.exp(-rate * ACTIVE_SECONDS)
+    decode = (1.0 - prefill) * active
+    kernels = profile.kernel_classes
+    per_gpu = (
+        prefill * kernels["prefill"].power_p50_watts
+        + decode * kernels["decode"].power_p50_watts
+        + (1.0 - prefill - decode) * profile.context_watts
+    )
+    return np.asarray(per_gpu * service.replicas * service.tensor_parallel, dtype=np.float64)
+
+
+def _standing_watts(world: World) -> float:
+    """Mean GPU watts of all training jobs."""
+    plant = world.scenario.plant
+    level = 1.0 - plant.training_dip_share * (1.0 - plant.training_dip_ratio)
+    full = world.profiles[world.profile_of_node[0]].kernel_classes["training"].power_p50_watts
+    return sum(job.pods * job.gpus_per_pod for job in world.scenario.training) * level * full
+
+
+def _idle_watts(world: World) -> float:
+    """Watts of the GPUs that services and training leave."""
+    scenario = world.scenario
+    taken = sum(s.replicas * s.tensor_parallel for s in scenario.services)
+    taken += sum(job.pods * job.gpus_per_pod for job in scenario.training)
+    idle = world.profiles[world.profile_of_node[0]].idle_watts
+    return max(0, len(world.gpu_uuids) - taken) * idle
+
+
+def _ac_watts(world: World, gpu_watts: Floats) -> Floats:
+    """AC watts of all servers for the sum of their GPUs' watts, (n,)."""
+    plant, servers = world.scenario.plant, world.scenario.row.servers
+    heat = np.minimum(1.0, gpu_watts / servers / plant.fan_full_gpu_watts)
+    host = plant.host_base_watts + plant.fan_range_watts * heat**plant.fan_exponent
+    total = gpu_watts * (1.0 + plant.host_watts_per_gpu_watt) + servers * host
+    return np.asarray(total / plant.supply_efficiency, dtype=np.float64)
+
+
+def fill(store: HistoryStore, world: World, wall_time_ns: int) -> EarlierDays:
+    """Put the earlier days into a history; what was put."""
+    days = earlier_days(world, wall_time_ns)
+    if world.scenario.history.days:
+        for name, means in days.means.items():
+            store.append_bins(name, days.start_seconds, means, days.maxima[name])
+    return days
+
+
+def preload(world: World, file: Path | str, wall_time_ns: int) -> EarlierDays:
+    """Put the earlier days into a history file."""
+    with HistoryStore(file) as store:
+        return fill(store, world, wall_time_ns)
+
+
+class DrawRecorder:
+    """Adds the run's own power to a history, as meters and exporters would.
+
+    Args:
+        world: What is measured.
+        store: Where it goes.
+        domains: Also record domains (the demo's controller does that itself).
+    """
+
+    def __init__(self, world: World, store: HistoryStore, *, domains: bool = True) -> None:
+        self._world = world
+        self._store = store
+        self._domains = domains
+        self._next_ns = 0
+
+    def take(self, wall_time_ns: int) -> None:
+        """Append a sample if one is due."""
+        if wall_time_ns < self._next_ns:
+            return
+        self._next_ns = wall_time_ns + seconds_to_ns(RECORD_SECONDS)
+        world, at = self._world, wall_time_ns / NS_PER_SECOND
+        drawn = world.bank.drawn_watts
+        watts = {service.name: 0.0 for service in world.scenario.services}
+        for placed in world.assignment.pods.values():
+            if placed.work.workload in watts:
+                watts[placed.work.workload] += float(drawn[list(placed.gpus)].sum())
+        rows = [(at, workload_series(name), value) for name, value in watts.items()]
+        if self._domains:
+            pairs = zip(world.domain_names, world.servers.domain_watts, strict=True)
+            rows += [(at, domain_series(name), float(value)) for name, value in pairs]
+        self._store.append(rows)

@@ -1,0 +1,102 @@
+"""The row's GPUs: which type sits where, and the simulated boards with their constants."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from capacity.gpu_profile import GpuProfile
+from capacity.profile_library import shipped_library
+from gpu.simulated.board_arrays import BoardBank, BoardSpec
+from simulation.plant import node_names
+from simulation.scenario import Scenario
+from simulation.speeds import GpuTypes
+from wattpack.units import GpuUuid, NodeName
+
+
+@dataclass(frozen=True, slots=True)
+class RowBoards:
+    """All boards of the row.
+
+    Attributes:
+        profiles: GPU types in use.
+        profile_of_node: Position of each server's type, (n_nodes,).
+        node_of_gpu: Server of each board, (n_gpus,).
+        bank: The boards.
+        types: What they do with a watt.
+        uuids: (n_gpus,).
+    """
+
+    profiles: list[GpuProfile]
+    profile_of_node: list[int]
+    node_of_gpu: NDArray[np.int64]
+    bank: BoardBank
+    types: GpuTypes
+    uuids: tuple[str, ...]
+
+
+def build_boards(scenario: Scenario, generator: np.random.Generator, start_ns: int) -> RowBoards:
+    """The boards of a scenario.
+
+    Args:
+        scenario: Types, counts and constants.
+        generator: Of sensor gains and overshoots.
+        start_ns: First instant.
+
+    Raises:
+        UnknownGpuModel: for a type without a profile.
+    """
+    row, library = scenario.row, shipped_library()
+    names = sorted({group.gpu_model for group in row.groups})
+    profiles = [library.find(name) for name in names]
+    of_node = [names.index(g.gpu_model) for g in row.groups for _ in range(g.count)]
+    profile_of_node = interleaved(of_node)
+    specs = [
+        _spec(scenario, profiles[profile_of_node[node]], name, i)
+        for node, name in enumerate(node_names(scenario))
+        for i in range(row.gpus_per_server)
+    ]
+    node_of_gpu = np.repeat(np.arange(row.servers, dtype=np.int64), row.gpus_per_server)
+    return RowBoards(
+        profiles,
+        profile_of_node,
+        node_of_gpu,
+        BoardBank(specs, seed=generator, start_ns=start_ns),
+        GpuTypes.of(
+            profiles,
+            [profile_of_node[int(node)] for node in node_of_gpu],
+            scenario.plant.decode_clock_knee_ratio,
+        ),
+        tuple(str(spec.uuid) for spec in specs),
+    )
+
+
+def _spec(scenario: Scenario, profile: GpuProfile, node: str, index: int) -> BoardSpec:
+    return BoardSpec(
+        uuid=GpuUuid(f"GPU-{node}-{index}"),
+        model=profile.product_names[0],
+        node=NodeName(node),
+        index=index,
+        idle_watts=profile.idle_watts,
+        default_limit_watts=profile.default_limit_watts,
+        min_limit_watts=profile.min_limit_watts,
+        max_limit_watts=profile.max_limit_watts,
+        max_clock_mhz=round(profile.max_clock_mhz),
+        knee_watts=profile.knee_watts,
+        settle_seconds=scenario.plant.settle_seconds,
+    )
+
+
+def interleaved(values: list[int]) -> list[int]:
+    """The same values in an order in which every kind is spread evenly over racks."""
+    kinds = sorted(set(values))
+    placed = dict.fromkeys(kinds, 0)
+    total = {kind: values.count(kind) for kind in kinds}
+    result = []
+    for _ in values:
+        kind = min(kinds, key=lambda k: ((placed[k] + 0.5) / total[k], k))
+        placed[kind] += 1
+        result.append(kind)
+    return result

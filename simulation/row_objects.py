@@ -1,0 +1,186 @@
+"""The simulated row as the API objects that an operator would write for it.
+
+Everything here is ordinary: nodes, priority classes, PowerDomains, PowerPolicies, GPUProfiles,
+DemandForecasts. The product reads them as it would on a cluster.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from capacity.profile_library import gpu_profile_object
+from simulation.plant import domain_names
+from simulation.pod_work import NAMESPACE
+from simulation.scenario import Scenario
+from simulation.world import World
+from wattpack.api import DemandForecast, GPUProfile, PowerDomain, PowerPolicy
+from wattpack.kube.port import NAMESPACES, NODES, PRIORITY_CLASSES, KubeApi, Resource
+from wattpack.object_names import GPU_RESOURCE, OPT_IN_LABEL, OPT_IN_VALUE
+
+RACK_LABEL = "wattpack.io/rack"
+SYSTEM_NAMESPACE = "wattpack-system"
+GPU_MODEL_LABEL = "wattpack.io/gpu-model"
+
+Objects = list[tuple[Resource, dict[str, Any]]]
+
+
+def install(api: KubeApi, world: World, reference_sha256: str = "") -> None:
+    """Create every object of the row."""
+    for resource, body in row_objects(world, reference_sha256):
+        stored = api.create(resource, body, body["metadata"].get("namespace"))
+        if resource is NODES:
+            # As on a real API server, a status is not taken over from a create.
+            api.replace(NODES, {**stored, "status": body["status"]}, subresource="status")
+
+
+def row_objects(world: World, reference_sha256: str = "") -> Objects:
+    """Every object, in an order in which references exist."""
+    scenario = world.scenario
+    return [
+        *_namespaces(),
+        *_priority_classes(scenario),
+        *_nodes(world),
+        *_domains(scenario),
+        *_policies(scenario),
+        *[
+            (GPUProfile.meta.resource, gpu_profile_object(profile, reference_sha256))
+            for profile in world.profiles
+        ],
+        *_forecasts(scenario),
+    ]
+
+
+def _namespaces() -> Objects:
+    return [
+        (NAMESPACES, _object("v1", "Namespace", SYSTEM_NAMESPACE, {})),
+        (NAMESPACES, _object("v1", "Namespace", NAMESPACE, {OPT_IN_LABEL: OPT_IN_VALUE})),
+    ]
+
+
+def _priority_classes(scenario: Scenario) -> Objects:
+    return [
+        (
+            PRIORITY_CLASSES,
+            _object("scheduling.k8s.io/v1", "PriorityClass", c.name, {}, value=c.value),
+        )
+        for c in scenario.priority_classes
+    ]
+
+
+def _nodes(world: World) -> Objects:
+    row = world.scenario.row
+    allocatable = {
+        "cpu": f"{row.milli_cpu_per_server}m",
+        "memory": str(row.memory_bytes_per_server),
+        "pods": "110",
+        GPU_RESOURCE: str(row.gpus_per_server),
+    }
+    nodes = []
+    for index, name in enumerate(world.node_names):
+        labels = {
+            "kubernetes.io/hostname": name,
+            RACK_LABEL: f"rack-{world.rack_of_node[index]}",
+            GPU_MODEL_LABEL: world.profiles[world.profile_of_node[index]].model,
+        }
+        status = {
+            "allocatable": allocatable,
+            "capacity": allocatable,
+            "conditions": [{"type": "Ready", "status": "True"}],
+        }
+        nodes.append((NODES, _object("v1", "Node", name, labels, spec={}, status=status)))
+    return nodes
+
+
+def _domains(scenario: Scenario) -> Objects:
+    row, plant = scenario.row, scenario.plant
+    # The plant counts a server in DC watts, a PowerDomain in AC watts at the breaker.
+    worst_host = plant.worst_host_watts / plant.supply_efficiency
+    idle_host = plant.host_base_watts / plant.supply_efficiency
+    common: dict[str, Any] = {
+        "redundancy": {"mode": row.redundancy, "feeds": 2 if row.redundancy == "2N" else 1},
+        "nonGpuPerNode": {"worstWatts": worst_host, "idleWatts": idle_host},
+        "supplyEfficiency": plant.supply_efficiency,
+        "loadDeclaredComplete": True,
+        "enforcement": row.enforcement,
+    }
+    cooling = {"coolingSeconds": plant.breaker_cooling_seconds}
+    names = domain_names(scenario)
+    external = [{"name": "switches-and-storage", "worstWatts": row.external_watts}]
+    specs: list[dict[str, Any]] = [
+        {
+            "ratingWatts": scenario.row_rating_watts,
+            "breaker": {"curve": "SwitchboardThermal", **cooling},
+            "externalLoads": external if row.external_watts > 0 else [],
+            **common,
+        }
+    ]
+    for rack in names[1:]:
+        specs.append(
+            {
+                "parent": names[0],
+                "ratingWatts": scenario.rack_rating_watts,
+                "breaker": {"curve": "RackThermal", **cooling},
+                "members": {"nodeSelector": {RACK_LABEL: rack}},
+                **common,
+            }
+        )
+    return [
+        (PowerDomain.meta.resource, _ours(PowerDomain.meta.kind, name, spec))
+        for name, spec in zip(names, specs, strict=True)
+    ]
+
+
+def _policies(scenario: Scenario) -> Objects:
+    policies: Objects = []
+    for settings in scenario.priority_classes:
+        spec: dict[str, Any] = {
+            "selector": {"priorityClasses": [settings.name]},
+            "priority": settings.value,
+            "interactive": settings.interactive,
+        }
+        if settings.floor_ratio is not None:
+            spec["floorFraction"] = settings.floor_ratio
+        policies.append(
+            (PowerPolicy.meta.resource, _ours(PowerPolicy.meta.kind, settings.name, spec))
+        )
+    return policies
+
+
+def _forecasts(scenario: Scenario) -> Objects:
+    """One forecast a domain and one a service, of the series that the history carries."""
+    forecasts: Objects = []
+    targets = [
+        (name, {"powerDomain": name, "series": domain_series(name)})
+        for name in domain_names(scenario)
+    ]
+    targets += [
+        (s.name, {"workload": s.name, "series": workload_series(s.name)}) for s in scenario.services
+    ]
+    for name, target in targets:
+        body = _ours(DemandForecast.meta.kind, name, {"target": target})
+        body["metadata"]["namespace"] = SYSTEM_NAMESPACE
+        forecasts.append((DemandForecast.meta.resource, body))
+    return forecasts
+
+
+def domain_series(domain: str) -> str:
+    """Name of a domain's power in the history, AC watts."""
+    return f"domain_draw_watts/{domain}"
+
+
+def workload_series(workload: str) -> str:
+    """Name of a workload's GPU power in the history, DC watts."""
+    return f"workload_draw_watts/{workload}"
+
+
+def _object(
+    api_version: str, kind: str, name: str, labels: dict[str, str], **rest: object
+) -> dict[str, Any]:
+    metadata: dict[str, Any] = {"name": name}
+    if labels:
+        metadata["labels"] = labels
+    return {"apiVersion": api_version, "kind": kind, "metadata": metadata, **rest}
+
+
+def _ours(kind: str, name: str, spec: dict[str, Any]) -> dict[str, Any]:
+    return _object("wattpack.io/v1alpha1", kind, name, {}, spec=spec)

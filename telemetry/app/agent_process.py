@@ -1,0 +1,238 @@
+"""The agent process of a real node: a sampling thread and an exchange loop.
+
+The sampling thread reads boards every 100 to 200 ms and must not wait for anybody. The main
+thread talks to the actuator (which may be slow) and to the controllers once a second, and at once
+when a batch comes or the node exceeds its own limit.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import logging
+import random
+import threading
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Protocol
+
+from actuator.unix_socket.client import ActuatorClient
+from telemetry.app.attributor import Attributor
+from telemetry.app.device_sources import Source
+from telemetry.app.local_view import serve_metrics
+from telemetry.app.node_agent import NodeAgent, NodeFacts
+from telemetry.gpunode import GpuNodePublisher, GpuNodeThread
+from telemetry.sampler import PROCESSES_PERIOD_NS, Sampler
+from telemetry.stream.grpc_link import Endpoint, GrpcLink, GrpcLoop
+from wattpack.clock import Clock, Wake
+from wattpack.errors import InputError
+from wattpack.kube.light import LightKube, from_kubeconfig, in_cluster
+from wattpack.units import NS_PER_SECOND
+
+LOG = logging.getLogger(__name__)
+
+BLIND_NS = 60 * NS_PER_SECOND
+"""After a driver reload every handle is dead: without any reading for this long the process ends,
+so that its supervisor starts it anew with a fresh driver. Leases have run out long before."""
+
+BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+
+
+class SamplingThread:
+    """Samples one node's boards at a steady pace.
+
+    Args:
+        agent: Whose boards.
+        source: Of the boards.
+        attributor: Gets the list of processes now and then.
+        clock: Real time.
+        period_ns: Between rounds.
+        wake: Set when the node exceeds its own limit.
+    """
+
+    def __init__(
+        self,
+        agent: NodeAgent,
+        source: Source,
+        attributor: Attributor,
+        clock: Clock,
+        period_ns: int,
+        wake: Wake,
+    ) -> None:
+        self._agent = agent
+        self._source = source
+        self._attributor = attributor
+        self._clock = clock
+        self._period_ns = period_ns
+        self._wake = wake
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="sampling", daemon=True)
+
+    def start(self) -> None:
+        """Begin."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End after the present round."""
+        self._stopping.set()
+        self._thread.join(timeout=5.0)
+
+    @property
+    def alive(self) -> bool:
+        """False after a defect ended the thread: the process must not go on without samples."""
+        return self._thread.is_alive()
+
+    def _run(self) -> None:
+        next_ns = self._clock.monotonic_ns()
+        submitted_ns = next_ns - PROCESSES_PERIOD_NS
+        while not self._stopping.is_set():
+            now_ns = self._clock.monotonic_ns()
+            self._source.before_round(now_ns)
+            state = self._agent.sample(now_ns)
+            if self._agent.over_limit():
+                self._wake.set()
+            if now_ns - submitted_ns >= PROCESSES_PERIOD_NS:
+                self._attributor.submit({s.identity.uuid: s.processes for s in state.samples})
+                submitted_ns = now_ns
+            next_ns = max(next_ns + self._period_ns, self._clock.monotonic_ns())
+            self._clock.wait_until(next_ns)
+
+
+def run_agent(
+    options: argparse.Namespace,
+    source: Source,
+    attributor: Attributor,
+    clock: Clock,
+    stop: threading.Event,
+) -> int:
+    """Run until ``stop``; the exit status.
+
+    Raises:
+        InputError: for an address or file that cannot be used.
+    """
+    with contextlib.ExitStack() as undo:
+        loop = GrpcLoop()
+        undo.callback(loop.close)
+        wake = clock.new_wake()
+        actuator = ActuatorClient(options.actuator, clock) if options.actuator else None
+        if actuator is not None:
+            undo.callback(actuator.close)
+        agent = _build(options, source, attributor, clock, loop, wake, actuator)
+        undo.callback(agent.close)
+        gpunode = _gpunode(options, agent, clock)
+        try:
+            server = serve_metrics(lambda: agent.state, options.address, options.port)
+        except OSError as error:
+            raise InputError("--port", "a free port", f"{options.port}: {error}") from error
+        undo.callback(server.server_close)
+        undo.callback(server.shutdown)
+        LOG.info("%s reports to %s", options.node, ", ".join(options.controller))
+        agent.sample(clock.monotonic_ns())
+        sampling = SamplingThread(
+            agent, source, attributor, clock, round(NS_PER_SECOND / options.hz), wake
+        )
+        sampling.start()
+        undo.callback(sampling.stop)
+        if gpunode is not None:
+            gpunode.start()
+            undo.callback(gpunode.stop)
+        return exchange_until(agent, sampling, clock, wake, stop)
+
+
+class Sampling(Protocol):
+    """Something that samples beside the exchange loop."""
+
+    @property
+    def alive(self) -> bool:
+        """False once it has ended."""
+        ...
+
+
+def exchange_until(
+    agent: NodeAgent, sampling: Sampling, clock: Clock, wake: Wake, stop: threading.Event
+) -> int:
+    """Report once a period and handle batches at once, until ``stop``; the exit status.
+
+    1 means that the process should be started anew: no samples, or no board readable for a minute.
+    """
+    report_ns = seen_ns = clock.monotonic_ns()
+    while not stop.is_set():
+        now_ns = clock.monotonic_ns()
+        if not sampling.alive:
+            LOG.error("the sampling thread ended; leases run out in the actuator")
+            return 1
+        if agent.state.missing_share() < 1.0:
+            seen_ns = now_ns
+        elif now_ns - seen_ns >= BLIND_NS:
+            LOG.error("no GPU was readable for %d s: starting over", BLIND_NS // NS_PER_SECOND)
+            return 1
+        agent.guard(now_ns)
+        if now_ns >= report_ns:
+            agent.exchange(now_ns)
+            report_ns = max(report_ns + agent.report_period_ns(), now_ns)
+        agent.handle()
+        clock.wait_until(report_ns, wake)
+    return 0
+
+
+def _build(
+    options: argparse.Namespace,
+    source: Source,
+    attributor: Attributor,
+    clock: Clock,
+    loop: GrpcLoop,
+    wake: Wake,
+    actuator: ActuatorClient | None,
+) -> NodeAgent:
+    if options.ca is None and not options.insecure:
+        raise InputError("--ca", "the controllers' CA file, or --insecure on loopback", None)
+    links = [
+        GrpcLink(
+            loop,
+            Endpoint(target, options.ca, options.token, options.server_name),
+            clock,
+            wake,
+            random.Random(f"{options.seed}/{options.node}/{target}"),
+        )
+        for target in options.controller
+    ]
+    facts = NodeFacts(
+        options.node,
+        BOOT_ID.read_text(encoding="ascii").strip() if BOOT_ID.exists() else "",
+        _version(),
+        options.host_unit,
+        options.node_limit_watts,
+        options.other_watts,
+        source.unidentified,
+    )
+    return NodeAgent(
+        facts,
+        Sampler(source.reader),
+        links,
+        actuator,
+        clock,
+        attribution=lambda: attributor.latest,
+    )
+
+
+def _gpunode(options: argparse.Namespace, agent: NodeAgent, clock: Clock) -> GpuNodeThread | None:
+    """Keeps the node's object if that was asked for; nothing is sent yet."""
+    if not options.gpunode:
+        return None
+    server = from_kubeconfig(options.kubeconfig) if options.kubeconfig else in_cluster()
+    publisher = GpuNodePublisher(
+        LightKube(server, clock),
+        clock,
+        options.node,
+        host_unit=options.host_unit,
+        has_actuator=options.actuator is not None,
+        rng=random.Random(f"{options.seed}/{options.node}/gpunode"),
+    )
+    return GpuNodeThread(publisher, lambda: agent.state, clock)
+
+
+def _version() -> str:
+    try:
+        return version("wattpack")
+    except PackageNotFoundError:
+        return "unknown"  # run from a source tree

@@ -1,5 +1,0 @@
-"""NVIDIA boards through NVML; the library is loaded by ``open_nvml`` only."""
-
-from telemetry.nvml.device import NvmlDevice, NvmlDriver, open_nvml
-
-__all__ = ["NvmlDevice", "NvmlDriver", "open_nvml"]

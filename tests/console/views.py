@@ -1,0 +1,75 @@
+"""A synthetic fleet as a live view, for the console's tests."""
+
+from __future__ import annotations
+
+from controller.tick_values import CapReason
+from wattpack.live_view import LiveDecision, LiveDomain, LiveGpus, LiveView
+
+WALL_NS = 1_700_000_000_000_000_000
+
+
+def make_view(
+    *, gpus: int = 416, racks: int = 4, tick: int = 1, capped: int = 40, draw: float = 0.93
+) -> LiveView:
+    rating = gpus * 850.0
+    per_rack = -(-gpus // racks)
+    rack = [f"rack-{i // per_rack + 1}" for i in range(gpus)]
+    names = ["row", *dict.fromkeys(rack)]
+    domains = [
+        LiveDomain(
+            name=name,
+            parent=None if name == "row" else "row",
+            rating_watts=rating if name == "row" else rating / racks,
+            budget_watts=rating if name == "row" else rating / racks,
+            cap_band_watts=0.95 * (rating if name == "row" else rating / racks),
+            draw_watts=draw * (rating if name == "row" else rating / racks),
+            worst_watts=1.2 * rating,
+            heat=0.01,
+            band="CAPPING" if capped and name == "row" else "NORMAL",
+            enforcement="Enforce",
+            gpus=gpus if name == "row" else per_rack,
+            capped_gpus=capped if name == "row" else 0,
+            forecast_p50_watts=0.9 * (rating if name == "row" else rating / racks),
+            forecast_p95_watts=0.95 * (rating if name == "row" else rating / racks),
+            forecast_p99_watts=0.98 * (rating if name == "row" else rating / racks),
+            forecast_method="ridge",
+        )
+        for name in names
+    ]
+    reason = [int(CapReason.DOMAIN_BAND) if i < capped else 0 for i in range(gpus)]
+    return LiveView(
+        wall_time_ns=WALL_NS + tick * 1_000_000_000,
+        tick=tick,
+        epoch=3,
+        leading=True,
+        tick_seconds=0.002,
+        domains=domains,
+        gpus=LiveGpus(
+            uuid=[f"GPU-{i:05d}" for i in range(gpus)],
+            node=[f"node-{i // 8:03d}" for i in range(gpus)],
+            rack=rack,
+            model=["H200-SXM"] * gpus,
+            watts=[
+                None if i % 97 == 96 else 100.0 + (i * 37 + tick * 13) % 600 for i in range(gpus)
+            ],
+            cap_watts=[450.0 if i < capped else 700.0 for i in range(gpus)],
+            request_watts=[700.0] * gpus,
+            priority=[0 if i < capped else 1000 for i in range(gpus)],
+            reason=reason,
+            binding_domain=[0 if r else -1 for r in reason],
+            trusted=[True] * gpus,
+            pod=[f"default/pod-{i // 4}" for i in range(gpus)],
+        ),
+        decisions=[
+            LiveDecision(
+                id=f"c-3-{tick}-0",
+                wall_time_ns=WALL_NS,
+                epoch=3,
+                domain="row",
+                kind="Capping",
+                message="draw 352 kW reached the cap band of 336 kW",
+            )
+        ],
+        simulated=True,
+        label="simulated row, test",
+    )

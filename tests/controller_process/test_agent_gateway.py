@@ -1,0 +1,220 @@
+"""The agent stream over real gRPC and TLS on loopback."""
+
+from __future__ import annotations
+
+import queue
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import grpc
+import numpy as np
+import pytest
+
+from controller.app.agent_gateway import AgentGateway, GatewayThread, lease_batches
+from controller.app.agent_identity import NodeAuthenticator
+from controller.app.fleet import Fleet
+from tests.controller_process.messages import make_hello, make_report
+from wattpack.clock import SystemClock
+from wattpack.kube.port import ForbiddenError, TokenIdentity
+from wattpack.wire.certificates import Identity, new_authority, new_identity, new_server
+from wattpack.wire.v1 import power_pb2, power_pb2_grpc
+
+NODE_CLAIM = "authentication.kubernetes.io/node-name"
+
+
+class TokenTable:
+    """Reviews tokens from a table; the rest of the port is not used by the gateway."""
+
+    def __init__(self, nodes: dict[str, str]) -> None:
+        self.nodes = nodes
+        self.reviews = 0
+
+    def review_token(self, token: str, audiences: tuple[str, ...]) -> TokenIdentity:
+        self.reviews += 1
+        if token not in self.nodes:
+            raise ForbiddenError("unknown token")
+        node = self.nodes[token]
+        return TokenIdentity("agent", (), {NODE_CLAIM: [node]} if node else {})
+
+
+@dataclass
+class Server:
+    fleet: Fleet
+    gateway: AgentGateway
+    thread: GatewayThread
+    authority: Identity
+    tokens: TokenTable
+
+    def stub(self) -> power_pb2_grpc.PowerControlStub:
+        credentials = grpc.ssl_channel_credentials(self.authority.certificate_pem)
+        channel = grpc.secure_channel(f"localhost:{self.thread.port}", credentials)
+        return power_pb2_grpc.PowerControlStub(channel)
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    clock = SystemClock()
+    fleet = Fleet()
+    tokens = TokenTable({"token-1": "node-1", "unbound": ""})
+    authenticator = NodeAuthenticator(tokens, clock, "agent")  # type: ignore[arg-type]
+    gateway = AgentGateway(
+        fleet, authenticator, clock, name="test", report_period_ms=200, wake=lambda: None
+    )
+    authority = new_authority("test", clock.wall_time_ns())
+    identity = new_server(authority, ["localhost", "127.0.0.1"], clock.wall_time_ns())
+    thread = GatewayThread(gateway, "127.0.0.1:0", identity)
+    thread.start()
+    yield Server(fleet, gateway, thread, authority, tokens)
+    thread.stop()
+
+
+class Agent:
+    """A scripted agent: what is put is sent."""
+
+    def __init__(self, server: Server, token: str = "token-1") -> None:
+        self.outgoing: queue.Queue[power_pb2.AgentMessage | None] = queue.Queue()
+        self.call = server.stub().Stream(
+            iter(self.outgoing.get, None),
+            metadata=(("authorization", f"Bearer {token}"),),
+            timeout=20,
+        )
+
+    def say(self, **body: object) -> None:
+        self.outgoing.put(power_pb2.AgentMessage(**body))
+
+    def close(self) -> None:
+        self.outgoing.put(None)
+
+
+def test_an_agent_is_welcomed_and_its_reports_reach_the_fleet(server: Server) -> None:
+    agent = Agent(server)
+    agent.say(hello=make_hello())
+    assert next(agent.call).welcome.version == 1
+    agent.say(report=make_report(sequence=1))
+    agent.close()
+    assert list(agent.call) == []
+    sample = server.fleet.records()[0].sample
+    assert sample is not None
+    assert sample.sequence == 1
+
+
+def test_a_bad_report_does_not_end_the_stream(server: Server) -> None:
+    agent = Agent(server)
+    agent.say(hello=make_hello())
+    next(agent.call)
+    agent.say(report=make_report(node="node-2"))
+    agent.say(report=make_report(sequence=2))
+    agent.close()
+    assert list(agent.call) == []
+    assert server.gateway.refused_reports == 1
+    sample = server.fleet.records()[0].sample
+    assert sample is not None
+    assert sample.sequence == 2
+
+
+@pytest.mark.parametrize(
+    ("token", "hello", "code"),
+    [
+        ("stolen", make_hello(), grpc.StatusCode.UNAUTHENTICATED),
+        ("unbound", make_hello(), grpc.StatusCode.UNAUTHENTICATED),
+        ("token-1", make_hello("node-2"), grpc.StatusCode.INVALID_ARGUMENT),
+        ("token-1", make_hello(versions=[99]), grpc.StatusCode.INVALID_ARGUMENT),
+        ("token-1", make_hello(gpus=0), grpc.StatusCode.INVALID_ARGUMENT),
+    ],
+)
+def test_who_may_not_stream_is_told_why(
+    server: Server, token: str, hello: power_pb2.Hello, code: grpc.StatusCode
+) -> None:
+    agent = Agent(server, token)
+    agent.say(hello=hello)
+    with pytest.raises(grpc.RpcError) as refusal:
+        next(agent.call)
+    assert refusal.value.code() == code
+    assert server.fleet.records() == []
+    agent.close()
+
+
+def test_a_token_is_reviewed_once_a_minute_not_once_a_stream(server: Server) -> None:
+    for _ in range(3):
+        agent = Agent(server)
+        agent.say(hello=make_hello())
+        next(agent.call)
+        agent.close()
+        list(agent.call)
+    assert server.tokens.reviews == 1
+
+
+def test_lease_batches_reach_only_the_nodes_that_are_to_be_sent_to(server: Server) -> None:
+    from tests.controller_process.controller_builders import make_commands, make_small_topology
+
+    topology = make_small_topology(nodes=("node-1", "node-2"), gpus_per_node=2)
+    commands = make_commands(topology, send=np.array([True, False]), cap_watts=450.0)
+    assert list(lease_batches(topology, commands)) == ["node-1"]
+    agent = Agent(server)
+    agent.say(hello=make_hello())
+    next(agent.call)
+    assert server.gateway.send(topology, commands) == 1
+    batch = next(agent.call).leases
+    assert [device.cap_watts for device in batch.devices] == [450.0, 450.0]
+    assert [device.uuid for device in batch.devices] == ["node-1-gpu-0", "node-1-gpu-1"]
+    agent.close()
+
+
+def test_a_renewed_certificate_is_shown_without_a_restart(server: Server) -> None:
+    renewed = new_identity(["localhost"], SystemClock().wall_time_ns())
+    server.thread.use(renewed)
+    server.authority = Identity(renewed.ca_bundle, renewed.ca_key)
+    agent = Agent(server)
+    agent.outgoing.put(power_pb2.AgentMessage(hello=make_hello("node-1")))
+    assert next(agent.call).WhichOneof("body") == "welcome"
+    agent.outgoing.put(None)
+
+
+def test_a_second_stream_of_a_node_ends_the_first_and_only_it_is_followed(server: Server) -> None:
+    first = Agent(server)
+    first.say(hello=make_hello())
+    next(first.call)
+    first.say(report=make_report(sequence=900))
+    second = Agent(server)
+    second.say(hello=make_hello())
+    next(second.call)
+    assert list(first.call) == []
+    second.say(report=make_report(sequence=1))
+    second.close()
+    assert list(second.call) == []
+    sample = server.fleet.records()[0].sample
+    assert sample is not None
+    assert sample.sequence == 1
+    assert server.gateway.connected() == 0
+
+
+def test_a_hundred_reconnects_leave_no_stream_behind(server: Server) -> None:
+    for _ in range(100):
+        agent = Agent(server)
+        agent.say(hello=make_hello())
+        next(agent.call)
+        agent.close()
+        assert list(agent.call) == []
+    assert server.gateway.connected() == 0
+    assert len(server.fleet.records()) == 1
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [b"\xff" * 40, b"\x0a\x7f", b"", b"\x12\x00", b"\x0a" + b"\x80" * 12, b"x" * (5 * 1024 * 1024)],
+    ids=["garbage", "truncated", "empty", "report first", "endless length", "too large"],
+)
+def test_bytes_that_are_no_hello_end_that_stream_only(server: Server, raw: bytes) -> None:
+    credentials = grpc.ssl_channel_credentials(server.authority.certificate_pem)
+    with grpc.secure_channel(f"localhost:{server.thread.port}", credentials) as channel:
+        call = channel.stream_stream("/wattpack.v1.PowerControl/Stream")(
+            iter([raw]), metadata=(("authorization", "Bearer token-1"),), timeout=20
+        )
+        with pytest.raises(grpc.RpcError):
+            list(call)
+    assert server.fleet.records() == []
+    agent = Agent(server)
+    agent.say(hello=make_hello())
+    assert next(agent.call).welcome.version == 1
+    agent.close()
+    assert list(agent.call) == []

@@ -1,0 +1,151 @@
+"""Reports become samples as a whole or not at all."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+from controller.app.fleet import Fleet, energy_mean_watts
+from tests.controller_process.messages import make_hello, make_reading, make_report
+from wattpack.errors import InputError
+from wattpack.units import NS_PER_SECOND
+from wattpack.wire.v1 import power_pb2
+
+
+def fleet_with_node() -> Fleet:
+    fleet = Fleet()
+    fleet.hello(make_hello())
+    return fleet
+
+
+def test_a_report_is_kept_in_the_order_of_the_devices() -> None:
+    fleet = fleet_with_node()
+    devices = [make_reading("node-1-gpu-1", watts=111.0), make_reading("node-1-gpu-0", watts=99.0)]
+    fleet.report(make_report(devices=devices), received_ns=5)
+    sample = fleet.records()[0].sample
+    assert sample is not None
+    assert sample.watts.tolist() == [99.0, 111.0]
+    assert sample.controlled.all()
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("watts", math.nan),
+        ("watts", -1.0),
+        ("watts", 300_000.0),  # milliwatts
+        ("cap_watts", math.inf),
+        ("guaranteed_watts", -0.5),
+        ("energy_joules", math.nan),
+    ],
+)
+def test_an_impossible_figure_is_refused_by_name_and_the_last_good_report_stays(
+    field: str, value: float
+) -> None:
+    fleet = fleet_with_node()
+    fleet.report(make_report(sequence=1), received_ns=1)
+    bad = [make_reading("node-1-gpu-0", **{field: value}), make_reading("node-1-gpu-1")]
+    with pytest.raises(InputError, match=field):
+        fleet.report(make_report(sequence=2, devices=bad), received_ns=2)
+    sample = fleet.records()[0].sample
+    assert sample is not None
+    assert (sample.sequence, sample.received_ns) == (1, 1)
+
+
+def test_an_unknown_device_is_refused() -> None:
+    devices = [make_reading("somebody-else"), make_reading("node-1-gpu-1")]
+    with pytest.raises(InputError, match="devices"):
+        fleet_with_node().report(make_report(devices=devices), received_ns=1)
+
+
+def test_a_replayed_sequence_is_refused_within_one_boot() -> None:
+    fleet = fleet_with_node()
+    fleet.report(make_report(sequence=5), received_ns=1)
+    with pytest.raises(InputError, match="sequence"):
+        fleet.report(make_report(sequence=5), received_ns=2)
+
+
+def test_a_new_boot_id_marks_the_node_as_rebooted() -> None:
+    fleet = fleet_with_node()
+    fleet.report(make_report(sequence=5), received_ns=1)
+    fleet.report(make_report(sequence=1, boot_id="boot-2"), received_ns=2)
+    assert fleet.records()[0].rebooted
+
+
+def test_a_report_without_a_nonce_is_not_controlled() -> None:
+    fleet = fleet_with_node()
+    fleet.report(make_report(nonce=0), received_ns=1)
+    sample = fleet.records()[0].sample
+    assert sample is not None
+    assert not sample.controlled.any()
+
+
+def test_an_unreadable_device_has_no_power_rather_than_zero() -> None:
+    fleet = fleet_with_node()
+    devices = [
+        make_reading("node-1-gpu-0", state=power_pb2.DEVICE_STATE_UNREADABLE, watts=0.0),
+        make_reading("node-1-gpu-1"),
+    ]
+    fleet.report(make_report(devices=devices), received_ns=1)
+    sample = fleet.records()[0].sample
+    assert sample is not None
+    assert np.isnan(sample.watts[0])
+    assert sample.watts[1] == 300.0
+
+
+def test_servers_that_rise_together_ask_for_a_tick_at_once() -> None:
+    fleet = fleet_with_node()
+    fleet.begin_tick(largest_rating_watts=25_000.0)
+    fleet.report(make_report(sequence=1), received_ns=1)
+    risen = [make_reading("node-1-gpu-0", watts=690.0), make_reading("node-1-gpu-1", watts=690.0)]
+    assert fleet.report(make_report(sequence=2, devices=risen), received_ns=2)
+    fleet.begin_tick(largest_rating_watts=25_000.0)
+    assert not fleet.report(make_report(sequence=3, devices=risen), received_ns=3)
+
+
+def test_a_small_rise_waits_for_the_next_tick() -> None:
+    fleet = fleet_with_node()
+    fleet.begin_tick(largest_rating_watts=25_000.0)
+    fleet.report(make_report(sequence=1), received_ns=1)
+    risen = [make_reading("node-1-gpu-0", watts=390.0), make_reading("node-1-gpu-1", watts=390.0)]
+    assert not fleet.report(make_report(sequence=2, devices=risen), received_ns=2)
+
+
+@pytest.mark.parametrize(
+    "devices",
+    [
+        [],
+        [
+            power_pb2.DeviceDescription(
+                uuid="a", min_limit_watts=200, default_limit_watts=100, max_limit_watts=700
+            )
+        ],
+        [
+            power_pb2.DeviceDescription(
+                uuid="", min_limit_watts=1, default_limit_watts=2, max_limit_watts=3
+            )
+        ],
+        [
+            power_pb2.DeviceDescription(
+                uuid="a", min_limit_watts=200, default_limit_watts=700_000, max_limit_watts=700_000
+            )
+        ],
+    ],
+)
+def test_a_hello_with_nonsense_limits_is_refused(devices: list[Any]) -> None:
+    hello = power_pb2.Hello(node="node-1", versions=[1], devices=devices)
+    with pytest.raises(InputError):
+        Fleet().hello(hello)
+
+
+def test_mean_power_comes_from_the_energy_counter_over_three_seconds() -> None:
+    history = [
+        (i * NS_PER_SECOND, np.array([1000.0 + 250.0 * i, 0.0, 500.0 - i])) for i in range(5)
+    ]
+    mean = energy_mean_watts(history)
+    assert mean[0] == pytest.approx(250.0)
+    assert np.isnan(mean[1])  # no counter
+    assert np.isnan(mean[2])  # a counter that goes back: driver reload

@@ -1,0 +1,118 @@
+"""What a broken or lying agent must not be able to do to the fleet that the tick works on."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from controller.app.fleet import DomainInputs, Fleet, Leadership
+from controller.tick_values import Observations
+from tests.controller_process.controller_builders import make_small_topology
+from tests.controller_process.messages import make_hello, make_reading, make_report
+from wattpack.errors import InputError
+from wattpack.units import NS_PER_SECOND
+from wattpack.wire.v1 import power_pb2
+
+
+def make_fleet(**hello: Any) -> Fleet:
+    fleet = Fleet()
+    fleet.hello(make_hello(**hello))
+    return fleet
+
+
+def observe(fleet: Fleet) -> Observations:
+    one = np.full(1, np.nan)
+    domains = DomainInputs(one, np.full(1, -1), one, np.full(1, 10_000.0))
+    return fleet.observe(make_small_topology(), Leadership(1, True, True), domains, np.full(2, 1.0))
+
+
+@pytest.mark.parametrize(
+    ("fields", "field"),
+    [
+        ({"highest_epoch": 2**64 - 1}, "highest_epoch"),
+        ({"highest_epoch": 2**31}, "highest_epoch"),
+        ({"sequence": 2**64 - 1, "clock_ns": 1}, "sequence"),
+        (
+            {
+                "devices": [
+                    make_reading("node-1-gpu-0", confirmed_sequence=2**64 - 1),
+                    make_reading("node-1-gpu-1"),
+                ]
+            },
+            r"devices\[0\].confirmed_sequence",
+        ),
+        ({"pods": [power_pb2.PodUse(name="p")] * 1001}, "pods"),
+    ],
+)
+def test_a_number_beyond_its_field_is_refused_and_the_tick_still_observes(
+    fields: dict[str, Any], field: str
+) -> None:
+    fleet = make_fleet()
+    fleet.report(make_report(), received_ns=1)
+    with pytest.raises(InputError, match=field):
+        fleet.report(make_report(**{"sequence": 2, **fields}), received_ns=2)
+    assert observe(fleet).node_received_ns.tolist() == [1]
+
+
+def test_a_reading_whose_watts_or_state_are_missing_counts_as_unknown_never_as_zero() -> None:
+    fleet = make_fleet()
+    devices = [
+        make_reading("node-1-gpu-0", watts=0.0),
+        make_reading("node-1-gpu-1", state=power_pb2.DEVICE_STATE_UNSPECIFIED),
+    ]
+    fleet.report(make_report(devices=devices), received_ns=1)
+    seen = observe(fleet)
+    assert np.isnan(seen.gpu_watts).all()
+    assert seen.gpu_controlled.tolist() == [True, False]
+
+
+def test_an_agent_that_was_restarted_is_heard_at_once() -> None:
+    fleet = make_fleet()
+    fleet.report(make_report(sequence=5000), received_ns=1)
+    fleet.hello(make_hello())
+    fleet.report(make_report(sequence=1), received_ns=2)
+    assert observe(fleet).node_received_ns.tolist() == [2]
+
+
+def test_a_board_that_a_running_node_no_longer_names_is_still_counted() -> None:
+    fleet = make_fleet(gpus=2)
+    fleet.hello(make_hello(gpus=1))
+    assert [d.uuid for d in fleet.records()[0].devices] == ["node-1-gpu-0", "node-1-gpu-1"]
+    fleet.report(make_report(gpus=1), received_ns=1)
+    assert np.isnan(observe(fleet).gpu_watts).tolist() == [False, True]
+
+
+def test_a_board_that_was_taken_out_is_gone_after_the_next_boot() -> None:
+    fleet = make_fleet(gpus=2)
+    fleet.hello(make_hello(gpus=1, boot_id="boot-2"))
+    assert len(fleet.records()[0].devices) == 1
+
+
+def test_a_node_that_loses_its_host_unit_makes_a_new_topology() -> None:
+    fleet = make_fleet()
+    before = fleet.version
+    fleet.hello(make_hello(host_unit=False))
+    assert fleet.version > before
+    assert not fleet.records()[0].host_unit
+
+
+def test_a_hello_cannot_grow_the_fleet_without_bound() -> None:
+    with pytest.raises(InputError, match=r"hello\.devices"):
+        Fleet().hello(make_hello(gpus=65))
+    fleet = make_fleet(gpus=40)
+    other = make_hello(gpus=40)
+    for i, device in enumerate(other.devices):
+        device.uuid = f"another-{i}"
+    with pytest.raises(InputError, match="between two boots"):
+        fleet.hello(other)
+    assert len(fleet.records()[0].devices) == 40
+
+
+def test_a_deleted_node_is_counted_while_it_reports_and_dropped_when_it_is_silent() -> None:
+    fleet = make_fleet()
+    fleet.report(make_report(), received_ns=0)
+    assert fleet.forget_silent(["node-1"], 30 * NS_PER_SECOND) == []
+    assert fleet.forget_silent(["node-1"], 61 * NS_PER_SECOND) == ["node-1"]
+    assert fleet.records() == []

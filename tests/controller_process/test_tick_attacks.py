@@ -1,0 +1,260 @@
+"""The tick goes on, whatever is written into objects, files and Leases, and waits for nobody."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from controller.app.controller_metrics import ControllerMetrics
+from controller.app.decision_log import DecisionLog
+from controller.app.domain_status import StatusThread
+from controller.app.fleet import Fleet, Leadership
+from controller.app.leadership import ElectedLeadership
+from controller.app.tick_loop import NoMeters, Ticker, TickIdentity, TickOutcome
+from controller.tick_values import Commands, PowerSettings, Topology
+from simulation.kube import EmbeddedKube
+from tests.controller_process.messages import make_hello, make_report
+from tests.controller_process.object_builders import (
+    DOMAINS,
+    NODES,
+    OVERRIDES,
+    Cluster,
+    make_cluster,
+    make_domain,
+    make_node,
+    make_object,
+)
+from wattpack.clock import ManualClock
+from wattpack.errors import InputError
+from wattpack.kube.election import LeaderElector
+from wattpack.kube.port import LEASES, JsonObject, KubeApi
+from wattpack.live_view import LiveDecision
+
+
+class Leader:
+    """Leads with one epoch and notes what it is asked for."""
+
+    def __init__(self) -> None:
+        self.asked: list[int] = []
+
+    def leadership(self) -> Leadership:
+        return Leadership(3, True, True)
+
+    def raise_epoch_above(self, epoch: int) -> None:
+        self.asked.append(epoch)
+
+
+class Bench:
+    """A ticker over a cluster, in virtual time."""
+
+    def __init__(self, cluster: Cluster, fleet: Fleet) -> None:
+        self.cluster, self.fleet, self.clock, self.leader = cluster, fleet, ManualClock(), Leader()
+        self.sent: list[Commands] = []
+        self.sequence = 0
+        self.ticker = Ticker(
+            fleet,
+            cluster.desired,
+            self.leader,
+            NoMeters(),
+            self.clock,
+            DecisionLog(":memory:"),
+            ControllerMetrics(),
+            self._send,
+            PowerSettings(),
+            TickIdentity("test"),
+        )
+
+    def _send(self, topology: Topology, commands: Commands) -> int:
+        self.sent.append(commands)
+        return 0
+
+    def tick(self, *nodes: str, **fields: Any) -> TickOutcome | None:
+        self.clock.advance_seconds(1.0)
+        self.sequence += 1
+        for node in nodes:
+            report = make_report(node, sequence=self.sequence, **fields)
+            self.fleet.report(report, self.clock.monotonic_ns())
+        return self.ticker.tick()
+
+
+@pytest.fixture
+def bench() -> Bench:
+    fleet = Fleet()
+    fleet.hello(make_hello("node-1"))
+    return Bench(make_cluster(make_node("node-1")), fleet)
+
+
+def override(name: str = "hand", **spec: Any) -> JsonObject:
+    values = {
+        "target": {"node": "node-1"},
+        "capWatts": 250.0,
+        "reason": "test",
+        "expiresAt": "2099-01-01T00:00:00Z",
+    }
+    return make_object("PowerOverride", name, values | spec)
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {"expiresAt": "2026-13-45T99:99:99Z"},
+        {"expiresAt": "2099-01-01T00:00:00"},
+        {"expiresAt": "soon"},
+        {"capWatts": -5.0},
+        {"capWatts": "much"},
+        {"capWatts": "300"},
+        {"capWatts": True},
+        {"capWatts": float("nan")},
+        {"capWatts": None},
+        {"target": {}},
+        {"target": {"node": "node-1", "domain": "row"}},
+        {"unknown": True},
+    ],
+)
+def test_an_override_that_cannot_be_read_is_told_and_the_last_good_one_rules(
+    bench: Bench, spec: JsonObject
+) -> None:
+    bench.cluster.put(OVERRIDES, override())
+    bench.cluster.put(OVERRIDES, override(**spec))
+    outcome = bench.tick("node-1")
+    assert outcome is not None
+    assert outcome.seen.override_cap_watts.tolist() == [250.0, 250.0]
+    assert {r.reason for r in bench.cluster.desired.refusals()} == {"Unreadable"}
+
+
+@pytest.mark.parametrize("target", [{"node": "nobody"}, {"domain": "none"}, {"gpuUuid": "GPU-0"}])
+def test_an_override_of_something_unknown_caps_nothing(bench: Bench, target: JsonObject) -> None:
+    bench.cluster.put(OVERRIDES, override(target=target))
+    outcome = bench.tick("node-1")
+    assert outcome is not None
+    assert (outcome.seen.budget_watts == 40_000.0).all()
+
+
+def test_an_override_above_every_limit_raises_nothing(bench: Bench) -> None:
+    bench.cluster.put(OVERRIDES, override(capWatts=5000.0))
+    for _ in range(30):
+        assert bench.tick("node-1") is not None
+    assert max(c.cap_watts.max() for c in bench.sent) <= 700.0
+
+
+@pytest.mark.parametrize(
+    "window",
+    [
+        {"start": "22:00", "end": "2099-01-01T00:00:00Z", "budgetWatts": 1.0},
+        {"start": "25:99", "end": "26:00", "budgetWatts": 1.0},
+        {"start": "2026-02-31T00:00:00Z", "end": "2026-03-31T00:00:00Z", "budgetWatts": 1.0},
+    ],
+)
+def test_a_budget_window_without_sense_is_refused_and_the_rating_rules(
+    bench: Bench, window: JsonObject
+) -> None:
+    bench.tick("node-1")
+    bench.cluster.put(DOMAINS, make_domain(budgets=[window]))
+    outcome = bench.tick("node-1")
+    assert outcome is not None
+    assert outcome.seen.budget_watts.tolist() == [40_000.0]
+
+
+def test_the_tick_goes_on_when_every_object_is_deleted(bench: Bench) -> None:
+    bench.tick("node-1")
+    bench.cluster.remove(NODES, make_node("node-1"))
+    bench.cluster.remove(DOMAINS, make_domain())
+    assert bench.tick("node-1") is not None
+    for _ in range(70):
+        assert bench.tick() is not None
+
+
+def test_a_tick_without_anything_known_does_nothing() -> None:
+    assert Bench(make_cluster(), Fleet()).tick() is None
+
+
+def test_a_domain_deleted_and_made_anew_with_a_refused_spec_does_not_end_the_status(
+    bench: Bench,
+) -> None:
+    outcome = bench.tick("node-1")
+    assert outcome is not None
+    api = EmbeddedKube(bench.clock)
+    status = StatusThread(api, bench.clock, bench.cluster.desired, "test")
+    bench.cluster.desired.accepted_domains().pop("row")  # type: ignore[attr-defined]
+    status.take(outcome)
+    status.write_once()
+
+
+def test_an_audit_file_that_is_none_is_refused_by_name(tmp_path: Path) -> None:
+    file = tmp_path / "audit.db"
+    file.write_bytes(b"not a database, only text that is long enough to be looked at" * 10)
+    with pytest.raises(InputError, match="audit_file"):
+        DecisionLog(file)
+    with pytest.raises(InputError, match="audit_file"):
+        DecisionLog(tmp_path / "missing" / "audit.db")
+
+
+def test_somebody_who_locks_the_audit_file_costs_rows_and_no_tick(tmp_path: Path) -> None:
+    log = DecisionLog(tmp_path / "audit.db")
+    other = sqlite3.connect(tmp_path / "audit.db", isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    log.append([LiveDecision(id="1", wall_time_ns=1, epoch=1, domain="d", kind="k", message="m")])
+    other.close()
+    log.close()
+    assert log.failures == 1
+
+
+class Unreachable(EmbeddedKube):
+    """An API that must not be called from the tick."""
+
+    allowed = True
+
+    def get(self, *where: Any, **how: Any) -> JsonObject:
+        assert self.allowed
+        return super().get(*where, **how)
+
+
+def make_elector(api: KubeApi, clock: ManualClock) -> LeaderElector:
+    return LeaderElector(api, clock, name="lease", namespace="ns", identity="me")
+
+
+def test_an_agent_that_reports_a_higher_epoch_never_makes_the_tick_wait_for_the_api() -> None:
+    clock = ManualClock()
+    api = Unreachable(clock)
+    elector = make_elector(api, clock)
+    assert elector.attempt()
+    api.allowed = False
+    ElectedLeadership(elector, 5.0).raise_epoch_above(41)
+    ElectedLeadership(elector, 5.0).raise_epoch_above(2**40)  # impossible: told, not followed
+    api.allowed = True
+    assert elector.epoch() == 1
+    assert elector.attempt()
+    assert elector.epoch() == 42
+    assert elector.attempt()
+    assert elector.epoch() == 42
+
+
+def test_a_lease_that_cannot_be_read_does_not_end_the_election() -> None:
+    class Stops(ManualClock):
+        """Repairs the Lease at the first wait and ends the election at the second."""
+
+        waits = 0
+
+        def wait_until(self, deadline_ns: int, wake: Any = None) -> bool:
+            self.waits += 1
+            if self.waits == 1:
+                failures.append(elector.failure)
+                garbled["spec"] = {}
+                api.replace(LEASES, garbled, "ns")
+            else:
+                leads.append(elector.is_leader())
+                elector._stopping = True
+            return super().wait_until(deadline_ns)
+
+    clock, failures, leads = Stops(), [], []  # type: ignore[var-annotated]
+    api = EmbeddedKube(clock)
+    body = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": "lease"}}
+    garbled = api.create(LEASES, {**body, "spec": {"leaseTransitions": "many"}}, "ns")
+    elector = make_elector(api, clock)
+    elector._run()
+    assert isinstance(failures[0], ValueError)
+    assert leads == [True]
+    assert elector.failure is None

@@ -1,0 +1,262 @@
+"""Odd objects and odd nodes: what is understood runs, what draws power is counted."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from controller.app.fleet import Fleet
+from controller.tick_values import Topology
+from tests.controller_process.messages import make_hello, make_report
+from tests.controller_process.object_builders import (
+    DOMAINS,
+    NODES,
+    PODS,
+    POLICIES,
+    Cluster,
+    make_cluster,
+    make_domain,
+    make_node,
+    make_object,
+    make_pod,
+)
+from wattpack.kube.port import JsonObject
+from wattpack.wire.v1 import power_pb2
+
+
+def make_fleet(*hellos: power_pb2.Hello) -> Fleet:
+    fleet = Fleet()
+    for hello in hellos:
+        fleet.hello(hello)
+    return fleet
+
+
+def running(cluster: Cluster, fleet: Fleet) -> Topology:
+    topology = cluster.desired.topology(fleet)
+    assert topology is not None
+    return topology
+
+
+def test_a_member_that_no_agent_speaks_for_counts_at_the_most_its_gpus_may_draw() -> None:
+    product = {"nvidia.com/gpu.product": "NVIDIA-H200"}
+    cluster = make_cluster(
+        make_node("node-1"), make_node("silent", gpus=8), make_node("known", gpus=4, **product)
+    )
+    topology = running(cluster, make_fleet(make_hello("node-1")))
+    by_node = np.bincount(topology.node_of_gpu)
+    counted = dict(zip(topology.node_names, by_node.tolist(), strict=True))
+    assert counted == {"node-1": 2, "silent": 8, "known": 4}
+    assert topology.node_host_unit.tolist() == [n == "node-1" for n in topology.node_names]
+    of_silent = topology.node_of_gpu == topology.node_names.index("silent")
+    of_known = topology.node_of_gpu == topology.node_names.index("known")
+    assert (topology.default_limit_watts[of_silent] >= 1000.0).all()  # no model: the largest board
+    assert (topology.default_limit_watts[of_known] == 700.0).all()
+
+
+def test_a_member_that_says_hello_takes_the_place_of_its_stand_in() -> None:
+    cluster = make_cluster(make_node("node-1"), make_node("node-2", gpus=8))
+    fleet = make_fleet(make_hello("node-1"))
+    running(cluster, fleet)
+    fleet.hello(make_hello("node-2"))
+    assert running(cluster, fleet).n_gpus == 4
+
+
+@pytest.mark.parametrize("count", ["-3", "8k", "", "many", "1e99", None])
+def test_a_node_with_a_nonsense_gpu_count_stops_nothing(count: str | None) -> None:
+    node = make_node("odd")
+    node["status"]["capacity"] = {"nvidia.com/gpu": count}
+    cluster = make_cluster(make_node("node-1"), node)
+    assert "node-1" in running(cluster, make_fleet(make_hello("node-1"))).node_names
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"metadata": {"name": "odd", "labels": None}},
+        {"metadata": {"name": "odd"}, "status": None},
+        {"metadata": {"name": "odd"}, "status": {"capacity": None}},
+    ],
+)
+def test_a_node_object_without_the_usual_parts_stops_nothing(body: JsonObject) -> None:
+    cluster = make_cluster(make_node("node-1"))
+    cluster.put(NODES, body)
+    fleet = make_fleet(make_hello("node-1"), make_hello("odd"))
+    assert running(cluster, fleet).node_names == ("node-1",)
+
+
+def test_a_second_node_that_claims_a_gpu_does_not_take_it_and_stops_nothing() -> None:
+    cluster = make_cluster(make_node("honest"), make_node("aaa-thief"))
+    theft = make_hello("aaa-thief")
+    theft.devices[0].uuid = "honest-gpu-0"
+    topology = running(cluster, make_fleet(make_hello("honest"), theft))
+    owner = topology.node_of_gpu[topology.gpu_uuids.index("honest-gpu-0")]
+    assert topology.node_names[owner] == "honest"
+    assert topology.n_gpus == 4  # what the thief really has still draws power
+    assert not topology.node_host_unit[topology.node_names.index("aaa-thief")]
+    assert "ClaimedTwice" in {r.reason for r in cluster.desired.refusals()}
+
+
+def test_limits_that_no_board_of_the_model_has_stop_nothing_and_are_counted() -> None:
+    cluster = make_cluster(make_node("node-1"), make_node("garbled"))
+    garbled = make_hello("garbled")
+    for device in garbled.devices:
+        device.default_limit_watts = device.max_limit_watts = 4000.0
+    topology = running(cluster, make_fleet(make_hello("node-1"), garbled))
+    of_garbled = topology.node_of_gpu == topology.node_names.index("garbled")
+    assert (topology.default_limit_watts[of_garbled] == 4000.0).all()
+    assert (topology.default_limit_watts[~of_garbled] == 700.0).all()
+    assert "SuspiciousLimits" in {r.reason for r in cluster.desired.refusals()}
+
+
+def test_an_unknown_gpu_model_is_counted_and_told() -> None:
+    cluster = make_cluster(make_node("node-1"))
+    hello = make_hello("node-1")
+    for device in hello.devices:
+        device.model = "Somebody's TPU \x00 9000"
+    assert running(cluster, make_fleet(hello)).n_gpus == 2
+    assert "UnknownGpuModel" in {r.reason for r in cluster.desired.refusals()}
+
+
+def test_a_parent_that_is_deleted_while_a_child_names_it_goes_on() -> None:
+    parent = make_domain("site", ratingWatts=90_000.0, members={})
+    cluster = make_cluster(make_node("node-1"))
+    cluster.put(DOMAINS, parent)
+    cluster.put(DOMAINS, make_domain("row", parent="site"))
+    fleet = make_fleet(make_hello("node-1"))
+    assert set(running(cluster, fleet).tree.names) == {"site", "row"}
+    cluster.remove(DOMAINS, parent)
+    cluster.put(NODES, make_node("node-2"))
+    fleet.hello(make_hello("node-2"))
+    topology = running(cluster, fleet)
+    assert set(topology.tree.names) == {"site", "row"}
+    assert topology.node_names == ("node-1", "node-2")
+
+
+def test_a_cycle_of_parents_is_refused_and_what_ran_goes_on() -> None:
+    cluster = make_cluster(make_node("node-1"))
+    cluster.put(DOMAINS, make_domain("other", members={}, parent="row"))
+    fleet = make_fleet(make_hello("node-1"))
+    assert set(running(cluster, fleet).tree.names) == {"row", "other"}
+    cluster.put(DOMAINS, make_domain("row", parent="other"))
+    topology = running(cluster, fleet)
+    assert topology.tree.parent[topology.tree.index("row")] == -1
+    assert "row" in {r.name for r in cluster.desired.refusals()}
+
+
+def test_a_domain_without_members_and_a_fleet_without_a_domain_run() -> None:
+    cluster = Cluster((DOMAINS, make_domain("row", members={})), (NODES, make_node("node-1")))
+    assert running(cluster, make_fleet(make_hello("node-1"))).n_gpus == 0
+
+
+def test_an_empty_fleet_has_no_topology_yet() -> None:
+    assert make_cluster(make_node("node-1", gpus=8)).desired.topology(Fleet()) is None
+
+
+def policy(name: str, priority: int, **selector: object) -> JsonObject:
+    spec = {"selector": selector, "priority": priority, "requestFraction": 1.0}
+    return make_object("PowerPolicy", name, spec)
+
+
+def use(*pods: str, node: str = "node-1") -> power_pb2.NodeReport:
+    uses = [
+        power_pb2.PodUse(namespace="team", name=pod, device_uuids=[f"{node}-gpu-0"]) for pod in pods
+    ]
+    return make_report(node, pods=uses)
+
+
+def make_classes(cluster: Cluster) -> None:
+    cluster.put(POLICIES, policy("high", 900, priorityClasses=["high"]))
+    cluster.put(POLICIES, policy("low", 10, priorityClasses=["low"]))
+
+
+def test_a_node_cannot_borrow_the_class_of_a_pod_that_runs_elsewhere() -> None:
+    cluster = make_cluster(make_node("node-1"), make_node("node-2"))
+    make_classes(cluster)
+    cluster.put(PODS, make_pod("important", node="node-2", priorityClassName="high"))
+    fleet = make_fleet(make_hello("node-1"), make_hello("node-2"))
+    fleet.report(use("important"), received_ns=1)
+    assert running(cluster, fleet).priority.tolist() == [0, 0, 0, 0]
+
+
+@pytest.mark.parametrize(
+    "metadata",
+    [
+        {"annotations": {"wattpack.io/priority": "1000"}},
+        {"labels": {"wattpack.io/priority": "1000", "priorityClassName": "high"}},
+        {"labels": None, "annotations": None},
+        {"labels": {"wattpack.io/gang-size": "minus one", "wattpack.io/gang": "x" * 300}},
+        {"annotations": {"wattpack.io/gang": "\x00", "wattpack.io/gang-size": "NaN"}},
+    ],
+)
+def test_what_a_tenant_writes_on_a_pod_never_raises_its_priority(metadata: JsonObject) -> None:
+    cluster = make_cluster(make_node("node-1"))
+    make_classes(cluster)
+    pod = make_pod("mine", node="node-1", priorityClassName="low", metadata=metadata)
+    cluster.put(PODS, pod)
+    fleet = make_fleet(make_hello("node-1"))
+    fleet.report(use("mine"), received_ns=1)
+    assert running(cluster, fleet).priority.tolist() == [10, 0]
+
+
+def test_a_policy_deleted_while_in_use_leaves_its_pods_the_lowest_class() -> None:
+    cluster = make_cluster(make_node("node-1"))
+    make_classes(cluster)
+    cluster.put(PODS, make_pod("mine", node="node-1", priorityClassName="high"))
+    fleet = make_fleet(make_hello("node-1"))
+    fleet.report(use("mine"), received_ns=1)
+    assert running(cluster, fleet).priority.max() == 900
+    cluster.remove(POLICIES, policy("high", 900))
+    assert running(cluster, fleet).priority.max() == 0
+
+
+def test_a_node_cannot_speak_for_gpus_of_another() -> None:
+    cluster = make_cluster(make_node("node-1"), make_node("node-2"))
+    make_classes(cluster)
+    cluster.put(PODS, make_pod("mine", node="node-2", priorityClassName="high"))
+    fleet = make_fleet(make_hello("node-1"), make_hello("node-2"))
+    stolen = power_pb2.PodUse(namespace="team", name="mine", device_uuids=["node-1-gpu-0"])
+    fleet.report(make_report("node-2", pods=[stolen]), received_ns=1)
+    assert running(cluster, fleet).priority.tolist() == [0, 0, 0, 0]
+
+
+def test_labels_alone_never_make_work_more_important_and_may_make_it_less() -> None:
+    cluster = make_cluster(make_node("node-1"))
+    make_classes(cluster)
+    cluster.put(POLICIES, policy("loud", 1000, labels={"tier": "gold"}))
+    cluster.put(POLICIES, policy("gold-team", 500, labels={"tier": "gold"}, namespaces=["other"]))
+    labels = {"labels": {"tier": "gold"}}
+    cluster.put(PODS, make_pod("mine", node="node-1", priorityClassName="low", metadata=labels))
+    fleet = make_fleet(make_hello("node-1"))
+    fleet.report(use("mine"), received_ns=1)
+    assert running(cluster, fleet).priority.max() == 10
+
+
+def test_a_pod_that_names_a_strangers_gang_does_not_take_its_class() -> None:
+    cluster = make_cluster(make_node("node-1"))
+    make_classes(cluster)
+    gang = {
+        "labels": {"wattpack.io/gang": "trainer"},
+        "annotations": {"wattpack.io/gang-size": "2"},
+    }
+    for name in ("high", "low"):
+        pod = make_pod(name, node="node-1", priorityClassName=name, metadata=gang)
+        cluster.put(PODS, pod)
+    fleet = make_fleet(make_hello("node-1"))
+    uses = [
+        power_pb2.PodUse(namespace="team", name=name, device_uuids=[f"node-1-gpu-{i}"])
+        for i, name in enumerate(("high", "low"))
+    ]
+    fleet.report(make_report(pods=uses), received_ns=1)
+    assert running(cluster, fleet).priority.tolist() == [900, 10]
+
+
+def test_a_deleted_node_is_dropped_once_it_is_silent() -> None:
+    cluster = make_cluster(make_node("node-1"), make_node("node-2"))
+    fleet = make_fleet(make_hello("node-1"), make_hello("node-2"))
+    fleet.report(make_report("node-1"), received_ns=0)
+    fleet.report(make_report("node-2"), received_ns=0)
+    cluster.remove(NODES, make_node("node-2"))
+    cluster.desired.forget_gone(fleet, 1)
+    assert len(fleet.records()) == 2
+    cluster.desired.forget_gone(fleet, 61 * 10**9)
+    assert [r.name for r in fleet.records()] == ["node-1"]

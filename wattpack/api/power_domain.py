@@ -1,0 +1,308 @@
+"""PowerDomain: what operators declare about electricity."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from itertools import pairwise
+from typing import Annotated, ClassVar, Literal, Self
+
+from pydantic import Field, model_validator
+
+from wattpack.api.object_meta import (
+    AGE,
+    READY,
+    ApiModel,
+    ApiObject,
+    CelRule,
+    Conditions,
+    Counter,
+    KindMeta,
+    LabelValue,
+    Name,
+    NonNegativeWatts,
+    ObservedGeneration,
+    PrintColumn,
+    Rfc3339OrClock,
+    Watts,
+)
+from wattpack.api.times import parse_rfc3339
+
+
+class Enforcement(StrEnum):
+    """Whether decisions are written to the GPUs."""
+
+    DRY_RUN = "DryRun"
+    ENFORCE = "Enforce"
+
+
+class CurvePoint(ApiModel):
+    """One point of a breaker's hot trip curve."""
+
+    load_ratio: Annotated[float, Field(gt=1, le=20, description="Load over trip rating")]
+    trip_seconds: Annotated[
+        float, Field(gt=0, le=1e6, description="Lower tolerance edge of the hot curve, seconds")
+    ]
+
+
+class BreakerSpec(ApiModel):
+    """The breaker that must not trip. Either a published curve by name or points."""
+
+    curve: Annotated[
+        Literal["RackThermal", "SwitchboardThermal", "Points"],
+        Field(description="RackThermal and SwitchboardThermal are the two published fits"),
+    ] = "RackThermal"
+    points: Annotated[
+        list[CurvePoint],
+        Field(max_length=32, description="The curve, rising in loadRatio; only with curve Points"),
+    ] = []
+    thermal_cold_curve: Annotated[
+        bool, Field(description="The points are of a cold breaker: times count a quarter")
+    ] = False
+    short_time_pickup_ratio: Annotated[
+        float, Field(gt=1, le=20, description="Lowest short-time or magnetic pick-up over rating")
+    ] = 5.0
+    cooling_seconds: Annotated[
+        float, Field(gt=0, le=1e5, description="Time constant of cooling below rating, seconds")
+    ] = 600.0
+
+    cel_rules: ClassVar[tuple[CelRule, ...]] = (
+        CelRule(
+            "(self.curve == 'Points') == (has(self.points) && self.points.size() > 0)",
+            "points are needed with curve Points and only there",
+        ),
+        CelRule(
+            "!has(self.points) || (self.points.map(p, p.loadRatio).isSorted()"
+            " && self.points.all(p, self.points.exists_one(q, q.loadRatio == p.loadRatio))"
+            " && self.points.all(p, self.points.all(q,"
+            " p.loadRatio >= q.loadRatio || p.tripSeconds > q.tripSeconds)))",
+            "points must rise in loadRatio and fall in tripSeconds",
+        ),
+    )
+
+    @model_validator(mode="after")
+    def _points_fit_the_curve(self) -> Self:
+        if (self.curve == "Points") != bool(self.points):
+            raise ValueError("points are needed with curve Points and only there")
+        pairs = [(p.load_ratio, p.trip_seconds) for p in self.points]
+        if any(a[0] >= b[0] or a[1] <= b[1] for a, b in pairwise(pairs)):
+            raise ValueError("points must rise in loadRatio and fall in tripSeconds")
+        return self
+
+
+class Redundancy(ApiModel):
+    """How the domain is fed; limits hold after the loss of any single feed."""
+
+    mode: Annotated[
+        Literal["None", "2N", "KofN"],
+        Field(description="None: one feed; 2N: either feed carries all; KofN: k of N carry all"),
+    ] = "None"
+    feeds: Annotated[int, Field(ge=1, le=16, description="N for KofN; 2 for 2N; 1 for None")] = 1
+    required_feeds: Annotated[int, Field(ge=1, le=16, description="k for KofN")] = 1
+
+    cel_rules: ClassVar[tuple[CelRule, ...]] = (
+        CelRule(
+            "self.mode != 'KofN' || self.requiredFeeds < self.feeds",
+            "requiredFeeds must be below feeds with KofN",
+        ),
+    )
+
+    @model_validator(mode="after")
+    def _counts_fit_the_mode(self) -> Self:
+        if self.mode == "KofN" and not self.required_feeds < self.feeds:
+            raise ValueError("requiredFeeds must be below feeds with KofN")
+        return self
+
+
+class ExternalLoad(ApiModel):
+    """Load behind the breaker that wattpack does not control: switches, storage, CPU nodes."""
+
+    name: Annotated[Name, Field(description="Name of the load, for people")]
+    worst_watts: Annotated[NonNegativeWatts, Field(description="The most it can draw, AC watts")]
+
+
+class MemberSpec(ApiModel):
+    """Which nodes hang directly below this domain."""
+
+    node_selector: Annotated[
+        dict[str, LabelValue],
+        Field(max_length=16, description="Labels that a member node carries, all of them"),
+    ] = {}
+    node_names: Annotated[
+        list[Name], Field(max_length=4096, description="Member nodes by name, beside the selector")
+    ] = []
+
+
+class NonGpuLoad(ApiModel):
+    """Worst and idle draw of one server without its GPUs (fans at maximum, CPUs, NICs)."""
+
+    worst_watts: Annotated[NonNegativeWatts, Field(description="The most it draws, AC watts")]
+    idle_watts: Annotated[
+        NonNegativeWatts, Field(description="What it draws with idle GPUs, AC watts")
+    ] = 0.0
+
+    cel_rules: ClassVar[tuple[CelRule, ...]] = (
+        CelRule(
+            "!has(self.idleWatts) || self.idleWatts <= self.worstWatts",
+            "idleWatts must not exceed worstWatts",
+        ),
+    )
+
+    @model_validator(mode="after")
+    def _idle_is_not_above_worst(self) -> Self:
+        if self.idle_watts > self.worst_watts:
+            raise ValueError("idleWatts must not exceed worstWatts")
+        return self
+
+
+class MeterSpec(ApiModel):
+    """Where the domain's measured power comes from, beside the sum of its nodes."""
+
+    prometheus_query: Annotated[
+        str, Field(max_length=4096, description="PromQL of one series, AC watts; empty = no meter")
+    ] = ""
+    max_age_seconds: Annotated[
+        float, Field(gt=0, le=3600, description="Older readings count as missing, seconds")
+    ] = 10.0
+
+
+class BudgetWindow(ApiModel):
+    """A budget below the rating for part of the day (UTC) or until a date."""
+
+    start: Annotated[Rfc3339OrClock, Field(description="RFC 3339 time or HH:MM (UTC)")]
+    end: Annotated[Rfc3339OrClock, Field(description="RFC 3339 time or HH:MM (UTC)")]
+    budget_watts: Annotated[Watts, Field(description="Budget inside the window, AC watts")]
+
+    cel_rules: ClassVar[tuple[CelRule, ...]] = (
+        CelRule(
+            "(self.start.size() == 5) == (self.end.size() == 5)",
+            "start and end must both be times of day or both be dates",
+        ),
+        CelRule(
+            "self.start.size() == 5 || self.end.size() == 5"
+            " ? self.start != self.end : timestamp(self.start) < timestamp(self.end)",
+            "end must come after start",
+        ),
+    )
+
+    @model_validator(mode="after")
+    def _window_is_not_empty(self) -> Self:
+        daily = [len(text) == len("HH:MM") for text in (self.start, self.end)]
+        if daily[0] != daily[1]:
+            raise ValueError("start and end must both be times of day or both be dates")
+        if daily[0]:
+            is_empty = self.start == self.end
+        else:
+            is_empty = parse_rfc3339(self.start) >= parse_rfc3339(self.end)
+        if is_empty:
+            raise ValueError("end must come after start")
+        return self
+
+
+class PowerDomainSpec(ApiModel):
+    """One node of the power tree. All watts are AC at the breaker."""
+
+    parent: Annotated[Name | None, Field(description="The domain that feeds this one")] = None
+    rating_watts: Annotated[
+        Watts, Field(description="Continuous rating of one feed after derating, AC watts")
+    ]
+    breaker: Annotated[BreakerSpec, Field(description="The breaker that must not trip")] = (
+        BreakerSpec()
+    )
+    redundancy: Annotated[
+        Redundancy, Field(description="How it is fed; limits hold after the loss of any one feed")
+    ] = Redundancy()
+    phases: Annotated[
+        int, Field(ge=1, le=3, description="Phases; imbalance is counted by phaseImbalance")
+    ] = 1
+    phase_imbalance: Annotated[
+        float, Field(ge=1, le=3, description="Worst phase over mean phase current")
+    ] = 1.0
+    members: Annotated[MemberSpec, Field(description="The nodes directly below this domain")] = (
+        MemberSpec()
+    )
+    external_loads: Annotated[
+        list[ExternalLoad],
+        Field(max_length=64, description="Loads behind the breaker that wattpack cannot cap"),
+    ] = []
+    non_gpu_per_node: Annotated[
+        NonGpuLoad, Field(description="Draw of one member server without its GPUs")
+    ] = NonGpuLoad(worst_watts=0.0)
+    supply_efficiency: Annotated[
+        float, Field(gt=0.3, le=1, description="Lowest efficiency in use, supplies times UPS/PDU")
+    ] = 0.94
+    load_declared_complete: Annotated[
+        bool, Field(description="Every load under the breaker is a member or declared (I10)")
+    ] = False
+    meter: Annotated[
+        MeterSpec | None, Field(description="A meter at the breaker, beside the sum of the nodes")
+    ] = None
+    budgets: Annotated[
+        list[BudgetWindow],
+        Field(max_length=32, description="Budgets below the rating; the lowest open window rules"),
+    ] = []
+    max_raise_fraction_per_second: Annotated[
+        float, Field(gt=0, le=1, description="Fastest raise after a mass expiry, share of rating")
+    ] = 0.02
+    enforcement: Annotated[
+        Enforcement, Field(description="DryRun decides and logs; Enforce writes caps")
+    ] = Enforcement.DRY_RUN
+
+
+class PowerDomainStatus(ApiModel):
+    """Summaries; live draw comes from the controller."""
+
+    observed_generation: ObservedGeneration = 0
+    accepted_spec: Annotated[
+        PowerDomainSpec | None,
+        Field(description="The spec that runs; the last one that keeps every domain safe (I1)"),
+    ] = None
+    budget_watts: Annotated[float | None, Field(description="Watts allowed now, AC")] = None
+    draw_watts: Annotated[float | None, Field(description="Measured draw, AC watts")] = None
+    forecast_p95_watts: Annotated[
+        float | None, Field(description="Peak of the forecast horizon, level 0.95, AC watts")
+    ] = None
+    forecast_p99_watts: Annotated[
+        float | None, Field(description="Peak of the forecast horizon, level 0.99, AC watts")
+    ] = None
+    headroom_watts: Annotated[float | None, Field(description="Budget minus draw, watts")] = None
+    cap_band_watts: Annotated[
+        float | None, Field(description="Above this draw GPUs are capped, AC watts")
+    ] = None
+    breaker_heat_ratio: Annotated[
+        float | None, Field(description="Thermal state of the breaker; 1 trips")
+    ] = None
+    band: Annotated[
+        str | None,
+        Field(max_length=32, description="Where the draw lies: Normal, Releasing, Capping, Brake"),
+    ] = None
+    members: Annotated[Counter | None, Field(description="Nodes below this domain")] = None
+    gpus: Annotated[Counter | None, Field(description="GPUs below this domain")] = None
+    capped_gpus: Annotated[Counter | None, Field(description="GPUs held below request")] = None
+    epoch: Annotated[Counter | None, Field(description="Fencing epoch of the leader")] = None
+    conditions: Conditions = []
+
+
+class PowerDomain(ApiObject):
+    """A node of the power tree: a breaker and what hangs below it."""
+
+    meta: ClassVar[KindMeta] = KindMeta(
+        "PowerDomain",
+        "powerdomains",
+        ("pdom",),
+        False,
+        (
+            PrintColumn("Budget", "number", ".status.budgetWatts", "Watts allowed now"),
+            PrintColumn("Draw", "number", ".status.drawWatts", "Measured watts"),
+            PrintColumn("P95", "number", ".status.forecastP95Watts", "Forecast p95, next 6 h"),
+            PrintColumn("Headroom", "number", ".status.headroomWatts", "Budget minus draw"),
+            PrintColumn("Capped", "integer", ".status.cappedGpus", "GPUs held below request"),
+            READY,
+            PrintColumn("Epoch", "integer", ".status.epoch", "Fencing epoch of the leader", 1),
+            PrintColumn("Heat", "number", ".status.breakerHeatRatio", "Breaker heat, 1 = trip", 1),
+            AGE,
+        ),
+    )
+    spec: Annotated[PowerDomainSpec, Field(description="What the operator declares")]
+    status: Annotated[PowerDomainStatus, Field(description="What the controller found")] = (
+        PowerDomainStatus()
+    )
