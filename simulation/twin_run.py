@@ -266,7 +266,7 @@ class TwinRun:
         for work in self.world.due(now_ns):
             self._create(work)
         if self.nodes.controller_up:
-            self._status.write_once()
+            self._status.run_once()
         if not self._down(FaultKind.PLANNER_DOWN, now_ns):
             self._placement.step()
         self.world.pods_changed(self._cluster.step())

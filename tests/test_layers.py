@@ -118,3 +118,10 @@ def test_only_the_clock_reads_the_machine_s_clocks() -> None:
         for file in (ROOT / package).rglob("*.py"):
             if file.relative_to(ROOT).as_posix() != "wattpack/clock.py":
                 assert "time" not in {n.split(".")[0] for n in imports_of(file)}, file
+
+
+@pytest.mark.parametrize("package", [*PACKAGES, "wattpack"])
+def test_only_one_module_sets_loggers_up(package: str) -> None:
+    for file in (ROOT / package).rglob("*.py"):
+        if file.relative_to(ROOT).as_posix() != "wattpack/logs.py":
+            assert "basicConfig" not in file.read_text(encoding="utf-8"), file

@@ -1,12 +1,18 @@
-"""Logs of processes on a cluster: one JSON object a line, as log collectors read them."""
+"""The one logger set-up: JSON lines for log collectors, plain lines for a person at a terminal."""
 
 from __future__ import annotations
 
+import argparse
 import json
 import logging
+import os
 import sys
 from datetime import UTC, datetime
 from typing import TextIO
+
+LEVELS = ("debug", "info", "warning", "error")
+#: Read where no ``--log-level`` is given; the chart sets it for every process.
+LEVEL_VARIABLE = "WATTPACK_LOG_LEVEL"
 
 
 class JsonFormatter(logging.Formatter):
@@ -25,8 +31,28 @@ class JsonFormatter(logging.Formatter):
         return json.dumps(line, ensure_ascii=False)
 
 
-def log_json(level: int = logging.INFO, stream: TextIO | None = None) -> None:
+def add_log_level(parser: argparse.ArgumentParser) -> None:
+    """Give a command the flag ``--log-level``."""
+    default = os.environ.get(LEVEL_VARIABLE, "info")
+    parser.add_argument(
+        "--log-level",
+        choices=LEVELS,
+        default=default if default in LEVELS else "info",
+        help=f"least severity that is logged (default: ${LEVEL_VARIABLE}, else info)",
+    )
+
+
+def log_json(level: str = "info", stream: TextIO | None = None) -> None:
     """The root logger writes JSON lines to standard error, unless something was set up before."""
+    _set_up(level, JsonFormatter(), stream)
+
+
+def log_plain(level: str = "info", stream: TextIO | None = None) -> None:
+    """The root logger writes ``LEVEL logger: message`` to standard error, for people."""
+    _set_up(level, logging.Formatter("%(levelname)s %(name)s: %(message)s"), stream)
+
+
+def _set_up(level: str, formatter: logging.Formatter, stream: TextIO | None) -> None:
     handler = logging.StreamHandler(stream or sys.stderr)
-    handler.setFormatter(JsonFormatter())
-    logging.basicConfig(level=level, handlers=[handler])
+    handler.setFormatter(formatter)
+    logging.basicConfig(level=level.upper(), handlers=[handler])

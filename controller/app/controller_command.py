@@ -27,7 +27,7 @@ from wattpack.clock import Clock, SystemClock, Wake
 from wattpack.kube.election import ElectionSettings
 from wattpack.kube.identity_store import IdentityKeeper, IdentityStore, publish_to_config_map
 from wattpack.kube.port import KubeApi, KubeError
-from wattpack.logs import log_json
+from wattpack.logs import add_log_level, log_json
 from wattpack.units import NS_PER_SECOND
 from wattpack.wire.certificates import ServingIdentity
 
@@ -72,6 +72,7 @@ def build_parser() -> argparse.ArgumentParser:
     for name, kind in FLAGS.items():
         help_text = ControllerSettings.model_fields[name].description
         parser.add_argument(f"--{name.replace('_', '-')}", type=kind, help=help_text)
+    add_log_level(parser)
     return parser
 
 
@@ -87,7 +88,7 @@ def main(argv: list[str] | None = None) -> int:
         prefix=ENVIRONMENT,
         flags={name: getattr(options, name) for name in (*FLAGS, "server_names")},
     )
-    log_json()
+    log_json(options.log_level)
     from wattpack.kube.client import connect
 
     clock = SystemClock()

@@ -14,7 +14,6 @@ import numpy as np
 
 from controller.app.desired_state import Refusal
 from controller.app.live_view_builder import capped_by_domain, gpus_by_domain
-from controller.app.periodic import PeriodicWriter
 from controller.app.running_topology import DesiredTopology
 from controller.app.tick_loop import TickOutcome
 from controller.tick_values import Band, Transition
@@ -25,6 +24,7 @@ from wattpack.clock import Clock
 from wattpack.kube.event_reports import EventReason, EventRecorder
 from wattpack.kube.port import KubeApi
 from wattpack.kube.write_budget import StatusWriter, TokenBucket
+from wattpack.periodic import PeriodicThread
 from wattpack.units import NS_PER_SECOND
 
 log = logging.getLogger(__name__)
@@ -42,7 +42,7 @@ _REASONS: Mapping[str, tuple[EventReason, bool]] = {
 }
 
 
-class StatusThread(PeriodicWriter):
+class StatusThread(PeriodicThread):
     """Takes the newest outcome every second and writes what changed."""
 
     def __init__(
@@ -68,7 +68,7 @@ class StatusThread(PeriodicWriter):
             self._outcome = outcome
             self._transitions.extend(outcome.decisions.transitions)
 
-    def write_once(self) -> None:
+    def run_once(self) -> None:
         """Offer and write what the newest outcome says."""
         with self._lock:
             outcome, transitions = self._outcome, self._transitions

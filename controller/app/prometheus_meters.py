@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 import math
-import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -18,6 +17,7 @@ from forecasting.prometheus.query import BadAnswerError, QueryApi, number
 from wattpack.api.power_domain import MeterSpec
 from wattpack.clock import Clock
 from wattpack.errors import InputError, WattpackError
+from wattpack.periodic import PeriodicThread
 from wattpack.units import NS_PER_SECOND, seconds_to_ns
 
 log = logging.getLogger(__name__)
@@ -32,7 +32,7 @@ class _Reading:
     max_age_ns: int
 
 
-class PrometheusMeters(MeterSource):
+class PrometheusMeters(PeriodicThread, MeterSource):
     """The newest reading of each metered domain.
 
     Args:
@@ -44,12 +44,10 @@ class PrometheusMeters(MeterSource):
     def __init__(
         self, api: QueryApi, clock: Clock, specs: Callable[[], Mapping[str, MeterSpec]]
     ) -> None:
-        self._api, self._clock, self._specs = api, clock, specs
+        super().__init__(clock, "meters", PERIOD_NS)
+        self._api, self._specs = api, specs
         self._readings: dict[str, _Reading] = {}
         self._problems: dict[str, str] = {}
-        self._wake = clock.new_wake()
-        self._stopping = False
-        self._thread = threading.Thread(target=self._run, name="meters", daemon=True)
 
     def read(self) -> Mapping[str, tuple[float, int]]:
         """Readings that are not older than their meter's ``maxAgeSeconds``; never waits."""
@@ -60,22 +58,16 @@ class PrometheusMeters(MeterSource):
             if now_ns - reading.time_ns <= reading.max_age_ns
         }
 
-    def start(self) -> None:
-        """Ask in a thread."""
-        self._thread.start()
-
-    def stop(self) -> None:
+    def stop(self, patience_seconds: float = 2 * DEADLINE_SECONDS) -> None:
         """End the thread; an open question is waited for, at most its deadline."""
-        self._stopping = True
-        self._wake.set()
-        self._thread.join(timeout=2 * DEADLINE_SECONDS)
+        super().stop(patience_seconds)
         self._api.close()
 
-    def _run(self) -> None:
-        while not self._stopping:
-            due_ns = self._clock.monotonic_ns() + PERIOD_NS
-            self.ask_all()
-            self._clock.wait_until(due_ns, self._wake)
+    def run_once(self) -> int:
+        """Ask every meter; the pause that keeps the rhythm whatever the answers took."""
+        due_ns = self._clock.monotonic_ns() + PERIOD_NS
+        self.ask_all()
+        return max(1, due_ns - self._clock.monotonic_ns())
 
     def ask_all(self) -> None:
         """Ask every meter once; one that does not answer keeps its last reading, which ages."""

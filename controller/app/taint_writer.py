@@ -17,7 +17,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from controller.app.desired_state import ObjectStore
-from controller.app.periodic import PeriodicWriter
 from controller.app.running_topology import DesiredTopology
 from controller.app.tick_loop import TickOutcome
 from controller.membership import NodeSpec, is_member
@@ -36,6 +35,7 @@ from wattpack.kube.port import (
     NotFoundError,
 )
 from wattpack.kube.write_budget import TokenBucket
+from wattpack.periodic import PeriodicThread
 from wattpack.units import NS_PER_SECOND, seconds_to_ns
 
 log = logging.getLogger(__name__)
@@ -55,7 +55,7 @@ class Member:
     silent: bool
 
 
-class TaintThread(PeriodicWriter):
+class TaintThread(PeriodicThread):
     """Takes the newest outcome every two seconds and moves taints.
 
     Args:
@@ -89,7 +89,7 @@ class TaintThread(PeriodicWriter):
         with self._lock:
             self._outcome = outcome
 
-    def write_once(self) -> None:
+    def run_once(self) -> None:
         """Judge every server by the newest outcome and write what differs, as the budget allows."""
         with self._lock:
             outcome, self._outcome = self._outcome, None

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import logging
 import signal
 import sys
 import threading
@@ -29,6 +28,7 @@ from forecasting.sqlite import HistoryStore
 from forecasting.targets import Target
 from wattpack.clock import SystemClock
 from wattpack.errors import InputError
+from wattpack.logs import add_log_level, log_json
 from wattpack.settings import Settings
 from wattpack.units import NS_PER_SECOND
 
@@ -67,6 +67,7 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--ceiling", type=float, help="what --series cannot exceed")
     parser.add_argument("--at", type=float, help="Unix time of --series (now)")
     parser.add_argument("--json", action="store_true", help="print the status as JSON")
+    add_log_level(parser)
     return parser
 
 
@@ -98,7 +99,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"wattpack forecaster: {error}", file=sys.stderr)
         return 2
     try:
-        return print_series(args, source) if args.series else serve(settings, source, args.once)
+        if args.series:
+            return print_series(args, source)
+        log_json(args.log_level)
+        return serve(settings, source, args.once)
     except InputError as error:
         print(f"wattpack forecaster: {error}", file=sys.stderr)
         return 2
@@ -111,7 +115,6 @@ def serve(settings: ForecasterSettings, source: SeriesSource, once: bool) -> int
     # Loaded here so that --series works where the Kubernetes client is not installed.
     from wattpack.kube.client import connect
 
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s %(message)s")
     clock = SystemClock()
     process = ForecasterProcess(
         clock, connect(settings.kubeconfig), source, settings.interval_seconds

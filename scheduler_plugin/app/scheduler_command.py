@@ -28,7 +28,7 @@ from wattpack.clock import Clock, SystemClock
 from wattpack.kube.election import LeaderElector
 from wattpack.kube.identity_store import IdentityKeeper, IdentityStore, publish_to_webhook
 from wattpack.kube.port import KubeApi
-from wattpack.logs import log_json
+from wattpack.logs import add_log_level, log_json
 from wattpack.object_names import LEASE_NAME
 from wattpack.units import seconds_to_ns
 
@@ -133,13 +133,14 @@ def _parser() -> argparse.ArgumentParser:
     add("--service", default="wattpack-scheduler", help="Service in front of the webhook")
     add("--secret", default="wattpack-scheduler-tls", help="Secret of the certificate")
     add("--metrics-port", type=flags.port, default=9102, help="0 serves no metrics")
+    add_log_level(parser)
     return parser
 
 
 def main(argv: list[str] | None = None) -> int:
     """Run until SIGTERM."""
     arguments = _parser().parse_args(argv)
-    log_json()
+    log_json(arguments.log_level)
     flags = ("mode", "namespace", "deadline_seconds", "solver_workers")
     settings = PlacementSettings.load(
         file=arguments.config,

@@ -16,7 +16,7 @@ from wattpack import flags
 from wattpack.clock import Clock, SystemClock
 from wattpack.kube.election import LeaseRecord
 from wattpack.kube.port import LEASES, KubeApi, KubeError, NotFoundError
-from wattpack.logs import log_json
+from wattpack.logs import add_log_level, log_json
 from wattpack.object_names import LEASE_NAME
 from wattpack.units import ns_to_seconds, seconds_to_ns
 
@@ -102,13 +102,14 @@ def _parser() -> argparse.ArgumentParser:
         metavar="WEBHOOK",
         help="remove this MutatingWebhookConfiguration, release every pod, and end",
     )
+    add_log_level(parser)
     return parser
 
 
 def main(argv: list[str] | None = None) -> int:
     """Run until SIGTERM, or uninstall once; 1 if pods stay held after an uninstall."""
     arguments = _parser().parse_args(argv)
-    log_json()
+    log_json(arguments.log_level)
     from wattpack.kube.client import connect
 
     api: KubeApi = connect(arguments.kubeconfig)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import logging
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -21,6 +20,7 @@ from simulation.scenario import FaultKind, Scenario, load_scenario
 from wattpack import flags
 from wattpack.clock import Clock, SystemClock
 from wattpack.errors import InputError, PermanentError, WattpackError
+from wattpack.logs import log_plain
 from wattpack.units import NS_PER_SECOND
 
 PROGRESS_SECONDS = 2.0
@@ -71,10 +71,7 @@ def build_parser() -> argparse.ArgumentParser:
 def main(argv: list[str] | None = None) -> int:
     """Run the demo; 1 if a breaker tripped or an invariant was violated."""
     arguments = build_parser().parse_args(argv)
-    logging.basicConfig(
-        level=logging.INFO if arguments.verbose else logging.ERROR,
-        format="%(levelname)s %(name)s: %(message)s",
-    )
+    log_plain("info" if arguments.verbose else "error")
     scenario = chosen_scenario(arguments)
     if not arguments.headless:
         static_folder()  # refuse before anything starts

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import logging
 import os
 import signal
 import socket
@@ -25,6 +24,7 @@ from telemetry.attribution.device_grants import KUBELET_SOCKET
 from wattpack import flags
 from wattpack.clock import Clock, SystemClock
 from wattpack.errors import InputError
+from wattpack.logs import add_log_level, log_json, log_plain
 from wattpack.units import NS_PER_SECOND, NodeName, require_number
 
 EXAMPLES = """examples:
@@ -97,6 +97,7 @@ def build_parser() -> argparse.ArgumentParser:
     stream.add_argument(
         "--kubeconfig", type=Path, help="with --gpunode: a token's kubeconfig, outside a pod"
     )
+    add_log_level(parser)
     return parser
 
 
@@ -108,7 +109,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """
     options = build_parser().parse_args(argv)
     _check(options)
-    logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")
+    (log_plain if options.local else log_json)(options.log_level)
     clock = SystemClock()
     source = _open_source(options, clock)
     attributor = _open_attributor(options)

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import logging
 import random
-import threading
 from collections.abc import Callable
 from typing import Protocol
 
@@ -21,6 +20,7 @@ from wattpack.clock import Clock
 from wattpack.errors import PermanentError, TransientError
 from wattpack.kube.backoff import backoff_seconds
 from wattpack.kube.port import JsonObject, KubeError, NotFoundError, Resource
+from wattpack.periodic import PeriodicThread
 from wattpack.units import NS_PER_SECOND, seconds_to_ns
 
 LOG = logging.getLogger(__name__)
@@ -171,14 +171,15 @@ class GpuNodePublisher:
         LOG.warning("GpuNode %s not written, again in %.0f s: %s", self._node, seconds, error)
 
 
-class GpuNodeThread:
+class GpuNodeThread(PeriodicThread):
     """Looks at the agent's state once a second, beside everything else.
 
     Args:
         publisher: Writes.
         state: The newest state; must not block.
         clock: Real time.
-        look_ns: Between two looks.
+        look_ns: Between two looks; the first comes after two, so that readings and the actuator's
+            first answer had time to come.
     """
 
     def __init__(
@@ -188,31 +189,13 @@ class GpuNodeThread:
         clock: Clock,
         look_ns: int = LOOK_NS,
     ) -> None:
-        self._publisher, self._state, self._clock = publisher, state, clock
-        self._look_ns = look_ns
-        self._wake = clock.new_wake()
-        self._stopping = False
-        self._thread = threading.Thread(target=self._run, name="gpunode", daemon=True)
+        super().__init__(clock, "gpunode", look_ns, first_ns=2 * look_ns)
+        self._publisher, self._state = publisher, state
 
-    def start(self) -> None:
-        """Begin, after the first readings and the actuator's first answer had time to come."""
-        self._thread.start()
+    def run_once(self) -> None:
+        """Write what is due. The object is for people: no defect ends sampling or leases."""
+        self._publisher.step(self._state())
 
-    def stop(self) -> None:
+    def stop(self, patience_seconds: float = 1.0) -> None:
         """End; a call that hangs is left to its deadline."""
-        self._stopping = True
-        self._wake.set()
-        self._thread.join(timeout=1.0)
-
-    def _run(self) -> None:
-        next_ns = self._clock.monotonic_ns() + 2 * self._look_ns
-        while not self._stopping:
-            if self._clock.wait_until(next_ns, self._wake):
-                continue
-            try:
-                self._publisher.step(self._state())
-            except Exception:
-                # The object is for people: a defect in it must end neither sampling nor leases.
-                LOG.exception("GpuNode is not kept")
-                self._publisher.failures += 1
-            next_ns = self._clock.monotonic_ns() + self._look_ns
+        super().stop(patience_seconds)

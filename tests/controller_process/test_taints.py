@@ -210,7 +210,7 @@ class Bench:
             parents=[-1], nodes=[0] * reporting, gpus_per_node=2, enforce=self.enforcing
         )
         self.thread.take(outcome(topology, self.clock.monotonic_ns(), unheld, silent, leading))
-        self.thread.write_once()
+        self.thread.run_once()
         if sync:
             self.sync()
 
@@ -408,5 +408,5 @@ def test_without_a_new_outcome_nothing_is_judged() -> None:
     bench.listen(unheld=[0])
     bench.kube.patch_json(NODES, "node-0", [{"op": "remove", "path": "/spec/taints"}])
     bench.sync()
-    bench.thread.write_once()
+    bench.thread.run_once()
     assert bench.tainted() == []

@@ -180,7 +180,7 @@ def test_a_domain_deleted_and_made_anew_with_a_refused_spec_does_not_end_the_sta
     status = StatusThread(api, bench.clock, bench.cluster.desired, "test")
     bench.cluster.desired.accepted_domains().pop("row")  # type: ignore[attr-defined]
     status.take(outcome)
-    status.write_once()
+    status.run_once()
 
 
 def test_an_audit_file_that_is_none_is_refused_by_name(tmp_path: Path) -> None:

@@ -324,4 +324,4 @@ def test_the_thread_writes_survives_a_defect_and_ends() -> None:
     thread.start()
     assert written.wait(30)
     thread.stop()
-    assert publisher.failures == 1
+    assert thread.failures == 1

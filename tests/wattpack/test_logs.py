@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import argparse
 import io
 import json
 import logging
 
-from wattpack.logs import JsonFormatter
+import pytest
+
+from wattpack.logs import JsonFormatter, add_log_level
 
 
 def written(message: str, *arguments: object, error: Exception | None = None) -> list[str]:
@@ -29,3 +32,25 @@ def test_a_record_is_one_line_whatever_it_holds() -> None:
 def test_an_exception_stays_in_the_line_of_its_message() -> None:
     (line,) = written("failed", error=ValueError("why"))
     assert "ValueError: why" in json.loads(line)["exception"]
+
+
+def test_every_process_takes_a_log_level_and_the_environment_gives_the_default(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("WATTPACK_LOG_LEVEL", "warning")
+    parser = argparse.ArgumentParser()
+    add_log_level(parser)
+    assert parser.parse_args([]).log_level == "warning"
+    assert parser.parse_args(["--log-level", "debug"]).log_level == "debug"
+
+
+def test_a_level_that_does_not_exist_is_refused_by_the_flag_s_name(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("WATTPACK_LOG_LEVEL", "chatty")
+    parser = argparse.ArgumentParser()
+    add_log_level(parser)
+    assert parser.parse_args([]).log_level == "info"
+    with pytest.raises(SystemExit):
+        parser.parse_args(["--log-level", "chatty"])
+    assert "--log-level" in capsys.readouterr().err

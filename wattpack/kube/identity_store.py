@@ -9,7 +9,6 @@ from __future__ import annotations
 import base64
 import binascii
 import logging
-import threading
 from collections.abc import Callable, Sequence
 
 from wattpack.clock import Clock
@@ -25,6 +24,7 @@ from wattpack.kube.port import (
     KubeError,
     NotFoundError,
 )
+from wattpack.periodic import PeriodicThread
 from wattpack.units import seconds_to_ns
 from wattpack.wire.certificates import ServingIdentity, identity_from_data, new_identity, renewed
 
@@ -164,7 +164,7 @@ def publish_to_config_map(api: KubeApi, namespace: str, name: str) -> Publish:
     return publish
 
 
-class IdentityKeeper:
+class IdentityKeeper(PeriodicThread):
     """Renews what a server shows, in a thread of its own.
 
     Args:
@@ -176,27 +176,14 @@ class IdentityKeeper:
     def __init__(
         self, use: Callable[[ServingIdentity], None], store: IdentityStore, clock: Clock
     ) -> None:
+        period_ns = seconds_to_ns(CHECK_SECONDS)
+        super().__init__(clock, "certificate", period_ns, first_ns=period_ns)
         self._use = use
         self._store = store
-        self._clock = clock
-        self._wake = clock.new_wake()
-        self._thread = threading.Thread(target=self._keep, name="certificate", daemon=True)
 
-    def start(self) -> None:
-        """Look after the certificate every minute."""
-        self._thread.start()
-
-    def stop(self) -> None:
-        """End the thread."""
-        self._wake.set()
-        self._thread.join()
-
-    def _keep(self) -> None:
-        pause_seconds = CHECK_SECONDS
-        while not self._clock.wait_until(
-            self._clock.monotonic_ns() + seconds_to_ns(pause_seconds), self._wake
-        ):
-            pause_seconds = CHECK_SECONDS if self.renew() else RETRY_SECONDS
+    def run_once(self) -> int:
+        """Look after the certificate; the pause until the next look, in ns."""
+        return seconds_to_ns(CHECK_SECONDS if self.renew() else RETRY_SECONDS)
 
     def renew(self) -> bool:
         """Look once; False if the cluster did not answer, and what was shown is shown on."""
