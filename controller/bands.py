@@ -1,4 +1,4 @@
-"""Bands on a domain's load: when to cap, how far, and when to let go (design section 5).
+"""Bands on a domain's load: when to cap, how far, and when to let go (docs/power-control.md).
 
     0 ........ release ........ target .. cap band .......... 1.00 of L
       NORMAL                    CAPPING holds the target      BRAKE on predicted heat

@@ -233,7 +233,7 @@ class Decisions:
 
 @dataclass(frozen=True, slots=True)
 class PowerSettings:
-    """Constants of the power loop; every default cites design section 4 or 5.
+    """Constants of the power loop; defaults: docs/power-control.md.
 
     Attributes:
         lease_ttl_ms: Lease length (I3).

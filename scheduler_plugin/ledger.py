@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from scheduler_plugin.snapshot import Pod
 from wattpack.units import NS_PER_SECOND
 
-#: A pinned pod that is not bound by then is evicted (design section 6).
+#: A pinned pod that is not bound by then is evicted (docs/placement.md).
 PIN_TIMEOUT_NS = 30 * NS_PER_SECOND
 #: How long a released pod may still look gated in a view that lags behind.
 VIEW_LAG_NS = 5 * NS_PER_SECOND

@@ -14,7 +14,7 @@ from wattpack.api.times import parse_rfc3339
 from wattpack.kube.port import JsonObject
 from wattpack.power.domain_tree import OVERSHOOT_RATIO
 
-#: Cap band over rating where the controller has not said: its lower design value (section 5).
+#: Cap band over rating where the controller has not said: the lower value of docs/power-control.md.
 DEFAULT_CAP_BAND = 0.87
 #: Used watts are rounded up to this share of the limit, so that noise causes no new plan.
 USED_STEP = 1 / 200

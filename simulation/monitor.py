@@ -1,6 +1,6 @@
 """Watches the invariants from outside: it sees boards, leases and decisions, never the core's code.
 
-Each condition is worked out anew here from docs/architecture.md, section 4. What a declared fault
+Each condition is worked out anew here from docs/architecture.md, Promises. What a declared fault
 does to a board (a silent write failure, a hung or just rebooted board) is no violation of the
 product's; what the product makes of it is.
 """

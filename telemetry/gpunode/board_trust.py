@@ -11,7 +11,7 @@ from telemetry.gpunode.gpunode_status import cap_watts
 from telemetry.node_state import NodeState
 from wattpack.units import NS_PER_SECOND
 
-#: Design section 4, I7; and some way back before a device is trusted again.
+#: I7 in docs/architecture.md; and some way back before a device is trusted again.
 UNTRUSTED_OVER_CAP = 1.10
 TRUSTED_AGAIN_OVER_CAP = 1.06
 TRUSTED_AFTER_NS = 30 * NS_PER_SECOND

@@ -27,7 +27,7 @@ LOG = logging.getLogger(__name__)
 
 FIELD_MANAGER = "wattpack-agent"
 LOOK_NS = NS_PER_SECOND
-#: Design section 9: status of a GpuNode at most every 10 min unless a condition changed.
+#: docs/kubernetes-api.md: status of a GpuNode at most every 10 min unless a condition changed.
 QUIET_NS = 600 * NS_PER_SECOND
 #: A device that comes and goes must not write as often as it does.
 URGENT_NS = 10 * NS_PER_SECOND

@@ -20,7 +20,7 @@ FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 BoolArray = NDArray[np.bool_]
 
-# Board-gain spread over n boards and measured steady overshoot above a cap: design section 4
+# Board-gain spread over n boards and measured steady overshoot above a cap, docs/architecture.md
 # (A40 at its lowest limit: median 1.02, Zeus sweeps; sensors +-5 % a board, arXiv 2312.02741).
 OVERSHOOT_RATIO = 1.05
 BOARD_GAIN_SPREAD = 0.09

@@ -6,7 +6,7 @@ a domain, its worst AC load at given caps is
 
     sum(caps) * o * g_n / eta + sum(worst servers without GPUs) / eta + external
 
-with o = 1.05 and g_n = 1 + 0.09 / sqrt(n) (design section 4).
+with o = 1.05 and g_n = 1 + 0.09 / sqrt(n) (docs/architecture.md, Words).
 """
 
 from __future__ import annotations
