@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from types import ModuleType
 
+from benchmarks.expected import outside, read_ranges
 from benchmarks.runner import Options, discover, find, record
 from wattpack.clock import SystemClock
 from wattpack.errors import WattpackError
@@ -31,6 +32,11 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--json", type=output_file, help="also write the JSON object to this file")
     parser.add_argument(
         "--record", action="store_true", help="keep the result in benchmarks/results/"
+    )
+    parser.add_argument(
+        "--within-ranges",
+        action="store_true",
+        help="end with 1 if a figure has left its range in benchmarks/ranges.yaml",
     )
     arguments, rest = parser.parse_known_args(argv)
     if rest and not getattr(_named(arguments.name), "TAKES_ARGUMENTS", False):
@@ -63,7 +69,14 @@ def main(argv: list[str] | None = None) -> int:
             f"kept in {record(line, seed=arguments.seed, date=f'{now:%Y-%m-%d}')}", file=sys.stderr
         )
     print(json.dumps(line))
-    return 0
+    if not arguments.within_ranges:
+        return 0
+    strangers = outside(
+        read_ranges().get(arguments.name, {}), line["figures"], quick=arguments.quick
+    )
+    for name, text in strangers.items():
+        print(f"outside its range: {name} is {text}", file=sys.stderr)
+    return 1 if strangers else 0
 
 
 if __name__ == "__main__":

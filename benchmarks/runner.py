@@ -92,7 +92,7 @@ def discover() -> dict[str, ModuleType]:
     modules = [
         importlib.import_module(f"benchmarks.{info.name}")
         for info in pkgutil.iter_modules([str(folder)])
-        if info.name not in {"__main__", "runner"} and not info.name.startswith("_")
+        if info.name not in {"__main__", "expected", "runner"} and not info.name.startswith("_")
     ]
     return {m.NAME: m for m in modules if hasattr(m, "NAME")}
 

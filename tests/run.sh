@@ -47,7 +47,7 @@ benchmarks_quick() {
   local name
   for name in $($bin/python -m benchmarks --list | cut -d' ' -f1 | grep -vx demo_row); do
     printf -- '-- %s --quick\n' "$name"
-    $bin/python -m benchmarks "$name" --quick | tail -n 1 || return 1
+    $bin/python -m benchmarks "$name" --quick --within-ranges | tail -n 1 || return 1
   done
 }
 demo_short() {
@@ -57,7 +57,10 @@ demo_short() {
 }
 
 long_filter="not slow"
-[ "${LONG:-}" = 1 ] && long_filter="slow or not slow"
+if [ "${LONG:-}" = 1 ]; then
+  long_filter="slow or not slow"
+  export WATTPACK_HYPOTHESIS_PROFILE=long
+fi
 plain="not cluster and not helm and not promtool and not browser"
 
 tier tools cluster_tools
