@@ -55,7 +55,7 @@ def carry_out_one(
         limits = device.limits()
     except Exception as problem:  # as above
         return Outcome(done=tuple(done), error=error or _text(problem), failed=failed)
-    return Outcome(limits.current_watts, limits.enforced_watts, tuple(done), error, failed)
+    return Outcome(limits.limit_watts, limits.enforced_limit_watts, tuple(done), error, failed)
 
 
 def _in_force(device: GpuDevice, write: Write) -> bool:
@@ -63,14 +63,14 @@ def _in_force(device: GpuDevice, write: Write) -> bool:
 
     NVML cannot read a clock lock back: there the driver's answer has to do.
     """
-    if write.kind is not WriteKind.POWER_LIMIT or write.watts is None:
+    if write.kind is not WriteKind.POWER_LIMIT or write.cap_watts is None:
         return True
-    return watts_match(device.limits().current_watts, write.watts)
+    return watts_match(device.limits().limit_watts, write.cap_watts)
 
 
 def _write(device: GpuDevice, write: Write) -> None:
-    if write.kind is WriteKind.POWER_LIMIT and write.watts is not None:
-        device.set_power_limit(write.watts)
+    if write.kind is WriteKind.POWER_LIMIT and write.cap_watts is not None:
+        device.set_power_limit(write.cap_watts)
     elif write.kind is WriteKind.LOCK_CLOCKS and write.max_mhz is not None:
         device.lock_clocks(write.max_mhz)
     else:

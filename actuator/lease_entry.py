@@ -30,10 +30,10 @@ class WriteKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """One driver call; ``watts`` or ``max_mhz`` as its kind needs."""
+    """One driver call; ``cap_watts`` or ``max_mhz`` as its kind needs."""
 
     kind: WriteKind
-    watts: float | None = None
+    cap_watts: float | None = None
     max_mhz: int | None = None
 
 
@@ -43,14 +43,14 @@ class Outcome:
 
     Attributes:
         limit_watts: The limit read back, None if the device did not answer.
-        enforced_watts: The enforced limit read back.
+        enforced_limit_watts: The enforced limit read back.
         done: The writes that the driver took, in order.
         error: Why a write or the read-back failed, empty otherwise.
         failed: The write that the driver refused or did not finish; later ones were not tried.
     """
 
     limit_watts: float | None = None
-    enforced_watts: float | None = None
+    enforced_limit_watts: float | None = None
     done: tuple[Write, ...] = ()
     error: str = ""
     failed: Write | None = None
@@ -105,7 +105,7 @@ class HeldDevice:
     Attributes:
         cap_watts: Above ``guaranteed_watts`` only while ``lease_deadline_ns`` lies ahead.
         sequence: Of the command that set this.
-        seen_watts: None while the board does not answer.
+        limit_watts: None while the board does not answer.
         seen_lock_mhz: The lock that the driver last took; NVML cannot read it back.
         confirmed: The read-back has agreed since ``cap_watts`` was last changed.
     """
@@ -117,8 +117,8 @@ class HeldDevice:
     lease_deadline_ns: int | None = None
     sequence: int = 0
 
-    seen_watts: float | None = None
-    enforced_watts: float | None = None
+    limit_watts: float | None = None
+    enforced_limit_watts: float | None = None
     seen_lock_mhz: int | None = None
     confirmed: bool = False
     ever_confirmed: bool = False
@@ -130,9 +130,9 @@ class HeldDevice:
     @property
     def state(self) -> DeviceState:
         """How far the actuator can vouch for the GPU."""
-        if self.seen_watts is None:
+        if self.limit_watts is None:
             return DeviceState.UNREADABLE
-        too_high = self.seen_watts > self.cap_watts + TOLERANCE_WATTS
+        too_high = self.limit_watts > self.cap_watts + TOLERANCE_WATTS
         if not self.ever_confirmed:
             return DeviceState.UNCONTROLLED
         if too_high and self.failures_in_row >= _FAILURES_UNTIL_UNCONTROLLED:
@@ -157,8 +157,8 @@ class HeldDevice:
             lock_max_mhz,
             lease_deadline_ns,
             self.sequence if sequence is None else sequence,
-            self.seen_watts,
-            self.enforced_watts,
+            self.limit_watts,
+            self.enforced_limit_watts,
             self.seen_lock_mhz,
             self.confirmed and same,
             self.ever_confirmed,
@@ -171,8 +171,8 @@ class HeldDevice:
     def without_lease(self) -> HeldDevice:
         """The entry after its lease: at most the guaranteed cap, and nothing raised by silence."""
         caps = [self.cap_watts, self.guaranteed_watts]
-        if self.seen_watts is not None:
-            caps.append(self.seen_watts)
+        if self.limit_watts is not None:
+            caps.append(self.limit_watts)
         return self.holding(min(caps), self.seen_lock_mhz, None)
 
     def agrees_with(self, outcome: Outcome) -> bool:
@@ -181,8 +181,8 @@ class HeldDevice:
             self.confirmed
             and not outcome.error
             and not outcome.done
-            and outcome.limit_watts == self.seen_watts
-            and outcome.enforced_watts == self.enforced_watts
+            and outcome.limit_watts == self.limit_watts
+            and outcome.enforced_limit_watts == self.enforced_limit_watts
             and self.confirmed_sequence == self.sequence
         )
 
@@ -190,16 +190,16 @@ class HeldDevice:
         """The entry after writes and a read-back; a write without effect counts as failed."""
         lock = self.seen_lock_mhz
         failures = int(outcome.failed is not None)
-        seen_watts = outcome.limit_watts
+        limit_watts = outcome.limit_watts
         for write in outcome.done:
             if write.kind is not WriteKind.POWER_LIMIT:
                 lock = write.max_mhz
-            elif seen_watts is not None and write.watts is not None:
-                failures += not watts_match(seen_watts, write.watts)
-        cap_watts, lock, confirmed, tampered = self._judged(seen_watts, lock)
+            elif limit_watts is not None and write.cap_watts is not None:
+                failures += not watts_match(limit_watts, write.cap_watts)
+        cap_watts, lock, confirmed, tampered = self._judged(limit_watts, lock)
         agrees = (
-            seen_watts is not None
-            and watts_match(seen_watts, cap_watts)
+            limit_watts is not None
+            and watts_match(limit_watts, cap_watts)
             and lock == self.lock_max_mhz
         )
         # Written out like ``holding``: this runs for every GPU and every command.
@@ -210,8 +210,8 @@ class HeldDevice:
             self.lock_max_mhz,
             self.lease_deadline_ns,
             self.sequence,
-            seen_watts,
-            outcome.enforced_watts,
+            limit_watts,
+            outcome.enforced_limit_watts,
             lock,
             confirmed or agrees,
             self.ever_confirmed or agrees,
@@ -222,7 +222,7 @@ class HeldDevice:
         )
 
     def _judged(
-        self, seen_watts: float | None, lock: int | None
+        self, limit_watts: float | None, lock: int | None
     ) -> tuple[float, int | None, bool, int]:
         """Undo a limit that somebody raised; keep one that somebody lowered without a lease.
 
@@ -230,13 +230,13 @@ class HeldDevice:
             The cap to hold, the lock that is believed, whether confirmed, and ``tampered``.
         """
         cap_watts, confirmed, tampered = self.cap_watts, self.confirmed, self.tampered
-        if seen_watts is None or watts_match(seen_watts, cap_watts):
+        if limit_watts is None or watts_match(limit_watts, cap_watts):
             return cap_watts, lock, confirmed, tampered
-        if seen_watts > cap_watts:
+        if limit_watts > cap_watts:
             # A driver reload also drops the clock lock, which cannot be read back.
             lock = None if confirmed else lock
-        elif self.lease_deadline_ns is None and (confirmed or self.seen_watts is None):
-            cap_watts = seen_watts
+        elif self.lease_deadline_ns is None and (confirmed or self.limit_watts is None):
+            cap_watts = limit_watts
         return cap_watts, lock, False, tampered + confirmed
 
     def remembered(self, configured_watts: float) -> RememberedDevice:
@@ -262,8 +262,8 @@ def plan_writes(held: HeldDevice) -> tuple[Write, ...]:
             lowers = held.seen_lock_mhz is None or held.lock_max_mhz < held.seen_lock_mhz
             write = Write(WriteKind.LOCK_CLOCKS, max_mhz=held.lock_max_mhz)
             (tighten if lowers else loosen).append(write)
-    if held.seen_watts is None or not watts_match(held.seen_watts, held.cap_watts):
-        lowers = held.seen_watts is None or held.cap_watts < held.seen_watts
-        write = Write(WriteKind.POWER_LIMIT, watts=held.cap_watts)
+    if held.limit_watts is None or not watts_match(held.limit_watts, held.cap_watts):
+        lowers = held.limit_watts is None or held.cap_watts < held.limit_watts
+        write = Write(WriteKind.POWER_LIMIT, cap_watts=held.cap_watts)
         (tighten if lowers else loosen).append(write)
     return (*tighten, *loosen)

@@ -114,8 +114,8 @@ class DeviceStatus:
     """What the actuator knows of one GPU; None where it was never read.
 
     Attributes:
-        cap_watts: Power limit as last read back.
-        enforced_watts: Limit that the board enforces, all limiters counted.
+        limit_watts: Power limit as last read back.
+        enforced_limit_watts: Limit that the board enforces, all limiters counted.
         guaranteed_watts: What expiry falls to.
         lock_max_mhz: Upper end of the clock lock that was written and not refused.
         confirmed_sequence: Last command whose effect was read back.
@@ -124,8 +124,8 @@ class DeviceStatus:
     """
 
     uuid: str
-    cap_watts: float | None
-    enforced_watts: float | None
+    limit_watts: float | None
+    enforced_limit_watts: float | None
     guaranteed_watts: float
     lock_max_mhz: int | None
     lease_active: bool

@@ -100,8 +100,8 @@ class LeaseTable:
         remaining_ns = max(0, (held.lease_deadline_ns or 0) - now_ns)
         return DeviceStatus(
             uuid=uuid,
-            cap_watts=held.seen_watts,
-            enforced_watts=held.enforced_watts,
+            limit_watts=held.limit_watts,
+            enforced_limit_watts=held.enforced_limit_watts,
             guaranteed_watts=held.guaranteed_watts,
             lock_max_mhz=held.seen_lock_mhz,
             lease_active=remaining_ns > 0,
@@ -112,17 +112,17 @@ class LeaseTable:
             state=held.state,
         )
 
-    def start(self, seen_watts: Mapping[str, float | None]) -> dict[str, tuple[Write, ...]]:
+    def start(self, limit_watts: Mapping[str, float | None]) -> dict[str, tuple[Write, ...]]:
         """Take over the boards as they are found: lower to what may be held, raise nothing.
 
         Args:
-            seen_watts: The present power limits by uuid; None where it could not be read.
+            limit_watts: The present power limits by uuid; None where it could not be read.
         """
-        for uuid, watts in seen_watts.items():
+        for uuid, watts in limit_watts.items():
             held = self._held[uuid]
             allowed = held.cap_watts if held.lease_deadline_ns else held.guaranteed_watts
             cap = allowed if watts is None else min(watts, allowed)
-            self._held[uuid] = replace(held, cap_watts=cap, seen_watts=watts)
+            self._held[uuid] = replace(held, cap_watts=cap, limit_watts=watts)
         return self.writes_due()
 
     def apply(self, command: LeaseCommand, now_ns: int) -> dict[str, tuple[Write, ...]]:

@@ -180,7 +180,7 @@ class Actuator:
         devices = [
             {
                 "uuid": uuid,
-                "before_watts": before[uuid].seen_watts,
+                "before_watts": before[uuid].limit_watts,
                 "after_watts": outcome.limit_watts,
                 "cap_watts": self._table.held(uuid).cap_watts,
                 "lock_max_mhz": self._table.held(uuid).lock_max_mhz,

@@ -61,7 +61,7 @@ def levels(view: LiveView) -> bytes:
     """Draw over request as one byte a GPU."""
     return bytes(
         UNKNOWN if watts is None else max(0, min(FULL, round(FULL * watts / request)))
-        for watts, request in zip(view.gpus.watts, view.gpus.request_watts, strict=True)
+        for watts, request in zip(view.gpus.draw_watts, view.gpus.request_watts, strict=True)
     )
 
 

@@ -135,7 +135,7 @@ def holding(
     fresh_node = (received >= 0) & (now_ns - received <= settings.report_stale_ns)
     proven = fresh_node & (received > commitments.unproven_ns) & ~observed.node_rebooted
     by_node = topology.node_of_gpu
-    read_back = observed.gpu_cap_watts
+    read_back = observed.gpu_limit_watts
     with np.errstate(invalid="ignore"):
         readable = (read_back > 0.0) & np.isfinite(read_back)
     writable = proven[by_node] & observed.gpu_controlled & readable

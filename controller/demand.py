@@ -39,7 +39,7 @@ def initial_demand(n_gpus: int) -> DemandMemory:
     return DemandMemory(0, np.zeros((_BUCKETS, n_gpus)))
 
 
-def update_demand(memory: DemandMemory, gpu_watts: FloatArray, now_ns: int) -> DemandMemory:
+def update_demand(memory: DemandMemory, draw_watts: FloatArray, now_ns: int) -> DemandMemory:
     """Take in this tick's readable draws; unreadable ones (NaN) change nothing."""
     highest = memory.highest_watts
     bucket_ns = memory.bucket_ns
@@ -48,14 +48,14 @@ def update_demand(memory: DemandMemory, gpu_watts: FloatArray, now_ns: int) -> D
         bucket_ns = now_ns
     else:
         highest = highest.copy()
-    highest[-1] = np.fmax(highest[-1], gpu_watts)
+    highest[-1] = np.fmax(highest[-1], draw_watts)
     return DemandMemory(bucket_ns, highest)
 
 
 def expected_draw(
     memory: DemandMemory,
-    gpu_watts: FloatArray,
-    cap_watts: FloatArray,
+    draw_watts: FloatArray,
+    limit_watts: FloatArray,
     request_watts: FloatArray,
     slowed: BoolArray,
 ) -> FloatArray:
@@ -63,12 +63,12 @@ def expected_draw(
 
     Args:
         memory: Recent draws.
-        gpu_watts: Readable draw, NaN if unknown, (n_gpus,).
-        cap_watts: Limit as read back, NaN if unknown, (n_gpus,).
+        draw_watts: Readable draw, NaN if unknown, (n_gpus,).
+        limit_watts: Limit as read back, NaN if unknown, (n_gpus,).
         request_watts: What the work would like, (n_gpus,).
         slowed: Reduced by other means than the limit (clock lock), (n_gpus,).
     """
     recent = memory.highest_watts.max(axis=0)
     with np.errstate(invalid="ignore"):
-        open_cap = gpu_watts < _THROTTLED_SHARE * cap_watts
-    return np.asarray(np.where(open_cap & ~slowed, recent, np.maximum(recent, request_watts)))
+        open_limit = draw_watts < _THROTTLED_SHARE * limit_watts
+    return np.asarray(np.where(open_limit & ~slowed, recent, np.maximum(recent, request_watts)))

@@ -145,14 +145,14 @@ def update_trust(
 
 def node_draw(
     topology: Topology,
-    gpu_watts: FloatArray,
+    gpu_draw_watts: FloatArray,
     host_watts: FloatArray,
     highest_cap_watts: FloatArray,
     fresh_node: BoolArray,
 ) -> FloatArray:
     """DC watts of each server; what is unreadable counts at the most it could draw, (n_nodes,)."""
     most = highest_cap_watts * OVERSHOOT_RATIO
-    gpus = np.where(np.isnan(gpu_watts), most, gpu_watts)
+    gpus = np.where(np.isnan(gpu_draw_watts), most, gpu_draw_watts)
     with np.errstate(invalid="ignore"):
         host_known = fresh_node & (host_watts >= 0.0)
         host_known &= host_watts <= _CREDIBLE_OVER_DEFAULT * topology.node_worst_watts + 1000.0

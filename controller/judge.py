@@ -76,13 +76,13 @@ def open_situation(
         highest_watts=picture.highest_watts,
         expected_watts=expected_draw(
             state.demand,
-            picture.gpu_watts,
-            observed.gpu_cap_watts,
+            picture.gpu_draw_watts,
+            observed.gpu_limit_watts,
             topology.request_watts,
             np.isfinite(state.lock_watts),
         ),
         active=(picture.holding.writable | (dry & fresh_gpu)) & trusted,
-        doubtful=~fresh_gpu | ~trusted | np.isnan(picture.gpu_watts),
+        doubtful=~fresh_gpu | ~trusted | np.isnan(picture.gpu_draw_watts),
     )
 
 

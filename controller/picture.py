@@ -31,7 +31,7 @@ class Picture:
     Attributes:
         holding: What each GPU may hold by command and read-back.
         highest_watts: The same with untrusted devices at their maximum, (n_gpus,).
-        gpu_watts: Readable draws, NaN for the others, (n_gpus,).
+        gpu_draw_watts: Readable draws, NaN for the others, (n_gpus,).
         used_watts: Readable draws and for the others the most they could draw, (n_gpus,).
         draw_watts: AC draw (I7), (n_domains,).
         rest_watts: What is drawn beside GPUs, AC, (n_domains,).
@@ -41,7 +41,7 @@ class Picture:
 
     holding: Holding
     highest_watts: FloatArray
-    gpu_watts: FloatArray
+    gpu_draw_watts: FloatArray
     used_watts: FloatArray
     draw_watts: FloatArray
     rest_watts: FloatArray
@@ -70,7 +70,7 @@ def look(
     )
     most = np.maximum(topology.default_limit_watts, hold.highest_watts)
     highest = np.where(trust.trusted, hold.highest_watts, most)
-    watts = readable_gpu_watts(topology, observed.gpu_watts, fresh_gpu)
+    watts = readable_gpu_watts(topology, observed.gpu_draw_watts, fresh_gpu)
     unreadable = np.isnan(watts)
     used = np.where(unreadable, highest * OVERSHOOT_RATIO, watts)
     nodes = node_draw(topology, watts, observed.host_watts, highest, hold.fresh_node)
@@ -86,7 +86,7 @@ def look(
     picture = Picture(
         holding=hold,
         highest_watts=highest,
-        gpu_watts=watts,
+        gpu_draw_watts=watts,
         used_watts=used,
         draw_watts=draw,
         rest_watts=np.maximum(draw - load.sum_gpus(used) / load.efficiency, 0.0),

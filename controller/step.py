@@ -104,7 +104,7 @@ def step(
 def _require_match(topology: Topology, state: State, observed: Observations, now_ns: int) -> None:
     if state.topology is not topology:
         raise InputError("state", "a state of this topology (see carry_over)", "another one")
-    lengths = (len(observed.gpu_watts), len(observed.host_watts), len(observed.meter_watts))
+    lengths = (len(observed.gpu_draw_watts), len(observed.host_watts), len(observed.meter_watts))
     expected = (topology.n_gpus, topology.n_nodes, topology.n_domains)
     if lengths != expected:
         raise InputError("observations", f"lengths {expected} of gpus, nodes, domains", lengths)
@@ -151,7 +151,7 @@ def _command(
 def _may_ask_for(observed: Observations, picture: Picture, permit: Permit) -> FloatArray:
     """Caps that raise nothing: what may be held, or only what was read back where raising stops."""
     held = picture.holding.held_watts
-    return np.where(permit.gpus, held, np.fmin(held, observed.gpu_cap_watts))
+    return np.where(permit.gpus, held, np.fmin(held, observed.gpu_limit_watts))
 
 
 def _batches(

@@ -122,9 +122,9 @@ class Observations:
         node_nonce: Nonce of that report, 0 = none to answer, (n_nodes,).
         node_rebooted: The boot id changed since the last tick, (n_nodes,).
         host_watts: Server draw without GPUs, NaN if not metered, (n_nodes,).
-        gpu_watts: 1 s average, NaN if unreadable, (n_gpus,).
+        gpu_draw_watts: 1 s average, NaN if unreadable, (n_gpus,).
         gpu_energy_mean_watts: Mean over 3 s by the energy counter, NaN if not offered, (n_gpus,).
-        gpu_cap_watts: Limit as read back, NaN if unknown, (n_gpus,).
+        gpu_limit_watts: Limit as read back, NaN if unknown, (n_gpus,).
         gpu_guaranteed_watts: Guaranteed cap as read back, NaN if unknown, (n_gpus,).
         gpu_confirmed_sequence: Last command read back in this epoch, 0 = none, (n_gpus,).
         gpu_controlled: The actuator answers and holds a guaranteed cap, (n_gpus,).
@@ -143,9 +143,9 @@ class Observations:
     node_nonce: NDArray[np.uint64]
     node_rebooted: BoolArray
     host_watts: FloatArray
-    gpu_watts: FloatArray
+    gpu_draw_watts: FloatArray
     gpu_energy_mean_watts: FloatArray
-    gpu_cap_watts: FloatArray
+    gpu_limit_watts: FloatArray
     gpu_guaranteed_watts: FloatArray
     gpu_confirmed_sequence: IntArray
     gpu_controlled: BoolArray

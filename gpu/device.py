@@ -63,26 +63,32 @@ class GpuIdentity:
 
 @dataclass(frozen=True, slots=True)
 class PowerLimits:
-    """The board's limits in watts; ``current`` is what was set, ``enforced`` what rules now."""
+    """The board's limits in watts; ``limit_watts`` is what was set, the enforced one rules now."""
 
     min_watts: float
     max_watts: float
     default_watts: float
-    current_watts: float
-    enforced_watts: float
+    limit_watts: float
+    enforced_limit_watts: float
 
     def __post_init__(self) -> None:
         watts = (
             self.min_watts,
             self.max_watts,
             self.default_watts,
-            self.current_watts,
-            self.enforced_watts,
+            self.limit_watts,
+            self.enforced_limit_watts,
         )
         # Read back for every board every second; a NaN fails the comparison like any nonsense.
         if all(type(w) is float and 0.0 < w < math.inf for w in watts):
             return
-        for name in ("min_watts", "max_watts", "default_watts", "current_watts", "enforced_watts"):
+        for name in (
+            "min_watts",
+            "max_watts",
+            "default_watts",
+            "limit_watts",
+            "enforced_limit_watts",
+        ):
             require_number(name, getattr(self, name), exclusive_minimum=0.0, unit="W")
 
 
@@ -101,8 +107,8 @@ class GpuReading:
 
     Attributes:
         monotonic_ns: When the reading was taken, on the reader's clock.
-        average_watts: The board's own average (1 s on Ampere and newer except GA100).
-        instant_watts: The latest short window.
+        draw_watts: The board's own average (1 s on Ampere and newer except GA100).
+        instant_draw_watts: The latest short window.
         energy_joules: Counter since driver load.
         utilisation: Share of the last window with a kernel running, 0 to 1.
         throttle_reasons: NVML clock event bit mask.
@@ -111,8 +117,8 @@ class GpuReading:
     """
 
     monotonic_ns: int
-    average_watts: float
-    instant_watts: float | None = None
+    draw_watts: float
+    instant_draw_watts: float | None = None
     energy_joules: float | None = None
     utilisation: float | None = None
     memory_utilisation: float | None = None

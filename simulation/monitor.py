@@ -56,7 +56,7 @@ class InvariantMonitor:
         self._hot_since_ns = np.full(n, -1, dtype=np.int64)
         self._jump_since_ns = np.full(len(world.domain_names), -1, dtype=np.int64)
         self._newest: dict[str, tuple[str, int, int]] = {}
-        self._cap_watts = world.bank.limit_watts.copy()
+        self._limit_watts = world.bank.limit_watts.copy()
         self._energy: list[tuple[int, Floats]] = []
         self._held_watts = np.zeros(n)
         self._guaranteed_watts = np.full(n, np.inf)
@@ -244,8 +244,8 @@ class InvariantMonitor:
         while len(self._energy) > 1 and now_ns - self._energy[1][0] >= 3 * NS_PER_SECOND:
             self._energy.pop(0)
         then_ns, then = self._energy[0]
-        changed = np.abs(bank.limit_watts - self._cap_watts) > 1.0
-        self._cap_watts = bank.limit_watts.copy()
+        changed = np.abs(bank.limit_watts - self._limit_watts) > 1.0
+        self._limit_watts = bank.limit_watts.copy()
         if now_ns - then_ns < 3 * NS_PER_SECOND:
             return
         mean = (bank.energy_joules - then) / ((now_ns - then_ns) / NS_PER_SECOND)

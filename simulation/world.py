@@ -251,7 +251,7 @@ class World:
                 self.servers.switch_off(int(domain))
         self._meters.advance(watts, begin_ns, end_ns)
         self.now_ns = end_ns
-        self.effects.observe(end_ns, self.bank.limit_watts, self.bank.average_watts())
+        self.effects.observe(end_ns, self.bank.limit_watts, self.bank.sensed_draw_watts())
         self.ledger.energy_joules += float(watts[0]) * seconds
         self.ledger.gpu_joules += float(drawn.sum()) * seconds
         if end_ns >= self._next_sample_ns:
@@ -384,7 +384,7 @@ class World:
 
     def note_caps(self, now_ns: int, cap_watts: Floats) -> None:
         """Decided caps by GPU, NaN for none: the clock of ``cap_to_effect`` starts."""
-        self.effects.commanded(now_ns, cap_watts, self.bank.average_watts())
+        self.effects.commanded(now_ns, cap_watts, self.bank.sensed_draw_watts())
 
     def reset_accounts(self) -> None:
         """Begin the accounts here: what came before was the warm-up."""

@@ -42,8 +42,8 @@ def _limit(name: str) -> Callable[[DeviceSample], float | None]:
 _HERTZ_PER_MHZ = 1e6
 
 GAUGES = (
-    _Gauge("power_watts", "Board power, the board's own 1 s average.", _reading("average_watts")),
-    _Gauge("power_instant_watts", "Board power, latest window.", _reading("instant_watts")),
+    _Gauge("power_watts", "Board power, the board's own 1 s average.", _reading("draw_watts")),
+    _Gauge("power_instant_watts", "Board power, latest window.", _reading("instant_draw_watts")),
     _Gauge(
         "power_energy_mean_watts",
         "Mean power of the last 3 s by the energy counter.",
@@ -54,11 +54,11 @@ GAUGES = (
         "Largest rise within 2 s during the last 10 s.",
         lambda sample: sample.max_rise_watts,
     ),
-    _Gauge("power_limit_watts", "Power limit as read back.", _limit("current_watts")),
+    _Gauge("power_limit_watts", "Power limit as read back.", _limit("limit_watts")),
     _Gauge(
         "power_limit_enforced_watts",
         "Power limit that the board enforces, all limiters counted.",
-        _limit("enforced_watts"),
+        _limit("enforced_limit_watts"),
     ),
     _Gauge("power_limit_default_watts", "Limit after a driver load.", _limit("default_watts")),
     _Gauge("power_limit_min_watts", "Lowest limit that can be set.", _limit("min_watts")),

@@ -26,22 +26,22 @@ class GuardedDevice:
     """What the guard needs to know of one GPU.
 
     Attributes:
-        watts: The larger of average and instantaneous power; for a device that cannot be read,
+        draw_watts: The larger of average and instantaneous power; for a device that cannot be read,
             the most it could be drawing.
-        cap_watts: Present power limit.
+        limit_watts: Power limit as read back.
         guaranteed_watts: The cap that lease expiry falls to.
         sm_clock_mhz: 0 if unknown: then no clock is locked.
     """
 
     uuid: str
-    watts: float
-    cap_watts: float
+    draw_watts: float
+    limit_watts: float
     guaranteed_watts: float
     sm_clock_mhz: int = 0
 
     def __post_init__(self) -> None:
-        require_number("watts", self.watts, minimum=0.0, unit="W")
-        require_number("cap_watts", self.cap_watts, exclusive_minimum=0.0, unit="W")
+        require_number("draw_watts", self.draw_watts, minimum=0.0, unit="W")
+        require_number("limit_watts", self.limit_watts, exclusive_minimum=0.0, unit="W")
         require_number("guaranteed_watts", self.guaranteed_watts, exclusive_minimum=0.0, unit="W")
 
 
@@ -74,23 +74,23 @@ def emergency_cuts(
     """
     require_number("limit_watts", limit_watts, exclusive_minimum=0.0, unit="W")
     require_number("other_watts", other_watts, minimum=0.0, unit="W")
-    total = other_watts + sum(device.watts for device in devices)
+    total = other_watts + sum(device.draw_watts for device in devices)
     if total <= ACT_AT * limit_watts:
         return ()
     excess = total - CUT_TO * limit_watts
-    room = sum(max(0.0, device.watts - device.guaranteed_watts) for device in devices)
+    room = sum(max(0.0, device.draw_watts - device.guaranteed_watts) for device in devices)
     share = min(1.0, excess / room) if room > 0 else 1.0
     cuts = []
     for device in devices:
-        above = max(0.0, device.watts - device.guaranteed_watts)
+        above = max(0.0, device.draw_watts - device.guaranteed_watts)
         cap = device.guaranteed_watts + (1.0 - share) * above
-        if cap < device.cap_watts:
+        if cap < device.limit_watts:
             cuts.append(Cut(device.uuid, cap, _lock(device, cap)))
     return tuple(cuts)
 
 
 def _lock(device: GuardedDevice, cap_watts: float) -> int | None:
-    if device.sm_clock_mhz <= 0 or device.watts <= cap_watts:
+    if device.sm_clock_mhz <= 0 or device.draw_watts <= cap_watts:
         return None
-    ratio = float((cap_watts / device.watts) ** (1.0 / CLOCK_POWER_EXPONENT))
+    ratio = float((cap_watts / device.draw_watts) ** (1.0 / CLOCK_POWER_EXPONENT))
     return max(1, int(device.sm_clock_mhz * ratio))

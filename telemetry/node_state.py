@@ -57,9 +57,9 @@ class NodeState:
         missing = sum(not sample.fresh for sample in self.samples) + self.unidentified
         return missing / total if total else 0.0
 
-    def watts(self) -> float:
+    def draw_watts(self) -> float:
         """Sum of the last known power of every device."""
-        return sum(sample.watts() or 0.0 for sample in self.samples)
+        return sum(sample.draw_watts() or 0.0 for sample in self.samples)
 
     def age_seconds(self, sample: DeviceSample) -> float | None:
         """How old a device's reading is."""
@@ -86,7 +86,7 @@ def to_json(state: NodeState) -> dict[str, Any]:
     """The state as ``wattpack agent --local --json`` prints it; null where nothing is known."""
     return {
         "node": state.node,
-        "gpu_watts": round(state.watts(), 3),
+        "draw_watts": round(state.draw_watts(), 3),
         "missing_share": state.missing_share(),
         "attribution_source": state.attribution.source,
         "devices": [_device_json(state, sample) for sample in state.samples],

@@ -95,20 +95,20 @@ def _reading(sample: DeviceSample, actuator: ActuatorStatus | None) -> power_pb2
     message = power_pb2.DeviceReading(
         uuid=sample.identity.uuid,
         state=device_state(sample, status),  # type: ignore[arg-type]
-        cap_watts=limits.current_watts if limits else 0.0,
-        enforced_watts=limits.enforced_watts if limits else 0.0,
+        limit_watts=limits.limit_watts if limits else 0.0,
+        enforced_limit_watts=limits.enforced_limit_watts if limits else 0.0,
     )
     if reading is not None:
-        message.watts = reading.average_watts
-        message.instant_watts = reading.instant_watts or 0.0
+        message.draw_watts = reading.draw_watts
+        message.instant_draw_watts = reading.instant_draw_watts or 0.0
         message.energy_joules = reading.energy_joules or 0.0
         message.sm_clock_mhz = reading.sm_clock_mhz or 0
         message.utilisation = reading.utilisation or 0.0
         message.temperature_celsius = reading.temperature_celsius or 0.0
         message.throttle_reasons = reading.throttle_reasons or 0
     if status is not None:
-        message.cap_watts = status.cap_watts or message.cap_watts
-        message.enforced_watts = status.enforced_watts or message.enforced_watts
+        message.limit_watts = status.limit_watts or message.limit_watts
+        message.enforced_limit_watts = status.enforced_limit_watts or message.enforced_limit_watts
         message.guaranteed_watts = status.guaranteed_watts
         message.lock_max_mhz = status.lock_max_mhz or 0
         message.lease_active = status.lease_active

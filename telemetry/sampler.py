@@ -63,9 +63,9 @@ class DeviceSample:
         """True if the last round gave a reading."""
         return self.error is None and self.reading is not None
 
-    def watts(self) -> float | None:
+    def draw_watts(self) -> float | None:
         """The board's 1 s average, if there ever was a reading."""
-        return None if self.reading is None else self.reading.average_watts
+        return None if self.reading is None else self.reading.draw_watts
 
 
 Point = tuple[int, float, float | None]
@@ -191,7 +191,7 @@ class Sampler:
             return replace(sample, error=outcome.error)
         reading = outcome.reading
         ring = self._rings[i]
-        ring.append((reading.monotonic_ns, reading.average_watts, reading.energy_joules))
+        ring.append((reading.monotonic_ns, reading.draw_watts, reading.energy_joules))
         while ring[0][0] < reading.monotonic_ns - self._ring_ns:
             ring.popleft()
         counts = sample.xid_counts
@@ -208,6 +208,6 @@ class Sampler:
             processes=sample.processes if outcome.processes is None else outcome.processes,
             error=None,
             energy_mean_watts=energy_mean_watts(ring) if derive else sample.energy_mean_watts,
-            max_rise_watts=self._rises[i].add(reading.monotonic_ns, reading.average_watts),
+            max_rise_watts=self._rises[i].add(reading.monotonic_ns, reading.draw_watts),
             xid_counts=counts,
         )

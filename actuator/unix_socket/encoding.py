@@ -193,9 +193,9 @@ def _is_plain(body: Mapping[str, Any]) -> bool:
 
     This is asked for every GPU and every report; whatever is unusual is looked at field by field.
     """
-    cap, enforced, guaranteed = (
-        body["cap_watts"],
-        body["enforced_watts"],
+    limit, enforced, guaranteed = (
+        body["limit_watts"],
+        body["enforced_limit_watts"],
         body["guaranteed_watts"],
     )
     lock, remaining = body["lock_max_mhz"], body["lease_remaining_ms"]
@@ -205,8 +205,8 @@ def _is_plain(body: Mapping[str, Any]) -> bool:
         body["tampered"],
     )
     return (
-        type(cap) is type(enforced) is type(guaranteed) is float
-        and 0.0 < cap < math.inf
+        type(limit) is type(enforced) is type(guaranteed) is float
+        and 0.0 < limit < math.inf
         and 0.0 < enforced < math.inf
         and 0.0 < guaranteed < math.inf
         and type(remaining) is type(confirmed) is type(failed) is type(tampered) is int
@@ -225,7 +225,7 @@ def _check_device_status(path: str, body: Mapping[str, Any]) -> None:
     Raises:
         InputError: for the first field that is refused.
     """
-    for name in ("cap_watts", "enforced_watts", "guaranteed_watts"):
+    for name in ("limit_watts", "enforced_limit_watts", "guaranteed_watts"):
         if body[name] is not None or name == "guaranteed_watts":
             require_number(f"{path}.{name}", body[name], exclusive_minimum=0.0, unit="W")
     for name in ("lease_remaining_ms", "confirmed_sequence", "failed_writes", "tampered"):

@@ -36,7 +36,7 @@ MAX_REPORTED_EPOCH = 1 << 30
 MAX_SEQUENCE = 1 << 62
 
 
-_COLUMNS = ("watts", "energy_joules", "cap_watts", "guaranteed_watts")
+_COLUMNS = ("draw_watts", "energy_joules", "limit_watts", "guaranteed_watts")
 _CEILINGS = (IMPLAUSIBLE_WATTS, 1e15, IMPLAUSIBLE_WATTS, IMPLAUSIBLE_WATTS)
 _CEILING_ROWS = np.array(_CEILINGS).reshape(-1, 1)
 
@@ -73,9 +73,9 @@ class NodeSample:
     nonce: int
     clock_ns: int
     highest_epoch: int
-    watts: FloatArray
+    draw_watts: FloatArray
     energy_joules: FloatArray
-    cap_watts: FloatArray
+    limit_watts: FloatArray
     guaranteed_watts: FloatArray
     confirmed_sequence: IntArray
     controlled: BoolArray
@@ -129,7 +129,7 @@ def _columns(
     rows = [
         (0.0, 0.0, 0.0, 0.0)
         if r is None
-        else (r.watts, r.energy_joules, r.cap_watts, r.guaranteed_watts)
+        else (r.draw_watts, r.energy_joules, r.limit_watts, r.guaranteed_watts)
         for r in readings
     ]
     columns = np.array(rows, dtype=np.float64).reshape(-1, len(_COLUMNS)).T.copy()
@@ -188,19 +188,19 @@ def read_report(
     _require_bounded(report)
     n = len(devices)
     readings = [by_uuid.get(device.uuid) for device in devices]
-    watts, energy_joules, cap_watts, guaranteed_watts = _columns(readings, report)
+    draw_watts, energy_joules, limit_watts, guaranteed_watts = _columns(readings, report)
     confirmed, controlled = np.zeros(n, dtype=np.int64), np.zeros(n, dtype=np.bool_)
     for i, reading in enumerate(readings):
         if reading is None:
             continue
         # No board that answers draws 0 W: the field is missing, and missing is never zero (I7).
-        if reading.state not in _READ or reading.watts == 0.0:
-            watts[i] = np.nan
+        if reading.state not in _READ or reading.draw_watts == 0.0:
+            draw_watts[i] = np.nan
         confirmed[i] = reading.confirmed_sequence
         controlled[i] = (
             report.nonce != 0 and reading.state in _CONTROLLED and reading.guaranteed_watts > 0
         )
-    for column in (cap_watts, guaranteed_watts):
+    for column in (limit_watts, guaranteed_watts):
         column[column == 0.0] = np.nan
     host_watts = np.nan
     if report.HasField("host_watts"):
@@ -218,9 +218,9 @@ def read_report(
         nonce=report.nonce,
         clock_ns=report.clock_ns,
         highest_epoch=report.highest_epoch,
-        watts=watts,
+        draw_watts=draw_watts,
         energy_joules=energy_joules,
-        cap_watts=cap_watts,
+        limit_watts=limit_watts,
         guaranteed_watts=guaranteed_watts,
         confirmed_sequence=confirmed,
         controlled=controlled,

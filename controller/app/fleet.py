@@ -140,7 +140,9 @@ class Fleet:
             if previous is None or previous.pods != sample.pods:
                 self._version += 1
             if previous is not None:
-                self._risen_watts += _known_watts(sample.watts) - _known_watts(previous.watts)
+                self._risen_watts += _known_watts(sample.draw_watts) - _known_watts(
+                    previous.draw_watts
+                )
             return self._risen_watts > self.large_rise_watts
 
     def begin_tick(self, largest_rating_watts: float) -> None:
@@ -203,9 +205,9 @@ class Fleet:
             node_nonce=arrays.nonce,
             node_rebooted=arrays.rebooted,
             host_watts=arrays.host_watts,
-            gpu_watts=arrays.watts,
+            gpu_draw_watts=arrays.draw_watts,
             gpu_energy_mean_watts=arrays.energy_mean_watts,
-            gpu_cap_watts=arrays.cap_watts,
+            gpu_limit_watts=arrays.limit_watts,
             gpu_guaranteed_watts=arrays.guaranteed_watts,
             gpu_confirmed_sequence=arrays.confirmed_sequence,
             gpu_controlled=arrays.controlled,
@@ -249,9 +251,9 @@ class _Arrays:
     rebooted: BoolArray
     host_watts: FloatArray
     highest_epoch: IntArray
-    watts: FloatArray
+    draw_watts: FloatArray
     energy_mean_watts: FloatArray
-    cap_watts: FloatArray
+    limit_watts: FloatArray
     guaranteed_watts: FloatArray
     confirmed_sequence: IntArray
     controlled: BoolArray
@@ -277,15 +279,15 @@ class _Arrays:
     def fill(self, node: int, gpus: slice, record: NodeRecord, epoch: int) -> None:
         """One node's sample; a device set that has just changed waits for the new topology."""
         sample = record.sample
-        if sample is None or len(sample.watts) != gpus.stop - gpus.start:
+        if sample is None or len(sample.draw_watts) != gpus.stop - gpus.start:
             return
         self.received_ns[node] = sample.received_ns
         self.nonce[node] = sample.nonce
         self.host_watts[node] = sample.host_watts
         self.highest_epoch[node] = sample.highest_epoch
-        self.watts[gpus] = sample.watts
+        self.draw_watts[gpus] = sample.draw_watts
         self.energy_mean_watts[gpus] = energy_mean_watts(record.energy_history)
-        self.cap_watts[gpus] = sample.cap_watts
+        self.limit_watts[gpus] = sample.limit_watts
         self.guaranteed_watts[gpus] = sample.guaranteed_watts
         # Sequences begin anew with each epoch: a confirmation counts only in the one it is of.
         if sample.highest_epoch == epoch:

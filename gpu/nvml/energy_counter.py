@@ -33,24 +33,24 @@ class EnergyEstimate:
         self._counter_joules = 0.0
         self._counter_ns: int | None = None
 
-    def counter_due(self, now_ns: int, average_watts: float, limit_watts: float | None) -> bool:
+    def counter_due(self, now_ns: int, draw_watts: float, limit_watts: float | None) -> bool:
         """Whether the counter should be read in this round."""
         if self._counter_ns is None:
             return True
-        suspect = limit_watts is not None and average_watts > SUSPECT_RATIO * limit_watts
+        suspect = limit_watts is not None and draw_watts > SUSPECT_RATIO * limit_watts
         period_ns = SUSPECT_PERIOD_NS if suspect else COUNTER_PERIOD_NS
         return now_ns - self._counter_ns >= period_ns
 
-    def carry(self, now_ns: int, average_watts: float) -> float | None:
+    def carry(self, now_ns: int, draw_watts: float) -> float | None:
         """The estimate after a round without a counter reading; None before the first one."""
         if self._joules is not None:
-            self._joules += average_watts * max(0, now_ns - self._at_ns) / NS_PER_SECOND
+            self._joules += draw_watts * max(0, now_ns - self._at_ns) / NS_PER_SECOND
             self._at_ns = now_ns
         return self._joules
 
-    def anchor(self, now_ns: int, average_watts: float, counter_joules: float) -> float:
+    def anchor(self, now_ns: int, draw_watts: float, counter_joules: float) -> float:
         """The estimate after a round with a counter reading."""
-        carried = self.carry(now_ns, average_watts)
+        carried = self.carry(now_ns, draw_watts)
         restarted = counter_joules < self._counter_joules
         self._joules = (
             counter_joules if carried is None or restarted else max(carried, counter_joules)

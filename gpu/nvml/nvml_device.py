@@ -74,8 +74,8 @@ class NvmlDevice:
         self._rare: dict[str, Any] = {}
         self._unsupported: set[tuple[str, tuple[int, ...]]] = set()
         self._range: tuple[float, float, float] | None = None
-        self._current_watts = 0.0
-        self._enforced_watts: float | None = None
+        self._limit_watts = 0.0
+        self._enforced_limit_watts: float | None = None
         self._limit_reads = 0
         self._lock_max_mhz: int | None = None
         self._max_clock_mhz: int | None = None
@@ -104,8 +104,8 @@ class NvmlDevice:
         xids = self._rare.pop("xid_events", ())
         return GpuReading(
             monotonic_ns=now_ns,
-            average_watts=average_mw / 1000.0,
-            instant_watts=None if instant_mw is None else instant_mw / 1000.0,
+            draw_watts=average_mw / 1000.0,
+            instant_draw_watts=None if instant_mw is None else instant_mw / 1000.0,
             energy_joules=self._energy_joules(now_ns, average_mw / 1000.0),
             xid_events=xids,
             **self._slow,
@@ -121,17 +121,17 @@ class NvmlDevice:
         enforced = self._call("nvmlDeviceGetEnforcedPowerLimit") / 1000.0
         # The set limit costs 0.5 ms to read, the enforced one 0.1 ms (measured on an H200), and a
         # new set limit shows in the enforced one unless another limiter is lower.
-        if enforced != self._enforced_watts or self._limit_reads % CURRENT_LIMIT_EVERY == 0:
-            self._current_watts = self._call("nvmlDeviceGetPowerManagementLimit") / 1000.0
+        if enforced != self._enforced_limit_watts or self._limit_reads % CURRENT_LIMIT_EVERY == 0:
+            self._limit_watts = self._call("nvmlDeviceGetPowerManagementLimit") / 1000.0
         self._limit_reads += 1
-        self._enforced_watts = enforced
+        self._enforced_limit_watts = enforced
         low, high, default = self._range
         return PowerLimits(
             min_watts=low,
             max_watts=high,
             default_watts=default,
-            current_watts=self._current_watts,
-            enforced_watts=enforced,
+            limit_watts=self._limit_watts,
+            enforced_limit_watts=enforced,
         )
 
     def max_clock_mhz(self) -> int:
@@ -156,7 +156,7 @@ class NvmlDevice:
     def set_power_limit(self, watts: float) -> None:
         """Ask the board for a new limit; the caller reads back."""
         self._call("nvmlDeviceSetPowerManagementLimit", round(watts * 1000.0))
-        self._enforced_watts = None  # the next read-back asks the board for both limits
+        self._enforced_limit_watts = None  # the next read-back asks the board for both limits
 
     def lock_clocks(self, max_mhz: int) -> None:
         """Bound the SM clock by (lowest supported, max_mhz)."""
@@ -187,14 +187,14 @@ class NvmlDevice:
             mig_enabled=bool(mig and mig[0] == 1),
         )
 
-    def _energy_joules(self, now_ns: int, average_watts: float) -> float | None:
+    def _energy_joules(self, now_ns: int, draw_watts: float) -> float | None:
         energy = self._energy
-        if not energy.counter_due(now_ns, average_watts, self._enforced_watts):
-            return energy.carry(now_ns, average_watts)
+        if not energy.counter_due(now_ns, draw_watts, self._enforced_limit_watts):
+            return energy.carry(now_ns, draw_watts)
         counter_mj = self._optional("nvmlDeviceGetTotalEnergyConsumption")
         if counter_mj is None:
-            return energy.carry(now_ns, average_watts)
-        return energy.anchor(now_ns, average_watts, counter_mj / 1000.0)
+            return energy.carry(now_ns, draw_watts)
+        return energy.anchor(now_ns, draw_watts, counter_mj / 1000.0)
 
     def _read_slow(self) -> dict[str, Any]:
         utilisation = self._optional("nvmlDeviceGetUtilizationRates")

@@ -52,8 +52,8 @@ class SensedBoard(NamedTuple):
     idle_watts: float
     drawn_watts: float
     shed_watts: float
-    average_watts: float
-    instant_watts: float
+    draw_watts: float
+    instant_draw_watts: float
     energy_joules: float
 
 
@@ -198,13 +198,13 @@ class BoardBank:
 
     # -- sensors ---------------------------------------------------------------------------------
 
-    def average_watts(self) -> Floats:
+    def sensed_draw_watts(self) -> Floats:
         """Sensed mean over the trailing second, (n,)."""
         if "average" not in self._sensed:
-            self._sensed["average"] = self._average_watts()
+            self._sensed["average"] = self._average_draw_watts()
         return self._sensed["average"]
 
-    def _average_watts(self) -> Floats:
+    def _average_draw_watts(self) -> Floats:
         begin_ns = max(self.now_ns - SENSOR_WINDOW_NS, self._window[0][0])
         if begin_ns >= self.now_ns:
             return self.drawn_watts * self.sensor_gain
@@ -214,7 +214,7 @@ class BoardBank:
         seconds = (self.now_ns - begin_ns) / NS_PER_SECOND
         return (self.energy_joules - begin_joules) / seconds * self.sensor_gain
 
-    def instant_watts(self) -> Floats:
+    def sensed_instant_draw_watts(self) -> Floats:
         """Sensed power at the end of the last step, (n,)."""
         return self.drawn_watts * self.sensor_gain
 
@@ -250,8 +250,8 @@ class BoardBank:
                 self.idle_watts,
                 self.drawn_watts,
                 self.shed_watts,
-                self.average_watts(),
-                self.instant_watts(),
+                self.sensed_draw_watts(),
+                self.sensed_instant_draw_watts(),
                 self.counter_joules(),
             )
             self._rows = [

@@ -69,8 +69,8 @@ class SimulatedDevice:
         reasons |= REASON_SW_POWER_CAP if sensed.shed_watts > 1.0 else 0
         return GpuReading(
             monotonic_ns=now_ns,
-            average_watts=sensed.average_watts,
-            instant_watts=sensed.instant_watts,
+            draw_watts=sensed.draw_watts,
+            instant_draw_watts=sensed.instant_draw_watts,
             energy_joules=sensed.energy_joules,
             utilisation=0.0 if idles else 1.0,
             sm_clock_mhz=int(bank.sm_clock_mhz()[i]),
@@ -87,13 +87,13 @@ class SimulatedDevice:
         self._check()
         bank, i = self._bank, self._i
         current = float(bank.limit_watts[i])
-        if self._limits is None or self._limits.current_watts != current:
+        if self._limits is None or self._limits.limit_watts != current:
             self._limits = PowerLimits(
                 min_watts=float(bank.min_limit_watts[i]),
                 max_watts=float(bank.max_limit_watts[i]),
                 default_watts=float(bank.default_limit_watts[i]),
-                current_watts=current,
-                enforced_watts=current,
+                limit_watts=current,
+                enforced_limit_watts=current,
             )
         return self._limits
 

@@ -26,7 +26,7 @@ _LEFT = {"MODEL", "LIMITED BY", "USED BY"}
 
 def build_table(state: NodeState, note: str = "") -> Table:
     """One row a GPU."""
-    title = f"{state.node}: {len(state.samples)} GPUs, {state.watts():.0f} W"
+    title = f"{state.node}: {len(state.samples)} GPUs, {state.draw_watts():.0f} W"
     if state.missing_share() > 0:
         title += f", {state.missing_share():.0%} without a fresh reading"
     table = Table(title=title, caption=note, box=None, pad_edge=False, padding=(0, 2, 0, 0))
@@ -54,10 +54,10 @@ def _row(state: NodeState, sample: DeviceSample) -> tuple[str, ...]:
     return (
         str(sample.identity.index),
         sample.identity.model,
-        number(sample.watts()),
-        number(reading.instant_watts if reading else None),
+        number(sample.draw_watts()),
+        number(reading.instant_draw_watts if reading else None),
         number(sample.energy_mean_watts),
-        _cap(limits),
+        _limit(limits),
         "-" if not reading or reading.utilisation is None else f"{reading.utilisation:.0%}",
         number(reading.sm_clock_mhz if reading else None),
         number(reading.temperature_celsius if reading else None),
@@ -66,14 +66,14 @@ def _row(state: NodeState, sample: DeviceSample) -> tuple[str, ...]:
     )
 
 
-def _cap(limits: PowerLimits | None) -> str:
+def _limit(limits: PowerLimits | None) -> str:
     """The limit that was set, and what rules where another limiter is lower."""
     if limits is None:
         return "-"
-    cap = number(limits.current_watts)
-    if limits.enforced_watts == limits.current_watts:
-        return cap
-    return f"{cap} (rules: {limits.enforced_watts:.0f})"
+    limit = number(limits.limit_watts)
+    if limits.enforced_limit_watts == limits.limit_watts:
+        return limit
+    return f"{limit} (rules: {limits.enforced_limit_watts:.0f})"
 
 
 def number(value: float | None, digits: int = 0) -> str:

@@ -245,9 +245,9 @@ def _worst_watts(sample: DeviceSample) -> float:
     """The most that a device draws by its last reading; its limit while it cannot be read."""
     reading, limits = sample.reading, sample.limits
     if not sample.fresh or reading is None:
-        known = reading.average_watts if reading else 0.0
-        return max(known, limits.enforced_watts if limits else 0.0)
-    return max(reading.average_watts, reading.instant_watts or 0.0)
+        known = reading.draw_watts if reading else 0.0
+        return max(known, limits.enforced_limit_watts if limits else 0.0)
+    return max(reading.draw_watts, reading.instant_draw_watts or 0.0)
 
 
 def _guarded(samples: Sequence[DeviceSample], status: ActuatorStatus) -> list[GuardedDevice]:
@@ -256,11 +256,11 @@ def _guarded(samples: Sequence[DeviceSample], status: ActuatorStatus) -> list[Gu
         held = status.devices.get(sample.identity.uuid)
         if held is None:
             continue
-        cap = held.cap_watts or held.guaranteed_watts
+        limit = held.limit_watts or held.guaranteed_watts
         clock = sample.reading.sm_clock_mhz if sample.fresh and sample.reading else None
         devices.append(
             GuardedDevice(
-                sample.identity.uuid, _worst_watts(sample), cap, held.guaranteed_watts, clock or 0
+                sample.identity.uuid, _worst_watts(sample), limit, held.guaranteed_watts, clock or 0
             )
         )
     return devices

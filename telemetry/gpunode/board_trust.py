@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import deque
 
-from telemetry.gpunode.gpunode_status import cap_watts
+from telemetry.gpunode.gpunode_status import limit_watts
 from telemetry.node_state import NodeState
 from wattpack.units import NS_PER_SECOND
 
@@ -33,10 +33,10 @@ class TrustMemory:
         if self._began_ns is None:
             self._began_ns = now_ns
         for sample in state.samples:
-            uuid, cap = sample.identity.uuid, cap_watts(state, sample)
+            uuid, limit = sample.identity.uuid, limit_watts(state, sample)
             caps = self._caps.setdefault(uuid, deque())
-            if cap is not None:
-                caps.append((now_ns, cap))
+            if limit is not None:
+                caps.append((now_ns, limit))
             while len(caps) > 1 and caps[0][0] < now_ns - WINDOW_NS:
                 caps.popleft()
             mean = sample.energy_mean_watts

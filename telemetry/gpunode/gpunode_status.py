@@ -102,7 +102,7 @@ def _device(state: NodeState, sample: DeviceSample, untrusted: Collection[str]) 
         "trusted": identity.uuid not in untrusted,
     }
     watts = {
-        "capWatts": cap_watts(state, sample),
+        "limitWatts": limit_watts(state, sample),
         "guaranteedWatts": held.guaranteed_watts if held is not None else None,
         "defaultLimitWatts": limits.default_watts if limits is not None else None,
     }
@@ -116,22 +116,22 @@ def _state(sample: DeviceSample, held: DeviceStatus | None) -> str:
     return UNKNOWN if name == UNREADABLE and never_tried else name
 
 
-def cap_watts(state: NodeState, sample: DeviceSample) -> float | None:
+def limit_watts(state: NodeState, sample: DeviceSample) -> float | None:
     """The power limit as read back, by the actuator or by ourselves; None if nobody could."""
     held = _held(state, sample)
-    if held is not None and held.cap_watts is not None:
-        return held.cap_watts
-    return sample.limits.current_watts if sample.limits is not None else None
+    if held is not None and held.limit_watts is not None:
+        return held.limit_watts
+    return sample.limits.limit_watts if sample.limits is not None else None
 
 
 def _is_capped(state: NodeState, sample: DeviceSample) -> bool:
     """Held below the default limit, the most that work requests; or its clock is locked."""
-    held, cap = _held(state, sample), cap_watts(state, sample)
+    held, limit = _held(state, sample), limit_watts(state, sample)
     if held is not None and held.lock_max_mhz:
         return True
-    if cap is None or sample.limits is None:
+    if limit is None or sample.limits is None:
         return False
-    return cap < sample.limits.default_watts - CAP_TOLERANCE_WATTS
+    return limit < sample.limits.default_watts - CAP_TOLERANCE_WATTS
 
 
 def _ready(

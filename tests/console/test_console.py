@@ -65,7 +65,7 @@ def test_levels_are_shares_of_the_request_and_unknown_is_not_zero() -> None:
     body = json.loads(maker.frames(view)[1][1])
     decoded = base64.b64decode(body["levels"])
     assert decoded[96] == UNKNOWN
-    assert decoded[0] == round(FULL * (view.gpus.watts[0] or 0.0) / 700.0)
+    assert decoded[0] == round(FULL * (view.gpus.draw_watts[0] or 0.0) / 700.0)
 
 
 def test_a_capped_gpu_is_explained_by_the_domain_that_bound() -> None:

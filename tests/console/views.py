@@ -49,10 +49,10 @@ def make_view(
             node=[f"node-{i // 8:03d}" for i in range(gpus)],
             rack=rack,
             model=["H200-SXM"] * gpus,
-            watts=[
+            draw_watts=[
                 None if i % 97 == 96 else 100.0 + (i * 37 + tick * 13) % 600 for i in range(gpus)
             ],
-            cap_watts=[450.0 if i < capped else 700.0 for i in range(gpus)],
+            limit_watts=[450.0 if i < capped else 700.0 for i in range(gpus)],
             request_watts=[700.0] * gpus,
             priority=[0 if i < capped else 1000 for i in range(gpus)],
             reason=reason,

@@ -68,7 +68,7 @@ class Plant:
         self.heat: FloatArray = np.zeros(topology.n_domains)
         self.in_flight: list[tuple[int, Commands]] = []
         self.received: IntArray = np.full(n, -1, dtype=np.int64)
-        self.seen_watts: FloatArray = np.full(g, np.nan)
+        self.seen_draw_watts: FloatArray = np.full(g, np.nan)
         self.seen_energy: FloatArray = np.full(g, np.nan)
         self.seen_cap: FloatArray = np.full(g, np.nan)
         self.seen_confirmed: IntArray = np.zeros(g, dtype=np.int64)
@@ -157,7 +157,7 @@ class Plant:
         gpus = here[t.node_of_gpu]
         self.received[here] = now
         mean = np.mean(self.energy, axis=0) if self.energy else self.draw
-        self.seen_watts[gpus] = (self.draw * self.gain)[gpus]
+        self.seen_draw_watts[gpus] = (self.draw * self.gain)[gpus]
         self.seen_energy[gpus] = mean[gpus]
         self.seen_cap[gpus] = self.cap[gpus]
         self.seen_confirmed[gpus] = np.where(
@@ -170,9 +170,9 @@ class Plant:
             node_nonce=np.where(self.received >= 0, self.received // NS + 1, 0).astype(np.uint64),
             node_rebooted=rebooted,
             host_watts=self.host_watts(),
-            gpu_watts=self.seen_watts.copy(),
+            gpu_draw_watts=self.seen_draw_watts.copy(),
             gpu_energy_mean_watts=self.seen_energy.copy(),
-            gpu_cap_watts=self.seen_cap.copy(),
+            gpu_limit_watts=self.seen_cap.copy(),
             gpu_guaranteed_watts=np.where(np.isnan(self.seen_cap), np.nan, t.guaranteed_watts),
             gpu_confirmed_sequence=self.seen_confirmed.copy(),
             gpu_controlled=~np.isnan(self.seen_cap),

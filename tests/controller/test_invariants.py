@@ -264,7 +264,7 @@ def test_i4_a_leader_that_may_not_raise_only_extends_or_lowers(
         observed = make_observations(topology, seconds(tick), **cannot_raise)
         state, commands, _ = step(topology, state, observed, SETTINGS, seconds(tick))
         assert commands.send.all()
-        assert np.all(commands.cap_watts <= observed.gpu_cap_watts + 1e-6)
+        assert np.all(commands.cap_watts <= observed.gpu_limit_watts + 1e-6)
 
 
 def test_i4_a_new_leader_raises_nothing_for_one_ttl() -> None:
@@ -275,7 +275,7 @@ def test_i4_a_new_leader_raises_nothing_for_one_ttl() -> None:
         epoch = 1 if tick < 30 else 2
         observed = make_observations(topology, seconds(tick), epoch=epoch)
         state, commands, _ = step(topology, state, observed, SETTINGS, seconds(tick))
-        if np.any(commands.cap_watts > observed.gpu_cap_watts + 1e-6):
+        if np.any(commands.cap_watts > observed.gpu_limit_watts + 1e-6):
             raised_at.append(tick)
     assert raised_at
     assert not set(raised_at) & set(range(30, 35))
@@ -404,9 +404,9 @@ def test_i6_power_moves_only_after_the_lower_cap_was_read_back() -> None:
             observed = make_observations(
                 topology,
                 seconds(tick),
-                gpu_watts=caps,
+                gpu_draw_watts=caps,
                 gpu_energy_mean_watts=caps,
-                gpu_cap_watts=caps,
+                gpu_limit_watts=caps,
             )
             if budget is not None:
                 observed = replace(observed, budget_watts=budget)
@@ -431,7 +431,7 @@ def test_i6_room_under_the_survivable_jump_is_given_only_once() -> None:
     limit = np.full(topology.n_domains, np.inf)
     for tick in range(160):
         deaf = tick >= 80
-        observed = make_observations(topology, seconds(tick), gpu_cap_watts=caps.copy())
+        observed = make_observations(topology, seconds(tick), gpu_limit_watts=caps.copy())
         if not deaf:
             observed = replace(observed, override_cap_watts=held_down)
         state, commands, decisions = step(topology, state, observed, SETTINGS, seconds(tick))
@@ -483,7 +483,11 @@ def test_i7_a_device_over_every_cap_it_could_hold_is_budgeted_at_its_maximum() -
         energy = np.full(topology.n_gpus, 100.0)
         energy[0] = topology.guaranteed_watts[0] * 1.2
         observed = make_observations(
-            topology, seconds(tick), gpu_watts=energy, gpu_energy_mean_watts=energy, may_raise=False
+            topology,
+            seconds(tick),
+            gpu_draw_watts=energy,
+            gpu_energy_mean_watts=energy,
+            may_raise=False,
         )
         state, _, decisions = step(topology, state, observed, SETTINGS, seconds(tick))
         kinds += [t.kind for t in decisions.transitions]
@@ -497,14 +501,14 @@ def test_i7_a_device_over_every_cap_it_could_hold_is_budgeted_at_its_maximum() -
 def test_i7_unreadable_power_counts_at_the_most_it_could_be(lie: float) -> None:
     topology = make_topology()
     watts = np.full(topology.n_gpus, 100.0)
-    honest = make_observations(topology, 0, gpu_watts=watts)
+    honest = make_observations(topology, 0, gpu_draw_watts=watts)
     lying = watts.copy()
     lying[0] = lie
     _, _, truth = step(topology, initial_state(topology, SETTINGS), honest, SETTINGS, 0)
     _, _, doubt = step(
         topology,
         initial_state(topology, SETTINGS),
-        replace(honest, gpu_watts=lying),
+        replace(honest, gpu_draw_watts=lying),
         SETTINGS,
         0,
     )

@@ -36,9 +36,9 @@ class Loop:
             self.topology,
             seconds(self.tick),
             **{
-                "gpu_watts": watts,
+                "gpu_draw_watts": watts,
                 "gpu_energy_mean_watts": watts,
-                "gpu_cap_watts": self.caps.copy(),
+                "gpu_limit_watts": self.caps.copy(),
                 "gpu_confirmed_sequence": self.confirmed.copy(),
                 **self.changes,
             },
@@ -287,7 +287,7 @@ def test_membership_changes_keep_the_memory_of_what_stays() -> None:
     assert np.all(state.decided_watts[old:] == 0.0)
     assert state.commitments.next_sequence == loop.state.commitments.next_sequence
     caps = np.concatenate((loop.caps, after.guaranteed_watts[old:]))
-    observed = make_observations(after, seconds(60), gpu_cap_watts=caps)
+    observed = make_observations(after, seconds(60), gpu_limit_watts=caps)
     _, commands, _ = step(after, state, observed, SETTINGS, seconds(60))
     assert np.all(commands.cap_watts[:old] == 700.0)
 

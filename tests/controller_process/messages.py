@@ -30,10 +30,10 @@ def make_hello(node: str = "node-1", *, gpus: int = 2, **fields: Any) -> power_p
 def make_reading(uuid: str, **fields: Any) -> power_pb2.DeviceReading:
     values: dict[str, Any] = {
         "state": power_pb2.DEVICE_STATE_OK,
-        "watts": 300.0,
+        "draw_watts": 300.0,
         "energy_joules": 1000.0,
-        "cap_watts": 700.0,
-        "enforced_watts": 700.0,
+        "limit_watts": 700.0,
+        "enforced_limit_watts": 700.0,
         "guaranteed_watts": 400.0,
     } | fields
     return power_pb2.DeviceReading(uuid=uuid, **values)

@@ -23,21 +23,24 @@ def fleet_with_node() -> Fleet:
 
 def test_a_report_is_kept_in_the_order_of_the_devices() -> None:
     fleet = fleet_with_node()
-    devices = [make_reading("node-1-gpu-1", watts=111.0), make_reading("node-1-gpu-0", watts=99.0)]
+    devices = [
+        make_reading("node-1-gpu-1", draw_watts=111.0),
+        make_reading("node-1-gpu-0", draw_watts=99.0),
+    ]
     fleet.report(make_report(devices=devices), received_ns=5)
     sample = fleet.records()[0].sample
     assert sample is not None
-    assert sample.watts.tolist() == [99.0, 111.0]
+    assert sample.draw_watts.tolist() == [99.0, 111.0]
     assert sample.controlled.all()
 
 
 @pytest.mark.parametrize(
     ("field", "value"),
     [
-        ("watts", math.nan),
-        ("watts", -1.0),
-        ("watts", 300_000.0),  # milliwatts
-        ("cap_watts", math.inf),
+        ("draw_watts", math.nan),
+        ("draw_watts", -1.0),
+        ("draw_watts", 300_000.0),  # milliwatts
+        ("limit_watts", math.inf),
         ("guaranteed_watts", -0.5),
         ("energy_joules", math.nan),
     ],
@@ -86,21 +89,24 @@ def test_a_report_without_a_nonce_is_not_controlled() -> None:
 def test_an_unreadable_device_has_no_power_rather_than_zero() -> None:
     fleet = fleet_with_node()
     devices = [
-        make_reading("node-1-gpu-0", state=power_pb2.DEVICE_STATE_UNREADABLE, watts=0.0),
+        make_reading("node-1-gpu-0", state=power_pb2.DEVICE_STATE_UNREADABLE, draw_watts=0.0),
         make_reading("node-1-gpu-1"),
     ]
     fleet.report(make_report(devices=devices), received_ns=1)
     sample = fleet.records()[0].sample
     assert sample is not None
-    assert np.isnan(sample.watts[0])
-    assert sample.watts[1] == 300.0
+    assert np.isnan(sample.draw_watts[0])
+    assert sample.draw_watts[1] == 300.0
 
 
 def test_servers_that_rise_together_ask_for_a_tick_at_once() -> None:
     fleet = fleet_with_node()
     fleet.begin_tick(largest_rating_watts=25_000.0)
     fleet.report(make_report(sequence=1), received_ns=1)
-    risen = [make_reading("node-1-gpu-0", watts=690.0), make_reading("node-1-gpu-1", watts=690.0)]
+    risen = [
+        make_reading("node-1-gpu-0", draw_watts=690.0),
+        make_reading("node-1-gpu-1", draw_watts=690.0),
+    ]
     assert fleet.report(make_report(sequence=2, devices=risen), received_ns=2)
     fleet.begin_tick(largest_rating_watts=25_000.0)
     assert not fleet.report(make_report(sequence=3, devices=risen), received_ns=3)
@@ -110,7 +116,10 @@ def test_a_small_rise_waits_for_the_next_tick() -> None:
     fleet = fleet_with_node()
     fleet.begin_tick(largest_rating_watts=25_000.0)
     fleet.report(make_report(sequence=1), received_ns=1)
-    risen = [make_reading("node-1-gpu-0", watts=390.0), make_reading("node-1-gpu-1", watts=390.0)]
+    risen = [
+        make_reading("node-1-gpu-0", draw_watts=390.0),
+        make_reading("node-1-gpu-1", draw_watts=390.0),
+    ]
     assert not fleet.report(make_report(sequence=2, devices=risen), received_ns=2)
 
 

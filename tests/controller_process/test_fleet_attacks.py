@@ -59,12 +59,12 @@ def test_a_number_beyond_its_field_is_refused_and_the_tick_still_observes(
 def test_a_reading_whose_watts_or_state_are_missing_counts_as_unknown_never_as_zero() -> None:
     fleet = make_fleet()
     devices = [
-        make_reading("node-1-gpu-0", watts=0.0),
+        make_reading("node-1-gpu-0", draw_watts=0.0),
         make_reading("node-1-gpu-1", state=power_pb2.DEVICE_STATE_UNSPECIFIED),
     ]
     fleet.report(make_report(devices=devices), received_ns=1)
     seen = observe(fleet)
-    assert np.isnan(seen.gpu_watts).all()
+    assert np.isnan(seen.gpu_draw_watts).all()
     assert seen.gpu_controlled.tolist() == [True, False]
 
 
@@ -81,7 +81,7 @@ def test_a_board_that_a_running_node_no_longer_names_is_still_counted() -> None:
     fleet.hello(make_hello(gpus=1))
     assert [d.uuid for d in fleet.records()[0].devices] == ["node-1-gpu-0", "node-1-gpu-1"]
     fleet.report(make_report(gpus=1), received_ns=1)
-    assert np.isnan(observe(fleet).gpu_watts).tolist() == [False, True]
+    assert np.isnan(observe(fleet).gpu_draw_watts).tolist() == [False, True]
 
 
 def test_a_board_that_was_taken_out_is_gone_after_the_next_boot() -> None:

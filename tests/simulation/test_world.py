@@ -178,7 +178,7 @@ def test_a_sensor_gain_fault_changes_what_is_sensed_and_not_what_is_drawn() -> N
     plain = running(small_scenario())
     world = running(small_scenario(faults=fault("sensor_gain", ratio=1.05)))
     assert np.array_equal(world.bank.drawn_watts, plain.bank.drawn_watts)
-    ratio = world.bank.instant_watts() / plain.bank.instant_watts()
+    ratio = world.bank.sensed_instant_draw_watts() / plain.bank.sensed_instant_draw_watts()
     assert ratio == pytest.approx(1.05)
 
 

@@ -37,7 +37,7 @@ class MemoryBoard:
         return self._identity
 
     def read(self, now_ns: int) -> GpuReading:
-        return GpuReading(monotonic_ns=now_ns, average_watts=100.0)
+        return GpuReading(monotonic_ns=now_ns, draw_watts=100.0)
 
     def limits(self) -> PowerLimits:
         self._check()

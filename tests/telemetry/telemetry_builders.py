@@ -35,7 +35,7 @@ def identity(index: int = 0, **changes: Any) -> GpuIdentity:
 
 
 def reading(watts: float = 400.0, at_ns: int = SECOND, **changes: Any) -> GpuReading:
-    return GpuReading(**({"monotonic_ns": at_ns, "average_watts": watts} | changes))
+    return GpuReading(**({"monotonic_ns": at_ns, "draw_watts": watts} | changes))
 
 
 def limits(current: float = 700.0, **changes: Any) -> PowerLimits:
@@ -43,8 +43,8 @@ def limits(current: float = 700.0, **changes: Any) -> PowerLimits:
         "min_watts": 200.0,
         "max_watts": 700.0,
         "default_watts": 700.0,
-        "current_watts": current,
-        "enforced_watts": current,
+        "limit_watts": current,
+        "enforced_limit_watts": current,
     }
     return PowerLimits(**(values | changes))
 
@@ -72,8 +72,8 @@ def node_state(*samples: DeviceSample, **changes: Any) -> NodeState:
 def device_status(uuid: str = "GPU-0", **changes: Any) -> DeviceStatus:
     values: dict[str, Any] = {
         "uuid": uuid,
-        "cap_watts": 500.0,
-        "enforced_watts": 500.0,
+        "limit_watts": 500.0,
+        "enforced_limit_watts": 500.0,
         "guaranteed_watts": 300.0,
         "lock_max_mhz": None,
         "lease_active": True,

@@ -50,9 +50,9 @@ def table(*uuids: str, boot_id: str = "boot", seen: float = 400.0) -> LeaseTable
 def settle(leases: LeaseTable, plans: dict[str, tuple[Write, ...]]) -> None:
     """Carry the writes out on perfect boards."""
     for uuid, writes in plans.items():
-        watts = leases.held(uuid).seen_watts
+        watts = leases.held(uuid).limit_watts
         for write in writes:
-            watts = write.watts if write.watts is not None else watts
+            watts = write.cap_watts if write.cap_watts is not None else watts
         leases.observe(uuid, Outcome(watts, watts, writes))
 
 
@@ -98,7 +98,7 @@ def test_an_accepted_command_writes_its_cap_and_is_confirmed_by_the_read_back() 
     assert leases.status(0).devices["a"].confirmed_sequence == 0
     settle(leases, plans)
     row = leases.status(1 * SECOND).devices["a"]
-    assert (row.cap_watts, row.confirmed_sequence, row.lease_active) == (600.0, 7, True)
+    assert (row.limit_watts, row.confirmed_sequence, row.lease_active) == (600.0, 7, True)
     assert row.lease_remaining_ms == 4000
 
 
@@ -132,7 +132,7 @@ def test_i3_expiry_raises_neither_a_lower_cap_nor_removes_a_clock_lock() -> None
 @pytest.mark.parametrize(("seen", "kept"), [(300.0, 300.0), (400.0, 400.0), (700.0, 400.0)])
 def test_i3_start_lowers_to_the_guaranteed_cap_and_never_raises(seen: float, kept: float) -> None:
     leases = table(seen=seen)
-    assert leases.held("a").seen_watts == kept
+    assert leases.held("a").limit_watts == kept
     assert leases.held("a").state is DeviceState.OK
 
 
@@ -223,7 +223,7 @@ def test_a_lower_guaranteed_cap_is_taken_at_once_and_both_directions_persist() -
     assert leases.memory().devices["a"].guaranteed_watts == 350.0
     settle(leases, leases.apply(command(leases, power(guaranteed=450.0), sequence=2), 0))
     settle(leases, leases.expire(6 * SECOND))
-    assert leases.held("a").seen_watts == 450.0
+    assert leases.held("a").limit_watts == 450.0
     again = table()
     again.recall(leases.memory(), 7 * SECOND)
     assert again.held("a").guaranteed_watts == 450.0
@@ -243,7 +243,7 @@ def test_reset_returns_to_the_guaranteed_cap_without_a_lease() -> None:
     plans = leases.apply(command(leases, reset(), sequence=2), 0)
     settle(leases, plans)
     row = leases.status(0).devices["a"]
-    assert (row.cap_watts, row.lock_max_mhz, row.lease_active) == (400.0, None, False)
+    assert (row.limit_watts, row.lock_max_mhz, row.lease_active) == (400.0, None, False)
 
 
 def test_a_restart_keeps_what_is_left_of_a_lease_in_the_same_boot_only() -> None:
@@ -255,7 +255,7 @@ def test_a_restart_keeps_what_is_left_of_a_lease_in_the_same_boot_only() -> None
         settle(again, again.start({"a": 600.0}))
         row = again.status(2 * SECOND).devices["a"]
         assert row.lease_active is active
-        assert row.cap_watts == (600.0 if active else 400.0)
+        assert row.limit_watts == (600.0 if active else 400.0)
 
 
 def test_i3_a_restart_never_raises_even_under_a_lease() -> None:
@@ -273,7 +273,7 @@ def test_a_foreign_raise_is_undone_with_its_clock_lock_and_counted() -> None:
     assert [w.kind for w in writes] == [WriteKind.LOCK_CLOCKS, WriteKind.POWER_LIMIT]
     assert leases.status(0).devices["a"].tampered == 1
     settle(leases, {"a": writes})
-    assert leases.held("a").seen_watts == 500.0
+    assert leases.held("a").limit_watts == 500.0
     assert leases.held("a").state is DeviceState.OK
 
 
@@ -309,7 +309,7 @@ def test_an_unreadable_gpu_has_no_known_cap() -> None:
     leases = table()
     leases.observe("a", Outcome(error="GpuLost"))
     row = leases.status(0).devices["a"]
-    assert (row.state, row.cap_watts) == (DeviceState.UNREADABLE, None)
+    assert (row.state, row.limit_watts) == (DeviceState.UNREADABLE, None)
 
 
 @pytest.mark.parametrize("watts", [100.0, 701.0, float("nan")])
@@ -342,8 +342,8 @@ class Conversation(RuleBasedStateMachine):
     def carry_out(self, plans: dict[str, tuple[Write, ...]], works: bool = True) -> None:
         for uuid, writes in plans.items():
             for write in writes:
-                if write.watts is not None and works:
-                    self.board[uuid] = write.watts
+                if write.cap_watts is not None and works:
+                    self.board[uuid] = write.cap_watts
             self.leases.observe(uuid, Outcome(self.board[uuid], self.board[uuid], writes))
 
     @rule(milliseconds=st.integers(1, 4000))

@@ -125,7 +125,7 @@ def test_a_killed_child_leaves_guaranteed_caps_and_its_epoch_lives_on(rig: Rig) 
     status = rig.client.status()
     assert (status.highest_epoch, status.highest_sequence) == (7, 1)
     row = status.devices["GPU-0"]
-    assert (row.cap_watts, row.lease_active) == (400.0, True)
+    assert (row.limit_watts, row.lease_active) == (400.0, True)
     assert [e["reason"] for e in rig.events() if e["event"] == "capped"] == ["start", "child_died"]
 
 

@@ -152,7 +152,7 @@ def test_a_silently_failing_write_is_reported_and_retried(node: Node) -> None:
     result = node.client.apply(node.command(600.0))
     assert result.devices == {"GPU-0": "unconfirmed"}
     row = node.client.status().devices["GPU-0"]
-    assert (row.failed_writes, row.confirmed_sequence, row.cap_watts) == (1, 0, 400.0)
+    assert (row.failed_writes, row.confirmed_sequence, row.limit_watts) == (1, 0, 400.0)
     node.boards[0].ignores_limits = False
     node.pass_time(1.0)
     assert node.client.status().devices["GPU-0"].confirmed_sequence == 1

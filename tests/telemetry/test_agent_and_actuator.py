@@ -80,7 +80,7 @@ def test_a_lease_reaches_the_boards_and_the_next_report_confirms_it(tmp_path: Pa
         confirmed = set()
         while len(confirmed) < len(NODES):
             report = stub.reports.get(timeout=60)
-            if all(d.confirmed_sequence and d.cap_watts == 500.0 for d in report.devices):
+            if all(d.confirmed_sequence and d.limit_watts == 500.0 for d in report.devices):
                 confirmed.add(report.node)
                 assert all(d.lease_active and d.guaranteed_watts == 300.0 for d in report.devices)
                 assert all(d.state == power_pb2.DEVICE_STATE_OK for d in report.devices)

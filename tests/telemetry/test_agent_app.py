@@ -193,7 +193,7 @@ def test_the_agent_process_reports_and_ends_on_sigterm() -> None:
     assert hello.node == "n7"
     assert hello.devices[0].max_limit_watts == 700.0
     assert len(report.devices) == 2
-    assert report.devices[0].watts > 50.0
+    assert report.devices[0].draw_watts > 50.0
     assert b"Traceback" not in errors
 
 

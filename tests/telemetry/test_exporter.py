@@ -51,13 +51,13 @@ def full_state(**changes: Any) -> NodeState:
         0,
         reading=reading(
             412.5,
-            instant_watts=430.0,
+            instant_draw_watts=430.0,
             energy_joules=1234.5,
             sm_clock_mhz=1455,
             throttle_reasons=0x4,
             ecc_uncorrected=2,
         ),
-        limits=limits(500.0, enforced_watts=450.0),
+        limits=limits(500.0, enforced_limit_watts=450.0),
         xid_counts={79: 1},
     )
     second = sample(1, 90.0, error=GpuTimeout("stuck"))
@@ -161,9 +161,9 @@ def test_the_table_says_who_uses_a_gpu_and_which_limit_rules() -> None:
 def test_the_json_holds_nothing_that_json_cannot() -> None:
     document = json.loads(json.dumps(to_json(full_state()), allow_nan=False))
     first, second = document["devices"]
-    assert first["reading"]["average_watts"] == 412.5
+    assert first["reading"]["draw_watts"] == 412.5
     assert first["holders"] == ["team/train-0"]
     assert second["error"] == "stuck"
-    assert document["gpu_watts"] == 502.5
+    assert document["draw_watts"] == 502.5
     empty = to_json(node_state(sample(0, None, limits=None), now_ns=SECOND))
     assert empty["devices"][0]["age_seconds"] is None

@@ -39,7 +39,7 @@ WALL = 1_700_000_000 * SECOND
 
 
 def controlled(count: int = 2, cap: float = 700.0, **changes: Any) -> NodeState:
-    devices = [device_status(f"GPU-{i}", cap_watts=cap) for i in range(count)]
+    devices = [device_status(f"GPU-{i}", limit_watts=cap) for i in range(count)]
     values = {"actuator": actuator_status(*devices)} | changes
     return node_state(*(sample(i, limits=limits(cap)) for i in range(count)), **values)
 
@@ -80,7 +80,7 @@ def test_a_controlled_node_says_what_its_devices_hold() -> None:
         "uuid": "GPU-1",
         "model": "NVIDIA H200",
         "index": 1,
-        "capWatts": 500.0,
+        "limitWatts": 500.0,
         "guaranteedWatts": 300.0,
         "defaultLimitWatts": 700.0,
         "state": "Ok",
@@ -90,7 +90,7 @@ def test_a_controlled_node_says_what_its_devices_hold() -> None:
 
 def test_a_gpu_at_its_default_limit_is_not_capped_and_one_with_a_clock_lock_is() -> None:
     assert status_of(controlled())["cappedGpus"] == 0
-    locked = actuator_status(device_status("GPU-0", cap_watts=700.0, lock_max_mhz=1200))
+    locked = actuator_status(device_status("GPU-0", limit_watts=700.0, lock_max_mhz=1200))
     assert status_of(controlled(1, actuator=locked))["cappedGpus"] == 1
 
 
@@ -155,7 +155,7 @@ def test_the_transition_time_moves_with_the_condition_only() -> None:
 
 
 def drawing(mean_watts: float, cap: float, at: int) -> NodeState:
-    held = actuator_status(device_status(cap_watts=cap))
+    held = actuator_status(device_status(limit_watts=cap))
     one = sample(reading=reading(mean_watts), energy_mean_watts=mean_watts)
     return node_state(one, actuator=held, now_ns=at * SECOND)
 
@@ -229,7 +229,7 @@ def test_the_object_is_made_and_its_status_written_at_once() -> None:
     stored = bench.stored()
     assert stored.spec.host_unit
     assert stored.status.observed_generation == stored.generation == 1
-    assert [device.cap_watts for device in stored.status.devices] == [700.0, 700.0]
+    assert [device.limit_watts for device in stored.status.devices] == [700.0, 700.0]
     assert {owner.manager for owner in bench.kube.field_owners(GPU_NODES, "n0")} == {FIELD_MANAGER}
 
 

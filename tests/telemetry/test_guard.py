@@ -29,13 +29,13 @@ def test_cuts_only_lower_and_stop_at_the_guaranteed_cap(
     values: list[tuple[float, float, float]], limit: float, other: float
 ) -> None:
     devices = {device.uuid: device for device in devices_of(values)}
-    total = other + sum(device.watts for device in devices.values())
+    total = other + sum(device.draw_watts for device in devices.values())
     cuts = emergency_cuts(list(devices.values()), limit, other)
     if total <= limit:
         assert cuts == ()
     for cut in cuts:
         device = devices[cut.uuid]
-        assert device.guaranteed_watts - 1e-6 <= cut.cap_watts < device.cap_watts
+        assert device.guaranteed_watts - 1e-6 <= cut.cap_watts < device.limit_watts
         assert cut.lock_max_mhz is None or 1 <= cut.lock_max_mhz <= device.sm_clock_mhz
 
 
@@ -45,11 +45,11 @@ def test_after_the_cuts_the_node_is_below_its_limit_or_at_its_guaranteed_caps(
     values: list[tuple[float, float, float]], share: float
 ) -> None:
     devices = devices_of(values)
-    total = sum(device.watts for device in devices)
+    total = sum(device.draw_watts for device in devices)
     limit = max(1.0, share * total)
     cut_to = {cut.uuid: cut.cap_watts for cut in emergency_cuts(devices, limit)}
-    after = sum(min(d.watts, cut_to.get(d.uuid, d.cap_watts)) for d in devices)
-    floor = sum(min(d.watts, d.guaranteed_watts) for d in devices)
+    after = sum(min(d.draw_watts, cut_to.get(d.uuid, d.limit_watts)) for d in devices)
+    floor = sum(min(d.draw_watts, d.guaranteed_watts) for d in devices)
     assert after <= max(limit, floor) + 1e-6
 
 

@@ -143,7 +143,7 @@ def test_a_silent_actuator_makes_the_node_uncontrolled_and_nothing_stops() -> No
 
 
 def test_a_node_above_its_own_limit_cuts_itself_at_once() -> None:
-    held = [device_status(f"GPU-{i}", cap_watts=700.0) for i in range(2)]
+    held = [device_status(f"GPU-{i}", limit_watts=700.0) for i in range(2)]
     actuator = KnownActuator(actuator_status(*held))
     agent, _, _ = agent_with(600.0, 600.0, actuator=actuator, limit_watts=1300.0, other_watts=200.0)
     agent.sample(SECOND)

@@ -44,7 +44,7 @@ def test_a_real_h200_tells_its_identity_and_limits_in_watts(name: str) -> None:
     assert not device.identity.mig_enabled
     limits = device.limits()
     assert (limits.min_watts, limits.max_watts, limits.default_watts) == (200.0, 700.0, 700.0)
-    assert (limits.current_watts, limits.enforced_watts) == (700.0, 700.0)
+    assert (limits.limit_watts, limits.enforced_limit_watts) == (700.0, 700.0)
     assert device.max_clock_mhz() == 1980
     assert device.clock_lock_max_mhz() is None
     assert driver.driver_version() == "580.159.04"
@@ -54,12 +54,12 @@ def test_a_real_h200_under_load_reads_as_it_was() -> None:
     driver, clock = replayed("matmul")
     (device,) = driver.devices()
     idle = device.read(clock.monotonic_ns())
-    assert 100.0 < idle.average_watts < 140.0
+    assert 100.0 < idle.draw_watts < 140.0
     clock.advance_seconds(12.0)
     busy = device.read(clock.monotonic_ns())
-    assert 680.0 < busy.average_watts < 700.0
-    assert busy.instant_watts is not None
-    assert 650.0 < busy.instant_watts < 760.0
+    assert 680.0 < busy.draw_watts < 700.0
+    assert busy.instant_draw_watts is not None
+    assert 650.0 < busy.instant_draw_watts < 760.0
     assert busy.utilisation is not None
     assert busy.utilisation > 0.9
     assert busy.throttle_reasons == 0x4
@@ -161,16 +161,16 @@ def test_a_return_code_becomes_the_error_that_says_whether_to_retry(
 def test_milliwatts_and_millijoules_end_at_the_adapter() -> None:
     calls = KnownNvml({"nvmlDeviceGetTotalEnergyConsumption": 123_456})
     reading = NvmlDevice(calls, 0).read(SECOND)
-    assert reading.average_watts == 400.0
-    assert reading.instant_watts == 410.0
+    assert reading.draw_watts == 400.0
+    assert reading.instant_draw_watts == 410.0
     assert reading.energy_joules == 123.456
 
 
 def test_a_board_without_power_fields_falls_back_to_the_old_calls() -> None:
     calls = KnownNvml({FIELD_VALUES: [[185, 3, 0], [186, 3, 0]], "nvmlDeviceGetPowerUsage": 61_000})
     reading = NvmlDevice(calls, 0).read(SECOND)
-    assert reading.average_watts == 61.0
-    assert reading.instant_watts is None
+    assert reading.draw_watts == 61.0
+    assert reading.instant_draw_watts is None
     assert reading.energy_joules is None
 
 
@@ -230,10 +230,10 @@ def test_a_counter_that_restarts_with_the_driver_is_believed() -> None:
 def test_the_set_limit_is_read_again_when_the_enforced_one_moves() -> None:
     calls = KnownNvml({})
     device = NvmlDevice(calls, 0)
-    assert device.limits().current_watts == 700.0
+    assert device.limits().limit_watts == 700.0
     calls.answers["nvmlDeviceGetPowerManagementLimit"] = 450_000
     calls.answers["nvmlDeviceGetEnforcedPowerLimit"] = 450_000
-    assert device.limits().current_watts == 450.0
+    assert device.limits().limit_watts == 450.0
 
 
 def test_a_write_that_changed_nothing_shows_in_the_next_read_back() -> None:
@@ -243,7 +243,7 @@ def test_a_write_that_changed_nothing_shows_in_the_next_read_back() -> None:
     device.set_power_limit(450.5)
     assert ("nvmlDeviceSetPowerManagementLimit", 450_500) in calls.asked
     before = calls.asked.count(("nvmlDeviceGetPowerManagementLimit",))
-    assert device.limits().current_watts == 700.0
+    assert device.limits().limit_watts == 700.0
     assert calls.asked.count(("nvmlDeviceGetPowerManagementLimit",)) == before + 1
 
 
@@ -356,7 +356,7 @@ def test_what_is_recorded_replays_with_its_error_codes(tmp_path: Path) -> None:
     clock = ManualClock()
     replay = ReplayCalls(load_recording(file), clock)
     driver = NvmlDriver(replay)
-    assert driver.devices()[0].read(0).average_watts == 400.0
+    assert driver.devices()[0].read(0).draw_watts == 400.0
     with pytest.raises(NvmlFailure) as caught:
         replay.call("nvmlDeviceGetMigMode", 0)
     assert caught.value.code == 4

@@ -26,10 +26,10 @@ from wattpack.wire.v1 import power_pb2
 
 def test_a_report_joins_readings_with_what_the_actuator_holds() -> None:
     first = sample(
-        reading=reading(410.0, instant_watts=433.0, energy_joules=99.0, sm_clock_mhz=1500),
+        reading=reading(410.0, instant_draw_watts=433.0, energy_joules=99.0, sm_clock_mhz=1500),
         limits=limits(700.0),
     )
-    actuator = actuator_status(device_status(cap_watts=500.0, lock_max_mhz=1200, failed_writes=4))
+    actuator = actuator_status(device_status(limit_watts=500.0, lock_max_mhz=1200, failed_writes=4))
     report = build_report(node_state(first, actuator=actuator), sequence=9, host_watts=1500.0)
     assert (report.node, report.sequence) == ("n0", 9)
     assert (report.nonce, report.clock_ns, report.highest_epoch) == (11, 5_000_000_000, 2)
@@ -37,8 +37,12 @@ def test_a_report_joins_readings_with_what_the_actuator_holds() -> None:
     assert report.host_watts == 1500.0
     (device,) = report.devices
     assert device.state == power_pb2.DEVICE_STATE_OK
-    assert (device.watts, device.instant_watts, device.energy_joules) == (410.0, 433.0, 99.0)
-    assert (device.cap_watts, device.enforced_watts) == (500.0, 500.0)
+    assert (device.draw_watts, device.instant_draw_watts, device.energy_joules) == (
+        410.0,
+        433.0,
+        99.0,
+    )
+    assert (device.limit_watts, device.enforced_limit_watts) == (500.0, 500.0)
     assert (device.guaranteed_watts, device.lock_max_mhz) == (300.0, 1200)
     assert (device.confirmed_sequence, device.failed_writes) == (7, 4)
     assert device.lease_active
@@ -49,7 +53,7 @@ def test_without_an_actuator_a_node_reports_itself_uncontrolled() -> None:
     assert report.nonce == 0
     assert report.boot_id == "boot-os"
     assert report.devices[0].state == power_pb2.DEVICE_STATE_UNCONTROLLED
-    assert report.devices[0].cap_watts == 700.0
+    assert report.devices[0].limit_watts == 700.0
     assert not report.HasField("host_watts")
 
 
@@ -73,7 +77,7 @@ def test_the_worse_of_sampler_and_actuator_is_the_devices_state(
 
 def test_an_unreadable_device_reports_its_last_power_and_not_zero() -> None:
     stuck = sample(reading=reading(650.0), error=GpuTimeout("x"))
-    assert build_report(node_state(stuck), 1).devices[0].watts == 650.0
+    assert build_report(node_state(stuck), 1).devices[0].draw_watts == 650.0
 
 
 def test_pods_and_nameless_processes_reach_the_report() -> None:

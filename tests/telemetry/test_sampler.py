@@ -83,7 +83,7 @@ def test_a_device_that_fails_keeps_its_last_good_reading_and_its_error() -> None
     fail.append(GpuTimeout("stuck"))
     broken, fine = sampler.sample(2 * SECOND)
     assert not broken.fresh
-    assert broken.watts() == 300.0
+    assert broken.draw_watts() == 300.0
     assert broken.reading is not None
     assert broken.reading.monotonic_ns == SECOND
     assert isinstance(broken.error, GpuTimeout)
@@ -98,7 +98,7 @@ def test_a_device_that_never_answered_has_no_watts() -> None:
         raise GpuLost("gone")
 
     (sample,) = sampler_of(ScriptedDevice(0, read)).sample(SECOND)
-    assert sample.watts() is None
+    assert sample.draw_watts() is None
     assert sample.limits is None
 
 

@@ -121,8 +121,8 @@ def test_the_sensor_averages_over_the_trailing_second_with_its_gain() -> None:
     run(boards, 75.0, 2.0)
     run(boards, 575.0, 0.5)
     expected = (75.0 + 575.0) / 2 * boards.sensor_gain
-    assert boards.average_watts() == pytest.approx(expected)
-    assert boards.instant_watts() == pytest.approx(575.0 * boards.sensor_gain)
+    assert boards.sensed_draw_watts() == pytest.approx(expected)
+    assert boards.sensed_instant_draw_watts() == pytest.approx(575.0 * boards.sensor_gain)
     assert (np.abs(boards.sensor_gain - 1) <= 0.05).all()
 
 
@@ -131,15 +131,15 @@ def test_the_average_interpolates_when_steps_do_not_divide_the_second() -> None:
     run(boards, 75.0, 2.1, step_ms=700)
     run(boards, 575.0, 0.7, step_ms=700)
     expected = (0.3 * 75.0 + 0.7 * 575.0) * boards.sensor_gain
-    assert boards.average_watts() == pytest.approx(expected)
+    assert boards.sensed_draw_watts() == pytest.approx(expected)
 
 
 def test_sensor_regulation_moves_the_true_draw_by_the_gain() -> None:
     boards = bank(regulates_by_sensor=True)
     boards.set_limits(np.full(4, 500.0))
     run(boards, 900.0, 3.0)
-    assert (boards.average_watts() >= 500.0 - 1e-6).all()
-    assert (boards.average_watts() <= 500.0 * 1.05).all()
+    assert (boards.sensed_draw_watts() >= 500.0 - 1e-6).all()
+    assert (boards.sensed_draw_watts() <= 500.0 * 1.05).all()
 
 
 @pytest.mark.parametrize("event", ["reload_driver", "reboot"])
@@ -164,7 +164,7 @@ def test_a_silent_write_failure_answers_ok_and_changes_nothing() -> None:
     device = boards.device(1)
     device.set_power_limit(300.0)
     device.lock_clocks(1000)
-    assert device.limits().current_watts == 700.0
+    assert device.limits().limit_watts == 700.0
     assert device.clock_lock_max_mhz() is None
 
 
@@ -173,7 +173,7 @@ def test_a_board_that_ignores_its_cap_reads_it_back_but_draws_its_demand() -> No
     boards.ignores_cap[2] = True
     boards.set_limits(np.full(4, 300.0))
     drawn = run(boards, 650.0, 2.0)
-    assert boards.device(2).limits().enforced_watts == 300.0
+    assert boards.device(2).limits().enforced_limit_watts == 300.0
     assert drawn[2] == pytest.approx(650.0)
     assert (np.delete(drawn, 2) < 340).all()
 
@@ -187,7 +187,7 @@ def test_hung_and_lost_boards_raise_their_own_errors() -> None:
     with pytest.raises(GpuLost):
         boards.device(1).limits()
     boards.reboot(NODE)
-    assert boards.device(0).read(0).average_watts > 0
+    assert boards.device(0).read(0).draw_watts > 0
 
 
 @pytest.mark.parametrize("watts", [199.9, 700.1, 300_000.0])
@@ -221,7 +221,7 @@ def test_the_same_seed_gives_the_same_bits() -> None:
         boards.set_limits(np.full(16, 350.0))
         generator = np.random.default_rng(5)
         out = [boards.advance(generator.uniform(0, 900, 16), (k + 1) * 130 * MS) for k in range(50)]
-        return b"".join(a.tobytes() for a in [*out, boards.average_watts()])
+        return b"".join(a.tobytes() for a in [*out, boards.sensed_draw_watts()])
 
     assert trajectory(3) == trajectory(3)
     assert trajectory(3) != trajectory(4)

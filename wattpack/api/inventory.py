@@ -34,7 +34,7 @@ class GpuStatus(ApiModel):
     ]
     model: Annotated[str, Field(max_length=128, description="Product name")]
     index: Annotated[int, Field(ge=0, le=64, description="Index on the node")]
-    cap_watts: Annotated[
+    limit_watts: Annotated[
         NonNegativeWatts | None, Field(description="Power limit as read back, watts")
     ] = None
     guaranteed_watts: Annotated[

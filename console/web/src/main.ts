@@ -85,8 +85,8 @@ interface Explanation {
   model: string;
   pod: string;
   priority: number;
-  watts: number | null;
-  capWatts: number | null;
+  drawWatts: number | null;
+  limitWatts: number | null;
   requestWatts: number;
   sentence: string;
 }
@@ -101,7 +101,7 @@ async function explain(gpu: number): Promise<void> {
     return;
   }
   const head = document.createElement("strong");
-  head.textContent = `${answer.node}, ${answer.model}, ${answer.pod || "no pod"} (priority ${answer.priority}): ${answer.watts ?? "?"} W, cap ${answer.capWatts ?? "?"} W of ${answer.requestWatts} W. `;
+  head.textContent = `${answer.node}, ${answer.model}, ${answer.pod || "no pod"} (priority ${answer.priority}): ${answer.drawWatts ?? "?"} W, limit ${answer.limitWatts ?? "?"} W of ${answer.requestWatts} W. `;
   why.replaceChildren(head, answer.sentence);
 }
 

@@ -236,11 +236,11 @@ class DeviceReading(_message.Message):
 
     UUID_FIELD_NUMBER: _builtins.int
     STATE_FIELD_NUMBER: _builtins.int
-    WATTS_FIELD_NUMBER: _builtins.int
-    INSTANT_WATTS_FIELD_NUMBER: _builtins.int
+    DRAW_WATTS_FIELD_NUMBER: _builtins.int
+    INSTANT_DRAW_WATTS_FIELD_NUMBER: _builtins.int
     ENERGY_JOULES_FIELD_NUMBER: _builtins.int
-    CAP_WATTS_FIELD_NUMBER: _builtins.int
-    ENFORCED_WATTS_FIELD_NUMBER: _builtins.int
+    LIMIT_WATTS_FIELD_NUMBER: _builtins.int
+    ENFORCED_LIMIT_WATTS_FIELD_NUMBER: _builtins.int
     LOCK_MAX_MHZ_FIELD_NUMBER: _builtins.int
     GUARANTEED_WATTS_FIELD_NUMBER: _builtins.int
     SM_CLOCK_MHZ_FIELD_NUMBER: _builtins.int
@@ -252,14 +252,14 @@ class DeviceReading(_message.Message):
     LEASE_ACTIVE_FIELD_NUMBER: _builtins.int
     uuid: _builtins.str
     state: Global___DeviceState.ValueType
-    watts: _builtins.float
+    draw_watts: _builtins.float
     """1 s average, as the board gives it"""
-    instant_watts: _builtins.float
+    instant_draw_watts: _builtins.float
     energy_joules: _builtins.float
     """counter since driver load; 0 = not offered"""
-    cap_watts: _builtins.float
+    limit_watts: _builtins.float
     """power limit as read back"""
-    enforced_watts: _builtins.float
+    enforced_limit_watts: _builtins.float
     """limit that the board enforces, all limiters counted"""
     lock_max_mhz: _builtins.int
     """0 = no clock lock"""
@@ -282,11 +282,11 @@ class DeviceReading(_message.Message):
         *,
         uuid: _builtins.str = ...,
         state: Global___DeviceState.ValueType = ...,
-        watts: _builtins.float = ...,
-        instant_watts: _builtins.float = ...,
+        draw_watts: _builtins.float = ...,
+        instant_draw_watts: _builtins.float = ...,
         energy_joules: _builtins.float = ...,
-        cap_watts: _builtins.float = ...,
-        enforced_watts: _builtins.float = ...,
+        limit_watts: _builtins.float = ...,
+        enforced_limit_watts: _builtins.float = ...,
         lock_max_mhz: _builtins.int = ...,
         guaranteed_watts: _builtins.float = ...,
         sm_clock_mhz: _builtins.int = ...,
@@ -299,7 +299,7 @@ class DeviceReading(_message.Message):
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["cap_watts", b"cap_watts", "confirmed_sequence", b"confirmed_sequence", "energy_joules", b"energy_joules", "enforced_watts", b"enforced_watts", "failed_writes", b"failed_writes", "guaranteed_watts", b"guaranteed_watts", "instant_watts", b"instant_watts", "lease_active", b"lease_active", "lock_max_mhz", b"lock_max_mhz", "sm_clock_mhz", b"sm_clock_mhz", "state", b"state", "temperature_celsius", b"temperature_celsius", "throttle_reasons", b"throttle_reasons", "utilisation", b"utilisation", "uuid", b"uuid", "watts", b"watts"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["confirmed_sequence", b"confirmed_sequence", "draw_watts", b"draw_watts", "energy_joules", b"energy_joules", "enforced_limit_watts", b"enforced_limit_watts", "failed_writes", b"failed_writes", "guaranteed_watts", b"guaranteed_watts", "instant_draw_watts", b"instant_draw_watts", "lease_active", b"lease_active", "limit_watts", b"limit_watts", "lock_max_mhz", b"lock_max_mhz", "sm_clock_mhz", b"sm_clock_mhz", "state", b"state", "temperature_celsius", b"temperature_celsius", "throttle_reasons", b"throttle_reasons", "utilisation", b"utilisation", "uuid", b"uuid"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
