@@ -13,7 +13,7 @@ from benchmarks.expected import outside, read_ranges
 from benchmarks.runner import Options, discover, find, record
 from wattpack.clock import SystemClock
 from wattpack.errors import WattpackError
-from wattpack.flags import output_file
+from wattpack.flags import output_file, write_output
 
 
 def _named(name: str | None) -> ModuleType | None:
@@ -61,22 +61,31 @@ def main(argv: list[str] | None = None) -> int:
     except WattpackError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
-    if arguments.json:
-        arguments.json.write_text(json.dumps(line) + "\n", encoding="utf-8")
     if arguments.record:
         now = datetime.fromtimestamp(SystemClock().wall_time_ns() / 1e9, tz=UTC)
         print(
             f"kept in {record(line, seed=arguments.seed, date=f'{now:%Y-%m-%d}')}", file=sys.stderr
         )
-    print(json.dumps(line))
-    if not arguments.within_ranges:
-        return 0
+    print(json.dumps(line), flush=True)
+    status = _keep(arguments.json, json.dumps(line) + "\n") if arguments.json else 0
+    if status or not arguments.within_ranges:
+        return status
     strangers = outside(
         read_ranges().get(arguments.name, {}), line["figures"], quick=arguments.quick
     )
     for name, text in strangers.items():
         print(f"outside its range: {name} is {text}", file=sys.stderr)
     return 1 if strangers else 0
+
+
+def _keep(file: Path, text: str) -> int:
+    """Write the result; the exit status."""
+    try:
+        write_output(file, text)
+    except WattpackError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    return 0
 
 
 if __name__ == "__main__":

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
@@ -13,6 +12,7 @@ from typing import Any
 from capacity.gpu_profile import GpuProfile, profile_from_dict
 from capacity.profile_errors import UnknownGpuModel
 from capacity.serving_model import ServingTimes, serving_from_dict
+from wattpack.documents import read_json
 from wattpack.errors import InputError
 
 SCHEMA = "wattpack.io/gpu-profiles/v1"
@@ -89,10 +89,7 @@ def load_library(file: Path) -> ProfileLibrary:
     Raises:
         InputError: if the file cannot be read, is truncated, or holds a refused value.
     """
-    try:
-        document: Any = json.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise InputError("file", "a readable JSON file", str(error), str(file)) from error
+    document: Any = read_json(file)
     return library_from_dict(document, str(file))
 
 

@@ -173,7 +173,9 @@ class InvariantMonitor:
         self, topology: Topology, seen: Observations, decisions: Decisions, now_ns: int
     ) -> None:
         """I2, I5 and I7 on a tick's decisions."""
-        order = np.array([self._world.bank.index_of[GpuUuid(u)] for u in topology.gpu_uuids])
+        order = np.array(
+            [self._world.bank.index_of[GpuUuid(u)] for u in topology.gpu_uuids], dtype=np.int64
+        )
         self._check_jump(topology, decisions, now_ns)
         self._check_order(topology, seen, decisions, now_ns)
         self._check_trust(decisions, order, now_ns)

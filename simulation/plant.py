@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from simulation.plant_breakers import Breakers
 from simulation.scenario import Scenario
+from wattpack.errors import InputError
 
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
@@ -48,6 +49,33 @@ def breakers_of(scenario: Scenario) -> Breakers:
         plant.breaker_magnetic_ratio,
         feeds=2 if scenario.row.redundancy == "2N" else 1,
     )
+
+
+def check_ratings(scenario: Scenario, min_limit_watts: Floats, node_of_gpu: Integers) -> None:
+    """Each breaker carries its servers while every GPU is at its lowest limit.
+
+    Below that no cap can help: every run would end in the same trip.
+
+    Args:
+        scenario: Ratings and constants.
+        min_limit_watts: Lowest settable limit, (n_gpus,).
+        node_of_gpu: Server of each GPU, (n_gpus,).
+
+    Raises:
+        InputError: naming the rating and what it would have to be.
+    """
+    row, plant = scenario.row, scenario.plant
+    gpus = np.bincount(node_of_gpu, min_limit_watts, row.servers)
+    servers = (gpus + plant.host_base_watts) / plant.supply_efficiency
+    racks = np.bincount(rack_of_nodes(scenario), servers, row.racks)
+    for name, watts, least in (
+        ("rack_rated_servers", scenario.rack_rating_watts, float(racks.max())),
+        ("rated_servers", scenario.row_rating_watts, float(racks.sum()) + row.external_watts),
+    ):
+        if watts < least:
+            needed = np.ceil(10.0 * least / row.rated_server_watts) / 10.0
+            why = f"its servers draw {least / 1000:.1f} kW at their lowest limits"
+            raise InputError(f"row.{name}", f"at least {needed:g}: {why}", getattr(row, name))
 
 
 class ServerRow:

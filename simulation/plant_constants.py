@@ -10,10 +10,11 @@ import hashlib
 import json
 from functools import lru_cache
 from importlib import resources
-from typing import Annotated, Any
+from typing import Annotated
 
 from pydantic import Field
 
+from wattpack.documents import parse_json
 from wattpack.errors import InputError
 from wattpack.settings import Settings, validate
 
@@ -111,10 +112,7 @@ def plant_from_json(text: str, source: str = "") -> PlantConstants:
     Raises:
         InputError: naming the constant.
     """
-    try:
-        document: Any = json.loads(text)
-    except ValueError as error:
-        raise InputError("file", "valid JSON", str(error), source) from error
+    document = parse_json(text, source)
     if not isinstance(document, dict) or set(document) != {"constants", "sources"}:
         raise InputError("document", "the keys constants and sources", document, source)
     if not isinstance(document["constants"], dict) or not isinstance(document["sources"], dict):

@@ -41,7 +41,14 @@ from simulation.placed import (
     PodUseView,
     bound_pods,
 )
-from simulation.plant import ServerRow, breakers_of, domain_names, node_names, rack_of_nodes
+from simulation.plant import (
+    ServerRow,
+    breakers_of,
+    check_ratings,
+    domain_names,
+    node_names,
+    rack_of_nodes,
+)
 from simulation.plant_breakers import Meters
 from simulation.plant_faults import StruckPlant
 from simulation.pod_work import NAMESPACE, WORK_LABEL, Work, WorkKind, batch_works, standing_works
@@ -84,6 +91,7 @@ class World:
         self.profiles, self.profile_of_node = boards.profiles, boards.profile_of_node
         self.node_of_gpu, self.gpu_uuids = boards.node_of_gpu, boards.uuids
         self.bank, self.types = boards.bank, boards.types
+        check_ratings(scenario, self.bank.min_limit_watts, self.node_of_gpu)
         self.servers = ServerRow(scenario, self.node_of_gpu, self._generator(4))
         self.breakers = breakers_of(scenario)
         self._meters = Meters(

@@ -10,6 +10,7 @@ import importlib
 import sys
 from dataclasses import dataclass
 
+from wattpack import __version__
 from wattpack.errors import InputError, WattpackError
 
 
@@ -51,7 +52,8 @@ def usage() -> str:
     verbs = "\n".join(f"  {name:{width}}  {verb.summary}" for name, verb in VERBS.items())
     return (
         "usage: wattpack VERB [options]\n\nMore GPU work inside a fixed electrical budget.\n\n"
-        f"{verbs}\n\n`wattpack VERB --help` explains a verb. Try `wattpack demo` first.\n"
+        f"{verbs}\n\n`wattpack VERB --help` explains a verb, `wattpack --version` names the "
+        "release. Try `wattpack demo` first.\n"
     )
 
 
@@ -61,6 +63,9 @@ def main(argv: list[str] | None = None) -> int:
     if not arguments or arguments[0] in {"-h", "--help", "help"}:
         print(usage(), end="")
         return 0 if arguments else 2
+    if arguments[0] in {"-V", "--version", "version"}:
+        print(f"wattpack {__version__}")
+        return 0
     name, rest = arguments[0], arguments[1:]
     if name not in VERBS:
         print(f"error: unknown verb {name!r}\n\n{usage()}", file=sys.stderr, end="")

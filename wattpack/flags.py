@@ -6,10 +6,10 @@ import argparse
 import urllib.parse
 from pathlib import Path
 
-from wattpack.errors import InputError
+from wattpack.errors import InputError, PermanentError
 from wattpack.units import require_number
 
-__all__ = ["host_port", "http_url", "output_file", "port", "positive"]
+__all__ = ["host_port", "http_url", "output_file", "port", "positive", "write_output"]
 
 
 def port(text: str) -> int:
@@ -49,8 +49,26 @@ def http_url(text: str) -> str:
 
 
 def output_file(text: str) -> Path:
-    """A file that can be made, seen before the work that fills it begins."""
+    """A file that can be written, tried before the work that fills it begins; none is left."""
     file = Path(text)
-    if file.is_dir() or not file.parent.is_dir():
-        raise argparse.ArgumentTypeError(f"expected a file in a folder that is there, got {text!r}")
+    try:
+        is_new = not file.exists()
+        file.open("ab").close()
+        if is_new:
+            file.unlink()
+    except (OSError, ValueError) as error:
+        expected = "a file that can be written, in a folder that is there"
+        raise argparse.ArgumentTypeError(f"expected {expected}, got {text!r} ({error})") from error
     return file
+
+
+def write_output(file: Path, text: str) -> None:
+    """The text is in the file.
+
+    Raises:
+        PermanentError: where it was writable before the run and is not any more.
+    """
+    try:
+        file.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise PermanentError(f"the result above is not in {file}: {error}") from error

@@ -11,9 +11,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Self, TypeVar, get_args
 
-import yaml
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from wattpack.documents import parse_yaml, read_yaml
 from wattpack.errors import InputError
 
 M = TypeVar("M", bound=BaseModel)
@@ -49,7 +49,7 @@ class Settings(BaseModel):
         for name in cls.model_fields:
             variable = f"{prefix}{name.upper()}"
             if variable in variables:
-                values[name] = yaml.safe_load(variables[variable])
+                values[name] = parse_yaml(variables[variable], variable)
         for name, value in (flags or {}).items():
             if value is not None:
                 values[name] = value
@@ -60,14 +60,9 @@ def read_yaml_mapping(file: Path) -> dict[str, Any]:
     """The file's single YAML mapping.
 
     Raises:
-        InputError: if the file is missing, is not YAML, or is not a mapping.
+        InputError: if the file is missing, is not YAML, repeats a key, or is not a mapping.
     """
-    try:
-        document = yaml.safe_load(file.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError("file", "a readable UTF-8 file", str(error), str(file)) from error
-    except yaml.YAMLError as error:
-        raise InputError("file", "valid YAML", str(error), str(file)) from error
+    document = read_yaml(file)
     if document is None:
         return {}
     if not isinstance(document, dict) or not all(isinstance(key, str) for key in document):

@@ -20,6 +20,7 @@ from scheduler_plugin.snapshot_builder import build_snapshot
 from scheduler_plugin.solve import plan
 from wattpack.clock import Clock, SystemClock
 from wattpack.errors import InputError
+from wattpack.flags import output_file
 from wattpack.kube.port import KubeApi
 from wattpack.units import require_number
 
@@ -33,7 +34,9 @@ def _parser() -> argparse.ArgumentParser:
     what.add_argument("--cluster", action="store_true", help="read a cluster; nothing is written")
     what.add_argument("--schema", choices=sorted(_SCHEMAS), help="print a JSON Schema and end")
     parser.add_argument("--kubeconfig", type=Path, help="with --cluster; default: the usual one")
-    parser.add_argument("--write-snapshot", type=Path, metavar="FILE", help="keep what was planned")
+    parser.add_argument(
+        "--write-snapshot", type=output_file, metavar="FILE", help="keep what was planned"
+    )
     parser.add_argument("--json", action="store_true", help="print the wattpack.io/plan/v1")
     parser.add_argument("--deadline-seconds", type=float, default=1.0, help="for the search")
     parser.add_argument("--seed", type=int, default=0)

@@ -139,10 +139,10 @@ def run_until(row: DemoRow, end: float | None, clock: Clock, say: Say) -> None:
 
 def conclude(result: TwinResult, file: Path | None, say: Say) -> int:
     """Print and keep the summary; the exit status."""
-    document = result.model_dump()
+    document = json.dumps(result.model_dump(), indent=2)
+    print(document, flush=True)
     if file is not None:
-        file.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
-    print(json.dumps(document, indent=2))
+        flags.write_output(file, document + "\n")
     if result.trips or result.invariant_violations:
         say(f"FAILED: {result.trips} trips, {result.invariant_violations} invariant violations")
         for line in result.violations[:10]:

@@ -57,9 +57,10 @@ class DemoRow:
     ) -> None:
         self.scenario = scenario
         self._gc_threshold = gc.get_threshold()
+        # First: a scenario that the plant refuses leaves no folder behind.
+        self.world = World(scenario)
         self._folder = tempfile.TemporaryDirectory(prefix="wattpack-")
         directory = Path(self._folder.name)
-        self.world = World(scenario)
         self.watch = Watch(self.world)
         self.conductor = Conductor(speed=speed, before_release=self.watch.advance)
         self.clock = self.conductor.clock("demo", alone=True)

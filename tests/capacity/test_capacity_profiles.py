@@ -171,7 +171,7 @@ def test_a_truncated_or_foreign_file_is_refused(tmp_path: Path, text: str) -> No
 
 
 def test_a_missing_file_is_an_input_error(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="readable JSON"):
+    with pytest.raises(InputError, match="readable UTF-8 file"):
         load_library(tmp_path / "none.json")
 
 

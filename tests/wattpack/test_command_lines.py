@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from wattpack import __version__
 from wattpack.cli import VERBS, main
+from wattpack.flags import output_file
 
 FILES = {
     "garbage": b"not json",
@@ -16,6 +18,15 @@ FILES = {
     "truncated.json": b"[1,2",
     "unknown.yaml": b"foo: bar",
     "object.json": b"{}",
+    "deep.yaml": b"[" * 5000 + b"]" * 5000,
+    "deep.json": b"[" * 100_000 + b"]" * 100_000,
+    "twice.yaml": b"seed: 1\nrow:\n  racks: 2\nseed: 2\n",
+    "inner.yaml": b"row:\n  racks: 2\n  racks: 4\n",
+    "twice.json": b'{"checks": {}, "checks": {}}',
+    "alias.yaml": b"a: &a [1, 2]\nb: [*a, *a]\n",
+    "date.yaml": b"seed: 2026-13-45\n",
+    "rack.yaml": b"row: {rack_rated_servers: 0.5}\n",
+    "row.yaml": b"row: {rated_servers: 1}\n",
     "huge.json": b'{"a": ' + b"9" * 5000 + b"}",
 }
 
@@ -33,7 +44,16 @@ demo --port 99999 | --port
 demo --port -1 | --port
 demo --headless --json folder | --json
 demo --headless --json missing/x.json | --json
+demo --headless --json /proc/nothing/x.json | --json
+demo --headless --json /proc/x.json | --json
 demo --scenario missing | file
+demo --scenario deep.yaml | 64 levels
+demo --scenario twice.yaml | seed
+demo --scenario inner.yaml | racks
+demo --scenario alias.yaml | alias
+demo --scenario date.yaml | file
+demo --headless --scenario rack.yaml | row.rack_rated_servers
+demo --headless --scenario row.yaml | row.rated_servers
 demo --scenario folder | file
 demo --scenario garbage | file
 demo --scenario binary | file
@@ -63,6 +83,9 @@ actuator --config object.json | allowed_uids
 controller --config missing | file
 controller --config binary | file
 controller --config unknown.yaml | foo
+controller --config deep.yaml | 64 levels
+controller --config twice.yaml | seed
+controller --kubeconfig deep.yaml | kubeconfig
 controller --http-port 99999 | http_port
 controller --http-port many | --http-port
 controller --lease-seconds -1 | lease_seconds
@@ -102,6 +125,7 @@ plan | --snapshot
 plan --snapshot missing | --snapshot
 plan --snapshot folder | --snapshot
 plan --snapshot binary | --snapshot
+plan --cluster --write-snapshot missing/x.json | --write-snapshot
 plan --snapshot garbage | document
 plan --snapshot empty | document
 plan --snapshot truncated.json | document
@@ -113,6 +137,8 @@ plan --cluster --kubeconfig garbage | kubeconfig
 profiles --file missing | file
 profiles --file garbage | file
 profiles --file binary | file
+profiles --file deep.json | 64 levels
+profiles --file twice.json | checks
 profiles --file truncated.json | file
 profiles --file nan.json | a
 profiles --file object.json | checks
@@ -168,3 +194,16 @@ def test_an_unknown_verb_shows_the_usage(
     assert status_of(arguments) == 2
     output = capsys.readouterr()
     assert "wattpack VERB" in output.out + output.err
+
+
+def test_the_version_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out == f"wattpack {__version__}\n"
+
+
+def test_trying_a_result_file_leaves_none_and_keeps_what_is_there(tmp_path: Path) -> None:
+    new, old = tmp_path / "new.json", tmp_path / "old.json"
+    old.write_text("kept")
+    assert [output_file(str(new)), output_file(str(old))] == [new, old]
+    assert not new.exists()
+    assert old.read_text() == "kept"

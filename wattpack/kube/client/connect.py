@@ -79,6 +79,7 @@ def _client(
         TypeError,
         AttributeError,
         KeyError,
+        RecursionError,
     ) as error:
         raise InputError("kubeconfig", "a usable cluster and user", str(error), source) from error
     # Every repetition is the caller's decision: a write that is sent twice is not the same write.

@@ -92,13 +92,14 @@ def from_kubeconfig(path: Path) -> Server:
     Raises:
         InputError: naming what is missing or cannot be used.
     """
-    import yaml  # a pod has no kubeconfig and does not pay for the parser
+    # A pod has no kubeconfig and does not pay for the parser.
+    from wattpack.documents import read_yaml
 
     source = str(path)
     try:
-        config = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, yaml.YAMLError) as error:
-        raise InputError("kubeconfig", "a readable YAML file", str(error), source) from error
+        config = read_yaml(path)
+    except InputError as error:
+        raise InputError("kubeconfig", error.expected, error.got, source) from error
     if not isinstance(config, dict):
         raise InputError("kubeconfig", "a mapping", config, source)
     context = _named(config, "contexts", "context", config.get("current-context"), source)

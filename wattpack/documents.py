@@ -1,0 +1,158 @@
+"""YAML and JSON files that people write, read in one way: strictly, and within bounds.
+
+What a plain parser lets pass silently or dies of is refused by name: a key that is there twice (the
+last one would win unseen), nesting that would end in a recursion error, a file that fills memory,
+and YAML aliases, by which ten lines stand for a thousand million.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Hashable
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from wattpack.errors import InputError
+
+__all__ = ["parse_json", "parse_yaml", "read_json", "read_text", "read_yaml"]
+
+#: A snapshot of 10,000 GPUs is 20 MB; settings and scenarios are some kB.
+MAX_FILE_BYTES = 64 * 1024 * 1024
+#: The deepest file of ours (a scenario's faults) has 4 levels.
+MAX_DEPTH = 64
+
+
+class _DeepError(ValueError):
+    """The document nests further than ``MAX_DEPTH``."""
+
+
+class _TwiceError(ValueError):
+    """A key is there twice in one mapping."""
+
+
+def read_yaml(file: Path) -> object:
+    """The file's single YAML document, None for an empty file.
+
+    Raises:
+        InputError: naming what was refused, with its line.
+    """
+    return parse_yaml(read_text(file), str(file))
+
+
+def read_json(file: Path) -> object:
+    """The file's JSON document.
+
+    Raises:
+        InputError: naming what was refused.
+    """
+    return parse_json(read_text(file), str(file))
+
+
+def read_text(file: Path) -> str:
+    """The file as text.
+
+    Raises:
+        InputError: if it is missing, too large, or not UTF-8.
+    """
+    try:
+        with file.open("rb") as stream:
+            data = stream.read(MAX_FILE_BYTES + 1)
+        if len(data) > MAX_FILE_BYTES:
+            raise InputError("file", f"at most {MAX_FILE_BYTES} bytes", "more", str(file))
+        return data.decode("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError("file", "a readable UTF-8 file", str(error), str(file)) from error
+
+
+def parse_yaml(text: str, source: str = "") -> object:
+    """The document in the text.
+
+    Raises:
+        InputError: for anything but one plain YAML document of at most 64 levels.
+    """
+    try:
+        document: object = yaml.load(text, Loader=_Loader)
+    except (yaml.YAMLError, ValueError) as error:
+        raise _refusal("YAML", error, source) from error
+    return document
+
+
+def parse_json(text: str, source: str = "") -> object:
+    """The document in the text; NaN and infinities are left to the model that takes the values.
+
+    Raises:
+        InputError: for anything but one JSON document of at most 64 levels.
+    """
+    try:
+        document: object = json.loads(text, object_pairs_hook=_unique)
+        _check_depth(document)
+    except RecursionError as error:
+        raise _refusal("JSON", _DeepError(), source) from error
+    except ValueError as error:
+        raise _refusal("JSON", error, source) from error
+    return document
+
+
+def _refusal(language: str, error: Exception, source: str) -> InputError:
+    if isinstance(error, _TwiceError):
+        key, where = error.args
+        return InputError(key, "each key once", f"the key again{where}", source)
+    if isinstance(error, _DeepError):
+        return InputError("file", f"at most {MAX_DEPTH} levels", "deeper nesting", source)
+    return InputError("file", f"valid {language}", str(error), source)
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        raise _TwiceError(next(n for i, n in enumerate(names) if n in names[:i]), "")
+    return found
+
+
+def _check_depth(document: object) -> None:
+    level, depth = [document], 0
+    while level:
+        depth += 1
+        if depth > MAX_DEPTH:
+            raise _DeepError
+        level = [
+            child
+            for value in level
+            if isinstance(value, dict | list)
+            for child in (value.values() if isinstance(value, dict) else value)
+        ]
+
+
+class _Loader(yaml.SafeLoader):
+    """The safe loader with bounds, and with keys that are there once."""
+
+    def __init__(self, stream: str) -> None:
+        super().__init__(stream)
+        self._depth = 0
+
+    def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:  # noqa: ANN401
+        """As usual, within the depth and without aliases."""
+        if self.check_event(yaml.AliasEvent):
+            mark = self.peek_event().start_mark
+            raise yaml.YAMLError(f"an alias in line {mark.line + 1}: write its value out")
+        if self._depth >= MAX_DEPTH:
+            raise _DeepError
+        self._depth += 1
+        try:
+            return super().compose_node(parent, index)
+        finally:
+            self._depth -= 1
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
+        """As usual, with each key once."""
+        seen = set()
+        for key, _ in node.value:
+            name = (key.tag, str(key.value))
+            if name in seen:
+                where = f" in line {key.start_mark.line + 1}"
+                raise _TwiceError(str(key.value), where)
+            seen.add(name)
+        return super().construct_mapping(node, deep=deep)
