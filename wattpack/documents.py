@@ -136,7 +136,7 @@ class _Loader(yaml.SafeLoader):
     def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:  # noqa: ANN401
         """As usual, within the depth and without aliases."""
         if self.check_event(yaml.AliasEvent):
-            mark = self.peek_event().start_mark
+            mark = self.peek_event().start_mark  # type: ignore[no-untyped-call]
             raise yaml.YAMLError(f"an alias in line {mark.line + 1}: write its value out")
         if self._depth >= MAX_DEPTH:
             raise _DeepError
