@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from simulation.kube import kinds, pod_rules, requests
 from simulation.kube.field_ownership import Owner, Owners, apply_configuration, update_owners
+from simulation.kube.identity_book import IdentityBook
 from simulation.kube.object_store import Key, Store
 from simulation.kube.watch_stream import follow
 from wattpack.api.times import rfc3339
@@ -25,13 +26,11 @@ from wattpack.kube.port import (
     PODS,
     PRIORITY_CLASSES,
     ConflictError,
-    ForbiddenError,
     InvalidError,
     JsonObject,
     NotFoundError,
     ObjectList,
     Resource,
-    TokenIdentity,
     WatchEvent,
 )
 from wattpack.kube.values import canonical, copy_json, same
@@ -41,7 +40,7 @@ from wattpack.units import NS_PER_SECOND, seconds_to_ns
 EVENT_TTL_NS = 3600 * NS_PER_SECOND
 
 
-class EmbeddedKube:
+class EmbeddedKube(IdentityBook):
     """An API server in a variable.
 
     Args:
@@ -62,12 +61,12 @@ class EmbeddedKube:
         field_manager: str = "wattpack",
         kubelet_confirms_deletion: bool = False,
     ) -> None:
+        super().__init__()
         self._clock = clock
         self._random = random.Random(seed)
         self._store = Store(history_window)
         self._updater = Owner(field_manager, "Update")
         self._kubelet_confirms_deletion = kubelet_confirms_deletion
-        self._tokens: dict[str, tuple[TokenIdentity, frozenset[str]]] = {}
         self._events: deque[tuple[int, Key]] = deque()
 
     # Reading
@@ -227,22 +226,7 @@ class EmbeddedKube:
             owners = self._store.table(PODS).owners.get(key, {})
             return requests.detached(self._store.update(PODS, key, bound, owners))
 
-    # Tokens and upkeep
-
-    def review_token(self, token: str, audiences: Sequence[str]) -> TokenIdentity:
-        """The identity registered for a token, or ``ForbiddenError``."""
-        with self._store.lock:
-            identity, accepted = self._tokens.get(token, (None, frozenset()))
-        if identity is None or (audiences and not accepted & set(audiences)):
-            raise ForbiddenError("the token is unknown or not meant for this audience")
-        return identity
-
-    def register_token(
-        self, token: str, identity: TokenIdentity, audiences: Sequence[str] = ()
-    ) -> None:
-        """Let ``review_token`` answer with this identity for these audiences."""
-        with self._store.lock:
-            self._tokens[token] = (identity, frozenset(audiences))
+    # Upkeep
 
     def compact(self) -> None:
         """Forget the history, as etcd does every five minutes: older watches get 410."""

@@ -21,6 +21,7 @@ from dataclasses import dataclass, fields
 
 from wattpack.clock import Clock
 from wattpack.kube.port import (
+    Access,
     ConflictError,
     GoneError,
     JsonObject,
@@ -201,6 +202,11 @@ class FaultyKube:
         """The identity behind a token, or a fault."""
         self._before_read()
         return self._api.review_token(token, audiences)
+
+    def review_access(self, identity: TokenIdentity, access: Access) -> bool:
+        """The authorizers' word, or a fault."""
+        self._before_read()
+        return self._api.review_access(identity, access)
 
     def _strikes(self, fault: str) -> bool:
         # One draw a question keeps a run the same when another fault's rate changes.

@@ -12,7 +12,8 @@ KubeError
 ├── ConflictError          409: somebody wrote in between; read again, never overwrite
 ├── GoneError              410: the resourceVersion is too old; list again
 ├── InvalidError           422 or 400: the object or patch was refused; says which field
-├── ForbiddenError         401 or 403
+├── ForbiddenError         401 or 403: of our own account
+│   └── TokenRefusedError  a token that we had reviewed is not valid, or not for us
 ├── ThrottledError         429: wait ``retry_after_seconds`` (evictions: a disruption budget holds)
 └── UnavailableError       no answer, a broken one, or 5xx; the write may or may not have happened
 """
@@ -23,7 +24,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
-from wattpack.errors import PermanentError, TransientError, WattpackError
+from wattpack.errors import InputError, PermanentError, TransientError, WattpackError
 
 JsonObject = dict[str, Any]
 
@@ -54,6 +55,10 @@ class InvalidError(KubeError, PermanentError):
 
 class ForbiddenError(KubeError, PermanentError):
     """Not authenticated or not allowed."""
+
+
+class TokenRefusedError(ForbiddenError):
+    """Somebody's token was reviewed and is not valid; we ourselves are allowed to ask."""
 
 
 class ThrottledError(KubeError, TransientError):
@@ -133,6 +138,7 @@ class TokenIdentity:
     username: str
     groups: tuple[str, ...] = ()
     extra: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    uid: str = ""
 
     @property
     def node_name(self) -> str | None:
@@ -141,7 +147,57 @@ class TokenIdentity:
         return values[0] if values else None
 
 
-class KubeApi(Protocol):
+@dataclass(frozen=True, slots=True)
+class Access:
+    """What somebody may or may not do, as RBAC counts it.
+
+    Attributes:
+        verb: For example ``get`` or ``list``.
+        path: A path of no API object, for example ``/metrics``; empty for a resource.
+        group: API group of the resource, empty for the core group.
+        plural: The resource, for example ``pods``.
+        namespace: Where; empty for every namespace.
+    """
+
+    verb: str
+    path: str = ""
+    group: str = ""
+    plural: str = ""
+    namespace: str = ""
+
+    def __post_init__(self) -> None:
+        if not self.verb or bool(self.path) == bool(self.plural):
+            raise InputError("access", "a verb, and either a path or a resource", self)
+
+    def to_json(self) -> JsonObject:
+        """The part of a SubjectAccessReview's spec that says what is asked."""
+        if self.path:
+            return {"nonResourceAttributes": {"verb": self.verb, "path": self.path}}
+        asked = {"verb": self.verb, "group": self.group, "resource": self.plural}
+        where = {"namespace": self.namespace} if self.namespace else {}
+        return {"resourceAttributes": {**asked, **where}}
+
+    def __str__(self) -> str:
+        if self.path:
+            return f"{self.verb} {self.path}"
+        what = f"{self.plural}.{self.group}" if self.group else self.plural
+        where = f"namespace {self.namespace}" if self.namespace else "all namespaces"
+        return f"{self.verb} {what} in {where}"
+
+
+class AccessReviews(Protocol):
+    """Who somebody is and what they may do, in the API server's word."""
+
+    def review_token(self, token: str, audiences: Sequence[str]) -> TokenIdentity:
+        """The identity behind a token, or ``TokenRefusedError``."""
+        ...
+
+    def review_access(self, identity: TokenIdentity, access: Access) -> bool:
+        """Whether the cluster's authorizers allow it."""
+        ...
+
+
+class KubeApi(AccessReviews, Protocol):
     """The calls that wattpack makes. Every call has a deadline and raises only ``KubeError``s."""
 
     def get(self, resource: Resource, name: str, namespace: str | None = None) -> JsonObject:
@@ -231,8 +287,4 @@ class KubeApi(Protocol):
 
     def evict(self, name: str, namespace: str, *, uid: str = "") -> None:
         """Ask for a pod's eviction through the Eviction API."""
-        ...
-
-    def review_token(self, token: str, audiences: Sequence[str]) -> TokenIdentity:
-        """The identity behind a token, or ``ForbiddenError``."""
         ...

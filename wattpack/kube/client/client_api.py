@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 from wattpack.kube.client.failures import status_failure
 from wattpack.kube.client.transport import Transport, parse
 from wattpack.kube.json_patch import apply_json_patch
 from wattpack.kube.port import (
     PODS,
+    Access,
     ConflictError,
-    ForbiddenError,
     GoneError,
     InvalidError,
     JsonObject,
@@ -20,6 +19,14 @@ from wattpack.kube.port import (
     TokenIdentity,
     UnavailableError,
     WatchEvent,
+)
+from wattpack.kube.reviews import (
+    ACCESS_REVIEWS,
+    TOKEN_REVIEWS,
+    access_review,
+    reviewed_access,
+    reviewed_identity,
+    token_review,
 )
 
 PAGE_SIZE = 500
@@ -200,20 +207,16 @@ class ClientKube:
         self._transport.exchange("POST", _path(PODS, namespace, name, "eviction"), None, body)
 
     def review_token(self, token: str, audiences: Sequence[str]) -> TokenIdentity:
-        """The identity behind a token, or ``ForbiddenError``."""
-        body = {
-            "apiVersion": "authentication.k8s.io/v1",
-            "kind": "TokenReview",
-            "spec": {"token": token, "audiences": list(audiences)},
-        }
-        path = ("apis", "authentication.k8s.io", "v1", "tokenreviews")
-        status = self._transport.exchange("POST", path, None, body).get("status") or {}
-        if status.get("authenticated") is not True:
-            raise ForbiddenError(f"the token is not valid: {status.get('error') or 'no reason'}")
-        # A server that does not know audiences answers without them: nothing was checked then.
-        if audiences and not set(audiences) & set(status.get("audiences") or ()):
-            raise ForbiddenError("the token is not meant for this audience")
-        return _identity(status.get("user") or {})
+        """The identity behind a token, or ``TokenRefusedError``."""
+        answer = self._transport.exchange(
+            "POST", TOKEN_REVIEWS, None, token_review(token, audiences)
+        )
+        return reviewed_identity(answer, audiences)
+
+    def review_access(self, identity: TokenIdentity, access: Access) -> bool:
+        """Whether the cluster's authorizers allow it."""
+        body = access_review(identity, access)
+        return reviewed_access(self._transport.exchange("POST", ACCESS_REVIEWS, None, body))
 
 
 def _path(
@@ -263,8 +266,3 @@ def _event(line: JsonObject) -> WatchEvent:
     if kind not in {"ADDED", "MODIFIED", "DELETED", "BOOKMARK"}:
         raise UnavailableError(f"a watch event of unknown type {kind!r}")
     return WatchEvent(kind, body)
-
-
-def _identity(user: dict[str, Any]) -> TokenIdentity:
-    extra = {key: tuple(values) for key, values in (user.get("extra") or {}).items()}
-    return TokenIdentity(str(user.get("username", "")), tuple(user.get("groups") or ()), extra)

@@ -9,14 +9,29 @@ from __future__ import annotations
 import http.client
 import json
 import ssl
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from urllib.parse import quote, urlencode
 
 from wattpack.clock import Clock
 from wattpack.kube.client.failures import failure
 from wattpack.kube.client.transport import parse
 from wattpack.kube.light.server_address import Server
-from wattpack.kube.port import InvalidError, JsonObject, Resource, UnavailableError
+from wattpack.kube.port import (
+    Access,
+    InvalidError,
+    JsonObject,
+    Resource,
+    TokenIdentity,
+    UnavailableError,
+)
+from wattpack.kube.reviews import (
+    ACCESS_REVIEWS,
+    TOKEN_REVIEWS,
+    access_review,
+    reviewed_access,
+    reviewed_identity,
+    token_review,
+)
 from wattpack.units import NS_PER_SECOND
 
 DEADLINE_SECONDS = 10.0
@@ -70,6 +85,20 @@ class LightKube:
         }
         path = _path(resource, namespace, str(body["metadata"]["name"]), subresource)
         return self._exchange("PATCH", path, query, body, "application/apply-patch+yaml")
+
+    def review_token(self, token: str, audiences: Sequence[str]) -> TokenIdentity:
+        """The identity behind a token, or ``TokenRefusedError``."""
+        answer = self._ask("/".join(("", *TOKEN_REVIEWS)), token_review(token, audiences))
+        return reviewed_identity(answer, audiences)
+
+    def review_access(self, identity: TokenIdentity, access: Access) -> bool:
+        """Whether the cluster's authorizers allow it."""
+        return reviewed_access(
+            self._ask("/".join(("", *ACCESS_REVIEWS)), access_review(identity, access))
+        )
+
+    def _ask(self, path: str, body: JsonObject) -> JsonObject:
+        return self._exchange("POST", path, None, body, "application/json")
 
     def _exchange(
         self,
