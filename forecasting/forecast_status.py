@@ -123,7 +123,7 @@ def usable_forecast(
         try:
             # The paths are long and not needed: parsing them would cost a controller's tick.
             short = {key: value for key, value in status.items() if key != "quantiles"}
-            parsed = DemandForecastStatus.model_validate(short)
+            parsed = DemandForecastStatus.model_validate(short, extra="ignore")
             until = parse_rfc3339(parsed.data_until or "").timestamp()
         except ValueError as error:
             why, age = f"unreadable status ({str(error).splitlines()[0]})", math.inf

@@ -70,7 +70,7 @@ def target_of(body: Mapping[str, Any]) -> Target:
     Raises:
         InputError: naming the field, if the object or a level is not usable.
     """
-    found = DemandForecast.from_json(body)
+    found = DemandForecast.read(body)
     spec, metadata = found.spec, found.metadata
     for level in spec.levels:
         if not 0 < level < 1:

@@ -71,7 +71,7 @@ def model_watts(profiles: Iterable[JsonObject]) -> dict[str, ModelWatts]:
     """By every normalised name of a GPUProfile's type."""
     found: dict[str, ModelWatts] = {}
     for body in profiles:
-        spec = GPUProfile.from_json(body).spec
+        spec = GPUProfile.read(body).spec
         watts = ModelWatts(
             spec.model,
             spec.idle_watts,
@@ -93,7 +93,7 @@ class PowerView:
     """
 
     def __init__(self, domains: Iterable[JsonObject], forecasts: Iterable[JsonObject]) -> None:
-        self._domains = {d.name: d for d in map(PowerDomain.from_json, domains)}
+        self._domains = {d.name: d for d in map(PowerDomain.read, domains)}
         self._by_node_name: dict[str, str] = {}
         self._selectors: list[tuple[str, Mapping[str, str]]] = []
         for name in sorted(self._domains):
@@ -107,7 +107,7 @@ class PowerView:
             if domain.status.forecast_p99_watts is not None:
                 self._forecasts[name] = _Forecast(domain.status.forecast_p99_watts, None, None)
         for body in forecasts:
-            forecast = DemandForecast.from_json(body)
+            forecast = DemandForecast.read(body)
             target, p99 = forecast.spec.target.power_domain, forecast.status.p99
             if target is not None and p99 is not None:
                 until = _unix_seconds(forecast.status.data_until)

@@ -102,7 +102,7 @@ def _parse(body: bytes) -> LiveView:
     """The view of an answer that came whole; ``ValidationError`` is a ``ValueError``."""
     if len(body) > MAX_VIEW_BYTES:
         raise InputError("live", f"at most {MAX_VIEW_BYTES} bytes", "more")
-    return LiveView.model_validate_json(body)
+    return LiveView.model_validate_json(body, extra="ignore")
 
 
 class PlacementSource:

@@ -100,7 +100,7 @@ class ObjectStore:
             self._unreadable.pop((kind, name), None)
         else:
             try:
-                parsed = model.from_json(new)
+                parsed = model.read(new)
             except InputError as error:
                 self._unreadable[kind, name] = Refusal(
                     kind,

@@ -73,7 +73,7 @@ class Applier:
         self._names = [str(item["metadata"]["name"]) for item in plans]
         now_ns = self._clock.monotonic_ns()
         for item in plans:
-            for promise in PlacementPlan.from_json(item).spec.promises:
+            for promise in PlacementPlan.read(item).spec.promises:
                 if promise.pod_uid.startswith("#"):
                     slot = promise.gang + promise.pod_uid
                     until_ns = now_ns + RESERVATION_NS

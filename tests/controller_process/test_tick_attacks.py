@@ -111,7 +111,6 @@ def override(name: str = "hand", **spec: Any) -> JsonObject:
         {"capWatts": None},
         {"target": {}},
         {"target": {"node": "node-1", "domain": "row"}},
-        {"unknown": True},
     ],
 )
 def test_an_override_that_cannot_be_read_is_told_and_the_last_good_one_rules(
@@ -123,6 +122,14 @@ def test_an_override_that_cannot_be_read_is_told_and_the_last_good_one_rules(
     assert outcome is not None
     assert outcome.seen.override_cap_watts.tolist() == [250.0, 250.0]
     assert {r.reason for r in bench.cluster.desired.refusals()} == {"Unreadable"}
+
+
+def test_a_field_of_a_newer_version_does_not_keep_an_override_from_ruling(bench: Bench) -> None:
+    bench.cluster.put(OVERRIDES, override(newerField=True))
+    outcome = bench.tick("node-1")
+    assert outcome is not None
+    assert outcome.seen.override_cap_watts.tolist() == [250.0, 250.0]
+    assert not bench.cluster.desired.refusals()
 
 
 @pytest.mark.parametrize("target", [{"node": "nobody"}, {"domain": "none"}, {"gpuUuid": "GPU-0"}])

@@ -298,6 +298,27 @@ def test_a_node_of_unknown_gpu_type_below_a_breaker_gets_no_promises() -> None:
     assert "NVIDIA-H200" in text
 
 
+def test_a_field_of_a_newer_version_stops_no_planning() -> None:
+    """Charts upgrade CRDs first: their defaults appear in objects that older processes read."""
+    cluster = powered(10_000)
+    plain = cluster.api
+
+    class Newer:
+        def __getattr__(self, name: str) -> Any:
+            return getattr(plain, name)
+
+        def list(self, resource: Resource, *rest: Any, **options: Any) -> Any:
+            found = plain.list(resource, *rest, **options)
+            if resource.group == "wattpack.io":
+                for item in found.items:
+                    item["spec"]["newerField"] = {"with": "a default"}
+            return found
+
+    cluster.loop = cluster.new_loop(Newer())  # type: ignore[arg-type]
+    cluster.add(pod_object("p"))
+    assert list(cluster.loop.step().released) == [f"{SPACE}/p"]
+
+
 # Gangs
 
 

@@ -209,3 +209,43 @@ def test_a_stale_file_is_named_with_its_diff(tmp_path: Path) -> None:
     assert "+new" in stale["a.yaml"]
     assert tree.write(tmp_path, {"a.yaml": "new\n"}) == ["a.yaml"]
     assert tree.stale(tmp_path, {"a.yaml": "new\n"}) == {}
+
+
+#: Fields whose keys people choose: one more key is an entry, not a field.
+MAPS = {"kernelMix", "labels", "nodeSelector", "requestMix"}
+
+
+def with_unknown_fields(value: Any) -> Any:
+    """The value as a newer version would write it: one more field in every object."""
+    if isinstance(value, dict):
+        known = {k: v if k in MAPS else with_unknown_fields(v) for k, v in value.items()}
+        return known | {"newerField": [{"a": 1}]}
+    if isinstance(value, list):
+        return [with_unknown_fields(child) for child in value]
+    return value
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+def test_a_process_reads_the_objects_of_a_newer_version(path: Path) -> None:
+    for document in yaml.safe_load_all(path.read_text()):
+        kind = BY_KIND[document["kind"]]
+        newer = document | {"spec": with_unknown_fields(document["spec"]), "newerTopLevel": 1}
+        assert kind.read(newer).to_json()["spec"] == kind.from_json(document).to_json()["spec"]
+        with pytest.raises(InputError):
+            kind.from_json(newer)
+
+
+def test_a_status_with_unknown_fields_is_read() -> None:
+    body = domain() | {"status": {"drawWatts": 5, "acceptedSpec": {"ratingWatts": 1, "new": 2}}}
+    read = PowerDomain.read(body)
+    assert read.status.draw_watts == 5
+    assert read.status.accepted_spec is not None
+    assert read.status.accepted_spec.rating_watts == 1
+
+
+@pytest.mark.parametrize(
+    "body", [domain(ratingWatts="1000"), domain(ratingWatts=float("nan")), {"spec": {}}, [], None]
+)
+def test_reading_still_refuses_what_it_cannot_understand(body: Any) -> None:
+    with pytest.raises(InputError):
+        PowerDomain.read(body)

@@ -1,7 +1,14 @@
 """What all objects share: names of group and kinds, conditions, camel-case fields.
 
 Python names are snake_case with unit suffix (``rating_watts``); the wire has camelCase
-(``ratingWatts``). Unknown fields, NaN and infinities are refused.
+(``ratingWatts``). NaN and infinities are refused, always.
+
+Strict when people write, tolerant when processes read. ``from_json`` refuses unknown fields: what
+a person misspelled must not pass (files, command line, the embedded API server; a real one does
+the same through the generated schemas). ``read`` leaves unknown fields out, at every depth: a CRD
+is upgraded before the processes, and a default of the newer version must not stop the older ones.
+A *known* field with a value that we do not understand is refused by both: acting on a guess is
+worse than keeping the last good state (I8).
 """
 
 from __future__ import annotations
@@ -10,7 +17,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Annotated, Any, ClassVar, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, GetJsonSchemaHandler, ValidationError
 from pydantic.alias_generators import to_camel
@@ -174,23 +181,43 @@ class ApiObject(_WithCelRules):
         Raises:
             InputError: naming the first field that is unknown, missing or wrong.
         """
+        source = cls._source(body)
+        for key in body.keys() - {"apiVersion", "kind", "metadata", "spec", "status"}:
+            raise InputError(key, "only apiVersion, kind, metadata, spec, status", key, source)
+        return cls._parse(body, source)
+
+    @classmethod
+    def read(cls, body: Mapping[str, Any]) -> Self:
+        """The object that the API server holds, without fields that only newer versions know.
+
+        Raises:
+            InputError: naming the first field that is missing or wrong.
+        """
+        return cls._parse(body, cls._source(body), "ignore")
+
+    @classmethod
+    def _source(cls, body: Mapping[str, Any]) -> str:
         kind = cls.meta.kind
         if not isinstance(body, Mapping):
             raise InputError("object", f"a {kind} as a JSON object", body)
         metadata = body.get("metadata")
         name = metadata.get("name", "") if isinstance(metadata, dict) else ""
-        source = f"{kind} {name}".strip()
-        for key in body.keys() - {"apiVersion", "kind", "metadata", "spec", "status"}:
-            raise InputError(key, "only apiVersion, kind, metadata, spec, status", key, source)
+        return f"{kind} {name}".strip()
+
+    @classmethod
+    def _parse(
+        cls, body: Mapping[str, Any], source: str, extra: Literal["ignore"] | None = None
+    ) -> Self:
         _require_type(body, cls.meta, source)
         try:
-            return cls.model_validate_json(json.dumps(_without_nulls(body)), strict=True)
+            text = json.dumps(_without_nulls(body))
+            return cls.model_validate_json(text, strict=True, extra=extra)
         except ValidationError as error:
             first = error.errors()[0]
             field = ".".join(str(part) for part in first["loc"]) or "spec"
             raise InputError(field, first["msg"], first.get("input"), source) from error
-        except (TypeError, ValueError) as error:
-            raise InputError(kind, "a JSON object", str(error), source) from error
+        except (TypeError, ValueError, RecursionError) as error:
+            raise InputError(cls.meta.kind, "a JSON object", str(error), source) from error
 
     def to_json(self) -> dict[str, Any]:
         """The whole object as the API server takes it, without unset optional fields."""
