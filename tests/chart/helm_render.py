@@ -41,7 +41,18 @@ MINIMAL: dict[str, Any] = {
     "nodeNamespace": {"create": False, "name": "gpu-node"},
     "controller": {"persistence": {"enabled": False}},
 }
+
+
+def shipped(name: str) -> dict[str, Any]:
+    """A values file that lies beside the chart."""
+    values: dict[str, Any] = yaml.safe_load((CHART / name).read_text(encoding="utf-8"))
+    return values
+
+
 VALUE_SETS = {
+    "gke": shipped("values-gke.yaml"),
+    "openshift": {**ENFORCING, **shipped("values-openshift.yaml")},
+    "bare": shipped("values-bare.yaml"),
     "default": {},
     "enforcing": ENFORCING,
     "everything": EVERYTHING,

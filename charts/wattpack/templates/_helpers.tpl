@@ -54,7 +54,7 @@ labels:
   {{- with .extraLabels }}
   {{- toYaml . | nindent 2 }}
   {{- end }}
-{{- with .root.Values.commonAnnotations }}
+{{- with merge (dict) (.extraAnnotations | default dict) .root.Values.commonAnnotations }}
 annotations:
   {{- toYaml . | nindent 2 }}
 {{- end }}
@@ -84,6 +84,49 @@ seccompProfile: {type: RuntimeDefault}
 allowPrivilegeEscalation: false
 readOnlyRootFilesystem: true
 capabilities: {drop: [ALL]}
+{{- end }}
+
+{{/* Labels and annotations of a component's pods. Args: root, component, values; checksum if its settings are a file. */}}
+{{- define "wattpack.podMetadata" -}}
+labels:
+  {{- include "wattpack.labels" . | nindent 2 }}
+  {{- with .values.podLabels }}
+  {{- toYaml . | nindent 2 }}
+  {{- end }}
+{{- if or .checksum .values.podAnnotations }}
+annotations:
+  {{- with .checksum }}
+  checksum/settings: {{ . }}
+  {{- end }}
+  {{- with .values.podAnnotations }}
+  {{- toYaml . | nindent 2 }}
+  {{- end }}
+{{- end }}
+{{- end }}
+
+{{/* Environment that every process gets, then the user's own. Args: root, values. */}}
+{{- define "wattpack.commonEnv" -}}
+- {name: WATTPACK_LOG_LEVEL, value: {{ .root.Values.logLevel }}}
+{{- with .values.extraEnv }}
+{{ toYaml . }}
+{{- end }}
+{{- end }}
+
+{{/* Two replicas on one node die together: never, unless the user's own affinity says otherwise. A node that does not
+     answer keeps its pods for seconds, not for the cluster's five minutes. Args: root, component, values. */}}
+{{- define "wattpack.availability" -}}
+{{- $short := .root.Values.notReadyTolerationSeconds -}}
+{{- $values := deepCopy .values -}}
+{{- $keys := list "node.kubernetes.io/not-ready" "node.kubernetes.io/unreachable" -}}
+{{- range $keys -}}
+{{- $_ := set $values "tolerations" (append $values.tolerations (dict "key" . "operator" "Exists" "effect" "NoExecute" "tolerationSeconds" $short)) -}}
+{{- end -}}
+{{- if and (gt (int .values.replicas) 1) (not .values.affinity) -}}
+{{- $selector := include "wattpack.selector" . | fromYaml -}}
+{{- $term := dict "topologyKey" "kubernetes.io/hostname" "labelSelector" (dict "matchLabels" $selector) -}}
+{{- $_ := set $values "affinity" (dict "podAntiAffinity" (dict "requiredDuringSchedulingIgnoredDuringExecution" (list $term))) -}}
+{{- end -}}
+{{- include "wattpack.scheduling" (dict "values" $values) -}}
 {{- end }}
 
 {{/* Where and with which priority a pod runs. Args: values. */}}
@@ -116,14 +159,7 @@ imagePullSecrets:
 {{- end }}
 securityContext:
   {{- include "wattpack.podSecurity" . | nindent 2 }}
-{{- include "wattpack.scheduling" . }}
-topologySpreadConstraints:
-  - maxSkew: 1
-    topologyKey: kubernetes.io/hostname
-    whenUnsatisfiable: ScheduleAnyway
-    labelSelector:
-      matchLabels:
-        {{- include "wattpack.selector" . | nindent 8 }}
+{{- include "wattpack.availability" . }}
 {{- end }}
 
 {{/* A container's image, security, resources and settings. Args: root, component, values. */}}
@@ -138,6 +174,7 @@ resources:
 env:
   - name: POD_NAMESPACE
     valueFrom: {fieldRef: {fieldPath: metadata.namespace}}
+  {{- include "wattpack.commonEnv" . | nindent 2 }}
 {{- end }}
 
 {{- define "wattpack.httpProbes" -}}
