@@ -35,13 +35,13 @@ class ControllerMetrics:
         self.nodes = gauge("nodes", "Nodes that have said hello")
         self.untrusted = gauge("untrusted_gpus", "GPUs budgeted at their maximum (I7)")
         self.streams = gauge("agent_streams", "Open agent streams")
-        self.refused = gauge("refused_reports", "Reports refused since start")
+        self.refused = counter("refused_reports_total", "Agent reports that were refused")
         self.leading = gauge("leading", "1 if this replica leads")
         self.epoch = gauge("epoch", "Fencing epoch while leading, else 0")
         self.batches = counter("lease_batches_total", "Lease batches handed to the streams")
         self.not_accepted = gauge("objects_not_accepted", "Objects whose newest spec is refused")
         self.failed_ticks = counter("failed_ticks_total", "Ticks that raised an error")
-        self.audit_failures = gauge("audit_rows_lost", "Decision rows that could not be kept")
+        self.audit_failures = counter("audit_rows_lost_total", "Decision rows that were not kept")
         self.tick_seconds = Histogram(
             "wattpack_tick_seconds",
             "Work of one tick",
@@ -49,6 +49,7 @@ class ControllerMetrics:
             registry=self.registry,
         )
         self._bands: dict[str, int] = {}
+        self._totals: dict[Counter, float] = {}
 
     def observe(
         self, topology: Topology, seen: Observations, decisions: Decisions, capped: list[int]
@@ -72,6 +73,11 @@ class ControllerMetrics:
         self.untrusted.set(int((~decisions.trusted).sum()))
         self.leading.set(int(seen.leading))
         self.epoch.set(seen.epoch)
+
+    def count_up(self, counter: Counter, total: float) -> None:
+        """Bring a counter to what its owner has counted since it began."""
+        counter.inc(max(0.0, total - self._totals.get(counter, 0.0)))
+        self._totals[counter] = total
 
     def text(self) -> bytes:
         """The exposition text."""

@@ -200,7 +200,7 @@ class ControllerProcess:
             self.metrics.failed_ticks.inc()
             return
         self.metrics.streams.set(self.gateway.connected())
-        self.metrics.refused.set(self.gateway.refused_reports)
+        self.metrics.count_up(self.metrics.refused, self.gateway.refused_reports)
 
     def synced(self) -> bool:
         """Whether every informer has listed once."""

@@ -199,8 +199,9 @@ class Ticker:
             topology, seen, decisions, capped_by_domain(topology, decisions).tolist()
         )
         self._metrics.nodes.set(len(self._fleet.records()))
-        self._metrics.audit_failures.set(self._audit.failures)
+        self._metrics.count_up(self._metrics.audit_failures, self._audit.failures)
         self._metrics.not_accepted.set(len(self._desired.refusals()))
+        self._metrics.tick_seconds.observe(seconds)
         self._tick_seconds = seconds
         self._shown = TickOutcome(topology, seen, decisions, wall_time_ns)
 

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from tests.cluster.cluster_builders import GATE, Body, create, node, pod
 from tests.cluster.cluster_processes import eventually
 from tests.cluster.control_plane import ControlPlane
+from wattpack.api import KINDS
+
+ROOT = Path(__file__).parents[2]
 
 pytestmark = pytest.mark.cluster
 
@@ -126,3 +131,35 @@ def test_a_custom_resource_shows_its_own_columns_as_soon_as_it_is_served(
     assert lines[0].split() == ["NAME", "BUDGET"]
     assert lines[1].split() == ["m", "4000"]
     control_plane.request("DELETE", f"{crds}/meters.columns.wattpack.io")
+
+
+OURS = {kind.meta.plural: kind.meta for kind in KINDS}
+
+
+@pytest.fixture(scope="module")
+def examples(control_plane: ControlPlane) -> Iterator[ControlPlane]:
+    """Our kinds, and the shipped example of each."""
+    for folder in ("crds", "examples"):
+        apply = ["apply", "--server-side", "-f", str(ROOT / "manifests" / folder)]
+        eventually(
+            f"{folder} are taken",
+            lambda apply=apply: control_plane.kubectl(*apply, check=False).returncode == 0,  # type: ignore[misc]
+        )
+    yield control_plane
+    control_plane.kubectl("delete", "--wait=false", "-f", str(ROOT / "manifests" / "examples"))
+
+
+@pytest.mark.parametrize("plural", OURS)
+def test_a_row_of_ours_shows_words_and_numbers_but_never_json(
+    examples: ControlPlane, plural: str
+) -> None:
+    head, *rows = examples.kubectl("get", plural, "-A", "-o", "wide").stdout.splitlines()
+    assert rows
+    assert {c.name.upper() for c in OURS[plural].columns} <= set(re.split(r" {2,}", head.strip()))
+    assert not any(mark in row for row in rows for mark in ("{", "[", "map["))
+
+
+def test_short_names_say_whose_they_are() -> None:
+    names = [name for meta in OURS.values() for name in meta.short_names]
+    assert len(set(names)) == len(names)
+    assert "plan" not in names  # another project's, and a word that people type

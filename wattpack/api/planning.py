@@ -264,7 +264,7 @@ class PlacementPlan(ApiObject):
     meta: ClassVar[KindMeta] = KindMeta(
         "PlacementPlan",
         "placementplans",
-        ("plan",),
+        ("pplan",),
         False,
         (
             PrintColumn("Pods", "integer", ".status.pods", "Pods promised"),

@@ -98,7 +98,9 @@ class PowerPolicy(ApiObject):
         (
             PrintColumn("Priority", "integer", ".spec.priority", "Higher is capped later"),
             PrintColumn("Floor", "number", ".spec.floorFraction", "Share of the default limit"),
-            PrintColumn("Actuators", "string", ".spec.allowedActuators", "How power is reduced"),
+            PrintColumn(
+                "Actuator", "string", ".spec.allowedActuators[0]", "First of those allowed"
+            ),
             READY,
             AGE,
         ),
@@ -173,7 +175,7 @@ class PowerOverride(ApiObject):
         ("pover",),
         False,
         (
-            PrintColumn("Target", "string", ".spec.target", "What is capped"),
+            PrintColumn("Target", "string", ".spec.target.*", "Domain, node or GPU by name"),
             PrintColumn("Cap", "number", ".spec.capWatts", "Watts"),
             PrintColumn("Expires", "string", ".spec.expiresAt", "When it ends"),
             AGE,
