@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from wattpack.api import PowerDomain
 from wattpack.errors import InputError
-from wattpack.power.domain_tree import DomainTree
+from wattpack.power.power_grid import PowerGrid
 
-__all__ = ["GpuSpec", "NodeSpec", "PodSpec", "direct_domains", "is_member"]
+__all__ = ["GpuSpec", "NodeSpec", "PodSpec", "direct_domains"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,46 +59,28 @@ class PodSpec:
     gang: str = ""
 
 
-def direct_domains(
-    tree: DomainTree, domains: Mapping[str, PowerDomain], nodes: Sequence[NodeSpec]
-) -> list[int]:
+def direct_domains(grid: PowerGrid, nodes: Sequence[NodeSpec], *, strict: bool = True) -> list[int]:
     """The domain directly above each node, -1 for none.
 
-    A node that is a member of several domains of one branch hangs below the deepest.
+    Args:
+        grid: Which domain feeds a node.
+        nodes: Servers.
+        strict: Refuse a node in two branches; otherwise it counts below the deepest.
 
     Raises:
         InputError: for a node in two branches, and for a node or GPU that is listed twice.
     """
     _require_unique("nodes", [node.name for node in nodes])
     _require_unique("gpus", [gpu.uuid for node in nodes for gpu in node.gpus])
-    depths = tree.depths()
     placed = []
     for node in nodes:
-        matching = [i for i, name in enumerate(tree.names) if is_member(domains[name], node)]
-        matching.sort(key=lambda i: depths[i])
-        deepest = matching[-1] if matching else -1
-        branch = set(tree.ancestors(deepest))
-        strangers = [tree.names[i] for i in matching if i not in branch]
-        if strangers:
-            raise InputError(
-                f"node {node.name}",
-                "members of one branch of the power tree",
-                [tree.names[deepest], *strangers],
-            )
-        placed.append(deepest)
+        feeding = grid.feeding(node.name, node.labels)
+        domain = feeding.require_one_branch(node.name) if strict else feeding.domain
+        placed.append(grid.index(domain) if domain else -1)
     return placed
-
-
-def is_member(domain: PowerDomain, node: NodeSpec) -> bool:
-    """Whether the domain names the node, or selects it by all of its selector's labels."""
-    members = domain.spec.members
-    if node.name in members.node_names:
-        return True
-    selector = members.node_selector
-    return bool(selector) and all(node.labels.get(k) == v for k, v in selector.items())
 
 
 def _require_unique(field_name: str, names: Sequence[str]) -> None:
     if len(set(names)) != len(names):
-        twice = next(n for n in names if names.count(n) > 1)
+        twice = Counter(names).most_common(1)[0][0]
         raise InputError(field_name, "unique names", twice)

@@ -1,6 +1,6 @@
 """From objects to arrays: the power tree, who hangs where, and what each GPU is owed.
 
-PowerDomain ──> build_tree ─┐
+PowerDomain ──> PowerGrid ──┐
 nodes, pods, profiles ──────┼──> build_topology ──> Topology   (guaranteed caps sized by I1)
 PowerPolicy ────────────────┘          ^
 a changed PowerDomain ──> accept ──────┘   refused: what ran before runs on (I1, I8, I10)
@@ -20,16 +20,9 @@ from controller.tick_values import Topology
 from wattpack.api import PowerDomain, PowerPolicy
 from wattpack.api.power_domain import Enforcement
 from wattpack.errors import InputError, SafetyError, WattpackError
-from wattpack.power.domain_tree import (
-    BoolArray,
-    BreakerCurve,
-    DomainTree,
-    FloatArray,
-    IntArray,
-    topological_order,
-)
+from wattpack.power.domain_tree import BoolArray, FloatArray, IntArray
 from wattpack.power.feasibility import LoadTree, size_guaranteed_caps
-from wattpack.power.trip_curves import RACK_THERMAL, SWITCHBOARD_THERMAL, cold_points
+from wattpack.power.power_grid import PowerGrid
 
 __all__ = [
     "Acceptance",
@@ -38,68 +31,27 @@ __all__ = [
     "PodSpec",
     "Refusal",
     "accept",
+    "build_grid",
     "build_topology",
-    "build_tree",
     "require_per_gpu_watts",
 ]
 
-# I2: r_max = min(1.5, 0.8 * lowest short-time or magnetic pick-up).
-_HIGHEST_LOAD_RATIO = 1.5
-_PICKUP_SHARE = 0.8
 # No GPU board takes this much; a larger number is in milliwatts.
 _MILLIWATTS_FROM = 5000.0
 
 
-def build_tree(domains: Sequence[PowerDomain]) -> DomainTree:
-    """The tree of all domains, with each rating as it is after the loss of one feed.
+def build_grid(domains: Sequence[PowerDomain]) -> PowerGrid:
+    """The grid of domains that are judged together.
 
     Raises:
         InputError: for no domain, an unknown parent, a cycle or a duplicate name.
     """
     if not domains:
         raise InputError("domains", "at least one PowerDomain", 0)
-    names = [d.name for d in domains]
-    order = topological_order(names, [d.spec.parent for d in domains])
-    chosen = [domains[i] for i in order]
-    position = {d.name: i for i, d in enumerate(chosen)}
-    specs = [d.spec for d in chosen]
-    rating = np.array([_rating_after_feed_loss(d) for d in chosen])
-    pickup = np.array([s.breaker.short_time_pickup_ratio for s in specs])
-    return DomainTree(
-        names=tuple(d.name for d in chosen),
-        parent=np.array([-1 if s.parent is None else position[s.parent] for s in specs]),
-        rating_watts=rating,
-        external_watts=np.array([sum(e.worst_watts for e in s.external_loads) for s in specs])
-        + 0.0,
-        curves=tuple(_curve(d) for d in chosen),
-        max_load_ratio=np.minimum(_HIGHEST_LOAD_RATIO, _PICKUP_SHARE * pickup),
-        cooling_seconds=np.array([s.breaker.cooling_seconds for s in specs]),
-        phase_imbalance=np.array([s.phase_imbalance for s in specs]),
-        supply_efficiency=np.array([s.supply_efficiency for s in specs]),
-        max_raise_watts_per_second=rating
-        * np.array([s.max_raise_fraction_per_second for s in specs]),
-        enforce=np.array([s.enforcement == Enforcement.ENFORCE for s in specs]),
-    )
-
-
-def _rating_after_feed_loss(domain: PowerDomain) -> float:
-    """One feed's rating times the feeds that are left when one is lost."""
-    redundancy = domain.spec.redundancy
-    left = redundancy.feeds - 1 if redundancy.mode == "KofN" else 1
-    return domain.spec.rating_watts * left
-
-
-def _curve(domain: PowerDomain) -> BreakerCurve:
-    breaker = domain.spec.breaker
-    if breaker.curve == "RackThermal":
-        return RACK_THERMAL
-    if breaker.curve == "SwitchboardThermal":
-        return SWITCHBOARD_THERMAL
-    seconds = tuple(p.trip_seconds for p in breaker.points)
-    if breaker.thermal_cold_curve:
-        seconds = cold_points(seconds)
-    # The fit is unused beside points; any valid constants do.
-    return BreakerCurve(1.0, 1.0, tuple(p.load_ratio for p in breaker.points), seconds)
+    specs = {domain.name: domain.spec for domain in domains}
+    if len(specs) != len(domains):
+        raise InputError("metadata.name", "unique domain names", [d.name for d in domains])
+    return PowerGrid.of(specs)
 
 
 def require_per_gpu_watts(field: str, watts: float, max_limit_watts: float) -> float:
@@ -136,31 +88,32 @@ def build_topology(
         nodes: Servers with their GPUs.
         pods: Work on GPUs.
         profiles: By the driver's product name and by model.
-        strict: Refuse a tree in which I1 cannot hold; otherwise take the hardware minimum.
+        strict: Refuse a tree in which I1 cannot hold, or a node in two branches; otherwise what
+            hangs below an overfull breaker gets the hardware minimum.
 
     Raises:
         InputError: for an unknown GPU model, a suspicious unit, a node in two branches.
         SafetyError: if I1 cannot hold.
     """
-    tree, by_name = build_tree(domains), {d.name: d for d in domains}
-    placed = direct_domains(tree, by_name, nodes)
+    grid = build_grid(domains)
+    placed = direct_domains(grid, nodes, strict=strict)
     members = [node for node, domain in zip(nodes, placed, strict=True) if domain >= 0]
     gpus = [gpu for node in members for gpu in node.gpus]
     found = [_profile(gpu, profiles) for gpu in gpus]
     domain_of_node = np.array([domain for domain in placed if domain >= 0], dtype=np.int64)
     node_of_gpu = np.array([i for i, n in enumerate(members) for _ in n.gpus], dtype=np.int64)
-    load = LoadTree(tree, domain_of_node, node_of_gpu)
+    load = LoadTree(grid.tree, domain_of_node, node_of_gpu)
     default = np.array([gpu.default_limit_watts for gpu in gpus])
     minimum = np.array([gpu.min_limit_watts for gpu in gpus])
     due = owed(gpus, found, pods, policies)
     floor = np.clip(due.floor_watts, minimum, due.request_watts)
-    worst, idle = _servers_without_gpus(load, by_name, domain_of_node)
+    worst, idle = _servers_without_gpus(grid, domain_of_node)
     unheld = np.array([not node.host_unit for node in members], dtype=np.bool_)
     guaranteed = _guaranteed(load, minimum, floor, default, worst, unheld, due.clock_lock, strict)
     return Topology(
         gpu_uuids=tuple(gpu.uuid for gpu in gpus),
         node_names=tuple(node.name for node in members),
-        tree=tree,
+        tree=grid.tree,
         node_of_gpu=node_of_gpu,
         domain_of_node=domain_of_node,
         min_limit_watts=minimum,
@@ -180,13 +133,13 @@ def build_topology(
 
 
 def _servers_without_gpus(
-    load: LoadTree, domains: Mapping[str, PowerDomain], domain_of_node: IntArray
+    grid: PowerGrid, domain_of_node: IntArray
 ) -> tuple[FloatArray, FloatArray]:
     """Worst and idle watts of each server, declared AC at the breaker, as DC equivalents."""
-    loads = [domains[load.tree.names[d]].spec.non_gpu_per_node for d in domain_of_node]
-    efficiency = load.efficiency[domain_of_node]
-    worst = np.array([n.worst_watts for n in loads]) * efficiency
-    return worst, np.array([n.idle_watts for n in loads]) * efficiency
+    specs = [grid.specs[name].non_gpu_per_node for name in grid.tree.names]
+    worst = np.array([s.worst_watts for s in specs], dtype=np.float64) * grid.efficiency
+    idle = np.array([s.idle_watts for s in specs], dtype=np.float64) * grid.efficiency
+    return worst[domain_of_node], idle[domain_of_node]
 
 
 def _profile(gpu: GpuSpec, profiles: Mapping[str, GpuProfile]) -> GpuProfile:

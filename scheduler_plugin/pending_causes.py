@@ -178,9 +178,13 @@ def _ready_text(problem: Problem, pod: Pod, left: int) -> str:
 
 
 def _power_text(problem: Problem, pod: Pod, left: int) -> str:
-    models = sorted({n.gpu_model or "unlabelled" for n in problem.snapshot.nodes
-                     if not n.power_known})  # fmt: skip
-    return f"no GPUProfile says what {', '.join(models[:4])} draws ({left} matching nodes)"
+    unknown = [n for n in problem.snapshot.nodes if not n.power_known]
+    models = sorted({n.gpu_model or "unlabelled" for n in unknown if not n.rival_domains})
+    told = [f"no GPUProfile says what {', '.join(models[:4])} draws"] if models else []
+    for node in [n for n in unknown if n.rival_domains][:4]:
+        claims = " and ".join((node.domain, *node.rival_domains))
+        told.append(f"{node.name} is claimed by {claims}, of two branches of the power tree")
+    return f"{'; '.join(told)} ({left} matching nodes)"
 
 
 def _quarantine_text(problem: Problem, pod: Pod, left: int) -> str:

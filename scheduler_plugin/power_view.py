@@ -5,14 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from scheduler_plugin.snapshot import PowerDomain as SnapshotDomain
-from wattpack.api import DemandForecast, GPUProfile, PowerDomain
-from wattpack.api.power_domain import PowerDomainSpec
+from wattpack.api import DemandForecast, GPUProfile
 from wattpack.api.times import parse_rfc3339
 from wattpack.kube.port import JsonObject
 from wattpack.power.domain_tree import OVERSHOOT_RATIO
+from wattpack.power.power_grid import Feeding, PowerGrid, accepted_domains
 
 #: Cap band over rating where the controller has not said: the lower value of docs/power-control.md.
 DEFAULT_CAP_BAND = 0.87
@@ -85,23 +84,19 @@ def model_watts(profiles: Iterable[JsonObject]) -> dict[str, ModelWatts]:
 
 
 class PowerView:
-    """The power tree as placement sees it.
+    """The accepted power tree as placement sees it.
 
     Args:
-        domains: PowerDomain objects.
+        domains: PowerDomain objects; what was never accepted counts for nothing.
         forecasts: DemandForecast objects.
+
+    Attributes:
+        grid: Membership and limits of the accepted domains.
     """
 
     def __init__(self, domains: Iterable[JsonObject], forecasts: Iterable[JsonObject]) -> None:
-        self._domains = {d.name: d for d in map(PowerDomain.read, domains)}
-        self._by_node_name: dict[str, str] = {}
-        self._selectors: list[tuple[str, Mapping[str, str]]] = []
-        for name in sorted(self._domains):
-            members = self._spec(name).members
-            for node in members.node_names:
-                self._by_node_name.setdefault(node, name)
-            if members.node_selector:
-                self._selectors.append((name, members.node_selector))
+        self._domains = accepted_domains(domains)
+        self.grid = PowerGrid.of_read({name: d.spec for name, d in self._domains.items()})
         self._forecasts: dict[str, _Forecast] = {}
         for name, domain in self._domains.items():
             if domain.status.forecast_p99_watts is not None:
@@ -113,27 +108,10 @@ class PowerView:
                 until = _unix_seconds(forecast.status.data_until)
                 self._forecasts[target] = _Forecast(p99, forecast.status.now, until)
 
-    def domain_of(self, node: Mapping[str, Any]) -> str:
-        """The domain that a node hangs directly below; empty if none claims it."""
+    def feeding(self, node: JsonObject) -> Feeding:
+        """The domain that a node hangs directly below."""
         metadata = node["metadata"]
-        if named := self._by_node_name.get(metadata["name"]):
-            return named
-        labels = metadata.get("labels") or {}
-        for name, wanted in self._selectors:
-            if all(labels.get(key) == value for key, value in wanted.items()):
-                return name
-        return ""
-
-    def efficiency(self, domain: str) -> float:
-        """The lowest supply efficiency from the domain up to its root; 1 without a domain."""
-        path = self._path(domain)
-        return min((self._spec(name).supply_efficiency for name in path), default=1.0)
-
-    def worst_host_watts(self, domain: str) -> float:
-        """Worst draw of one server below the domain without its GPUs."""
-        if domain not in self._domains:
-            return 0.0
-        return self._spec(domain).non_gpu_per_node.worst_watts
+        return self.grid.feeding(metadata["name"], metadata.get("labels") or {})
 
     def snapshot_domains(
         self, hosts: Mapping[str, float], loads: Sequence[BoundLoad], now_seconds: float
@@ -146,21 +124,20 @@ class PowerView:
             now_seconds: Unix time.
         """
         below: dict[str, list[BoundLoad]] = {name: [] for name in self._domains}
-        paths = {name: self._path(name) for name in self._domains}
         for load in loads:
-            for name in paths[load.domain]:
+            for name in self.grid.path(load.domain):
                 below[name].append(load)
         result: list[SnapshotDomain] = []
         for name in sorted(self._domains):
-            spec, status = self._spec(name), self._domains[name].status
-            budget = status.budget_watts or spec.rating_watts
+            status, path = self._domains[name].status, self.grid.path(name)
+            budget = status.budget_watts or self.grid.rating_watts(name)
             limit = math.floor(status.cap_band_watts or DEFAULT_CAP_BAND * budget)
             used = self._used(name, hosts, below[name], now_seconds)
             step = max(1, math.floor(limit * USED_STEP))
             result.append(
                 SnapshotDomain(
                     name=name,
-                    parent=spec.parent if spec.parent in self._domains else "",
+                    parent=path[1] if len(path) > 1 else "",
                     limit_watts=limit,
                     used_watts=math.ceil(used / step) * step,
                     guaranteed_margin_watts=-1 if self._degraded(name) else 0,
@@ -180,10 +157,10 @@ class PowerView:
         planner. What is measured now is never undercut.
         """
         draw = self._domains[name].status.draw_watts
-        inside = [n for n in self._domains if name in self._path(n)]
+        inside = [n for n in self._domains if name in self.grid.path(n)]
         static = sum(hosts.get(n, 0.0) for n in inside) + sum(load.watts for load in below)
         for n in inside:
-            static += sum(load.worst_watts for load in self._spec(n).external_loads)
+            static += float(self.grid.tree.external_watts[self.grid.index(n)])
         estimates = [static]
         forecast = self._forecasts.get(name)
         if forecast is not None:
@@ -196,24 +173,12 @@ class PowerView:
             estimates.append(draw + rise + _bound_since(below, now_seconds - RAMP_SECONDS))
         return max(min(estimates), draw or 0.0)
 
-    def _path(self, name: str) -> list[str]:
-        """The domain and all above it; a cycle ends the path and is refused by the snapshot."""
-        path: list[str] = []
-        while name in self._domains and name not in path:
-            path.append(name)
-            name = self._spec(name).parent or ""
-        return path
-
     def _degraded(self, name: str) -> bool:
         """The controller found that I1 fails here; it alone has what is needed to judge."""
         return any(
             c.type == "Degraded" and c.status.value == "True"
             for c in self._domains[name].status.conditions
         )
-
-    def _spec(self, name: str) -> PowerDomainSpec:
-        domain = self._domains[name]
-        return domain.status.accepted_spec or domain.spec
 
 
 def _bound_since(loads: Sequence[BoundLoad], since_seconds: float) -> int:

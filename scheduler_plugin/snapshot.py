@@ -88,10 +88,12 @@ class Node(Value):
 
     Attributes:
         domain: The power domain directly above it, empty if none is declared.
+        rival_domains: Domains of other branches that claim the node too; it gets no promises.
         idle_watts: Draw without work; already part of the domain's ``used_watts``.
         watts_per_gpu: What one busy GPU adds, for work of unknown kind.
         class_watts_per_gpu: The same for known kernel classes, at the cap that they get.
-        power_known: False below a power domain without figures for the GPU type: no promises (I8).
+        power_known: False below a power domain without figures for the GPU type, or where it is
+            unknown which breaker feeds it: no promises (I8).
         disrupted: Marked for drain, consolidation or maintenance: gets no promises.
     """
 
@@ -104,6 +106,7 @@ class Node(Value):
     labels: dict[Label, Label] = {}
     taints: tuple[Taint, ...] = ()
     domain: Label = ""
+    rival_domains: tuple[Label, ...] = ()
     idle_watts: WattsInt = 0
     watts_per_gpu: GpuWatts = 0
     class_watts_per_gpu: dict[Label, GpuWatts] = {}

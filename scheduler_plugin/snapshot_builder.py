@@ -131,7 +131,7 @@ def _node(body: JsonObject, objects: ClusterObjects) -> Node:
     allocatable = (body.get("status") or {}).get("allocatable") or {}
     label = next((labels[k] for k in GPU_MODEL_LABELS if labels.get(k)), "")
     watts = objects.models.get(normal_name(label))
-    domain = objects.power.domain_of(body)
+    feeding = objects.power.feeding(body)
     taints = [t for t in spec.get("taints") or () if t.get("effect") in set(TaintEffect)]
     known = True
     try:
@@ -142,7 +142,7 @@ def _node(body: JsonObject, objects: ClusterObjects) -> Node:
     except InputError:
         amounts, slots, known = Counter(), 0, False
     gpus = amounts[GPU_RESOURCE] // MILLI_PER_GPU
-    efficiency = objects.power.efficiency(domain)
+    efficiency = objects.power.grid.path_efficiency(feeding.domain)
     extra = _added_watts(watts, efficiency) if watts else {}
     return Node(
         name=metadata["name"],
@@ -153,13 +153,14 @@ def _node(body: JsonObject, objects: ClusterObjects) -> Node:
         pods=min(slots, 100_000),
         labels=labels,
         taints=tuple(_taint(t) for t in taints),
-        domain=domain,
+        domain=feeding.domain,
+        rival_domains=feeding.strangers,
         idle_watts=math.ceil(gpus * watts.idle_watts / efficiency) if watts else 0,
         watts_per_gpu=_worst_added(watts, efficiency) if watts else 0,
         class_watts_per_gpu=extra,
         ready=known and _ready(body),
         schedulable=not spec.get("unschedulable"),
-        power_known=watts is not None or not (gpus and domain),
+        power_known=not feeding.strangers and (watts is not None or not (gpus and feeding.domain)),
         disrupted=bool(metadata.get("deletionTimestamp"))
         or any(t.get("key") in DISRUPTION_TAINTS for t in taints),
     )
@@ -351,8 +352,7 @@ def _hosts(nodes: list[Node], power: PowerView) -> dict[str, float]:
     watts: dict[str, float] = defaultdict(float)
     for node in nodes:
         if node.domain:
-            host = power.worst_host_watts(node.domain)
-            watts[node.domain] += node.idle_watts + host / power.efficiency(node.domain)
+            watts[node.domain] += node.idle_watts + power.grid.worst_host_watts(node.domain)
     return watts
 
 

@@ -22,6 +22,7 @@ from wattpack.api import DemandForecast, PowerDomain
 from wattpack.errors import InputError, WattpackError
 from wattpack.gangs import GangSources, gang_of
 from wattpack.kube.port import JsonObject
+from wattpack.power.power_grid import PowerGrid, accepted
 
 log = logging.getLogger(__name__)
 
@@ -41,6 +42,8 @@ class DesiredTopology:
         self._store, self._forecasts, self._profiles = store, forecasts, profiles
         self._key: tuple[int, int] | None = None
         self._topology: Topology | None = None
+        #: Membership and limits of the accepted domains.
+        self.grid = PowerGrid.of({})
         self._accepted: dict[str, PowerDomain] = {}
         self._refusals: tuple[Refusal, ...] = ()
         self.models: Sequence[str] = ()
@@ -106,9 +109,7 @@ class DesiredTopology:
     def _ran_before(self, newest: Mapping[str, PowerDomain]) -> list[PowerDomain]:
         """What this replica accepted, or the one that led before it: a failover changes none."""
         earlier = {
-            name: domain.model_copy(update={"spec": domain.status.accepted_spec})
-            for name, domain in newest.items()
-            if domain.status.accepted_spec is not None
+            name: ran for name, domain in newest.items() if (ran := accepted(domain)) is not None
         }
         return list({**earlier, **self._accepted}.values())
 
@@ -138,8 +139,10 @@ class DesiredTopology:
             return
         self._accepted = {domain.name: domain for domain in acceptance.domains}
         self._topology = topology
+        self.grid = PowerGrid.of({d.name: d.spec for d in acceptance.domains})
         self._refusals = (
             *members.refusals,
+            *_torn_nodes(self.grid, members),
             *[
                 Refusal(
                     PowerDomain.meta.kind,
@@ -186,6 +189,17 @@ def _with_unheard(
         members.profiles,
         strict=False,
     )
+
+
+def _torn_nodes(grid: PowerGrid, members: Members) -> list[Refusal]:
+    """Servers that two branches claim: they count below the deepest domain, and are named."""
+    refusals = []
+    for node in (*members.heard, *members.unheard):
+        try:
+            grid.feeding(node.name, node.labels).require_one_branch(node.name)
+        except InputError as error:
+            refusals.append(Refusal("GpuNode", node.name, "TwoBranches", str(error), 0))
+    return refusals
 
 
 def gang_name(body: JsonObject) -> str:

@@ -19,10 +19,7 @@ import numpy as np
 from controller.app.desired_state import ObjectStore
 from controller.app.running_topology import DesiredTopology
 from controller.app.tick_loop import TickOutcome
-from controller.membership import NodeSpec, is_member
 from controller.uncontrolled_taint import Word, has_taint, taint_patch, unheld_gpus, wanted_taint
-from wattpack.api import PowerDomain
-from wattpack.api.power_domain import Enforcement
 from wattpack.clock import Clock
 from wattpack.errors import TransientError
 from wattpack.kube.event_reports import EventReason, EventRecorder
@@ -36,6 +33,7 @@ from wattpack.kube.port import (
 )
 from wattpack.kube.write_budget import TokenBucket
 from wattpack.periodic import PeriodicThread
+from wattpack.power.power_grid import PowerGrid
 from wattpack.units import NS_PER_SECOND, seconds_to_ns
 
 log = logging.getLogger(__name__)
@@ -110,15 +108,11 @@ class TaintThread(PeriodicThread):
     def _move(self, members: Mapping[str, Member], now_ns: int) -> None:
         with self._store.lock:
             nodes = dict(self._store.objects.nodes)
-        enforcing = [
-            domain
-            for domain in self._desired.accepted_domains().values()
-            if domain.spec.enforcement == Enforcement.ENFORCE
-        ]
+        grid = self._desired.grid
         self._held_ns = {name: at for name, at in self._held_ns.items() if name in nodes}
         for name, node in nodes.items():
             member = members.get(name)
-            word = self._word(name, node, member, enforcing, now_ns)
+            word = self._word(name, node, member, grid, now_ns)
             operations = taint_patch(node, wanted=wanted_taint(word))
             if not operations:
                 continue
@@ -132,7 +126,7 @@ class TaintThread(PeriodicThread):
         name: str,
         node: JsonObject,
         member: Member | None,
-        enforcing: list[PowerDomain],
+        grid: PowerGrid,
         now_ns: int,
     ) -> Word:
         held_ns = self._held_ns.get(name)
@@ -140,7 +134,7 @@ class TaintThread(PeriodicThread):
         if member is None:
             # No agent of it was ever heard: a member by its labels, if it has GPUs at all. One that
             # registered with the taint may not offer them yet.
-            is_ours = (tainted or _gpus(node) > 0) and _belongs(name, node, enforcing)
+            is_ours = (tainted or _gpus(node) > 0) and _enforced(name, node, grid)
         else:
             is_ours = member.enforcing
         return Word(
@@ -202,9 +196,10 @@ def _gpus(node: JsonObject) -> int:
     return int(text) if text.isascii() and text.isdigit() else 0
 
 
-def _belongs(name: str, node: JsonObject, domains: list[PowerDomain]) -> bool:
-    spec = NodeSpec(name, (), node["metadata"].get("labels") or {})
-    return any(is_member(domain, spec) for domain in domains)
+def _enforced(name: str, node: JsonObject, grid: PowerGrid) -> bool:
+    """Whether caps are written in the domain that feeds the node."""
+    domain = grid.feeding(name, node["metadata"].get("labels") or {}).domain
+    return bool(domain and grid.tree.enforce[grid.index(domain)])
 
 
 def _note(member: Member | None, *, tainted: bool) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,6 @@ from controller.topology import (
     PodSpec,
     accept,
     build_topology,
-    build_tree,
     require_per_gpu_watts,
 )
 from tests.controller.builders import SETTINGS, make_observations, seconds
@@ -68,35 +68,6 @@ def profiles() -> dict[str, GpuProfile]:
 
 def rack(name: str, parent: str | None = "row", **spec: Any) -> PowerDomain:
     return make_domain(f"rack-{name}", parent, members={"nodeSelector": {"rack": name}}, **spec)
-
-
-@pytest.mark.parametrize(
-    ("redundancy", "share"),
-    [
-        ({"mode": "None"}, 1.0),
-        ({"mode": "2N", "feeds": 2}, 1.0),
-        ({"mode": "KofN", "feeds": 4, "requiredFeeds": 3}, 3.0),
-    ],
-)
-def test_a_rating_is_what_is_left_after_one_feed_is_lost(
-    redundancy: dict[str, Any], share: float
-) -> None:
-    tree = build_tree([make_domain("row", redundancy=redundancy)])
-    assert tree.rating_watts[0] == share * 60_000.0
-
-
-def test_the_highest_load_ratio_keeps_below_the_short_time_pick_up() -> None:
-    low = make_domain("row", breaker={"shortTimePickupRatio": 1.6})
-    assert build_tree([low]).max_load_ratio[0] == pytest.approx(1.28)
-    assert build_tree([make_domain("row")]).max_load_ratio[0] == 1.5
-
-
-def test_cold_points_count_a_quarter_and_parents_come_first() -> None:
-    points = [{"loadRatio": 1.2, "tripSeconds": 400.0}, {"loadRatio": 2.0, "tripSeconds": 40.0}]
-    breaker = {"curve": "Points", "points": points, "thermalColdCurve": True}
-    tree = build_tree([rack("a"), make_domain("row", breaker=breaker)])
-    assert tree.names == ("row", "rack-a")
-    assert tree.curves[0].trip_seconds == (100.0, 10.0)
 
 
 def test_nodes_gpus_and_policies_become_arrays() -> None:
@@ -160,6 +131,18 @@ def test_a_node_named_at_two_levels_hangs_below_the_deeper() -> None:
     row = make_domain("row", members={"nodeNames": ["n0"]})
     topology = build_topology([row, rack("a")], [], [make_node("n0")], [], profiles())
     assert topology.tree.names[topology.domain_of_node[0]] == "rack-a"
+
+
+def test_a_node_that_moved_into_two_branches_stops_no_other_and_counts_once() -> None:
+    side = make_domain("rack-b", "row", members={"nodeSelector": {"side": "b"}})
+    domains = [make_domain("row"), rack("a"), side]
+    torn = replace(make_node("n0"), labels={"rack": "a", "side": "b"})
+    result = accept(domains, domains, [], [torn, make_node("n1")], [], profiles())
+    assert result.topology.node_names == ("n0", "n1")
+    assert [result.topology.tree.names[d] for d in result.topology.domain_of_node] == [
+        "rack-a",
+        "rack-a",
+    ]
 
 
 def test_i1_a_change_that_breaks_it_is_not_accepted_and_the_old_spec_runs() -> None:

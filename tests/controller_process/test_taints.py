@@ -32,6 +32,7 @@ from wattpack.kube.fault_injection import FaultRates, FaultyKube
 from wattpack.kube.json_patch import apply_json_patch
 from wattpack.kube.port import EVENTS, NODES, ForbiddenError, JsonObject, KubeApi
 from wattpack.kube.write_budget import TokenBucket, write_budget
+from wattpack.power.power_grid import PowerGrid
 
 OURS = {"key": TAINT_KEY, "effect": EFFECT}
 FOREIGN = [
@@ -40,7 +41,6 @@ FOREIGN = [
     {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"},
 ]
 START = seconds(1000)
-
 
 # -- the rule ----------------------------------------------------------------------------------
 
@@ -127,10 +127,7 @@ class Accepted:
     """Domains that run."""
 
     def __init__(self, *domains: PowerDomain) -> None:
-        self.domains = {domain.name: domain for domain in domains}
-
-    def accepted_domains(self) -> dict[str, PowerDomain]:
-        return self.domains
+        self.grid = PowerGrid.of({domain.name: domain.spec for domain in domains})
 
 
 class Bench:

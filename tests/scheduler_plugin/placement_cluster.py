@@ -124,12 +124,20 @@ class Cluster:
         resource = kinds.get(body["kind"], PODS)
         return self.api.create(resource, body, SPACE if resource is PODS else None)
 
+    def add_accepted(self, body: JsonObject) -> JsonObject:
+        """Create a domain and accept it, as the controller would."""
+        self.add(body)
+        return self.set_status(PowerDomain, body["metadata"]["name"])
+
     def set_status(
         self, model: type[PowerDomain | DemandForecast], name: str, **status: Any
     ) -> JsonObject:
         resource = model.meta.resource
         namespace = SPACE if resource.namespaced else None
-        body = {**self.api.get(resource, name, namespace), "status": status}
+        body = self.api.get(resource, name, namespace)
+        if model is PowerDomain:
+            status = {"acceptedSpec": body["spec"], **status}
+        body = {**body, "status": status}
         return self.api.replace(resource, body, namespace, subresource="status")
 
     def pod(self, name: str) -> JsonObject:

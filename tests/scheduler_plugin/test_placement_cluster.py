@@ -178,7 +178,7 @@ def powered(rating_watts: float, **spec: Any) -> Cluster:
     cluster = Cluster()
     cluster.add_nodes("n1")
     cluster.add(profile_object())
-    cluster.add(domain_object("row", rating_watts, ["n1"], **spec))
+    cluster.add_accepted(domain_object("row", rating_watts, ["n1"], **spec))
     return cluster
 
 
@@ -291,7 +291,7 @@ def test_nothing_is_placed_where_the_controller_reports_that_guaranteed_caps_do_
 def test_a_node_of_unknown_gpu_type_below_a_breaker_gets_no_promises() -> None:
     cluster = Cluster()
     cluster.add_nodes("n1")
-    cluster.add(domain_object("row", 10_000, ["n1"]))
+    cluster.add_accepted(domain_object("row", 10_000, ["n1"]))
     cluster.add(pod_object("p"))
     reason, text = cluster.loop.step().pending[f"{SPACE}/p"]
     assert reason == "GpuPowerUnknown"

@@ -90,14 +90,21 @@ class BreakerSpec(ApiModel):
 
 
 class Redundancy(ApiModel):
-    """How the domain is fed; limits hold after the loss of any single feed."""
+    """How the domain is fed; limits hold after every loss of feeds that it declares."""
 
     mode: Annotated[
         Literal["None", "2N", "KofN"],
-        Field(description="None: one feed; 2N: either feed carries all; KofN: k of N carry all"),
+        Field(
+            description="None: one feed, rated ratingWatts; 2N: either of two carries all, rated "
+            "ratingWatts; KofN: any k of N carry all, N - k may be lost, rated k * ratingWatts"
+        ),
     ] = "None"
-    feeds: Annotated[int, Field(ge=1, le=16, description="N for KofN; 2 for 2N; 1 for None")] = 1
-    required_feeds: Annotated[int, Field(ge=1, le=16, description="k for KofN")] = 1
+    feeds: Annotated[
+        int, Field(ge=1, le=16, description="N for KofN; without meaning for 2N (2) and None (1)")
+    ] = 1
+    required_feeds: Annotated[
+        int, Field(ge=1, le=16, description="k for KofN: the feeds that must be left")
+    ] = 1
 
     cel_rules: ClassVar[tuple[CelRule, ...]] = (
         CelRule(
@@ -209,7 +216,8 @@ class PowerDomainSpec(ApiModel):
         BreakerSpec()
     )
     redundancy: Annotated[
-        Redundancy, Field(description="How it is fed; limits hold after the loss of any one feed")
+        Redundancy,
+        Field(description="How it is fed; limits hold after every loss of feeds that it declares"),
     ] = Redundancy()
     phases: Annotated[
         int, Field(ge=1, le=3, description="Phases; imbalance is counted by phaseImbalance")

@@ -101,6 +101,16 @@ class DomainTree:
         return chain
 
 
+def efficiency_downstream(tree: DomainTree) -> FloatArray:
+    """The lowest efficiency of a domain and everything below it, (n_domains,)."""
+    efficiency = np.array(tree.supply_efficiency, dtype=np.float64, copy=True)
+    for child in range(len(tree) - 1, -1, -1):
+        parent = tree.parent[child]
+        if parent >= 0:
+            efficiency[parent] = min(efficiency[parent], efficiency[child])
+    return efficiency
+
+
 def topological_order(names: Sequence[str], parents: Sequence[str | None]) -> list[int]:
     """Positions such that each parent comes before its children, ties by name.
 

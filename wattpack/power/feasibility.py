@@ -12,7 +12,7 @@ with o = 1.05 and g_n = 1 + 0.09 / sqrt(n) (docs/architecture.md, Words).
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import numpy as np
 
@@ -24,6 +24,7 @@ from wattpack.power.domain_tree import (
     DomainTree,
     FloatArray,
     IntArray,
+    efficiency_downstream,
 )
 from wattpack.power.trip_curves import CurveBank
 
@@ -72,7 +73,7 @@ class LoadTree:
         self._flat_gpus = self.gpu_domains.ravel()
         self._depths = ancestors.shape[0]
         self.rating_watts = tree.rating_watts / tree.phase_imbalance
-        self.efficiency = _efficiency_downstream(tree)
+        self.efficiency = efficiency_downstream(tree)
         count = self.sum_gpus(np.ones(self.n_gpus))
         spread = 1.0 + BOARD_GAIN_SPREAD / np.sqrt(np.maximum(count, 1.0))
         self.gpu_factor = OVERSHOOT_RATIO * spread / self.efficiency
@@ -115,16 +116,6 @@ def _ancestors_by_depth(tree: DomainTree) -> IntArray:
             ancestors[:, domain] = ancestors[:, parent]
         ancestors[depth[domain], domain] = domain
     return ancestors
-
-
-def _efficiency_downstream(tree: DomainTree) -> FloatArray:
-    """The lowest efficiency of a domain and everything below it, (n_domains,)."""
-    efficiency = np.array(tree.supply_efficiency, dtype=np.float64, copy=True)
-    for child in range(len(tree) - 1, -1, -1):
-        parent = tree.parent[child]
-        if parent >= 0:
-            efficiency[parent] = min(efficiency[parent], efficiency[child])
-    return efficiency
 
 
 def worst_watts(load: LoadTree, caps_watts: FloatArray, node_worst_watts: FloatArray) -> FloatArray:
@@ -290,9 +281,3 @@ def survives_jump(
     return np.asarray(
         (ratio <= 1.0) | ((ratio <= load.tree.max_load_ratio) & (heated <= heat_limit))
     )
-
-
-def domains_over(load: LoadTree, case_watts: FloatArray) -> Sequence[str]:
-    """Names of the domains whose worst case exceeds their rating."""
-    over = np.flatnonzero(case_watts > load.rating_watts + 1e-6)
-    return [load.tree.names[i] for i in over]

@@ -1,0 +1,274 @@
+"""The accepted power tree: which breaker feeds a node, and what each breaker bears.
+
+accepted PowerDomain specs ──> PowerGrid ──> controller (topology, taints), planner (snapshot)
+
+The one home of these facts. Built once for a set of specs, pure, and the same for everybody who
+asks; whether a spec is acceptable is the controller's to judge.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+import numpy as np
+
+from wattpack.api.power_domain import (
+    BreakerSpec,
+    Enforcement,
+    PowerDomain,
+    PowerDomainSpec,
+    Redundancy,
+)
+from wattpack.errors import InputError
+from wattpack.kube.port import JsonObject
+from wattpack.power.domain_tree import (
+    BreakerCurve,
+    DomainTree,
+    FloatArray,
+    efficiency_downstream,
+    topological_order,
+)
+from wattpack.power.trip_curves import RACK_THERMAL, SWITCHBOARD_THERMAL, cold_points
+
+__all__ = ["Feeding", "PowerGrid", "accepted", "accepted_domains", "rating_after_feed_loss"]
+
+# I2: r_max = min(1.5, 0.8 * lowest short-time or magnetic pick-up).
+_HIGHEST_LOAD_RATIO = 1.5
+_PICKUP_SHARE = 0.8
+
+
+@dataclass(frozen=True, slots=True)
+class Feeding:
+    """Which breaker feeds a node.
+
+    Attributes:
+        domain: The deepest domain that claims the node, ties by name; empty for none.
+        strangers: Domains of other branches that claim it too: then nobody knows, and the node is
+            to be refused by name. Sorted.
+    """
+
+    domain: str
+    strangers: tuple[str, ...] = ()
+
+    def require_one_branch(self, node: str) -> str:
+        """The domain, if no other branch claims the node.
+
+        Raises:
+            InputError: naming the node and the domains.
+        """
+        if self.strangers:
+            claims = [self.domain, *self.strangers]
+            raise InputError(f"node {node}", "members of one branch of the power tree", claims)
+        return self.domain
+
+
+@dataclass(frozen=True, slots=True)
+class PowerGrid:
+    """The power tree of a set of specs.
+
+    Attributes:
+        specs: By name.
+        tree: The same as arrays, parents first.
+        efficiency: DC over AC, the lowest of a domain and everything below it, (n_domains,).
+        cut: Why a domain's link to its parent does not count, by domain.
+    """
+
+    specs: Mapping[str, PowerDomainSpec]
+    tree: DomainTree
+    efficiency: FloatArray
+    cut: Mapping[str, str]
+    _position: Mapping[str, int]
+    _paths: tuple[tuple[str, ...], ...]
+    _by_node_name: Mapping[str, tuple[str, ...]]
+    _by_label: Mapping[tuple[str, str], tuple[str, ...]]
+
+    @classmethod
+    def of(cls, specs: Mapping[str, PowerDomainSpec]) -> PowerGrid:
+        """The grid of specs that fit together.
+
+        Raises:
+            InputError: for an unknown parent or a cycle; names the domain.
+        """
+        return _build(specs, {name: spec.parent for name, spec in specs.items()}, {})
+
+    @classmethod
+    def of_read(cls, specs: Mapping[str, PowerDomainSpec]) -> PowerGrid:
+        """The grid of specs that were read one by one, and so perhaps at two moments.
+
+        A link to a parent that is not there, or in a circle, is cut: the breaker still limits what
+        hangs below it.
+        """
+        parents = {name: spec.parent for name, spec in specs.items()}
+        cut: dict[str, str] = {}
+        for name, parent in parents.items():
+            if parent is not None and parent not in parents:
+                cut[name] = f"its parent {parent} is not an accepted domain"
+            elif _leads_back(name, parents):
+                cut[name] = f"its parent {parent} hangs below it"
+        return _build(specs, {n: None if n in cut else p for n, p in parents.items()}, cut)
+
+    def feeding(self, node: str, labels: Mapping[str, str]) -> Feeding:
+        """Which breaker feeds a node of that name and labels."""
+        claims = set(self._by_node_name.get(node, ()))
+        for pair in labels.items():
+            claims.update(
+                name for name in self._by_label.get(pair, ()) if self._selects(name, labels)
+            )
+        if not claims:
+            return Feeding("")
+        deepest = min(claims, key=lambda name: (-len(self.path(name)), name))
+        return Feeding(deepest, tuple(sorted(claims.difference(self.path(deepest)))))
+
+    def path(self, domain: str) -> tuple[str, ...]:
+        """The domain and all that feed it, nearest first; empty for none."""
+        return self._paths[self._position[domain]] if domain else ()
+
+    def index(self, domain: str) -> int:
+        """The domain's position in the tree's arrays."""
+        return self._position[domain]
+
+    def path_efficiency(self, domain: str) -> float:
+        """DC over AC at the breaker of the domain's path where it is lowest; 1 without a domain."""
+        return min((float(self.efficiency[self.index(n)]) for n in self.path(domain)), default=1.0)
+
+    def worst_host_watts(self, domain: str) -> float:
+        """Worst draw of one server below the domain without its GPUs, AC where it is highest."""
+        if not domain:
+            return 0.0
+        at_domain = self.specs[domain].non_gpu_per_node.worst_watts
+        return at_domain * float(self.efficiency[self.index(domain)]) / self.path_efficiency(domain)
+
+    def rating_watts(self, domain: str) -> float:
+        """Continuous rating after feed loss over phase imbalance, AC watts."""
+        position = self.index(domain)
+        return float(self.tree.rating_watts[position] / self.tree.phase_imbalance[position])
+
+    def _selects(self, domain: str, labels: Mapping[str, str]) -> bool:
+        wanted = self.specs[domain].members.node_selector
+        return all(labels.get(key) == value for key, value in wanted.items())
+
+
+def accepted(domain: PowerDomain) -> PowerDomain | None:
+    """The domain with the spec that runs; None if none was ever accepted."""
+    spec = domain.status.accepted_spec
+    return None if spec is None else domain.model_copy(update={"spec": spec})
+
+
+def accepted_domains(bodies: Iterable[JsonObject]) -> dict[str, PowerDomain]:
+    """By name, what runs of PowerDomain objects; what cannot be read runs nowhere either.
+
+    The newest spec is not looked at: it may be one that was refused.
+    """
+    found: dict[str, PowerDomain] = {}
+    for body in bodies:
+        spec = (body.get("status") or {}).get("acceptedSpec")
+        if not spec:
+            continue
+        try:
+            domain = PowerDomain.read({**body, "spec": spec})
+        except InputError:
+            continue
+        found[domain.name] = domain
+    return found
+
+
+def rating_after_feed_loss(rating_watts: float, redundancy: Redundancy) -> float:
+    """What the load may draw so that it survives every loss that the redundancy declares, watts.
+
+    With KofN, k of the N feeds carry all: N - k may be lost, and any single one at least, so k
+    feeds' rating counts, never that of more than N - 1. With 2N either feed carries all. A domain
+    of one feed has its rating: when that feed is lost nothing is left to limit.
+
+    Args:
+        rating_watts: Continuous rating of one feed.
+        redundancy: How the domain is fed.
+
+    Source: design section 4, "after any single feed loss that the domain's redundancy declares".
+    """
+    if redundancy.mode != "KofN":
+        return rating_watts
+    return rating_watts * min(redundancy.required_feeds, redundancy.feeds - 1)
+
+
+def _build(
+    specs: Mapping[str, PowerDomainSpec],
+    parents: Mapping[str, str | None],
+    cut: Mapping[str, str],
+) -> PowerGrid:
+    names = list(specs)
+    order = topological_order(names, [parents[name] for name in names])
+    chosen = {names[i]: specs[names[i]] for i in order}
+    tree = _tree(chosen, parents)
+    by_node_name: dict[str, list[str]] = defaultdict(list)
+    by_label: dict[tuple[str, str], list[str]] = defaultdict(list)
+    for name, spec in chosen.items():
+        for node in spec.members.node_names:
+            by_node_name[node].append(name)
+        if spec.members.node_selector:
+            by_label[min(spec.members.node_selector.items())].append(name)
+    return PowerGrid(
+        specs=MappingProxyType(chosen),
+        tree=tree,
+        efficiency=efficiency_downstream(tree),
+        cut=MappingProxyType(dict(cut)),
+        _position={name: i for i, name in enumerate(tree.names)},
+        _paths=tuple(tuple(tree.names[i] for i in tree.ancestors(d)) for d in range(len(tree))),
+        _by_node_name={node: tuple(found) for node, found in by_node_name.items()},
+        _by_label={pair: tuple(found) for pair, found in by_label.items()},
+    )
+
+
+def _tree(specs: Mapping[str, PowerDomainSpec], parents: Mapping[str, str | None]) -> DomainTree:
+    position = {name: i for i, name in enumerate(specs)}
+    above = [parents[name] for name in specs]
+    rating = _floats(rating_after_feed_loss(s.rating_watts, s.redundancy) for s in specs.values())
+    pickup = _floats(s.breaker.short_time_pickup_ratio for s in specs.values())
+    return DomainTree(
+        names=tuple(specs),
+        parent=np.array([-1 if p is None else position[p] for p in above], dtype=np.int64),
+        rating_watts=rating,
+        external_watts=_floats(
+            sum(e.worst_watts for e in s.external_loads) for s in specs.values()
+        ),
+        curves=tuple(_curve(s.breaker) for s in specs.values()),
+        max_load_ratio=np.minimum(_HIGHEST_LOAD_RATIO, _PICKUP_SHARE * pickup),
+        cooling_seconds=_floats(s.breaker.cooling_seconds for s in specs.values()),
+        phase_imbalance=_floats(s.phase_imbalance for s in specs.values()),
+        supply_efficiency=_floats(s.supply_efficiency for s in specs.values()),
+        max_raise_watts_per_second=rating
+        * _floats(s.max_raise_fraction_per_second for s in specs.values()),
+        enforce=np.array(
+            [s.enforcement == Enforcement.ENFORCE for s in specs.values()], dtype=np.bool_
+        ),
+    )
+
+
+def _floats(values: Iterable[float]) -> FloatArray:
+    return np.fromiter(values, dtype=np.float64)
+
+
+def _curve(breaker: BreakerSpec) -> BreakerCurve:
+    if breaker.curve == "RackThermal":
+        return RACK_THERMAL
+    if breaker.curve == "SwitchboardThermal":
+        return SWITCHBOARD_THERMAL
+    seconds = tuple(p.trip_seconds for p in breaker.points)
+    if breaker.thermal_cold_curve:
+        seconds = cold_points(seconds)
+    # The fit is unused beside points; any valid constants do.
+    return BreakerCurve(1.0, 1.0, tuple(p.load_ratio for p in breaker.points), seconds)
+
+
+def _leads_back(name: str, parents: Mapping[str, str | None]) -> bool:
+    """Whether the way up from a domain comes back to it."""
+    seen: set[str] = set()
+    above = parents[name]
+    while above is not None and above in parents and above not in seen:
+        if above == name:
+            return True
+        seen.add(above)
+        above = parents[above]
+    return False
