@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
+from actuator.epoch_fence import EPOCH_ROOM, EpochFence
 from actuator.lease_messages import DeviceState
 from wattpack.units import require_number
 
@@ -96,6 +97,14 @@ class Memory:
     highest_epoch: int
     highest_sequence: int
     devices: Mapping[str, RememberedDevice]
+    epoch_room: int = EPOCH_ROOM
+    epoch_room_ns: int = 0
+
+    def fence(self) -> EpochFence:
+        """The newest accepted pair and its room."""
+        return EpochFence(
+            self.highest_epoch, self.highest_sequence, self.epoch_room, self.epoch_room_ns
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -138,7 +138,11 @@ class DeviceStatus:
 
 @dataclass(frozen=True, slots=True)
 class ActuatorStatus:
-    """One report; its nonce opens the window in which a command may answer it."""
+    """One report; its nonce opens the window in which a command may answer it.
+
+    Attributes:
+        implausible_epochs: Commands since start whose epoch or sequence nobody can have reached.
+    """
 
     boot_id: str
     nonce: int
@@ -146,6 +150,7 @@ class ActuatorStatus:
     highest_epoch: int
     highest_sequence: int
     devices: Mapping[str, DeviceStatus]
+    implausible_epochs: int = 0
 
 
 @dataclass(frozen=True, slots=True)

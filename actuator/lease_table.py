@@ -13,6 +13,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
+from actuator.epoch_fence import EpochFence, ImplausibleEpoch
 from actuator.lease_entry import (
     DeviceBounds,
     HeldDevice,
@@ -38,7 +39,9 @@ NONCE_LIFE_NS = 2 * NS_PER_SECOND
 MAX_TTL_MS = 10_000
 """Longest lease, whatever the controller asks for; the default lease is 5 s (I3)."""
 
-_NONCES_KEPT = 32
+_NONCES_KEPT = 4096
+"""More than all peers together can ask for within a nonce's life at the socket's rate limits: who
+asks often cannot push out the nonce that the leader is about to answer."""
 
 
 class LeaseTable:
@@ -61,8 +64,8 @@ class LeaseTable:
         max_ttl_ms: int = MAX_TTL_MS,
     ) -> None:
         self.boot_id = boot_id
-        self.highest_epoch = 0
-        self.highest_sequence = 0
+        self._fence = EpochFence()
+        self._implausible_epochs = 0
         self._new_nonce = new_nonce
         self._max_ttl_ms = min(max_ttl_ms, MAX_TTL_MS)
         self._nonces: OrderedDict[int, int] = OrderedDict()
@@ -71,6 +74,16 @@ class LeaseTable:
         for uuid, watts in guaranteed_watts.items():
             _check_guaranteed(f"guaranteed_watts.{uuid}", watts, bounds[uuid])
             self._held[uuid] = HeldDevice(bounds[uuid], watts, watts)
+
+    @property
+    def highest_epoch(self) -> int:
+        """Highest epoch accepted, 0 before the first."""
+        return self._fence.epoch
+
+    @property
+    def highest_sequence(self) -> int:
+        """Highest sequence accepted in that epoch."""
+        return self._fence.sequence
 
     @property
     def uuids(self) -> tuple[str, ...]:
@@ -85,8 +98,7 @@ class LeaseTable:
         """The present state; the fresh nonce in it opens a 2 s window for one answer."""
         nonce = self._new_nonce()
         self._nonces[nonce] = now_ns
-        while len(self._nonces) > _NONCES_KEPT:
-            self._nonces.popitem(last=False)
+        self._forget_old_nonces(now_ns)
         return ActuatorStatus(
             self.boot_id,
             nonce,
@@ -94,7 +106,15 @@ class LeaseTable:
             self.highest_epoch,
             self.highest_sequence,
             {uuid: self._device_status(uuid, held, now_ns) for uuid, held in self._held.items()},
+            self._implausible_epochs,
         )
+
+    def _forget_old_nonces(self, now_ns: int) -> None:
+        while self._nonces:
+            oldest_ns = next(iter(self._nonces.values()))
+            if now_ns - oldest_ns <= NONCE_LIFE_NS and len(self._nonces) <= _NONCES_KEPT:
+                return
+            self._nonces.popitem(last=False)
 
     def _device_status(self, uuid: str, held: HeldDevice, now_ns: int) -> DeviceStatus:
         remaining_ns = max(0, (held.lease_deadline_ns or 0) - now_ns)
@@ -134,23 +154,25 @@ class LeaseTable:
         Raises:
             InputError: naming the field; then nothing has changed.
         """
+        fence = self._fence_after(command, now_ns)
         deadline_ns = self._judge(command, now_ns)
         changed = {
             device.uuid: self._commanded(device, command.sequence, deadline_ns)
             for device in command.devices
         }
         self._held.update(changed)
-        self.highest_epoch, self.highest_sequence = command.epoch, command.sequence
+        self._fence = fence
         return {uuid: plan_writes(held) for uuid, held in changed.items()}
+
+    def _fence_after(self, command: LeaseCommand, now_ns: int) -> EpochFence:
+        try:
+            return self._fence.after(command.epoch, command.sequence, now_ns)
+        except ImplausibleEpoch:
+            self._implausible_epochs += 1
+            raise
 
     def _judge(self, command: LeaseCommand, now_ns: int) -> int:
         """The deadline of an acceptable command on this process's clock."""
-        if command.epoch < self.highest_epoch:
-            raise InputError("epoch", f"an integer >= {self.highest_epoch}", command.epoch)
-        newest = (self.highest_epoch, self.highest_sequence)
-        if (command.epoch, command.sequence) <= newest:
-            expected = f"an integer > {self.highest_sequence} in epoch {self.highest_epoch}"
-            raise InputError("sequence", expected, command.sequence)
         issued_ns = self._nonces.get(command.nonce)
         if issued_ns is None or now_ns - issued_ns > NONCE_LIFE_NS:
             raise InputError("nonce", "the nonce of a status at most 2 s old", command.nonce)
@@ -238,6 +260,8 @@ class LeaseTable:
             self.highest_epoch,
             self.highest_sequence,
             {uuid: held.remembered(self._configured[uuid]) for uuid, held in self._held.items()},
+            self._fence.room,
+            self._fence.refilled_ns,
         )
 
     def recall(self, memory: Memory, now_ns: int) -> None:
@@ -246,9 +270,9 @@ class LeaseTable:
         Epoch and sequence count whatever the boot; leases and changed guaranteed caps only
         within the same boot, and the latter only while the configuration is the same.
         """
-        self.highest_epoch = memory.highest_epoch
-        self.highest_sequence = memory.highest_sequence
-        if memory.boot_id != self.boot_id:
+        same_boot = memory.boot_id == self.boot_id
+        self._fence = memory.fence().recalled(now_ns, same_boot=same_boot)
+        if not same_boot:
             return
         for uuid, past in memory.devices.items():
             held = self._held.get(uuid)
@@ -269,10 +293,13 @@ class LeaseTable:
         """No honest lease ends later than this."""
         return now_ns + self._max_ttl_ms * NS_PER_MS
 
-    def undo(self, before: Mapping[str, HeldDevice], epoch: int, sequence: int) -> None:
+    def undo(self, before: Mapping[str, HeldDevice], fence: EpochFence) -> None:
         """Take back an apply whose state could not be persisted."""
-        self._held = dict(before)
-        self.highest_epoch, self.highest_sequence = epoch, sequence
+        self._held, self._fence = dict(before), fence
+
+    def fence(self) -> EpochFence:
+        """The newest pair, for ``undo``."""
+        return self._fence
 
     def entries(self) -> dict[str, HeldDevice]:
         """A copy of all entries, for ``undo``."""

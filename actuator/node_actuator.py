@@ -11,6 +11,7 @@ from collections.abc import Mapping
 
 from actuator.audit_log import AuditSink
 from actuator.board_writes import Hands
+from actuator.epoch_fence import ImplausibleEpoch
 from actuator.lease_entry import HeldDevice, Outcome, Write
 from actuator.lease_messages import ActuatorStatus, ApplyResult, DeviceState, LeaseCommand
 from actuator.lease_table import LeaseTable
@@ -79,13 +80,13 @@ class Actuator:
         with self._lock:
             self._end_leases()
             before = self._table.entries()
-            newest = (self._table.highest_epoch, self._table.highest_sequence)
+            fence = self._table.fence()
             try:
                 plans = self._table.apply(command, self._clock.monotonic_ns())
                 try:
                     self._store.save(self._table.memory())
                 except StateNotSaved as error:
-                    self._table.undo(before, *newest)
+                    self._table.undo(before, fence)
                     raise InputError("state", "a writable state file", str(error)) from error
             except InputError as error:
                 return self._refuse(command, error, peer_uid)
@@ -99,7 +100,7 @@ class Actuator:
     ) -> ApplyResult:
         self._audit(
             {
-                "event": "refuse",
+                "event": "implausible" if isinstance(error, ImplausibleEpoch) else "refuse",
                 "epoch": command.epoch,
                 "sequence": command.sequence,
                 "peer_uid": peer_uid,

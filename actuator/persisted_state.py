@@ -22,7 +22,9 @@ DEFAULT_STATE_FILE = Path("/run/wattpack/actuator.json")
 BOOT_ID_FILE = Path("/proc/sys/kernel/random/boot_id")
 VERSION = 1
 
-_MEMORY_KEYS = frozenset({"version", "boot_id", "highest_epoch", "highest_sequence", "devices"})
+_MEMORY_KEYS = frozenset({"version", *Memory.__dataclass_fields__})
+_LATER_KEYS = frozenset({"epoch_room", "epoch_room_ns"})
+"""Written since the fence has a bound; a file of an earlier release lacks them."""
 _DEVICE_KEYS = frozenset(RememberedDevice.__dataclass_fields__)
 
 
@@ -104,7 +106,7 @@ def parse_memory(body: dict[str, Any]) -> Memory:
     Raises:
         InputError: naming the field.
     """
-    check_keys(body, _MEMORY_KEYS, "")
+    check_keys(body, _MEMORY_KEYS, "", optional=_LATER_KEYS)
     require_integer("version", body["version"], minimum=VERSION, maximum=VERSION)
     if not isinstance(body["boot_id"], str) or not isinstance(body["devices"], dict):
         raise InputError("boot_id, devices", "a string and an object", body["boot_id"])
@@ -113,6 +115,7 @@ def parse_memory(body: dict[str, Any]) -> Memory:
         require_integer("highest_epoch", body["highest_epoch"]),
         require_integer("highest_sequence", body["highest_sequence"]),
         {uuid: _parse_device(uuid, row) for uuid, row in body["devices"].items()},
+        **{name: require_integer(name, body[name]) for name in _LATER_KEYS if name in body},
     )
 
 

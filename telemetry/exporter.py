@@ -112,6 +112,7 @@ class NodeCollector(Collector):
         yield from _node(state)
         if state.actuator is not None:
             yield from _actuator(state)
+            yield _implausible_epochs(state)
 
 
 def _labels(sample: DeviceSample) -> list[str]:
@@ -221,6 +222,17 @@ def _node(state: NodeState) -> Iterator[Metric]:
         metric = GaugeMetricFamily(f"wattpack_node_{name}", text, labels=["node"])
         metric.add_metric([state.node], value)
         yield metric
+
+
+def _implausible_epochs(state: NodeState) -> Metric:
+    metric = CounterMetricFamily(
+        "wattpack_node_implausible_epochs",
+        "Commands that the actuator refused for an epoch or sequence that no leader can have.",
+        labels=["node"],
+    )
+    if state.actuator is not None:
+        metric.add_metric([state.node], state.actuator.implausible_epochs)
+    return metric
 
 
 def _actuator(state: NodeState) -> Iterator[Metric]:

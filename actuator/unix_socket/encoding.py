@@ -34,6 +34,7 @@ MAX_LINE_BYTES = 64 * 1024
 _COMMAND_KEYS = frozenset({"epoch", "sequence", "nonce", "ttl_ms", "devices"})
 _DEVICE_KEYS = frozenset({"uuid", "operation", "cap_watts", "lock_max_mhz", "guaranteed_watts"})
 _STATUS_KEYS = frozenset(ActuatorStatus.__dataclass_fields__)
+_LATER_STATUS_KEYS = frozenset({"implausible_epochs"})
 _DEVICE_STATUS_KEYS = frozenset(DeviceStatus.__dataclass_fields__)
 _RESULT_KEYS = frozenset(ApplyResult.__dataclass_fields__)
 _STATES = frozenset(state.value for state in DeviceState)
@@ -166,11 +167,12 @@ def _fields(value: Any) -> dict[str, Any]:  # noqa: ANN401 - any of the message 
 def parse_status(document: object) -> ActuatorStatus:
     """A status from decoded JSON."""
     body = _mapping("status", document)
-    check_keys(body, _STATUS_KEYS, "status.")
+    _require_keys(body, _STATUS_KEYS - _LATER_STATUS_KEYS, "status.")
     rows = _mapping("status.devices", body["devices"])
     numbers = {
         name: require_integer(f"status.{name}", body[name], maximum=2**64)
-        for name in ("nonce", "clock_ns", "highest_epoch", "highest_sequence")
+        for name in ("nonce", "clock_ns", "highest_epoch", "highest_sequence", *_LATER_STATUS_KEYS)
+        if name in body
     }
     return ActuatorStatus(
         boot_id=_string("status.boot_id", body["boot_id"]),
@@ -182,7 +184,7 @@ def parse_status(document: object) -> ActuatorStatus:
 def _parse_device_status(uuid: str, document: object) -> DeviceStatus:
     path = f"status.devices.{uuid}"
     body = _mapping(path, document)
-    check_keys(body, _DEVICE_STATUS_KEYS, f"{path}.")
+    body = _known(body, _DEVICE_STATUS_KEYS, f"{path}.")
     if not _is_plain(body):
         _check_device_status(path, body)
     return DeviceStatus(**{**body, "state": DeviceState(body["state"])})
@@ -241,13 +243,25 @@ def _check_device_status(path: str, body: Mapping[str, Any]) -> None:
 def parse_result(document: object) -> ApplyResult:
     """An apply result from decoded JSON."""
     body = _mapping("result", document)
-    check_keys(body, _RESULT_KEYS, "result.")
+    _require_keys(body, _RESULT_KEYS, "result.")
     if not isinstance(body["accepted"], bool):
         raise InputError("result.accepted", "true or false", body["accepted"])
     texts = {name: _string(f"result.{name}", body[name]) for name in ("field", "expected", "got")}
     rows = _mapping("result.devices", body["devices"])
     devices = {uuid: _string(f"result.devices.{uuid}", row) for uuid, row in rows.items()}
     return ApplyResult(body["accepted"], devices=devices, **texts)
+
+
+def _known(body: dict[str, Any], known: frozenset[str], prefix: str) -> dict[str, Any]:
+    """The known fields of an answer: a later actuator may say more than this agent reads."""
+    if body.keys() == known:
+        return body
+    _require_keys(body, known, prefix)
+    return {key: body[key] for key in known}
+
+
+def _require_keys(body: Mapping[str, Any], needed: frozenset[str], prefix: str) -> None:
+    check_keys({key: body[key] for key in needed if key in body}, needed, prefix)
 
 
 def check_keys(
