@@ -14,6 +14,7 @@ from typing import Any
 from scheduler_plugin.pods import expected_watts_per_gpu, gates, unmanaged_reason
 from wattpack.errors import InputError
 from wattpack.gangs import GangSources, gang_of
+from wattpack.gpu_resources import WHOLE_GPUS
 from wattpack.kube.port import JsonObject
 from wattpack.object_names import GATE, OPT_IN_LABEL, OPT_IN_VALUE, WEBHOOK_NAME
 
@@ -113,7 +114,11 @@ def webhook_configuration(
     }
 
 
-_HAS_GPU = "(has(c.resources) && has(c.resources.limits) && 'nvidia.com/gpu' in c.resources.limits)"
+_HAS_GPU = (
+    "c.?resources.?limits.orValue({}).exists(r, r in ["
+    + ", ".join(f"'{name}'" for name in WHOLE_GPUS)
+    + "])"
+)
 _MATCH_CONDITIONS = {
     "no-node": "!has(object.spec.nodeName) || object.spec.nodeName == ''",
     "default-scheduler": "!has(object.spec.schedulerName) || "
@@ -122,7 +127,8 @@ _MATCH_CONDITIONS = {
     "!object.metadata.ownerReferences.exists(o, o.kind == 'DaemonSet')",
     "no-mirror-pod": "!has(object.metadata.annotations) || "
     "!('kubernetes.io/config.mirror' in object.metadata.annotations)",
-    "asks-for-gpus": f"object.spec.containers.exists(c, {_HAS_GPU})",
+    "asks-for-gpus": f"object.spec.containers.exists(c, {_HAS_GPU}) || "
+    f"object.spec.?initContainers.orValue([]).exists(c, {_HAS_GPU})",
 }
 
 

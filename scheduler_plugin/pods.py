@@ -8,13 +8,13 @@ from typing import Any
 
 from wattpack.api.times import parse_rfc3339
 from wattpack.errors import InputError
+from wattpack.gpu_resources import GpuDemand, gpu_demand
 from wattpack.kube.port import JsonObject
 from wattpack.object_names import (
     DEFAULT_SCHEDULER,
     EXPECTED_WATTS_ANNOTATION,
     GATE,
     GPU_MODELS_ANNOTATION,
-    GPU_RESOURCE,
 )
 from wattpack.quantities import pod_requests
 
@@ -91,9 +91,23 @@ def unmanaged_reason(pod: Mapping[str, Any]) -> str:
         return "it belongs to a DaemonSet"
     if spec.get("schedulerName", DEFAULT_SCHEDULER) != DEFAULT_SCHEDULER:
         return "another scheduler places it"
-    if not pod_requests(dict(pod))[GPU_RESOURCE]:
+    demand = gpus(pod)
+    if demand.parts:
+        return f"it asks for parts of GPUs ({', '.join(sorted(demand.parts))})"
+    if not demand.whole:
         return "it asks for no GPU"
+    if demand.claims:
+        return f"it claims devices ({', '.join(demand.claims)}), whose nodes are not known here"
     return ""
+
+
+def gpus(pod: Mapping[str, Any]) -> GpuDemand:
+    """The GPUs that the pod asks for.
+
+    Raises:
+        InputError: naming the resource that cannot be read.
+    """
+    return gpu_demand(pod_requests(pod), pod["spec"].get("resourceClaims") or ())
 
 
 def gpu_models(pod: Mapping[str, Any]) -> tuple[str, ...]:

@@ -29,12 +29,12 @@ from scheduler_plugin.snapshot import (
 )
 from wattpack.errors import InputError
 from wattpack.gangs import GangRef, GangSources, gang_of
+from wattpack.gpu_resources import gpu_demand
 from wattpack.kube.port import JsonObject
 from wattpack.object_names import (
     DISRUPTION_TAINTS,
     GATE,
     GPU_MODEL_LABELS,
-    GPU_RESOURCE,
     KERNEL_CLASS_ANNOTATION,
 )
 from wattpack.quantities import parse_quantity, pod_requests, resources
@@ -141,7 +141,7 @@ def _node(body: JsonObject, objects: ClusterObjects) -> Node:
         )
     except InputError:
         amounts, slots, known = Counter(), 0, False
-    gpus = amounts[GPU_RESOURCE] // MILLI_PER_GPU
+    gpus = gpu_demand(amounts).whole
     efficiency = objects.power.grid.path_efficiency(feeding.domain)
     extra = _added_watts(watts, efficiency) if watts else {}
     return Node(
@@ -225,8 +225,6 @@ def _pod(
     models = [objects.models.get(normal_name(m)) for m in pod_facts.gpu_models(body)]
     names = [w.model if w else n for w, n in zip(models, pod_facts.gpu_models(body), strict=True)]
     annotations = metadata.get("annotations") or {}
-    if requests[GPU_RESOURCE] % MILLI_PER_GPU:
-        raise InputError("resources", "whole GPUs", requests[GPU_RESOURCE], pod_facts.key(body))
     pod = Pod(
         uid=pod_facts.uid(body),
         namespace=str(metadata.get("namespace", "default")),
@@ -235,7 +233,7 @@ def _pod(
         state=state,
         node=node,
         gang=gang.id if gang is not None and gang.size is not None else "",
-        gpu_milli=requests[GPU_RESOURCE],
+        gpu_milli=gpu_demand(requests).whole * MILLI_PER_GPU,
         milli_cpu=requests["cpu"],
         memory_bytes=requests["memory"],
         gpu_models=tuple(names),

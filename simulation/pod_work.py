@@ -21,10 +21,10 @@ import numpy as np
 
 from simulation.scenario import Scenario
 from wattpack.errors import InputError
+from wattpack.gpu_resources import NVIDIA_GPU
 from wattpack.object_names import (
     GANG_LABEL,
     GANG_SIZE_ANNOTATION,
-    GPU_RESOURCE,
     KERNEL_CLASS_ANNOTATION,
 )
 
@@ -225,7 +225,7 @@ def pod_manifest(work: Work, priority: int) -> dict[str, Any]:
     requests = {
         "cpu": f"{work.milli_cpu}m",
         "memory": str(work.memory_bytes),
-        GPU_RESOURCE: str(work.gpus),
+        NVIDIA_GPU: str(work.gpus),
     }
     return {
         "apiVersion": "v1",

@@ -14,8 +14,9 @@ from simulation.pod_work import NAMESPACE
 from simulation.scenario import Scenario
 from simulation.world import World
 from wattpack.api import DemandForecast, GPUProfile, PowerDomain, PowerPolicy
+from wattpack.gpu_resources import NVIDIA_GPU
 from wattpack.kube.port import NAMESPACES, NODES, PRIORITY_CLASSES, KubeApi, Resource
-from wattpack.object_names import GPU_RESOURCE, OPT_IN_LABEL, OPT_IN_VALUE
+from wattpack.object_names import OPT_IN_LABEL, OPT_IN_VALUE
 
 RACK_LABEL = "wattpack.io/rack"
 SYSTEM_NAMESPACE = "wattpack-system"
@@ -73,7 +74,7 @@ def _nodes(world: World) -> Objects:
         "cpu": f"{row.milli_cpu_per_server}m",
         "memory": str(row.memory_bytes_per_server),
         "pods": "110",
-        GPU_RESOURCE: str(row.gpus_per_server),
+        NVIDIA_GPU: str(row.gpus_per_server),
     }
     nodes = []
     for index, name in enumerate(world.node_names):

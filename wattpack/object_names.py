@@ -15,7 +15,6 @@ EXPECTED_WATTS_ANNOTATION = "wattpack.io/expected-watts-per-gpu"
 
 #: The first of these labels that a node carries names its GPU model.
 GPU_MODEL_LABELS = ("wattpack.io/gpu-model", "nvidia.com/gpu.product")
-GPU_RESOURCE = "nvidia.com/gpu"
 DEFAULT_SCHEDULER = "default-scheduler"
 
 #: Taints by which autoscalers announce that a node will go.

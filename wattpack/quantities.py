@@ -2,98 +2,145 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
-from decimal import ROUND_CEILING, Decimal, InvalidOperation
+from collections.abc import Mapping
+from decimal import MAX_EMAX, MIN_EMIN, ROUND_CEILING, Context, Decimal
 from typing import Any
 
 from wattpack.errors import InputError
-from wattpack.object_names import GPU_RESOURCE
 
-_SUFFIXES = {
-    "": Decimal(1),
-    "n": Decimal("1e-9"),
-    "u": Decimal("1e-6"),
-    "m": Decimal("1e-3"),
-    "k": Decimal(10**3),
-    "M": Decimal(10**6),
-    "G": Decimal(10**9),
-    "T": Decimal(10**12),
-    "P": Decimal(10**15),
-    "Ki": Decimal(2**10),
-    "Mi": Decimal(2**20),
-    "Gi": Decimal(2**30),
-    "Ti": Decimal(2**40),
-    "Pi": Decimal(2**50),
-}
-_LARGEST = Decimal(2**62)
-#: Columns of a request, and what one unit of the quantity is in the column's unit.
-_COLUMNS = {"cpu": 1000, "memory": 1, GPU_RESOURCE: 1000}
+#: apimachinery, resource.Quantity: ``<signedNumber><suffix>``, the sign and the point free.
+_QUANTITY = re.compile(
+    r"([+-]?)(\d+\.?\d*|\.\d+)(?:([KMGTPE]i|[numkMGTPE]?)|[eE]([+-]?\d+))", re.ASCII
+)
+_DECIMAL = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
+_BINARY = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
+#: The API server keeps nothing larger: it caps what is written at this.
+LARGEST = 2**63 - 1
+#: What a pod-level request replaces (kube-scheduler, IsSupportedPodLevelResource).
+_POD_LEVEL = re.compile(r"cpu|memory|hugepages-.+")
 
 
 def parse_quantity(field: str, text: object, scale: int = 1) -> int:
-    """The quantity times ``scale``, rounded up.
+    """The quantity times ``scale``, rounded up; what is above 2^63 - 1 counts as that.
 
     Args:
         field: For the error.
-        text: For example ``"250m"``, ``"64Gi"``, ``"8"``, ``2``.
+        text: For example ``"250m"``, ``"64Gi"``, ``"1e3"``, ``"8"``, ``2``.
         scale: 1000 gives thousandths.
 
     Raises:
         InputError: for anything that Kubernetes would not accept, or that is negative.
+
+    Source: k8s.io/apimachinery/pkg/api/resource/quantity.go.
     """
     expected = "a Kubernetes quantity that is not negative"
     if isinstance(text, bool) or not isinstance(text, (str, int)):
         raise InputError(field, expected, text)
-    digits = str(text).strip()
-    suffix = next(
-        (s for s in sorted(_SUFFIXES, key=len, reverse=True) if s and digits.endswith(s)), ""
-    )
-    number = digits[: len(digits) - len(suffix)]
-    try:
-        value = Decimal(number) * _SUFFIXES[suffix] * scale
-    except InvalidOperation as error:
-        raise InputError(field, expected, text) from error
-    if not value.is_finite() or value < 0 or value > _LARGEST:
+    match = _QUANTITY.fullmatch(str(text))
+    if match is None:
         raise InputError(field, expected, text)
-    return int(value.to_integral_value(rounding=ROUND_CEILING))
+    sign, number, suffix, exponent = match.groups()
+    if not number.strip("0."):
+        return 0
+    if sign == "-":
+        raise InputError(field, expected, text)
+    digits = (exponent or "0").lstrip("+-").lstrip("0") or "0"
+    if len(digits) > 9:
+        return 1 if str(exponent).startswith("-") else LARGEST * scale
+    return min(_scaled(number, suffix or "", int(exponent or 0), scale), LARGEST * scale)
 
 
-def resources(field: str, quantities: dict[str, Any]) -> Counter[str]:
-    """milliCPU, bytes and milliGPU under the keys ``cpu``, ``memory`` and the GPU resource."""
-    return Counter(
-        {
-            key: parse_quantity(f"{field}.{key}", quantities[key], scale)
-            for key, scale in _COLUMNS.items()
-            if key in quantities
-        }
-    )
+def _scaled(number: str, suffix: str, exponent: int, scale: int) -> int:
+    """``number`` in base units times ``scale``, rounded up; beyond the largest it is cut short."""
+    value = Decimal(number)
+    power = exponent + _DECIMAL.get(suffix, 0)
+    if value.adjusted() + power > 30:
+        return LARGEST * scale
+    if value.adjusted() + power < -30:
+        return 1
+    context = Context(len(number) + 60, ROUND_CEILING, MIN_EMIN, MAX_EMAX)
+    exact = context.multiply(context.scaleb(value, power), 2 ** _BINARY.get(suffix, 0) * scale)
+    return int(exact.to_integral_value(ROUND_CEILING, context))
 
 
-def pod_requests(pod: dict[str, Any]) -> Counter[str]:
-    """What kube-scheduler reserves for the pod.
+def resources(field: str, quantities: Mapping[str, Any]) -> Counter[str]:
+    """Every resource: thousandths of ``cpu``, bytes or whole units of all others.
+
+    Raises:
+        InputError: naming the resource, also for a part of an extended one.
+    """
+    return Counter({key: _amount(f"{field}.{key}", key, q) for key, q in quantities.items()})
+
+
+def _amount(field: str, resource: str, text: object) -> int:
+    if resource == "cpu":
+        return parse_quantity(field, text, 1000)
+    amount = parse_quantity(field, text)
+    # Extended resources cannot be divided (core validation: "must be an integer").
+    if "/" in resource and amount < LARGEST and parse_quantity(field, text, 1000) != amount * 1000:
+        raise InputError(field, "a whole number", text)
+    return amount
+
+
+def pod_requests(pod: Mapping[str, Any]) -> Counter[str]:
+    """What kube-scheduler reserves for the pod, by resource; ``cpu`` in thousandths.
 
     Its containers together, or its largest moment during start (init containers one by one beside
-    the sidecars started so far), plus overhead.
+    the sidecars started so far), replaced by what the pod as a whole asks for, plus overhead.
+
+    Raises:
+        InputError: naming the resource that cannot be read.
+
+    Source: k8s.io/component-helpers/resource/helpers.go, PodRequests.
     """
     spec = pod["spec"]
+    held = _held(pod)
     together: Counter[str] = Counter()
     for i, container in enumerate(spec.get("containers") or ()):
-        together += _container(f"spec.containers.{i}", container)
+        together += _container(f"spec.containers.{i}", container, held)
     sidecars: Counter[str] = Counter()
     peak: Counter[str] = Counter()
     for i, container in enumerate(spec.get("initContainers") or ()):
-        request = _container(f"spec.initContainers.{i}", container)
+        request = _container(f"spec.initContainers.{i}", container, held)
         if container.get("restartPolicy") == "Always":
             sidecars += request
             peak |= sidecars
         else:
             peak |= sidecars + request
     total = (together + sidecars) | peak
+    total.update(_pod_level(spec.get("resources") or {}, total))
     return total + resources("spec.overhead", spec.get("overhead") or {})
 
 
-def _container(field: str, container: dict[str, Any]) -> Counter[str]:
-    """Requests; a limit without a request is the request."""
+def _pod_level(declared: Mapping[str, Any], containers: Counter[str]) -> Counter[str]:
+    """What to add to the containers' sum so that it becomes what the pod as a whole asks for."""
+    requests, limits = declared.get("requests") or {}, declared.get("limits") or {}
+    # A limit becomes the request where nothing else asks (API defaults of pod-level resources).
+    asked = {key: q for key, q in limits.items() if key not in containers} | dict(requests)
+    supported = {key: q for key, q in asked.items() if _POD_LEVEL.fullmatch(key)}
+    difference = resources("spec.resources", supported)
+    difference.subtract({key: containers[key] for key in supported})
+    return difference
+
+
+def _container(
+    field: str, container: Mapping[str, Any], held: Mapping[str, Counter[str]]
+) -> Counter[str]:
+    """Requests, a limit without one is the request; not less than it holds during a resize."""
     declared = container.get("resources") or {}
     quantities = (declared.get("limits") or {}) | (declared.get("requests") or {})
-    return resources(f"{field}.resources", quantities)
+    now = held.get(str(container.get("name")), Counter())
+    return resources(f"{field}.resources", quantities) | now
+
+
+def _held(pod: Mapping[str, Any]) -> dict[str, Counter[str]]:
+    """What running containers hold now, by name: more than they ask for while they shrink."""
+    status = pod.get("status") or {}
+    found: dict[str, Counter[str]] = {}
+    for kind in ("containerStatuses", "initContainerStatuses"):
+        for container in status.get(kind) or ():
+            requests = (container.get("resources") or {}).get("requests") or {}
+            found[str(container.get("name"))] = resources(f"status.{kind}", requests)
+    return found

@@ -19,8 +19,10 @@ from typing import Any, Protocol
 from wattpack.api import PlacementPlan
 from wattpack.clock import Clock
 from wattpack.errors import InputError
+from wattpack.gpu_resources import gpu_demand
 from wattpack.kube.port import PODS, KubeApi, KubeError
 from wattpack.live_view import LiveView
+from wattpack.quantities import pod_requests
 from wattpack.units import NS_PER_SECOND
 
 log = logging.getLogger(__name__)
@@ -146,7 +148,7 @@ def placement_view(
     for plan in newest[:1]:
         for entry in plan["spec"].get("pending", []):
             reasons.setdefault(str(entry["podUid"]), entry)
-    rows = [_pod_row(pod, reasons) for pod in pods if gpus_of(pod)]
+    rows = [_pod_row(pod, reasons, gpus) for pod in pods if (gpus := gpus_of(pod))]
     return {
         "pods": [row for row in rows if row["node"]],
         "pending": [row for row in rows if not row["node"]],
@@ -155,22 +157,22 @@ def placement_view(
 
 
 def gpus_of(pod: dict[str, Any]) -> int:
-    """GPUs that the pod's containers ask for."""
-    total = 0
-    for container in pod["spec"].get("containers", []):
-        limits = container.get("resources", {}).get("limits", {})
-        total += int(limits.get("nvidia.com/gpu", 0))
-    return total
+    """GPUs, or parts of them, that the pod asks for; 0, and a word in the log, if unreadable."""
+    try:
+        return gpu_demand(pod_requests(pod)).most_boards
+    except InputError as error:
+        log.warning("pod %s is not shown: %s", pod["metadata"]["name"], error)
+        return 0
 
 
-def _pod_row(pod: dict[str, Any], reasons: dict[str, dict[str, Any]]) -> dict[str, Any]:
+def _pod_row(pod: dict[str, Any], reasons: dict[str, dict[str, Any]], gpus: int) -> dict[str, Any]:
     metadata, spec = pod["metadata"], pod["spec"]
     gated = bool(spec.get("schedulingGates"))
     entry = reasons.get(str(metadata.get("uid")), {})
     return {
         "namespace": metadata.get("namespace", ""),
         "name": metadata["name"],
-        "gpus": gpus_of(pod),
+        "gpus": gpus,
         "priorityClass": spec.get("priorityClassName", ""),
         "node": spec.get("nodeName", ""),
         "phase": pod.get("status", {}).get("phase", "Pending"),

@@ -19,8 +19,9 @@ from controller.app.desired_state import Refusal
 from controller.app.fleet import NodeRecord
 from controller.topology import GpuSpec, NodeSpec, require_per_gpu_watts
 from wattpack.errors import InputError
+from wattpack.gpu_resources import gpu_demand, gpu_kind
 from wattpack.kube.port import JsonObject
-from wattpack.object_names import GPU_MODEL_LABELS, GPU_RESOURCE
+from wattpack.object_names import GPU_MODEL_LABELS
 from wattpack.quantities import parse_quantity
 
 __all__ = ["Members", "find_members", "gpu_capacity", "stand_in"]
@@ -150,20 +151,29 @@ def _labels(body: JsonObject) -> dict[str, str]:
 def gpu_capacity(body: JsonObject) -> int:
     """Boards in a server as its Node object says; a count that cannot be read is the largest.
 
-    0 for a server that offers no GPUs at all.
+    Slices and shares count as a board each unless a label counts the boards. 0 for a server that
+    offers no GPUs at all.
     """
     capacity = (body.get("status") or {}).get("capacity") or {}
-    counts = [0]
-    for name, text in (
-        (f"status.capacity.{GPU_RESOURCE}", capacity.get(GPU_RESOURCE)),
-        (f"metadata.labels.{GPU_COUNT_LABEL}", _labels(body).get(GPU_COUNT_LABEL)),
-    ):
-        if text is not None:
-            try:
-                counts.append(min(parse_quantity(name, text), MAX_DEVICES))
-            except (InputError, ArithmeticError):
-                counts.append(MAX_DEVICES)
-    return max(counts)
+    offered = {
+        name: _at_most_all(f"status.capacity.{name}", text)
+        for name, text in capacity.items()
+        if gpu_kind(name) is not None and text is not None
+    }
+    demand = gpu_demand(offered)
+    label = _labels(body).get(GPU_COUNT_LABEL)
+    if label is None:
+        return min(demand.most_boards, MAX_DEVICES)
+    return max(
+        _at_most_all(f"metadata.labels.{GPU_COUNT_LABEL}", label), min(demand.whole, MAX_DEVICES)
+    )
+
+
+def _at_most_all(field: str, text: object) -> int:
+    try:
+        return min(parse_quantity(field, text), MAX_DEVICES)
+    except InputError:
+        return MAX_DEVICES
 
 
 def _unheard(

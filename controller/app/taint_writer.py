@@ -9,6 +9,7 @@ Like status it has a thread of its own: the tick waits for no API. It shares the
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import threading
 from collections.abc import Mapping
@@ -21,7 +22,8 @@ from controller.app.running_topology import DesiredTopology
 from controller.app.tick_loop import TickOutcome
 from controller.uncontrolled_taint import Word, has_taint, taint_patch, unheld_gpus, wanted_taint
 from wattpack.clock import Clock
-from wattpack.errors import TransientError
+from wattpack.errors import InputError, TransientError
+from wattpack.gpu_resources import gpu_kind
 from wattpack.kube.event_reports import EventReason, EventRecorder
 from wattpack.kube.port import (
     NODES,
@@ -34,10 +36,10 @@ from wattpack.kube.port import (
 from wattpack.kube.write_budget import TokenBucket
 from wattpack.periodic import PeriodicThread
 from wattpack.power.power_grid import PowerGrid
+from wattpack.quantities import parse_quantity
 from wattpack.units import NS_PER_SECOND, seconds_to_ns
 
 log = logging.getLogger(__name__)
-GPU_RESOURCE = "nvidia.com/gpu"
 LOOK_NS = 2 * NS_PER_SECOND
 #: After an answer that retrying cannot change, such as a role without ``patch`` on nodes.
 REFUSED_SECONDS = 60.0
@@ -190,10 +192,14 @@ def _members(outcome: TickOutcome) -> dict[str, Member]:
 
 
 def _gpus(node: JsonObject) -> int:
-    """GPUs that the device plugin offers; 0 for a node without one."""
+    """GPUs that device plugins offer, parts too; 0 for a node without one."""
     capacity = (node.get("status") or {}).get("capacity") or {}
-    text = str(capacity.get(GPU_RESOURCE, "0"))
-    return int(text) if text.isascii() and text.isdigit() else 0
+    found = 0
+    for name, text in capacity.items():
+        if gpu_kind(name) is not None:
+            with contextlib.suppress(InputError):
+                found += parse_quantity(name, text)
+    return found
 
 
 def _enforced(name: str, node: JsonObject, grid: PowerGrid) -> bool:

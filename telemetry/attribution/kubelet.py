@@ -8,10 +8,10 @@ import grpc
 
 from telemetry.attribution.device_grants import KUBELET_SOCKET, DeviceGrant
 from wattpack.errors import DeadlineExceededError, PermanentError, TransientError
+from wattpack.gpu_resources import gpu_kind
 from wattpack.wire.v1 import podresources_pb2 as messages
 
 METHOD = "/v1.PodResourcesLister/List"
-GPU_RESOURCE_PREFIXES = ("nvidia.com/gpu", "nvidia.com/mig-")
 MAX_MESSAGE_BYTES = 16 * 1024 * 1024
 """A node with 250 pods answers some 100 KiB; what is far beyond is no kubelet."""
 
@@ -23,7 +23,7 @@ def grants(answer: messages.ListPodResourcesResponse) -> tuple[DeviceGrant, ...]
         for pod in answer.pod_resources
         for container in pod.containers
         for devices in container.devices
-        if devices.resource_name.startswith(GPU_RESOURCE_PREFIXES)
+        if gpu_kind(devices.resource_name) is not None
         for device_id in devices.device_ids
     )
 

@@ -116,6 +116,23 @@ def test_without_a_controller_the_console_says_so(tmp_path: Path) -> None:
     assert client.get("/healthz").json() == {"alive": True, "live": False}
 
 
+@pytest.mark.parametrize(
+    ("limits", "gpus"),
+    [
+        ({"nvidia.com/gpu": "1k"}, 1000),
+        ({"nvidia.com/gpu": "1e3"}, 1000),
+        ({"amd.com/gpu": "2"}, 2),
+        ({"nvidia.com/mig-1g.10gb": "3"}, 3),
+    ],
+)
+def test_a_pod_with_any_admitted_count_of_gpus_is_shown(limits: dict[str, str], gpus: int) -> None:
+    spec = {"containers": [{"name": "c", "resources": {"limits": limits}}]}
+    pod = {"metadata": {"name": "a", "namespace": "n", "uid": "u1"}, "spec": spec}
+    odd = {"containers": [{"name": "c", "resources": {"limits": {"nvidia.com/gpu": "many"}}}]}
+    view = placement_view([{"metadata": {"name": "odd"}, "spec": odd}, pod], [])
+    assert [(row["name"], row["gpus"]) for row in view["pending"]] == [("a", gpus)]
+
+
 def test_a_pending_pod_shows_the_reason_of_the_newest_plan() -> None:
     pod = {
         "metadata": {"name": "a", "namespace": "n", "uid": "u1"},

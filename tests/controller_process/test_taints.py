@@ -169,7 +169,15 @@ class Bench:
             self.add_node(f"node-{index}")
         self.sync()
 
-    def add_node(self, name: str, *, gpus: int = 8, row: str = "1", taints: Any = ()) -> None:
+    def add_node(
+        self,
+        name: str,
+        *,
+        gpus: int | str = 8,
+        resource: str = "nvidia.com/gpu",
+        row: str = "1",
+        taints: Any = (),
+    ) -> None:
         made = self.kube.create(
             NODES,
             {
@@ -179,7 +187,7 @@ class Bench:
                 "spec": {"taints": list(taints)} if taints else {},
             },
         )
-        capacity = {"nvidia.com/gpu": str(gpus)} if gpus else {"cpu": "8"}
+        capacity = {resource: str(gpus)} if gpus else {"cpu": "8"}
         self.kube.replace(NODES, {**made, "status": {"capacity": capacity}}, subresource="status")
 
     def sync(self) -> None:
@@ -287,6 +295,21 @@ def test_an_arriving_server_is_tainted_before_its_agent_speaks() -> None:
     bench.look()
     assert bench.tainted() == ["node-new"]
     assert "no agent has reported" in bench.events()[0][2]
+
+
+@pytest.mark.parametrize(
+    ("resource", "gpus"),
+    [("nvidia.com/gpu", "1k"), ("amd.com/gpu", 8), ("nvidia.com/mig-1g.10gb", 56)],
+)
+def test_an_arriving_server_is_tainted_whatever_its_gpus_are_called(
+    resource: str, gpus: int | str
+) -> None:
+    bench = Bench()
+    bench.listen()
+    bench.add_node("node-new", resource=resource, gpus=gpus)
+    bench.sync()
+    bench.look()
+    assert bench.tainted() == ["node-new"]
 
 
 def test_a_server_that_registered_with_the_taint_loses_it_once_it_is_held() -> None:

@@ -7,8 +7,6 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from scheduler_plugin import pods as pod_facts
 from scheduler_plugin.admission import Mode, gate_patch, review, webhook_configuration
@@ -25,7 +23,6 @@ from wattpack.gangs import (
 from wattpack.kube.json_patch import apply_json_patch
 from wattpack.kube.port import JsonObject
 from wattpack.object_names import GATE
-from wattpack.quantities import parse_quantity, pod_requests
 
 
 def request(pod: JsonObject, **changes: Any) -> JsonObject:
@@ -129,51 +126,30 @@ def test_the_webhook_is_registered_only_in_manage_mode_and_fails_open() -> None:
     assert webhook_configuration("w", service, "Y2E=", Mode.SHADOW)["webhooks"] == []
 
 
+def asking(name: str, amount: str = "1", **changes: Any) -> JsonObject:
+    pod = pod_object("p", 0, **changes)
+    pod["spec"]["containers"][0]["resources"]["limits"][name] = amount
+    return pod
+
+
+@pytest.mark.parametrize("name", ["nvidia.com/gpu", "amd.com/gpu"])
+def test_pods_that_ask_for_whole_gpus_of_any_maker_are_held(name: str) -> None:
+    assert pod_facts.gates(patched(asking(name))) == [GATE]
+
+
 @pytest.mark.parametrize(
-    ("text", "scale", "value"),
+    ("pod", "why"),
     [
-        ("250m", 1000, 250),
-        ("1.5", 1000, 1500),
-        ("0.1m", 1000, 1),
-        (2, 1000, 2000),
-        ("64Gi", 1, 64 * 2**30),
-        ("1e3", 1, 1000),
-        ("5M", 1, 5_000_000),
+        (asking("nvidia.com/mig-1g.10gb"), "parts of GPUs (nvidia.com/mig-1g.10gb)"),
+        (asking("nvidia.com/gpu.shared"), "parts of GPUs (nvidia.com/gpu.shared)"),
+        (asking("amd.com/cpx_nps4"), "parts of GPUs (amd.com/cpx_nps4)"),
+        (pod_object("p", resourceClaims=[{"name": "channel"}]), "claims devices (channel)"),
+        (asking("rdma/hca"), "no GPU"),
     ],
 )
-def test_quantities_are_exact_and_rounded_up(text: object, scale: int, value: int) -> None:
-    assert parse_quantity("q", text, scale) == value
-
-
-@pytest.mark.parametrize("text", ["", "-1", "lots", "NaN", "inf", "1Zi", None, True, 1.5, "9e99"])
-def test_what_is_no_quantity_is_refused(text: object) -> None:
-    with pytest.raises(InputError):
-        parse_quantity("q", text)
-
-
-@settings(max_examples=60)
-@given(st.text(max_size=8))
-def test_any_text_is_a_quantity_or_a_typed_error(text: str) -> None:
-    try:
-        assert parse_quantity("q", text) >= 0
-    except InputError as error:
-        assert error.field == "q"  # noqa: PT017
-
-
-def test_requests_count_limits_sidecars_init_containers_and_overhead() -> None:
-    def container(cpu: str, **more: Any) -> JsonObject:
-        return {"name": "c", "resources": {"requests": {"cpu": cpu}}, **more}
-
-    pod = pod_object("p", 2)
-    pod["spec"]["initContainers"] = [
-        container("1", restartPolicy="Always"),
-        container("10"),
-    ]
-    pod["spec"]["overhead"] = {"cpu": "100m"}
-    requests = pod_requests(pod)
-    assert requests["cpu"] == 11_100
-    assert requests["nvidia.com/gpu"] == 2000
-    assert requests["memory"] == 16 * 2**30
+def test_pods_whose_gpus_cannot_be_planned_are_left_alone(pod: JsonObject, why: str) -> None:
+    assert patched(pod) == pod
+    assert why in pod_facts.unmanaged_reason(pod)
 
 
 SOURCES = GangSources({"team/train": 4}, {"team/set": 6}, {"team/pg": 3})

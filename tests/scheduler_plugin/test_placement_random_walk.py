@@ -114,7 +114,7 @@ class Walk:
         used: Counter[str] = Counter()
         for pod in self.pods():
             node = pod_facts.node_name(pod) or pod_facts.pinned_node(pod)
-            used[node] += pod_requests(pod)["nvidia.com/gpu"] // 1000
+            used[node] += pod_requests(pod)["nvidia.com/gpu"]
         if self.outcome == "planned":
             for place in self.cluster.loop.ledger.reservations.values():
                 used[place.node] += 4

@@ -129,8 +129,15 @@ def test_grants_of_other_resources_are_left_out() -> None:
     container = answer.pod_resources.add(name="p", namespace="n").containers.add(name="c")
     container.devices.add(resource_name="nvidia.com/gpu", device_ids=["GPU-0::3"])
     container.devices.add(resource_name="rdma/hca", device_ids=["mlx5_0"])
-    container.devices.add(resource_name="nvidia.com/mig-1g.10gb", device_ids=["MIG-1"])
-    assert [(g.pod, g.device_uuid) for g in grants(answer)] == [("p", "GPU-0"), ("p", "MIG-1")]
+    container.devices.add(resource_name="nvidia.com/gpu-memory", device_ids=["chunk-7"])
+    for name, device in (
+        ("nvidia.com/mig-1g.10gb", "MIG-1"),
+        ("nvidia.com/gpu.shared", "GPU-1::0"),
+        ("amd.com/gpu", "card0"),
+    ):
+        container.devices.add(resource_name=name, device_ids=[device])
+    devices = ["GPU-0", "MIG-1", "GPU-1", "card0"]
+    assert [(g.pod, g.device_uuid) for g in grants(answer)] == [("p", d) for d in devices]
 
 
 Serve = Callable[[Callable[..., messages.ListPodResourcesResponse]], Path]
