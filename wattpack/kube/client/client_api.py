@@ -31,8 +31,11 @@ from wattpack.kube.reviews import (
 
 PAGE_SIZE = 500
 LIST_READ_SECONDS = 30.0
-# Bookmarks come every 60 s; a connection that is silent for longer is dead.
-SILENCE_SECONDS = 65.0
+# A watch that the server has not ended this long after the time asked for is a dead connection;
+# one that lasts longer is given up after this silence. Bookmarks prove nothing: the API server
+# sends none for a kind in which nothing has changed since it started.
+ENDS_LATE_SECONDS = 10.0
+SILENCE_SECONDS = 150.0
 APPLY_TYPE = "application/apply-patch+yaml"
 JSON_PATCH_TYPE = "application/json-patch+json"
 # All that the API server says of a JSON Patch whose operation or test failed (a generic 422).
@@ -110,7 +113,8 @@ class ClientKube:
             **_selectors(label_selector, field_selector),
         }
         path = _path(resource, namespace)
-        with self._transport.stream(path, query, min(SILENCE_SECONDS, seconds + 10.0)) as lines:
+        patience = min(SILENCE_SECONDS, seconds + ENDS_LATE_SECONDS)
+        with self._transport.stream(path, query, patience) as lines:
             for line in lines:
                 yield _event(parse(line))
 
@@ -163,13 +167,15 @@ class ClientKube:
         operations: Sequence[JsonObject],
         namespace: str | None = None,
         subresource: str = "",
+        *,
+        dry_run: bool = False,
     ) -> JsonObject:
         """The object after a JSON Patch; a failed ``test`` raises ``ConflictError``."""
         try:
             return self._transport.exchange(
                 "PATCH",
                 _path(resource, namespace, name, subresource),
-                self._writing,
+                {**self._writing, **({"dryRun": "All"} if dry_run else {})},
                 list(operations),
                 content_type=JSON_PATCH_TYPE,
             )
