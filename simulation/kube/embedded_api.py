@@ -139,11 +139,17 @@ class EmbeddedKube(IdentityBook):
         operations: Sequence[JsonObject],
         namespace: str | None = None,
         subresource: str = "",
+        *,
+        dry_run: bool = False,
     ) -> JsonObject:
         """The object after a JSON Patch; a failed ``test`` raises ``ConflictError``."""
         key = requests.key(resource, name, namespace)
         return self._rewrite(
-            resource, key, lambda live: apply_json_patch(live, operations), subresource
+            resource,
+            key,
+            lambda live: apply_json_patch(live, operations),
+            subresource,
+            dry_run=dry_run,
         )
 
     def apply(
@@ -311,13 +317,27 @@ class EmbeddedKube(IdentityBook):
         key: Key,
         change: Callable[[JsonObject], JsonObject],
         subresource: str,
+        *,
+        dry_run: bool = False,
     ) -> JsonObject:
         with self._store.lock:
             live = self._store.find(resource, key)
             wanted = change(live)
             requests.check_type(resource, wanted)
             requests.check_preconditions(live, requests.metadata(wanted))
+            if dry_run:
+                return requests.detached(self._judged(resource, live, wanted, subresource))
             return self._commit(resource, key, live, wanted, subresource, None)
+
+    def _judged(
+        self, resource: Resource, live: JsonObject, wanted: JsonObject, subresource: str
+    ) -> JsonObject:
+        """What the change makes of the object, if the rules of its kind allow it."""
+        result = requests.combined(resource, live, wanted, subresource)
+        if resource == PODS and not subresource:
+            pod_rules.check_update(live, result)
+            pod_rules.settle(live, result)
+        return kinds.validated(resource, result, live)
 
     def _commit(
         self,
@@ -338,11 +358,7 @@ class EmbeddedKube(IdentityBook):
             subresource: ``status``, or empty for everything but status.
             owners: The field owners after the change; None to derive them from it.
         """
-        result = requests.combined(resource, live, wanted, subresource)
-        if resource == PODS and not subresource:
-            pod_rules.check_update(live, result)
-            pod_rules.settle(live, result)
-        result = kinds.validated(resource, result, live)
+        result = self._judged(resource, live, wanted, subresource)
         known = self._store.table(resource).owners.get(key, {})
         if same(live, result):
             if owners is not None:

@@ -410,7 +410,7 @@ def test_without_the_right_to_patch_nodes_the_api_is_left_alone_for_a_minute() -
     asked: list[str] = []
 
     class Refusing:
-        def patch_json(self, resource: object, name: str, *_: object) -> JsonObject:
+        def patch_json(self, resource: object, name: str, *_: object, **__: object) -> JsonObject:
             asked.append(name)
             raise ForbiddenError("no role")
 

@@ -424,6 +424,25 @@ def a_gate_can_be_removed_and_the_pod_pinned_in_one_patch(bench: Bench) -> None:
     assert not after["status"].get("conditions")
 
 
+def a_dry_run_of_a_patch_is_judged_and_stores_nothing(bench: Bench) -> None:
+    pod = bench.create_pod(schedulingGates=[{"name": "wattpack.io/placement"}])
+    place: Json = {"namespace": bench.namespace, "dry_run": True}
+    released = [{"op": "remove", "path": "/spec/schedulingGates"}]
+    after = bench.api.patch_json(PODS, name_of(pod), released, **place)
+    assert not after["spec"].get("schedulingGates")
+    stored = bench.api.get(PODS, name_of(pod), bench.namespace)
+    assert stored["spec"]["schedulingGates"] == [{"name": "wattpack.io/placement"}]
+    assert stored["metadata"]["resourceVersion"] == pod["metadata"]["resourceVersion"]
+    renamed = [{"op": "replace", "path": "/spec/containers/0/name", "value": "other"}]
+    with pytest.raises(InvalidError):
+        bench.api.patch_json(PODS, name_of(pod), renamed, **place)
+    stale = [{"op": "test", "path": "/metadata/resourceVersion", "value": "0"}, *released]
+    with pytest.raises(ConflictError):
+        bench.api.patch_json(PODS, name_of(pod), stale, **place)
+    with pytest.raises(NotFoundError):
+        bench.api.patch_json(PODS, bench.name(), released, **place)
+
+
 def a_gate_cannot_be_added_later(bench: Bench) -> None:
     pod = bench.create_pod()
     gates = [{"op": "add", "path": "/spec/schedulingGates", "value": [{"name": "a.io/b"}]}]
@@ -523,6 +542,7 @@ BEHAVIOURS: tuple[Callable[[Bench], None], ...] = (
     a_delete_with_another_uid_conflicts,
     a_finalizer_holds_an_object_until_it_is_removed,
     a_gate_can_be_removed_and_the_pod_pinned_in_one_patch,
+    a_dry_run_of_a_patch_is_judged_and_stores_nothing,
     a_gate_cannot_be_added_later,
     node_affinity_of_an_ungated_pod_cannot_change,
     node_affinity_of_a_gated_pod_cannot_be_loosened,

@@ -170,10 +170,14 @@ class FaultyKube:
         operations: Sequence[JsonObject],
         namespace: str | None = None,
         subresource: str = "",
+        *,
+        dry_run: bool = False,
     ) -> JsonObject:
         """The object after a JSON Patch, or a fault."""
         self._before_write()
-        patched = self._api.patch_json(resource, name, operations, namespace, subresource)
+        patched = self._api.patch_json(
+            resource, name, operations, namespace, subresource, dry_run=dry_run
+        )
         return self._after_write(patched)
 
     def delete(

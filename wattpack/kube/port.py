@@ -229,7 +229,7 @@ class KubeApi(AccessReviews, Protocol):
 
         Raises:
             GoneError: when the version is too old.
-            UnavailableError: when the connection breaks or stays silent beyond the bookmarks' time.
+            UnavailableError: when the connection breaks, or is silent past its time-out or 150 s.
         """
         ...
 
@@ -269,8 +269,13 @@ class KubeApi(AccessReviews, Protocol):
         operations: Sequence[JsonObject],
         namespace: str | None = None,
         subresource: str = "",
+        *,
+        dry_run: bool = False,
     ) -> JsonObject:
-        """The object after a JSON Patch; a failed ``test`` raises ``ConflictError``."""
+        """The object after a JSON Patch; a failed ``test`` raises ``ConflictError``.
+
+        A dry run is judged by validation and admission like the real patch and stores nothing.
+        """
         ...
 
     def delete(
