@@ -21,6 +21,8 @@ VIEW_LAG_NS = 5 * NS_PER_SECOND
 RESERVATION_NS = 300 * NS_PER_SECOND
 #: How long a pod's owner stays away from a node that refused it.
 QUARANTINE_NS = 600 * NS_PER_SECOND
+#: How long a Job that lost a pod to a missed pin is remembered: longer than Jobs wait (assumed).
+JOB_MEMORY_NS = 7 * 86_400 * NS_PER_SECOND
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,11 +51,17 @@ class Reservation:
 
 @dataclass(slots=True)
 class Ledger:
-    """Open promises by pod uid, reservations by slot, and quarantined (owner, node) pairs."""
+    """Open promises by pod uid, reservations by slot, and what missed pins taught.
+
+    Attributes:
+        quarantined: Until when an (owner, node) pair is avoided.
+        unpinned: Until when an owner's pods get no pin.
+    """
 
     promises: dict[str, Promise] = field(default_factory=dict)
     reservations: dict[str, Reservation] = field(default_factory=dict)
     quarantined: dict[tuple[str, str], int] = field(default_factory=dict)
+    unpinned: dict[str, int] = field(default_factory=dict)
 
     def promise(self, uid: str, node: str, owner: str, now_ns: int) -> None:
         """Write down a release; an older one of the same pod keeps its time."""
@@ -90,6 +98,16 @@ class Ledger:
         """Keep an owner's pods away from a node for a while."""
         self.quarantined[owner, node] = now_ns + QUARANTINE_NS
 
+    def miss(self, owner: str, node: str, now_ns: int, *, for_good: bool) -> None:
+        """A pin of this owner led nowhere: its next pods go unpinned, a Job's for good."""
+        self.quarantine(owner, node, now_ns)
+        until_ns = now_ns + (JOB_MEMORY_NS if for_good else QUARANTINE_NS)
+        self.unpinned[owner] = max(until_ns, self.unpinned.get(owner, until_ns))
+
+    def goes_unpinned(self, owner: str) -> bool:
+        """Whether the owner's pods are released without a node."""
+        return owner in self.unpinned
+
     def excluded_nodes(self, owner: str) -> tuple[str, ...]:
         """Nodes that an owner's pods must not be sent to."""
         return tuple(sorted(node for (who, node) in self.quarantined if who == owner))
@@ -97,6 +115,7 @@ class Ledger:
     def expire(self, now_ns: int) -> None:
         """Forget what has run out."""
         self.quarantined = {k: t for k, t in self.quarantined.items() if t > now_ns}
+        self.unpinned = {k: t for k, t in self.unpinned.items() if t > now_ns}
         self.reservations = {k: r for k, r in self.reservations.items() if r.until_ns > now_ns}
 
     def still_promised(self, uid: str, now_ns: int) -> str:

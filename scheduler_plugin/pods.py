@@ -80,6 +80,12 @@ def owner_key(pod: Mapping[str, Any]) -> str:
     return uid(pod)
 
 
+def belongs_to_job(pod: Mapping[str, Any]) -> bool:
+    """Its controller is a Job, which counts every deleted pod as a failure."""
+    owners = pod["metadata"].get("ownerReferences") or ()
+    return any(owner.get("controller") and owner.get("kind") == "Job" for owner in owners)
+
+
 def unmanaged_reason(pod: Mapping[str, Any]) -> str:
     """Why placement leaves the pod alone; empty if it does not."""
     spec, metadata = pod["spec"], pod["metadata"]

@@ -202,6 +202,8 @@ def _state(
     if pod_facts.is_gated(body):
         if node := ledger.still_promised(pod_facts.uid(body), now_ns):
             return PodState.PROMISED, node
+        if ledger.goes_unpinned(pod_facts.owner_key(body)):
+            return None, ""
         alone = pod_facts.gates(body) == [GATE] and not deleted
         return (PodState.PENDING, "") if alone else (None, "")
     if pod_facts.gates(body):

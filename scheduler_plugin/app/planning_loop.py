@@ -17,6 +17,7 @@ from scheduler_plugin import pods as pod_facts
 from scheduler_plugin.admission import Mode
 from scheduler_plugin.app.applier import Applier, Outcome
 from scheduler_plugin.app.cluster_view import ClusterReader
+from scheduler_plugin.app.missed_pins import MissedPins
 from scheduler_plugin.app.placement_metrics import PlacementMetrics
 from scheduler_plugin.app.pod_events import PendingEvents
 from scheduler_plugin.app.release import release_all
@@ -28,8 +29,8 @@ from scheduler_plugin.snapshot_builder import BuiltSnapshot, build_snapshot
 from scheduler_plugin.solver_process import Planner
 from wattpack.clock import Clock
 from wattpack.errors import InputError
-from wattpack.kube.event_reports import EventReason, EventRecorder
-from wattpack.kube.port import PODS, JsonObject, KubeApi, KubeError
+from wattpack.kube.event_reports import EventRecorder
+from wattpack.kube.port import JsonObject, KubeApi, KubeError
 from wattpack.units import ns_to_seconds
 
 _LOG = logging.getLogger(__name__)
@@ -89,6 +90,7 @@ class PlacementLoop:
         self._applier = Applier(api, clock, self.ledger, settings.kept_plans)
         self._recorder = EventRecorder(api, clock, "wattpack.io/scheduler", instance)
         self._events = PendingEvents(self._recorder, settings.events_per_cycle)
+        self._pins = MissedPins(api, self.ledger, self._recorder, self.metrics)
         self._last_digest = ""
         self._last = CycleResult("idle")
         self._recovered = False
@@ -131,7 +133,8 @@ class PlacementLoop:
             self._recovered = True
         pods = self.reader.pods()
         now_ns = self._clock.monotonic_ns()
-        self._reconcile(pods, now_ns)
+        self._pins.reconcile(pods, now_ns)
+        unpinned = self._pins.release_unpinned(pods, self._let_one_go)
         if not self._anybody_waits(pods):
             self._last_digest = ""
             return CycleResult("idle")
@@ -141,7 +144,10 @@ class PlacementLoop:
         claimed = self._claim_reserved(built, now_ns)
         if claimed:
             built = build_snapshot(objects, self.ledger, now_ns)
-        return self._plan(built, claimed)
+        return self._plan(built, unpinned | claimed)
+
+    def _let_one_go(self, pod: JsonObject) -> bool:
+        return self._applier.release(pod, "") is Outcome.RELEASED
 
     def _anybody_waits(self, pods: tuple[JsonObject, ...]) -> bool:
         if self._settings.mode is Mode.MANAGE:
@@ -223,56 +229,3 @@ class PlacementLoop:
                 self.ledger.reserve(place)
         self.metrics.released.inc(len(claimed))
         return claimed
-
-    def _reconcile(self, pods: tuple[JsonObject, ...], now_ns: int) -> None:
-        """Close kept and void promises; evict pins that did not work and remember the pair."""
-        self.ledger.expire(now_ns)
-        by_uid = {pod_facts.uid(pod): pod for pod in pods}
-        for promise in list(self.ledger.promises.values()):
-            pod = by_uid.get(promise.uid)
-            if pod is None:
-                self.ledger.drop([promise.uid])
-            elif pod_facts.is_finished(pod):
-                self._closed_finished(pod, promise.node, now_ns)
-            elif pod_facts.node_name(pod) and _runs(pod):
-                self.ledger.drop([promise.uid])
-        for promise in self.ledger.overdue(now_ns):
-            pod = by_uid[promise.uid]
-            self.ledger.drop([promise.uid])
-            if pod_facts.node_name(pod) or pod_facts.is_gated(pod):
-                continue
-            self._give_up(pod, promise.node, now_ns)
-
-    def _closed_finished(self, pod: JsonObject, node: str, now_ns: int) -> None:
-        """A pod that the kubelet refused never started: its owner keeps off that node."""
-        self.ledger.drop([pod_facts.uid(pod)])
-        status = pod.get("status") or {}
-        if status.get("phase") == "Failed" and not status.get("containerStatuses"):
-            self.ledger.quarantine(pod_facts.owner_key(pod), node, now_ns)
-
-    def _give_up(self, pod: JsonObject, node: str, now_ns: int) -> None:
-        """A pin that did not lead to a binding: another node next time, a new pod if need be."""
-        self.ledger.quarantine(pod_facts.owner_key(pod), node, now_ns)
-        note = f"not bound to {node} in time; this pair is avoided for a while"
-        regarding = {"apiVersion": PODS.api_version, "kind": PODS.kind, **pod}
-        self._recorder.emit(
-            regarding, EventReason.PIN_REFUSED, note, action="Evicting", warning=True
-        )
-        if not pod_facts.is_bare(pod) and pod_facts.pinned_node(pod) == node:
-            self._evict(pod)
-
-    def _evict(self, pod: JsonObject) -> None:
-        metadata = pod["metadata"]
-        try:
-            self._api.evict(
-                metadata["name"], metadata.get("namespace", "default"), uid=metadata["uid"]
-            )
-        except KubeError as error:
-            _LOG.warning("pin of %s not evicted: %s", pod_facts.key(pod), error)
-            return
-        self.metrics.evicted.inc()
-
-
-def _runs(pod: JsonObject) -> bool:
-    """The kubelet has taken the pod in."""
-    return (pod.get("status") or {}).get("phase") == "Running"

@@ -462,11 +462,63 @@ def test_an_unbound_pin_is_evicted_after_thirty_seconds_and_the_pair_avoided(
     cluster.loop.step()
     with pytest.raises(NotFoundError):
         cluster.pod("p")
-    again = pod_object("p", 8)
-    cluster.add(again)
-    second = cluster.loop.step().released[f"{SPACE}/p"]
-    assert {first, second} == {"n1", "n2"}
+    cluster.add(pod_object("p", 8))
+    assert cluster.loop.step().released == {f"{SPACE}/p": ""}
+    assert pod_facts.gates(cluster.pod("p")) == []
+    assert pod_facts.pinned_node(cluster.pod("p")) == ""
     assert any("not bound to" in note for _, note in events(cluster))
+    cluster.api.delete(PODS, "p", SPACE, grace_period_seconds=0)
+    cluster.clock.advance_seconds(601)
+    cluster.loop.step()
+    cluster.add(pod_object("p", 8))
+    assert cluster.loop.step().released[f"{SPACE}/p"] in ("n1", "n2")
+
+
+def job_pod(name: str, gpus: int = 8, job: str = "train") -> JsonObject:
+    body = pod_object(name, gpus)
+    body["metadata"]["ownerReferences"][0] |= {"kind": "Job", "name": job, "uid": f"job-{job}"}
+    return body
+
+
+def evictions(cluster: Cluster, names: Sequence[str]) -> list[str]:
+    """Pods that were evicted since, and their replacements made by the Job."""
+    left = {pod["metadata"]["name"] for pod in cluster.api.list(PODS).items}
+    return [name for name in names if name not in left]
+
+
+def test_a_job_loses_at_most_one_pod_to_pins_that_nobody_could_keep(cluster: Cluster) -> None:
+    cluster.add(job_pod("train-0"))
+    cluster.add(job_pod("train-1"))
+    assert len(cluster.loop.step().released) == 2
+    cluster.clock.advance_seconds(30)
+    cluster.loop.step()
+    lost = evictions(cluster, ["train-0", "train-1"])
+    assert len(lost) == 1
+    stays = ({"train-0", "train-1"} - set(lost)).pop()
+    assert any(name == stays and "delete it" in note for name, note in events(cluster))
+    for attempt in range(3):
+        cluster.add(job_pod(f"again-{attempt}"))
+        assert cluster.loop.step().released == {f"{SPACE}/again-{attempt}": ""}
+        cluster.clock.advance_seconds(3600)
+    cluster.loop.step()
+    assert evictions(cluster, [stays, "again-0", "again-1", "again-2"]) == []
+
+
+def test_a_new_process_sees_that_a_job_lost_a_pod_before(cluster: Cluster) -> None:
+    cluster.add(job_pod("train-0"))
+    cluster.add(job_pod("train-1"))
+    cluster.loop.step()
+    cluster.clock.advance_seconds(30)
+    cluster.loop.step()
+    (lost,) = evictions(cluster, ["train-0", "train-1"])
+    cluster.add(job_pod("again"))
+    cluster.loop.step()
+    stays = ({"train-0", "train-1"} - {lost}).pop()
+    cluster.loop = cluster.new_loop()
+    cluster.loop.step()
+    cluster.clock.advance_seconds(60)
+    cluster.loop.step()
+    assert evictions(cluster, [stays, "again"]) == []
 
 
 def test_a_bare_pod_is_never_evicted(cluster: Cluster) -> None:

@@ -1,0 +1,124 @@
+"""Pins that led nowhere: one eviction, and the pods of that owner go on without a pin.
+
+An evicted pod counts as a failure of its Job (the Job controller counts deleted pods), so a
+second mistake of ours would spend the Job's ``backoffLimit``.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from scheduler_plugin import pods as pod_facts
+from scheduler_plugin.app.placement_metrics import PlacementMetrics
+from scheduler_plugin.ledger import Ledger
+from wattpack.kube.event_reports import EventReason, EventRecorder
+from wattpack.kube.port import PODS, JsonObject, KubeApi, KubeError
+
+_LOG = logging.getLogger(__name__)
+
+
+class MissedPins:
+    """Closes promises, and repairs those that were not kept.
+
+    Args:
+        api: The cluster.
+        ledger: Where promises are kept.
+        recorder: Where Events go.
+        metrics: Counts evictions.
+    """
+
+    def __init__(
+        self, api: KubeApi, ledger: Ledger, recorder: EventRecorder, metrics: PlacementMetrics
+    ) -> None:
+        self._api = api
+        self._ledger = ledger
+        self._recorder = recorder
+        self._metrics = metrics
+
+    def reconcile(self, pods: tuple[JsonObject, ...], now_ns: int) -> None:
+        """Close kept and void promises; give up pins that did not work."""
+        self._ledger.expire(now_ns)
+        by_uid = {pod_facts.uid(pod): pod for pod in pods}
+        for promise in list(self._ledger.promises.values()):
+            pod = by_uid.get(promise.uid)
+            if pod is None:
+                self._ledger.drop([promise.uid])
+            elif pod_facts.is_finished(pod):
+                self._closed_finished(pod, promise.node, now_ns)
+            elif pod_facts.node_name(pod) and _runs(pod):
+                self._ledger.drop([promise.uid])
+        for promise in self._ledger.overdue(now_ns):
+            pod = by_uid[promise.uid]
+            self._ledger.drop([promise.uid])
+            if pod_facts.node_name(pod) or pod_facts.is_gated(pod):
+                continue
+            self._give_up(pod, promise.node, pods, now_ns)
+
+    def release_unpinned(
+        self, pods: tuple[JsonObject, ...], release: Callable[[JsonObject], bool]
+    ) -> dict[str, str]:
+        """Let go of waiting pods whose owner lost a pin: no node by key of each released pod."""
+        if not self._ledger.unpinned:
+            return {}
+        return {
+            pod_facts.key(pod): ""
+            for pod in pods
+            if pod_facts.is_gated(pod)
+            and self._ledger.goes_unpinned(pod_facts.owner_key(pod))
+            and release(pod)
+        }
+
+    def _closed_finished(self, pod: JsonObject, node: str, now_ns: int) -> None:
+        """A pod that the kubelet refused never started: its owner keeps off that node."""
+        self._ledger.drop([pod_facts.uid(pod)])
+        status = pod.get("status") or {}
+        if status.get("phase") == "Failed" and not status.get("containerStatuses"):
+            self._missed(pod, node, now_ns)
+
+    def _missed(self, pod: JsonObject, node: str, now_ns: int) -> None:
+        job = pod_facts.belongs_to_job(pod)
+        self._ledger.miss(pod_facts.owner_key(pod), node, now_ns, for_good=job)
+
+    def _give_up(
+        self, pod: JsonObject, node: str, pods: tuple[JsonObject, ...], now_ns: int
+    ) -> None:
+        """A pin that did not lead to a binding: without a pin next time, a new pod if need be."""
+        spent = pod_facts.belongs_to_job(pod) and self._lost_one_before(pod, pods)
+        self._missed(pod, node, now_ns)
+        evicts = not pod_facts.is_bare(pod) and pod_facts.pinned_node(pod) == node and not spent
+        note = f"not bound to {node} in time; its owner's next pods go on without a node of ours"
+        if spent:
+            note = f"not bound to {node} in time; its Job lost a pod to us before, so this one \
+stays: delete it and the next goes on without a node of ours"
+        regarding = {"apiVersion": PODS.api_version, "kind": PODS.kind, **pod}
+        action = "Evicting" if evicts else "Keeping"
+        self._recorder.emit(regarding, EventReason.PIN_REFUSED, note, action=action, warning=True)
+        if evicts:
+            self._evict(pod)
+
+    def _lost_one_before(self, pod: JsonObject, pods: tuple[JsonObject, ...]) -> bool:
+        """We remember it, or a sibling that we let go without a pin tells so after a restart."""
+        owner = pod_facts.owner_key(pod)
+        return self._ledger.goes_unpinned(owner) or any(
+            pod_facts.owner_key(other) == owner
+            and not pod_facts.gates(other)
+            and not pod_facts.pinned_node(other)
+            for other in pods
+        )
+
+    def _evict(self, pod: JsonObject) -> None:
+        metadata = pod["metadata"]
+        try:
+            self._api.evict(
+                metadata["name"], metadata.get("namespace", "default"), uid=metadata["uid"]
+            )
+        except KubeError as error:
+            _LOG.warning("pin of %s not evicted: %s", pod_facts.key(pod), error)
+            return
+        self._metrics.evicted.inc()
+
+
+def _runs(pod: JsonObject) -> bool:
+    """The kubelet has taken the pod in."""
+    return (pod.get("status") or {}).get("phase") == "Running"
