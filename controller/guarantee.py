@@ -64,17 +64,30 @@ def guaranteed_commands(
 
 
 def _lowered(topology: Topology, state: State, fixed_nodes: BoolArray) -> FloatArray:
-    """Guaranteed caps brought towards the hardware minimum until I1 holds, if that helps at all."""
-    load, low = state.load, topology.min_limit_watts
-    caps = topology.guaranteed_watts
-    for _ in range(_ROUNDS):
-        over = _case(topology, load, caps, fixed_nodes) - load.rating_watts
-        held = fixed_nodes[topology.node_of_gpu] | topology.clock_lock
-        spare = load.sum_gpus(np.where(held, 0.0, caps - low)) * load.gpu_factor
-        over = np.where(topology.tree.enforce, over, 0.0)
-        if np.all(over <= 0.0):
-            break
-        share = np.clip(1.0 - over / np.maximum(spare, 1e-9), 0.0, 1.0)
-        share = np.where(over > 0.0, share, 1.0)
-        caps = low + (caps - low) * np.append(share, 1.0)[load.gpu_domains].min(axis=0)
-    return np.maximum(np.floor(caps), low)
+    """Guaranteed caps brought towards the hardware minimum until I1 holds, if that helps at all.
+
+    From the leaves up: what an overfull rack sheds may be all that its row lacks, so that only
+    what is still missing there is taken from the rack's neighbours.
+    """
+    load, caps = state.load, topology.guaranteed_watts
+    held = fixed_nodes[topology.node_of_gpu] | topology.clock_lock
+    depths = topology.tree.depths()
+    for depth in range(int(depths.max(initial=0)), -1, -1):
+        here = topology.tree.enforce & (depths == depth)
+        for _ in range(_ROUNDS):
+            over = np.where(here, _case(topology, load, caps, fixed_nodes) - load.rating_watts, 0.0)
+            if np.all(over <= 0.0):
+                break
+            caps = _shed(load, topology.min_limit_watts, caps, over, held)
+    return np.maximum(np.floor(caps), topology.min_limit_watts)
+
+
+def _shed(
+    load: LoadTree, low: FloatArray, caps: FloatArray, over: FloatArray, held: BoolArray
+) -> FloatArray:
+    """Caps after each overfull domain took what it lacks from those of its GPUs that can give."""
+    spare = load.sum_gpus(np.where(held, 0.0, caps - low)) * load.gpu_factor
+    share = np.clip(1.0 - over / np.maximum(spare, 1e-9), 0.0, 1.0)
+    share = np.where(over > 0.0, share, 1.0)
+    kept = np.append(share, 1.0)[load.gpu_domains].min(axis=0)
+    return np.asarray(low + (caps - low) * kept)

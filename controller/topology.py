@@ -2,14 +2,14 @@
 
 PowerDomain ──> PowerGrid ──┐
 nodes, pods, profiles ──────┼──> build_topology ──> Topology   (guaranteed caps sized by I1)
-PowerPolicy ────────────────┘          ^
-a changed PowerDomain ──> accept ──────┘   refused: what ran before runs on (I1, I8, I10)
+PowerPolicy ────────────────┘
+
+Which changed PowerDomains get here is decided in ``controller.acceptance``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -18,19 +18,15 @@ from controller.membership import GpuSpec, NodeSpec, PodSpec, direct_domains
 from controller.policies import owed
 from controller.tick_values import Topology
 from wattpack.api import PowerDomain, PowerPolicy
-from wattpack.api.power_domain import Enforcement
-from wattpack.errors import InputError, SafetyError, WattpackError
+from wattpack.errors import InputError
 from wattpack.power.domain_tree import BoolArray, FloatArray, IntArray
-from wattpack.power.feasibility import LoadTree, size_guaranteed_caps
+from wattpack.power.feasibility import LoadTree, size_guaranteed_caps, size_where_feasible
 from wattpack.power.power_grid import PowerGrid
 
 __all__ = [
-    "Acceptance",
     "GpuSpec",
     "NodeSpec",
     "PodSpec",
-    "Refusal",
-    "accept",
     "build_grid",
     "build_topology",
     "require_per_gpu_watts",
@@ -169,140 +165,5 @@ def _guaranteed(
     lowest = np.where(clock_lock, default, minimum)
     ceiling = np.maximum(floor, lowest)
     sized = load.only_where(load.tree.enforce)
-    try:
-        caps = size_guaranteed_caps(sized, lowest, ceiling, default, worst, unheld)
-    except SafetyError:
-        if strict:
-            raise
-        caps = lowest
-    return caps
-
-
-@dataclass(frozen=True, slots=True)
-class Refusal:
-    """Why a domain's newest spec does not run: condition ``Accepted=False``."""
-
-    domain: str
-    reason: str
-    message: str
-
-
-@dataclass(frozen=True, slots=True)
-class Acceptance:
-    """What runs after a change.
-
-    Attributes:
-        domains: Accepted objects; for a refused one the old spec.
-        topology: Built from them.
-        refusals: By domain name.
-    """
-
-    domains: tuple[PowerDomain, ...]
-    topology: Topology
-    refusals: Mapping[str, Refusal]
-
-
-def accept(
-    old: Sequence[PowerDomain],
-    new: Sequence[PowerDomain],
-    policies: Sequence[PowerPolicy],
-    nodes: Sequence[NodeSpec],
-    pods: Sequence[PodSpec],
-    profiles: Mapping[str, GpuProfile],
-) -> Acceptance:
-    """Take over as many changed domains as are understood and keep I1; the others stay as they ran.
-
-    Args:
-        old: What runs now; empty at the start.
-        new: What the operators want.
-        policies: See ``build_topology``.
-        nodes: See ``build_topology``.
-        pods: See ``build_topology``.
-        profiles: See ``build_topology``.
-
-    Raises:
-        InputError: if nodes, pods or policies themselves cannot be understood, or if nothing of
-            ``new`` can be accepted and nothing ran before.
-    """
-    running = {d.name: d for d in old}
-    wanted = {d.name: d for d in new}
-    refusals: dict[str, Refusal] = {}
-    for name, domain in wanted.items():
-        if (refusal := _undeclared(domain)) is not None:
-            refusals[name] = refusal
-    changed = {n: d for n, d in wanted.items() if n not in refusals and running.get(n) != d}
-    kept = _kept(running, wanted)
-
-    def attempt(candidates: Mapping[str, PowerDomain]) -> Topology:
-        return build_topology(list(candidates.values()), policies, nodes, pods, profiles)
-
-    try:
-        chosen = {**kept, **changed}
-        topology = attempt(chosen)
-    except WattpackError:
-        chosen, topology = kept, None
-        # Parents first, so that a child is judged below the parent that it names.
-        for name in sorted(changed, key=lambda n: (_depth(n, wanted), n)):
-            candidate = {**chosen, name: changed[name]}
-            try:
-                topology, chosen = attempt(candidate), candidate
-            except WattpackError as error:
-                refusals[name] = _refusal(name, error)
-    if not chosen:
-        first = next(iter(refusals.values()), None)
-        raise InputError("domains", "at least one acceptable PowerDomain", first)
-    if topology is None:
-        # What ran fails too: the nodes changed. Electricity cannot be refused (I1).
-        topology = build_topology(
-            list(chosen.values()), policies, nodes, pods, profiles, strict=False
-        )
-    return Acceptance(tuple(chosen.values()), topology, refusals)
-
-
-def _kept(
-    running: Mapping[str, PowerDomain], wanted: Mapping[str, PowerDomain]
-) -> dict[str, PowerDomain]:
-    """What ran and is still wanted, and deleted domains that a wanted one still hangs below.
-
-    A breaker does not go away with its object: its limit holds until no domain names it.
-    """
-    kept = {name: domain for name, domain in running.items() if name in wanted}
-    parents = [domain.spec.parent for domain in (*kept.values(), *wanted.values())]
-    while parents:
-        parent = parents.pop()
-        if parent is None or parent in kept or parent in wanted:
-            continue
-        if parent in running:
-            kept[parent] = running[parent]
-            parents.append(running[parent].spec.parent)
-    return kept
-
-
-def _depth(name: str, domains: Mapping[str, PowerDomain]) -> int:
-    depth, seen = 0, {name}
-    parent = domains[name].spec.parent
-    while parent is not None and parent in domains and parent not in seen:
-        seen.add(parent)
-        depth, parent = depth + 1, domains[parent].spec.parent
-    return depth
-
-
-def _undeclared(domain: PowerDomain) -> Refusal | None:
-    """Enforcing needs every load under the breaker to be known (I10)."""
-    spec = domain.spec
-    if spec.enforcement != Enforcement.ENFORCE:
-        return None
-    name = domain.name
-    if not spec.load_declared_complete:
-        message = "Enforce needs loadDeclaredComplete: every load is a member or declared"
-        return Refusal(name, "LoadNotDeclared", message)
-    has_members = spec.members.node_selector or spec.members.node_names
-    if has_members and spec.non_gpu_per_node.worst_watts <= 0.0:
-        message = "Enforce needs nonGpuPerNode.worstWatts > 0: servers draw power beside GPUs"
-        return Refusal(name, "LoadNotDeclared", message)
-    return None
-
-
-def _refusal(name: str, error: WattpackError) -> Refusal:
-    reason = "BreaksI1" if isinstance(error, SafetyError) else "NotUnderstood"
-    return Refusal(name, reason, str(error))
+    size = size_guaranteed_caps if strict else size_where_feasible
+    return size(sized, lowest, ceiling, default, worst, unheld)

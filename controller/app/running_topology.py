@@ -12,12 +12,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from capacity.profile_library import ProfileLibrary
+from controller.acceptance import Acceptance, accept
 from controller.app.desired_state import ForecastReader, Objects, ObjectStore, Refusal
 from controller.app.fleet import Fleet, NodeRecord
 from controller.app.known_servers import Members, find_members
 from controller.app.live_view_builder import ForecastView
 from controller.tick_values import Topology
-from controller.topology import Acceptance, PodSpec, accept, build_topology
+from controller.topology import PodSpec, build_topology
 from wattpack.api import DemandForecast, PowerDomain
 from wattpack.errors import InputError, WattpackError
 from wattpack.gangs import GangSources, gang_of
@@ -117,8 +118,6 @@ class DesiredTopology:
         with self._store.lock:
             objects = self._store.snapshot()
         members = find_members(records, objects.nodes, self._profiles)
-        if not objects.domains or not members.heard:
-            return
         uses = pod_specs(records, members, objects.pods)
         try:
             acceptance = accept(
@@ -132,28 +131,19 @@ class DesiredTopology:
             topology = _with_unheard(acceptance, objects, members, uses)
         except WattpackError as error:
             log.error("topology not rebuilt, what ran before runs on: %s", error)
-            self._refusals = (
-                *members.refusals,
-                Refusal("Fleet", "", "NotUnderstood", str(error), 0),
-            )
+            refusal = Refusal("Fleet", "", "NotUnderstood", str(error), 0)
+            self._refusals = (*members.refusals, refusal)
+            return
+        refused = _refused_domains(acceptance, objects.domains)
+        self._refusals = (*members.refusals, *refused)
+        # Before the first agent speaks nothing is known that a change could break: what is wrong
+        # with a spec by itself is told, but none is accepted.
+        if topology is None or not members.heard:
             return
         self._accepted = {domain.name: domain for domain in acceptance.domains}
         self._topology = topology
         self.grid = PowerGrid.of({d.name: d.spec for d in acceptance.domains})
-        self._refusals = (
-            *members.refusals,
-            *_torn_nodes(self.grid, members),
-            *[
-                Refusal(
-                    PowerDomain.meta.kind,
-                    name,
-                    refusal.reason,
-                    refusal.message,
-                    objects.domains[name].generation,
-                )
-                for name, refusal in acceptance.refusals.items()
-            ],
-        )
+        self._refusals += _torn_nodes(self.grid, members)
         self._describe(members, uses)
 
     def _describe(self, members: Members, uses: Sequence[PodSpec]) -> None:
@@ -174,12 +164,12 @@ class DesiredTopology:
 
 def _with_unheard(
     acceptance: Acceptance, objects: Objects, members: Members, uses: Sequence[PodSpec]
-) -> Topology:
+) -> Topology | None:
     """What was accepted, with the servers that no agent speaks for counted in (I1).
 
     They are no reason to refuse what operators want: what they draw they draw anyhow.
     """
-    if not members.unheard:
+    if acceptance.topology is None or not members.unheard:
         return acceptance.topology
     return build_topology(
         list(acceptance.domains),
@@ -191,7 +181,16 @@ def _with_unheard(
     )
 
 
-def _torn_nodes(grid: PowerGrid, members: Members) -> list[Refusal]:
+def _refused_domains(
+    acceptance: Acceptance, newest: Mapping[str, PowerDomain]
+) -> tuple[Refusal, ...]:
+    return tuple(
+        Refusal(PowerDomain.meta.kind, name, r.reason, r.message, newest[name].generation)
+        for name, r in acceptance.refusals.items()
+    )
+
+
+def _torn_nodes(grid: PowerGrid, members: Members) -> tuple[Refusal, ...]:
     """Servers that two branches claim: they count below the deepest domain, and are named."""
     refusals = []
     for node in (*members.heard, *members.unheard):
@@ -199,7 +198,7 @@ def _torn_nodes(grid: PowerGrid, members: Members) -> list[Refusal]:
             grid.feeding(node.name, node.labels).require_one_branch(node.name)
         except InputError as error:
             refusals.append(Refusal("GpuNode", node.name, "TwoBranches", str(error), 0))
-    return refusals
+    return tuple(refusals)
 
 
 def gang_name(body: JsonObject) -> str:

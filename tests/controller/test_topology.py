@@ -10,12 +10,13 @@ import pytest
 
 from capacity.gpu_profile import GpuProfile
 from capacity.profile_library import shipped_library
+from controller.acceptance import Acceptance, accept
 from controller.step import carry_over, initial_state, step
+from controller.tick_values import Topology
 from controller.topology import (
     GpuSpec,
     NodeSpec,
     PodSpec,
-    accept,
     build_topology,
     require_per_gpu_watts,
 )
@@ -24,6 +25,12 @@ from wattpack.api import PowerDomain, PowerPolicy
 from wattpack.errors import InputError, SafetyError
 
 MODEL = "H200-SXM"
+
+
+def running(result: Acceptance) -> Topology:
+    """The topology, which is there once a domain was accepted."""
+    assert result.topology is not None
+    return result.topology
 
 
 def make_domain(name: str, parent: str | None = None, **spec: Any) -> PowerDomain:
@@ -138,8 +145,8 @@ def test_a_node_that_moved_into_two_branches_stops_no_other_and_counts_once() ->
     domains = [make_domain("row"), rack("a"), side]
     torn = replace(make_node("n0"), labels={"rack": "a", "side": "b"})
     result = accept(domains, domains, [], [torn, make_node("n1")], [], profiles())
-    assert result.topology.node_names == ("n0", "n1")
-    assert [result.topology.tree.names[d] for d in result.topology.domain_of_node] == [
+    assert running(result).node_names == ("n0", "n1")
+    assert [running(result).tree.names[d] for d in running(result).domain_of_node] == [
         "rack-a",
         "rack-a",
     ]
@@ -152,7 +159,7 @@ def test_i1_a_change_that_breaks_it_is_not_accepted_and_the_old_spec_runs() -> N
     result = accept(old, new, [], nodes, [], profiles())
     assert result.refusals["rack-a"].reason == "BreaksI1"
     assert "rack-a" in result.refusals["rack-a"].message
-    assert list(result.topology.tree.rating_watts) == [50_000.0, 60_000.0]
+    assert list(running(result).tree.rating_watts) == [50_000.0, 60_000.0]
 
 
 def test_i1_nodes_that_arrived_cannot_be_refused() -> None:
@@ -161,8 +168,52 @@ def test_i1_nodes_that_arrived_cannot_be_refused() -> None:
     with pytest.raises(SafetyError, match="I1"):
         build_topology(domains, [], nodes, [], profiles())
     result = accept(domains, domains, [], nodes, [], profiles())
-    assert result.topology.n_nodes == 30
-    assert np.all(result.topology.guaranteed_watts == 200.0)
+    assert running(result).n_nodes == 30
+    assert np.all(running(result).guaranteed_watts == 200.0)
+
+
+def overfull_beside_a_healthy_rack() -> tuple[list[PowerDomain], list[NodeSpec]]:
+    """Rack a got more servers than it can ever bear; the row and rack b are fine."""
+    domains = [make_domain("row", ratingWatts=1e6), rack("a"), rack("b")]
+    return domains, [*[make_node(f"n{i}") for i in range(30)], make_node("m", "b")]
+
+
+def test_i1_an_overfull_rack_lowers_no_healthy_one() -> None:
+    domains, nodes = overfull_beside_a_healthy_rack()
+    result = accept(domains, domains, [], nodes, [], profiles())
+    caps = running(result).guaranteed_watts
+    healthy = build_topology(domains, [], nodes[-1:], [], profiles()).guaranteed_watts
+    assert np.all(caps[: 30 * 8] == 200.0)
+    assert caps[-8:].tolist() == healthy.tolist()
+
+
+def test_beside_an_overfull_rack_other_changes_are_still_accepted() -> None:
+    domains, nodes = overfull_beside_a_healthy_rack()
+    window = {"start": "01:00", "end": "02:00", "budgetWatts": 9_000.0}
+    wanted = [*domains[:2], rack("b", budgets=[window])]
+    result = accept(domains, wanted, [], nodes, [], profiles())
+    assert result.refusals == {}
+    assert result.domains[-1].spec.budgets[0].budget_watts == 9_000.0
+
+
+@pytest.mark.parametrize(("watts", "is_refused"), [(59_000.0, True), (61_000.0, False)])
+def test_i1_an_overfull_rack_takes_what_helps_it_and_nothing_that_makes_it_worse(
+    watts: float, is_refused: bool
+) -> None:
+    domains, nodes = overfull_beside_a_healthy_rack()
+    wanted = [domains[0], rack("a", ratingWatts=watts), domains[2]]
+    result = accept(domains, wanted, [], nodes, [], profiles())
+    assert (set(result.refusals) == {"rack-a"}) is is_refused
+
+
+def test_a_node_in_two_branches_keeps_no_other_change_from_being_accepted() -> None:
+    side = make_domain("rack-b", "row", members={"nodeSelector": {"side": "b"}})
+    domains = [make_domain("row"), rack("a"), side]
+    torn = replace(make_node("n0"), labels={"rack": "a", "side": "b"})
+    wanted = [make_domain("row", ratingWatts=59_000.0), *domains[1:]]
+    result = accept(domains, wanted, [], [torn], [], profiles())
+    assert result.refusals == {}
+    assert running(result).tree.rating_watts[0] == 59_000.0
 
 
 @pytest.mark.parametrize(
@@ -173,14 +224,22 @@ def test_i10_enforce_is_refused_until_every_load_is_declared(missing: dict[str, 
     wanted = rack("a", parent=None, **missing)
     result = accept([watching], [wanted], [], [make_node("n0")], [], profiles())
     assert result.refusals["rack-a"].reason == "LoadNotDeclared"
-    assert not result.topology.tree.enforce.any()
+    assert not running(result).tree.enforce.any()
 
 
-def test_a_removed_domain_is_gone_and_nothing_at_all_is_an_error() -> None:
+def test_a_removed_domain_is_gone_and_without_any_there_is_no_topology() -> None:
     result = accept([make_domain("row"), rack("a")], [make_domain("row")], [], [], [], profiles())
-    assert result.topology.tree.names == ("row",)
+    assert running(result).tree.names == ("row",)
+    assert accept([], [], [], [], [], profiles()).topology is None
     with pytest.raises(InputError, match="PowerDomain"):
-        accept([], [], [], [], [], profiles())
+        build_topology([], [], [], [], profiles())
+
+
+def test_parents_in_a_circle_are_refused_by_name_though_nothing_else_is_there() -> None:
+    circle = [make_domain("a", "b"), make_domain("b", "a")]
+    result = accept([], circle, [], [make_node("n0")], [], profiles())
+    assert set(result.refusals) == {"a", "b"}
+    assert result.domains == ()
 
 
 def test_a_tree_without_servers_ticks_and_takes_its_first_ones_over() -> None:

@@ -33,6 +33,7 @@ __all__ = [
     "guaranteed_case_watts",
     "require_guaranteed_case",
     "size_guaranteed_caps",
+    "size_where_feasible",
     "survivable_watts",
     "worst_watts",
 ]
@@ -208,6 +209,10 @@ def size_guaranteed_caps(
     Raises:
         SafetyError: if not even the hardware minimum fits; names the domain and the watts.
     """
+    at_minimum = guaranteed_case_watts(
+        load, min_watts, default_watts, node_worst_watts, fixed_nodes
+    )
+    require_guaranteed_case(load, at_minimum)
     span = np.maximum(ceiling_watts - min_watts, 0.0)
 
     def case(level: FloatArray) -> FloatArray:
@@ -215,7 +220,6 @@ def size_guaranteed_caps(
         return guaranteed_case_watts(load, caps, default_watts, node_worst_watts, fixed_nodes)
 
     level = np.zeros(load.n_gpus)
-    require_guaranteed_case(load, case(level))
     free = np.ones(load.n_gpus, dtype=np.bool_)
     for _ in range(len(load.tree) + 1):
         common = _highest_common_level(load, case, level, free)
@@ -229,6 +233,34 @@ def size_guaranteed_caps(
         free &= ~held
     whole = np.floor(min_watts + span * level + 1e-9)
     return np.clip(whole, min_watts, np.maximum(ceiling_watts, min_watts))
+
+
+def size_where_feasible(
+    load: LoadTree,
+    min_watts: FloatArray,
+    ceiling_watts: FloatArray,
+    default_watts: FloatArray,
+    node_worst_watts: FloatArray,
+    fixed_nodes: BoolArray,
+) -> FloatArray:
+    """The same where I1 cannot hold everywhere, (n_gpus,).
+
+    What hangs below a domain that not even the hardware minimum fits gets that minimum. It does the
+    others no good to be lowered too: they are sized by their own breakers.
+    """
+    at_minimum = guaranteed_case_watts(
+        load, min_watts, default_watts, node_worst_watts, fixed_nodes
+    )
+    overfull = at_minimum > load.rating_watts
+    below = load.any_above_gpu(overfull)
+    return size_guaranteed_caps(
+        load.only_where(~overfull),
+        min_watts,
+        np.where(below, min_watts, ceiling_watts),
+        default_watts,
+        node_worst_watts,
+        fixed_nodes,
+    )
 
 
 def _highest_common_level(
