@@ -1,4 +1,4 @@
-"""The gRPC server that agents stream to. It runs in its own thread and event loop.
+"""What is said on the agents' streams, in the event loop of ``controller.app.stream_server``.
 
 The tick never waits for it: reports land in the fleet, lease batches are handed over and sent from
 here. A slow or dead agent only fills its own short queue, whose oldest batch is dropped first (a
@@ -9,27 +9,26 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import threading
-from collections import deque
+from collections import Counter, deque
 from collections.abc import AsyncIterator, Callable
-from typing import Any
+from concurrent.futures import ThreadPoolExecutor
 
 import grpc
 
-from controller.app.agent_identity import NodeAuthenticator
+from controller.app.agent_identity import REVIEWS, NodeAuthenticator
 from controller.app.fleet import Fleet
 from controller.tick_values import Commands, Topology
 from wattpack.clock import Clock
 from wattpack.errors import InputError, WattpackError
-from wattpack.kube.port import ForbiddenError
-from wattpack.wire.certificates import Identity, ServingIdentity
+from wattpack.kube.port import TokenRefusedError
 from wattpack.wire.v1 import power_pb2, power_pb2_grpc
 
 SUPPORTED_VERSIONS = (1,)
 QUEUE_LENGTH = 4
-#: A peer that vanished without a word is noticed after this, so that no stream outlives its agent.
-KEEPALIVE_MS = 10_000
-KEEPALIVE_TIMEOUT_MS = 5_000
+# Streams whose tokens wait for review; more come again later instead of filling our memory.
+MAX_WAITING = 4096
+# Who was let in and says nothing is no agent.
+HELLO_SECONDS = 10.0
 log = logging.getLogger(__name__)
 
 
@@ -89,6 +88,9 @@ class AgentGateway(power_pb2_grpc.PowerControlServicer):
         self._name, self._report_period_ms, self._wake = name, report_period_ms, wake
         self._streams: dict[str, _Stream] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._reviewers = ThreadPoolExecutor(REVIEWS.at_once, thread_name_prefix="token-review")
+        self._reviewing = 0
+        self.refused_streams: Counter[str] = Counter()
         self.refused_reports = 0
 
     def connected(self) -> int:
@@ -128,14 +130,27 @@ class AgentGateway(power_pb2_grpc.PowerControlServicer):
         metadata = dict(context.invocation_metadata() or ())
         scheme, _, token = str(metadata.get("authorization", "")).partition(" ")
         if scheme != "Bearer" or not token:
-            await context.abort(grpc.StatusCode.UNAUTHENTICATED, "expected a bearer token")
+            await self._refuse(context, grpc.StatusCode.UNAUTHENTICATED, "expected a bearer token")
+        if self._reviewing >= MAX_WAITING:
+            await self._refuse(context, grpc.StatusCode.UNAVAILABLE, "too many wait: come again")
+        self._reviewing += 1
         try:
-            return await asyncio.to_thread(self._authenticator.node_of, token)
-        except ForbiddenError as error:
-            await context.abort(grpc.StatusCode.UNAUTHENTICATED, str(error))
+            loop = asyncio.get_running_loop()
+            return await loop.run_in_executor(self._reviewers, self._authenticator.node_of, token)
+        except TokenRefusedError as error:
+            await self._refuse(context, grpc.StatusCode.UNAUTHENTICATED, str(error))
         except WattpackError as error:
-            await context.abort(grpc.StatusCode.UNAVAILABLE, str(error))
+            await self._refuse(context, grpc.StatusCode.UNAVAILABLE, str(error))
+        finally:
+            self._reviewing -= 1
         raise AssertionError("abort raises")
+
+    async def _refuse(
+        self, context: grpc.aio.ServicerContext, code: grpc.StatusCode, message: str
+    ) -> None:
+        """End the call before it became a stream; always raises."""
+        self.refused_streams[code.name.lower()] += 1
+        await context.abort(code, message)
 
     async def _receive_hello(
         self,
@@ -145,7 +160,8 @@ class AgentGateway(power_pb2_grpc.PowerControlServicer):
     ) -> power_pb2.Hello:
         """The first message, checked against the token and kept."""
         try:
-            message = await anext(messages)
+            async with asyncio.timeout(HELLO_SECONDS):
+                message = await anext(messages)
             if message.WhichOneof("body") != "hello":
                 raise InputError("body", "hello as the first message", message.WhichOneof("body"))
             if message.hello.node != node:
@@ -156,9 +172,11 @@ class AgentGateway(power_pb2_grpc.PowerControlServicer):
                 )
             self._fleet.hello(message.hello)
         except InputError as error:
-            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
-        except StopAsyncIteration:
-            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "expected hello, got nothing")
+            await self._refuse(context, grpc.StatusCode.INVALID_ARGUMENT, str(error))
+        except (StopAsyncIteration, TimeoutError):
+            await self._refuse(
+                context, grpc.StatusCode.INVALID_ARGUMENT, "expected hello, got nothing"
+            )
         finally:
             self._clock.message_handled()
         return message.hello
@@ -195,6 +213,18 @@ class AgentGateway(power_pb2_grpc.PowerControlServicer):
         for stream in self._streams.values():
             if stream.reader is not None:
                 stream.reader.cancel()
+
+    async def end_present_streams(self, over_seconds: float) -> None:
+        """End the streams that are open now in order, evenly spread over a time."""
+        present = list(self._streams.values())
+        for stream in present:
+            if stream.reader is not None:
+                stream.reader.cancel()
+            await asyncio.sleep(over_seconds / len(present))
+
+    def close(self) -> None:
+        """End the threads that review tokens; after the server."""
+        self._reviewers.shutdown(wait=False, cancel_futures=True)
 
     def bind_loop(self, loop: asyncio.AbstractEventLoop) -> None:
         """Remember the event loop that owns the streams."""
@@ -251,73 +281,3 @@ def _boundaries(topology: Topology) -> list[int]:
     for count in counts:
         edges.append(edges[-1] + count)
     return edges
-
-
-class GatewayThread:
-    """Runs the gateway's gRPC server; the port is known once ``start`` returns."""
-
-    def __init__(self, gateway: AgentGateway, address: str, identity: Identity) -> None:
-        self._gateway, self._address, self._identity = gateway, address, identity
-        self._ready = threading.Event()
-        self._stop: asyncio.Event | None = None
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._failure: BaseException | None = None
-        self._thread = threading.Thread(target=self._run, name="agent-gateway", daemon=True)
-        self.port = 0
-
-    def start(self) -> None:
-        """Listen.
-
-        Raises:
-            InputError: when the address cannot be bound.
-        """
-        self._thread.start()
-        self._ready.wait()
-        if self._failure is not None:
-            raise InputError("listen", "a free address", self._address) from self._failure
-
-    def stop(self) -> None:
-        """Close all streams and join the thread."""
-        if self._loop is not None and self._stop is not None:
-            self._loop.call_soon_threadsafe(self._stop.set)
-        self._thread.join(timeout=10.0)
-
-    def use(self, identity: ServingIdentity) -> None:
-        """Show new connections this certificate; open streams go on."""
-        self._identity = identity.server
-
-    def _certificates(self) -> Any:  # noqa: ANN401 - grpc is untyped here
-        identity = self._identity
-        return grpc.ssl_server_certificate_configuration(
-            [(identity.key_pem, identity.certificate_pem)]
-        )
-
-    def _run(self) -> None:
-        asyncio.run(self._serve())
-
-    async def _serve(self) -> None:
-        self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
-        self._gateway.bind_loop(self._loop)
-        server = grpc.aio.server(
-            options=[
-                ("grpc.so_reuseport", 0),
-                ("grpc.keepalive_time_ms", KEEPALIVE_MS),
-                ("grpc.keepalive_timeout_ms", KEEPALIVE_TIMEOUT_MS),
-            ]
-        )
-        power_pb2_grpc.add_PowerControlServicer_to_server(self._gateway, server)
-        try:
-            # Asked at every handshake, so that a renewed certificate needs no restart.
-            credentials = grpc.dynamic_ssl_server_credentials(
-                self._certificates(), self._certificates, require_client_authentication=False
-            )
-            self.port = server.add_secure_port(self._address, credentials)
-            await server.start()
-        except RuntimeError as error:
-            self._failure = error
-            return
-        finally:
-            self._ready.set()
-        await self._stop.wait()
-        self._gateway.end_streams()
-        await server.stop(grace=1.0)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from capacity.profile_library import ProfileLibrary
-from controller.app.agent_gateway import AgentGateway, GatewayThread
+from controller.app.agent_gateway import AgentGateway
 from controller.app.agent_identity import NodeAuthenticator
 from controller.app.controller_http import HttpAnswer, HttpPort
 from controller.app.controller_metrics import ControllerMetrics
@@ -26,6 +26,7 @@ from controller.app.draw_history import DrawHistory
 from controller.app.fleet import Fleet
 from controller.app.leadership import ElectedLeadership
 from controller.app.running_topology import DesiredTopology
+from controller.app.stream_server import StreamServer
 from controller.app.taint_writer import TaintThread
 from controller.app.tick_loop import MeterSource, Ticker, TickIdentity, TickOutcome
 from controller.tick_values import PowerSettings
@@ -117,7 +118,7 @@ class ControllerProcess:
             report_period_ms=settings.report_period_ms,
             wake=self._wake.set,
         )
-        self.streams = GatewayThread(self.gateway, settings.stream_address, around.identity)
+        self.streams = StreamServer(self.gateway, settings.stream_address, around.identity)
         self.audit = DecisionLog(settings.audit_file)
         self.ticker = Ticker(
             self.fleet,

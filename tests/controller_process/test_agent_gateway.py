@@ -10,13 +10,21 @@ import grpc
 import numpy as np
 import pytest
 
-from controller.app.agent_gateway import AgentGateway, GatewayThread, lease_batches
+from controller.app.agent_gateway import AgentGateway, lease_batches
 from controller.app.agent_identity import NodeAuthenticator
 from controller.app.fleet import Fleet
+from controller.app.stream_server import StreamServer
 from tests.controller_process.messages import make_hello, make_report
 from wattpack.clock import SystemClock
-from wattpack.kube.port import ForbiddenError, TokenIdentity
-from wattpack.wire.certificates import Identity, new_authority, new_identity, new_server
+from wattpack.errors import InputError
+from wattpack.kube.port import TokenIdentity, TokenRefusedError
+from wattpack.wire.certificates import (
+    Identity,
+    ServingIdentity,
+    new_authority,
+    new_identity,
+    new_server,
+)
 from wattpack.wire.v1 import power_pb2, power_pb2_grpc
 
 NODE_CLAIM = "authentication.kubernetes.io/node-name"
@@ -32,7 +40,7 @@ class TokenTable:
     def review_token(self, token: str, audiences: tuple[str, ...]) -> TokenIdentity:
         self.reviews += 1
         if token not in self.nodes:
-            raise ForbiddenError("unknown token")
+            raise TokenRefusedError("unknown token")
         node = self.nodes[token]
         return TokenIdentity("agent", (), {NODE_CLAIM: [node]} if node else {})
 
@@ -41,7 +49,7 @@ class TokenTable:
 class Server:
     fleet: Fleet
     gateway: AgentGateway
-    thread: GatewayThread
+    thread: StreamServer
     authority: Identity
     tokens: TokenTable
 
@@ -62,7 +70,7 @@ def server() -> Iterator[Server]:
     )
     authority = new_authority("test", clock.wall_time_ns())
     identity = new_server(authority, ["localhost", "127.0.0.1"], clock.wall_time_ns())
-    thread = GatewayThread(gateway, "127.0.0.1:0", identity)
+    thread = StreamServer(gateway, "127.0.0.1:0", identity, drain_seconds=0.0)
     thread.start()
     yield Server(fleet, gateway, thread, authority, tokens)
     thread.stop()
@@ -168,6 +176,38 @@ def test_a_renewed_certificate_is_shown_without_a_restart(server: Server) -> Non
     agent.outgoing.put(power_pb2.AgentMessage(hello=make_hello("node-1")))
     assert next(agent.call).WhichOneof("body") == "welcome"
     agent.outgoing.put(None)
+
+
+def test_the_same_certificate_again_renews_nothing(server: Server) -> None:
+    renewed = new_identity(["localhost"], SystemClock().wall_time_ns())
+    for _ in range(3):
+        server.thread.use(renewed)
+    assert server.thread.renewals == 1
+
+
+def test_streams_of_the_old_certificate_go_on_and_then_move_over_in_order(server: Server) -> None:
+    agent = Agent(server)
+    agent.say(hello=make_hello())
+    next(agent.call)
+    server.thread.use(new_identity(["localhost"], SystemClock().wall_time_ns()))
+    # An end and no failure: the call's own status is OK.
+    assert list(agent.call) == []
+    assert agent.call.code() == grpc.StatusCode.OK
+
+
+def test_a_certificate_that_cannot_be_shown_leaves_the_old_one(server: Server) -> None:
+    server.thread.use(ServingIdentity(b"", b"", b"no certificate", b"no key"))
+    assert (server.thread.renewals, server.thread.failed_renewals) == (0, 1)
+    agent = Agent(server)
+    agent.say(hello=make_hello())
+    assert next(agent.call).WhichOneof("body") == "welcome"
+    agent.close()
+
+
+def test_a_port_that_somebody_listens_on_is_refused_and_not_shared(server: Server) -> None:
+    identity = new_identity(["localhost"], SystemClock().wall_time_ns()).server
+    with pytest.raises(InputError, match="a free address"):
+        StreamServer(server.gateway, f"127.0.0.1:{server.thread.port}", identity).start()
 
 
 def test_a_second_stream_of_a_node_ends_the_first_and_only_it_is_followed(server: Server) -> None:

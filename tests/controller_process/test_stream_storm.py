@@ -1,0 +1,106 @@
+"""The agents' server under connections that are no agents: it must not die, nor lose the others."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import ssl
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import grpc
+import pytest
+
+from tests.controller_process.messages import make_hello
+from wattpack.wire.v1 import power_pb2, power_pb2_grpc
+
+THREADS = 8
+
+
+@dataclass
+class Storm:
+    process: subprocess.Popen[str]
+    port: int
+    authority: bytes
+
+    def welcomed(self) -> bool:
+        """Whether a real agent is served now."""
+        credentials = grpc.ssl_channel_credentials(self.authority)
+        with grpc.secure_channel(f"localhost:{self.port}", credentials) as channel:
+            call = power_pb2_grpc.PowerControlStub(channel).Stream(
+                iter([power_pb2.AgentMessage(hello=make_hello())]),
+                metadata=(("authorization", "Bearer token"),),
+                timeout=20,
+                wait_for_ready=True,
+            )
+            return next(call).WhichOneof("body") == "welcome"
+
+    def end(self) -> int:
+        """Stop it; how often it renewed its certificate."""
+        out, _ = self.process.communicate(timeout=20)
+        assert self.process.returncode == 0
+        return int(out.split()[-1])
+
+
+@contextlib.contextmanager
+def storm_server(renew_seconds: float) -> Iterator[Storm]:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "tests.controller_process.storm_program", str(renew_seconds)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "GRPC_VERBOSITY": "NONE"},
+    )
+    try:
+        assert process.stdout is not None
+        port, ca_file = process.stdout.readline().split()
+        yield Storm(process, int(port), Path(ca_file).read_bytes())
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def connect_many(port: int, connections: int, garbage: bool) -> None:
+    """Connections from eight threads; with ``garbage`` every other one sends 50 random bytes."""
+    context = ssl.create_default_context()
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    context.set_alpn_protocols(["h2"])
+
+    def work() -> None:
+        for number in range(connections // THREADS):
+            # The server may close what it likes, as long as it lives.
+            with (
+                contextlib.suppress(OSError),
+                socket.create_connection(("127.0.0.1", port), timeout=10.0) as plain,
+            ):
+                if garbage and number % 2:
+                    plain.sendall(os.urandom(50))
+                else:
+                    context.wrap_socket(plain).close()
+
+    threads = [threading.Thread(target=work) for _ in range(THREADS)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60.0)
+
+
+@pytest.mark.parametrize(
+    ("connections", "garbage", "renew_seconds"),
+    [(500, True, 0.0), (1600, False, 0.0), (1600, True, 0.05)],
+    ids=["garbage below TLS", "valid handshakes", "both while certificates are renewed"],
+)
+def test_a_storm_of_connections_does_not_kill_the_server(
+    connections: int, garbage: bool, renew_seconds: float
+) -> None:
+    with storm_server(renew_seconds) as storm:
+        connect_many(storm.port, connections, garbage)
+        assert storm.process.poll() is None
+        assert storm.welcomed()
+        renewals = storm.end()
+        assert renewals >= 5 if renew_seconds else renewals == 0
