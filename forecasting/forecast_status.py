@@ -1,22 +1,16 @@
-"""The status of a DemandForecast object: writing it, and reading it with suspicion."""
+"""The status of a DemandForecast object as the forecaster writes it."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
-from forecasting.fallback import ASSUMED_OFFSET
 from forecasting.forecast_choice import FALLBACKS, level_index
 from forecasting.forecast_round import TargetForecast
 from wattpack.api.object_meta import Condition, ConditionStatus
 from wattpack.api.planning import DemandForecastStatus, QuantilePath
-from wattpack.api.times import parse_rfc3339, rfc3339
-from wattpack.units import require_number, seconds_to_ns
-
-MAX_AGE_SECONDS: Final = 1800.0
-"""Three rounds of the forecaster: older statuses are not used."""
+from wattpack.api.times import rfc3339
+from wattpack.units import seconds_to_ns
 
 
 def status_of(answer: TargetForecast, now_seconds: float) -> dict[str, Any]:
@@ -78,84 +72,3 @@ def _ready(generation: int, ready: bool, reason: str, message: str) -> Condition
 def _rounded(value: float) -> float:
     """Six significant digits are more than any forecast has."""
     return float(f"{value:.6g}")
-
-
-@dataclass(frozen=True, slots=True)
-class UsableForecast:
-    """What a decision may rest on.
-
-    Attributes:
-        p50: Median of the peak of the coming window.
-        p99: 0.99 quantile of that peak.
-        method: ``ridge``, ``last-value``, ``last-24h-max`` or ``limit``.
-        is_fallback: Whether anything but a fresh model forecast stands behind it.
-        reason: Why, in words for a log or an event.
-        age_seconds: Age of the data behind it; infinite without a status.
-    """
-
-    p50: float
-    p99: float
-    method: str
-    is_fallback: bool
-    reason: str
-    age_seconds: float
-
-
-def usable_forecast(
-    status: Mapping[str, Any] | None,
-    now_seconds: float,
-    *,
-    limit: float,
-    last_day_maximum: float | None = None,
-    max_age_seconds: float = MAX_AGE_SECONDS,
-) -> UsableForecast:
-    """The forecast if it is fresh and sound, else the fallback, and which of them it is.
-
-    Args:
-        status: A DemandForecast's status as the API gives it, or None.
-        now_seconds: Unix time.
-        limit: What the series cannot exceed (rating, sum of limits); bounds every answer.
-        last_day_maximum: Highest value that the caller saw in the last 24 h, if it knows one.
-        max_age_seconds: Oldest data to accept.
-    """
-    require_number("limit", limit, minimum=0)
-    if status:
-        try:
-            # The paths are long and not needed: parsing them would cost a controller's tick.
-            short = {key: value for key, value in status.items() if key != "quantiles"}
-            parsed = DemandForecastStatus.model_validate(short, extra="ignore")
-            until = parse_rfc3339(parsed.data_until or "").timestamp()
-        except ValueError as error:
-            why, age = f"unreadable status ({str(error).splitlines()[0]})", math.inf
-        else:
-            age = max(0.0, now_seconds - until)
-            why = _unfit(parsed, age, until - now_seconds, max_age_seconds)
-            if not why and parsed.p50 is not None and parsed.p99 is not None:
-                method = parsed.method or "ridge"
-                simple = bool(parsed.fallback) or method in FALLBACKS
-                return UsableForecast(
-                    min(parsed.p50, limit), min(parsed.p99, limit), method, simple,
-                    f"the forecaster fell back to {method}" if simple else "fresh forecast", age,
-                )  # fmt: skip
-    else:
-        why, age = "no forecast", math.inf
-    if last_day_maximum is not None:
-        seen = require_number("lastDayMaximum", last_day_maximum, minimum=0)
-        return UsableForecast(
-            min(seen, limit), min(seen * (1 + ASSUMED_OFFSET), limit), "last-24h-max", True,
-            f"{why}: last-24 h maximum plus {ASSUMED_OFFSET:.0%}", age,
-        )  # fmt: skip
-    return UsableForecast(limit, limit, "limit", True, f"{why} and no history: the limit", age)
-
-
-def _unfit(status: DemandForecastStatus, age: float, ahead: float, max_age: float) -> str:
-    """Why a readable status cannot be used; empty if it can."""
-    if status.p50 is None or status.p99 is None:
-        return "a status without p50 and p99"
-    if not 0 <= status.p50 <= status.p99:
-        return f"quantiles out of order ({status.p50:g}, {status.p99:g})"
-    if ahead > 60:
-        return f"a status from the future ({ahead:.0f} s)"
-    if age > max_age:
-        return f"the forecast's data is {age:.0f} s old"
-    return ""

@@ -6,9 +6,11 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from forecasting.forecast_book import FORECAST_TRUSTED, ForecastBook, Question
 from scheduler_plugin.snapshot import PowerDomain as SnapshotDomain
-from wattpack.api import DemandForecast, GPUProfile
-from wattpack.api.times import parse_rfc3339
+from wattpack.api import GPUProfile
+from wattpack.api.conditions import find_condition
+from wattpack.api.object_meta import ConditionStatus
 from wattpack.kube.port import JsonObject
 from wattpack.power.domain_tree import OVERSHOOT_RATIO
 from wattpack.power.power_grid import Feeding, PowerGrid, accepted_domains
@@ -88,25 +90,16 @@ class PowerView:
 
     Args:
         domains: PowerDomain objects; what was never accepted counts for nothing.
-        forecasts: DemandForecast objects.
+        forecasts: What may be expected of them.
 
     Attributes:
         grid: Membership and limits of the accepted domains.
     """
 
-    def __init__(self, domains: Iterable[JsonObject], forecasts: Iterable[JsonObject]) -> None:
+    def __init__(self, domains: Iterable[JsonObject], forecasts: ForecastBook) -> None:
         self._domains = accepted_domains(domains)
         self.grid = PowerGrid.of_read({name: d.spec for name, d in self._domains.items()})
-        self._forecasts: dict[str, _Forecast] = {}
-        for name, domain in self._domains.items():
-            if domain.status.forecast_p99_watts is not None:
-                self._forecasts[name] = _Forecast(domain.status.forecast_p99_watts, None, None)
-        for body in forecasts:
-            forecast = DemandForecast.read(body)
-            target, p99 = forecast.spec.target.power_domain, forecast.status.p99
-            if target is not None and p99 is not None:
-                until = _unix_seconds(forecast.status.data_until)
-                self._forecasts[target] = _Forecast(p99, forecast.status.now, until)
+        self._forecasts = forecasts
 
     def feeding(self, node: JsonObject) -> Feeding:
         """The domain that a node hangs directly below."""
@@ -162,7 +155,7 @@ class PowerView:
         for n in inside:
             static += float(self.grid.tree.external_watts[self.grid.index(n)])
         estimates = [static]
-        forecast = self._forecasts.get(name)
+        forecast = self._forecast(name, now_seconds)
         if forecast is not None:
             since = forecast.data_until_seconds
             if since is None:
@@ -172,6 +165,21 @@ class PowerView:
             rise = max(0.0, forecast.p99_watts - forecast.now_watts)
             estimates.append(draw + rise + _bound_since(below, now_seconds - RAMP_SECONDS))
         return max(min(estimates), draw or 0.0)
+
+    def _forecast(self, name: str, now_seconds: float) -> _Forecast | None:
+        """A forecast to plan with: one that can be trusted, else the controller's figure, if any.
+
+        The controller alone measures draw, so its verdict that a forecast is contradicted counts.
+        """
+        domain = self._domains[name]
+        verdict = find_condition(domain.status.conditions, FORECAST_TRUSTED)
+        if verdict is None or verdict.status != ConditionStatus.FALSE:
+            question = Question(now_seconds, domain.spec.rating_watts)
+            outlook = self._forecasts.of_domain(name, question)
+            if (issue := outlook.source) is not None:
+                return _Forecast(outlook.p99_watts, issue.now_value, issue.data_until_seconds)
+        stated = domain.status.forecast_p99_watts
+        return _Forecast(stated, None, None) if stated is not None and stated > 0 else None
 
     def _degraded(self, name: str) -> bool:
         """The controller found that I1 fails here; it alone has what is needed to judge."""
@@ -183,11 +191,3 @@ class PowerView:
 
 def _bound_since(loads: Sequence[BoundLoad], since_seconds: float) -> int:
     return sum(load.watts for load in loads if load.bound_at_seconds >= since_seconds)
-
-
-def _unix_seconds(text: str | None) -> float | None:
-    """A time of an object's status; None if it says none that can be read."""
-    try:
-        return parse_rfc3339(text).timestamp() if text else None
-    except ValueError:
-        return None

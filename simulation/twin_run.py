@@ -27,9 +27,10 @@ from capacity.profile_library import shipped_library
 from controller.app.controller_metrics import ControllerMetrics
 from controller.app.controller_process import FOLLOWED
 from controller.app.decision_log import DecisionLog
-from controller.app.desired_state import ForecastReader, ObjectStore
+from controller.app.desired_state import ObjectStore
 from controller.app.domain_status import StatusThread
 from controller.app.fleet import Fleet, Leadership
+from controller.app.forecast_reader import ForecastReader
 from controller.app.running_topology import DesiredTopology
 from controller.app.tick_loop import Ticker, TickIdentity, TickOutcome
 from controller.tick_values import Band, PowerSettings

@@ -13,6 +13,20 @@ class _View(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
+class LiveForecast(_View):
+    """The steps of a forecast: what an axis of hours needs.
+
+    Step ``i`` is the mean over [start + i · step, start + (i + 1) · step). The paths are quantiles
+    of each step; the quantiles of the window's peak are the domain's ``forecast_p..._watts``.
+    """
+
+    start_seconds: float
+    """Unix time."""
+    step_seconds: int
+    p50_watts: list[float]
+    p99_watts: list[float]
+
+
 class LiveDomain(_View):
     """One domain now. Watts are AC at the breaker."""
 
@@ -32,6 +46,11 @@ class LiveDomain(_View):
     forecast_p95_watts: float | None = None
     forecast_p99_watts: float | None = None
     forecast_method: str = ""
+    forecast_state: str = ""
+    """``Forecast``, ``Fallback``, ``Contradicted`` or ``NoForecast``."""
+    forecast_reason: str = ""
+    """Why this figure stands here and nothing better."""
+    forecast_window: LiveForecast | None = None
 
 
 class LiveGpus(_View):

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+#: Namespace of an installation that names none; forecasts of domains count only there.
+SYSTEM_NAMESPACE = "wattpack-system"
+
 GATE = "wattpack.io/placement"
 #: Namespace label (value ``enabled``) by which a namespace opts in.
 OPT_IN_LABEL = "wattpack.io/placement"

@@ -5,9 +5,12 @@ One registry a controller, so that several can live in one process (the demo, te
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
 from controller.tick_values import Band, Decisions, Observations, Topology
+from forecasting.forecast_book import Outlook
 
 
 class ControllerMetrics:
@@ -30,6 +33,15 @@ class ControllerMetrics:
         self.heat = gauge("domain_breaker_heat_ratio", "Breaker heat; 1 trips", "domain")
         self.band = gauge("domain_band", "0 normal, 1 releasing, 2 capping, 3 brake", "domain")
         self.capped = gauge("domain_capped_gpus", "GPUs held below their request", "domain")
+        self.forecast = gauge(
+            "domain_forecast_p99_watts", "Forecast p99 in use; absent without one", "domain"
+        )
+        self.forecast_fallback = gauge(
+            "domain_forecast_fallback", "1 while no trusted forecast is used", "domain"
+        )
+        self.forecast_contradicted = gauge(
+            "domain_forecast_contradicted", "1 while measured draw contradicts it", "domain"
+        )
         self.brakes = counter("domain_brakes_total", "Times a domain entered the brake", "domain")
         self.silent_nodes = gauge("silent_nodes", "Nodes without a fresh report")
         self.nodes = gauge("nodes", "Nodes that have said hello")
@@ -73,6 +85,15 @@ class ControllerMetrics:
         self.untrusted.set(int((~decisions.trusted).sum()))
         self.leading.set(int(seen.leading))
         self.epoch.set(seen.epoch)
+
+    def observe_outlooks(self, outlooks: Mapping[str, Outlook]) -> None:
+        """Export what is expected of each domain, and on which authority."""
+        self.forecast.clear()
+        for name, outlook in outlooks.items():
+            if outlook.method != "limit":
+                self.forecast.labels(name).set(outlook.p99_watts)
+            self.forecast_fallback.labels(name).set(outlook.is_fallback)
+            self.forecast_contradicted.labels(name).set(outlook.state == "Contradicted")
 
     def count_up(self, counter: Counter, total: float) -> None:
         """Bring a counter to what its owner has counted since it began."""

@@ -20,10 +20,11 @@ from controller.app.controller_http import HttpAnswer, HttpPort
 from controller.app.controller_metrics import ControllerMetrics
 from controller.app.controller_settings import ControllerSettings
 from controller.app.decision_log import DecisionLog
-from controller.app.desired_state import ForecastReader, ObjectStore
+from controller.app.desired_state import ObjectStore
 from controller.app.domain_status import StatusThread
 from controller.app.draw_history import DrawHistory
 from controller.app.fleet import Fleet
+from controller.app.forecast_reader import ForecastReader
 from controller.app.leadership import ElectedLeadership
 from controller.app.running_topology import DesiredTopology
 from controller.app.stream_server import StreamServer
@@ -92,7 +93,7 @@ class ControllerProcess:
         self._stopping = False
         self._last_tick_ns = around.clock.monotonic_ns()
         self.metrics = ControllerMetrics()
-        self.store = ObjectStore()
+        self.store = ObjectStore(settings.namespace)
         self.fleet = Fleet()
         self.desired = DesiredTopology(self.store, ForecastReader(self.store), around.profiles)
         self.informers = [

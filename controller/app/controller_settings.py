@@ -6,6 +6,7 @@ from typing import Annotated
 
 from pydantic import Field
 
+from wattpack.object_names import SYSTEM_NAMESPACE
 from wattpack.settings import Settings
 
 
@@ -15,9 +16,9 @@ class ControllerSettings(Settings):
     replica: Annotated[str, Field(min_length=1, description="Name of this replica")] = (
         "controller-0"
     )
-    namespace: Annotated[str, Field(min_length=1, description="Where its Lease lies")] = (
-        "wattpack-system"
-    )
+    namespace: Annotated[
+        str, Field(min_length=1, description="Where its Lease lies, and the forecasts that count")
+    ] = SYSTEM_NAMESPACE
     stream_address: Annotated[str, Field(description="host:port for the agents' streams")] = (
         "0.0.0.0:8443"
     )

@@ -13,16 +13,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from controller.app.live_view_builder import ForecastView
-from controller.day_maximum import DayMaximum
-from forecasting.forecast_status import usable_forecast
+from forecasting.forecast_book import ForecastBook
+from forecasting.issued_forecast import ForecastKey
 from wattpack.api import ApiObject, DemandForecast, PowerDomain, PowerOverride, PowerPolicy
 from wattpack.errors import InputError
 from wattpack.kube.port import PODS, PRIORITY_CLASSES, JsonObject, Resource
-from wattpack.units import NS_PER_SECOND
+from wattpack.object_names import SYSTEM_NAMESPACE
 
 log = logging.getLogger(__name__)
-JUDGED_EVERY_NS = 10 * NS_PER_SECOND
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +41,6 @@ class Objects:
     domains: dict[str, PowerDomain] = field(default_factory=dict)
     policies: dict[str, PowerPolicy] = field(default_factory=dict)
     overrides: dict[str, PowerOverride] = field(default_factory=dict)
-    forecasts: dict[str, DemandForecast] = field(default_factory=dict)
-    plain_forecasts: dict[str, JsonObject] = field(default_factory=dict)
     plain_domains: dict[str, JsonObject] = field(default_factory=dict)
     priority_classes: dict[str, JsonObject] = field(default_factory=dict)
     pods: dict[tuple[str, str], JsonObject] = field(default_factory=dict)
@@ -52,12 +48,20 @@ class Objects:
 
 
 class ObjectStore:
-    """Takes objects from informers, keeps the last good parse of each. Thread-safe."""
+    """Takes objects from informers, keeps the last good parse of each. Thread-safe.
 
-    def __init__(self) -> None:
+    Args:
+        authority: Namespace whose forecasts count for domains.
+
+    Attributes:
+        forecasts: The book; replaced under ``lock``, never changed in place.
+    """
+
+    def __init__(self, authority: str = SYSTEM_NAMESPACE) -> None:
         self.lock = threading.RLock()
         self.objects = Objects()
         self.version = 0
+        self.forecasts = ForecastBook(authority)
         self.forecast_version = 0
         #: Deleted Node objects whose machines may still draw power.
         self.gone_nodes: set[str] = set()
@@ -69,7 +73,9 @@ class ObjectStore:
             if resource.kind == PODS.kind and not _matters(old, new):
                 return
             name = str((new or old or {})["metadata"]["name"])
-            if resource.kind in _MODELS:
+            if resource.kind == DemandForecast.meta.kind:
+                self._take_forecast(name, new, old or {})
+            elif resource.kind in _MODELS:
                 self._take_model(resource.kind, name, new)
             else:
                 self._take_plain(resource, name, new or old or {}, gone=new is None)
@@ -91,6 +97,14 @@ class ObjectStore:
         """Objects whose newest spec could not be parsed."""
         with self.lock:
             return list(self._unreadable.values())
+
+    def _take_forecast(self, name: str, new: JsonObject | None, old: JsonObject) -> None:
+        if new is not None:
+            self.forecasts = self.forecasts.with_object(new)
+        else:
+            namespace = str(old["metadata"].get("namespace", ""))
+            self.forecasts = self.forecasts.without(ForecastKey(namespace, name))
+        self.forecast_version += 1
 
     def _take_model(self, kind: str, name: str, new: JsonObject | None) -> None:
         model, attribute = _MODELS[kind]
@@ -114,22 +128,16 @@ class ObjectStore:
             before = known.get(name)
             known[name] = parsed
             self._keep_plain(kind, name, new)
-            self.forecast_version += kind == DemandForecast.meta.kind
-            same = before is not None and before.spec == _spec(parsed)
-            if kind == DemandForecast.meta.kind or same:
+            if before is not None and before.spec == _spec(parsed):
                 return  # a status changed, perhaps by ourselves: no new topology
         self._keep_plain(kind, name, new)
         self.version += 1
 
     def _keep_plain(self, kind: str, name: str, new: JsonObject | None) -> None:
-        kept = {
-            PowerDomain.meta.kind: self.objects.plain_domains,
-            DemandForecast.meta.kind: self.objects.plain_forecasts,
-        }.get(kind)
-        if kept is not None:
-            kept.pop(name, None)
+        if kind == PowerDomain.meta.kind:
+            self.objects.plain_domains.pop(name, None)
             if new is not None:
-                kept[name] = new
+                self.objects.plain_domains[name] = new
 
     def _take_plain(self, resource: Resource, name: str, body: JsonObject, *, gone: bool) -> None:
         if resource.kind == PODS.kind:
@@ -157,7 +165,6 @@ _MODELS: Mapping[str, tuple[type[ApiObject], str]] = {
     PowerDomain.meta.kind: (PowerDomain, "domains"),
     PowerPolicy.meta.kind: (PowerPolicy, "policies"),
     PowerOverride.meta.kind: (PowerOverride, "overrides"),
-    DemandForecast.meta.kind: (DemandForecast, "forecasts"),
 }
 
 
@@ -185,53 +192,3 @@ def _matters(old: JsonObject | None, new: JsonObject | None) -> bool:
     return bool(
         old["spec"].get("nodeName") != new["spec"].get("nodeName") or _labels(old) != _labels(new)
     )
-
-
-class ForecastReader:
-    """What the tick may use of the forecasts: fresh ones, or the fallback, and it says which."""
-
-    def __init__(self, store: ObjectStore) -> None:
-        self._store = store
-        self._day_maximum = DayMaximum()
-        self._key: tuple[object, ...] = ()
-        self._views: dict[str, ForecastView] = {}
-
-    def views(self, ratings: Mapping[str, float], wall_time_ns: int) -> dict[str, ForecastView]:
-        """By domain; a domain without any history has no entry. Ages are judged every 10 s.
-
-        Args:
-            ratings: What each domain cannot exceed, AC watts.
-            wall_time_ns: Now.
-        """
-        key = (self._store.forecast_version, wall_time_ns // JUDGED_EVERY_NS, *ratings.items())
-        if key != self._key:
-            self._views, self._key = self._read(ratings, wall_time_ns), key
-        return self._views
-
-    def saw(self, draws_watts: Mapping[str, float], wall_time_ns: int) -> None:
-        """Remember a tick's draws: a missing forecast falls back to their maximum of a day."""
-        self._day_maximum.add(draws_watts, wall_time_ns)
-
-    def _read(self, ratings: Mapping[str, float], wall_time_ns: int) -> dict[str, ForecastView]:
-        with self._store.lock:
-            forecasts = list(self._store.objects.forecasts.items())
-            plain = dict(self._store.objects.plain_forecasts)
-        found = {}
-        for name, forecast in forecasts:
-            domain = forecast.spec.target.power_domain or ""
-            if domain not in ratings:
-                continue
-            usable = usable_forecast(
-                plain[name].get("status"),
-                wall_time_ns / NS_PER_SECOND,
-                limit=ratings[domain],
-                last_day_maximum=self._day_maximum.of(domain),
-            )
-            if usable.method != "limit":
-                found[domain] = ForecastView(
-                    usable.p50,
-                    forecast.status.p95,
-                    usable.p99,
-                    ("fallback: " if usable.is_fallback else "") + usable.method,
-                )
-        return found

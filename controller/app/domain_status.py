@@ -17,7 +17,8 @@ from controller.app.live_view_builder import capped_by_domain, gpus_by_domain
 from controller.app.running_topology import DesiredTopology
 from controller.app.tick_loop import TickOutcome
 from controller.tick_values import Band, Transition
-from wattpack.api import Condition, DemandForecast, PowerDomain
+from forecasting.forecast_book import FORECAST_TRUSTED
+from wattpack.api import Condition, PowerDomain
 from wattpack.api.conditions import set_condition
 from wattpack.api.power_domain import PowerDomainSpec, PowerDomainStatus
 from wattpack.clock import Clock
@@ -36,6 +37,9 @@ _REASONS: Mapping[str, tuple[EventReason, bool]] = {
     "Releasing": (EventReason.CAPS_RESTORED, False),
     "Normal": (EventReason.CAPS_RESTORED, False),
     "Brake": (EventReason.BRAKE_ENGAGED, True),
+    "ForecastInUse": (EventReason.FORECAST_RESTORED, False),
+    "ForecastFallback": (EventReason.FORECAST_FALLBACK, True),
+    "ForecastContradicted": (EventReason.FORECAST_FALLBACK, True),
     "ForecastAboveBand": (EventReason.BUDGET_AT_RISK, True),
     "Degraded": (EventReason.DOMAIN_DEGRADED, True),
     "Recovered": (EventReason.DOMAIN_READY, False),
@@ -101,7 +105,8 @@ class StatusThread(PeriodicThread):
         self, outcome: TickOutcome, index: int, domain: PowerDomain, refusal: Refusal | None
     ) -> PowerDomainStatus:
         seen, decisions, topology = outcome.seen, outcome.decisions, outcome.topology
-        forecast = self._desired.forecast_of(domain.name)
+        outlook = outcome.outlooks.get(domain.name)
+        known = outlook if outlook is not None and outlook.method != "limit" else None
         draw, budget = float(decisions.draw_watts[index]), float(seen.budget_watts[index])
         members = np.bincount(topology.domain_of_node, minlength=topology.n_domains)
         return PowerDomainStatus(
@@ -109,8 +114,8 @@ class StatusThread(PeriodicThread):
             accepted_spec=_spec_of(self._desired.accepted_domains().get(domain.name)),
             budget_watts=round(budget),
             draw_watts=round(draw),
-            forecast_p95_watts=_peak(forecast, "p95"),
-            forecast_p99_watts=_peak(forecast, "p99"),
+            forecast_p95_watts=round(known.p95_watts) if known else None,
+            forecast_p99_watts=round(known.p99_watts) if known else None,
             headroom_watts=round(budget - draw),
             cap_band_watts=round(float(decisions.cap_band_watts[index])),
             breaker_heat_ratio=round(float(decisions.heat[index]), 3),
@@ -125,7 +130,7 @@ class StatusThread(PeriodicThread):
     def _judge(
         self, outcome: TickOutcome, index: int, domain: PowerDomain, refusal: Refusal | None
     ) -> list[Condition]:
-        """Accepted, Ready and Degraded, with the time of their last change."""
+        """Accepted, Ready, Degraded and ForecastTrusted, with the time of their last change."""
         worst = float(outcome.decisions.guaranteed_watts[index])
         rating = float(outcome.topology.tree.rating_watts[index])
         safe = worst <= rating
@@ -163,6 +168,17 @@ class StatusThread(PeriodicThread):
             observed_generation=domain.generation,
             wall_time_ns=outcome.wall_time_ns,
         )
+        outlook = outcome.outlooks.get(domain.name)
+        if outlook is not None:
+            judged = set_condition(
+                judged,
+                FORECAST_TRUSTED,
+                outlook.source is not None,
+                outlook.state,
+                outlook.reason,
+                observed_generation=domain.generation,
+                wall_time_ns=outcome.wall_time_ns,
+            )
         self._conditions[domain.name] = judged
         return judged
 
@@ -170,9 +186,3 @@ class StatusThread(PeriodicThread):
 def _spec_of(accepted: PowerDomain | None) -> PowerDomainSpec | None:
     """What runs; None where a domain was deleted and made anew with a spec that is refused."""
     return None if accepted is None else accepted.spec
-
-
-def _peak(forecast: DemandForecast | None, level: str) -> float | None:
-    """A peak of the forecast's horizon in whole watts."""
-    value = getattr(forecast.status, level) if forecast is not None else None
-    return None if value is None else float(round(value))

@@ -8,18 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from controller.tick_values import Band, CapReason, Decisions, Observations, Topology
-from wattpack.live_view import LiveDecision, LiveDomain, LiveGpus, LiveView
+from forecasting.forecast_book import Outlook
+from forecasting.issued_forecast import IssuedForecast
+from wattpack.live_view import LiveDecision, LiveDomain, LiveForecast, LiveGpus, LiveView
 from wattpack.power.domain_tree import FloatArray, IntArray
-
-
-@dataclass(frozen=True, slots=True)
-class ForecastView:
-    """What is shown of a domain's forecast."""
-
-    p50_watts: float | None
-    p95_watts: float | None
-    p99_watts: float | None
-    method: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +23,7 @@ class ViewContext:
     tick_seconds: float
     models: Sequence[str]
     pods: Sequence[str]
-    forecasts: Mapping[str, ForecastView]
+    outlooks: Mapping[str, Outlook]
     simulated: bool
     label: str
 
@@ -74,7 +66,7 @@ def live_view(
                 index,
                 int(gpus[index]),
                 int(capped[index]),
-                context.forecasts.get(name),
+                context.outlooks.get(name),
             )
             for index, name in enumerate(topology.tree.names)
         ],
@@ -92,10 +84,11 @@ def _domain(
     index: int,
     gpus: int,
     capped: int,
-    forecast: ForecastView | None,
+    outlook: Outlook | None,
 ) -> LiveDomain:
     tree = topology.tree
     parent = int(tree.parent[index])
+    known = outlook if outlook is not None and outlook.method != "limit" else None
     return LiveDomain(
         name=tree.names[index],
         parent=tree.names[parent] if parent >= 0 else None,
@@ -109,10 +102,30 @@ def _domain(
         enforcement="Enforce" if tree.enforce[index] else "DryRun",
         gpus=gpus,
         capped_gpus=capped,
-        forecast_p50_watts=forecast.p50_watts if forecast else None,
-        forecast_p95_watts=forecast.p95_watts if forecast else None,
-        forecast_p99_watts=forecast.p99_watts if forecast else None,
-        forecast_method=forecast.method if forecast else "",
+        forecast_p50_watts=known.p50_watts if known else None,
+        forecast_p95_watts=known.p95_watts if known else None,
+        forecast_p99_watts=known.p99_watts if known else None,
+        forecast_method=_method(known) if known else "",
+        forecast_state=outlook.state if outlook else "",
+        forecast_reason=outlook.reason if outlook else "",
+        forecast_window=_window(known.source) if known and known.source else None,
+    )
+
+
+def _method(outlook: Outlook) -> str:
+    return ("fallback: " if outlook.is_fallback else "") + outlook.method
+
+
+def _window(issue: IssuedForecast) -> LiveForecast | None:
+    """The steps behind the answer; None where the forecast does not carry both paths."""
+    paths = {path.level: path.values for path in issue.paths}
+    if 0.5 not in paths or 0.99 not in paths:
+        return None
+    return LiveForecast(
+        start_seconds=issue.window_start_seconds,
+        step_seconds=issue.step_seconds,
+        p50_watts=list(paths[0.5]),
+        p99_watts=list(paths[0.99]),
     )
 
 

@@ -13,13 +13,13 @@ from dataclasses import replace
 
 from capacity.profile_library import ProfileLibrary
 from controller.acceptance import Acceptance, accept
-from controller.app.desired_state import ForecastReader, Objects, ObjectStore, Refusal
+from controller.app.desired_state import Objects, ObjectStore, Refusal
 from controller.app.fleet import Fleet, NodeRecord
+from controller.app.forecast_reader import ForecastReader, Outlooks
 from controller.app.known_servers import Members, find_members
-from controller.app.live_view_builder import ForecastView
 from controller.tick_values import Topology
 from controller.topology import PodSpec, build_topology
-from wattpack.api import DemandForecast, PowerDomain
+from wattpack.api import PowerDomain
 from wattpack.errors import InputError, WattpackError
 from wattpack.gangs import GangSources, gang_of
 from wattpack.kube.port import JsonObject
@@ -89,23 +89,17 @@ class DesiredTopology:
         with self._store.lock:
             return self._store.objects.plain_domains.get(name)
 
-    def forecast_of(self, domain: str) -> DemandForecast | None:
-        """The newest forecast object of a domain."""
-        with self._store.lock:
-            forecasts = list(self._store.objects.forecasts.values())
-        return next((f for f in forecasts if f.spec.target.power_domain == domain), None)
-
-    def forecast_views(self, wall_time_ns: int) -> dict[str, ForecastView]:
-        """Usable forecasts by domain."""
+    def outlooks(self, wall_time_ns: int) -> Outlooks:
+        """What is expected of every domain that runs."""
         if self._topology is None:
-            return {}
+            return Outlooks()
         tree = self._topology.tree
         ratings = dict(zip(tree.names, tree.rating_watts.tolist(), strict=True))
-        return self._forecasts.views(ratings, wall_time_ns)
+        return self._forecasts.outlooks(ratings, wall_time_ns)
 
-    def saw(self, draws_watts: Mapping[str, float], wall_time_ns: int) -> None:
-        """A tick's draws, for the forecast's fall-back."""
-        self._forecasts.saw(draws_watts, wall_time_ns)
+    def saw(self, measured_watts: Mapping[str, float], wall_time_ns: int) -> None:
+        """A tick's measured draws: forecasts are held against them, and fall back to them."""
+        self._forecasts.saw(measured_watts, wall_time_ns)
 
     def _ran_before(self, newest: Mapping[str, PowerDomain]) -> list[PowerDomain]:
         """What this replica accepted, or the one that led before it: a failover changes none."""
@@ -155,11 +149,6 @@ class DesiredTopology:
         pod_of = {uuid: f"{u.namespace}/{u.name}" for u in uses for uuid in u.gpu_uuids}
         self.models = [model_of[uuid] for uuid in self._topology.gpu_uuids]
         self.pods_of_gpus = [pod_of.get(uuid, "") for uuid in self._topology.gpu_uuids]
-
-    def forecast_p99_watts(self, wall_time_ns: int) -> dict[str, float]:
-        """Peak of the horizon at p99 by domain, where there is a usable forecast."""
-        views = self.forecast_views(wall_time_ns)
-        return {n: v.p99_watts for n, v in views.items() if v.p99_watts is not None}
 
 
 def _with_unheard(

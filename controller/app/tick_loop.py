@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 import numpy as np
@@ -18,7 +18,8 @@ import numpy as np
 from controller.app.controller_metrics import ControllerMetrics
 from controller.app.decision_log import DecisionLog
 from controller.app.fleet import DomainInputs, Fleet, Leadership
-from controller.app.live_view_builder import ForecastView, ViewContext, capped_by_domain, live_view
+from controller.app.forecast_reader import Outlooks
+from controller.app.live_view_builder import ViewContext, capped_by_domain, live_view
 from controller.app.running_topology import DesiredTopology
 from controller.budget import budget_watts, override_cap_watts
 from controller.step import State, carry_over, initial_state, step
@@ -30,12 +31,14 @@ from controller.tick_values import (
     Topology,
     Transition,
 )
+from forecasting.forecast_book import Outlook
 from wattpack.clock import Clock
 from wattpack.live_view import LiveDecision, LiveView
 from wattpack.units import NS_PER_SECOND
 
 log = logging.getLogger(__name__)
 RECENT_DECISIONS = 100
+METER_FRESH_NS = 10 * NS_PER_SECOND
 
 
 class MeterSource(Protocol):
@@ -74,6 +77,7 @@ class TickOutcome:
     seen: Observations
     decisions: Decisions
     wall_time_ns: int
+    outlooks: Mapping[str, Outlook] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +141,8 @@ class Ticker:
             return None
         wall_time_ns = self._clock.wall_time_ns()
         self._fleet.begin_tick(float(topology.tree.rating_watts.max()))
-        seen = self._observe(topology, wall_time_ns)
+        outlooks = self._desired.outlooks(wall_time_ns)
+        seen = self._observe(topology, outlooks, wall_time_ns)
         if seen.leading and seen.highest_epoch_seen > seen.epoch:
             self._leadership.raise_epoch_above(seen.highest_epoch_seen)
         self._state, commands, decisions = step(
@@ -145,8 +150,10 @@ class Ticker:
         )
         self._metrics.batches.inc(self._send(topology, commands))
         self._count += 1
-        self._record(topology, seen, decisions, wall_time_ns, started_ns)
-        return TickOutcome(topology, seen, decisions, wall_time_ns)
+        told = replace(decisions, transitions=(*decisions.transitions, *outlooks.transitions))
+        outcome = TickOutcome(topology, seen, told, wall_time_ns, outlooks.by_domain)
+        self._record(outcome, started_ns)
+        return outcome
 
     def _current_topology(self) -> Topology | None:
         """The topology after the newest change; the state is carried over to it."""
@@ -162,10 +169,10 @@ class Ticker:
         self._topology = topology
         return topology
 
-    def _observe(self, topology: Topology, wall_time_ns: int) -> Observations:
+    def _observe(self, topology: Topology, outlooks: Outlooks, wall_time_ns: int) -> Observations:
         names = topology.tree.names
         meters = self._meters.read()
-        forecasts = self._desired.forecast_p99_watts(wall_time_ns)
+        forecasts = outlooks.p99_watts()
         objects = self._desired.objects
         unknown = (float("nan"), -1)
         domains = DomainInputs(
@@ -179,17 +186,10 @@ class Ticker:
         overrides = override_cap_watts(topology, objects.overrides.values(), wall_time_ns)
         return self._fleet.observe(topology, self._leadership.leadership(), domains, overrides)
 
-    def _record(
-        self,
-        topology: Topology,
-        seen: Observations,
-        decisions: Decisions,
-        wall_time_ns: int,
-        started_ns: int,
-    ) -> None:
-        draws = zip(topology.tree.names, decisions.draw_watts.tolist(), strict=True)
-        self._desired.saw(dict(draws), wall_time_ns)
-        fresh = self._decisions(decisions.transitions, wall_time_ns, seen.epoch)
+    def _record(self, outcome: TickOutcome, started_ns: int) -> None:
+        topology, seen, decisions = outcome.topology, outcome.seen, outcome.decisions
+        self._desired.saw(_measured(outcome, started_ns), outcome.wall_time_ns)
+        fresh = self._decisions(decisions.transitions, outcome.wall_time_ns, seen.epoch)
         self._audit.append(fresh)
         self._recent.extendleft(fresh)
         # Readers of the view get a copy: they run in other threads.
@@ -198,12 +198,13 @@ class Ticker:
         self._metrics.observe(
             topology, seen, decisions, capped_by_domain(topology, decisions).tolist()
         )
+        self._metrics.observe_outlooks(outcome.outlooks)
         self._metrics.nodes.set(len(self._fleet.records()))
         self._metrics.count_up(self._metrics.audit_failures, self._audit.failures)
         self._metrics.not_accepted.set(len(self._desired.refusals()))
         self._metrics.tick_seconds.observe(seconds)
         self._tick_seconds = seconds
-        self._shown = TickOutcome(topology, seen, decisions, wall_time_ns)
+        self._shown = outcome
 
     def _make_view(self, outcome: TickOutcome, count: int) -> LiveView:
         return live_view(
@@ -217,7 +218,7 @@ class Ticker:
                 tick_seconds=self._tick_seconds,
                 models=self._desired.models,
                 pods=self._desired.pods_of_gpus,
-                forecasts=self._forecast_views(outcome.topology, outcome.wall_time_ns),
+                outlooks=outcome.outlooks,
                 simulated=self._identity.simulated,
                 label=self._identity.label,
             ),
@@ -238,6 +239,17 @@ class Ticker:
             for position, transition in enumerate(transitions)
         ]
 
-    def _forecast_views(self, topology: Topology, wall_time_ns: int) -> dict[str, ForecastView]:
-        views = self._desired.forecast_views(wall_time_ns)
-        return {name: views[name] for name in topology.tree.names if name in views}
+
+def _measured(outcome: TickOutcome, now_ns: int) -> dict[str, float]:
+    """Draws that rest on readings: of domains without silent nodes, or with a fresh meter.
+
+    The draw of a silent node is the most that it could be (I7): no evidence of anything.
+    """
+    topology, seen, decisions = outcome.topology, outcome.seen, outcome.decisions
+    silent = np.bincount(
+        topology.domain_of_node, weights=decisions.silent_nodes, minlength=topology.n_domains
+    ).astype(np.float64)
+    metered = np.isfinite(seen.meter_watts) & (now_ns - seen.meter_time_ns <= METER_FRESH_NS)
+    measured = (topology.tree.sum_up(silent) == 0) | metered
+    draws = zip(topology.tree.names, decisions.draw_watts.tolist(), measured.tolist(), strict=True)
+    return {name: watts for name, watts, known in draws if known}

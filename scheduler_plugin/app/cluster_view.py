@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
+from forecasting.forecast_book import ForecastBook
 from scheduler_plugin import pods as pod_facts
 from scheduler_plugin.power_view import PowerView, model_watts
 from scheduler_plugin.snapshot_builder import ClusterObjects
@@ -31,7 +32,7 @@ from wattpack.kube.port import (
     Resource,
     UnavailableError,
 )
-from wattpack.object_names import OPT_IN_LABEL, OPT_IN_VALUE
+from wattpack.object_names import OPT_IN_LABEL, OPT_IN_VALUE, SYSTEM_NAMESPACE
 from wattpack.units import NS_PER_SECOND
 
 _LOG = logging.getLogger(__name__)
@@ -55,12 +56,20 @@ class ClusterReader:
         shadow: Also plan pods without our gate in namespaces that opted in.
         threaded: The informers run in threads of their own (``start``); otherwise each reading
             pumps them, for one thread and virtual time.
+        authority: Namespace whose forecasts count for domains.
     """
 
     def __init__(
-        self, api: KubeApi, clock: Clock, *, shadow: bool = False, threaded: bool = False
+        self,
+        api: KubeApi,
+        clock: Clock,
+        *,
+        shadow: bool = False,
+        threaded: bool = False,
+        authority: str = SYSTEM_NAMESPACE,
     ) -> None:
         self._api = api
+        self._authority = authority
         self._clock = clock
         self._shadow = shadow
         self._threaded = threaded
@@ -109,7 +118,10 @@ class ClusterReader:
         return ClusterObjects(
             nodes=self._informers[NODES].list(),
             pods=pods,
-            power=PowerView(self._informers[_DOMAINS].list(), self._informers[_FORECASTS].list()),
+            power=PowerView(
+                self._informers[_DOMAINS].list(),
+                ForecastBook.of(self._authority, self._informers[_FORECASTS].list()),
+            ),
             models=model_watts(self._informers[_PROFILES].list()),
             gangs=self._gang_sources(pods),
             wall_seconds=self._clock.wall_time_ns() / NS_PER_SECOND,

@@ -85,7 +85,11 @@ class PlacementLoop:
         self.metrics = metrics or PlacementMetrics()
         self.ledger = Ledger()
         self.reader = ClusterReader(
-            api, clock, shadow=settings.mode is Mode.SHADOW, threaded=threaded
+            api,
+            clock,
+            shadow=settings.mode is Mode.SHADOW,
+            threaded=threaded,
+            authority=settings.namespace,
         )
         self._applier = Applier(api, clock, self.ledger, settings.kept_plans)
         self._recorder = EventRecorder(api, clock, "wattpack.io/scheduler", instance)

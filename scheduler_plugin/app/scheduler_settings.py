@@ -7,6 +7,7 @@ from typing import Annotated
 from pydantic import Field
 
 from scheduler_plugin.admission import Mode
+from wattpack.object_names import SYSTEM_NAMESPACE
 from wattpack.settings import Settings
 
 
@@ -21,7 +22,7 @@ class PlacementSettings(Settings):
         batch_idle_seconds: Plan once no new pod came for this long ...
         batch_max_seconds: ... or the oldest waits for this long.
         resync_seconds: Plan at the latest after this, if pods wait.
-        namespace: Where the Lease and the certificate's Secret live.
+        namespace: Where the Lease and the certificate's Secret live, and the forecasts that count.
         kept_plans: How many old PlacementPlan objects stay for people to read.
         events_per_cycle: Upper bound of Events about pending pods.
     """
@@ -33,6 +34,6 @@ class PlacementSettings(Settings):
     batch_idle_seconds: Annotated[float, Field(ge=0, le=60)] = 0.2
     batch_max_seconds: Annotated[float, Field(ge=0, le=60)] = 2.0
     resync_seconds: Annotated[float, Field(gt=0, le=600)] = 10.0
-    namespace: Annotated[str, Field(min_length=1, max_length=63)] = "wattpack-system"
+    namespace: Annotated[str, Field(min_length=1, max_length=63)] = SYSTEM_NAMESPACE
     kept_plans: Annotated[int, Field(ge=1, le=1000)] = 20
     events_per_cycle: Annotated[int, Field(ge=0, le=1000)] = 50

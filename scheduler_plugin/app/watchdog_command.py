@@ -17,7 +17,7 @@ from wattpack.clock import Clock, SystemClock
 from wattpack.kube.election import LeaseRecord
 from wattpack.kube.port import LEASES, KubeApi, KubeError, NotFoundError
 from wattpack.logs import add_log_level, log_json
-from wattpack.object_names import LEASE_NAME
+from wattpack.object_names import LEASE_NAME, SYSTEM_NAMESPACE
 from wattpack.units import ns_to_seconds, seconds_to_ns
 
 _LOG = logging.getLogger(__name__)
@@ -94,7 +94,7 @@ class Watchdog:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="wattpack watchdog", description=__doc__)
-    parser.add_argument("--namespace", default="wattpack-system", help="of the planner's Lease")
+    parser.add_argument("--namespace", default=SYSTEM_NAMESPACE, help="of the planner's Lease")
     parser.add_argument("--kubeconfig", type=Path, help="default: the pod's service account")
     parser.add_argument("--silence-seconds", type=flags.positive, default=SILENCE_SECONDS)
     parser.add_argument(

@@ -30,12 +30,11 @@ from simulation.world import World
 from wattpack.clock import Clock, SystemClock
 from wattpack.kube.election import ElectionSettings, LeaderElector
 from wattpack.kube.port import TokenIdentity
-from wattpack.object_names import LEASE_NAME
+from wattpack.object_names import LEASE_NAME, SYSTEM_NAMESPACE
 from wattpack.units import seconds_to_ns
 from wattpack.wire.certificates import new_authority, new_server
 
 AGENT_USERNAME = "system:serviceaccount:wattpack-agents:wattpack-agent"
-SYSTEM_NAMESPACE = "wattpack-system"
 SERVER_NAME = "wattpack-controller.local"
 # The solver's real time in one cycle: simulated time stands still while it searches.
 PLAN_DEADLINE_SECONDS = 0.15

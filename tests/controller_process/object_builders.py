@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from controller.app.desired_state import ForecastReader, ObjectStore
+from controller.app.desired_state import ObjectStore
+from controller.app.forecast_reader import ForecastReader
 from controller.app.running_topology import DesiredTopology
 from wattpack.api import PowerDomain, PowerOverride, PowerPolicy
 from wattpack.kube.port import NODES, PODS, JsonObject, Resource

@@ -11,14 +11,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
+from forecasting.forecast_book import ForecastBook, Question
 from forecasting.forecast_round import ForecasterState, step
-from forecasting.forecast_status import status_of, usable_forecast
+from forecasting.forecast_status import status_of
 from forecasting.memory_source import MemorySource
 from forecasting.series_source import Floats, SeriesId
 from forecasting.targets import Target, target_of
+from tests.forecasting.forecast_builders import AUTHORITY, make_forecast
 from wattpack.api.planning import DemandForecastStatus
 from wattpack.errors import InputError, TransientError
 
@@ -155,62 +155,11 @@ def test_the_status_passes_the_crd_model_and_carries_the_spec_levels() -> None:
     assert parsed.p50 < parsed.p99
 
 
-def test_a_fresh_forecast_is_used_and_an_old_one_is_not() -> None:
-    status, now = _status(), 12 * 86400.0
-    fresh = usable_forecast(status, now + 1200, limit=1000, last_day_maximum=150)
-    assert (fresh.is_fallback, fresh.method, fresh.age_seconds) == (False, "ridge", 1200)
-    assert fresh.p99 == status["p99"]
-    old = usable_forecast(status, now + 1900, limit=1000, last_day_maximum=150)
-    assert (old.is_fallback, old.method) == (True, "last-24h-max")
-    assert old.p99 == pytest.approx(180)
-    assert "1900 s old" in old.reason
-    blind = usable_forecast(status, now + 1900, limit=1000)
-    assert (blind.is_fallback, blind.method, blind.p99) == (True, "limit", 1000)
-
-
-def test_a_forecaster_that_fell_back_says_so_to_its_users() -> None:
-    status = {**_status(), "method": "last-24h-max", "fallback": True}
-    used = usable_forecast(status, 12 * 86400, limit=1000)
-    assert used.is_fallback
-    assert "fell back" in used.reason
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"p99": None}, {"p50": -1.0}, {"p50": 1e6}, {"p99": float("nan")}, {"p99": "many"},
-        {"dataUntil": "yesterday"}, {"dataUntil": None}, {"dataUntil": "1970-01-13T00:00:00"},
-        {"dataUntil": "2070-01-01T00:00:00Z"}, {"surprise": 1},
-    ],
-)  # fmt: skip
-def test_a_damaged_status_leads_to_the_fallback(change: dict[str, Any]) -> None:
-    used = usable_forecast({**_status(), **change}, 12 * 86400, limit=500, last_day_maximum=100)
-    assert used.is_fallback
-    assert used.p99 == pytest.approx(120)
-
-
-@given(
-    st.none()
-    | st.dictionaries(
-        st.sampled_from(["p50", "p99", "dataUntil", "x"]),
-        st.none() | st.floats() | st.text(max_size=5),
-    ),
-    st.floats(0, 1e9),
-    st.none() | st.floats(0, 1e9),
-)  # fmt: skip
-@settings(max_examples=60, deadline=None)
-def test_users_always_get_a_number_within_the_limit(
-    status: dict[str, Any] | None, limit: float, maximum: float | None
-) -> None:
-    used = usable_forecast(status, 1e6, limit=limit, last_day_maximum=maximum)
-    assert 0 <= used.p50 <= used.p99 <= limit
-    assert used.reason
-
-
-@pytest.mark.parametrize("limit", [float("nan"), -1.0, "5"])
-def test_users_must_bring_a_sound_limit(limit: Any) -> None:
-    with pytest.raises(InputError, match="limit"):
-        usable_forecast(None, 0.0, limit=limit)
+def test_readers_believe_what_the_forecaster_writes() -> None:
+    body = make_forecast(metadata={"generation": 3}) | {"status": _status()}
+    book = ForecastBook.of(AUTHORITY, [body])
+    outlook = book.of_domain("row", Question(12 * 86400.0 + 1200, 1000))
+    assert (outlook.state, outlook.p99_watts) == ("Forecast", body["status"]["p99"])
 
 
 def _body(**spec: Any) -> dict[str, Any]:
@@ -236,7 +185,6 @@ def test_an_object_becomes_a_target() -> None:
         ({"levels": []}, "levels"),
         ({"target": {"series": ""}}, "series"),
         ({"horizonSeconds": -1}, "horizonSeconds"),
-        ({"typo": 1}, "typo"),
     ],
 )
 def test_a_bad_object_is_refused_by_field(spec: dict[str, Any], field: str) -> None:

@@ -13,7 +13,7 @@ from prometheus_client import generate_latest
 
 from forecasting.app.forecast_loop import ForecasterProcess
 from forecasting.app.forecaster_command import main
-from forecasting.forecast_status import usable_forecast
+from forecasting.forecast_book import ForecastBook, Question
 from forecasting.memory_source import MemorySource
 from forecasting.series_source import Floats, SeriesId
 from forecasting.sqlite import HistoryStore
@@ -93,9 +93,10 @@ def test_a_round_writes_a_status_that_users_can_use(world: World) -> None:
     world.add("row", ceilingWatts=1000)
     assert world.process.tick()
     status = world.status("row")
-    used = usable_forecast(status, START_SECONDS + 60, limit=1000)
-    assert not used.is_fallback
-    assert 100 < used.p50 < used.p99 < 200
+    book = ForecastBook.of("power", world.kube.list(RESOURCE).items)
+    used = book.of_domain("row", Question(START_SECONDS + 60, 1000))
+    assert not used.is_fallback, used.reason
+    assert 100 < used.p50_watts < used.p99_watts < 200
     assert status["coverageN"] == 24
     assert world.ready("row")["status"] == "True"
     assert DemandForecast.from_json(world.kube.get(RESOURCE, "row", "power"))

@@ -10,10 +10,12 @@ from scheduler_plugin.app.planning_loop import PlacementLoop
 from scheduler_plugin.app.scheduler_settings import PlacementSettings
 from scheduler_plugin.solver_process import InProcessPlanner
 from simulation.kube import EmbeddedKube
+from tests.forecasting.forecast_builders import make_forecast
 from wattpack.api import DemandForecast, GPUProfile, PowerDomain
 from wattpack.clock import ManualClock
 from wattpack.kube.json_patch import apply_json_patch
 from wattpack.kube.port import NODES, PODS, JsonObject, KubeApi
+from wattpack.units import NS_PER_SECOND
 
 SPACE = "team"
 
@@ -139,6 +141,15 @@ class Cluster:
             status = {"acceptedSpec": body["spec"], **status}
         body = {**body, "status": status}
         return self.api.replace(resource, body, namespace, subresource="status")
+
+    def add_forecast(self, p99: float, **changes: Any) -> JsonObject:
+        """A forecast of the row as the forecaster leaves it."""
+        now_seconds = self.clock.wall_time_ns() / NS_PER_SECOND
+        body = make_forecast(now_seconds, p99, **changes)
+        resource, namespace = DemandForecast.meta.resource, body["metadata"]["namespace"]
+        stored = self.api.create(resource, body, namespace)
+        status = {**stored, "status": body["status"]}
+        return self.api.replace(resource, status, namespace, subresource="status")
 
     def pod(self, name: str) -> JsonObject:
         return self.api.get(PODS, name, SPACE)

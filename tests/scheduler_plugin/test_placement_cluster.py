@@ -20,7 +20,7 @@ from tests.scheduler_plugin.placement_cluster import (
     pod_object,
     profile_object,
 )
-from wattpack.api import DemandForecast, PowerDomain
+from wattpack.api import PowerDomain
 from wattpack.kube.port import (
     EVENTS,
     MUTATING_WEBHOOKS,
@@ -225,14 +225,7 @@ def test_a_full_past_does_not_keep_an_empty_domain_empty() -> None:
 def test_the_measured_draw_carries_the_forecasts_rise_once_pods_have_ramped_up() -> None:
     """Draw 5,000 W + rise 3,000 W + pods of the last two minutes, under 9,000 W."""
     cluster = powered(10_000, nonGpuPerNode=THIRSTY)
-    body = {
-        "apiVersion": "wattpack.io/v1alpha1",
-        "kind": "DemandForecast",
-        "metadata": {"name": "row", "namespace": SPACE},
-        "spec": {"target": {"powerDomain": "row", "series": "row"}},
-    }
-    cluster.api.create(DemandForecast.meta.resource, body, SPACE)
-    cluster.set_status(DemandForecast, "row", p99=8_990.0, now=5_990.0)
+    cluster.add_forecast(8_990.0, now=5_990.0)
     cluster.set_status(PowerDomain, "row", capBandWatts=9_000, drawWatts=5_000.0)
     for i in range(4):
         cluster.add(pod_object(f"p{i}", annotations={"wattpack.io/kernel-class": "decode"}))
@@ -259,14 +252,44 @@ def test_what_is_measured_now_is_never_undercut() -> None:
 
 def test_a_forecast_object_of_the_domain_counts() -> None:
     cluster = powered(10_000, nonGpuPerNode=THIRSTY)
-    body = {
-        "apiVersion": "wattpack.io/v1alpha1",
-        "kind": "DemandForecast",
-        "metadata": {"name": "row", "namespace": SPACE},
-        "spec": {"target": {"powerDomain": "row", "series": "row"}},
-    }
-    cluster.api.create(DemandForecast.meta.resource, body, SPACE)
-    cluster.set_status(DemandForecast, "row", p99=9_990.0)
+    cluster.add_forecast(8_990.0)
+    cluster.set_status(PowerDomain, "row", capBandWatts=9_000)
+    cluster.add(pod_object("p"))
+    assert cluster.loop.step().pending[f"{SPACE}/p"][0] == "PowerDomainFull"
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"conditions": [{"type": "Ready", "status": "False", "reason": "HistoryUnavailable"}]},
+        {"p50": -1.0},
+        {"p50": 0.0},
+        {"validUntil": "1969-12-31T00:00:00Z"},
+        {"issuedAt": "2070-01-21T00:00:00Z"},
+        {"namespace": SPACE},
+    ],
+)
+def test_a_forecast_that_cannot_be_trusted_makes_no_room(change: dict[str, Any]) -> None:
+    """Eight idle boards and a host at 1,000 W would be all that is left if it were believed."""
+    cluster = powered(10_000, nonGpuPerNode=THIRSTY)
+    cluster.add_forecast(10.0, **change)
+    cluster.add(pod_object("p"))
+    assert cluster.loop.step().pending[f"{SPACE}/p"][0] == "PowerDomainFull"
+
+
+def test_a_forecast_of_nothing_that_can_be_trusted_would_make_that_room() -> None:
+    """The counterpart of the test above: it is the distrust that keeps the pod waiting there."""
+    cluster = powered(10_000, nonGpuPerNode=THIRSTY)
+    cluster.add_forecast(10.0)
+    cluster.add(pod_object("p"))
+    assert len(cluster.loop.step().released) == 1
+
+
+def test_the_planner_follows_the_controllers_verdict_on_a_forecast() -> None:
+    cluster = powered(10_000, nonGpuPerNode=THIRSTY)
+    cluster.add_forecast(10.0)
+    verdict = {"type": "ForecastTrusted", "status": "False", "reason": "Contradicted"}
+    cluster.set_status(PowerDomain, "row", forecastP99Watts=9_500.0, conditions=[verdict])
     cluster.add(pod_object("p"))
     assert cluster.loop.step().pending[f"{SPACE}/p"][0] == "PowerDomainFull"
 

@@ -25,6 +25,9 @@ from wattpack.api.object_meta import (
     Watts,
 )
 
+DEFAULT_HORIZON_SECONDS = 6 * 3600
+DEFAULT_STEP_SECONDS = 600
+
 
 class ForecastTarget(ApiModel):
     """What is forecast: a domain's power, a workload's power, or any query."""
@@ -55,9 +58,9 @@ class DemandForecastSpec(ApiModel):
     target: Annotated[ForecastTarget, Field(description="What is forecast")]
     horizon_seconds: Annotated[
         int, Field(ge=600, le=7 * 86400, description="How far ahead, seconds")
-    ] = 6 * 3600
+    ] = DEFAULT_HORIZON_SECONDS
     step_seconds: Annotated[int, Field(ge=60, le=3600, description="Width of one bin, seconds")] = (
-        600
+        DEFAULT_STEP_SECONDS
     )
     levels: Annotated[
         list[Fraction],
@@ -101,7 +104,13 @@ class DemandForecastStatus(ApiModel):
         str | None, Field(max_length=64, description="When it was made, RFC 3339")
     ] = None
     data_until: Annotated[
-        str | None, Field(max_length=64, description="Newest observation used, RFC 3339")
+        str | None, Field(max_length=64, description="End of the newest observation, RFC 3339")
+    ] = None
+    valid_until: Annotated[
+        str | None, Field(max_length=64, description="Users fall back after this, RFC 3339")
+    ] = None
+    window_start: Annotated[
+        str | None, Field(max_length=64, description="Start of the first step, RFC 3339")
     ] = None
     method: Annotated[
         str | None, Field(max_length=64, description="Forecaster that won the comparison")

@@ -1,0 +1,235 @@
+"""One DemandForecast as the API gives it, read with suspicion.
+
+Read tolerantly: fields that this version does not know are ignored. What the object says about
+itself is judged here, once; what depends on the question (time, limit, measured draw) is judged by
+``forecasting.forecast_book``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, Final, NamedTuple
+
+from wattpack.api.planning import DEFAULT_HORIZON_SECONDS, DEFAULT_STEP_SECONDS
+from wattpack.api.times import parse_rfc3339
+from wattpack.errors import InputError
+from wattpack.units import require_number
+
+DEFAULT_VALIDITY_SECONDS: Final = 1800.0
+"""Validity of a status that states none: one bin of ten minutes and two missed rounds."""
+
+WATTS: Final = ("watts", "W")
+"""Units in which a domain's forecast is taken; a forecast in kW would read as a thousandth."""
+
+LAST_TIME_SECONDS: Final = 253_370_764_800
+"""The year 9999 begins: what is computed from a time must still be a time."""
+
+MAX_STEPS: Final = 1024
+MAX_LEVELS: Final = 21
+
+
+class ForecastKey(NamedTuple):
+    """Which object: names alone repeat between namespaces."""
+
+    namespace: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class ForecastPath:
+    """One level over the window.
+
+    Attributes:
+        level: In (0, 1).
+        values: One a step; not calibrated, unlike the peaks. The unit of the series.
+    """
+
+    level: float
+    values: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class IssuedForecast:
+    """A forecast that is sound in itself. Times are Unix seconds, values in the series' unit.
+
+    Attributes:
+        key: Namespace and name.
+        domain: PowerDomain that it speaks of; empty for a workload or a plain series.
+        issued_seconds: When it was made.
+        data_until_seconds: End of the newest observation behind it.
+        valid_until_seconds: When it says itself that it is too old.
+        window_start_seconds: Start of the first step.
+        window_end_seconds: End of the last step.
+        now_value: Newest observation, None if it has none.
+        p50: Median of the window's peak.
+        p95: 0.95 quantile of the window's peak.
+        p99: 0.99 quantile of the window's peak.
+        method: What made it.
+        is_fallback: The forecaster itself fell back.
+        step_seconds: Width of a step.
+        paths: Ascending by level.
+    """
+
+    key: ForecastKey
+    domain: str
+    issued_seconds: float
+    data_until_seconds: float
+    valid_until_seconds: float
+    window_start_seconds: float
+    window_end_seconds: float
+    now_value: float | None
+    p50: float
+    p95: float
+    p99: float
+    method: str
+    is_fallback: bool
+    step_seconds: int
+    paths: tuple[ForecastPath, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class UnfitForecast:
+    """A forecast that no question may be answered with, and why."""
+
+    key: ForecastKey
+    domain: str
+    reason: str
+
+
+def read_forecast(body: Mapping[str, Any]) -> IssuedForecast | UnfitForecast:
+    """What the object says, or why it cannot be used; never an error, whatever the object holds."""
+    metadata = _mapping(body.get("metadata"))
+    key = ForecastKey(str(metadata.get("namespace", "")), str(metadata.get("name", "")))
+    spec = _mapping(body.get("spec"))
+    target = _mapping(spec.get("target"))
+    named = target.get("powerDomain")
+    domain = named if isinstance(named, str) else ""
+    try:
+        return _issued(key, domain, metadata, spec, _mapping(body.get("status")))
+    except InputError as error:
+        return UnfitForecast(key, domain, f"{error.field}: expected {error.expected}")
+
+
+def _issued(
+    key: ForecastKey,
+    domain: str,
+    metadata: Mapping[str, Any],
+    spec: Mapping[str, Any],
+    status: Mapping[str, Any],
+) -> IssuedForecast:
+    """The sound forecast.
+
+    Raises:
+        InputError: naming the first field that rules it out.
+    """
+    _require_standing(domain, metadata, spec, status)
+    p50, p95, p99 = (_positive(status, level) for level in ("p50", "p95", "p99"))
+    if not p50 <= p95 <= p99:
+        raise InputError("status.p99", f"p50 <= p95 <= p99, not {p50:g}, {p95:g}, {p99:g}")
+    issued, data_until = _time(status, "issuedAt"), _time(status, "dataUntil")
+    start = _time(status, "windowStart") if "windowStart" in status else data_until
+    horizon = _seconds(spec, "horizonSeconds", DEFAULT_HORIZON_SECONDS)
+    step = _seconds(spec, "stepSeconds", DEFAULT_STEP_SECONDS)
+    stated = (
+        _time(status, "validUntil")
+        if "validUntil" in status
+        else data_until + DEFAULT_VALIDITY_SECONDS
+    )
+    now_value = status.get("now")
+    return IssuedForecast(
+        key=key,
+        domain=domain,
+        issued_seconds=issued,
+        data_until_seconds=data_until,
+        valid_until_seconds=stated,
+        window_start_seconds=start,
+        window_end_seconds=start + horizon,
+        now_value=None if now_value is None else require_number("status.now", now_value, minimum=0),
+        p50=p50,
+        p95=p95,
+        p99=p99,
+        method=str(status.get("method") or "unnamed")[:64],
+        is_fallback=status.get("fallback") is not False,
+        step_seconds=step,
+        paths=_paths(status.get("quantiles", ())),
+    )
+
+
+def _require_standing(
+    domain: str,
+    metadata: Mapping[str, Any],
+    spec: Mapping[str, Any],
+    status: Mapping[str, Any],
+) -> None:
+    """The object is alive, speaks of its newest spec in watts, and calls itself ready."""
+    if metadata.get("deletionTimestamp"):
+        raise InputError("metadata.deletionTimestamp", "an object that is not being deleted")
+    unit = _mapping(spec.get("target")).get("unit", WATTS[0])
+    if domain and unit not in WATTS:
+        raise InputError("spec.target.unit", f"{WATTS[0]} for a powerDomain, not {unit!r:.40}")
+    if not status:
+        raise InputError("status", "a first forecast; there is none yet")
+    conditions = [_mapping(condition) for condition in _list(status.get("conditions"))]
+    ready = next((c for c in conditions if c.get("type") == "Ready"), _mapping(None))
+    if ready.get("status") != "True":
+        why = " ".join(str(ready.get(part, "")) for part in ("reason", "message")).strip()
+        raise InputError("status.conditions", f"Ready=True; it says: {why or 'nothing':.200}")
+    spoken, wanted = status.get("observedGeneration", 0), metadata.get("generation", 0)
+    if isinstance(spoken, int) and isinstance(wanted, int) and spoken < wanted:
+        raise InputError(
+            "status.observedGeneration", f"a status of the newest spec, {wanted}, not of {spoken}"
+        )
+
+
+def _paths(given: object) -> tuple[ForecastPath, ...]:
+    """The step quantiles: finite, never negative, of one length, rising with the level."""
+    paths = []
+    for entry in _list(given)[: MAX_LEVELS + 1]:
+        level = require_number(
+            "status.quantiles.level", _mapping(entry).get("level"), minimum=0, maximum=1
+        )
+        values = tuple(
+            require_number("status.quantiles.values", value, minimum=0)
+            for value in _list(_mapping(entry).get("values"))[: MAX_STEPS + 1]
+        )
+        paths.append(ForecastPath(level, values))
+    if len(paths) > MAX_LEVELS or any(len(path.values) > MAX_STEPS for path in paths):
+        raise InputError("status.quantiles", f"at most {MAX_LEVELS} paths of {MAX_STEPS} steps")
+    for low, high in pairwise(paths):
+        fits = low.level < high.level and len(low.values) == len(high.values)
+        if not fits or any(a > b for a, b in zip(low.values, high.values, strict=True)):
+            raise InputError("status.quantiles", "equally long paths that rise with the level")
+    return tuple(paths)
+
+
+def _positive(status: Mapping[str, Any], name: str) -> float:
+    return require_number(f"status.{name}", status.get(name), exclusive_minimum=0)
+
+
+def _seconds(spec: Mapping[str, Any], name: str, default: int) -> int:
+    return int(
+        require_number(f"spec.{name}", spec.get(name, default), minimum=1, maximum=7 * 86400)
+    )
+
+
+def _time(status: Mapping[str, Any], name: str) -> float:
+    """A time of the status, Unix seconds."""
+    text = status.get(name)
+    try:
+        seconds = parse_rfc3339(text if isinstance(text, str) else "").timestamp()
+    except (ValueError, OverflowError) as error:
+        raise InputError(f"status.{name}", "an RFC 3339 time", text) from error
+    return require_number(f"status.{name}", seconds, minimum=0, maximum=LAST_TIME_SECONDS)
+
+
+def _mapping(value: object) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
+
+
+def _list(value: object) -> Sequence[Any]:
+    return value if isinstance(value, (list, tuple)) else ()

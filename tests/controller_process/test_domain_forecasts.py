@@ -1,0 +1,141 @@
+"""What a tick makes of forecasts, and where people can see it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from controller.app.domain_status import StatusThread
+from controller.app.fleet import Fleet
+from controller.app.tick_loop import TickOutcome
+from simulation.kube import EmbeddedKube
+from tests.controller_process.messages import make_hello
+from tests.controller_process.object_builders import DOMAINS, make_cluster, make_domain, make_node
+from tests.controller_process.test_tick_attacks import Bench
+from tests.forecasting.forecast_builders import make_forecast
+from wattpack.api import DemandForecast
+from wattpack.kube.port import JsonObject
+
+FORECASTS = DemandForecast.meta.resource
+
+
+class Row(Bench):
+    """A row of one node whose forecasts and minutes are at hand."""
+
+    def __init__(self) -> None:
+        fleet = Fleet()
+        fleet.hello(make_hello("node-1"))
+        super().__init__(make_cluster(make_node("node-1")), fleet)
+
+    def issue(self, p99: float, **changes: Any) -> JsonObject:
+        body = make_forecast(self.clock.wall_time_ns() / 1e9, p99, **changes)
+        self.cluster.put(FORECASTS, body)
+        return body
+
+    def pass_minutes(self, count: int) -> TickOutcome:
+        outcome = None
+        for _ in range(60 * count):
+            outcome = self.tick("node-1")
+        assert outcome is not None
+        return outcome
+
+    def live(self) -> Any:
+        view = self.ticker.live()
+        assert view is not None
+        return view.domains[0]
+
+    def kinds(self) -> list[str]:
+        view = self.ticker.live()
+        assert view is not None
+        return [decision.kind for decision in view.decisions]
+
+
+@pytest.fixture
+def row() -> Row:
+    return Row()
+
+
+def test_a_trusted_forecast_is_seen_by_the_tick_and_in_the_live_view(row: Row) -> None:
+    paths = [{"level": 0.5, "values": [1.0, 2.0]}, {"level": 0.99, "values": [3.0, 4.0]}]
+    body = row.issue(30_000.0, quantiles=paths)
+    outcome = row.tick("node-1")
+    assert outcome is not None
+    assert outcome.seen.forecast_p99_watts.tolist() == [30_000.0]
+    live = row.live()
+    assert (live.forecast_state, live.forecast_method) == ("Forecast", "ridge")
+    assert live.forecast_window.p99_watts == [3.0, 4.0]
+    assert live.forecast_window.step_seconds == 600
+    assert live.forecast_window.start_seconds == pytest.approx(
+        row.clock.wall_time_ns() / 1e9, abs=2
+    )
+    assert body["metadata"]["namespace"] == row.cluster.store.forecasts.authority
+
+
+def test_a_forecast_of_another_namespace_neither_counts_nor_replaces_ours(row: Row) -> None:
+    row.issue(30_000.0)
+    theirs = row.issue(10.0, namespace="team")
+    outcome = row.tick("node-1")
+    assert outcome is not None
+    assert outcome.seen.forecast_p99_watts.tolist() == [30_000.0]
+    row.cluster.remove(FORECASTS, theirs)
+    outcome = row.tick("node-1")
+    assert outcome is not None
+    assert outcome.seen.forecast_p99_watts.tolist() == [30_000.0]
+
+
+def test_without_a_day_of_draws_nothing_is_promised_and_the_reason_is_said(row: Row) -> None:
+    row.issue(30_000.0, conditions=None)
+    outcome = row.tick("node-1")
+    assert outcome is not None
+    assert outcome.seen.forecast_p99_watts.tolist() != [30_000.0]
+    live = row.live()
+    assert (live.forecast_p99_watts, live.forecast_method) == (None, "")
+    assert live.forecast_state == "Fallback"
+    assert "Ready=True" in live.forecast_reason
+
+
+def test_a_contradicted_forecast_loses_its_authority_and_everybody_can_see_it(row: Row) -> None:
+    first = row.pass_minutes(1)
+    draw = float(first.decisions.draw_watts[0])
+    row.issue(draw * 0.72)
+    assert row.pass_minutes(6).outlooks["row"].state == "Forecast"
+    outcome = row.pass_minutes(4)
+    assert outcome.outlooks["row"].state == "Contradicted"
+    assert outcome.seen.forecast_p99_watts.tolist() != [pytest.approx(draw * 0.72)]
+    assert "draw above its p99" in row.live().forecast_reason
+    assert row.kinds().count("ForecastContradicted") == 1
+    text = row.ticker._metrics.text().decode()
+    assert 'wattpack_domain_forecast_contradicted{domain="row"} 1.0' in text
+    assert 'wattpack_domain_forecast_fallback{domain="row"} 1.0' in text
+    row.issue(draw * 0.8)
+    assert row.pass_minutes(1).outlooks["row"].state == "Contradicted"
+    row.issue(draw * 1.2)
+    assert row.pass_minutes(1).outlooks["row"].state == "Forecast"
+    assert row.kinds()[0] == "ForecastInUse"
+
+
+def test_a_silent_nodes_assumed_draw_is_no_evidence_against_a_forecast(row: Row) -> None:
+    row.fleet.hello(make_hello("node-2"))
+    row.cluster.put(DOMAINS, make_domain(members={"nodeNames": ["node-1", "node-2"]}))
+    row.issue(100.0)
+    outcome = row.pass_minutes(12)
+    assert outcome.decisions.silent_nodes.any()
+    assert outcome.outlooks["row"].state == "Forecast"
+
+
+def test_the_verdict_is_a_condition_of_the_domain_with_its_reason(row: Row) -> None:
+    api = EmbeddedKube(row.clock)
+    api.create(DOMAINS, make_domain())
+    row.cluster.put(DOMAINS, api.get(DOMAINS, "row"))
+    status = StatusThread(api, row.clock, row.cluster.desired, "test")
+    row.issue(30_000.0, validUntil="1969-12-31T00:00:00Z")
+    outcome = row.tick("node-1")
+    assert outcome is not None
+    status.take(outcome)
+    status.run_once()
+    written = api.get(DOMAINS, "row")["status"]
+    (verdict,) = [c for c in written["conditions"] if c["type"] == "ForecastTrusted"]
+    assert (verdict["status"], verdict["reason"]) == ("False", "Fallback")
+    assert "validUntil" in verdict["message"]
+    assert "forecastP99Watts" not in written
