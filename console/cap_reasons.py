@@ -1,42 +1,112 @@
-"""Why a GPU is capped, in one sentence with its figures: the answer behind every cap."""
+"""Why a GPU is capped: what was observed, which limit holds it, who has the power, what lifts it.
+
+One answer for people and programs; every figure in it is of the view that it was made from.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from console.overview import kilowatts
 from controller.tick_values import CapReason
 from wattpack.errors import InputError
 from wattpack.live_view import LiveDomain, LiveView
 
-_SENTENCES = {
-    CapReason.NOT_CAPPED: "It is not capped: its limit is what its work asks for.",
-    CapReason.DOMAIN_BAND: (
-        "{domain} drew {draw:,.0f} W against a cap band of {band_watts:,.0f} W, and work of "
-        "priority {priority} is reduced before anything more important. It is lifted once "
-        "{domain} stays below its release level."
+SHOWN_HOLDERS = 5
+_MORE_POWER = "Give it a more important PriorityClass, or move it to a domain with headroom."
+_RAISE = (
+    "Raise the domain's budget or band only if its breaker bears it (kubectl edit powerdomain)."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Texts:
+    """A reason in words; fields in braces are the figures of ``_figures``."""
+
+    headline: str
+    limit: str
+    lifts: str
+    actions: tuple[str, ...] = ()
+
+
+_TEXTS = {
+    CapReason.NOT_CAPPED: _Texts(
+        "It is not capped: its limit is what its work asks for.", "none", "nothing has to be lifted"
     ),
-    CapReason.SURVIVABLE_JUMP: (
-        "If every GPU below {domain} reached its cap at once it would draw {worst:,.0f} W "
-        "against a rating of {rating:,.0f} W, more than the breaker survives until leases end (I2)."
+    CapReason.DOMAIN_BAND: _Texts(
+        "{domain} reached its cap band, and work of priority {priority} is reduced before anything "
+        "more important.",
+        "cap band of {domain}: {band}, budget {budget}",
+        "{domain} has to stay below its release level of {release} for 30 s; it draws {draw}",
+        (_MORE_POWER, _RAISE),
     ),
-    CapReason.BRAKE: (
-        "{domain} is in the brake: breaker heat {heat:.2f}, draw {draw:,.0f} W against a rating "
-        "of {rating:,.0f} W. Every GPU below it holds its guaranteed cap."
+    CapReason.SURVIVABLE_JUMP: _Texts(
+        "If every GPU below {domain} went to its cap at once, its breaker would not survive until "
+        "leases end (I2), so caps keep the worst case low although {domain} draws less now.",
+        "worst case of {domain}: {worst}, at most {survivable} may be; rating {rating}",
+        "less worst-case load below {domain}: fewer GPUs at high caps, or a cooler breaker "
+        "(heat {heat})",
+        (_MORE_POWER, "Declare the breaker's real trip curve if the assumed one is stricter."),
     ),
-    CapReason.WAITING_FOR_READ_BACK: (
-        "The power that it will get is still held by another GPU whose lower cap has not been "
-        "read back yet (I6)."
+    CapReason.BRAKE: _Texts(
+        "{domain} is in the brake. Every GPU below it holds its guaranteed cap.",
+        "breaker of {domain}: heat {heat} of 1, draw {draw}, rating {rating}",
+        "{domain} has to fall below its cap band of {band} for 5 s; then caps are raised slowly",
+        ("Take load off: suspend low-priority work below {domain}.",),
     ),
-    CapReason.RAISE_RATE: "{domain} is restoring caps slowly, so that the load cannot bounce.",
-    CapReason.OVERRIDE: "A PowerOverride caps it by hand.",
-    CapReason.STARTING: "A new leader raises nothing until one lease has passed (I4).",
-    CapReason.UNCONTROLLED: (
-        "Its node sends no fresh report or has no actuator, so it is budgeted at its default limit."
+    CapReason.WAITING_FOR_READ_BACK: _Texts(
+        "Its power is promised but another GPU still holds it (I6).",
+        "power of {domain} that is held until a lower cap is read back",
+        "the lower cap of the other GPU is read back, usually within 2 s",
+        ("If it lasts: look for nodes that do not answer or boards that refuse limits.",),
     ),
-    CapReason.DRY_RUN: "It would be capped, but {domain} is in DryRun: nothing is written.",
+    CapReason.RAISE_RATE: _Texts(
+        "{domain} is restoring caps slowly, so that the load cannot bounce.",
+        "raise rate of {domain}",
+        "it rises by itself within about a minute",
+    ),
+    CapReason.OVERRIDE: _Texts(
+        "A PowerOverride caps it by hand.",
+        "the override's cap",
+        "the override ends or is deleted (kubectl get poweroverrides)",
+        ("Delete the override if it is no longer needed.",),
+    ),
+    CapReason.STARTING: _Texts(
+        "A new leader raises nothing until one lease has passed (I4).",
+        "guaranteed caps and what is still leased",
+        "one lease time after the change of leader, some seconds",
+    ),
+    CapReason.UNCONTROLLED: _Texts(
+        "Its node sends no fresh report or has no actuator: it is budgeted at its default limit.",
+        "nobody can set a limit here",
+        "its agent and actuator answer again",
+        ("Look at the node's agent and actuator pods.",),
+    ),
+    CapReason.DRY_RUN: _Texts(
+        "It would be capped, but {domain} is in DryRun: nothing is written.",
+        "none is written; it would be the cap band of {domain}: {band}",
+        "nothing has to be lifted",
+        ("Set enforcement: Enforce on {domain} when you trust its decisions.",),
+    ),
 }
+_UNKNOWN = _Texts(
+    "A newer controller gives a reason that this console does not know.",
+    "unknown to this console",
+    "unknown to this console",
+    ("Update the console to the controller's release.",),
+)
 
 
-def explain_gpu(view: LiveView, uuid: str) -> dict[str, object]:
-    """The sentence and the figures behind it.
+def explain_gpu(
+    view: LiveView, uuid: str, namespaces: frozenset[str] | None = None
+) -> dict[str, object]:
+    """The answer for one GPU.
+
+    Args:
+        view: The newest view.
+        uuid: Of the GPU.
+        namespaces: Whose pods may be named; None for all.
 
     Raises:
         InputError: for a GPU that is not in the view.
@@ -46,34 +116,99 @@ def explain_gpu(view: LiveView, uuid: str) -> dict[str, object]:
     except ValueError as error:
         raise InputError("uuid", "a GPU in the live view", uuid) from error
     gpus = view.gpus
-    reason = CapReason(gpus.reason[index])
+    known = {int(reason): reason for reason in CapReason}
+    reason = known.get(gpus.reason[index])
+    texts = _UNKNOWN if reason is None else _TEXTS[reason]
     binding = gpus.binding_domain[index]
     domain = view.domains[binding] if binding >= 0 else _domain_of(view, gpus.rack[index])
-    sentence = _SENTENCES[reason].format(
-        domain=domain.name,
-        draw=domain.draw_watts,
-        band_watts=domain.cap_band_watts,
-        worst=domain.worst_watts,
-        rating=domain.rating_watts,
-        heat=domain.heat,
-        priority=gpus.priority[index],
-    )
+    figures = _figures(domain, gpus.priority[index])
     return {
         "uuid": uuid,
         "node": gpus.node[index],
         "rack": gpus.rack[index],
         "model": gpus.model[index],
-        "pod": gpus.pod[index],
+        "pod": shown_pod(gpus.pod[index], namespaces),
         "priority": gpus.priority[index],
         "drawWatts": gpus.draw_watts[index],
         "limitWatts": gpus.limit_watts[index],
         "requestWatts": gpus.request_watts[index],
-        "reason": reason.name,
+        "floorWatts": gpus.floor_watts[index] if gpus.floor_watts else None,
+        "reason": f"UNKNOWN_{gpus.reason[index]}" if reason is None else reason.name,
         "bindingDomain": domain.name if binding >= 0 else None,
-        "sentence": sentence,
+        "sentence": texts.headline.format(**figures),
+        "limit": texts.limit.format(**figures),
+        "lifts": texts.lifts.format(**figures),
+        "actions": [action.format(**figures) for action in texts.actions],
+        "holders": holders(view, index, domain, namespaces) if reason in _TAKES_FROM else [],
         "tick": view.tick,
         "epoch": view.epoch,
     }
+
+
+_TAKES_FROM = {
+    CapReason.DOMAIN_BAND,
+    CapReason.SURVIVABLE_JUMP,
+    CapReason.WAITING_FOR_READ_BACK,
+    CapReason.DRY_RUN,
+}
+
+
+def holders(
+    view: LiveView, index: int, domain: LiveDomain, namespaces: frozenset[str] | None
+) -> list[dict[str, object]]:
+    """Who draws the power below the domain with at least the GPU's priority, the largest first."""
+    gpus, inside = view.gpus, _below(view.domains, domain.name)
+    found: dict[tuple[str, int], list[float]] = {}
+    for i, rack in enumerate(gpus.rack):
+        watts = gpus.draw_watts[i]
+        if not watts or rack not in inside or gpus.pod[i] in {"", gpus.pod[index]}:
+            continue
+        if gpus.priority[i] >= gpus.priority[index]:
+            pod = shown_pod(gpus.pod[i], namespaces)
+            found.setdefault((pod, gpus.priority[i]), []).append(watts)
+    ranked = sorted(found.items(), key=lambda item: (-item[0][1], -sum(item[1]), item[0][0]))
+    return [
+        {"pod": pod, "priority": priority, "gpus": len(watts), "drawWatts": round(sum(watts), 1)}
+        for (pod, priority), watts in ranked[:SHOWN_HOLDERS]
+    ]
+
+
+def shown_pod(pod: str, namespaces: frozenset[str] | None) -> str:
+    """The pod's name for somebody who may list pods in these namespaces only."""
+    if not pod or namespaces is None or pod.partition("/")[0] in namespaces:
+        return pod
+    return "(a pod of another namespace)"
+
+
+def _figures(domain: LiveDomain, priority: int) -> dict[str, object]:
+    release, survivable = domain.release_watts, domain.survivable_watts
+    return {
+        "domain": domain.name,
+        "priority": priority,
+        "draw": kilowatts(domain.draw_watts),
+        "band": kilowatts(domain.cap_band_watts),
+        "budget": kilowatts(domain.budget_watts),
+        "rating": kilowatts(domain.rating_watts),
+        "worst": kilowatts(domain.worst_watts),
+        "release": "its cap band" if release is None else kilowatts(release),
+        "survivable": "what the breaker survives" if survivable is None else kilowatts(survivable),
+        "heat": f"{domain.heat:.2f}",
+    }
+
+
+def _below(domains: Sequence[LiveDomain], name: str) -> set[str]:
+    """The domain and everything below it; parents may come in any order."""
+    parent = {domain.name: domain.parent for domain in domains}
+    found = {name}
+    for start in parent:
+        path: list[str] = []
+        at: str | None = start
+        while at is not None and at not in found and at not in path:
+            path.append(at)
+            at = parent.get(at)
+        if at in found:
+            found.update(path)
+    return found
 
 
 def _domain_of(view: LiveView, name: str) -> LiveDomain:

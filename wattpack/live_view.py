@@ -2,15 +2,20 @@
 
 ``GET /v1/live`` gives the newest ``LiveView`` as JSON; arrays are parallel, one entry a GPU. The
 console's browser stream is made from it. Nothing here is written to the API server.
+
+Readers are tolerant of other releases (they ignore unknown fields, newer ones have defaults),
+never of contradictions: arrays of different lengths or an index beyond them are refused.
 """
 
 from __future__ import annotations
 
-from pydantic import BaseModel, ConfigDict
+from typing import Self
+
+from pydantic import BaseModel, ConfigDict, model_validator
 
 
 class _View(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
 class LiveForecast(_View):
@@ -28,7 +33,15 @@ class LiveForecast(_View):
 
 
 class LiveDomain(_View):
-    """One domain now. Watts are AC at the breaker."""
+    """One domain now. Watts are AC at the breaker.
+
+    Attributes:
+        cap_band_watts: Draw at which capping begins.
+        release_watts: Draw below which caps are lifted again.
+        worst_watts: Draw if every GPU went to the highest cap that it may hold (I2).
+        survivable_watts: The most that ``worst_watts`` may be (I2).
+        heat: Of the breaker, 1 = trip.
+    """
 
     name: str
     parent: str | None
@@ -42,6 +55,8 @@ class LiveDomain(_View):
     enforcement: str
     gpus: int
     capped_gpus: int
+    release_watts: float | None = None
+    survivable_watts: float | None = None
     forecast_p50_watts: float | None = None
     forecast_p95_watts: float | None = None
     forecast_p99_watts: float | None = None
@@ -68,6 +83,19 @@ class LiveGpus(_View):
     binding_domain: list[int]
     trusted: list[bool]
     pod: list[str]
+    floor_watts: list[float] = []
+    temperature_celsius: list[float | None] = []
+
+    @model_validator(mode="after")
+    def _parallel(self) -> Self:
+        for name in type(self).model_fields:
+            count = len(getattr(self, name))
+            if count != len(self.uuid) and (count or name not in _ADDED_LATER):
+                raise ValueError(f"{name} has {count} entries for {len(self.uuid)} GPUs")
+        return self
+
+
+_ADDED_LATER = frozenset({"floor_watts", "temperature_celsius"})
 
 
 class LiveDecision(_View):
@@ -94,3 +122,13 @@ class LiveView(_View):
     decisions: list[LiveDecision]
     simulated: bool = False
     label: str = ""
+
+    @model_validator(mode="after")
+    def _names_exist(self) -> Self:
+        names = {domain.name for domain in self.domains}
+        strangers = {*self.gpus.rack, *(d.parent for d in self.domains if d.parent)} - names
+        if strangers:
+            raise ValueError(f"{sorted(strangers)[0]} is no domain of this view")
+        if any(not -1 <= index < len(self.domains) for index in self.gpus.binding_domain):
+            raise ValueError("binding_domain points beyond the domains")
+        return self

@@ -7,76 +7,82 @@ import logging
 import socket
 import threading
 from collections.abc import Sequence
+from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 
 import uvicorn
 from fastapi import FastAPI
 
-from console.app.console_http import create_app
-from console.app.view_sources import HttpLiveSource, PlacementSource
+from console.app.console_http import Sources, create_app
+from console.app.live_source import LiveSource, ReplicaReader
+from console.app.placement_source import PlacementSource
 from wattpack import flags
 from wattpack.clock import Clock, SystemClock
 from wattpack.errors import InputError
+from wattpack.http_access import HttpAccess
 from wattpack.kube.port import KubeApi
-from wattpack.units import NS_PER_SECOND
 
 log = logging.getLogger(__name__)
+SERVICE_ACCOUNT_TOKEN = Path("/var/run/secrets/kubernetes.io/serviceaccount/token")
+
+
+@dataclass(frozen=True, slots=True)
+class Upstreams:
+    """Where the console reads.
+
+    Attributes:
+        controller_urls: Live view of each controller replica.
+        api: For pods and placement plans.
+        token_file: What we show to the controllers; None for nothing.
+    """
+
+    controller_urls: Sequence[str]
+    api: KubeApi
+    token_file: Path | None = None
 
 
 class ConsoleServer:
-    """The console as threads: one polls the sources, one serves HTTP.
+    """The console as threads: one reads each controller, two follow the API, one serves HTTP.
 
     Args:
-        controller_urls: Live view of each controller replica.
-        api: For pods and placement plans.
-        clock: Paces the polling; real time, also beside a simulated fleet.
+        upstreams: Where the figures come from.
+        access: Who may see them.
+        clock: Paces the reading; real time, also beside a simulated fleet.
+        host: Address to listen on.
+        port: 0 lets the system choose.
     """
 
     def __init__(
-        self,
-        controller_urls: Sequence[str],
-        api: KubeApi,
-        clock: Clock,
-        *,
-        host: str,
-        port: int,
+        self, upstreams: Upstreams, access: HttpAccess, clock: Clock, *, host: str, port: int
     ) -> None:
-        self.live = HttpLiveSource(controller_urls, clock)
-        self.placement = PlacementSource(api, clock)
-        self._clock = clock
-        self._stop_wake = clock.new_wake()
-        self._stopping = False
+        self.live = LiveSource(upstreams.controller_urls, clock, upstreams.token_file)
+        self.placement = PlacementSource(upstreams.api, clock)
+        self._readers = [ReplicaReader(self.live, url, clock) for url in self.live.urls]
         self._socket = _listen(host, port)
         self.port = int(self._socket.getsockname()[1])
-        self._server = _uvicorn(create_app(self.live, self.placement, static_folder()))
-        self._threads = [
-            threading.Thread(target=self._poll, name="console-poll", daemon=True),
-            threading.Thread(target=self._serve, name="console-http", daemon=True),
-        ]
+        sources = Sources(self.live, self.placement, access)
+        self._server = _uvicorn(create_app(sources, static_folder()))
+        self._thread = threading.Thread(target=self._serve, name="console-http", daemon=True)
 
     def start(self) -> None:
-        """Poll and serve."""
-        for thread in self._threads:
-            thread.start()
+        """Read and serve."""
+        for reader in self._readers:
+            reader.start()
+        self.placement.start()
+        self._thread.start()
 
     def stop(self) -> None:
-        """Stop both threads."""
-        self._stopping = True
+        """Stop serving and reading."""
         self._server.should_exit = True
         self._server.force_exit = True
-        self._stop_wake.set()
-        for thread in self._threads:
-            thread.join(timeout=5.0)
+        self.placement.stop()
+        for reader in self._readers:
+            reader.stop()
+        self._thread.join(timeout=5.0)
 
     def _serve(self) -> None:
         self._server.run(sockets=[self._socket])
-
-    def _poll(self) -> None:
-        while not self._stopping:
-            self.live.poll()
-            self.placement.poll()
-            self._clock.wait_until(self._clock.monotonic_ns() + NS_PER_SECOND, self._stop_wake)
 
 
 def static_folder() -> Path:
@@ -121,21 +127,36 @@ def main(argv: list[str] | None = None) -> int:
         type=flags.http_url,
         help="live view of a controller replica, for example http://controller-0:8081/v1/live",
     )
-    parser.add_argument("--host", default="127.0.0.1")
-    parser.add_argument("--port", type=flags.port, default=8080)
-    parser.add_argument("--kubeconfig", type=Path, help="default: the pod's service account")
+    add = parser.add_argument
+    add("--host", default="127.0.0.1")
+    add("--port", type=flags.port, default=8080)
+    add("--kubeconfig", type=Path, help="default: the pod's service account")
+    add(
+        "--host-name",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="name under which browsers reach this console; addresses and localhost always may",
+    )
+    add("--token-file", type=Path, help="shown to controllers (default: the service account's)")
+    add("--insecure", action="store_true", help="ask nobody who they are; for one's own machine")
     arguments = parser.parse_args(argv)
     from wattpack.kube.client import connect
 
     clock = SystemClock()
+    api = connect(arguments.kubeconfig)
+    access = HttpAccess(arguments.host_name, None if arguments.insecure else api, clock)
+    token = arguments.token_file
+    if token is None and SERVICE_ACCOUNT_TOKEN.is_file():
+        token = SERVICE_ACCOUNT_TOKEN
     server = ConsoleServer(
-        arguments.controller,
-        connect(arguments.kubeconfig),
+        Upstreams(arguments.controller, api, token),
+        access,
         clock,
         host=arguments.host,
         port=arguments.port,
     )
     server.start()
-    print(f"dashboard on http://{arguments.host}:{server.port}")
+    print(f"dashboard on http://{arguments.host}:{server.port}", flush=True)
     threading.Event().wait()
     return 0

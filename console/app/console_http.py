@@ -1,19 +1,27 @@
-"""The console's HTTP application: JSON, one event stream, and the built front end. Read only."""
+"""The console's HTTP application: JSON, one event stream, and the built front end. Read only.
+
+Who may look is decided in one place (``wattpack.http_access``): the Host header on everything, a
+bearer token with the right to read the live view on everything below ``/api``, and names of pods
+only of namespaces where the caller may list pods.
+"""
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fastapi import FastAPI, HTTPException, Request, Response
-from fastapi.responses import FileResponse, StreamingResponse
+from fastapi import Depends, FastAPI, HTTPException, Request, Response
+from fastapi.responses import FileResponse, JSONResponse, StreamingResponse
 
-from console.app.view_sources import HttpLiveSource, PlacementSource
+from console.app.event_stream import Hub, Namespaces, build_of, stream, with_shown_pods
+from console.app.live_source import LiveSource
+from console.app.placement_source import PlacementSource
 from console.cap_reasons import explain_gpu
-from console.frames import FrameMaker
 from wattpack.errors import InputError
+from wattpack.http_access import LIVE_VIEW, HttpAccess, HttpRefusal, pods_in
+from wattpack.live_view import LiveView
 
 SECURITY_HEADERS = {
     "Content-Security-Policy": "default-src 'self'; img-src 'self' data:; "
@@ -22,103 +30,168 @@ SECURITY_HEADERS = {
     "Referrer-Policy": "no-referrer",
     "Cross-Origin-Opener-Policy": "same-origin",
 }
-# Browsers ask again after this long when the stream breaks.
-RETRY_MS = 1000
-STREAM_PERIOD_SECONDS = 1.0
-HEARTBEAT_PERIODS = 15
-MAX_STREAMS = 64
+RETRY_SECONDS = 5
+#: Longer without an attempt to read: the reading itself hangs, and a restart helps.
+HANGING_SECONDS = 60.0
 
 
-def create_app(live: HttpLiveSource, placement: PlacementSource, static: Path) -> FastAPI:
+@dataclass(frozen=True, slots=True)
+class Sources:
+    """What the console shows and who may see it."""
+
+    live: LiveSource
+    placement: PlacementSource
+    access: HttpAccess
+
+
+def create_app(sources: Sources, static: Path) -> FastAPI:
     """The application; ``static`` is the folder of the built front end."""
     app = FastAPI(title="wattpack console", version="v1", docs_url=None, redoc_url=None)
-    open_streams = {"count": 0}
+    hub = Hub(sources.live, sources.placement, build_of((static / "index.html").read_bytes()))
+    app.middleware("http")(_harden)
+    _add_health(app, sources)
+    _add_views(app, sources)
+    _add_stream(app, sources, hub)
+    _add_front_end(app, static)
+    return app
 
-    @app.middleware("http")
-    async def harden(
-        request: Request, call_next: Callable[[Request], Awaitable[Response]]
-    ) -> Response:
-        """Only GET, and the security headers on everything."""
-        if request.method not in {"GET", "HEAD"}:
-            return Response("read only\n", status_code=405, headers=SECURITY_HEADERS)
-        answer = await call_next(request)
-        answer.headers.update(SECURITY_HEADERS)
-        return answer
 
+async def _harden(
+    request: Request, call_next: Callable[[Request], Awaitable[Response]]
+) -> Response:
+    """Only GET, and the security headers on everything."""
+    if request.method not in {"GET", "HEAD"}:
+        return Response("read only\n", status_code=405, headers=SECURITY_HEADERS)
+    answer = await call_next(request)
+    answer.headers.update(SECURITY_HEADERS)
+    return answer
+
+
+def _add_health(app: FastAPI, sources: Sources) -> None:
     @app.get("/healthz")
-    async def healthz() -> dict[str, bool]:
-        """Alive, and whether a live view has arrived."""
-        return {"alive": True, "live": live.latest() is not None}
+    def healthz() -> JSONResponse:
+        """200 while what is shown is fresh; 503 with the cause when it is not."""
+        view, age = sources.live.latest()
+        ages = {"live": age, **sources.placement.ages()}
+        stale = {name: a.cause or "stale" for name, a in ages.items() if a.is_stale}
+        if view is not None and not view.leading:
+            stale["live"] = "no controller leads"
+        body = {
+            "fresh": not stale,
+            "stale": stale,
+            "ages": {name: a.to_json() for name, a in ages.items()},
+        }
+        return JSONResponse(body, status_code=503 if stale else 200)
+
+    @app.get("/livez")
+    def livez() -> JSONResponse:
+        """200 while this process itself works: restarting it mends no silent controller."""
+        idle = sources.live.idle_seconds()
+        works = not sources.live.urls or idle < HANGING_SECONDS
+        body = {"works": works, "idleSeconds": round(idle, 1)}
+        return JSONResponse(body, status_code=200 if works else 503)
+
+
+def _add_views(app: FastAPI, sources: Sources) -> None:
+    def shown() -> LiveView:
+        view, age = sources.live.latest()
+        if view is None:
+            raise HTTPException(503, age.cause)
+        return view
+
+    allowed = Depends(_reader(sources))
 
     @app.get("/api/v1/live")
-    async def live_view() -> Response:
-        """The newest live view."""
-        view = live.latest()
-        if view is None:
-            raise HTTPException(503, "no controller has answered yet")
-        return Response(view.model_dump_json(), media_type="application/json")
+    def live_view(namespaces: Namespaces = allowed) -> Response:
+        """The newest live view, and its age in ``X-Age-Seconds``."""
+        body = with_shown_pods(shown(), namespaces).model_dump_json()
+        _, age = sources.live.latest()
+        headers = {"X-Age-Seconds": f"{age.seconds or 0.0:.1f}"}
+        return Response(body, media_type="application/json", headers=headers)
 
     @app.get("/api/v1/history/{domain}")
-    async def history(domain: str) -> dict[str, list[float]]:
+    def history(domain: str, namespaces: Namespaces = allowed) -> Mapping[str, Any]:
         """The last half hour of a domain."""
-        return live.history(domain)
+        return sources.live.history(domain)
 
     @app.get("/api/v1/placement")
-    async def placement_now() -> dict[str, Any]:
-        """Pods, pending pods with reasons, the newest plans."""
-        return placement.latest()
+    def placement_now(namespaces: Namespaces = allowed) -> Mapping[str, Any]:
+        """Counts, pending pods grouped by cause, the newest plans."""
+        return sources.placement.view(namespaces)[1]
 
     @app.get("/api/v1/explain/gpu/{uuid}")
-    async def explain(uuid: str) -> dict[str, object]:
+    def explain(uuid: str, namespaces: Namespaces = allowed) -> Mapping[str, Any]:
         """Why a GPU is capped."""
-        view = live.latest()
-        if view is None:
-            raise HTTPException(503, "no controller has answered yet")
         try:
-            return explain_gpu(view, uuid)
+            return explain_gpu(shown(), uuid, namespaces)
         except InputError as error:
             raise HTTPException(404, str(error)) from error
 
+
+def _add_stream(app: FastAPI, sources: Sources, hub: Hub) -> None:
+    allowed = Depends(_reader(sources))
+
     @app.get("/api/v1/stream")
-    async def stream(request: Request) -> StreamingResponse:
-        """Server-sent events: ``topology`` and ``tick``."""
-        if open_streams["count"] >= MAX_STREAMS:
-            raise HTTPException(429, "too many open streams", headers={"Retry-After": "5"})
+    def event_stream(request: Request, _: Namespaces = allowed) -> StreamingResponse:
+        """Server-sent events; see ``console.frames`` for their names."""
+        if hub.is_full():
+            raise HTTPException(
+                429, "too many open streams", headers={"Retry-After": str(RETRY_SECONDS)}
+            )
+
+        def admitted() -> Namespaces | Exception:
+            try:
+                return _visible(sources, request)
+            except HttpRefusal as refusal:
+                return refusal
+
         return StreamingResponse(
-            _events(request, live, open_streams),
+            stream(hub, request.is_disconnected, admitted),
             media_type="text/event-stream",
             headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"},
         )
 
+
+def _add_front_end(app: FastAPI, static: Path) -> None:
+    # A name is looked up, never made into a path: nothing outside can be meant.
+    files = {str(f.relative_to(static)): f for f in static.rglob("*") if f.is_file()}
+
     @app.get("/{path:path}", include_in_schema=False)
     def front_end(path: str) -> FileResponse:
-        """The built front end; never a file outside its folder."""
-        file = (static / (path or "index.html")).resolve()
-        if not file.is_relative_to(static.resolve()) or not file.is_file():
+        """The built front end; never a file outside its folder. It holds nothing secret."""
+        file = files.get(path or "index.html")
+        if file is None:
             raise HTTPException(404, "no such page")
-        return FileResponse(file)
+        # Files are named by content; only the start page may change under its name.
+        caching = "no-cache" if file.name == "index.html" else "max-age=31536000, immutable"
+        return FileResponse(file, headers={"Cache-Control": caching})
 
-    return app
+
+def _reader(sources: Sources) -> Callable[[Request], Namespaces]:
+    """A dependency: the namespaces whose pods the caller may see, or an HTTP error."""
+
+    def admit(request: Request) -> Namespaces:
+        try:
+            return _visible(sources, request)
+        except HttpRefusal as refusal:
+            raise HTTPException(
+                refusal.status, str(refusal), headers=dict(refusal.headers)
+            ) from refusal
+
+    return admit
 
 
-async def _events(
-    request: Request, live: HttpLiveSource, open_streams: dict[str, int]
-) -> AsyncIterator[str]:
-    """Frames for one browser, dropping to the newest view when it is slow."""
-    maker, seen, idle = FrameMaker(), -1, 0
-    open_streams["count"] += 1
-    try:
-        yield f"retry: {RETRY_MS}\n\n"
-        while not await request.is_disconnected():
-            view = live.latest()
-            if view is not None and view.tick != seen:
-                seen, idle = view.tick, 0
-                for name, body in maker.frames(view):
-                    yield f"id: {view.tick}\nevent: {name}\ndata: {body}\n\n"
-            else:
-                idle += 1
-                if idle % HEARTBEAT_PERIODS == 0:
-                    yield ": still here\n\n"
-            await asyncio.sleep(STREAM_PERIOD_SECONDS)
-    finally:
-        open_streams["count"] -= 1
+def _visible(sources: Sources, request: Request) -> Namespaces:
+    """Whose pods the caller may see, None for all.
+
+    Raises:
+        HttpRefusal: where the caller may see nothing.
+    """
+    headers, access = request.headers, sources.access
+    caller = access.admit(headers.getlist("host"), headers.getlist("authorization"), LIVE_VIEW)
+    if access.allows(caller, pods_in("")):
+        return None
+    view, _ = sources.live.latest()
+    pods = () if view is None else view.gpus.pod
+    namespaces = {pod.partition("/")[0] for pod in pods if pod} | sources.placement.namespaces()
+    return access.visible_namespaces(caller, namespaces)

@@ -13,7 +13,7 @@ import tempfile
 import threading
 from pathlib import Path
 
-from console.app.console_command import ConsoleServer
+from console.app.console_command import ConsoleServer, Upstreams
 from forecasting.sqlite import HistoryStore
 from scheduler_plugin.admission import Mode
 from scheduler_plugin.app.webhook import WebhookServer
@@ -29,6 +29,7 @@ from simulation.row_objects import install
 from simulation.scenario import Scenario
 from simulation.world import World
 from wattpack.clock import SystemClock
+from wattpack.http_access import HttpAccess
 from wattpack.units import NS_PER_SECOND
 from wattpack.wire.certificates import new_identity
 
@@ -174,5 +175,12 @@ class DemoRow:
             f"http://127.0.0.1:{controller.http.port}/v1/live"
             for controller in self.control.controllers
         ]
-        self.console = ConsoleServer(urls, self.api, SystemClock(), host="127.0.0.1", port=port)
+        clock = SystemClock()
+        self.console = ConsoleServer(
+            Upstreams(urls, self.api),
+            HttpAccess.insecure([], clock),
+            clock,
+            host="127.0.0.1",
+            port=port,
+        )
         self.console.start()

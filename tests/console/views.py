@@ -23,10 +23,12 @@ def make_view(
             budget_watts=rating if name == "row" else rating / racks,
             cap_band_watts=0.95 * (rating if name == "row" else rating / racks),
             draw_watts=draw * (rating if name == "row" else rating / racks),
-            worst_watts=1.2 * rating,
+            worst_watts=1.2 * (rating if name == "row" else rating / racks),
             heat=0.01,
             band="CAPPING" if capped and name == "row" else "NORMAL",
             enforcement="Enforce",
+            release_watts=0.88 * (rating if name == "row" else rating / racks),
+            survivable_watts=1.25 * (rating if name == "row" else rating / racks),
             gpus=gpus if name == "row" else per_rack,
             capped_gpus=capped if name == "row" else 0,
             forecast_p50_watts=0.9 * (rating if name == "row" else rating / racks),
@@ -59,6 +61,8 @@ def make_view(
             binding_domain=[0 if r else -1 for r in reason],
             trusted=[True] * gpus,
             pod=[f"default/pod-{i // 4}" for i in range(gpus)],
+            floor_watts=[400.0] * gpus,
+            temperature_celsius=[None if i % 97 == 96 else 45.0 + i % 30 for i in range(gpus)],
         ),
         decisions=[
             LiveDecision(

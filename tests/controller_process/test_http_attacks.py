@@ -1,17 +1,13 @@
-"""The controller's HTTP port, and the console that reads it: bad requests and bad answers."""
+"""The controller's HTTP port under bad requests and bad readers."""
 
 from __future__ import annotations
 
 import socket
-import threading
 from collections.abc import Iterator
 
 import pytest
 
-from console.app import view_sources
-from console.app.view_sources import HttpLiveSource
 from controller.app.controller_http import HttpAnswer, HttpPort
-from wattpack.clock import ManualClock
 
 
 def broken() -> HttpAnswer:
@@ -62,45 +58,3 @@ def test_readers_that_leave_or_say_nothing_stop_nobody(port: HttpPort) -> None:
     assert b"200" in ask(port, b"GET /page HTTP/1.0\r\n\r\n")
     for client in silent:
         client.close()
-
-
-def serve_once(answer: bytes) -> tuple[str, threading.Thread]:
-    """An address that gives one answer and hangs up."""
-    listener = socket.create_server(("127.0.0.1", 0))
-
-    def serve() -> None:
-        with listener:
-            client, _ = listener.accept()
-            with client:
-                client.recv(4096)
-                client.sendall(answer)
-
-    thread = threading.Thread(target=serve)
-    thread.start()
-    return f"http://127.0.0.1:{listener.getsockname()[1]}/v1/live", thread
-
-
-@pytest.mark.parametrize(
-    "answer",
-    [
-        b"",
-        b"garbage",
-        b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n{",
-        b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}",
-        b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nnull",
-        b'HTTP/1.1 200 OK\r\nContent-Length: 12\r\n\r\n{"tick":NaN}',
-        b"HTTP/1.1 200 OK\r\nContent-Length: 6000\r\n\r\n" + b"[" * 6000,
-        b"HTTP/1.1 500 No\r\nContent-Length: 0\r\n\r\n",
-        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
-    ],
-)
-def test_an_answer_that_is_no_live_view_is_counted_and_the_console_lives_on(
-    answer: bytes, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(view_sources, "MAX_VIEW_BYTES", 5000)
-    url, thread = serve_once(answer)
-    source = HttpLiveSource((url,), ManualClock())
-    source.poll()
-    thread.join()
-    assert source.failures == 1
-    assert source.latest() is None

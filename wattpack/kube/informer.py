@@ -14,6 +14,7 @@ import logging
 import random
 import threading
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from wattpack.clock import Clock
 from wattpack.kube.backoff import backoff_seconds
@@ -31,6 +32,18 @@ Key = tuple[str, str]
 WATCH_SECONDS = (100.0, 140.0)
 # A list this often repairs what a watch may have lost without saying so.
 RELIST_SECONDS = 600.0
+
+
+# After a failure the first watch is short: its end says that the server answers again.
+PROBE_SECONDS = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Broken:
+    """Since when, on the informer's clock, and why the copy is not being kept up to date."""
+
+    since_ns: int
+    cause: str
 
 
 class Informer:
@@ -73,6 +86,7 @@ class Informer:
         self._wake = clock.new_wake()
         self._stopping = False
         self._thread: threading.Thread | None = None
+        self._broken: Broken | None = None
         self.failure: Exception | None = None
         self.lists = 0
 
@@ -83,6 +97,10 @@ class Informer:
     def synced(self) -> bool:
         """Whether a list has been taken over and no handler has failed."""
         return self.lists > 0 and self.failure is None
+
+    def broken(self) -> Broken | None:
+        """Since when the server could not be followed; None while list and watch stand."""
+        return self._broken
 
     def get(self, name: str, namespace: str = "") -> JsonObject | None:
         """The object as last seen; shared, do not change it."""
@@ -127,6 +145,7 @@ class Informer:
         except Exception as error:
             # A handler failed: a copy whose users stumble is worse than one that says it is broken.
             self.failure = error
+            self._broken = Broken(self._clock.monotonic_ns(), f"handler failed: {error}")
             level = logging.INFO if self._stopping else logging.ERROR
             logger.log(level, "informer of %s ends", self._resource.plural, exc_info=True)
 
@@ -142,14 +161,16 @@ class Informer:
         try:
             if not self._version or self._clock.monotonic_ns() >= self._relist_at_ns:
                 told += self._relist()
+            seconds = min(watch_seconds, PROBE_SECONDS) if self._broken else watch_seconds
             stream = self._api.watch(
-                self._resource, self._version, self._namespace, watch_seconds, **self._selectors
+                self._resource, self._version, self._namespace, seconds, **self._selectors
             )
             for event in stream:
                 told += self._take(event)
-                self._failures = 0
+                self._answered()
                 if self._stopping:
                     break
+            self._answered()
         except GoneError as error:
             self._version = ""
             self._fail(error)
@@ -157,11 +178,17 @@ class Informer:
             self._fail(error)
         return told
 
+    def _answered(self) -> None:
+        self._failures, self._broken = 0, None
+
     def _fail(self, error: KubeError) -> None:
         self._failures += 1
         retry_after = getattr(error, "retry_after_seconds", None)
         # The first 410 is ordinary ageing: list at once. A second in a row is a storm.
         is_ageing = isinstance(error, GoneError) and self._failures == 1
+        if not is_ageing:
+            since_ns = self._broken.since_ns if self._broken else self._clock.monotonic_ns()
+            self._broken = Broken(since_ns, str(error)[:200])
         pause = 0.0 if is_ageing else backoff_seconds(self._failures, self._random, retry_after)
         self._retry_at_ns = self._clock.monotonic_ns() + seconds_to_ns(pause)
         log = logger.info if is_ageing else logger.warning

@@ -1,0 +1,156 @@
+"""The first line: is it safe, how much is left, who is capped and why, and how long it lasts.
+
+States: SAFE, CAPPING (a band or the worst case holds GPUs back), BRAKE, and STALE where nobody can
+tell. The worst domain gives the state; the tightest one gives the headroom.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from console.freshness import Age
+from controller.tick_values import CapReason
+from wattpack.live_view import LiveDomain, LiveView
+
+#: What people call the reasons, in the order in which they are told.
+GROUPS: Mapping[str, frozenset[CapReason]] = {
+    "brake": frozenset({CapReason.BRAKE}),
+    "band": frozenset({CapReason.DOMAIN_BAND}),
+    "worst case": frozenset({CapReason.SURVIVABLE_JUMP}),
+    "starting": frozenset(
+        {CapReason.STARTING, CapReason.RAISE_RATE, CapReason.WAITING_FOR_READ_BACK}
+    ),
+    "silent": frozenset({CapReason.UNCONTROLLED}),
+    "override": frozenset({CapReason.OVERRIDE}),
+    "dry run": frozenset({CapReason.DRY_RUN}),
+}
+_GROUP_OF = {int(reason): name for name, reasons in GROUPS.items() for reason in reasons}
+
+
+@dataclass(frozen=True, slots=True)
+class Overview:
+    """The first line's figures; watts are AC at the breaker.
+
+    Attributes:
+        state: SAFE, CAPPING, BRAKE or STALE.
+        why: The state in words, with figures.
+        domain: Whose headroom is told: the one with the least share left.
+        headroom_watts: Budget less draw.
+        headroom_share: Of the budget.
+        capped: GPUs by reason, only those that occur.
+        gpus: All GPUs.
+        enforcement: Enforce, DryRun, or how many of the domains enforce.
+        limit: When the limit will be reached, by the forecast, in words.
+    """
+
+    state: str
+    why: str
+    domain: str
+    headroom_watts: float | None
+    headroom_share: float | None
+    capped: Mapping[str, int]
+    gpus: int
+    enforcement: str
+    limit: str
+
+    def to_json(self) -> dict[str, object]:
+        """As the page reads it."""
+        return {
+            "state": self.state,
+            "why": self.why,
+            "domain": self.domain,
+            "headroomWatts": self.headroom_watts,
+            "headroomShare": self.headroom_share,
+            "capped": dict(self.capped),
+            "cappedGpus": sum(self.capped.values()),
+            "gpus": self.gpus,
+            "enforcement": self.enforcement,
+            "limit": self.limit,
+        }
+
+
+def overview(view: LiveView | None, age: Age) -> Overview:
+    """The first line of a view, or why there is none."""
+    if view is None or not view.domains:
+        why = age.cause if view is None else "no power domain is accepted yet"
+        return Overview("STALE", why, "", None, None, {}, 0, "", "")
+    tightest = min(view.domains, key=headroom_share)
+    capped = capped_by_reason(view)
+    state, why = _state(view, age, capped, tightest)
+    return Overview(
+        state=state,
+        why=why,
+        domain=tightest.name,
+        headroom_watts=round(tightest.budget_watts - tightest.draw_watts, 1),
+        headroom_share=round(headroom_share(tightest), 4),
+        capped=capped,
+        gpus=len(view.gpus.uuid),
+        enforcement=enforcement(view.domains),
+        limit=time_to_limit(tightest),
+    )
+
+
+def headroom_share(domain: LiveDomain) -> float:
+    """Budget less draw, as a share of the budget."""
+    if domain.budget_watts <= 0.0:
+        return 0.0
+    return (domain.budget_watts - domain.draw_watts) / domain.budget_watts
+
+
+def capped_by_reason(view: LiveView) -> dict[str, int]:
+    """GPUs held below their request, by group of reason; what a newer controller says is other."""
+    counts = dict.fromkeys([*GROUPS, "other"], 0)
+    for reason in view.gpus.reason:
+        if reason != CapReason.NOT_CAPPED:
+            counts[_GROUP_OF.get(reason, "other")] += 1
+    return {name: count for name, count in counts.items() if count}
+
+
+def enforcement(domains: Sequence[LiveDomain]) -> str:
+    """Enforce or DryRun, or how many enforce where they differ."""
+    kinds = {domain.enforcement for domain in domains}
+    if len(kinds) == 1:
+        return kinds.pop()
+    enforced = sum(domain.enforcement == "Enforce" for domain in domains)
+    return f"Enforce in {enforced} of {len(domains)} domains"
+
+
+def time_to_limit(domain: LiveDomain) -> str:
+    """When the domain will reach its cap band by its forecast, in words."""
+    if domain.draw_watts >= domain.cap_band_watts:
+        return "at the cap band now"
+    peak = domain.forecast_p99_watts
+    if peak is None:
+        return "no forecast"
+    word = "expected" if domain.forecast_method.startswith("fallback") else "forecast p99"
+    if peak < domain.cap_band_watts:
+        return f"not within 6 h ({word} peak {kilowatts(peak)})"
+    return (
+        f"within 6 h ({word} peak {kilowatts(peak)}, cap band {kilowatts(domain.cap_band_watts)})"
+    )
+
+
+def _state(
+    view: LiveView, age: Age, capped: Mapping[str, int], tightest: LiveDomain
+) -> tuple[str, str]:
+    if age.is_stale:
+        return "STALE", age.cause
+    if not view.leading:
+        return "STALE", "no controller leads: GPUs fall to their guaranteed caps"
+    for band, state in (("BRAKE", "BRAKE"), ("CAPPING", "CAPPING")):
+        domain = next((d for d in view.domains if d.band == band), None)
+        if domain is not None:
+            return state, (
+                f"{domain.name} draws {kilowatts(domain.draw_watts)}, its cap band is "
+                f"{kilowatts(domain.cap_band_watts)}"
+            )
+    if held := [name for name in ("brake", "band", "worst case") if name in capped]:
+        count = sum(capped[name] for name in held)
+        return "CAPPING", f"{count} GPUs are held back, every domain is below its cap band"
+    return "SAFE", f"every domain is below its cap band; {tightest.name} is the tightest"
+
+
+def kilowatts(watts: float) -> str:
+    """The one unit of the page."""
+    return f"{watts / 1000:,.1f} kW"
