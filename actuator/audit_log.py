@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import IO, Any
 
 from wattpack.clock import Clock
+from wattpack.units import NS_PER_SECOND
 
 AuditSink = Callable[[Mapping[str, Any]], None]
 
@@ -44,6 +45,32 @@ class AuditLog:
             self._lost += 1
         else:
             self._lost = 0
+
+
+class SparseAudit:
+    """Passes on at most one entry of a kind a second: what strangers send cannot fill a disk.
+
+    Args:
+        audit: Where entries go; each tells how many of its kind were left out before it.
+        clock: For the second.
+    """
+
+    def __init__(self, audit: AuditSink, clock: Clock) -> None:
+        self._audit = audit
+        self._clock = clock
+        self._last_ns: dict[str, int] = {}
+        self._left_out: dict[str, int] = {}
+
+    def __call__(self, kind: str, entry: Mapping[str, Any]) -> None:
+        """Pass the entry on, or count it."""
+        now_ns = self._clock.monotonic_ns()
+        last_ns = self._last_ns.get(kind)
+        if last_ns is not None and now_ns - last_ns < NS_PER_SECOND:
+            self._left_out[kind] = self._left_out.get(kind, 0) + 1
+            return
+        self._last_ns[kind] = now_ns
+        left_out = self._left_out.pop(kind, 0)
+        self._audit({**entry, "left_out_before": left_out} if left_out else entry)
 
 
 class AuditTrail:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Mapping
 
-from actuator.audit_log import AuditSink
+from actuator.audit_log import AuditSink, SparseAudit
 from actuator.board_writes import Hands
 from actuator.epoch_fence import ImplausibleEpoch
 from actuator.lease_entry import HeldDevice, Outcome, Write
@@ -45,6 +45,7 @@ class Actuator:
         self._store = store
         self._clock = clock
         self._audit = audit
+        self._sparse = SparseAudit(audit, clock)
         self._next_read_ns = clock.monotonic_ns()
         self._lock = threading.Lock()
 
@@ -98,16 +99,18 @@ class Actuator:
     def _refuse(
         self, command: LeaseCommand, error: InputError, peer_uid: int | None
     ) -> ApplyResult:
-        self._audit(
+        event = "implausible" if isinstance(error, ImplausibleEpoch) else "refuse"
+        self._sparse(
+            event,
             {
-                "event": "implausible" if isinstance(error, ImplausibleEpoch) else "refuse",
+                "event": event,
                 "epoch": command.epoch,
                 "sequence": command.sequence,
                 "peer_uid": peer_uid,
                 "field": error.field,
                 "expected": error.expected,
                 "got": error.got,
-            }
+            },
         )
         return ApplyResult(False, error.field, error.expected, error.got)
 

@@ -15,12 +15,14 @@ from typing import IO
 from actuator.app.assembly import apply_guaranteed, build_table, read_all_bounds, start_actuator
 from actuator.app.host_unit import render_host_unit
 from actuator.app.parent import EXIT_CONFIG, Parent
+from actuator.app.probe import check
 from actuator.audit_log import AuditLog
 from actuator.board_writes import WorkerHands
 from actuator.config_file import load_config
 from actuator.node_actuator import Actuator
 from actuator.persisted_state import DEFAULT_STATE_FILE, FileStore, read_boot_id
-from actuator.unix_socket.listener import Admission, SocketServer
+from actuator.unix_socket.listener import SocketServer
+from actuator.unix_socket.peers import Admission
 from gpu.device import GpuDriver
 from wattpack.clock import SystemClock
 from wattpack.errors import InputError, WattpackError
@@ -79,7 +81,7 @@ def _parser() -> argparse.ArgumentParser:
         description="Write GPU power limits and clock locks under leases. Needs root and "
         "CAP_SYS_ADMIN; accepts commands on a Unix socket only.",
     )
-    parser.add_argument("--config", type=Path, required=True, help="JSON: guaranteed caps, peers")
+    parser.add_argument("--config", type=Path, help="JSON: guaranteed caps, peers (required)")
     parser.add_argument("--socket", type=Path, default=DEFAULT_SOCKET)
     parser.add_argument("--state", type=Path, default=DEFAULT_STATE_FILE, help="on tmpfs")
     parser.add_argument("--audit", type=Path, help="audit file; default is standard output")
@@ -92,6 +94,11 @@ def _parser() -> argparse.ArgumentParser:
     )
     role.add_argument("--heartbeat-fd", type=int, help=argparse.SUPPRESS)
     role.add_argument(
+        "--check",
+        action="store_true",
+        help="ask the actuator on --socket for its status; exit 0 if it and a GPU answer",
+    )
+    role.add_argument(
         "--print-host-unit", action="store_true", help="print the systemd unit for the host"
     )
     return parser
@@ -100,6 +107,11 @@ def _parser() -> argparse.ArgumentParser:
 def _run(
     options: argparse.Namespace, argv: list[str], open_driver: OpenDriver, program: Sequence[str]
 ) -> int:
+    if options.check:
+        print(check(options.socket, SystemClock()))
+        return 0
+    if options.config is None:
+        raise InputError("--config", "the actuator's configuration file", None)
     if options.print_host_unit:
         print(render_host_unit(options.config, options.state), end="")
         return 0
@@ -201,7 +213,8 @@ class Child:
         hands = WorkerHands(answering, self._clock)
         store = FileStore(options.state)
         actuator = start_actuator(table, hands, store, self._clock, self._audit)
-        admission = Admission(config.allowed_uids, config.allowed_gids)
+        readers = frozenset({os.geteuid()})
+        admission = Admission(config.allowed_uids, config.allowed_gids, readers)
         try:
             self._server.add(options.socket, actuator, admission, self._audit, config.socket_gid)
         except OSError as error:

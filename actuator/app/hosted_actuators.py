@@ -17,7 +17,8 @@ from actuator.config_file import ActuatorConfig
 from actuator.lease_table import LeaseTable
 from actuator.node_actuator import READ_BACK_PERIOD_NS, Actuator
 from actuator.persisted_state import MemoryStore
-from actuator.unix_socket.listener import Admission, SocketServer
+from actuator.unix_socket.listener import SocketServer
+from actuator.unix_socket.peers import Admission
 from gpu.device import GpuDevice
 from wattpack.clock import Clock
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import os
 import socket
+import struct
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +48,21 @@ class ActuatorProtocolError(ActuatorError, PermanentError):
     """The answer is not what the protocol says."""
 
 
+def connect_in_line(stream: socket.socket, path: Path, deadline_seconds: float) -> None:
+    """Connect; where others knock as well, wait for our turn.
+
+    A non-blocking connect to a full backlog fails at once (EAGAIN), so that a crowd would keep us
+    out for ever; a blocking one waits in the order of coming (unix(7), socket(7): SO_SNDTIMEO).
+
+    Raises:
+        OSError: nobody listens, or our turn did not come within the deadline.
+    """
+    seconds = int(deadline_seconds)
+    timeval = struct.pack("ll", seconds, int((deadline_seconds - seconds) * 1e6))
+    stream.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, timeval)
+    stream.connect(os.fspath(path))
+
+
 class ActuatorClient:
     """One connection to one actuator; not for several threads at a time.
 
@@ -80,19 +96,12 @@ class ActuatorClient:
         self._asked = True
 
     def status(self) -> ActuatorStatus:
-        """The present state with a fresh nonce; reconnects once if the connection has gone.
+        """The present state with a fresh nonce.
 
         Raises:
             ActuatorError: as drawn above.
         """
-        request = encode_status_request()
-        had_connection = self._stream is not None
-        try:
-            answer = self._call(request)
-        except ActuatorUnavailable:
-            if not had_connection:
-                raise
-            answer = self._call(request)
+        answer = self._call(encode_status_request())
         try:
             return parse_status(answer.get("status"))
         except InputError as error:
@@ -120,7 +129,7 @@ class ActuatorClient:
 
     def _call(self, request: bytes) -> dict[str, Any]:
         try:
-            answer = decode_object(self._exchange(request), str(self._path))
+            answer = decode_object(self._exchange_again(request), str(self._path))
         except OSError as error:
             self.close()
             raise ActuatorUnavailable(f"{self._path}: {error}") from error
@@ -136,6 +145,20 @@ class ActuatorClient:
         if field == "rate":
             raise ActuatorUnavailable(f"{self._path}: too many messages", 1.0)
         raise ActuatorProtocolError(f"{self._path} refused the message: {problem}")
+
+    def _exchange_again(self, request: bytes) -> bytes:
+        """The answer, over a new connection if the old one had gone.
+
+        A command that had been carried out already is then refused by its sequence.
+        """
+        had_connection = self._stream is not None
+        try:
+            return self._exchange(request)
+        except ConnectionError:
+            self.close()
+            if not had_connection:
+                raise
+            return self._exchange(request)
 
     def _exchange(self, request: bytes) -> bytes:
         deadline_ns = self._clock.monotonic_ns() + round(self._deadline_seconds * NS_PER_SECOND)
@@ -166,12 +189,12 @@ class ActuatorClient:
     def _connected(self) -> socket.socket:
         if self._stream is None:
             stream = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-            stream.settimeout(self._deadline_seconds)
             try:
-                stream.connect(os.fspath(self._path))
+                connect_in_line(stream, self._path, self._deadline_seconds)
             except OSError:
                 stream.close()
                 raise
+            stream.settimeout(self._deadline_seconds)
             self._stream = stream
         return self._stream
 

@@ -1,8 +1,8 @@
 """Actuators behind Unix sockets: one selector for any number of nodes, strict and bounded.
 
 A socket has mode 0660, and the kernel's word (SO_PEERCRED) on who connects is checked besides.
-Each message is one line of at most 64 KiB; a peer may hold eight connections at a time and send
-50 messages a second. A peer that breaks a rule is told which, and disconnected.
+Each message is one line of at most 64 KiB, at most 50 a second a connection. A peer that breaks a
+rule is told which, and disconnected.
 """
 
 from __future__ import annotations
@@ -11,13 +11,18 @@ import os
 import selectors
 import socket
 import stat
-import struct
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from actuator.audit_log import AuditSink
+from actuator.audit_log import AuditSink, SparseAudit
 from actuator.node_actuator import Actuator
+from actuator.unix_socket.connections import (
+    IDLE_NS,
+    MESSAGES_PER_SECOND,
+    Connection,
+    leaver,
+)
 from actuator.unix_socket.encoding import (
     MAX_LINE_BYTES,
     decode_request,
@@ -25,46 +30,18 @@ from actuator.unix_socket.encoding import (
     encode_result,
     encode_status,
 )
+from actuator.unix_socket.peers import Admission, Peer, peer_credentials
 from wattpack.clock import Clock
 from wattpack.errors import InputError, PermanentError
 from wattpack.units import NS_PER_SECOND
 
-MAX_CONNECTIONS = 8
-MESSAGES_PER_SECOND = 50
-MESSAGE_BURST = 100
+_ACCEPTS_A_TURN = 16
+_MESSAGES_A_TURN = 4
 _BACKLOG = 128
-"""A full backlog refuses the agent at once (EAGAIN), so knocking strangers get some room."""
+"""Who finds it full waits in line, in the order of coming."""
 
 _MAX_PATH_BYTES = 107
 """sockaddr_un holds 108 bytes with the final zero (unix(7))."""
-
-
-@dataclass(frozen=True, slots=True)
-class Peer:
-    """Who is at the other end, as the kernel says."""
-
-    pid: int
-    uid: int
-    gid: int
-
-
-def peer_credentials(connection: socket.socket) -> Peer:
-    """SO_PEERCRED: process, user and group at the time of connect."""
-    layout = struct.Struct("3i")
-    data = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, layout.size)
-    return Peer(*layout.unpack(data))
-
-
-@dataclass(frozen=True, slots=True)
-class Admission:
-    """Who may connect."""
-
-    uids: frozenset[int]
-    gids: frozenset[int] = frozenset()
-
-    def admits(self, peer: Peer) -> bool:
-        """Whether the peer's user or group is listed."""
-        return peer.uid in self.uids or peer.gid in self.gids
 
 
 class SocketTaken(PermanentError):
@@ -77,27 +54,15 @@ class _Endpoint:
     path: Path
     actuator: Actuator
     admission: Admission
-    audit: AuditSink
-    connections: list[_Connection] = field(default_factory=list)
-    refused_audit_ns: int = -NS_PER_SECOND
-    refused_peers: int = 0
-
-
-@dataclass(slots=True, eq=False)
-class _Connection:
-    stream: socket.socket
-    endpoint: _Endpoint
-    peer: Peer
-    refilled_ns: int
-    buffer: bytearray = field(default_factory=bytearray)
-    tokens: float = MESSAGE_BURST
+    audit: SparseAudit
+    connections: list[Connection] = field(default_factory=list)
 
 
 class SocketServer:
     """Answers for one or many actuators from one thread.
 
     Args:
-        clock: For the rate limit.
+        clock: For rates and time-outs.
         peer_of: Tells who connected.
     """
 
@@ -108,6 +73,8 @@ class SocketServer:
         self._peer_of = peer_of
         self._selector = selectors.DefaultSelector()
         self._endpoints: list[_Endpoint] = []
+        self._behind: dict[Connection, _Endpoint] = {}
+        self._swept_ns = clock.monotonic_ns()
         self._waker, self._wakened = socket.socketpair()
         self._waker.setblocking(False)
         self._wakened.setblocking(False)
@@ -127,8 +94,9 @@ class SocketServer:
             SocketTaken: if somebody answers there already.
             InputError: if the path is too long for a socket.
         """
-        listener = _listen(path, gid)
-        endpoint = _Endpoint(listener, path, actuator, admission, audit)
+        listener = listen(path, gid)
+        sparse = SparseAudit(audit, self._clock)
+        endpoint = _Endpoint(listener, path, actuator, admission, sparse)
         self._endpoints.append(endpoint)
         self._selector.register(listener, selectors.EVENT_READ, endpoint)
 
@@ -141,14 +109,25 @@ class SocketServer:
         raise ValueError(f"nobody listens on {path}")
 
     def poll(self, timeout_seconds: float | None) -> None:
-        """Serve what is there, or comes within the timeout, or until ``wake``."""
-        for key, _ in self._selector.select(timeout_seconds):
-            if isinstance(key.data, _Endpoint):
-                self._accept(key.data)
-            elif isinstance(key.data, _Connection):
-                self._serve(key.data)
-            else:
+        """Serve what is there, or comes within the timeout, or until ``wake``.
+
+        Each peer gets a small turn, those that are connected before those that knock: the time
+        of one call is bounded, whatever they send, and the caller's leases end in time.
+        """
+        turn, self._behind = self._behind, {}
+        knocked: list[_Endpoint] = []
+        for key, _ in self._selector.select(0 if turn else timeout_seconds):
+            if key.data is None:
                 self._wakened.recv(4096)
+            elif isinstance(key.data, _Endpoint):
+                knocked.append(key.data)
+            elif key.data[0] not in turn and self._receive(*key.data):
+                turn[key.data[0]] = key.data[1]
+        for connection, endpoint in turn.items():
+            self._serve(connection, endpoint)
+        for endpoint in knocked:
+            self._accept(endpoint)
+        self._sweep()
 
     def wake(self) -> None:
         """Make a ``poll`` in another thread, or the interrupted one, return."""
@@ -161,7 +140,7 @@ class SocketServer:
         """Stop listening, drop everybody, remove the socket files."""
         for endpoint in self._endpoints:
             for connection in tuple(endpoint.connections):
-                self._drop(connection)
+                self._drop(connection, endpoint)
             self._selector.unregister(endpoint.listener)
             endpoint.listener.close()
             endpoint.path.unlink(missing_ok=True)
@@ -171,94 +150,101 @@ class SocketServer:
         self._wakened.close()
 
     def _accept(self, endpoint: _Endpoint) -> None:
-        try:
-            stream, _ = endpoint.listener.accept()
-        except (BlockingIOError, ConnectionError):
-            return
-        stream.setblocking(False)
+        for _ in range(_ACCEPTS_A_TURN):
+            try:
+                stream, _address = endpoint.listener.accept()
+            except OSError:  # nobody waits any more, or no file descriptor is left for them
+                return
+            stream.setblocking(False)
+            self._admit(stream, endpoint)
+
+    def _admit(self, stream: socket.socket, endpoint: _Endpoint) -> None:
         peer = self._peer_of(stream)
         now_ns = self._clock.monotonic_ns()
         if not endpoint.admission.admits(peer):
-            self._note_refused(endpoint, peer, now_ns)
-            refusal = InputError("peer", "an allowed user or group", f"uid {peer.uid}")
-            _send(stream, encode_error(refusal))
+            who = {"peer_uid": peer.uid, "peer_gid": peer.gid, "peer_pid": peer.pid}
+            endpoint.audit("peer_refused", {"event": "peer_refused", **who})
+            _send(stream, encode_error(_not_allowed(peer)))
             stream.close()
             return
-        connection = _Connection(stream, endpoint, peer, now_ns)
+        connection = Connection(stream, peer, now_ns)
         endpoint.connections.append(connection)
-        self._selector.register(stream, selectors.EVENT_READ, connection)
-        if len(endpoint.connections) > MAX_CONNECTIONS:
-            self._drop(endpoint.connections[0])
+        self._selector.register(stream, selectors.EVENT_READ, (connection, endpoint))
+        gone = leaver(endpoint.connections, now_ns)
+        if gone is not None:
+            self._drop(gone, endpoint)
 
-    def _note_refused(self, endpoint: _Endpoint, peer: Peer, now_ns: int) -> None:
-        """One audit entry a second, however many knock."""
-        endpoint.refused_peers += 1
-        if now_ns - endpoint.refused_audit_ns >= NS_PER_SECOND:
-            endpoint.refused_audit_ns = now_ns
-            endpoint.audit(
-                {
-                    "event": "peer_refused",
-                    "peer_uid": peer.uid,
-                    "peer_gid": peer.gid,
-                    "peer_pid": peer.pid,
-                    "count": endpoint.refused_peers,
-                }
-            )
-
-    def _serve(self, connection: _Connection) -> None:
+    def _receive(self, connection: Connection, endpoint: _Endpoint) -> bool:
+        """Take in what is there; False if the peer has gone."""
         try:
             data = connection.stream.recv(MAX_LINE_BYTES)
         except BlockingIOError:
-            return
+            return False
         except OSError:
             data = b""
         if not data:
-            self._drop(connection)
-            return
+            self._drop(connection, endpoint)
+            return False
         connection.buffer += data
-        while (end := connection.buffer.find(b"\n")) >= 0:
-            line = bytes(connection.buffer[:end])
-            del connection.buffer[: end + 1]
-            if not self._answer(connection, line):
-                self._drop(connection)
+        return True
+
+    def _serve(self, connection: Connection, endpoint: _Endpoint) -> None:
+        for _ in range(_MESSAGES_A_TURN):
+            line = connection.take_line()
+            if line is None:
+                break
+            if not self._answer(connection, endpoint, line):
+                self._drop(connection, endpoint)
                 return
-        if len(connection.buffer) > MAX_LINE_BYTES:
+        if b"\n" in connection.buffer:
+            self._behind[connection] = endpoint
+        elif len(connection.buffer) > MAX_LINE_BYTES:
             error = InputError("message", f"at most {MAX_LINE_BYTES} bytes", "more")
             _send(connection.stream, encode_error(error))
-            self._drop(connection)
+            self._drop(connection, endpoint)
 
-    def _answer(self, connection: _Connection, line: bytes) -> bool:
+    def _answer(self, connection: Connection, endpoint: _Endpoint, line: bytes) -> bool:
         """Answer one line; False if the peer is to be dropped."""
-        if not self._within_rate(connection):
+        if not connection.within_rate(self._clock.monotonic_ns()):
             expected = f"at most {MESSAGES_PER_SECOND} messages a second"
             _send(connection.stream, encode_error(InputError("rate", expected, "more")))
             return False
-        actuator = connection.endpoint.actuator
+        peer = connection.peer
         try:
             command = decode_request(line)
         except InputError as error:
-            connection.endpoint.audit(
-                {"event": "malformed", "peer_uid": connection.peer.uid, "field": error.field}
-            )
+            entry = {"event": "malformed", "peer_uid": peer.uid, "field": error.field}
+            endpoint.audit("malformed", entry)
             return _send(connection.stream, encode_error(error))
         if command is None:
-            reply = encode_status(actuator.status())
-        else:
-            reply = encode_result(actuator.apply(command, connection.peer.uid))
-        return _send(connection.stream, reply)
+            return _send(connection.stream, encode_status(endpoint.actuator.status()))
+        if not endpoint.admission.may_command(peer):
+            return _send(connection.stream, encode_error(_not_allowed(peer)))
+        result = endpoint.actuator.apply(command, peer.uid)
+        if result.accepted:
+            connection.proven_ns = connection.spoke_ns
+        return _send(connection.stream, encode_result(result))
 
-    def _within_rate(self, connection: _Connection) -> bool:
+    def _sweep(self) -> None:
+        """Once a second, let go of peers that have been silent for long."""
         now_ns = self._clock.monotonic_ns()
-        earned = (now_ns - connection.refilled_ns) * MESSAGES_PER_SECOND / NS_PER_SECOND
-        connection.tokens = min(MESSAGE_BURST, connection.tokens + earned)
-        connection.refilled_ns = now_ns
-        connection.tokens -= 1
-        return connection.tokens >= 0
+        if now_ns - self._swept_ns < NS_PER_SECOND:
+            return
+        self._swept_ns = now_ns
+        for endpoint in self._endpoints:
+            for connection in tuple(endpoint.connections):
+                if now_ns - connection.spoke_ns > IDLE_NS:
+                    self._drop(connection, endpoint)
 
-    def _drop(self, connection: _Connection) -> None:
-        connection.endpoint.connections.remove(connection)
+    def _drop(self, connection: Connection, endpoint: _Endpoint) -> None:
+        self._behind.pop(connection, None)
+        endpoint.connections.remove(connection)
         self._selector.unregister(connection.stream)
         connection.stream.close()
+
+
+def _not_allowed(peer: Peer) -> InputError:
+    return InputError("peer", "an allowed user or group", f"uid {peer.uid}")
 
 
 def _send(stream: socket.socket, data: bytes) -> bool:
@@ -269,7 +255,7 @@ def _send(stream: socket.socket, data: bytes) -> bool:
         return False
 
 
-def _listen(path: Path, gid: int | None) -> socket.socket:
+def listen(path: Path, gid: int | None) -> socket.socket:
     """A listening socket of mode 0660; a dead predecessor's file is removed."""
     if len(os.fsencode(path)) > _MAX_PATH_BYTES:
         raise InputError("socket", f"a path of at most {_MAX_PATH_BYTES} bytes", str(path))
