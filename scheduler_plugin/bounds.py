@@ -13,7 +13,8 @@ from collections import defaultdict
 import numpy as np
 
 from scheduler_plugin.greedy import Packing
-from scheduler_plugin.problem import GPUS, MEMORY, MILLI_CPU, PODS, IntArray, Problem
+from scheduler_plugin.problem import IntArray, Problem
+from scheduler_plugin.resource_columns import GPUS, MILLI_CPU
 
 
 def cumulative_bounds(problem: Problem) -> tuple[int, ...]:
@@ -87,7 +88,7 @@ def _node_gpus(problem: Problem, fitting: list[int], nodes: np.ndarray) -> IntAr
     free = problem.free[nodes]
     step = math.gcd(*(int(g) for g in requests[:, GPUS]))
     gpus: IntArray = free[:, GPUS] // step * step
-    for resource in (MILLI_CPU, MEMORY, PODS):
+    for resource in range(MILLI_CPU, len(problem.columns)):
         least = int(np.argmin(requests[:, resource] / requests[:, GPUS]))
         amount, per = int(requests[least, resource]), int(requests[least, GPUS])
         if amount:
@@ -119,7 +120,7 @@ def _host_bound(problem: Problem, fits: IntArray, possible: IntArray, members: l
         return 0
     reachable = (fits[members] > 0).any(axis=0)
     best = int(possible[members].sum())
-    for resource in (MILLI_CPU, MEMORY, PODS):
+    for resource in range(MILLI_CPU, len(problem.columns)):
         left = int(problem.free[reachable, resource].sum())
         packed = 0
         for c in sorted(members, key=lambda c: int(problem.requests[c, resource])):

@@ -11,7 +11,6 @@ from scheduler_plugin.plan_document import Placement, Plan
 from scheduler_plugin.snapshot import Node, NodeTerm, Pod, Requirement, Snapshot, Taint, Toleration
 
 _HOLDS_PLACE = ("bound", "promised")
-_RESOURCES = ("gpu_milli", "milli_cpu", "memory_bytes", "pods")
 
 
 def complaints(snapshot: Snapshot, plan: Plan, *, digest: str = "") -> tuple[str, ...]:
@@ -106,13 +105,14 @@ def _covers(toleration: Toleration, taint: Taint) -> bool:
     return effect_fits and (toleration.key, toleration.value) == (taint.key, taint.value)
 
 
-def _amounts(pod: Pod) -> dict[str, int]:
-    return {
-        "gpu_milli": pod.gpu_milli,
-        "milli_cpu": pod.milli_cpu,
-        "memory_bytes": pod.memory_bytes,
-        "pods": 1,
-    }
+def _taken(pod: Pod) -> dict[str, int]:
+    named = {"gpu_milli": pod.gpu_milli, "milli_cpu": pod.milli_cpu}
+    return {**pod.resources, **named, "memory_bytes": pod.memory_bytes, "pods": 1}
+
+
+def _offered(node: Node) -> dict[str, int]:
+    named = {"gpu_milli": node.gpu_milli, "milli_cpu": node.milli_cpu, "pods": node.pods}
+    return {**node.resources, **named, "memory_bytes": node.memory_bytes}
 
 
 def _capacity(
@@ -125,15 +125,16 @@ def _capacity(
     added: dict[str, Counter[str]] = defaultdict(Counter)
     for pod in snapshot.pods:
         if pod.state.value in _HOLDS_PLACE:
-            fixed[pod.node].update(_amounts(pod))
+            fixed[pod.node].update(_taken(pod))
     for placement in placements:
-        added[placement.node].update(_amounts(pods[placement.uid]))
+        added[placement.node].update(_taken(pods[placement.uid]))
     found: list[str] = []
     for name, more in added.items():
-        for resource in _RESOURCES:
-            limit: int = getattr(nodes[name], resource)
-            wanted = fixed[name][resource] + more[resource]
-            if more[resource] and wanted > limit:
+        offered = _offered(nodes[name])
+        for resource, amount in more.items():
+            limit = offered.get(resource, 0)
+            wanted = fixed[name][resource] + amount
+            if amount and wanted > limit:
                 found.append(f"node {name}: {resource} would be {wanted} of {limit}")
     return found
 

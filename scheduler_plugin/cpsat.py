@@ -16,7 +16,8 @@ from ortools.sat.python import cp_model
 
 from scheduler_plugin.greedy import Packing
 from scheduler_plugin.objective import OPENED_NODE_COST_WATTS, is_idle_gpu_node
-from scheduler_plugin.problem import GPUS, Assignment, Problem
+from scheduler_plugin.problem import Assignment, Problem
+from scheduler_plugin.resource_columns import GPUS
 
 #: Share of the work that the last stage may take, which only makes the same placements cheaper.
 COST_STAGE_SHARE = 0.25

@@ -13,15 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from scheduler_plugin.objective import objective
-from scheduler_plugin.problem import (
-    GPUS,
-    MEMORY,
-    MILLI_CPU,
-    Assignment,
-    IntArray,
-    Job,
-    Problem,
-)
+from scheduler_plugin.problem import Assignment, IntArray, Job, Problem
+from scheduler_plugin.resource_columns import GPUS, MEMORY, MILLI_CPU
 
 FloatArray = npt.NDArray[np.float64]
 JobOrder = Callable[[Problem, Job], tuple[float, ...]]

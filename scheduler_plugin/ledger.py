@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from scheduler_plugin.resource_columns import covers
 from scheduler_plugin.snapshot import Pod
 from wattpack.units import NS_PER_SECOND
 
@@ -132,9 +133,6 @@ class Ledger:
 def _covers(template: Pod, pod: Pod) -> bool:
     """The place was made for at least this pod's requests, and for the same static rules."""
     rules = ("gpu_models", "node_selector", "required_terms", "tolerations")
-    return (
-        pod.gpu_milli <= template.gpu_milli
-        and pod.milli_cpu <= template.milli_cpu
-        and pod.memory_bytes <= template.memory_bytes
-        and all(getattr(pod, rule) == getattr(template, rule) for rule in rules)
+    return covers(template, pod) and all(
+        getattr(pod, rule) == getattr(template, rule) for rule in rules
     )

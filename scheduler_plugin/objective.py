@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from scheduler_plugin.problem import GPUS, Assignment, Problem
+from scheduler_plugin.problem import Assignment, Problem
+from scheduler_plugin.resource_columns import GPUS
 
 #: Price of breaking into a wholly idle GPU node, in watts, so that among equally many placed pods
 #: and similar watts the plan that keeps whole nodes free wins. Assumed: about a server's fans.

@@ -7,19 +7,12 @@ from collections.abc import Callable
 import numpy as np
 
 from scheduler_plugin.greedy import Packing
-from scheduler_plugin.matching import affinity_matches, taints_tolerated
 from scheduler_plugin.plan_document import Pending, PendingReason
-from scheduler_plugin.problem import (
-    GPUS,
-    MEMORY,
-    MILLI_CPU,
-    PODS,
-    Assignment,
-    BoolArray,
-    Job,
-    Problem,
-)
+from scheduler_plugin.problem import Assignment, BoolArray, Job, Problem
+from scheduler_plugin.resource_columns import GPUS, MEMORY, MILLI_CPU, PODS
 from scheduler_plugin.snapshot import Node, Pod
+from scheduler_plugin.static_rules import STATIC_RULES
+from wattpack.gpu_resources import GpuKind, gpu_kind
 
 Cause = tuple[PendingReason, str]
 _BYTES_PER_GIB = 1024**3
@@ -29,6 +22,7 @@ _SHORT = {
     MEMORY: PendingReason.INSUFFICIENT_MEMORY,
     PODS: PendingReason.TOO_MANY_PODS,
 }
+_WORDS = {GPUS: "GPUs", MILLI_CPU: "CPU", MEMORY: "memory", PODS: "pod slots"}
 
 
 def explain_pending(problem: Problem, assignment: Assignment) -> tuple[Pending, ...]:
@@ -78,12 +72,12 @@ def _cause(packing: Packing, class_index: int) -> Cause:
     candidates = np.ones(len(problem.node_names), dtype=bool)
     if not candidates.any():
         return PendingReason.NO_NODES, "the cluster has no nodes"
-    for reason, rule, text in _STATIC_RULES:
-        kept = candidates & _mask(problem, pod, candidates, rule)
+    for rule in STATIC_RULES:
+        kept = candidates & _mask(problem, pod, candidates, rule.holds)
         if not kept.any():
-            return reason, text(problem, pod, int(candidates.sum()))
+            return rule.reason, rule.says(problem.snapshot, pod, int(candidates.sum()))
         candidates = kept
-    margin = candidates & problem.usable
+    margin = candidates & problem.margin_ok
     if not margin.any():
         return (
             PendingReason.GUARANTEED_CAPS_INFEASIBLE,
@@ -104,29 +98,39 @@ def _mask(
 def _shortage(packing: Packing, class_index: int, candidates: BoolArray) -> Cause:
     """Which resource, or which power domain, is short on the nodes that could be used."""
     problem = packing.problem
-    request = problem.requests[class_index]
+    request, count = problem.requests[class_index], int(candidates.sum())
+    asked = [resource for resource in _by_weight(problem) if request[resource]]
     if not (problem.total[candidates] >= request).all(axis=1).any():
-        worst = [r for r in _SHORT if not (problem.total[candidates, r] >= request[r]).any()]
-        what = _amount(worst[0], int(request[worst[0]])) if worst else "this combination"
-        text = f"no eligible node has {what} in total ({int(candidates.sum())} eligible)"
+        worst = [r for r in asked if not (problem.total[candidates, r] >= request[r]).any()]
+        what = _amount(problem, worst[0], request) if worst else "this combination"
+        text = f"no eligible node has {what} in total ({count} eligible)"
         return PendingReason.LARGER_THAN_ANY_NODE, text
     enough = packing.free[candidates] >= request
     if enough.all(axis=1).any():
         roomy = np.flatnonzero(candidates)[enough.all(axis=1)]
         return _power_cause(packing, class_index, roomy)
-    for resource, reason in _SHORT.items():
+    for resource in asked:
         if not enough[:, resource].any():
-            most = _amount(resource, int(packing.free[candidates, resource].max()))
+            most = _amount(problem, resource, packing.free[candidates].max(axis=0))
             text = (
-                f"needs {_amount(resource, int(request[resource]))} on one node; "
-                f"{int(candidates.sum())} eligible nodes have at most {most} free"
+                f"needs {_amount(problem, resource, request)} on one node; "
+                f"{count} eligible nodes have at most {most} free"
             )
-            return reason, text
-    counts = ", ".join(
-        f"{int(enough[:, r].sum())} have the {name}"
-        for r, name in ((GPUS, "GPUs"), (MILLI_CPU, "CPU"), (MEMORY, "memory"), (PODS, "pod slots"))
-    )
-    return PendingReason.FRAGMENTED, f"of {int(candidates.sum())} eligible nodes {counts}, none all"
+            return _SHORT.get(resource, PendingReason.INSUFFICIENT_RESOURCE), text
+    names = [(r, _WORDS.get(r, problem.columns[r])) for r in asked]
+    counts = ", ".join(f"{int(enough[:, r].sum())} have the {name}" for r, name in names)
+    return PendingReason.FRAGMENTED, f"of {count} eligible nodes {counts}, none all"
+
+
+def _by_weight(problem: Problem) -> list[int]:
+    """Columns in the order in which a shortage is told: GPU resources are told as GPUs."""
+    others = [
+        i
+        for i, name in enumerate(problem.columns)
+        if i > PODS and gpu_kind(name) is not GpuKind.WHOLE
+    ]
+    named = [i for i in range(PODS + 1, len(problem.columns)) if i not in others]
+    return [*range(PODS + 1), *others, *named]
 
 
 def _power_cause(packing: Packing, class_index: int, nodes: np.ndarray) -> Cause:
@@ -147,7 +151,8 @@ def _power_cause(packing: Packing, class_index: int, nodes: np.ndarray) -> Cause
     return PendingReason.POWER_DOMAIN_FULL, text
 
 
-def _amount(resource: int, value: int) -> str:
+def _amount(problem: Problem, resource: int, amounts: np.ndarray) -> str:
+    value = int(amounts[resource])
     match resource:
         case 0:
             return f"{value} GPUs"
@@ -155,71 +160,15 @@ def _amount(resource: int, value: int) -> str:
             return f"{value / 1000:g} CPUs"
         case 2:
             return f"{value / _BYTES_PER_GIB:.1f} GiB of memory"
-        case _:
+        case 3:
             return f"{value} pod slots"
+        case _:
+            return f"{value:,} of {problem.columns[resource]}"
 
 
-def _model_text(problem: Problem, pod: Pod, left: int) -> str:
-    have = sorted({n.gpu_model for n in problem.snapshot.nodes if n.gpu_model})
-    return f"wants {' or '.join(pod.gpu_models)}; the cluster has {', '.join(have) or 'no GPUs'}"
-
-
-def _affinity_text(problem: Problem, pod: Pod, left: int) -> str:
-    return f"node selector or required affinity matches none of {left} nodes"
-
-
-def _taint_text(problem: Problem, pod: Pod, left: int) -> str:
-    keys = sorted({t.key for n in problem.snapshot.nodes for t in n.taints})
-    return f"none of {left} matching nodes is free of untolerated taints ({', '.join(keys[:4])})"
-
-
-def _ready_text(problem: Problem, pod: Pod, left: int) -> str:
-    return f"all {left} matching nodes are not ready, cordoned or about to be disrupted"
-
-
-def _power_text(problem: Problem, pod: Pod, left: int) -> str:
-    unknown = [n for n in problem.snapshot.nodes if not n.power_known]
-    models = sorted({n.gpu_model or "unlabelled" for n in unknown if not n.rival_domains})
-    told = [f"no GPUProfile says what {', '.join(models[:4])} draws"] if models else []
-    for node in [n for n in unknown if n.rival_domains][:4]:
-        claims = " and ".join((node.domain, *node.rival_domains))
-        told.append(f"{node.name} is claimed by {claims}, of two branches of the power tree")
-    return f"{'; '.join(told)} ({left} matching nodes)"
-
-
-def _quarantine_text(problem: Problem, pod: Pod, left: int) -> str:
-    return f"all {left} matching nodes refused this pod before"
-
-
-_STATIC_RULES: tuple[
-    tuple[PendingReason, Callable[[Pod, Node], bool], Callable[[Problem, Pod, int], str]], ...
-] = (
-    (
-        PendingReason.NO_GPU_MODEL,
-        lambda pod, node: not pod.gpu_models or node.gpu_model in pod.gpu_models,
-        _model_text,
-    ),
-    (PendingReason.NODE_AFFINITY, affinity_matches, _affinity_text),
-    (
-        PendingReason.TAINT_NOT_TOLERATED,
-        lambda pod, node: taints_tolerated(node.taints, pod.tolerations),
-        _taint_text,
-    ),
-    (
-        PendingReason.NO_READY_NODE,
-        lambda pod, node: node.ready and node.schedulable and not node.disrupted,
-        _ready_text,
-    ),
-    (PendingReason.GPU_POWER_UNKNOWN, lambda pod, node: node.power_known, _power_text),
-    (
-        PendingReason.QUARANTINED,
-        lambda pod, node: node.name not in pod.excluded_nodes,
-        _quarantine_text,
-    ),
-)
 _STATIC_REASONS = frozenset(
     [
-        *(reason for reason, _, _ in _STATIC_RULES),
+        *(rule.reason for rule in STATIC_RULES),
         PendingReason.LARGER_THAN_ANY_NODE,
         PendingReason.NO_NODES,
         PendingReason.GUARANTEED_CAPS_INFEASIBLE,

@@ -24,6 +24,7 @@ class PendingReason(StrEnum):
     INSUFFICIENT_GPUS = "InsufficientGpus"
     INSUFFICIENT_CPU = "InsufficientCpu"
     INSUFFICIENT_MEMORY = "InsufficientMemory"
+    INSUFFICIENT_RESOURCE = "InsufficientResource"
     TOO_MANY_PODS = "TooManyPods"
     FRAGMENTED = "ResourcesFragmented"
     POWER_DOMAIN_FULL = "PowerDomainFull"

@@ -1,7 +1,8 @@
 """A snapshot as arrays: identical pods become one class with a count, nodes become rows.
 
 Axes: ``n`` nodes in name order, ``c`` pod classes, ``d`` power domains plus one without limit.
-Resources are the columns (GPUs, milliCPU, bytes, pods).
+Resources are the columns ``r``: whole boards, milliCPU, bytes, pods, and then whatever else a
+waiting pod asks for, by name.
 """
 
 from __future__ import annotations
@@ -13,14 +14,14 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from scheduler_plugin.matching import affinity_matches, taints_tolerated
 from scheduler_plugin.plan_document import PendingReason
+from scheduler_plugin.resource_columns import columns_of, node_amounts, pod_amounts, row
 from scheduler_plugin.snapshot import MILLI_PER_GPU, Pod, PodState, PowerDomain, Snapshot
+from scheduler_plugin.static_rules import static_key, static_mask
 
 IntArray = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
 
-GPUS, MILLI_CPU, MEMORY, PODS = range(4)
 #: Stands for "no limit" and still adds up without overflow.
 UNLIMITED_WATTS = 2**50
 #: How many pods of a class go to a node: {(class, node): count}.
@@ -62,10 +63,11 @@ class Problem:
     """One cycle's problem.
 
     Attributes:
-        total: Allocatable, shape (n, 4).
-        free: What is not bound or promised, shape (n, 4), never negative.
-        usable: Takes new pods: ready, schedulable, of known draw, not disrupted, I1 holds, (n,).
-        requests: Shape (c, 4).
+        columns: Names of the resources, shape (r,).
+        total: Allocatable, shape (n, r).
+        free: What is not bound or promised, shape (n, r), never negative.
+        margin_ok: I1 holds all along the path above the node, shape (n,).
+        requests: Shape (c, r).
         counts: Pods in each class, shape (c,).
         eligible: Shape (c, n).
         watts: What one pod adds, shape (c, n).
@@ -76,9 +78,10 @@ class Problem:
 
     snapshot: Snapshot
     node_names: tuple[str, ...]
+    columns: tuple[str, ...]
     total: IntArray
     free: IntArray
-    usable: BoolArray
+    margin_ok: BoolArray
     classes: tuple[PodClass, ...]
     jobs: tuple[Job, ...]
     requests: IntArray
@@ -95,30 +98,22 @@ def compile_problem(snapshot: Snapshot) -> Problem:
     """The arrays of a snapshot."""
     index = {node.name: i for i, node in enumerate(snapshot.nodes)}
     headroom, path, margin_ok = _power(snapshot, index)
-    total, free = _capacity(snapshot, index)
-    usable = margin_ok & np.array(
-        [n.ready and n.schedulable and n.power_known and not n.disrupted for n in snapshot.nodes],
-        dtype=bool,
-    )
     classes, jobs, blocked = _classes(snapshot)
-    requests = np.array(
-        [
-            [k.pod.gpu_milli // MILLI_PER_GPU, k.pod.milli_cpu, k.pod.memory_bytes, 1]
-            for k in classes
-        ],
-        dtype=np.int64,
-    ).reshape(-1, 4)
+    columns = columns_of(k.pod for k in classes)
+    total, free = _capacity(snapshot, index, columns)
+    requests = _rows([pod_amounts(k.pod) for k in classes], columns)
     return Problem(
         snapshot=snapshot,
         node_names=tuple(index),
+        columns=columns,
         total=total,
         free=free,
-        usable=usable,
+        margin_ok=margin_ok,
         classes=classes,
         jobs=jobs,
         requests=requests,
         counts=np.array([len(k.uids) for k in classes], dtype=np.int64),
-        eligible=_eligible(snapshot, classes, usable),
+        eligible=_eligible(snapshot, classes) & margin_ok,
         watts=_watts(snapshot, classes),
         headroom=headroom,
         path=path,
@@ -169,20 +164,21 @@ def _power(snapshot: Snapshot, index: dict[str, int]) -> tuple[IntArray, IntArra
     return np.maximum(headroom, 0), path, margin_ok
 
 
-def _capacity(snapshot: Snapshot, index: dict[str, int]) -> tuple[IntArray, IntArray]:
-    total = np.array(
-        [
-            [n.gpu_milli // MILLI_PER_GPU, n.milli_cpu, n.memory_bytes, n.pods]
-            for n in snapshot.nodes
-        ],
-        dtype=np.int64,
-    ).reshape(-1, 4)
+def _capacity(
+    snapshot: Snapshot, index: dict[str, int], columns: tuple[str, ...]
+) -> tuple[IntArray, IntArray]:
+    total = _rows([node_amounts(node) for node in snapshot.nodes], columns)
     used = np.zeros_like(total)
     for pod in snapshot.pods:
-        row = index.get(pod.node)
-        if row is not None:
-            used[row] += (pod.gpu_milli // MILLI_PER_GPU, pod.milli_cpu, pod.memory_bytes, 1)
+        at = index.get(pod.node)
+        if at is not None:
+            used[at] += row(pod_amounts(pod), columns)
     return total, np.maximum(total - used, 0)
+
+
+def _rows(amounts: list[dict[str, int]], columns: tuple[str, ...]) -> IntArray:
+    found = np.array([row(each, columns) for each in amounts], dtype=np.int64)
+    return found.reshape(-1, len(columns))
 
 
 def _classes(
@@ -228,33 +224,14 @@ def _classes(
     return classes, tuple(jobs), tuple(blocked)
 
 
-def _eligible(snapshot: Snapshot, classes: tuple[PodClass, ...], usable: BoolArray) -> BoolArray:
-    """Static rules only; each distinct rule is evaluated once over all nodes."""
-    nodes = snapshot.nodes
-    taint_groups = {id(n): n.model_dump_json(include={"taints"}) for n in nodes if n.taints}
+def _eligible(snapshot: Snapshot, classes: tuple[PodClass, ...]) -> BoolArray:
+    """Static rules only; pods that they treat alike are evaluated once over all nodes."""
     masks: dict[str, BoolArray] = {}
-    result = np.zeros((len(classes), len(nodes)), dtype=bool)
-    rules = {"gpu_models", "node_selector", "required_terms", "tolerations", "excluded_nodes"}
+    result = np.zeros((len(classes), len(snapshot.nodes)), dtype=bool)
     for i, pod_class in enumerate(classes):
-        pod = pod_class.pod
-        key = pod.model_dump_json(include=rules)
+        key = static_key(pod_class.pod)
         if key not in masks:
-            tolerated: dict[str, bool] = {}
-            mask = usable.copy()
-            for j, node in enumerate(nodes):
-                if not mask[j]:
-                    continue
-                mask[j] = (
-                    (not pod.gpu_models or node.gpu_model in pod.gpu_models)
-                    and node.name not in pod.excluded_nodes
-                    and affinity_matches(pod, node)
-                )
-                if mask[j] and node.taints:
-                    group = taint_groups[id(node)]
-                    if group not in tolerated:
-                        tolerated[group] = taints_tolerated(node.taints, pod.tolerations)
-                    mask[j] = tolerated[group]
-            masks[key] = mask
+            masks[key] = static_mask(snapshot, pod_class.pod)
         result[i] = masks[key]
     return result
 

@@ -29,7 +29,10 @@ V = TypeVar("V", bound=BaseModel)
 Id = Annotated[str, Field(min_length=1, max_length=640)]
 Label = Annotated[str, Field(max_length=640)]
 #: Far above any real node, far below where sums of 200,000 items leave 64 bits.
-Quantity = Annotated[int, Field(ge=0, le=2**45)]
+MAX_QUANTITY = 2**45
+Quantity = Annotated[int, Field(ge=0, le=MAX_QUANTITY)]
+#: As in core/v1: a name of 63 characters behind a domain of 253.
+ResourceName = Annotated[str, Field(min_length=1, max_length=317)]
 #: A thousand GPUs on one node or in one pod is no GPU node any more.
 GpuMilli = Annotated[int, Field(ge=0, le=1000 * MILLI_PER_GPU)]
 #: Twenty kilowatts on one GPU is a figure in milliwatts, or of a whole node.
@@ -87,6 +90,8 @@ class Node(Value):
     """What a node can hold in total.
 
     Attributes:
+        resources: Everything else that it offers, by name, GPU resources too: bytes of
+            ``ephemeral-storage`` and ``hugepages-*``, whole units of extended resources.
         domain: The power domain directly above it, empty if none is declared.
         rival_domains: Domains of other branches that claim the node too; it gets no promises.
         idle_watts: Draw without work; already part of the domain's ``used_watts``.
@@ -103,6 +108,7 @@ class Node(Value):
     milli_cpu: Quantity
     memory_bytes: Quantity
     pods: Annotated[int, Field(ge=0, le=100_000)] = 110
+    resources: dict[ResourceName, Quantity] = {}
     labels: dict[Label, Label] = {}
     taints: tuple[Taint, ...] = ()
     domain: Label = ""
@@ -119,6 +125,11 @@ class Node(Value):
     @classmethod
     def _whole_gpus(cls, value: int) -> int:
         return _whole(value)
+
+    @field_validator("resources")
+    @classmethod
+    def _each_once(cls, value: dict[str, int]) -> dict[str, int]:
+        return _beside_the_core(value)
 
 
 class PodState(StrEnum):
@@ -139,6 +150,7 @@ class Pod(Value):
 
     Attributes:
         gpu_milli: Whole GPUs only, in thousandths, so that shares fit later.
+        resources: Everything else that it asks for, by name, in the node's units.
         gpu_models: Allowed GPU models, empty for any.
         required_terms: Alternatives of required node affinity, empty for none.
         kernel_class: Chooses the node's ``class_watts_per_gpu``.
@@ -156,6 +168,7 @@ class Pod(Value):
     gpu_milli: GpuMilli = 0
     milli_cpu: Quantity = 0
     memory_bytes: Quantity = 0
+    resources: dict[ResourceName, Quantity] = {}
     gpu_models: tuple[Label, ...] = ()
     node_selector: dict[Label, Label] = {}
     required_terms: tuple[NodeTerm, ...] = ()
@@ -168,6 +181,11 @@ class Pod(Value):
     @classmethod
     def _whole_gpus(cls, value: int) -> int:
         return _whole(value)
+
+    @field_validator("resources")
+    @classmethod
+    def _only_what_is_asked_for(cls, value: dict[str, int]) -> dict[str, int]:
+        return {name: amount for name, amount in _beside_the_core(value).items() if amount}
 
     @field_validator("gpu_models", "excluded_nodes")
     @classmethod
@@ -300,6 +318,13 @@ def _whole(value: int) -> int:
     if value % MILLI_PER_GPU:
         raise ValueError(f"whole GPUs, a multiple of {MILLI_PER_GPU} milliGPU")
     return value
+
+
+def _beside_the_core(value: dict[str, int]) -> dict[str, int]:
+    for name in ("cpu", "memory", "pods"):
+        if name in value:
+            raise ValueError(f"resources other than {name}, which has a field of its own")
+    return dict(sorted(value.items()))
 
 
 def _unique(what: str, ids: list[str]) -> None:

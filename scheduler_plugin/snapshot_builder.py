@@ -14,7 +14,9 @@ from pydantic import ValidationError
 from scheduler_plugin import pods as pod_facts
 from scheduler_plugin.ledger import Ledger
 from scheduler_plugin.power_view import BoundLoad, ModelWatts, PowerView, normal_name
+from scheduler_plugin.resource_columns import node_amounts, pod_amounts
 from scheduler_plugin.snapshot import (
+    MAX_QUANTITY,
     MILLI_PER_GPU,
     Gang,
     Node,
@@ -29,7 +31,7 @@ from scheduler_plugin.snapshot import (
 )
 from wattpack.errors import InputError
 from wattpack.gangs import GangRef, GangSources, gang_of
-from wattpack.gpu_resources import gpu_demand
+from wattpack.gpu_resources import board_count, counts_whole_boards, gpu_demand
 from wattpack.kube.port import JsonObject
 from wattpack.object_names import (
     DISRUPTION_TAINTS,
@@ -37,9 +39,13 @@ from wattpack.object_names import (
     GPU_MODEL_LABELS,
     KERNEL_CLASS_ANNOTATION,
 )
-from wattpack.quantities import parse_quantity, pod_requests, resources
+from wattpack.quantities import pod_requests, resources
 
 _DEFAULT_POD_SLOTS = 110
+#: One less than what a pod may ask for: what is cut on both sides never fits.
+_MOST_OFFERED = MAX_QUANTITY - 1
+#: Keeps the idle draw of a count that could not be read within a snapshot's watts.
+_MOST_BOARDS = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,26 +142,26 @@ def _node(body: JsonObject, objects: ClusterObjects) -> Node:
     known = True
     try:
         amounts = resources("status.allocatable", allocatable)
-        slots = parse_quantity(
-            "status.allocatable.pods", allocatable.get("pods", _DEFAULT_POD_SLOTS)
-        )
+        slots = amounts.get("pods", _DEFAULT_POD_SLOTS)
     except InputError:
         amounts, slots, known = Counter(), 0, False
-    gpus = gpu_demand(amounts).whole
+    gpus = gpu_demand(amounts).whole if counts_whole_boards(labels) else 0
+    boards = min(board_count(body), _MOST_BOARDS) if known else 0
     efficiency = objects.power.grid.path_efficiency(feeding.domain)
     extra = _added_watts(watts, efficiency) if watts else {}
     return Node(
         name=metadata["name"],
         gpu_model=watts.model if watts else label,
         gpu_milli=gpus * MILLI_PER_GPU,
-        milli_cpu=amounts["cpu"],
-        memory_bytes=amounts["memory"],
+        milli_cpu=min(amounts["cpu"], _MOST_OFFERED),
+        memory_bytes=min(amounts["memory"], _MOST_OFFERED),
         pods=min(slots, 100_000),
+        resources=_others(amounts, _MOST_OFFERED),
         labels=labels,
         taints=tuple(_taint(t) for t in taints),
         domain=feeding.domain,
         rival_domains=feeding.strangers,
-        idle_watts=math.ceil(gpus * watts.idle_watts / efficiency) if watts else 0,
+        idle_watts=math.ceil(boards * watts.idle_watts / efficiency) if watts else 0,
         watts_per_gpu=_worst_added(watts, efficiency) if watts else 0,
         class_watts_per_gpu=extra,
         ready=known and _ready(body),
@@ -164,6 +170,15 @@ def _node(body: JsonObject, objects: ClusterObjects) -> Node:
         disrupted=bool(metadata.get("deletionTimestamp"))
         or any(t.get("key") in DISRUPTION_TAINTS for t in taints),
     )
+
+
+def _others(amounts: Mapping[str, int], most: int) -> dict[str, int]:
+    """What has no field of its own in a snapshot, cut to what a snapshot may hold."""
+    return {
+        name: min(amount, most)
+        for name, amount in amounts.items()
+        if amount and name not in ("cpu", "memory", "pods")
+    }
 
 
 def _added_watts(watts: ModelWatts, efficiency: float) -> dict[str, int]:
@@ -236,8 +251,9 @@ def _pod(
         node=node,
         gang=gang.id if gang is not None and gang.size is not None else "",
         gpu_milli=gpu_demand(requests).whole * MILLI_PER_GPU,
-        milli_cpu=requests["cpu"],
-        memory_bytes=requests["memory"],
+        milli_cpu=min(requests["cpu"], MAX_QUANTITY),
+        memory_bytes=min(requests["memory"], MAX_QUANTITY),
+        resources=_others(requests, MAX_QUANTITY),
         gpu_models=tuple(names),
         node_selector=dict(spec.get("nodeSelector") or {}) if waits else {},
         required_terms=_terms(spec) if waits else (),
@@ -283,7 +299,7 @@ class _Room:
     """What real pods leave free on each node; a reservation never outranks a real pod."""
 
     def __init__(self, nodes: list[Node], planned: list[Pod]) -> None:
-        self._free = {n.name: [n.gpu_milli, n.milli_cpu, n.memory_bytes, n.pods] for n in nodes}
+        self._free = {node.name: node_amounts(node) for node in nodes}
         for pod in planned:
             if pod.node in self._free:
                 self._take(pod, pod.node)
@@ -292,17 +308,16 @@ class _Room:
         """Take the pod's room on the node, if there is enough."""
         if node not in self._free:
             return False
-        if any(f < a for f, a in zip(self._free[node], _amounts(pod), strict=True)):
+        free = self._free[node]
+        if any(amount > free.get(name, 0) for name, amount in pod_amounts(pod).items()):
             return False
         self._take(pod, node)
         return True
 
     def _take(self, pod: Pod, node: str) -> None:
-        self._free[node] = [f - a for f, a in zip(self._free[node], _amounts(pod), strict=True)]
-
-
-def _amounts(pod: Pod) -> tuple[int, int, int, int]:
-    return pod.gpu_milli, pod.milli_cpu, pod.memory_bytes, 1
+        free = self._free[node]
+        for name, amount in pod_amounts(pod).items():
+            free[name] = free.get(name, 0) - amount
 
 
 def _gangs(

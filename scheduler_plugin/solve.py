@@ -18,7 +18,8 @@ from scheduler_plugin.greedy import Packing, fill, incumbent
 from scheduler_plugin.objective import demanded_values, objective, placed_values
 from scheduler_plugin.pending_causes import explain_pending
 from scheduler_plugin.plan_document import Pending, PendingReason, Placement, Plan, Statistics, Tier
-from scheduler_plugin.problem import GPUS, Assignment, Job, Problem, compile_problem
+from scheduler_plugin.problem import Assignment, Job, Problem, compile_problem
+from scheduler_plugin.resource_columns import GPUS
 from scheduler_plugin.snapshot import Pod, PodState, Snapshot
 
 #: Up to this many integers CP-SAT takes the whole problem (it stops helping above about 64 nodes).

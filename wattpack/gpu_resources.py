@@ -14,6 +14,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
+from wattpack.errors import InputError
+from wattpack.quantities import LARGEST, parse_quantity
+
 NVIDIA_GPU = "nvidia.com/gpu"
 AMD_GPU = "amd.com/gpu"
 #: Counted in boards. The webhook's match condition lists the same names.
@@ -23,6 +26,8 @@ WHOLE_GPUS = (NVIDIA_GPU, AMD_GPU)
 REPLICAS_LABEL = "nvidia.com/gpu.replicas"
 MIG_STRATEGY_LABEL = "nvidia.com/mig.strategy"
 PRODUCT_LABEL = "nvidia.com/gpu.product"
+#: Boards, where the resource may count slices.
+COUNT_LABEL = "nvidia.com/gpu.count"
 
 
 class GpuKind(StrEnum):
@@ -85,6 +90,37 @@ def gpu_demand(amounts: Mapping[str, int], claims: Iterable[Mapping[str, Any]] =
         parts={n: amounts[n] for n, k in kinds.items() if k in (GpuKind.SLICE, GpuKind.SHARED)},
         claims=tuple(str(claim.get("name", "")) for claim in claims),
     )
+
+
+def board_count(node: Mapping[str, Any]) -> int:
+    """Boards in a server as its Node object says; 0 for one that offers no GPUs at all.
+
+    Slices and shares count as a board each unless a label counts the boards. What cannot be read
+    counts as more than any server has.
+    """
+    status = node.get("status") or {}
+    capacity = status.get("capacity") or status.get("allocatable") or {}
+    labels = (node.get("metadata") or {}).get("labels") or {}
+    offered = {
+        name: _at_its_most(name, text)
+        for name, text in capacity.items()
+        if gpu_kind(name) is not None and text is not None
+    }
+    demand = gpu_demand(offered)
+    if COUNT_LABEL not in labels:
+        return demand.most_boards
+    return max(_at_its_most(COUNT_LABEL, labels[COUNT_LABEL]), _whole_boards(demand, labels))
+
+
+def _at_its_most(name: str, text: object) -> int:
+    try:
+        return parse_quantity(name, text)
+    except InputError:
+        return LARGEST
+
+
+def _whole_boards(demand: GpuDemand, labels: Mapping[str, str]) -> int:
+    return demand.whole if counts_whole_boards(labels) else 0
 
 
 def counts_whole_boards(labels: Mapping[str, str]) -> bool:

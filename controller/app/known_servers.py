@@ -19,15 +19,12 @@ from controller.app.desired_state import Refusal
 from controller.app.fleet import NodeRecord
 from controller.topology import GpuSpec, NodeSpec, require_per_gpu_watts
 from wattpack.errors import InputError
-from wattpack.gpu_resources import gpu_demand, gpu_kind
+from wattpack.gpu_resources import board_count
 from wattpack.kube.port import JsonObject
 from wattpack.object_names import GPU_MODEL_LABELS
-from wattpack.quantities import parse_quantity
 
-__all__ = ["Members", "find_members", "gpu_capacity", "stand_in"]
+__all__ = ["Members", "find_members", "stand_in"]
 
-#: What GPU feature discovery counts: boards, where the resource may count slices.
-GPU_COUNT_LABEL = "nvidia.com/gpu.count"
 _UNHEARD = "unheard"
 
 
@@ -86,7 +83,7 @@ def find_members(
         members.heard.append(NodeSpec(record.name, gpus, labels, record.host_unit and known))
     heard = {record.name for record in records}
     for name, body in objects.items():
-        count = 0 if name in heard else gpu_capacity(body)
+        count = 0 if name in heard else min(board_count(body), MAX_DEVICES)
         if count:
             members.unheard.append(_unheard(name, body, count, members.profiles, library))
     return members
@@ -146,34 +143,6 @@ def stand_in(library: ProfileLibrary, device: DeviceDescription) -> GpuProfile:
 
 def _labels(body: JsonObject) -> dict[str, str]:
     return (body.get("metadata") or {}).get("labels") or {}
-
-
-def gpu_capacity(body: JsonObject) -> int:
-    """Boards in a server as its Node object says; a count that cannot be read is the largest.
-
-    Slices and shares count as a board each unless a label counts the boards. 0 for a server that
-    offers no GPUs at all.
-    """
-    capacity = (body.get("status") or {}).get("capacity") or {}
-    offered = {
-        name: _at_most_all(f"status.capacity.{name}", text)
-        for name, text in capacity.items()
-        if gpu_kind(name) is not None and text is not None
-    }
-    demand = gpu_demand(offered)
-    label = _labels(body).get(GPU_COUNT_LABEL)
-    if label is None:
-        return min(demand.most_boards, MAX_DEVICES)
-    return max(
-        _at_most_all(f"metadata.labels.{GPU_COUNT_LABEL}", label), min(demand.whole, MAX_DEVICES)
-    )
-
-
-def _at_most_all(field: str, text: object) -> int:
-    try:
-        return min(parse_quantity(field, text), MAX_DEVICES)
-    except InputError:
-        return MAX_DEVICES
 
 
 def _unheard(

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from controller.app.fleet import Fleet
-from controller.app.known_servers import gpu_capacity
 from controller.tick_values import Topology
 from tests.controller_process.messages import make_hello, make_report
 from tests.controller_process.object_builders import (
@@ -68,24 +67,6 @@ def test_a_node_with_a_nonsense_gpu_count_stops_nothing(count: str | None) -> No
     node["status"]["capacity"] = {"nvidia.com/gpu": count}
     cluster = make_cluster(make_node("node-1"), node)
     assert "node-1" in running(cluster, make_fleet(make_hello("node-1"))).node_names
-
-
-@pytest.mark.parametrize(
-    ("capacity", "labels", "boards"),
-    [
-        ({"nvidia.com/gpu": "8"}, {}, 8),
-        ({"amd.com/gpu": "4"}, {}, 4),
-        ({"nvidia.com/mig-1g.10gb": "7"}, {}, 7),
-        ({"nvidia.com/mig-1g.10gb": "56"}, {"nvidia.com/gpu.count": "8"}, 8),
-        ({"nvidia.com/gpu": "6", "nvidia.com/mig-3g.40gb": "4"}, {"nvidia.com/gpu.count": "8"}, 8),
-        ({"rdma/hca": "1k"}, {}, 0),
-    ],
-)
-def test_boards_are_counted_under_every_name_of_a_gpu_resource(
-    capacity: dict[str, str], labels: dict[str, str], boards: int
-) -> None:
-    body = {"metadata": {"name": "n", "labels": labels}, "status": {"capacity": capacity}}
-    assert gpu_capacity(body) == boards
 
 
 @pytest.mark.parametrize(

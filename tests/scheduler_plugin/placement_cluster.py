@@ -21,6 +21,8 @@ SPACE = "team"
 
 
 def node_object(name: str, gpus: int = 8, **changes: Any) -> JsonObject:
+    """``offers`` adds allocatable resources; other changes go to the spec."""
+    offers = changes.pop("offers", {})
     labels = {"kubernetes.io/hostname": name, "nvidia.com/gpu.product": "NVIDIA-H200"}
     return {
         "apiVersion": "v1",
@@ -33,13 +35,16 @@ def node_object(name: str, gpus: int = 8, **changes: Any) -> JsonObject:
                 "memory": "1Ti",
                 "pods": "110",
                 "nvidia.com/gpu": str(gpus),
-            },
+            }
+            | offers,
             "conditions": [{"type": "Ready", "status": "True"}],
         },
     }
 
 
 def pod_object(name: str, gpus: int = 1, **changes: Any) -> JsonObject:
+    """``asks`` adds limits of its container; other changes go to the spec."""
+    asks = changes.pop("asks", {})
     owned = changes.pop("owned", True)
     metadata: JsonObject = {"name": name, "namespace": SPACE}
     for key in ("labels", "annotations"):
@@ -49,6 +54,7 @@ def pod_object(name: str, gpus: int = 1, **changes: Any) -> JsonObject:
         owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "rs", "controller": True}
         metadata["ownerReferences"] = [owner | {"uid": f"owner-of-{name}"}]
     limits = {"cpu": "4", "memory": "16Gi"} | ({"nvidia.com/gpu": str(gpus)} if gpus else {})
+    limits |= asks
     container = {"name": "main", "image": "work", "resources": {"limits": limits}}
     return {
         "apiVersion": "v1",

@@ -497,6 +497,59 @@ def test_an_unbound_pin_is_evicted_after_thirty_seconds_and_the_pair_avoided(
     assert cluster.loop.step().released[f"{SPACE}/p"] in ("n1", "n2")
 
 
+@pytest.mark.parametrize(
+    ("offers", "asks"),
+    [
+        ({"rdma/hca": "1"}, {"rdma/hca": "1"}),
+        ({"ephemeral-storage": "100Gi"}, {"ephemeral-storage": "50Gi"}),
+        ({"hugepages-1Gi": "4Gi"}, {"hugepages-1Gi": "2Gi"}),
+        ({"amd.com/gpu": "8"}, {"amd.com/gpu": "1"}),
+    ],
+)
+def test_a_pod_is_pinned_only_where_every_resource_that_it_asks_for_is(
+    offers: dict[str, str], asks: dict[str, str]
+) -> None:
+    cluster = Cluster()
+    cluster.add_nodes("n1", "n2", "n3")
+    cluster.add_nodes("n4", gpus=8, offers=offers)
+    cluster.add(pod_object("p", 1, asks=asks))
+    assert cluster.loop.step().released == {f"{SPACE}/p": "n4"}
+
+
+def test_what_bound_pods_hold_of_an_extended_resource_is_not_promised_again() -> None:
+    cluster = Cluster()
+    cluster.add_nodes("n1", offers={"rdma/hca": "2"})
+    for name in ("p", "q"):
+        cluster.add(pod_object(name, asks={"rdma/hca": "1"}))
+    assert len(cluster.loop.step().released) == 2
+    cluster.bind()
+    cluster.add(pod_object("late", asks={"rdma/hca": "1"}))
+    reason, text = cluster.loop.step().pending[f"{SPACE}/late"]
+    assert (reason, "at most 0 of rdma/hca free" in text) == ("InsufficientResource", True)
+
+
+def test_what_the_pod_as_a_whole_asks_for_counts(cluster: Cluster) -> None:
+    cluster.add(pod_object("p", resources={"requests": {"memory": "2Ti"}}))
+    reason, text = cluster.loop.step().pending[f"{SPACE}/p"]
+    assert (reason, "2048.0 GiB" in text) == ("LargerThanAnyNode", True)
+
+
+def test_more_than_a_snapshot_can_hold_fits_nowhere(cluster: Cluster) -> None:
+    cluster.add_nodes("n4", offers={"ephemeral-storage": "7Ei"})
+    cluster.add(pod_object("p", asks={"ephemeral-storage": "1E"}))
+    cluster.add(pod_object("q", asks={"ephemeral-storage": "1Ti"}))
+    result = cluster.loop.step()
+    assert result.released == {f"{SPACE}/q": "n4"}
+    assert result.pending[f"{SPACE}/p"][0] == "LargerThanAnyNode"
+
+
+def test_a_node_whose_gpus_are_replicas_takes_no_pins() -> None:
+    cluster = Cluster()
+    cluster.add_nodes("n1", gpus=32, labels={"nvidia.com/gpu.replicas": "4"})
+    cluster.add(pod_object("p"))
+    assert cluster.loop.step().pending[f"{SPACE}/p"][0] == "LargerThanAnyNode"
+
+
 def job_pod(name: str, gpus: int = 8, job: str = "train") -> JsonObject:
     body = pod_object(name, gpus)
     body["metadata"]["ownerReferences"][0] |= {"kind": "Job", "name": job, "uid": f"job-{job}"}

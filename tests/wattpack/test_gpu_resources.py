@@ -7,7 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from wattpack.gpu_resources import GpuDemand, GpuKind, counts_whole_boards, gpu_demand, gpu_kind
+from wattpack.gpu_resources import (
+    GpuDemand,
+    GpuKind,
+    board_count,
+    counts_whole_boards,
+    gpu_demand,
+    gpu_kind,
+)
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -64,6 +71,30 @@ def test_replicas_and_slices_under_the_name_of_boards_are_noticed(
     labels: dict[str, str], whole: bool
 ) -> None:
     assert counts_whole_boards(labels) is whole
+
+
+@pytest.mark.parametrize(
+    ("capacity", "labels", "boards"),
+    [
+        ({"nvidia.com/gpu": "8"}, {}, 8),
+        ({"amd.com/gpu": "4"}, {}, 4),
+        ({"nvidia.com/mig-1g.10gb": "7"}, {}, 7),
+        ({"nvidia.com/mig-1g.10gb": "56"}, {"nvidia.com/gpu.count": "8"}, 8),
+        ({"nvidia.com/gpu": "6", "nvidia.com/mig-3g.40gb": "4"}, {"nvidia.com/gpu.count": "8"}, 8),
+        (
+            {"nvidia.com/gpu": "32"},
+            {"nvidia.com/gpu.count": "8", "nvidia.com/gpu.replicas": "4"},
+            8,
+        ),
+        ({"nvidia.com/gpu": "8"}, {"nvidia.com/gpu.count": "2"}, 8),
+        ({"rdma/hca": "1k"}, {}, 0),
+    ],
+)
+def test_boards_are_counted_under_every_name_of_a_gpu_resource(
+    capacity: dict[str, str], labels: dict[str, str], boards: int
+) -> None:
+    body = {"metadata": {"name": "n", "labels": labels}, "status": {"capacity": capacity}}
+    assert board_count(body) == boards
 
 
 PACKAGES = (

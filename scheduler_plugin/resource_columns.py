@@ -1,0 +1,43 @@
+"""What a node holds and a pod takes, as named amounts and as rows of integers.
+
+Every resource of the node counts, because kube-scheduler compares every one: a pin to a node that
+lacks one is missed. GPUs are whole boards in the first column; their resource names are columns
+of their own beside it, so that a pod that asks for one maker's boards never counts another's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from scheduler_plugin.snapshot import MILLI_PER_GPU, Node, Pod
+
+GPUS, MILLI_CPU, MEMORY, PODS = range(4)
+_CORE = ("gpus", "cpu", "memory", "pods")
+
+
+def node_amounts(node: Node) -> dict[str, int]:
+    """Boards, milliCPU, bytes, pods, and the units of everything else."""
+    core = (node.gpu_milli // MILLI_PER_GPU, node.milli_cpu, node.memory_bytes, node.pods)
+    return dict(node.resources) | dict(zip(_CORE, core, strict=True))
+
+
+def pod_amounts(pod: Pod) -> dict[str, int]:
+    """The same of a pod, which takes one place among the node's pods."""
+    core = (pod.gpu_milli // MILLI_PER_GPU, pod.milli_cpu, pod.memory_bytes, 1)
+    return dict(pod.resources) | dict(zip(_CORE, core, strict=True))
+
+
+def columns_of(pods: Iterable[Pod]) -> tuple[str, ...]:
+    """The core columns, then every other resource that one of the pods asks for, by name."""
+    return _CORE + tuple(sorted({name for pod in pods for name in pod.resources}))
+
+
+def row(amounts: Mapping[str, int], columns: tuple[str, ...]) -> list[int]:
+    """The amounts in the order of the columns; what is not named is 0."""
+    return [amounts.get(name, 0) for name in columns]
+
+
+def covers(larger: Pod, pod: Pod) -> bool:
+    """Whether a place made for one pod has room for another."""
+    room = pod_amounts(larger)
+    return all(amount <= room.get(name, 0) for name, amount in pod_amounts(pod).items())

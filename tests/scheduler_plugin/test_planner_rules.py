@@ -1,0 +1,221 @@
+"""The planner and its judge agree on every pod, node and field; no rule is forgotten by one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cache
+from typing import Any
+
+import pytest
+
+from scheduler_plugin import pending_causes, static_rules
+from scheduler_plugin import problem as problem_module
+from scheduler_plugin.checker import complaints
+from scheduler_plugin.greedy import Packing
+from scheduler_plugin.plan_document import Pending, PendingReason, Placement, Plan
+from scheduler_plugin.problem import compile_problem, pod_watts
+from scheduler_plugin.resource_columns import columns_of, pod_amounts
+from scheduler_plugin.snapshot import (
+    Node,
+    NodeTerm,
+    Pod,
+    PodState,
+    Requirement,
+    Snapshot,
+    Taint,
+    TaintEffect,
+    Toleration,
+)
+from scheduler_plugin.solve import plan
+from scheduler_plugin.static_rules import NO_RULE, STATIC_RULES, StaticRule
+from tests.scheduler_plugin.placement_builders import bound, domain, node, pod, snapshot
+
+TAINT = Taint(key="t", effect=TaintEffect.NO_SCHEDULE)
+TERM = NodeTerm(match_expressions=(Requirement(key="zone", operator="In", values=("a",)),))
+EXTENDED: tuple[dict[str, int], ...] = ({}, {"rdma/hca": 1}, {"rdma/hca": 2, "hugepages-2Mi": 4})
+
+#: A pod that fits, and what else each field may say; a field that is not here fails a test below.
+POD_FIELDS: dict[str, tuple[Any, ...]] = {
+    "uid": ("p",),
+    "namespace": ("team",),
+    "name": ("p",),
+    "priority": (0, 5),
+    "state": (PodState.PENDING,),
+    "node": ("",),
+    "gang": ("",),
+    "gpu_milli": (1000, 0, 8000, 9000),
+    "milli_cpu": (1000, 0, 96_000, 97_000),
+    "memory_bytes": (1, 0, 2**30, 2**31),
+    "resources": EXTENDED,
+    "gpu_models": ((), ("H200",), ("A100",)),
+    "node_selector": ({}, {"zone": "a"}),
+    "required_terms": ((), (TERM,)),
+    "tolerations": ((), (Toleration(key="t", operator="Exists"),)),
+    "kernel_class": ("", "decode"),
+    "expected_watts_per_gpu": (None, 100),
+    "excluded_nodes": ((), ("n",)),
+}
+NODE_FIELDS: dict[str, tuple[Any, ...]] = {
+    "name": ("n",),
+    "gpu_model": ("H200", "A100"),
+    "gpu_milli": (8000, 0),
+    "milli_cpu": (96_000, 500),
+    "memory_bytes": (2**30, 0),
+    "pods": (110, 0, 1),
+    "resources": EXTENDED,
+    "labels": ({}, {"zone": "a"}, {"zone": "b"}),
+    "taints": ((), (TAINT,)),
+    "domain": ("row", ""),
+    "rival_domains": ((), ("other",)),
+    "idle_watts": (0, 50),
+    "watts_per_gpu": (700, 0),
+    "class_watts_per_gpu": ({}, {"decode": 300}),
+    "power_known": (True, False),
+    "ready": (True, False),
+    "schedulable": (True, False),
+    "disrupted": (False, True),
+}
+#: What is left below the breaker, the margin of I1, and what another pod holds on the node.
+AROUND: tuple[tuple[int, int, dict[str, int] | None], ...] = (
+    (10_000, 0, None),
+    (699, 0, None),
+    (10_000, -1, None),
+    (10_000, 0, {"rdma/hca": 1}),
+)
+
+
+def changed(values: dict[str, tuple[Any, ...]]) -> Iterator[dict[str, Any]]:
+    """The first values, then each other value of each field alone."""
+    first = {name: each[0] for name, each in values.items()}
+    yield first
+    for name, each in values.items():
+        for other in each[1:]:
+            yield first | {name: other}
+
+
+@cache
+def questions() -> tuple[Snapshot, ...]:
+    """One waiting pod and one node, each with at most one field changed, in each surrounding."""
+    return tuple(
+        snapshot(
+            Pod(**of_pod),
+            Node(**of_node),
+            domain("row", limit, margin=margin),
+            *([] if held is None else [bound("b", "n", 1, resources=held, memory_bytes=0)]),
+        )
+        for of_pod in changed(POD_FIELDS)
+        for of_node in changed(NODE_FIELDS)
+        for limit, margin, held in AROUND
+    )
+
+
+def disagreement() -> Snapshot | None:
+    """The first question that the planner and its judge answer differently."""
+    return next((q for q in questions() if planner_says(q) is not judge_says(q)), None)
+
+
+def planner_says(question: Snapshot) -> bool:
+    return bool(Packing(compile_problem(question)).capacity(0)[0])
+
+
+def judge_says(question: Snapshot) -> bool:
+    waiting = next(p for p in question.pods if p.uid == "p")
+    placement = Placement(uid="p", node="n", watts=pod_watts(question, waiting, 0))
+    answer = Plan(snapshot_digest=question.digest(), method="greedy", placements=(placement,))
+    return complaints(question, answer) == ()
+
+
+def test_every_field_of_pods_and_nodes_takes_part() -> None:
+    """Whoever adds a field says here what it may hold, and meets the comparison below."""
+    assert set(POD_FIELDS) == set(Pod.model_fields)
+    assert set(NODE_FIELDS) == set(Node.model_fields)
+    assert set(Pod.model_fields) >= NO_RULE
+
+
+def test_the_planner_places_a_pod_exactly_where_its_judge_allows_it() -> None:
+    assert disagreement() is None
+    assert 0.05 < sum(map(planner_says, questions())) / len(questions()) < 0.95
+
+
+@pytest.mark.parametrize("rule", STATIC_RULES, ids=lambda rule: str(rule.reason))
+def test_a_rule_that_the_mask_forgets_is_noticed(
+    rule: StaticRule, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    left = tuple(other for other in STATIC_RULES if other is not rule)
+    monkeypatch.setattr(static_rules, "STATIC_RULES", left)
+    found = disagreement()
+    assert found is not None
+    assert planner_says(found)
+
+
+@pytest.mark.parametrize("name", ["gpu_milli", "milli_cpu", "memory_bytes", "resources"])
+def test_an_amount_that_the_columns_forget_is_noticed(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    empty: dict[str, Any] = {name: {} if name == "resources" else 0}
+
+    def forgetful(of: Pod) -> dict[str, int]:
+        return pod_amounts(of.model_copy(update=empty))
+
+    monkeypatch.setattr(problem_module, "pod_amounts", forgetful)
+    found = disagreement()
+    assert found is not None
+    assert planner_says(found)
+
+
+def test_the_columns_name_every_resource_that_a_waiting_pod_asks_for() -> None:
+    assert columns_of([pod("p", resources={"b/x": 1}), pod("q", resources={"a/x": 1})])[4:] == (
+        "a/x",
+        "b/x",
+    )
+
+
+def cause(*parts: Any) -> Pending:
+    (entry,) = plan(snapshot(*parts), deadline_seconds=0).pending
+    return entry
+
+
+@pytest.mark.parametrize(
+    ("resource", "amount", "message"),
+    [
+        ("rdma/hca", 2, "2 of rdma/hca"),
+        ("ephemeral-storage", 10 * 2**30, "10,737,418,240 of ephemeral-storage"),
+        ("hugepages-1Gi", 2**30, "1,073,741,824 of hugepages-1Gi"),
+        ("amd.com/gpu", 1, "1 of amd.com/gpu"),
+    ],
+)
+def test_a_resource_that_no_node_has_keeps_the_pod_off_every_node(
+    resource: str, amount: int, message: str
+) -> None:
+    wants = pod("p", resources={resource: amount})
+    entry = cause(node("a", resources={"nvidia.com/gpu": 8}), node("b"), wants)
+    assert entry.reason is PendingReason.LARGER_THAN_ANY_NODE
+    assert message in entry.message
+    has = node("c", resources={resource: amount})
+    placed = plan(snapshot(node("a"), has, wants), deadline_seconds=0).placements
+    assert [p.node for p in placed] == ["c"]
+
+
+def test_a_resource_that_others_hold_is_told_with_what_is_left() -> None:
+    parts = (
+        node("a", resources={"rdma/hca": 3}),
+        bound("b", "a", resources={"rdma/hca": 2}),
+        pod("p", resources={"rdma/hca": 2}),
+    )
+    entry = cause(*parts)
+    assert entry.reason is PendingReason.INSUFFICIENT_RESOURCE
+    assert entry.message.startswith("needs 2 of rdma/hca on one node; 1 eligible nodes have at")
+    assert "at most 1 of rdma/hca free" in entry.message
+
+
+def test_the_solver_shares_an_extended_resource_like_any_other() -> None:
+    """Two nodes with one adapter each: CP-SAT may not send both pods to the fuller node."""
+    wants = [pod(f"p{i}", 1, resources={"rdma/hca": 1}) for i in range(3)]
+    nodes = [node(name, resources={"rdma/hca": 1}) for name in ("a", "b")]
+    made = plan(snapshot(*nodes, *wants), deadline_seconds=0.2)
+    assert sorted(p.node for p in made.placements) == ["a", "b"]
+    assert made.refusals == ()
+
+
+def test_every_static_reason_is_told() -> None:
+    assert {rule.reason for rule in STATIC_RULES} <= pending_causes._STATIC_REASONS
