@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from typing import Any
 
-from wattpack.api.times import parse_rfc3339
 from wattpack.errors import InputError
 from wattpack.gpu_resources import GpuDemand, gpu_demand
 from wattpack.kube.port import JsonObject
@@ -43,17 +41,6 @@ def is_finished(pod: Mapping[str, Any]) -> bool:
 def node_name(pod: Mapping[str, Any]) -> str:
     """The node that the pod is bound to, or empty."""
     return str(pod["spec"].get("nodeName") or "")
-
-
-def bound_at_seconds(pod: Mapping[str, Any]) -> float:
-    """When the pod got its node (Unix seconds); infinity, the careful answer, if nobody says."""
-    for condition in (pod.get("status") or {}).get("conditions") or ():
-        if condition.get("type") == "PodScheduled" and condition.get("status") == "True":
-            try:
-                return parse_rfc3339(str(condition.get("lastTransitionTime"))).timestamp()
-            except ValueError:
-                return math.inf
-    return math.inf
 
 
 def gates(pod: Mapping[str, Any]) -> list[str]:

@@ -12,6 +12,7 @@ from wattpack.api import GPUProfile
 from wattpack.api.conditions import find_condition
 from wattpack.api.object_meta import ConditionStatus
 from wattpack.kube.port import JsonObject
+from wattpack.pod_binding import RAMP_SECONDS
 from wattpack.power.domain_tree import OVERSHOOT_RATIO
 from wattpack.power.power_grid import Feeding, PowerGrid, accepted_domains
 
@@ -24,15 +25,20 @@ USED_STEP = 1 / 200
 #: Pods bound this recently are not in a forecast that does not say how old its data are (one bin).
 DEFAULT_FORECAST_AGE_SECONDS = 600.0
 
-#: By then a new pod draws what it will draw, and the meter shows it (assumed: image and weights).
-RAMP_SECONDS = 120.0
-
 
 @dataclass(frozen=True, slots=True)
 class BoundLoad:
-    """What one bound pod adds below a domain, AC watts, and since when (Unix seconds)."""
+    """What one bound pod adds below a domain, AC watts, and since when.
+
+    Attributes:
+        domain: Directly above the pod's node.
+        uid: Of the pod.
+        watts: Its nominal draw above idle.
+        bound_at_seconds: Unix time.
+    """
 
     domain: str
+    uid: str
     watts: int
     bound_at_seconds: float
 
@@ -100,6 +106,11 @@ class PowerView:
         self._domains = accepted_domains(domains)
         self.grid = PowerGrid.of_read({name: d.spec for name, d in self._domains.items()})
         self._forecasts = forecasts
+        self._drawn = {
+            arrival.pod_uid: arrival.draw_watts / self.grid.path_efficiency(name)
+            for name, domain in self._domains.items()
+            for arrival in domain.status.arrivals
+        }
 
     def feeding(self, node: JsonObject) -> Feeding:
         """The domain that a node hangs directly below."""
@@ -145,9 +156,9 @@ class PowerView:
 
         The smallest of three estimates: everything present at its worst; the forecast plus what
         was bound after its data end; the measured draw plus the rise that the forecast expects
-        plus what was bound so recently that the meter does not show it. The forecast alone would
-        not do: it also counts work that has ended and work that has yet to come through this
-        planner. What is measured now is never undercut.
+        plus what recently bound pods have yet to draw. The forecast alone would not do: it also
+        counts work that has ended and work that has yet to come through this planner. What is
+        measured now is never undercut.
         """
         draw = self._domains[name].status.draw_watts
         inside = [n for n in self._domains if name in self.grid.path(n)]
@@ -163,7 +174,7 @@ class PowerView:
             estimates.append(forecast.p99_watts + _bound_since(below, since))
         if forecast is not None and forecast.now_watts is not None and draw is not None:
             rise = max(0.0, forecast.p99_watts - forecast.now_watts)
-            estimates.append(draw + rise + _bound_since(below, now_seconds - RAMP_SECONDS))
+            estimates.append(draw + rise + self._still_to_come(below, now_seconds))
         return max(min(estimates), draw or 0.0)
 
     def _forecast(self, name: str, now_seconds: float) -> _Forecast | None:
@@ -174,12 +185,21 @@ class PowerView:
         domain = self._domains[name]
         verdict = find_condition(domain.status.conditions, FORECAST_TRUSTED)
         if verdict is None or verdict.status != ConditionStatus.FALSE:
-            question = Question(now_seconds, domain.spec.rating_watts)
+            question = Question(now_seconds, self.grid.rating_watts(name))
             outlook = self._forecasts.of_domain(name, question)
             if (issue := outlook.source) is not None:
                 return _Forecast(outlook.p99_watts, issue.now_value, issue.data_until_seconds)
         stated = domain.status.forecast_p99_watts
         return _Forecast(stated, None, None) if stated is not None and stated > 0 else None
+
+    def _still_to_come(self, below: Sequence[BoundLoad], now_seconds: float) -> float:
+        """Nominal watts of recently bound pods less what each of them draws already, AC watts.
+
+        Without a word of the controller about a pod, all of them. Never negative: one pod that
+        draws more than it declared pays for no other.
+        """
+        recent = [b for b in below if b.bound_at_seconds >= now_seconds - RAMP_SECONDS]
+        return sum(max(0.0, b.watts - self._drawn.get(b.uid, 0.0)) for b in recent)
 
     def _degraded(self, name: str) -> bool:
         """The controller found that I1 fails here; it alone has what is needed to judge."""

@@ -39,6 +39,7 @@ from wattpack.object_names import (
     GPU_MODEL_LABELS,
     KERNEL_CLASS_ANNOTATION,
 )
+from wattpack.pod_binding import bound_at_seconds
 from wattpack.quantities import pod_requests, resources
 
 _DEFAULT_POD_SLOTS = 110
@@ -112,7 +113,7 @@ def build_snapshot(objects: ClusterObjects, ledger: Ledger, now_ns: int) -> Buil
             pending[pod.uid] = body
     gangs, absent = _gangs(planned, refs, ledger, _Room(nodes, planned))
     everyone = [*planned, *absent]
-    bound_at = {pod_facts.uid(body): pod_facts.bound_at_seconds(body) for body in objects.pods}
+    bound_at = {pod_facts.uid(body): bound_at_seconds(body) for body in objects.pods}
     domains = objects.power.snapshot_domains(
         _hosts(nodes, objects.power), _loads(nodes, planned, bound_at), objects.wall_seconds
     )
@@ -371,9 +372,7 @@ def _hosts(nodes: list[Node], power: PowerView) -> dict[str, float]:
     return watts
 
 
-def _loads(
-    nodes: list[Node], planned: list[Pod], bound_at_seconds: Mapping[str, float]
-) -> list[BoundLoad]:
+def _loads(nodes: list[Node], planned: list[Pod], bound_at: Mapping[str, float]) -> list[BoundLoad]:
     """What every bound pod below a domain adds, and since when."""
     by_name = {node.name: node for node in nodes}
     found: list[BoundLoad] = []
@@ -384,5 +383,5 @@ def _loads(
             if each is None:
                 each = on.class_watts_per_gpu.get(pod.kernel_class, on.watts_per_gpu)
             watts = each * pod.gpu_milli // MILLI_PER_GPU
-            found.append(BoundLoad(on.domain, watts, bound_at_seconds[pod.uid]))
+            found.append(BoundLoad(on.domain, pod.uid, watts, bound_at[pod.uid]))
     return found

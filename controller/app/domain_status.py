@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from controller.app.arrivals import arrivals_by_domain
 from controller.app.desired_state import Refusal
 from controller.app.live_view_builder import capped_by_domain, gpus_by_domain
 from controller.app.running_topology import DesiredTopology
@@ -80,10 +81,15 @@ class StatusThread(PeriodicThread):
         if outcome is None or not outcome.seen.leading:
             return
         refusals = {refusal.name: refusal for refusal in self._desired.refusals()}
+        desired = self._desired
+        arrivals = arrivals_by_domain(
+            outcome, desired.pods(), desired.pod_of_gpu, desired.idle_watts_of_gpu
+        )
         for index, name in enumerate(outcome.topology.tree.names):
             domain = self._desired.newest_domain(name)
             if domain is not None:
                 status = self._domain_status(outcome, index, domain, refusals.get(name))
+                status = status.model_copy(update={"arrivals": arrivals.get(name, [])})
                 self._writer.offer(PowerDomain.meta.resource, name, status)
         self._emit(transitions)
         report = self._writer.flush()

@@ -49,6 +49,8 @@ class DesiredTopology:
         self._refusals: tuple[Refusal, ...] = ()
         self.models: Sequence[str] = ()
         self.pods_of_gpus: Sequence[str] = ()
+        self.pod_of_gpu: Mapping[str, tuple[str, str]] = {}
+        self.idle_watts_of_gpu: Mapping[str, float] = {}
 
     @property
     def objects(self) -> Objects:
@@ -83,6 +85,11 @@ class DesiredTopology:
         """The newest object of that name that could be read."""
         with self._store.lock:
             return self._store.objects.domains.get(name)
+
+    def pods(self) -> Mapping[tuple[str, str], JsonObject]:
+        """The newest pod objects by namespace and name."""
+        with self._store.lock:
+            return dict(self._store.objects.pods)
 
     def newest_domain_object(self, name: str) -> JsonObject | None:
         """The same as the API gave it."""
@@ -146,7 +153,11 @@ class DesiredTopology:
             return
         nodes = [*members.heard, *members.unheard]
         model_of = {gpu.uuid: gpu.model for node in nodes for gpu in node.gpus}
-        pod_of = {uuid: f"{u.namespace}/{u.name}" for u in uses for uuid in u.gpu_uuids}
+        self.pod_of_gpu = {uuid: (u.namespace, u.name) for u in uses for uuid in u.gpu_uuids}
+        pod_of = {uuid: "/".join(pod) for uuid, pod in self.pod_of_gpu.items()}
+        self.idle_watts_of_gpu = {
+            uuid: members.profiles[model].idle_watts for uuid, model in model_of.items()
+        }
         self.models = [model_of[uuid] for uuid in self._topology.gpu_uuids]
         self.pods_of_gpus = [pod_of.get(uuid, "") for uuid in self._topology.gpu_uuids]
 

@@ -256,6 +256,19 @@ class PowerDomainSpec(ApiModel):
     ] = Enforcement.DRY_RUN
 
 
+#: A domain's arrivals beyond these count at their full nominal watts.
+MAX_ARRIVALS = 256
+
+
+class Arrival(ApiModel):
+    """A pod that got a node lately, and how much of its draw has come."""
+
+    pod_uid: Annotated[str, Field(min_length=1, max_length=64, description="metadata.uid")]
+    draw_watts: Annotated[
+        NonNegativeWatts, Field(description="What its GPUs draw above idle, DC watts at the boards")
+    ]
+
+
 class PowerDomainStatus(ApiModel):
     """Summaries; live draw comes from the controller."""
 
@@ -272,6 +285,14 @@ class PowerDomainStatus(ApiModel):
     forecast_p99_watts: Annotated[
         float | None, Field(description="Peak of the forecast horizon, level 0.99, AC watts")
     ] = None
+    arrivals: Annotated[
+        list[Arrival],
+        Field(
+            max_length=MAX_ARRIVALS,
+            description="Pods that got a node directly below in the last 120 s, as drawWatts has "
+            "them; placement counts what is still to come",
+        ),
+    ] = []
     headroom_watts: Annotated[float | None, Field(description="Budget minus draw, watts")] = None
     cap_band_watts: Annotated[
         float | None, Field(description="Above this draw GPUs are capped, AC watts")
