@@ -228,3 +228,29 @@ def test_every_pod_got_its_node_by_a_binding(nodes: ControlPlane, namespace: str
     assert all(e["objectRef"].get("subresource") == "status" for e in writers), (
         "kwok writes only the status of pods"
     )
+
+
+def test_replicas_that_keep_apart_land_on_different_nodes(
+    nodes: ControlPlane, namespace: str
+) -> None:
+    replicas = {"matchLabels": {"app": "controller"}}
+    rule = {"topologyKey": "zone", "labelSelector": replicas}
+    affinity = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [rule]}}
+    path = f"/api/v1/namespaces/{namespace}/pods"
+    for name in ("r-0", "r-1", "r-2"):
+        body = pod(name, affinity=affinity, **CORDON_OFF)
+        body["metadata"]["labels"] = replicas["matchLabels"]
+        create(nodes, path, body)
+
+    def where() -> list[str]:
+        items = nodes.request("GET", path).body["items"]
+        return sorted(p["spec"]["nodeName"] for p in items if p["spec"].get("nodeName"))
+
+    eventually("two run", lambda: where() == ["binder-a", "binder-b"])
+
+    def why() -> str:
+        items = nodes.request("GET", path).body["items"]
+        (left,) = (p for p in items if not p["spec"].get("nodeName"))
+        return str([c.get("message") for c in left["status"].get("conditions", [])])
+
+    eventually("the third says why", lambda: "anti-affinity" in why())

@@ -175,7 +175,9 @@ def test_a_domain_without_headroom_holds_its_pods_back(
         },
     }
     create(chain.plane, f"{OURS}/powerdomains", domain)
-    full = {"status": {"capBandWatts": 17_000, "forecastP99Watts": 16_990}}
+    # What the controller writes: only a domain whose spec it accepted counts.
+    accepted = {"acceptedSpec": domain["spec"], "capBandWatts": 17_000, "forecastP99Watts": 16_990}
+    full = {"status": accepted}
     chain.plane.request("PATCH", f"{OURS}/powerdomains/row/status", full, patch="merge")
     create(chain.plane, PODS, owned(chain, "powered", 1))
 

@@ -160,6 +160,38 @@ def test_an_indexed_job_runs_each_index_until_it_succeeds(
     eventually("the job is complete", complete)
 
 
+def test_a_pod_that_is_deleted_under_a_job_counts_as_a_failure(
+    control_plane: ControlPlane, namespace: str
+) -> None:
+    path = f"/apis/batch/v1/namespaces/{namespace}/jobs"
+    spec = {"backoffLimit": 1, "template": template(restartPolicy="Never")}
+    create(control_plane, path, {"metadata": {"name": "frail"}, "spec": spec})
+
+    def status() -> Body:
+        found: Body = control_plane.request("GET", f"{path}/frail").body["status"]
+        return found
+
+    seen: set[str] = set()
+    for _ in range(2):
+        eventually("a new pod", lambda: bool(names(control_plane, namespace) - seen))
+        (name,) = names(control_plane, namespace) - seen
+        seen.add(name)
+        control_plane.request("DELETE", f"/api/v1/namespaces/{namespace}/pods/{name}")
+    eventually("it failed", lambda: bool(status().get("conditions")))
+    assert status()["conditions"][0]["reason"] == "BackoffLimitExceeded"
+    assert status()["failed"] == 2
+    eventually("no pod is left", lambda: not pods(control_plane, namespace))
+
+
+def test_the_pods_of_a_deleted_job_go_with_it(control_plane: ControlPlane, namespace: str) -> None:
+    path = f"/apis/batch/v1/namespaces/{namespace}/jobs"
+    spec = {"parallelism": 2, "template": template(restartPolicy="Never")}
+    create(control_plane, path, {"metadata": {"name": "j"}, "spec": spec})
+    eventually("two pods", lambda: len(pods(control_plane, namespace)) == 2)
+    control_plane.request("DELETE", f"{path}/j?propagationPolicy=Background")
+    eventually("no pod", lambda: not pods(control_plane, namespace))
+
+
 def test_a_suspended_job_has_no_pods(control_plane: ControlPlane, namespace: str) -> None:
     path = f"/apis/batch/v1/namespaces/{namespace}/jobs"
     spec = {"parallelism": 1, "template": template(restartPolicy="Never")}

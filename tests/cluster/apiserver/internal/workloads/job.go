@@ -3,25 +3,29 @@ package workloads
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 )
 
-// job runs pods until enough have succeeded or too many have failed.
+// job runs pods until enough have succeeded or too many have failed. As in Kubernetes a pod keeps a finalizer until its
+// end is counted, so one that was deleted or evicted counts as failed.
 func (r *Runner) job(ctx context.Context, j *batchv1.Job, s scene) error {
-	if finished(j) {
-		return nil
-	}
 	pods := s.owned[j.UID]
+	if finished(j) {
+		return r.release(ctx, filter(pods, func(p *corev1.Pod) bool { return !active(p) }))
+	}
 	running := filter(pods, active)
-	succeeded := count(pods, func(p *corev1.Pod) bool { return p.Status.Phase == corev1.PodSucceeded })
-	failed := count(pods, func(p *corev1.Pod) bool { return p.Status.Phase == corev1.PodFailed })
 	next := j.Status.DeepCopy()
-	next.Active, next.Succeeded, next.Failed = int32(len(running)), succeeded, failed
+	countEnded(next, pods)
+	waiting := deref(next.UncountedTerminatedPods, batchv1.UncountedTerminatedPods{})
+	succeeded, failed := next.Succeeded+int32(len(waiting.Succeeded)), next.Failed+int32(len(waiting.Failed))
+	next.Active = int32(len(running))
 	ready := count(pods, ready)
 	next.Ready = &ready
 	suspended := deref(j.Spec.Suspend, false)
@@ -29,29 +33,108 @@ func (r *Runner) job(ctx context.Context, j *batchv1.Job, s scene) error {
 		now := metav1.Now()
 		next.StartTime = &now
 	}
+	tooMany := failed > deref(j.Spec.BackoffLimit, 6)
 	done := j.Spec.Completions != nil && succeeded >= *j.Spec.Completions || j.Spec.Completions == nil && succeeded > 0 && len(running) == 0
-	switch {
-	case done:
-		finish(next, batchv1.JobComplete, "CompletionsReached")
-	case failed > deref(j.Spec.BackoffLimit, 6):
-		finish(next, batchv1.JobFailed, batchv1.JobReasonBackoffLimitExceeded)
+	if len(waiting.Succeeded)+len(waiting.Failed) == 0 {
+		switch {
+		case done:
+			finish(next, batchv1.JobComplete, "CompletionsReached")
+		case tooMany:
+			finish(next, batchv1.JobFailed, batchv1.JobReasonBackoffLimitExceeded)
+		}
 	}
-	if suspended || len(next.Conditions) > len(j.Status.Conditions) {
-		for _, p := range running {
-			if err := r.deletePod(ctx, p); err != nil {
-				return err
-			}
+	if suspended || done || tooMany {
+		if err := r.end(ctx, running); err != nil {
+			return err
 		}
 	} else if err := r.startJobPods(ctx, j, pods, running, succeeded); err != nil {
 		return err
 	}
-	if apiequality.Semantic.DeepEqual(*next, j.Status) {
-		return nil
+	if !apiequality.Semantic.DeepEqual(*next, j.Status) {
+		j = j.DeepCopy()
+		j.Status = *next
+		if _, err := r.client.BatchV1().Jobs(j.Namespace).UpdateStatus(ctx, j, metav1.UpdateOptions{}); err != nil {
+			return err
+		}
 	}
-	j = j.DeepCopy()
-	j.Status = *next
-	_, err := r.client.BatchV1().Jobs(j.Namespace).UpdateStatus(ctx, j, metav1.UpdateOptions{})
-	return err
+	return r.release(ctx, filter(pods, func(p *corev1.Pod) bool { return uncounted(waiting, p.UID) }))
+}
+
+// countEnded notes pods that have ended since, and counts those that were noted and have let go of their finalizer.
+func countEnded(s *batchv1.JobStatus, pods []*corev1.Pod) {
+	held := map[types.UID]bool{}
+	for _, p := range pods {
+		held[p.UID] = tracked(p)
+	}
+	noted := deref(s.UncountedTerminatedPods, batchv1.UncountedTerminatedPods{})
+	settle := func(uids []types.UID, total *int32) (left []types.UID) {
+		for _, uid := range uids {
+			if held[uid] {
+				left = append(left, uid)
+			} else {
+				*total++
+			}
+		}
+		return left
+	}
+	next := batchv1.UncountedTerminatedPods{Succeeded: settle(noted.Succeeded, &s.Succeeded), Failed: settle(noted.Failed, &s.Failed)}
+	for _, p := range pods {
+		if active(p) || !tracked(p) || uncounted(noted, p.UID) {
+			continue
+		}
+		if p.Status.Phase == corev1.PodSucceeded {
+			next.Succeeded = append(next.Succeeded, p.UID)
+		} else {
+			next.Failed = append(next.Failed, p.UID)
+		}
+	}
+	s.UncountedTerminatedPods = &next
+}
+
+func uncounted(noted batchv1.UncountedTerminatedPods, uid types.UID) bool {
+	return slices.Contains(noted.Succeeded, uid) || slices.Contains(noted.Failed, uid)
+}
+
+func tracked(p *corev1.Pod) bool { return slices.Contains(p.Finalizers, batchv1.JobTrackingFinalizer) }
+
+// release lets go of pods whose end is noted, or whose Job is gone.
+func (r *Runner) release(ctx context.Context, pods []*corev1.Pod) error {
+	for _, p := range pods {
+		if !tracked(p) {
+			continue
+		}
+		p = p.DeepCopy()
+		p.Finalizers = slices.DeleteFunc(p.Finalizers, func(f string) bool { return f == batchv1.JobTrackingFinalizer })
+		if _, err := r.client.CoreV1().Pods(p.Namespace).Update(ctx, p, metav1.UpdateOptions{}); err != nil && !raced(err) {
+			return err
+		}
+	}
+	return nil
+}
+
+// end deletes pods that the Job itself no longer wants: they count for nothing.
+func (r *Runner) end(ctx context.Context, pods []*corev1.Pod) error {
+	if err := r.release(ctx, pods); err != nil {
+		return err
+	}
+	for _, p := range pods {
+		if err := r.deletePod(ctx, p); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// orphans lets go of pods whose Job is gone or going.
+func (r *Runner) orphans(ctx context.Context, jobs []*batchv1.Job, s scene) error {
+	living := map[types.UID]bool{}
+	for _, j := range jobs {
+		living[j.UID] = j.DeletionTimestamp == nil
+	}
+	return r.release(ctx, filter(s.pods, func(p *corev1.Pod) bool {
+		owner := metav1.GetControllerOf(p)
+		return owner == nil || !living[owner.UID]
+	}))
 }
 
 func finished(j *batchv1.Job) bool {
@@ -84,7 +167,9 @@ func (r *Runner) startJobPods(ctx context.Context, j *batchv1.Job, pods, running
 	kind := batchv1.SchemeGroupVersion.WithKind("Job")
 	if deref(j.Spec.CompletionMode, batchv1.NonIndexedCompletion) != batchv1.IndexedCompletion {
 		for _, name := range freeNames(j, pods, room) {
-			if err := r.createPod(ctx, fromTemplate(j, kind, &j.Spec.Template, name)); err != nil {
+			p := fromTemplate(j, kind, &j.Spec.Template, name)
+			p.Finalizers = append(p.Finalizers, batchv1.JobTrackingFinalizer)
+			if err := r.createPod(ctx, p); err != nil {
 				return err
 			}
 		}
@@ -115,6 +200,7 @@ func missingIndexes(j *batchv1.Job, pods []*corev1.Pod, room int) (out []*corev1
 		p := fromTemplate(j, batchv1.SchemeGroupVersion.WithKind("Job"), &j.Spec.Template, name)
 		label(&p.Annotations, batchv1.JobCompletionIndexAnnotation, index)
 		label(&p.Labels, batchv1.JobCompletionIndexAnnotation, index)
+		p.Finalizers = append(p.Finalizers, batchv1.JobTrackingFinalizer)
 		p.Spec.Hostname = fmt.Sprintf("%s-%d", j.Name, i)
 		for c := range p.Spec.Containers {
 			p.Spec.Containers[c].Env = append(p.Spec.Containers[c].Env, corev1.EnvVar{Name: "JOB_COMPLETION_INDEX", Value: index})

@@ -132,6 +132,7 @@ func (r *Runner) pass(ctx context.Context) error {
 		each(statefulSets, func(ss *appsv1.StatefulSet) error { return r.statefulSet(ctx, ss, s) }),
 		each(daemonSets, func(d *appsv1.DaemonSet) error { return r.daemonSet(ctx, d, s) }),
 		each(jobs, func(j *batchv1.Job) error { return r.job(ctx, j, s) }),
+		r.orphans(ctx, jobs, s),
 		each(budgets, func(b *policyv1.PodDisruptionBudget) error { return r.budget(ctx, b, s) }),
 	)
 }

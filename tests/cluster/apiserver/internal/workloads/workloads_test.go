@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
@@ -60,6 +61,29 @@ func TestOnlyIndexesThatNeitherRunNorSucceededAreStarted(t *testing.T) {
 	}
 	if n := len(missingIndexes(j, pods, 1)); n != 1 {
 		t.Errorf("room for one, started %d", n)
+	}
+}
+
+func TestADeletedPodCountsAsFailedOnceAndOnlyAfterItWasNoted(t *testing.T) {
+	held := func(p *corev1.Pod) { p.UID, p.Finalizers = types.UID(p.Name), []string{batchv1.JobTrackingFinalizer} }
+	deleted := func(p *corev1.Pod) { now := metav1.Now(); p.DeletionTimestamp = &now }
+	pods := []*corev1.Pod{
+		named("gone", held, deleted, phase(corev1.PodRunning)), named("done", held, phase(corev1.PodSucceeded)),
+		named("there", held, phase(corev1.PodRunning)), named("disowned", deleted, phase(corev1.PodRunning)),
+	}
+	s := &batchv1.JobStatus{}
+	countEnded(s, pods)
+	if u := s.UncountedTerminatedPods; fmt.Sprint(u.Failed, u.Succeeded, s.Failed, s.Succeeded) != "[gone] [done] 0 0" {
+		t.Errorf("noted %v, counted %d and %d", u, s.Failed, s.Succeeded)
+	}
+	countEnded(s, pods) // its finalizer is still there: neither noted again nor counted
+	for _, p := range pods[:2] {
+		p.Finalizers = nil
+	}
+	countEnded(s, pods)
+	countEnded(s, pods[2:])
+	if u := s.UncountedTerminatedPods; fmt.Sprint(u.Failed, u.Succeeded, s.Failed, s.Succeeded) != "[] [] 1 1" {
+		t.Errorf("left %v, counted %d and %d", u, s.Failed, s.Succeeded)
 	}
 }
 

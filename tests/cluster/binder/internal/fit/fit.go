@@ -1,6 +1,6 @@
 // Package fit decides where a pod fits, as pure functions. It stands in for kube-scheduler in tests and is simple on
-// purpose: required rules only filter, preferred node affinity orders, then the first node by name wins. No
-// preemption, no spreading, no pod affinity, no volumes.
+// purpose: required rules only filter, preferred node affinity orders, then the first node by name wins. Pod
+// anti-affinity and topology spread count where they are required. No preemption, no pod affinity, no volumes.
 package fit
 
 import (
@@ -19,7 +19,7 @@ import (
 type Node struct {
 	*corev1.Node
 	requested map[corev1.ResourceName]int64 // milli-units
-	pods      int64
+	members   []*corev1.Pod
 }
 
 // NewNode has no pods yet.
@@ -29,7 +29,7 @@ func NewNode(n *corev1.Node) *Node {
 
 // Add counts a pod on the node.
 func (n *Node) Add(pod *corev1.Pod) {
-	n.pods++
+	n.members = append(n.members, pod)
 	for name, milli := range requests(pod) {
 		n.requested[name] += milli
 	}
@@ -63,7 +63,7 @@ func Why(pod *corev1.Pod, n *Node, reserved []*corev1.Pod) string {
 }
 
 func short(pod *corev1.Pod, n *Node, reserved []*corev1.Pod) string {
-	used, pods := map[corev1.ResourceName]int64{}, n.pods
+	used, pods := map[corev1.ResourceName]int64{}, int64(len(n.members))
 	for name, milli := range n.requested {
 		used[name] = milli
 	}
@@ -110,7 +110,11 @@ func Choose(pod *corev1.Pod, nodes []*Node, nominated map[string][]*corev1.Pod) 
 		return "", err.Error()
 	}
 	for _, n := range ordered {
-		if reason := Why(pod, n, rivals(pod, nominated[n.Name])); reason != "" {
+		reason := Why(pod, n, rivals(pod, nominated[n.Name]))
+		if reason == "" {
+			reason = crowded(pod, n, nodes)
+		}
+		if reason != "" {
 			counts[reason]++
 			continue
 		}
