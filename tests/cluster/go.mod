@@ -15,6 +15,7 @@ require (
 	k8s.io/component-helpers v0.35.7
 	k8s.io/klog/v2 v2.130.1
 	k8s.io/kube-openapi v0.0.0-20250910181357-589584f1c912
+	k8s.io/pod-security-admission v0.35.7
 	sigs.k8s.io/structured-merge-diff/v6 v6.3.0
 )
 

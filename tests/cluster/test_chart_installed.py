@@ -63,15 +63,19 @@ class Release:
 
 @pytest.fixture(scope="module")
 def release(fresh_control_plane: ControlPlane) -> Iterator[Release]:
-    """Everything installed, enforcing and managing, without running pods."""
+    """Everything installed, enforcing and managing, in a namespace that admits restricted pods."""
     made = Release(fresh_control_plane)
+    level = {"pod-security.kubernetes.io/enforce": "restricted"}
+    create(
+        fresh_control_plane, "/api/v1/namespaces", {"metadata": {"name": SYSTEM, "labels": level}}
+    )
     values = {
         "enforcement": "Enforce",
         "actuator": {"guaranteedCapWatts": {"NVIDIA H200": 450}},
         "placement": {"mode": "Manage"},
     }
     done = made.helm(
-        "install", "wattpack", str(ROOT / "charts" / "wattpack"), "--create-namespace",
+        "install", "wattpack", str(ROOT / "charts" / "wattpack"),
         *(f"--set-json={key}={json.dumps(value)}" for key, value in values.items()),
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
@@ -103,6 +107,10 @@ def wait_for_policies(plane: ControlPlane) -> None:
     plane.request("DELETE", f"{DOMAINS}/probe")
 
 
+def component(item: dict[str, Any]) -> str:
+    return str(item["metadata"]["labels"]["app.kubernetes.io/component"])
+
+
 def domain(name: str, **spec: object) -> dict[str, Any]:
     return {
         "apiVersion": "wattpack.io/v1alpha1",
@@ -110,6 +118,32 @@ def domain(name: str, **spec: object) -> dict[str, Any]:
         "metadata": {"name": name},
         "spec": {"ratingWatts": 400_000, **spec},
     }
+
+
+def test_pod_security_admits_every_pod_of_the_release_and_no_other(release: Release) -> None:
+    plane = release.plane
+    if plane.kind == "kubebuilder":
+        pytest.skip("a bare kube-apiserver runs no controllers")
+    labels = {"nvidia.com/gpu.present": "true"}
+    create(plane, "/api/v1/nodes", node("admitted", gpus=8, labels=labels))
+
+    def missing() -> set[str]:
+        wanted, made = set(), set()
+        for space in (SYSTEM, NODES):
+            for kind in ("deployments", "statefulsets", "daemonsets"):
+                path = f"/apis/apps/v1/namespaces/{space}/{kind}"
+                wanted |= {component(item) for item in plane.request("GET", path).body["items"]}
+            pods = plane.request("GET", f"/api/v1/namespaces/{space}/pods").body["items"]
+            made |= {component(item) for item in pods}
+        return wanted - made
+
+    eventually("every workload has a pod", lambda: missing() == set(), 30)
+    path = f"/api/v1/namespaces/{SYSTEM}/pods"
+    greedy = pod("greedy", volumes=[{"name": "host", "hostPath": {"path": "/"}}])
+    refused = plane.request("POST", path, greedy)
+    assert refused.status == 403
+    assert 'violates PodSecurity "restricted' in refused.message
+    plane.request("DELETE", "/api/v1/nodes/admitted")
 
 
 def test_a_domain_with_members_cannot_be_deleted(release: Release) -> None:

@@ -145,8 +145,9 @@ func (p *parts) build(o Options, tokens *identity.Tokens, rules *rbac.Authorizer
 func (p *parts) admit(rules *rbac.Authorizer, resolver webhook.ServiceResolver, wrapper webhook.AuthenticationInfoResolverWrapper) error {
 	adm := genericoptions.NewAdmissionOptions()
 	adm.Plugins.Register(admission.PodDefaultsName, admission.NewPodDefaults)
+	adm.Plugins.Register(admission.PodSecurityName, admission.NewPodSecurity)
 	adm.Plugins.Register(rbac.PluginName, rbac.EscalationPlugin(rules, p.Authorization.Authorizer))
-	adm.RecommendedPluginOrder = append([]string{admission.PodDefaultsName, rbac.PluginName}, adm.RecommendedPluginOrder...)
+	adm.RecommendedPluginOrder = append([]string{admission.PodDefaultsName, admission.PodSecurityName, rbac.PluginName}, adm.RecommendedPluginOrder...)
 	adm.DisablePlugins = []string{"MutatingAdmissionPolicy"}
 	return adm.ApplyTo(&p.Config, p.factory, p.client, p.dynamic, utilfeature.DefaultFeatureGate, p.EffectiveVersion,
 		webhookinit.NewPluginInitializer(wrapper, resolver))
