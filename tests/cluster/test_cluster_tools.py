@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from tests.cluster import cluster_tools
 from tests.cluster.cluster_processes import ServerProcess, eventually
+from tests.cluster.cluster_tools import tool
 from tests.cluster.conftest import _require_tools
 from wattpack.errors import DeadlineExceededError, PermanentError
+
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture
@@ -57,3 +64,25 @@ def test_a_process_that_ignores_the_polite_signal_is_ended(
 def test_waiting_has_an_end() -> None:
     with pytest.raises(DeadlineExceededError, match="the moon: not within 0 s"):
         eventually("the moon", lambda: False, seconds=0)
+
+
+@pytest.mark.cluster
+def test_the_playground_gives_people_a_cluster_until_they_interrupt_it(tmp_path: Path) -> None:
+    _require_tools()
+    command = [sys.executable, "-m", "tests.cluster.playground", "--nodes", "2"]
+    environment = {**os.environ, "TMPDIR": str(tmp_path)}
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, text=True, cwd=ROOT, env=environment
+    ) as playground:
+        try:
+            assert playground.stdout is not None
+            exported = playground.stdout.readline()
+            kubeconfig = exported.split("KUBECONFIG=")[1].split()[0]
+            kubectl = [str(tool("kubectl")), f"--kubeconfig={kubeconfig}", "get"]
+            nodes = subprocess.run([*kubectl, "nodes"], capture_output=True, text=True, check=True)
+            assert nodes.stdout.count(" Ready ") == 2
+            subprocess.run([*kubectl, "pdom"], capture_output=True, check=True)
+        finally:
+            playground.send_signal(signal.SIGINT)
+        assert playground.wait(30) == 0
+    assert list(tmp_path.iterdir()) == []

@@ -1,7 +1,11 @@
 # Tools of the cluster tests, built from pinned Go modules; included by the root Makefile.
 CLUSTER := tests/cluster
 
-.PHONY: control-plane tools system-tools test-go test-cluster-race
+# ARGS="--nodes 20" for a larger one.
+cluster: $(VENV)/.dev control-plane ## a Kubernetes control plane with simulated GPU nodes to play with, until Ctrl-C
+	@$(RUN) -m tests.cluster.playground $(ARGS)
+
+.PHONY: cluster control-plane tools system-tools test-go test-cluster-race
 
 control-plane: ## build the test control plane: API server, etcd, kwok, kubectl, binder (cached)
 	@$(CLUSTER)/tools/build.sh etcd kubectl apiserver binder kwok
