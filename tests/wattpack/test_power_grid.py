@@ -29,7 +29,7 @@ def left_after_the_worst_declared_loss(feed_watts: float, feeds: int, lost: int)
     return min(feed_watts * (feeds - len(way)) for way in ways)
 
 
-#: Design section 4 and the words of the object: none = one feed; 2N = two, either carries all;
+#: docs/architecture.md and the words of the object: none = one feed; 2N = two, either carries all;
 #: k of N = any k carry all, so N - k may be lost. (mode, feeds, required, feeds lost at worst).
 DECLARED = [
     ("None", 1, 1, 0),

@@ -186,7 +186,7 @@ def rating_after_feed_loss(rating_watts: float, redundancy: Redundancy) -> float
         rating_watts: Continuous rating of one feed.
         redundancy: How the domain is fed.
 
-    Source: design section 4, "after any single feed loss that the domain's redundancy declares".
+    Source: docs/architecture.md, Words: L, after the loss of any single feed.
     """
     if redundancy.mode != "KofN":
         return rating_watts
