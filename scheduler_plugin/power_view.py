@@ -107,7 +107,9 @@ class PowerView:
         self.grid = PowerGrid.of_read({name: d.spec for name, d in self._domains.items()})
         self._forecasts = forecasts
         self._drawn = {
-            arrival.pod_uid: arrival.draw_watts / self.grid.path_efficiency(name)
+            arrival.pod_uid: math.inf
+            if arrival.at_work
+            else arrival.draw_watts / self.grid.path_efficiency(name)
             for name, domain in self._domains.items()
             for arrival in domain.status.arrivals
         }
@@ -195,8 +197,8 @@ class PowerView:
     def _still_to_come(self, below: Sequence[BoundLoad], now_seconds: float) -> float:
         """Nominal watts of recently bound pods less what each of them draws already, AC watts.
 
-        Without a word of the controller about a pod, all of them. Never negative: one pod that
-        draws more than it declared pays for no other.
+        Without a word of the controller about a pod, all of them; nothing once it draws like work.
+        Never negative: one pod that draws more than it declared pays for no other.
         """
         recent = [b for b in below if b.bound_at_seconds >= now_seconds - RAMP_SECONDS]
         return sum(max(0.0, b.watts - self._drawn.get(b.uid, 0.0)) for b in recent)

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from controller.app.arrivals import arrivals_by_domain
+from controller.app.arrivals import ArrivalBook, PodsOnGpus
 from controller.app.desired_state import Refusal
 from controller.app.live_view_builder import capped_by_domain, gpus_by_domain
 from controller.app.running_topology import DesiredTopology
@@ -65,6 +65,7 @@ class StatusThread(PeriodicThread):
         self._lock = threading.Lock()
         self._outcome: TickOutcome | None = None
         self._transitions: list[Transition] = []
+        self._arrivals = ArrivalBook()
         self._conditions: dict[str, list[Condition]] = {}
 
     def take(self, outcome: TickOutcome) -> None:
@@ -82,8 +83,9 @@ class StatusThread(PeriodicThread):
             return
         refusals = {refusal.name: refusal for refusal in self._desired.refusals()}
         desired = self._desired
-        arrivals = arrivals_by_domain(
-            outcome, desired.pods(), desired.pod_of_gpu, desired.idle_watts_of_gpu
+        arrivals = self._arrivals.take(
+            outcome,
+            PodsOnGpus(desired.pods(), desired.pod_of_gpu, desired.idle_watts_of_gpu),
         )
         for index, name in enumerate(outcome.topology.tree.names):
             domain = self._desired.newest_domain(name)

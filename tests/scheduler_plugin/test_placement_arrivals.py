@@ -78,6 +78,15 @@ def test_a_pod_that_draws_more_than_it_declared_pays_for_no_other() -> None:
     assert cluster.loop.step().pending[f"{SPACE}/late"][0] == "PowerDomainFull"
 
 
+def test_of_a_pod_that_draws_like_work_nothing_is_still_to_come() -> None:
+    cluster = one_row("a", "b")
+    uids = [cluster.pod(name)["metadata"]["uid"] for name in ("a", "b")]
+    arrivals = [{"podUid": uid, "drawWatts": 150.0, "atWork": True} for uid in uids]
+    cluster.set_status(PowerDomain, "row", capBandWatts=9_000, drawWatts=8_400.0, arrivals=arrivals)
+    cluster.add(pod_object("late", annotations=DECODE))
+    assert list(cluster.loop.step().released) == [f"{SPACE}/late"]
+
+
 def test_after_the_ramp_the_draw_speaks_for_everybody() -> None:
     cluster = one_row("a", "b")
     cluster.clock.advance_seconds(121)

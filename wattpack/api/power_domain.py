@@ -267,6 +267,9 @@ class Arrival(ApiModel):
     draw_watts: Annotated[
         NonNegativeWatts, Field(description="What its GPUs draw above idle, DC watts at the boards")
     ]
+    at_work: Annotated[
+        bool, Field(description="It draws like work, not like a start: nothing is still to come")
+    ] = False
 
 
 class PowerDomainStatus(ApiModel):
