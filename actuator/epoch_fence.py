@@ -12,23 +12,13 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from wattpack.errors import InputError
+from wattpack.fencing import EPOCH_ROOM, MAX_EPOCH, MAX_SEQUENCE
 from wattpack.units import NS_PER_SECOND
-
-EPOCH_ROOM = 2**20
-"""The most by which epochs may rise in a short time; the leader ignores reports beyond the same
-bound above its Lease. From no history (epoch 0) it is twelve years of a new leader every six
-minutes."""
 
 ROOM_PER_SECOND = 1
 """How fast used room comes back: several times the rate at which leaders can follow each other (a
 Lease lasts seconds), and slow enough that nobody climbs out of the leader's reach while the leader
 is away for less than twelve days."""
-
-MAX_EPOCH = 2**31 - 1
-"""A Lease counts changes of leadership in an int32."""
-
-MAX_SEQUENCE = 2**62
-"""Beyond any sequence that is ever sent; the controller refuses reports with a higher one."""
 
 
 class ImplausibleEpoch(InputError):

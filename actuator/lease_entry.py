@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-from actuator.epoch_fence import EPOCH_ROOM, EpochFence
+from actuator.epoch_fence import EpochFence
 from actuator.lease_messages import DeviceState
+from wattpack.fencing import EPOCH_ROOM
 from wattpack.units import require_number
 
 TOLERANCE_WATTS = 1.0

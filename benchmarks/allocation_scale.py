@@ -18,7 +18,7 @@ from benchmarks._allocation_oracle import loop_allocate
 from benchmarks.runner import Options, Result, Target
 from controller.allocation import Wants, allocate, gang_kinds
 from controller.step import initial_state, step
-from controller.tick_values import Observations, PowerSettings, Topology
+from controller.tick_values import Observations, PowerSettings, Tick, Topology
 from wattpack.power.domain_tree import DomainTree, FloatArray
 from wattpack.power.feasibility import LoadTree, worst_watts
 from wattpack.power.trip_curves import RACK_THERMAL, SWITCHBOARD_THERMAL
@@ -134,7 +134,7 @@ def time_steps(topology: Topology, count: int, rng: np.random.Generator) -> list
         watts = np.minimum(demand + 200.0 * (tick % 40 > 20), caps * 1.02)
         observed = _observations(topology, now_ns, watts, caps, confirmed, rng)
         start = time.perf_counter()
-        state, commands, _ = step(topology, state, observed, settings, now_ns)
+        state, commands, _ = step(Tick(topology, observed, settings, now_ns), state)
         seconds.append(time.perf_counter() - start)
         reached = commands.send[topology.node_of_gpu]
         caps = np.where(reached, commands.cap_watts, caps)
@@ -156,12 +156,13 @@ def _observations(
         node_received_ns=np.maximum(now_ns - late, 0),
         node_nonce=np.full(n_nodes, 1, dtype=np.uint64),
         node_rebooted=np.zeros(n_nodes, dtype=np.bool_),
-        host_watts=np.full(n_nodes, 1200.0),
+        host_watts=1200.0 + rng.uniform(0.0, 5.0, n_nodes),
         gpu_draw_watts=watts,
         gpu_energy_mean_watts=watts,
         gpu_limit_watts=caps.copy(),
         gpu_guaranteed_watts=topology.guaranteed_watts,
         gpu_confirmed_sequence=confirmed.copy(),
+        gpu_leased=np.ones(n_gpus, dtype=np.bool_),
         gpu_controlled=np.ones(n_gpus, dtype=np.bool_),
         meter_watts=np.full(n_domains, np.nan),
         meter_time_ns=np.full(n_domains, -1, dtype=np.int64),
@@ -171,6 +172,7 @@ def _observations(
         epoch=1,
         leading=True,
         may_raise=True,
+        node_epoch=np.zeros(topology.n_nodes, dtype=np.int64),
     )
 
 

@@ -21,7 +21,7 @@ import numpy as np
 from wattpack.power.domain_tree import BoolArray, FloatArray, IntArray
 from wattpack.power.feasibility import LoadTree
 
-__all__ = ["Allocation", "Wants", "allocate", "even_gangs", "fill_stage", "gang_kinds"]
+__all__ = ["Allocation", "Filling", "Wants", "allocate", "even_gangs", "gang_kinds"]
 
 _LEVEL_EPSILON = 1e-9
 _GANG_ROUNDS = 2
@@ -96,11 +96,12 @@ def allocate(
         return Allocation(top, binding)
     caps = np.array(wants.minimum_watts, dtype=np.float64, copy=True)
     least = load.sum_gpus(np.where(active, np.minimum(caps, counted), 0.0))
-    room = np.maximum(room_watts / load.gpu_factor - least, 0.0)
+    room_dc = np.maximum(room_watts / load.gpu_factor - least, 0.0)
     closed = np.zeros(len(load.tree), dtype=np.bool_)
+    filling = Filling(load, wants.gang, counted, caps, room_dc, closed, binding)
     for members, goal in _stages(wants, active):
-        room = fill_stage(load, members, caps, goal, counted, room, closed, wants.gang, binding)
-    return Allocation(caps, binding)
+        filling.raise_to(goal, members)
+    return Allocation(filling.caps, filling.binding)
 
 
 def _even_goals(wants: Wants, active: BoolArray) -> Wants:
@@ -142,113 +143,100 @@ def _value_with_gangs(wants: Wants) -> FloatArray:
     return np.where(inside, lowest[wants.gang], wants.value_per_watt)
 
 
-def fill_stage(
-    load: LoadTree,
-    members: IntArray,
-    caps: FloatArray,
-    goal_watts: FloatArray,
-    counted_watts: FloatArray,
-    room_dc: FloatArray,
-    closed: BoolArray,
-    gang: IntArray,
-    binding: IntArray,
-) -> FloatArray:
-    """Raise the members' caps in place towards their goal; returns the room that is left.
+@dataclass(slots=True)
+class Filling:
+    """Caps on their way up, stage by stage; everything but load and gangs changes in place.
 
-    Args:
+    Attributes:
         load: Tree and members.
-        members: Indexes of the GPUs of this stage, (n_members,).
-        caps: Changed in place, (n_gpus,).
-        goal_watts: (n_gpus,).
+        gang: Members of one gang rise by one common share, (n_gpus,).
         counted_watts: Draw beyond which a higher cap counts nothing, (n_gpus,).
+        caps: (n_gpus,).
         room_dc: Room over the domain's GPU factor, (n_domains,).
         closed: Domains that held back more important work: nobody below rises any more, not even
-            into watts that he would not draw (I5); changed in place, (n_domains,).
-        gang: Members of one gang rise by one common share, (n_gpus,).
-        binding: Changed in place where a member was held back, (n_gpus,).
+            into watts that he would not draw (I5), (n_domains,).
+        binding: The domain that held each GPU back, -1 for none, (n_gpus,).
     """
-    # Who was held back in an earlier stage has its holder, and that domain is closed.
-    members = members[binding[members] < 0]
-    rounds = _GANG_ROUNDS if np.any(gang[members] >= 0) else 1
-    for _ in range(rounds):
-        short, holder, room_dc = _fill_once(
-            load, members, caps, goal_watts, counted_watts, room_dc, closed, gang
-        )
-        binding[members] = -1
-        binding[members[short]] = holder
-        if not short.any():
-            break
-    holders = binding[members]
-    closed[holders[holders >= 0]] = True
-    return room_dc
 
+    load: LoadTree
+    gang: IntArray
+    counted_watts: FloatArray
+    caps: FloatArray
+    room_dc: FloatArray
+    closed: BoolArray
+    binding: IntArray
 
-def _fill_once(
-    load: LoadTree,
-    members: IntArray,
-    caps: FloatArray,
-    goal_watts: FloatArray,
-    counted_watts: FloatArray,
-    room_dc: FloatArray,
-    closed: BoolArray,
-    gang: IntArray,
-) -> tuple[BoolArray, IntArray, FloatArray]:
-    """One round: which members are still short, their holders, and the room that is left.
+    def raise_to(self, goal_watts: FloatArray, members: IntArray) -> None:
+        """Raise the members' caps towards their goals as far as there is room.
 
-    A gang that one domain holds back leaves room in its others, which the next round hands on.
-    """
-    start = caps[members]
-    gap = goal_watts[members] - start
-    moving = gap > _GAP_WATTS
-    if not moving.any():
-        return moving, np.zeros(0, dtype=np.int64), room_dc
-    movers, start, span = members[moving], start[moving], gap[moving]
-    bend = np.clip((counted_watts[movers] - start) / span, 0.0, 1.0)
-    level, holder = _levels(load, movers, span, bend, room_dc, closed)
-    gangs = gang[movers]
-    if np.any(gangs >= 0) and np.any(level < 1.0):
-        ceiling, by = _common_to_gangs(gangs, level, holder)
-        level, holder = _levels(load, movers, span, np.minimum(bend, ceiling), room_dc, closed)
-        holder = np.where((gangs >= 0) & (ceiling < 1.0), by, holder)
-        level = np.minimum(level, ceiling)
-    caps[movers] = start + span * level
-    stopped = level < 1.0 - _LEVEL_EPSILON
-    short = moving.copy()
-    short[moving] = stopped
-    used = np.zeros(load.n_gpus)
-    used[movers] = span * np.minimum(level, bend)
-    return short, holder[stopped], np.maximum(room_dc - load.sum_gpus(used), 0.0)
+        Args:
+            goal_watts: (n_gpus,).
+            members: Indexes of the GPUs of this stage, (n_members,).
+        """
+        # Who was held back in an earlier stage has its holder, and that domain is closed.
+        members = members[self.binding[members] < 0]
+        rounds = _GANG_ROUNDS if np.any(self.gang[members] >= 0) else 1
+        for _ in range(rounds):
+            short, holder = self._raise_once(goal_watts, members)
+            self.binding[members] = -1
+            self.binding[members[short]] = holder
+            if not short.any():
+                break
+        holders = self.binding[members]
+        self.closed[holders[holders >= 0]] = True
 
+    def _raise_once(self, goal_watts: FloatArray, members: IntArray) -> tuple[BoolArray, IntArray]:
+        """One round: which members are still short, and their holders.
 
-def _levels(
-    load: LoadTree,
-    members: IntArray,
-    span: FloatArray,
-    bend: FloatArray,
-    room: FloatArray,
-    closed: BoolArray,
-) -> tuple[FloatArray, IntArray]:
-    """Max-min fair share of the way for each member and the domain that set it, (n_members,).
+        A gang that one domain holds back leaves room in its others, which the next round hands on.
+        """
+        start = self.caps[members]
+        gap = goal_watts[members] - start
+        moving = gap > _GAP_WATTS
+        if not moving.any():
+            return moving, np.zeros(0, dtype=np.int64)
+        movers, start, span = members[moving], start[moving], gap[moving]
+        bend = np.clip((self.counted_watts[movers] - start) / span, 0.0, 1.0)
+        level, holder = self._levels(movers, span, bend)
+        gangs = self.gang[movers]
+        if np.any(gangs >= 0) and np.any(level < 1.0):
+            ceiling, by = _common_to_gangs(gangs, level, holder)
+            level, holder = self._levels(movers, span, np.minimum(bend, ceiling))
+            holder = np.where((gangs >= 0) & (ceiling < 1.0), by, holder)
+            level = np.minimum(level, ceiling)
+        self.caps[movers] = start + span * level
+        stopped = level < 1.0 - _LEVEL_EPSILON
+        short = moving.copy()
+        short[moving] = stopped
+        used = np.zeros(self.load.n_gpus)
+        used[movers] = span * np.minimum(level, bend)
+        self.room_dc = np.maximum(self.room_dc - self.load.sum_gpus(used), 0.0)
+        return short, holder[stopped]
 
-    A member's counted load at level x is span * min(x, bend).
-    """
-    level = np.ones(len(members))
-    holder = np.full(len(members), -1, dtype=np.int64)
-    n_domains = len(load.tree)
-    open_room = np.append(np.where(closed, -1.0, room), np.inf)
-    for domains in load.gpu_domains[::-1]:
-        above = domains[members]
-        wanted = np.bincount(above, weights=span * bend, minlength=n_domains + 1)
-        over = wanted > open_room
-        if not over.any():
-            continue
-        inside = np.flatnonzero(over[above])
-        limit = _level_of_each(above[inside], span[inside], bend[inside], open_room)
-        tighter = limit < level[inside]
-        level[inside] = np.minimum(level[inside], limit)
-        holder[inside[tighter]] = above[inside[tighter]]
-        bend = np.minimum(bend, level)
-    return level, holder
+    def _levels(
+        self, members: IntArray, span: FloatArray, bend: FloatArray
+    ) -> tuple[FloatArray, IntArray]:
+        """Max-min fair share of the way for each member and the domain that set it, (n_members,).
+
+        A member's counted load at level x is span * min(x, bend).
+        """
+        level = np.ones(len(members))
+        holder = np.full(len(members), -1, dtype=np.int64)
+        n_domains = len(self.load.tree)
+        open_room = np.append(np.where(self.closed, -1.0, self.room_dc), np.inf)
+        for domains in self.load.gpu_domains[::-1]:
+            above = domains[members]
+            wanted = np.bincount(above, weights=span * bend, minlength=n_domains + 1)
+            over = wanted > open_room
+            if not over.any():
+                continue
+            inside = np.flatnonzero(over[above])
+            limit = _level_of_each(above[inside], span[inside], bend[inside], open_room)
+            tighter = limit < level[inside]
+            level[inside] = np.minimum(level[inside], limit)
+            holder[inside[tighter]] = above[inside[tighter]]
+            bend = np.minimum(bend, level)
+        return level, holder
 
 
 def _level_of_each(

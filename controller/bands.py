@@ -19,6 +19,7 @@ from wattpack.units import NS_PER_SECOND
 
 __all__ = [
     "BandMemory",
+    "DomainLoads",
     "RiseMemory",
     "cap_band_share",
     "initial_bands",
@@ -103,7 +104,7 @@ def update_rises(
         now_ns: Now.
         settings: Reaction time: 1 s detection, actuation, settling.
     """
-    reaction_ns = int((1.0 + settings.actuation_seconds + settings.settle_seconds) * NS_PER_SECOND)
+    reaction_ns = int((1.0 + settings.reaction_seconds) * NS_PER_SECOND)
     recent = (memory.times_ns >= 0) & (memory.times_ns >= now_ns - reaction_ns)
     shares = np.where(usable, draw_share, np.nan)
     times = np.append(memory.times_ns[1:], now_ns)
@@ -137,44 +138,45 @@ def cap_band_share(memory: RiseMemory, settings: PowerSettings) -> FloatArray:
     return np.maximum(1.0 - rise, _LOWEST_CAP_BAND)
 
 
-def update_bands(
-    memory: BandMemory,
-    draw_share: FloatArray,
-    uncapped_share: FloatArray,
-    cap_band: FloatArray,
-    braking: BoolArray,
-    capped: BoolArray,
-    now_ns: int,
-    settings: PowerSettings,
-) -> BandMemory:
-    """Each domain's next band.
+@dataclass(frozen=True, slots=True)
+class DomainLoads:
+    """What moves the bands at a tick, each (n_domains,).
 
-    Args:
-        memory: The present bands.
-        draw_share: Draw over L, (n_domains,).
+    Attributes:
+        draw_share: Draw over L.
         uncapped_share: What the domain would draw without caps, over L: without this, a domain
-            that is held below release would let go and come back for ever, (n_domains,).
-        cap_band: (n_domains,).
-        braking: Predicted heat or load ratio too high, (n_domains,).
-        capped: Whether any GPU below is still short of its request, (n_domains,).
-        now_ns: Now.
-        settings: Margins and dwell.
+            that is held below release would let go and come back for ever.
+        cap_band: As share of L.
+        braking: Predicted heat or load ratio too high.
+        capped: Whether any GPU below is still short of its request.
     """
+
+    draw_share: FloatArray
+    uncapped_share: FloatArray
+    cap_band: FloatArray
+    braking: BoolArray
+    capped: BoolArray
+
+
+def update_bands(
+    memory: BandMemory, loads: DomainLoads, settings: PowerSettings, now_ns: int
+) -> BandMemory:
+    """Each domain's next band."""
     band = memory.band
-    target = cap_band - settings.target_margin
+    target = loads.cap_band - settings.target_margin
     release = target - settings.release_margin
     calm = np.where(
         band == Band.BRAKE,
-        ~braking & (draw_share <= target),
-        (draw_share < release) & (uncapped_share < target),
+        ~loads.braking & (loads.draw_share <= target),
+        (loads.draw_share < release) & (loads.uncapped_share < target),
     )
     since = np.where(calm, np.where(memory.calm_since_ns < 0, now_ns, memory.calm_since_ns), -1)
     dwell = np.where(band == Band.BRAKE, _BRAKE_DWELL_SECONDS, settings.release_dwell_seconds)
     over = calm & (now_ns - since >= dwell * NS_PER_SECOND)
     stepped = np.where((band == Band.BRAKE) & over, Band.CAPPING, band)
     stepped = np.where((band == Band.CAPPING) & over, Band.RELEASING, stepped)
-    stepped = np.where((band == Band.RELEASING) & ~capped, Band.NORMAL, stepped)
-    too_high = (stepped < Band.CAPPING) & (draw_share > cap_band)
+    stepped = np.where((band == Band.RELEASING) & ~loads.capped, Band.NORMAL, stepped)
+    too_high = (stepped < Band.CAPPING) & (loads.draw_share > loads.cap_band)
     stepped = np.where(too_high, Band.CAPPING, stepped)
-    stepped = np.where(braking, Band.BRAKE, stepped).astype(np.int64)
+    stepped = np.where(loads.braking, Band.BRAKE, stepped).astype(np.int64)
     return BandMemory(stepped, np.where(stepped != band, -1, since))

@@ -13,22 +13,13 @@ import numpy as np
 from controller.tick_values import PowerSettings
 from wattpack.power.domain_tree import BoolArray, FloatArray
 from wattpack.power.feasibility import LoadTree
-from wattpack.power.trip_curves import RACK_THERMAL, SWITCHBOARD_THERMAL
 
 __all__ = [
-    "RACK_THERMAL",
-    "SWITCHBOARD_THERMAL",
     "advance_heat",
-    "fault_seconds",
     "heat_limits",
     "must_brake",
     "predicted_heat",
 ]
-
-
-def fault_seconds(settings: PowerSettings) -> float:
-    """T_fault of I2: lease, actuation and settling at p99.9, seconds."""
-    return settings.lease_ttl_ms / 1000.0 + settings.actuation_seconds + settings.settle_seconds
 
 
 def heat_limits(load: LoadTree, settings: PowerSettings) -> FloatArray:
@@ -50,7 +41,7 @@ def predicted_heat(
     load: LoadTree, heat: FloatArray, draw_watts: FloatArray, settings: PowerSettings
 ) -> FloatArray:
     """Heat if the present draw lasts for the whole fault time, (n_domains,)."""
-    return advance_heat(load, heat, draw_watts, fault_seconds(settings))
+    return advance_heat(load, heat, draw_watts, settings.fault_seconds)
 
 
 def must_brake(

@@ -11,9 +11,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from controller.tick_values import Commands, Observations, PowerSettings, Topology
+from controller.tick_values import Commands, Observations, Tick
 from wattpack.power.domain_tree import BoolArray, FloatArray, IntArray
-from wattpack.units import NS_PER_MS, NS_PER_SECOND
+from wattpack.units import NS_PER_SECOND
 
 __all__ = ["Commitments", "Holding", "holding", "initial_commitments", "record", "seen"]
 
@@ -101,13 +101,14 @@ def initial_commitments(n_gpus: int, n_nodes: int, epoch: int, now_ns: int) -> C
     )
 
 
-def seen(commitments: Commitments, observed: Observations, now_ns: int) -> Commitments:
+def seen(tick: Tick, commitments: Commitments) -> Commitments:
     """The commitments after this tick's epoch and reboots were noticed."""
+    observed = tick.observations
     rebooted = observed.node_rebooted
     unproven = np.where(rebooted, observed.node_received_ns, commitments.unproven_ns)
     if observed.epoch != commitments.epoch:
         fresh = initial_commitments(
-            commitments.caps_watts.shape[1], len(unproven), observed.epoch, now_ns
+            commitments.caps_watts.shape[1], len(unproven), observed.epoch, tick.now_ns
         )
         return replace(
             fresh,
@@ -123,23 +124,18 @@ def seen(commitments: Commitments, observed: Observations, now_ns: int) -> Commi
     return replace(commitments, unproven_ns=unproven)
 
 
-def holding(
-    topology: Topology,
-    commitments: Commitments,
-    observed: Observations,
-    settings: PowerSettings,
-    now_ns: int,
-) -> Holding:
+def holding(tick: Tick, commitments: Commitments) -> Holding:
     """What each GPU may hold at most, given everything sent and read back."""
+    topology, observed = tick.topology, tick.observations
     received = observed.node_received_ns
-    fresh_node = (received >= 0) & (now_ns - received <= settings.report_stale_ns)
+    fresh_node = (received >= 0) & (tick.now_ns - received <= tick.settings.report_stale_ns)
     proven = fresh_node & (received > commitments.unproven_ns) & ~observed.node_rebooted
     by_node = topology.node_of_gpu
     read_back = observed.gpu_limit_watts
     with np.errstate(invalid="ignore"):
         readable = (read_back > 0.0) & np.isfinite(read_back)
     writable = proven[by_node] & observed.gpu_controlled & readable
-    sent = _unsuperseded(commitments, observed, settings, received[by_node])
+    sent = _unsuperseded(tick, commitments, received[by_node])
     held = np.maximum(np.where(readable, read_back, 0.0), sent)
     guaranteed = np.fmax(observed.gpu_guaranteed_watts, topology.guaranteed_watts)
     known = np.maximum(held, guaranteed)
@@ -148,15 +144,10 @@ def holding(
     return Holding(held, highest, writable, fresh_node)
 
 
-def _unsuperseded(
-    commitments: Commitments,
-    observed: Observations,
-    settings: PowerSettings,
-    gpu_received_ns: IntArray,
-) -> FloatArray:
+def _unsuperseded(tick: Tick, commitments: Commitments, gpu_received_ns: IntArray) -> FloatArray:
     """Highest cap of any command that could still be in force, 0 for none, (n_gpus,)."""
-    lease_ns = settings.lease_ttl_ms * NS_PER_MS + _EXPIRY_MARGIN_NS
-    confirmed = _confirmed(commitments, observed)
+    lease_ns = tick.lease_ns + _EXPIRY_MARGIN_NS
+    confirmed = _confirmed(commitments, tick.observations)
     alive = commitments.sequence[:, None] >= np.maximum(confirmed, 1)[None, :]
     alive &= gpu_received_ns[None, :] <= (commitments.sent_ns + lease_ns)[:, None]
     newest = np.max(np.where(alive, commitments.caps_watts, 0.0), axis=0)
@@ -171,23 +162,18 @@ def _confirmed(commitments: Commitments, observed: Observations) -> IntArray:
     return np.asarray(np.where(confirmed < commitments.next_sequence, confirmed, 0))
 
 
-def record(
-    commitments: Commitments,
-    topology: Topology,
-    observed: Observations,
-    commands: Commands,
-    now_ns: int,
-) -> Commitments:
+def record(tick: Tick, commitments: Commitments, commands: Commands) -> Commitments:
     """The commitments after these commands were sent."""
+    now_ns = tick.now_ns
     if not commands.send.any():
         return commitments
     leaving = commitments.caps_watts[0]
     sequence, sent_ns = int(commitments.sequence[0]), int(commitments.sent_ns[0])
-    confirmed = _confirmed(commitments, observed)
+    confirmed = _confirmed(commitments, tick.observations)
     folds = (leaving > 0.0) & (confirmed <= sequence)
     still = commitments.older_sequence >= confirmed
     older = np.where(still, commitments.older_caps_watts, 0.0)
-    caps = np.where(commands.send[topology.node_of_gpu], commands.cap_watts, 0.0)
+    caps = np.where(commands.send[tick.topology.node_of_gpu], commands.cap_watts, 0.0)
     return replace(
         commitments,
         next_sequence=commands.sequence + 1,

@@ -9,29 +9,24 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from controller.alarms import Alarms, no_alarms
 from controller.allocation import gang_kinds
 from controller.bands import BandMemory, RiseMemory, initial_bands, initial_rises
 from controller.commitments import Commitments, initial_commitments
-from controller.demand import DemandMemory, initial_demand
-from controller.estimate import MeterMemory, TrustMemory, initial_meters, initial_trust
+from controller.demand import no_demand_yet
+from controller.estimate import MeterMemory, initial_meters
+from controller.readings import ReadingMemory, initial_readings
+from controller.standing import Standing, nothing_stood
 from controller.tick_values import PowerSettings, Topology
 from wattpack.errors import InputError
+from wattpack.power.board_trust import BoardTrust, all_trusted
 from wattpack.power.domain_tree import BoolArray, FloatArray, IntArray
 from wattpack.power.feasibility import LoadTree
+from wattpack.power.recent_highest import RecentHighest
 
-__all__ = ["Alarms", "State", "carry_over", "initial_state"]
+__all__ = ["State", "carry_over", "initial_state"]
 
 Array = NDArray[Any]
-
-
-@dataclass(frozen=True, slots=True)
-class Alarms:
-    """Conditions that hold now, so that only their changes are reported, each (n_domains,)."""
-
-    forecast_above: BoolArray
-    degraded: BoolArray
-    meter_mismatch: BoolArray
-    unreachable: BoolArray
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +51,8 @@ class State:
         bands: Present bands.
         demand: Recent draws.
         trust: Which devices obey.
+        readings: Which readings move.
+        standing: What was held under the last leases.
         meters: What meters taught.
         commitments: What was sent.
         alarms: Conditions that hold.
@@ -76,8 +73,10 @@ class State:
     lock_watts: FloatArray
     rises: RiseMemory
     bands: BandMemory
-    demand: DemandMemory
-    trust: TrustMemory
+    demand: RecentHighest
+    trust: BoardTrust
+    readings: ReadingMemory
+    standing: Standing
     meters: MeterMemory
     commitments: Commitments
     alarms: Alarms
@@ -120,11 +119,13 @@ def initial_state(
         lock_watts=np.full(n_gpus, np.inf),
         rises=initial_rises(n_domains),
         bands=initial_bands(n_domains),
-        demand=initial_demand(n_gpus),
-        trust=initial_trust(n_gpus),
+        demand=no_demand_yet(n_gpus),
+        trust=all_trusted(n_gpus),
+        readings=initial_readings(n_gpus, n_nodes),
+        standing=nothing_stood(n_gpus),
         meters=initial_meters(n_domains),
         commitments=initial_commitments(n_gpus, n_nodes, 0, 0),
-        alarms=Alarms(no, no, no, no),
+        alarms=no_alarms(n_domains),
     )
 
 
@@ -190,14 +191,19 @@ def carry_over(
             by_domain(fresh.bands.band, state.bands.band),
             by_domain(fresh.bands.calm_since_ns, state.bands.calm_since_ns),
         ),
-        demand=DemandMemory(
-            state.demand.bucket_ns,
-            by_gpu(fresh.demand.highest_watts, state.demand.highest_watts, 1),
-        ),
+        demand=_moved_highest(fresh.demand, state.demand, gpus),
         trust=_moved_trust(fresh.trust, state.trust, gpus),
+        readings=_moved_readings(fresh.readings, state.readings, gpus, nodes),
+        standing=Standing(
+            by_gpu(fresh.standing.watts, state.standing.watts),
+            by_gpu(fresh.standing.seen_ns, state.standing.seen_ns),
+        ),
         meters=_moved_meters(fresh.meters, state.meters, domains),
         commitments=_moved_commitments(fresh.commitments, state.commitments, gpus, nodes),
-        alarms=_moved_alarms(fresh.alarms, state.alarms, domains),
+        alarms=Alarms(
+            _moved(fresh.alarms.on, state.alarms.on, domains, 1),
+            _moved(fresh.alarms.seen_ns, state.alarms.seen_ns, domains, 1),
+        ),
     )
 
 
@@ -210,21 +216,29 @@ def _moved_rises(fresh: RiseMemory, old: RiseMemory, domains: IntArray) -> RiseM
     )
 
 
-def _moved_alarms(fresh: Alarms, old: Alarms, domains: IntArray) -> Alarms:
-    return Alarms(
-        _moved(fresh.forecast_above, old.forecast_above, domains),
-        _moved(fresh.degraded, old.degraded, domains),
-        _moved(fresh.meter_mismatch, old.meter_mismatch, domains),
-        _moved(fresh.unreachable, old.unreachable, domains),
+def _moved_highest(fresh: RecentHighest, old: RecentHighest, gpus: IntArray) -> RecentHighest:
+    return replace(old, watts=_moved(fresh.watts, old.watts, gpus, 1))
+
+
+def _moved_trust(fresh: BoardTrust, old: BoardTrust, gpus: IntArray) -> BoardTrust:
+    return BoardTrust(
+        _moved(fresh.trusted, old.trusted, gpus),
+        _moved(fresh.began_ns, old.began_ns, gpus),
+        _moved(fresh.doubted_ns, old.doubted_ns, gpus),
+        _moved_highest(fresh.caps, old.caps, gpus),
     )
 
 
-def _moved_trust(fresh: TrustMemory, old: TrustMemory, gpus: IntArray) -> TrustMemory:
-    return TrustMemory(
-        _moved(fresh.trusted, old.trusted, gpus),
-        _moved(fresh.good_ticks, old.good_ticks, gpus),
-        old.cap_times_ns,
-        _moved(fresh.caps_watts, old.caps_watts, gpus, 1),
+def _moved_readings(
+    fresh: ReadingMemory, old: ReadingMemory, gpus: IntArray, nodes: IntArray
+) -> ReadingMemory:
+    return ReadingMemory(
+        _moved(fresh.received_ns, old.received_ns, nodes),
+        _moved(fresh.gpu_draw_watts, old.gpu_draw_watts, gpus),
+        _moved(fresh.gpu_same, old.gpu_same, gpus),
+        _moved(fresh.host_watts, old.host_watts, nodes),
+        _moved(fresh.host_same, old.host_same, nodes),
+        _moved_highest(fresh.highest, old.highest, gpus),
     )
 
 

@@ -12,52 +12,28 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from controller.tick_values import Observations, PowerSettings, Topology
+from controller.tick_values import Tick, Topology
+from wattpack.power.board_trust import STALE_AFTER_SAME
 from wattpack.power.domain_tree import OVERSHOOT_RATIO, BoolArray, FloatArray, IntArray
 from wattpack.power.feasibility import LoadTree
-from wattpack.units import NS_PER_SECOND
 
 __all__ = [
     "MeterMemory",
-    "TrustMemory",
+    "Metered",
     "domain_draw",
     "initial_meters",
-    "initial_trust",
     "node_draw",
     "readable_gpu_watts",
-    "update_meters",
-    "update_trust",
 ]
 
 # No board draws more than this over its default limit, even for 100 ms (Acme A100: 600 of 400 W);
 # a larger reading is in another unit or of another thing.
 _CREDIBLE_OVER_DEFAULT = 2.0
-_UNTRUSTED_OVER_CAP = 1.10
-_TRUSTED_AGAIN_OVER_CAP = 1.06
-_TRUST_AFTER_TICKS = 30
-_STALE_AFTER_SAME = 5
 _HISTORY = 16
 _METER_LOST_MARGIN = 1.05  # assumed: board sensors are good to 5 % (arXiv 2312.02741)
 _GAIN_RATE = 0.05
 _GAIN_BOUNDS = (1.0, 1.25)
 _CREDIBLE_OVER_RATING = 3.0
-
-
-@dataclass(frozen=True, slots=True)
-class TrustMemory:
-    """Which devices obey their caps.
-
-    Attributes:
-        trusted: (n_gpus,).
-        good_ticks: Ticks without offence since trust was lost, (n_gpus,).
-        cap_times_ns: Ring of the last ticks, (n_ring,).
-        caps_watts: Highest cap that could have held at those ticks, (n_ring, n_gpus).
-    """
-
-    trusted: BoolArray
-    good_ticks: IntArray
-    cap_times_ns: IntArray
-    caps_watts: FloatArray
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,16 +55,6 @@ class MeterMemory:
     gain: FloatArray
     times_ns: IntArray
     nodes_watts: FloatArray
-
-
-def initial_trust(n_gpus: int) -> TrustMemory:
-    """Everything is trusted until it offends."""
-    return TrustMemory(
-        np.ones(n_gpus, dtype=np.bool_),
-        np.zeros(n_gpus, dtype=np.int64),
-        np.full(_HISTORY, -1, dtype=np.int64),
-        np.full((_HISTORY, n_gpus), np.inf),
-    )
 
 
 def initial_meters(n_domains: int) -> MeterMemory:
@@ -113,36 +79,6 @@ def readable_gpu_watts(topology: Topology, watts: FloatArray, fresh_gpu: BoolArr
     return np.asarray(np.where(credible & fresh_gpu, watts, np.nan), dtype=np.float64)
 
 
-def update_trust(
-    memory: TrustMemory,
-    energy_mean_watts: FloatArray,
-    highest_cap_watts: FloatArray,
-    now_ns: int,
-    settings: PowerSettings,
-) -> TrustMemory:
-    """Devices whose 3 s energy mean exceeds every cap of that time by 10 % lose trust.
-
-    Caps count until 3 s of energy and one settling time have passed since they could last hold,
-    so that a cap that was lowered a moment ago accuses nobody.
-    """
-    window_ns = int((3.0 + settings.settle_seconds + settings.actuation_seconds) * NS_PER_SECOND)
-    recent = (memory.cap_times_ns >= now_ns - window_ns) & (memory.cap_times_ns >= 0)
-    known = memory.cap_times_ns.min() >= 0 or recent.any()
-    reference = np.max(memory.caps_watts[recent], axis=0, initial=0.0) if known else np.inf
-    reference = np.maximum(reference, highest_cap_watts)
-    with np.errstate(invalid="ignore"):
-        offends = energy_mean_watts > reference * _UNTRUSTED_OVER_CAP
-        calm = energy_mean_watts <= reference * _TRUSTED_AGAIN_OVER_CAP
-    good = np.where(offends, 0, memory.good_ticks + calm)
-    trusted = (memory.trusted | (good >= _TRUST_AFTER_TICKS)) & ~offends
-    return TrustMemory(
-        trusted,
-        np.where(trusted, 0, good),
-        np.append(memory.cap_times_ns[1:], now_ns),
-        np.concatenate((memory.caps_watts[1:], highest_cap_watts[None, :])),
-    )
-
-
 def node_draw(
     topology: Topology,
     gpu_draw_watts: FloatArray,
@@ -161,26 +97,64 @@ def node_draw(
     return np.asarray(by_node + host, dtype=np.float64)
 
 
-def update_meters(
-    load: LoadTree,
-    memory: MeterMemory,
-    observed: Observations,
-    nodes_watts: FloatArray,
-    now_ns: int,
+@dataclass(frozen=True, slots=True)
+class Metered:
+    """What meters and nodes say together, each (n_domains,).
+
+    Attributes:
+        draw_watts: AC draw by the better informed of the two.
+        meter_watts: Usable readings, NaN for the others.
+        modelled_watts: Nodes and declared load at the time of each reading.
+    """
+
+    draw_watts: FloatArray
+    meter_watts: FloatArray
+    modelled_watts: FloatArray
+
+
+def domain_draw(
+    tick: Tick, load: LoadTree, memory: MeterMemory, nodes_watts: FloatArray, complete: BoolArray
+) -> tuple[Metered, MeterMemory]:
+    """AC draw of each domain and the memory with what was learned of the gains.
+
+    Args:
+        tick: For the readings.
+        load: Tree and members.
+        memory: Of the last tick.
+        nodes_watts: AC watts of the nodes below each domain, (n_domains,).
+        complete: Domains all of whose nodes reported; only they teach, (n_domains,).
+    """
+    memory, usable = _taken(tick, load, memory, nodes_watts)
+    then = _nodes_at(memory, tick.observations.meter_time_ns)
+    modelled = then + load.external_watts
+    meter = np.where(usable, tick.observations.meter_watts, 0.0)
+    teaches = usable & complete & (modelled > 0)
+    ratio = np.divide(meter, modelled, out=np.ones_like(meter), where=teaches)
+    gain = np.where(teaches, memory.gain + _GAIN_RATE * (ratio - memory.gain), memory.gain)
+    gain = np.clip(gain, *_GAIN_BOUNDS)
+    lost = ~usable & (memory.last_time_ns >= 0)
+    by_nodes = nodes_watts * gain * np.where(lost, _METER_LOST_MARGIN, 1.0) + load.external_watts
+    by_meter = np.where(usable, meter + nodes_watts - then, 0.0)
+    metered = Metered(np.maximum(by_meter, by_nodes), np.where(usable, meter, np.nan), modelled)
+    return metered, replace(memory, gain=gain)
+
+
+def _taken(
+    tick: Tick, load: LoadTree, memory: MeterMemory, nodes_watts: FloatArray
 ) -> tuple[MeterMemory, BoolArray]:
     """Take in this tick's meter readings and node sums; also which meters can be used now.
 
     Five identical readings in a row are a stuck meter; so is one without a new reading.
     """
-    watts, stamp = observed.meter_watts, observed.meter_time_ns
+    watts, stamp = tick.observations.meter_watts, tick.observations.meter_time_ns
     with np.errstate(invalid="ignore"):
         valid = (watts >= 0.0) & (watts <= _CREDIBLE_OVER_RATING * load.rating_watts)
-    valid &= stamp <= now_ns
+    valid &= stamp <= tick.now_ns
     new = valid & (stamp > memory.last_time_ns)
     same = np.where(new, np.where(watts == memory.last_watts, memory.same_count + 1, 1), 0)
     same_count = np.where(new, same, memory.same_count)
-    usable = valid & (same_count < _STALE_AFTER_SAME)
-    ring_times = np.append(memory.times_ns[1:], now_ns)
+    usable = valid & (same_count < STALE_AFTER_SAME)
+    ring_times = np.append(memory.times_ns[1:], tick.now_ns)
     ring_watts = np.concatenate((memory.nodes_watts[1:], nodes_watts[None, :]))
     updated = replace(
         memory,
@@ -200,34 +174,3 @@ def _nodes_at(memory: MeterMemory, when_ns: IntArray) -> FloatArray:
     position = np.searchsorted(times, when_ns, side="right") - 1
     inside = watts[np.maximum(position, 0), np.arange(watts.shape[1])]
     return np.asarray(np.where(position >= 0, inside, watts.min(axis=0)), dtype=np.float64)
-
-
-def domain_draw(
-    load: LoadTree,
-    memory: MeterMemory,
-    usable: BoolArray,
-    observed: Observations,
-    nodes_watts: FloatArray,
-    complete: BoolArray,
-) -> tuple[FloatArray, MeterMemory]:
-    """AC draw of each domain and the memory with what was learned of the gains.
-
-    Args:
-        load: Tree and members.
-        memory: With this tick's readings taken in.
-        usable: Meters that can be used, (n_domains,).
-        observed: This tick.
-        nodes_watts: AC watts of the nodes below each domain, (n_domains,).
-        complete: Domains all of whose nodes reported; only they teach, (n_domains,).
-    """
-    then = _nodes_at(memory, observed.meter_time_ns)
-    modelled = then + load.external_watts
-    meter = np.where(usable, observed.meter_watts, 0.0)
-    teaches = usable & complete & (modelled > 0)
-    ratio = np.divide(meter, modelled, out=np.ones_like(meter), where=teaches)
-    gain = np.where(teaches, memory.gain + _GAIN_RATE * (ratio - memory.gain), memory.gain)
-    gain = np.clip(gain, *_GAIN_BOUNDS)
-    lost = ~usable & (memory.last_time_ns >= 0)
-    by_nodes = nodes_watts * gain * np.where(lost, _METER_LOST_MARGIN, 1.0) + load.external_watts
-    by_meter = np.where(usable, meter + nodes_watts - then, 0.0)
-    return np.maximum(by_meter, by_nodes), replace(memory, gain=gain)

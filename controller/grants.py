@@ -11,11 +11,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from controller.allocation import even_gangs, fill_stage
+from controller.allocation import Filling, even_gangs
+from controller.controller_state import State
 from controller.decide import Situation
-from controller.tick_values import CapReason, Topology
+from controller.tick_values import CapReason
 from wattpack.power.domain_tree import BoolArray, FloatArray, IntArray
-from wattpack.power.feasibility import LoadTree
 
 __all__ = ["RAISE_DEADBAND", "Grants", "Permit", "grant"]
 
@@ -30,11 +30,14 @@ class Permit:
     Attributes:
         gpus: Which GPUs may be raised at all, (n_gpus,).
         watts: Raise of the sum of caps that each domain bears in this tick, AC, (n_domains,).
+        restore_watts: Caps that come back in one step after a change of leader, 0 for none,
+            (n_gpus,).
         refused: ``CapReason`` where raising is not permitted.
     """
 
     gpus: BoolArray
     watts: FloatArray
+    restore_watts: FloatArray
     refused: CapReason
 
 
@@ -51,86 +54,96 @@ class Grants:
     reason: IntArray
 
 
+@dataclass(frozen=True, slots=True)
+class _Raise:
+    """One filling from some caps towards some goals within some room."""
+
+    state: State
+    raising: BoolArray
+
+    def fill(
+        self, start: FloatArray, goal: FloatArray, expected: FloatArray | None, room_dc: FloatArray
+    ) -> tuple[FloatArray, IntArray]:
+        """Caps, most important class first, and who held each GPU back, (n_gpus,) each."""
+        load, topology = self.state.load, self.state.topology
+        filling = Filling(
+            load,
+            topology.gang,
+            np.full(load.n_gpus, np.inf) if expected is None else expected,
+            np.array(start, copy=True),
+            np.maximum(room_dc, 0.0),
+            np.zeros(len(load.tree), dtype=np.bool_),
+            np.full(load.n_gpus, -1, dtype=np.int64),
+        )
+        members = np.flatnonzero(self.raising)
+        priority = topology.priority[members]
+        for level in np.unique(priority)[::-1]:
+            filling.raise_to(goal, members[priority == level])
+        return filling.caps, filling.binding
+
+
 def grant(
-    load: LoadTree,
-    topology: Topology,
-    gang_kind: IntArray,
+    state: State,
     wanted_watts: FloatArray,
-    held_watts: FloatArray,
+    free_watts: FloatArray,
     now: Situation,
     permit: Permit,
 ) -> Grants:
     """Commands that never let the worst case or the bands be exceeded by a raise.
 
     Args:
-        load: Tree and members.
-        topology: For priorities and gangs.
-        gang_kind: Members of one number get one cap, (n_gpus,).
+        state: For the tree, priorities and gangs.
         wanted_watts: Decided caps, (n_gpus,).
-        held_watts: Highest cap by command or read-back, (n_gpus,).
+        free_watts: Caps that raise nothing, (n_gpus,).
         now: Limits and what counts against them.
         permit: Whether and how fast to raise.
     """
-    caps = np.where(now.active, np.minimum(wanted_watts, held_watts), wanted_watts)
+    topology = state.topology
+    caps = np.where(now.active, np.minimum(wanted_watts, free_watts), wanted_watts)
     gap = wanted_watts - caps
     small = (gap < RAISE_DEADBAND * topology.default_limit_watts) & (
         wanted_watts < topology.request_watts
     )
     raising = now.active & (gap > 0.5) & ~small
     reason = np.where(gap > 0.5, int(CapReason.RAISE_RATE), int(CapReason.NOT_CAPPED))
-    if not raising.any():
-        return Grants(even_gangs(caps, gang_kind, now.active), reason.astype(np.int64))
     reason = np.where(raising & ~permit.gpus, int(permit.refused), reason)
     raising &= permit.gpus
-    rate_dc = permit.watts / load.gpu_factor
+    if raising.any():
+        goal, held_back, by_rate = _raised(_Raise(state, raising), caps, wanted_watts, now, permit)
+        why = np.where(by_rate, int(CapReason.RAISE_RATE), int(CapReason.WAITING_FOR_READ_BACK))
+        waits = raising & (wanted_watts - goal > 0.5) & held_back
+        reason = np.where(waits, why, np.where(raising, int(CapReason.NOT_CAPPED), reason))
+        caps = np.maximum(np.floor(goal + 1e-6), caps)
+    return Grants(even_gangs(caps, state.gang_kind, now.active), reason.astype(np.int64))
+
+
+def _raised(
+    steps: _Raise, caps: FloatArray, wanted: FloatArray, now: Situation, permit: Permit
+) -> tuple[FloatArray, BoolArray, BoolArray]:
+    """Raised caps, who was held back, and whether by the rate, (n_gpus,) each.
+
+    What was held before a change of leader comes back first and in one step, the rest at the rate;
+    both only into room that the worst case leaves, and then only as the bands allow.
+    """
+    load = steps.state.load
     jump_dc = (now.survivable_watts - now.worst_rest_watts) / load.gpu_factor - load.sum_gpus(
         now.highest_watts
     )
-    held_back = np.full(load.n_gpus, -1, dtype=np.int64)
-    room = np.maximum(np.minimum(rate_dc, jump_dc), 0.0)
-    goal = _raise(load, topology, caps, wanted_watts, raising, None, room, held_back)
+    rate_dc = permit.watts / load.gpu_factor
+    restored, held_back = caps, np.full(load.n_gpus, -1, dtype=np.int64)
+    if np.any(permit.restore_watts > caps):
+        to = np.clip(permit.restore_watts, caps, wanted)
+        restored, held_back = steps.fill(caps, to, None, jump_dc)
+        jump_dc = jump_dc - load.sum_gpus(restored - caps)
+    room_dc = np.minimum(rate_dc, jump_dc)
+    goal, by_room = steps.fill(restored, wanted, None, room_dc)
+    held_back = np.where(by_room >= 0, by_room, held_back)
     if np.isfinite(now.load_limit_watts).any():
         possible = np.minimum(now.highest_watts, now.expected_watts)
         counted = np.where(now.doubtful, now.highest_watts, possible)
         used = load.sum_gpus(counted) + now.rest_watts / load.gpu_factor
-        room = np.maximum(now.load_limit_watts / load.gpu_factor - used, 0.0)
-        goal = _raise(load, topology, caps, goal, raising, now.expected_watts, room, held_back)
-    waits = raising & (wanted_watts - goal > 0.5) & (held_back >= 0)
-    slow = np.append(rate_dc < jump_dc, False)[held_back]
-    why = np.where(slow, int(CapReason.RAISE_RATE), int(CapReason.WAITING_FOR_READ_BACK))
-    reason = np.where(waits, why, np.where(raising, int(CapReason.NOT_CAPPED), reason))
-    caps = np.maximum(np.floor(goal + 1e-6), caps)
-    return Grants(even_gangs(caps, gang_kind, now.active), reason.astype(np.int64))
-
-
-def _raise(
-    load: LoadTree,
-    topology: Topology,
-    start: FloatArray,
-    goal: FloatArray,
-    raising: BoolArray,
-    expected: FloatArray | None,
-    room: FloatArray,
-    held_back: IntArray,
-) -> FloatArray:
-    """Caps after one filling from start towards the goal, most important class first, (n_gpus,)."""
-    caps = np.array(start, copy=True)
-    binding = np.full(load.n_gpus, -1, dtype=np.int64)
-    counted = np.full(load.n_gpus, np.inf) if expected is None else expected
-    closed = np.zeros(len(load.tree), dtype=np.bool_)
-    members = np.flatnonzero(raising)
-    priority = topology.priority[members]
-    for level in np.unique(priority)[::-1]:
-        room = fill_stage(
-            load,
-            members[priority == level],
-            caps,
-            goal,
-            counted,
-            room,
-            closed,
-            topology.gang,
-            binding,
-        )
-    np.copyto(held_back, binding, where=binding >= 0)
-    return caps
+        band_dc = now.load_limit_watts / load.gpu_factor - used
+        goal, by_band = steps.fill(caps, goal, now.expected_watts, band_dc)
+        held_back = np.where(by_band >= 0, by_band, held_back)
+    slow = np.append(rate_dc < jump_dc, False)
+    return goal, held_back >= 0, slow[held_back]

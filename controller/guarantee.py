@@ -6,30 +6,43 @@ default limits, and if I1 fails for that, the other members of the domain are lo
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from controller.controller_state import State
-from controller.tick_values import Observations, Topology
+from controller.tick_values import Observations, Tick, Topology
 from wattpack.power.domain_tree import BoolArray, FloatArray
 from wattpack.power.feasibility import LoadTree, guaranteed_case_watts
 
-__all__ = ["guaranteed_case", "guaranteed_commands"]
+__all__ = ["GuaranteedCase", "guaranteed_case", "guaranteed_commands"]
 
 _ROUNDS = 4
 _READ_BACK_TOLERANCE_WATTS = 1.0
 
 
-def guaranteed_case(
-    topology: Topology, load: LoadTree, observed: Observations
-) -> tuple[FloatArray, BoolArray]:
-    """I1's worst case now, (n_domains,), and the nodes that count at default, (n_nodes,)."""
+@dataclass(frozen=True, slots=True)
+class GuaranteedCase:
+    """I1's worst case now.
+
+    Attributes:
+        watts: (n_domains,).
+        fixed_nodes: Nodes that count at their default limits, (n_nodes,).
+    """
+
+    watts: FloatArray
+    fixed_nodes: BoolArray
+
+
+def guaranteed_case(topology: Topology, load: LoadTree, observed: Observations) -> GuaranteedCase:
+    """What every domain would bear with what is really controlled."""
     unheld = ~observed.gpu_controlled | np.isnan(observed.gpu_guaranteed_watts)
     missing = np.bincount(
         topology.node_of_gpu, weights=unheld.astype(np.float64), minlength=topology.n_nodes
     )
     fixed = (missing > 0) | (observed.node_received_ns < 0) | ~topology.node_host_unit
     caps = np.fmax(observed.gpu_guaranteed_watts, topology.guaranteed_watts)
-    return _case(topology, load, caps, fixed), fixed
+    return GuaranteedCase(_case(topology, load, caps, fixed), fixed)
 
 
 def _case(topology: Topology, load: LoadTree, caps: FloatArray, fixed: BoolArray) -> FloatArray:
@@ -41,21 +54,17 @@ def _case(topology: Topology, load: LoadTree, caps: FloatArray, fixed: BoolArray
 
 
 def guaranteed_commands(
-    topology: Topology,
-    state: State,
-    observed: Observations,
-    case_watts: FloatArray,
-    fixed_nodes: BoolArray,
-    may_raise: BoolArray,
+    tick: Tick, state: State, case: GuaranteedCase, may_raise: BoolArray
 ) -> FloatArray:
     """New guaranteed caps to write, 0 where the present one stays, (n_gpus,).
 
     Lowering goes at once; raising waits until every lower one in the tree was read back.
     """
+    topology = tick.topology
     wanted = topology.guaranteed_watts
-    if np.any((case_watts > state.load.rating_watts) & state.heard & topology.tree.enforce):
-        wanted = _lowered(topology, state, fixed_nodes)
-    held = observed.gpu_guaranteed_watts
+    if np.any((case.watts > state.load.rating_watts) & state.heard & topology.tree.enforce):
+        wanted = _lowered(topology, state, case.fixed_nodes)
+    held = tick.observations.gpu_guaranteed_watts
     with np.errstate(invalid="ignore"):
         lower = held > wanted + _READ_BACK_TOLERANCE_WATTS
         higher = (held < wanted - _READ_BACK_TOLERANCE_WATTS) & may_raise & ~lower.any()

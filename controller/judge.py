@@ -6,17 +6,18 @@ from dataclasses import replace
 
 import numpy as np
 
-from controller import bands as band_rules
-from controller.breaker_heat import fault_seconds, heat_limits, must_brake
+from controller.bands import DomainLoads, update_bands, update_rises
+from controller.breaker_heat import heat_limits, must_brake
 from controller.controller_state import State
 from controller.decide import Decided, Situation, decide, domain_load, effective_wants
 from controller.demand import expected_draw
 from controller.grants import RAISE_DEADBAND, Permit
 from controller.picture import Picture
-from controller.tick_values import Band, CapReason, Observations, PowerSettings, Topology
+from controller.recovery import restorable_watts
+from controller.tick_values import Band, CapReason, Observations, Tick, Topology
 from wattpack.power.domain_tree import BoolArray, FloatArray
 from wattpack.power.feasibility import survivable_watts
-from wattpack.units import NS_PER_MS
+from wattpack.units import NS_PER_SECOND
 
 __all__ = [
     "base_watts",
@@ -53,22 +54,16 @@ def braked_gpus(state: State, domains: BoolArray) -> BoolArray:
     return state.load.any_above_gpu((state.bands.band == Band.BRAKE) & domains)
 
 
-def open_situation(
-    topology: Topology,
-    state: State,
-    observed: Observations,
-    picture: Picture,
-    settings: PowerSettings,
-) -> Situation:
+def open_situation(tick: Tick, state: State, picture: Picture) -> Situation:
     """The limits and counts of this tick, with the bands still open."""
-    load = state.load
+    load, topology = state.load, tick.topology
     fresh_gpu = picture.holding.fresh_node[topology.node_of_gpu]
     dry = ~topology.tree.enforce[topology.domain_of_gpu]
     trusted = state.trust.trusted
     worst_rest = load.sum_nodes(topology.node_worst_watts) / load.efficiency
     return Situation(
         survivable_watts=survivable_watts(
-            load, state.heat, fault_seconds(settings), heat_limits(load, settings)
+            load, state.heat, tick.settings.fault_seconds, heat_limits(load, tick.settings)
         ),
         load_limit_watts=np.full(topology.n_domains, np.inf),
         worst_rest_watts=worst_rest + load.external_watts,
@@ -77,7 +72,7 @@ def open_situation(
         expected_watts=expected_draw(
             state.demand,
             picture.gpu_draw_watts,
-            observed.gpu_limit_watts,
+            tick.observations.gpu_limit_watts,
             topology.request_watts,
             np.isfinite(state.lock_watts),
         ),
@@ -87,32 +82,24 @@ def open_situation(
 
 
 def move_bands(
-    topology: Topology,
-    state: State,
-    picture: Picture,
-    situation: Situation,
-    cap_band: FloatArray,
-    settings: PowerSettings,
-    now_ns: int,
+    tick: Tick, state: State, picture: Picture, situation: Situation, cap_band: FloatArray
 ) -> tuple[State, Situation]:
     """Each domain's next band, and the situation with the load limits that follow."""
-    load, base = state.load, base_watts(state)
+    load, base, topology = state.load, base_watts(state), tick.topology
+    settings, now_ns = tick.settings, tick.now_ns
     # Raises below the deadband are not made, so what is nearly there has arrived.
     wanted = state.decided_watts - RAISE_DEADBAND * topology.default_limit_watts - 1.0
     short = situation.active & (picture.holding.held_watts < wanted)
-    uncapped = domain_load(load, topology.request_watts, situation)
-    bands = band_rules.update_bands(
-        state.bands,
-        np.where(state.heard, picture.draw_watts / base, 0.0),
-        uncapped / base,
-        cap_band,
-        state.heard & must_brake(load, state.heat, picture.draw_watts, settings),
-        load.sum_gpus(short.astype(np.float64)) > 0,
-        now_ns,
-        settings,
+    loads = DomainLoads(
+        draw_share=np.where(state.heard, picture.draw_watts / base, 0.0),
+        uncapped_share=domain_load(load, topology.request_watts, situation) / base,
+        cap_band=cap_band,
+        braking=state.heard & must_brake(load, state.heat, picture.draw_watts, settings),
+        capped=load.sum_gpus(short.astype(np.float64)) > 0,
     )
+    bands = update_bands(state.bands, loads, settings, now_ns)
     usable = (bands.band == Band.NORMAL) & picture.complete & state.heard
-    rises = band_rules.update_rises(
+    rises = update_rises(
         state.rises, picture.draw_watts / load.rating_watts, usable, now_ns, settings
     )
     limited = (bands.band == Band.CAPPING) | (bands.band == Band.BRAKE)
@@ -135,29 +122,20 @@ def enforced_situation(topology: Topology, situation: Situation) -> Situation:
 
 
 def decide_caps(
-    topology: Topology,
-    state: State,
-    observed: Observations,
-    situation: Situation,
-    enforced: Situation,
+    tick: Tick, state: State, situation: Situation, enforced: Situation
 ) -> tuple[Decided, Decided]:
     """What would be decided if every domain enforced, and what the enforcing domains decide."""
-    enforce = topology.tree.enforce
-    everywhere = np.ones(topology.n_domains, dtype=np.bool_)
-    decided = _decide_for(topology, state, observed, situation, everywhere)
+    enforce = tick.topology.tree.enforce
+    decided = _decide_for(tick, state, situation, np.ones(len(enforce), dtype=np.bool_))
     if enforce.all() or not enforce.any():
         return decided, decided
-    return decided, _decide_for(topology, state, observed, enforced, enforce)
+    return decided, _decide_for(tick, state, enforced, enforce)
 
 
-def _decide_for(
-    topology: Topology,
-    state: State,
-    observed: Observations,
-    now: Situation,
-    domains: BoolArray,
-) -> Decided:
-    wants = effective_wants(topology, state.gang_kind, observed, braked_gpus(state, domains))
+def _decide_for(tick: Tick, state: State, now: Situation, domains: BoolArray) -> Decided:
+    topology = tick.topology
+    braked = braked_gpus(state, domains)
+    wants = effective_wants(topology, state.gang_kind, tick.observations, braked)
     ideal = decide(state.load, topology, wants, now)
     kept = state.decided_watts
     near = np.abs(ideal.cap_watts - kept) <= _KEEP_SHARE * topology.default_limit_watts
@@ -177,22 +155,18 @@ def _decide_for(
     return replace(ideal, cap_watts=caps) if fits.all() else ideal
 
 
-def raise_permit(
-    topology: Topology,
-    state: State,
-    observed: Observations,
-    settings: PowerSettings,
-    seconds: float,
-    now_ns: int,
-) -> Permit:
+def raise_permit(tick: Tick, state: State) -> Permit:
     """Who may raise now (I4, I6)."""
-    ttl_ns = settings.lease_ttl_ms * NS_PER_MS
-    starting = now_ns - state.commitments.since_ns < ttl_ns
+    observed, tree = tick.observations, tick.topology.tree
+    seconds = 0.0 if state.now_ns < 0 else (tick.now_ns - state.now_ns) / NS_PER_SECOND
+    starting = tick.now_ns - state.commitments.since_ns < tick.lease_ns
     fenced = observed.highest_epoch_seen > observed.epoch
     may = observed.leading and observed.may_raise and not starting and not fenced
-    enforce = topology.tree.enforce
-    free = ~state.load.any_above_gpu(state.recovering & enforce)
-    rate = topology.tree.max_raise_watts_per_second * min(seconds, _LONGEST_RAISE_SECONDS)
-    rate = np.where(enforce, rate, np.inf)
-    refused = CapReason.RAISE_RATE if may else CapReason.STARTING
-    return Permit(free & may, rate, refused)
+    free = ~state.load.any_above_gpu(state.recovering & tree.enforce)
+    rate = tree.max_raise_watts_per_second * min(seconds, _LONGEST_RAISE_SECONDS)
+    return Permit(
+        gpus=free & may,
+        watts=np.where(tree.enforce, rate, np.inf),
+        restore_watts=restorable_watts(tick, state),
+        refused=CapReason.RAISE_RATE if may else CapReason.STARTING,
+    )

@@ -6,13 +6,11 @@ import numpy as np
 
 from controller.controller_state import State
 from controller.tick_values import Topology
+from wattpack.power.clock_power import CLOCK_POWER_EXPONENT
 from wattpack.power.domain_tree import BoolArray, FloatArray, IntArray
 
 __all__ = ["lock_clocks", "lockable"]
 
-# Dynamic power over clock, P ~ f^2.2, between f (fixed voltage) and f^3. Assumed; the closed loop
-# corrects it, and I1 and I2 count a lock as no reduction at all.
-_CLOCK_POWER_EXPONENT = 2.2
 _CLOCK_STEP_MHZ = 15  # step of the clock lists that A100 and H100 drivers offer
 _LOWEST_SHARE = 0.25
 
@@ -43,7 +41,7 @@ def lock_clocks(
     open_domains = load.sum_gpus(pending.astype(np.float64)) > 0
     may = may_raise & ~load.any_above_gpu(open_domains)
     watts = np.where(may, wanted_watts, np.minimum(wanted_watts, state.lock_watts))
-    share = np.clip(watts / topology.default_limit_watts, 0.0, 1.0) ** (1 / _CLOCK_POWER_EXPONENT)
+    share = np.clip(watts / topology.default_limit_watts, 0.0, 1.0) ** (1 / CLOCK_POWER_EXPONENT)
     clocks = topology.max_clock_mhz * np.maximum(share, _LOWEST_SHARE)
     needed = locks & (watts < topology.request_watts - 1.0)
     mhz = np.where(needed, np.floor(clocks / _CLOCK_STEP_MHZ) * _CLOCK_STEP_MHZ, 0.0)

@@ -7,14 +7,20 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from controller.controller_state import Alarms, State
+from controller.alarms import Alarms, Condition, debounced
+from controller.controller_state import State
 from controller.decide import Decided, Situation
-from controller.grants import Grants
+from controller.judge import braked_gpus
+from controller.orders import Orders
 from controller.picture import Picture
-from controller.tick_values import Band, CapReason, Decisions, Topology, Transition
+from controller.tick_values import Band, CapReason, Decisions, Tick, Transition
 from wattpack.power.domain_tree import BoolArray, FloatArray, IntArray
 
 __all__ = ["Judgement", "cap_reasons", "report"]
+
+# Research page on power, "Leases": disagreement above 8 % is an alarm.
+_MISMATCH_SHARE = 0.08
+_SILENT_SHARE = 0.2
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,12 +33,8 @@ class Judgement:
         picture: What was known.
         situation: What had to be respected.
         decided: What would be commanded, also in DryRun.
-        grants: What is commanded.
-        guaranteed_watts: I1's worst case, (n_domains,).
+        orders: What is commanded.
         cap_band_watts: (n_domains,).
-        forecast_watts: Forecast p99, NaN if none, (n_domains,).
-        braked: (n_gpus,).
-        override_watts: Manual caps, NaN if none, (n_gpus,).
     """
 
     previous: State
@@ -40,137 +42,159 @@ class Judgement:
     picture: Picture
     situation: Situation
     decided: Decided
-    grants: Grants
-    guaranteed_watts: FloatArray
+    orders: Orders
     cap_band_watts: FloatArray
-    forecast_watts: FloatArray
-    braked: BoolArray
-    override_watts: FloatArray
 
 
-def cap_reasons(topology: Topology, j: Judgement) -> IntArray:
+def cap_reasons(tick: Tick, j: Judgement) -> IntArray:
     """Why each GPU is below its request, the strongest cause last, (n_gpus,)."""
-    decided = j.decided.cap_watts
+    topology, decided, grants = tick.topology, j.decided.cap_watts, j.orders.grants
     short = decided < topology.request_watts - 1.0
     reason = np.where(short, int(CapReason.DOMAIN_BAND), int(CapReason.NOT_CAPPED))
     reason = np.where(short & j.decided.held_by_jump, int(CapReason.SURVIVABLE_JUMP), reason)
     with np.errstate(invalid="ignore"):
-        reason = np.where(
-            short & (decided >= j.override_watts - 1.0), int(CapReason.OVERRIDE), reason
-        )
-    waiting = ~short & (j.grants.reason != CapReason.NOT_CAPPED)
-    reason = np.where(waiting, j.grants.reason, reason)
-    reason = np.where(j.braked, int(CapReason.BRAKE), reason)
+        overridden = short & (decided >= tick.observations.override_cap_watts - 1.0)
+    reason = np.where(overridden, int(CapReason.OVERRIDE), reason)
+    waiting = ~short & (grants.reason != CapReason.NOT_CAPPED)
+    reason = np.where(waiting, grants.reason, reason)
+    braked = braked_gpus(j.state, np.ones(topology.n_domains, dtype=np.bool_))
+    reason = np.where(braked, int(CapReason.BRAKE), reason)
     reason = np.where(~j.situation.active, int(CapReason.UNCONTROLLED), reason)
     dry = ~topology.tree.enforce[topology.domain_of_gpu]
     return np.where(dry & short, int(CapReason.DRY_RUN), reason).astype(np.int64)
 
 
-def report(topology: Topology, j: Judgement) -> tuple[Decisions, Alarms]:
+def report(tick: Tick, j: Judgement) -> tuple[Decisions, Alarms]:
     """The tick's decisions with every change of band or condition, and the conditions now."""
     load, state = j.state.load, j.state
-    with np.errstate(invalid="ignore"):
-        forecast_above = j.forecast_watts > j.cap_band_watts
-    missing = load.sum_nodes((~j.picture.holding.fresh_node).astype(np.float64))
-    alarms = Alarms(
-        forecast_above=np.asarray(forecast_above),
-        degraded=(j.guaranteed_watts > load.rating_watts + 1e-6) & state.heard,
-        meter_mismatch=j.picture.mismatch,
-        unreachable=state.heard & (missing > 0.2 * load.nodes_below),
-    )
+    alarms = debounced(j.previous.alarms, _conditions(tick, j), tick.now_ns)
     worst = load.sum_gpus(j.picture.highest_watts) * load.gpu_factor + j.situation.worst_rest_watts
-    limit = np.minimum(j.situation.load_limit_watts, j.situation.survivable_watts)
     decisions = Decisions(
         draw_watts=j.picture.draw_watts,
         worst_watts=worst,
-        guaranteed_watts=j.guaranteed_watts,
-        limit_watts=limit,
+        guaranteed_watts=j.orders.guaranteed_watts,
         cap_band_watts=j.cap_band_watts,
         heat=state.heat,
         band=state.bands.band,
         binding_domain=j.decided.binding_domain,
-        reason=cap_reasons(topology, j),
+        reason=cap_reasons(tick, j),
         decided_cap_watts=j.decided.cap_watts,
         highest_cap_watts=j.picture.highest_watts,
         trusted=state.trust.trusted,
         silent_nodes=~j.picture.holding.fresh_node,
-        transitions=tuple(_transitions(topology, j, alarms)),
+        stale_readings=j.picture.stale_gpu,
+        transitions=(
+            *_band_changes(tick, j),
+            *_alarm_changes(tick, j, alarms),
+            *_trust_changes(tick, j),
+        ),
     )
     return decisions, alarms
 
 
-def _transitions(topology: Topology, j: Judgement, alarms: Alarms) -> Iterator[Transition]:
-    names = topology.tree.names
+def _conditions(tick: Tick, j: Judgement) -> BoolArray:
+    """What holds at this tick, (n_conditions, n_domains)."""
+    load, metered = j.state.load, j.picture.metered
+    missing = load.sum_nodes((~j.picture.holding.fresh_node).astype(np.float64))
+    holds = np.zeros((len(Condition), len(load.tree)), dtype=np.bool_)
+    with np.errstate(invalid="ignore"):
+        forecast = tick.observations.forecast_p99_watts
+        holds[Condition.FORECAST_ABOVE] = forecast > j.cap_band_watts
+        # Both of the time of the reading: a meter that lags behind a load step is no mismatch.
+        most = (1.0 + _MISMATCH_SHARE) * metered.modelled_watts
+        holds[Condition.METER_MISMATCH] = j.picture.complete & (metered.meter_watts > most)
+    guaranteed = j.orders.guaranteed_watts
+    holds[Condition.DEGRADED] = (guaranteed > load.rating_watts + 1e-6) & j.state.heard
+    holds[Condition.NODES_SILENT] = j.state.heard & (missing > _SILENT_SHARE * load.nodes_below)
+    holds[Condition.READINGS_FROZEN] = _stale_boards(tick, j) > 0
+    holds[Condition.EPOCH_IGNORED] = _poisoned_nodes(tick) > 0
+    return holds
+
+
+def _stale_boards(tick: Tick, j: Judgement) -> IntArray:
+    """Boards directly below each domain whose readings are not believed, (n_domains,)."""
+    domains = tick.topology.domain_of_gpu[j.picture.stale_gpu]
+    return np.bincount(domains, minlength=tick.topology.n_domains)
+
+
+def _poisoned_nodes(tick: Tick) -> IntArray:
+    """Servers directly below each domain whose epoch is ignored, (n_domains,)."""
+    domains = tick.topology.domain_of_node[tick.observations.poisoned_nodes]
+    return np.bincount(domains, minlength=tick.topology.n_domains)
+
+
+def _band_changes(tick: Tick, j: Judgement) -> Iterator[Transition]:
     old, new = j.previous.bands.band, j.state.bands.band
     for i in np.flatnonzero(old != new):
         yield Transition(
-            names[i],
+            tick.topology.tree.names[i],
             Band(new[i]).name.title(),
             f"{Band(old[i]).name} -> {Band(new[i]).name}: draw {j.picture.draw_watts[i]:.0f} W, "
             f"cap band {j.cap_band_watts[i]:.0f} W, heat {j.state.heat[i]:.2f}",
         )
-    before = j.previous.alarms
-    rating = j.state.load.rating_watts
-    yield from _flips(
-        names,
-        before.forecast_above,
-        alarms.forecast_above,
-        ("ForecastAboveBand", "ForecastBelowBand"),
-        ("forecast p99", "cap band"),
-        j.forecast_watts,
-        j.cap_band_watts,
-    )
-    yield from _flips(
-        names,
-        before.degraded,
-        alarms.degraded,
-        ("Degraded", "Recovered"),
-        ("worst case at guaranteed caps", "rating"),
-        j.guaranteed_watts,
-        rating,
-    )
-    yield from _flips(
-        names,
-        before.meter_mismatch,
-        alarms.meter_mismatch,
-        ("MeterMismatch", "MeterAgrees"),
-        ("draw, the larger of meter and nodes,", "rating"),
-        j.picture.draw_watts,
-        rating,
-    )
-    yield from _flips(
-        names,
-        before.unreachable,
-        alarms.unreachable,
-        ("NodesSilent", "NodesHeard"),
-        ("draw with silent nodes at their most", "rating"),
-        j.picture.draw_watts,
-        rating,
-    )
-    domain_of_gpu = topology.domain_of_gpu
-    for i in np.flatnonzero(j.previous.trust.trusted != j.state.trust.trusted):
-        obeys = bool(j.state.trust.trusted[i])
+
+
+_KINDS = {
+    Condition.FORECAST_ABOVE: ("ForecastAboveBand", "ForecastBelowBand"),
+    Condition.DEGRADED: ("Degraded", "Recovered"),
+    Condition.METER_MISMATCH: ("MeterMismatch", "MeterAgrees"),
+    Condition.NODES_SILENT: ("NodesSilent", "NodesHeard"),
+    Condition.READINGS_FROZEN: ("ReadingsFrozen", "ReadingsMove"),
+    Condition.EPOCH_IGNORED: ("EpochIgnored", "EpochCredible"),
+}
+
+
+def _alarm_changes(tick: Tick, j: Judgement, alarms: Alarms) -> Iterator[Transition]:
+    changed = alarms.on != j.previous.alarms.on
+    if not changed.any():
+        return
+    texts = _texts(tick, j)
+    for condition in Condition:
+        for i in np.flatnonzero(changed[condition]):
+            began = bool(alarms.on[condition, i])
+            kind = _KINDS[condition][0 if began else 1]
+            yield Transition(tick.topology.tree.names[i], kind, texts[condition][i])
+
+
+def _texts(tick: Tick, j: Judgement) -> dict[Condition, list[str]]:
+    """What each condition says of each domain, with its figures."""
+    rating, draw = j.state.load.rating_watts, j.picture.draw_watts
+    band, forecast = j.cap_band_watts, tick.observations.forecast_p99_watts
+
+    def held(what: str, watts: FloatArray, against: str, bound: FloatArray) -> list[str]:
+        figures = zip(watts, bound, strict=True)
+        return [f"{what} {w:.0f} W, {against} {b:.0f} W" for w, b in figures]
+
+    guaranteed = j.orders.guaranteed_watts
+    larger = "draw, the larger of meter and nodes,"
+    return {
+        Condition.FORECAST_ABOVE: held("forecast p99", forecast, "cap band", band),
+        Condition.DEGRADED: held("worst case at guaranteed caps", guaranteed, "rating", rating),
+        Condition.METER_MISMATCH: held(larger, draw, "rating", rating),
+        Condition.NODES_SILENT: held(
+            "draw with silent nodes at their most", draw, "rating", rating
+        ),
+        Condition.READINGS_FROZEN: [
+            f"{n} GPUs whose power readings stand still or hide energy count at their caps"
+            for n in _stale_boards(tick, j)
+        ],
+        Condition.EPOCH_IGNORED: [
+            f"{n} nodes report an epoch that no Lease of ours can have reached; it is ignored"
+            for n in _poisoned_nodes(tick)
+        ],
+    }
+
+
+def _trust_changes(tick: Tick, j: Judgement) -> Iterator[Transition]:
+    topology, trusted = tick.topology, j.state.trust.trusted
+    for i in np.flatnonzero(j.previous.trust.trusted != trusted):
         yield Transition(
-            names[domain_of_gpu[i]],
-            "DeviceTrusted" if obeys else "DeviceUntrusted",
+            topology.tree.names[topology.domain_of_gpu[i]],
+            "DeviceTrusted" if trusted[i] else "DeviceUntrusted",
             f"{topology.gpu_uuids[i]} on {topology.node_names[topology.node_of_gpu[i]]} "
-            + ("keeps its cap again" if obeys else "draws over 110 % of every cap it could hold"),
-        )
-
-
-def _flips(
-    names: tuple[str, ...],
-    before: BoolArray,
-    now: BoolArray,
-    kinds: tuple[str, str],
-    words: tuple[str, str],
-    watts: FloatArray,
-    bound_watts: FloatArray,
-) -> Iterator[Transition]:
-    """Alarms that began or ended; ``words`` name the figure and what it is held against."""
-    for i in np.flatnonzero(before != now):
-        yield Transition(
-            names[i],
-            kinds[0] if now[i] else kinds[1],
-            f"{words[0]} {watts[i]:.0f} W, {words[1]} {bound_watts[i]:.0f} W",
+            + (
+                "keeps its cap again"
+                if trusted[i]
+                else "draws over 110 % of every cap it could hold"
+            ),
         )

@@ -11,9 +11,8 @@ from dataclasses import replace
 import numpy as np
 
 from controller.commitments import Commitments
-from controller.tick_values import Commands, Observations, PowerSettings, Topology
+from controller.tick_values import Commands, Tick, Topology
 from wattpack.power.domain_tree import BoolArray
-from wattpack.units import NS_PER_MS
 
 __all__ = ["quieted"]
 
@@ -23,17 +22,11 @@ _RENEW_SHARE = 0.3
 _SAME_WATTS = 0.5
 
 
-def quieted(
-    topology: Topology,
-    sent: Commitments,
-    commands: Commands,
-    observed: Observations,
-    settings: PowerSettings,
-    now_ns: int,
-) -> Commands:
+def quieted(tick: Tick, sent: Commitments, commands: Commands) -> Commands:
     """The commands without batches that would bring a node nothing."""
-    renew_ns = round(_RENEW_SHARE * settings.lease_ttl_ms * NS_PER_MS)
-    young = (sent.node_sent_ns >= 0) & (now_ns - sent.node_sent_ns < renew_ns)
+    topology, observed = tick.topology, tick.observations
+    renew_ns = round(_RENEW_SHARE * tick.lease_ns)
+    young = (sent.node_sent_ns >= 0) & (tick.now_ns - sent.node_sent_ns < renew_ns)
     news = np.abs(commands.cap_watts - sent.node_caps_watts) > _SAME_WATTS
     news |= (commands.lock_max_mhz != 0) | (commands.guaranteed_watts > 0.0)
     # A report that came after a batch and does not confirm it: the batch was lost or had no effect.

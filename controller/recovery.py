@@ -1,4 +1,9 @@
-"""When raising may begin again after many leases ran out at once (I6)."""
+"""When raising may begin again, after a mass expiry and after a change of leader (I6).
+
+A mass expiry is a fifth of a domain's nodes silent at once, or a leader that sent nothing for one
+lease. A change of leader lets leases end too, but nothing is unknown then: a standby hears every
+report, so what it saw held under the last lease may come back in one step.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +12,11 @@ from dataclasses import replace
 import numpy as np
 
 from controller.controller_state import State
-from controller.tick_values import Observations, PowerSettings
-from wattpack.power.domain_tree import BoolArray
-from wattpack.units import NS_PER_MS, NS_PER_SECOND
+from controller.tick_values import Tick
+from wattpack.power.domain_tree import BoolArray, FloatArray
+from wattpack.units import NS_PER_SECOND
 
-__all__ = ["update_recovery"]
+__all__ = ["restorable_watts", "update_recovery"]
 
 _LOST_SHARE = 0.2
 _FRESH_SHARE = 0.95
@@ -19,19 +24,14 @@ _FRESH_TICKS = 10
 _COOL_HEAT = 0.1
 # Agents that live reconnect within this time; until then silence is a start, not an incident.
 _START_GRACE_NS = 30 * NS_PER_SECOND
+# A caps' old leader, an election and one lease before the first raise lie within this time.
+_RESTORE_WITHIN_NS = 30 * NS_PER_SECOND
 
 
-def update_recovery(
-    state: State,
-    fresh_node: BoolArray,
-    observed: Observations,
-    settings: PowerSettings,
-    now_ns: int,
-) -> State:
+def update_recovery(tick: Tick, state: State, fresh_node: BoolArray) -> State:
     """Mark domains after a mass expiry and release those that have recovered.
 
-    A mass expiry is a fifth of a domain's nodes silent at once, or a leader that sent nothing for
-    one lease. It is over at heat below 0.1 and after 10 ticks in a row with nearly all reports.
+    It is over at heat below 0.1 and after 10 ticks in a row with nearly all reports.
     """
     load = state.load
     below = np.maximum(load.nodes_below, 1.0)
@@ -40,18 +40,31 @@ def update_recovery(
     nearly_all = (share >= _FRESH_SHARE) | (fresh >= below - 1.0) & (share >= 0.5)
     last_sent = state.commitments.last_sent_ns
     paused = (
-        observed.leading
-        and last_sent >= 0
-        and now_ns - last_sent > settings.lease_ttl_ms * NS_PER_MS
+        tick.observations.leading and last_sent >= 0 and tick.now_ns - last_sent > tick.lease_ns
     )
     lost = (share < 1.0 - _LOST_SHARE) & ~nearly_all | paused
     ticks = np.where(nearly_all & ~lost, state.fresh_ticks + 1, 0)
     recovered = (ticks >= _FRESH_TICKS) & (state.heat < _COOL_HEAT)
     heard = state.heard | (share >= 1.0 - _LOST_SHARE)
-    heard |= now_ns - state.first_ns >= _START_GRACE_NS
+    heard |= tick.now_ns - state.first_ns >= _START_GRACE_NS
     return replace(
         state,
         recovering=(state.recovering | lost) & ~recovered,
         fresh_ticks=ticks,
         heard=heard,
     )
+
+
+def restorable_watts(tick: Tick, state: State) -> FloatArray:
+    """What each GPU held under the last lease before a change of leader, 0 for nothing, (n_gpus,).
+
+    Only below domains that are cool and that this replica itself has heard for 10 ticks in a row.
+    """
+    none = np.zeros(tick.topology.n_gpus)
+    if tick.now_ns - state.commitments.since_ns > _RESTORE_WITHIN_NS:
+        return none
+    unknown = (state.fresh_ticks < _FRESH_TICKS) | (state.heat >= _COOL_HEAT) | state.recovering
+    known = ~state.load.any_above_gpu(unknown)
+    recent = tick.now_ns - state.standing.seen_ns <= _RESTORE_WITHIN_NS
+    recent &= state.standing.seen_ns >= 0
+    return np.where(known & recent, state.standing.watts, none)

@@ -1,8 +1,8 @@
 """The values that the controller core works on: arrays by GPU, node and domain index.
 
-``step(topology, state, observations, settings, now_ns) -> (state, commands, decisions)`` in
-``controller.step`` is the only place where they meet. Its callers are the gRPC server's tick
-(``controller.app``) and the twin (``simulation.twin_run``); both fill the same arrays.
+``step(tick, state) -> (state, commands, decisions)`` in ``controller.step`` is the only place where
+they meet; a ``Tick`` holds topology, observations, settings and the time. Its callers are the gRPC
+server's tick (``controller.app``) and the twin (``simulation.twin_run``); both fill these arrays.
 
     reports, meters, forecasts ──> Observations ──┐
     PowerDomain/Policy objects ──> Topology ──────┼──> step() ──> Commands ──> lease batches
@@ -20,7 +20,9 @@ from enum import IntEnum
 import numpy as np
 from numpy.typing import NDArray
 
+from wattpack.fencing import EPOCH_ROOM
 from wattpack.power.domain_tree import BoolArray, DomainTree, FloatArray, IntArray
+from wattpack.units import NS_PER_MS
 
 
 class Band(IntEnum):
@@ -127,6 +129,7 @@ class Observations:
         gpu_limit_watts: Limit as read back, NaN if unknown, (n_gpus,).
         gpu_guaranteed_watts: Guaranteed cap as read back, NaN if unknown, (n_gpus,).
         gpu_confirmed_sequence: Last command read back in this epoch, 0 = none, (n_gpus,).
+        gpu_leased: A lease holds the limit: it was commanded, not fallen to, (n_gpus,).
         gpu_controlled: The actuator answers and holds a guaranteed cap, (n_gpus,).
         meter_watts: Domain meter, NaN if none or stale, (n_domains,).
         meter_time_ns: Time stamp of the meter reading, (n_domains,).
@@ -136,7 +139,7 @@ class Observations:
         epoch: Fencing epoch of our Lease, 0 when not leading.
         leading: Whether we may command.
         may_raise: Whether the Lease was renewed recently enough to raise (I4).
-        highest_epoch_seen: Highest epoch that any actuator reports.
+        node_epoch: Highest epoch that each actuator reports, whatever it is, (n_nodes,).
     """
 
     node_received_ns: IntArray
@@ -148,6 +151,7 @@ class Observations:
     gpu_limit_watts: FloatArray
     gpu_guaranteed_watts: FloatArray
     gpu_confirmed_sequence: IntArray
+    gpu_leased: BoolArray
     gpu_controlled: BoolArray
     meter_watts: FloatArray
     meter_time_ns: IntArray
@@ -157,7 +161,83 @@ class Observations:
     epoch: int
     leading: bool
     may_raise: bool
-    highest_epoch_seen: int = 0
+    node_epoch: IntArray
+
+    @property
+    def poisoned_nodes(self) -> BoolArray:
+        """Nodes whose epoch our Lease cannot have reached (I4); none while we do not lead."""
+        if self.epoch <= 0:
+            return np.zeros(len(self.node_epoch), dtype=np.bool_)
+        return np.asarray(self.node_epoch > self.epoch + EPOCH_ROOM)
+
+    @property
+    def highest_epoch_seen(self) -> int:
+        """Highest epoch of any actuator that can be real; 0 if none is known."""
+        return int(self.node_epoch[~self.poisoned_nodes].max(initial=0))
+
+
+@dataclass(frozen=True, slots=True)
+class PowerSettings:
+    """Constants of the power loop; defaults: docs/power-control.md.
+
+    Attributes:
+        lease_ttl_ms: Lease length (I3).
+        report_stale_ns: A node is silent after this long without a report.
+        nonce_max_age_ns: Reports older than this get no command (I4).
+        settle_seconds: p99.9 settling of a board after a lower limit; 3 s until measured (I2).
+        actuation_seconds: Command to written limit at p99.9.
+        brake_heat: Predicted heat above which everything brakes.
+        parent_heat: The same for domains with children (selectivity).
+        target_margin: Target = cap band - this share of L.
+        release_margin: Release = target - this share of L.
+        release_dwell_seconds: Below release for this long before caps are lifted.
+        rise_quantile_prior: Share of L by which draw may rise within the reaction time until the
+            domain's own history says more.
+    """
+
+    lease_ttl_ms: int = 5000
+    report_stale_ns: int = 3_000_000_000
+    nonce_max_age_ns: int = 2_000_000_000
+    settle_seconds: float = 3.0
+    actuation_seconds: float = 1.0
+    brake_heat: float = 0.5
+    parent_heat: float = 0.25
+    target_margin: float = 0.02
+    release_margin: float = 0.05
+    release_dwell_seconds: float = 30.0
+    rise_quantile_prior: float = 0.05
+
+    @property
+    def reaction_seconds(self) -> float:
+        """From a command to its effect at p99.9: actuation and settling."""
+        return self.actuation_seconds + self.settle_seconds
+
+    @property
+    def fault_seconds(self) -> float:
+        """T_fault of I2: how long a jump lasts at which the controller dies."""
+        return self.lease_ttl_ms / 1000.0 + self.reaction_seconds
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    """Everything that one step is told.
+
+    Attributes:
+        topology: What hangs where.
+        observations: What is known now.
+        settings: Constants.
+        now_ns: The controller's monotonic clock.
+    """
+
+    topology: Topology
+    observations: Observations
+    settings: PowerSettings
+    now_ns: int
+
+    @property
+    def lease_ns(self) -> int:
+        """Lease length."""
+        return self.settings.lease_ttl_ms * NS_PER_MS
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,7 +282,6 @@ class Decisions:
         draw_watts: Estimated AC draw (I7), (n_domains,).
         worst_watts: AC draw with every GPU at the highest cap it may hold (I2), (n_domains,).
         guaranteed_watts: AC draw of I1's worst case, (n_domains,).
-        limit_watts: The allocation's limit this tick, (n_domains,).
         cap_band_watts: (n_domains,).
         heat: Breaker heat, 1 = trip, (n_domains,).
         band: ``Band`` values, (n_domains,).
@@ -212,13 +291,13 @@ class Decisions:
         highest_cap_watts: The highest cap each GPU may hold now, (n_gpus,).
         trusted: (n_gpus,).
         silent_nodes: (n_nodes,).
+        stale_readings: GPUs whose readings are not of this moment (I7), (n_gpus,).
         transitions: Changes in this tick.
     """
 
     draw_watts: FloatArray
     worst_watts: FloatArray
     guaranteed_watts: FloatArray
-    limit_watts: FloatArray
     cap_band_watts: FloatArray
     heat: FloatArray
     band: IntArray
@@ -228,36 +307,5 @@ class Decisions:
     highest_cap_watts: FloatArray
     trusted: BoolArray
     silent_nodes: BoolArray
+    stale_readings: BoolArray
     transitions: tuple[Transition, ...] = field(default=())
-
-
-@dataclass(frozen=True, slots=True)
-class PowerSettings:
-    """Constants of the power loop; defaults: docs/power-control.md.
-
-    Attributes:
-        lease_ttl_ms: Lease length (I3).
-        report_stale_ns: A node is silent after this long without a report.
-        nonce_max_age_ns: Reports older than this get no command (I4).
-        settle_seconds: p99.9 settling of a board after a lower limit; 3 s until measured (I2).
-        actuation_seconds: Command to written limit at p99.9.
-        brake_heat: Predicted heat above which everything brakes.
-        parent_heat: The same for domains with children (selectivity).
-        target_margin: Target = cap band - this share of L.
-        release_margin: Release = target - this share of L.
-        release_dwell_seconds: Below release for this long before caps are lifted.
-        rise_quantile_prior: Share of L by which draw may rise within the reaction time until the
-            domain's own history says more.
-    """
-
-    lease_ttl_ms: int = 5000
-    report_stale_ns: int = 3_000_000_000
-    nonce_max_age_ns: int = 2_000_000_000
-    settle_seconds: float = 3.0
-    actuation_seconds: float = 1.0
-    brake_heat: float = 0.5
-    parent_heat: float = 0.25
-    target_margin: float = 0.02
-    release_margin: float = 0.05
-    release_dwell_seconds: float = 30.0
-    rise_quantile_prior: float = 0.05

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from wattpack.power.clock_power import CLOCK_POWER_EXPONENT
 from wattpack.units import require_number
 
 ACT_AT = 1.0
@@ -16,9 +17,6 @@ ACT_AT = 1.0
 
 CUT_TO = 0.95
 """Share of the limit to cut to: the target band of the design."""
-
-CLOCK_POWER_EXPONENT = 2.2
-"""P ~ f^2.2, between f and f^3. Assumed; the power limit beside the lock does not rely on it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from itertools import islice
 
 from gpu.device import GpuError, GpuIdentity, GpuProcess, GpuReading, PowerLimits
 from gpu.device_workers import DeviceReader, Extra, Outcome
 from wattpack.errors import InputError
+from wattpack.power.energy_trust import ENERGY_WINDOW_NS, energy_mean_watts
 from wattpack.units import NS_PER_MS, NS_PER_SECOND, GpuUuid
 
 PERIOD_NS = 200 * NS_PER_MS
@@ -24,9 +24,6 @@ LIMITS_PERIOD_NS = NS_PER_SECOND
 
 PROCESSES_PERIOD_NS = 5 * NS_PER_SECOND
 """Pods live for seconds to days, and listing processes is NVML's most expensive call."""
-
-ENERGY_WINDOW_NS = 3 * NS_PER_SECOND
-"""I7 judges a device by its 3 s energy-counter mean."""
 
 RISE_WINDOW_NS = 2 * NS_PER_SECOND
 """The in-band reaction time for which bands count a rise."""
@@ -72,26 +69,8 @@ Point = tuple[int, float, float | None]
 """(monotonic_ns, watts, energy_joules)"""
 
 
-def energy_mean_watts(points: Sequence[Point], window_ns: int = ENERGY_WINDOW_NS) -> float | None:
-    """Mean power by the energy counter over the last window, from points in time order.
-
-    None with fewer than two counter values since the last counter reset. The span used is the
-    shortest one in the ring that covers the window, or all of the ring while it is shorter.
-    """
-    last_ns, _, last_joules = points[-1] if points else (0, 0.0, None)
-    if last_joules is None:
-        return None
-    begin: tuple[int, float] | None = None
-    later: float = last_joules
-    for at_ns, _, joules in islice(reversed(points), 1, None):
-        if joules is None or joules > later:  # driver reload: the counter started again
-            break
-        begin, later = (at_ns, joules), joules
-        if last_ns - at_ns >= window_ns:
-            break
-    if begin is None or last_ns <= begin[0]:
-        return None
-    return (last_joules - begin[1]) * NS_PER_SECOND / (last_ns - begin[0])
+def _energy_mean(ring: Sequence[Point]) -> float | None:
+    return energy_mean_watts((at_ns, joules) for at_ns, _, joules in reversed(ring))
 
 
 class RiseTracker:
@@ -207,7 +186,7 @@ class Sampler:
             max_clock_mhz=outcome.max_clock_mhz or sample.max_clock_mhz,
             processes=sample.processes if outcome.processes is None else outcome.processes,
             error=None,
-            energy_mean_watts=energy_mean_watts(ring) if derive else sample.energy_mean_watts,
+            energy_mean_watts=_energy_mean(ring) if derive else sample.energy_mean_watts,
             max_rise_watts=self._rises[i].add(reading.monotonic_ns, reading.draw_watts),
             xid_counts=counts,
         )

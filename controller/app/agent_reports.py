@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from wattpack.errors import InputError
+from wattpack.fencing import MAX_SEQUENCE
 from wattpack.power.domain_tree import BoolArray, FloatArray, IntArray
 from wattpack.units import require_number
 from wattpack.wire.v1 import power_pb2
@@ -29,11 +30,6 @@ IMPLAUSIBLE_WATTS = 5000.0
 # One server holds at most 16 boards today; MIG slices are not devices of their own here.
 MAX_DEVICES = 64
 MAX_PODS = 1000
-# The Lease's epoch is an int32. An agent can push ours at most to half of that, so that one that
-# lies can never use the epochs up.
-MAX_REPORTED_EPOCH = 1 << 30
-# Beyond any sequence that is ever sent, and within the arrays' 64 bits.
-MAX_SEQUENCE = 1 << 62
 
 
 _COLUMNS = ("draw_watts", "energy_joules", "limit_watts", "guaranteed_watts")
@@ -79,6 +75,7 @@ class NodeSample:
     guaranteed_watts: FloatArray
     confirmed_sequence: IntArray
     controlled: BoolArray
+    leased: BoolArray
     host_watts: float
     pods: tuple[PodUse, ...]
 
@@ -154,14 +151,13 @@ _CONTROLLED = {power_pb2.DEVICE_STATE_OK, power_pb2.DEVICE_STATE_UNREADABLE}
 
 
 def _require_bounded(report: power_pb2.NodeReport) -> None:
-    """Whole numbers that the tick's arrays can hold, and an epoch that a Lease can.
+    """Whole numbers that the tick's arrays can hold; which epochs count is the tick's to say.
 
     Raises:
         InputError: naming the field.
     """
     bounds = [
         ("report.sequence", report.sequence, MAX_SEQUENCE),
-        ("report.highest_epoch", report.highest_epoch, MAX_REPORTED_EPOCH),
         ("report.pods", len(report.pods), MAX_PODS),
     ]
     bounds += [
@@ -217,13 +213,15 @@ def read_report(
         sequence=report.sequence,
         nonce=report.nonce,
         clock_ns=report.clock_ns,
-        highest_epoch=report.highest_epoch,
+        # The arrays hold 64 bits with a sign; so high an epoch is believed by nobody anyway.
+        highest_epoch=min(report.highest_epoch, MAX_SEQUENCE),
         draw_watts=draw_watts,
         energy_joules=energy_joules,
         limit_watts=limit_watts,
         guaranteed_watts=guaranteed_watts,
         confirmed_sequence=confirmed,
         controlled=controlled,
+        leased=np.array([r is not None and r.lease_active for r in readings], dtype=np.bool_),
         host_watts=host_watts,
         pods=tuple(PodUse(p.namespace, p.name, p.uid, tuple(p.device_uuids)) for p in report.pods),
     )

@@ -46,6 +46,12 @@ class ControllerMetrics:
         self.silent_nodes = gauge("silent_nodes", "Nodes without a fresh report")
         self.nodes = gauge("nodes", "Nodes that have said hello")
         self.untrusted = gauge("untrusted_gpus", "GPUs budgeted at their maximum (I7)")
+        self.stale_readings = gauge(
+            "stale_readings", "GPUs whose power readings stand still or hide energy (I7)"
+        )
+        self.ignored_epochs = gauge(
+            "ignored_epochs", "Nodes that report an epoch no Lease of ours can have reached (I4)"
+        )
         self.streams = gauge("agent_streams", "Open agent streams")
         self.refused = counter("refused_reports_total", "Agent reports that were refused")
         self.leading = gauge("leading", "1 if this replica leads")
@@ -83,6 +89,8 @@ class ControllerMetrics:
             self._bands[name] = band
         self.silent_nodes.set(int(decisions.silent_nodes.sum()))
         self.untrusted.set(int((~decisions.trusted).sum()))
+        self.stale_readings.set(int(decisions.stale_readings.sum()))
+        self.ignored_epochs.set(int(seen.poisoned_nodes.sum()))
         self.leading.set(int(seen.leading))
         self.epoch.set(seen.epoch)
 

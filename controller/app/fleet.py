@@ -24,11 +24,10 @@ from controller.app.agent_reports import (
 from controller.tick_values import Observations, Topology
 from wattpack.errors import InputError
 from wattpack.power.domain_tree import BoolArray, FloatArray, IntArray
+from wattpack.power.energy_trust import energy_mean_watts
 from wattpack.units import NS_PER_SECOND
 from wattpack.wire.v1 import power_pb2
 
-# I7: a device is judged by the mean of its energy counter over this long.
-ENERGY_WINDOW_NS = 3 * NS_PER_SECOND
 # Servers that rose together (some may have fallen) by this share of the largest rating since the
 # last tick wake it at once: under half of the margin that a cap band keeps for rises.
 LARGE_RISE_SHARE = 0.02
@@ -54,7 +53,8 @@ class NodeRecord:
     newest_sequence: int = -1
     rebooted: bool = False
     sample: NodeSample | None = None
-    energy_history: deque[tuple[int, FloatArray]] = field(default_factory=lambda: deque(maxlen=64))
+    energy_history: deque[tuple[int, list[float]]] = field(default_factory=lambda: deque(maxlen=64))
+    energy_mean_watts: FloatArray = field(default_factory=lambda: np.zeros(0))
 
 
 def _with_lost_devices(
@@ -136,7 +136,8 @@ class Fleet:
             elif report.sequence <= record.newest_sequence:
                 raise InputError("report.sequence", f"> {record.newest_sequence}", report.sequence)
             record.sample, record.newest_sequence = sample, report.sequence
-            record.energy_history.append((sample.clock_ns, sample.energy_joules))
+            record.energy_history.append((sample.clock_ns, sample.energy_joules.tolist()))
+            record.energy_mean_watts = _energy_means(record.energy_history)
             if previous is None or previous.pods != sample.pods:
                 self._version += 1
             if previous is not None:
@@ -210,6 +211,7 @@ class Fleet:
             gpu_limit_watts=arrays.limit_watts,
             gpu_guaranteed_watts=arrays.guaranteed_watts,
             gpu_confirmed_sequence=arrays.confirmed_sequence,
+            gpu_leased=arrays.leased,
             gpu_controlled=arrays.controlled,
             meter_watts=domains.meter_watts,
             meter_time_ns=domains.meter_time_ns,
@@ -219,7 +221,7 @@ class Fleet:
             epoch=leadership.epoch,
             leading=leadership.leading,
             may_raise=leadership.may_raise,
-            highest_epoch_seen=int(arrays.highest_epoch.max(initial=0)),
+            node_epoch=arrays.highest_epoch,
         )
 
 
@@ -257,6 +259,7 @@ class _Arrays:
     guaranteed_watts: FloatArray
     confirmed_sequence: IntArray
     controlled: BoolArray
+    leased: BoolArray
 
     @classmethod
     def empty(cls, n_gpus: int, n_nodes: int) -> _Arrays:
@@ -274,6 +277,7 @@ class _Arrays:
             unknown[3],
             np.zeros(n_gpus, dtype=np.int64),
             np.zeros(n_gpus, dtype=np.bool_),
+            np.zeros(n_gpus, dtype=np.bool_),
         )
 
     def fill(self, node: int, gpus: slice, record: NodeRecord, epoch: int) -> None:
@@ -286,28 +290,25 @@ class _Arrays:
         self.host_watts[node] = sample.host_watts
         self.highest_epoch[node] = sample.highest_epoch
         self.draw_watts[gpus] = sample.draw_watts
-        self.energy_mean_watts[gpus] = energy_mean_watts(record.energy_history)
+        self.energy_mean_watts[gpus] = record.energy_mean_watts
         self.limit_watts[gpus] = sample.limit_watts
         self.guaranteed_watts[gpus] = sample.guaranteed_watts
         # Sequences begin anew with each epoch: a confirmation counts only in the one it is of.
         if sample.highest_epoch == epoch:
             self.confirmed_sequence[gpus] = sample.confirmed_sequence
         self.controlled[gpus] = sample.controlled
+        self.leased[gpus] = sample.leased
 
 
-def energy_mean_watts(history: Sequence[tuple[int, FloatArray]]) -> FloatArray:
-    """Mean power between the newest sample and the one about 3 s before it, (n_devices,).
-
-    NaN where a counter is not offered or went backwards (driver reload).
-    """
-    newest_ns, newest = history[-1]
-    unknown = np.full(len(newest), np.nan)
-    for then_ns, then in reversed(history):
-        if newest_ns - then_ns >= ENERGY_WINDOW_NS and len(then) == len(newest):
-            joules = newest - then
-            mean = joules / ((newest_ns - then_ns) / NS_PER_SECOND)
-            return np.where((newest > 0) & (joules >= 0), mean, np.nan)
-    return unknown
+def _energy_means(history: Sequence[tuple[int, list[float]]]) -> FloatArray:
+    """Each board's mean by its counter, NaN where there is none, (n_devices,)."""
+    devices = len(history[-1][1])
+    same = [entry for entry in reversed(history) if len(entry[1]) == devices]
+    means = [
+        energy_mean_watts((at_ns, joules[i] if joules[i] > 0.0 else None) for at_ns, joules in same)
+        for i in range(devices)
+    ]
+    return np.array([math.nan if mean is None else mean for mean in means])
 
 
 def _known_watts(watts: FloatArray) -> float:

@@ -28,6 +28,7 @@ from controller.tick_values import (
     Decisions,
     Observations,
     PowerSettings,
+    Tick,
     Topology,
     Transition,
 )
@@ -145,9 +146,8 @@ class Ticker:
         seen = self._observe(topology, outlooks, wall_time_ns)
         if seen.leading and seen.highest_epoch_seen > seen.epoch:
             self._leadership.raise_epoch_above(seen.highest_epoch_seen)
-        self._state, commands, decisions = step(
-            topology, self._state, seen, self._settings, started_ns
-        )
+        tick = Tick(topology, seen, self._settings, started_ns)
+        self._state, commands, decisions = step(tick, self._state)
         self._metrics.batches.inc(self._send(topology, commands))
         self._count += 1
         told = replace(decisions, transitions=(*decisions.transitions, *outlooks.transitions))

@@ -43,7 +43,8 @@ BELOW_KNEE_OVERSHOOT = 0.10
 """Draw above the limit at the lowest limit. Source: Zeus A40 sweep, 1.15 at p90, 100 W of 300."""
 
 CLOCK_POWER_EXPONENT = 2.2
-"""Dynamic power over clock, P ~ f^2.2, between f (fixed voltage) and f^3. Assumed."""
+"""Dynamic power over clock, P ~ f^2.2, between f (fixed voltage) and f^3. Assumed.
+The plant's own, on purpose: it judges what agent and controller assume."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,6 @@
 """Which devices draw what their caps allow, as the node itself sees it (I7). Pure.
 
-The controller judges by the same rule and on its own; this word is for people who look at the node.
+The controller judges by the same rules on its own; this word is for people who look at the node.
 """
 
 from __future__ import annotations
@@ -9,14 +9,15 @@ from collections import deque
 
 from telemetry.gpunode.gpunode_status import limit_watts
 from telemetry.node_state import NodeState
-from wattpack.units import NS_PER_SECOND
+from wattpack.power.energy_trust import (
+    CALM_OVER_CAP,
+    TRUSTED_AGAIN_NS,
+    UNTRUSTED_OVER_CAP,
+    trust_window_ns,
+)
 
-#: I7 in docs/architecture.md; and some way back before a device is trusted again.
-UNTRUSTED_OVER_CAP = 1.10
-TRUSTED_AGAIN_OVER_CAP = 1.06
-TRUSTED_AFTER_NS = 30 * NS_PER_SECOND
-#: 3 s of energy, 3 s of settling, 1 s of actuation: a cap lowered just now accuses nobody.
-WINDOW_NS = 7 * NS_PER_SECOND
+#: 3 s of settling, 1 s of actuation.
+WINDOW_NS = trust_window_ns(4.0)
 
 
 class TrustMemory:
@@ -25,7 +26,7 @@ class TrustMemory:
     def __init__(self) -> None:
         self._caps: dict[str, deque[tuple[int, float]]] = {}
         self._began_ns: int | None = None
-        self._offended_ns: dict[str, int] = {}
+        self._doubted_ns: dict[str, int] = {}
 
     def update(self, state: NodeState) -> frozenset[str]:
         """The devices that are untrusted after one more look."""
@@ -40,16 +41,14 @@ class TrustMemory:
             while len(caps) > 1 and caps[0][0] < now_ns - WINDOW_NS:
                 caps.popleft()
             mean = sample.energy_mean_watts
-            # What held before we looked is unknown, so nobody is accused for it.
             if caps and mean is not None and now_ns - self._began_ns >= WINDOW_NS:
-                self._judge(uuid, mean / max(watts for _, watts in caps), now_ns)
-        return frozenset(self._offended_ns)
+                self._judge(uuid, mean, max(watts for _, watts in caps), now_ns)
+        return frozenset(self._doubted_ns)
 
-    def _judge(self, uuid: str, ratio: float, now_ns: int) -> None:
-        offended_ns = self._offended_ns.get(uuid)
-        if ratio > UNTRUSTED_OVER_CAP or (
-            offended_ns is not None and ratio > TRUSTED_AGAIN_OVER_CAP
-        ):
-            self._offended_ns[uuid] = now_ns
-        elif offended_ns is not None and now_ns - offended_ns >= TRUSTED_AFTER_NS:
-            del self._offended_ns[uuid]
+    def _judge(self, uuid: str, mean_watts: float, cap_watts: float, now_ns: int) -> None:
+        doubted_ns = self._doubted_ns.get(uuid)
+        allowed = UNTRUSTED_OVER_CAP if doubted_ns is None else CALM_OVER_CAP
+        if mean_watts > allowed * cap_watts:
+            self._doubted_ns[uuid] = now_ns
+        elif doubted_ns is not None and now_ns - doubted_ns >= TRUSTED_AGAIN_NS:
+            del self._doubted_ns[uuid]

@@ -9,16 +9,13 @@ from typing import Any
 import numpy as np
 
 from controller.tick_values import Observations, PowerSettings, Topology
+from tests.controller.oracle import RACK_CURVE, SWITCHBOARD_CURVE, bare_house
 from wattpack.power.domain_tree import BreakerCurve, DomainTree, FloatArray
-from wattpack.power.feasibility import (
-    LoadTree,
-    guaranteed_case_watts,
-    size_guaranteed_caps,
-    worst_watts,
-)
-from wattpack.power.trip_curves import RACK_THERMAL
+from wattpack.power.feasibility import LoadTree, size_guaranteed_caps
 from wattpack.units import NS_PER_SECOND
 
+RACK_THERMAL = BreakerCurve(*RACK_CURVE)
+SWITCHBOARD_THERMAL = BreakerCurve(*SWITCHBOARD_CURVE)
 DEFAULT_WATTS = 700.0
 MIN_WATTS = 200.0
 NODE_WORST_WATTS = 1500.0
@@ -84,19 +81,24 @@ def make_topology(
     default = np.full(n_gpus, DEFAULT_WATTS)
     minimum = np.full(n_gpus, MIN_WATTS)
     worst = np.full(n_nodes, NODE_WORST_WATTS)
-    open_tree = make_tree(parents, external=external, **tree_options)
-    load = LoadTree(open_tree, domain_of_node, node_of_gpu)
-    rating = worst_watts(load, default, worst) / oversubscription
     floor = np.full(n_gpus, floor_watts)
     lock = np.full(n_gpus, clock_lock)
     fixed = np.full(n_nodes, not host_unit)
+    lowest = np.where(lock, default, minimum)
+    tree = make_tree(parents, external=external, **tree_options)
+    house = bare_house(tree, domain_of_node, node_of_gpu, default, worst)
+    rating = np.array([house.worst(d, default.tolist()) for d in house.domains()])
+    rating = rating / oversubscription
     if guaranteed_watts is None:
-        low = np.where(lock, default, minimum)
-        rating = np.maximum(rating, 1.01 * guaranteed_case_watts(load, low, default, worst, fixed))
+        caps = np.where(fixed[node_of_gpu], default, lowest).tolist()
+        least = np.array([house.floor_case(d, caps) for d in house.domains()])
+        rating = np.maximum(rating, 1.01 * least)
     tree = make_tree(parents, rating, external=external, **tree_options)
-    load = LoadTree(tree, domain_of_node, node_of_gpu)
     if guaranteed_watts is None:
-        guaranteed = size_guaranteed_caps(load, low, np.maximum(floor, low), default, worst, fixed)
+        load = LoadTree(tree, domain_of_node, node_of_gpu)
+        guaranteed = size_guaranteed_caps(
+            load, lowest, np.maximum(floor, lowest), default, worst, fixed
+        )
     else:
         guaranteed = np.full(n_gpus, guaranteed_watts)
     return Topology(
@@ -127,12 +129,14 @@ def make_observations(topology: Topology, now_ns: int, **changes: Any) -> Observ
         node_received_ns=np.full(n, now_ns, dtype=np.int64),
         node_nonce=np.full(n, 7, dtype=np.uint64),
         node_rebooted=np.zeros(n, dtype=np.bool_),
-        host_watts=np.full(n, 800.0),
+        # A meter that gives one number for ever is not believed (I7).
+        host_watts=np.full(n, 800.0 + (now_ns // NS_PER_SECOND) % 3),
         gpu_draw_watts=np.full(g, 100.0),
         gpu_energy_mean_watts=np.full(g, 100.0),
         gpu_limit_watts=topology.guaranteed_watts.copy(),
         gpu_guaranteed_watts=topology.guaranteed_watts.copy(),
         gpu_confirmed_sequence=np.zeros(g, dtype=np.int64),
+        gpu_leased=np.zeros(g, dtype=np.bool_),
         gpu_controlled=np.ones(g, dtype=np.bool_),
         meter_watts=np.full(d, np.nan),
         meter_time_ns=np.full(d, -1, dtype=np.int64),
@@ -140,6 +144,7 @@ def make_observations(topology: Topology, now_ns: int, **changes: Any) -> Observ
         budget_watts=topology.tree.rating_watts.copy(),
         override_cap_watts=np.full(g, np.nan),
         epoch=1,
+        node_epoch=np.zeros(n, dtype=np.int64),
         leading=True,
         may_raise=True,
     )

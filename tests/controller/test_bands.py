@@ -7,6 +7,7 @@ import pytest
 
 from controller.bands import (
     BandMemory,
+    DomainLoads,
     cap_band_share,
     initial_bands,
     initial_rises,
@@ -44,16 +45,14 @@ def test_rises_out_of_idleness_and_under_caps_teach_nothing() -> None:
 def walk(
     memory: BandMemory, draw: float, tick: int, *, uncapped: float = 0.0, braking: bool = False
 ) -> BandMemory:
-    return update_bands(
-        memory,
-        np.array([draw]),
-        np.array([max(draw, uncapped)]),
-        np.array([0.95]),
-        ONE & braking,
-        ONE & False,
-        seconds(tick),
-        SETTINGS,
+    loads = DomainLoads(
+        draw_share=np.array([draw]),
+        uncapped_share=np.array([max(draw, uncapped)]),
+        cap_band=np.array([0.95]),
+        braking=ONE & braking,
+        capped=ONE & False,
     )
+    return update_bands(memory, loads, SETTINGS, seconds(tick))
 
 
 def test_a_domain_is_released_only_after_the_dwell_and_only_if_it_would_stay_low() -> None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from controller.commitments import Commitments, initial_commitments, record
 from controller.quiet import quieted
-from controller.tick_values import Commands, Observations, PowerSettings, Topology
+from controller.tick_values import Commands, Observations, PowerSettings, Tick, Topology
 from tests.controller.builders import make_observations, make_topology, seconds
 
 SETTINGS = PowerSettings()
@@ -34,11 +34,9 @@ def sent_at(topology: Topology, at: float, **observed: object) -> tuple[Commitme
     """What is remembered after a batch to every node, and what is observed later."""
     first = make_commands(topology, 1)
     sent = record(
+        Tick(topology, make_observations(topology, seconds(at)), SETTINGS, seconds(at)),
         initial_commitments(topology.n_gpus, topology.n_nodes, 1, 0),
-        topology,
-        make_observations(topology, seconds(at)),
         first,
-        seconds(at),
     )
     confirmed = np.ones(topology.n_gpus, dtype=np.int64)
     values = {"gpu_confirmed_sequence": confirmed, **observed}
@@ -49,8 +47,8 @@ def test_a_confirmed_lease_is_renewed_at_every_other_tick() -> None:
     topology = make_topology()
     sent, seen = sent_at(topology, 10.0)
     again = make_commands(topology, 2)
-    assert not quieted(topology, sent, again, seen, SETTINGS, seconds(11.0)).send.any()
-    assert quieted(topology, sent, again, seen, SETTINGS, seconds(12.0)).send.all()
+    assert not quieted(Tick(topology, seen, SETTINGS, seconds(11.0)), sent, again).send.any()
+    assert quieted(Tick(topology, seen, SETTINGS, seconds(12.0)), sent, again).send.all()
 
 
 @pytest.mark.parametrize(
@@ -70,7 +68,7 @@ def test_news_for_one_gpu_is_sent_at_once_and_only_to_its_node(news: dict[str, f
     column = getattr(commands, name).copy()
     column[0] = value
     commands = replace(commands, **{name: column})
-    send = quieted(topology, sent, commands, seen, SETTINGS, seconds(11.0)).send
+    send = quieted(Tick(topology, seen, SETTINGS, seconds(11.0)), sent, commands).send
     assert send[topology.node_of_gpu[0]]
     assert send.sum() == 1
 
@@ -80,7 +78,7 @@ def test_what_a_later_report_does_not_confirm_is_sent_again() -> None:
     nothing = np.zeros(topology.n_gpus, dtype=np.int64)
     sent, seen = sent_at(topology, 10.0, gpu_confirmed_sequence=nothing)
     again = make_commands(topology, 2)
-    assert quieted(topology, sent, again, seen, SETTINGS, seconds(11.0)).send.all()
+    assert quieted(Tick(topology, seen, SETTINGS, seconds(11.0)), sent, again).send.all()
 
 
 def test_a_report_from_before_the_batch_says_nothing_about_it() -> None:
@@ -89,7 +87,7 @@ def test_a_report_from_before_the_batch_says_nothing_about_it() -> None:
     earlier = np.full(topology.n_nodes, seconds(9.5))
     sent, seen = sent_at(topology, 10.0, gpu_confirmed_sequence=nothing, node_received_ns=earlier)
     again = make_commands(topology, 2)
-    assert not quieted(topology, sent, again, seen, SETTINGS, seconds(11.0)).send.any()
+    assert not quieted(Tick(topology, seen, SETTINGS, seconds(11.0)), sent, again).send.any()
 
 
 @given(ttl_ms=st.integers(500, 10_000), period=st.floats(0.1, 2.0))
@@ -101,7 +99,7 @@ def test_a_held_lease_never_runs_out_between_two_renewals(ttl_ms: int, period: f
     silent, now = 0.0, 0.0
     while True:
         now += period
-        if quieted(topology, sent, again, seen, settings, seconds(now)).send.all():
+        if quieted(Tick(topology, seen, settings, seconds(now)), sent, again).send.all():
             break
         silent = now
     assert silent < 0.3 * ttl_ms / 1000 + 1e-9

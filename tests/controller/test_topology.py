@@ -12,7 +12,7 @@ from capacity.gpu_profile import GpuProfile
 from capacity.profile_library import shipped_library
 from controller.acceptance import Acceptance, accept
 from controller.step import carry_over, initial_state, step
-from controller.tick_values import Topology
+from controller.tick_values import Tick, Topology
 from controller.topology import (
     GpuSpec,
     NodeSpec,
@@ -248,12 +248,12 @@ def test_a_tree_without_servers_ticks_and_takes_its_first_ones_over() -> None:
     state = initial_state(empty, SETTINGS)
     for tick in range(3):
         observed = make_observations(empty, seconds(tick))
-        state, commands, _ = step(empty, state, observed, SETTINGS, seconds(tick))
+        state, commands, _ = step(Tick(empty, observed, SETTINGS, seconds(tick)), state)
     assert commands.send.size == 0
     nodes = [make_node("n0"), NodeSpec("cpu-only", (), {"rack": "a"}, host_unit=True)]
     grown = build_topology(domains, [], nodes, [], profiles())
     state = carry_over(state, empty, grown)
     for tick in range(3, 60):
         observed = make_observations(grown, seconds(tick))
-        state, commands, _ = step(grown, state, observed, SETTINGS, seconds(tick))
+        state, commands, _ = step(Tick(grown, observed, SETTINGS, seconds(tick)), state)
     assert np.all(commands.cap_watts == 700.0)

@@ -8,10 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from controller.app.fleet import Fleet, energy_mean_watts
+from controller.app.fleet import Fleet
 from tests.controller_process.messages import make_hello, make_reading, make_report
 from wattpack.errors import InputError
-from wattpack.units import NS_PER_SECOND
 from wattpack.wire.v1 import power_pb2
 
 
@@ -151,10 +150,19 @@ def test_a_hello_with_nonsense_limits_is_refused(devices: list[Any]) -> None:
 
 
 def test_mean_power_comes_from_the_energy_counter_over_three_seconds() -> None:
-    history = [
-        (i * NS_PER_SECOND, np.array([1000.0 + 250.0 * i, 0.0, 500.0 - i])) for i in range(5)
-    ]
-    mean = energy_mean_watts(history)
+    fleet = fleet_with_node()
+    for second in range(1, 6):
+        joules = (1000.0 + 250.0 * second, 500.0 - second)
+        devices = [make_reading(f"node-1-gpu-{i}", energy_joules=joules[i]) for i in range(2)]
+        fleet.report(make_report(sequence=second, devices=devices), received_ns=second)
+    mean = fleet.records()[0].energy_mean_watts
     assert mean[0] == pytest.approx(250.0)
-    assert np.isnan(mean[1])  # no counter
-    assert np.isnan(mean[2])  # a counter that goes back: driver reload
+    assert np.isnan(mean[1])  # a counter that goes back: driver reload
+
+
+def test_without_an_energy_counter_there_is_no_mean() -> None:
+    fleet = fleet_with_node()
+    for second in range(1, 6):
+        devices = [make_reading(f"node-1-gpu-{i}", energy_joules=0.0) for i in range(2)]
+        fleet.report(make_report(sequence=second, devices=devices), received_ns=second)
+    assert np.isnan(fleet.records()[0].energy_mean_watts).all()

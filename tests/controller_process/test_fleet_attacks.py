@@ -31,8 +31,6 @@ def observe(fleet: Fleet) -> Observations:
 @pytest.mark.parametrize(
     ("fields", "field"),
     [
-        ({"highest_epoch": 2**64 - 1}, "highest_epoch"),
-        ({"highest_epoch": 2**31}, "highest_epoch"),
         ({"sequence": 2**64 - 1, "clock_ns": 1}, "sequence"),
         (
             {
@@ -54,6 +52,24 @@ def test_a_number_beyond_its_field_is_refused_and_the_tick_still_observes(
     with pytest.raises(InputError, match=field):
         fleet.report(make_report(**{"sequence": 2, **fields}), received_ns=2)
     assert observe(fleet).node_received_ns.tolist() == [1]
+
+
+@pytest.mark.parametrize("epoch", [2**64 - 1, 2**31, 2**20 + 2])
+def test_an_epoch_that_our_lease_cannot_have_reached_is_ignored_and_told(epoch: int) -> None:
+    fleet = make_fleet()
+    fleet.report(make_report(highest_epoch=epoch), received_ns=1)
+    seen = observe(fleet)
+    assert seen.node_received_ns.tolist() == [1]
+    assert seen.highest_epoch_seen == 0
+    assert seen.poisoned_nodes.tolist() == [True]
+
+
+def test_an_epoch_within_reach_is_believed() -> None:
+    fleet = make_fleet()
+    fleet.report(make_report(highest_epoch=2**20 + 1), received_ns=1)
+    seen = observe(fleet)
+    assert seen.highest_epoch_seen == 2**20 + 1
+    assert not seen.poisoned_nodes.any()
 
 
 def test_a_reading_whose_watts_or_state_are_missing_counts_as_unknown_never_as_zero() -> None:

@@ -12,7 +12,7 @@ from controller.app.desired_state import ObjectStore
 from controller.app.taint_writer import TaintThread
 from controller.app.tick_loop import TickOutcome
 from controller.step import initial_state, step
-from controller.tick_values import Topology
+from controller.tick_values import Tick, Topology
 from controller.uncontrolled_taint import (
     EFFECT,
     LISTENING_NS,
@@ -251,7 +251,9 @@ def outcome(
         node_received_ns=received,
         leading=leading,
     )
-    _, _, decisions = step(topology, initial_state(topology, SETTINGS), seen, SETTINGS, now_ns)
+    _, _, decisions = step(
+        Tick(topology, seen, SETTINGS, now_ns), initial_state(topology, SETTINGS)
+    )
     return TickOutcome(topology, seen, decisions, 0)
 
 

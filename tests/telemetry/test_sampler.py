@@ -8,12 +8,18 @@ from hypothesis import strategies as st
 
 from gpu.device import GpuLost, GpuReading, GpuTimeout
 from gpu.device_workers import Extra, InlineReader
-from telemetry.sampler import ENERGY_WINDOW_NS, RiseTracker, Sampler, energy_mean_watts
+from telemetry.sampler import Point, RiseTracker, Sampler
 from tests.telemetry.telemetry_builders import SECOND, ScriptedDevice, reading
 from wattpack.errors import InputError
+from wattpack.power import energy_trust
+from wattpack.power.energy_trust import ENERGY_WINDOW_NS
 from wattpack.units import GpuUuid
 
 STEP = SECOND // 5
+
+
+def energy_mean_watts(points: list[Point]) -> float | None:
+    return energy_trust.energy_mean_watts((at_ns, joules) for at_ns, _, joules in reversed(points))
 
 
 def test_the_energy_mean_is_the_counter_difference_over_three_seconds() -> None:

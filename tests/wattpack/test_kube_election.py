@@ -14,7 +14,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from simulation.kube import EmbeddedKube
 from wattpack.clock import Clock, ManualClock, SystemClock, Wake
 from wattpack.errors import InputError
-from wattpack.kube.election import MAX_EPOCH, ElectionSettings, LeaderElector
+from wattpack.fencing import MAX_EPOCH
+from wattpack.kube.election import ElectionSettings, LeaderElector
 from wattpack.kube.fault_injection import FaultRates, FaultyKube
 from wattpack.kube.port import LEASES, ConflictError, JsonObject, UnavailableError
 from wattpack.units import NS_PER_SECOND

@@ -21,6 +21,7 @@ from typing import Any
 from wattpack.api.times import rfc3339_micro
 from wattpack.clock import Clock
 from wattpack.errors import InputError
+from wattpack.fencing import MAX_EPOCH
 from wattpack.kube.port import (
     LEASES,
     AlreadyExistsError,
@@ -33,9 +34,6 @@ from wattpack.kube.port import (
 from wattpack.units import NS_PER_SECOND, seconds_to_ns
 
 logger = logging.getLogger(__name__)
-
-# leaseTransitions is an int32.
-MAX_EPOCH = 2**31 - 1
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,107 @@
+"""From caps that were decided to batches that are sent: grants, locks, guaranteed caps, silence."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from controller.controller_state import State
+from controller.decide import Decided, Situation
+from controller.grants import Grants, Permit, grant
+from controller.guarantee import guaranteed_case, guaranteed_commands
+from controller.judge import raise_permit
+from controller.locks import lock_clocks, lockable
+from controller.picture import Picture
+from controller.quiet import quieted
+from controller.tick_values import Commands, Tick
+from wattpack.power.domain_tree import FloatArray
+
+__all__ = ["Orders", "give_orders"]
+
+
+@dataclass(frozen=True, slots=True)
+class Orders:
+    """What is granted and sent.
+
+    Attributes:
+        grants: Caps, and why some are lower than decided.
+        commands: The batches.
+        lock_watts: Power that each clock lock stands for, infinite without one, (n_gpus,).
+        guaranteed_watts: I1's worst case, (n_domains,).
+    """
+
+    grants: Grants
+    commands: Commands
+    lock_watts: FloatArray
+    guaranteed_watts: FloatArray
+
+
+def give_orders(
+    tick: Tick, state: State, picture: Picture, now: Situation, commanded: Decided
+) -> Orders:
+    """What is sent for the caps that the enforcing domains decided.
+
+    Args:
+        tick: What is known.
+        state: With this tick's bands and heat.
+        picture: What was made of it.
+        now: The limits of the enforcing domains.
+        commanded: What they decided.
+    """
+    topology = tick.topology
+    permit = raise_permit(tick, state)
+    writable = picture.holding.writable & topology.tree.enforce[topology.domain_of_gpu]
+    grants = grant(
+        state,
+        np.where(lockable(topology), topology.default_limit_watts, commanded.cap_watts),
+        _free_watts(tick, picture, permit),
+        replace(now, active=now.active & writable),
+        permit,
+    )
+    locks_mhz, lock_watts = lock_clocks(
+        topology, state, commanded.cap_watts, picture.holding.held_watts, permit.gpus
+    )
+    case = guaranteed_case(topology, state.load, tick.observations)
+    commands = replace(
+        _batches(tick, state, picture, grants),
+        lock_max_mhz=locks_mhz,
+        guaranteed_watts=guaranteed_commands(tick, state, case, permit.gpus),
+    )
+    commands = quieted(tick, state.commitments, commands)
+    return Orders(grants, commands, lock_watts, case.watts)
+
+
+def _free_watts(tick: Tick, picture: Picture, permit: Permit) -> FloatArray:
+    """Caps that raise nothing: what may be held, or only what was read back where raising stops.
+
+    The guaranteed cap counts in every worst case, so going up to it raises nothing either (I6).
+    """
+    observed, held = tick.observations, picture.holding.held_watts
+    free = np.where(permit.gpus, held, np.fmin(held, observed.gpu_limit_watts))
+    return np.fmax(free, np.fmin(observed.gpu_guaranteed_watts, tick.topology.guaranteed_watts))
+
+
+def _batches(tick: Tick, state: State, picture: Picture, grants: Grants) -> Commands:
+    """One batch for every node whose report can be answered."""
+    topology, observed = tick.topology, tick.observations
+    age_ns = tick.now_ns - observed.node_received_ns
+    answerable = picture.holding.fresh_node & (observed.node_nonce != 0)
+    answerable &= age_ns <= tick.settings.nonce_max_age_ns
+    leads = observed.leading and observed.epoch > 0
+    send = answerable & topology.tree.enforce[topology.domain_of_node] & leads
+    held = picture.holding.held_watts
+    # What takes no part is never raised: unreadable boards go to their guaranteed caps.
+    careful = np.where(held > 0.0, np.minimum(grants.cap_watts, held), topology.guaranteed_watts)
+    part = picture.holding.writable & state.trust.trusted
+    caps = np.where(part, grants.cap_watts, careful)
+    return Commands(
+        epoch=observed.epoch,
+        sequence=state.commitments.next_sequence,
+        ttl_ms=tick.settings.lease_ttl_ms,
+        send=send,
+        nonce=np.where(send, observed.node_nonce, 0).astype(np.uint64),
+        cap_watts=np.maximum(caps, topology.min_limit_watts),
+        lock_max_mhz=np.zeros(topology.n_gpus, dtype=np.int64),
+        guaranteed_watts=np.zeros(topology.n_gpus),
+    )

@@ -1,0 +1,89 @@
+"""Which power readings are of this moment: what never changes, or hides energy, is not (I7)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from controller.tick_values import Tick
+from wattpack.power.board_trust import READING_WINDOW_NS, STALE_AFTER_SAME, stale_readings
+from wattpack.power.domain_tree import BoolArray, FloatArray, IntArray
+from wattpack.power.recent_highest import RecentHighest, nothing_yet
+from wattpack.units import NS_PER_SECOND
+
+__all__ = ["ReadingMemory", "initial_readings", "stale_boards", "stale_hosts", "take_readings"]
+
+
+@dataclass(frozen=True, slots=True)
+class ReadingMemory:
+    """What boards and servers said last.
+
+    Attributes:
+        received_ns: Of the newest report taken in, (n_nodes,).
+        gpu_draw_watts: Its readings, (n_gpus,).
+        gpu_same: How many reports in a row said exactly that, (n_gpus,).
+        host_watts: The servers without GPUs, (n_nodes,).
+        host_same: The same for them, (n_nodes,).
+        highest: Readings of the last seconds.
+    """
+
+    received_ns: IntArray
+    gpu_draw_watts: FloatArray
+    gpu_same: IntArray
+    host_watts: FloatArray
+    host_same: IntArray
+    highest: RecentHighest
+
+
+def initial_readings(n_gpus: int, n_nodes: int) -> ReadingMemory:
+    """Nothing was read yet."""
+    return ReadingMemory(
+        np.full(n_nodes, -1, dtype=np.int64),
+        np.full(n_gpus, np.nan),
+        np.zeros(n_gpus, dtype=np.int64),
+        np.full(n_nodes, np.nan),
+        np.zeros(n_nodes, dtype=np.int64),
+        nothing_yet(n_gpus, NS_PER_SECOND, READING_WINDOW_NS),
+    )
+
+
+def take_readings(tick: Tick, memory: ReadingMemory, readable_watts: FloatArray) -> ReadingMemory:
+    """The memory with every report that is newer than the last one.
+
+    Args:
+        tick: For the reports.
+        memory: So far.
+        readable_watts: Their readings without those that no board can give, (n_gpus,).
+    """
+    observed = tick.observations
+    new = observed.node_received_ns > memory.received_ns
+    new_gpu = new[tick.topology.node_of_gpu]
+    gpu = _counted(memory.gpu_draw_watts, memory.gpu_same, readable_watts, new_gpu)
+    host = _counted(memory.host_watts, memory.host_same, observed.host_watts, new)
+    readings = np.where(new_gpu, readable_watts, np.nan)
+    return ReadingMemory(
+        np.maximum(memory.received_ns, observed.node_received_ns),
+        *gpu,
+        *host,
+        memory.highest.with_watts(readings, tick.now_ns),
+    )
+
+
+def _counted(
+    last: FloatArray, count: IntArray, watts: FloatArray, new: BoolArray
+) -> tuple[FloatArray, IntArray]:
+    """The newest values and how often each came in a row; NaN equals nothing."""
+    same = np.where(watts == last, count + 1, 1)
+    return np.where(new, watts, last), np.where(new, same, count)
+
+
+def stale_boards(memory: ReadingMemory, energy_mean: FloatArray, now_ns: int) -> BoolArray:
+    """GPUs whose readings are not of this moment, (n_gpus,)."""
+    recent = memory.highest.since(now_ns - READING_WINDOW_NS)
+    return stale_readings(memory.gpu_draw_watts, memory.gpu_same, recent, energy_mean)
+
+
+def stale_hosts(memory: ReadingMemory) -> BoolArray:
+    """Servers whose own meter gives one number for ever: no counter can confirm it, (n_nodes,)."""
+    return memory.host_same >= STALE_AFTER_SAME

@@ -1,0 +1,62 @@
+"""I7: power readings that do not move, or hide energy, must not hide a load from the breaker."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from controller.step import initial_state, step
+from controller.tick_values import Band, Decisions, Tick
+from tests.controller.builders import SETTINGS, SWITCHBOARD_THERMAL, make_topology, seconds
+from tests.controller.faulty_plant import Faults, Plant
+
+IDLE_SECONDS = 60
+
+
+def run(faults: Faults, ticks: int, asked_watts: float = 690.0) -> tuple[Plant, list[Decisions]]:
+    """A minute of idling, then everything goes to full power at once."""
+    topology = make_topology(
+        nodes=[1, 2] * 6, oversubscription=1.4, priority=0, curve=SWITCHBOARD_THERMAL
+    )
+    plant = Plant(topology, faults, np.random.default_rng(1))
+    state = initial_state(topology, SETTINGS)
+    told = []
+    for tick in range(ticks):
+        plant.advance(tick)
+        if tick == IDLE_SECONDS:
+            plant.ask(asked_watts)
+        state, commands, decisions = step(
+            Tick(topology, plant.observe(tick), SETTINGS, seconds(tick)), state
+        )
+        plant.send(tick, commands)
+        told.append(decisions)
+    return plant, told
+
+
+@pytest.mark.parametrize("counter_offered", [True, False], ids=["counter", "no counter"])
+def test_frozen_readings_of_every_board_do_not_let_the_breaker_trip(counter_offered: bool) -> None:
+    frozen = Faults(frozen_from=IDLE_SECONDS - 1, counter_offered=counter_offered)
+    plant, told = run(frozen, 240)
+    assert max(plant.heat) < 0.5
+    assert all(band != Band.NORMAL for band in told[IDLE_SECONDS + 8].band)
+    assert np.all(np.array(plant.true_watts()) < plant.house.ratings)
+
+
+def test_the_same_boards_with_honest_readings_are_capped_too_and_nothing_is_called_stale() -> None:
+    plant, told = run(Faults(), 240)
+    assert max(plant.heat) < 0.5
+    assert not any(decisions.stale_readings.any() for decisions in told)
+
+
+def test_boards_whose_readings_froze_are_counted_at_the_most_they_may_draw_and_told() -> None:
+    _, told = run(Faults(frozen_from=IDLE_SECONDS - 1), IDLE_SECONDS + 4)
+    assert told[-1].stale_readings.all()
+    worst = told[-1].worst_watts
+    assert np.all(told[-1].draw_watts > 0.85 * worst)
+    kinds = [t.kind for decisions in told for t in decisions.transitions]
+    assert kinds.count("ReadingsFrozen") == 2  # once for each rack
+
+
+def test_an_idle_board_as_steady_as_its_counter_is_believed() -> None:
+    _, told = run(Faults(), IDLE_SECONDS, asked_watts=100.0)
+    assert not told[-1].stale_readings.any()

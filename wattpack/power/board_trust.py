@@ -1,0 +1,123 @@
+"""I7 for boards: who draws more than it was allowed, and whose power readings cannot be believed.
+
+    energy counter ── mean over 3 s ──┬── against every cap it could hold ──> trusted
+    power readings, their highest ────┘── against each other ───────────────> stale
+
+Source: docs/architecture.md, section 4, I7.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from wattpack.power.domain_tree import BoolArray, FloatArray, IntArray
+from wattpack.power.energy_trust import (
+    CALM_OVER_CAP,
+    TRUSTED_AGAIN_NS,
+    UNTRUSTED_OVER_CAP,
+    trust_window_ns,
+)
+from wattpack.power.recent_highest import RecentHighest, nothing_yet
+from wattpack.units import NS_PER_MS, NS_PER_SECOND
+
+__all__ = [
+    "READING_WINDOW_NS",
+    "STALE_AFTER_SAME",
+    "BoardTrust",
+    "all_trusted",
+    "judged",
+    "stale_readings",
+]
+
+READING_WINDOW_NS = 5 * NS_PER_SECOND
+"""Readings of the energy window, with one report lost and one on its way."""
+
+STALE_AFTER_SAME = 5
+"""Identical readings with new time stamps."""
+
+_CAP_BUCKET_NS = 500 * NS_PER_MS
+_LONGEST_WINDOW_NS = 20 * NS_PER_SECOND
+
+# Both come from one sensor, so its gain cancels; what is left is their different phase. Assumed.
+_AGREES_WITHIN = 0.10
+_AGREES_WITHIN_WATTS = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class BoardTrust:
+    """Which boards keep their caps.
+
+    Attributes:
+        trusted: (n,).
+        began_ns: First look at each board, -1 before it, (n,).
+        doubted_ns: When each board last was not clearly within its caps, (n,).
+        caps: The highest caps that could have held lately.
+    """
+
+    trusted: BoolArray
+    began_ns: IntArray
+    doubted_ns: IntArray
+    caps: RecentHighest
+
+
+def all_trusted(n: int) -> BoardTrust:
+    """Everybody is trusted until it offends."""
+    return BoardTrust(
+        np.ones(n, dtype=np.bool_),
+        np.full(n, -1, dtype=np.int64),
+        np.full(n, -1, dtype=np.int64),
+        nothing_yet(n, _CAP_BUCKET_NS, _LONGEST_WINDOW_NS),
+    )
+
+
+def judged(
+    memory: BoardTrust,
+    energy_mean: FloatArray,
+    cap_watts: FloatArray,
+    reaction_seconds: float,
+    now_ns: int,
+) -> BoardTrust:
+    """The trust after one more look: over 110 % of every cap of that time loses it.
+
+    Args:
+        memory: So far.
+        energy_mean: 3 s means, NaN if unknown, (n,).
+        cap_watts: Highest cap that could hold now, NaN if unknown, (n,).
+        reaction_seconds: Actuation and settling.
+        now_ns: Now.
+    """
+    window_ns = trust_window_ns(reaction_seconds)
+    caps = memory.caps.with_watts(cap_watts, now_ns)
+    reference = caps.since(now_ns - window_ns)
+    began_ns = np.where(memory.began_ns < 0, now_ns, memory.began_ns)
+    known = (now_ns - began_ns >= window_ns) & (reference > 0.0)
+    with np.errstate(invalid="ignore"):
+        over = known & (energy_mean > reference * UNTRUSTED_OVER_CAP)
+        calm = energy_mean <= reference * CALM_OVER_CAP
+    doubted_ns = np.where(calm, memory.doubted_ns, now_ns)
+    again = now_ns - doubted_ns >= TRUSTED_AGAIN_NS
+    return BoardTrust((memory.trusted | again) & ~over, began_ns, doubted_ns, caps)
+
+
+def stale_readings(
+    watts: FloatArray, same_count: IntArray, recent_watts: FloatArray, energy_mean: FloatArray
+) -> BoolArray:
+    """Readings that are not of this moment, whatever their time stamps say, (n,).
+
+    Five identical ones, unless a counter that moves confirms them (an idle board may be that
+    steady); and any that stays below what the energy counter shows to have been drawn.
+
+    Args:
+        watts: Newest reading, (n,).
+        same_count: How often it came in a row, (n,).
+        recent_watts: Highest reading of the last ``READING_WINDOW_NS``, (n,).
+        energy_mean: 3 s means, NaN if unknown, (n,).
+    """
+    with np.errstate(invalid="ignore"):
+        margin = _AGREES_WITHIN * watts + _AGREES_WITHIN_WATTS
+        confirmed = np.abs(energy_mean - watts) <= margin
+        frozen = (same_count >= STALE_AFTER_SAME) & ~confirmed
+        hidden = energy_mean > (1.0 + _AGREES_WITHIN) * recent_watts + _AGREES_WITHIN_WATTS
+    return np.asarray(frozen | hidden)
