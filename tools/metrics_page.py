@@ -13,7 +13,7 @@ from actuator.lease_messages import ActuatorStatus
 from controller.app.controller_metrics import ControllerMetrics
 from forecasting.app.forecast_metrics import ForecastMetrics
 from scheduler_plugin.app.placement_metrics import PlacementMetrics
-from telemetry.exporter import NodeCollector
+from telemetry.exporter import NodeCollector, RefusalCollector
 from telemetry.node_state import NodeState
 
 PAGE = Path(__file__).parents[1] / "docs" / "metrics.md"
@@ -48,7 +48,8 @@ def agent_rows() -> list[Row]:
     )
     node = NodeState(node="", boot_id="", now_ns=0, samples=(), actuator=actuator)
     found = []
-    for family in NodeCollector(lambda: node).collect():
+    families = [*NodeCollector(lambda: node).collect(), *RefusalCollector(dict).collect()]
+    for family in families:
         name = family.name + ("_total" if family.type == "counter" else "")
         labels = ", ".join(getattr(family, "_labelnames", ())) or "–"
         found.append((name, family.type, labels, family.documentation.rstrip(".")))

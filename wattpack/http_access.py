@@ -47,6 +47,7 @@ __all__ = [
     "ReviewsUnavailableError",
     "UnauthenticatedError",
     "UnknownHostError",
+    "is_address",
     "pods_in",
 ]
 
@@ -223,7 +224,7 @@ class HttpAccess:
     def _check_host(self, hosts: list[str]) -> None:
         name = _host_name(hosts)
         known = name in self._exact or any(name.endswith(f".{end}") for end in self._below)
-        if not (known or name == "localhost" or _is_address(name)):
+        if not (known or name == "localhost" or is_address(name)):
             raise UnknownHostError(f"Host: expected a name of this service, got {name[:80]!r}")
 
     def _authenticate(self, reviews: AccessReviews, authorizations: list[str]) -> TokenIdentity:
@@ -279,7 +280,8 @@ def _host_name(hosts: list[str]) -> str:
     return match["name"].lower()
 
 
-def _is_address(name: str) -> bool:
+def is_address(name: str) -> bool:
+    """Whether a host is written as an IP address."""
     try:
         ipaddress.ip_address(name.strip("[]"))
     except ValueError:

@@ -51,6 +51,7 @@ FLAGS = {
     "renew_deadline_seconds": float,
     "retry_seconds": float,
 }
+MORE_FLAGS = ("server_names", "http_names", "http_insecure")
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -69,6 +70,18 @@ def build_parser() -> argparse.ArgumentParser:
         dest="server_names",
         help="name in the serving certificate; repeat for each",
     )
+    parser.add_argument(
+        "--http-name",
+        action="append",
+        dest="http_names",
+        help="name beside the certificate's that HTTP may ask for us by; repeat for each",
+    )
+    parser.add_argument(
+        "--http-insecure",
+        action="store_true",
+        default=None,
+        help=ControllerSettings.model_fields["http_insecure"].description,
+    )
     for name, kind in FLAGS.items():
         help_text = ControllerSettings.model_fields[name].description
         parser.add_argument(f"--{name.replace('_', '-')}", type=kind, help=help_text)
@@ -86,7 +99,7 @@ def main(argv: list[str] | None = None) -> int:
     settings = ControllerSettings.load(
         file=options.config,
         prefix=ENVIRONMENT,
-        flags={name: getattr(options, name) for name in (*FLAGS, "server_names")},
+        flags={name: getattr(options, name) for name in (*FLAGS, *MORE_FLAGS)},
     )
     log_json(options.log_level)
     from wattpack.kube.client import connect

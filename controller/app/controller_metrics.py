@@ -54,6 +54,18 @@ class ControllerMetrics:
         )
         self.streams = gauge("agent_streams", "Open agent streams")
         self.refused = counter("refused_reports_total", "Agent reports that were refused")
+        self.refused_streams = counter(
+            "refused_streams_total", "Agent streams that were refused, by gRPC status", "reason"
+        )
+        self.refused_requests = counter(
+            "http_refused_requests_total", "HTTP requests that were refused, by error", "reason"
+        )
+        self.renewals = counter(
+            "stream_certificate_renewals_total", "Certificates that streams changed to"
+        )
+        self.failed_renewals = counter(
+            "stream_certificate_failed_renewals_total", "Certificates that could not be shown"
+        )
         self.leading = gauge("leading", "1 if this replica leads")
         self.epoch = gauge("epoch", "Fencing epoch while leading, else 0")
         self.batches = counter("lease_batches_total", "Lease batches handed to the streams")

@@ -16,7 +16,6 @@ from functools import partial
 from capacity.profile_library import ProfileLibrary
 from controller.app.agent_gateway import AgentGateway
 from controller.app.agent_identity import NodeAuthenticator
-from controller.app.controller_http import HttpAnswer, HttpPort
 from controller.app.controller_metrics import ControllerMetrics
 from controller.app.controller_settings import ControllerSettings
 from controller.app.decision_log import DecisionLog
@@ -26,6 +25,7 @@ from controller.app.draw_history import DrawHistory
 from controller.app.fleet import Fleet
 from controller.app.forecast_reader import ForecastReader
 from controller.app.leadership import ElectedLeadership
+from controller.app.live_view_builder import shown_to
 from controller.app.running_topology import DesiredTopology
 from controller.app.stream_server import StreamServer
 from controller.app.taint_writer import TaintThread
@@ -33,6 +33,8 @@ from controller.app.tick_loop import MeterSource, Ticker, TickIdentity, TickOutc
 from controller.tick_values import PowerSettings
 from wattpack.api import DemandForecast, PowerDomain, PowerOverride, PowerPolicy
 from wattpack.clock import Clock
+from wattpack.http_access import LIVE_VIEW, METRICS, Caller, HttpAccess, is_address, pods_in
+from wattpack.http_port import HttpAnswer, HttpPort, Route, health
 from wattpack.kube.election import ElectionSettings, LeaderElector
 from wattpack.kube.informer import Informer
 from wattpack.kube.port import NODES, PODS, PRIORITY_CLASSES, KubeApi
@@ -139,15 +141,21 @@ class ControllerProcess:
             around.api, around.clock, self.store, self.desired, bucket, settings.replica
         )
         self.history = DrawHistory(settings.history_file)
+        self.access = HttpAccess(
+            (*settings.http_names, *(n for n in settings.server_names if not is_address(n))),
+            None if settings.http_insecure else around.api,
+            around.clock,
+        )
         self.http = HttpPort(
             settings.http_host,
             settings.http_port,
             {
-                "/v1/live": self._live,
-                "/metrics": self._metrics_text,
-                "/healthz": self._healthz,
-                "/readyz": self._readyz,
+                "/v1/live": Route(self._live, LIVE_VIEW),
+                "/metrics": Route(self._metrics_text, METRICS),
+                "/healthz": health(self._healthz),
+                "/readyz": health(self._readyz),
             },
+            self.access,
         )
         self._thread = threading.Thread(target=self._run, name="tick", daemon=True)
 
@@ -200,21 +208,33 @@ class ControllerProcess:
             # The lease protocol makes a missed tick safe; a dead loop would only be noticed later.
             log.exception("tick failed")
             self.metrics.failed_ticks.inc()
-            return
-        self.metrics.streams.set(self.gateway.connected())
-        self.metrics.count_up(self.metrics.refused, self.gateway.refused_reports)
+
+    def _count(self) -> None:
+        """Bring up to date what others count."""
+        metrics, gateway, streams = self.metrics, self.gateway, self.streams
+        metrics.streams.set(gateway.connected())
+        metrics.count_up(metrics.refused, gateway.refused_reports)
+        metrics.count_up(metrics.renewals, streams.renewals)
+        metrics.count_up(metrics.failed_renewals, streams.failed_renewals)
+        for reason, count in gateway.refused_streams.copy().items():
+            metrics.count_up(metrics.refused_streams.labels(reason), count)
+        for reason, count in self.access.refused().items():
+            metrics.count_up(metrics.refused_requests.labels(reason), count)
 
     def synced(self) -> bool:
         """Whether every informer has listed once."""
         return all(informer.synced() for informer in self.informers)
 
-    def _live(self) -> HttpAnswer:
+    def _live(self, caller: Caller) -> HttpAnswer:
         view = self.ticker.live()
         if view is None:
             return HttpAnswer(503, "text/plain", b"no tick yet\n")
+        if not self.access.allows(caller, pods_in("")):
+            view = shown_to(view, partial(self.access.visible_namespaces, caller))
         return HttpAnswer(200, "application/json", view.model_dump_json().encode())
 
-    def _metrics_text(self) -> HttpAnswer:
+    def _metrics_text(self, caller: Caller) -> HttpAnswer:
+        self._count()
         return HttpAnswer(200, "text/plain; version=0.0.4", self.metrics.text())
 
     def _healthz(self) -> HttpAnswer:

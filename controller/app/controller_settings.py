@@ -26,6 +26,13 @@ class ControllerSettings(Settings):
         "0.0.0.0"
     )
     http_port: Annotated[int, Field(ge=0, le=65535, description="Its port; 0 chooses one")] = 8081
+    http_insecure: Annotated[
+        bool, Field(description="Live view and metrics for everybody; for tests and demos only")
+    ] = False
+    http_names: Annotated[
+        tuple[str, ...],
+        Field(description="Names beside server_names that HTTP requests may ask for us by"),
+    ] = ()
     server_names: Annotated[
         tuple[str, ...], Field(min_length=1, description="Names in the serving certificate")
     ] = ("localhost", "127.0.0.1")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,6 +12,9 @@ from forecasting.forecast_book import Outlook
 from forecasting.issued_forecast import IssuedForecast
 from wattpack.live_view import LiveDecision, LiveDomain, LiveForecast, LiveGpus, LiveView
 from wattpack.power.domain_tree import FloatArray, IntArray
+
+#: Shown where a GPU has a pod whose name is not the reader's to know.
+HIDDEN_POD = "(hidden)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +29,19 @@ class ViewContext:
     outlooks: Mapping[str, Outlook]
     simulated: bool
     label: str
+
+
+def shown_to(view: LiveView, visible: Callable[[Collection[str]], Collection[str]]) -> LiveView:
+    """The view with the names of those pods only whose namespaces ``visible`` picks."""
+    pods = view.gpus.pod
+    shown = visible({namespace_of(pod) for pod in pods if pod})
+    named = [p if not p or namespace_of(p) in shown else HIDDEN_POD for p in pods]
+    return view.model_copy(update={"gpus": view.gpus.model_copy(update={"pod": named})})
+
+
+def namespace_of(pod: str) -> str:
+    """Of a pod as the live view names it."""
+    return pod.partition("/")[0]
 
 
 def capped_by_domain(topology: Topology, decisions: Decisions) -> IntArray:

@@ -142,6 +142,7 @@ class DemoControl:
             stream_address="127.0.0.1:0",
             http_host="127.0.0.1",
             http_port=0,
+            http_insecure=True,
             agent_username=AGENT_USERNAME,
             report_period_ms=round(1000 * scenario.control.report_seconds),
             tick_seconds=scenario.control.tick_seconds,

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
-import logging
 import os
 import signal
 import socket
 import sys
 import threading
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 
-from actuator.unix_socket.pod_resources import borrow_connection
 from telemetry.app.attributor import Attributor
 from telemetry.app.device_sources import Source, nvml_source, replay_source, simulated_source
 from telemetry.app.local_view import (
@@ -22,17 +18,15 @@ from telemetry.app.local_view import (
     live_table,
     print_json,
     print_table,
-    serve_metrics,
 )
+from telemetry.app.metrics_port import metrics_access, metrics_port
 from telemetry.attribution.device_grants import KUBELET_SOCKET
-from telemetry.attribution.kubelet_relay import KubeletRelay
+from telemetry.stream.grpc_link import is_loopback
 from wattpack import flags
 from wattpack.clock import Clock, SystemClock
 from wattpack.errors import InputError
 from wattpack.logs import add_log_level, log_json, log_plain
 from wattpack.units import NS_PER_SECOND, NodeName, require_number
-
-LOG = logging.getLogger(__name__)
 
 EXAMPLES = """examples:
   wattpack agent --local                     live table and http://127.0.0.1:9400/metrics
@@ -61,14 +55,13 @@ def build_parser() -> argparse.ArgumentParser:
     add("--hz", type=float, default=5.0, help="samples a second, 5 to 10 (default 5)")
     add("--address", default="127.0.0.1", help="of /metrics (default 127.0.0.1)")
     add("--port", type=int, default=9400, help="of /metrics (default 9400)")
+    add(
+        "--metrics-insecure",
+        action="store_true",
+        help="metrics for everybody who reaches --address; without it the API server says for whom",
+    )
     add("--node", default=os.environ.get("NODE_NAME") or socket.gethostname(), help="node name")
     add("--kubelet-socket", type=Path, default=KUBELET_SOCKET, help="pod-resources socket")
-    add(
-        "--pod-resources-from",
-        type=Path,
-        metavar="SOCKET",
-        help="the actuator that opens the kubelet's socket for us, which only root may reach",
-    )
     add("--proc", type=Path, default=Path("/proc"), help="the host's /proc")
     add("--seed", type=int, default=0, help="of simulated boards and back-off")
     stream = parser.add_argument_group("reporting to controllers")
@@ -108,7 +101,9 @@ def build_parser() -> argparse.ArgumentParser:
         help="keep this node's GpuNode object, with the pod's service account",
     )
     stream.add_argument(
-        "--kubeconfig", type=Path, help="with --gpunode: a token's kubeconfig, outside a pod"
+        "--kubeconfig",
+        type=Path,
+        help="outside a pod: a token's kubeconfig, for --gpunode and to ask who may read metrics",
     )
     add_log_level(parser)
     return parser
@@ -124,19 +119,21 @@ def main(argv: Sequence[str] | None = None) -> int:
     _check(options)
     (log_plain if options.local else log_json)(options.log_level)
     clock = SystemClock()
+    source = _open_source(options, clock)
+    attributor = _open_attributor(options)
     stop = threading.Event()
-    with contextlib.ExitStack() as undo:
-        source = _open_source(options, clock)
-        undo.callback(source.close)
-        attributor = _open_attributor(options, undo)
-        undo.callback(attributor.close)
-        for number in (signal.SIGTERM, signal.SIGINT):
-            undo.callback(signal.signal, number, signal.signal(number, lambda *_: stop.set()))
+    previous = {s: signal.signal(s, lambda *_: stop.set()) for s in (signal.SIGTERM, signal.SIGINT)}
+    try:
         if options.local:
             return _run_local(options, source, attributor, clock, stop)
         from telemetry.app.agent_process import run_agent
 
         return run_agent(options, source, attributor, clock, stop)
+    finally:
+        attributor.close()
+        source.close()
+        for number, handler in previous.items():
+            signal.signal(number, handler)
 
 
 def _check(options: argparse.Namespace) -> None:
@@ -157,8 +154,10 @@ def _check(options: argparse.Namespace) -> None:
         raise InputError("--once and --json", "only with --local", "no --local")
     if options.gpunode and options.local:
         raise InputError("--gpunode", "not together with --local", True)
-    if options.kubeconfig is not None and not options.gpunode:
-        raise InputError("--kubeconfig", "only with --gpunode", options.kubeconfig)
+    asks = options.gpunode or not is_loopback(options.address)
+    if options.kubeconfig is not None and not asks:
+        expected = "only with --gpunode, or metrics for other machines"
+        raise InputError("--kubeconfig", expected, options.kubeconfig)
     if not options.local and not options.controller:
         raise InputError("--controller", "at least one HOST:PORT, or --local", "nothing")
 
@@ -171,29 +170,12 @@ def _open_source(options: argparse.Namespace, clock: Clock) -> Source:
     return nvml_source(clock)
 
 
-def _open_attributor(options: argparse.Namespace, undo: contextlib.ExitStack) -> Attributor:
-    kubelet = options.kubelet_socket
-    if options.pod_resources_from is not None:
-        borrow = partial(borrow_connection, options.pod_resources_from)
-        relay = KubeletRelay(borrow)
-        undo.callback(relay.close)
-        kubelet = relay.path
-    elif not _is_there(kubelet):
+def _open_attributor(options: argparse.Namespace) -> Attributor:
+    if not options.kubelet_socket.exists():
         return Attributor(None, options.proc)
     from telemetry.attribution.kubelet import PodResources
 
-    pods = PodResources(kubelet)
-    undo.callback(pods.close)
-    return Attributor(pods.list, options.proc)
-
-
-def _is_there(socket: Path) -> bool:
-    """Whether the file can be seen; in a folder that only root may enter it cannot."""
-    try:
-        return socket.exists()
-    except PermissionError:
-        LOG.warning("%s: no permission; see --pod-resources-from", socket)
-        return False
+    return Attributor(PodResources(options.kubelet_socket).list, options.proc)
 
 
 def _run_local(
@@ -211,11 +193,10 @@ def _run_local(
         else:
             print_table(state, source.note)
         return 0 if state.missing_share() < 1.0 else 1
-    try:
-        server = serve_metrics(lambda: agent.state, options.address, options.port)
-    except OSError as error:
-        raise InputError("--port", "a free port", f"{options.port}: {error}") from error
-    url = f"http://{options.address}:{server.server_port}/metrics"
+    access = metrics_access(options, clock)
+    http = metrics_port(lambda: agent.state, options.address, options.port, access)
+    http.start()
+    url = f"http://{options.address}:{http.port}/metrics"
     try:
         if options.json:
             print(f"metrics: {url}", file=sys.stderr)
@@ -225,8 +206,7 @@ def _run_local(
             with live:
                 agent.run(show, stop, NS_PER_SECOND)
     finally:
-        server.shutdown()
-        server.server_close()
+        http.stop()
     return 0
 
 

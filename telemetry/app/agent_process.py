@@ -19,14 +19,14 @@ from typing import Protocol
 from actuator.unix_socket.client import ActuatorClient
 from telemetry.app.attributor import Attributor
 from telemetry.app.device_sources import Source
-from telemetry.app.local_view import serve_metrics
+from telemetry.app.metrics_port import api_server, metrics_access, metrics_port
 from telemetry.app.node_agent import NodeAgent, NodeFacts
 from telemetry.gpunode import GpuNodePublisher, GpuNodeThread
 from telemetry.sampler import PROCESSES_PERIOD_NS, Sampler
 from telemetry.stream.grpc_link import Endpoint, GrpcLink, GrpcLoop
 from wattpack.clock import Clock, Wake
 from wattpack.errors import InputError
-from wattpack.kube.light import LightKube, from_kubeconfig, in_cluster
+from wattpack.kube.light import LightKube
 from wattpack.units import NS_PER_SECOND
 
 LOG = logging.getLogger(__name__)
@@ -120,12 +120,10 @@ def run_agent(
         agent = _build(options, source, attributor, clock, loop, wake, actuator)
         undo.callback(agent.close)
         gpunode = _gpunode(options, agent, clock)
-        try:
-            server = serve_metrics(lambda: agent.state, options.address, options.port)
-        except OSError as error:
-            raise InputError("--port", "a free port", f"{options.port}: {error}") from error
-        undo.callback(server.server_close)
-        undo.callback(server.shutdown)
+        access = metrics_access(options, clock)
+        http = metrics_port(lambda: agent.state, options.address, options.port, access)
+        undo.callback(http.stop)
+        http.start()
         LOG.info("%s reports to %s", options.node, ", ".join(options.controller))
         agent.sample(clock.monotonic_ns())
         sampling = SamplingThread(
@@ -219,9 +217,8 @@ def _gpunode(options: argparse.Namespace, agent: NodeAgent, clock: Clock) -> Gpu
     """Keeps the node's object if that was asked for; nothing is sent yet."""
     if not options.gpunode:
         return None
-    server = from_kubeconfig(options.kubeconfig) if options.kubeconfig else in_cluster()
     publisher = GpuNodePublisher(
-        LightKube(server, clock),
+        LightKube(api_server(options), clock),
         clock,
         options.node,
         host_unit=options.host_unit,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable
 from typing import Any, Protocol
 
 from telemetry.app.attributor import Attributor
@@ -119,19 +118,3 @@ def print_table(state: NodeState, note: str) -> None:
     from telemetry.app.live_table import build_table
 
     Console().print(build_table(state, note))
-
-
-def serve_metrics(state: Callable[[], NodeState | None], address: str, port: int) -> Any:  # noqa: ANN401
-    """Serve ``/metrics`` in a daemon thread; the server, to shut it down.
-
-    Raises:
-        OSError: if the port is taken.
-    """
-    from prometheus_client import CollectorRegistry, start_http_server
-
-    from telemetry.exporter import NodeCollector
-
-    registry = CollectorRegistry()
-    registry.register(NodeCollector(state))
-    server, _ = start_http_server(port, addr=address, registry=registry)
-    return server

@@ -8,11 +8,12 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from console.app.console_command import ConsoleServer
-from controller.app.controller_http import HttpAnswer, HttpPort
 from simulation.kube.embedded_api import EmbeddedKube
 from tests.console.screenshots import keep_screenshot
 from tests.console.views import make_view
 from wattpack.clock import SystemClock
+from wattpack.http_access import HttpAccess
+from wattpack.http_port import HttpAnswer, HttpPort, health
 
 pytestmark = pytest.mark.browser
 
@@ -26,9 +27,10 @@ def console() -> Iterator[tuple[str, dict[str, int]]]:
         view = make_view(gpus=size["gpus"], tick=size["tick"], capped=size["capped"])
         return HttpAnswer(200, "application/json", view.model_dump_json().encode())
 
-    controller = HttpPort("127.0.0.1", 0, {"/v1/live": answer})
-    controller.start()
     clock = SystemClock()
+    access = HttpAccess.insecure((), clock)
+    controller = HttpPort("127.0.0.1", 0, {"/v1/live": health(answer)}, access)
+    controller.start()
     server = ConsoleServer(
         [f"http://127.0.0.1:{controller.port}/v1/live"],
         EmbeddedKube(clock),

@@ -13,10 +13,11 @@ import pytest
 from console.app import live_source
 from console.app.live_source import LiveSource, ReplicaReader
 from console.app.placement_source import PlacementSource
-from controller.app.controller_http import HttpAnswer, HttpPort
 from simulation.kube.embedded_api import EmbeddedKube
 from tests.console.views import make_view
 from wattpack.clock import ManualClock
+from wattpack.http_access import HttpAccess
+from wattpack.http_port import HttpAnswer, HttpPort, health
 from wattpack.kube.fault_injection import FaultRates, FaultyKube
 from wattpack.kube.port import PODS
 from wattpack.live_view import LiveView
@@ -27,7 +28,8 @@ class Controller:
 
     def __init__(self) -> None:
         self.status, self.view, self.body = 200, make_view(), b""
-        self.http = HttpPort("127.0.0.1", 0, {"/v1/live": self._answer})
+        access = HttpAccess.insecure((), ManualClock())
+        self.http = HttpPort("127.0.0.1", 0, {"/v1/live": health(self._answer)}, access)
         self.http.start()
         self.url = f"http://127.0.0.1:{self.http.port}/v1/live"
 

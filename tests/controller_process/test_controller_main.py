@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import socket
 import threading
+import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -15,8 +17,9 @@ from controller.app.controller_settings import ControllerSettings
 from simulation.kube import EmbeddedKube
 from wattpack.clock import ManualClock, SystemClock
 from wattpack.errors import InputError
+from wattpack.http_access import METRICS
 from wattpack.kube.identity_store import IdentityStore, publish_to_config_map
-from wattpack.kube.port import CONFIG_MAPS, LEASES, SECRETS, KubeError, NotFoundError
+from wattpack.kube.port import CONFIG_MAPS, LEASES, SECRETS, KubeError, NotFoundError, TokenIdentity
 
 SYSTEM, NODES = "wattpack-system", "wattpack-node"
 CA = "wattpack-controller-ca"
@@ -118,10 +121,12 @@ class Replica:
         install(self.api)
         self.stop_wake = self.clock.new_wake()
         self.status: int | None = None
+        with socket.create_server(("127.0.0.1", 0)) as probe:
+            self.port = probe.getsockname()[1]
         settings = ControllerSettings(
             stream_address="127.0.0.1:0",
             http_host="127.0.0.1",
-            http_port=0,
+            http_port=self.port,
             ca_namespace=NODES,
             retry_seconds=0.1,
         )
@@ -171,6 +176,32 @@ def test_a_replica_leads_publishes_its_authority_and_gives_the_lease_back(
     }
     replica.end()
     assert (replica.status, replica.holder()) == (0, "")
+
+
+def read(replica: Replica, path: str, token: str = "") -> tuple[int, bytes]:
+    request = urllib.request.Request(f"http://127.0.0.1:{replica.port}{path}")
+    if token:
+        request.add_header("Authorization", f"Bearer {token}")
+    opener = urllib.request.OpenerDirector()
+    opener.add_handler(urllib.request.HTTPHandler())
+    with opener.open(request, timeout=20) as answer:
+        return answer.status, answer.read()
+
+
+@pytest.mark.parametrize("path", ["/metrics", "/v1/live"])
+def test_a_replica_shows_nothing_to_strangers_and_its_health_to_all(
+    replica: Replica, path: str
+) -> None:
+    replica.api.register_token("reader", TokenIdentity("ann"))
+    replica.api.allow("ann", METRICS)
+    replica.wait(replica.holder)
+    assert read(replica, "/healthz") == (200, b"ok\n")
+    assert read(replica, path)[0] == 401
+    assert read(replica, path, "forged")[0] == 401
+    allowed = {"/metrics": 200, "/v1/live": 403}
+    assert read(replica, path, "reader")[0] == allowed[path]
+    refused = read(replica, "/metrics", "reader")[1].decode()
+    assert 'wattpack_http_refused_requests_total{reason="UnauthenticatedError"} 2.0' in refused
 
 
 def test_durations_that_contradict_each_other_are_refused_before_anything_starts() -> None:

@@ -7,7 +7,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from controller.app.controller_http import HttpAnswer, HttpPort
+from simulation.kube import EmbeddedKube
+from wattpack.clock import ManualClock
+from wattpack.http_access import METRICS, HttpAccess
+from wattpack.http_port import MAX_CONNECTIONS, HttpAnswer, HttpPort, Route, health
+from wattpack.kube.port import TokenIdentity
 
 
 def broken() -> HttpAnswer:
@@ -17,7 +21,16 @@ def broken() -> HttpAnswer:
 @pytest.fixture
 def port() -> Iterator[HttpPort]:
     page = HttpAnswer(200, "text/plain", b"x" * 4_000_000)
-    http = HttpPort("127.0.0.1", 0, {"/page": lambda: page, "/broken": broken})
+    kube = EmbeddedKube(ManualClock())
+    kube.register_token("reader", TokenIdentity("prometheus"))
+    kube.register_token("other", TokenIdentity("somebody"))
+    kube.allow("prometheus", METRICS)
+    routes = {
+        "/page": health(lambda: page),
+        "/broken": health(broken),
+        "/metrics": Route(lambda caller: HttpAnswer(200, "text/plain", b"1"), METRICS),
+    }
+    http = HttpPort("127.0.0.1", 0, routes, HttpAccess(["ours.example"], kube, ManualClock()))
     http.start()
     yield http
     http.stop()
@@ -56,5 +69,36 @@ def test_readers_that_leave_or_say_nothing_stop_nobody(port: HttpPort) -> None:
         with socket.create_connection(("127.0.0.1", port.port)) as leaver:
             leaver.sendall(b"GET /page HTTP/1.0\r\n\r\n")
     assert b"200" in ask(port, b"GET /page HTTP/1.0\r\n\r\n")
+    for client in silent:
+        client.close()
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        (b"Host: ours.example\r\nAuthorization: Bearer reader\r\n", b"200"),
+        (b"Host: 127.0.0.1:9\r\nAuthorization: bearer reader\r\n", b"200"),
+        (b"Host: ours.example\r\n", b"401"),
+        (b"Host: ours.example\r\nAuthorization: Bearer forged\r\n", b"401"),
+        (b"Host: ours.example\r\nAuthorization: Bearer other\r\n", b"403"),
+        (b"Host: evil.example\r\nAuthorization: Bearer reader\r\n", b"403"),
+        (b"Host: ours.example\r\nHost: ours.example\r\nAuthorization: Bearer reader\r\n", b"403"),
+        (b"Authorization: Bearer reader\r\n", b"403"),
+    ],
+)
+def test_metrics_are_for_those_who_may_read_them_under_our_own_name(
+    port: HttpPort, headers: bytes, status: bytes
+) -> None:
+    assert status in ask(port, b"GET /metrics HTTP/1.1\r\n" + headers + b"\r\n").split(b"\r\n")[0]
+
+
+def test_more_idle_readers_than_there_are_places_lock_nobody_out(port: HttpPort) -> None:
+    silent = [
+        socket.create_connection(("127.0.0.1", port.port)) for _ in range(2 * MAX_CONNECTIONS)
+    ]
+    assert b"200" in ask(port, b"GET /page HTTP/1.0\r\n\r\n")
+    # The oldest were sent away; those after them still wait.
+    silent[0].settimeout(10.0)
+    assert silent[0].recv(1) == b""
     for client in silent:
         client.close()

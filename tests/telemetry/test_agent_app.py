@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import signal
 import subprocess
 import sys
 import threading
+import urllib.error
 import urllib.request
 from pathlib import Path
 from typing import Any
@@ -18,13 +20,16 @@ from simulation.kube import EmbeddedKube
 from telemetry.app import agent_command
 from telemetry.app.attributor import Attributor
 from telemetry.app.device_sources import replay_source, simulated_source
-from telemetry.app.local_view import LocalAgent, serve_metrics
+from telemetry.app.local_view import LocalAgent
+from telemetry.app.metrics_port import metrics_access, metrics_port
 from tests.telemetry.stub_controller import StubController
 from tests.telemetry.telemetry_builders import FIXTURES, SECOND
 from tests.wattpack.kube_over_http import KubeOverHttp, kubeconfig
 from wattpack.api import GpuNode
 from wattpack.clock import ManualClock, SystemClock
 from wattpack.errors import InputError
+from wattpack.http_access import METRICS, HttpAccess
+from wattpack.kube.port import TokenIdentity
 from wattpack.units import NodeName
 
 REPOSITORY = Path(__file__).parents[2]
@@ -88,16 +93,58 @@ def test_metrics_of_a_replayed_h200_are_served() -> None:
     attributor = Attributor(None)
     local = LocalAgent(source, attributor, clock, SECOND // 5, "n0")
     local.round()
-    server = serve_metrics(lambda: local.state, "127.0.0.1", 0)
-    url = f"http://127.0.0.1:{server.server_port}/metrics"
-    with urllib.request.urlopen(url, timeout=30) as answer:
+    http = metrics_port(lambda: local.state, "127.0.0.1", 0, HttpAccess.insecure((), clock))
+    http.start()
+    with urllib.request.urlopen(f"http://127.0.0.1:{http.port}/metrics", timeout=30) as answer:
         text = answer.read().decode()
-    server.shutdown()
-    server.server_close()
+    http.stop()
     source.close()
     attributor.close()
     assert 'wattpack_gpu_power_watts{gpu="0",model="NVIDIA H200"' in text
     assert text.count("wattpack_gpu_power_watts{") == 2
+
+
+def options_of(*arguments: str) -> argparse.Namespace:
+    return agent_command.build_parser().parse_args(["--local", *arguments])
+
+
+def test_metrics_for_other_machines_need_somebody_who_knows_the_readers(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
+    clock = ManualClock()
+    assert metrics_access(options_of(), clock).is_insecure
+    assert metrics_access(options_of("--address=0.0.0.0", "--metrics-insecure"), clock).is_insecure
+    with pytest.raises(InputError, match="--metrics-insecure"):
+        metrics_access(options_of("--address=0.0.0.0"), clock)
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.0.0.1")
+    assert not metrics_access(options_of("--address=0.0.0.0"), clock).is_insecure
+
+
+@pytest.mark.parametrize(("token", "status"), [("reader", 200), ("other", 403), ("forged", 401)])
+def test_a_reader_of_an_agents_metrics_is_reviewed_by_the_api_server(
+    tmp_path: Path, token: str, status: int
+) -> None:
+    clock = SystemClock()
+    kube = EmbeddedKube(clock)
+    kube.register_token("reader", TokenIdentity("prometheus", ("scrapers",)))
+    kube.register_token("other", TokenIdentity("somebody"))
+    kube.allow("scrapers", METRICS)
+    with KubeOverHttp(kube) as server:
+        config = tmp_path / "config"
+        cluster = {"server": f"http://127.0.0.1:{server.port}"}
+        config.write_text(json.dumps(kubeconfig(cluster)))
+        access = metrics_access(options_of("--address=0.0.0.0", f"--kubeconfig={config}"), clock)
+        http = metrics_port(lambda: None, "127.0.0.1", 0, access)
+        http.start()
+        request = urllib.request.Request(
+            f"http://127.0.0.1:{http.port}/metrics", headers={"Authorization": f"Bearer {token}"}
+        )
+        opener = urllib.request.OpenerDirector()
+        opener.add_handler(urllib.request.HTTPHandler())
+        with opener.open(request, timeout=30) as answer:
+            assert answer.status == status
+        http.stop()
 
 
 def test_once_with_json_prints_one_object(capsys: pytest.CaptureFixture[str]) -> None:

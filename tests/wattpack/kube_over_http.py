@@ -13,6 +13,7 @@ from simulation.kube import EmbeddedKube
 from wattpack.api import GpuNode
 from wattpack.kube.port import (
     NODES,
+    Access,
     AlreadyExistsError,
     ConflictError,
     ForbiddenError,
@@ -20,6 +21,8 @@ from wattpack.kube.port import (
     KubeError,
     NotFoundError,
     ThrottledError,
+    TokenIdentity,
+    TokenRefusedError,
 )
 
 KINDS = {kind.plural: kind for kind in (GpuNode.meta.resource, NODES)}
@@ -95,6 +98,8 @@ class KubeOverHttp:
 
     def _do(self, method: str, path: str, query: dict[str, list[str]], body: Any) -> Any:
         names = path.strip("/").split("/")
+        if method == "POST" and names[-1] in {"tokenreviews", "subjectaccessreviews"}:
+            return self._review(names[-1], body["spec"])
         rest = names[3:] if names[0] == "apis" else names[2:]
         if rest[0] not in KINDS:
             raise NotFoundError("the server could not find the requested resource")
@@ -110,6 +115,31 @@ class KubeOverHttp:
             subresource=rest[2] if len(rest) > 2 else "",
             force=query["force"] == ["true"],
         )
+
+    def _review(self, kind: str, spec: Any) -> Any:
+        """A review's answer, as the API server words it."""
+        if kind == "tokenreviews":
+            try:
+                who = self.kube.review_token(spec["token"], spec["audiences"])
+            except TokenRefusedError as error:
+                return {"status": {"authenticated": False, "error": str(error)}}
+            user = {"username": who.username, "groups": list(who.groups)}
+            audiences = spec["audiences"]
+            return {"status": {"authenticated": True, "user": user, "audiences": audiences}}
+        plain = spec.get("nonResourceAttributes")
+        asked = plain or spec["resourceAttributes"]
+        access = (
+            Access(plain["verb"], path=plain["path"])
+            if plain
+            else Access(
+                asked["verb"],
+                group=asked["group"],
+                plural=asked["resource"],
+                namespace=asked.get("namespace", ""),
+            )
+        )
+        who = TokenIdentity(spec["user"], tuple(spec["groups"]))
+        return {"status": {"allowed": self.kube.review_access(who, access)}}
 
 
 def send(

@@ -8,8 +8,13 @@
 - {apiGroups: [""], resources: [nodes], verbs: [patch]}
 {{- end }}
 - {apiGroups: [scheduling.k8s.io], resources: [priorityclasses], verbs: [list, watch]}
-- {apiGroups: [authentication.k8s.io], resources: [tokenreviews], verbs: [create]}
+{{- include "wattpack.rules.reviews" . }}
 - {apiGroups: [events.k8s.io], resources: [events], verbs: [create, patch]}
+{{- end }}
+{{/* To ask the API server who reads over HTTP, and what they may. */}}
+{{- define "wattpack.rules.reviews" }}
+- {apiGroups: [authentication.k8s.io], resources: [tokenreviews], verbs: [create]}
+- {apiGroups: [authorization.k8s.io], resources: [subjectaccessreviews], verbs: [create]}
 {{- end }}
 {{- define "wattpack.rules.scheduler" }}
 - {apiGroups: [""], resources: [pods], verbs: [get, list, watch, patch]}
@@ -34,9 +39,13 @@
 {{- define "wattpack.rules.console" }}
 - {apiGroups: [wattpack.io], resources: [placementplans], verbs: [list]}
 - {apiGroups: [""], resources: [pods], verbs: [list]}
+# The controllers' live view; whoever looks at the console needs the same right.
+- {nonResourceURLs: [/v1/live], verbs: [get]}
+{{- include "wattpack.rules.reviews" . }}
 {{- end }}
 {{- define "wattpack.rules.agent" }}
 # Which GpuNode an agent may touch is narrowed to its own by the admission policy.
 - {apiGroups: [wattpack.io], resources: [gpunodes], verbs: [create, patch]}
 - {apiGroups: [wattpack.io], resources: [gpunodes/status], verbs: [patch]}
+{{- include "wattpack.rules.reviews" . }}
 {{- end }}
