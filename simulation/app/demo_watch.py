@@ -7,7 +7,7 @@ and no message is under way, so that what it sees is consistent.
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from actuator.lease_table import LeaseTable
 from controller.app.tick_loop import TickOutcome
@@ -34,6 +34,14 @@ class Watch:
         self._checked_second = -1
         self._braking: set[str] = set()
         self.brakes = 0
+        self._each_second: Callable[[int], None] = lambda now_ns: None
+        self._each_decision: Callable[[TickOutcome], None] = lambda outcome: None
+
+    def observe(
+        self, second: Callable[[int], None], decided: Callable[[TickOutcome], None]
+    ) -> None:
+        """Call these once a simulated second, while time stands, and for each decision."""
+        self._each_second, self._each_decision = second, decided
 
     def attach(self, tables: Mapping[str, LeaseTable]) -> None:
         """Begin to check invariants on these lease tables."""
@@ -59,8 +67,10 @@ class Watch:
         if self._monitor is not None and to_ns // NS_PER_SECOND != self._checked_second:
             self._checked_second = to_ns // NS_PER_SECOND
             self._monitor.check(to_ns)
+            self._each_second(to_ns)
 
     def _take(self, outcome: TickOutcome, now_ns: int) -> None:
+        self._each_decision(outcome)
         world, topology, decisions = self._world, outcome.topology, outcome.decisions
         caps = world.bank.default_limit_watts.copy()
         order = [world.bank.index_of[GpuUuid(uuid)] for uuid in topology.gpu_uuids]
