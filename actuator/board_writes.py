@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import queue
-import threading
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from functools import partial
 from typing import Protocol
 
 from actuator.lease_entry import Outcome, Write, WriteKind, watts_match
+from gpu.deadline_executor import Abandoned, DeadlineExecutor
 from gpu.device import GpuDevice
 from wattpack.clock import Clock
 from wattpack.units import NS_PER_SECOND
@@ -32,9 +31,7 @@ class Hands(Protocol):
         ...
 
 
-def carry_out_one(
-    device: GpuDevice, writes: tuple[Write, ...], abandoned: Callable[[], bool]
-) -> Outcome:
+def carry_out_one(device: GpuDevice, writes: tuple[Write, ...], abandoned: Abandoned) -> Outcome:
     """One board's writes and read-back; errors become part of the outcome."""
     done: list[Write] = []
     failed: Write | None = None
@@ -102,15 +99,8 @@ def _never() -> bool:
     return False
 
 
-@dataclass(slots=True)
-class _Job:
-    writes: tuple[Write, ...]
-    abandoned: bool = False
-    outcome: Outcome | None = field(default=None)
-
-
 class WorkerHands:
-    """One worker thread a board, and one deadline for all of them together.
+    """All boards at the same time, and one deadline for all of them together.
 
     A board whose call has not returned is reported as stuck at once from then on, until it
     returns; what its late call did is found by the next read-back.
@@ -119,48 +109,25 @@ class WorkerHands:
     def __init__(
         self, devices: Iterable[GpuDevice], clock: Clock, deadline_ns: int = DEADLINE_NS
     ) -> None:
-        self._clock = clock
-        self._deadline_ns = deadline_ns
-        self._wake = clock.new_wake()
-        self._queues: dict[str, queue.SimpleQueue[_Job | None]] = {}
-        self._running: dict[str, _Job] = {}
-        for device in devices:
-            uuid = str(device.identity.uuid)
-            self._queues[uuid] = queue.SimpleQueue()
-            threading.Thread(
-                target=self._work,
-                args=(device, self._queues[uuid]),
-                name=f"gpu-{uuid}",
-                daemon=True,
-            ).start()
-
-    def _work(self, device: GpuDevice, jobs: queue.SimpleQueue[_Job | None]) -> None:
-        while (job := jobs.get()) is not None:
-            job.outcome = carry_out_one(device, job.writes, lambda job=job: job.abandoned)  # type: ignore[misc]
-            self._wake.set()
+        self._devices = {str(device.identity.uuid): device for device in devices}
+        self._executor = DeadlineExecutor(clock, deadline_ns=deadline_ns, stall_ns=0)
 
     def carry_out(self, plans: Mapping[str, tuple[Write, ...]]) -> dict[str, Outcome]:
         """All boards at the same time."""
-        outcomes: dict[str, Outcome] = {}
-        jobs: dict[str, _Job] = {}
-        for uuid, writes in plans.items():
-            earlier = self._running.get(uuid)
-            if earlier is not None and earlier.outcome is None:
-                outcomes[uuid] = Outcome(error=STUCK, failed=writes[0] if writes else None)
-                continue
-            jobs[uuid] = self._running[uuid] = _Job(writes)
-            self._queues[uuid].put(jobs[uuid])
-        deadline_ns = self._clock.monotonic_ns() + self._deadline_ns
-        while any(job.outcome is None for job in jobs.values()):
-            if not self._clock.wait_until(deadline_ns, self._wake):
-                break
-        for uuid, job in jobs.items():
-            job.abandoned = job.outcome is None
-            failed = job.writes[0] if job.writes else None
-            outcomes[uuid] = job.outcome or Outcome(error=STUCK, failed=failed)
-        return outcomes
+        jobs = {
+            uuid: partial(carry_out_one, self._devices[uuid], writes)
+            for uuid, writes in plans.items()
+        }
+        results = self._executor.run(jobs)
+        return {uuid: _outcome(writes, results.get(uuid)) for uuid, writes in plans.items()}
 
     def close(self) -> None:
         """Ask every worker to end; a stuck one ends with the process."""
-        for jobs in self._queues.values():
-            jobs.put(None)
+        self._executor.close()
+
+
+def _outcome(writes: tuple[Write, ...], result: Outcome | Exception | None) -> Outcome:
+    if isinstance(result, Outcome):
+        return result
+    error = STUCK if result is None else _text(result)
+    return Outcome(error=error, failed=writes[0] if writes else None)

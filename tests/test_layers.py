@@ -39,7 +39,7 @@ OUTER_ROOMS = {
 EDGES = {
     "actuator": {"audit_log", "board_writes", "config_file", "node_actuator", "persisted_state"},
     "capacity": {"fit", "plot"},
-    "gpu": {"device_workers"},
+    "gpu": {"deadline_executor", "device_workers"},
     "scheduler_plugin": {"solver_process"},
     "simulation": {
         "cluster_stand_ins",

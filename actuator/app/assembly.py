@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import random
-import threading
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 
 from actuator.audit_log import AuditSink
 from actuator.board_writes import DEADLINE_NS, Hands
@@ -15,7 +15,8 @@ from actuator.lease_messages import MAX_UINT64
 from actuator.lease_table import LeaseTable
 from actuator.node_actuator import Actuator
 from actuator.persisted_state import StateStore
-from gpu.device import GpuDevice, GpuError, GpuTimeout
+from gpu.deadline_executor import Abandoned, DeadlineExecutor
+from gpu.device import GpuDevice, GpuTimeout
 from wattpack.clock import Clock
 
 
@@ -34,30 +35,28 @@ def read_bounds(device: GpuDevice) -> DeviceBounds:
 
 def read_all_bounds(
     devices: Sequence[GpuDevice], clock: Clock, deadline_ns: int = 4 * DEADLINE_NS
-) -> tuple[dict[str, DeviceBounds], dict[str, GpuError]]:
+) -> tuple[dict[str, DeviceBounds], dict[str, Exception]]:
     """What every board accepts, and why some did not tell; a hung one is not waited for."""
+    executor = DeadlineExecutor(clock, deadline_ns=deadline_ns, stall_ns=0)
+    results = executor.run(
+        {str(device.identity.uuid): partial(_read_bounds, device) for device in devices}
+    )
+    executor.close()
     bounds: dict[str, DeviceBounds] = {}
-    problems: dict[str, GpuError] = {}
-    wake = clock.new_wake()
-
-    def ask(device: GpuDevice) -> None:
-        try:
-            bounds[str(device.identity.uuid)] = read_bounds(device)
-        except GpuError as error:
-            problems[str(device.identity.uuid)] = error
-        wake.set()
-
-    for device in devices:
-        threading.Thread(target=ask, args=(device,), daemon=True).start()
-    until_ns = clock.monotonic_ns() + deadline_ns
-    while len(bounds) + len(problems) < len(devices):
-        if not clock.wait_until(until_ns, wake):
-            break
+    problems: dict[str, Exception] = {}
     for device in devices:
         uuid = str(device.identity.uuid)
-        if uuid not in bounds and uuid not in problems:
-            problems[uuid] = GpuTimeout(f"{uuid}: limits not read within the deadline")
-    return dict(bounds), problems
+        result = results.get(uuid)
+        if isinstance(result, DeviceBounds):
+            bounds[uuid] = result
+        else:
+            hangs = GpuTimeout(f"{uuid}: limits not read within the deadline")
+            problems[uuid] = result or hangs
+    return bounds, problems
+
+
+def _read_bounds(device: GpuDevice, _abandoned: Abandoned) -> DeviceBounds:
+    return read_bounds(device)
 
 
 def build_table(

@@ -64,13 +64,13 @@ def test_devices_behind_a_hanging_one_are_read_in_the_same_round() -> None:
         return reading(1.0, now_ns)
 
     reader = WorkerReader([ScriptedDevice(0, hang), *(healthy(i) for i in range(1, 4))], clock)
-    original = reader._read
+    original = reader.executor._work
 
-    def read(round_: object, slot: int) -> None:
-        original(round_, slot)  # type: ignore[arg-type]
+    def work(round_: object, key: str) -> None:
+        original(round_, key)  # type: ignore[arg-type]
         others.release()
 
-    reader._read = read  # type: ignore[method-assign,assignment]
+    reader.executor._work = work  # type: ignore[method-assign]
     stuck, *fine = reader.read_all(SECOND)
     assert isinstance(stuck.error, GpuTimeout)
     assert all(outcome.reading is not None for outcome in fine)
