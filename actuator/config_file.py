@@ -56,8 +56,12 @@ class ActuatorConfig:
         raise InputError(f"devices.{gpu.model}", expected, "nothing")
 
 
-def load_config(path: Path) -> ActuatorConfig:
+def load_config(path: Path, *, boards: bool = True) -> ActuatorConfig:
     """The configuration in a file.
+
+    Args:
+        path: Of the file.
+        boards: Whether it must name the guaranteed caps of boards.
 
     Raises:
         InputError: naming the field and the file.
@@ -69,7 +73,7 @@ def load_config(path: Path) -> ActuatorConfig:
         raise InputError("file", "a readable file", str(error), source) from error
     body = decode_object(data, source)
     check_keys(body, _KEYS, "", optional=_OPTIONAL, source=source)
-    if not isinstance(body["devices"], dict) or not body["devices"]:
+    if not isinstance(body["devices"], dict) or (boards and not body["devices"]):
         raise InputError("devices", "a guaranteed cap for each GPU", body["devices"], source)
     caps = {
         key: require_number(

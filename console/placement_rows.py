@@ -26,6 +26,10 @@ CAUSES: Mapping[str, tuple[str, str]] = {
         "wait for work to end, lower its class, or raise the domain's budget",
     ),
     "InsufficientGpus": ("not enough free GPUs on one node", "wait, or add nodes"),
+    "InsufficientResource": (
+        "not enough of another resource beside free GPUs",
+        "ask for less of what the detail names, or wait",
+    ),
     "InsufficientCpu": ("not enough CPU beside free GPUs", "ask for less CPU, or wait"),
     "InsufficientMemory": ("not enough memory beside free GPUs", "ask for less memory, or wait"),
     "TooManyPods": ("nodes are at their pod limit", "raise the kubelet's pod limit"),

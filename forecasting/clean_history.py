@@ -12,6 +12,9 @@ from forecasting.series_source import Floats
 MAX_GAP_SHARE: Final = 0.05
 STALE_BINS: Final = 3
 
+LARGEST: Final = 1e15
+"""Above any demand in watts, tokens or requests; larger numbers overflow what is fitted."""
+
 
 @dataclass(frozen=True, slots=True)
 class Cleaned:
@@ -24,7 +27,8 @@ class Cleaned:
         newest: Last observed value, NaN if none, shape (n_series,).
         highest: Highest observed value, 0 if none, shape (n_series,).
         last_day_known: Share of the last day's bins that were observed, shape (n_series,).
-        flags: Per series: ``gaps``, ``stale``, ``negative``, ``not-finite``.
+        bins_since: Bins after the newest observed one; all of them without any, (n_series,).
+        flags: Per series: ``gaps``, ``stale``, ``negative``, ``not-finite``, ``too-large``.
     """
 
     filled: Floats
@@ -33,21 +37,29 @@ class Cleaned:
     newest: Floats
     highest: Floats
     last_day_known: Floats
+    bins_since: np.ndarray
     flags: list[list[str]]
+
+
+def observed(values: Floats) -> np.ndarray:
+    """Where a history holds a usable value, same shape."""
+    known: np.ndarray = np.isfinite(values) & (values >= 0) & (values <= LARGEST)
+    return known
 
 
 def clean(values: Floats, day_steps: int) -> Cleaned:
     """The history with every gap filled; nothing is invented silently.
 
-    Demand and power are never negative: negative and infinite values (counter resets, meters that
-    lie) count as gaps and set a flag.
+    Demand and power are never negative: negative, infinite and absurdly large values (counter
+    resets, meters that lie) count as gaps and set a flag.
 
     Args:
         values: Shape (n_series, n_bins); NaN marks a gap.
         day_steps: Bins in a day.
     """
     n_series, n_bins = values.shape
-    known = np.isfinite(values) & (values >= 0)
+    known = observed(values)
+    large: np.ndarray = np.any(np.isfinite(values) & (values > LARGEST), axis=1)
     negative: np.ndarray = np.any(np.isfinite(values) & (values < 0), axis=1)
     infinite: np.ndarray = np.any(np.isinf(values), axis=1)
     any_known: np.ndarray = np.any(known, axis=1)
@@ -71,6 +83,8 @@ def clean(values: Floats, day_steps: int) -> Cleaned:
             row.append("negative")
         if infinite[i]:
             row.append("not-finite")
+        if large[i]:
+            row.append("too-large")
         flags.append(row)
     rows = np.arange(n_series)
     return Cleaned(
@@ -80,5 +94,6 @@ def clean(values: Floats, day_steps: int) -> Cleaned:
         newest=np.where(any_known, filled[rows, np.maximum(last, 0)], np.nan),
         highest=np.max(filled, axis=1),
         last_day_known=known[:, -day_steps:].mean(axis=1),
+        bins_since=n_bins - 1 - last,
         flags=flags,
     )

@@ -51,6 +51,9 @@ class Forecast:
         scale: What misses are measured by, positive, shape (n_series,).
         methods: What made each row.
         flags: What a user should know about each row, for example ``stale`` or ``gaps``.
+        tops: What no answer may exceed, calibrated ones included, shape (n_series,).
+        observed_until_seconds: End of the newest observed bin, Unix time, shape (n_series,); the
+            start of the history where nothing was observed.
         model_version: Changes when the same history would give another answer.
     """
 
@@ -64,6 +67,8 @@ class Forecast:
     scale: Floats
     methods: tuple[Method, ...]
     flags: tuple[tuple[str, ...], ...]
+    tops: Floats
+    observed_until_seconds: Floats
     model_version: str = MODEL_VERSION
 
 
@@ -106,7 +111,8 @@ def forecast(
     wanted = [_method(cleaned, i, horizon, day_steps, wish) for i, wish in enumerate(wishes)]
     answer = _solve_groups(cleaned, wanted, limits, horizon, step_seconds, chosen)
     quantiles, peaks, methods, flags = answer
-    _bound(quantiles, peaks, cleaned, limits, flags)
+    tops = _tops(cleaned, limits)
+    _bound(quantiles, peaks, tops, cleaned.highest * EXTREME, flags)
     return Forecast(
         series=tuple(series),
         data_until_seconds=data_until_seconds,
@@ -118,6 +124,8 @@ def forecast(
         scale=_miss_scale(cleaned, peaks, day_steps),
         methods=tuple(methods),
         flags=tuple(flags),
+        tops=tops,
+        observed_until_seconds=data_until_seconds - cleaned.bins_since * float(step_seconds),
     )
 
 
@@ -208,21 +216,24 @@ def _without_errors(
     return np.repeat(bound[:, None, None], horizon, axis=1), bound[:, None]
 
 
+def _tops(cleaned: Cleaned, limits: Floats) -> Floats:
+    """The ceiling or 20 times the record, whichever is lower; 0 with neither, (n_series,)."""
+    record = np.where(cleaned.length == 0, np.inf, cleaned.highest * EXTREME)
+    lowest = np.fmin(record, np.where(np.isfinite(limits), limits, np.inf))
+    result: Floats = np.where(np.isfinite(lowest), lowest, 0.0)
+    return result
+
+
 def _bound(
-    quantiles: Floats, peaks: Floats, cleaned: Cleaned, limits: Floats, flags: list[tuple[str, ...]]
+    quantiles: Floats, peaks: Floats, tops: Floats, record: Floats, flags: list[tuple[str, ...]]
 ) -> None:
-    """Cut at zero, at the ceiling and at 20 times the record; keep levels sorted; in place."""
-    record = cleaned.highest * EXTREME
-    extreme = np.nonzero(peaks[:, -1] > record)[0]
-    for i in extreme:
+    """Cut at zero and at the top, and keep levels sorted; in place."""
+    for i in np.nonzero(peaks[:, -1] > record)[0]:
         flags[i] += ("extreme",)
-    top = np.fmin(record, np.where(np.isfinite(limits), limits, np.inf))
-    no_record = cleaned.length == 0
-    top = np.where(no_record, np.where(np.isfinite(limits), limits, 0.0), top)
-    np.clip(quantiles, 0.0, top[:, None, None], out=quantiles)
+    np.clip(quantiles, 0.0, tops[:, None, None], out=quantiles)
     np.maximum.accumulate(quantiles, axis=2, out=quantiles)
     np.maximum(peaks, np.max(quantiles, axis=1), out=peaks)
-    np.clip(peaks, 0.0, top[:, None], out=peaks)
+    np.clip(peaks, 0.0, tops[:, None], out=peaks)
     np.maximum.accumulate(peaks, axis=1, out=peaks)
 
 

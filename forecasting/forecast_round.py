@@ -16,13 +16,20 @@ from forecasting.forecast_choice import DAY_SECONDS, Forecast, Method, forecast,
 from forecasting.rehearsal import realised_peaks, replay
 from forecasting.series_source import Floats, SeriesId, SeriesSource
 from forecasting.targets import Target, TargetKey
-from wattpack.errors import InputError
+from wattpack.errors import InputError, WattpackError
 
 HISTORY_DAYS: Final = 10
 """Training window of every published figure of the ridge; longer did not help."""
 
 MAX_REPLAYED: Final = 500
 """New series rehearsed in one round; a replay costs about 50 forecasts each."""
+
+MOST_FAILURES_AT_FIRST: Final = 5
+"""Failures after which a round is given up if nothing was read yet: the history is away."""
+
+MOST_FAILURES: Final = 20
+"""The same once something was read: a few heavy expressions must not end the others' round, and at
+ten seconds each they may cost a third of it."""
 
 Pool = tuple[str, int, int, tuple[float, ...]]
 
@@ -72,7 +79,8 @@ class TargetForecast:
         row: Its place there.
         peaks: Calibrated peak quantiles over ``target.levels``, shape (n_levels,).
         record: How its promises did, replay included.
-        error: Why there is no forecast, else None.
+        flags: What a user should know about it.
+        error: Why there is no forecast, else None: an ``InputError`` is the target's own fault.
     """
 
     target: Target
@@ -80,7 +88,8 @@ class TargetForecast:
     row: int
     peaks: Floats
     record: Record
-    error: InputError | None = None
+    flags: tuple[str, ...] = ()
+    error: WattpackError | None = None
 
 
 def step(
@@ -95,7 +104,7 @@ def step(
         targets: What to forecast; state of targets that are gone is dropped.
 
     Raises:
-        TransientError: if the history cannot be read; the state before stays valid.
+        WattpackError: if not one series could be read; the state before stays valid.
     """
     keys = {target.key for target in targets}
     state = replace(
@@ -108,14 +117,16 @@ def step(
     for target in targets:
         groups.setdefault(target.group, []).append(target)
     answers: list[TargetForecast] = []
+    patience = Patience()
     for members in groups.values():
-        usable, history, failed = _history(source, now_seconds, members)
+        until = _until(now_seconds, members[0].step_seconds)
+        usable, history, failed = _history(source, until, members, patience)
         answers += failed
         if usable:
-            until = _until(now_seconds, usable[0].step_seconds)
-            state = _settle(_rehearse(state, usable, history, until), usable, history, until)
-            state, made = _forecast_group(state, usable, history, until)
+            state, made = _answer(state, usable, history, until)
             answers += made
+    if patience.last is not None and not patience.answers:
+        raise patience.last
     order = {target.key: i for i, target in enumerate(targets)}
     answers.sort(key=lambda answer: order[answer.target.key])
     return state, answers
@@ -126,31 +137,85 @@ def _until(now_seconds: float, step_seconds: int) -> int:
     return int(now_seconds // step_seconds) * step_seconds
 
 
+@dataclass(slots=True)
+class Patience:
+    """How long a round goes on asking a history that does not answer.
+
+    Attributes:
+        answers: Series that were read.
+        in_a_row: Failures since the last answer that were not the series' own fault.
+        last: The newest of them.
+    """
+
+    answers: int = 0
+    in_a_row: int = 0
+    last: WattpackError | None = None
+
+    def answered(self) -> None:
+        """A series was read."""
+        self.answers += 1
+        self.in_a_row = 0
+
+    def failed(self, error: WattpackError) -> None:
+        """The history did not give what a history gives."""
+        self.last = error
+        self.in_a_row += 1
+
+    def spent(self) -> WattpackError | None:
+        """Why not to ask any more this round; None while it is worth it."""
+        limit = MOST_FAILURES if self.answers else MOST_FAILURES_AT_FIRST
+        return self.last if self.in_a_row >= limit else None
+
+
 def _history(
-    source: SeriesSource, now_seconds: float, members: Sequence[Target]
+    source: SeriesSource, until: int, members: Sequence[Target], patience: Patience
 ) -> tuple[list[Target], Floats, list[TargetForecast]]:
-    """Ten days of every member; members whose series is refused come back with the reason."""
+    """Ten days of every member, each asked alone; the others come back with the reason."""
     step_seconds = members[0].step_seconds
-    until = _until(now_seconds, step_seconds)
     start = until - HISTORY_DAYS * DAY_SECONDS // step_seconds * step_seconds
-    series = [member.series for member in members]
-    try:
-        return list(members), source.fetch(series, start, until, step_seconds), []
-    except InputError as error:
-        if len(members) == 1:
-            return [], np.empty((0, 0)), [_refused(members[0], error)]
-    rows, usable, failed = [], [], []
+    rows: list[Floats] = []
+    usable, failed = [], []
     for member in members:
-        one, row, why = _history(source, now_seconds, [member])
-        usable += one
-        failed += why
-        rows += [row] if one else []
+        if (why := patience.spent()) is not None:
+            failed.append(_refused(member, why))
+            continue
+        try:
+            row = source.fetch([member.series], start, until, step_seconds)
+        except InputError as error:
+            failed.append(_refused(member, error))
+        except WattpackError as error:
+            patience.failed(error)
+            failed.append(_refused(member, error))
+        else:
+            patience.answered()
+            rows.append(row)
+            usable.append(member)
     return usable, np.concatenate(rows) if rows else np.empty((0, 0)), failed
 
 
-def _refused(target: Target, error: InputError) -> TargetForecast:
-    """The answer for a target whose series cannot be read as it stands."""
-    return TargetForecast(target, None, 0, np.empty(0), Record(), error)
+def _answer(
+    state: ForecasterState, members: Sequence[Target], history: Floats, until: int
+) -> tuple[ForecasterState, list[TargetForecast]]:
+    """The answers of one group; a history that cannot be computed with fails alone."""
+    try:
+        learned = _settle(_rehearse(state, members, history, until), members, history, until)
+        return _forecast_group(learned, members, history, until)
+    except (WattpackError, ArithmeticError, ValueError) as error:
+        if len(members) == 1:
+            return state, [_refused(members[0], _incalculable(error))]
+    half = len(members) // 2
+    state, first = _answer(state, members[:half], history[:half], until)
+    state, second = _answer(state, members[half:], history[half:], until)
+    return state, [*first, *second]
+
+
+def _incalculable(error: Exception) -> InputError:
+    return InputError("series", f"a history that can be computed with ({error})")
+
+
+def _refused(target: Target, error: WattpackError) -> TargetForecast:
+    """The answer for a target whose series cannot be read or forecast as it stands."""
+    return TargetForecast(target, None, 0, np.empty(0), Record(), error=error)
 
 
 def _rehearse(
@@ -229,15 +294,23 @@ def _forecast_group(
     for i, member in enumerate(members):
         calibration = state.calibrations.get(member.pool, Calibration.new(member.levels))
         peaks = made.peaks[i]
+        flags = made.flags[i]
         if made.methods[i] != "limit":
             peaks = np.maximum(peaks + calibration.offsets() * made.scale[i], 0.0)
-            peaks = np.maximum.accumulate(np.fmin(peaks, ceilings[i]))
+            # Misses are pooled: another series' wild hour may not lift this one beyond its bound.
+            if peaks[-1] > made.tops[i] and "extreme" not in flags:
+                flags = (*flags, "extreme")
+            peaks = np.maximum.accumulate(np.fmin(peaks, made.tops[i]))
             if member.key not in promises:
                 end = until + member.horizon * member.step_seconds
                 promise = Promise(end, made.peaks[i], float(peaks[top]), float(made.scale[i]))
                 promises[member.key] = promise
         record = state.records.get(member.key, Record())
-        answers.append(TargetForecast(member, made, i, peaks, record))
+        if not (np.isfinite(peaks).all() and np.isfinite(made.quantiles[i]).all()):
+            promises.pop(member.key, None)
+            answers.append(_refused(member, _incalculable(ArithmeticError("no finite answer"))))
+            continue
+        answers.append(TargetForecast(member, made, i, peaks, record, flags))
     return replace(state, promises=promises), answers
 
 

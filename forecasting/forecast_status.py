@@ -3,30 +3,128 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, Final
 
-from forecasting.forecast_choice import FALLBACKS, level_index
+from forecasting.forecast_choice import FALLBACKS, Forecast, level_index
 from forecasting.forecast_round import TargetForecast
+from forecasting.targets import Target
 from wattpack.api.object_meta import Condition, ConditionStatus
 from wattpack.api.planning import DemandForecastStatus, QuantilePath
 from wattpack.api.times import rfc3339
+from wattpack.errors import WattpackError
 from wattpack.units import seconds_to_ns
 
+MISSED_ROUNDS: Final = 2
+"""Rounds that the forecaster may miss before its last answer is too old: half an hour in all, with
+bins and rounds of ten minutes."""
 
-def status_of(answer: TargetForecast, now_seconds: float) -> dict[str, Any]:
-    """The status as the API takes it (camelCase, no NaN).
+LONGEST_MESSAGE: Final = 4000
+
+
+def status_of(
+    answer: TargetForecast, now_seconds: float, interval_seconds: float = 600.0
+) -> dict[str, Any]:
+    """The status as the API takes it (camelCase, no NaN); figures only where there are any.
 
     Args:
         answer: From ``forecasting.forecast_round.step``.
         now_seconds: When it was made, Unix time.
+        interval_seconds: Until the next round.
     """
     target, made = answer.target, answer.made
     if made is None:
-        condition = _ready(target.generation, False, "SeriesRefused", str(answer.error))
+        refusal = answer.error or WattpackError("no answer")
         return DemandForecastStatus(
-            observed_generation=target.generation, conditions=[condition]
+            observed_generation=target.generation,
+            conditions=conditions(target.generation, "SeriesRefused", str(refusal), accepted=False),
         ).to_json()
-    method, flags = made.methods[answer.row], made.flags[answer.row]
+    method, until = made.methods[answer.row], float(made.observed_until_seconds[answer.row])
+    window_end = made.data_until_seconds + target.horizon * target.step_seconds
+    valid_until = min(until + target.step_seconds + MISSED_ROUNDS * interval_seconds, window_end)
+    newest = float(made.now[answer.row])
+    record = answer.record
+    reason, message = _verdict(answer, made, now_seconds, valid_until)
+    figures = _figures(answer, made) if has_figures(answer) else {}
+    return DemandForecastStatus(
+        observed_generation=target.generation,
+        issued_at=_time(now_seconds),
+        data_until=_time(until) if math.isfinite(newest) else None,
+        valid_until=_time(valid_until) if figures else None,
+        window_start=_time(made.data_until_seconds) if figures else None,
+        method=method,
+        fallback=method in FALLBACKS,
+        now=_rounded(newest) if math.isfinite(newest) else None,
+        coverage_p99=1 - record.violations / record.windows if record.windows else None,
+        coverage_n=record.windows,
+        violations=record.violations,
+        conditions=conditions(target.generation, reason, message),
+        **figures,
+    ).to_json()
+
+
+def has_figures(answer: TargetForecast) -> bool:
+    """Whether anything is known: no history and no ceiling give no figure, and above all no 0."""
+    made = answer.made
+    if made is None:
+        return False
+    return made.methods[answer.row] != "limit" or answer.target.ceiling is not None
+
+
+def conditions(
+    generation: int, reason: str, message: str, *, accepted: bool = True
+) -> list[Condition]:
+    """Accepted and Ready; the process fills in the times of their last change.
+
+    Args:
+        generation: That was judged.
+        reason: ``Forecast`` and ``Fallback`` are ready, everything else is not.
+        message: Why, never empty.
+        accepted: Whether the spec can be forecast at all.
+    """
+    ready = accepted and reason in ("Forecast", "Fallback")
+    return [
+        Condition(
+            type=type_, status=ConditionStatus.TRUE if holds else ConditionStatus.FALSE,
+            reason=why, message=words[:LONGEST_MESSAGE], observed_generation=generation,
+        )
+        for type_, holds, why, words in (
+            ("Accepted", accepted, "Valid" if accepted else reason,
+             "the spec can be forecast" if accepted else message or reason),
+            ("Ready", ready, reason, message or reason),
+        )
+    ]  # fmt: skip
+
+
+def _verdict(
+    answer: TargetForecast, made: Forecast, now_seconds: float, valid_until: float
+) -> tuple[str, str]:
+    """Reason and message of the Ready condition."""
+    method, record, target = made.methods[answer.row], answer.record, answer.target
+    if method == "limit":
+        return "NoHistory", _without_history(target, math.isfinite(made.now[answer.row]))
+    if valid_until <= now_seconds:
+        newest = _time(float(made.observed_until_seconds[answer.row]))
+        return "HistoryStale", f"the newest observation ends at {newest}"
+    if target.kind == "domain" and answer.peaks[-1] <= 0:
+        return "NoPower", "a domain that never draws anything is not measured"
+    message = f"{method}; coverage of p99 {record.windows - record.violations}/{record.windows}"
+    message += f"; {', '.join(answer.flags)}" if answer.flags else ""
+    return "Fallback" if method in FALLBACKS else "Forecast", message
+
+
+def _without_history(target: Target, has_values: bool) -> str:
+    found = "less than a day of values" if has_values else "no value in ten days"
+    bound = (
+        "no spec.ceilingWatts: nothing can be said"
+        if target.ceiling is None
+        else f"spec.ceilingWatts of {target.ceiling:g} stands in"
+    )
+    return f"{found} of {target.series[:200]!r}, {bound}"
+
+
+def _figures(answer: TargetForecast, made: Forecast) -> dict[str, Any]:
+    """Peaks and paths."""
+    peak = {level: _rounded(answer.peaks[level_index(made.levels, level)]) for level in made.levels}
     paths = [
         QuantilePath(
             level=level,
@@ -34,39 +132,13 @@ def status_of(answer: TargetForecast, now_seconds: float) -> dict[str, Any]:
                 _rounded(v) for v in made.quantiles[answer.row, :, level_index(made.levels, level)]
             ],
         )
-        for level in target.asked_levels
+        for level in answer.target.asked_levels
     ]
-    peak = {level: _rounded(answer.peaks[level_index(made.levels, level)]) for level in made.levels}
-    newest = float(made.now[answer.row])
-    record = answer.record
-    reason = {"last-24h-max": "Fallback", "limit": "NoHistory"}.get(method, "Forecast")
-    message = f"{method}; coverage of p99 {record.windows - record.violations}/{record.windows}"
-    message += f"; {', '.join(flags)}" if flags else ""
-    return DemandForecastStatus(
-        observed_generation=target.generation,
-        issued_at=rfc3339(seconds_to_ns(now_seconds)),
-        data_until=rfc3339(seconds_to_ns(made.data_until_seconds)),
-        method=method,
-        fallback=method in FALLBACKS,
-        now=_rounded(newest) if math.isfinite(newest) else None,
-        p50=peak[0.5],
-        p95=peak[0.95],
-        p99=peak[0.99],
-        quantiles=paths,
-        coverage_p99=1 - record.violations / record.windows if record.windows else None,
-        coverage_n=record.windows,
-        violations=record.violations,
-        conditions=[_ready(target.generation, method != "limit", reason, message)],
-    ).to_json()
+    return {"p50": peak[0.5], "p95": peak[0.95], "p99": peak[0.99], "quantiles": paths}
 
 
-def _ready(generation: int, ready: bool, reason: str, message: str) -> Condition:
-    """The Ready condition; the process fills in the time of the last change."""
-    status = ConditionStatus.TRUE if ready else ConditionStatus.FALSE
-    return Condition(
-        type="Ready", status=status, reason=reason, message=message[:4000],
-        observed_generation=generation,
-    )  # fmt: skip
+def _time(seconds: float) -> str:
+    return rfc3339(seconds_to_ns(seconds))
 
 
 def _rounded(value: float) -> float:

@@ -17,6 +17,9 @@ class MemorySource:
         values: Bin means by name, each of shape (n,); NaN marks a gap.
         start_seconds: Start of the first bin.
         step_seconds: Width of a bin; other widths are refused.
+
+    Attributes:
+        values: The same, to be changed by whoever owns it.
     """
 
     def __init__(
@@ -25,14 +28,14 @@ class MemorySource:
         start_seconds: int = 0,
         step_seconds: int = BIN_SECONDS,
     ) -> None:
-        self._values = {name: np.asarray(row, dtype=np.float64) for name, row in values.items()}
+        self.values = {name: np.asarray(row, dtype=np.float64) for name, row in values.items()}
         self._start_seconds = start_seconds
         self._step_seconds = step_seconds
 
     def append(self, name: str, value: float) -> None:
         """One more bin at the end of a series."""
-        row = self._values.get(name, np.empty(0))
-        self._values[name] = np.append(row, value)
+        row = self.values.get(name, np.empty(0))
+        self.values[name] = np.append(row, value)
 
     def fetch(
         self,
@@ -48,7 +51,7 @@ class MemorySource:
         first = (start_seconds - self._start_seconds) // step_seconds
         result = np.full((len(series), count), np.nan)
         for i, name in enumerate(series):
-            row = self._values.get(name, np.empty(0))
+            row = self.values.get(name, np.empty(0))
             low, high = max(0, first), min(len(row), first + count)
             if low < high:
                 result[i, low - first : high - first] = row[low:high]

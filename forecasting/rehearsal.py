@@ -13,6 +13,7 @@ from typing import Final
 
 import numpy as np
 
+from forecasting.clean_history import observed
 from forecasting.forecast_choice import DAY_SECONDS, Method, forecast
 from forecasting.series_source import Floats, SeriesId
 
@@ -46,7 +47,7 @@ def pinball_loss(level: float, promised: Floats, realised: Floats) -> Floats:
 
 def realised_peaks(window: Floats) -> Floats:
     """Highest value of each window, NaN if under half of it was observed; shape (n_series,)."""
-    known = np.isfinite(window)
+    known = observed(window)
     enough = known.mean(axis=1) >= 0.5
     return np.where(enough, np.max(np.where(known, window, -np.inf), axis=1), np.nan)
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from forecasting.issued_forecast import MAX_STEPS, ForecastKey
 from forecasting.series_source import SeriesId
 from wattpack.api.planning import DemandForecast
 from wattpack.errors import InputError
@@ -13,8 +14,7 @@ from wattpack.errors import InputError
 STATUS_LEVELS: Final = (0.5, 0.95, 0.99)
 """Levels that every status carries, whatever the spec asks for."""
 
-TargetKey = tuple[str, str]
-"""Namespace and name."""
+TargetKey = ForecastKey
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class Target:
     @property
     def key(self) -> TargetKey:
         """Namespace and name."""
-        return (self.namespace, self.name)
+        return ForecastKey(self.namespace, self.name)
 
     @property
     def levels(self) -> tuple[float, ...]:
@@ -70,7 +70,8 @@ def target_of(body: Mapping[str, Any]) -> Target:
     Raises:
         InputError: naming the field, if the object or a level is not usable.
     """
-    found = DemandForecast.read(body)
+    # The status is ours to write: what stands there now must not keep the target from being read.
+    found = DemandForecast.read({key: part for key, part in body.items() if key != "status"})
     spec, metadata = found.spec, found.metadata
     for level in spec.levels:
         if not 0 < level < 1:
@@ -82,12 +83,19 @@ def target_of(body: Mapping[str, Any]) -> Target:
         kind = "domain"
     elif spec.target.workload is not None:
         kind = "workload"
+    steps = spec.horizon_seconds // spec.step_seconds
+    if steps > MAX_STEPS:
+        raise InputError(
+            "spec.horizonSeconds", f"at most {MAX_STEPS} steps of stepSeconds", steps, found.name
+        )
+    if "\x00" in spec.target.series:
+        raise InputError("spec.target.series", "text without NUL", None, found.name)
     return Target(
         namespace=str(metadata.get("namespace", "")),
         name=found.name,
         series=SeriesId(spec.target.series),
         kind=kind,
-        horizon=spec.horizon_seconds // spec.step_seconds,
+        horizon=steps,
         step_seconds=spec.step_seconds,
         asked_levels=tuple(spec.levels),
         ceiling=spec.ceiling_watts,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections import Counter, defaultdict
 from collections.abc import Mapping
@@ -12,13 +11,13 @@ from typing import Any
 from pydantic import ValidationError
 
 from scheduler_plugin import pods as pod_facts
+from scheduler_plugin.gang_census import GangCensus
+from scheduler_plugin.gang_places import Room, gangs_with_places
 from scheduler_plugin.ledger import Ledger
 from scheduler_plugin.power_view import BoundLoad, ModelWatts, PowerView, normal_name
-from scheduler_plugin.resource_columns import node_amounts, pod_amounts
 from scheduler_plugin.snapshot import (
     MAX_QUANTITY,
     MILLI_PER_GPU,
-    Gang,
     Node,
     NodeTerm,
     Pod,
@@ -30,7 +29,7 @@ from scheduler_plugin.snapshot import (
     Toleration,
 )
 from wattpack.errors import InputError
-from wattpack.gangs import GangRef, GangSources, gang_of
+from wattpack.gangs import GangRef, GangSources
 from wattpack.gpu_resources import board_count, counts_whole_boards, gpu_demand
 from wattpack.kube.port import JsonObject
 from wattpack.object_names import (
@@ -95,23 +94,25 @@ def build_snapshot(objects: ClusterObjects, ledger: Ledger, now_ns: int) -> Buil
     pending: dict[str, JsonObject] = {}
     refs: dict[str, GangRef] = {}
     refused: dict[str, str] = {}
+    census = GangCensus(objects.pods, objects.gangs)
     for body in objects.pods:
         try:
             state, node = _state(body, ledger, objects.shadow_namespaces, now_ns)
             if state is None:
                 continue
-            pod, ref = _pod(body, state, node, objects, ledger)
+            pod, ref = _pod(body, state, node, objects, ledger, census)
             if ref is not None and ref.size is None and state is PodState.PENDING:
                 raise InputError("gang", "a declared size", ref.id, pod_facts.key(body))
         except (InputError, ValidationError) as error:
             refused[pod_facts.uid(body)] = str(error)
+            planned += _still_holds(body, ledger, now_ns)
             continue
         planned.append(pod)
         if ref is not None:
             refs[pod.uid] = ref
         if state is PodState.PENDING:
             pending[pod.uid] = body
-    gangs, absent = _gangs(planned, refs, ledger, _Room(nodes, planned))
+    gangs, absent = gangs_with_places(planned, refs, ledger, Room(nodes, planned))
     everyone = [*planned, *absent]
     bound_at = {pod_facts.uid(body): bound_at_seconds(body) for body in objects.pods}
     domains = objects.power.snapshot_domains(
@@ -234,12 +235,17 @@ def _state(
 
 
 def _pod(
-    body: JsonObject, state: PodState, node: str, objects: ClusterObjects, ledger: Ledger
+    body: JsonObject,
+    state: PodState,
+    node: str,
+    objects: ClusterObjects,
+    ledger: Ledger,
+    census: GangCensus,
 ) -> tuple[Pod, GangRef | None]:
     requests = pod_requests(body)
     metadata, spec = body["metadata"], body["spec"]
     waits = state is PodState.PENDING
-    gang = gang_of(body, objects.gangs)
+    gang = census.gang(body)
     models = [objects.models.get(normal_name(m)) for m in pod_facts.gpu_models(body)]
     names = [w.model if w else n for w, n in zip(models, pod_facts.gpu_models(body), strict=True)]
     annotations = metadata.get("annotations") or {}
@@ -251,10 +257,7 @@ def _pod(
         state=state,
         node=node,
         gang=gang.id if gang is not None and gang.size is not None else "",
-        gpu_milli=gpu_demand(requests).whole * MILLI_PER_GPU,
-        milli_cpu=min(requests["cpu"], MAX_QUANTITY),
-        memory_bytes=min(requests["memory"], MAX_QUANTITY),
-        resources=_others(requests, MAX_QUANTITY),
+        **_asked(requests),
         gpu_models=tuple(names),
         node_selector=dict(spec.get("nodeSelector") or {}) if waits else {},
         required_terms=_terms(spec) if waits else (),
@@ -264,6 +267,27 @@ def _pod(
         excluded_nodes=ledger.excluded_nodes(pod_facts.owner_key(body)) if waits else (),
     )
     return pod, gang
+
+
+def _still_holds(body: JsonObject, ledger: Ledger, now_ns: int) -> list[Pod]:
+    """A pod with a node holds what it asks for, at worst watts, whatever else it says of itself."""
+    try:
+        state, node = _state(body, ledger, frozenset(), now_ns)
+        if state is None or not node:
+            return []
+        return [Pod(uid=pod_facts.uid(body), state=state, node=node, **_asked(pod_requests(body)))]
+    except (InputError, ValidationError):
+        return []
+
+
+def _asked(requests: Mapping[str, int]) -> dict[str, Any]:
+    """The amounts of a pod in a snapshot's fields."""
+    return {
+        "gpu_milli": gpu_demand(requests).whole * MILLI_PER_GPU,
+        "milli_cpu": min(requests.get("cpu", 0), MAX_QUANTITY),
+        "memory_bytes": min(requests.get("memory", 0), MAX_QUANTITY),
+        "resources": _others(requests, MAX_QUANTITY),
+    }
 
 
 def _terms(spec: Mapping[str, Any]) -> tuple[NodeTerm, ...]:
@@ -294,73 +318,6 @@ def _toleration(body: Mapping[str, Any]) -> Toleration:
         value=str(body.get("value") or ""),
         effect=TaintEffect(effect) if effect else None,
     )
-
-
-class _Room:
-    """What real pods leave free on each node; a reservation never outranks a real pod."""
-
-    def __init__(self, nodes: list[Node], planned: list[Pod]) -> None:
-        self._free = {node.name: node_amounts(node) for node in nodes}
-        for pod in planned:
-            if pod.node in self._free:
-                self._take(pod, pod.node)
-
-    def holds(self, pod: Pod, node: str) -> bool:
-        """Take the pod's room on the node, if there is enough."""
-        if node not in self._free:
-            return False
-        free = self._free[node]
-        if any(amount > free.get(name, 0) for name, amount in pod_amounts(pod).items()):
-            return False
-        self._take(pod, node)
-        return True
-
-    def _take(self, pod: Pod, node: str) -> None:
-        free = self._free[node]
-        for name, amount in pod_amounts(pod).items():
-            free[name] = free.get(name, 0) - amount
-
-
-def _gangs(
-    planned: list[Pod], refs: Mapping[str, GangRef], ledger: Ledger, room: _Room
-) -> tuple[list[Gang], list[Pod]]:
-    """Gangs by declared size, with a pod for every member that does not exist yet."""
-    members: dict[str, list[Pod]] = defaultdict(list)
-    for pod in planned:
-        if pod.gang:
-            members[pod.gang].append(pod)
-    gangs: list[Gang] = []
-    absent: list[Pod] = []
-    for gang, existing in sorted(members.items()):
-        size = max(refs[pod.uid].size or 1 for pod in existing)
-        gangs.append(Gang(id=gang, size=size))
-        waiting = [pod for pod in existing if pod.state is PodState.PENDING]
-        template = max(waiting or existing, key=lambda p: (p.gpu_milli, p.milli_cpu, p.uid))
-        kept = _kept(gang, size - (len(existing) - len(waiting)), template, ledger, room)
-        absent += kept + _fresh(gang, size - len(existing) - len(kept), template, ledger)
-    return gangs, absent
-
-
-def _kept(gang: str, most: int, template: Pod, ledger: Ledger, room: _Room) -> list[Pod]:
-    """Reserved places of members without a node; waiting members will claim theirs."""
-    reserved = ledger.gang_slots(gang)
-    found: list[Pod] = []
-    for slot in sorted(reserved):
-        place = reserved[slot]
-        changes = {"uid": slot, "state": PodState.PROMISED, "node": place.node, "name": ""}
-        member = Pod(**(dict(place.template or template) | changes))
-        if len(found) < most and room.holds(member, place.node):
-            found.append(member)
-    return found
-
-
-def _fresh(gang: str, count: int, template: Pod, ledger: Ledger) -> list[Pod]:
-    """Members that do not exist and have no place: they wait like their siblings."""
-    reserved = ledger.gang_slots(gang)
-    names = (f"{gang}#{i}" for i in itertools.count())
-    unused = (name for name in names if name not in reserved)
-    changes = {"state": PodState.ABSENT, "node": "", "name": ""}
-    return [Pod(**(dict(template) | changes | {"uid": next(unused)})) for _ in range(max(0, count))]
 
 
 def _hosts(nodes: list[Node], power: PowerView) -> dict[str, float]:

@@ -190,7 +190,9 @@ class TwinRun:
         self.history = HistoryStore(":memory:")
         fill(self.history, self.world, self.clock.wall_time_ns())
         self._recorder = DrawRecorder(self.world, self.history)
-        self._forecaster = ForecasterProcess(self.clock, self.api, self.history)
+        self._forecaster = ForecasterProcess(
+            self.clock, self.api, self.history, scenario.control.forecast_seconds
+        )
         self.fleet = Fleet()
         self.nodes = TwinNodes(self.world, self.clock, self.fleet)
         self._build_controller()

@@ -30,10 +30,18 @@ class InputError(WattpackError):
     def __init__(self, field: str, expected: str, got: object = None, source: str = "") -> None:
         self.field = field
         self.expected = expected
-        self.got = repr(got)[:200]
+        self.got = _shown(got)
         self.source = source
         where = f"{source}: " if source else ""
         super().__init__(f"{where}{field}: expected {expected}, got {self.got}")
+
+
+def _shown(value: object) -> str:
+    """A short ``repr``, also of what Python itself refuses to print."""
+    try:
+        return repr(value)[:200]
+    except (ValueError, RecursionError):
+        return f"a {type(value).__name__} too large or too deep to show"
 
 
 class TransientError(WattpackError):

@@ -15,14 +15,16 @@ from typing import IO
 from actuator.app.assembly import apply_guaranteed, build_table, read_all_bounds, start_actuator
 from actuator.app.host_unit import render_host_unit
 from actuator.app.parent import EXIT_CONFIG, Parent
+from actuator.app.pod_resources_door import DoorKeeper
 from actuator.app.probe import check
 from actuator.audit_log import AuditLog
 from actuator.board_writes import WorkerHands
-from actuator.config_file import load_config
+from actuator.config_file import ActuatorConfig, load_config
 from actuator.node_actuator import Actuator
 from actuator.persisted_state import DEFAULT_STATE_FILE, FileStore, read_boot_id
 from actuator.unix_socket.listener import SocketServer
 from actuator.unix_socket.peers import Admission
+from actuator.unix_socket.pod_resources import PodResourcesDoor
 from gpu.device import GpuDriver
 from wattpack.clock import SystemClock
 from wattpack.errors import InputError, WattpackError
@@ -86,6 +88,12 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--state", type=Path, default=DEFAULT_STATE_FILE, help="on tmpfs")
     parser.add_argument("--audit", type=Path, help="audit file; default is standard output")
     parser.add_argument("--device", choices=("nvml", "simulated"), default="nvml")
+    parser.add_argument(
+        "--pod-resources",
+        type=Path,
+        metavar="SOCKET",
+        help="the kubelet's pod-resources socket: open connections to it for allowed peers",
+    )
     role = parser.add_mutually_exclusive_group()
     role.add_argument(
         "--apply-guaranteed-and-exit",
@@ -93,6 +101,11 @@ def _parser() -> argparse.ArgumentParser:
         help="lower every GPU to its guaranteed cap, raise none, exit 0 if all were read back",
     )
     role.add_argument("--heartbeat-fd", type=int, help=argparse.SUPPRESS)
+    role.add_argument(
+        "--pod-resources-only",
+        action="store_true",
+        help="open connections to the kubelet and do nothing else: no board, no capability",
+    )
     role.add_argument(
         "--check",
         action="store_true",
@@ -115,12 +128,14 @@ def _run(
     if options.print_host_unit:
         print(render_host_unit(options.config, options.state), end="")
         return 0
-    load_config(options.config)
+    config = load_config(options.config, boards=not options.pod_resources_only)
     clock = SystemClock()
     stream: IO[str] = sys.stdout
     if options.audit is not None:
         stream = _open_audit(options.audit)
     audit = AuditLog(stream, clock)
+    if options.pod_resources_only:
+        return _keep_door(options, config, clock, audit)
     if options.heartbeat_fd is None and not options.apply_guaranteed_and_exit:
         serve = [*program, *argv]
         return Parent(serve, [*serve, "--apply-guaranteed-and-exit"], clock, audit).run()
@@ -128,6 +143,14 @@ def _run(
     if options.apply_guaranteed_and_exit:
         return _cap(options, driver, clock, audit)
     return Child(options, driver, clock, audit).run()
+
+
+def _keep_door(
+    options: argparse.Namespace, config: ActuatorConfig, clock: SystemClock, audit: AuditLog
+) -> int:
+    if options.pod_resources is None:
+        raise InputError("--pod-resources", "the kubelet's socket", None)
+    return DoorKeeper(config, options.socket, options.pod_resources, clock, audit).run()
 
 
 def _open_audit(file: Path) -> IO[str]:
@@ -216,7 +239,9 @@ class Child:
         readers = frozenset({os.geteuid()})
         admission = Admission(config.allowed_uids, config.allowed_gids, readers)
         try:
-            self._server.add(options.socket, actuator, admission, self._audit, config.socket_gid)
+            door = PodResourcesDoor(options.pod_resources) if options.pod_resources else None
+            gid = config.socket_gid
+            self._server.add(options.socket, actuator, admission, self._audit, gid, door)
         except OSError as error:
             expected = "a socket path that can be made"
             raise InputError("--socket", expected, str(error), str(options.socket)) from error

@@ -27,7 +27,7 @@ def check(socket: Path, clock: Clock) -> str:
     finally:
         client.close()
     states = [row.state for row in status.devices.values()]
-    if all(state is DeviceState.UNREADABLE for state in states):
+    if states and all(state is DeviceState.UNREADABLE for state in states):
         raise NotAlive(f"{socket}: none of {len(states)} GPUs answers")
     counts = ", ".join(f"{states.count(state)} {state}" for state in DeviceState)
     return f"epoch {status.highest_epoch}, GPUs: {counts}"

@@ -2,7 +2,8 @@
 
 Request: ``{"version": 1, "request": "status"}`` or
 ``{"version": 1, "request": "apply", "command": {...}}``.
-Reply: ``{"status": {...}}``, ``{"result": {...}}`` or
+``{"version": 1, "request": "pod_resources"}`` is answered with a file descriptor beside
+``{"pod_resources": true}``. Other replies: ``{"status": {...}}``, ``{"result": {...}}`` or
 ``{"error": {"field": ..., "expected": ..., "got": ...}}``.
 """
 
@@ -11,6 +12,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
+from enum import StrEnum
 from operator import attrgetter
 from typing import Any, NoReturn
 
@@ -66,8 +68,15 @@ def decode_object(line: bytes, source: str = "socket") -> dict[str, Any]:
     return document
 
 
-def decode_request(line: bytes) -> LeaseCommand | None:
-    """The command of an apply request, None for a status request.
+class Ask(StrEnum):
+    """The requests that carry nothing but their name."""
+
+    STATUS = "status"
+    POD_RESOURCES = "pod_resources"
+
+
+def decode_request(line: bytes) -> LeaseCommand | Ask:
+    """The command of an apply request, or what else is asked for.
 
     Raises:
         InputError: naming the first wrong field; nothing was applied.
@@ -75,11 +84,11 @@ def decode_request(line: bytes) -> LeaseCommand | None:
     document = decode_object(line)
     require_integer("version", document.get("version"), minimum=VERSION, maximum=VERSION)
     request = document.get("request")
-    if request == "status":
+    if isinstance(request, str) and request in Ask.__members__.values():
         check_keys(document, frozenset({"version", "request"}), "")
-        return None
+        return Ask(request)
     if request != "apply":
-        raise InputError("request", "status or apply", request)
+        raise InputError("request", f"apply, {', '.join(Ask)}", request)
     check_keys(document, frozenset({"version", "request", "command"}), "")
     return parse_command(document["command"])
 
@@ -127,9 +136,19 @@ def encode_command(command: LeaseCommand) -> bytes:
     return encode_line({"version": VERSION, "request": "apply", "command": _as_document(command)})
 
 
+def encode_ask(ask: Ask) -> bytes:
+    """A request that carries nothing but its name."""
+    return encode_line({"version": VERSION, "request": ask.value})
+
+
 def encode_status_request() -> bytes:
     """A status request."""
-    return encode_line({"version": VERSION, "request": "status"})
+    return encode_ask(Ask.STATUS)
+
+
+def encode_pod_resources() -> bytes:
+    """The reply that a connection to the kubelet goes with."""
+    return encode_line({"pod_resources": True})
 
 
 def encode_status(status: ActuatorStatus) -> bytes:

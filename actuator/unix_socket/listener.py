@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from actuator.audit_log import AuditSink, SparseAudit
+from actuator.lease_messages import LeaseCommand
 from actuator.node_actuator import Actuator
 from actuator.unix_socket.connections import (
     IDLE_NS,
@@ -25,12 +26,15 @@ from actuator.unix_socket.connections import (
 )
 from actuator.unix_socket.encoding import (
     MAX_LINE_BYTES,
+    Ask,
     decode_request,
     encode_error,
+    encode_pod_resources,
     encode_result,
     encode_status,
 )
 from actuator.unix_socket.peers import Admission, Peer, peer_credentials
+from actuator.unix_socket.pod_resources import PodResourcesDoor
 from wattpack.clock import Clock
 from wattpack.errors import InputError, PermanentError
 from wattpack.units import NS_PER_SECOND
@@ -55,6 +59,7 @@ class _Endpoint:
     actuator: Actuator
     admission: Admission
     audit: SparseAudit
+    door: PodResourcesDoor | None = None
     connections: list[Connection] = field(default_factory=list)
 
 
@@ -87,8 +92,17 @@ class SocketServer:
         admission: Admission,
         audit: AuditSink,
         gid: int | None = None,
+        door: PodResourcesDoor | None = None,
     ) -> None:
         """Listen on a path for one actuator.
+
+        Args:
+            path: Of the socket.
+            actuator: Answers status and apply.
+            admission: Who may ask.
+            audit: Takes what strangers and garbage do.
+            gid: Group of the socket file.
+            door: Opens connections to the kubelet; None where that is not offered.
 
         Raises:
             SocketTaken: if somebody answers there already.
@@ -96,7 +110,7 @@ class SocketServer:
         """
         listener = listen(path, gid)
         sparse = SparseAudit(audit, self._clock)
-        endpoint = _Endpoint(listener, path, actuator, admission, sparse)
+        endpoint = _Endpoint(listener, path, actuator, admission, sparse, door)
         self._endpoints.append(endpoint)
         self._selector.register(listener, selectors.EVENT_READ, endpoint)
 
@@ -211,19 +225,44 @@ class SocketServer:
             return False
         peer = connection.peer
         try:
-            command = decode_request(line)
+            return self._carry_out(connection, endpoint, decode_request(line))
         except InputError as error:
             entry = {"event": "malformed", "peer_uid": peer.uid, "field": error.field}
             endpoint.audit("malformed", entry)
             return _send(connection.stream, encode_error(error))
-        if command is None:
-            return _send(connection.stream, encode_status(endpoint.actuator.status()))
+
+    def _carry_out(
+        self, connection: Connection, endpoint: _Endpoint, request: LeaseCommand | Ask
+    ) -> bool:
+        """Answer one well-formed request; False if the peer is to be dropped.
+
+        Raises:
+            InputError: the peer may not ask this, or nobody here can do it.
+        """
+        stream, peer = connection.stream, connection.peer
+        if request is Ask.STATUS:
+            return _send(stream, encode_status(endpoint.actuator.status()))
         if not endpoint.admission.may_command(peer):
-            return _send(connection.stream, encode_error(_not_allowed(peer)))
-        result = endpoint.actuator.apply(command, peer.uid)
+            raise _not_allowed(peer)
+        if isinstance(request, Ask):
+            return self._open_pod_resources(connection, endpoint)
+        result = endpoint.actuator.apply(request, peer.uid)
         if result.accepted:
             connection.proven_ns = connection.spoke_ns
-        return _send(connection.stream, encode_result(result))
+        return _send(stream, encode_result(result))
+
+    def _open_pod_resources(self, connection: Connection, endpoint: _Endpoint) -> bool:
+        if endpoint.door is None:
+            raise InputError("request", "status or apply: the kubelet is not offered here", "")
+        with endpoint.door.open() as kubelet:
+            who = {"peer_uid": connection.peer.uid, "peer_pid": connection.peer.pid}
+            endpoint.audit("pod_resources", {"event": "pod_resources_opened", **who})
+            try:
+                answer = [encode_pod_resources()]
+                socket.send_fds(connection.stream, answer, [kubelet.fileno()])
+            except OSError:
+                return False
+        return True
 
     def _sweep(self) -> None:
         """Once a second, let go of peers that have been silent for long."""

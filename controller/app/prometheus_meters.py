@@ -7,7 +7,6 @@ PowerDomain spec.meter ──> thread, every 2 s ──query──> Prometheus
 from __future__ import annotations
 
 import logging
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -23,6 +22,7 @@ from wattpack.units import NS_PER_SECOND, seconds_to_ns
 log = logging.getLogger(__name__)
 PERIOD_NS = 2 * NS_PER_SECOND
 DEADLINE_SECONDS = 2.0
+HIGHEST_WATTS = 1e9
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,8 +96,8 @@ class PrometheusMeters(PeriodicThread, MeterSource):
         watts = self._one(query, now_seconds)
         # The answer's own stamp is the time of the question; the sample's has to be asked for.
         stamp_seconds = self._one(f"timestamp({query})", now_seconds)
-        if not (math.isfinite(watts) and watts >= 0.0):
-            raise InputError("spec.meter.prometheusQuery", "AC watts >= 0", watts, query)
+        if not 0.0 <= watts <= HIGHEST_WATTS:
+            raise InputError("spec.meter.prometheusQuery", "AC watts from 0 to 1e9", watts, query)
         age_seconds = now_seconds - stamp_seconds
         if not -spec.max_age_seconds <= age_seconds <= spec.max_age_seconds:
             expected = f"a reading of the last {spec.max_age_seconds:g} s"
@@ -124,7 +124,7 @@ def _single_value(body: Any, query: str) -> str:  # noqa: ANN401 - JSON
     data = body.get("data")
     result = data.get("result") if isinstance(data, dict) else None
     if not isinstance(data, dict) or not isinstance(result, list):
-        raise BadAnswerError(f"{query}: expected a result, got {str(data)[:200]}")
+        raise BadAnswerError(f"{query}: expected a result")
     if data.get("resultType") == "scalar":
         pair: Any = result
     elif data.get("resultType") == "vector":
@@ -133,7 +133,7 @@ def _single_value(body: Any, query: str) -> str:  # noqa: ANN401 - JSON
             raise InputError("spec.meter.prometheusQuery", expected, f"{len(result)} series", query)
         pair = result[0].get("value") if isinstance(result[0], dict) else None
     else:
-        raise BadAnswerError(f"{query}: expected a vector, got {str(data)[:200]}")
+        raise BadAnswerError(f"{query}: expected a vector")
     if not (isinstance(pair, list) and len(pair) == 2 and isinstance(pair[1], str)):
-        raise BadAnswerError(f"{query}: not a [time, text] pair: {str(pair)[:200]}")
+        raise BadAnswerError(f"{query}: not a [time, text] pair")
     return pair[1]

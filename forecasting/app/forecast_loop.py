@@ -11,11 +11,10 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from forecasting.app.forecast_metrics import ForecastMetrics
-from forecasting.forecast_round import ForecasterState, step
-from forecasting.forecast_status import status_of
+from forecasting.forecast_round import ForecasterState, TargetForecast, step
+from forecasting.forecast_status import conditions, status_of
 from forecasting.series_source import SeriesSource
-from forecasting.targets import Target, target_of
-from wattpack.api.object_meta import ConditionStatus
+from forecasting.targets import Target, TargetKey, target_of
 from wattpack.api.planning import DemandForecast
 from wattpack.api.times import rfc3339
 from wattpack.clock import Clock, Wake
@@ -68,7 +67,15 @@ class ForecasterProcess:
             self._clock.wait_until(self._clock.monotonic_ns() + seconds_to_ns(pause), wake)
 
     def tick(self) -> bool:
-        """One round; False if it could not be finished."""
+        """One round; False if it could not be finished. A bug in it does not end the process."""
+        try:
+            return self._round()
+        except Exception as error:
+            log.exception("the round failed")
+            self.metrics.failed(error)
+            return False
+
+    def _round(self) -> bool:
         began_ns = self._clock.monotonic_ns()
         now_seconds = self._clock.wall_time_ns() / NS_PER_SECOND
         try:
@@ -86,20 +93,28 @@ class ForecasterProcess:
             log.warning("no forecast this round: %s", error)
             self.metrics.failed(error)
             for body in bodies:
-                self._say(body, "HistoryUnavailable", str(error), now_seconds)
+                if _key(body) in targets:
+                    self._say(body, "HistoryUnavailable", str(error), now_seconds)
             return False
         by_key = {_key(body): body for body in bodies}
-        written = [
-            self._put(by_key[a.target.key], status_of(a, now_seconds), now_seconds) for a in answers
-        ]
+        written = [self._tell(by_key[a.target.key], a, now_seconds) for a in answers]
         duration = ns_to_seconds(self._clock.monotonic_ns() - began_ns)
         self.metrics.show(answers, duration, now_seconds)
         log.info("forecast %d series in %.2f s", len(answers), duration)
         return all(written)
 
+    def _tell(self, body: JsonObject, answer: TargetForecast, now_seconds: float) -> bool:
+        """Write one answer; the last figures stay where the history failed this series alone."""
+        if answer.error is not None:
+            self.metrics.failed(answer.error)
+            if not isinstance(answer.error, InputError):
+                return self._say(body, "HistoryUnavailable", str(answer.error), now_seconds)
+        status = status_of(answer, now_seconds, self._interval_seconds)
+        return self._put(body, status, now_seconds)
+
     def _targets(
         self, bodies: tuple[JsonObject, ...], now_seconds: float
-    ) -> dict[tuple[str, str], Target]:
+    ) -> dict[TargetKey, Target]:
         """The usable targets; the others are told what is wrong with them."""
         targets = {}
         for body in bodies:
@@ -107,20 +122,27 @@ class ForecasterProcess:
                 target = target_of(body)
             except InputError as error:
                 self.metrics.failed(error)
-                self._say(body, "SpecRefused", str(error), now_seconds)
+                self._say(body, "SpecRefused", str(error), now_seconds, accepted=False)
             else:
                 targets[target.key] = target
         return targets
 
-    def _say(self, body: JsonObject, reason: str, message: str, now_seconds: float) -> None:
+    def _say(
+        self,
+        body: JsonObject,
+        reason: str,
+        message: str,
+        now_seconds: float,
+        *,
+        accepted: bool = True,
+    ) -> bool:
         """Keep the last status but mark it not ready."""
         status = dict(body.get("status") or {})
         generation = int(body.get("metadata", {}).get("generation", 0))
-        status["conditions"] = [
-            {"type": "Ready", "status": str(ConditionStatus.FALSE), "reason": reason,
-             "message": message[:4000], "observedGeneration": generation}
-        ]  # fmt: skip
-        self._put(body, status, now_seconds)
+        status["observedGeneration"] = generation
+        judged = conditions(generation, reason, message, accepted=accepted)
+        status["conditions"] = [condition.to_json() for condition in judged]
+        return self._put(body, status, now_seconds)
 
     def _put(self, body: JsonObject, status: dict[str, Any], now_seconds: float) -> bool:
         """Write a status, with the time at which each condition last changed."""

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from prometheus_client import CollectorRegistry, Counter, Gauge
 
 from forecasting.forecast_choice import FALLBACKS
 from forecasting.forecast_round import TargetForecast
+from forecasting.forecast_status import has_figures
 
 _LABELS = ("namespace", "name")
 
@@ -49,7 +51,7 @@ class ForecastMetrics:
             _LABELS, registry=self.registry,
         )  # fmt: skip
         self._data_until = Gauge(
-            "wattpack_forecast_data_timestamp_seconds", "End of the newest bin used, Unix time",
+            "wattpack_forecast_data_timestamp_seconds", "End of the newest observed bin, Unix time",
             _LABELS, registry=self.registry,
         )  # fmt: skip
         self._round = Gauge(
@@ -77,16 +79,18 @@ class ForecastMetrics:
             made, key = answer.made, answer.target.key
             if made is None:
                 continue
-            for level, peak in zip(made.levels, answer.peaks, strict=True):
-                self._peak.labels(*key, f"{level:g}").set(float(peak))
-            self._now.labels(*key).set(float(made.now[answer.row]))
+            if has_figures(answer):
+                for level, peak in zip(made.levels, answer.peaks, strict=True):
+                    self._peak.labels(*key, f"{level:g}").set(float(peak))
+            if math.isfinite(newest := float(made.now[answer.row])):
+                self._now.labels(*key).set(newest)
+                self._data_until.labels(*key).set(float(made.observed_until_seconds[answer.row]))
             record = answer.record
             if record.windows:
                 self._coverage.labels(*key).set(1 - record.violations / record.windows)
             self._windows.labels(*key).set(record.windows)
             self._violations.labels(*key).set(record.violations)
             self._fallback.labels(*key).set(float(made.methods[answer.row] in FALLBACKS))
-            self._data_until.labels(*key).set(made.data_until_seconds)
         self._round.set(duration_seconds)
         self._last.set(now_seconds)
 

@@ -21,7 +21,8 @@ from rich.table import Table
 
 from forecasting.app.forecast_loop import ForecasterProcess
 from forecasting.forecast_round import ForecasterState, step
-from forecasting.forecast_status import status_of
+from forecasting.forecast_status import has_figures, status_of
+from forecasting.issued_forecast import LAST_TIME_SECONDS
 from forecasting.prometheus import PrometheusSource
 from forecasting.series_source import BIN_SECONDS, SeriesId, SeriesSource
 from forecasting.sqlite import HistoryStore
@@ -30,7 +31,7 @@ from wattpack.clock import SystemClock
 from wattpack.errors import InputError
 from wattpack.logs import add_log_level, log_json
 from wattpack.settings import Settings
-from wattpack.units import NS_PER_SECOND
+from wattpack.units import NS_PER_SECOND, require_number
 
 
 class ForecasterSettings(Settings):
@@ -137,10 +138,13 @@ def serve(settings: ForecasterSettings, source: SeriesSource, once: bool) -> int
 
 def print_series(args: argparse.Namespace, source: SeriesSource) -> int:
     """One series' forecast as a table or as JSON."""
-    now = SystemClock().wall_time_ns() / NS_PER_SECOND if args.at is None else args.at
-    horizon = round(args.hours * 3600 / BIN_SECONDS)
-    if not 0 < horizon <= 7 * 144:
-        raise InputError("hours", "more than 0 and at most 168", args.hours)
+    now = SystemClock().wall_time_ns() / NS_PER_SECOND
+    if args.at is not None:
+        now = require_number("at", args.at, minimum=0, maximum=LAST_TIME_SECONDS, unit="s")
+    hours = require_number("hours", args.hours, minimum=BIN_SECONDS / 3600, maximum=168)
+    horizon = round(hours * 3600 / BIN_SECONDS)
+    if args.ceiling is not None:
+        require_number("ceiling", args.ceiling, exclusive_minimum=0)
     target = Target(
         namespace="", name="series", series=SeriesId(args.series), kind="series", horizon=horizon,
         step_seconds=BIN_SECONDS, asked_levels=(0.5, 0.9, 0.99), ceiling=args.ceiling, generation=0,
@@ -151,9 +155,16 @@ def print_series(args: argparse.Namespace, source: SeriesSource) -> int:
     status = status_of(answer, now)
     if args.json:
         print(json.dumps(status, indent=2))
+    elif not has_figures(answer):
+        print(f"{args.series}: {ready_message(status)}")
     else:
         Console().print(series_table(args.series, status))
     return 0
+
+
+def ready_message(status: dict[str, Any]) -> str:
+    """What the Ready condition says."""
+    return next(str(c["message"]) for c in status["conditions"] if c["type"] == "Ready")
 
 
 def series_table(series: str, status: dict[str, Any]) -> Table:
@@ -170,7 +181,7 @@ def series_table(series: str, status: dict[str, Any]) -> Table:
         table.add_row(f"{(k + 1) * BIN_SECONDS / 3600:g} h", *values)
     table.caption = (
         f"peak of the window: p50 {status['p50']:g}, p95 {status['p95']:g}, "
-        f"p99 {status['p99']:g}; {status['conditions'][0]['message']}"
+        f"p99 {status['p99']:g}; {ready_message(status)}"
     )
     return table
 

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+import json
+import re
 from typing import Any, Final
 
 import httpx
 
+from wattpack.clock import Clock, SystemClock
 from wattpack.errors import DeadlineExceededError, InputError, PermanentError, TransientError
+from wattpack.units import require_number, seconds_to_ns
 
 MAX_ANSWER_BYTES: Final = 16 << 20
+LAST_STAMP: Final = 1e12
+"""Far beyond every clock, and exact as a float."""
+
+_PLAIN: Final = {"Accept-Encoding": "identity"}
+_BUSY: Final = (429, 500, 502, 503, 504)
 
 
 class BadAnswerError(PermanentError):
@@ -23,6 +32,7 @@ class QueryApi:
         path: ``query`` or ``query_range``.
         deadline_seconds: For one query, connection included.
         client: Replaces the ordinary HTTP client (tests, own TLS settings).
+        clock: Measures the deadline.
     """
 
     def __init__(
@@ -31,11 +41,13 @@ class QueryApi:
         path: str,
         deadline_seconds: float = 10.0,
         client: httpx.Client | None = None,
+        clock: Clock | None = None,
     ) -> None:
         if not base_url.startswith(("http://", "https://")):
             raise InputError("prometheusUrl", "an http:// or https:// address", base_url)
         self.url = f"{base_url.rstrip('/')}/api/v1/{path}"
         self._deadline_seconds = deadline_seconds
+        self._clock = clock or SystemClock()
         self._client = client or httpx.Client(timeout=deadline_seconds)
 
     def close(self) -> None:
@@ -52,34 +64,79 @@ class QueryApi:
         """
         sent = {**parameters, "timeout": f"{self._deadline_seconds:g}s"}
         try:
-            response = self._client.post(self.url, data=sent)
+            with self._client.stream("POST", self.url, data=sent, headers=_PLAIN) as response:
+                status = response.status_code
+                if status in _BUSY:
+                    raise TransientError(f"{self.url}: HTTP {status}")
+                text = self._body(response)
         except httpx.TimeoutException as error:
-            raise DeadlineExceededError(
-                f"{self.url}: no answer in {self._deadline_seconds:g} s"
-            ) from error
-        except httpx.HTTPError as error:
-            raise TransientError(f"{self.url}: {error}") from error
-        if response.status_code in (429, 502, 503, 504) or response.status_code == 500:
-            raise TransientError(f"{self.url}: HTTP {response.status_code}")
-        if len(response.content) > MAX_ANSWER_BYTES:
-            raise BadAnswerError(f"{self.url}: an answer of {len(response.content)} bytes")
+            raise self._late() from error
+        except (httpx.HTTPError, httpx.InvalidURL) as error:
+            raise TransientError(f"{self.url}: {_short(error)}") from error
         try:
-            body = response.json()
-        except ValueError as error:
-            raise BadAnswerError(f"{self.url}: HTTP {response.status_code}, no JSON") from error
+            body = json.loads(text)
+        except (ValueError, RecursionError) as error:
+            raise BadAnswerError(f"{self.url}: HTTP {status}, no JSON") from error
         if not isinstance(body, dict) or body.get("status") not in ("success", "error"):
-            raise BadAnswerError(f"{self.url}: HTTP {response.status_code}, no Prometheus answer")
+            raise BadAnswerError(f"{self.url}: HTTP {status}, no Prometheus answer")
         if body["status"] == "error":
-            reason = f"{body.get('errorType')}: {body.get('error')}"
-            if body.get("errorType") in ("timeout", "canceled", "unavailable", "internal"):
+            kind = body.get("errorType")
+            reason = f"{_short(kind)}: {_short(body.get('error'))}"
+            if kind in ("timeout", "canceled", "unavailable", "internal"):
                 raise TransientError(f"{self.url}: {reason}")
             raise InputError("series", f"a PromQL expression ({reason})", query, self.url)
         return body
 
+    def _body(self, response: httpx.Response) -> bytes:
+        """All bytes of an answer: not compressed, within the deadline and the size limit.
+
+        A server that sends a byte now and then passes every read's time-out, and a small
+        compressed answer may hold any number of bytes.
+        """
+        until_ns = self._clock.monotonic_ns() + seconds_to_ns(self._deadline_seconds)
+        if response.headers.get("content-encoding", "identity") != "identity":
+            raise BadAnswerError(f"{self.url}: a compressed answer, which was not asked for")
+        chunks, size = [], 0
+        for chunk in response.iter_bytes():
+            size += len(chunk)
+            if size > MAX_ANSWER_BYTES:
+                raise BadAnswerError(f"{self.url}: an answer over {MAX_ANSWER_BYTES} bytes")
+            if self._clock.monotonic_ns() > until_ns:
+                raise self._late()
+            chunks.append(chunk)
+        return b"".join(chunks)
+
+    def _late(self) -> DeadlineExceededError:
+        return DeadlineExceededError(f"{self.url}: no answer in {self._deadline_seconds:g} s")
+
+
+def _short(value: object) -> str:
+    """A server's word in an error of ours."""
+    return str(value)[:300] if isinstance(value, (str, Exception)) else type(value).__name__
+
+
+_NUMBER: Final = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?|[+-]?Inf|NaN", re.ASCII)
+
 
 def number(text: str, query: str) -> float:
-    """A sample value; Prometheus writes NaN, +Inf and -Inf as text."""
+    """A sample value; Prometheus writes NaN, +Inf and -Inf as text.
+
+    Raises:
+        BadAnswerError: for any other text, also what Python would read as a number (``1_000``).
+    """
+    if len(text) > 64 or _NUMBER.fullmatch(text) is None:
+        raise BadAnswerError(f"{query[:200]}: not a number: {text[:50]!r}")
+    return float(text)
+
+
+def stamp(value: object, query: str) -> float:
+    """A sample's time, Unix seconds.
+
+    Raises:
+        BadAnswerError: for anything but a number of seconds that a clock can show; JSON carries
+            NaN, 1e400 and integers that no float holds.
+    """
     try:
-        return float(text)
-    except ValueError as error:
-        raise BadAnswerError(f"{query}: not a number: {text[:50]!r}") from error
+        return require_number("time", value, minimum=-LAST_STAMP, maximum=LAST_STAMP)
+    except InputError as error:
+        raise BadAnswerError(f"{query[:200]}: not a time: {error.got}") from error

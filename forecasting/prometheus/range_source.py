@@ -13,8 +13,9 @@ from typing import Any, Final
 import httpx
 import numpy as np
 
-from forecasting.prometheus.query import BadAnswerError, QueryApi, number
+from forecasting.prometheus.query import BadAnswerError, QueryApi, number, stamp
 from forecasting.series_source import BIN_SECONDS, Floats, SeriesId, bin_count
+from wattpack.clock import Clock
 from wattpack.errors import InputError
 
 MAX_POINTS: Final = 11_000
@@ -28,12 +29,17 @@ class PrometheusSource:
         base_url: For example ``http://prometheus:9090``.
         deadline_seconds: For one query, connection included.
         client: Replaces the ordinary HTTP client (tests, own TLS settings).
+        clock: Measures the deadline.
     """
 
     def __init__(
-        self, base_url: str, deadline_seconds: float = 10.0, client: httpx.Client | None = None
+        self,
+        base_url: str,
+        deadline_seconds: float = 10.0,
+        client: httpx.Client | None = None,
+        clock: Clock | None = None,
     ) -> None:
-        self._api = QueryApi(base_url, "query_range", deadline_seconds, client)
+        self._api = QueryApi(base_url, "query_range", deadline_seconds, client, clock)
 
     def close(self) -> None:
         """Drop the connections."""
@@ -68,8 +74,8 @@ class PrometheusSource:
         row = np.full(count, np.nan)
         if len(result) > 1:
             raise InputError("series", "an expression that gives one series", query, self._api.url)
-        for stamp, text in _points(result[0], query) if result else ():
-            place = round((stamp - start) / step) - 1
+        for seconds, text in _points(result[0], query) if result else ():
+            place = round((seconds - start) / step) - 1
             value = number(text, query)
             if 0 <= place < count and math.isfinite(value):
                 row[place] = value
@@ -80,10 +86,10 @@ def _result(body: Any, query: str) -> list[Any]:  # noqa: ANN401 - JSON
     """The matrix of an answer."""
     data = body.get("data")
     if not isinstance(data, dict) or data.get("resultType") != "matrix":
-        raise BadAnswerError(f"{query}: expected a matrix, got {str(data)[:200]}")
+        raise BadAnswerError(f"{query[:200]}: expected a matrix")
     result = data.get("result")
     if not isinstance(result, list):
-        raise BadAnswerError(f"{query}: expected a list of series, got {str(result)[:200]}")
+        raise BadAnswerError(f"{query[:200]}: expected a list of series")
     return result
 
 
@@ -91,11 +97,10 @@ def _points(series: Any, query: str) -> list[tuple[float, str]]:  # noqa: ANN401
     """Time stamps and value texts of one series."""
     values = series.get("values") if isinstance(series, dict) else None
     if not isinstance(values, list):
-        raise BadAnswerError(f"{query}: a series without values: {str(series)[:200]}")
+        raise BadAnswerError(f"{query[:200]}: a series without values")
     points = []
     for point in values:
-        usable = isinstance(point, list) and len(point) == 2 and isinstance(point[0], (int, float))
-        if not usable or not isinstance(point[1], str):
-            raise BadAnswerError(f"{query}: not a [time, text] pair: {str(point)[:200]}")
-        points.append((float(point[0]), point[1]))
+        if not isinstance(point, list) or len(point) != 2 or not isinstance(point[1], str):
+            raise BadAnswerError(f"{query[:200]}: not a [time, text] pair among the values")
+        points.append((stamp(point[0], query), point[1]))
     return points

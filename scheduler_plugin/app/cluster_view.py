@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections import defaultdict
+from collections.abc import Callable, Sequence
 
 from forecasting.forecast_book import ForecastBook
 from scheduler_plugin import pods as pod_facts
@@ -11,6 +12,7 @@ from scheduler_plugin.power_view import PowerView, model_watts
 from scheduler_plugin.snapshot_builder import ClusterObjects
 from wattpack.api import DemandForecast, GPUProfile, PowerDomain
 from wattpack.clock import Clock
+from wattpack.errors import InputError
 from wattpack.gangs import (
     COSCHEDULING_LABEL,
     JOB_LABEL,
@@ -32,7 +34,7 @@ from wattpack.kube.port import (
     Resource,
     UnavailableError,
 )
-from wattpack.object_names import OPT_IN_LABEL, OPT_IN_VALUE, SYSTEM_NAMESPACE
+from wattpack.object_names import GANG_LABEL, OPT_IN_LABEL, OPT_IN_VALUE, SYSTEM_NAMESPACE
 from wattpack.units import NS_PER_SECOND
 
 _LOG = logging.getLogger(__name__)
@@ -144,26 +146,48 @@ class ClusterReader:
             if not pod_facts.node_name(pod)
             for label in pod["metadata"].get("labels") or ()
         }
+        ours = JOBSET_LABEL in labels or {JOB_LABEL, GANG_LABEL} <= labels
+        jobs = self._owners(JOBS) if ours else ()
+        by_space: dict[str, list[JsonObject]] = defaultdict(list)
+        for job in jobs:
+            by_space[_space(job)].append(job)
         return GangSources(
-            jobs=self._sizes(JOBS, job_gang_size) if JOB_LABEL in labels else {},
-            jobsets=self._sizes(JOBSETS, jobset_gang_size) if JOBSET_LABEL in labels else {},
-            pod_groups=self._sizes(POD_GROUPS, pod_group_size)
-            if COSCHEDULING_LABEL in labels
-            else {},
+            jobs=_sizes(jobs, job_gang_size) if GANG_LABEL in labels else {},
+            jobsets=_sizes(
+                self._owners(JOBSETS) if JOBSET_LABEL in labels else (),
+                lambda jobset: jobset_gang_size(jobset, by_space[_space(jobset)]),
+            ),
+            pod_groups=_sizes(
+                self._owners(POD_GROUPS) if COSCHEDULING_LABEL in labels else (), pod_group_size
+            ),
         )
 
-    def _sizes(self, resource: Resource, size_of: Size) -> dict[str, int]:
-        """Declared size by ``namespace/name``; a kind that a cluster lacks is asked for once."""
+    def _owners(self, resource: Resource) -> Sequence[JsonObject]:
+        """All objects of a kind; a kind that a cluster lacks is asked for once."""
         if resource in self._missing:
-            return {}
+            return ()
         try:
-            owners = self._api.list(resource).items
+            return self._api.list(resource).items
         except (NotFoundError, ForbiddenError) as error:
             _LOG.info("%s are not a source of gangs here: %s", resource.plural, error)
             self._missing.add(resource)
-            return {}
-        return {
-            f"{body['metadata'].get('namespace', 'default')}/{body['metadata']['name']}": size
-            for body in owners
-            if (size := size_of(body)) is not None
-        }
+            return ()
+
+
+def _sizes(owners: Sequence[JsonObject], size_of: Size) -> dict[str, int]:
+    """Size by ``namespace/name``; one that cannot be read is left out and told."""
+    found: dict[str, int] = {}
+    for body in owners:
+        key = f"{_space(body)}/{body['metadata']['name']}"
+        try:
+            size = size_of(body)
+        except InputError as error:
+            _LOG.warning("%s: no gang size: %s", key, error)
+            continue
+        if size is not None:
+            found[key] = size
+    return found
+
+
+def _space(body: JsonObject) -> str:
+    return str(body["metadata"].get("namespace", "default"))

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
+import logging
 import os
 import signal
 import socket
 import sys
 import threading
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
+from actuator.unix_socket.pod_resources import borrow_connection
 from telemetry.app.attributor import Attributor
 from telemetry.app.device_sources import Source, nvml_source, replay_source, simulated_source
 from telemetry.app.local_view import (
@@ -21,12 +25,15 @@ from telemetry.app.local_view import (
 )
 from telemetry.app.metrics_port import metrics_access, metrics_port
 from telemetry.attribution.device_grants import KUBELET_SOCKET
+from telemetry.attribution.kubelet_relay import KubeletRelay
 from telemetry.stream.grpc_link import is_loopback
 from wattpack import flags
 from wattpack.clock import Clock, SystemClock
 from wattpack.errors import InputError
 from wattpack.logs import add_log_level, log_json, log_plain
 from wattpack.units import NS_PER_SECOND, NodeName, require_number
+
+LOG = logging.getLogger(__name__)
 
 EXAMPLES = """examples:
   wattpack agent --local                     live table and http://127.0.0.1:9400/metrics
@@ -62,6 +69,12 @@ def build_parser() -> argparse.ArgumentParser:
     )
     add("--node", default=os.environ.get("NODE_NAME") or socket.gethostname(), help="node name")
     add("--kubelet-socket", type=Path, default=KUBELET_SOCKET, help="pod-resources socket")
+    add(
+        "--pod-resources-from",
+        type=Path,
+        metavar="SOCKET",
+        help="the actuator that opens the kubelet's socket for us, which only root may reach",
+    )
     add("--proc", type=Path, default=Path("/proc"), help="the host's /proc")
     add("--seed", type=int, default=0, help="of simulated boards and back-off")
     stream = parser.add_argument_group("reporting to controllers")
@@ -119,21 +132,19 @@ def main(argv: Sequence[str] | None = None) -> int:
     _check(options)
     (log_plain if options.local else log_json)(options.log_level)
     clock = SystemClock()
-    source = _open_source(options, clock)
-    attributor = _open_attributor(options)
     stop = threading.Event()
-    previous = {s: signal.signal(s, lambda *_: stop.set()) for s in (signal.SIGTERM, signal.SIGINT)}
-    try:
+    with contextlib.ExitStack() as undo:
+        source = _open_source(options, clock)
+        undo.callback(source.close)
+        attributor = _open_attributor(options, undo)
+        undo.callback(attributor.close)
+        for number in (signal.SIGTERM, signal.SIGINT):
+            undo.callback(signal.signal, number, signal.signal(number, lambda *_: stop.set()))
         if options.local:
             return _run_local(options, source, attributor, clock, stop)
         from telemetry.app.agent_process import run_agent
 
         return run_agent(options, source, attributor, clock, stop)
-    finally:
-        attributor.close()
-        source.close()
-        for number, handler in previous.items():
-            signal.signal(number, handler)
 
 
 def _check(options: argparse.Namespace) -> None:
@@ -170,12 +181,29 @@ def _open_source(options: argparse.Namespace, clock: Clock) -> Source:
     return nvml_source(clock)
 
 
-def _open_attributor(options: argparse.Namespace) -> Attributor:
-    if not options.kubelet_socket.exists():
+def _open_attributor(options: argparse.Namespace, undo: contextlib.ExitStack) -> Attributor:
+    kubelet = options.kubelet_socket
+    if options.pod_resources_from is not None:
+        borrow = partial(borrow_connection, options.pod_resources_from)
+        relay = KubeletRelay(borrow)
+        undo.callback(relay.close)
+        kubelet = relay.path
+    elif not _is_there(kubelet):
         return Attributor(None, options.proc)
     from telemetry.attribution.kubelet import PodResources
 
-    return Attributor(PodResources(options.kubelet_socket).list, options.proc)
+    pods = PodResources(kubelet)
+    undo.callback(pods.close)
+    return Attributor(pods.list, options.proc)
+
+
+def _is_there(socket: Path) -> bool:
+    """Whether the file can be seen; in a folder that only root may enter it cannot."""
+    try:
+        return socket.exists()
+    except PermissionError:
+        LOG.warning("%s: no permission; see --pod-resources-from", socket)
+        return False
 
 
 def _run_local(

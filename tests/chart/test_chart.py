@@ -27,7 +27,7 @@ from tests.chart.helm_render import (
 pytestmark = pytest.mark.helm
 
 REVIEWS = {"tokenreviews", "subjectaccessreviews"}
-NODE_COMPONENTS = {"agent", "actuator"}
+NODE_COMPONENTS = {"agent", "actuator", "pod-resources"}
 #: They serve nothing that a probe could ask: the one ends by itself, the other by its Lease check.
 WITHOUT_PORT = {"uninstall", "watchdog"}
 PROCESSES = {"controller", "scheduler", "watchdog", "forecaster", "console", "agent", "uninstall"}
@@ -58,7 +58,7 @@ def test_the_schema_check_would_notice_a_wrong_field() -> None:
 
 
 def test_the_default_installs_every_process_but_no_privileged_one() -> None:
-    assert set(pod_specs(rendered("default"))) == PROCESSES
+    assert set(pod_specs(rendered("default"))) == PROCESSES | {"pod-resources"}
     assert set(pod_specs(rendered("enforcing"))) == PROCESSES | {"actuator"}
 
 
@@ -94,6 +94,7 @@ def test_pods_meet_the_restricted_profile_but_for_agent_and_actuator(name: str) 
             assert "privileged" not in own
             if component != "actuator":
                 assert "add" not in own["capabilities"]
+            if component not in {"actuator", "pod-resources"}:
                 assert security["runAsUser"] > 0
         if component in NODE_COMPONENTS:
             continue
@@ -131,6 +132,53 @@ def test_the_actuator_has_two_capabilities_no_token_and_no_network() -> None:
     assert daemon_sets["wp-wattpack-actuator"]["spec"]["updateStrategy"] == {"type": "OnDelete"}
     bound = [s for b in of_kind(objects, "ClusterRoleBinding") for s in b["subjects"]]
     assert not any(subject["name"].endswith("actuator") for subject in bound)
+
+
+def test_what_opens_the_kubelets_socket_without_enforcement_is_root_and_nothing_more() -> None:
+    objects = rendered("default")
+    spec = pod_specs(objects)["pod-resources"]
+    assert spec["automountServiceAccountToken"] is False
+    assert spec["hostNetwork"] is False
+    (container,) = spec["containers"]
+    assert container["securityContext"]["capabilities"] == {"drop": ["ALL"]}
+    assert "env" not in container  # no board is passed in
+    paths = {v["hostPath"]["path"]: v["name"] for v in spec["volumes"] if "hostPath" in v}
+    assert set(paths) == {"/run/wattpack", "/var/lib/kubelet/pod-resources"}
+    (policy,) = (
+        item
+        for item in of_kind(objects, "NetworkPolicy")
+        if item["metadata"]["name"].endswith("pod-resources")
+    )
+    assert policy["spec"]["policyTypes"] == ["Ingress", "Egress"]
+    assert not {"ingress", "egress"} & set(policy["spec"])
+    none = tuple(render({"agent": {"kubeletPodResources": False}}))
+    assert "pod-resources" not in pod_specs(none)
+
+
+@pytest.mark.parametrize(
+    ("name", "opener"), [("default", "pod-resources"), ("enforcing", "actuator")]
+)
+def test_the_agent_asks_the_socket_that_whoever_runs_as_root_serves(name: str, opener: str) -> None:
+    agent = pod_specs(rendered(name))["agent"]
+    (asks,) = (arg for arg in args_of("agent", name) if arg.startswith("--pod-resources-from="))
+    assert f"--socket={asks.partition('=')[2]}" in args_of(opener, name)
+    assert "--pod-resources=/var/lib/kubelet/pod-resources/kubelet.sock" in args_of(opener, name)
+    paths = [v["hostPath"]["path"] for v in agent["volumes"] if "hostPath" in v]
+    assert paths == ["/run/wattpack"]
+
+
+def test_the_configuration_without_boards_is_one_that_the_door_accepts(tmp_path: Any) -> None:
+    from actuator.config_file import load_config
+
+    (text,) = (
+        item["data"]["pod-resources.json"]
+        for item in of_kind(rendered("default"), "ConfigMap")
+        if "pod-resources.json" in item.get("data", {})
+    )
+    file = tmp_path / "pod-resources.json"
+    file.write_text(text)
+    config = load_config(file, boards=False)
+    assert (config.allowed_uids, config.socket_gid) == (frozenset({65532}), 65532)
 
 
 def test_the_actuators_configuration_is_one_that_it_accepts(tmp_path: Any) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from controller.controller_state import initial_state
 from controller.guarantee import guaranteed_case, guaranteed_commands
-from controller.tick_values import Topology
+from controller.tick_values import Tick, Topology
 from tests.controller.builders import SETTINGS, make_observations, make_topology, make_tree, seconds
 from wattpack.power.feasibility import LoadTree, size_where_feasible
 
@@ -61,9 +61,10 @@ def wanted(topology: Topology) -> np.ndarray[Any, Any]:
     now = replace(topology, node_host_unit=unit)
     state = replace(initial_state(now, SETTINGS), heard=np.ones(3, dtype=np.bool_))
     observed = make_observations(now, seconds(1))
-    case, fixed = guaranteed_case(now, state.load, observed)
+    case = guaranteed_case(now, state.load, observed)
     raise_all = np.ones(now.n_gpus, dtype=np.bool_)
-    commands = guaranteed_commands(now, state, observed, case, fixed, raise_all)
+    tick = Tick(now, observed, SETTINGS, seconds(1))
+    commands = guaranteed_commands(tick, state, case, raise_all)
     return np.where(commands > 0.0, commands, topology.guaranteed_watts)
 
 

@@ -10,7 +10,7 @@ import pytest
 from controller.app.arrivals import ArrivalBook, PodsOnGpus
 from controller.app.tick_loop import TickOutcome
 from controller.step import initial_state, step
-from controller.tick_values import Topology
+from controller.tick_values import Tick, Topology
 from tests.controller.builders import SETTINGS, make_observations, make_topology, seconds
 from wattpack.api.power_domain import MAX_ARRIVALS, Arrival
 from wattpack.api.times import rfc3339
@@ -42,7 +42,7 @@ def told(
     now_ns = seconds(5)
     observed = make_observations(topology, now_ns, **seen)
     state = initial_state(topology, SETTINGS)
-    _, _, decisions = step(topology, state, observed, SETTINGS, now_ns)
+    _, _, decisions = step(Tick(topology, observed, SETTINGS, now_ns), state)
     outcome = TickOutcome(topology, observed, decisions, NOW_NS + seconds(after_seconds))
     objects: dict[Key, JsonObject] = {("team", n): pod(n, age) for n, age in ages.items()}
     on = {f"gpu-{i}": ("team", name) for name, gpus in pods.items() for i in gpus}

@@ -6,12 +6,14 @@ import csv
 import gzip
 import io
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from forecasting.calibration import Calibration
 from forecasting.forecast_book import ForecastBook, Question
 from forecasting.forecast_round import ForecasterState, step
 from forecasting.forecast_status import status_of
@@ -190,3 +192,44 @@ def test_an_object_becomes_a_target() -> None:
 def test_a_bad_object_is_refused_by_field(spec: dict[str, Any], field: str) -> None:
     with pytest.raises(InputError, match=field):
         target_of(_body(**spec))
+
+
+def test_pooled_misses_do_not_lift_a_calm_series_beyond_its_bound() -> None:
+    """Other clients of the pool burst, and a calm one promised 991 times its record.
+
+    The bound of 20 times holds after calibration, and is said.
+    """
+    calm = _target("calm")
+    bursts = replace(Calibration.new(calm.levels), scores=np.full((40, 3), 5000.0), windows=40)
+    state = ForecasterState(calibrations={calm.pool: bursts}, methods={calm.key: "ridge"})
+    source = MemorySource({"calm": np.full(12 * DAY, 1.0)})
+    _, (answer,) = step(state, 12 * 86400, source, [calm])
+    assert answer.peaks.max() == pytest.approx(20.0)
+    assert "extreme" in status_of(answer, 12 * 86400)["conditions"][1]["message"]
+
+
+class _Poisoned(MemorySource):
+    """Hands out rows that no adapter of ours hands out."""
+
+    def fetch(
+        self, series: Sequence[SeriesId], start: int, end: int, step_seconds: int = 600
+    ) -> Floats:
+        row = super().fetch(series, start, end, step_seconds)
+        if series[0].startswith("inf"):
+            row[:] = np.inf
+        if series[0].startswith("huge"):
+            row[:] = 1.7e308
+        if series[0].startswith("mixed"):
+            row[:, ::2] = np.nextafter(np.inf, 0)
+        return row
+
+
+@pytest.mark.parametrize("bad", ["inf", "huge", "mixed"])
+def test_a_poisoned_row_of_any_source_fails_alone(bad: str) -> None:
+    source = _Poisoned({"a": _diurnal()[0], "z": _diurnal()[0], bad: _diurnal()[0]})
+    targets = [_target("a"), _target(bad), _target("z")]
+    with np.errstate(all="raise"):
+        _, (first, _, last) = step(ForecasterState(), 12 * 86400, source, targets)
+    assert first.error is None
+    assert last.error is None
+    np.testing.assert_allclose(first.peaks, last.peaks)

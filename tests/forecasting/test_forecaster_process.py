@@ -17,6 +17,7 @@ from forecasting.forecast_book import ForecastBook, Question
 from forecasting.memory_source import MemorySource
 from forecasting.series_source import Floats, SeriesId
 from forecasting.sqlite import HistoryStore
+from forecasting.targets import target_of
 from simulation.kube import EmbeddedKube
 from wattpack.api.planning import DemandForecast
 from wattpack.clock import ManualClock
@@ -36,14 +37,15 @@ def _diurnal(days: int = 12) -> Floats:
 
 
 class _Source(MemorySource):
-    """Can be cut off."""
+    """Can be cut off, or fail on some series."""
 
     down = False
+    failing: frozenset[str] | set[str] = frozenset()
 
     def fetch(
         self, series: Sequence[SeriesId], start: int, end: int, step_seconds: int = 600
     ) -> Floats:
-        if self.down:
+        if self.down or self.failing & set(series):
             raise TransientError("history is away")
         return super().fetch(series, start, end, step_seconds)
 
@@ -79,9 +81,13 @@ class World:
     def status(self, name: str) -> dict[str, Any]:
         return dict(self.kube.get(RESOURCE, name, "power").get("status") or {})
 
+    def condition(self, name: str, type: str) -> dict[str, Any]:
+        (found,) = [c for c in self.status(name)["conditions"] if c["type"] == type]
+        assert found["message"]
+        return dict(found)
+
     def ready(self, name: str) -> dict[str, Any]:
-        (condition,) = self.status(name)["conditions"]
-        return dict(condition)
+        return self.condition(name, "Ready")
 
 
 @pytest.fixture
@@ -172,6 +178,113 @@ def test_a_workload_without_history_is_told_so(world: World) -> None:
     assert world.ready("new")["reason"] == "NoHistory"
 
 
+def test_no_history_and_no_ceiling_publish_no_figure_at_all(world: World) -> None:
+    """It was published as 0 W, and 0 W was believed."""
+    world.add("new", target={"powerDomain": "row", "series": "domain:new"})
+    world.process.tick()
+    status = world.status("new")
+    assert not status.keys() & {"now", "p50", "p95", "p99", "dataUntil", "validUntil"}
+    assert not status["quantiles"]
+    assert world.ready("new")["status"] == "False"
+    assert "'domain:new', no spec.ceilingWatts" in world.ready("new")["message"]
+    assert 'name="new"' not in "".join(
+        line for line in _metrics(world).splitlines() if "_peak" in line or "_observed" in line
+    )
+
+
+def test_no_history_with_a_ceiling_publishes_the_ceiling_and_is_not_ready(world: World) -> None:
+    world.add("new", target={"powerDomain": "row", "series": "domain:new"}, ceilingWatts=5000)
+    world.process.tick()
+    assert world.status("new")["p99"] == 5000
+    assert world.ready("new")["status"] == "False"
+    assert "5000 stands in" in world.ready("new")["message"]
+
+
+def test_a_domain_that_never_draws_anything_is_not_ready(world: World) -> None:
+    world.source.values["domain:dead"] = np.zeros(12 * DAY)
+    world.add("dead", target={"powerDomain": "row", "series": "domain:dead"})
+    world.process.tick()
+    assert (world.ready("dead")["status"], world.ready("dead")["reason"]) == ("False", "NoPower")
+
+
+def test_a_meter_that_fell_silent_is_said_and_makes_no_fresh_forecast(world: World) -> None:
+    silent = _diurnal()
+    silent[10 * DAY - 6 :] = np.nan
+    world.source.values["domain:silent"] = silent
+    world.add("silent", target={"powerDomain": "row", "series": "domain:silent"})
+    world.process.tick()
+    assert world.ready("silent")["reason"] == "HistoryStale"
+    assert world.status("silent")["dataUntil"] == "1970-01-10T23:00:00Z"
+
+
+def test_a_refused_spec_says_so_in_accepted_and_ready(world: World) -> None:
+    world.add("long", horizonSeconds=7 * 86400, stepSeconds=60)
+    assert world.process.tick()
+    for type in ("Accepted", "Ready"):
+        condition = world.condition("long", type)
+        assert (condition["status"], condition["reason"]) == ("False", "SpecRefused")
+        assert "spec.horizonSeconds: expected at most 1024 steps" in condition["message"]
+
+
+def test_a_status_that_nobody_could_have_written_does_not_keep_the_target_away(
+    world: World,
+) -> None:
+    world.add("row")
+    body = world.kube.get(RESOURCE, "row", "power") | {"status": {"coverageP99": 7, "p99": "x"}}
+    assert target_of(body).series == "domain:row"
+
+
+def test_a_forecast_states_how_long_it_is_valid(world: World) -> None:
+    world.process = ForecasterProcess(world.clock, world.kube, world.source, 1200.0)
+    world.add("row")
+    world.process.tick()
+    status = world.status("row")
+    assert status["dataUntil"] == status["windowStart"] == "1970-01-11T00:00:00Z"
+    assert status["validUntil"] == "1970-01-11T00:50:00Z"
+
+
+def test_a_series_that_the_history_fails_on_fails_alone_and_keeps_its_figures(
+    world: World,
+) -> None:
+    world.source.values["domain:slow"] = _diurnal()
+    world.add("slow", target={"powerDomain": "row", "series": "domain:slow"})
+    world.add("row")
+    world.process.tick()
+    before = world.status("slow")["p99"]
+    world.source.failing = {"domain:slow"}
+    world.clock.advance_seconds(600)
+    assert world.process.tick()
+    assert world.status("slow")["p99"] == before
+    assert world.ready("slow")["reason"] == "HistoryUnavailable"
+    assert world.condition("slow", "Accepted")["status"] == "True"
+    assert world.ready("row")["status"] == "True"
+    assert 'errors_total{kind="TransientError"} 1.0' in _metrics(world)
+
+
+def test_a_few_failing_series_do_not_end_the_round_of_the_others(world: World) -> None:
+    names = [f"bad-{i:02}" for i in range(19)]
+    world.source.failing = {f"domain:{name}" for name in names}
+    world.add("a-first")
+    for name in names:
+        world.add(name, target={"workload": name, "series": f"domain:{name}"})
+    world.add("zz-last")
+    assert world.process.tick()
+    assert world.ready("a-first")["status"] == world.ready("zz-last")["status"] == "True"
+
+
+def test_a_bug_in_a_round_is_counted_and_the_next_round_comes(world: World) -> None:
+    world.add("row")
+    fetch, world.source.fetch = world.source.fetch, None  # type: ignore[assignment]
+    assert not world.process.tick()
+    assert 'errors_total{kind="TypeError"} 1.0' in _metrics(world)
+    world.source.fetch = fetch  # type: ignore[method-assign]
+    assert world.process.tick()
+
+
+def _metrics(world: World) -> str:
+    return generate_latest(world.process.metrics.registry).decode()
+
+
 @pytest.fixture
 def history(tmp_path: Path) -> Path:
     file = tmp_path / "history.db"
@@ -206,8 +319,24 @@ def test_wrong_usage_exits_with_two_and_says_why(
     assert "expected" in capsys.readouterr().err
 
 
-def test_a_horizon_of_nothing_is_refused(history: Path) -> None:
-    assert main(["--history-file", str(history), "--series", "x", "--hours", "0"]) == 2
+@pytest.mark.parametrize(
+    ("flag", "value"),
+    [("hours", "0"), ("hours", "nan"), ("hours", "1e400"), ("at", "nan"), ("at", "1e300"),
+     ("at", "-5"), ("ceiling", "0"), ("ceiling", "inf")],
+)  # fmt: skip
+def test_a_number_that_means_nothing_is_refused_by_its_flag(
+    history: Path, capsys: pytest.CaptureFixture[str], flag: str, value: str
+) -> None:
+    argv = ["--history-file", str(history), "--series", "x", f"--{flag}={value}"]
+    assert main(argv) == 2
+    assert f"{flag}: expected" in capsys.readouterr().err
+
+
+def test_a_series_that_nobody_recorded_is_said_and_no_table_of_zeros(
+    history: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["--history-file", str(history), "--series", "x", "--at", "1000000"]) == 0
+    assert "no value in ten days of 'x'" in capsys.readouterr().out
 
 
 def test_a_typo_in_the_settings_file_names_the_key(

@@ -387,21 +387,118 @@ def test_a_new_process_keeps_the_promises_of_the_old_one(cluster: Cluster) -> No
     assert list(cluster.loop.step().released) == [f"{SPACE}/worker"]
 
 
-def test_an_indexed_job_is_a_gang_of_its_parallelism(cluster: Cluster) -> None:
-    jobs = Resource("batch", "v1", "jobs", "Job", True)
+JOBS = Resource("batch", "v1", "jobs", "Job", True)
+POD_GROUPS = Resource("scheduling.x-k8s.io", "v1alpha1", "podgroups", "PodGroup", True)
+
+
+def add_job(cluster: Cluster, size: int, succeeded: int = 0, **spec: Any) -> None:
+    template = {"spec": pod_object("t", 8)["spec"]}
     body = {
         "apiVersion": "batch/v1",
         "kind": "Job",
         "metadata": {"name": "train", "namespace": SPACE},
-        "spec": {"completionMode": "Indexed", "completions": 3, "parallelism": 3},
+        "spec": {"completionMode": "Indexed", "completions": size, "parallelism": size}
+        | {"template": template}
+        | spec,
     }
-    cluster.api.create(jobs, body, SPACE)
+    cluster.api.create(JOBS, body | {"status": {"succeeded": succeeded}}, SPACE)
+
+
+def indexed(name: str, *, gang: bool = True) -> JsonObject:
     labels = {"batch.kubernetes.io/job-name": "train"}
-    annotations = {"batch.kubernetes.io/job-completion-index": "0"}
-    cluster.add(pod_object("train-0", 8, labels=labels, annotations=annotations))
+    labels |= {"wattpack.io/gang": "train"} if gang else {}
+    annotations = {"batch.kubernetes.io/job-completion-index": name[-1]}
+    return pod_object(name, 8, labels=labels, annotations=annotations)
+
+
+def test_an_indexed_job_that_says_so_is_a_gang_of_its_parallelism(cluster: Cluster) -> None:
+    add_job(cluster, 3)
+    cluster.add(indexed("train-0"))
     assert cluster.loop.step().pending[f"{SPACE}/train-0"][0] == "GangDoesNotFit"
     cluster.add_nodes("n3")
     assert len(cluster.loop.step().released) == 1
+
+
+def test_an_indexed_job_alone_is_no_gang(cluster: Cluster) -> None:
+    add_job(cluster, 3)
+    cluster.add(indexed("train-0", gang=False))
+    assert list(cluster.loop.step().released) == [f"{SPACE}/train-0"]
+
+
+def test_a_job_with_one_of_two_done_waits_for_no_phantom() -> None:
+    cluster = Cluster()
+    cluster.add_nodes("n1")
+    add_job(cluster, 2, succeeded=1)
+    cluster.add(indexed("train-1"))
+    assert cluster.loop.step().released == {f"{SPACE}/train-1": "n1"}
+
+
+def finish(cluster: Cluster, name: str, node: str = "n1") -> None:
+    cluster.api.bind(name, SPACE, node)
+    body = {**cluster.pod(name), "status": {"phase": "Succeeded"}}
+    cluster.api.replace(PODS, body, SPACE, subresource="status")
+
+
+def owned_by(body: JsonObject, owner: str) -> JsonObject:
+    body["metadata"]["ownerReferences"][0]["uid"] = owner
+    return body
+
+
+def test_members_that_finished_leave_the_gang_to_the_others_of_their_owner() -> None:
+    cluster = Cluster()
+    cluster.add_nodes("n1")
+    for name in ("g0", "g1"):
+        body = owned_by(gang_pod(name, 2), "run-1")
+        cluster.api.create(PODS, body, SPACE)
+        finish(cluster, name)
+    cluster.add(owned_by(gang_pod("g2", 2), "run-2"))
+    assert cluster.loop.step().pending[f"{SPACE}/g2"][0] == "GangDoesNotFit"
+    cluster.add(owned_by(gang_pod("g3", 2), "run-1"))
+    cluster.api.delete(PODS, "g2", SPACE, grace_period_seconds=0)
+    assert cluster.loop.step().released == {f"{SPACE}/g3": "n1"}
+
+
+@pytest.mark.parametrize("phase", ["Pending", "Running"])
+def test_a_launcher_without_gpus_is_a_member_that_nobody_waits_for(
+    cluster: Cluster, phase: str
+) -> None:
+    cluster.add(gang_pod("launcher", 3, gpus=0))
+    if phase == "Running":
+        cluster.api.bind("launcher", SPACE, "n1")
+    for name in ("w0", "w1"):
+        cluster.add(gang_pod(name, 3))
+    assert len(cluster.loop.step().released) == 2
+
+
+def test_a_leader_without_gpus_does_not_count_in_its_group(cluster: Cluster) -> None:
+    group = "leaderworkerset.sigs.k8s.io"
+    labels = {f"{group}/name": "l", f"{group}/group-index": "0"}
+    for name, gpus in (("l-0", 0), ("l-0-1", 8), ("l-0-2", 8)):
+        annotations = {f"{group}/size": "3"}
+        cluster.add(pod_object(name, gpus, labels=labels, annotations=annotations))
+    assert len(cluster.loop.step().released) == 2
+
+
+def test_an_owner_whose_numbers_make_no_sense_stops_nobody(cluster: Cluster) -> None:
+    body = {"apiVersion": "scheduling.x-k8s.io/v1alpha1", "kind": "PodGroup"}
+    body |= {"metadata": {"name": "g", "namespace": SPACE}, "spec": {"minMember": "many"}}
+    cluster.api.create(POD_GROUPS, body, SPACE)
+    cluster.add(pod_object("p", labels={"scheduling.x-k8s.io/pod-group": "g"}))
+    cluster.add(pod_object("q"))
+    result = cluster.loop.step()
+    assert list(result.released) == [f"{SPACE}/q"]
+    ((reason, text),) = result.pending.values()
+    assert (reason, "a declared size" in text) == ("InvalidRequest", True)
+
+
+def test_a_bound_pod_that_cannot_be_read_still_holds_its_gpus() -> None:
+    cluster = Cluster()
+    cluster.add_nodes("n1")
+    odd = pod_object("odd", 8, annotations={"wattpack.io/expected-watts-per-gpu": "0.7kW"})
+    cluster.api.create(PODS, odd, SPACE)
+    cluster.api.bind("odd", SPACE, "n1")
+    cluster.add(pod_object("p"))
+    assert cluster.loop.step().pending[f"{SPACE}/p"][0] == "InsufficientGpus"
 
 
 # Trouble

@@ -310,7 +310,8 @@ def test_the_planned_snapshot_can_be_kept(tmp_path: Path) -> None:
     assert plan_command.main(["--snapshot", str(file), "--write-snapshot", str(kept)]) == 0
     assert parse_snapshot(kept.read_text()) == parse_snapshot(file.read_text())
     nowhere = str(tmp_path / "no" / "folder")
-    assert plan_command.main(["--snapshot", str(file), "--write-snapshot", nowhere]) == 2
+    with pytest.raises(SystemExit, match="2"):
+        plan_command.main(["--snapshot", str(file), "--write-snapshot", nowhere])
 
 
 @pytest.mark.parametrize(

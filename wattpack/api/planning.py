@@ -67,7 +67,7 @@ class DemandForecastSpec(ApiModel):
         Field(min_length=1, max_length=21, description="Quantile levels, strictly rising"),
     ] = [0.5, 0.9, 0.95, 0.99]
     ceiling_watts: Annotated[
-        NonNegativeWatts | None, Field(description="Sum of caps: the series cannot exceed it")
+        Watts | None, Field(description="Sum of caps: the series cannot exceed it")
     ] = None
 
     cel_rules: ClassVar[tuple[CelRule, ...]] = (

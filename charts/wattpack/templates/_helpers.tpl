@@ -19,7 +19,7 @@
 
 {{/* A component's namespace: what runs on every node lives apart. Args: root, component. */}}
 {{- define "wattpack.namespace" -}}
-{{- if has .component (list "agent" "actuator") -}}{{ .root.Values.nodeNamespace.name }}{{- else -}}{{ .root.Release.Namespace }}{{- end -}}
+{{- if has .component (list "agent" "actuator" "pod-resources") -}}{{ .root.Values.nodeNamespace.name }}{{- else -}}{{ .root.Release.Namespace }}{{- end -}}
 {{- end }}
 
 {{- define "wattpack.username" -}}
