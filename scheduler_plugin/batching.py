@@ -23,6 +23,10 @@ class Batcher:
     _ran_ns: int | None = None
     _again_ns: int | None = None
 
+    def begin(self) -> None:
+        """A new term plans at once."""
+        self._first_ns = self._ran_ns = self._again_ns = None
+
     def changed(self, now_ns: int) -> None:
         """Something changed that may need a plan."""
         if self._first_ns is None:

@@ -8,7 +8,8 @@ proved impossible.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from enum import Enum
 
 from scheduler_plugin.resource_columns import covers
 from scheduler_plugin.snapshot import Pod
@@ -16,24 +17,41 @@ from wattpack.units import NS_PER_SECOND
 
 #: A pinned pod that is not bound by then is evicted (docs/placement.md).
 PIN_TIMEOUT_NS = 30 * NS_PER_SECOND
-#: How long a released pod may still look gated in a view that lags behind.
-VIEW_LAG_NS = 5 * NS_PER_SECOND
-#: How long the place of a gang member that does not exist yet is kept.
-RESERVATION_NS = 300 * NS_PER_SECOND
 #: How long a pod's owner stays away from a node that refused it.
 QUARANTINE_NS = 600 * NS_PER_SECOND
 #: How long a Job that lost a pod to a missed pin is remembered: longer than Jobs wait (assumed).
 JOB_MEMORY_NS = 7 * 86_400 * NS_PER_SECOND
 
 
+class Stage(Enum):
+    """How far a promise has come.
+
+    ``WRITTEN`` stands in a PlacementPlan and no patch was sent; ``SENT`` means that a patch is
+    under way or its answer was lost, so that it may still be made; ``RELEASED`` was answered: the
+    pod is pinned, whatever a view that lags behind shows.
+    """
+
+    WRITTEN = "written"
+    SENT = "sent"
+    RELEASED = "released"
+
+
 @dataclass(frozen=True, slots=True)
 class Promise:
-    """One released pod on its way to a node."""
+    """One pod on its way to a node.
+
+    Attributes:
+        key: ``namespace/name`` of the pod.
+        since_ns: When it came to its present stage; for ``SENT``, when the newest patch was sent.
+    """
 
     uid: str
     node: str
     owner: str
-    made_ns: int
+    since_ns: int
+    key: str = ""
+    gang: str = ""
+    stage: Stage = Stage.WRITTEN
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,24 +82,44 @@ class Ledger:
     quarantined: dict[tuple[str, str], int] = field(default_factory=dict)
     unpinned: dict[str, int] = field(default_factory=dict)
 
-    def promise(self, uid: str, node: str, owner: str, now_ns: int) -> None:
-        """Write down a release; an older one of the same pod keeps its time."""
-        if uid not in self.promises or self.promises[uid].node != node:
-            self.promises[uid] = Promise(uid, node, owner, now_ns)
+    def promise(self, promise: Promise) -> None:
+        """Write down a promise; what was sent for the same place before stays so."""
+        known = self.promises.get(promise.uid)
+        if known is None or known.node != promise.node:
+            self.promises[promise.uid] = promise
+
+    def reach(self, uid: str, stage: Stage, now_ns: int) -> None:
+        """A promise has come to a stage; nothing happens if it was dropped meanwhile."""
+        if uid in self.promises:
+            self.promises[uid] = replace(self.promises[uid], stage=stage, since_ns=now_ns)
 
     def drop(self, uids: Iterable[str]) -> None:
         """Forget promises that are kept or void."""
         for uid in uids:
             self.promises.pop(uid, None)
 
+    def unsettled(self) -> list[Promise]:
+        """Promises whose patch is still to be sent or whose outcome is not known, by uid."""
+        found = [p for p in self.promises.values() if p.stage is not Stage.RELEASED]
+        return sorted(found, key=lambda p: p.uid)
+
     def overdue(self, now_ns: int) -> list[Promise]:
-        """Promises older than the pin's time-out, by uid."""
-        old = [p for p in self.promises.values() if now_ns - p.made_ns >= PIN_TIMEOUT_NS]
+        """Released pods whose pin is older than its time-out, by uid."""
+        old = [
+            p
+            for p in self.promises.values()
+            if p.stage is Stage.RELEASED and now_ns - p.since_ns >= PIN_TIMEOUT_NS
+        ]
         return sorted(old, key=lambda p: p.uid)
 
     def reserve(self, reservation: Reservation) -> None:
         """Keep a place for a member that does not exist yet."""
         self.reservations[reservation.slot] = reservation
+
+    def free(self, slots: Iterable[str]) -> None:
+        """Give places up."""
+        for slot in slots:
+            self.reservations.pop(slot, None)
 
     def keep_slots(self, slots: frozenset[str]) -> None:
         """Forget reservations that no living gang needs, or whose room real pods have taken."""
@@ -113,17 +151,22 @@ class Ledger:
         """Nodes that an owner's pods must not be sent to."""
         return tuple(sorted(node for (who, node) in self.quarantined if who == owner))
 
-    def expire(self, now_ns: int) -> None:
-        """Forget what has run out."""
+    def expire(self, now_ns: int) -> list[Reservation]:
+        """Forget what has run out; the places that nobody took in time, by slot."""
+        late = [r for _, r in sorted(self.reservations.items()) if r.until_ns <= now_ns]
         self.quarantined = {k: t for k, t in self.quarantined.items() if t > now_ns}
         self.unpinned = {k: t for k, t in self.unpinned.items() if t > now_ns}
         self.reservations = {k: r for k, r in self.reservations.items() if r.until_ns > now_ns}
+        return late
 
-    def still_promised(self, uid: str, now_ns: int) -> str:
-        """The node of a pod that looks gated although we released it moments ago, or empty."""
+    def still_promised(self, uid: str) -> str:
+        """The node of a pod that looks gated and has a promise, or empty.
+
+        No time ends that: a released pod can never be gated again, so the view is old; and a patch
+        without an answer may be made at any later moment.
+        """
         promise = self.promises.get(uid)
-        recent = promise is not None and now_ns - promise.made_ns < VIEW_LAG_NS
-        return promise.node if promise is not None and recent else ""
+        return promise.node if promise is not None else ""
 
     def gang_slots(self, gang: str) -> Mapping[str, Reservation]:
         """Reserved places of one gang by slot."""

@@ -59,11 +59,28 @@ def _gang_cause(packing: Packing, job: Job) -> Cause:
             if found < count:
                 reason, message = _cause(packing, c)
                 static = fitted == 0 and reason in _STATIC_REASONS
+                if not static and (most := _room_when_empty(problem, c)) < count:
+                    need = f"{job.gang}: the cluster has room for {most} of {count} such members"
+                    return PendingReason.GANG_EXCEEDS_CLUSTER, f"{need} when it is empty"
                 text = f"{job.gang}: {fitted} of {wanted} members fit; next member: {message}"
                 return reason if static else PendingReason.GANG_DOES_NOT_FIT, text
     finally:
         packing.undo_to(mark)
     return PendingReason.GANG_DOES_NOT_FIT, f"{job.gang}: displaced by work planned before it"
+
+
+def _room_when_empty(problem: Problem, class_index: int) -> int:
+    """How many pods of a class all nodes that suit it would hold if nothing else ran there."""
+    pod, request = problem.classes[class_index].pod, problem.requests[class_index]
+    candidates = np.ones(len(problem.node_names), dtype=bool)
+    for rule in STATIC_RULES:
+        if rule.reason not in _PASSING_REASONS:
+            candidates &= _mask(problem, pod, candidates, rule.holds)
+    asked = request > 0
+    if not candidates.any() or not asked.any():
+        return 0
+    rooms = (problem.total[candidates][:, asked] // request[asked]).min(axis=1)
+    return int(rooms.sum())
 
 
 def _cause(packing: Packing, class_index: int) -> Cause:
@@ -166,6 +183,8 @@ def _amount(problem: Problem, resource: int, amounts: np.ndarray) -> str:
             return f"{value:,} of {problem.columns[resource]}"
 
 
+#: Node rules that a new profile or some time removes: they say nothing about the cluster's size.
+_PASSING_REASONS = frozenset([PendingReason.GPU_POWER_UNKNOWN, PendingReason.QUARANTINED])
 _STATIC_REASONS = frozenset(
     [
         *(rule.reason for rule in STATIC_RULES),

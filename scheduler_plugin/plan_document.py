@@ -31,6 +31,7 @@ class PendingReason(StrEnum):
     GUARANTEED_CAPS_INFEASIBLE = "GuaranteedCapsInfeasible"
     GANG_INCOMPLETE = "GangIncomplete"
     GANG_DOES_NOT_FIT = "GangDoesNotFit"
+    GANG_EXCEEDS_CLUSTER = "GangExceedsCluster"
     PLAN_REFUSED = "PlanRefused"
 
 

@@ -87,7 +87,7 @@ class BuiltSnapshot:
     kept_slots: frozenset[str]
 
 
-def build_snapshot(objects: ClusterObjects, ledger: Ledger, now_ns: int) -> BuiltSnapshot:
+def build_snapshot(objects: ClusterObjects, ledger: Ledger) -> BuiltSnapshot:
     """One consistent snapshot. A pod or node that cannot be read never spoils the others."""
     nodes = [_node_or_nothing(body, objects) for body in objects.nodes]
     planned: list[Pod] = []
@@ -97,7 +97,7 @@ def build_snapshot(objects: ClusterObjects, ledger: Ledger, now_ns: int) -> Buil
     census = GangCensus(objects.pods, objects.gangs)
     for body in objects.pods:
         try:
-            state, node = _state(body, ledger, objects.shadow_namespaces, now_ns)
+            state, node = _state(body, ledger, objects.shadow_namespaces)
             if state is None:
                 continue
             pod, ref = _pod(body, state, node, objects, ledger, census)
@@ -105,7 +105,7 @@ def build_snapshot(objects: ClusterObjects, ledger: Ledger, now_ns: int) -> Buil
                 raise InputError("gang", "a declared size", ref.id, pod_facts.key(body))
         except (InputError, ValidationError) as error:
             refused[pod_facts.uid(body)] = str(error)
-            planned += _still_holds(body, ledger, now_ns)
+            planned += _still_holds(body, ledger)
             continue
         planned.append(pod)
         if ref is not None:
@@ -207,9 +207,7 @@ def _taint(taint: Mapping[str, Any]) -> Taint:
     )
 
 
-def _state(
-    body: JsonObject, ledger: Ledger, shadow: frozenset[str], now_ns: int
-) -> tuple[PodState | None, str]:
+def _state(body: JsonObject, ledger: Ledger, shadow: frozenset[str]) -> tuple[PodState | None, str]:
     """Where the pod stands and on which node; None leaves it out of the snapshot."""
     if pod_facts.is_finished(body):
         return None, ""
@@ -217,7 +215,7 @@ def _state(
         return PodState.BOUND, node
     deleted = bool(body["metadata"].get("deletionTimestamp"))
     if pod_facts.is_gated(body):
-        if node := ledger.still_promised(pod_facts.uid(body), now_ns):
+        if node := ledger.still_promised(pod_facts.uid(body)):
             return PodState.PROMISED, node
         if ledger.goes_unpinned(pod_facts.owner_key(body)):
             return None, ""
@@ -269,10 +267,10 @@ def _pod(
     return pod, gang
 
 
-def _still_holds(body: JsonObject, ledger: Ledger, now_ns: int) -> list[Pod]:
+def _still_holds(body: JsonObject, ledger: Ledger) -> list[Pod]:
     """A pod with a node holds what it asks for, at worst watts, whatever else it says of itself."""
     try:
-        state, node = _state(body, ledger, frozenset(), now_ns)
+        state, node = _state(body, ledger, frozenset())
         if state is None or not node:
             return []
         return [Pod(uid=pod_facts.uid(body), state=state, node=node, **_asked(pod_requests(body)))]

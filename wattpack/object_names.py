@@ -31,5 +31,7 @@ DISRUPTION_TAINTS = frozenset(
 )
 
 LEASE_NAME = "wattpack-scheduler"
+#: On that Lease: how many times planning has worked; being alive does not count.
+SUCCESSES_ANNOTATION = "wattpack.io/planning-successes"
 FIELD_MANAGER = "wattpack-scheduler"
 WEBHOOK_NAME = "placement.wattpack.io"

@@ -1,35 +1,48 @@
-"""Carries a plan out: promises first, then one patch a pod."""
+"""Carries plans out: promises first, then one patch a pod, gangs whole.
+
+A gang is one transaction. Its members' patches are tried as dry runs before anything is promised,
+so that one member that admission refuses holds the others; afterwards all are patched. Should a
+patch fail even then, nothing goes if none went before; otherwise the place stays kept for it.
+
+A patch without an answer may still be made, so its promise stays and the same patch is sent again
+until the pod itself tells. Nothing else can be planned onto that place meanwhile.
+"""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 
 from scheduler_plugin import pods as pod_facts
-from scheduler_plugin.ledger import RESERVATION_NS, Ledger, Reservation
+from scheduler_plugin.app.plan_archive import PlanArchive
+from scheduler_plugin.ledger import Ledger, Promise, Reservation, Stage
 from scheduler_plugin.plan_document import Pending, Placement, Plan
 from scheduler_plugin.snapshot import Pod, Snapshot
-from wattpack.api import PlacementPlan
-from wattpack.api.times import rfc3339
+from wattpack.api.times import parse_rfc3339, rfc3339
 from wattpack.clock import Clock
 from wattpack.kube.port import (
     PODS,
     ConflictError,
+    ForbiddenError,
     InvalidError,
     JsonObject,
     KubeApi,
     KubeError,
     NotFoundError,
 )
+from wattpack.units import NS_PER_SECOND
 
 _LOG = logging.getLogger(__name__)
-PLANS = PlacementPlan.meta.resource
-#: Limits of the PlacementPlan schema.
-MAX_PROMISES = 2048
-MAX_PENDING = 2048
 _ATTEMPTS = 3
+#: What the API server answers where an admission webhook declares side effects.
+_NO_DRY_RUN = "does not support dry run"
+#: A patch without an answer is sent again after this time.
+RESEND_NS = 2 * NS_PER_SECOND
+#: What one cycle spends on dry runs, and on patches of single pods; the rest follows in the next.
+REHEARSAL_NS = 5 * NS_PER_SECOND
+PATCHING_NS = 10 * NS_PER_SECOND
 
 
 class Outcome(Enum):
@@ -44,10 +57,17 @@ class Outcome(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Applied:
-    """What became of a plan: outcome by pod uid, and the object that holds the promises."""
+    """What became of a plan.
 
-    plan_name: str
+    Attributes:
+        outcomes: By pod uid, of those that were patched.
+        refused: Why the API refuses a pod (by uid) or a member of a gang (by the gang's id).
+        unfinished: Whether more is to be done at once: dry runs or patches are left.
+    """
+
     outcomes: Mapping[str, Outcome]
+    refused: Mapping[str, str]
+    unfinished: bool
 
 
 class Applier:
@@ -55,141 +75,326 @@ class Applier:
 
     Args:
         api: The cluster.
-        clock: For names and promise times.
+        clock: For promise times.
         ledger: Where promises are kept; shared with the snapshot builder.
-        kept_plans: How many PlacementPlan objects stay.
+        archive: Where promises are written.
+        gang_timeout_ns: How long places of missing gang members are kept.
     """
 
-    def __init__(self, api: KubeApi, clock: Clock, ledger: Ledger, kept_plans: int = 20) -> None:
+    def __init__(
+        self,
+        api: KubeApi,
+        clock: Clock,
+        ledger: Ledger,
+        archive: PlanArchive,
+        gang_timeout_ns: int,
+    ) -> None:
         self._api = api
         self._clock = clock
         self._ledger = ledger
-        self._kept_plans = kept_plans
-        self._names: list[str] = []
+        self._archive = archive
+        self._gang_timeout_ns = gang_timeout_ns
+        self._why: dict[str, str] = {}
+        self._fresh_slots: list[str] = []
+        self._rehearsed: dict[str, str] = {}
 
-    def recover(self) -> None:
-        """Take up what an earlier process promised; pods tell which promises are still open."""
-        plans = sorted(self._api.list(PLANS).items, key=lambda item: str(item["metadata"]["name"]))
-        self._names = [str(item["metadata"]["name"]) for item in plans]
+    def recover(self, bodies: Mapping[str, JsonObject]) -> None:
+        """Take up what earlier processes promised; pods tell which promises are still open.
+
+        Only the newest plan can have patches under way, and only while it is not settled. Such a
+        pod counts as taken, and the same patch is sent again: whichever comes first, the place is
+        the same.
+
+        Args:
+            bodies: All pods by uid, read after this term began.
+        """
+        plans = self._archive.read()
         now_ns = self._clock.monotonic_ns()
-        for item in plans:
-            for promise in PlacementPlan.read(item).spec.promises:
-                if promise.pod_uid.startswith("#"):
-                    slot = promise.gang + promise.pod_uid
-                    until_ns = now_ns + RESERVATION_NS
-                    self._ledger.reserve(
-                        Reservation(slot, promise.node, promise.gang, None, until_ns)
-                    )
-                else:
-                    self._ledger.promise(promise.pod_uid, promise.node, promise.pod_uid, now_ns)
+        for plan in plans:
+            is_newest = plan is plans[-1]
+            for said in plan.promises:
+                if said.pod_uid.startswith("#"):
+                    if is_newest:
+                        until_ns = now_ns + self._left_ns(said.until)
+                        slot = said.gang + said.pod_uid
+                        place = Reservation(slot, said.node, said.gang, None, until_ns)
+                        self._ledger.reserve(place)
+                    continue
+                body = bodies.get(said.pod_uid)
+                if body is None or pod_facts.is_finished(body) or pod_facts.node_name(body):
+                    continue
+                promise = _promise(body, said.node, said.gang, now_ns - RESEND_NS)
+                if pod_facts.is_gated(body):
+                    if is_newest and not plan.is_settled:
+                        self._ledger.promise(promise)
+                        self._ledger.reach(promise.uid, Stage.SENT, promise.since_ns)
+                elif pod_facts.pinned_node(body) == said.node:
+                    self._ledger.promise(promise)
+                    self._ledger.reach(promise.uid, Stage.RELEASED, now_ns)
+
+    def _left_ns(self, until: str) -> int:
+        """Time to a moment, at most the gang's time-out; all of it if nobody says."""
+        try:
+            wall_ns = round(parse_rfc3339(until).timestamp() * NS_PER_SECOND)
+        except ValueError:
+            return self._gang_timeout_ns
+        return min(max(0, wall_ns - self._clock.wall_time_ns()), self._gang_timeout_ns)
 
     def apply(self, plan: Plan, snapshot: Snapshot, pending: Mapping[str, JsonObject]) -> Applied:
-        """Promise everything in a PlacementPlan, then release pod by pod, gangs last and together.
+        """Promise everything in a PlacementPlan, then release pods, gangs last and together.
 
         Args:
             plan: What to do; it was checked.
             snapshot: What it was made for.
             pending: Pods that wait, as they were read, by uid.
         """
-        chosen = _within_limit(plan)
+        self._why = {}
+        bodies = dict(pending)
+        held = self._rehearse(plan, bodies)
+        chosen = [p for p in plan.placements if p.gang not in held]
         pods = {pod.uid: pod for pod in snapshot.pods}
-        recorded = self.record(plan, chosen, pods)
-        now_ns = self._clock.monotonic_ns()
+        self._write(plan, chosen, pods, bodies)
+        self._fresh_slots = [p.uid for p in chosen if p.uid not in bodies]
         for placement in chosen:
-            body = pending.get(placement.uid)
+            body = bodies.get(placement.uid)
             if body is None:
-                self._reserve(placement, pods[placement.uid], now_ns)
+                self._reserve(placement.gang, placement.uid, placement.node, pods[placement.uid])
             else:
-                owner = pod_facts.owner_key(body)
-                self._ledger.promise(placement.uid, placement.node, owner, now_ns)
-        outcomes = {p.uid: self.release(pending[p.uid], p.node) for p in chosen if p.uid in pending}
-        for placement in chosen:
-            lost = outcomes.get(placement.uid) in (Outcome.GONE, Outcome.CONFLICT)
-            if lost and placement.gang:
-                self._reserve(placement, pods[placement.uid], now_ns)
-        self.finish(recorded, "Applied" if chosen else "Expired")
-        return Applied(str(recorded["metadata"]["name"]), outcomes)
+                now_ns = self._clock.monotonic_ns()
+                self._ledger.promise(_promise(body, placement.node, placement.gang, now_ns))
+        outcomes = self._settle(bodies)
+        self._fresh_slots = []
+        refused = self._why | {gang: why for gang, why in held.items() if why}
+        return Applied(outcomes, refused, self._has_rest() or "" in held.values())
+
+    def write(self, plan: Plan, snapshot: Snapshot) -> None:
+        """Say who would have had to wait, and promise nothing (mode Shadow)."""
+        self._write(plan, [], {pod.uid: pod for pod in snapshot.pods}, {})
+        self._archive.close()
+
+    def settle(self, bodies: Mapping[str, JsonObject]) -> Applied:
+        """Send the patches that are still to be sent or were not answered.
+
+        Args:
+            bodies: Pods as they were read, by uid; others stay as they are.
+        """
+        self._why = {}
+        outcomes = self._settle(bodies)
+        return Applied(outcomes, self._why, self._has_rest())
+
+    def _has_rest(self) -> bool:
+        return any(p.stage is Stage.WRITTEN for p in self._ledger.unsettled())
+
+    def _settle(self, bodies: Mapping[str, JsonObject]) -> dict[str, Outcome]:
+        now_ns = self._clock.monotonic_ns()
+        outcomes: dict[str, Outcome] = {}
+        gangs: dict[str, list[Promise]] = {}
+        for promise in self._ledger.unsettled():
+            body = bodies.get(promise.uid)
+            if body is None:
+                continue
+            if not pod_facts.is_gated(body):
+                outcomes[promise.uid] = self._as_the_pod_tells(promise, body)
+            elif promise.stage is Stage.SENT and now_ns - promise.since_ns < RESEND_NS:
+                continue
+            elif promise.gang:
+                gangs.setdefault(promise.gang, []).append(promise)
+            elif self._clock.monotonic_ns() - now_ns <= PATCHING_NS:
+                outcomes[promise.uid] = self.release(body, promise.node)
+        for members in gangs.values():
+            outcomes |= self._release_gang(members, bodies)
+        if not self._ledger.unsettled():
+            self._archive.close()
+        return outcomes
 
     def release(self, body: JsonObject, node: str) -> Outcome:
-        """Pin one pod and take our gate away; a pod that changed meanwhile is read again."""
-        uid, metadata = pod_facts.uid(body), body["metadata"]
-        name, namespace = metadata["name"], metadata.get("namespace", "default")
-        outcome = Outcome.CONFLICT
+        """Pin one pod, or only let it go without a node; what changed meanwhile is read again."""
+        uid = pod_facts.uid(body)
         for _ in range(_ATTEMPTS):
+            self._ledger.reach(uid, Stage.SENT, self._clock.monotonic_ns())
             try:
-                self._api.patch_json(PODS, name, pod_facts.release_patch(body, node), namespace)
+                self._patch(body, node, dry_run=False)
             except ConflictError:
-                fresh = self._read_again(body)
-                if fresh is None:
-                    break
-                body = fresh
-                continue
+                body, outcome = self._read_again(body, node)
+                if outcome is None:
+                    continue
+                return self._ended(uid, outcome)
             except NotFoundError:
-                outcome = Outcome.GONE
-                break
-            except InvalidError as error:
+                return self._ended(uid, Outcome.GONE)
+            except (InvalidError, ForbiddenError) as error:
                 _LOG.warning("release of %s refused: %s", pod_facts.key(body), error)
-                outcome = Outcome.REFUSED
-                break
+                self._why[uid] = str(error)
+                return self._ended(uid, Outcome.REFUSED)
             except KubeError as error:
-                # The patch may have been made: the promise stays until the pod itself tells.
                 _LOG.warning("release of %s unanswered: %s", pod_facts.key(body), error)
-                return Outcome.UNKNOWN
-            return Outcome.RELEASED
-        self._ledger.drop([uid])
+                return self._ended(uid, Outcome.UNKNOWN)
+            return self._ended(uid, Outcome.RELEASED)
+        return self._ended(uid, Outcome.CONFLICT)
+
+    def refusal(self, bodies: Iterable[JsonObject]) -> str:
+        """Why pods could not all be let go without a node, by dry runs; empty if they could."""
+        for body in bodies:
+            try:
+                self._patch(body, "", dry_run=True)
+            except KubeError as error:
+                return f"{pod_facts.key(body)}: {error}"
+        return ""
+
+    def _ended(self, uid: str, outcome: Outcome) -> Outcome:
+        if outcome is Outcome.RELEASED:
+            self._ledger.reach(uid, Stage.RELEASED, self._clock.monotonic_ns())
+        elif outcome is not Outcome.UNKNOWN:
+            self._ledger.drop([uid])
         return outcome
 
-    def _read_again(self, body: JsonObject) -> JsonObject | None:
-        """The pod as it is now, if it is the same pod and asks for the same."""
+    def _patch(self, body: JsonObject, node: str, *, dry_run: bool) -> None:
+        metadata = body["metadata"]
+        self._api.patch_json(
+            PODS,
+            metadata["name"],
+            pod_facts.release_patch(body, node),
+            metadata.get("namespace", "default"),
+            dry_run=dry_run,
+        )
+
+    def _as_the_pod_tells(self, promise: Promise, body: JsonObject) -> Outcome:
+        """The gate is gone: by our patch, or somebody else let the pod go."""
+        ours = pod_facts.pinned_node(body) == promise.node
+        return self._ended(promise.uid, Outcome.RELEASED if ours else Outcome.CONFLICT)
+
+    def _read_again(self, body: JsonObject, node: str) -> tuple[JsonObject, Outcome | None]:
+        """The pod as it is now, and what that decides; None: it asks for the same, try again."""
         metadata = body["metadata"]
         try:
             fresh = self._api.get(PODS, metadata["name"], metadata.get("namespace", "default"))
+        except NotFoundError:
+            return body, Outcome.GONE
         except KubeError:
-            return None
-        same = fresh["metadata"]["uid"] == metadata["uid"] and fresh["spec"] == body["spec"]
-        return fresh if same and not fresh["metadata"].get("deletionTimestamp") else None
+            return body, Outcome.UNKNOWN
+        if fresh["metadata"]["uid"] != metadata["uid"]:
+            return body, Outcome.GONE
+        if not pod_facts.is_gated(fresh):
+            ours = not node or pod_facts.pinned_node(fresh) == node
+            return fresh, Outcome.RELEASED if ours else Outcome.CONFLICT
+        same = fresh["spec"] == body["spec"] and not fresh["metadata"].get("deletionTimestamp")
+        return fresh, None if same else Outcome.CONFLICT
 
-    def _reserve(self, placement: Placement, template: Pod, now_ns: int) -> None:
-        absent = "#" in placement.uid
-        slot = placement.uid if absent else f"{placement.gang}#{placement.uid}"
-        until_ns = now_ns + RESERVATION_NS
-        self._ledger.reserve(Reservation(slot, placement.node, placement.gang, template, until_ns))
+    # Gangs
 
-    def record(self, plan: Plan, chosen: list[Placement], pods: Mapping[str, Pod]) -> JsonObject:
-        """Write the PlacementPlan object; the object as stored."""
-        wall_ns = self._clock.wall_time_ns()
-        name = f"plan-{wall_ns:x}-{plan.snapshot_digest[7:13]}"
-        body: JsonObject = {
-            "apiVersion": PLANS.api_version,
-            "kind": PLANS.kind,
-            "metadata": {"name": name},
-            "spec": {
-                "snapshotDigest": plan.snapshot_digest,
-                "promises": [_promise(p, pods[p.uid]) for p in chosen],
-                "pending": [_pending(p, pods[p.uid]) for p in plan.pending if "#" not in p.uid][
-                    :MAX_PENDING
-                ],
-                "gap": plan.gap,
-                "method": plan.method,
-                "createdAt": rfc3339(wall_ns),
-            },
-        }
-        recorded = self._api.create(PLANS, body)
-        self._names.append(name)
-        return recorded
+    def _rehearse(self, plan: Plan, bodies: dict[str, JsonObject]) -> dict[str, str]:
+        """Gangs that must not go now, with the refusal; empty text: the dry runs are not done.
 
-    def finish(self, recorded: JsonObject, state: str) -> None:
-        """Say how far the plan came; a failure here loses only the summary."""
-        promised = len(recorded["spec"].get("promises", []))
-        generation = int(recorded["metadata"].get("generation", 0))
-        status = {"observedGeneration": generation, "state": state, "pods": promised}
-        try:
-            self._api.replace(PLANS, {**recorded, "status": status}, subresource="status")
-            while len(self._names) > self._kept_plans:
-                self._api.delete(PLANS, self._names.pop(0))
-        except KubeError as error:
-            name = recorded["metadata"]["name"]
-            _LOG.warning("PlacementPlan %s: status or clean-up not written: %s", name, error)
+        What was tried stays tried until the pod changes: a large gang's dry runs may take several
+        cycles. Pods that changed are read again, and ``bodies`` gets what was read.
+        """
+        began_ns = self._clock.monotonic_ns()
+        waiting = {p.uid for p in plan.placements} & bodies.keys()
+        self._rehearsed = {u: v for u, v in self._rehearsed.items() if u in waiting}
+        held: dict[str, str] = {}
+        for placement in plan.placements:
+            uid = placement.uid
+            if not placement.gang or placement.gang in held or uid not in bodies:
+                continue
+            if self._rehearsed.get(uid) == _version(bodies[uid]):
+                continue
+            if self._clock.monotonic_ns() - began_ns > REHEARSAL_NS:
+                held[placement.gang] = ""
+            elif why := self._try(placement, bodies):
+                held[placement.gang] = why
+            else:
+                self._rehearsed[uid] = _version(bodies[uid])
+        return held
+
+    def _try(self, placement: Placement, bodies: dict[str, JsonObject]) -> str:
+        """Why a member's patch would not be made; empty if it would."""
+        body = bodies[placement.uid]
+        for _ in range(_ATTEMPTS):
+            try:
+                self._patch(body, placement.node, dry_run=True)
+            except ConflictError:
+                body, outcome = self._read_again(body, placement.node)
+                if outcome is not None:
+                    return f"{pod_facts.key(body)} changed meanwhile"
+                bodies[placement.uid] = body
+                continue
+            except KubeError as error:
+                # Some webhook of the cluster has side effects: then nothing can be rehearsed.
+                rehearsable = _NO_DRY_RUN not in str(error)
+                return f"{pod_facts.key(body)}: {error}" if rehearsable else ""
+            return ""
+        return f"{pod_facts.key(body)} keeps changing"
+
+    def _release_gang(
+        self, members: list[Promise], bodies: Mapping[str, JsonObject]
+    ) -> dict[str, Outcome]:
+        """All members; if the first fails, none."""
+        gang = members[0].gang
+        outcomes: dict[str, Outcome] = {}
+        begun = any(
+            p.gang == gang and p.stage is not Stage.WRITTEN for p in self._ledger.promises.values()
+        )
+        for member in members:
+            outcome = self.release(bodies[member.uid], member.node)
+            outcomes[member.uid] = outcome
+            if outcome in (Outcome.RELEASED, Outcome.UNKNOWN):
+                begun = True
+                continue
+            if why := self._why.pop(member.uid, ""):
+                self._why[gang] = f"{member.key}: {why}"
+            if not begun:
+                self._ledger.drop(p.uid for p in members)
+                self._ledger.free(s for s in self._fresh_slots if s.startswith(f"{gang}#"))
+                return outcomes
+            self._reserve(gang, f"{gang}#{member.uid}", member.node, None)
+        return outcomes
+
+    def _reserve(self, gang: str, slot: str, node: str, template: Pod | None) -> None:
+        until_ns = self._clock.monotonic_ns() + self._gang_timeout_ns
+        self._ledger.reserve(Reservation(slot, node, gang, template, until_ns))
+
+    # Writing down
+
+    def _write(
+        self,
+        plan: Plan,
+        chosen: list[Placement],
+        pods: Mapping[str, Pod],
+        bodies: Mapping[str, JsonObject],
+    ) -> None:
+        """Store what is placed now and everything that is still open from before."""
+        now_ns, wall_ns = self._clock.monotonic_ns(), self._clock.wall_time_ns()
+        kept_until = rfc3339(wall_ns + self._gang_timeout_ns)
+        promises = [
+            _line(
+                absent_uid(p.uid),
+                (pods[p.uid].namespace, pods[p.uid].name),
+                p.node,
+                p.gang,
+                "" if p.uid in bodies else kept_until,
+            )
+            for p in chosen
+        ]
+        new = {p.uid for p in chosen}
+        for old in self._ledger.unsettled():
+            if old.uid not in new:
+                space, _, name = old.key.partition("/")
+                promises.append(_line(old.uid, (space, name), old.node, old.gang))
+        for slot, place in sorted(self._ledger.reservations.items()):
+            if slot not in new:
+                until = rfc3339(wall_ns + place.until_ns - now_ns)
+                space = place.gang.partition("/")[0]
+                promises.append(_line(absent_uid(slot), (space, ""), place.node, place.gang, until))
+        pending = [_pending(p, pods[p.uid]) for p in plan.pending if "#" not in p.uid]
+        self._archive.write(plan, promises, pending)
+
+
+def _version(body: JsonObject) -> str:
+    return str(body["metadata"]["resourceVersion"])
+
+
+def _promise(body: JsonObject, node: str, gang: str, since_ns: int) -> Promise:
+    owner = pod_facts.owner_key(body)
+    return Promise(pod_facts.uid(body), node, owner, since_ns, pod_facts.key(body), gang)
 
 
 def _pending(entry: Pending, pod: Pod) -> JsonObject:
@@ -207,25 +412,6 @@ def absent_uid(uid: str) -> str:
     return "#" + uid.rsplit("#", 1)[1] if "#" in uid else uid
 
 
-def _promise(placement: Placement, pod: Pod) -> JsonObject:
-    return {
-        "podUid": absent_uid(placement.uid),
-        "namespace": pod.namespace,
-        "name": pod.name,
-        "node": placement.node,
-        "gang": placement.gang[:253],
-    }
-
-
-def _within_limit(plan: Plan) -> list[Placement]:
-    """Plain pods, then gangs, never part of a gang, as many as one PlacementPlan may hold."""
-    gangs: dict[str, list[Placement]] = {}
-    for placement in plan.placements:
-        if placement.gang:
-            gangs.setdefault(placement.gang, []).append(placement)
-    chosen: list[Placement] = []
-    for members in gangs.values():
-        if len(chosen) + len(members) <= MAX_PROMISES:
-            chosen += members
-    plain = [p for p in plan.placements if not p.gang][: MAX_PROMISES - len(chosen)]
-    return plain + chosen
+def _line(pod_uid: str, pod: tuple[str, str], node: str, gang: str, until: str = "") -> JsonObject:
+    line = {"podUid": pod_uid, "namespace": pod[0], "name": pod[1], "node": node, "gang": gang}
+    return line | ({"until": until} if until else {})

@@ -10,7 +10,7 @@ from forecasting.forecast_book import ForecastBook
 from scheduler_plugin import pods as pod_facts
 from scheduler_plugin.power_view import PowerView, model_watts
 from scheduler_plugin.snapshot_builder import ClusterObjects
-from wattpack.api import DemandForecast, GPUProfile, PowerDomain
+from wattpack.api import DemandForecast, GPUProfile, PowerDomain, PowerPolicy
 from wattpack.clock import Clock
 from wattpack.errors import InputError
 from wattpack.gangs import (
@@ -45,7 +45,10 @@ POD_GROUPS = Resource("scheduling.x-k8s.io", "v1alpha1", "podgroups", "PodGroup"
 _DOMAINS = PowerDomain.meta.resource
 _FORECASTS = DemandForecast.meta.resource
 _PROFILES = GPUProfile.meta.resource
-_KINDS = (PODS, NODES, _DOMAINS, _FORECASTS, _PROFILES)
+_POLICIES = PowerPolicy.meta.resource
+_KINDS = (PODS, NODES, _DOMAINS, _POLICIES, _FORECASTS, _PROFILES)
+#: A change of these may make room at once.
+_WAKING = frozenset([PODS, _DOMAINS, _POLICIES, _FORECASTS])
 Size = Callable[[JsonObject], int | None]
 
 
@@ -79,9 +82,14 @@ class ClusterReader:
         self._informers = {kind: Informer(api, clock, kind) for kind in kinds}
         self._missing: set[Resource] = set()
 
-    def start(self, on_pod_change: Callable[[], None]) -> None:
-        """Follow the cluster in threads; ``on_pod_change`` is called from them."""
-        self._informers[PODS].add_handler(lambda old, new: on_pod_change())
+    def start(self, on_change: Callable[[], None]) -> None:
+        """Follow the cluster in threads; ``on_change`` is called from them.
+
+        Nodes and profiles do not call it: their objects change all the time and the loop looks
+        again soon anyway.
+        """
+        for kind in _WAKING & self._informers.keys():
+            self._informers[kind].add_handler(lambda old, new: on_change())
         for informer in self._informers.values():
             informer.start()
 

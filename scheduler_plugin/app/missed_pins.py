@@ -38,7 +38,6 @@ class MissedPins:
 
     def reconcile(self, pods: tuple[JsonObject, ...], now_ns: int) -> None:
         """Close kept and void promises; give up pins that did not work."""
-        self._ledger.expire(now_ns)
         by_uid = {pod_facts.uid(pod): pod for pod in pods}
         for promise in list(self._ledger.promises.values()):
             pod = by_uid.get(promise.uid)

@@ -68,6 +68,27 @@ class PlacementMetrics:
             registry=self.registry,
         )
 
+        self.released_unpinned = Counter(
+            "wattpack_placement_released_unpinned_pods",
+            "Pods let go without a node because no present node can serve them.",
+            registry=self.registry,
+        )
+        self.gangs_timed_out = Counter(
+            "wattpack_placement_timed_out_gangs",
+            "Gangs whose missing members did not take their kept places in time.",
+            registry=self.registry,
+        )
+        self.failing_seconds = Gauge(
+            "wattpack_placement_failing_seconds",
+            "Time since planning last worked, of the replica that leads; 0 where it stands by.",
+            registry=self.registry,
+        )
+        self.given_up = Counter(
+            "wattpack_placement_given_up_terms",
+            "Times that this replica gave up leading because planning did not work.",
+            registry=self.registry,
+        )
+
     def planned(self, plan: Plan, refused: Iterable[str], seconds: float) -> None:
         """Record a cycle that made a plan."""
         self.cycles.labels("planned").inc()

@@ -86,7 +86,7 @@ def cluster_snapshot(api: KubeApi, clock: Clock) -> Snapshot:
         KubeError: if the API does not answer.
     """
     reader = ClusterReader(api, clock, shadow=True)
-    built = build_snapshot(reader.objects(reader.pods()), Ledger(), clock.monotonic_ns())
+    built = build_snapshot(reader.objects(reader.pods()), Ledger())
     return built.snapshot
 
 

@@ -8,30 +8,41 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from pydantic import ValidationError
 
 from scheduler_plugin import pods as pod_facts
 from scheduler_plugin.admission import Mode
-from scheduler_plugin.app.applier import Applier, Outcome
+from scheduler_plugin.app.applier import RESEND_NS, Applied, Applier, Outcome
 from scheduler_plugin.app.cluster_view import ClusterReader
+from scheduler_plugin.app.leadership import LeadershipLostError
+from scheduler_plugin.app.let_go import GangEnd, UnservablePods
 from scheduler_plugin.app.missed_pins import MissedPins
 from scheduler_plugin.app.placement_metrics import PlacementMetrics
+from scheduler_plugin.app.plan_archive import PlanArchive
 from scheduler_plugin.app.pod_events import PendingEvents
 from scheduler_plugin.app.release import release_all
 from scheduler_plugin.app.scheduler_settings import PlacementSettings
-from scheduler_plugin.ledger import Ledger
-from scheduler_plugin.plan_document import Plan
+from scheduler_plugin.app.waiting_pods import (
+    FIRST_PAUSE_NS,
+    UNREADABLE,
+    Cause,
+    Pauses,
+    held_back,
+)
+from scheduler_plugin.ledger import Ledger, Reservation
+from scheduler_plugin.plan_document import Placement, Plan
 from scheduler_plugin.snapshot import Pod
 from scheduler_plugin.snapshot_builder import BuiltSnapshot, build_snapshot
 from scheduler_plugin.solver_process import Planner
 from wattpack.clock import Clock
 from wattpack.errors import InputError
+from wattpack.gangs import GangSources
 from wattpack.kube.event_reports import EventRecorder
 from wattpack.kube.port import JsonObject, KubeApi, KubeError
-from wattpack.units import ns_to_seconds
+from wattpack.units import ns_to_seconds, seconds_to_ns
 
 _LOG = logging.getLogger(__name__)
 
@@ -46,12 +57,14 @@ class CycleResult:
         plan: The plan, if one was made.
         released: Node by pod key (``namespace/name``) of pods released now.
         pending: Reason and message by pod key.
+        again_ns: When to step again although nothing changed, on the monotonic clock.
     """
 
     outcome: Literal["idle", "unchanged", "planned", "failed"]
     plan: Plan | None = None
     released: Mapping[str, str] = field(default_factory=dict)
     pending: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    again_ns: int | None = None
 
 
 class PlacementLoop:
@@ -65,6 +78,7 @@ class PlacementLoop:
         metrics: Series; own ones if None.
         instance: Name of this process, for Events.
         threaded: Whether informers run in their own threads (see ``start``).
+        epoch: Of the term that this loop plans in.
     """
 
     def __init__(
@@ -77,6 +91,7 @@ class PlacementLoop:
         instance: str = "wattpack-scheduler",
         *,
         threaded: bool = False,
+        epoch: int = 0,
     ) -> None:
         self._api = api
         self._planner = planner
@@ -91,26 +106,50 @@ class PlacementLoop:
             threaded=threaded,
             authority=settings.namespace,
         )
-        self._applier = Applier(api, clock, self.ledger, settings.kept_plans)
+        archive = PlanArchive(api, clock, epoch, settings.kept_plans)
+        self._applier = Applier(
+            api, clock, self.ledger, archive, seconds_to_ns(settings.gang_timeout_seconds)
+        )
         self._recorder = EventRecorder(api, clock, "wattpack.io/scheduler", instance)
         self._events = PendingEvents(self._recorder, settings.events_per_cycle)
         self._pins = MissedPins(api, self.ledger, self._recorder, self.metrics)
+        self._pauses = Pauses()
+        self._gangs_end = GangEnd(self._recorder, self.metrics)
+        self._hopeless = UnservablePods(
+            self._applier,
+            clock,
+            self._recorder,
+            self.metrics,
+            seconds_to_ns(settings.unservable_seconds),
+        )
         self._last_digest = ""
         self._last = CycleResult("idle")
+        self._causes: Mapping[str, Cause] = {}
+        self._retry_at_ns: int | None = None
         self._recovered = False
         self._let_go = False
 
     def step(self) -> CycleResult:
-        """One cycle; never raises for what the cluster contains or fails to answer."""
+        """One cycle; never raises for what the cluster contains or fails to answer.
+
+        Raises:
+            LeadershipLostError: if the term ended in the middle; nothing more was written then.
+        """
         if self._settings.mode is not Mode.MANAGE and not self._let_go:
             self._let_go = self._release_held()
         if self._settings.mode is Mode.OFF:
             return CycleResult("idle")
         try:
             result = self._step()
+        except LeadershipLostError:
+            raise
         except (InputError, ValidationError, KubeError) as error:
             # The last good state stays: nothing was promised from what could not be read.
             _LOG.error("planning cycle failed: %s", error)
+            result = CycleResult("failed")
+        except Exception:
+            # A fault of ours: who leads is told that planning does not work, and so are people.
+            _LOG.exception("planning cycle failed")
             result = CycleResult("failed")
         if result.outcome != "planned":
             self.metrics.cycles.labels(result.outcome).inc()
@@ -120,7 +159,7 @@ class PlacementLoop:
     def _release_held(self) -> bool:
         """Let go of pods that an earlier Manage left at our gate; whether none is left.
 
-        The Lease that this process renews keeps the watchdog quiet, so nobody else would.
+        Planning that works keeps the watchdog quiet, so nobody else would.
         """
         try:
             done = release_all(self._api)
@@ -132,26 +171,72 @@ class PlacementLoop:
         return done.left == 0
 
     def _step(self) -> CycleResult:
-        if not self._recovered:
-            self._applier.recover()
-            self._recovered = True
         pods = self.reader.pods()
+        by_uid = {pod_facts.uid(pod): pod for pod in pods}
+        if not self._recovered:
+            self._applier.recover(by_uid)
+            self._recovered = True
         now_ns = self._clock.monotonic_ns()
         self._pins.reconcile(pods, now_ns)
+        late = self.ledger.expire(now_ns)
+        settled = self._settle(by_uid)
         unpinned = self._pins.release_unpinned(pods, self._let_one_go)
         if not self._anybody_waits(pods):
             self._last_digest = ""
+            self._gangs_end.tell(late, pods, GangSources.empty())
             return CycleResult("idle")
         objects = self.reader.objects(pods)
-        built = build_snapshot(objects, self.ledger, now_ns)
+        self._gangs_end.tell(late, pods, objects.gangs)
+        held: dict[str, Cause] = {}
+        if self._settings.mode is Mode.MANAGE:
+            held = held_back(pods, objects.gangs, self._pauses, now_ns)
+        objects = replace(
+            objects, pods=tuple(pod for uid, pod in by_uid.items() if uid not in held)
+        )
+        built = build_snapshot(objects, self.ledger)
         self.ledger.keep_slots(built.kept_slots)
-        claimed = self._claim_reserved(built, now_ns)
-        if claimed:
-            built = build_snapshot(objects, self.ledger, now_ns)
-        return self._plan(built, unpinned | claimed)
+        claimed = self._claim_reserved(built)
+        if claimed is not None:
+            built = build_snapshot(objects, self.ledger)
+        result = self._plan(built, settled | unpinned | (claimed or {}), held, by_uid)
+        self._hopeless.let_go(self._causes, by_uid, objects.gangs)
+        return replace(result, again_ns=self._again_ns())
+
+    def _again_ns(self) -> int | None:
+        """When this loop wants to be called although nothing changed."""
+        times = [p.since_ns + RESEND_NS for p in self.ledger.unsettled()]
+        return min([t for t in (*times, self._retry_at_ns) if t is not None], default=None)
 
     def _let_one_go(self, pod: JsonObject) -> bool:
         return self._applier.release(pod, "") is Outcome.RELEASED
+
+    def _settle(self, bodies: Mapping[str, JsonObject]) -> dict[str, str]:
+        """Go on with patches that are left or were not answered; node by key of released pods."""
+        nodes = {p.uid: p.node for p in self.ledger.unsettled()}
+        if not nodes or self._settings.mode is not Mode.MANAGE:
+            return {}
+        return self._account(self._applier.settle(bodies), nodes, bodies)
+
+    def _account(
+        self, applied: Applied, nodes: Mapping[str, str], bodies: Mapping[str, JsonObject]
+    ) -> dict[str, str]:
+        """Count what became of patches, and when to look again; node by key of released pods."""
+        now_ns = self._clock.monotonic_ns()
+        outcomes = applied.outcomes
+        released = {
+            pod_facts.key(bodies[uid]): nodes[uid]
+            for uid, outcome in outcomes.items()
+            if outcome is Outcome.RELEASED
+        }
+        lost = sum(o in (Outcome.CONFLICT, Outcome.GONE) for o in outcomes.values())
+        self.metrics.released.inc(len(released))
+        self.metrics.conflicts.inc(lost)
+        self._pauses.refused(applied.refused, now_ns)
+        if applied.unfinished:
+            self._retry_at_ns = now_ns
+        elif len(released) < len(outcomes) or applied.refused:
+            self._retry_at_ns = now_ns + FIRST_PAUSE_NS
+        return released
 
     def _anybody_waits(self, pods: tuple[JsonObject, ...]) -> bool:
         if self._settings.mode is Mode.MANAGE:
@@ -164,29 +249,46 @@ class PlacementLoop:
             for pod in pods
         )
 
-    def _plan(self, built: BuiltSnapshot, claimed: Mapping[str, str]) -> CycleResult:
+    def _plan(
+        self,
+        built: BuiltSnapshot,
+        before: Mapping[str, str],
+        held: Mapping[str, Cause],
+        bodies: Mapping[str, JsonObject],
+    ) -> CycleResult:
+        """Plan and apply, unless the same was asked before and nothing failed since.
+
+        Args:
+            built: What to plan.
+            before: Node by key of pods that this cycle has released already.
+            held: Cause by uid of pods that are not planned now.
+            bodies: All pods by uid.
+        """
         digest = built.snapshot.digest()
-        if digest == self._last_digest and not self._last.released and not claimed:
+        asked = digest == self._last_digest and not self._last.released and not before
+        retry_ns, now_ns = self._retry_at_ns, self._clock.monotonic_ns()
+        if asked and (retry_ns is None or now_ns < retry_ns):
             return CycleResult("unchanged", None, {}, self._last.pending)
+        self._retry_at_ns = None
         started_ns = self._clock.monotonic_ns()
         plan = self._planner.plan(built.snapshot)
         if plan.refusals:
             _LOG.error("the checker refused a plan: %s", "; ".join(plan.refusals[:5]))
-        released = dict(claimed)
+        released = dict(before)
         if self._settings.mode is Mode.MANAGE:
             released |= self._apply(plan, built)
         elif not self._same_pending(plan):
-            # Shadow promises nothing: the object only says who would have had to wait, and why.
-            pods = {pod.uid: pod for pod in built.snapshot.pods}
-            self._applier.finish(self._applier.record(plan, [], pods), "Expired")
+            self._applier.write(plan, built.snapshot)
         elsewhere = {p.uid: (p.reason.value, p.message) for p in plan.pending if "#" not in p.uid}
-        refused = {uid: ("InvalidRequest", text) for uid, text in built.refused.items()}
-        causes = elsewhere | refused
-        self._events.tell(causes, built.pending)
-        keys = {uid: pod_facts.key(body) for uid, body in built.pending.items()}
-        pending = {keys.get(uid, uid): cause for uid, cause in causes.items()}
+        refused = {uid: (UNREADABLE, text) for uid, text in built.refused.items()}
+        causes = {**elsewhere, **refused, **held}
+        self._events.tell(causes, bodies)
+        pending = {
+            pod_facts.key(bodies[uid]): cause for uid, cause in causes.items() if uid in bodies
+        }
         seconds = ns_to_seconds(self._clock.monotonic_ns() - started_ns)
         self.metrics.planned(plan, built.refused, seconds)
+        self._causes = causes
         self._last_digest = digest
         self._last = CycleResult("planned", plan, released, pending)
         return self._last
@@ -197,15 +299,7 @@ class PlacementLoop:
             return {}
         applied = self._applier.apply(plan, built.snapshot, built.pending)
         nodes = {p.uid: p.node for p in plan.placements}
-        released = {
-            pod_facts.key(built.pending[uid]): nodes[uid]
-            for uid, outcome in applied.outcomes.items()
-            if outcome is Outcome.RELEASED
-        }
-        lost = sum(o in (Outcome.CONFLICT, Outcome.GONE) for o in applied.outcomes.values())
-        self.metrics.released.inc(len(released))
-        self.metrics.conflicts.inc(lost)
-        return released
+        return self._account(applied, nodes, built.pending)
 
     def _same_pending(self, plan: Plan) -> bool:
         """Nothing new to write: nothing is placed and the causes are those of the last plan."""
@@ -216,20 +310,32 @@ class PlacementLoop:
             (p.uid, p.reason) for p in plan.pending
         }
 
-    def _claim_reserved(self, built: BuiltSnapshot, now_ns: int) -> dict[str, str]:
-        """New members of a promised gang take the places that were kept for them."""
+    def _claim_reserved(self, built: BuiltSnapshot) -> dict[str, str] | None:
+        """New members of a promised gang take the places that were kept for them.
+
+        Returns:
+            Node by key of released pods; None if there was nothing to take.
+        """
         if self._settings.mode is not Mode.MANAGE or not self.ledger.reservations:
-            return {}
+            return None
         pods: Mapping[str, Pod] = {pod.uid: pod for pod in built.snapshot.pods}
-        claimed: dict[str, str] = {}
-        for uid, body in built.pending.items():
+        places: dict[str, Reservation] = {}
+        for uid in sorted(built.pending):
             place = self.ledger.claim(pods[uid]) if pods[uid].gang else None
-            if place is None:
-                continue
-            self.ledger.promise(uid, place.node, pod_facts.owner_key(body), now_ns)
-            if self._applier.release(body, place.node) is Outcome.RELEASED:
-                claimed[pod_facts.key(body)] = place.node
-            elif uid not in self.ledger.promises:
-                self.ledger.reserve(place)
-        self.metrics.released.inc(len(claimed))
-        return claimed
+            if place is not None:
+                places[uid] = place
+        if not places:
+            return None
+        placements = tuple(
+            Placement(uid=uid, node=place.node, gang=place.gang) for uid, place in places.items()
+        )
+        plan = Plan(snapshot_digest=built.snapshot.digest(), method="none", placements=placements)
+        try:
+            applied = self._applier.apply(plan, built.snapshot, built.pending)
+        finally:
+            for uid, place in places.items():
+                kept = f"{place.gang}#{uid}" in self.ledger.reservations
+                if uid not in self.ledger.promises and not kept:
+                    self.ledger.reserve(place)
+        nodes = {uid: place.node for uid, place in places.items()}
+        return self._account(applied, nodes, built.pending)

@@ -6,7 +6,7 @@ import logging
 from dataclasses import dataclass
 
 from scheduler_plugin import pods as pod_facts
-from wattpack.errors import InputError
+from scheduler_plugin.app.leadership import LeadershipLostError
 from wattpack.gangs import GangSources, gang_of
 from wattpack.kube.port import (
     MUTATING_WEBHOOKS,
@@ -14,7 +14,6 @@ from wattpack.kube.port import (
     ConflictError,
     JsonObject,
     KubeApi,
-    KubeError,
     NotFoundError,
 )
 
@@ -60,7 +59,9 @@ def held_pods(api: KubeApi) -> list[JsonObject]:
 def _gang_id(pod: JsonObject) -> str:
     try:
         gang = gang_of(pod, GangSources.empty())
-    except InputError:
+    except Exception as error:
+        # Whatever the API server admitted is let go: what cannot be read counts as a plain pod.
+        _LOG.warning("gang of %s not read: %r", pod_facts.key(pod), error)
         return ""
     return gang.id if gang is not None else ""
 
@@ -76,7 +77,10 @@ def _release(api: KubeApi, pod: JsonObject) -> bool:
         )
     except (ConflictError, NotFoundError):
         return False
-    except KubeError as error:
-        _LOG.warning("could not release %s: %s", pod_facts.key(pod), error)
+    except LeadershipLostError:
+        raise
+    except Exception as error:
+        # One pod that cannot be released keeps no other waiting.
+        _LOG.warning("could not release %s: %r", pod_facts.key(pod), error)
         return False
     return True

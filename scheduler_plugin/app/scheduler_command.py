@@ -1,121 +1,33 @@
 """``wattpack scheduler``: admits, plans and releases managed pods.
 
-Every replica serves the webhook; the one that holds the Lease plans. The Lease is renewed by the
-planning loop itself, so that a stuck loop is noticed by the watchdog and by the other replica.
+Every replica serves the webhook; the one that holds the Lease plans. The Lease is kept by planning
+that works, so that a stuck or failing loop is noticed by the watchdog and by the other replica.
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
-import logging
 import os
 import signal
 import socket
-from collections.abc import Callable
 from pathlib import Path
 
 from prometheus_client import start_http_server
 
 from scheduler_plugin.app.placement_metrics import PlacementMetrics
 from scheduler_plugin.app.planning_loop import PlacementLoop
+from scheduler_plugin.app.scheduler_process import SchedulerProcess, planner_elector
 from scheduler_plugin.app.scheduler_settings import PlacementSettings
 from scheduler_plugin.app.webhook import WebhookServer
 from scheduler_plugin.batching import Batcher
 from scheduler_plugin.solver_process import ProcessPlanner
 from wattpack import flags
 from wattpack.clock import Clock, SystemClock
-from wattpack.kube.election import LeaderElector
 from wattpack.kube.identity_store import IdentityKeeper, IdentityStore, publish_to_webhook
 from wattpack.kube.port import KubeApi
 from wattpack.logs import add_log_level, log_json
-from wattpack.object_names import LEASE_NAME
 from wattpack.units import seconds_to_ns
-
-_LOG = logging.getLogger(__name__)
-RENEW_SECONDS = 2.0
-#: After a cycle that could not read the cluster, for example before informers have synced.
-RETRY_SECONDS = 1.0
-# A new term's informers may take this long to read everything once; then cycles fail and say why.
-FIRST_READ_SECONDS = 10.0
-
-
-class SchedulerProcess:
-    """Leads or stands by, and plans while it leads.
-
-    Args:
-        clock: Time.
-        elector: Attempted from this loop and nowhere else.
-        batcher: Decides when to plan.
-        new_loop: Makes the planning loop of a term; it starts from what the cluster holds.
-    """
-
-    def __init__(
-        self,
-        clock: Clock,
-        elector: LeaderElector,
-        batcher: Batcher,
-        new_loop: Callable[[], PlacementLoop],
-    ) -> None:
-        self._clock = clock
-        self._elector = elector
-        self._batcher = batcher
-        self._new_loop = new_loop
-        self._wake = clock.new_wake()
-        self._loop: PlacementLoop | None = None
-        self._renew_at_ns = clock.monotonic_ns()
-        self._reading_until_ns = self._renew_at_ns
-        self._changed = False
-        self._stopping = False
-
-    def stop(self) -> None:
-        """End ``run`` soon; callable from signal handlers."""
-        self._stopping = True
-        self._wake.set()
-
-    def run(self) -> None:
-        """Until ``stop``."""
-        while not self._stopping:
-            due_ns = self.step()
-            self._clock.wait_until(due_ns, self._wake)
-        if self._loop is not None:
-            self._loop.reader.stop()
-        self._elector.release()
-
-    def step(self) -> int:
-        """Renew and plan if due; when to come back, on the monotonic clock."""
-        now_ns = self._clock.monotonic_ns()
-        if now_ns >= self._renew_at_ns:
-            self._lead(self._elector.attempt())
-            self._renew_at_ns = now_ns + seconds_to_ns(RENEW_SECONDS)
-        if self._loop is None or not self._elector.is_leader():
-            return self._renew_at_ns
-        if self._changed:
-            self._changed = False
-            self._batcher.changed(now_ns)
-        if now_ns < self._reading_until_ns and self._loop.reader.missing():
-            return min(self._renew_at_ns, now_ns + seconds_to_ns(RETRY_SECONDS))
-        if now_ns >= self._batcher.due_at(now_ns):
-            failed = self._loop.step().outcome == "failed"
-            again_ns = now_ns + seconds_to_ns(RETRY_SECONDS) if failed else None
-            self._batcher.ran(now_ns, again_ns)
-        return min(self._renew_at_ns, self._batcher.due_at(now_ns))
-
-    def _lead(self, leads: bool) -> None:
-        """A term begins with a fresh view and fresh promises, and ends with none."""
-        if leads and self._loop is None:
-            self._loop = self._new_loop()
-            self._loop.reader.start(self._pod_changed)
-            self._reading_until_ns = self._clock.monotonic_ns() + seconds_to_ns(FIRST_READ_SECONDS)
-            _LOG.info("planning starts")
-        elif not leads and self._loop is not None:
-            self._loop.reader.stop()
-            self._loop = None
-            _LOG.info("planning ends: another replica leads")
-
-    def _pod_changed(self) -> None:
-        self._changed = True
-        self._wake.set()
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -156,18 +68,20 @@ def main(argv: list[str] | None = None) -> int:
     planner = ProcessPlanner(
         clock, settings.deadline_seconds, settings.seed, settings.solver_workers
     )
-    elector = LeaderElector(
-        api, clock, name=LEASE_NAME, namespace=settings.namespace, identity=instance
-    )
     process = SchedulerProcess(
+        api,
         clock,
-        elector,
+        settings.namespace,
+        planner_elector(api, clock, settings.namespace, instance),
         Batcher(
             seconds_to_ns(settings.batch_idle_seconds),
             seconds_to_ns(settings.batch_max_seconds),
             seconds_to_ns(settings.resync_seconds),
         ),
-        lambda: PlacementLoop(api, planner, clock, settings, metrics, instance, threaded=True),
+        lambda fenced, epoch: PlacementLoop(
+            fenced, planner, clock, settings, metrics, instance, threaded=True, epoch=epoch
+        ),
+        metrics,
     )
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: process.stop())

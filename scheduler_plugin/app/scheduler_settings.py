@@ -22,18 +22,24 @@ class PlacementSettings(Settings):
         batch_idle_seconds: Plan once no new pod came for this long ...
         batch_max_seconds: ... or the oldest waits for this long.
         resync_seconds: Plan at the latest after this, if pods wait.
+        unservable_seconds: What no present node can serve is let go without a node after this, so
+            that autoscalers see it.
+        gang_timeout_seconds: How long places of missing gang members are kept.
         namespace: Where the Lease and the certificate's Secret live, and the forecasts that count.
         kept_plans: How many old PlacementPlan objects stay for people to read.
         events_per_cycle: Upper bound of Events about pending pods.
     """
 
     mode: Mode = Mode.SHADOW
-    deadline_seconds: Annotated[float, Field(ge=0, le=60)] = 1.0
+    # A cycle has to end well within the Lease's renew deadline of 10 s.
+    deadline_seconds: Annotated[float, Field(ge=0, le=5)] = 1.0
     seed: Annotated[int, Field(ge=0, le=2**31 - 1)] = 0
     solver_workers: Annotated[int, Field(ge=1, le=256)] = 1
     batch_idle_seconds: Annotated[float, Field(ge=0, le=60)] = 0.2
     batch_max_seconds: Annotated[float, Field(ge=0, le=60)] = 2.0
     resync_seconds: Annotated[float, Field(gt=0, le=600)] = 10.0
+    unservable_seconds: Annotated[float, Field(ge=0, le=30 * 86_400)] = 60.0
+    gang_timeout_seconds: Annotated[float, Field(ge=10, le=86_400)] = 300.0
     namespace: Annotated[str, Field(min_length=1, max_length=63)] = SYSTEM_NAMESPACE
     kept_plans: Annotated[int, Field(ge=1, le=1000)] = 20
     events_per_cycle: Annotated[int, Field(ge=0, le=1000)] = 50

@@ -1,4 +1,4 @@
-"""``wattpack watchdog``: lets held pods go when no planner has been heard for half a minute.
+"""``wattpack watchdog``: lets held pods go when no planner has had success for half a minute.
 
 It has no solver and no webhook, so that it lives when they do not. ``--uninstall`` is the
 pre-delete hook: it removes the webhook, releases every pod and ends.
@@ -11,13 +11,14 @@ import logging
 import signal
 from pathlib import Path
 
+from scheduler_plugin.app.leadership import lease_reference
 from scheduler_plugin.app.release import Released, release_all, uninstall
 from wattpack import flags
 from wattpack.clock import Clock, SystemClock
-from wattpack.kube.election import LeaseRecord
+from wattpack.kube.event_reports import EventReason, EventRecorder
 from wattpack.kube.port import LEASES, KubeApi, KubeError, NotFoundError
 from wattpack.logs import add_log_level, log_json
-from wattpack.object_names import LEASE_NAME, SYSTEM_NAMESPACE
+from wattpack.object_names import LEASE_NAME, SUCCESSES_ANNOTATION, SYSTEM_NAMESPACE
 from wattpack.units import ns_to_seconds, seconds_to_ns
 
 _LOG = logging.getLogger(__name__)
@@ -26,13 +27,18 @@ PERIOD_SECONDS = 5.0
 
 
 class Watchdog:
-    """Watches the planner's Lease by our own clock; times written in it are not trusted.
+    """Watches the planner's successes by our own clock; times written in the Lease are not trusted.
+
+    A planner that is alive and fails is as silent as one that is dead: only the count of successes
+    in the Lease is heard. A Lease without that count was written by a version that renewed it while
+    it worked; there, each write is heard.
 
     Args:
         api: The cluster.
         clock: Time.
         namespace: Of the Lease.
-        silence_seconds: How long the Lease may stay as it is.
+        silence_seconds: How long there may be no success.
+        instance: Name of this process, for Events.
     """
 
     def __init__(
@@ -41,28 +47,30 @@ class Watchdog:
         clock: Clock,
         namespace: str,
         silence_seconds: float = SILENCE_SECONDS,
+        instance: str = "wattpack-watchdog",
     ) -> None:
         self._api = api
         self._clock = clock
         self._namespace = namespace
         self._silence_ns = seconds_to_ns(silence_seconds)
-        self._seen: LeaseRecord | None = None
-        self._seen_ns: int | None = None
+        self._recorder = EventRecorder(api, clock, "wattpack.io/watchdog", instance)
+        self._heard = ""
+        self._heard_ns: int | None = None
 
     def step(self) -> Released | None:
         """Look once; what was released if the planner is silent, else None."""
         now_ns = self._clock.monotonic_ns()
         try:
-            record = self._read()
+            sign = self._sign_of_life()
         except KubeError as error:
-            # A planner cannot renew either while the API is away: its time starts anew.
+            # A planner cannot work either while the API is away: its time starts anew.
             _LOG.warning("lease not read: %s", error)
-            self._seen_ns = None
+            self._heard_ns = None
             return None
-        if self._seen_ns is None or record != self._seen:
-            self._seen, self._seen_ns = record, now_ns
+        if self._heard_ns is None or sign != self._heard:
+            self._heard, self._heard_ns = sign, now_ns
             return None
-        if now_ns - self._seen_ns < self._silence_ns:
+        if now_ns - self._heard_ns < self._silence_ns:
             return None
         try:
             released = release_all(self._api)
@@ -70,26 +78,34 @@ class Watchdog:
             _LOG.warning("held pods not read: %s", error)
             return None
         if released.released or released.left:
-            silent = ns_to_seconds(now_ns - self._seen_ns)
-            _LOG.warning(
-                "no planner for %.0f s: %d pods released, %d still held",
-                silent,
-                released.released,
-                released.left,
-            )
+            self._tell(ns_to_seconds(now_ns - self._heard_ns), released)
+        self._recorder.flush()
         return released
 
-    def _read(self) -> LeaseRecord | None:
+    def _tell(self, silent_seconds: float, released: Released) -> None:
+        note = (
+            f"planning has not worked for {silent_seconds:.0f} s: {released.released} pods "
+            f"released without a node, {released.left} still held"
+        )
+        _LOG.warning("%s", note)
+        self._recorder.emit(
+            lease_reference(self._namespace),
+            EventReason.PLACEMENT_RELEASED,
+            note,
+            action="Releasing",
+            warning=True,
+        )
+
+    def _sign_of_life(self) -> str:
+        """What changes when planning works."""
         try:
-            lease = self._api.get(LEASES, LEASE_NAME, self._namespace)
+            metadata = self._api.get(LEASES, LEASE_NAME, self._namespace)["metadata"]
         except NotFoundError:
-            return None
-        try:
-            return LeaseRecord.read(lease)
-        except (ValueError, TypeError, AttributeError) as error:
-            # Any write is a sign of life, whatever it says; without one the pods go free.
-            _LOG.warning("the planner's lease makes no sense: %s", error)
-            return LeaseRecord("", 0, 0, str(lease["metadata"].get("resourceVersion", "")))
+            return "no lease"
+        successes = (metadata.get("annotations") or {}).get(SUCCESSES_ANNOTATION)
+        if successes is not None:
+            return f"successes {successes}"
+        return f"version {metadata.get('resourceVersion', '')}"
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -18,7 +18,7 @@ from forecasting.sqlite import HistoryStore
 from scheduler_plugin.admission import Mode
 from scheduler_plugin.app.placement_metrics import PlacementMetrics
 from scheduler_plugin.app.planning_loop import PlacementLoop
-from scheduler_plugin.app.scheduler_command import SchedulerProcess
+from scheduler_plugin.app.scheduler_process import SchedulerProcess, planner_elector
 from scheduler_plugin.app.scheduler_settings import PlacementSettings
 from scheduler_plugin.app.watchdog_command import PERIOD_SECONDS, Watchdog
 from scheduler_plugin.batching import Batcher
@@ -28,9 +28,9 @@ from simulation.faces import WorldMeters
 from simulation.kube.embedded_api import EmbeddedKube
 from simulation.world import World
 from wattpack.clock import Clock, SystemClock
-from wattpack.kube.election import ElectionSettings, LeaderElector
+from wattpack.kube.election import ElectionSettings
 from wattpack.kube.port import TokenIdentity
-from wattpack.object_names import LEASE_NAME, SYSTEM_NAMESPACE
+from wattpack.object_names import SYSTEM_NAMESPACE
 from wattpack.units import seconds_to_ns
 from wattpack.wire.certificates import new_authority, new_server
 
@@ -173,13 +173,12 @@ class DemoControl:
             batch_max_seconds=min(60.0, self._world.scenario.control.plan_seconds),
             batch_idle_seconds=min(60.0, self._world.scenario.control.plan_seconds / 2),
         )
-        elector = LeaderElector(
+        elector = planner_elector(
             self._api,
             self._clock,
-            name=LEASE_NAME,
-            namespace=SYSTEM_NAMESPACE,
-            identity="scheduler-0",
-            seed=self._world.scenario.seed + 1,
+            SYSTEM_NAMESPACE,
+            "scheduler-0",
+            self._world.scenario.seed + 1,
         )
         batcher = Batcher(
             seconds_to_ns(settings.batch_idle_seconds),
@@ -187,18 +186,22 @@ class DemoControl:
             seconds_to_ns(settings.resync_seconds),
         )
         return SchedulerProcess(
+            self._api,
             self._clock,
+            SYSTEM_NAMESPACE,
             elector,
             batcher,
-            lambda: PlacementLoop(
-                self._api,
+            lambda fenced, epoch: PlacementLoop(
+                fenced,
                 self._planner,
                 self._clock,
                 settings,
                 self.placement_metrics,
                 "scheduler-0",
                 threaded=True,
+                epoch=epoch,
             ),
+            self.placement_metrics,
         )
 
     def _write_trust(self, authority_pem: bytes) -> Trust:

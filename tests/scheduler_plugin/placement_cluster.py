@@ -111,9 +111,9 @@ class Cluster:
         self.settings = PlacementSettings(mode=mode, **({"deadline_seconds": 0.1} | settings))
         self.loop = self.new_loop(api)
 
-    def new_loop(self, api: KubeApi | None = None) -> PlacementLoop:
+    def new_loop(self, api: KubeApi | None = None, epoch: int = 0) -> PlacementLoop:
         planner = InProcessPlanner(self.settings.deadline_seconds)
-        return PlacementLoop(api or self.api, planner, self.clock, self.settings)
+        return PlacementLoop(api or self.api, planner, self.clock, self.settings, epoch=epoch)
 
     def add_nodes(self, *names: str, **changes: Any) -> None:
         for name in names:

@@ -9,7 +9,7 @@ import pytest
 
 from scheduler_plugin import pods as pod_facts
 from scheduler_plugin.admission import Mode
-from scheduler_plugin.app.applier import PLANS
+from scheduler_plugin.app.plan_archive import PLANS
 from scheduler_plugin.app.release import release_all, uninstall
 from scheduler_plugin.app.scheduler_settings import PlacementSettings
 from tests.scheduler_plugin.placement_cluster import (
@@ -76,9 +76,9 @@ def test_promises_are_written_before_the_first_pod_is_released() -> None:
             written.append(resource.plural)
             return cluster.api.create(resource, *rest)
 
-        def patch_json(self, resource: Resource, *rest: Any) -> JsonObject:
+        def patch_json(self, resource: Resource, *rest: Any, **options: Any) -> JsonObject:
             written.append(resource.plural)
-            return cluster.api.patch_json(resource, *rest)
+            return cluster.api.patch_json(resource, *rest, **options)
 
     cluster.loop = cluster.new_loop(Recording())  # type: ignore[arg-type]
     cluster.add_nodes("n1")
@@ -360,7 +360,7 @@ def test_no_member_is_released_before_all_have_a_place(cluster: Cluster) -> None
         cluster.add(gang_pod(f"g{i}", 3))
     result = cluster.loop.step()
     assert result.released == {}
-    assert result.pending[f"{SPACE}/g0"][0] == "GangDoesNotFit"
+    assert result.pending[f"{SPACE}/g0"][0] == "GangExceedsCluster"
     cluster.add_nodes("n3")
     assert len(cluster.loop.step().released) == 3
 
@@ -414,7 +414,7 @@ def indexed(name: str, *, gang: bool = True) -> JsonObject:
 def test_an_indexed_job_that_says_so_is_a_gang_of_its_parallelism(cluster: Cluster) -> None:
     add_job(cluster, 3)
     cluster.add(indexed("train-0"))
-    assert cluster.loop.step().pending[f"{SPACE}/train-0"][0] == "GangDoesNotFit"
+    assert cluster.loop.step().pending[f"{SPACE}/train-0"][0] == "GangExceedsCluster"
     cluster.add_nodes("n3")
     assert len(cluster.loop.step().released) == 1
 
@@ -452,7 +452,7 @@ def test_members_that_finished_leave_the_gang_to_the_others_of_their_owner() -> 
         cluster.api.create(PODS, body, SPACE)
         finish(cluster, name)
     cluster.add(owned_by(gang_pod("g2", 2), "run-2"))
-    assert cluster.loop.step().pending[f"{SPACE}/g2"][0] == "GangDoesNotFit"
+    assert cluster.loop.step().pending[f"{SPACE}/g2"][0] == "GangExceedsCluster"
     cluster.add(owned_by(gang_pod("g3", 2), "run-1"))
     cluster.api.delete(PODS, "g2", SPACE, grace_period_seconds=0)
     assert cluster.loop.step().released == {f"{SPACE}/g3": "n1"}
@@ -515,14 +515,20 @@ class Faulty:
         return getattr(self._api, name)
 
     def patch_json(
-        self, resource: Resource, name: str, operations: Sequence[JsonObject], *rest: Any
+        self,
+        resource: Resource,
+        name: str,
+        operations: Sequence[JsonObject],
+        *rest: Any,
+        dry_run: bool = False,
     ) -> JsonObject:
-        fault = self._faults.pop(0) if resource is PODS and self._faults else None
+        counts = resource is PODS and not dry_run
+        fault = self._faults.pop(0) if counts and self._faults else None
         if callable(fault):
             fault()
         elif fault is not None:
             raise fault
-        return self._api.patch_json(resource, name, operations, *rest)
+        return self._api.patch_json(resource, name, operations, *rest, dry_run=dry_run)
 
 
 def with_faults(cluster: Cluster, *faults: Any) -> None:
@@ -567,6 +573,7 @@ def test_a_refused_patch_is_dropped_and_tried_again_later(cluster: Cluster) -> N
     with_faults(cluster, InvalidError("spec: no"))
     assert cluster.loop.step().released == {}
     cluster.add(pod_object("q"))
+    cluster.clock.advance_seconds(2)
     assert set(cluster.loop.step().released) == {f"{SPACE}/p", f"{SPACE}/q"}
 
 
@@ -775,9 +782,11 @@ def test_release_all_leaves_no_gated_pod_and_serves_plain_pods_before_gangs(
         def __getattr__(self, name: str) -> Any:
             return getattr(cluster.api, name)
 
-        def patch_json(self, resource: Resource, name: str, *rest: Any) -> JsonObject:
+        def patch_json(
+            self, resource: Resource, name: str, *rest: Any, **options: Any
+        ) -> JsonObject:
             order.append(name)
-            return cluster.api.patch_json(resource, name, *rest)
+            return cluster.api.patch_json(resource, name, *rest, **options)
 
     outcome = release_all(Watching())  # type: ignore[arg-type]
     assert (outcome.released, outcome.left) == (3, 0)

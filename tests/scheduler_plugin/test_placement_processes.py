@@ -15,7 +15,9 @@ import pytest
 from scheduler_plugin import pods as pod_facts
 from scheduler_plugin.admission import Mode
 from scheduler_plugin.app import plan_command
-from scheduler_plugin.app.scheduler_command import SchedulerProcess
+from scheduler_plugin.app.leadership import Term
+from scheduler_plugin.app.placement_metrics import PlacementMetrics
+from scheduler_plugin.app.scheduler_process import SchedulerProcess, planner_elector
 from scheduler_plugin.app.watchdog_command import Watchdog
 from scheduler_plugin.app.webhook import MAX_BODY_BYTES, WebhookServer
 from scheduler_plugin.batching import Batcher
@@ -25,7 +27,7 @@ from tests.scheduler_plugin.placement_builders import node, pod, snapshot
 from tests.scheduler_plugin.placement_cluster import Cluster, pod_object
 from wattpack.clock import SystemClock
 from wattpack.kube.election import LeaderElector
-from wattpack.kube.port import LEASES, UnavailableError
+from wattpack.kube.port import EVENTS, LEASES, UnavailableError
 from wattpack.object_names import LEASE_NAME
 from wattpack.wire.certificates import ServingIdentity, new_identity
 
@@ -122,20 +124,49 @@ def held_cluster() -> Cluster:
 
 
 def elector(cluster: Cluster, identity: str = "a") -> LeaderElector:
-    return LeaderElector(
-        cluster.api, cluster.clock, name=LEASE_NAME, namespace=SYSTEM, identity=identity
-    )
+    return planner_elector(cluster.api, cluster.clock, SYSTEM, identity)
 
 
-def test_the_watchdog_leaves_pods_to_a_planner_that_renews() -> None:
+def test_the_watchdog_leaves_pods_to_a_planner_that_works() -> None:
     cluster = held_cluster()
     leader = elector(cluster)
+    leader.attempt()
+    term = Term(cluster.clock, leader)
     watchdog = Watchdog(cluster.api, cluster.clock, SYSTEM)
     for _ in range(20):
-        leader.attempt()
+        term.succeeded()
+        term.check()
         assert watchdog.step() is None
         cluster.clock.advance_seconds(5)
     assert pod_facts.is_gated(cluster.pod("p"))
+
+
+def test_a_planner_that_is_alive_and_never_succeeds_counts_as_silent() -> None:
+    """It renews its Lease, as a planner whose every cycle failed did for ever."""
+    cluster = held_cluster()
+    leader = elector(cluster)
+    watchdog = Watchdog(cluster.api, cluster.clock, SYSTEM)
+    for _ in range(7):
+        leader.attempt()
+        watchdog.step()
+        cluster.clock.advance_seconds(5)
+    assert not pod_facts.is_gated(cluster.pod("p"))
+    notes = [e["note"] for e in cluster.api.list(EVENTS).items if e["regarding"]["kind"] == "Lease"]
+    assert notes == [
+        "planning has not worked for 30 s: 1 pods released without a node, 0 still held"
+    ]
+
+
+def test_a_lease_of_a_version_without_successes_is_heard_by_its_writes() -> None:
+    cluster = held_cluster()
+    older = LeaderElector(
+        cluster.api, cluster.clock, name=LEASE_NAME, namespace=SYSTEM, identity="older"
+    )
+    watchdog = Watchdog(cluster.api, cluster.clock, SYSTEM)
+    for _ in range(20):
+        older.attempt()
+        assert watchdog.step() is None
+        cluster.clock.advance_seconds(5)
 
 
 def test_the_watchdog_releases_everything_after_thirty_silent_seconds() -> None:
@@ -189,17 +220,20 @@ def test_an_api_outage_does_not_look_like_a_dead_planner() -> None:
 
 
 def process(cluster: Cluster, identity: str, unread: Sequence[str] = ()) -> SchedulerProcess:
-    def new_loop() -> Any:
-        loop = cluster.new_loop()
+    def new_loop(api: Any, epoch: int) -> Any:
+        loop = cluster.new_loop(api, epoch)
         loop.reader.start = lambda _: None  # type: ignore[method-assign]
         loop.reader.missing = lambda: list(unread)  # type: ignore[method-assign]
         return loop
 
     return SchedulerProcess(
+        cluster.api,
         cluster.clock,
+        SYSTEM,
         elector(cluster, identity),
         Batcher(idle_ns=0, max_ns=0, resync_ns=1_000_000_000),
         new_loop,
+        PlacementMetrics(),
     )
 
 

@@ -46,8 +46,8 @@ class Unreliable:
             raise UnavailableError("after")
         return result
 
-    def patch_json(self, resource: Resource, *rest: Any) -> JsonObject:
-        return self._maybe(lambda: self._api.patch_json(resource, *rest))
+    def patch_json(self, resource: Resource, *rest: Any, **options: Any) -> JsonObject:
+        return self._maybe(lambda: self._api.patch_json(resource, *rest, **options))
 
     def create(self, resource: Resource, *rest: Any) -> JsonObject:
         return self._maybe(lambda: self._api.create(resource, *rest))

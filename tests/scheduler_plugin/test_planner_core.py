@@ -98,10 +98,17 @@ def test_known_kernel_classes_use_their_own_watts() -> None:
 def test_a_gang_is_placed_whole_or_not_at_all() -> None:
     nodes = [node(f"n{i}") for i in range(3)]
     assert len(plan(snapshot(*nodes, gang("g", 3))).placements) == 3
-    result = plan(snapshot(*nodes, gang("g", 4)))
+    result = plan(snapshot(*nodes, node("n3"), bound("b", "n3"), gang("g", 4)))
     assert result.placements == ()
     assert {p.reason for p in result.pending} == {PendingReason.GANG_DOES_NOT_FIT}
     assert result.pending[0].message.startswith("g: 3 of 4 members fit; next member: needs 8 GPUs")
+
+
+def test_a_gang_that_an_empty_cluster_could_not_hold_is_told_so() -> None:
+    nodes = [node(f"n{i}") for i in range(3)]
+    result = plan(snapshot(*nodes, gang("g", 4)))
+    assert {p.reason for p in result.pending} == {PendingReason.GANG_EXCEEDS_CLUSTER}
+    assert result.pending[0].message.startswith("g: the cluster has room for 3 of 4 such members")
 
 
 def test_a_gang_that_does_not_fit_leaves_its_room_to_others() -> None:

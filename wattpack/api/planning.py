@@ -212,7 +212,13 @@ class Promise(ApiModel):
     namespace: Annotated[str, Field(max_length=253, description="Namespace of the pod")]
     name: Annotated[str, Field(max_length=253, description="Name of the pod")]
     node: Annotated[Name, Field(description="The node that it will get")]
-    gang: Annotated[str, Field(max_length=253, description="Its gang; empty = none")] = ""
+    gang: Annotated[str, Field(max_length=640, description="Its gang; empty = none")] = ""
+    until: Annotated[
+        str,
+        Field(
+            max_length=64, description="When the place of a missing member is given up, RFC 3339"
+        ),
+    ] = ""
 
 
 class PendingPod(ApiModel):
@@ -226,7 +232,11 @@ class PendingPod(ApiModel):
 
 
 class PlacementPlanSpec(ApiModel):
-    """One planning cycle's promises; written before the first pod is patched."""
+    """Every open promise after one planning cycle; written before the first pod is patched.
+
+    A plan with more promises than one object may hold has several parts, written before the first
+    patch, too; a plan that lacks a part was never carried out.
+    """
 
     snapshot_digest: Annotated[
         str, Field(max_length=128, description="Digest of the snapshot that was planned on")
@@ -237,6 +247,8 @@ class PlacementPlanSpec(ApiModel):
     pending: Annotated[
         list[PendingPod], Field(max_length=2048, description="Pods without a place, and why")
     ] = []
+    part: Annotated[int, Field(ge=0, le=1000, description="Which part of the plan, from 0")] = 0
+    parts: Annotated[int, Field(ge=1, le=1001, description="Parts of the plan")] = 1
     moves: Annotated[int, Field(ge=0, description="Running pods that are moved")] = 0
     gap: Annotated[float | None, Field(ge=0, le=1, description="Distance to the bound, share")] = (
         None

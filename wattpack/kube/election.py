@@ -15,6 +15,7 @@ from __future__ import annotations
 import logging
 import random
 import threading
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -161,6 +162,7 @@ class LeaderElector:
         identity: Of this process; must differ between two starts of the same process.
         settings: Durations.
         seed: Of the jitter between attempts.
+        annotations: What the Lease's annotations start with, where it has none of that name.
     """
 
     def __init__(
@@ -173,6 +175,7 @@ class LeaderElector:
         identity: str,
         settings: ElectionSettings | None = None,
         seed: int = 0,
+        annotations: Mapping[str, str] | None = None,
     ) -> None:
         self._api = api
         self._clock = clock
@@ -184,6 +187,9 @@ class LeaderElector:
         self._calls = threading.Lock()
         self._wake = clock.new_wake()
         self._asked_above = 0
+        self._default_annotations = dict(annotations or {})
+        self._new_annotations: dict[str, str] = {}
+        self._annotations: Mapping[str, str] = {}
         self._stopping = False
         self._thread: threading.Thread | None = None
         self.last_error: KubeError | None = None
@@ -213,6 +219,14 @@ class LeaderElector:
         """The holder in the newest Lease that was seen; empty if none."""
         record = self._candidacy.record
         return record.holder if record else ""
+
+    def annotate(self, key: str, value: str) -> None:
+        """Say something in the Lease with the next write of this term."""
+        self._new_annotations[key] = value
+
+    def annotation(self, key: str) -> str:
+        """What the Lease said after our last write; empty if nothing."""
+        return self._annotations.get(key, "")
 
     def attempt(self) -> bool:
         """Read the Lease and renew or take it if allowed; whether this process leads now."""
@@ -336,22 +350,31 @@ class LeaderElector:
         spec = dict((lease or {}).get("spec") or {})
         if not candidacy.leading:
             spec["acquireTime"] = moment
+            # What an earlier term wanted to say is no news any more.
+            self._new_annotations.clear()
         spec.update(
             holderIdentity=candidacy.identity,
             leaseTransitions=epoch,
             leaseDurationSeconds=self._settings.lease_seconds,
             renewTime=moment,
         )
+        metadata = (lease or {}).get("metadata") or {"name": self._name}
+        metadata |= {"namespace": self._namespace}
+        known = metadata.get("annotations") or {}
+        said = {**self._default_annotations, **known, **self._new_annotations}
+        if said:
+            metadata["annotations"] = said
+        body = {
+            **(lease or {"apiVersion": LEASES.api_version, "kind": LEASES.kind}),
+            "metadata": metadata,
+            "spec": spec,
+        }
         if lease is None:
-            body = {
-                "apiVersion": LEASES.api_version,
-                "kind": LEASES.kind,
-                "metadata": {"name": self._name, "namespace": self._namespace},
-                "spec": spec,
-            }
             stored = self._api.create(LEASES, body, self._namespace)
         else:
-            stored = self._api.replace(LEASES, {**lease, "spec": spec}, self._namespace)
+            stored = self._api.replace(LEASES, body, self._namespace)
+        self._annotations = stored["metadata"].get("annotations") or {}
+        self._new_annotations.clear()
         self._candidacy = candidacy.wrote(LeaseRecord.read(stored), began_ns)
         if not candidacy.leading:
             logger.info("%s leads %s with epoch %d", candidacy.identity, self._name, epoch)

@@ -23,7 +23,7 @@
 - {apiGroups: [batch], resources: [jobs], verbs: [list]}
 - {apiGroups: [jobset.x-k8s.io], resources: [jobsets], verbs: [list]}
 - {apiGroups: [scheduling.x-k8s.io], resources: [podgroups], verbs: [list]}
-- {apiGroups: [wattpack.io], resources: [powerdomains, gpuprofiles, demandforecasts], verbs: [list, watch]}
+- {apiGroups: [wattpack.io], resources: [powerdomains, powerpolicies, gpuprofiles, demandforecasts], verbs: [list, watch]}
 - {apiGroups: [wattpack.io], resources: [placementplans], verbs: [list, create, delete]}
 - {apiGroups: [wattpack.io], resources: [placementplans/status], verbs: [update]}
 - {apiGroups: [events.k8s.io], resources: [events], verbs: [create, patch]}
@@ -31,6 +31,7 @@
 {{- end }}
 {{- define "wattpack.rules.watchdog" }}
 - {apiGroups: [""], resources: [pods], verbs: [list, patch]}
+- {apiGroups: [events.k8s.io], resources: [events], verbs: [create, patch]}
 {{- end }}
 {{- define "wattpack.rules.forecaster" }}
 - {apiGroups: [wattpack.io], resources: [demandforecasts], verbs: [list]}

@@ -1,0 +1,138 @@
+"""What ends a wait without a place: no node can serve a pod, or a gang's members did not come."""
+
+from __future__ import annotations
+
+import logging
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+
+from scheduler_plugin import pods as pod_facts
+from scheduler_plugin.app.applier import Applier, Outcome
+from scheduler_plugin.app.placement_metrics import PlacementMetrics
+from scheduler_plugin.app.waiting_pods import Cause, Unservable, gang_bodies
+from scheduler_plugin.ledger import Reservation
+from wattpack.clock import Clock
+from wattpack.gangs import GangSources
+from wattpack.kube.event_reports import EventReason, EventRecorder
+from wattpack.kube.port import PODS, JsonObject
+
+_LOG = logging.getLogger(__name__)
+#: Members of a gang that get an Event; the others share its fate.
+TOLD_MEMBERS = 10
+
+
+class UnservablePods:
+    """Lets go of pods that no present node can serve, so that autoscalers see them.
+
+    kube-scheduler marks a released pod ``Unschedulable``, which is what autoscalers look at; a
+    gated pod is invisible to them. Gangs go whole.
+
+    Args:
+        applier: Patches pods.
+        clock: For the time that they waited.
+        recorder: Where Events go.
+        metrics: Counts them.
+        patience_ns: How long a pod waits for a node that could serve it.
+    """
+
+    def __init__(
+        self,
+        applier: Applier,
+        clock: Clock,
+        recorder: EventRecorder,
+        metrics: PlacementMetrics,
+        patience_ns: int,
+    ) -> None:
+        self._applier = applier
+        self._clock = clock
+        self._recorder = recorder
+        self._metrics = metrics
+        self._unservable = Unservable(patience_ns)
+
+    def let_go(
+        self, causes: Mapping[str, Cause], bodies: Mapping[str, JsonObject], sources: GangSources
+    ) -> int:
+        """How many pods were released without a node.
+
+        Args:
+            causes: Why pods wait, by uid.
+            bodies: All pods by uid.
+            sources: Of gangs.
+        """
+        due = set(self._unservable.due(causes, self._clock.monotonic_ns())) & bodies.keys()
+        if not due:
+            return 0
+        waiting = [body for body in bodies.values() if pod_facts.is_gated(body)]
+        gangs, single = gang_bodies(waiting, sources)
+        groups = [[body] for body in single] + list(gangs.values())
+        released = 0
+        for group in groups:
+            hopeless = [body for body in group if pod_facts.uid(body) in due]
+            if hopeless:
+                released += self._release(group, causes[pod_facts.uid(hopeless[0])])
+        self._metrics.released_unpinned.inc(released)
+        return released
+
+    def _release(self, group: Sequence[JsonObject], cause: Cause) -> int:
+        if len(group) > 1 and (why := self._applier.refusal(group)):
+            _LOG.warning("a gang that no node can serve stays: %s", why)
+            return 0
+        released = 0
+        for body in group:
+            if self._applier.release(body, "") is not Outcome.RELEASED:
+                continue
+            released += 1
+            note = f"{cause[0]}: {cause[1]}. No present node can serve it: released without a node"
+            self._recorder.emit(
+                {"apiVersion": PODS.api_version, "kind": PODS.kind, **body},
+                EventReason.PLACEMENT_RELEASED,
+                f"{note}, so that autoscalers see it",
+                action="Releasing",
+            )
+        return released
+
+
+class GangEnd:
+    """Says what became of a gang whose missing members did not take their places in time.
+
+    Args:
+        recorder: Where Events go.
+        metrics: Counts such gangs.
+    """
+
+    def __init__(self, recorder: EventRecorder, metrics: PlacementMetrics) -> None:
+        self._recorder = recorder
+        self._metrics = metrics
+
+    def tell(
+        self, late: Sequence[Reservation], pods: Sequence[JsonObject], sources: GangSources
+    ) -> None:
+        """Report the places that were given up, on the members that are there.
+
+        Args:
+            late: The places.
+            pods: All pods.
+            sources: Of gangs.
+        """
+        if not late:
+            return
+        places: dict[str, list[Reservation]] = defaultdict(list)
+        for place in late:
+            places[place.gang].append(place)
+        gangs, _ = gang_bodies([p for p in pods if not pod_facts.is_finished(p)], sources)
+        for gang, given_up in places.items():
+            self._metrics.gangs_timed_out.inc()
+            nodes = ", ".join(sorted({place.node for place in given_up})[:8])
+            note = (
+                f"{len(given_up)} members of {gang} did not take their places in time; the places "
+                f"on {nodes} are given up. Members that run stay; late ones are placed together"
+            )
+            _LOG.warning("%s", note)
+            for body in gangs.get(gang, [])[:TOLD_MEMBERS]:
+                self._recorder.emit(
+                    {"apiVersion": PODS.api_version, "kind": PODS.kind, **body},
+                    EventReason.GANG_TIMED_OUT,
+                    note,
+                    action="GivingUp",
+                    warning=True,
+                )

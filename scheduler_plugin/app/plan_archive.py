@@ -1,0 +1,162 @@
+"""PlacementPlan objects: what is promised, in words that survive this process.
+
+The newest plan says everything that is open: what was just placed, patches without an answer, and
+places kept for gang members that do not exist yet. So a new leader reads one plan, and no promise
+is lost when old plans are removed. Plans are ordered by the epoch of the term that wrote them: a
+plan that a replaced leader still managed to write is never the newest.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import groupby
+
+from scheduler_plugin.plan_document import Plan
+from wattpack.api import PlacementPlan
+from wattpack.api.planning import Promise
+from wattpack.api.times import rfc3339
+from wattpack.clock import Clock
+from wattpack.errors import InputError, PermanentError
+from wattpack.kube.port import ConflictError, JsonObject, KubeApi, KubeError, NotFoundError
+
+_LOG = logging.getLogger(__name__)
+PLANS = PlacementPlan.meta.resource
+#: Of one object; the schema takes 2,048 of at most about 700 bytes, etcd 1.5 MiB in all.
+PROMISES_PER_PART = 1000
+MAX_PENDING = 2048
+_NAME = re.compile(r"plan-([0-9a-f]{8})-([0-9a-f]{16})-[0-9a-f]*(\.\d+)?")
+
+
+@dataclass(frozen=True, slots=True)
+class StoredPlan:
+    """A plan with all its parts, as another process left it.
+
+    Attributes:
+        is_settled: The outcome of each of its patches was known to its writer.
+    """
+
+    promises: tuple[Promise, ...]
+    is_settled: bool
+
+
+class PlanArchive:
+    """Writes, reads and removes plans.
+
+    Args:
+        api: The cluster.
+        clock: For names and times.
+        epoch: Of the term that writes.
+        kept_plans: How many plans stay for people to read.
+    """
+
+    def __init__(self, api: KubeApi, clock: Clock, epoch: int = 0, kept_plans: int = 20) -> None:
+        self._api = api
+        self._clock = clock
+        self._epoch = epoch
+        self._kept_plans = kept_plans
+        self._names: list[list[str]] = []
+        self._open: list[JsonObject] = []
+        self._newest = 0
+
+    def read(self) -> list[StoredPlan]:
+        """Whole plans of all processes, oldest first; what cannot be read is left out and told."""
+        found: list[tuple[tuple[int, int, str], PlacementPlan]] = []
+        for item in self._api.list(PLANS).items:
+            name = str(item["metadata"]["name"])
+            try:
+                found.append((_order(name), PlacementPlan.read(item)))
+            except InputError as error:
+                _LOG.warning("a plan is left out: %s", error)
+        found.sort(key=lambda entry: entry[0])
+        self._names, whole = [], []
+        for (_, number, _), group in groupby(found, key=lambda entry: entry[0]):
+            parts = [plan for _, plan in group]
+            self._newest = max(self._newest, number)
+            self._names.append([plan.name for plan in parts])
+            if len(parts) >= parts[0].spec.parts:
+                promises = tuple(p for plan in parts for p in plan.spec.promises)
+                settled = all(plan.status.state in ("Applied", "Expired") for plan in parts)
+                whole.append(StoredPlan(promises, settled))
+        return whole
+
+    def write(
+        self, plan: Plan, promises: Sequence[JsonObject], pending: Sequence[JsonObject]
+    ) -> None:
+        """Store a plan, all parts of it.
+
+        Raises:
+            KubeError: if a part was not stored; the others then count as no plan.
+        """
+        wall_ns = self._clock.wall_time_ns()
+        self._newest = max(wall_ns, self._newest + 1)
+        name = f"plan-{self._epoch:08x}-{self._newest:016x}-{plan.snapshot_digest[7:13]}"
+        chunks = [
+            list(promises[i : i + PROMISES_PER_PART])
+            for i in range(0, max(1, len(promises)), PROMISES_PER_PART)
+        ]
+        stored: list[JsonObject] = []
+        for part, chunk in enumerate(chunks):
+            spec = {
+                "snapshotDigest": plan.snapshot_digest,
+                "promises": chunk,
+                "pending": [] if part else list(pending)[:MAX_PENDING],
+                "part": part,
+                "parts": len(chunks),
+                "gap": plan.gap,
+                "method": plan.method,
+                "createdAt": rfc3339(wall_ns),
+            }
+            body = {
+                "apiVersion": PLANS.api_version,
+                "kind": PLANS.kind,
+                "metadata": {"name": f"{name}.{part}" if part else name},
+                "spec": spec,
+            }
+            stored.append(self._api.create(PLANS, body))
+        self._names.append([str(item["metadata"]["name"]) for item in stored])
+        self._open += stored
+
+    def close(self) -> None:
+        """Say of each open plan that all outcomes are known; then remove what is too old.
+
+        What fails here is tried again with the next call.
+        """
+        try:
+            while self._open:
+                self._close(self._open[0])
+                self._open.pop(0)
+            while len(self._names) > self._kept_plans:
+                for name in self._names[0]:
+                    self._remove(name)
+                self._names.pop(0)
+        except KubeError as error:
+            _LOG.warning("plans not closed or removed: %s", error)
+
+    def _close(self, stored: JsonObject) -> None:
+        promised = len(stored["spec"].get("promises", []))
+        status = {
+            "observedGeneration": int(stored["metadata"].get("generation", 0)),
+            "state": "Applied" if promised else "Expired",
+            "pods": promised,
+        }
+        try:
+            self._api.replace(PLANS, {**stored, "status": status}, subresource="status")
+        except (PermanentError, ConflictError) as error:
+            _LOG.warning("plan %s stays open: %s", stored["metadata"]["name"], error)
+
+    def _remove(self, name: str) -> None:
+        try:
+            self._api.delete(PLANS, name)
+        except NotFoundError:
+            _LOG.info("plan %s was removed by somebody else", name)
+
+
+def _order(name: str) -> tuple[int, int, str]:
+    """Epoch, number and name without the part; plans of an earlier version come first."""
+    match = _NAME.fullmatch(name)
+    if match is None:
+        return (-1, 0, name)
+    return (int(match[1], 16), int(match[2], 16), name.partition(".")[0])

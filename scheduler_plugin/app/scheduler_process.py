@@ -1,0 +1,182 @@
+"""Leads or stands by, and plans while it leads and planning works."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from scheduler_plugin.app.leadership import (
+    RENEW_SECONDS,
+    FencedKube,
+    LeadershipLostError,
+    Term,
+    report_failing,
+)
+from scheduler_plugin.app.placement_metrics import PlacementMetrics
+from scheduler_plugin.app.planning_loop import PlacementLoop
+from scheduler_plugin.batching import Batcher
+from wattpack.clock import Clock
+from wattpack.kube.election import LeaderElector
+from wattpack.kube.event_reports import EventRecorder
+from wattpack.kube.port import KubeApi
+from wattpack.object_names import LEASE_NAME, SUCCESSES_ANNOTATION
+from wattpack.units import seconds_to_ns
+
+_LOG = logging.getLogger(__name__)
+#: After a cycle that could not read the cluster, for example before informers have synced.
+RETRY_SECONDS = 1.0
+# A new term's informers may take this long to read everything once; then cycles fail and say why.
+FIRST_READ_SECONDS = 10.0
+#: Who gave up waits for the whole Lease, so that another replica can have it.
+STAND_DOWN_SECONDS = 15.0
+
+
+def planner_elector(
+    api: KubeApi, clock: Clock, namespace: str, identity: str, seed: int = 0
+) -> LeaderElector:
+    """A candidate for the planner's Lease."""
+    return LeaderElector(
+        api,
+        clock,
+        name=LEASE_NAME,
+        namespace=namespace,
+        identity=identity,
+        seed=seed,
+        annotations={SUCCESSES_ANNOTATION: "0"},
+    )
+
+
+class SchedulerProcess:
+    """One replica.
+
+    Args:
+        api: The cluster.
+        clock: Time.
+        namespace: Of the Lease.
+        elector: Attempted from this loop and nowhere else.
+        batcher: Decides when to plan.
+        new_loop: Makes the planning loop of a term over the fenced API; it starts from what the
+            cluster holds. Its second argument is the term's epoch.
+        metrics: Where terms are counted.
+    """
+
+    def __init__(
+        self,
+        api: KubeApi,
+        clock: Clock,
+        namespace: str,
+        elector: LeaderElector,
+        batcher: Batcher,
+        new_loop: Callable[[KubeApi, int], PlacementLoop],
+        metrics: PlacementMetrics,
+    ) -> None:
+        self._api = api
+        self._clock = clock
+        self._namespace = namespace
+        self._elector = elector
+        self._batcher = batcher
+        self._new_loop = new_loop
+        self._metrics = metrics
+        self._recorder = EventRecorder(api, clock, "wattpack.io/scheduler", elector.identity)
+        self._wake = clock.new_wake()
+        self._term: Term | None = None
+        self._loop: PlacementLoop | None = None
+        self._campaign_at_ns = clock.monotonic_ns()
+        self._reading_until_ns = self._campaign_at_ns
+        self._missing = 0
+        self._works = False
+        self._changed = False
+        self._stopping = False
+
+    def stop(self) -> None:
+        """End ``run`` soon; callable from signal handlers."""
+        self._stopping = True
+        self._wake.set()
+
+    def run(self) -> None:
+        """Until ``stop``."""
+        while not self._stopping:
+            due_ns = self.step()
+            self._clock.wait_until(due_ns, self._wake)
+        if self._loop is not None:
+            self._loop.reader.stop()
+        self._elector.release()
+
+    def leads(self) -> bool:
+        """Whether this replica plans now."""
+        return self._term is not None and self._elector.is_leader()
+
+    def step(self) -> int:
+        """Renew and plan if due; when to come back, on the monotonic clock."""
+        if self._term is None:
+            self._campaign()
+        if self._term is None or self._loop is None:
+            return self._campaign_at_ns
+        try:
+            self._term.check()
+            return self._plan(self._term, self._loop)
+        except LeadershipLostError as error:
+            self._end(self._term, self._loop, error)
+            return self._campaign_at_ns
+
+    def _campaign(self) -> None:
+        """Try for the Lease if it is time; a term begins with a fresh view and fresh promises."""
+        now_ns = self._clock.monotonic_ns()
+        if now_ns < self._campaign_at_ns:
+            return
+        self._campaign_at_ns = now_ns + seconds_to_ns(RENEW_SECONDS)
+        try:
+            leads = self._elector.attempt()
+        except (ValueError, TypeError, AttributeError):
+            _LOG.exception("the Lease makes no sense")
+            leads = False
+        if not leads:
+            return
+        self._term = Term(self._clock, self._elector)
+        self._loop = self._new_loop(FencedKube(self._api, self._term), self._term.epoch)
+        self._loop.reader.start(self._cluster_changed)
+        began_ns = self._clock.monotonic_ns()
+        self._reading_until_ns = began_ns + seconds_to_ns(FIRST_READ_SECONDS)
+        self._missing = len(self._loop.reader.missing())
+        self._works = False
+        self._batcher.begin()
+        _LOG.info("planning starts, epoch %d", self._term.epoch)
+
+    def _plan(self, term: Term, loop: PlacementLoop) -> int:
+        """A cycle if one is due; a loop that works and has nothing to do is a success, too."""
+        now_ns = self._clock.monotonic_ns()
+        if self._changed:
+            self._changed = False
+            self._batcher.changed(now_ns)
+        if now_ns < self._reading_until_ns and (missing := len(loop.reader.missing())):
+            if missing < self._missing:
+                term.progressed()
+            self._missing = missing
+            return min(term.renew_at_ns(), now_ns + seconds_to_ns(RETRY_SECONDS))
+        if now_ns >= self._batcher.due_at(now_ns):
+            result = loop.step()
+            self._works = result.outcome != "failed"
+            retry_ns = self._clock.monotonic_ns() + seconds_to_ns(RETRY_SECONDS)
+            self._batcher.ran(now_ns, result.again_ns if self._works else retry_ns)
+        if self._works:
+            term.succeeded()
+        self._metrics.failing_seconds.set(term.failing_seconds())
+        return min(term.renew_at_ns(), self._batcher.due_at(now_ns))
+
+    def _end(self, term: Term, loop: PlacementLoop, error: LeadershipLostError) -> None:
+        """No more planning until the Lease is won anew; who failed lets another try first."""
+        loop.reader.stop()
+        self._term = self._loop = None
+        self._metrics.failing_seconds.set(0.0)
+        pause = RENEW_SECONDS
+        if term.has_failed():
+            report_failing(self._recorder, self._namespace, term)
+            self._metrics.given_up.inc()
+            self._elector.release()
+            pause = STAND_DOWN_SECONDS
+        self._campaign_at_ns = self._clock.monotonic_ns() + seconds_to_ns(pause)
+        _LOG.info("planning ends: %s", error)
+
+    def _cluster_changed(self) -> None:
+        self._changed = True
+        self._wake.set()

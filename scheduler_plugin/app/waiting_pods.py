@@ -1,0 +1,141 @@
+"""Pods that wait for another reason than a plan: held back for a while, or let go without a node.
+
+Held back are gangs whose members wait at somebody else's gate, because a gang starts together or
+not at all, and what the API refused to release: it is tried again after a pause, and meanwhile
+its place goes to others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from scheduler_plugin import pods as pod_facts
+from scheduler_plugin.plan_document import PendingReason
+from wattpack.errors import InputError
+from wattpack.gangs import GangSources, gang_of
+from wattpack.kube.port import JsonObject
+from wattpack.object_names import GATE
+from wattpack.units import NS_PER_SECOND
+
+#: Pauses after a refusal: 2, 4, 8 ... seconds, at most one minute.
+FIRST_PAUSE_NS = 2 * NS_PER_SECOND
+LONGEST_PAUSE_NS = 60 * NS_PER_SECOND
+#: Causes that no present node removes, however empty it becomes.
+UNSERVABLE = frozenset(
+    reason.value
+    for reason in (
+        PendingReason.NO_NODES,
+        PendingReason.NO_GPU_MODEL,
+        PendingReason.NODE_AFFINITY,
+        PendingReason.TAINT_NOT_TOLERATED,
+        PendingReason.NO_READY_NODE,
+        PendingReason.LARGER_THAN_ANY_NODE,
+        PendingReason.GANG_EXCEEDS_CLUSTER,
+    )
+)
+#: Pods that cannot be read are in no plan; they carry this reason.
+UNREADABLE = "InvalidRequest"
+FOREIGN_GATE = "SiblingGated"
+REFUSED = "ReleaseRefused"
+Cause = tuple[str, str]
+
+
+@dataclass(slots=True)
+class Pauses:
+    """What the API refused, by pod uid or gang id, and when it is tried again."""
+
+    _until_ns: dict[str, int] = field(default_factory=dict)
+    _failures: dict[str, int] = field(default_factory=dict)
+    _why: dict[str, str] = field(default_factory=dict)
+
+    def refused(self, why_by_key: Mapping[str, str], now_ns: int) -> None:
+        """Each refusal in a row doubles the pause."""
+        for key, why in why_by_key.items():
+            count = self._failures.get(key, 0)
+            self._failures[key] = count + 1
+            self._until_ns[key] = now_ns + min(FIRST_PAUSE_NS << min(count, 10), LONGEST_PAUSE_NS)
+            self._why[key] = why
+
+    def why(self, key: str, now_ns: int) -> str:
+        """The refusal that the key pauses for; empty if it does not."""
+        return self._why[key] if now_ns < self._until_ns.get(key, 0) else ""
+
+    def keep(self, keys: frozenset[str]) -> None:
+        """Forget what waits no more."""
+        for table in (self._until_ns, self._failures, self._why):
+            for gone in table.keys() - keys:
+                del table[gone]
+
+    def any(self) -> bool:
+        """Whether anything was refused lately."""
+        return bool(self._failures)
+
+
+def held_back(
+    pods: Iterable[JsonObject], sources: GangSources, pauses: Pauses, now_ns: int
+) -> dict[str, Cause]:
+    """Reason and message by uid of waiting pods that must not be planned now."""
+    waiting = [pod for pod in pods if pod_facts.gates(pod) and not pod_facts.is_finished(pod)]
+    foreign = {
+        gang: f"{pod_facts.key(pod)} of the same gang waits at the gate {gate}"
+        for pod in waiting
+        for gate in pod_facts.gates(pod)
+        if gate != GATE and (gang := _gang_id(pod, sources))
+    }
+    ours = [pod for pod in waiting if pod_facts.is_gated(pod)]
+    if not foreign and not pauses.any():
+        return {}
+    held: dict[str, Cause] = {}
+    keys: set[str] = set()
+    for pod in ours:
+        uid, gang = pod_facts.uid(pod), _gang_id(pod, sources)
+        keys |= {uid, gang}
+        if gang in foreign:
+            held[uid] = (FOREIGN_GATE, foreign[gang])
+        elif why := pauses.why(uid, now_ns) or pauses.why(gang, now_ns):
+            held[uid] = (REFUSED, why)
+    pauses.keep(frozenset(keys))
+    return held
+
+
+def gang_bodies(
+    pods: Iterable[JsonObject], sources: GangSources
+) -> tuple[dict[str, list[JsonObject]], list[JsonObject]]:
+    """Pods by gang id, and those without a gang or with one that cannot be read."""
+    gangs: dict[str, list[JsonObject]] = {}
+    single: list[JsonObject] = []
+    for pod in pods:
+        gang = _gang_id(pod, sources)
+        gangs.setdefault(gang, []).append(pod) if gang else single.append(pod)
+    return gangs, single
+
+
+def _gang_id(pod: JsonObject, sources: GangSources) -> str:
+    try:
+        gang = gang_of(pod, sources)
+    except InputError:
+        return ""
+    return gang.id if gang is not None else ""
+
+
+@dataclass(slots=True)
+class Unservable:
+    """Since when no present node can serve a pod.
+
+    Args:
+        patience_ns: How long it waits for one.
+    """
+
+    patience_ns: int
+    _since_ns: dict[str, int] = field(default_factory=dict)
+
+    def due(self, causes: Mapping[str, Cause], now_ns: int) -> list[str]:
+        """Uids of pods whose patience is over, of those whose cause no present node removes."""
+        hopeless = {
+            uid for uid, (why, _) in causes.items() if why in UNSERVABLE or why == UNREADABLE
+        }
+        self._since_ns = {uid: self._since_ns.get(uid, now_ns) for uid in hopeless}
+        return sorted(
+            u for u, since in self._since_ns.items() if since <= now_ns - self.patience_ns
+        )
