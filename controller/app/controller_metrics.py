@@ -72,6 +72,9 @@ class ControllerMetrics:
         self.not_accepted = gauge("objects_not_accepted", "Objects whose newest spec is refused")
         self.failed_ticks = counter("failed_ticks_total", "Ticks that raised an error")
         self.audit_failures = counter("audit_rows_lost_total", "Decision rows that were not kept")
+        self.audit_bytes = gauge("audit_bytes", "Size of the decisions' file with its log")
+        self.history_bytes = gauge("history_bytes", "Size of the draw history with its log")
+        self.history_failures = counter("history_rows_lost_total", "Draw samples not kept")
         self.tick_seconds = Histogram(
             "wattpack_tick_seconds",
             "Work of one tick",

@@ -39,6 +39,7 @@ from wattpack.kube.election import ElectionSettings, LeaderElector
 from wattpack.kube.informer import Informer
 from wattpack.kube.port import NODES, PODS, PRIORITY_CLASSES, KubeApi
 from wattpack.kube.write_budget import write_budget
+from wattpack.sqlite_retention import kept
 from wattpack.units import seconds_to_ns
 from wattpack.wire.certificates import Identity
 
@@ -122,7 +123,10 @@ class ControllerProcess:
             wake=self._wake.set,
         )
         self.streams = StreamServer(self.gateway, settings.stream_address, around.identity)
-        self.audit = DecisionLog(settings.audit_file)
+        self.audit = DecisionLog(
+            settings.audit_file,
+            kept(settings.audit_retention_days, settings.audit_max_mebibytes),
+        )
         self.ticker = Ticker(
             self.fleet,
             self.desired,
@@ -140,7 +144,10 @@ class ControllerProcess:
         self.taints = TaintThread(
             around.api, around.clock, self.store, self.desired, bucket, settings.replica
         )
-        self.history = DrawHistory(settings.history_file)
+        self.history = DrawHistory(
+            settings.history_file,
+            kept(settings.history_retention_days, settings.history_max_mebibytes),
+        )
         self.access = HttpAccess(
             (*settings.http_names, *(n for n in settings.server_names if not is_address(n))),
             None if settings.http_insecure else around.api,
@@ -216,6 +223,9 @@ class ControllerProcess:
         metrics.count_up(metrics.refused, gateway.refused_reports)
         metrics.count_up(metrics.renewals, streams.renewals)
         metrics.count_up(metrics.failed_renewals, streams.failed_renewals)
+        metrics.audit_bytes.set(self.audit.size_bytes)
+        metrics.history_bytes.set(self.history.size_bytes)
+        metrics.count_up(metrics.history_failures, self.history.failures)
         for reason, count in gateway.refused_streams.copy().items():
             metrics.count_up(metrics.refused_streams.labels(reason), count)
         for reason, count in self.access.refused().items():

@@ -63,9 +63,21 @@ class ControllerSettings(Settings):
     audit_file: Annotated[
         str, Field(description="SQLite file of decisions; :memory: keeps none")
     ] = ":memory:"
+    audit_retention_days: Annotated[
+        float, Field(gt=0, le=36500, description="Decisions older than this are deleted")
+    ] = 365.0
+    audit_max_mebibytes: Annotated[
+        int, Field(ge=1, le=1 << 20, description="Beyond this the oldest decisions are deleted")
+    ] = 256
     history_file: Annotated[
         str, Field(description="SQLite file for the draw of every domain; empty keeps none")
     ] = ""
+    history_retention_days: Annotated[
+        float, Field(ge=11, le=36500, description="Draws older than this go; forecasts read 10")
+    ] = 30.0
+    history_max_mebibytes: Annotated[
+        int, Field(ge=1, le=1 << 20, description="Beyond this the oldest draws are deleted")
+    ] = 512
     meter_prometheus_url: Annotated[
         str, Field(description="Prometheus that answers the domains' meter queries; empty for none")
     ] = ""

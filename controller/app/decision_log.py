@@ -2,7 +2,8 @@
 
 One row a transition (a domain changed its band, a device lost trust, leadership moved), never one
 a tick. Rows are written by the tick's own thread in one transaction; a full disk is reported and
-does not stop the loop.
+does not stop the loop. Rows that are too old or too many go again, a bounded step every ten seconds
+in which there is something to write.
 """
 
 from __future__ import annotations
@@ -14,9 +15,13 @@ from pathlib import Path
 
 from wattpack.errors import InputError
 from wattpack.live_view import LiveDecision
+from wattpack.sqlite_retention import AgedTable, Retention, SqliteRetention, immediate, prepare
+from wattpack.units import NS_PER_SECOND
 
 #: The tick writes here: whoever holds the file for longer costs rows, never leases.
 BUSY_SECONDS = 0.1
+TIDY_EVERY_NS = 10 * NS_PER_SECOND
+DEFAULT_RETENTION = Retention(age_seconds=365 * 86400, max_bytes=256 << 20)
 log = logging.getLogger(__name__)
 
 _SCHEMA = """
@@ -26,6 +31,7 @@ CREATE TABLE IF NOT EXISTS decisions (
 ) STRICT;
 CREATE INDEX IF NOT EXISTS decisions_by_time ON decisions (wall_time_ns);
 """
+_AGED = (AgedTable("decisions", "id", "wall_time_ns", float(NS_PER_SECOND)),)
 
 
 class DecisionLog:
@@ -33,22 +39,26 @@ class DecisionLog:
 
     Args:
         file: Where the database lies; created if missing.
+        retention: How much of it is kept.
 
     Raises:
         InputError: if the file cannot be opened, or is something else.
     """
 
-    def __init__(self, file: Path | str) -> None:
+    def __init__(self, file: Path | str, retention: Retention = DEFAULT_RETENTION) -> None:
         try:
             self._database = sqlite3.connect(
-                str(file), check_same_thread=False, timeout=BUSY_SECONDS
+                str(file), check_same_thread=False, timeout=BUSY_SECONDS, isolation_level=None
             )
-            self._database.execute("PRAGMA journal_mode=WAL")
+            prepare(self._database)
             self._database.executescript(_SCHEMA)
+            self._kept = SqliteRetention(self._database, str(file), _AGED, retention)
+            self.size_bytes = self._kept.size_bytes()
         except sqlite3.Error as error:
             expected = "a decisions file that can be written"
             raise InputError("audit_file", expected, str(error), str(file)) from error
         self.failures = 0
+        self._tidied_ns = 0
 
     def append(self, decisions: Sequence[LiveDecision]) -> None:
         """Keep the rows, all or none."""
@@ -56,13 +66,25 @@ class DecisionLog:
             return
         rows = [(d.id, d.wall_time_ns, d.epoch, d.domain, d.kind, d.message) for d in decisions]
         try:
-            with self._database:
+            with immediate(self._database):
                 self._database.executemany(
                     "INSERT OR REPLACE INTO decisions VALUES (?, ?, ?, ?, ?, ?)", rows
                 )
         except sqlite3.Error as error:
             self.failures += len(rows)
             log.error("decisions not kept: %s", error)
+        self._tidy(decisions[-1].wall_time_ns)
+
+    def _tidy(self, wall_time_ns: int) -> None:
+        """Let go of what is too old or too much, now and then."""
+        if 0 <= wall_time_ns - self._tidied_ns < TIDY_EVERY_NS:
+            return
+        self._tidied_ns = wall_time_ns
+        try:
+            self._kept.step(wall_time_ns / NS_PER_SECOND)
+            self.size_bytes = self._kept.size_bytes()
+        except (sqlite3.Error, OSError) as error:
+            log.warning("old decisions not deleted: %s", error)
 
     def newest(self, count: int) -> list[LiveDecision]:
         """The newest rows, newest first."""

@@ -5,8 +5,9 @@ from __future__ import annotations
 import logging
 
 from controller.app.tick_loop import TickOutcome
-from forecasting.sqlite.history_store import HistoryStore
+from forecasting.sqlite.history_store import DEFAULT_RETENTION, HistoryStore
 from wattpack.errors import WattpackError
+from wattpack.sqlite_retention import Retention
 from wattpack.units import NS_PER_SECOND
 
 log = logging.getLogger(__name__)
@@ -17,15 +18,21 @@ PERIOD_NS = 30 * NS_PER_SECOND
 
 
 class DrawHistory:
-    """Appends every half minute; on a cluster Prometheus does this and the file name is empty."""
+    """Appends every half minute; on a cluster Prometheus does this and the file name is empty.
 
-    def __init__(self, file: str) -> None:
-        self._store = HistoryStore(file, BUSY_SECONDS) if file else None
+    Args:
+        file: The history; empty keeps none.
+        retention: How much of it is kept.
+    """
+
+    def __init__(self, file: str, retention: Retention = DEFAULT_RETENTION) -> None:
+        self._store = HistoryStore(file, BUSY_SECONDS, retention=retention) if file else None
         self._next_ns = 0
         self.failures = 0
+        self.size_bytes = 0
 
     def take(self, outcome: TickOutcome) -> None:
-        """Keep the outcome if a sample is due."""
+        """Keep the outcome if a sample is due, and let go of what is too old or too much."""
         if self._store is None or outcome.wall_time_ns < self._next_ns:
             return
         self._next_ns = outcome.wall_time_ns + PERIOD_NS
@@ -38,6 +45,8 @@ class DrawHistory:
         ]
         try:
             self._store.append(rows)
+            self._store.compact(at_seconds)
+            self.size_bytes = self._store.size_bytes()
         except WattpackError as error:
             self.failures += 1
             log.error("draw not kept: %s", error)

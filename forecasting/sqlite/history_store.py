@@ -10,14 +10,16 @@ from __future__ import annotations
 import math
 import sqlite3
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, Literal, Self
 
 import numpy as np
 
 from forecasting.series_source import BIN_SECONDS, Floats, SeriesId, bin_count
-from wattpack.errors import InputError, TransientError
+from wattpack.errors import InputError, PermanentError, TransientError, WattpackError
+from wattpack.sqlite_retention import AgedTable, Retention, SqliteRetention, immediate, prepare
 
 SCHEMA_VERSION: Final = 1
 MAX_NAME: Final = 4096
@@ -32,6 +34,14 @@ CREATE TABLE bins (
 ) WITHOUT ROWID;
 """
 
+DEFAULT_RETENTION: Final = Retention(age_seconds=30 * 86400, max_bytes=512 << 20)
+"""Three times the ten days that forecasts read, as bins of ten minutes: 1 MB a month and series."""
+
+_AGED: Final = (
+    AgedTable("bins", "id, bin", "bin", 1 / BIN_SECONDS),
+    AgedTable("samples", "rowid", "time_s", 1.0),
+)
+
 Sample = tuple[float, str, float]
 """Unix time in seconds, series name, value."""
 
@@ -43,13 +53,18 @@ class HistoryStore:
         file: The database; made if missing. ``:memory:`` keeps it in memory.
         busy_seconds: How long to wait for another writer.
         read_only: Refuse to write; the file has to exist.
+        retention: What ``compact`` keeps.
 
     Raises:
         InputError: if the file is no history of this version.
     """
 
     def __init__(
-        self, file: Path | str, busy_seconds: float = 5.0, read_only: bool = False
+        self,
+        file: Path | str,
+        busy_seconds: float = 5.0,
+        read_only: bool = False,
+        retention: Retention = DEFAULT_RETENTION,
     ) -> None:
         self._file = str(file)
         self._lock = threading.Lock()
@@ -70,6 +85,7 @@ class HistoryStore:
             ) from error
         try:
             self._prepare(read_only)
+            self._kept = SqliteRetention(self._db, self._file, _AGED, retention)
         except sqlite3.DatabaseError as error:
             self._db.close()
             raise InputError("history", "a wattpack history", str(error), self._file) from error
@@ -93,8 +109,7 @@ class HistoryStore:
     def _prepare(self, read_only: bool) -> None:
         """Make the tables in an empty file; refuse a foreign one."""
         if not read_only:
-            self._db.execute("PRAGMA journal_mode=WAL")
-            self._db.execute("PRAGMA synchronous=NORMAL")
+            prepare(self._db)
         (version,) = self._db.execute("PRAGMA user_version").fetchone()
         (tables,) = self._db.execute("SELECT count(*) FROM sqlite_master").fetchone()
         if version == 0 and tables == 0 and not read_only:
@@ -108,6 +123,8 @@ class HistoryStore:
             (version,) = self._db.execute("PRAGMA user_version").fetchone()
         if version != SCHEMA_VERSION:
             raise InputError("user_version", str(SCHEMA_VERSION), version, self._file)
+        if not read_only:
+            self._db.execute("CREATE INDEX IF NOT EXISTS bins_by_time ON bins (bin)")
 
     def append(self, samples: Iterable[Sample]) -> int:
         """Store a batch, all or nothing; returns how many.
@@ -163,19 +180,31 @@ class HistoryStore:
             )
             self._ids.update(ids)
 
-    def compact(self, now_seconds: float, retention_seconds: float = 60 * 86400) -> int:
-        """Roll finished bins up and drop what is older than the retention; returns rows rolled up.
+    def compact(self, now_seconds: float) -> int:
+        """Roll finished bins up, and one bounded step towards the retention; rows rolled up.
+
+        Call it every half minute or so: a step deletes more than that adds.
 
         Args:
             now_seconds: Unix time; the bin that contains it is left alone.
-            retention_seconds: Age at which bins are deleted.
+
+        Raises:
+            TransientError: if another writer holds the file too long, or the disk is full.
         """
         edge = math.floor(now_seconds / BIN_SECONDS) * BIN_SECONDS
-        oldest = math.floor((now_seconds - retention_seconds) / BIN_SECONDS)
-        with self._lock, _transaction(self._db, self._file):
-            rolled = self._roll_up(edge)
-            self._db.execute("DELETE FROM bins WHERE bin < ?", (oldest,))
+        with self._lock:
+            with _transaction(self._db, self._file):
+                rolled = self._roll_up(edge)
+            try:
+                self._kept.step(now_seconds)
+            except sqlite3.Error as error:
+                raise _typed(error, self._file) from error
         return rolled
+
+    def size_bytes(self) -> int:
+        """Of the file and its write-ahead log."""
+        with self._lock:
+            return self._kept.size_bytes()
 
     def _roll_up(self, edge_seconds: int) -> int:
         """Move samples before the edge into bins; inside a transaction."""
@@ -223,8 +252,8 @@ class HistoryStore:
             try:
                 for i, name in enumerate(series):
                     result[i] = self._one(name, start_seconds, end_seconds, step_seconds, statistic)
-            except sqlite3.OperationalError as error:
-                raise TransientError(f"{self._file}: {error}") from error
+            except (sqlite3.Error, ValueError, TypeError, OverflowError) as error:
+                raise _typed(error, self._file) from error
         return result
 
     def _one(self, name: str, start: int, end: int, step: int, statistic: str) -> Floats:
@@ -277,17 +306,18 @@ class HistoryStore:
         return ids
 
 
-class _transaction:  # noqa: N801 - reads as a statement
+@contextmanager
+def _transaction(db: sqlite3.Connection, file: str) -> Iterator[None]:
     """One write transaction: committed as a whole or rolled back."""
+    try:
+        with immediate(db):
+            yield
+    except sqlite3.Error as error:
+        raise _typed(error, file) from error
 
-    def __init__(self, db: sqlite3.Connection, file: str) -> None:
-        self._db, self._file = db, file
 
-    def __enter__(self) -> None:
-        try:
-            self._db.execute("BEGIN IMMEDIATE")
-        except sqlite3.OperationalError as error:
-            raise TransientError(f"{self._file}: {error}") from error
-
-    def __exit__(self, kind: type[BaseException] | None, error: object, trace: object) -> None:
-        self._db.execute("COMMIT" if kind is None else "ROLLBACK")
+def _typed(error: Exception, file: str) -> WattpackError:
+    """A full disk or a busy file pass; a broken file or rows of another kind stay."""
+    if isinstance(error, sqlite3.OperationalError):
+        return TransientError(f"{file}: {error}")
+    return PermanentError(f"{file}: not a readable history: {error}")

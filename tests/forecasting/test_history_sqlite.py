@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 
 from forecasting.series_source import SeriesId
 from forecasting.sqlite import HistoryStore
-from wattpack.errors import InputError, TransientError
+from wattpack.errors import InputError, PermanentError, TransientError
+from wattpack.sqlite_retention import STEP_ROWS, Retention
 
 A, B = SeriesId("a"), SeriesId("b")
 
@@ -74,9 +75,9 @@ def test_wider_steps_weigh_bins_by_their_samples() -> None:
 
 
 def test_retention_deletes_old_bins_only() -> None:
-    with HistoryStore(":memory:") as store:
+    with HistoryStore(":memory:", retention=Retention(86400, 1 << 20)) as store:
         store.append([(0, "a", 1.0), (86400, "a", 2.0)])
-        store.compact(86400 * 2, retention_seconds=86400)
+        store.compact(86400 * 2)
         assert np.isnan(store.fetch([A], 0, 600)[0, 0])
         assert store.fetch([A], 86400, 87000)[0, 0] == 2.0
 
@@ -173,3 +174,126 @@ def test_whole_batches_survive_kill_minus_nine(tmp_path: Path) -> None:
         found = store.fetch([A, B], 0, 600)
         assert found[0, 0] == found[1, 0] >= 25
         store.append([(0, "a", 0.0)])
+
+
+def on_disk(file: Path) -> int:
+    """Bytes of the database and everything beside it."""
+    return sum(part.stat().st_size for part in file.parent.glob(f"{file.name}*"))
+
+
+def test_an_hour_long_writer_stays_under_its_bound(tmp_path: Path) -> None:
+    """An hour of 50 samples a second; those of the running bin alone would be 2 MB."""
+    file, bound = tmp_path / "h.db", 1 << 20
+    largest = 0
+    with HistoryStore(file, retention=Retention(30 * 86400, bound)) as store:
+        for second in range(0, 3600, 2):
+            store.append([(second, f"series-{i}", float(i)) for i in range(100)])
+            if second % 30 == 0:
+                store.compact(second)
+                largest = max(largest, on_disk(file))
+                assert store.size_bytes() <= on_disk(file) <= bound
+        newest = store.fetch([SeriesId("series-7")], 3000, 3600)
+    assert largest > bound // 3, "the writer never came near its bound: the test shows nothing"
+    assert newest[0, 0] == 7.0
+
+
+def test_what_is_freed_goes_back_to_the_file_system(tmp_path: Path) -> None:
+    file = tmp_path / "h.db"
+    with HistoryStore(file, retention=Retention(86400, 64 << 20)) as store:
+        for i in range(40):
+            ones = np.ones(1000)
+            store.append_bins(f"series-{i}", 0, ones, ones)
+        store.compact(0)
+        full = store.size_bytes()
+        for _ in range(40):
+            store.compact(30 * 86400)
+    assert on_disk(file) < full / 4
+
+
+def test_a_step_is_bounded_and_the_next_goes_on(tmp_path: Path) -> None:
+    with HistoryStore(tmp_path / "h.db", retention=Retention(600, 64 << 20)) as store:
+        for i in range(20):
+            ones = np.ones(1000)
+            store.append_bins(f"series-{i}", 0, ones, ones)
+
+        def left() -> int:
+            names = [SeriesId(f"series-{i}") for i in range(20)]
+            return int(np.isfinite(store.fetch(names, 0, 600_000)).sum())
+
+        assert left() == 20_000
+        for step in range(1, 6):
+            store.compact(600_000 * 2)
+            assert left() == 20_000 - step * STEP_ROWS
+
+
+def test_a_reader_that_never_ends_does_not_stop_the_writer(tmp_path: Path) -> None:
+    file = tmp_path / "h.db"
+    with HistoryStore(file, retention=Retention(86400, 4 << 20)) as store:
+        store.append([(0, "a", 1.0)])
+        reader = sqlite3.connect(file, isolation_level=None)
+        reader.execute("BEGIN")
+        reader.execute("SELECT * FROM samples").fetchall()
+        for second in range(1, 200):
+            store.append([(second, "a", 1.0)])
+            store.compact(second)
+        reader.close()
+
+
+def test_samples_after_one_from_the_far_future_are_still_rolled_up(tmp_path: Path) -> None:
+    with HistoryStore(tmp_path / "h.db") as store:
+        store.append([(1e11, "a", 5.0)])
+        store.append([(second, "a", 1.0) for second in range(600)])
+        assert store.compact(700) == 600
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        "INSERT INTO bins VALUES (1, 0, 'many', 1, 1)",
+        "INSERT INTO samples VALUES (1, 5, 'many')",
+        "INSERT INTO bins VALUES (1, 0, 1, 1, 'few')",
+    ],
+)
+def test_rows_that_somebody_else_wrote_are_an_error_of_their_series_alone(
+    tmp_path: Path, damage: str
+) -> None:
+    file = tmp_path / "h.db"
+    with HistoryStore(file) as store:
+        store.append([(0, "a", 1.0), (0, "b", 2.0)])
+        other = sqlite3.connect(file)
+        with other:
+            other.execute(damage)
+        other.close()
+        with pytest.raises(PermanentError, match="not a readable history"):
+            store.fetch([A], 0, 600)
+        assert store.fetch([B], 0, 600)[0, 0] == 2.0
+
+
+def test_a_file_that_breaks_while_it_is_read_is_a_typed_error(tmp_path: Path) -> None:
+    file = tmp_path / "h.db"
+    with HistoryStore(file) as store:
+        ones = np.ones(1000)
+        for i in range(50):
+            store.append_bins(f"series-{i}", 0, ones, ones)
+    size = file.stat().st_size
+    with file.open("r+b") as raw:
+        raw.seek(4096 * 3)
+        raw.write(b"\xff" * (size - 4096 * 3))
+    with HistoryStore(file, read_only=True) as store, pytest.raises(PermanentError):
+        store.fetch([SeriesId(f"series-{i}") for i in range(50)], 0, 600_000)
+
+
+def test_a_full_disk_is_a_transient_error_and_no_half_batch(tmp_path: Path) -> None:
+    with HistoryStore(tmp_path / "h.db") as store:
+        store.append([(0, "a", 1.0)])
+        (pages,) = store._db.execute("PRAGMA page_count").fetchone()
+        store._db.execute(f"PRAGMA max_page_count={pages}")
+        with pytest.raises(TransientError, match="full"):
+            store.append([(float(i), f"series-{i}", 1.0) for i in range(5000)])
+        assert store.names() == ["a"]
+
+
+@pytest.mark.parametrize(("age", "size"), [(0, 1 << 20), (float("nan"), 1 << 20), (60, 1000)])
+def test_a_retention_that_keeps_nothing_is_refused(age: float, size: int) -> None:
+    with pytest.raises(InputError, match=r"age_seconds|max_bytes"):
+        Retention(age, size)
