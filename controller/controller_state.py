@@ -45,6 +45,7 @@ class State:
         heard: Domains most of whose nodes reported at least once, (n_domains,).
         recovering: After a mass expiry: nothing is raised yet, (n_domains,).
         fresh_ticks: Ticks in a row with nearly all reports, (n_domains,).
+        seamless: Fully known since before our term began, (n_domains,).
         decided_watts: Caps decided at the last tick, 0 before the first, (n_gpus,).
         lock_watts: Power that each clock lock stands for, infinite without one, (n_gpus,).
         rises: Rise history of the bands.
@@ -69,6 +70,7 @@ class State:
     heard: BoolArray
     recovering: BoolArray
     fresh_ticks: IntArray
+    seamless: BoolArray
     decided_watts: FloatArray
     lock_watts: FloatArray
     rises: RiseMemory
@@ -115,6 +117,7 @@ def initial_state(
         heard=no,
         recovering=~no,
         fresh_ticks=np.zeros(n_domains, dtype=np.int64),
+        seamless=no,
         decided_watts=np.zeros(n_gpus),
         lock_watts=np.full(n_gpus, np.inf),
         rises=initial_rises(n_domains),
@@ -184,6 +187,7 @@ def carry_over(
         heard=by_domain(fresh.heard, state.heard),
         recovering=by_domain(fresh.recovering, state.recovering),
         fresh_ticks=by_domain(fresh.fresh_ticks, state.fresh_ticks),
+        seamless=by_domain(fresh.seamless, state.seamless),
         decided_watts=by_gpu(fresh.decided_watts, state.decided_watts),
         lock_watts=by_gpu(fresh.lock_watts, state.lock_watts),
         rises=_moved_rises(fresh.rises, state.rises, domains),

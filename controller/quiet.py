@@ -1,7 +1,7 @@
 """Which batches need not be sent: the node already holds these caps and its lease has long to run.
 
-A lease is renewed before a third of it has passed. Whatever is new, locked, unconfirmed or in doubt
-is sent at every tick, so that quiet never delays a change (I3: skipping only lets leases end).
+A lease is renewed before a quarter of it has passed. Whatever is new, locked, unconfirmed or in
+doubt is sent at every tick: quiet never delays a change (I3: skipping only lets leases end).
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from wattpack.power.domain_tree import BoolArray
 
 __all__ = ["quieted"]
 
-# With ticks of 1 s and leases of 5 s a node hears every other tick; two lost renewals still leave
-# it its lease.
-_RENEW_SHARE = 0.3
+# With regular ticks of 1 s and leases of 4 s a node hears at each of them: two lost renewals in a
+# row still leave it its lease. Ticks between, for a large rise, are the quiet ones.
+_RENEW_SHARE = 0.2
 _SAME_WATTS = 0.5
 
 

@@ -24,7 +24,7 @@ _FRESH_TICKS = 10
 _COOL_HEAT = 0.1
 # Agents that live reconnect within this time; until then silence is a start, not an incident.
 _START_GRACE_NS = 30 * NS_PER_SECOND
-# A caps' old leader, an election and one lease before the first raise lie within this time.
+# The old leader's end, an election and one lease before the first raise lie within this time.
 _RESTORE_WITHIN_NS = 30 * NS_PER_SECOND
 
 
@@ -47,24 +47,28 @@ def update_recovery(tick: Tick, state: State, fresh_node: BoolArray) -> State:
     recovered = (ticks >= _FRESH_TICKS) & (state.heat < _COOL_HEAT)
     heard = state.heard | (share >= 1.0 - _LOST_SHARE)
     heard |= tick.now_ns - state.first_ns >= _START_GRACE_NS
+    recovering = (state.recovering | lost) & ~recovered
+    knows_all = (ticks >= _FRESH_TICKS) & (state.heat < _COOL_HEAT) & ~recovering
+    begins = state.commitments.since_ns == tick.now_ns
     return replace(
         state,
-        recovering=(state.recovering | lost) & ~recovered,
+        recovering=recovering,
         fresh_ticks=ticks,
         heard=heard,
+        seamless=knows_all & (state.seamless | begins),
     )
 
 
 def restorable_watts(tick: Tick, state: State) -> FloatArray:
     """What each GPU held under the last lease before a change of leader, 0 for nothing, (n_gpus,).
 
-    Only below domains that are cool and that this replica itself has heard for 10 ticks in a row.
+    Only below domains that this replica had heard for 10 ticks in a row when its term began, and
+    that have been cool and heard ever since: what was unknown then is a fall like any other.
     """
     none = np.zeros(tick.topology.n_gpus)
     if tick.now_ns - state.commitments.since_ns > _RESTORE_WITHIN_NS:
         return none
-    unknown = (state.fresh_ticks < _FRESH_TICKS) | (state.heat >= _COOL_HEAT) | state.recovering
-    known = ~state.load.any_above_gpu(unknown)
+    known = ~state.load.any_above_gpu(~state.seamless)
     recent = tick.now_ns - state.standing.seen_ns <= _RESTORE_WITHIN_NS
     recent &= state.standing.seen_ns >= 0
     return np.where(known & recent, state.standing.watts, none)

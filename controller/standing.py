@@ -31,8 +31,14 @@ def nothing_stood(n_gpus: int) -> Standing:
 
 
 def still_standing(tick: Tick, before: Standing) -> Standing:
-    """After this tick's reports; a limit without a lease was fallen to and says nothing."""
+    """After this tick's reports.
+
+    A limit without a lease was fallen to and says nothing; neither do our own leases, which hold
+    what is left until we may raise.
+    """
     observed = tick.observations
+    if observed.leading:
+        return before
     leased = observed.gpu_leased & observed.gpu_controlled & (observed.gpu_limit_watts > 0.0)
     received_ns = observed.node_received_ns[tick.topology.node_of_gpu]
     return Standing(

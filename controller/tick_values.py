@@ -195,7 +195,7 @@ class PowerSettings:
             domain's own history says more.
     """
 
-    lease_ttl_ms: int = 5000
+    lease_ttl_ms: int = 4000
     report_stale_ns: int = 3_000_000_000
     nonce_max_age_ns: int = 2_000_000_000
     settle_seconds: float = 3.0

@@ -209,7 +209,7 @@ class ControlSettings(Settings):
     tick_seconds: Annotated[Seconds, Field(description="Between two controller ticks")] = 1.0
     plan_seconds: Annotated[Seconds, Field(description="Between two planning cycles")] = 10.0
     forecast_seconds: Annotated[Seconds, Field(description="Between two forecasts")] = 600.0
-    lease_ttl_ms: Annotated[int, Field(ge=500, le=10_000, description="Lease length, ms")] = 5000
+    lease_ttl_ms: Annotated[int, Field(ge=500, le=10_000, description="Lease length, ms")] = 4000
     guaranteed_ratio: Annotated[
         Share, Field(description="Guaranteed cap over default limit, before I1 lowers it")
     ] = 0.3

@@ -59,7 +59,7 @@ class ControllerSettings(Settings):
     ] = "system:serviceaccount:wattpack-agents:wattpack-agent"
     report_period_ms: Annotated[int, Field(ge=50, le=10_000, description="Asked of agents")] = 1000
     tick_seconds: Annotated[float, Field(gt=0, le=10, description="Between two decisions")] = 1.0
-    lease_ttl_ms: Annotated[int, Field(ge=500, le=10_000, description="Lease length (I3)")] = 5000
+    lease_ttl_ms: Annotated[int, Field(ge=500, le=10_000, description="Lease length (I3)")] = 4000
     audit_file: Annotated[
         str, Field(description="SQLite file of decisions; :memory: keeps none")
     ] = ":memory:"

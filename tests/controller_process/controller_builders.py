@@ -53,7 +53,7 @@ def make_commands(topology: Topology, *, send: BoolArray, cap_watts: float) -> C
     return Commands(
         epoch=1,
         sequence=1,
-        ttl_ms=5000,
+        ttl_ms=4000,
         send=send,
         nonce=np.full(topology.n_nodes, 7, dtype=np.uint64),
         cap_watts=np.full(n, cap_watts),
