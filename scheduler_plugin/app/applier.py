@@ -11,7 +11,7 @@ until the pod itself tells. Nothing else can be planned onto that place meanwhil
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 
@@ -230,15 +230,6 @@ class Applier:
                 return self._ended(uid, Outcome.UNKNOWN)
             return self._ended(uid, Outcome.RELEASED)
         return self._ended(uid, Outcome.CONFLICT)
-
-    def refusal(self, bodies: Iterable[JsonObject]) -> str:
-        """Why pods could not all be let go without a node, by dry runs; empty if they could."""
-        for body in bodies:
-            try:
-                self._patch(body, "", dry_run=True)
-            except KubeError as error:
-                return f"{pod_facts.key(body)}: {error}"
-        return ""
 
     def _ended(self, uid: str, outcome: Outcome) -> Outcome:
         if outcome is Outcome.RELEASED:

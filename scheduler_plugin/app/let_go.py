@@ -74,12 +74,11 @@ class UnservablePods:
         return released
 
     def _release(self, group: Sequence[JsonObject], cause: Cause) -> int:
-        if len(group) > 1 and (why := self._applier.refusal(group)):
-            _LOG.warning("a gang that no node can serve stays: %s", why)
-            return 0
         released = 0
         for body in group:
             if self._applier.release(body, "") is not Outcome.RELEASED:
+                if not released:
+                    break
                 continue
             released += 1
             note = f"{cause[0]}: {cause[1]}. No present node can serve it: released without a node"

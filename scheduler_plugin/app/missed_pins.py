@@ -12,10 +12,14 @@ from collections.abc import Callable
 from scheduler_plugin import pods as pod_facts
 from scheduler_plugin.app.placement_metrics import PlacementMetrics
 from scheduler_plugin.ledger import Ledger
+from wattpack.clock import Clock
 from wattpack.kube.event_reports import EventReason, EventRecorder
 from wattpack.kube.port import PODS, JsonObject, KubeApi, KubeError
+from wattpack.units import NS_PER_SECOND
 
 _LOG = logging.getLogger(__name__)
+#: What one cycle spends on missed pins; the rest follows in the next.
+REPAIRING_NS = 5 * NS_PER_SECOND
 
 
 class MissedPins:
@@ -23,15 +27,22 @@ class MissedPins:
 
     Args:
         api: The cluster.
+        clock: For the time that a call may take.
         ledger: Where promises are kept.
         recorder: Where Events go.
         metrics: Counts evictions.
     """
 
     def __init__(
-        self, api: KubeApi, ledger: Ledger, recorder: EventRecorder, metrics: PlacementMetrics
+        self,
+        api: KubeApi,
+        clock: Clock,
+        ledger: Ledger,
+        recorder: EventRecorder,
+        metrics: PlacementMetrics,
     ) -> None:
         self._api = api
+        self._clock = clock
         self._ledger = ledger
         self._recorder = recorder
         self._metrics = metrics
@@ -48,6 +59,8 @@ class MissedPins:
             elif pod_facts.node_name(pod) and _runs(pod):
                 self._ledger.drop([promise.uid])
         for promise in self._ledger.overdue(now_ns):
+            if self._clock.monotonic_ns() - now_ns > REPAIRING_NS:
+                break
             pod = by_uid[promise.uid]
             self._ledger.drop([promise.uid])
             if pod_facts.node_name(pod) or pod_facts.is_gated(pod):

@@ -111,8 +111,8 @@ class PlacementLoop:
             api, clock, self.ledger, archive, seconds_to_ns(settings.gang_timeout_seconds)
         )
         self._recorder = EventRecorder(api, clock, "wattpack.io/scheduler", instance)
-        self._events = PendingEvents(self._recorder, settings.events_per_cycle)
-        self._pins = MissedPins(api, self.ledger, self._recorder, self.metrics)
+        self._events = PendingEvents(self._recorder, clock, settings.events_per_cycle)
+        self._pins = MissedPins(api, clock, self.ledger, self._recorder, self.metrics)
         self._pauses = Pauses()
         self._gangs_end = GangEnd(self._recorder, self.metrics)
         self._hopeless = UnservablePods(
@@ -268,6 +268,7 @@ class PlacementLoop:
         asked = digest == self._last_digest and not self._last.released and not before
         retry_ns, now_ns = self._retry_at_ns, self._clock.monotonic_ns()
         if asked and (retry_ns is None or now_ns < retry_ns):
+            self._events.tell(self._causes, bodies)
             return CycleResult("unchanged", None, {}, self._last.pending)
         self._retry_at_ns = None
         started_ns = self._clock.monotonic_ns()

@@ -37,7 +37,6 @@ class EventReason(StrEnum):
     DOMAIN_READY = "DomainReady"
     FORECAST_FALLBACK = "ForecastFallback"
     FORECAST_RESTORED = "ForecastRestored"
-    GANG_NOT_RELEASED = "GangNotReleased"
     GANG_TIMED_OUT = "GangTimedOut"
     LEADER_ELECTED = "LeaderElected"
     LEADER_LOST = "LeaderLost"
