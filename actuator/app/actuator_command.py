@@ -6,6 +6,7 @@ import argparse
 import os
 import random
 import signal
+import socket
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -28,7 +29,7 @@ from actuator.unix_socket.pod_resources import PodResourcesDoor
 from gpu.device import GpuDriver
 from wattpack.clock import SystemClock
 from wattpack.errors import InputError, WattpackError
-from wattpack.units import NS_PER_SECOND, GpuUuid, NodeName
+from wattpack.units import NS_PER_SECOND, NodeName
 
 DEFAULT_SOCKET = Path("/run/wattpack/actuator.sock")
 EXIT_BLIND = 3
@@ -49,15 +50,11 @@ def open_driver(kind: str) -> GpuDriver:
 
 
 def _simulated_node() -> GpuDriver:
-    """Eight idle boards with the limits of an H200 (200 to 700 W, NVIDIA's data sheet)."""
-    from gpu.simulated import BoardBank, BoardSpec
+    """Eight idle boards; the agent of this node simulates the same ones."""
+    from gpu.simulated import BoardBank, node_boards
 
-    node = NodeName("simulated")
-    specs = [
-        BoardSpec(GpuUuid(f"GPU-sim-{i}"), "NVIDIA H200", node, i, 75.0, 700.0, 200.0, 700.0, 1980)
-        for i in range(8)
-    ]
-    return BoardBank(specs).driver(node)
+    node = NodeName(os.environ.get("NODE_NAME") or socket.gethostname())
+    return BoardBank(node_boards(node, 8, "NVIDIA H200")).driver(node)
 
 
 def main(

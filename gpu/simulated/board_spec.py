@@ -5,6 +5,7 @@ Figures marked "assumed" are model inputs, not measurements.
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -18,6 +19,32 @@ Floats = npt.NDArray[np.float64]
 Bools = npt.NDArray[np.bool_]
 PowerAtClock = Callable[[Floats, Floats, Floats, Floats], Floats]
 """(clock_mhz, max_clock_mhz, demand_watts, idle_watts), each (n,) -> watts (n,) at that clock."""
+
+_UUIDS = uuid.uuid5(uuid.NAMESPACE_DNS, "simulated.gpu.wattpack.io")
+
+
+def node_boards(node: NodeName, count: int, model: str) -> list[BoardSpec]:
+    """The boards that a node without GPUs pretends to have.
+
+    Limits as NVML gives them for an H200 SXM; idle power 75 W is assumed.
+    UUIDs follow from the node's name: two nodes never show the same board, and all processes of
+    one node show the same ones.
+    """
+    return [
+        BoardSpec(
+            uuid=GpuUuid(f"GPU-{uuid.uuid5(_UUIDS, f'{node}/{index}')}"),
+            model=model,
+            node=node,
+            index=index,
+            idle_watts=75.0,
+            default_limit_watts=700.0,
+            min_limit_watts=200.0,
+            max_limit_watts=700.0,
+            max_clock_mhz=1980,
+        )
+        for index in range(count)
+    ]
+
 
 SETTLE_SECONDS = 0.5
 """Time for 95 % of a limit's effect. Measured once, on an H200 at its 700 W limit: instantaneous

@@ -10,7 +10,7 @@ from pathlib import Path
 from gpu.device import GpuDriver
 from gpu.device_workers import DeviceReader, InlineReader, WorkerReader
 from wattpack.clock import Clock
-from wattpack.units import NS_PER_SECOND, GpuUuid, NodeName
+from wattpack.units import NS_PER_SECOND, NodeName
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,23 +71,9 @@ def simulated_source(count: int, clock: Clock, node: NodeName, seed: int) -> Sou
     """Simulated boards under a slowly changing load, for machines without a GPU."""
     import numpy as np
 
-    from gpu.simulated import BoardBank, BoardSpec
+    from gpu.simulated import BoardBank, node_boards
 
-    specs = [
-        # Limits as NVML gives them for an H200 SXM; idle power 75 W is assumed.
-        BoardSpec(
-            uuid=GpuUuid(f"GPU-simulated-{index}"),
-            model="simulated H200",
-            node=node,
-            index=index,
-            idle_watts=75.0,
-            default_limit_watts=700.0,
-            min_limit_watts=200.0,
-            max_limit_watts=700.0,
-            max_clock_mhz=1980,
-        )
-        for index in range(count)
-    ]
+    specs = node_boards(node, count, "simulated H200")
     bank = BoardBank(specs, seed=seed, start_ns=clock.monotonic_ns())
     phases = np.arange(count) / max(1, count)
 

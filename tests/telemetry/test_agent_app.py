@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -60,6 +61,16 @@ def run_local(source_clock: ManualClock, **options: Any) -> Any:
     attributor.close()
     source.close()
     return state
+
+
+def test_simulated_boards_of_two_nodes_are_never_the_same_and_one_nodes_always_are() -> None:
+    def uuids(node: str, seed: int) -> set[str]:
+        devices = simulated_source(4, ManualClock(), NodeName(node), seed).reader.devices
+        return {device.identity.uuid for device in devices}
+
+    assert len(uuids("n0", 1) | uuids("n1", 1)) == 8
+    assert uuids("n0", 1) == uuids("n0", 2)
+    assert all(re.fullmatch(r"GPU-[0-9a-f-]{36}", uuid) for uuid in uuids("n0", 1))
 
 
 def test_one_reading_of_simulated_boards_is_the_same_for_the_same_seed() -> None:
