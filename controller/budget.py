@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 
 import numpy as np
 
+from controller.membership import require_per_gpu_watts
 from controller.tick_values import Topology
 from wattpack.api import PowerDomain, PowerOverride
 from wattpack.api.power_domain import BudgetWindow
@@ -56,6 +57,26 @@ def override_active(override: PowerOverride, wall_time_ns: int) -> bool:
     if not isinstance(expires, datetime.datetime):
         raise InputError("spec.expiresAt", "an RFC 3339 time", override.spec.expires_at)
     return wall_time_ns < expires.timestamp() * NS_PER_SECOND
+
+
+def override_objection(override: PowerOverride, topology: Topology | None) -> str:
+    """Why the override can rule nothing now; empty if it can, or if nothing runs yet."""
+    if topology is None:
+        return ""
+    target, cap = override.spec.target, override.spec.cap_watts
+    if target.domain is not None:
+        known = target.domain in topology.tree.names
+        return "" if known else f"spec.target.domain: no accepted PowerDomain {target.domain}"
+    if target.node is not None and target.node not in topology.node_names:
+        return f"spec.target.node: no GPUs of a node {target.node} below any power domain"
+    if target.gpu_uuid is not None and target.gpu_uuid not in topology.gpu_uuids:
+        return f"spec.target.gpuUuid: no GPU {target.gpu_uuid} below any power domain"
+    try:
+        highest = float(topology.default_limit_watts.max(initial=0.0))
+        require_per_gpu_watts("spec.capWatts", cap, highest)
+    except InputError as error:
+        return str(error)
+    return ""
 
 
 def budget_watts(

@@ -9,7 +9,10 @@ from dataclasses import dataclass, field
 from wattpack.errors import InputError
 from wattpack.power.power_grid import PowerGrid
 
-__all__ = ["GpuSpec", "NodeSpec", "PodSpec", "direct_domains"]
+__all__ = ["GpuSpec", "NodeSpec", "PodSpec", "direct_domains", "require_per_gpu_watts"]
+
+# No GPU board takes this much; a larger number is in milliwatts.
+_MILLIWATTS_FROM = 5000.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +60,21 @@ class PodSpec:
     labels: Mapping[str, str] = field(default_factory=dict)
     priority_class: str = ""
     gang: str = ""
+
+
+def require_per_gpu_watts(field: str, watts: float, max_limit_watts: float) -> float:
+    """The watts, if they can be one board's (I8).
+
+    Raises:
+        InputError: if they look like milliwatts or like the total of a node.
+    """
+    if watts > _MILLIWATTS_FROM:
+        raise InputError(field, "watts of one GPU (this looks like milliwatts)", watts)
+    if watts > 2.0 * max_limit_watts:
+        raise InputError(field, f"watts of one GPU, at most {max_limit_watts:g} W", watts)
+    if not watts > 0.0:
+        raise InputError(field, "watts of one GPU > 0", watts)
+    return watts
 
 
 def direct_domains(grid: PowerGrid, nodes: Sequence[NodeSpec], *, strict: bool = True) -> list[int]:

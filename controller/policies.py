@@ -14,7 +14,7 @@ from wattpack.api.policy import Actuator
 from wattpack.errors import InputError
 from wattpack.power.domain_tree import BoolArray, FloatArray, IntArray
 
-__all__ = ["Owed", "matches", "owed"]
+__all__ = ["Owed", "matches", "owed", "require_sound"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +37,17 @@ def matches(policy: PowerPolicy, pod: PodSpec) -> bool:
     if selector.namespaces and pod.namespace not in selector.namespaces:
         return False
     return all(pod.labels.get(key) == value for key, value in selector.labels.items())
+
+
+def require_sound(policy: PowerPolicy) -> None:
+    """Pass a policy that can rule.
+
+    Raises:
+        InputError: naming the field; a floor of nothing is no floor.
+    """
+    floor = policy.spec.floor_fraction
+    if floor is not None and floor <= 0.0:
+        raise InputError("spec.floorFraction", "> 0", floor, f"PowerPolicy {policy.name}")
 
 
 def _binding(found: Sequence[PowerPolicy], lowest: int) -> list[PowerPolicy]:
@@ -105,8 +116,7 @@ def _row(
     if policy is None:
         return lowest, _floor(gpu, knee), gpu.default_limit_watts, False
     spec = policy.spec
-    if spec.floor_fraction is not None and spec.floor_fraction <= 0.0:
-        raise InputError(f"{policy.name}.spec.floorFraction", "> 0", spec.floor_fraction)
+    require_sound(policy)
     floor = knee if spec.floor_fraction is None else spec.floor_fraction * gpu.default_limit_watts
     request = max(spec.request_fraction * gpu.default_limit_watts, gpu.min_limit_watts)
     lock = list(spec.allowed_actuators) == [Actuator.CLOCK_LOCK]

@@ -14,7 +14,13 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from capacity.gpu_profile import GpuProfile
-from controller.membership import GpuSpec, NodeSpec, PodSpec, direct_domains
+from controller.membership import (
+    GpuSpec,
+    NodeSpec,
+    PodSpec,
+    direct_domains,
+    require_per_gpu_watts,
+)
 from controller.policies import owed
 from controller.tick_values import Topology
 from wattpack.api import PowerDomain, PowerPolicy
@@ -29,11 +35,7 @@ __all__ = [
     "PodSpec",
     "build_grid",
     "build_topology",
-    "require_per_gpu_watts",
 ]
-
-# No GPU board takes this much; a larger number is in milliwatts.
-_MILLIWATTS_FROM = 5000.0
 
 
 def build_grid(domains: Sequence[PowerDomain]) -> PowerGrid:
@@ -48,21 +50,6 @@ def build_grid(domains: Sequence[PowerDomain]) -> PowerGrid:
     if len(specs) != len(domains):
         raise InputError("metadata.name", "unique domain names", [d.name for d in domains])
     return PowerGrid.of(specs)
-
-
-def require_per_gpu_watts(field: str, watts: float, max_limit_watts: float) -> float:
-    """The watts, if they can be one board's (I8).
-
-    Raises:
-        InputError: if they look like milliwatts or like the total of a node.
-    """
-    if watts > _MILLIWATTS_FROM:
-        raise InputError(field, "watts of one GPU (this looks like milliwatts)", watts)
-    if watts > 2.0 * max_limit_watts:
-        raise InputError(field, f"watts of one GPU, at most {max_limit_watts:g} W", watts)
-    if not watts > 0.0:
-        raise InputError(field, "watts of one GPU > 0", watts)
-    return watts
 
 
 def build_topology(

@@ -140,7 +140,14 @@ class ControllerProcess:
             TickIdentity(settings.replica, settings.simulated, settings.label),
         )
         bucket = write_budget(around.clock)
-        self.status = StatusThread(around.api, around.clock, self.desired, settings.replica, bucket)
+        self.status = StatusThread(
+            around.api,
+            around.clock,
+            self.desired,
+            settings.replica,
+            bucket,
+            self.elector.is_leader,
+        )
         self.taints = TaintThread(
             around.api, around.clock, self.store, self.desired, bucket, settings.replica
         )

@@ -19,6 +19,7 @@ from wattpack.api import ApiObject, DemandForecast, PowerDomain, PowerOverride, 
 from wattpack.errors import InputError
 from wattpack.kube.port import PODS, PRIORITY_CLASSES, JsonObject, Resource
 from wattpack.object_names import SYSTEM_NAMESPACE
+from wattpack.power.power_grid import accepted_domains
 
 log = logging.getLogger(__name__)
 
@@ -123,6 +124,7 @@ class ObjectStore:
                     f"{error.field}: expected {error.expected}",
                     int(new["metadata"].get("generation", 0)),
                 )
+                self._keep_accepted(kind, name, new)
                 return
             self._unreadable.pop((kind, name), None)
             before = known.get(name)
@@ -132,6 +134,15 @@ class ObjectStore:
                 return  # a status changed, perhaps by ourselves: no new topology
         self._keep_plain(kind, name, new)
         self.version += 1
+
+    def _keep_accepted(self, kind: str, name: str, new: JsonObject) -> None:
+        """Of a domain that was never readable here, what an earlier leader accepted runs on."""
+        if kind == PowerDomain.meta.kind and name not in self.objects.domains:
+            ran = accepted_domains([new])
+            self.objects.domains |= ran
+            if ran:
+                self._keep_plain(kind, name, new)
+                self.version += 1
 
     def _keep_plain(self, kind: str, name: str, new: JsonObject | None) -> None:
         if kind == PowerDomain.meta.kind:

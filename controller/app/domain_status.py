@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from controller.app.desired_state import Refusal
 from controller.app.live_view_builder import capped_by_domain, gpus_by_domain
 from controller.app.running_topology import DesiredTopology
 from controller.app.tick_loop import TickOutcome
+from controller.app.verdicts import VerdictBook
 from controller.tick_values import Band, Transition
 from forecasting.forecast_book import FORECAST_TRUSTED
 from wattpack.api import Condition, PowerDomain
@@ -48,7 +49,16 @@ _REASONS: Mapping[str, tuple[EventReason, bool]] = {
 
 
 class StatusThread(PeriodicThread):
-    """Takes the newest outcome every second and writes what changed."""
+    """Takes the newest outcome every second and writes what changed.
+
+    Args:
+        api: Where status and Events go.
+        clock: Paces the thread.
+        desired: Objects and what runs of them.
+        instance: Of Events.
+        bucket: The write budget of the process.
+        leading: Whether this replica leads, also before anything runs that could tick.
+    """
 
     def __init__(
         self,
@@ -57,9 +67,11 @@ class StatusThread(PeriodicThread):
         desired: DesiredTopology,
         instance: str,
         bucket: TokenBucket | None = None,
+        leading: Callable[[], bool] = lambda: False,
     ) -> None:
         super().__init__(clock, "status", NS_PER_SECOND)
-        self._desired = desired
+        self._clock, self._desired, self._leading = clock, desired, leading
+        self._verdicts = VerdictBook()
         self._writer = StatusWriter(api, clock, FIELD_MANAGER, bucket)
         self._events = EventRecorder(api, clock, "wattpack.io/controller", instance)
         self._lock = threading.Lock()
@@ -75,29 +87,42 @@ class StatusThread(PeriodicThread):
             self._transitions.extend(outcome.decisions.transitions)
 
     def run_once(self) -> None:
-        """Offer and write what the newest outcome says."""
+        """Offer and write what the newest outcome says, and what is found of everything else."""
         with self._lock:
             outcome, transitions = self._outcome, self._transitions
             self._outcome, self._transitions = None, []
-        if outcome is None or not outcome.seen.leading:
+        leads = outcome.seen.leading if outcome is not None else self._leading()
+        if not leads:
             return
-        refusals = {refusal.name: refusal for refusal in self._desired.refusals()}
-        desired = self._desired
+        if outcome is not None:
+            self._offer_running(outcome)
+            self._emit(transitions)
+        self._offer_verdicts()
+        report = self._writer.flush()
+        for target, why in report.refused:
+            log.error("status of %s refused: %s", target[2], why)
+        self._events.flush()
+
+    def _offer_running(self, outcome: TickOutcome) -> None:
+        kind, desired = PowerDomain.meta.kind, self._desired
+        refusals = {r.name: r for r in desired.refusals() if r.kind == kind}
         arrivals = self._arrivals.take(
             outcome,
             PodsOnGpus(desired.pods(), desired.pod_of_gpu, desired.idle_watts_of_gpu),
         )
         for index, name in enumerate(outcome.topology.tree.names):
-            domain = self._desired.newest_domain(name)
+            domain = desired.newest_domain(name)
             if domain is not None:
                 status = self._domain_status(outcome, index, domain, refusals.get(name))
                 status = status.model_copy(update={"arrivals": arrivals.get(name, [])})
                 self._writer.offer(PowerDomain.meta.resource, name, status)
-        self._emit(transitions)
-        report = self._writer.flush()
-        for target, why in report.refused:
-            log.error("status of %s refused: %s", target[2], why)
-        self._events.flush()
+
+    def _offer_verdicts(self) -> None:
+        desired = self._desired
+        for resource, name, status in self._verdicts.statuses(
+            desired.newest(), desired.refusals(), desired.running(), self._clock.wall_time_ns()
+        ):
+            self._writer.offer(resource, name, status)
 
     def _emit(self, transitions: Sequence[Transition]) -> None:
         for transition in transitions:
@@ -150,7 +175,7 @@ class StatusThread(PeriodicThread):
             "Accepted",
             refusal is None,
             "Valid" if refusal is None else refusal.reason,
-            "" if refusal is None else refusal.message,
+            "the newest spec runs" if refusal is None else refusal.message,
             observed_generation=domain.generation,
             wall_time_ns=outcome.wall_time_ns,
         )
@@ -159,7 +184,7 @@ class StatusThread(PeriodicThread):
             "Ready",
             refusal is None and safe,
             "Controlled" if safe else "GuaranteedCapsDoNotFit",
-            ""
+            "every GPU's guaranteed cap fits below the rating (I1)"
             if safe
             else f"worst case {worst:.0f} W with every GPU at its guaranteed cap, "
             f"rating {rating:.0f} W (I1)",
@@ -172,7 +197,9 @@ class StatusThread(PeriodicThread):
             "Degraded",
             not safe,
             "GuaranteedCapsDoNotFit" if not safe else "GuaranteedCapsFit",
-            "",
+            "nothing is placed here until the guaranteed caps fit (I1)"
+            if not safe
+            else "every GPU's guaranteed cap fits below the rating (I1)",
             observed_generation=domain.generation,
             wall_time_ns=outcome.wall_time_ns,
         )

@@ -17,7 +17,7 @@ from capacity.profile_library import ProfileLibrary
 from controller.app.agent_reports import MAX_DEVICES, DeviceDescription
 from controller.app.desired_state import Refusal
 from controller.app.fleet import NodeRecord
-from controller.topology import GpuSpec, NodeSpec, require_per_gpu_watts
+from controller.membership import GpuSpec, NodeSpec, require_per_gpu_watts
 from wattpack.errors import InputError
 from wattpack.gpu_resources import board_count
 from wattpack.kube.port import JsonObject

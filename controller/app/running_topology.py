@@ -17,9 +17,10 @@ from controller.app.desired_state import Objects, ObjectStore, Refusal
 from controller.app.fleet import Fleet, NodeRecord
 from controller.app.forecast_reader import ForecastReader, Outlooks
 from controller.app.known_servers import Members, find_members
+from controller.policies import require_sound
 from controller.tick_values import Topology
 from controller.topology import PodSpec, build_topology
-from wattpack.api import PowerDomain
+from wattpack.api import PowerDomain, PowerPolicy
 from wattpack.errors import InputError, WattpackError
 from wattpack.gangs import GangSources, gang_of
 from wattpack.kube.port import JsonObject
@@ -46,6 +47,7 @@ class DesiredTopology:
         #: Membership and limits of the accepted domains.
         self.grid = PowerGrid.of({})
         self._accepted: dict[str, PowerDomain] = {}
+        self._policies: dict[str, PowerPolicy] = {}
         self._refusals: tuple[Refusal, ...] = ()
         self.models: Sequence[str] = ()
         self.pods_of_gpus: Sequence[str] = ()
@@ -86,6 +88,14 @@ class DesiredTopology:
         with self._store.lock:
             return self._store.objects.domains.get(name)
 
+    def newest(self) -> Objects:
+        """The newest objects that could be read."""
+        return self._store.snapshot()
+
+    def running(self) -> Topology | None:
+        """The topology that was built last."""
+        return self._topology
+
     def pods(self) -> Mapping[tuple[str, str], JsonObject]:
         """The newest pod objects by namespace and name."""
         with self._store.lock:
@@ -120,6 +130,8 @@ class DesiredTopology:
             objects = self._store.snapshot()
         members = find_members(records, objects.nodes, self._profiles)
         uses = pod_specs(records, members, objects.pods)
+        refused_policies = self._judge_policies(objects.policies)
+        objects = replace(objects, policies=self._policies)
         try:
             acceptance = accept(
                 self._ran_before(objects.domains),
@@ -133,10 +145,10 @@ class DesiredTopology:
         except WattpackError as error:
             log.error("topology not rebuilt, what ran before runs on: %s", error)
             refusal = Refusal("Fleet", "", "NotUnderstood", str(error), 0)
-            self._refusals = (*members.refusals, refusal)
+            self._refusals = (*members.refusals, *refused_policies, refusal)
             return
         refused = _refused_domains(acceptance, objects.domains)
-        self._refusals = (*members.refusals, *refused)
+        self._refusals = (*members.refusals, *refused_policies, *refused)
         # Before the first agent speaks nothing is known that a change could break: what is wrong
         # with a spec by itself is told, but none is accepted.
         if topology is None or not members.heard:
@@ -146,6 +158,21 @@ class DesiredTopology:
         self.grid = PowerGrid.of({d.name: d.spec for d in acceptance.domains})
         self._refusals += _torn_nodes(self.grid, members)
         self._describe(members, uses)
+
+    def _judge_policies(self, newest: Mapping[str, PowerPolicy]) -> list[Refusal]:
+        """Take over policies that can rule; of the others the last good spec stays."""
+        refusals, sound = [], {}
+        for name, policy in newest.items():
+            try:
+                require_sound(policy)
+                sound[name] = policy
+            except InputError as error:
+                kind, generation = PowerPolicy.meta.kind, policy.generation
+                refusals.append(Refusal(kind, name, "NotUnderstood", str(error), generation))
+                if name in self._policies:
+                    sound[name] = self._policies[name]
+        self._policies = sound
+        return refusals
 
     def _describe(self, members: Members, uses: Sequence[PodSpec]) -> None:
         """Columns of the live view that the arrays do not carry."""

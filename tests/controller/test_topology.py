@@ -11,6 +11,7 @@ import pytest
 from capacity.gpu_profile import GpuProfile
 from capacity.profile_library import shipped_library
 from controller.acceptance import Acceptance, accept
+from controller.membership import require_per_gpu_watts
 from controller.step import carry_over, initial_state, step
 from controller.tick_values import Tick, Topology
 from controller.topology import (
@@ -18,7 +19,6 @@ from controller.topology import (
     NodeSpec,
     PodSpec,
     build_topology,
-    require_per_gpu_watts,
 )
 from tests.controller.builders import SETTINGS, make_observations, seconds
 from wattpack.api import PowerDomain, PowerPolicy

@@ -236,9 +236,14 @@ def test_setting_one_condition_leaves_others_in_place() -> None:
     conditions: list[Condition] = []
     for kind in ("A", "B", "A"):
         conditions = set_condition(
-            conditions, kind, True, "R", observed_generation=1, wall_time_ns=0
+            conditions, kind, True, "R", "why", observed_generation=1, wall_time_ns=0
         )
     assert [condition.type for condition in conditions] == ["A", "B"]
+
+
+def test_a_condition_without_words_is_refused() -> None:
+    with pytest.raises(InputError, match=r"conditions\.Ready\.message"):
+        set_condition([], "Ready", False, "R", "", observed_generation=1, wall_time_ns=0)
 
 
 FAULTS: list[tuple[str, type[Exception]]] = [

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from wattpack.api.object_meta import Condition, ConditionStatus
 from wattpack.api.times import rfc3339
+from wattpack.errors import InputError
 
 MAX_MESSAGE_LENGTH = 32768
 
@@ -15,7 +16,7 @@ def set_condition(
     type: str,
     status: ConditionStatus | bool | None,
     reason: str,
-    message: str = "",
+    message: str,
     *,
     observed_generation: int,
     wall_time_ns: int,
@@ -27,10 +28,15 @@ def set_condition(
         type: Of the condition to set.
         status: True, False, or None for Unknown.
         reason: One CamelCase word.
-        message: For people; cut to what the API takes.
+        message: For people, with the cause; cut to what the API takes.
         observed_generation: The generation that was judged.
         wall_time_ns: Now.
+
+    Raises:
+        InputError: for an empty message; who reads a condition wants to know why.
     """
+    if not message:
+        raise InputError(f"conditions.{type}.message", "the cause in words", message)
     if status is None:
         wanted = ConditionStatus.UNKNOWN
     elif isinstance(status, bool):

@@ -1,0 +1,170 @@
+"""Every refused object says so in its conditions, with the cause, also one that never ran."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from controller.app.domain_status import StatusThread
+from controller.app.fleet import Fleet
+from simulation.kube import EmbeddedKube
+from tests.controller_process.messages import make_hello
+from tests.controller_process.object_builders import (
+    DOMAINS,
+    NODES,
+    OVERRIDES,
+    POLICIES,
+    Cluster,
+    make_domain,
+    make_node,
+    make_object,
+)
+from wattpack.clock import ManualClock
+from wattpack.kube.port import InvalidError, JsonObject, Resource
+
+PUMP = {"name": "pump", "worstWatts": 20.0}
+EXPIRES = "2999-01-01T00:00:00Z"
+
+
+def override(**target: str) -> JsonObject:
+    spec = {"target": target, "capWatts": 300.0, "reason": "test", "expiresAt": EXPIRES}
+    return make_object("PowerOverride", "o", spec)
+
+
+def policy(**spec: Any) -> JsonObject:
+    return make_object("PowerPolicy", "p", {"priority": 5, **spec})
+
+
+VALID = {DOMAINS: make_domain(), POLICIES: policy(), OVERRIDES: override(node="node-1")}
+
+
+class Bench:
+    """A leading replica's status writer over an API that holds the objects."""
+
+    def __init__(self, *objects: tuple[Resource, JsonObject], agents: bool = True) -> None:
+        self.clock = ManualClock()
+        self.api = EmbeddedKube(self.clock)
+        self.cluster = Cluster((NODES, make_node("node-1")))
+        self.fleet = Fleet()
+        if agents:
+            self.fleet.hello(make_hello("node-1"))
+        for resource, body in objects:
+            self.put(resource, body)
+        self.status = StatusThread(
+            self.api, self.clock, self.cluster.desired, "test", leading=lambda: True
+        )
+
+    def put(self, resource: Resource, body: JsonObject) -> None:
+        try:
+            stored = self.api.create(resource, body)
+        except InvalidError:
+            # As another version's schema let it in: stored whole, seen as it was written.
+            spec = VALID[resource]["spec"]
+            stored = {**self.api.create(resource, {**body, "spec": spec}), "spec": body["spec"]}
+        self.cluster.put(resource, stored)
+
+    def conditions(self, resource: Resource, name: str) -> dict[str, tuple[str, str, str]]:
+        """Status, reason and message by type, ten seconds later."""
+        for _ in range(10):
+            self.clock.advance_seconds(1)
+            self.cluster.desired.topology(self.fleet)
+            self.status.run_once()
+        found = (self.api.get(resource, name).get("status") or {}).get("conditions", [])
+        return {c["type"]: (c["status"], c["reason"], c["message"]) for c in found}
+
+
+REFUSED: list[tuple[Resource, JsonObject, str]] = [
+    (DOMAINS, make_domain("x", parent="x"), "spec.parent"),
+    (DOMAINS, make_domain("x", parent="nobody"), "nobody"),
+    (DOMAINS, make_domain("x", loadDeclaredComplete=False), "loadDeclaredComplete"),
+    (DOMAINS, make_domain("x", ratingWatts="much"), "ratingWatts"),
+    (DOMAINS, make_domain("x", ratingWatts=10.0, members={}, externalLoads=[PUMP]), "I1"),
+    (POLICIES, policy(floorFraction=0.0), "floorFraction"),
+    (POLICIES, policy(requestFraction="all"), "requestFraction"),
+    (OVERRIDES, override(domain="nobody"), "nobody"),
+    (OVERRIDES, override(node="nobody"), "nobody"),
+    (OVERRIDES, override(gpuUuid="nobody"), "nobody"),
+    (OVERRIDES, override() | {"spec": {"target": {}}}, "spec.target"),
+]
+
+
+@pytest.mark.parametrize(("resource", "body", "cause"), REFUSED)
+def test_a_refused_object_says_why_within_ten_seconds(
+    resource: Resource, body: JsonObject, cause: str
+) -> None:
+    bench = Bench((resource, body), (DOMAINS, make_domain()))
+    found = bench.conditions(resource, body["metadata"]["name"])
+    status, reason, message = found["Accepted"]
+    assert status == "False"
+    assert reason
+    assert cause in message
+    assert found["Ready"][0] == "False"
+
+
+@pytest.mark.parametrize(("resource", "body", "cause"), REFUSED)
+def test_a_refused_object_keeps_none_of_the_others_from_running(
+    resource: Resource, body: JsonObject, cause: str
+) -> None:
+    bench = Bench((resource, body), (DOMAINS, make_domain()))
+    bench.conditions(resource, body["metadata"]["name"])
+    topology = bench.cluster.desired.topology(bench.fleet)
+    assert topology is not None
+    assert topology.tree.names == ("row",)
+    assert topology.node_names == ("node-1",)
+
+
+@pytest.mark.parametrize(
+    ("resource", "body"),
+    [
+        (POLICIES, policy()),
+        (OVERRIDES, override(node="node-1")),
+        (OVERRIDES, override(domain="row")),
+    ],
+)
+def test_what_is_in_use_says_so_with_words(resource: Resource, body: JsonObject) -> None:
+    bench = Bench((DOMAINS, make_domain()), (resource, body))
+    found = bench.conditions(resource, body["metadata"]["name"])
+    assert [found[kind][0] for kind in ("Accepted", "Ready")] == ["True", "True"]
+    assert all(message for _, _, message in found.values())
+
+
+def test_before_any_agent_a_domain_waits_and_a_circle_is_refused() -> None:
+    bench = Bench((DOMAINS, make_domain()), (DOMAINS, make_domain("x", parent="x")), agents=False)
+    assert bench.conditions(DOMAINS, "row")["Accepted"][:2] == ("Unknown", "WaitingForAgents")
+    assert bench.conditions(DOMAINS, "x")["Accepted"][0] == "False"
+
+
+def test_a_policy_that_becomes_refused_keeps_its_last_good_spec() -> None:
+    bench = Bench((DOMAINS, make_domain()), (POLICIES, policy(selector={"namespaces": ["team"]})))
+    good = bench.cluster.desired.topology(bench.fleet)
+    stored = bench.api.get(POLICIES, "p")
+    bad = {**stored, "spec": {"priority": 900, "floorFraction": 0.0}}
+    bench.cluster.put(POLICIES, bad, stored)
+    assert bench.conditions(POLICIES, "p")["Accepted"][0] == "False"
+    kept = bench.cluster.desired.topology(bench.fleet)
+    assert good is not None
+    assert kept is not None
+    assert kept.priority.tolist() == good.priority.tolist()
+
+
+def test_what_was_accepted_before_is_not_erased_by_a_verdict() -> None:
+    """A new leader that has heard no agent yet must not make placement forget the limits."""
+    runs = make_domain()["spec"]
+    bench = Bench(agents=False)
+    stored = bench.api.create(DOMAINS, make_domain(loadDeclaredComplete=False))
+    body = {**stored, "status": {"acceptedSpec": runs}}
+    bench.cluster.put(DOMAINS, bench.api.replace(DOMAINS, body, subresource="status"))
+    assert bench.conditions(DOMAINS, "row")["Accepted"][0] == "False"
+    kept = bench.api.get(DOMAINS, "row")["status"]["acceptedSpec"]
+    assert kept["ratingWatts"] == runs["ratingWatts"]
+
+
+def test_an_unreadable_spec_of_a_domain_that_ran_leaves_the_accepted_one_running() -> None:
+    runs = make_domain()["spec"]
+    bench = Bench()
+    body = make_domain(ratingWatts="much") | {"status": {"acceptedSpec": runs}}
+    bench.cluster.put(DOMAINS, body)
+    topology = bench.cluster.desired.topology(bench.fleet)
+    assert topology is not None
+    assert topology.tree.rating_watts.tolist() == [runs["ratingWatts"]]
