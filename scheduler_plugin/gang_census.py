@@ -39,8 +39,9 @@ class GangCensus:
             return None
         if found.size is None or not found.is_declared:
             return found
+        alive = self._alive.get(found.id, set())
         done = self._finished.get(found.id, Counter[str]())
-        finished = sum(done[owner] for owner in self._alive.get(found.id, ()))
+        finished = sum(count for owner, count in done.items() if owner in alive)
         return replace(found, size=max(1, found.size - self._elsewhere[found.id] - finished))
 
     def _count(self, pod: JsonObject) -> None:

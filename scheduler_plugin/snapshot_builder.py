@@ -104,8 +104,10 @@ def build_snapshot(objects: ClusterObjects, ledger: Ledger) -> BuiltSnapshot:
             if ref is not None and ref.size is None and state is PodState.PENDING:
                 raise InputError("gang", "a declared size", ref.id, pod_facts.key(body))
         except (InputError, ValidationError) as error:
-            refused[pod_facts.uid(body)] = str(error)
-            planned += _still_holds(body, ledger)
+            if held := _still_holds(body, ledger):
+                planned += held
+            else:
+                refused[pod_facts.uid(body)] = str(error)
             continue
         planned.append(pod)
         if ref is not None:

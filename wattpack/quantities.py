@@ -6,6 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Mapping
 from decimal import MAX_EMAX, MIN_EMIN, ROUND_CEILING, Context, Decimal
+from functools import lru_cache
 from typing import Any
 
 from wattpack.errors import InputError
@@ -38,18 +39,31 @@ def parse_quantity(field: str, text: object, scale: int = 1) -> int:
     expected = "a Kubernetes quantity that is not negative"
     if isinstance(text, bool) or not isinstance(text, (str, int)):
         raise InputError(field, expected, text)
-    match = _QUANTITY.fullmatch(str(text))
-    if match is None:
+    digits = str(text)
+    # Only what a cluster repeats is kept: a long text would fill the cache's memory.
+    amount = (_kept if len(digits) <= 32 else _parsed)(digits, scale)
+    if amount is None:
         raise InputError(field, expected, text)
+    return amount
+
+
+def _parsed(text: str, scale: int) -> int | None:
+    """The amount, or None for what is refused."""
+    match = _QUANTITY.fullmatch(text)
+    if match is None:
+        return None
     sign, number, suffix, exponent = match.groups()
     if not number.strip("0."):
         return 0
     if sign == "-":
-        raise InputError(field, expected, text)
+        return None
     digits = (exponent or "0").lstrip("+-").lstrip("0") or "0"
     if len(digits) > 9:
         return 1 if str(exponent).startswith("-") else LARGEST * scale
     return min(_scaled(number, suffix or "", int(exponent or 0), scale), LARGEST * scale)
+
+
+_kept = lru_cache(maxsize=8192)(_parsed)
 
 
 def _scaled(number: str, suffix: str, exponent: int, scale: int) -> int:

@@ -348,6 +348,106 @@ def test_people_are_not_bound_by_the_schedulers_policy(release: Release, gated: 
     assert answer.status == 200, answer.message
 
 
+RULE = {"key": "metadata.name", "operator": "In", "values": ["n"]}
+PIN = {"nodeSelectorTerms": [{"matchFields": [RULE]}]}
+OWNER = {"apiVersion": "batch/v1", "kind": "Job", "name": "j", "uid": "u", "controller": True}
+
+
+def pinned(name: str, required: dict[str, Any] | None = PIN, **owner: Any) -> dict[str, Any]:
+    """A pod of a Job that may run on one node only; ``kind=""`` has no owner."""
+    kind = "requiredDuringSchedulingIgnoredDuringExecution"
+    affinity = {"nodeAffinity": {kind: required}} if required else None
+    made = pod(name, **({"affinity": affinity} if affinity else {}))
+    if owner.get("kind", "Job"):
+        made["metadata"]["ownerReferences"] = [OWNER | owner]
+    return made
+
+
+def evict_as_scheduler(
+    release: Release, path: str, name: str, query: str = "", **options: Any
+) -> Answer:
+    body = {
+        "apiVersion": "policy/v1",
+        "kind": "Eviction",
+        "metadata": {"name": name},
+        "deleteOptions": options,
+    }
+    account = release.account("scheduler")
+    return release.plane.request("POST", f"{path}/{name}/eviction{query}", body, kubeconfig=account)
+
+
+@pytest.fixture
+def tenant(release: Release, space: str) -> str:
+    """The path of the pods of a namespace that opted in; one of them is nobody's business."""
+    label = {"metadata": {"labels": {"wattpack.io/placement": "enabled"}}}
+    release.plane.request("PATCH", f"/api/v1/namespaces/{space}", label, patch="merge")
+    path = f"/api/v1/namespaces/{space}/pods"
+    create(release.plane, path, pod("bystander"))
+    return path
+
+
+def add_owned(release: Release, path: str, body: dict[str, Any]) -> str:
+    """Create the pod below something that exists, so that nobody collects it; its uid."""
+    beside = path.removesuffix("pods") + "configmaps"
+    owner = create(release.plane, beside, {"metadata": {"name": "owner"}})["metadata"]["uid"]
+    for reference in body["metadata"].get("ownerReferences", []):
+        reference["uid"] = owner
+    return str(create(release.plane, path, body)["metadata"]["uid"])
+
+
+def test_the_scheduler_may_evict_a_pod_that_it_pinned(release: Release, tenant: str) -> None:
+    uid = add_owned(release, tenant, pinned("p"))
+    answer = evict_as_scheduler(release, tenant, "p", preconditions={"uid": uid})
+    assert answer.status == 201, answer.message
+    assert release.plane.request("GET", f"{tenant}/p").status == 404
+
+
+ELSEWHERE = {"matchExpressions": [{"key": "zone", "operator": "In", "values": ["a"]}]}
+
+
+@pytest.mark.parametrize(
+    ("body", "why"),
+    [
+        (pinned("p", None), "pods that it pinned"),
+        (pinned("p", {"nodeSelectorTerms": [{"matchFields": [RULE]}, ELSEWHERE]}), "it pinned"),
+        (pinned("p", {"nodeSelectorTerms": [ELSEWHERE]}), "pods that it pinned"),
+        (pinned("p", kind=""), "somebody will create again"),
+        (pinned("p", kind="DaemonSet", apiVersion="apps/v1"), "somebody will create again"),
+        ({**pinned("p"), "spec": {**pinned("p")["spec"], "nodeName": "n"}}, "no node yet"),
+    ],
+    ids=["no pin", "one term", "a zone", "bare", "daemon", "bound"],
+)
+def test_the_scheduler_may_evict_no_other_pod(
+    release: Release, tenant: str, body: dict[str, Any], why: str
+) -> None:
+    uid = add_owned(release, tenant, body)
+
+    options = {"preconditions": {"uid": uid}}
+
+    def seen() -> bool:
+        """The policy judges by a copy of the pods that follows within moments."""
+        probe = evict_as_scheduler(release, tenant, "p", "?dryRun=All", **options)
+        return why in probe.message
+
+    eventually("the policy has seen the pod", seen)
+    assert evict_as_scheduler(release, tenant, "p", **options).status == 403
+    assert release.plane.request("GET", f"{tenant}/p").status == 200
+
+
+def test_an_eviction_names_its_pod_and_leaves_it_time(release: Release, tenant: str) -> None:
+    uid = add_owned(release, tenant, pinned("p"))
+    for options in ({}, {"preconditions": {"uid": uid}, "gracePeriodSeconds": 0}):
+        answer = evict_as_scheduler(release, tenant, "p", **options)
+        assert (answer.status, "by its uid" in answer.message) == (403, True), answer.message
+
+
+def test_nothing_is_evicted_where_nobody_opted_in(release: Release, space: str) -> None:
+    path = f"/api/v1/namespaces/{space}/pods"
+    uid = add_owned(release, path, pinned("p"))
+    answer = evict_as_scheduler(release, path, "p", preconditions={"uid": uid})
+    assert (answer.status, "opted in" in answer.message) == (403, True), answer.message
+
+
 @pytest.mark.parametrize(
     ("component", "verb", "resource", "allowed"),
     [

@@ -140,9 +140,12 @@ def test_a_gang_goes_from_its_gate_to_running(chain: Chain, scheduler: ServerPro
         chain.waits(f"{name} runs", lambda name=name: chain.runs(name))  # type: ignore[misc]
     assert {chain.pod(name)["spec"]["nodeName"] for name in ("g-0", "g-1")} == set(NODES)
     plans = chain.plane.request("GET", f"{OURS}/placementplans").body["items"]
-    promised = [p["name"] for plan in plans for p in plan["spec"].get("promises", [])]
-    assert "g-0" in promised
-    assert plans[-1]["status"]["state"] == "Applied"
+    states = {
+        plan["status"]["state"]
+        for plan in plans
+        if any(p["name"] == "g-0" for p in plan["spec"].get("promises", []))
+    }
+    assert states == {"Applied"}
 
 
 def test_a_pod_that_fits_nowhere_waits_and_says_why(chain: Chain, scheduler: ServerProcess) -> None:

@@ -387,6 +387,24 @@ def test_a_new_process_keeps_the_promises_of_the_old_one(cluster: Cluster) -> No
     assert list(cluster.loop.step().released) == [f"{SPACE}/worker"]
 
 
+def test_a_gang_larger_than_one_plan_object_is_released_whole_and_survives_a_restart() -> None:
+    """2,100 members are more than one object's promises may be; the leader alone exists."""
+    cluster = Cluster()
+    cluster.add_nodes(*(f"n{i:03}" for i in range(263)))
+    cluster.add(gang_pod("leader", 2_100, gpus=1))
+    assert len(cluster.loop.step().released) == 1
+    parts = [len(plan["spec"]["promises"]) for plan in plans(cluster)]
+    assert (len(parts), sum(parts)) == (3, 2_100)
+    cluster.bind()
+    cluster.loop = cluster.new_loop()
+    cluster.add(pod_object("greedy", 8))
+    assert cluster.loop.step().released == {}
+    members = [f"worker-{i}" for i in range(20)]
+    for name in members:
+        cluster.add(gang_pod(name, 2_100, gpus=1))
+    assert sorted(cluster.loop.step().released) == sorted(f"{SPACE}/{name}" for name in members)
+
+
 JOBS = Resource("batch", "v1", "jobs", "Job", True)
 POD_GROUPS = Resource("scheduling.x-k8s.io", "v1alpha1", "podgroups", "PodGroup", True)
 
@@ -499,6 +517,7 @@ def test_a_bound_pod_that_cannot_be_read_still_holds_its_gpus() -> None:
     cluster.api.bind("odd", SPACE, "n1")
     cluster.add(pod_object("p"))
     assert cluster.loop.step().pending[f"{SPACE}/p"][0] == "InsufficientGpus"
+    assert [name for name, _ in events(cluster)] == ["p"]
 
 
 # Trouble
