@@ -34,6 +34,13 @@ class DayMaximum:
             self._since_ns = dict.fromkeys(self._since_ns, wall_time_ns)
         self._now_ns = wall_time_ns
 
+    def preload(self, domain: str, hourly_watts: Mapping[int, float]) -> None:
+        """Take in the recorded maxima of earlier hours (since 1970), before the first tick."""
+        for hour, watts in hourly_watts.items():
+            self._hours.setdefault(hour, {})[domain] = watts
+        if hourly_watts:
+            self._since_ns[domain] = min(hourly_watts) * HOUR_NS
+
     def of(self, domain: str) -> float | None:
         """The highest draw of the last day; None unless it was measured for most of a day.
 

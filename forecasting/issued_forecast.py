@@ -12,7 +12,12 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Final, NamedTuple
 
-from wattpack.api.planning import DEFAULT_HORIZON_SECONDS, DEFAULT_STEP_SECONDS
+from wattpack.api.planning import (
+    DEFAULT_HORIZON_SECONDS,
+    DEFAULT_STEP_SECONDS,
+    MAX_FORECAST_STEPS,
+    WATT_UNITS,
+)
 from wattpack.api.times import parse_rfc3339
 from wattpack.errors import InputError
 from wattpack.units import require_number
@@ -20,13 +25,9 @@ from wattpack.units import require_number
 DEFAULT_VALIDITY_SECONDS: Final = 1800.0
 """Validity of a status that states none: one bin of ten minutes and two missed rounds."""
 
-WATTS: Final = ("watts", "W")
-"""Units in which a domain's forecast is taken; a forecast in kW would read as a thousandth."""
-
 LAST_TIME_SECONDS: Final = 253_370_764_800
 """The year 9999 begins: what is computed from a time must still be a time."""
 
-MAX_STEPS: Final = 1024
 MAX_LEVELS: Final = 21
 
 
@@ -169,9 +170,9 @@ def _require_standing(
     """The object is alive, speaks of its newest spec in watts, and calls itself ready."""
     if metadata.get("deletionTimestamp"):
         raise InputError("metadata.deletionTimestamp", "an object that is not being deleted")
-    unit = _mapping(spec.get("target")).get("unit", WATTS[0])
-    if domain and unit not in WATTS:
-        raise InputError("spec.target.unit", f"{WATTS[0]} for a powerDomain, not {unit!r:.40}")
+    unit = _mapping(spec.get("target")).get("unit", WATT_UNITS[0])
+    if domain and unit not in WATT_UNITS:
+        raise InputError("spec.target.unit", f"{WATT_UNITS[0]} for a powerDomain, not {unit!r:.40}")
     if not status:
         raise InputError("status", "a first forecast; there is none yet")
     conditions = [_mapping(condition) for condition in _list(status.get("conditions"))]
@@ -195,11 +196,13 @@ def _paths(given: object) -> tuple[ForecastPath, ...]:
         )
         values = tuple(
             require_number("status.quantiles.values", value, minimum=0)
-            for value in _list(_mapping(entry).get("values"))[: MAX_STEPS + 1]
+            for value in _list(_mapping(entry).get("values"))[: MAX_FORECAST_STEPS + 1]
         )
         paths.append(ForecastPath(level, values))
-    if len(paths) > MAX_LEVELS or any(len(path.values) > MAX_STEPS for path in paths):
-        raise InputError("status.quantiles", f"at most {MAX_LEVELS} paths of {MAX_STEPS} steps")
+    if len(paths) > MAX_LEVELS or any(len(path.values) > MAX_FORECAST_STEPS for path in paths):
+        raise InputError(
+            "status.quantiles", f"at most {MAX_LEVELS} paths of {MAX_FORECAST_STEPS} steps"
+        )
     for low, high in pairwise(paths):
         fits = low.level < high.level and len(low.values) == len(high.values)
         if not fits or any(a > b for a, b in zip(low.values, high.values, strict=True)):

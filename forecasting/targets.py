@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from forecasting.issued_forecast import MAX_STEPS, ForecastKey
+from forecasting.issued_forecast import ForecastKey
 from forecasting.series_source import SeriesId
 from wattpack.api.planning import DemandForecast
 from wattpack.errors import InputError
@@ -76,18 +76,11 @@ def target_of(body: Mapping[str, Any]) -> Target:
     for level in spec.levels:
         if not 0 < level < 1:
             raise InputError("spec.levels", "levels between 0 and 1", level, found.name)
-    if not spec.target.series:
-        raise InputError("spec.target.series", "a series name or PromQL", "", found.name)
     kind = "series"
     if spec.target.power_domain is not None:
         kind = "domain"
     elif spec.target.workload is not None:
         kind = "workload"
-    steps = spec.horizon_seconds // spec.step_seconds
-    if steps > MAX_STEPS:
-        raise InputError(
-            "spec.horizonSeconds", f"at most {MAX_STEPS} steps of stepSeconds", steps, found.name
-        )
     if "\x00" in spec.target.series:
         raise InputError("spec.target.series", "text without NUL", None, found.name)
     return Target(
@@ -95,7 +88,7 @@ def target_of(body: Mapping[str, Any]) -> Target:
         name=found.name,
         series=SeriesId(spec.target.series),
         kind=kind,
-        horizon=steps,
+        horizon=spec.horizon_seconds // spec.step_seconds,
         step_seconds=spec.step_seconds,
         asked_levels=tuple(spec.levels),
         ceiling=spec.ceiling_watts,

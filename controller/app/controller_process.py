@@ -98,7 +98,8 @@ class ControllerProcess:
         self.metrics = ControllerMetrics()
         self.store = ObjectStore(settings.namespace)
         self.fleet = Fleet()
-        self.desired = DesiredTopology(self.store, ForecastReader(self.store), around.profiles)
+        forecasts = ForecastReader(self.store)
+        self.desired = DesiredTopology(self.store, forecasts, around.profiles)
         self.informers = [
             Informer(around.api, around.clock, resource, seed=around.seed + i)
             for i, resource in enumerate(FOLLOWED)
@@ -155,6 +156,7 @@ class ControllerProcess:
             settings.history_file,
             kept(settings.history_retention_days, settings.history_max_mebibytes),
         )
+        forecasts.preload(self.history.hourly_maxima(around.clock.wall_time_ns()))
         self.access = HttpAccess(
             (*settings.http_names, *(n for n in settings.server_names if not is_address(n))),
             None if settings.http_insecure else around.api,

@@ -5,6 +5,8 @@ from __future__ import annotations
 import logging
 
 from controller.app.tick_loop import TickOutcome
+from controller.day_maximum import HOUR_NS, HOURS
+from forecasting.series_source import SeriesId
 from forecasting.sqlite.history_store import DEFAULT_RETENTION, HistoryStore
 from wattpack.errors import WattpackError
 from wattpack.sqlite_retention import Retention
@@ -14,11 +16,14 @@ log = logging.getLogger(__name__)
 # Ten samples a ten-minute bin would do; twenty keep the maximum honest.
 #: The tick writes here: whoever holds the file for longer costs samples, never leases.
 BUSY_SECONDS = 0.1
+SERIES = "domain_draw_watts/"
 PERIOD_NS = 30 * NS_PER_SECOND
 
 
 class DrawHistory:
     """Appends every half minute; on a cluster Prometheus does this and the file name is empty.
+
+    Only what was measured is kept: a forecast learnt from assumed draws would expect them again.
 
     Args:
         file: The history; empty keeps none.
@@ -38,10 +43,7 @@ class DrawHistory:
         self._next_ns = outcome.wall_time_ns + PERIOD_NS
         at_seconds = outcome.wall_time_ns / NS_PER_SECOND
         rows = [
-            (at_seconds, f"domain_draw_watts/{name}", float(watts))
-            for name, watts in zip(
-                outcome.topology.tree.names, outcome.decisions.draw_watts, strict=True
-            )
+            (at_seconds, f"{SERIES}{name}", watts) for name, watts in outcome.measured_watts.items()
         ]
         try:
             self._store.append(rows)
@@ -50,6 +52,26 @@ class DrawHistory:
         except WattpackError as error:
             self.failures += 1
             log.error("draw not kept: %s", error)
+
+    def hourly_maxima(self, wall_time_ns: int) -> dict[str, dict[int, float]]:
+        """Highest draw by domain and hour (since 1970) of the last day, as it was recorded."""
+        if self._store is None:
+            return {}
+        hour = wall_time_ns // HOUR_NS
+        try:
+            names = [SeriesId(n) for n in self._store.names() if n.startswith(SERIES)]
+            found = self._store.fetch_statistic(
+                names, (hour - HOURS) * 3600, hour * 3600, 3600, "maximum"
+            )
+        except WattpackError as error:
+            log.warning("no earlier draws: %s", error)
+            return {}
+        return {
+            name.removeprefix(SERIES): {
+                hour - HOURS + i: watts for i, watts in enumerate(row.tolist()) if watts == watts
+            }
+            for name, row in zip(names, found, strict=True)
+        }
 
     def close(self) -> None:
         """Close the file."""

@@ -76,6 +76,11 @@ class ForecastReader:
         self._day_maximum.add(measured_watts, wall_time_ns)
         self._minutes.add(measured_watts, wall_time_ns)
 
+    def preload(self, hourly_watts: Mapping[str, Mapping[int, float]]) -> None:
+        """Take in the recorded maxima of the day before this start, by domain and hour."""
+        for name, hours in hourly_watts.items():
+            self._day_maximum.preload(name, hours)
+
     def _judge(self, ratings: Mapping[str, float], now_seconds: float) -> dict[str, Outlook]:
         with self._store.lock:
             book = self._store.forecasts.judged(lambda d: self._minutes.of(d, now_seconds))

@@ -72,13 +72,19 @@ class LeadershipSource(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class TickOutcome:
-    """What one tick did, for whoever writes status and Events."""
+    """What one tick did, for whoever writes status, Events and history.
+
+    Attributes:
+        outlooks: What is expected of each domain.
+        measured_watts: Draws that rest on readings; a domain with assumed ones is not among them.
+    """
 
     topology: Topology
     seen: Observations
     decisions: Decisions
     wall_time_ns: int
     outlooks: Mapping[str, Outlook] = field(default_factory=dict)
+    measured_watts: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +157,8 @@ class Ticker:
         self._metrics.batches.inc(self._send(topology, commands))
         self._count += 1
         told = replace(decisions, transitions=(*decisions.transitions, *outlooks.transitions))
-        outcome = TickOutcome(topology, seen, told, wall_time_ns, outlooks.by_domain)
+        measured = _measured(topology, seen, decisions, started_ns)
+        outcome = TickOutcome(topology, seen, told, wall_time_ns, outlooks.by_domain, measured)
         self._record(outcome, started_ns)
         return outcome
 
@@ -188,7 +195,7 @@ class Ticker:
 
     def _record(self, outcome: TickOutcome, started_ns: int) -> None:
         topology, seen, decisions = outcome.topology, outcome.seen, outcome.decisions
-        self._desired.saw(_measured(outcome, started_ns), outcome.wall_time_ns)
+        self._desired.saw(outcome.measured_watts, outcome.wall_time_ns)
         fresh = self._decisions(decisions.transitions, outcome.wall_time_ns, seen.epoch)
         self._audit.append(fresh)
         self._recent.extendleft(fresh)
@@ -240,12 +247,13 @@ class Ticker:
         ]
 
 
-def _measured(outcome: TickOutcome, now_ns: int) -> dict[str, float]:
+def _measured(
+    topology: Topology, seen: Observations, decisions: Decisions, now_ns: int
+) -> dict[str, float]:
     """Draws that rest on readings: of domains without silent nodes, or with a fresh meter.
 
     The draw of a silent node is the most that it could be (I7): no evidence of anything.
     """
-    topology, seen, decisions = outcome.topology, outcome.seen, outcome.decisions
     silent = np.bincount(
         topology.domain_of_node, weights=decisions.silent_nodes, minlength=topology.n_domains
     ).astype(np.float64)

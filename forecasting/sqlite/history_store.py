@@ -223,7 +223,11 @@ class HistoryStore:
     def names(self) -> list[str]:
         """All series, sorted."""
         with self._lock:
-            return [name for (name,) in self._db.execute("SELECT name FROM series ORDER BY name")]
+            try:
+                rows = self._db.execute("SELECT name FROM series ORDER BY name").fetchall()
+            except sqlite3.Error as error:
+                raise _typed(error, self._file) from error
+        return [name for (name,) in rows]
 
     def fetch(
         self,

@@ -37,6 +37,17 @@ def test_a_day_with_few_measured_hours_speaks_for_none() -> None:
     assert maximum.of("row") is None
 
 
+def test_recorded_hours_stand_in_for_the_day_before_a_restart() -> None:
+    maximum = DayMaximum()
+    maximum.preload("row", {hour: 100.0 + hour for hour in range(10, 34)})
+    maximum.add({"row": 50.0}, 34 * HOUR_NS)
+    assert maximum.of("row") == 133.0
+    gaps = DayMaximum()
+    gaps.preload("row", {10: 900.0})
+    gaps.add({"row": 50.0}, 34 * HOUR_NS)
+    assert gaps.of("row") is None
+
+
 def test_a_domain_that_was_never_seen_has_no_maximum() -> None:
     assert DayMaximum().of("row") is None
 

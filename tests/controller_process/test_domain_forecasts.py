@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from controller.app.domain_status import StatusThread
+from controller.app.draw_history import DrawHistory
 from controller.app.fleet import Fleet
+from controller.app.forecast_reader import ForecastReader
 from controller.app.tick_loop import TickOutcome
+from controller.day_maximum import HOUR_NS
 from simulation.kube import EmbeddedKube
 from tests.controller_process.messages import make_hello
 from tests.controller_process.object_builders import DOMAINS, make_cluster, make_domain, make_node
@@ -122,6 +126,36 @@ def test_a_silent_nodes_assumed_draw_is_no_evidence_against_a_forecast(row: Row)
     outcome = row.pass_minutes(12)
     assert outcome.decisions.silent_nodes.any()
     assert outcome.outlooks["row"].state == "Forecast"
+
+
+def test_the_history_keeps_measured_draws_only_and_gives_the_day_back_after_a_restart(
+    row: Row, tmp_path: Path
+) -> None:
+    file = str(tmp_path / "history.sqlite")
+    history = DrawHistory(file)
+    outcome = row.tick("node-1")
+    assert outcome is not None
+    history.take(outcome)
+    row.fleet.hello(make_hello("node-2"))
+    row.cluster.put(DOMAINS, make_domain(members={"nodeNames": ["node-1", "node-2"]}))
+    row.clock.advance_seconds(60)
+    assumed = row.tick("node-1")
+    assert assumed is not None
+    assert assumed.decisions.draw_watts[0] > outcome.decisions.draw_watts[0]
+    history.take(assumed)
+    history.close()
+    hour = outcome.wall_time_ns // HOUR_NS
+    again = DrawHistory(file).hourly_maxima((hour + 1) * HOUR_NS)
+    assert again == {"row": {hour: pytest.approx(outcome.decisions.draw_watts[0])}}
+
+
+def test_a_start_takes_the_recorded_day_for_its_fallback(row: Row) -> None:
+    hour = row.clock.wall_time_ns() // HOUR_NS
+    reader = ForecastReader(row.cluster.store)
+    reader.preload({"row": {hour - 24 + i: 20_000.0 for i in range(24)}})
+    reader.saw({"row": 10_000.0}, row.clock.wall_time_ns())
+    outlook = reader.outlooks({"row": 40_000.0}, row.clock.wall_time_ns()).by_domain["row"]
+    assert (outlook.method, outlook.p99_watts) == ("last-24h-max", 24_000.0)
 
 
 def test_the_verdict_is_a_condition_of_the_domain_with_its_reason(row: Row) -> None:

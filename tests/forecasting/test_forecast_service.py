@@ -187,6 +187,9 @@ def test_an_object_becomes_a_target() -> None:
         ({"levels": []}, "levels"),
         ({"target": {"series": ""}}, "series"),
         ({"horizonSeconds": -1}, "horizonSeconds"),
+        ({"horizonSeconds": 604800, "stepSeconds": 60}, "horizonSeconds is over 1024 steps"),
+        ({"target": {"powerDomain": "row", "series": "s", "unit": "kW"}}, "series is watts"),
+        ({"ceilingWatts": 0}, "ceilingWatts"),
     ],
 )
 def test_a_bad_object_is_refused_by_field(spec: dict[str, Any], field: str) -> None:

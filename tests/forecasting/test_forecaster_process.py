@@ -218,12 +218,12 @@ def test_a_meter_that_fell_silent_is_said_and_makes_no_fresh_forecast(world: Wor
 
 
 def test_a_refused_spec_says_so_in_accepted_and_ready(world: World) -> None:
-    world.add("long", horizonSeconds=7 * 86400, stepSeconds=60)
+    world.add("sure", levels=[0.5, 1.0])
     assert world.process.tick()
     for type in ("Accepted", "Ready"):
-        condition = world.condition("long", type)
+        condition = world.condition("sure", type)
         assert (condition["status"], condition["reason"]) == ("False", "SpecRefused")
-        assert "spec.horizonSeconds: expected at most 1024 steps" in condition["message"]
+        assert "spec.levels: expected levels between 0 and 1" in condition["message"]
 
 
 def test_a_status_that_nobody_could_have_written_does_not_keep_the_target_away(

@@ -27,6 +27,10 @@ from wattpack.api.object_meta import (
 
 DEFAULT_HORIZON_SECONDS = 6 * 3600
 DEFAULT_STEP_SECONDS = 600
+MAX_FORECAST_STEPS = 1024
+
+#: Units in which a domain's forecast is taken; one in kW would read as a thousandth.
+WATT_UNITS = ("watts", "W")
 
 
 class ForecastTarget(ApiModel):
@@ -37,18 +41,25 @@ class ForecastTarget(ApiModel):
         str | None, Field(max_length=253, description="A workload of this namespace by name")
     ] = None
     series: Annotated[
-        str, Field(max_length=4096, description="Series name in the history, or PromQL")
+        str,
+        Field(min_length=1, max_length=4096, description="Series name in the history, or PromQL"),
     ]
     unit: Annotated[str, Field(max_length=64, description="Unit of the series")] = "watts"
 
     cel_rules: ClassVar[tuple[CelRule, ...]] = (
         CelRule("!(has(self.powerDomain) && has(self.workload))", "powerDomain or workload"),
+        CelRule(
+            "!has(self.powerDomain) || self.unit == 'watts' || self.unit == 'W'",
+            "the unit of a powerDomain's series is watts",
+        ),
     )
 
     @model_validator(mode="after")
-    def _at_most_one(self) -> Self:
+    def _one_target_and_a_domain_in_watts(self) -> Self:
         if self.power_domain is not None and self.workload is not None:
             raise ValueError("powerDomain or workload")
+        if self.power_domain is not None and self.unit not in WATT_UNITS:
+            raise ValueError("the unit of a powerDomain's series is watts")
         return self
 
 
@@ -73,6 +84,10 @@ class DemandForecastSpec(ApiModel):
     cel_rules: ClassVar[tuple[CelRule, ...]] = (
         CelRule("self.stepSeconds <= self.horizonSeconds", "stepSeconds exceeds horizonSeconds"),
         CelRule(
+            f"self.horizonSeconds / self.stepSeconds <= {MAX_FORECAST_STEPS}",
+            f"horizonSeconds is over {MAX_FORECAST_STEPS} steps",
+        ),
+        CelRule(
             "self.levels.isSorted() && self.levels.all(x, self.levels.exists_one(y, y == x))",
             "levels must rise strictly",
         ),
@@ -82,6 +97,8 @@ class DemandForecastSpec(ApiModel):
     def _steps_fit_and_levels_rise(self) -> Self:
         if self.step_seconds > self.horizon_seconds:
             raise ValueError("stepSeconds exceeds horizonSeconds")
+        if self.horizon_seconds // self.step_seconds > MAX_FORECAST_STEPS:
+            raise ValueError(f"horizonSeconds is over {MAX_FORECAST_STEPS} steps")
         if any(a >= b for a, b in pairwise(self.levels)):
             raise ValueError("levels must rise strictly")
         return self
@@ -92,7 +109,8 @@ class QuantilePath(ApiModel):
 
     level: Annotated[Fraction, Field(description="Quantile level")]
     values: Annotated[
-        list[float], Field(max_length=1024, description="One value a step, in the series' unit")
+        list[float],
+        Field(max_length=MAX_FORECAST_STEPS, description="One value a step, in the series' unit"),
     ]
 
 
