@@ -29,8 +29,9 @@ from controller.app.controller_process import FOLLOWED
 from controller.app.decision_log import DecisionLog
 from controller.app.desired_state import ObjectStore
 from controller.app.domain_status import StatusThread
-from controller.app.fleet import Fleet, Leadership
+from controller.app.fleet import Fleet
 from controller.app.forecast_reader import ForecastReader
+from controller.app.leadership import ElectedLeadership
 from controller.app.running_topology import DesiredTopology
 from controller.app.tick_loop import Ticker, TickIdentity, TickOutcome
 from controller.tick_values import Band, PowerSettings
@@ -51,34 +52,22 @@ from simulation.pod_work import NAMESPACE, Work, pod_manifest
 from simulation.results import TwinResult, end_seconds, replay_uncapped, summarise
 from simulation.row_objects import install
 from simulation.scenario import FaultKind, Scenario
+from simulation.told import told_by
 from simulation.world import World
 from telemetry.app.node_agent import NodeAgent, NodeFacts
 from telemetry.sampler import Sampler
 from wattpack.clock import ManualClock
 from wattpack.errors import InputError
+from wattpack.kube.election import ElectionSettings, LeaderElector
 from wattpack.kube.informer import Informer
 from wattpack.kube.json_patch import apply_json_patch
 from wattpack.kube.port import PODS, KubeError
 from wattpack.units import GpuUuid, seconds_to_ns
 
 Policy = Literal["wattpack", "uncapped"]
+# As the controller's own settings have it; one attempt a tick.
+ELECTION = ElectionSettings(lease_seconds=6, renew_deadline_seconds=4.0, retry_seconds=1.0)
 POLICIES: tuple[Policy, ...] = ("wattpack", "uncapped")
-EPOCH = 1
-
-
-class _AlwaysLeading:
-    """One replica, one epoch: elections are tested elsewhere."""
-
-    def __init__(self) -> None:
-        self._epoch = EPOCH
-
-    def leadership(self) -> Leadership:
-        """We lead."""
-        return Leadership(self._epoch, leading=True, may_raise=True)
-
-    def raise_epoch_above(self, epoch: int) -> None:
-        """As an elector would."""
-        self._epoch = max(self._epoch, epoch + 1)
 
 
 class TwinNodes:
@@ -208,11 +197,19 @@ class TwinRun:
         for informer, resource in zip(self._informers, FOLLOWED, strict=True):
             informer.add_handler(partial(self._objects.changed, resource))
         desired = DesiredTopology(self._objects, ForecastReader(self._objects), shipped_library())
+        self._elector = LeaderElector(
+            self.api,
+            self.clock,
+            name="wattpack-controller",
+            namespace=NAMESPACE,
+            identity="twin",
+            settings=ELECTION,
+        )
         self._status = StatusThread(self.api, self.clock, desired, "twin")
         self._ticker = Ticker(
             self.fleet,
             desired,
-            _AlwaysLeading(),
+            ElectedLeadership(self._elector, ELECTION.renew_deadline_seconds / 2),
             WorldMeters(self.world),
             self.clock,
             DecisionLog(":memory:"),
@@ -282,6 +279,7 @@ class TwinRun:
         self.nodes.controller_up = not self._down(FaultKind.CONTROLLER_CRASH, now_ns)
         if self.nodes.controller_up:
             if not self._down(FaultKind.API_DOWN, now_ns):
+                self._elector.attempt()
                 for informer in self._informers:
                     informer.pump()
             outcome = self._ticker.tick()
@@ -296,7 +294,7 @@ class TwinRun:
         caps[order] = decisions.decided_cap_watts
         self.world.note_caps(now_ns, caps)
         self._status.take(outcome)
-        self.monitor.decided(topology, outcome.seen, decisions, now_ns)
+        self.monitor.decided(told_by(topology, outcome.seen, decisions), now_ns)
         braking = {
             name
             for name, band in zip(topology.tree.names, decisions.band, strict=True)

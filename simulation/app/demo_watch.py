@@ -13,6 +13,7 @@ from actuator.lease_table import LeaseTable
 from controller.app.tick_loop import TickOutcome
 from controller.tick_values import Band
 from simulation.monitor import InvariantMonitor
+from simulation.told import told_by
 from simulation.world import World
 from wattpack.units import NS_PER_SECOND, GpuUuid, seconds_to_ns
 
@@ -77,7 +78,7 @@ class Watch:
         caps[order] = decisions.decided_cap_watts
         world.note_caps(now_ns, caps)
         if self._monitor is not None:
-            self._monitor.decided(topology, outcome.seen, decisions, now_ns)
+            self._monitor.decided(told_by(topology, outcome.seen, decisions), now_ns)
         braking = {
             name
             for name, band in zip(topology.tree.names, decisions.band, strict=True)
