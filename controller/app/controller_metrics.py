@@ -33,6 +33,11 @@ class ControllerMetrics:
         self.heat = gauge("domain_breaker_heat_ratio", "Breaker heat; 1 trips", "domain")
         self.band = gauge("domain_band", "0 normal, 1 releasing, 2 capping, 3 brake", "domain")
         self.capped = gauge("domain_capped_gpus", "GPUs held below their request", "domain")
+        self.measured = gauge(
+            "domain_measured_watts",
+            "AC draw that rests on readings; absent while some of it is assumed (I7)",
+            "domain",
+        )
         self.forecast = gauge(
             "domain_forecast_p99_watts", "Forecast p99 in use; absent without one", "domain"
         )
@@ -82,6 +87,7 @@ class ControllerMetrics:
             registry=self.registry,
         )
         self._bands: dict[str, int] = {}
+        self._shown: dict[Gauge, frozenset[str]] = {}
         self._totals: dict[Counter, float] = {}
 
     def observe(
@@ -109,14 +115,24 @@ class ControllerMetrics:
         self.leading.set(int(seen.leading))
         self.epoch.set(seen.epoch)
 
-    def observe_outlooks(self, outlooks: Mapping[str, Outlook]) -> None:
-        """Export what is expected of each domain, and on which authority."""
-        self.forecast.clear()
+    def observe_outlooks(
+        self, outlooks: Mapping[str, Outlook], measured_watts: Mapping[str, float]
+    ) -> None:
+        """Export what was measured and what is expected of each domain, on which authority."""
+        known = {n: o.p99_watts for n, o in outlooks.items() if o.method != "limit"}
+        self._replace(self.forecast, known)
+        self._replace(self.measured, measured_watts)
         for name, outlook in outlooks.items():
-            if outlook.method != "limit":
-                self.forecast.labels(name).set(outlook.p99_watts)
             self.forecast_fallback.labels(name).set(outlook.is_fallback)
             self.forecast_contradicted.labels(name).set(outlook.state == "Contradicted")
+
+    def _replace(self, gauge: Gauge, values: Mapping[str, float]) -> None:
+        """Show these domains and no others; a reader in between never sees an empty gauge."""
+        for name in self._shown.get(gauge, frozenset()) - values.keys():
+            gauge.remove(name)
+        for name, value in values.items():
+            gauge.labels(name).set(value)
+        self._shown[gauge] = frozenset(values)
 
     def count_up(self, counter: Counter, total: float) -> None:
         """Bring a counter to what its owner has counted since it began."""

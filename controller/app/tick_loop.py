@@ -205,7 +205,7 @@ class Ticker:
         self._metrics.observe(
             topology, seen, decisions, capped_by_domain(topology, decisions).tolist()
         )
-        self._metrics.observe_outlooks(outcome.outlooks)
+        self._metrics.observe_outlooks(outcome.outlooks, outcome.measured_watts)
         self._metrics.nodes.set(len(self._fleet.records()))
         self._metrics.count_up(self._metrics.audit_failures, self._audit.failures)
         self._metrics.not_accepted.set(len(self._desired.refusals()))

@@ -158,6 +158,17 @@ def test_a_start_takes_the_recorded_day_for_its_fallback(row: Row) -> None:
     assert (outlook.method, outlook.p99_watts) == ("last-24h-max", 24_000.0)
 
 
+def test_an_assumed_draw_is_no_series_to_forecast(row: Row) -> None:
+    row.tick("node-1")
+    assert "wattpack_domain_measured_watts{" in row.ticker._metrics.text().decode()
+    row.tick()
+    row.clock.advance_seconds(60)
+    row.tick()
+    text = row.ticker._metrics.text().decode()
+    assert "wattpack_domain_measured_watts{" not in text
+    assert "wattpack_domain_draw_watts{" in text
+
+
 def test_the_verdict_is_a_condition_of_the_domain_with_its_reason(row: Row) -> None:
     api = EmbeddedKube(row.clock)
     api.create(DOMAINS, make_domain())
