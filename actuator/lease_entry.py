@@ -100,6 +100,7 @@ class Memory:
     devices: Mapping[str, RememberedDevice]
     epoch_room: int = EPOCH_ROOM
     epoch_room_ns: int = 0
+    released: bool = False
 
     def fence(self) -> EpochFence:
         """The newest accepted pair and its room."""

@@ -26,6 +26,7 @@ from actuator.lease_entry import (
 from actuator.lease_messages import (
     ActuatorStatus,
     DeviceCommand,
+    DeviceState,
     DeviceStatus,
     LeaseCommand,
     Operation,
@@ -53,6 +54,10 @@ class LeaseTable:
         boot_id: Of the running kernel; leases of another boot are void.
         new_nonce: Gives unpredictable integers from 1 to 2^64 - 1.
         max_ttl_ms: Longest lease that is accepted, at most ``MAX_TTL_MS``.
+
+    Attributes:
+        released: An operator gave the boards their default limits back: nothing is held until the
+            actuator's pod starts again.
     """
 
     def __init__(
@@ -66,6 +71,7 @@ class LeaseTable:
         self.boot_id = boot_id
         self._fence = EpochFence()
         self._implausible_epochs = 0
+        self.released = False
         self._new_nonce = new_nonce
         self._max_ttl_ms = min(max_ttl_ms, MAX_TTL_MS)
         self._nonces: OrderedDict[int, int] = OrderedDict()
@@ -129,7 +135,7 @@ class LeaseTable:
             confirmed_sequence=held.confirmed_sequence,
             failed_writes=held.failed_writes,
             tampered=held.tampered,
-            state=held.state,
+            state=DeviceState.UNCONTROLLED if self.released else held.state,
         )
 
     def start(self, limit_watts: Mapping[str, float | None]) -> dict[str, tuple[Write, ...]]:
@@ -140,7 +146,8 @@ class LeaseTable:
         """
         for uuid, watts in limit_watts.items():
             held = self._held[uuid]
-            allowed = held.cap_watts if held.lease_deadline_ns else held.guaranteed_watts
+            leased = held.lease_deadline_ns is not None
+            allowed = held.cap_watts if leased or self.released else held.guaranteed_watts
             cap = allowed if watts is None else min(watts, allowed)
             self._held[uuid] = replace(held, cap_watts=cap, limit_watts=watts)
         return self.writes_due()
@@ -173,6 +180,8 @@ class LeaseTable:
 
     def _judge(self, command: LeaseCommand, now_ns: int) -> int:
         """The deadline of an acceptable command on this process's clock."""
+        if self.released:
+            raise InputError("state", "a node that no operator has released", "released")
         issued_ns = self._nonces.get(command.nonce)
         if issued_ns is None or now_ns - issued_ns > NONCE_LIFE_NS:
             raise InputError("nonce", "the nonce of a status at most 2 s old", command.nonce)
@@ -229,8 +238,17 @@ class LeaseTable:
         return ended
 
     def release(self) -> dict[str, tuple[Write, ...]]:
-        """End every lease at once; the actuator stops."""
+        """End every lease at once; the actuator stops. What was released stays as it is."""
+        if self.released:
+            return {}
         return {uuid: self._end_lease(uuid) for uuid in self._held}
+
+    def restore_defaults(self) -> dict[str, tuple[Write, ...]]:
+        """Give every board its default limit and free clock; leases end and none is accepted."""
+        self.released = True
+        for uuid, held in self._held.items():
+            self._held[uuid] = held.holding(held.bounds.default_watts, None, None)
+        return self.writes_due()
 
     def _end_lease(self, uuid: str) -> tuple[Write, ...]:
         self._held[uuid] = self._held[uuid].without_lease()
@@ -262,6 +280,7 @@ class LeaseTable:
             {uuid: held.remembered(self._configured[uuid]) for uuid, held in self._held.items()},
             self._fence.room,
             self._fence.refilled_ns,
+            self.released,
         )
 
     def recall(self, memory: Memory, now_ns: int) -> None:
@@ -274,6 +293,7 @@ class LeaseTable:
         self._fence = memory.fence().recalled(now_ns, same_boot=same_boot)
         if not same_boot:
             return
+        self.released = memory.released
         for uuid, past in memory.devices.items():
             held = self._held.get(uuid)
             if held is None:
@@ -287,6 +307,8 @@ class LeaseTable:
             if deadline_ns is not None and now_ns < deadline_ns <= self._latest_ns(now_ns):
                 cap = min(past.cap_watts, held.bounds.max_watts)
                 held = replace(held, cap_watts=cap, lease_deadline_ns=deadline_ns)
+            if self.released:
+                held = replace(held, cap_watts=held.bounds.default_watts, lock_max_mhz=None)
             self._held[uuid] = held
 
     def _latest_ns(self, now_ns: int) -> int:
@@ -294,8 +316,8 @@ class LeaseTable:
         return now_ns + self._max_ttl_ms * NS_PER_MS
 
     def undo(self, before: Mapping[str, HeldDevice], fence: EpochFence) -> None:
-        """Take back an apply whose state could not be persisted."""
-        self._held, self._fence = dict(before), fence
+        """Take back a change whose state could not be persisted; nothing was released before it."""
+        self._held, self._fence, self.released = dict(before), fence, False
 
     def fence(self) -> EpochFence:
         """The newest pair, for ``undo``."""

@@ -114,6 +114,27 @@ class Actuator:
         )
         return ApplyResult(False, error.field, error.expected, error.got)
 
+    def restore_defaults(self, peer_uid: int) -> ApplyResult:
+        """Give every board its default limit back, and hold none until the next start.
+
+        The only raise without a lease: an operator's explicit word, persisted before any board is
+        touched, so that neither the end of this process nor its parent takes it back.
+        """
+        with self._lock:
+            if not self._table.released:
+                before, fence = self._table.entries(), self._table.fence()
+                self._table.restore_defaults()
+                try:
+                    self._store.save(self._table.memory())
+                except StateNotSaved as error:
+                    self._table.undo(before, fence)
+                    return ApplyResult(False, "state", "a writable state file", str(error))
+            before = self._table.entries()
+            due = dict.fromkeys(before, ()) | self._table.writes_due()
+            outcomes = self._carry_out(due)
+            self._note("restore_defaults", before, outcomes, peer_uid=peer_uid)
+            return ApplyResult(True, devices={u: self._result(u, o) for u, o in outcomes.items()})
+
     def tick(self) -> None:
         """End leases that have run out; once a second read back and rewrite what differs."""
         with self._lock:
@@ -195,5 +216,7 @@ class Actuator:
         ]
         entry: dict[str, object] = {"event": event, **more, "devices": devices}
         if command is not None:
-            entry |= {"epoch": command.epoch, "sequence": command.sequence, "peer_uid": peer_uid}
+            entry |= {"epoch": command.epoch, "sequence": command.sequence}
+        if command is not None or peer_uid is not None:
+            entry["peer_uid"] = peer_uid
         self._audit(entry)

@@ -23,8 +23,9 @@ BOOT_ID_FILE = Path("/proc/sys/kernel/random/boot_id")
 VERSION = 1
 
 _MEMORY_KEYS = frozenset({"version", *Memory.__dataclass_fields__})
-_LATER_KEYS = frozenset({"epoch_room", "epoch_room_ns"})
-"""Written since the fence has a bound; a file of an earlier release lacks them."""
+_ROOM_KEYS = frozenset({"epoch_room", "epoch_room_ns"})
+_LATER_KEYS = _ROOM_KEYS | {"released"}
+"""A file of an earlier release lacks them."""
 _DEVICE_KEYS = frozenset(RememberedDevice.__dataclass_fields__)
 
 
@@ -115,7 +116,8 @@ def parse_memory(body: dict[str, Any]) -> Memory:
         require_integer("highest_epoch", body["highest_epoch"]),
         require_integer("highest_sequence", body["highest_sequence"]),
         {uuid: _parse_device(uuid, row) for uuid, row in body["devices"].items()},
-        **{name: require_integer(name, body[name]) for name in _LATER_KEYS if name in body},
+        **{name: require_integer(name, body[name]) for name in _ROOM_KEYS if name in body},
+        released=body.get("released") is True,
     )
 
 

@@ -30,6 +30,7 @@ VERBS: dict[str, Verb] = {
         "telemetry.app.agent_command", "read this node's GPUs; --local shows a live table"
     ),
     "actuator": Verb("actuator.app.actuator_command", "write limits under leases (privileged)"),
+    "release": Verb("actuator.app.release_command", "give a node's GPUs their default limits back"),
     "controller": Verb(
         "controller.app.controller_command", "keep every power domain below its rating"
     ),

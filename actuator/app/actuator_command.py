@@ -15,7 +15,7 @@ from typing import IO
 
 from actuator.app.assembly import apply_guaranteed, build_table, read_all_bounds, start_actuator
 from actuator.app.host_unit import render_host_unit
-from actuator.app.parent import EXIT_CONFIG, Parent
+from actuator.app.parent import EXIT_CONFIG, TAKE_BACK, Parent
 from actuator.app.pod_resources_door import DoorKeeper
 from actuator.app.probe import check
 from actuator.audit_log import AuditLog
@@ -91,6 +91,7 @@ def _parser() -> argparse.ArgumentParser:
         metavar="SOCKET",
         help="the kubelet's pod-resources socket: open connections to it for allowed peers",
     )
+    parser.add_argument(TAKE_BACK, action="store_true", help=argparse.SUPPRESS)
     role = parser.add_mutually_exclusive_group()
     role.add_argument(
         "--apply-guaranteed-and-exit",
@@ -169,7 +170,8 @@ def _cap(
     table = build_table(config, devices, bounds, read_boot_id(), random.SystemRandom())
     answering = [device for device in devices if str(device.identity.uuid) in bounds]
     hands = WorkerHands(answering, clock)
-    complete = apply_guaranteed(table, hands, FileStore(options.state), audit)
+    store = FileStore(options.state)
+    complete = apply_guaranteed(table, hands, store, audit, take_back=options.take_back)
     return 0 if complete and not problems else 1
 
 
@@ -233,8 +235,8 @@ class Child:
         hands = WorkerHands(answering, self._clock)
         store = FileStore(options.state)
         actuator = start_actuator(table, hands, store, self._clock, self._audit)
-        readers = frozenset({os.geteuid()})
-        admission = Admission(config.allowed_uids, config.allowed_gids, readers)
+        operators = frozenset({os.geteuid()})
+        admission = Admission(config.allowed_uids, config.allowed_gids, operators)
         try:
             door = PodResourcesDoor(options.pod_resources) if options.pod_resources else None
             gid = config.socket_gid

@@ -76,19 +76,33 @@ def build_table(
     return LeaseTable(caps, bounds, boot_id, nonces(generator), config.max_ttl_ms)
 
 
-def apply_guaranteed(table: LeaseTable, hands: Hands, store: StateStore, audit: AuditSink) -> bool:
+def apply_guaranteed(
+    table: LeaseTable,
+    hands: Hands,
+    store: StateStore,
+    audit: AuditSink,
+    *,
+    take_back: bool = False,
+) -> bool:
     """Lower every board to its guaranteed cap, raise none; True if all were read back.
 
     Guaranteed caps that commands have changed are honoured, leases are not; the state file is
-    only read, so that an actuator that starts next still finds what is left.
+    only read, so that an actuator that starts next still finds what is left. Boards that an
+    operator released are left alone, unless they are taken back, which the file then says.
     """
     memory, _ = store.load()
+    if memory is not None and memory.released and take_back:
+        memory = replace(memory, released=False)
+        store.save(memory)
     if memory is not None:
         past = {
             uuid: replace(row, lease_deadline_ns=None, lock_max_mhz=None)
             for uuid, row in memory.devices.items()
         }
         table.recall(replace(memory, devices=past), 0)
+    if table.released:
+        audit({"event": "apply_guaranteed", "left_alone": "released"})
+        return True
     seen = hands.carry_out(dict.fromkeys(table.uuids, ()))
     plans = table.start({uuid: outcome.limit_watts for uuid, outcome in seen.items()})
     rows: list[dict[str, object]] = []

@@ -26,6 +26,9 @@ STOP_TIMEOUT_SECONDS = 3.0
 BACK_OFF_SECONDS = (0.2, 10.0)
 STABLE_SECONDS = 60.0
 
+TAKE_BACK = "--take-back"
+"""With the first capping: to start the whole is the operator's word to hold the boards again."""
+
 EXIT_CONFIG = 2
 """The child refuses its configuration: starting it again cannot help."""
 
@@ -63,7 +66,7 @@ class Parent:
         signal.set_wakeup_fd(self._signal_write, warn_on_full_buffer=False)
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._stop)
-        status = self._cap("start")
+        status = self._cap("start", TAKE_BACK)
         back_off_seconds = BACK_OFF_SECONDS[0]
         while not self._stopping.is_set() and status != EXIT_CONFIG:
             began_ns = self._clock.monotonic_ns()
@@ -133,11 +136,11 @@ class Parent:
             # Stuck inside the driver: it runs no code of ours any more; go on without it.
             return -signal.SIGKILL
 
-    def _cap(self, reason: str) -> int:
+    def _cap(self, reason: str, *more: str) -> int:
         """Set guaranteed caps in a process of its own; its exit status."""
         try:
             status = subprocess.run(
-                self._cap_command,
+                [*self._cap_command, *more],
                 stdin=subprocess.DEVNULL,
                 timeout=CAPPING_TIMEOUT_SECONDS,
                 check=False,

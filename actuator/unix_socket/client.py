@@ -18,7 +18,9 @@ from typing import Any
 from actuator.lease_messages import ActuatorStatus, ApplyResult, LeaseCommand
 from actuator.unix_socket.encoding import (
     MAX_LINE_BYTES,
+    Ask,
     decode_object,
+    encode_ask,
     encode_command,
     encode_status_request,
     parse_result,
@@ -120,6 +122,18 @@ class ActuatorClient:
         except InputError as error:
             raise self._protocol_error(str(error)) from error
 
+    def restore_defaults(self) -> ApplyResult:
+        """Have the boards given their default limits back; for an operator at the node.
+
+        Raises:
+            ActuatorError: as drawn above.
+        """
+        answer = self._call(encode_ask(Ask.RESTORE_DEFAULTS))
+        try:
+            return parse_result(answer.get("result"))
+        except InputError as error:
+            raise self._protocol_error(str(error)) from error
+
     def close(self) -> None:
         """Close the connection; the next call opens it again."""
         if self._stream is not None:
@@ -141,7 +155,8 @@ class ActuatorClient:
         self.close()
         field = problem.get("field") if isinstance(problem, dict) else None
         if field == "peer":
-            raise ActuatorRefused(f"{self._path}: {problem['got']} may not connect")
+            wanted, got = problem.get("expected"), problem.get("got")
+            raise ActuatorRefused(f"{self._path}: expected {wanted}, got {got}")
         if field == "rate":
             raise ActuatorUnavailable(f"{self._path}: too many messages", 1.0)
         raise ActuatorProtocolError(f"{self._path} refused the message: {problem}")

@@ -73,6 +73,7 @@ class Ask(StrEnum):
 
     STATUS = "status"
     POD_RESOURCES = "pod_resources"
+    RESTORE_DEFAULTS = "restore_defaults"
 
 
 def decode_request(line: bytes) -> LeaseCommand | Ask:

@@ -227,8 +227,9 @@ class SocketServer:
         try:
             return self._carry_out(connection, endpoint, decode_request(line))
         except InputError as error:
-            entry = {"event": "malformed", "peer_uid": peer.uid, "field": error.field}
-            endpoint.audit("malformed", entry)
+            event = "peer_refused" if error.field == "peer" else "malformed"
+            entry = {"event": event, "peer_uid": peer.uid, "field": error.field}
+            endpoint.audit(event, {**entry, "expected": error.expected})
             return _send(connection.stream, encode_error(error))
 
     def _carry_out(
@@ -242,6 +243,13 @@ class SocketServer:
         stream, peer = connection.stream, connection.peer
         if request is Ask.STATUS:
             return _send(stream, encode_status(endpoint.actuator.status()))
+        if request is Ask.RESTORE_DEFAULTS:
+            if not endpoint.admission.may_operate(peer):
+                endpoint.audit(
+                    "release_refused", {"event": "release_refused", "peer_uid": peer.uid}
+                )
+                raise InputError("peer", "the actuator's own user (root)", f"uid {peer.uid}")
+            return _send(stream, encode_result(endpoint.actuator.restore_defaults(peer.uid)))
         if not endpoint.admission.may_command(peer):
             raise _not_allowed(peer)
         if isinstance(request, Ask):

@@ -31,17 +31,22 @@ class Admission:
     Attributes:
         uids: Users that may command.
         gids: Primary groups that may command.
-        readers: Users that may only ask for the status: the probe, which is the actuator's own.
+        operators: Users that may ask for the status and give the boards back: the actuator's
+            own, root on a real node. Not the agent: who breaks into it gains no raise that way.
     """
 
     uids: frozenset[int]
     gids: frozenset[int] = frozenset()
-    readers: frozenset[int] = frozenset()
+    operators: frozenset[int] = frozenset()
 
     def may_command(self, peer: Peer) -> bool:
         """Whether the peer's user or group is listed."""
         return peer.uid in self.uids or peer.gid in self.gids
 
+    def may_operate(self, peer: Peer) -> bool:
+        """Whether the peer is root's own: somebody at the node."""
+        return peer.uid in self.operators
+
     def admits(self, peer: Peer) -> bool:
         """Whether the peer may ask at all."""
-        return peer.uid in self.readers or self.may_command(peer)
+        return self.may_operate(peer) or self.may_command(peer)

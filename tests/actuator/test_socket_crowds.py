@@ -196,7 +196,7 @@ def test_who_may_only_read_commands_nothing(directory: Path) -> None:
     node = Node(directory)
     server = SocketServer(node.clock)
     path = directory / "r"
-    admission = Admission(frozenset({os.getuid() + 1}), readers=frozenset({os.getuid()}))
+    admission = Admission(frozenset({os.getuid() + 1}), operators=frozenset({os.getuid()}))
     server.add(path, node.hosted.actuators["n"], admission, print)
     asked = encode_command(node.command(600.0))
     with socket.socket(socket.AF_UNIX) as probe:

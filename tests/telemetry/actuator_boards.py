@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,8 @@ from wattpack.units import GpuUuid
 
 MIN_WATTS, MAX_WATTS, GUARANTEED_WATTS = 200.0, 700.0, 400.0
 MAX_CLOCK_MHZ = 1980
+_ONE_WRITER = threading.Lock()
+"""The actuator writes all boards at the same time; here they share one file."""
 
 
 class MemoryBoard:
@@ -114,7 +117,8 @@ def read_boards(path: Path) -> dict[str, Any]:
 
 def write_board(path: Path, uuid: str, watts: float) -> None:
     """Set a limit behind the actuator's back."""
-    limits = read_boards(path) if path.exists() else {}
-    beside = path.with_suffix(".new")
-    beside.write_text(json.dumps(limits | {uuid: watts}))
-    beside.replace(path)
+    with _ONE_WRITER:
+        limits = read_boards(path) if path.exists() else {}
+        beside = path.with_suffix(".new")
+        beside.write_text(json.dumps(limits | {uuid: watts}))
+        beside.replace(path)

@@ -1,0 +1,97 @@
+"""What every breaker would bear if all GPUs below it went back to their default limits. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+
+from wattpack.api.inventory import GpuNode
+from wattpack.errors import InputError
+from wattpack.kube.port import JsonObject
+from wattpack.power.feasibility import LoadTree, worst_watts
+from wattpack.power.power_grid import PowerGrid, accepted_domains
+
+
+@dataclass(frozen=True, slots=True)
+class BreakerAtDefaults:
+    """One domain with every GPU at its default limit.
+
+    Attributes:
+        load_watts: AC at the breaker, servers at their worst, declared external load included.
+        rating_watts: Continuous, after the feed loss that the domain declares.
+        unknown_gpus: GPUs below it whose default limit no agent told; they are not in the load.
+    """
+
+    domain: str
+    load_watts: float
+    rating_watts: float
+    gpus: int
+    unknown_gpus: int
+
+    @property
+    def bears_it(self) -> bool:
+        """Whether the rating is kept with what is known."""
+        return self.load_watts <= self.rating_watts
+
+    def sentence(self) -> str:
+        """For the person who decides."""
+        kw, rating_kw = self.load_watts / 1000, self.rating_watts / 1000
+        verdict = "bears it" if self.bears_it else f"OVERLOAD by {kw - rating_kw:.1f} kW"
+        unknown = f", {self.unknown_gpus} GPUs of unknown limit NOT counted"
+        text = f"{self.domain}: {kw:.1f} of {rating_kw:.1f} kW with {self.gpus} GPUs: {verdict}"
+        return text + (unknown if self.unknown_gpus else "")
+
+
+def breakers_at_defaults(objects: Iterable[JsonObject]) -> list[BreakerAtDefaults]:
+    """Every accepted domain, parents first.
+
+    Args:
+        objects: PowerDomains, GpuNodes and Nodes, as ``kubectl get -o json`` lists them.
+
+    Raises:
+        InputError: if no accepted domain is among them.
+    """
+    by_kind: dict[str, list[JsonObject]] = {}
+    for body in objects:
+        by_kind.setdefault(str(body.get("kind")), []).append(body)
+    domains = accepted_domains(by_kind.get("PowerDomain", []))
+    if not domains:
+        raise InputError("items", "at least one accepted PowerDomain", len(by_kind))
+    grid = PowerGrid.of_read({name: domain.spec for name, domain in domains.items()})
+    labels = {_name(body): body["metadata"].get("labels") or {} for body in by_kind.get("Node", [])}
+    nodes = [GpuNode.read(body) for body in by_kind.get("GpuNode", [])]
+    fed = [(node, grid.feeding(node.name, labels.get(node.name, {})).domain) for node in nodes]
+    return _judge(grid, [(node, domain) for node, domain in fed if domain])
+
+
+def _name(body: JsonObject) -> str:
+    return str(body["metadata"]["name"])
+
+
+def _judge(grid: PowerGrid, fed: list[tuple[GpuNode, str]]) -> list[BreakerAtDefaults]:
+    defaults: list[float] = []
+    known: list[bool] = []
+    node_of_gpu: list[int] = []
+    for i, (node, _) in enumerate(fed):
+        told = [device.default_limit_watts for device in node.status.devices]
+        told += [None] * ((node.status.gpu_count or 0) - len(told))
+        defaults += [watts or 0.0 for watts in told]
+        known += [watts is not None for watts in told]
+        node_of_gpu += [i] * len(told)
+    load = LoadTree(
+        grid.tree,
+        np.array([grid.index(domain) for _, domain in fed], dtype=np.int64),
+        np.array(node_of_gpu, dtype=np.int64),
+    )
+    hosts = np.array([grid.specs[d].non_gpu_per_node.worst_watts for _, d in fed], dtype=np.float64)
+    watts = worst_watts(load, np.array(defaults, dtype=np.float64), hosts)
+    gpus = load.sum_gpus(np.ones(len(defaults)))
+    unknown = load.sum_gpus(np.array([not k for k in known], dtype=np.float64))
+    return [
+        BreakerAtDefaults(
+            name, float(watts[i]), grid.rating_watts(name), int(gpus[i]), int(unknown[i])
+        )
+        for i, name in enumerate(grid.tree.names)
+    ]
