@@ -13,6 +13,7 @@ from enum import Enum
 
 from scheduler_plugin.resource_columns import covers
 from scheduler_plugin.snapshot import Pod
+from scheduler_plugin.static_rules import are_alike
 from wattpack.units import NS_PER_SECOND
 
 #: A pinned pod that is not bound by then is evicted (docs/placement.md).
@@ -129,7 +130,10 @@ class Ledger:
         """Take the first reserved place of the pod's gang that is large enough for it."""
         for slot in sorted(self.reservations):
             place = self.reservations[slot]
-            if place.gang == pod.gang and (place.template is None or _covers(place.template, pod)):
+            if place.gang != pod.gang or place.node in pod.excluded_nodes:
+                continue
+            made_for = place.template
+            if made_for is None or (covers(made_for, pod) and are_alike(made_for, pod)):
                 return self.reservations.pop(slot)
         return None
 
@@ -171,11 +175,3 @@ class Ledger:
     def gang_slots(self, gang: str) -> Mapping[str, Reservation]:
         """Reserved places of one gang by slot."""
         return {slot: r for slot, r in self.reservations.items() if r.gang == gang}
-
-
-def _covers(template: Pod, pod: Pod) -> bool:
-    """The place was made for at least this pod's requests, and for the same static rules."""
-    rules = ("gpu_models", "node_selector", "required_terms", "tolerations")
-    return covers(template, pod) and all(
-        getattr(pod, rule) == getattr(template, rule) for rule in rules
-    )

@@ -49,6 +49,12 @@ def static_key(pod: Pod) -> str:
     return pod.model_dump_json(exclude=set(NO_RULE))
 
 
+def are_alike(pod: Pod, other: Pod) -> bool:
+    """Whether every rule treats both alike on nodes that neither was sent away from."""
+    rules = Pod.model_fields.keys() - NO_RULE - {"excluded_nodes"}
+    return all(getattr(pod, rule) == getattr(other, rule) for rule in rules)
+
+
 def static_mask(snapshot: Snapshot, pod: Pod) -> BoolArray:
     """Nodes that pass every rule, shape (n,)."""
     return np.array(

@@ -20,7 +20,7 @@ from wattpack.quantities import LARGEST, parse_quantity
 NVIDIA_GPU = "nvidia.com/gpu"
 AMD_GPU = "amd.com/gpu"
 #: Counted in boards. The webhook's match condition lists the same names.
-WHOLE_GPUS = (NVIDIA_GPU, AMD_GPU)
+WHOLE_GPUS = (NVIDIA_GPU, AMD_GPU, "amd.com/spx_nps1")
 
 #: Labels by which NVIDIA's feature discovery says that ``nvidia.com/gpu`` counts less than boards.
 REPLICAS_LABEL = "nvidia.com/gpu.replicas"
@@ -42,7 +42,6 @@ _KINDS: tuple[tuple[re.Pattern[str], GpuKind], ...] = (
     (re.compile("|".join(map(re.escape, WHOLE_GPUS))), GpuKind.WHOLE),
     (re.compile(r"nvidia\.com/(gpu|mig-.+)\.shared"), GpuKind.SHARED),
     (re.compile(r"nvidia\.com/mig-.+"), GpuKind.SLICE),
-    (re.compile(r"amd\.com/spx_nps\d+"), GpuKind.WHOLE),
     (re.compile(r"amd\.com/[a-z]px_nps\d+"), GpuKind.SLICE),
 )
 

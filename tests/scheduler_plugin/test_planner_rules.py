@@ -12,6 +12,7 @@ from scheduler_plugin import pending_causes, static_rules
 from scheduler_plugin import problem as problem_module
 from scheduler_plugin.checker import complaints
 from scheduler_plugin.greedy import Packing
+from scheduler_plugin.ledger import Ledger, Reservation
 from scheduler_plugin.plan_document import Pending, PendingReason, Placement, Plan
 from scheduler_plugin.problem import compile_problem, pod_watts
 from scheduler_plugin.resource_columns import columns_of, pod_amounts
@@ -168,6 +169,28 @@ def test_the_columns_name_every_resource_that_a_waiting_pod_asks_for() -> None:
         "a/x",
         "b/x",
     )
+
+
+RULE_FIELDS = [(f, each[-1]) for f, each in POD_FIELDS.items() if f not in NO_RULE]
+
+
+@pytest.mark.parametrize(("field", "value"), RULE_FIELDS)
+def test_a_kept_place_is_only_for_a_pod_that_every_rule_treats_alike(
+    field: str, value: object
+) -> None:
+    ledger = Ledger()
+    ledger.reserve(Reservation("g#0", "n", "g", pod("t", gang="g"), 10**12))
+    assert ledger.claim(pod("p", gang="g", **{field: value})) is None
+    assert ledger.claim(pod("p", gang="g")) is not None
+
+
+def test_a_kept_place_is_only_for_a_pod_that_it_has_room_for() -> None:
+    ledger = Ledger()
+    template = pod("t", gang="g", resources={"rdma/hca": 1})
+    ledger.reserve(Reservation("g#0", "n", "g", template, 10**12))
+    assert ledger.claim(pod("p", gang="g", resources={"rdma/hca": 2})) is None
+    assert ledger.claim(pod("p", gang="g", resources={"b/x": 1})) is None
+    assert ledger.claim(pod("p", gang="g")) is not None
 
 
 def cause(*parts: Any) -> Pending:
