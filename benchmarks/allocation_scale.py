@@ -80,7 +80,6 @@ def synthetic_topology(n_nodes: int, rng: np.random.Generator) -> Topology:
         value_per_watt=rng.random(n_gpus),
         clock_lock=np.zeros(n_gpus, dtype=np.bool_),
         node_worst_watts=worst,
-        node_idle_watts=np.full(n_nodes, 600.0),
         node_host_unit=np.ones(n_nodes, dtype=np.bool_),
     )
 

@@ -73,21 +73,6 @@ class ServingTimes:
         return asdict(self)
 
 
-@dataclass(frozen=True, slots=True)
-class ServingRates:
-    """Token rates of one GPU (not of the server) at a working point, uncapped.
-
-    Attributes:
-        prefill_tokens_per_second: Prompt tokens a second while it only prefills.
-        decode_tokens_per_second: Output tokens a second while it only decodes.
-        times: The iteration times behind them.
-    """
-
-    prefill_tokens_per_second: float
-    decode_tokens_per_second: float
-    times: ServingTimes
-
-
 def find_serving(
     entries: Iterable[ServingTimes], gpu: str, language_model: str, tensor_parallel: int
 ) -> ServingTimes:
@@ -106,26 +91,6 @@ def find_serving(
             return entry
         known.append(f"{entry.gpu}/{entry.language_model}/tp{entry.tensor_parallel}")
     raise UnknownServingModel(f"{gpu}/{language_model}/tp{tensor_parallel}", known)
-
-
-def serving_rates(
-    times: ServingTimes,
-    *,
-    batch: int = 32,
-    context_tokens: float = 1500.0,
-    prefill_chunk_tokens: int = 2048,
-) -> ServingRates:
-    """Per-GPU token rates at a working point.
-
-    Args:
-        times: Iteration times of the server.
-        batch: Requests that decode together.
-        context_tokens: KV-cache length of each of them.
-        prefill_chunk_tokens: Prompt tokens in one prefill iteration.
-    """
-    prefill = prefill_chunk_tokens / times.iteration_seconds(prefill_chunk_tokens, 0.0)
-    decode = batch / times.iteration_seconds(0.0, batch * context_tokens)
-    return ServingRates(prefill / times.tensor_parallel, decode / times.tensor_parallel, times)
 
 
 def serving_from_dict(document: object, source: str = "") -> ServingTimes:

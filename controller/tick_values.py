@@ -69,7 +69,6 @@ class Topology:
         value_per_watt: Relative work that one more watt buys here, (n_gpus,).
         clock_lock: Whether power is reduced by locking clocks rather than by the limit, (n_gpus,).
         node_worst_watts: Worst draw of each server without its GPUs, DC-equivalent, (n_nodes,).
-        node_idle_watts: Least draw of each server without its GPUs, (n_nodes,).
         node_host_unit: Whether the host caps before kubelet starts (I10), (n_nodes,).
         max_clock_mhz: Highest SM clock, 0 = unknown: such a GPU is not clock-locked, (n_gpus,);
             empty if no clock is known.
@@ -90,7 +89,6 @@ class Topology:
     value_per_watt: FloatArray
     clock_lock: BoolArray
     node_worst_watts: FloatArray
-    node_idle_watts: FloatArray
     node_host_unit: BoolArray
     max_clock_mhz: IntArray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
 

@@ -90,7 +90,7 @@ def build_topology(
     minimum = np.array([gpu.min_limit_watts for gpu in gpus])
     due = owed(gpus, found, pods, policies)
     floor = np.clip(due.floor_watts, minimum, due.request_watts)
-    worst, idle = _servers_without_gpus(grid, domain_of_node)
+    worst = _servers_without_gpus(grid, domain_of_node)
     unheld = np.array([not node.host_unit for node in members], dtype=np.bool_)
     guaranteed = _guaranteed(load, minimum, floor, default, worst, unheld, due.clock_lock, strict)
     return Topology(
@@ -109,20 +109,16 @@ def build_topology(
         value_per_watt=due.value_per_watt,
         clock_lock=due.clock_lock,
         node_worst_watts=worst,
-        node_idle_watts=idle,
         node_host_unit=~unheld,
         max_clock_mhz=np.array([gpu.max_clock_mhz for gpu in gpus], dtype=np.int64),
     )
 
 
-def _servers_without_gpus(
-    grid: PowerGrid, domain_of_node: IntArray
-) -> tuple[FloatArray, FloatArray]:
-    """Worst and idle watts of each server, declared AC at the breaker, as DC equivalents."""
+def _servers_without_gpus(grid: PowerGrid, domain_of_node: IntArray) -> FloatArray:
+    """Worst watts of each server, declared AC at the breaker, as DC equivalents."""
     specs = [grid.specs[name].non_gpu_per_node for name in grid.tree.names]
     worst = np.array([s.worst_watts for s in specs], dtype=np.float64) * grid.efficiency
-    idle = np.array([s.idle_watts for s in specs], dtype=np.float64) * grid.efficiency
-    return worst[domain_of_node], idle[domain_of_node]
+    return worst[domain_of_node]
 
 
 def _profile(gpu: GpuSpec, profiles: Mapping[str, GpuProfile]) -> GpuProfile:

@@ -33,7 +33,7 @@ from controller.app.fleet import Fleet
 from controller.app.forecast_reader import ForecastReader
 from controller.app.leadership import ElectedLeadership
 from controller.app.running_topology import DesiredTopology
-from controller.app.tick_loop import Ticker, TickIdentity, TickOutcome
+from controller.app.tick_loop import Ticker, TickIdentity, TickOutcome, TickPorts
 from controller.tick_values import Band, PowerSettings
 from forecasting.app.forecast_loop import ForecasterProcess
 from forecasting.sqlite import HistoryStore
@@ -207,14 +207,16 @@ class TwinRun:
         )
         self._status = StatusThread(self.api, self.clock, desired, "twin")
         self._ticker = Ticker(
-            self.fleet,
-            desired,
-            ElectedLeadership(self._elector, ELECTION.renew_deadline_seconds / 2),
-            WorldMeters(self.world),
-            self.clock,
-            DecisionLog(":memory:"),
-            ControllerMetrics(),
-            send_over(self.nodes.links),
+            TickPorts(
+                fleet=self.fleet,
+                desired=desired,
+                leadership=ElectedLeadership(self._elector, ELECTION.renew_deadline_seconds / 2),
+                meters=WorldMeters(self.world),
+                clock=self.clock,
+                audit=DecisionLog(":memory:"),
+                metrics=ControllerMetrics(),
+                send=send_over(self.nodes.links),
+            ),
             PowerSettings(lease_ttl_ms=self.scenario.control.lease_ttl_ms),
             TickIdentity("twin", simulated=True, label=self.scenario.name),
         )

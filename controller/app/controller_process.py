@@ -29,7 +29,7 @@ from controller.app.live_view_builder import shown_to
 from controller.app.running_topology import DesiredTopology
 from controller.app.stream_server import StreamServer
 from controller.app.taint_writer import TaintThread
-from controller.app.tick_loop import MeterSource, Ticker, TickIdentity, TickOutcome
+from controller.app.tick_loop import MeterSource, Ticker, TickIdentity, TickOutcome, TickPorts
 from controller.tick_values import PowerSettings
 from wattpack.api import DemandForecast, PowerDomain, PowerOverride, PowerPolicy
 from wattpack.clock import Clock
@@ -129,14 +129,18 @@ class ControllerProcess:
             kept(settings.audit_retention_days, settings.audit_max_mebibytes),
         )
         self.ticker = Ticker(
-            self.fleet,
-            self.desired,
-            ElectedLeadership(self.elector, around.election.renew_deadline_seconds / 2),
-            around.meters,
-            around.clock,
-            self.audit,
-            self.metrics,
-            self.gateway.send,
+            TickPorts(
+                fleet=self.fleet,
+                desired=self.desired,
+                leadership=ElectedLeadership(
+                    self.elector, around.election.renew_deadline_seconds / 2
+                ),
+                meters=around.meters,
+                clock=around.clock,
+                audit=self.audit,
+                metrics=self.metrics,
+                send=self.gateway.send,
+            ),
             PowerSettings(lease_ttl_ms=settings.lease_ttl_ms),
             TickIdentity(settings.replica, settings.simulated, settings.label),
         )

@@ -96,31 +96,45 @@ class TickIdentity:
     label: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class TickPorts:
+    """Where a tick takes from and gives to.
+
+    Attributes:
+        fleet: Reports by node.
+        desired: Objects, and the topology built from them.
+        leadership: Whether we lead.
+        meters: Of domains.
+        clock: Time.
+        audit: Keeps every decision.
+        metrics: Figures of each tick.
+        send: Hands commands to the agents' streams; returns how many batches.
+    """
+
+    fleet: Fleet
+    desired: DesiredTopology
+    leadership: LeadershipSource
+    meters: MeterSource
+    clock: Clock
+    audit: DecisionLog
+    metrics: ControllerMetrics
+    send: Callable[[Topology, Commands], int]
+
+
 class Ticker:
     """Owns the state of the controller core between ticks.
 
     Args:
-        fleet: Reports by node.
-        desired: Objects, and the topology built from them.
-        send: Hands commands to the agents' streams; returns how many batches.
+        ports: What is around it.
+        settings: Constants of the power loop.
+        identity: What marks its decisions.
     """
 
-    def __init__(
-        self,
-        fleet: Fleet,
-        desired: DesiredTopology,
-        leadership: LeadershipSource,
-        meters: MeterSource,
-        clock: Clock,
-        audit: DecisionLog,
-        metrics: ControllerMetrics,
-        send: Callable[[Topology, Commands], int],
-        settings: PowerSettings,
-        identity: TickIdentity,
-    ) -> None:
-        self._fleet, self._desired, self._leadership = fleet, desired, leadership
-        self._meters, self._clock, self._audit, self._metrics = meters, clock, audit, metrics
-        self._send, self._settings, self._identity = send, settings, identity
+    def __init__(self, ports: TickPorts, settings: PowerSettings, identity: TickIdentity) -> None:
+        self._fleet, self._desired, self._leadership = ports.fleet, ports.desired, ports.leadership
+        self._meters, self._clock, self._audit = ports.meters, ports.clock, ports.audit
+        self._metrics, self._send = ports.metrics, ports.send
+        self._settings, self._identity = settings, identity
         self._topology: Topology | None = None
         self._state: State | None = None
         self._recent: deque[LiveDecision] = deque(maxlen=RECENT_DECISIONS)

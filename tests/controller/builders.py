@@ -117,7 +117,6 @@ def make_topology(
         value_per_watt=np.broadcast_to(np.asarray(value_per_watt, float), (n_gpus,)).copy(),
         clock_lock=lock,
         node_worst_watts=worst,
-        node_idle_watts=np.full(n_nodes, 500.0),
         node_host_unit=~fixed,
     )
 

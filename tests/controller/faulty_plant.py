@@ -20,6 +20,7 @@ NS = 1_000_000_000
 NONCE_SECONDS = 2.0
 TRUE_OVERSHOOT = 1.02
 FULL_WATTS = 700.0
+HOST_IDLE_WATTS = 500.0
 ENERGY_WINDOW_SECONDS = 3
 
 
@@ -110,13 +111,8 @@ class Plant:
             board.ignores = bool(rng.random() < faults.ignores_cap_share)
             board.gain = 1.0 + faults.sensor_gain * float(rng.uniform(-1, 1))
         self.servers = [
-            Server(bool(unit), float(idle), float(worst))
-            for unit, idle, worst in zip(
-                topology.node_host_unit,
-                topology.node_idle_watts,
-                topology.node_worst_watts,
-                strict=True,
-            )
+            Server(bool(unit), HOST_IDLE_WATTS, float(worst))
+            for unit, worst in zip(topology.node_host_unit, topology.node_worst_watts, strict=True)
         ]
         self.heat = [0.0 for _ in self.house.domains()]
         self.in_flight: list[tuple[int, Commands]] = []

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from tests.controller.builders import make_topology, make_tree
+from tests.controller.oracle import bare_house
 from wattpack.power.domain_tree import BreakerCurve
-from wattpack.power.feasibility import LoadTree, survivable_watts, survives_jump, worst_watts
+from wattpack.power.feasibility import LoadTree, survivable_watts, worst_watts
 from wattpack.power.trip_curves import RACK_THERMAL, SWITCHBOARD_THERMAL, CurveBank, cold_points
 
 
@@ -72,8 +73,9 @@ def test_phase_imbalance_lowers_the_rating() -> None:
 def test_survivable_watts_are_the_most_that_survives(heat: float) -> None:
     tree = make_tree((-1, 0), [1000.0, 1000.0], curve=SWITCHBOARD_THERMAL)
     load = LoadTree(tree, np.array([1]), np.array([0]))
-    limit, now = np.array([0.25, 0.5]), np.full(2, heat)
-    watts = survivable_watts(load, now, 9.0, limit)
-    assert np.all(survives_jump(load, watts * (1 - 1e-9), now, 9.0, limit))
-    assert not np.any(survives_jump(load, watts * 1.001, now, 9.0, limit))
+    house = bare_house(tree, [1], [0], [700.0], [500.0])
+    watts = survivable_watts(load, np.full(2, heat), 9.0, np.array([0.25, 0.5]))
+    for domain in house.domains():
+        assert house.survives(domain, watts[domain] * (1 - 1e-9), heat, 9.0)
+        assert not house.survives(domain, watts[domain] * 1.001, heat, 9.0)
     assert np.all(watts <= 1500.0)

@@ -43,7 +43,6 @@ def make_small_topology(nodes: tuple[str, ...] = ("node-1",), gpus_per_node: int
         value_per_watt=np.ones(n),
         clock_lock=np.zeros(n, dtype=np.bool_),
         node_worst_watts=np.full(len(nodes), 500.0),
-        node_idle_watts=np.full(len(nodes), 200.0),
         node_host_unit=np.ones(len(nodes), dtype=np.bool_),
     )
 

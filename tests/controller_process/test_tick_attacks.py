@@ -13,7 +13,7 @@ from controller.app.decision_log import DecisionLog
 from controller.app.domain_status import StatusThread
 from controller.app.fleet import Fleet, Leadership
 from controller.app.leadership import ElectedLeadership
-from controller.app.tick_loop import NoMeters, Ticker, TickIdentity, TickOutcome
+from controller.app.tick_loop import NoMeters, Ticker, TickIdentity, TickOutcome, TickPorts
 from controller.tick_values import Commands, PowerSettings, Topology
 from simulation.kube import EmbeddedKube
 from tests.controller_process.messages import make_hello, make_report
@@ -55,14 +55,16 @@ class Bench:
         self.sent: list[Commands] = []
         self.sequence = 0
         self.ticker = Ticker(
-            fleet,
-            cluster.desired,
-            self.leader,
-            NoMeters(),
-            self.clock,
-            DecisionLog(":memory:"),
-            ControllerMetrics(),
-            self._send,
+            TickPorts(
+                fleet=fleet,
+                desired=cluster.desired,
+                leadership=self.leader,
+                meters=NoMeters(),
+                clock=self.clock,
+                audit=DecisionLog(":memory:"),
+                metrics=ControllerMetrics(),
+                send=self._send,
+            ),
             PowerSettings(),
             TickIdentity("test"),
         )

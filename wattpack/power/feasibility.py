@@ -298,18 +298,3 @@ def survivable_watts(
         needed_seconds = np.where(room > 0, fault_seconds / np.maximum(room, 1e-12), np.inf)
     ratio = np.minimum(load.curves.ratio_borne_for(needed_seconds), load.tree.max_load_ratio)
     return load.rating_watts * np.maximum(ratio, 1.0)
-
-
-def survives_jump(
-    load: LoadTree,
-    worst: FloatArray,
-    heat: FloatArray,
-    fault_seconds: float,
-    heat_limit: FloatArray,
-) -> BoolArray:
-    """Whether I2 holds in each domain, by its definition rather than its inverse, (n_domains,)."""
-    ratio = worst / load.rating_watts
-    heated = heat + fault_seconds / load.curves.trip_seconds(ratio)
-    return np.asarray(
-        (ratio <= 1.0) | ((ratio <= load.tree.max_load_ratio) & (heated <= heat_limit))
-    )
