@@ -1,7 +1,7 @@
 {{/* Cluster-wide rules by component; every verb is one that the process uses. */}}
 {{- define "wattpack.rules.controller" }}
-- {apiGroups: [wattpack.io], resources: [powerdomains, powerpolicies, poweroverrides, demandforecasts], verbs: [list, watch]}
-- {apiGroups: [wattpack.io], resources: [powerdomains/status, powerpolicies/status, poweroverrides/status], verbs: [patch]}
+- {apiGroups: [wattpack.io], resources: [powerdomains, powerpolicies, poweroverrides, demandforecasts, gpuprofiles], verbs: [list, watch]}
+- {apiGroups: [wattpack.io], resources: [powerdomains/status, powerpolicies/status, poweroverrides/status, gpuprofiles/status], verbs: [patch]}
 - {apiGroups: [""], resources: [nodes, pods], verbs: [list, watch]}
 {{- if include "wattpack.enforces" . }}
 # The taint wattpack.io/uncontrolled, in domains that enforce.
