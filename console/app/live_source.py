@@ -202,7 +202,9 @@ def _key(view: LiveView | None) -> tuple[object, ...]:
 def _short(url: str) -> str:
     """Host of the address, the part that tells replicas apart."""
     parts = urllib.parse.urlsplit(url)
-    return (parts.hostname or url).partition(".")[0] + (f":{parts.port}" if parts.port else "")
+    host = parts.hostname or url
+    named = host.partition(".")[0]
+    return f"{host}:{parts.port}" if named.isdigit() else named
 
 
 def _words(error: Exception) -> str:

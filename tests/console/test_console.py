@@ -193,7 +193,7 @@ WINDOW = LiveForecast(
         ({"forecast_state": "Fallback"}, "reached at the last day's peak"),
         ({"forecast_window": WINDOW}, "in 2 h 50 min (p99 400.0 kW)"),
         ({"forecast_window": WINDOW, "cap_band_watts": 5e5}, "not within 5 h 50 min"),
-        ({}, "reached by the p99"),
+        ({"forecast_window": None}, "reached by the p99"),
     ],
 )
 def test_the_time_to_the_limit_is_told_by_the_forecast(

@@ -38,8 +38,8 @@
 - {apiGroups: [wattpack.io], resources: [demandforecasts/status], verbs: [patch]}
 {{- end }}
 {{- define "wattpack.rules.console" }}
-- {apiGroups: [wattpack.io], resources: [placementplans], verbs: [list]}
-- {apiGroups: [""], resources: [pods], verbs: [list]}
+- {apiGroups: [wattpack.io], resources: [placementplans], verbs: [list, watch]}
+- {apiGroups: [""], resources: [pods], verbs: [list, watch]}
 # The controllers' live view; whoever looks at the console needs the same right.
 - {nonResourceURLs: [/v1/live], verbs: [get]}
 {{- include "wattpack.rules.reviews" . }}
