@@ -100,9 +100,7 @@ def initial_state(
     n_gpus, n_nodes, n_domains = topology.n_gpus, topology.n_nodes, topology.n_domains
     if settings.lease_ttl_ms <= 0:
         raise InputError("lease_ttl_ms", "milliseconds > 0", settings.lease_ttl_ms)
-    start = np.zeros(n_domains) if heat is None else np.asarray(heat, dtype=np.float64)
-    if start.shape != (n_domains,) or not np.all((start >= 0.0) & (start <= 1.0)):
-        raise InputError("heat", f"{n_domains} numbers from 0 to 1", heat)
+    start = _checked_heat(heat, n_domains)
     load = LoadTree(topology.tree, topology.domain_of_node, topology.node_of_gpu)
     no = np.zeros(n_domains, dtype=np.bool_)
     return State(
@@ -130,6 +128,13 @@ def initial_state(
         commitments=initial_commitments(n_gpus, n_nodes, 0, 0),
         alarms=no_alarms(n_domains),
     )
+
+
+def _checked_heat(heat: FloatArray | None, n_domains: int) -> FloatArray:
+    start = np.zeros(n_domains) if heat is None else np.asarray(heat, dtype=np.float64)
+    if start.shape != (n_domains,) or not np.all((start >= 0.0) & (start <= 1.0)):
+        raise InputError("heat", f"{n_domains} numbers from 0 to 1", heat)
+    return start
 
 
 def _moved(fresh: Array, old: Array, positions: IntArray, axis: int = 0) -> Array:
@@ -165,49 +170,57 @@ def carry_over(
     if state.topology is not old_topology:
         raise InputError("old_topology", "the topology of the state", "another one")
     fresh = initial_state(new_topology, settings or PowerSettings())
+    fresh = replace(fresh, now_ns=state.now_ns, first_ns=state.first_ns)
+    domains = _positions(new_topology.tree.names, old_topology.tree.names)
     gpus = _positions(new_topology.gpu_uuids, old_topology.gpu_uuids)
     nodes = _positions(new_topology.node_names, old_topology.node_names)
-    domains = _positions(new_topology.tree.names, old_topology.tree.names)
+    return _with_boards(_with_domains(fresh, state, domains), state, gpus, nodes)
 
-    def by_gpu(new: Array, old: Array, axis: int = 0) -> Array:
-        return _moved(new, old, gpus, axis)
 
-    def by_domain(new: Array, old: Array, axis: int = 0) -> Array:
+def _with_domains(fresh: State, old: State, domains: IntArray) -> State:
+    """The new state with what domains that stay remember."""
+
+    def moved(new: Array, old: Array, axis: int = 0) -> Array:
         return _moved(new, old, domains, axis)
 
+    budget = moved(fresh.budget_watts, old.budget_watts)
     return replace(
         fresh,
-        now_ns=state.now_ns,
-        first_ns=state.first_ns,
-        heat=by_domain(fresh.heat, state.heat),
-        draw_watts=by_domain(fresh.draw_watts, state.draw_watts),
-        budget_watts=np.minimum(
-            by_domain(fresh.budget_watts, state.budget_watts), fresh.load.rating_watts
-        ),
-        heard=by_domain(fresh.heard, state.heard),
-        recovering=by_domain(fresh.recovering, state.recovering),
-        fresh_ticks=by_domain(fresh.fresh_ticks, state.fresh_ticks),
-        seamless=by_domain(fresh.seamless, state.seamless),
-        decided_watts=by_gpu(fresh.decided_watts, state.decided_watts),
-        lock_watts=by_gpu(fresh.lock_watts, state.lock_watts),
-        rises=_moved_rises(fresh.rises, state.rises, domains),
+        heat=moved(fresh.heat, old.heat),
+        draw_watts=moved(fresh.draw_watts, old.draw_watts),
+        budget_watts=np.minimum(budget, fresh.load.rating_watts),
+        heard=moved(fresh.heard, old.heard),
+        recovering=moved(fresh.recovering, old.recovering),
+        fresh_ticks=moved(fresh.fresh_ticks, old.fresh_ticks),
+        seamless=moved(fresh.seamless, old.seamless),
+        rises=_moved_rises(fresh.rises, old.rises, domains),
         bands=BandMemory(
-            by_domain(fresh.bands.band, state.bands.band),
-            by_domain(fresh.bands.calm_since_ns, state.bands.calm_since_ns),
+            moved(fresh.bands.band, old.bands.band),
+            moved(fresh.bands.calm_since_ns, old.bands.calm_since_ns),
         ),
-        demand=_moved_highest(fresh.demand, state.demand, gpus),
-        trust=_moved_trust(fresh.trust, state.trust, gpus),
-        readings=_moved_readings(fresh.readings, state.readings, gpus, nodes),
-        standing=Standing(
-            by_gpu(fresh.standing.watts, state.standing.watts),
-            by_gpu(fresh.standing.seen_ns, state.standing.seen_ns),
-        ),
-        meters=_moved_meters(fresh.meters, state.meters, domains),
-        commitments=_moved_commitments(fresh.commitments, state.commitments, gpus, nodes),
+        meters=_moved_meters(fresh.meters, old.meters, domains),
         alarms=Alarms(
-            _moved(fresh.alarms.on, state.alarms.on, domains, 1),
-            _moved(fresh.alarms.seen_ns, state.alarms.seen_ns, domains, 1),
+            moved(fresh.alarms.on, old.alarms.on, 1),
+            moved(fresh.alarms.seen_ns, old.alarms.seen_ns, 1),
         ),
+    )
+
+
+def _with_boards(fresh: State, old: State, gpus: IntArray, nodes: IntArray) -> State:
+    """The new state with what boards and servers that stay remember."""
+    standing = Standing(
+        _moved(fresh.standing.watts, old.standing.watts, gpus),
+        _moved(fresh.standing.seen_ns, old.standing.seen_ns, gpus),
+    )
+    return replace(
+        fresh,
+        decided_watts=_moved(fresh.decided_watts, old.decided_watts, gpus),
+        lock_watts=_moved(fresh.lock_watts, old.lock_watts, gpus),
+        demand=_moved_highest(fresh.demand, old.demand, gpus),
+        trust=_moved_trust(fresh.trust, old.trust, gpus),
+        readings=_moved_readings(fresh.readings, old.readings, gpus, nodes),
+        standing=standing,
+        commitments=_moved_commitments(fresh.commitments, old.commitments, gpus, nodes),
     )
 
 

@@ -10,7 +10,7 @@ from controller.breaker_heat import advance_heat
 from controller.commitments import Holding, holding
 from controller.controller_state import State
 from controller.estimate import Metered, domain_draw, node_draw, readable_gpu_watts
-from controller.readings import stale_boards, stale_hosts, take_readings
+from controller.readings import ReadingMemory, stale_boards, stale_hosts, take_readings
 from controller.tick_values import Tick
 from wattpack.power.board_trust import judged
 from wattpack.power.domain_tree import OVERSHOOT_RATIO, BoolArray, FloatArray
@@ -63,12 +63,7 @@ def look(tick: Tick, state: State) -> tuple[State, Picture]:
     )
     most = np.maximum(topology.default_limit_watts, hold.highest_watts)
     highest = np.where(trust.trusted, hold.highest_watts, most)
-    readings = take_readings(
-        tick,
-        state.readings,
-        readable_gpu_watts(topology, tick.observations.gpu_draw_watts, fresh_gpu),
-    )
-    stale = stale_boards(readings, energy, tick.now_ns) & fresh_gpu
+    readings, stale = _readings(tick, state, fresh_gpu, energy)
     watts = np.where(fresh_gpu & ~stale, readings.gpu_draw_watts, np.nan)
     unreadable = np.isnan(watts)
     used = np.where(unreadable, highest * OVERSHOOT_RATIO, watts)
@@ -96,6 +91,16 @@ def look(tick: Tick, state: State) -> tuple[State, Picture]:
         demand=state.demand.with_watts(watts, tick.now_ns),
     )
     return _feel_heat(tick, state, picture), picture
+
+
+def _readings(
+    tick: Tick, state: State, fresh_gpu: BoolArray, energy: FloatArray
+) -> tuple[ReadingMemory, BoolArray]:
+    """The newest readings, and which of them are not of this moment, (n_gpus,)."""
+    draws = tick.observations.gpu_draw_watts
+    readable = readable_gpu_watts(tick.topology, draws, fresh_gpu)
+    readings = take_readings(tick, state.readings, readable)
+    return readings, stale_boards(readings, energy, tick.now_ns) & fresh_gpu
 
 
 def _energy(tick: Tick, fresh_gpu: BoolArray) -> FloatArray:

@@ -52,15 +52,8 @@ def step(tick: Tick, state: State) -> tuple[State, Commands, Decisions]:
     enforced = enforced_situation(tick.topology, situation)
     decided, commanded = decide_caps(tick, state, situation, enforced)
     orders = give_orders(tick, state, picture, enforced, commanded)
-    judgement = Judgement(
-        previous=previous,
-        state=state,
-        picture=picture,
-        situation=situation,
-        decided=decided,
-        orders=orders,
-        cap_band_watts=cap_band * base_watts(state),
-    )
+    band_watts = cap_band * base_watts(state)
+    judgement = Judgement(previous, state, picture, situation, decided, orders, band_watts)
     decisions, alarms = report(tick, judgement)
     state = replace(
         state,

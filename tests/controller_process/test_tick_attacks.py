@@ -16,7 +16,7 @@ from controller.app.leadership import ElectedLeadership
 from controller.app.tick_loop import NoMeters, Ticker, TickIdentity, TickOutcome, TickPorts
 from controller.tick_values import Commands, PowerSettings, Topology
 from simulation.kube import EmbeddedKube
-from tests.controller_process.messages import make_hello, make_report
+from tests.controller_process.messages import make_hello, make_reading, make_report
 from tests.controller_process.object_builders import (
     DOMAINS,
     NODES,
@@ -174,6 +174,45 @@ def test_the_tick_goes_on_when_every_object_is_deleted(bench: Bench) -> None:
     assert bench.tick("node-1") is not None
     for _ in range(70):
         assert bench.tick() is not None
+
+
+@pytest.mark.parametrize("epoch", [2**64 - 1, 2**31, 2**20 + 4])
+def test_an_epoch_out_of_reach_moves_no_lease_and_is_told(bench: Bench, epoch: int) -> None:
+    bench.tick("node-1")
+    outcome = bench.tick("node-1", highest_epoch=epoch)
+    assert outcome is not None
+    assert bench.leader.asked == []
+    assert [t.kind for t in outcome.decisions.transitions] == ["EpochIgnored"]
+
+
+def test_an_epoch_within_reach_is_gone_beyond(bench: Bench) -> None:
+    bench.tick("node-1", highest_epoch=2**20)
+    assert bench.leader.asked == [2**20]
+
+
+def test_reports_whose_watts_stand_still_while_their_counters_run_are_not_believed(
+    bench: Bench,
+) -> None:
+    outcome = None
+    for second in range(1, 8):
+        devices = [
+            make_reading(
+                f"node-1-gpu-{i}", draw_watts=100.0 + i, energy_joules=1000.0 + 700.0 * second
+            )
+            for i in range(2)
+        ]
+        outcome = bench.tick("node-1", devices=devices)
+    assert outcome is not None
+    assert outcome.decisions.stale_readings.all()
+    assert outcome.decisions.draw_watts.max() > 2 * 700.0
+
+
+def test_a_whole_report_sent_again_and_again_with_new_numbers_is_not_believed(bench: Bench) -> None:
+    outcome = None
+    for _ in range(8):
+        outcome = bench.tick("node-1")
+    assert outcome is not None
+    assert outcome.decisions.stale_readings.all()
 
 
 def test_a_tick_without_anything_known_does_nothing() -> None:
