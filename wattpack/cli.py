@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from wattpack import __version__
 from wattpack.errors import InputError, WattpackError
+from wattpack.kube.user_agent import identify
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +72,7 @@ def main(argv: list[str] | None = None) -> int:
     if name not in VERBS:
         print(f"error: unknown verb {name!r}\n\n{usage()}", file=sys.stderr, end="")
         return 2
+    identify(name)
     try:
         return int(importlib.import_module(VERBS[name].module).main(rest))
     except InputError as error:

@@ -118,9 +118,7 @@ def run(settings: ControllerSettings, api: KubeApi, clock: Clock, stop: Wake) ->
         InputError: for an address that cannot be used, or durations that contradict each other.
     """
     store = _identity_store(settings, api, clock)
-    election = ElectionSettings(
-        settings.lease_seconds, settings.renew_deadline_seconds, settings.retry_seconds
-    )
+    election = settings.election()
     identity = first_identity(store, clock, stop)
     if identity is None:
         return 0

@@ -23,9 +23,10 @@ from wattpack.wire.v1 import power_pb2_grpc
 
 __all__ = ["StreamServer"]
 
-# A peer that vanished without a word is noticed after this, so that no stream outlives its agent.
+# A peer that vanished without a word is noticed after this, so that no stream outlives its agent. A
+# short time-out would end the streams of a machine that is only busy, and so make a storm larger.
 KEEPALIVE_MS = 10_000
-KEEPALIVE_TIMEOUT_MS = 5_000
+KEEPALIVE_TIMEOUT_MS = 20_000
 # Peers that connect and say nothing, or have no stream, hold a connection no longer than this.
 HANDSHAKE_MS = 10_000
 IDLE_MS = 60_000
@@ -94,14 +95,20 @@ class StreamServer:
         self._thread.join(timeout=STOP_SECONDS)
         self._gateway.close()
 
-    def use(self, identity: ServingIdentity) -> None:
-        """New connections are shown this certificate once it returns; open streams go on.
+    def use(self, identity: ServingIdentity, *, at_once: bool = False) -> None:
+        """New connections are shown this certificate once it returns; open streams move over.
 
         A certificate that the library does not take leaves the old one in use.
+
+        Args:
+            identity: The certificate.
+            at_once: End the open streams now, not one by one.
         """
         if identity.server == self._identity or self._loop is None:
             return
-        renewal = asyncio.run_coroutine_threadsafe(self._renew(identity.server), self._loop)
+        renewal = asyncio.run_coroutine_threadsafe(
+            self._renew(identity.server, at_once), self._loop
+        )
         renewal.result(timeout=STOP_SECONDS)
 
     def _run(self) -> None:
@@ -133,7 +140,7 @@ class StreamServer:
         await server.start()
         return server, port
 
-    async def _renew(self, identity: Identity) -> None:
+    async def _renew(self, identity: Identity, at_once: bool) -> None:
         address = f"{self._address.rpartition(':')[0]}:{self.port}"
         try:
             server, _ = await self._listen(address, identity)
@@ -143,15 +150,15 @@ class StreamServer:
             return
         old, self._server, self._identity = self._server, server, identity
         self.renewals += 1
-        task = asyncio.create_task(self._retire(old))
+        task = asyncio.create_task(self._retire(old, 0.0 if at_once else self._drain_seconds))
         self._leaving.add(task)
         task.add_done_callback(self._leaving.discard)
 
-    async def _retire(self, server: Any) -> None:  # noqa: ANN401 - grpc is untyped here
+    async def _retire(self, server: Any, over_seconds: float) -> None:  # noqa: ANN401 - untyped
         """No new connections at once; the open streams end one by one."""
-        drained = asyncio.create_task(server.stop(grace=self._drain_seconds + 1.0))
+        drained = asyncio.create_task(server.stop(grace=over_seconds + 1.0))
         try:
-            await self._gateway.end_present_streams(self._drain_seconds)
+            await self._gateway.end_present_streams(over_seconds)
             await drained
         except asyncio.CancelledError:
             await server.stop(grace=1.0)

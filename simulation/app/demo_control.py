@@ -28,7 +28,6 @@ from simulation.faces import WorldMeters
 from simulation.kube.embedded_api import EmbeddedKube
 from simulation.world import World
 from wattpack.clock import Clock, SystemClock
-from wattpack.kube.election import ElectionSettings
 from wattpack.kube.port import TokenIdentity
 from wattpack.object_names import SYSTEM_NAMESPACE
 from wattpack.units import seconds_to_ns
@@ -159,7 +158,7 @@ class DemoControl:
             identity=self._server,
             meters=WorldMeters(self._world),
             profiles=shipped_library(),
-            election=ElectionSettings(),
+            election=settings.election(),
             seed=scenario.seed + 100 * index,
             on_tick=self._on_tick,
         )

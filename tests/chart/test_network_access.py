@@ -170,3 +170,16 @@ def test_whoever_scrapes_shows_a_token_and_may_read_metrics_only() -> None:
     assert role["rules"] == [{"nonResourceURLs": ["/metrics"], "verbs": ["get"]}]
     bindings = of_kind(rendered("default"), "ClusterRoleBinding")
     assert role["metadata"]["name"] not in {b["roleRef"]["name"] for b in bindings}
+
+
+def test_leases_of_ours_and_nothing_else_go_with_leader_elections() -> None:
+    (schema,) = of_kind(rendered("default"), "FlowSchema")
+    assert schema["spec"]["priorityLevelConfiguration"] == {"name": "leader-election"}
+    (rule,) = schema["spec"]["rules"]
+    (resources,) = rule["resourceRules"]
+    assert resources["resources"] == ["leases"]
+    assert resources["namespaces"] == [SYSTEM]
+    accounts = {subject["serviceAccount"]["name"] for subject in rule["subjects"]}
+    assert accounts == {f"wp-wattpack-{name}" for name in ("controller", "scheduler", "watchdog")}
+    known = {a["metadata"]["name"] for a in of_kind(rendered("default"), "ServiceAccount")}
+    assert accounts <= known

@@ -208,5 +208,5 @@ def test_durations_that_contradict_each_other_are_refused_before_anything_starts
     clock = ManualClock()
     api = EmbeddedKube(clock)
     with pytest.raises(InputError, match="retry_seconds < renew_deadline_seconds"):
-        run(ControllerSettings(lease_seconds=5), api, clock, clock.new_wake())
+        run(ControllerSettings(lease_seconds=3), api, clock, clock.new_wake())
     assert api.list(SECRETS).items == ()

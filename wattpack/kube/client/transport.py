@@ -10,6 +10,7 @@ from urllib.parse import quote, urlencode
 
 from wattpack.kube.client.failures import failure
 from wattpack.kube.port import InvalidError, JsonObject, UnavailableError
+from wattpack.kube.user_agent import user_agent
 
 # Slightly more than a multiple of 3 s, the time after which TCP sends a lost packet again.
 CONNECT_SECONDS = 3.05
@@ -106,7 +107,7 @@ class Transport:
                 response.response.release_conn()
 
     def _headers(self, content_type: str) -> dict[str, str]:
-        headers = {"Accept": "application/json", "User-Agent": "wattpack"}
+        headers = {"Accept": "application/json", "User-Agent": user_agent()}
         if content_type:
             headers["Content-Type"] = content_type
         authorization = self._authorization()

@@ -32,6 +32,7 @@ from wattpack.kube.reviews import (
     reviewed_identity,
     token_review,
 )
+from wattpack.kube.user_agent import user_agent
 from wattpack.units import NS_PER_SECOND
 
 DEADLINE_SECONDS = 10.0
@@ -110,7 +111,7 @@ class LightKube:
     ) -> JsonObject:
         url = f"{path}?{urlencode(query)}" if query else path
         data = None if body is None else _encoded(body)
-        headers = {"Accept": "application/json", "User-Agent": "wattpack-agent"}
+        headers = {"Accept": "application/json", "User-Agent": user_agent()}
         if content_type:
             headers["Content-Type"] = content_type
         try:
