@@ -119,7 +119,9 @@ def expected_watts_per_gpu(pod: Mapping[str, Any]) -> int | None:
     if text is None:
         return None
     digits = str(text)
-    if not (digits.isascii() and digits.isdigit() and int(digits) <= 10_000):
+    # Python refuses to convert very long texts with an error of its own.
+    short = digits.isascii() and digits.isdigit() and len(digits) <= 20
+    if not (short and int(digits) <= 10_000):
         field = f"metadata.annotations.{EXPECTED_WATTS_ANNOTATION}"
         raise InputError(field, "whole watts of one GPU, 0 to 10000", text)
     return int(digits)

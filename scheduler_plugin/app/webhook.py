@@ -128,7 +128,8 @@ def _handler_for(mode: Mode) -> type[BaseHTTPRequestHandler]:
         def do_POST(self) -> None:
             """One review."""
             text = self.headers.get("Content-Length", "")
-            if not (text.isascii() and text.isdigit() and int(text) <= MAX_BODY_BYTES):
+            short = text.isascii() and text.isdigit() and len(text) <= 20
+            if not (short and int(text) <= MAX_BODY_BYTES):
                 self._reply(413, f"a body of at most {MAX_BODY_BYTES} bytes\n".encode())
                 return
             body = self.rfile.read(int(text))

@@ -83,6 +83,7 @@ def test_updates_are_not_touched() -> None:
     ("pod", "field"),
     [
         (pod_object("p", annotations={"wattpack.io/expected-watts-per-gpu": "0.7kW"}), "watts"),
+        (pod_object("p", annotations={"wattpack.io/expected-watts-per-gpu": "9" * 5000}), "watts"),
         (pod_object("p", labels={"wattpack.io/gang": "g"}), "gang-size"),
         (
             pod_object(
