@@ -89,6 +89,12 @@ class PlacementMetrics:
             registry=self.registry,
         )
 
+        self.webhook_missing = Gauge(
+            "wattpack_placement_webhook_missing",
+            "1 while mode is Manage and the API server cannot ask the webhook.",
+            registry=self.registry,
+        )
+
     def planned(self, plan: Plan, refused: Iterable[str], seconds: float) -> None:
         """Record a cycle that made a plan."""
         self.cycles.labels("planned").inc()

@@ -20,6 +20,7 @@ from scheduler_plugin.app.planning_loop import PlacementLoop
 from scheduler_plugin.app.scheduler_process import SchedulerProcess, planner_elector
 from scheduler_plugin.app.scheduler_settings import PlacementSettings
 from scheduler_plugin.app.webhook import WebhookServer
+from scheduler_plugin.app.webhook_watch import WebhookWatch
 from scheduler_plugin.batching import Batcher
 from scheduler_plugin.solver_process import ProcessPlanner
 from wattpack import flags
@@ -91,6 +92,9 @@ def main(argv: list[str] | None = None) -> int:
         undo.callback(planner.close)
         if arguments.webhook_port:
             _start_webhook(arguments, api, clock, settings, undo)
+        watch = WebhookWatch(api, clock, settings.mode, arguments.webhook_name, metrics)
+        watch.start()
+        undo.callback(watch.stop)
         process.run()
     return 0
 
