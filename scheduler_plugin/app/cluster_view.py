@@ -83,11 +83,13 @@ class ClusterReader:
         self._missing: set[Resource] = set()
 
     def start(self, on_change: Callable[[], None]) -> None:
-        """Follow the cluster in threads; ``on_change`` is called from them.
+        """Follow the cluster in threads, if there are to be any; ``on_change`` is called from them.
 
         Nodes and profiles do not call it: their objects change all the time and the loop looks
         again soon anyway.
         """
+        if not self._threaded:
+            return
         for kind in _WAKING & self._informers.keys():
             self._informers[kind].add_handler(lambda old, new: on_change())
         for informer in self._informers.values():

@@ -16,7 +16,7 @@ from scheduler_plugin.app.placement_metrics import PlacementMetrics
 from scheduler_plugin.app.planning_loop import PlacementLoop
 from scheduler_plugin.batching import Batcher
 from wattpack.clock import Clock
-from wattpack.kube.election import LeaderElector
+from wattpack.kube.election import ElectionSettings, LeaderElector
 from wattpack.kube.event_reports import EventRecorder
 from wattpack.kube.port import KubeApi
 from wattpack.object_names import LEASE_NAME, SUCCESSES_ANNOTATION
@@ -32,7 +32,12 @@ STAND_DOWN_SECONDS = 15.0
 
 
 def planner_elector(
-    api: KubeApi, clock: Clock, namespace: str, identity: str, seed: int = 0
+    api: KubeApi,
+    clock: Clock,
+    namespace: str,
+    identity: str,
+    seed: int = 0,
+    settings: ElectionSettings | None = None,
 ) -> LeaderElector:
     """A candidate for the planner's Lease."""
     return LeaderElector(
@@ -41,6 +46,7 @@ def planner_elector(
         name=LEASE_NAME,
         namespace=namespace,
         identity=identity,
+        settings=settings,
         seed=seed,
         annotations={SUCCESSES_ANNOTATION: "0"},
     )

@@ -79,9 +79,7 @@ class Replica:
         self.elector = planner_elector(api, cluster.clock, SYSTEM, identity)
 
         def new_loop(fenced: KubeApi, epoch: int) -> Any:
-            loop = cluster.new_loop(fenced, epoch)
-            loop.reader.start = lambda _: None  # type: ignore[method-assign]
-            return loop
+            return cluster.new_loop(fenced, epoch)
 
         self.process = SchedulerProcess(
             api,
@@ -256,6 +254,32 @@ def test_a_leader_with_slow_writes_patches_nobody_after_its_lease() -> None:
     assert len(api.patched) == 3
 
 
+def test_the_fence_stops_a_leader_in_the_middle_of_a_gang() -> None:
+    """A gang is patched without a pause: only the check before each write can stop it."""
+    cluster = Cluster()
+    cluster.add_nodes("n1")
+    marks = {"labels": {"wattpack.io/gang": "g"}, "annotations": {"wattpack.io/gang-size": "8"}}
+    for i in range(8):
+        cluster.add(pod_object(f"g{i}", **marks))
+    api = Slow(cluster, 0.0)
+    slow, other = Replica(cluster, "a", api), Replica(cluster, "b")
+
+    def lose(name: str) -> None:
+        if len(api.patched) == 2:
+            api.lease_is_down, api.seconds = True, 4.0
+
+    api.before = lose
+    slow.step()
+    other.step()
+    assert 2 < len(api.patched) < 8
+    assert not slow.elector.is_leader()
+    sent = len(api.patched)
+    run(cluster, 20, slow.step, other.step)
+    assert other.process.leads()
+    assert len(api.patched) == sent
+    assert all(pod_facts.pinned_node(cluster.pod(f"g{i}")) == "n1" for i in range(8))
+
+
 def test_a_long_apply_keeps_its_lease_by_renewing_between_writes() -> None:
     cluster = held_cluster(*(f"p{i}" for i in range(8)))
     leader, other = Replica(cluster, "a", Slow(cluster)), Replica(cluster, "b")
@@ -323,7 +347,7 @@ def test_a_plan_that_a_replaced_leader_still_wrote_is_not_the_newest() -> None:
 )
 def test_the_planner_wakes_on_what_may_make_room(resource: Resource) -> None:
     cluster = held_cluster()
-    reader = ClusterReader(cluster.api, cluster.clock)
+    reader = ClusterReader(cluster.api, cluster.clock, threaded=True)
     woken: list[str] = []
     for informer in reader._informers.values():
         informer.start = lambda: None  # type: ignore[method-assign]
