@@ -95,6 +95,8 @@ def run(options: Options) -> Result:
         raise PermanentError(f"simulated time stopped: {row.failure}")
     idle, repeats = observer.idle, observer.repeats
     options.progress(f"longest idle: {idle.worst or 'none'}; most repeated: {repeats.worst}")
+    for line in row.watch.violations[:5]:
+        options.progress(line)
     figures: dict[str, float | int | str] = {
         "simulated_seconds": observer.seconds,
         "idle_while_a_pod_fits_seconds_max": idle.longest_seconds,

@@ -41,15 +41,15 @@ class ProfileLibrary:
         Raises:
             UnknownGpuModel: rather than a near match; a PCIe card is not its SXM sister.
         """
-        wanted = _normal(name)
+        wanted = normal_name(name)
         for profile in self.profiles.values():
-            if wanted in {_normal(known) for known in (profile.model, *profile.product_names)}:
+            if wanted in {normal_name(known) for known in (profile.model, *profile.product_names)}:
                 return profile
         known_names = [n for p in self.profiles.values() for n in (p.model, *p.product_names)]
         raise UnknownGpuModel(name, known_names)
 
 
-def _normal(name: str) -> str:
+def normal_name(name: str) -> str:
     """Case and the blank-or-dash spelling of node labels do not matter."""
     return name.strip().lower().replace(" ", "-")
 
@@ -71,7 +71,7 @@ def library_from_dict(document: object, source: str = "") -> ProfileLibrary:
         if not isinstance(document[key], list) or not document[key]:
             raise InputError(key, "a list with an entry", document[key], source)
     profiles = [profile_from_dict(item, source) for item in document["profiles"]]
-    names = [_normal(n) for p in profiles for n in (p.model, *p.product_names)]
+    names = [normal_name(n) for p in profiles for n in (p.model, *p.product_names)]
     for name in names:
         if names.count(name) > 1:
             raise InputError("profiles", "each name once", name, source)

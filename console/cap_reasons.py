@@ -15,9 +15,7 @@ from wattpack.live_view import LiveDomain, LiveView
 
 SHOWN_HOLDERS = 5
 _MORE_POWER = "Give it a more important PriorityClass, or move it to a domain with headroom."
-_RAISE = (
-    "Raise the domain's budget or band only if its breaker bears it (kubectl edit powerdomain)."
-)
+_RAISE = "Raise the domain's budget, if its breaker bears it (kubectl edit powerdomain)."
 
 
 @dataclass(frozen=True, slots=True)

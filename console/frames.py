@@ -7,6 +7,7 @@ Every view is encoded once, however many browsers watch; a stream is a cursor in
     tick             domains and the first line; one byte a GPU for its draw
     caps             one byte a GPU for its limit and one for the reason; only when they changed
     decisions        the newest lines; only when there are new ones
+    forecasts        the steps of each domain's forecast; only when one was issued
 
 A byte is a share of the request: 250 = at it, 255 = unknown. A tick of 10,000 GPUs: 14 kB.
 """
@@ -50,6 +51,7 @@ class Cursor:
     caps: int = 0
     temperature: int = 0
     decisions: int = 0
+    forecasts: int = 0
 
 
 @dataclass(slots=True)
@@ -61,7 +63,7 @@ class FrameBook:
     bodies: dict[str, str] = field(default_factory=dict)
     versions: dict[str, int] = field(
         default_factory=lambda: dict.fromkeys(
-            ("topology", "tick", "caps", "temperature", "decisions"), 0
+            ("topology", "tick", "caps", "temperature", "decisions", "forecasts"), 0
         )
     )
     _temperature: bytes = b""
@@ -80,11 +82,15 @@ class FrameBook:
         if degrees:
             self._take_temperature(degrees)
         self._put("decisions", feed(view.decisions))
+        self._put(
+            "forecasts",
+            {d.name: d.forecast_window.model_dump() for d in view.domains if d.forecast_window},
+        )
 
     def since(self, cursor: Cursor) -> tuple[list[Event], Cursor]:
         """Event names and JSON bodies that bring a browser up to now, and its new cursor."""
         events = self._topology_since(cursor.topology)
-        for name in ("caps", "temperature", "decisions", "tick"):
+        for name in ("caps", "temperature", "decisions", "forecasts", "tick"):
             if name in self.bodies and self.versions[name] != getattr(cursor, name):
                 events.append((name, self.bodies[name]))
         return events, Cursor(**self.versions)
@@ -175,7 +181,7 @@ def _tick(view: LiveView, age: Age) -> dict[str, object]:
         "label": view.label,
         "simulated": view.simulated,
         "overview": overview(view, age).to_json(),
-        "domains": [domain.model_dump() for domain in view.domains],
+        "domains": [d.model_dump(exclude={"forecast_window"}) for d in view.domains],
         "draws": _base64(shares(view.gpus.draw_watts, view.gpus.request_watts)),
     }
 

@@ -7,32 +7,50 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from wattpack.live_view import LiveDomain
+from wattpack.units import NS_PER_SECOND
 
 POINTS = 1800
 #: A domain that is gone for good leaves room for others.
 MAX_DOMAINS = 4000
-#: Neighbours further apart than this are drawn with a gap between them.
-GAP_MS = 5000
+#: Points that arrived further apart than this are drawn with a gap between them.
+GAP_SECONDS = 5.0
 
-Point = tuple[int, float, float]
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """A domain at one tick; AC watts."""
+
+    time_ms: int
+    draw_watts: float
+    cap_band_watts: float
+    after_gap: bool
 
 
 @dataclass(slots=True)
 class Histories:
-    """A bounded ring of points a domain: (wall time in ms, draw, cap band), AC watts."""
+    """A bounded ring of points a domain."""
 
     rings: dict[str, deque[Point]] = field(default_factory=dict)
+    _arrived_ns: int | None = None
 
-    def add(self, wall_time_ms: int, domains: Iterable[LiveDomain]) -> None:
-        """Remember a tick; one that is not newer than the last says nothing new."""
+    def add(self, wall_time_ms: int, arrived_ns: int, domains: Iterable[LiveDomain]) -> None:
+        """Remember a tick; one that is not newer than the last says nothing new.
+
+        Args:
+            wall_time_ms: Of the tick, on the controller's clock, which a simulation may speed up.
+            arrived_ns: On our own clock; holes are judged by it.
+            domains: What was seen.
+        """
+        before_ns, self._arrived_ns = self._arrived_ns, arrived_ns
+        gap = before_ns is not None and arrived_ns - before_ns > GAP_SECONDS * NS_PER_SECOND
         for domain in domains:
             ring = self.rings.get(domain.name)
             if ring is None:
                 if len(self.rings) >= MAX_DOMAINS:
-                    self.rings.pop(min(self.rings, key=lambda name: self.rings[name][-1][0]))
+                    self.rings.pop(min(self.rings, key=lambda name: self.rings[name][-1].time_ms))
                 ring = self.rings[domain.name] = deque(maxlen=POINTS)
-            if not ring or wall_time_ms > ring[-1][0]:
-                ring.append((wall_time_ms, domain.draw_watts, domain.cap_band_watts))
+            if not ring or wall_time_ms > ring[-1].time_ms:
+                ring.append(Point(wall_time_ms, domain.draw_watts, domain.cap_band_watts, gap))
 
     def columns(self, domain: str) -> dict[str, list[float | None]]:
         """``timeMs``, ``drawWatts`` and ``capBandWatts``; None where nothing was seen."""
@@ -42,11 +60,10 @@ class Histories:
 def with_gaps(points: Sequence[Point]) -> dict[str, list[float | None]]:
     """The points as columns, with an empty one in the middle of every hole."""
     rows: list[tuple[float, float | None, float | None]] = []
-    for i, (time_ms, draw, band) in enumerate(points):
-        before = points[i - 1][0] if i else time_ms
-        if time_ms - before > GAP_MS:
-            rows.append(((time_ms + before) / 2, None, None))
-        rows.append((float(time_ms), draw, band))
+    for i, point in enumerate(points):
+        if point.after_gap and i:
+            rows.append(((point.time_ms + points[i - 1].time_ms) / 2, None, None))
+        rows.append((float(point.time_ms), point.draw_watts, point.cap_band_watts))
     return {
         "timeMs": [row[0] for row in rows],
         "drawWatts": [row[1] for row in rows],

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from console.freshness import Age
 from controller.tick_values import CapReason
 from wattpack.live_view import LiveDomain, LiveView
+from wattpack.units import NS_PER_SECOND
 
 #: What people call the reasons, in the order in which they are told.
 GROUPS: Mapping[str, frozenset[CapReason]] = {
@@ -87,7 +88,7 @@ def overview(view: LiveView | None, age: Age) -> Overview:
         capped=capped,
         gpus=len(view.gpus.uuid),
         enforcement=enforcement(view.domains),
-        limit=time_to_limit(tightest),
+        limit=time_to_limit(tightest, view.wall_time_ns / NS_PER_SECOND),
     )
 
 
@@ -116,19 +117,36 @@ def enforcement(domains: Sequence[LiveDomain]) -> str:
     return f"Enforce in {enforced} of {len(domains)} domains"
 
 
-def time_to_limit(domain: LiveDomain) -> str:
-    """When the domain will reach its cap band by its forecast, in words."""
+def time_to_limit(domain: LiveDomain, now_seconds: float) -> str:
+    """When the domain will reach its cap band by its forecast, in words.
+
+    Args:
+        domain: With the forecast that its controller uses, and what that is worth.
+        now_seconds: Unix time of the view.
+    """
     if domain.draw_watts >= domain.cap_band_watts:
         return "at the cap band now"
-    peak = domain.forecast_p99_watts
-    if peak is None:
-        return "no forecast"
-    word = "expected" if domain.forecast_method.startswith("fallback") else "forecast p99"
-    if peak < domain.cap_band_watts:
-        return f"not within 6 h ({word} peak {kilowatts(peak)})"
-    return (
-        f"within 6 h ({word} peak {kilowatts(peak)}, cap band {kilowatts(domain.cap_band_watts)})"
-    )
+    if domain.forecast_state == "Contradicted":
+        return "unknown: measured draw contradicts the forecast"
+    peak, window = domain.forecast_p99_watts, domain.forecast_window
+    if peak is None or domain.forecast_state == "NoForecast":
+        return "unknown: no forecast"
+    if domain.forecast_state == "Fallback" or window is None:
+        word = "at the last day's peak" if domain.forecast_state == "Fallback" else "by the p99"
+        return f"{'reached' if peak >= domain.cap_band_watts else 'not reached'} {word}"
+    for step, watts in enumerate(window.p99_watts):
+        begins = window.start_seconds + step * window.step_seconds
+        if watts >= domain.cap_band_watts and begins + window.step_seconds > now_seconds:
+            return f"in {_span(begins - now_seconds)} (p99 {kilowatts(watts)})"
+    ends = window.start_seconds + len(window.p99_watts) * window.step_seconds
+    return f"not within {_span(ends - now_seconds)} (p99 peak {kilowatts(peak)})"
+
+
+def _span(seconds: float) -> str:
+    minutes = max(0, round(seconds / 60))
+    if minutes < 1:
+        return "less than a minute"
+    return f"{minutes // 60} h {minutes % 60} min" if minutes >= 60 else f"{minutes} min"
 
 
 def _state(

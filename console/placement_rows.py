@@ -37,6 +37,10 @@ CAUSES: Mapping[str, tuple[str, str]] = {
     "LargerThanAnyNode": ("larger than any node", "ask for less on one node"),
     "GangIncomplete": ("members of the gang are missing", "create the missing members"),
     "GangDoesNotFit": ("the gang does not fit as a whole", "wait, or use fewer members"),
+    "GangExceedsCluster": (
+        "the gang is larger than the cluster",
+        "use fewer members, or add nodes",
+    ),
     "NodeAffinityMismatch": ("its selectors match no node", "correct selector or affinity"),
     "TaintNotTolerated": ("tainted nodes only", "add a toleration, or wait for the taint to go"),
     "NoGpuModel": ("no node has that GPU type", "ask for another GPU type"),

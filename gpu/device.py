@@ -6,6 +6,7 @@ Adapters: ``gpu.nvml`` (real boards), ``gpu.simulated`` (boards of the twin),
 GpuError
 ├── GpuUnavailable         the device or its driver does not answer now; retry later
 │   ├── GpuLost            fallen off the bus: needs a reset or a reboot
+│   ├── GpuStale           it answers, but with power readings that are not of this moment
 │   └── GpuTimeout         the driver call did not return within the deadline
 ├── GpuNotSupported        this board cannot do what was asked; never retry
 ├── GpuNoPermission        the process lacks the privilege; never retry
@@ -32,6 +33,10 @@ class GpuUnavailable(GpuError, TransientError):
 
 class GpuLost(GpuUnavailable):
     """The device has fallen off the bus."""
+
+
+class GpuStale(GpuUnavailable):
+    """The device answers, but what it says of its power is not of this moment."""
 
 
 class GpuTimeout(GpuUnavailable):
@@ -109,11 +114,13 @@ class GpuReading:
         monotonic_ns: When the reading was taken, on the reader's clock.
         draw_watts: The board's own average (1 s on Ampere and newer except GA100).
         instant_draw_watts: The latest short window.
-        energy_joules: Counter since driver load.
+        energy_joules: Energy since driver load; may be carried forward by power where reading the
+            counter costs much.
         utilisation: Share of the last window with a kernel running, 0 to 1.
         throttle_reasons: NVML clock event bit mask.
         ecc_uncorrected: Aggregate count of uncorrectable memory errors.
         xid_events: XID codes seen since the previous reading.
+        counter_joules: The counter itself, where it was read for this reading.
     """
 
     monotonic_ns: int
@@ -131,6 +138,7 @@ class GpuReading:
     ecc_corrected: int | None = None
     ecc_uncorrected: int | None = None
     xid_events: tuple[int, ...] = field(default=())
+    counter_joules: float | None = None
 
 
 class GpuDevice(Protocol):

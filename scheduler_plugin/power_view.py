@@ -6,9 +6,9 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from capacity.profile_book import ProfileBook
 from forecasting.forecast_book import FORECAST_TRUSTED, ForecastBook, Question
 from scheduler_plugin.snapshot import PowerDomain as SnapshotDomain
-from wattpack.api import GPUProfile
 from wattpack.api.conditions import find_condition
 from wattpack.api.object_meta import ConditionStatus
 from wattpack.kube.port import JsonObject
@@ -69,26 +69,18 @@ class ModelWatts:
     class_watts: Mapping[str, float]
 
 
-def normal_name(name: str) -> str:
-    """Case and the blank-or-dash spelling of node labels do not matter."""
-    return name.strip().lower().replace(" ", "-")
-
-
-def model_watts(profiles: Iterable[JsonObject]) -> dict[str, ModelWatts]:
-    """By every normalised name of a GPUProfile's type."""
-    found: dict[str, ModelWatts] = {}
-    for body in profiles:
-        spec = GPUProfile.read(body).spec
-        watts = ModelWatts(
-            spec.model,
-            spec.idle_watts,
-            spec.max_limit_watts * OVERSHOOT_RATIO,
+def model_watts(book: ProfileBook) -> dict[str, ModelWatts]:
+    """By every normalised name of a GPU type that is known."""
+    return {
+        name: ModelWatts(
+            profile.model,
+            profile.idle_watts,
+            profile.max_limit_watts * OVERSHOOT_RATIO,
             # Work that calls itself idle would pass every budget; it counts like unknown work.
-            {k.name: k.power_p95_watts for k in spec.kernel_classes if k.name != "idle"},
+            {k: c.power_p95_watts for k, c in profile.kernel_classes.items() if k != "idle"},
         )
-        for name in (spec.model, *spec.product_names):
-            found[normal_name(name)] = watts
-    return found
+        for name, profile in book.items()
+    }
 
 
 class PowerView:

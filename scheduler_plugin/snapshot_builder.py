@@ -10,11 +10,12 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from capacity.profile_library import normal_name
 from scheduler_plugin import pods as pod_facts
 from scheduler_plugin.gang_census import GangCensus
 from scheduler_plugin.gang_places import Room, gangs_with_places
 from scheduler_plugin.ledger import Ledger
-from scheduler_plugin.power_view import BoundLoad, ModelWatts, PowerView, normal_name
+from scheduler_plugin.power_view import BoundLoad, ModelWatts, PowerView
 from scheduler_plugin.snapshot import (
     MAX_QUANTITY,
     MILLI_PER_GPU,

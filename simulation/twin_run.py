@@ -23,7 +23,6 @@ from actuator.config_file import ActuatorConfig
 from actuator.lease_table import LeaseTable
 from actuator.node_actuator import Actuator
 from actuator.persisted_state import MemoryStore
-from capacity.profile_library import shipped_library
 from controller.app.controller_metrics import ControllerMetrics
 from controller.app.controller_process import FOLLOWED
 from controller.app.decision_log import DecisionLog
@@ -196,7 +195,7 @@ class TwinRun:
         ]
         for informer, resource in zip(self._informers, FOLLOWED, strict=True):
             informer.add_handler(partial(self._objects.changed, resource))
-        desired = DesiredTopology(self._objects, ForecastReader(self._objects), shipped_library())
+        desired = DesiredTopology(self._objects, ForecastReader(self._objects))
         self._elector = LeaderElector(
             self.api,
             self.clock,

@@ -10,8 +10,9 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from gpu.device import GpuError, GpuIdentity, GpuProcess, GpuReading, PowerLimits
+from gpu.device import GpuError, GpuIdentity, GpuProcess, GpuReading, GpuStale, PowerLimits
 from gpu.device_workers import DeviceReader, Extra, Outcome
+from telemetry.sensor_watch import SensorWatch
 from wattpack.errors import InputError
 from wattpack.power.energy_trust import ENERGY_WINDOW_NS, energy_mean_watts
 from wattpack.units import NS_PER_MS, NS_PER_SECOND, GpuUuid
@@ -129,6 +130,7 @@ class Sampler:
         self._processes_ns: int | None = None
         self._samples = [DeviceSample(device.identity) for device in reader.devices]
         self._rings: list[deque[Point]] = [deque() for _ in self._samples]
+        self._watches = [SensorWatch() for _ in self._samples]
         self._rises = [RiseTracker(RISE_WINDOW_NS, ring_ns) for _ in self._samples]
         self.rounds = 0
 
@@ -169,6 +171,7 @@ class Sampler:
         if outcome.reading is None:
             return replace(sample, error=outcome.error)
         reading = outcome.reading
+        doubt = self._watches[i].look(reading)
         ring = self._rings[i]
         ring.append((reading.monotonic_ns, reading.draw_watts, reading.energy_joules))
         while ring[0][0] < reading.monotonic_ns - self._ring_ns:
@@ -185,7 +188,7 @@ class Sampler:
             limits=outcome.limits or sample.limits,
             max_clock_mhz=outcome.max_clock_mhz or sample.max_clock_mhz,
             processes=sample.processes if outcome.processes is None else outcome.processes,
-            error=None,
+            error=GpuStale(f"{sample.identity.uuid}: {doubt}") if doubt else None,
             energy_mean_watts=_energy_mean(ring) if derive else sample.energy_mean_watts,
             max_rise_watts=self._rises[i].add(reading.monotonic_ns, reading.draw_watts),
             xid_counts=counts,

@@ -116,7 +116,8 @@ class LiveSource:
         best = self._best(now_ns)
         if best is not None and best.view is not None and _key(best.view) != self._shown_key:
             self._shown_key = _key(best.view)
-            self._histories.add(best.view.wall_time_ns // 1_000_000, best.view.domains)
+            time_ms = best.view.wall_time_ns // 1_000_000
+            self._histories.add(time_ms, now_ns, best.view.domains)
 
     def _best(self, now_ns: int) -> _Replica | None:
         """A fresh leader, else somebody fresh, else whoever led last."""
@@ -201,7 +202,9 @@ def _key(view: LiveView | None) -> tuple[object, ...]:
 def _short(url: str) -> str:
     """Host of the address, the part that tells replicas apart."""
     parts = urllib.parse.urlsplit(url)
-    return (parts.hostname or url).partition(".")[0] + (f":{parts.port}" if parts.port else "")
+    host = parts.hostname or url
+    named = host.partition(".")[0]
+    return f"{host}:{parts.port}" if named.isdigit() else named
 
 
 def _words(error: Exception) -> str:

@@ -31,7 +31,7 @@ from controller.app.stream_server import StreamServer
 from controller.app.taint_writer import TaintThread
 from controller.app.tick_loop import MeterSource, Ticker, TickIdentity, TickOutcome, TickPorts
 from controller.tick_values import PowerSettings
-from wattpack.api import DemandForecast, PowerDomain, PowerOverride, PowerPolicy
+from wattpack.api import DemandForecast, GPUProfile, PowerDomain, PowerOverride, PowerPolicy
 from wattpack.clock import Clock
 from wattpack.http_access import LIVE_VIEW, METRICS, Caller, HttpAccess, is_address, pods_in
 from wattpack.http_port import HttpAnswer, HttpPort, Route, health
@@ -52,6 +52,7 @@ FOLLOWED = (
     PowerPolicy.meta.resource,
     PowerOverride.meta.resource,
     DemandForecast.meta.resource,
+    GPUProfile.meta.resource,
     PRIORITY_CLASSES,
     NODES,
     PODS,
@@ -96,10 +97,10 @@ class ControllerProcess:
         self._stopping = False
         self._last_tick_ns = around.clock.monotonic_ns()
         self.metrics = ControllerMetrics()
-        self.store = ObjectStore(settings.namespace)
+        self.store = ObjectStore(settings.namespace, around.profiles)
         self.fleet = Fleet()
         forecasts = ForecastReader(self.store)
-        self.desired = DesiredTopology(self.store, forecasts, around.profiles)
+        self.desired = DesiredTopology(self.store, forecasts)
         self.informers = [
             Informer(around.api, around.clock, resource, seed=around.seed + i)
             for i, resource in enumerate(FOLLOWED)

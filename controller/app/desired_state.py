@@ -13,9 +13,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from capacity.profile_book import ProfileBook
+from capacity.profile_library import ProfileLibrary, shipped_library
 from forecasting.forecast_book import ForecastBook
 from forecasting.issued_forecast import ForecastKey
-from wattpack.api import ApiObject, DemandForecast, PowerDomain, PowerOverride, PowerPolicy
+from wattpack.api import (
+    ApiObject,
+    DemandForecast,
+    GPUProfile,
+    PowerDomain,
+    PowerOverride,
+    PowerPolicy,
+)
 from wattpack.errors import InputError
 from wattpack.kube.port import PODS, PRIORITY_CLASSES, JsonObject, Resource
 from wattpack.object_names import SYSTEM_NAMESPACE
@@ -43,6 +52,7 @@ class Objects:
     policies: dict[str, PowerPolicy] = field(default_factory=dict)
     overrides: dict[str, PowerOverride] = field(default_factory=dict)
     plain_domains: dict[str, JsonObject] = field(default_factory=dict)
+    plain_profiles: dict[str, JsonObject] = field(default_factory=dict)
     priority_classes: dict[str, JsonObject] = field(default_factory=dict)
     pods: dict[tuple[str, str], JsonObject] = field(default_factory=dict)
     nodes: dict[str, JsonObject] = field(default_factory=dict)
@@ -53,15 +63,20 @@ class ObjectStore:
 
     Args:
         authority: Namespace whose forecasts count for domains.
+        library: GPU types that GPUProfile objects lie over.
 
     Attributes:
+        profiles: GPU types; replaced under ``lock`` like the forecasts.
         forecasts: The book; replaced under ``lock``, never changed in place.
     """
 
-    def __init__(self, authority: str = SYSTEM_NAMESPACE) -> None:
+    def __init__(
+        self, authority: str = SYSTEM_NAMESPACE, library: ProfileLibrary | None = None
+    ) -> None:
         self.lock = threading.RLock()
         self.objects = Objects()
         self.version = 0
+        self.profiles = ProfileBook.shipped(library or shipped_library())
         self.forecasts = ForecastBook(authority)
         self.forecast_version = 0
         #: Deleted Node objects whose machines may still draw power.
@@ -76,6 +91,8 @@ class ObjectStore:
             name = str((new or old or {})["metadata"]["name"])
             if resource.kind == DemandForecast.meta.kind:
                 self._take_forecast(name, new, old or {})
+            elif resource.kind == GPUProfile.meta.kind:
+                self._take_profile(name, new)
             elif resource.kind in _MODELS:
                 self._take_model(resource.kind, name, new)
             else:
@@ -90,6 +107,7 @@ class ObjectStore:
                 domains=dict(now.domains),
                 policies=dict(now.policies),
                 overrides=dict(now.overrides),
+                plain_profiles=dict(now.plain_profiles),
                 pods=dict(now.pods),
                 nodes=dict(now.nodes),
             )
@@ -98,6 +116,14 @@ class ObjectStore:
         """Objects whose newest spec could not be parsed."""
         with self.lock:
             return list(self._unreadable.values())
+
+    def _take_profile(self, name: str, new: JsonObject | None) -> None:
+        old = self.objects.plain_profiles.pop(name, {})
+        if new is not None:
+            self.objects.plain_profiles[name] = new
+        if new is None or old.get("spec") != new.get("spec"):
+            self.profiles = self.profiles.with_objects(self.objects.plain_profiles.values())
+            self.version += 1
 
     def _take_forecast(self, name: str, new: JsonObject | None, old: JsonObject) -> None:
         if new is not None:

@@ -120,7 +120,11 @@ class StatusThread(PeriodicThread):
     def _offer_verdicts(self) -> None:
         desired = self._desired
         for resource, name, status in self._verdicts.statuses(
-            desired.newest(), desired.refusals(), desired.running(), self._clock.wall_time_ns()
+            desired.newest(),
+            desired.profiles_in_use(),
+            desired.refusals(),
+            desired.running(),
+            self._clock.wall_time_ns(),
         ):
             self._writer.offer(resource, name, status)
 

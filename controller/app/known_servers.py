@@ -12,8 +12,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from capacity.gpu_profile import GpuProfile
+from capacity.profile_book import ProfileBook
 from capacity.profile_errors import UnknownGpuModel
-from capacity.profile_library import ProfileLibrary
 from controller.app.agent_reports import MAX_DEVICES, DeviceDescription
 from controller.app.desired_state import Refusal
 from controller.app.fleet import NodeRecord
@@ -46,18 +46,18 @@ class Members:
 
 
 def find_members(
-    records: Sequence[NodeRecord], objects: Mapping[str, JsonObject], library: ProfileLibrary
+    records: Sequence[NodeRecord], objects: Mapping[str, JsonObject], book: ProfileBook
 ) -> Members:
     """All servers with GPUs.
 
     Args:
         records: What the agents said.
         objects: Node objects by name.
-        library: GPU types.
+        book: GPU types.
     """
     members, owner = Members(), _owners(records)
     for record in records:
-        models = [_model(device, record, members, library) for device in record.devices]
+        models = [_model(device, record, members, book) for device in record.devices]
         stolen = [d.uuid for d in record.devices if owner[d.uuid] != record.name]
         if stolen:
             message = f"{stolen[0]} is a GPU of node {owner[stolen[0]]}"
@@ -85,7 +85,7 @@ def find_members(
     for name, body in objects.items():
         count = 0 if name in heard else min(board_count(body), MAX_DEVICES)
         if count:
-            members.unheard.append(_unheard(name, body, count, members.profiles, library))
+            members.unheard.append(_unheard(name, body, count, members.profiles, book))
     return members
 
 
@@ -99,14 +99,14 @@ def _owners(records: Sequence[NodeRecord]) -> dict[str, str]:
 
 
 def _model(
-    device: DeviceDescription, record: NodeRecord, members: Members, library: ProfileLibrary
+    device: DeviceDescription, record: NodeRecord, members: Members, book: ProfileBook
 ) -> str:
     """The name under which the device's profile lies; its own one if its limits cannot be right."""
     try:
-        profile = library.find(device.model)
+        profile = book.find(device.model)
     except UnknownGpuModel as error:
         if device.model not in members.profiles:
-            members.profiles[device.model] = stand_in(library, device)
+            members.profiles[device.model] = stand_in(book, device)
         members.refusals.append(_refusal(record, "UnknownGpuModel", str(error)))
         profile = members.profiles[device.model]
     try:
@@ -115,7 +115,7 @@ def _model(
     except InputError as error:
         members.refusals.append(_refusal(record, "SuspiciousLimits", f"{device.uuid}: {error}"))
         own = f"{device.model} of {record.name} as {device.uuid}"
-        members.profiles[own] = stand_in(library, device)
+        members.profiles[own] = stand_in(book, device)
         return own
     members.profiles.setdefault(device.model, profile)
     return device.model
@@ -125,9 +125,9 @@ def _refusal(record: NodeRecord, reason: str, message: str) -> Refusal:
     return Refusal("GpuNode", record.name, reason, message, 0)
 
 
-def stand_in(library: ProfileLibrary, device: DeviceDescription) -> GpuProfile:
+def stand_in(book: ProfileBook, device: DeviceDescription) -> GpuProfile:
     """A profile for a board of which nothing is known: its floor is its default limit."""
-    some = next(iter(library.profiles.values()))
+    some = next(iter(book.profiles()))
     return replace(
         some,
         model=device.model,
@@ -150,15 +150,15 @@ def _unheard(
     body: JsonObject,
     count: int,
     profiles: dict[str, GpuProfile],
-    library: ProfileLibrary,
+    book: ProfileBook,
 ) -> NodeSpec:
     """A server at the most that its boards, or the largest known ones, may draw."""
     labels = _labels(body)
     product = next((labels[key] for key in GPU_MODEL_LABELS if labels.get(key)), "")
     try:
-        profile = library.find(product)
+        profile = book.find(product)
     except UnknownGpuModel:
-        profile = max(library.profiles.values(), key=lambda p: p.max_limit_watts)
+        profile = max(book.profiles(), key=lambda p: p.max_limit_watts)
     profiles.setdefault(profile.model, profile)
     gpus = tuple(
         GpuSpec(

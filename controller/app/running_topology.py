@@ -11,7 +11,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from capacity.profile_library import ProfileLibrary
+from capacity.gpu_profile import GpuProfile
 from controller.acceptance import Acceptance, accept
 from controller.app.desired_state import Objects, ObjectStore, Refusal
 from controller.app.fleet import Fleet, NodeRecord
@@ -20,7 +20,7 @@ from controller.app.known_servers import Members, find_members
 from controller.policies import require_sound
 from controller.tick_values import Topology
 from controller.topology import PodSpec, build_topology
-from wattpack.api import PowerDomain, PowerPolicy
+from wattpack.api import GPUProfile, PowerDomain, PowerPolicy
 from wattpack.errors import InputError, WattpackError
 from wattpack.gangs import GangSources, gang_of
 from wattpack.kube.port import JsonObject
@@ -35,13 +35,10 @@ class DesiredTopology:
     Args:
         store: Newest objects.
         forecasts: Of the domains.
-        profiles: GPU types.
     """
 
-    def __init__(
-        self, store: ObjectStore, forecasts: ForecastReader, profiles: ProfileLibrary
-    ) -> None:
-        self._store, self._forecasts, self._profiles = store, forecasts, profiles
+    def __init__(self, store: ObjectStore, forecasts: ForecastReader) -> None:
+        self._store, self._forecasts = store, forecasts
         self._key: tuple[int, int] | None = None
         self._topology: Topology | None = None
         #: Membership and limits of the accepted domains.
@@ -77,7 +74,11 @@ class DesiredTopology:
 
     def refusals(self) -> tuple[Refusal, ...]:
         """Objects and nodes whose newest state does not run."""
-        return (*self._refusals, *self._store.unreadable())
+        with self._store.lock:
+            profiles = self._store.profiles.refusals.values()
+        kind = GPUProfile.meta.kind
+        told = [Refusal(kind, r.name, "NotUnderstood", r.message, r.generation) for r in profiles]
+        return (*self._refusals, *told, *self._store.unreadable())
 
     def accepted_domains(self) -> Mapping[str, PowerDomain]:
         """What runs."""
@@ -91,6 +92,11 @@ class DesiredTopology:
     def newest(self) -> Objects:
         """The newest objects that could be read."""
         return self._store.snapshot()
+
+    def profiles_in_use(self) -> Mapping[str, GpuProfile]:
+        """What is used of each GPUProfile object, by its name."""
+        with self._store.lock:
+            return self._store.profiles.taken
 
     def running(self) -> Topology | None:
         """The topology that was built last."""
@@ -127,8 +133,8 @@ class DesiredTopology:
 
     def _rebuild(self, records: Sequence[NodeRecord]) -> None:
         with self._store.lock:
-            objects = self._store.snapshot()
-        members = find_members(records, objects.nodes, self._profiles)
+            objects, profiles = self._store.snapshot(), self._store.profiles
+        members = find_members(records, objects.nodes, profiles)
         uses = pod_specs(records, members, objects.pods)
         refused_policies = self._judge_policies(objects.policies)
         objects = replace(objects, policies=self._policies)

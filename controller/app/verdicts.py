@@ -3,7 +3,7 @@
 refusals, newest objects ──> Verdict ──> status conditions Accepted and Ready
 
 PowerDomains that run get their status from the tick (``domain_status``); here are those that do
-not run, policies and overrides.
+not run, policies, overrides and GPU profiles.
 """
 
 from __future__ import annotations
@@ -11,11 +11,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from capacity.gpu_profile import GpuProfile
 from controller.app.desired_state import Objects, Refusal
 from controller.budget import override_active, override_objection
 from controller.tick_values import Topology
-from wattpack.api import PowerDomain, PowerOverride, PowerPolicy
+from wattpack.api import GPUProfile, PowerDomain, PowerOverride, PowerPolicy
 from wattpack.api.conditions import set_condition
+from wattpack.api.inventory import GPUProfileStatus
 from wattpack.api.object_meta import ApiModel, Condition
 from wattpack.api.policy import PowerOverrideStatus, PowerPolicyStatus
 from wattpack.api.power_domain import PowerDomainStatus
@@ -52,6 +54,7 @@ class VerdictBook:
     def statuses(
         self,
         objects: Objects,
+        profiles: Mapping[str, GpuProfile],
         refusals: Sequence[Refusal],
         topology: Topology | None,
         wall_time_ns: int,
@@ -60,6 +63,7 @@ class VerdictBook:
 
         Args:
             objects: The newest that could be read.
+            profiles: What is used of each GPUProfile object, by its name.
             refusals: What does not run, also what could not be read.
             topology: What runs; None before anything does.
             wall_time_ns: Now.
@@ -74,6 +78,8 @@ class VerdictBook:
         for name in _names(PowerOverride.meta.kind, objects.overrides, told):
             override = objects.overrides.get(name)
             yield self._override(name, override, told, topology, wall_time_ns)
+        for name in _names(GPUProfile.meta.kind, profiles, told):
+            yield self._profile(name, objects, profiles.get(name), told, wall_time_ns)
 
     def _domain(
         self,
@@ -138,6 +144,27 @@ class VerdictBook:
             conditions=self._judged(key, earlier, verdict, wall_time_ns),
         )
         return PowerOverride.meta.resource, name, status
+
+    def _profile(
+        self,
+        name: str,
+        objects: Objects,
+        used: GpuProfile | None,
+        told: Mapping[ObjectKey, Verdict],
+        wall_time_ns: int,
+    ) -> tuple[Resource, str, ApiModel]:
+        key = (GPUProfile.meta.kind, name)
+        metadata = objects.plain_profiles.get(name, {}).get("metadata", {})
+        verdict = told.get(key) or _fine(int(metadata.get("generation", 0)))
+        classes = used.kernel_classes if used is not None else {}
+        measured = sorted(k for k, c in classes.items() if c.provenance == "measured")
+        status = GPUProfileStatus(
+            observed_generation=verdict.generation,
+            source=f"measured: {', '.join(measured) or 'nothing'}"[:256] if used else None,
+            error_fraction=max((c.error_mape for c in classes.values()), default=None),
+            conditions=self._judged(key, (), verdict, wall_time_ns),
+        )
+        return GPUProfile.meta.resource, name, status
 
     def _judged(
         self, key: ObjectKey, earlier: Sequence[Condition], verdict: Verdict, wall_time_ns: int

@@ -33,11 +33,21 @@ class EnergyEstimate:
         self._counter_joules = 0.0
         self._counter_ns: int | None = None
 
-    def counter_due(self, now_ns: int, draw_watts: float, limit_watts: float | None) -> bool:
-        """Whether the counter should be read in this round."""
+    def counter_due(
+        self, now_ns: int, draw_watts: float, limit_watts: float | None, *, doubtful: bool = False
+    ) -> bool:
+        """Whether the counter should be read in this round.
+
+        Args:
+            now_ns: Of the round.
+            draw_watts: The power reading of the round.
+            limit_watts: The enforced limit, None while unknown.
+            doubtful: The power readings stand still and need the counter's word.
+        """
         if self._counter_ns is None:
             return True
         suspect = limit_watts is not None and draw_watts > SUSPECT_RATIO * limit_watts
+        suspect |= doubtful
         period_ns = SUSPECT_PERIOD_NS if suspect else COUNTER_PERIOD_NS
         return now_ns - self._counter_ns >= period_ns
 

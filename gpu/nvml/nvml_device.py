@@ -18,6 +18,7 @@ from gpu.device import (
 from gpu.nvml.calls import FIELD_VALUES, SYSTEM, XID_EVENTS, NvmlCalls
 from gpu.nvml.energy_counter import EnergyEstimate
 from gpu.nvml.return_codes import NvmlFailure, typed_error
+from wattpack.power.energy_trust import STALE_AFTER_SAME
 from wattpack.units import NS_PER_SECOND, GpuUuid
 
 # Field identifiers and enumerations of nvml.h.
@@ -80,6 +81,9 @@ class NvmlDevice:
         self._lock_max_mhz: int | None = None
         self._max_clock_mhz: int | None = None
         self._energy = EnergyEstimate()
+        self._shown: tuple[float, float | None] = (0.0, None)
+        self._same = 0
+        self._counted_while_same = 0
         self._identity = self._read_identity()
         self._name = self._identity.uuid
 
@@ -102,12 +106,14 @@ class NvmlDevice:
             self._slow_rounds += 1
             self._slow_ns = now_ns
         xids = self._rare.pop("xid_events", ())
+        energy, counter = self._energy_joules(now_ns, average_mw, instant_mw)
         return GpuReading(
             monotonic_ns=now_ns,
             draw_watts=average_mw / 1000.0,
             instant_draw_watts=None if instant_mw is None else instant_mw / 1000.0,
-            energy_joules=self._energy_joules(now_ns, average_mw / 1000.0),
+            energy_joules=energy,
             xid_events=xids,
+            counter_joules=counter,
             **self._slow,
             **self._rare,
         )
@@ -187,14 +193,26 @@ class NvmlDevice:
             mig_enabled=bool(mig and mig[0] == 1),
         )
 
-    def _energy_joules(self, now_ns: int, draw_watts: float) -> float | None:
-        energy = self._energy
-        if not energy.counter_due(now_ns, draw_watts, self._enforced_limit_watts):
-            return energy.carry(now_ns, draw_watts)
+    def _energy_joules(
+        self, now_ns: int, average_mw: float, instant_mw: float | None
+    ) -> tuple[float | None, float | None]:
+        """Energy since driver load, and the counter itself if it was read in this round."""
+        energy, draw_watts = self._energy, average_mw / 1000.0
+        if (average_mw, instant_mw) == self._shown:
+            self._same += 1
+        else:
+            self._shown, self._same, self._counted_while_same = (average_mw, instant_mw), 1, 0
+        # Two readings of the counter say whether a power reading that stands still is true.
+        doubtful = self._same >= STALE_AFTER_SAME and self._counted_while_same < 2
+        limit = self._enforced_limit_watts
+        if not energy.counter_due(now_ns, draw_watts, limit, doubtful=doubtful):
+            return energy.carry(now_ns, draw_watts), None
         counter_mj = self._optional("nvmlDeviceGetTotalEnergyConsumption")
         if counter_mj is None:
-            return energy.carry(now_ns, draw_watts)
-        return energy.anchor(now_ns, draw_watts, counter_mj / 1000.0)
+            return energy.carry(now_ns, draw_watts), None
+        self._counted_while_same += 1
+        counter = counter_mj / 1000.0
+        return energy.anchor(now_ns, draw_watts, counter), counter
 
     def _read_slow(self) -> dict[str, Any]:
         utilisation = self._optional("nvmlDeviceGetUtilizationRates")

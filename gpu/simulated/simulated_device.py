@@ -72,6 +72,7 @@ class SimulatedDevice:
             draw_watts=sensed.draw_watts,
             instant_draw_watts=sensed.instant_draw_watts,
             energy_joules=sensed.energy_joules,
+            counter_joules=sensed.energy_joules,
             utilisation=0.0 if idles else 1.0,
             sm_clock_mhz=int(bank.sm_clock_mhz()[i]),
             throttle_reasons=reasons,

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import logging
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
+from capacity.profile_book import ProfileBook
+from capacity.profile_library import shipped_library
 from forecasting.forecast_book import ForecastBook
 from scheduler_plugin import pods as pod_facts
-from scheduler_plugin.power_view import PowerView, model_watts
+from scheduler_plugin.power_view import ModelWatts, PowerView, model_watts
 from scheduler_plugin.snapshot_builder import ClusterObjects
 from wattpack.api import DemandForecast, GPUProfile, PowerDomain, PowerPolicy
 from wattpack.clock import Clock
@@ -81,6 +83,9 @@ class ClusterReader:
         kinds = (*_KINDS, NAMESPACES) if shadow else _KINDS
         self._informers = {kind: Informer(api, clock, kind) for kind in kinds}
         self._missing: set[Resource] = set()
+        self._profiles = ProfileBook.shipped(shipped_library())
+        self._profile_versions: tuple[object, ...] = ()
+        self._watts = model_watts(self._profiles)
 
     def start(self, on_change: Callable[[], None]) -> None:
         """Follow the cluster in threads, if there are to be any; ``on_change`` is called from them.
@@ -134,11 +139,25 @@ class ClusterReader:
                 self._informers[_DOMAINS].list(),
                 ForecastBook.of(self._authority, self._informers[_FORECASTS].list()),
             ),
-            models=model_watts(self._informers[_PROFILES].list()),
+            models=self._models(),
             gangs=self._gang_sources(pods),
             wall_seconds=self._clock.wall_time_ns() / NS_PER_SECOND,
             shadow_namespaces=self.opted_in() if self._shadow else frozenset(),
         )
+
+    def _models(self) -> Mapping[str, ModelWatts]:
+        """What GPU types draw; a profile that is refused keeps its last good figures."""
+        bodies = self._informers[_PROFILES].list()
+        versions = tuple(
+            (b["metadata"]["name"], b["metadata"].get("resourceVersion")) for b in bodies
+        )
+        if versions != self._profile_versions:
+            self._profile_versions = versions
+            self._profiles = self._profiles.with_objects(bodies)
+            self._watts = model_watts(self._profiles)
+            for refusal in self._profiles.refusals.values():
+                _LOG.warning("a GPUProfile is not used: %s", refusal.message)
+        return self._watts
 
     def opted_in(self) -> frozenset[str]:
         """Namespaces that carry our opt-in label (mode Shadow only)."""

@@ -37,6 +37,7 @@ from wattpack.kube.port import (  # noqa: E402
     UnavailableError,
 )
 from wattpack.kube.write_budget import StatusWriter  # noqa: E402
+from wattpack.object_names import SYSTEM_NAMESPACE  # noqa: E402
 
 pytestmark = pytest.mark.cluster
 
@@ -52,6 +53,8 @@ def plane_with_crds(control_plane: ControlPlane) -> ControlPlane:
     control_plane.kubectl("apply", "--server-side", *(f"--filename={path}" for path in CRDS))
     names = [f"crd/{kind.meta.plural}.wattpack.io" for kind in KINDS]
     control_plane.kubectl("wait", "--for=condition=Established", "--timeout=30s", *names)
+    # The examples' own; another test's release may have made it.
+    control_plane.kubectl("create", "namespace", SYSTEM_NAMESPACE, check=False)
     return control_plane
 
 
@@ -96,8 +99,18 @@ def _override(**spec: Any) -> dict[str, Any]:
     return {"kind": "PowerOverride", "spec": {"target": {"node": "a"}, **base, **spec}}
 
 
+def _forecast(target: dict[str, Any] | None = None, **spec: Any) -> dict[str, Any]:
+    wanted = {"powerDomain": "row", "series": "watts", **(target or {})}
+    return {"kind": "DemandForecast", "spec": {"target": wanted, **spec}}
+
+
 REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("no spec", {"kind": "PowerDomain"}, "spec"),
+    ("a domain in kilowatts", _forecast({"unit": "kW"}), "series is watts"),
+    ("no series", _forecast({"series": ""}), "series"),
+    ("overlong series", _forecast({"series": "x" * 4097}), "series"),
+    ("too many steps", _forecast(horizonSeconds=604800, stepSeconds=60), "over 1024 steps"),
+    ("a ceiling of nothing", _forecast(ceilingWatts=0), "ceilingWatts"),
     ("curve without points", _domain(breaker={"curve": "Points"}), "points are needed"),
     (
         "points that fall",
@@ -191,7 +204,7 @@ def test_the_server_and_the_model_refuse_the_same(
         "metadata": {"name": what.replace(" ", "-")},
     }
     with pytest.raises(InvalidError, match=message):
-        kube.create(kind.meta.resource, named)
+        kube.create(kind.meta.resource, named, "default" if kind.meta.namespaced else None)
     with pytest.raises(InputError):
         kind.from_json(named)
 

@@ -159,6 +159,24 @@ def test_a_pod_that_fits_nowhere_waits_and_says_why(chain: Chain, scheduler: Ser
     assert chain.pod("huge")["spec"]["schedulingGates"]
 
 
+def test_pods_that_ask_for_an_adapter_run_where_one_is_and_none_is_lost(
+    chain: Chain, scheduler: ServerProcess
+) -> None:
+    has = NODES[-1]
+    amounts = {"rdma/hca": "2"}
+    status = {"status": {"allocatable": amounts, "capacity": amounts}}
+    chain.plane.request("PATCH", f"/api/v1/nodes/{has}/status", status, patch="merge")
+    uids = {}
+    for name in ("hca-0", "hca-1"):
+        body = owned(chain, name, 1)
+        body["spec"]["containers"][0]["resources"]["limits"] |= {"rdma/hca": "1"}
+        uids[name] = create(chain.plane, PODS, body)["metadata"]["uid"]
+    for name, uid in uids.items():
+        chain.waits(f"{name} runs", lambda name=name: chain.runs(name))  # type: ignore[misc]
+        found = chain.pod(name)
+        assert (found["metadata"]["uid"], found["spec"]["nodeName"]) == (uid, has)
+
+
 def test_a_domain_without_headroom_holds_its_pods_back(
     chain: Chain, scheduler: ServerProcess
 ) -> None:

@@ -30,5 +30,6 @@ def page() -> Iterator[Page]:
         pytest.skip("chromium is missing: install Debian's package chromium")
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=chromium, args=FLAGS)
-        yield browser.new_page(viewport={"width": 1400, "height": 1000})
+        context = browser.new_context(viewport={"width": 1400, "height": 1000})
+        yield context.new_page()
         browser.close()

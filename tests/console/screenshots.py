@@ -13,5 +13,5 @@ IMAGES = Path(__file__).parents[2] / "docs" / "images"
 def keep_screenshot(page: Page, name: str) -> None:
     """Write the page to docs/images if WATTPACK_UPDATE_SCREENSHOTS is set; else only take it."""
     update = os.environ.get("WATTPACK_UPDATE_SCREENSHOTS") == "1"
-    picture = page.screenshot(path=str(IMAGES / name) if update else None)
+    picture = page.screenshot(path=str(IMAGES / name) if update else None, full_page=True)
     assert picture.startswith(b"\x89PNG")

@@ -7,80 +7,190 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import Page, expect
 
-from console.app.console_command import ConsoleServer
-from simulation.kube.embedded_api import EmbeddedKube
+from simulation.pod_work import NAMESPACE
+from tests.console.console_bench import Bench, Gate
 from tests.console.screenshots import keep_screenshot
-from tests.console.views import make_view
-from wattpack.clock import SystemClock
-from wattpack.http_access import HttpAccess
-from wattpack.http_port import HttpAnswer, HttpPort, health
+from wattpack.kube.port import PODS, PRIORITY_CLASSES
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.timeout(120)]
 
 
 @pytest.fixture
-def console() -> Iterator[tuple[str, dict[str, int]]]:
-    size = {"gpus": 416, "tick": 0, "capped": 40}
-
-    def answer() -> HttpAnswer:
-        size["tick"] += 1
-        view = make_view(gpus=size["gpus"], tick=size["tick"], capped=size["capped"])
-        return HttpAnswer(200, "application/json", view.model_dump_json().encode())
-
-    clock = SystemClock()
-    access = HttpAccess.insecure((), clock)
-    controller = HttpPort("127.0.0.1", 0, {"/v1/live": health(answer)}, access)
-    controller.start()
-    server = ConsoleServer(
-        [f"http://127.0.0.1:{controller.port}/v1/live"],
-        EmbeddedKube(clock),
-        clock,
-        host="127.0.0.1",
-        port=0,
-    )
-    server.start()
-    yield f"http://127.0.0.1:{server.port}/", size
-    server.stop()
-    controller.stop()
+def bench() -> Iterator[Bench]:
+    made = Bench()
+    yield made
+    made.stop()
 
 
-def test_the_page_shows_the_fleet_and_says_why_a_gpu_is_capped(
-    console: tuple[str, dict[str, int]], page: Page
-) -> None:
-    url, _ = console
+def gpu_pod(name: str, gpus: int, priority_class: str = "") -> dict[str, object]:
+    resources = {"limits": {"nvidia.com/gpu": gpus}}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "namespace": NAMESPACE},
+        "spec": {
+            "priorityClassName": priority_class,
+            "schedulingGates": [{"name": "wattpack.io/placement"}],
+            "containers": [{"name": "c", "image": "i", "resources": resources}],
+        },
+    }
+
+
+def is_red(page: Page) -> None:
+    expect(page.locator("#state")).to_have_text("STALE", timeout=25_000)
+    expect(page.locator("#connection")).to_have_attribute("data-age", "red")
+
+
+def is_live(page: Page) -> None:
+    expect(page.locator("#connection")).to_have_text("live", timeout=25_000)
+    expect(page.locator("#state")).not_to_have_text("STALE")
+
+
+def test_the_page_shows_the_fleet_and_says_why_a_gpu_is_capped(bench: Bench, page: Page) -> None:
     requests: list[str] = []
     errors: list[str] = []
     page.on("request", lambda request: requests.append(request.url))
     page.on("pageerror", lambda error: errors.append(str(error)))
-    page.goto(url)
+    page.goto(bench.url)
     page.wait_for_selector("#domains tbody tr:nth-child(5)")
     assert "row" in page.inner_text("#domains tbody tr:first-child")
-    assert "40 of 416 GPUs capped" in page.inner_text("#heat-summary")
+    expect(page.locator("#state")).to_have_text("CAPPING")
+    expect(page.locator("#headroom")).to_have_text("24.8 kW")
+    expect(page.locator("#capped-note")).to_contain_text("of 416 GPUs: 40 band")
     assert "reached the cap band" in page.inner_text("#feed")
     page.focus("#heat")
     page.keyboard.press("ArrowRight")
-    expect(page.locator("#why")).to_contain_text("cap band")
-    page.wait_for_selector("#power-chart canvas")
+    expect(page.locator("#why")).to_contain_text("release level of")
+    expect(page.locator("#why")).to_contain_text("Power goes to")
+    page.wait_for_selector("#power-past canvas")
+    page.wait_for_selector("#power-future canvas")
+    is_live(page)
     assert errors == []
-    assert all(request.startswith((url, "data:")) for request in requests)
-    keep_screenshot(page, "console.png")
+    assert all(request.startswith((bench.url, "data:")) for request in requests)
 
 
-def test_the_answer_changes_when_the_cluster_changes(
-    console: tuple[str, dict[str, int]], page: Page
-) -> None:
-    url, size = console
-    page.goto(url)
+def test_the_answer_changes_when_the_cluster_changes(bench: Bench, page: Page) -> None:
+    page.goto(bench.url)
     expect(page.locator("#heat-summary")).to_contain_text("40 of 416")
-    size["capped"] = 0
+    bench.changes["capped"] = 0
+    bench.changes["draw"] = 0.8
     expect(page.locator("#heat-summary")).to_have_text("0 of 416 GPUs capped")
+    expect(page.locator("#state")).to_have_text("SAFE")
 
 
-def test_ten_thousand_gpus_are_drawn(console: tuple[str, dict[str, int]], page: Page) -> None:
-    url, size = console
-    size["gpus"] = 10_000
-    page.goto(url)
-    expect(page.locator("#heat-summary")).to_contain_text("10000 GPUs")
+@pytest.mark.parametrize("fault", ["answers 503", "repeats itself"])
+def test_a_frozen_controller_is_stale_with_its_cause_and_comes_back(
+    bench: Bench, page: Page, fault: str
+) -> None:
+    page.goto(bench.url)
+    is_live(page)
+    bench.status, bench.is_frozen = (503, False) if fault == "answers 503" else (200, True)
+    is_red(page)
+    cause = "HTTP 503" if fault == "answers 503" else "nothing new"
+    expect(page.locator("#state-why")).to_contain_text(cause)
+    expect(page.locator("section[data-age=red]").first).to_contain_text("old")
+    bench.status, bench.is_frozen = 200, False
+    is_live(page)
+
+
+def test_a_stopped_console_is_noticed_and_a_new_one_is_found(bench: Bench, page: Page) -> None:
+    page.goto(bench.url)
+    is_live(page)
+    port = bench.console.port
+    bench.console.stop()
+    is_red(page)
+    bench.console = bench.open_console(port)
+    is_live(page)
+
+
+@pytest.mark.parametrize("status", [429, 502])
+def test_the_stream_comes_back_after_an_error_of_a_proxy(
+    bench: Bench, page: Page, status: int
+) -> None:
+    gate = Gate(bench.url)
+    try:
+        page.goto(gate.url)
+        is_live(page)
+        gate.status = status
+        is_red(page)
+        expect(page.locator("#state-why")).to_contain_text(str(status))
+        assert gate.refused >= 2
+        gate.status = 200
+        is_live(page)
+    finally:
+        gate.stop()
+
+
+def test_eight_tabs_are_all_live_and_share_one_stream(bench: Bench, page: Page) -> None:
+    tabs = [page, *[page.context.new_page() for _ in range(7)]]
+    for tab in tabs:
+        tab.goto(bench.url)
+    for tab in tabs:
+        is_live(tab)
+        expect(tab.locator("#heat-summary")).to_contain_text("40 of 416")
+    for tab in tabs[:4]:
+        tab.close()
+    bench.changes["capped"] = 7
+    for tab in tabs[4:]:
+        expect(tab.locator("#heat-summary")).to_contain_text("7 of 416")
+
+
+def test_without_shared_workers_a_page_connects_by_itself(bench: Bench, page: Page) -> None:
+    page.add_init_script("delete window.SharedWorker")
+    page.goto(bench.url)
+    is_live(page)
+    bench.changes["capped"] = 7
+    expect(page.locator("#heat-summary")).to_contain_text("7 of 416")
+
+
+@pytest.mark.parametrize("anchor", ["#domain=%", "#domain=%E0%A4%A", "#domain=nobody", "#%"])
+def test_a_broken_address_is_harmless(bench: Bench, page: Page, anchor: str) -> None:
+    errors: list[str] = []
+    page.on("pageerror", lambda error: errors.append(str(error)))
+    page.goto(bench.url + anchor)
+    is_live(page)
+    expect(page.locator("#domain-choice")).to_have_value("row")
+    assert errors == []
+
+
+def test_a_new_page_begins_with_the_history(bench: Bench, page: Page) -> None:
+    page.goto(bench.url)
+    is_live(page)
+    while len(page.request.get(bench.url + "api/v1/history/row").json()["timeMs"]) < 5:
+        page.wait_for_timeout(300)
+    with page.expect_response("**/api/v1/history/row") as answer:
+        page.reload()
+    assert len(answer.value.json()["timeMs"]) > 4
+    page.wait_for_selector("#power-past canvas")
+
+
+def test_pending_pods_are_shown_by_cause(bench: Bench, page: Page) -> None:
+    bench.api.create(PRIORITY_CLASSES, {"metadata": {"name": "urgent"}, "value": 1000})
+    for name, urgency in (("train-0", ""), ("train-1", ""), ("train-2", "urgent")):
+        bench.api.create(PODS, gpu_pod(name, 8, urgency), NAMESPACE)
+    page.goto(bench.url)
+    expect(page.locator("#pending summary")).to_contain_text("3 pods · 24 GPUs")
+    page.click("#pending summary")
+    expect(page.locator("#pending tbody tr").first).to_contain_text("train-2")
+
+
+def test_gpus_are_found_by_text_and_read_in_a_table(bench: Bench, page: Page) -> None:
+    page.goto(bench.url)
+    is_live(page)
+    page.fill("#search", "node-003")
+    expect(page.locator("#found")).to_have_text("8 found")
+    page.keyboard.press("Enter")
+    expect(page.locator("#why")).to_contain_text("node-003")
+    page.click("#gpu-table-details summary")
+    expect(page.locator("#gpu-table tbody tr")).to_have_count(8)
+    for mode in ("cap", "temperature", "pod"):
+        page.click(f"label:has(input[value={mode}])")
+
+
+def test_ten_thousand_gpus_are_drawn(bench: Bench, page: Page) -> None:
+    bench.changes["gpus"] = 10_000
+    page.goto(bench.url)
+    expect(page.locator("#heat-summary")).to_contain_text("10,000 GPUs", timeout=20_000)
     painted = page.evaluate(
         """() => {
           const canvas = document.querySelector('#heat');
@@ -91,3 +201,30 @@ def test_ten_thousand_gpus_are_drawn(console: tuple[str, dict[str, int]], page: 
         }"""
     )
     assert painted > 10_000 * 20
+
+
+@pytest.mark.parametrize("look", ["light", "dark", "phone", "stale"])
+def test_the_page_can_be_read(bench: Bench, page: Page, look: str) -> None:
+    page.emulate_media(color_scheme="dark" if look == "dark" else "light")
+    if look == "phone":
+        page.set_viewport_size({"width": 390, "height": 844})
+    for i in range(5):
+        bench.api.create(PODS, gpu_pod(f"train-{i}", 8), NAMESPACE)
+    page.goto(bench.url)
+    is_live(page)
+    page.focus("#heat")
+    page.keyboard.press("ArrowRight")
+    expect(page.locator("#why")).to_contain_text("Lifted when")
+    if look == "stale":
+        bench.status = 503
+        is_red(page)
+    page.mouse.move(1, 1)
+    page.evaluate("document.activeElement.blur(); scrollTo(0, 0)")
+    overflow = page.evaluate("document.documentElement.scrollWidth - innerWidth")
+    assert overflow <= 0
+    if look == "phone":
+        for id in ("headroom", "state"):
+            box = page.locator(f"#{id}").bounding_box()
+            assert box is not None
+            assert box["y"] + box["height"] < 400
+    keep_screenshot(page, f"console-{look}.png")

@@ -20,7 +20,7 @@ from controller.tick_values import CapReason
 from scheduler_plugin.plan_document import PendingReason
 from tests.console.views import make_view
 from wattpack.errors import InputError
-from wattpack.live_view import LiveDecision, LiveView
+from wattpack.live_view import LiveDecision, LiveForecast, LiveView
 from wattpack.units import NS_PER_SECOND
 
 FRESH = Age(0.2)
@@ -70,7 +70,7 @@ def test_a_browser_gets_the_fleet_once_and_then_small_frames() -> None:
     book, browser = FrameBook(), Browser()
     book.take(make_view(tick=1), FRESH)
     browser.follow(book)
-    assert browser.names == ["topology", "caps", "temperature", "decisions", "tick"]
+    assert browser.names == ["topology", "caps", "temperature", "decisions", "forecasts", "tick"]
     book.take(make_view(tick=2), FRESH)
     browser.follow(book)
     assert browser.names == ["decisions", "tick"]
@@ -178,20 +178,29 @@ def test_the_worst_that_is_known_gives_the_state(
     assert says in line.why
 
 
+WINDOW = LiveForecast(
+    start_seconds=0.0, step_seconds=600, p50_watts=[1e5] * 36, p99_watts=[2e5] * 18 + [4e5] * 18
+)
+
+
 @pytest.mark.parametrize(
     ("values", "says"),
     [
         ({"draw_watts": 900_000.0}, "at the cap band now"),
-        ({"draw_watts": 1.0, "forecast_p99_watts": None}, "no forecast"),
-        ({"forecast_p99_watts": 1e5}, "not within 6 h"),
-        ({"forecast_p99_watts": 9e5}, "within 6 h"),
+        ({"forecast_p99_watts": None}, "unknown: no forecast"),
+        ({"forecast_state": "NoForecast"}, "unknown: no forecast"),
+        ({"forecast_state": "Contradicted"}, "unknown: measured draw contradicts"),
+        ({"forecast_state": "Fallback"}, "reached at the last day's peak"),
+        ({"forecast_window": WINDOW}, "in 2 h 50 min (p99 400.0 kW)"),
+        ({"forecast_window": WINDOW, "cap_band_watts": 5e5}, "not within 5 h 50 min"),
+        ({"forecast_window": None}, "reached by the p99"),
     ],
 )
 def test_the_time_to_the_limit_is_told_by_the_forecast(
     values: dict[str, object], says: str
 ) -> None:
-    domain = with_domain(make_view(), 0, **values).domains[0]
-    assert time_to_limit(domain).startswith(says)
+    domain = with_domain(make_view(draw=0.9), 0, **values).domains[0]
+    assert time_to_limit(domain, 600.0).startswith(says)
 
 
 def test_an_age_turns_to_a_cause_when_it_is_grey() -> None:
@@ -355,14 +364,21 @@ def test_there_is_one_unit() -> None:
 def test_a_history_is_bounded_ordered_and_shows_its_gaps() -> None:
     histories, domain = Histories(), make_view().domains[0]
     for second in [1, 2, 2, 1, 3, 60]:
-        histories.add(second * 1000, [domain])
+        histories.add(second * 1000, second * NS_PER_SECOND, [domain])
     columns = histories.columns("row")
     assert columns["timeMs"] == [1000.0, 2000.0, 3000.0, 31_500.0, 60_000.0]
     assert columns["drawWatts"][3] is None
     for second in range(100, 100 + 3 * POINTS):
-        histories.add(second * 1000, [domain])
+        histories.add(second * 1000, second * NS_PER_SECOND, [domain])
     assert len(histories.columns("row")["timeMs"]) == POINTS
     assert histories.columns("nobody")["timeMs"] == []
+
+
+def test_a_simulation_at_many_times_real_time_shows_no_gaps() -> None:
+    histories, domain = Histories(), make_view().domains[0]
+    for second in range(10):
+        histories.add(second * 60_000, second * NS_PER_SECOND, [domain])
+    assert None not in histories.columns("row")["drawWatts"]
 
 
 def test_a_cursor_is_a_value() -> None:

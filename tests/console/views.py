@@ -2,10 +2,23 @@
 
 from __future__ import annotations
 
+import math
+
 from controller.tick_values import CapReason
-from wattpack.live_view import LiveDecision, LiveDomain, LiveGpus, LiveView
+from wattpack.live_view import LiveDecision, LiveDomain, LiveForecast, LiveGpus, LiveView
 
 WALL_NS = 1_700_000_000_000_000_000
+
+
+def window(rating: float) -> LiveForecast:
+    """Six hours in steps of ten minutes: a rise towards the evening."""
+    shares = [0.86 + 0.09 * math.sin(i / 36 * math.pi) for i in range(36)]
+    return LiveForecast(
+        start_seconds=WALL_NS / 1e9,
+        step_seconds=600,
+        p50_watts=[rating * (share - 0.04 - 0.0004 * i) for i, share in enumerate(shares)],
+        p99_watts=[rating * (share + 0.03) for share in shares],
+    )
 
 
 def make_view(
@@ -35,6 +48,9 @@ def make_view(
             forecast_p95_watts=0.95 * (rating if name == "row" else rating / racks),
             forecast_p99_watts=0.98 * (rating if name == "row" else rating / racks),
             forecast_method="ridge",
+            forecast_state="Forecast",
+            forecast_reason="wattpack-system/row: ridge",
+            forecast_window=window(rating if name == "row" else rating / racks),
         )
         for name in names
     ]

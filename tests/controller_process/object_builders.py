@@ -59,10 +59,9 @@ class Cluster:
     """An object store that objects are put into as an informer would."""
 
     def __init__(self, *objects: tuple[Resource, JsonObject]) -> None:
-        from capacity.profile_library import shipped_library
 
         self.store = ObjectStore()
-        self.desired = DesiredTopology(self.store, ForecastReader(self.store), shipped_library())
+        self.desired = DesiredTopology(self.store, ForecastReader(self.store))
         for resource, body in objects:
             self.put(resource, body)
 

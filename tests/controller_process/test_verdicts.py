@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from capacity.profile_library import gpu_profile_object, shipped_library
 from controller.app.domain_status import StatusThread
 from controller.app.fleet import Fleet
 from simulation.kube import EmbeddedKube
@@ -20,10 +21,12 @@ from tests.controller_process.object_builders import (
     make_node,
     make_object,
 )
+from wattpack.api import GPUProfile
 from wattpack.clock import ManualClock
 from wattpack.kube.port import InvalidError, JsonObject, Resource
 
 PUMP = {"name": "pump", "worstWatts": 20.0}
+PROFILES = GPUProfile.meta.resource
 EXPIRES = "2999-01-01T00:00:00Z"
 
 
@@ -32,11 +35,21 @@ def override(**target: str) -> JsonObject:
     return make_object("PowerOverride", "o", spec)
 
 
+def profile(**spec: Any) -> JsonObject:
+    body = gpu_profile_object(shipped_library().find("H200-SXM"), "")
+    return make_object("GPUProfile", "h200", body["spec"] | spec)
+
+
 def policy(**spec: Any) -> JsonObject:
     return make_object("PowerPolicy", "p", {"priority": 5, **spec})
 
 
-VALID = {DOMAINS: make_domain(), POLICIES: policy(), OVERRIDES: override(node="node-1")}
+VALID = {
+    PROFILES: profile(),
+    DOMAINS: make_domain(),
+    POLICIES: policy(),
+    OVERRIDES: override(node="node-1"),
+}
 
 
 class Bench:
@@ -85,6 +98,8 @@ REFUSED: list[tuple[Resource, JsonObject, str]] = [
     (OVERRIDES, override(domain="nobody"), "nobody"),
     (OVERRIDES, override(node="nobody"), "nobody"),
     (OVERRIDES, override(gpuUuid="nobody"), "nobody"),
+    (PROFILES, profile(maxLimitWatts=700_000.0), "maxLimitWatts"),
+    (PROFILES, profile(idleWatts="little"), "idleWatts"),
     (OVERRIDES, override() | {"spec": {"target": {}}}, "spec.target"),
 ]
 
@@ -118,6 +133,7 @@ def test_a_refused_object_keeps_none_of_the_others_from_running(
     ("resource", "body"),
     [
         (POLICIES, policy()),
+        (PROFILES, profile()),
         (OVERRIDES, override(node="node-1")),
         (OVERRIDES, override(domain="row")),
     ],
@@ -168,3 +184,16 @@ def test_an_unreadable_spec_of_a_domain_that_ran_leaves_the_accepted_one_running
     topology = bench.cluster.desired.topology(bench.fleet)
     assert topology is not None
     assert topology.tree.rating_watts.tolist() == [runs["ratingWatts"]]
+
+
+def test_a_profile_object_moves_the_floor_and_a_refused_one_leaves_it() -> None:
+    bench = Bench((DOMAINS, make_domain()), (PROFILES, profile(kneeWatts=500.0)))
+    topology = bench.cluster.desired.topology(bench.fleet)
+    assert topology is not None
+    assert set(topology.floor_watts.tolist()) == {500.0}
+    stored = bench.api.get(PROFILES, "h200")
+    bench.cluster.put(PROFILES, {**stored, "spec": profile(kneeWatts=900.0)["spec"]}, stored)
+    assert bench.conditions(PROFILES, "h200")["Accepted"][0] == "False"
+    kept = bench.cluster.desired.topology(bench.fleet)
+    assert kept is not None
+    assert set(kept.floor_watts.tolist()) == {500.0}

@@ -313,12 +313,26 @@ def test_nothing_is_placed_where_the_controller_reports_that_guaranteed_caps_do_
 
 def test_a_node_of_unknown_gpu_type_below_a_breaker_gets_no_promises() -> None:
     cluster = Cluster()
-    cluster.add_nodes("n1")
+    cluster.add_nodes("n1", labels={"nvidia.com/gpu.product": "NVIDIA-X900"})
     cluster.add_accepted(domain_object("row", 10_000, ["n1"]))
     cluster.add(pod_object("p"))
     reason, text = cluster.loop.step().pending[f"{SPACE}/p"]
     assert reason == "GpuPowerUnknown"
-    assert "NVIDIA-H200" in text
+    assert "NVIDIA-X900" in text
+
+
+def test_a_shipped_gpu_type_needs_no_object_and_a_nonsense_object_stops_nothing() -> None:
+    cluster = Cluster()
+    cluster.add_nodes("n1")
+    nonsense = profile_object()
+    nonsense["spec"]["maxLimitWatts"] = 700_000
+    cluster.add(nonsense)
+    cluster.add_accepted(domain_object("row", 10_000, ["n1"]))
+    cluster.set_status(PowerDomain, "row", capBandWatts=1_500.0)
+    cluster.add(pod_object("a"))
+    cluster.add(pod_object("b"))
+    # Eight idle boards draw 76 W / 0.94 each; one more at the shipped worst of 735 W fits.
+    assert len(cluster.loop.step().released) == 1
 
 
 def test_a_field_of_a_newer_version_stops_no_planning() -> None:

@@ -226,6 +226,7 @@ class GPUProfile(ApiObject):
             PrintColumn("Model", "string", ".spec.model", "GPU type"),
             PrintColumn("Source", "string", ".status.source", "Where the constants come from"),
             PrintColumn("Error", "number", ".status.errorFraction", "Worst error of a cap map"),
+            READY,
             AGE,
         ),
     )

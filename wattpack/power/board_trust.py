@@ -14,7 +14,10 @@ import numpy as np
 
 from wattpack.power.domain_tree import BoolArray, FloatArray, IntArray
 from wattpack.power.energy_trust import (
+    AGREES_WITHIN,
+    AGREES_WITHIN_WATTS,
     CALM_OVER_CAP,
+    STALE_AFTER_SAME,
     TRUSTED_AGAIN_NS,
     UNTRUSTED_OVER_CAP,
     trust_window_ns,
@@ -34,15 +37,8 @@ __all__ = [
 READING_WINDOW_NS = 5 * NS_PER_SECOND
 """Readings of the energy window, with one report lost and one on its way."""
 
-STALE_AFTER_SAME = 5
-"""Identical readings with new time stamps."""
-
 _CAP_BUCKET_NS = 500 * NS_PER_MS
 _LONGEST_WINDOW_NS = 20 * NS_PER_SECOND
-
-# Both come from one sensor, so its gain cancels; what is left is their different phase. Assumed.
-_AGREES_WITHIN = 0.10
-_AGREES_WITHIN_WATTS = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,8 +112,8 @@ def stale_readings(
         energy_mean: 3 s means, NaN if unknown, (n,).
     """
     with np.errstate(invalid="ignore"):
-        margin = _AGREES_WITHIN * watts + _AGREES_WITHIN_WATTS
+        margin = AGREES_WITHIN * watts + AGREES_WITHIN_WATTS
         confirmed = np.abs(energy_mean - watts) <= margin
         frozen = (same_count >= STALE_AFTER_SAME) & ~confirmed
-        hidden = energy_mean > (1.0 + _AGREES_WITHIN) * recent_watts + _AGREES_WITHIN_WATTS
+        hidden = energy_mean > (1.0 + AGREES_WITHIN) * recent_watts + AGREES_WITHIN_WATTS
     return np.asarray(frozen | hidden)

@@ -23,6 +23,23 @@ UNTRUSTED_OVER_CAP = 1.10
 CALM_OVER_CAP = 1.06
 """Up to here a board is calm: some way back before it is trusted again."""
 
+STALE_AFTER_SAME = 5
+"""Identical readings with new time stamps."""
+
+# Both come from one sensor, so its gain cancels; what is left is their different phase. Assumed.
+AGREES_WITHIN = 0.10
+AGREES_WITHIN_WATTS = 10.0
+
+
+def agrees_with_counter(draw_watts: float, energy_mean: float) -> bool:
+    """Whether the energy counter confirms a power reading."""
+    return abs(energy_mean - draw_watts) <= AGREES_WITHIN * draw_watts + AGREES_WITHIN_WATTS
+
+
+def hides_energy(highest_draw_watts: float, energy_mean: float) -> bool:
+    """Whether the energy counter shows more than the highest power reading of its time."""
+    return energy_mean > (1.0 + AGREES_WITHIN) * highest_draw_watts + AGREES_WITHIN_WATTS
+
 
 def energy_mean_watts(newest_first: Iterable[tuple[int, float | None]]) -> float | None:
     """Mean power by the energy counter over the last 3 s, or over less while less is known.

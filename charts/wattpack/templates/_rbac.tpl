@@ -1,7 +1,7 @@
 {{/* Cluster-wide rules by component; every verb is one that the process uses. */}}
 {{- define "wattpack.rules.controller" }}
-- {apiGroups: [wattpack.io], resources: [powerdomains, powerpolicies, poweroverrides, demandforecasts], verbs: [list, watch]}
-- {apiGroups: [wattpack.io], resources: [powerdomains/status, powerpolicies/status, poweroverrides/status], verbs: [patch]}
+- {apiGroups: [wattpack.io], resources: [powerdomains, powerpolicies, poweroverrides, demandforecasts, gpuprofiles], verbs: [list, watch]}
+- {apiGroups: [wattpack.io], resources: [powerdomains/status, powerpolicies/status, poweroverrides/status, gpuprofiles/status], verbs: [patch]}
 - {apiGroups: [""], resources: [nodes, pods], verbs: [list, watch]}
 {{- if include "wattpack.enforces" . }}
 # The taint wattpack.io/uncontrolled, in domains that enforce.
@@ -38,8 +38,8 @@
 - {apiGroups: [wattpack.io], resources: [demandforecasts/status], verbs: [patch]}
 {{- end }}
 {{- define "wattpack.rules.console" }}
-- {apiGroups: [wattpack.io], resources: [placementplans], verbs: [list]}
-- {apiGroups: [""], resources: [pods], verbs: [list]}
+- {apiGroups: [wattpack.io], resources: [placementplans], verbs: [list, watch]}
+- {apiGroups: [""], resources: [pods], verbs: [list, watch]}
 # The controllers' live view; whoever looks at the console needs the same right.
 - {nonResourceURLs: [/v1/live], verbs: [get]}
 {{- include "wattpack.rules.reviews" . }}

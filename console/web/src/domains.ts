@@ -1,6 +1,9 @@
 // The table of domains: a bar of draw against rating with the cap band and the forecast as marks.
 
-import { type Domain, watts } from "./model";
+import { kilowatts } from "./format";
+import type { Domain } from "./model";
+
+const BAND_WORDS: Record<string, string> = { NORMAL: "calm", RELEASING: "▽ releasing", CAPPING: "▲ capping", BRAKE: "■ brake" };
 
 export function renderDomains(body: HTMLTableSectionElement, domains: Domain[]): void {
   const depth = depths(domains);
@@ -8,42 +11,61 @@ export function renderDomains(body: HTMLTableSectionElement, domains: Domain[]):
   domains.forEach((domain, index) => {
     const row = body.rows[index] ?? body.insertRow();
     row.dataset.band = domain.band;
-    const scale = Math.max(domain.rating_watts, domain.draw_watts, domain.forecast_p99_watts ?? 0) * 1.02;
     const cells = [
       `${"\u2003".repeat(depth.get(domain.name) ?? 0)}${domain.name}`,
+      bandOf(domain),
       "",
-      watts(domain.draw_watts),
-      watts(domain.budget_watts),
-      watts(domain.budget_watts - domain.draw_watts),
-      watts(domain.forecast_p99_watts) + (domain.forecast_method.startsWith("fallback") ? " (fallback)" : ""),
-      domain.heat.toFixed(3),
+      kilowatts(domain.draw_watts),
+      kilowatts(domain.budget_watts),
+      kilowatts(domain.budget_watts - domain.draw_watts),
+      domain.survivable_watts === null ? "–" : kilowatts(domain.survivable_watts - domain.worst_watts),
+      forecastOf(domain),
+      `${(100 * domain.heat).toFixed(1)} %`,
       `${domain.capped_gpus} / ${domain.gpus}`,
-      domain.enforcement === "DryRun" ? `${domain.band.toLowerCase()} (dry run)` : domain.band.toLowerCase(),
     ];
     cells.forEach((text, column) => {
       const cell = row.cells[column] ?? row.insertCell();
-      if (column === 1) renderBar(cell, domain, scale);
+      if (column === 2) renderBar(cell, domain);
       else if (cell.textContent !== text) cell.textContent = text;
     });
+    row.cells[7]!.title = domain.forecast_reason;
+    row.cells[6]!.dataset.low = String(domain.survivable_watts !== null && domain.survivable_watts - domain.worst_watts < 0.01 * domain.rating_watts);
   });
 }
 
-function renderBar(cell: HTMLTableCellElement, domain: Domain, scale: number): void {
+function bandOf(domain: Domain): string {
+  const words = BAND_WORDS[domain.band] ?? domain.band.toLowerCase();
+  return domain.enforcement === "DryRun" ? `${words} (dry run)` : words;
+}
+
+function forecastOf(domain: Domain): string {
+  const notes: Record<string, string> = { Contradicted: " contradicted", Fallback: " day's peak", NoForecast: " no forecast" };
+  return `${kilowatts(domain.forecast_p99_watts)}${notes[domain.forecast_state] ?? ""}`;
+}
+
+function renderBar(cell: HTMLTableCellElement, domain: Domain): void {
   if (!cell.firstElementChild) {
     cell.innerHTML = '<div class="bar"><div class="fill"></div><i class="mark cap"></i><i class="mark p99"></i><i class="mark rating"></i></div>';
   }
+  const scale = Math.max(domain.rating_watts, domain.draw_watts, domain.forecast_p99_watts ?? 0) * 1.02;
   const bar = cell.firstElementChild as HTMLElement;
   const [fill, cap, p99, rating] = [...bar.children] as [HTMLElement, HTMLElement, HTMLElement, HTMLElement];
   fill.style.width = `${(100 * domain.draw_watts) / scale}%`;
   cap.style.left = `${(100 * domain.cap_band_watts) / scale}%`;
   rating.style.left = `${(100 * domain.rating_watts) / scale}%`;
-  p99.hidden = domain.forecast_p99_watts === null;
+  p99.hidden = domain.forecast_p99_watts === null || domain.forecast_state !== "Forecast";
   p99.style.left = `${(100 * (domain.forecast_p99_watts ?? 0)) / scale}%`;
-  bar.title = `draw ${watts(domain.draw_watts)}, cap band ${watts(domain.cap_band_watts)}, rating ${watts(domain.rating_watts)}`;
+  bar.title = `draw ${kilowatts(domain.draw_watts)}, cap band ${kilowatts(domain.cap_band_watts)}, rating ${kilowatts(domain.rating_watts)}`;
 }
 
+/** Levels below the root; parents may come in any order, and a circle ends. */
 function depths(domains: Domain[]): Map<string, number> {
-  const depth = new Map<string, number>();
-  for (const domain of domains) depth.set(domain.name, domain.parent === null ? 0 : (depth.get(domain.parent) ?? 0) + 1);
-  return depth;
+  const parent = new Map(domains.map((domain) => [domain.name, domain.parent]));
+  return new Map(
+    domains.map((domain) => {
+      let depth = 0;
+      for (let at = domain.parent; at !== null && at !== undefined && depth < 16; at = parent.get(at) ?? null) depth++;
+      return [domain.name, depth];
+    }),
+  );
 }

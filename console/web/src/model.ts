@@ -8,23 +8,34 @@ export interface Domain {
   cap_band_watts: number;
   draw_watts: number;
   worst_watts: number;
+  release_watts: number | null;
+  survivable_watts: number | null;
   heat: number;
   band: string;
   enforcement: string;
   gpus: number;
   capped_gpus: number;
   forecast_p50_watts: number | null;
-  forecast_p95_watts: number | null;
   forecast_p99_watts: number | null;
-  forecast_method: string;
+  forecast_state: string;
+  forecast_reason: string;
+}
+
+export interface Forecast {
+  start_seconds: number;
+  step_seconds: number;
+  p50_watts: number[];
+  p99_watts: number[];
 }
 
 export interface Decision {
   id: string;
-  wall_time_ns: number;
-  epoch: number;
+  timeMs: number;
+  sinceMs: number;
+  count: number;
   domain: string;
-  kind: string;
+  words: string;
+  tone: string;
   message: string;
 }
 
@@ -38,45 +49,87 @@ export interface Topology {
   pod: string[];
 }
 
+export interface TopologyChange {
+  start: number;
+  remove: number;
+  rows: Partial<Record<keyof Topology, (string | number)[]>>;
+  set: Partial<Record<keyof Topology, [number, string | number][]>>;
+}
+
+export interface Overview {
+  state: string;
+  why: string;
+  domain: string;
+  headroomWatts: number | null;
+  headroomShare: number | null;
+  capped: Record<string, number>;
+  cappedGpus: number;
+  gpus: number;
+  enforcement: string;
+  limit: string;
+}
+
 export interface Tick {
   tick: number;
   wallTimeMs: number;
   epoch: number;
-  leading: boolean;
   label: string;
-  simulated: boolean;
+  overview: Overview;
   domains: Domain[];
-  levels: string;
-  reasons?: string;
-  decisions?: Decision[];
+  draws: string;
 }
 
-export interface PodRow {
-  namespace: string;
-  name: string;
-  gpus: number;
-  priorityClass: string;
-  node: string;
-  phase: string;
-  gated: boolean;
+export interface Age {
+  seconds: number | null;
+  cause: string;
+}
+
+export interface Pulse {
+  ages: Record<string, Age>;
+  state: string;
+  why: string;
+}
+
+export interface PodGroup {
   reason: string;
+  words: string;
+  remedy: string;
+  domains: string[];
+  count: number;
+  gpus: number;
+  priority: number;
+  oldestMs: number;
   message: string;
+  pods: { name: string; gpus: number; priorityClass: string; priority: number; createdMs: number; message: string }[];
 }
 
 export interface PlanRow {
   name: string;
   pods: number;
   pending: number;
-  moves: number;
   gap: number | null;
   method: string;
   state: string;
 }
 
 export interface Placement {
-  pods: PodRow[];
-  pending: PodRow[];
+  placed: number;
+  pending: number;
+  hidden: number;
+  groups: PodGroup[];
   plans: PlanRow[];
+}
+
+export interface Hello {
+  build: string;
+  greySeconds: number;
+  redSeconds: number;
+}
+
+/** How the page reaches the server. */
+export interface Link {
+  state: "connecting" | "open" | "lost" | "denied";
+  cause: string;
 }
 
 export const UNKNOWN_LEVEL = 255;
@@ -85,28 +138,36 @@ export const FULL_LEVEL = 250;
 export class State {
   topology: Topology | null = null;
   tick: Tick | null = null;
-  levels = new Uint8Array();
+  forecasts: Record<string, Forecast> = {};
+  draws = new Uint8Array();
+  limits = new Uint8Array();
   reasons = new Uint8Array();
-  decisions: Decision[] = [];
-
-  takeTopology(topology: Topology): void {
-    this.topology = topology;
-    this.reasons = new Uint8Array(topology.uuid.length);
-  }
+  temperatures = new Uint8Array();
 
   takeTick(tick: Tick): void {
     this.tick = tick;
-    this.levels = bytes(tick.levels);
-    if (tick.reasons !== undefined) this.reasons = bytes(tick.reasons);
-    if (tick.decisions !== undefined) this.decisions = tick.decisions;
+    this.draws = bytes(tick.draws);
+  }
+
+  takeCaps(caps: { limits: string; reasons: string }): void {
+    this.limits = bytes(caps.limits);
+    this.reasons = bytes(caps.reasons);
+  }
+
+  takeTemperatures(base64: string): void {
+    this.temperatures = bytes(base64);
+  }
+}
+
+/** Brings the columns up to date in place. */
+export function applyChange(topology: Topology, change: TopologyChange): void {
+  for (const name of Object.keys(topology) as (keyof Topology)[]) {
+    const column = topology[name] as (string | number)[];
+    column.splice(change.start, change.remove, ...(change.rows[name] ?? []));
+    for (const [row, value] of change.set[name] ?? []) column[row] = value;
   }
 }
 
 function bytes(base64: string): Uint8Array<ArrayBuffer> {
   return Uint8Array.from(atob(base64), (character) => character.charCodeAt(0));
-}
-
-export function watts(value: number | null | undefined): string {
-  if (value === null || value === undefined) return "–";
-  return value >= 1e6 ? `${(value / 1e6).toFixed(2)} MW` : value >= 1e4 ? `${(value / 1e3).toFixed(1)} kW` : `${value.toFixed(0)} W`;
 }
