@@ -24,6 +24,7 @@ __all__ = [
     "cap_band_share",
     "initial_bands",
     "initial_rises",
+    "release_share",
     "update_bands",
     "update_rises",
 ]
@@ -158,13 +159,18 @@ class DomainLoads:
     capped: BoolArray
 
 
+def release_share(cap_band: FloatArray, settings: PowerSettings) -> FloatArray:
+    """Draw over L below which a capping domain begins to let go, (n_domains,)."""
+    return cap_band - settings.target_margin - settings.release_margin
+
+
 def update_bands(
     memory: BandMemory, loads: DomainLoads, settings: PowerSettings, now_ns: int
 ) -> BandMemory:
     """Each domain's next band."""
     band = memory.band
     target = loads.cap_band - settings.target_margin
-    release = target - settings.release_margin
+    release = release_share(loads.cap_band, settings)
     calm = np.where(
         band == Band.BRAKE,
         ~loads.braking & (loads.draw_share <= target),

@@ -35,6 +35,7 @@ class Judgement:
         decided: What would be commanded, also in DryRun.
         orders: What is commanded.
         cap_band_watts: (n_domains,).
+        release_watts: Draw below which caps are lifted, (n_domains,).
     """
 
     previous: State
@@ -44,6 +45,7 @@ class Judgement:
     decided: Decided
     orders: Orders
     cap_band_watts: FloatArray
+    release_watts: FloatArray
 
 
 def cap_reasons(tick: Tick, j: Judgement) -> IntArray:
@@ -73,7 +75,9 @@ def report(tick: Tick, j: Judgement) -> tuple[Decisions, Alarms]:
         draw_watts=j.picture.draw_watts,
         worst_watts=worst,
         guaranteed_watts=j.orders.guaranteed_watts,
+        survivable_watts=j.situation.survivable_watts,
         cap_band_watts=j.cap_band_watts,
+        release_watts=j.release_watts,
         heat=state.heat,
         band=state.bands.band,
         binding_domain=j.decided.binding_domain,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from controller.bands import cap_band_share
+from controller.bands import cap_band_share, release_share
 from controller.commitments import record, seen
 from controller.controller_state import State, carry_over, initial_state
 from controller.judge import (
@@ -52,8 +52,11 @@ def step(tick: Tick, state: State) -> tuple[State, Commands, Decisions]:
     enforced = enforced_situation(tick.topology, situation)
     decided, commanded = decide_caps(tick, state, situation, enforced)
     orders = give_orders(tick, state, picture, enforced, commanded)
-    band_watts = cap_band * base_watts(state)
-    judgement = Judgement(previous, state, picture, situation, decided, orders, band_watts)
+    base = base_watts(state)
+    release_watts = release_share(cap_band, tick.settings) * base
+    judgement = Judgement(
+        previous, state, picture, situation, decided, orders, cap_band * base, release_watts
+    )
     decisions, alarms = report(tick, judgement)
     state = replace(
         state,

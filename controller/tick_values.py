@@ -280,7 +280,9 @@ class Decisions:
         draw_watts: Estimated AC draw (I7), (n_domains,).
         worst_watts: AC draw with every GPU at the highest cap it may hold (I2), (n_domains,).
         guaranteed_watts: AC draw of I1's worst case, (n_domains,).
+        survivable_watts: The most that ``worst_watts`` may be (I2), (n_domains,).
         cap_band_watts: (n_domains,).
+        release_watts: Draw below which caps are lifted, (n_domains,).
         heat: Breaker heat, 1 = trip, (n_domains,).
         band: ``Band`` values, (n_domains,).
         binding_domain: For each GPU the domain that held it back, -1 for none, (n_gpus,).
@@ -296,7 +298,9 @@ class Decisions:
     draw_watts: FloatArray
     worst_watts: FloatArray
     guaranteed_watts: FloatArray
+    survivable_watts: FloatArray
     cap_band_watts: FloatArray
+    release_watts: FloatArray
     heat: FloatArray
     band: IntArray
     binding_domain: IntArray

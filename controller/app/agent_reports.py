@@ -78,6 +78,7 @@ class NodeSample:
     leased: BoolArray
     host_watts: float
     pods: tuple[PodUse, ...]
+    temperature_celsius: FloatArray
 
 
 def describe(hello: power_pb2.Hello) -> tuple[DeviceDescription, ...]:
@@ -146,6 +147,8 @@ def _columns(
     return columns
 
 
+# Boards shut down near 100 degrees.
+_HOTTEST_CELSIUS = 150.0
 _READ = {power_pb2.DEVICE_STATE_OK, power_pb2.DEVICE_STATE_UNCONTROLLED}
 _CONTROLLED = {power_pb2.DEVICE_STATE_OK, power_pb2.DEVICE_STATE_UNREADABLE}
 
@@ -224,4 +227,11 @@ def read_report(
         leased=np.array([r is not None and r.lease_active for r in readings], dtype=np.bool_),
         host_watts=host_watts,
         pods=tuple(PodUse(p.namespace, p.name, p.uid, tuple(p.device_uuids)) for p in report.pods),
+        temperature_celsius=_temperatures(readings),
     )
+
+
+def _temperatures(readings: Sequence[power_pb2.DeviceReading | None]) -> FloatArray:
+    """Only shown, so a value that no board can have is unknown and no reason to refuse, (n,)."""
+    celsius = np.array([0.0 if r is None else r.temperature_celsius for r in readings])
+    return np.where((celsius > 0.0) & (celsius <= _HOTTEST_CELSIUS), celsius, np.nan)

@@ -180,6 +180,19 @@ class Fleet:
             return True
         return now_ns - record.sample.received_ns > FORGET_AFTER_NS
 
+    def temperatures_celsius(self, topology: Topology) -> FloatArray:
+        """As the boards said last, NaN if unknown, (n_gpus,)."""
+        with self._lock:
+            known = {
+                device.uuid: celsius
+                for record in self._nodes.values()
+                if record.sample is not None
+                for device, celsius in zip(
+                    record.devices, record.sample.temperature_celsius.tolist(), strict=False
+                )
+            }
+        return np.array([known.get(uuid, np.nan) for uuid in topology.gpu_uuids])
+
     def observe(
         self,
         topology: Topology,

@@ -27,6 +27,7 @@ class ViewContext:
     models: Sequence[str]
     pods: Sequence[str]
     outlooks: Mapping[str, Outlook]
+    temperatures_celsius: FloatArray
     simulated: bool
     label: str
 
@@ -113,6 +114,8 @@ def _domain(
         cap_band_watts=round(float(decisions.cap_band_watts[index]), 1),
         draw_watts=round(float(decisions.draw_watts[index]), 1),
         worst_watts=round(float(decisions.worst_watts[index]), 1),
+        release_watts=_known(decisions.release_watts[index]),
+        survivable_watts=_known(decisions.survivable_watts[index]),
         heat=round(float(decisions.heat[index]), 5),
         band=Band(int(decisions.band[index])).name,
         enforcement="Enforce" if tree.enforce[index] else "DryRun",
@@ -163,7 +166,14 @@ def _gpus(
         binding_domain=decisions.binding_domain.tolist(),
         trusted=decisions.trusted.tolist(),
         pod=list(context.pods),
+        floor_watts=[round(float(w), 1) for w in topology.floor_watts],
+        temperature_celsius=_numbers(context.temperatures_celsius),
     )
+
+
+def _known(watts: float) -> float | None:
+    """Rounded, None where nothing bounds it."""
+    return round(float(watts), 1) if np.isfinite(watts) else None
 
 
 def _numbers(values: FloatArray) -> list[float | None]:

@@ -240,6 +240,7 @@ class Ticker:
                 models=self._desired.models,
                 pods=self._desired.pods_of_gpus,
                 outlooks=outcome.outlooks,
+                temperatures_celsius=self._fleet.temperatures_celsius(outcome.topology),
                 simulated=self._identity.simulated,
                 label=self._identity.label,
             ),
