@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from gpu.device import (
@@ -15,16 +17,15 @@ from gpu.device import (
     GpuTimeout,
     PowerLimits,
 )
+from gpu.nvml import checked_fields as fields
 from gpu.nvml.calls import FIELD_VALUES, SYSTEM, XID_EVENTS, NvmlCalls
+from gpu.nvml.checked_fields import CheckedFields
 from gpu.nvml.energy_counter import EnergyEstimate
 from gpu.nvml.return_codes import NvmlFailure, typed_error
 from wattpack.power.energy_trust import STALE_AFTER_SAME
 from wattpack.units import NS_PER_SECOND, GpuUuid
 
-# Field identifiers and enumerations of nvml.h.
-FIELD_MEMORY_TEMPERATURE = 82
-FIELD_POWER_AVERAGE = 185
-FIELD_POWER_INSTANT = 186
+# Enumerations of nvml.h.
 CLOCK_SM = 1
 CLOCK_MEMORY = 2
 TEMPERATURE_GPU = 0
@@ -81,6 +82,8 @@ class NvmlDevice:
         self._lock_max_mhz: int | None = None
         self._max_clock_mhz: int | None = None
         self._energy = EnergyEstimate()
+        self._checked = CheckedFields()
+        self._limit_values: Mapping[int, float] = {}
         self._shown: tuple[float, float | None] = (0.0, None)
         self._same = 0
         self._counted_while_same = 0
@@ -94,14 +97,18 @@ class NvmlDevice:
 
     def read(self, now_ns: int) -> GpuReading:
         """One sample: power now, the rest as old as ``slow_period_ns`` allows."""
-        fields = self._fields(FIELD_POWER_AVERAGE, FIELD_POWER_INSTANT)
-        average_mw = fields.get(FIELD_POWER_AVERAGE)
+        slow = self._slow_ns is None or now_ns - self._slow_ns >= self._slow_period_ns
+        rare = slow and self._slow_rounds % RARE_FACTOR == 0
+        values = self._batch(slow=slow, rare=rare)
+        average_mw = values.get(fields.POWER_AVERAGE)
         if average_mw is None:
             average_mw = self._call("nvmlDeviceGetPowerUsage")
-        instant_mw = fields.get(FIELD_POWER_INSTANT)
-        if self._slow_ns is None or now_ns - self._slow_ns >= self._slow_period_ns:
-            if self._slow_rounds % RARE_FACTOR == 0:
-                self._rare = self._read_rare()
+        instant_mw = values.get(fields.POWER_INSTANT)
+        # Only the limits of this very round: what was read earlier is no read-back.
+        self._limit_values = values if slow else {}
+        if slow:
+            if rare:
+                self._rare = self._read_rare(values)
             self._slow = self._read_slow()
             self._slow_rounds += 1
             self._slow_ns = now_ns
@@ -124,11 +131,31 @@ class NvmlDevice:
             low_mw, high_mw = self._call("nvmlDeviceGetPowerManagementLimitConstraints")
             default_mw = self._call("nvmlDeviceGetPowerManagementDefaultLimit")
             self._range = (low_mw / 1000.0, high_mw / 1000.0, default_mw / 1000.0)
-        enforced = self._call("nvmlDeviceGetEnforcedPowerLimit") / 1000.0
+        # The round that is under way has asked for them already; each answer is used once.
+        values, self._limit_values = self._limit_values, {}
+        if not values:
+            values = self._fields(*self._checked.worth_asking(*fields.LIMITS))
+        call = self._call
+        enforced = (
+            self._checked.value(
+                fields.ENFORCED_LIMIT, values, lambda: call("nvmlDeviceGetEnforcedPowerLimit")
+            )
+            / 1000.0
+        )
         # The set limit costs 0.5 ms to read, the enforced one 0.1 ms (measured on an H200), and a
         # new set limit shows in the enforced one unless another limiter is lower.
-        if enforced != self._enforced_limit_watts or self._limit_reads % CURRENT_LIMIT_EVERY == 0:
-            self._limit_watts = self._call("nvmlDeviceGetPowerManagementLimit") / 1000.0
+        moved = enforced != self._enforced_limit_watts
+        if (
+            moved
+            or self._limit_reads % CURRENT_LIMIT_EVERY == 0
+            or (fields.SET_LIMIT in values and self._checked.agrees(fields.SET_LIMIT))
+        ):
+            self._limit_watts = (
+                self._checked.value(
+                    fields.SET_LIMIT, values, lambda: call("nvmlDeviceGetPowerManagementLimit")
+                )
+                / 1000.0
+            )
         self._limit_reads += 1
         self._enforced_limit_watts = enforced
         low, high, default = self._range
@@ -162,7 +189,10 @@ class NvmlDevice:
     def set_power_limit(self, watts: float) -> None:
         """Ask the board for a new limit; the caller reads back."""
         self._call("nvmlDeviceSetPowerManagementLimit", round(watts * 1000.0))
-        self._enforced_limit_watts = None  # the next read-back asks the board for both limits
+        # The next read-back asks the board for both limits.
+        self._enforced_limit_watts = None
+        self._limit_values = {}
+        self._checked.check_next(*fields.LIMITS)
 
     def lock_clocks(self, max_mhz: int) -> None:
         """Bound the SM clock by (lowest supported, max_mhz)."""
@@ -223,23 +253,39 @@ class NvmlDevice:
             "throttle_reasons": self._optional("nvmlDeviceGetCurrentClocksEventReasons"),
         }
 
-    def _read_rare(self) -> dict[str, Any]:
+    def _read_rare(self, values: Mapping[int, float]) -> dict[str, Any]:
         memory = self._optional("nvmlDeviceGetMemoryInfo")
-        memory_temperature = self._fields(FIELD_MEMORY_TEMPERATURE).get(FIELD_MEMORY_TEMPERATURE)
-        ecc = "nvmlDeviceGetTotalEccErrors"
+        ecc = partial(self._optional, "nvmlDeviceGetTotalEccErrors")
+        corrected = partial(ecc, ECC_CORRECTED, ECC_AGGREGATE)
+        uncorrected = partial(ecc, ECC_UNCORRECTED, ECC_AGGREGATE)
         return {
             "memory_used_bytes": memory["used"] if memory else None,
             "memory_clock_mhz": self._optional("nvmlDeviceGetClockInfo", CLOCK_MEMORY),
             "temperature_celsius": self._optional("nvmlDeviceGetTemperature", TEMPERATURE_GPU),
-            "memory_temperature_celsius": memory_temperature,
-            "ecc_corrected": self._optional(ecc, ECC_CORRECTED, ECC_AGGREGATE),
-            "ecc_uncorrected": self._optional(ecc, ECC_UNCORRECTED, ECC_AGGREGATE),
+            "memory_temperature_celsius": values.get(fields.MEMORY_TEMPERATURE),
+            "ecc_corrected": self._checked.value(fields.ECC_CORRECTED, values, corrected),
+            "ecc_uncorrected": self._checked.value(fields.ECC_UNCORRECTED, values, uncorrected),
             "xid_events": tuple(self._optional(XID_EVENTS) or ()),
         }
 
+    def _batch(self, *, slow: bool, rare: bool) -> dict[int, float]:
+        """Every field that is due in this round, by one call."""
+        more: tuple[int, ...] = ()
+        if slow:
+            due = (*fields.LIMITS, *(fields.RARE if rare else ()))
+            more = self._checked.worth_asking(*due)
+        values = self._fields(*fields.POWER, *more)
+        if values or not more:
+            return values
+        return self._fields(*fields.POWER)  # a driver that refuses the whole call for one field
+
     def _fields(self, *ids: int) -> dict[int, float]:
         """Field values that the board offers, by id."""
+        if not ids:
+            return {}
         answers = self._optional(FIELD_VALUES, *ids) or []
+        for field, code, _ in answers:
+            self._checked.note(field, code)
         return {field: value for field, code, value in answers if code == 0}
 
     def _call(self, name: str, *args: int) -> Any:  # noqa: ANN401 - JSON-like answers

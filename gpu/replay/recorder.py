@@ -29,10 +29,15 @@ FORMAT = "wattpack.io/nvml-recording/v1"
 EXTRA_CALLS: tuple[tuple[str, tuple[int, ...]], ...] = (
     ("nvmlDeviceGetPowerUsage", ()),
     ("nvmlDeviceGetTotalEnergyConsumption", ()),
+    ("nvmlDeviceGetEnforcedPowerLimit", ()),
+    ("nvmlDeviceGetPowerManagementLimit", ()),
+    ("nvmlDeviceGetTotalEccErrors", (0, 1)),
+    ("nvmlDeviceGetTotalEccErrors", (1, 1)),
     ("nvmlDeviceGetPowerState", ()),
     ("nvmlDeviceGetPersistenceMode", ()),
 )
-"""Calls that the adapter does not need but that a reader of the recording compares with."""
+"""Calls that the adapter does not need, or not on every board, but that a reader of the recording
+compares with: a later adapter may ask by fields or by single calls."""
 
 
 def call_key(name: str, args: Sequence[int]) -> str:
