@@ -23,7 +23,9 @@ from wattpack.errors import SafetyError, WattpackError
 from wattpack.power.domain_tree import FloatArray
 from wattpack.power.feasibility import LoadTree, guaranteed_case_watts, require_guaranteed_case
 
-__all__ = ["Acceptance", "DomainRefusal", "accept"]
+__all__ = ["BREAKS_I1", "Acceptance", "DomainRefusal", "accept"]
+
+BREAKS_I1 = "BreaksI1"
 
 Domains = Mapping[str, PowerDomain]
 
@@ -229,5 +231,5 @@ def _undeclared(domain: PowerDomain) -> DomainRefusal | None:
 
 
 def _refusal(name: str, error: WattpackError) -> DomainRefusal:
-    reason = "BreaksI1" if isinstance(error, SafetyError) else "NotUnderstood"
+    reason = BREAKS_I1 if isinstance(error, SafetyError) else "NotUnderstood"
     return DomainRefusal(name, reason, str(error))

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from capacity.gpu_profile import GpuProfile
-from controller.acceptance import Acceptance, accept
+from controller.acceptance import BREAKS_I1, Acceptance, accept
 from controller.app.desired_state import Objects, ObjectStore, Refusal
 from controller.app.fleet import Fleet, NodeRecord
 from controller.app.forecast_reader import ForecastReader, Outlooks
@@ -21,6 +21,8 @@ from controller.policies import require_sound
 from controller.tick_values import Topology
 from controller.topology import PodSpec, build_topology
 from wattpack.api import GPUProfile, PowerDomain, PowerPolicy
+from wattpack.api.conditions import find_condition
+from wattpack.api.object_meta import ConditionStatus
 from wattpack.errors import InputError, WattpackError
 from wattpack.gangs import GangSources, gang_of
 from wattpack.kube.port import JsonObject
@@ -137,7 +139,8 @@ class DesiredTopology:
         members = find_members(records, objects.nodes, profiles)
         uses = pod_specs(records, members, objects.pods)
         refused_policies = self._judge_policies(objects.policies)
-        objects = replace(objects, policies=self._policies)
+        domains, waiting = _held_back(objects.domains, members)
+        objects = replace(objects, policies=self._policies, domains=domains)
         try:
             acceptance = accept(
                 self._ran_before(objects.domains),
@@ -153,7 +156,7 @@ class DesiredTopology:
             refusal = Refusal("Fleet", "", "NotUnderstood", str(error), 0)
             self._refusals = (*members.refusals, *refused_policies, refusal)
             return
-        refused = _refused_domains(acceptance, objects.domains)
+        refused = (*waiting, *_refused_domains(acceptance, objects.domains))
         self._refusals = (*members.refusals, *refused_policies, *refused)
         # Before the first agent speaks nothing is known that a change could break: what is wrong
         # with a spec by itself is told, but none is accepted.
@@ -212,6 +215,27 @@ def _with_unheard(
         members.profiles,
         strict=False,
     )
+
+
+def _held_back(
+    newest: Mapping[str, PowerDomain], members: Members
+) -> tuple[dict[str, PowerDomain], tuple[Refusal, ...]]:
+    """What to judge now: a spec that broke I1 waits until every server with GPUs was heard.
+
+    A replica that has just begun to lead hears one agent first. Judged by that one, the spec would
+    be accepted, and the servers that broke it would come back below it.
+    """
+    judged, waiting = dict(newest), []
+    for name, domain in newest.items() if members.unheard else ():
+        verdict = find_condition(domain.status.conditions, "Accepted")
+        ran = accepted(domain)
+        if verdict is None or ran is None or verdict.observed_generation != domain.generation:
+            continue
+        if verdict.status == ConditionStatus.FALSE and verdict.reason == BREAKS_I1:
+            judged[name] = ran
+            kind, generation = PowerDomain.meta.kind, domain.generation
+            waiting.append(Refusal(kind, name, BREAKS_I1, verdict.message, generation))
+    return judged, tuple(waiting)
 
 
 def _refused_domains(

@@ -44,3 +44,31 @@ def test_what_this_replica_accepted_counts_more_than_an_older_status() -> None:
     topology = cluster.desired.topology(fleet)
     assert topology is not None
     assert topology.tree.rating_watts.tolist() == [50_000.0]
+
+
+def test_a_spec_that_broke_i1_stays_refused_until_every_server_was_heard_again() -> None:
+    """A new leader hears one agent first; the others still draw power."""
+    earlier = make_domain(ratingWatts=40_000.0)["spec"]
+    condition = {
+        "type": "Accepted",
+        "status": "False",
+        "reason": "BreaksI1",
+        "message": "domain row could draw more than its rating",
+        "observedGeneration": 1,
+    }
+    row = make_domain(ratingWatts=5_000.0)
+    row["status"] = {"acceptedSpec": earlier, "conditions": [condition]}
+    nodes = [(NODES, make_node(f"node-{i}", gpus=2)) for i in (1, 2)]
+    cluster = Cluster((DOMAINS, row), *nodes)
+    fleet = make_fleet()
+    topology = cluster.desired.topology(fleet)
+    assert topology is not None
+    assert topology.tree.rating_watts.tolist() == [40_000.0]
+    told = {r.name: (r.reason, r.message) for r in cluster.desired.refusals()}
+    assert told["row"] == ("BreaksI1", condition["message"])
+    fleet.hello(make_hello("node-2"))
+    topology = cluster.desired.topology(fleet)
+    assert topology is not None
+    # Two servers of two boards each fit below 5 kW: judged anew, the spec runs.
+    assert topology.tree.rating_watts.tolist() == [5_000.0]
+    assert "row" not in {r.name for r in cluster.desired.refusals()}
