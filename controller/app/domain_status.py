@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -168,58 +168,52 @@ class StatusThread(PeriodicThread):
         self, outcome: TickOutcome, index: int, domain: PowerDomain, refusal: Refusal | None
     ) -> list[Condition]:
         """Accepted, Ready, Degraded and ForecastTrusted, with the time of their last change."""
-        worst = float(outcome.decisions.guaranteed_watts[index])
-        rating = float(outcome.topology.tree.rating_watts[index])
-        safe = worst <= rating
         conditions: Sequence[Condition] = self._conditions.get(
             domain.name, domain.status.conditions
         )
-        conditions = set_condition(
-            conditions,
-            "Accepted",
-            refusal is None,
-            "Valid" if refusal is None else refusal.reason,
-            "the newest spec runs" if refusal is None else refusal.message,
-            observed_generation=domain.generation,
-            wall_time_ns=outcome.wall_time_ns,
-        )
-        judged = set_condition(
-            conditions,
-            "Ready",
-            refusal is None and safe,
-            "Controlled" if safe else "GuaranteedCapsDoNotFit",
-            "every GPU's guaranteed cap fits below the rating (I1)"
-            if safe
-            else f"worst case {worst:.0f} W with every GPU at its guaranteed cap, "
-            f"rating {rating:.0f} W (I1)",
-            observed_generation=domain.generation,
-            wall_time_ns=outcome.wall_time_ns,
-        )
-        # The planner gives nothing to a domain that cannot promise its guaranteed caps.
-        judged = set_condition(
-            judged,
-            "Degraded",
-            not safe,
-            "GuaranteedCapsDoNotFit" if not safe else "GuaranteedCapsFit",
-            "nothing is placed here until the guaranteed caps fit (I1)"
-            if not safe
-            else "every GPU's guaranteed cap fits below the rating (I1)",
-            observed_generation=domain.generation,
-            wall_time_ns=outcome.wall_time_ns,
-        )
-        outlook = outcome.outlooks.get(domain.name)
-        if outlook is not None:
-            judged = set_condition(
-                judged,
-                FORECAST_TRUSTED,
-                outlook.source is not None,
-                outlook.state,
-                outlook.reason,
+        for kind, holds, reason, message in _findings(outcome, index, domain.name, refusal):
+            conditions = set_condition(
+                conditions,
+                kind,
+                holds,
+                reason,
+                message,
                 observed_generation=domain.generation,
                 wall_time_ns=outcome.wall_time_ns,
             )
-        self._conditions[domain.name] = judged
-        return judged
+        self._conditions[domain.name] = list(conditions)
+        return self._conditions[domain.name]
+
+
+def _findings(
+    outcome: TickOutcome, index: int, name: str, refusal: Refusal | None
+) -> Iterator[tuple[str, bool, str, str]]:
+    """Type, status, reason and message of each condition of a domain that runs."""
+    worst = float(outcome.decisions.guaranteed_watts[index])
+    rating = float(outcome.topology.tree.rating_watts[index])
+    safe = worst <= rating
+    fits = "every GPU's guaranteed cap fits below the rating (I1)"
+    if refusal is None:
+        yield "Accepted", True, "Valid", "the newest spec runs"
+    else:
+        yield "Accepted", False, refusal.reason, refusal.message or "what ran before runs on"
+    if not safe:
+        figures = f"worst case {worst:.0f} W with every GPU at its guaranteed cap"
+        message = f"{figures}, rating {rating:.0f} W (I1)"
+        yield "Ready", False, "GuaranteedCapsDoNotFit", message
+    elif refusal is not None:
+        yield "Ready", False, refusal.reason, "what was accepted before runs on"
+    else:
+        yield "Ready", True, "Controlled", fits
+    # The planner gives nothing to a domain that cannot promise its guaranteed caps.
+    if safe:
+        yield "Degraded", False, "GuaranteedCapsFit", fits
+    else:
+        text = "nothing is placed here until the guaranteed caps fit (I1)"
+        yield "Degraded", True, "GuaranteedCapsDoNotFit", text
+    outlook = outcome.outlooks.get(name)
+    if outlook is not None:
+        yield FORECAST_TRUSTED, outlook.source is not None, outlook.state, outlook.reason
 
 
 def _spec_of(accepted: PowerDomain | None) -> PowerDomainSpec | None:
