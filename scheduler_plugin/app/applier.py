@@ -282,7 +282,8 @@ class Applier:
         waiting = {p.uid for p in plan.placements} & bodies.keys()
         self._rehearsed = {u: v for u, v in self._rehearsed.items() if u in waiting}
         held: dict[str, str] = {}
-        for placement in plan.placements:
+        # Gang by gang: what ends in the middle must not leave all of them half tried.
+        for placement in sorted(plan.placements, key=lambda p: p.gang):
             uid = placement.uid
             if not placement.gang or placement.gang in held or uid not in bodies:
                 continue

@@ -356,6 +356,28 @@ def test_a_field_of_a_newer_version_stops_no_planning() -> None:
     assert list(cluster.loop.step().released) == [f"{SPACE}/p"]
 
 
+def test_a_profile_that_cannot_be_read_stops_no_planning() -> None:
+    """The shipped library speaks for its type."""
+    cluster = powered(10_000)
+    cluster.add_nodes("free")
+    plain = cluster.api
+
+    class Newer:
+        def __getattr__(self, name: str) -> Any:
+            return getattr(plain, name)
+
+        def list(self, resource: Resource, *rest: Any, **options: Any) -> Any:
+            found = plain.list(resource, *rest, **options)
+            for item in found.items if resource.kind == "GPUProfile" else ():
+                item["spec"]["kernelClasses"][0]["provenance"] = "of a newer version"
+            return found
+
+    cluster.loop = cluster.new_loop(Newer())  # type: ignore[arg-type]
+    cluster.add(pod_object("p", 8))
+    cluster.add(pod_object("q", 8))
+    assert len(cluster.loop.step().released) == 2
+
+
 # Gangs
 
 

@@ -354,6 +354,24 @@ def test_large_gangs_are_rehearsed_over_several_cycles_when_the_api_is_slow() ->
     assert gated(cluster) == []
 
 
+def test_one_gang_after_the_other_is_rehearsed_so_that_a_short_term_releases_some() -> None:
+    """Eight gangs of four, three dry runs a cycle: eleven cycles to try all, two to try one."""
+    cluster = Cluster()
+    cluster.add_nodes("n1", "n2", "n3", "n4")
+    for i in range(32):
+        cluster.add(
+            pod_object(
+                f"g{i // 4}-{i % 4}",
+                labels={"wattpack.io/gang": f"g{i // 4}"},
+                annotations={"wattpack.io/gang-size": "4"},
+            )
+        )
+    judged_by(cluster, lambda name, dry_run: cluster.clock.advance_seconds(2))
+    for _ in range(3):
+        cluster.loop.step()
+    assert 0 < len(gated(cluster)) < 32
+
+
 # The ends of waiting
 
 
