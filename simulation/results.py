@@ -21,6 +21,24 @@ from wattpack.units import NS_PER_SECOND, seconds_to_ns
 Floats = NDArray[np.float64]
 
 
+class Comparison(BaseModel):
+    """One run's figures that people compare; every one is simulated.
+
+    ``limit_watts`` is the mean limit at the start; wattpack moves it, a plain row does not.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    servers: int
+    limit_watts: float
+    tokens_served: float
+    job_gpu_seconds: float
+    energy_joules: float
+    peak_draw_ratio: float
+    trips: int
+    pods_placed: int
+
+
 class TwinResult(BaseModel):
     """The summary of one run; every figure is simulated.
 
@@ -66,6 +84,7 @@ class TwinResult(BaseModel):
     uncapped_max_breaker_heat: float
     uncapped_energy_joules: float
     uncapped_tokens_served: dict[str, float]
+    comparisons: dict[str, Comparison] = Field(default_factory=dict)
     violations: list[str] = Field(default_factory=list)
     digest: str = ""
     wall_seconds: float = 0.0

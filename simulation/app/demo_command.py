@@ -10,12 +10,12 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from console.app.console_command import static_folder
 from simulation.app.demo_row import DemoRow
-from simulation.results import TwinResult, end_seconds
+from simulation.results import Comparison, TwinResult, end_seconds
 from simulation.scenario import FaultKind, Scenario, load_scenario
 from wattpack import flags
 from wattpack.clock import Clock, SystemClock
@@ -97,7 +97,7 @@ def main(argv: list[str] | None = None) -> int:
         row.stop()
     if row.failure is not None:
         raise PermanentError(f"simulated time stopped: {row.failure}")
-    say("comparing with an uncapped run of the same seed and placements")
+    say("comparing with runs of the same seed: uncapped, without oversubscription, static caps")
     result = row.summary().model_copy(
         update={"wall_seconds": round((clock.monotonic_ns() - began_ns) / NS_PER_SECOND, 2)}
     )
@@ -143,6 +143,8 @@ def conclude(result: TwinResult, file: Path | None, say: Say) -> int:
     print(document, flush=True)
     if file is not None:
         flags.write_output(file, document + "\n")
+    for line in comparison_lines(result.comparisons):
+        say(line)
     if result.trips or result.invariant_violations:
         say(f"FAILED: {result.trips} trips, {result.invariant_violations} invariant violations")
         for line in result.violations[:10]:
@@ -153,6 +155,36 @@ def conclude(result: TwinResult, file: Path | None, say: Say) -> int:
         f"(uncapped: {result.uncapped_peak_draw_ratio:.1%}, {result.uncapped_trips} trips)"
     )
     return 0
+
+
+_NAMES = {
+    "wattpack": "with wattpack",
+    "unshared": "without oversubscription",
+    "static_caps": "with static caps",
+}
+
+
+def comparison_lines(comparisons: Mapping[str, Comparison]) -> list[str]:
+    """What wattpack brought, as a table for people; empty for a run that ended in its warm-up."""
+    if "wattpack" not in comparisons:
+        return []
+    ours = comparisons["wattpack"]
+    heads = f"{'tokens':>17}{'job GPU-hours':>21}{'peak':>9}{'trips':>7}"
+    lines = ["", f"{'the same arrivals':36}{heads}"]
+    for name, run in comparisons.items():
+        title = f"{run.servers} servers {_NAMES[name]}"
+        tokens, hours = run.tokens_served / 1e6, run.job_gpu_seconds / 3600
+        lines.append(
+            f"{title:36}{tokens:8.1f} M{_apart(run.tokens_served, ours.tokens_served):>7}"
+            f"{hours:14.1f}{_apart(run.job_gpu_seconds, ours.job_gpu_seconds):>7}"
+            f"{run.peak_draw_ratio:9.1%}{run.trips:7}"
+        )
+    return [*lines, ""]
+
+
+def _apart(theirs: float, ours: float) -> str:
+    """How far theirs is from ours, in per cent; empty for our own."""
+    return f"{theirs / ours - 1.0:+.0%}" if ours and theirs != ours else ""
 
 
 def _say(line: str) -> None:

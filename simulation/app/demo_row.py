@@ -21,6 +21,7 @@ from simulation.app.demo_control import DemoControl
 from simulation.app.demo_nodes import DemoNodes
 from simulation.app.demo_watch import Watch
 from simulation.app.demo_work import DemoWork, WebhookCaller
+from simulation.baselines import compare
 from simulation.earlier_days import preload
 from simulation.kube.embedded_api import EmbeddedKube
 from simulation.lockstep import Conductor
@@ -155,7 +156,9 @@ class DemoRow:
             "invariant_violations": self.watch.violation_count,
             "violations": self.watch.violations[:50],
         }
-        return summarise(self.world, uncapped, "wattpack", product)
+        result = summarise(self.world, uncapped, "wattpack", product)
+        comparisons = compare(self.scenario, self.world)
+        return result.model_copy(update={"comparisons": comparisons}).with_digest()
 
     def _conduct(self) -> None:
         try:

@@ -1,0 +1,73 @@
+"""The plain rows that the demo is compared with."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from simulation.app.demo_command import comparison_lines
+from simulation.baselines import Floats, compare, run_plain, static_limit_watts, unshared
+from simulation.results import Comparison
+from simulation.scenario import Scenario, load_scenario
+from simulation.world import World
+from wattpack.units import seconds_to_ns
+
+SECONDS = 90.0
+
+
+def short() -> Scenario:
+    return load_scenario(None, warmup_seconds=20.0, duration_seconds=70.0)
+
+
+def defaults(world: World) -> Floats:
+    return world.bank.default_limit_watts
+
+
+def test_the_unshared_row_has_the_servers_of_the_rating_in_the_same_mix() -> None:
+    row = unshared(short()).row
+    assert row.servers == 40
+    assert [group.count for group in row.groups] == [31, 9]
+
+
+def test_static_caps_use_the_breakers_up_and_exceed_none_with_all_gpus_at_their_cap() -> None:
+    world = World(short())
+    scenario, limits = world.scenario, static_limit_watts(world)
+    per_node = np.bincount(world.node_of_gpu, limits) * 1.05 + scenario.plant.worst_host_watts
+    ac = per_node / scenario.plant.supply_efficiency
+    racks = np.bincount(world.rack_of_node, ac)
+    row = racks.sum() + scenario.row.external_watts
+    used = max(racks.max() / scenario.rack_rating_watts, row / scenario.row_rating_watts)
+    assert used == pytest.approx(1.0, abs=1e-9)
+
+
+def test_fewer_servers_start_less_and_lower_limits_draw_less() -> None:
+    plain = run_plain(short(), SECONDS, defaults)
+    fewer = run_plain(unshared(short()), SECONDS, defaults)
+    lower = run_plain(short(), SECONDS, static_limit_watts)
+    assert plain.tokens_served > 0
+    assert fewer.pods_placed < plain.pods_placed
+    assert fewer.job_gpu_seconds < plain.job_gpu_seconds
+    assert lower.energy_joules < plain.energy_joules
+    assert lower.limit_watts < plain.limit_watts
+
+
+def test_a_plain_row_is_the_same_again() -> None:
+    assert run_plain(short(), SECONDS, defaults) == run_plain(short(), SECONDS, defaults)
+
+
+def test_a_run_that_ended_in_its_warm_up_is_compared_with_nothing() -> None:
+    world = World(short())
+    world.advance(seconds_to_ns(5.0))
+    assert compare(short(), world) == {}
+    assert comparison_lines({}) == []
+
+
+def test_the_table_says_how_far_the_others_are_apart() -> None:
+    ours = Comparison(
+        servers=52, limit_watts=700.0, tokens_served=0.0, job_gpu_seconds=7200.0,
+        energy_joules=1.0, peak_draw_ratio=0.97, trips=0, pods_placed=9,
+    )  # fmt: skip
+    theirs = ours.model_copy(update={"servers": 40, "job_gpu_seconds": 3600.0})
+    lines = comparison_lines({"wattpack": ours, "unshared": theirs})
+    assert "40 servers without oversubscription" in lines[3]
+    assert "-50%" in lines[3]
