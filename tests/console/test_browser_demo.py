@@ -57,7 +57,7 @@ def test_the_dashboard_shows_the_running_demo(demo: DemoRow, page: Page) -> None
     # Caps are raised slowly after a start: the picture is of the row at work.
     expect(page.locator("#heat-summary")).not_to_contain_text("96 of 96", timeout=120_000)
     # Simulated time starts at 22:13:20; by then batch pods compete for the rest of the row.
-    expect(page.locator("#connection")).to_contain_text("22:15:", timeout=120_000)
+    expect(page.locator("#clock")).to_contain_text("22:15:", timeout=120_000)
     page.focus("#heat")
     page.keyboard.press("ArrowRight")
     expect(page.locator("#why")).to_contain_text("node-000", timeout=30_000)
