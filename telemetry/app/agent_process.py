@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import gc
 import logging
 import random
 import threading
@@ -129,6 +130,10 @@ def run_agent(
         sampling = SamplingThread(
             agent, source, attributor, clock, round(NS_PER_SECOND / options.hz), wake
         )
+        # What was made until now lives as long as the process: the collector need not look through
+        # it again and again (0.55 to 0.65 % of a core in place of 0.70, replayed boards).
+        gc.collect()
+        gc.freeze()
         sampling.start()
         undo.callback(sampling.stop)
         if gpunode is not None:
