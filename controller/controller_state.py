@@ -241,6 +241,7 @@ def _moved_trust(fresh: BoardTrust, old: BoardTrust, gpus: IntArray) -> BoardTru
     return BoardTrust(
         _moved(fresh.trusted, old.trusted, gpus),
         _moved(fresh.began_ns, old.began_ns, gpus),
+        _moved(fresh.over_since_ns, old.over_since_ns, gpus),
         _moved(fresh.doubted_ns, old.doubted_ns, gpus),
         _moved_highest(fresh.caps, old.caps, gpus),
     )

@@ -10,7 +10,7 @@ from collections import deque
 from telemetry.gpunode.gpunode_status import limit_watts
 from telemetry.node_state import NodeState
 from wattpack.power.energy_trust import (
-    CALM_OVER_CAP,
+    OFFENDS_FOR_NS,
     TRUSTED_AGAIN_NS,
     UNTRUSTED_OVER_CAP,
     trust_window_ns,
@@ -26,6 +26,7 @@ class TrustMemory:
     def __init__(self) -> None:
         self._caps: dict[str, deque[tuple[int, float]]] = {}
         self._began_ns: int | None = None
+        self._over_since_ns: dict[str, int] = {}
         self._doubted_ns: dict[str, int] = {}
 
     def update(self, state: NodeState) -> frozenset[str]:
@@ -41,14 +42,18 @@ class TrustMemory:
             while len(caps) > 1 and caps[0][0] < now_ns - WINDOW_NS:
                 caps.popleft()
             mean = sample.energy_mean_watts
-            if caps and mean is not None and now_ns - self._began_ns >= WINDOW_NS:
+            if caps and mean is not None:
                 self._judge(uuid, mean, max(watts for _, watts in caps), now_ns)
         return frozenset(self._doubted_ns)
 
     def _judge(self, uuid: str, mean_watts: float, cap_watts: float, now_ns: int) -> None:
+        if mean_watts > UNTRUSTED_OVER_CAP * cap_watts:
+            since_ns = self._over_since_ns.setdefault(uuid, now_ns)
+            known = self._began_ns is not None and now_ns - self._began_ns >= WINDOW_NS
+            if known and now_ns - since_ns >= OFFENDS_FOR_NS:
+                self._doubted_ns[uuid] = now_ns
+            return
+        self._over_since_ns.pop(uuid, None)
         doubted_ns = self._doubted_ns.get(uuid)
-        allowed = UNTRUSTED_OVER_CAP if doubted_ns is None else CALM_OVER_CAP
-        if mean_watts > allowed * cap_watts:
-            self._doubted_ns[uuid] = now_ns
-        elif doubted_ns is not None and now_ns - doubted_ns >= TRUSTED_AGAIN_NS:
+        if doubted_ns is not None and now_ns - doubted_ns >= TRUSTED_AGAIN_NS:
             del self._doubted_ns[uuid]

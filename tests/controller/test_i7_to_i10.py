@@ -114,3 +114,25 @@ def test_i10_a_rebooted_node_counts_at_default_until_a_newer_report() -> None:
     mine = topology.node_of_gpu == 0
     assert np.all(at_boot.highest_cap_watts[mine] == topology.default_limit_watts[mine])
     assert np.all(later.highest_cap_watts[mine] == topology.guaranteed_watts[mine])
+
+
+OFFENCE = range(12, 15)
+
+
+def test_i7_a_board_that_offended_is_trusted_again_after_thirty_seconds_without() -> None:
+    """Below its knee a board draws 7 % more than its cap and for a look even 12 %: no offence."""
+    topology = make_topology()
+    state = initial_state(topology, SETTINGS)
+    trusted = []
+    for tick in range(60):
+        energy = topology.guaranteed_watts * (1.12 if tick in OFFENCE or tick % 10 == 0 else 1.07)
+        observed = make_observations(
+            topology,
+            seconds(tick),
+            gpu_draw_watts=energy,
+            gpu_energy_mean_watts=energy,
+            may_raise=False,
+        )
+        state, _, decisions = step(Tick(topology, observed, SETTINGS, seconds(tick)), state)
+        trusted.append(bool(decisions.trusted.all()))
+    assert trusted == [tick < 13 or tick >= 44 for tick in range(60)]

@@ -16,7 +16,7 @@ from wattpack.power.domain_tree import BoolArray, FloatArray, IntArray
 from wattpack.power.energy_trust import (
     AGREES_WITHIN,
     AGREES_WITHIN_WATTS,
-    CALM_OVER_CAP,
+    OFFENDS_FOR_NS,
     STALE_AFTER_SAME,
     TRUSTED_AGAIN_NS,
     UNTRUSTED_OVER_CAP,
@@ -48,12 +48,14 @@ class BoardTrust:
     Attributes:
         trusted: (n,).
         began_ns: First look at each board, -1 before it, (n,).
-        doubted_ns: When each board last was not clearly within its caps, (n,).
+        over_since_ns: Since when its mean is too high, -1 while it is not, (n,).
+        doubted_ns: When each board last offended or its mean was unknown, (n,).
         caps: The highest caps that could have held lately.
     """
 
     trusted: BoolArray
     began_ns: IntArray
+    over_since_ns: IntArray
     doubted_ns: IntArray
     caps: RecentHighest
 
@@ -62,6 +64,7 @@ def all_trusted(n: int) -> BoardTrust:
     """Everybody is trusted until it offends."""
     return BoardTrust(
         np.ones(n, dtype=np.bool_),
+        np.full(n, -1, dtype=np.int64),
         np.full(n, -1, dtype=np.int64),
         np.full(n, -1, dtype=np.int64),
         nothing_yet(n, _CAP_BUCKET_NS, _LONGEST_WINDOW_NS),
@@ -90,11 +93,16 @@ def judged(
     began_ns = np.where(memory.began_ns < 0, now_ns, memory.began_ns)
     known = (now_ns - began_ns >= window_ns) & (reference > 0.0)
     with np.errstate(invalid="ignore"):
-        over = known & (energy_mean > reference * UNTRUSTED_OVER_CAP)
-        calm = energy_mean <= reference * CALM_OVER_CAP
+        over = energy_mean > reference * UNTRUSTED_OVER_CAP
+    began_over_ns = np.where(memory.over_since_ns < 0, now_ns, memory.over_since_ns)
+    over_since_ns = np.where(over, began_over_ns, -1)
+    offends = over & (now_ns - over_since_ns >= OFFENDS_FOR_NS) & known
+    calm = ~offends & ~np.isnan(energy_mean)
     doubted_ns = np.where(calm, memory.doubted_ns, now_ns)
     again = now_ns - doubted_ns >= TRUSTED_AGAIN_NS
-    return BoardTrust((memory.trusted | again) & ~over, began_ns, doubted_ns, caps)
+    return BoardTrust(
+        (memory.trusted | again) & ~offends, began_ns, over_since_ns, doubted_ns, caps
+    )
 
 
 def stale_readings(

@@ -15,13 +15,14 @@ ENERGY_WINDOW_NS = 3 * NS_PER_SECOND
 """A board is judged by the mean of its energy counter over this long."""
 
 TRUSTED_AGAIN_NS = 30 * NS_PER_SECOND
-"""So long a board has to be calm before it is trusted again."""
+"""So long a board must not offend before it is trusted again."""
+
+OFFENDS_FOR_NS = NS_PER_SECOND
+"""A mean has to stay too high for so long: after a pause in a training step a board that is held
+below its knee, where 7 % above the cap is usual, exceeds 10 % for one look and is no offender."""
 
 UNTRUSTED_OVER_CAP = 1.10
 """A mean above every cap of its time by more than this loses a board its trust."""
-
-CALM_OVER_CAP = 1.06
-"""Up to here a board is calm: some way back before it is trusted again."""
 
 STALE_AFTER_SAME = 5
 """Identical readings with new time stamps."""
