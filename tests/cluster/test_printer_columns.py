@@ -12,6 +12,7 @@ from tests.cluster.cluster_builders import GATE, Body, create, node, pod
 from tests.cluster.cluster_processes import eventually
 from tests.cluster.control_plane import ControlPlane
 from wattpack.api import KINDS
+from wattpack.object_names import SYSTEM_NAMESPACE
 
 ROOT = Path(__file__).parents[2]
 
@@ -139,6 +140,8 @@ OURS = {kind.meta.plural: kind.meta for kind in KINDS}
 @pytest.fixture(scope="module")
 def examples(control_plane: ControlPlane) -> Iterator[ControlPlane]:
     """Our kinds, and the shipped example of each."""
+    # Where forecasts of domains count; an installation has made it.
+    control_plane.kubectl("create", "namespace", SYSTEM_NAMESPACE, check=False)
     for folder in ("crds", "examples"):
         apply = ["apply", "--server-side", "-f", str(ROOT / "manifests" / folder)]
         eventually(
