@@ -151,21 +151,26 @@ def _by_weight(problem: Problem) -> list[int]:
 
 
 def _power_cause(packing: Packing, class_index: int, nodes: np.ndarray) -> Cause:
-    """The domain that is nearest to letting the pod in."""
+    """Every domain that is short above the node that is nearest to letting the pod in."""
     problem = packing.problem
-    best: tuple[int, int, int, int] | None = None
+    best: tuple[int, int] | None = None
     for node in nodes:
-        above = problem.path[node]
-        domain = int(above[np.argmin(packing.headroom[above])])
-        watts, left = int(problem.watts[class_index, node]), int(packing.headroom[domain])
-        if best is None or watts - left < best[0]:
-            best = (watts - left, domain, watts, left)
+        watts = int(problem.watts[class_index, node])
+        short = watts - int(packing.headroom[problem.path[node]].min())
+        if best is None or short < best[0]:
+            best = (short, int(node))
     if best is None or best[0] <= 0:
         return PendingReason.FRAGMENTED, "a place appeared after the plan was made"
-    _, domain, watts, left = best
-    name = problem.snapshot.domains[domain].name
-    text = f"{name} needs {watts:,} W, {left:,} W left"
-    return PendingReason.POWER_DOMAIN_FULL, text
+    node = best[1]
+    watts = int(problem.watts[class_index, node])
+    above = [int(domain) for domain in problem.path[node] if packing.headroom[domain] < watts]
+    binding = sorted(dict.fromkeys(above), key=lambda domain: int(packing.headroom[domain]))
+    parts = [
+        f"{problem.snapshot.domains[domain].name} needs {watts:,} W, "
+        f"{int(packing.headroom[domain]):,} W left"
+        for domain in binding
+    ]
+    return PendingReason.POWER_DOMAIN_FULL, "; ".join(parts)
 
 
 def _amount(problem: Problem, resource: int, amounts: np.ndarray) -> str:

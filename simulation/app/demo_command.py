@@ -184,7 +184,8 @@ def comparison_lines(comparisons: Mapping[str, Comparison]) -> list[str]:
 
 def _apart(theirs: float, ours: float) -> str:
     """How far theirs is from ours, in per cent; empty for our own."""
-    return f"{theirs / ours - 1.0:+.0%}" if ours and theirs != ours else ""
+    # Adding zero turns -0 % into +0 %.
+    return f"{round(theirs / ours - 1.0, 2) + 0.0:+.0%}" if ours and theirs != ours else ""
 
 
 def _say(line: str) -> None:

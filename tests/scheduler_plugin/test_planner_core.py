@@ -68,6 +68,17 @@ def test_a_full_power_domain_is_named_with_its_figures() -> None:
     assert result.pending[0].message == "row-1 needs 2,400 W, 1,100 W left"
 
 
+def test_all_domains_that_are_short_above_a_node_are_named_the_tightest_first() -> None:
+    parts = (
+        domain("site", 100_000, used=98_000),
+        domain("row-1", 10_000, used=8_900, parent="site"),
+        node("a", domain="row-1"),
+        pod("p", 4, expected_watts_per_gpu=600),
+    )
+    message = "row-1 needs 2,400 W, 1,100 W left; site needs 2,400 W, 2,000 W left"
+    assert plan(snapshot(*parts)).pending[0].message == message
+
+
 def test_every_ancestor_limits_what_is_placed_below_it() -> None:
     parts = [domain("site", 2_000), domain("r1", 9_000, parent="site")]
     parts += [domain("r2", 9_000, parent="site")]
