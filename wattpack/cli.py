@@ -7,11 +7,14 @@ the shared house imports none of the packages.
 from __future__ import annotations
 
 import importlib
+import signal
 import sys
+import threading
 from dataclasses import dataclass
+from typing import Any
 
 from wattpack import __version__
-from wattpack.errors import InputError, WattpackError
+from wattpack.errors import InputError, Terminated, WattpackError
 from wattpack.kube.user_agent import identify
 
 
@@ -60,7 +63,7 @@ def usage() -> str:
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run one verb; 0 fine, 1 failed, 2 wrong usage, 130 interrupted."""
+    """Run one verb; 0 fine, 1 failed, 2 wrong usage, 130 interrupted, 143 terminated."""
     arguments = sys.argv[1:] if argv is None else argv
     if not arguments or arguments[0] in {"-h", "--help", "help"}:
         print(usage(), end="")
@@ -73,6 +76,7 @@ def main(argv: list[str] | None = None) -> int:
         print(f"error: unknown verb {name!r}\n\n{usage()}", file=sys.stderr, end="")
         return 2
     identify(name)
+    previous = _end_in_order()
     try:
         return int(importlib.import_module(VERBS[name].module).main(rest))
     except InputError as error:
@@ -81,8 +85,29 @@ def main(argv: list[str] | None = None) -> int:
     except WattpackError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
+    except Terminated:
+        return 128 + signal.SIGTERM
     except KeyboardInterrupt:
-        return 130
+        return 128 + signal.SIGINT
+    finally:
+        if previous is not None:
+            signal.signal(signal.SIGTERM, previous)
+
+
+def _end_in_order() -> Any:  # noqa: ANN401 - what signal.signal gives
+    """SIGTERM unwinds as Ctrl-C does, so that sockets, tokens and folders are taken away.
+
+    Verbs that have something better to do on it (give a Lease back) say so themselves.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        return None
+
+    def terminate(*_: object) -> None:
+        # Once: a second one must not break off the clean-up.
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        raise Terminated
+
+    return signal.signal(signal.SIGTERM, terminate)
 
 
 if __name__ == "__main__":

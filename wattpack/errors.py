@@ -71,3 +71,7 @@ class SafetyError(WattpackError):
     def __init__(self, invariant: str, message: str) -> None:
         self.invariant = invariant
         super().__init__(f"{invariant}: {message}")
+
+
+class Terminated(KeyboardInterrupt):
+    """SIGTERM arrived: whoever cleans up after Ctrl-C cleans up after this."""

@@ -158,5 +158,8 @@ def main(argv: list[str] | None = None) -> int:
     )
     server.start()
     print(f"dashboard on http://{arguments.host}:{server.port}", flush=True)
-    threading.Event().wait()
+    try:
+        threading.Event().wait()
+    finally:
+        server.stop()
     return 0

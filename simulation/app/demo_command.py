@@ -19,7 +19,7 @@ from simulation.results import Comparison, TwinResult, end_seconds
 from simulation.scenario import FaultKind, Scenario, load_scenario
 from wattpack import flags
 from wattpack.clock import Clock, SystemClock
-from wattpack.errors import InputError, PermanentError, WattpackError
+from wattpack.errors import InputError, PermanentError, Terminated, WattpackError
 from wattpack.logs import log_plain
 from wattpack.units import NS_PER_SECOND
 
@@ -91,6 +91,9 @@ def main(argv: list[str] | None = None) -> int:
         if row.console is not None:
             say(f"dashboard: http://127.0.0.1:{row.console.port}  (Ctrl-C ends the demo)")
         run_until(row, None if forever else end_seconds(scenario), clock, say)
+    except Terminated:
+        # Nobody waits for a summary.
+        raise
     except KeyboardInterrupt:
         say("ending")
     finally:
