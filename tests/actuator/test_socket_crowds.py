@@ -213,3 +213,18 @@ def test_who_may_only_read_commands_nothing(directory: Path) -> None:
     server.close()
     node.client.close()
     node.hosted.close()
+
+
+def test_descriptors_that_a_peer_sends_along_do_not_pile_up(directory: Path) -> None:
+    node = Node(directory)
+    assert node.client.status().devices
+    with socket.socket(socket.AF_UNIX) as giver, open(os.devnull) as gift:
+        giver.connect(str(node.path))
+        answers = giver.makefile("rb")
+        before = len(os.listdir("/proc/self/fd"))
+        for _ in range(50):
+            socket.send_fds(giver, [encode_status_request()], [gift.fileno()] * 8)
+            assert b'"status"' in answers.readline()
+        assert len(os.listdir("/proc/self/fd")) == before
+    node.client.close()
+    node.hosted.close()
