@@ -40,6 +40,7 @@ class Faults:
     outage_seconds: int = 0
     frozen_from: int = 1_000_000
     counter_offered: bool = True
+    frozen_jitter_watts: float = 0.0
 
 
 @dataclass
@@ -57,6 +58,7 @@ class Board:
     demand: float = 100.0
     draw: float = 100.0
     joules: deque[float] = field(default_factory=lambda: deque([0.0], maxlen=4))
+    sensed: float = np.nan
     told: float = np.nan
     told_mean: float = np.nan
     told_cap: float = np.nan
@@ -216,7 +218,10 @@ class Plant:
 
     def _tell(self, board: Board, server: Server, *, frozen: bool) -> None:
         if not frozen:
-            board.told = board.draw * board.gain
+            board.sensed = board.told = board.draw * board.gain
+        elif self.faults.frozen_jitter_watts:
+            jitter = self.faults.frozen_jitter_watts
+            board.told = board.sensed + float(self.rng.uniform(-jitter, jitter))
         board.told_mean = board.mean_watts() if self.faults.counter_offered else np.nan
         board.told_cap = board.cap
         board.told_confirmed = board.confirmed if server.epoch == self.leader_epoch else 0

@@ -42,6 +42,14 @@ def test_frozen_readings_of_every_board_do_not_let_the_breaker_trip(counter_offe
     assert np.all(np.array(plant.true_watts()) < plant.house.ratings)
 
 
+def test_readings_that_only_tremble_cannot_hide_what_the_counter_shows() -> None:
+    trembling = Faults(frozen_from=IDLE_SECONDS - 1, frozen_jitter_watts=3.0)
+    plant, told = run(trembling, 240)
+    assert max(plant.heat) < 0.5
+    assert told[IDLE_SECONDS + 4].stale_readings.all()
+    assert np.all(np.array(plant.true_watts()) < plant.house.ratings)
+
+
 def test_the_same_boards_with_honest_readings_are_capped_too_and_nothing_is_called_stale() -> None:
     plant, told = run(Faults(), 240)
     assert max(plant.heat) < 0.5
