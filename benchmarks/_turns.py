@@ -1,0 +1,96 @@
+"""Virtual time for several threads that take turns: one runs, the others wait for their moment.
+
+Simpler than the twin's lockstep, and deterministic: the thread with the earliest deadline goes
+next, the earlier starter first. Nothing here moves time but a wait.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+from wattpack.clock import Wake
+from wattpack.errors import PermanentError
+from wattpack.units import NS_PER_SECOND
+
+
+class _NoWake:
+    def set(self) -> None:
+        """Who waits in virtual time looks again at its deadline."""
+
+
+class TurnClock:
+    """A ``wattpack.clock.Clock`` that its own threads share."""
+
+    def __init__(self) -> None:
+        self._now_ns = 0
+        self._turn = threading.Condition()
+        self._deadlines: dict[int, int] = {}
+        self._running = -1
+        self._errors: list[BaseException] = []
+
+    def run(self, *mains: Callable[[], None]) -> None:
+        """Run all mains in turns until each has returned.
+
+        Raises:
+            PermanentError: if one of them failed.
+        """
+        threads = [
+            threading.Thread(target=self._main, args=(number, main), name=f"turn-{number}")
+            for number, main in enumerate(mains)
+        ]
+        self._deadlines = dict.fromkeys(range(len(mains)), 0)
+        self._running = 0
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        if self._errors:
+            raise PermanentError(f"a planner's thread failed: {self._errors[0]!r}")
+
+    def _main(self, number: int, main: Callable[[], None]) -> None:
+        threading.current_thread().turn = number  # type: ignore[attr-defined]
+        with self._turn:
+            self._turn.wait_for(lambda: self._running == number)
+        try:
+            main()
+        except BaseException as error:
+            self._errors.append(error)
+        finally:
+            with self._turn:
+                del self._deadlines[number]
+                self._pass_on()
+
+    def _pass_on(self) -> None:
+        if self._deadlines:
+            deadline_ns, number = min((d, n) for n, d in self._deadlines.items())
+            self._now_ns = max(self._now_ns, deadline_ns)
+            self._running = number
+        self._turn.notify_all()
+
+    def monotonic_ns(self) -> int:
+        """The present virtual time."""
+        return self._now_ns
+
+    def wall_time_ns(self) -> int:
+        """The present virtual time as a calendar time."""
+        return self._now_ns + 1_700_000_000 * NS_PER_SECOND
+
+    def new_wake(self) -> Wake:
+        """A handle without effect."""
+        return _NoWake()
+
+    def wait_until(self, deadline_ns: int, wake: Wake | None = None) -> bool:
+        """Let the others run until the deadline."""
+        number: int = threading.current_thread().turn  # type: ignore[attr-defined]
+        with self._turn:
+            self._deadlines[number] = max(deadline_ns, self._now_ns)
+            self._pass_on()
+            self._turn.wait_for(lambda: self._running == number)
+        return False
+
+    def message_sent(self, count: int = 1) -> None:
+        """One thread runs at a time: nothing is under way."""
+
+    def message_handled(self, count: int = 1) -> None:
+        """One thread runs at a time: nothing is under way."""
