@@ -4,7 +4,8 @@ Every view is encoded once, however many browsers watch; a stream is a cursor in
 
     topology         all columns; a browser that is new or too far behind
     topology-change  rows that came or went, and single values that changed
-    tick             domains and the first line; one byte a GPU for its draw
+    domains          what of the domains stands still: names, ratings, bands, forecasts
+    tick             what moves each second, and the first line; one byte a GPU for its draw
     caps             one byte a GPU for its limit and one for the reason; only when they changed
     decisions        the newest lines; only when there are new ones
     forecasts        the steps of each domain's forecast; only when one was issued
@@ -18,7 +19,7 @@ import base64
 import json
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 
 from console.decision_feed import feed
 from console.freshness import Age
@@ -42,6 +43,10 @@ _COLUMNS = {
 }
 
 
+_MOVING = ("draw_watts", "worst_watts", "survivable_watts", "heat", "band", "capped_gpus")
+_NOT_STANDING = {*_MOVING, "forecast_window"}
+
+
 @dataclass(frozen=True, slots=True)
 class Cursor:
     """What one browser has been given; versions count up from 1."""
@@ -52,6 +57,7 @@ class Cursor:
     temperature: int = 0
     decisions: int = 0
     forecasts: int = 0
+    domains: int = 0
 
 
 @dataclass(slots=True)
@@ -62,15 +68,14 @@ class FrameBook:
     changes: deque[tuple[int, str]] = field(default_factory=lambda: deque(maxlen=KEPT_CHANGES))
     bodies: dict[str, str] = field(default_factory=dict)
     versions: dict[str, int] = field(
-        default_factory=lambda: dict.fromkeys(
-            ("topology", "tick", "caps", "temperature", "decisions", "forecasts"), 0
-        )
+        default_factory=lambda: dict.fromkeys((kind.name for kind in fields(Cursor)), 0)
     )
     _temperature: bytes = b""
 
     def take(self, view: LiveView, age: Age) -> None:
         """Encode a new view."""
         self._take_topology(view.gpus)
+        self._put("domains", [d.model_dump(exclude=_NOT_STANDING) for d in view.domains])
         self._put("tick", _tick(view, age), always=True)
         limits = shares(view.gpus.limit_watts, view.gpus.request_watts)
         reasons = bytes(min(UNKNOWN, max(0, reason)) for reason in view.gpus.reason)
@@ -90,7 +95,7 @@ class FrameBook:
     def since(self, cursor: Cursor) -> tuple[list[Event], Cursor]:
         """Event names and JSON bodies that bring a browser up to now, and its new cursor."""
         events = self._topology_since(cursor.topology)
-        for name in ("caps", "temperature", "decisions", "forecasts", "tick"):
+        for name in ("caps", "temperature", "decisions", "forecasts", "domains", "tick"):
             if name in self.bodies and self.versions[name] != getattr(cursor, name):
                 events.append((name, self.bodies[name]))
         return events, Cursor(**self.versions)
@@ -181,7 +186,7 @@ def _tick(view: LiveView, age: Age) -> dict[str, object]:
         "label": view.label,
         "simulated": view.simulated,
         "overview": overview(view, age).to_json(),
-        "domains": [d.model_dump(exclude={"forecast_window"}) for d in view.domains],
+        "domains": {name: [getattr(domain, name) for domain in view.domains] for name in _MOVING},
         "draws": _base64(shares(view.gpus.draw_watts, view.gpus.request_watts)),
     }
 

@@ -150,7 +150,8 @@ def test_a_stream_gets_everything_once_and_then_a_pulse_each_second(tmp_path: Pa
     stream = hub(console)
     first, position = stream.events(Position(), None)
     assert names(first) == [
-        "topology", "caps", "temperature", "decisions", "forecasts", "tick", "placement", "pulse",
+        "topology", "caps", "temperature", "decisions", "forecasts", "domains", "tick",
+        "placement", "pulse",
     ]  # fmt: skip
     second, position = stream.events(position, None)
     assert names(second) == ["pulse"]

@@ -10,7 +10,7 @@ import { clock } from "./format";
 import { Freshness } from "./freshness";
 import { renderGpuTable } from "./gputable";
 import { HeatMap, type Mode } from "./heat";
-import { applyChange, type Decision, type Forecast, type Hello, type Placement, type Pulse, State, type Tick, type Topology, type TopologyChange } from "./model";
+import { applyChange, type Decision, type Forecast, type Hello, type Placement, type Pulse, type Standing, State, type Tick, type Topology, type TopologyChange } from "./model";
 import { renderPlacement } from "./pods";
 import { PowerChart } from "./power";
 import type { Message } from "./relay";
@@ -57,6 +57,9 @@ const handlers: Record<string, (body: never, agoMs: number) => void> = {
   decisions(decisions: Decision[]) {
     renderFeed(decisions);
   },
+  domains(domains: Standing[]) {
+    state.standing = domains;
+  },
   forecasts(forecasts: Record<string, Forecast>) {
     state.forecasts = forecasts;
   },
@@ -65,9 +68,9 @@ const handlers: Record<string, (body: never, agoMs: number) => void> = {
     say(element("label"), tick.label);
     say(element("clock"), `${clock(tick.wallTimeMs)} UTC`);
     element("clock").title = `tick ${tick.tick}, epoch ${tick.epoch}`;
-    renderDomains(bodyOf("domains"), tick.domains);
-    fillChoice(tick.domains.map((domain) => domain.name));
-    const chosen = tick.domains.find((domain) => domain.name === choice.value);
+    renderDomains(bodyOf("domains"), state.domains);
+    fillChoice(state.domains.map((domain) => domain.name));
+    const chosen = state.domains.find((domain) => domain.name === choice.value);
     if (chosen) chart.add(tick.wallTimeMs, chosen, state.forecasts[chosen.name] ?? null);
     heat.draw();
     renderGpuTable(state, matches, (gpu) => heat.select(gpu));

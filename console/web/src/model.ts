@@ -21,6 +21,10 @@ export interface Domain {
   forecast_reason: string;
 }
 
+/** What of a domain moves each second; the rest comes once. */
+export type Moving = "draw_watts" | "worst_watts" | "survivable_watts" | "heat" | "band" | "capped_gpus";
+export type Standing = Omit<Domain, Moving>;
+
 export interface Forecast {
   start_seconds: number;
   step_seconds: number;
@@ -75,7 +79,7 @@ export interface Tick {
   epoch: number;
   label: string;
   overview: Overview;
-  domains: Domain[];
+  domains: { [K in Moving]: Domain[K][] };
   draws: string;
 }
 
@@ -139,6 +143,8 @@ export class State {
   topology: Topology | null = null;
   tick: Tick | null = null;
   forecasts: Record<string, Forecast> = {};
+  standing: Standing[] = [];
+  domains: Domain[] = [];
   draws = new Uint8Array();
   limits = new Uint8Array();
   reasons = new Uint8Array();
@@ -147,6 +153,8 @@ export class State {
   takeTick(tick: Tick): void {
     this.tick = tick;
     this.draws = bytes(tick.draws);
+    const moving = Object.entries(tick.domains) as [Moving, Domain[Moving][]][];
+    this.domains = this.standing.map((domain, i) => ({ ...domain, ...Object.fromEntries(moving.map(([name, values]) => [name, values[i]])) }) as Domain);
   }
 
   takeCaps(caps: { limits: string; reasons: string }): void {

@@ -7,7 +7,7 @@ import { applyChange, type Link, type Topology, type TopologyChange } from "./mo
 export type Message = { kind: "event"; name: string; body: unknown; agoMs: number } | { kind: "link"; link: Link };
 export type Request = { kind: "token"; token: string } | { kind: "bye" };
 
-const KEPT = ["hello", "topology", "caps", "temperature", "decisions", "forecasts", "tick", "placement", "pulse"];
+const KEPT = ["hello", "topology", "caps", "temperature", "decisions", "forecasts", "domains", "tick", "placement", "pulse"];
 
 export class Relay {
   private readonly listeners = new Set<(message: Message) => void>();
