@@ -27,7 +27,9 @@ async def serve(seconds: float) -> None:
     count = [0]
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):
+        # Cancelled at the end, where nobody looks at how a connection ended.
+        ended = (asyncio.IncompleteReadError, asyncio.CancelledError, ConnectionError)
+        with contextlib.suppress(*ended):
             while True:
                 head = (await reader.readuntil(b"\r\n\r\n")).lower()
                 length = int(head.partition(b"content-length:")[2].split(b"\r\n")[0])
