@@ -17,8 +17,9 @@ from enum import Enum
 
 from scheduler_plugin import pods as pod_facts
 from scheduler_plugin.app.plan_archive import PlanArchive
+from scheduler_plugin.app.plan_lines import absent_uid, pending_line, promise_line
 from scheduler_plugin.ledger import Ledger, Promise, Reservation, Stage
-from scheduler_plugin.plan_document import Pending, Placement, Plan
+from scheduler_plugin.plan_document import Placement, Plan
 from scheduler_plugin.snapshot import Pod, Snapshot
 from wattpack.api.times import parse_rfc3339, rfc3339
 from wattpack.clock import Clock
@@ -357,7 +358,7 @@ class Applier:
         now_ns, wall_ns = self._clock.monotonic_ns(), self._clock.wall_time_ns()
         kept_until = rfc3339(wall_ns + self._gang_timeout_ns)
         promises = [
-            _line(
+            promise_line(
                 absent_uid(p.uid),
                 (pods[p.uid].namespace, pods[p.uid].name),
                 p.node,
@@ -370,13 +371,15 @@ class Applier:
         for old in self._ledger.unsettled():
             if old.uid not in new:
                 space, _, name = old.key.partition("/")
-                promises.append(_line(old.uid, (space, name), old.node, old.gang))
+                promises.append(promise_line(old.uid, (space, name), old.node, old.gang))
         for slot, place in sorted(self._ledger.reservations.items()):
             if slot not in new:
                 until = rfc3339(wall_ns + place.until_ns - now_ns)
                 space = place.gang.partition("/")[0]
-                promises.append(_line(absent_uid(slot), (space, ""), place.node, place.gang, until))
-        pending = [_pending(p, pods[p.uid]) for p in plan.pending if "#" not in p.uid]
+                promises.append(
+                    promise_line(absent_uid(slot), (space, ""), place.node, place.gang, until)
+                )
+        pending = [pending_line(p, pods[p.uid]) for p in plan.pending if "#" not in p.uid]
         self._archive.write(plan, promises, pending)
 
 
@@ -387,23 +390,3 @@ def _version(body: JsonObject) -> str:
 def _promise(body: JsonObject, node: str, gang: str, since_ns: int) -> Promise:
     owner = pod_facts.owner_key(body)
     return Promise(pod_facts.uid(body), node, owner, since_ns, pod_facts.key(body), gang)
-
-
-def _pending(entry: Pending, pod: Pod) -> JsonObject:
-    return {
-        "podUid": entry.uid,
-        "namespace": pod.namespace,
-        "name": pod.name,
-        "reason": entry.reason.value,
-        "message": entry.message[:1024],
-    }
-
-
-def absent_uid(uid: str) -> str:
-    """A pod's uid, or ``#`` and the member for a gang member that does not exist yet."""
-    return "#" + uid.rsplit("#", 1)[1] if "#" in uid else uid
-
-
-def _line(pod_uid: str, pod: tuple[str, str], node: str, gang: str, until: str = "") -> JsonObject:
-    line = {"podUid": pod_uid, "namespace": pod[0], "name": pod[1], "node": node, "gang": gang}
-    return line | ({"until": until} if until else {})
