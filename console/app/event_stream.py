@@ -35,10 +35,12 @@ Namespaces = frozenset[str] | None
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """What one stream has sent."""
+    """What one stream has sent, and of which book: another one counts its versions anew."""
 
+    book: FrameBook | None = None
     cursor: Cursor = field(default_factory=Cursor)
     placement: int = -1
+    namespaces: Namespaces = None
 
 
 class Hub:
@@ -78,13 +80,16 @@ class Hub:
 
     def events(self, position: Position, namespaces: Namespaces) -> tuple[list[Event], Position]:
         """What a browser lacks, with the pulse at its end."""
+        if namespaces != position.namespaces:
+            position = Position(namespaces=namespaces)
         view, age = self._live.latest()
         found: list[Event] = []
         if view is not None:
             with self._lock:
                 book = self._book(view, namespaces)
-                found, cursor = book.since(position.cursor)
-            position = replace(position, cursor=cursor)
+                cursor = position.cursor if position.book is book else Cursor()
+                found, cursor = book.since(cursor)
+            position = replace(position, book=book, cursor=cursor)
         version, placement = self._placement.view(namespaces)
         if version != position.placement:
             found.append(("placement", _json(placement)))

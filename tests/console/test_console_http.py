@@ -178,6 +178,26 @@ def test_streams_of_different_rights_do_not_see_each_others_pods(tmp_path: Path)
     assert "default/pod-0" not in dict(little)["topology"]
 
 
+def test_a_stream_whose_rights_change_begins_anew(tmp_path: Path) -> None:
+    console = Console(tmp_path, make_view())
+    stream = hub(console)
+    stream.events(Position(), None)
+    _, position = stream.events(Position(), frozenset({"other"}))
+    events, _ = stream.events(position, None)
+    assert "default/pod-0" in dict(events)["topology"]
+    assert "placement" in dict(events)
+
+
+def test_a_stream_outlives_the_frames_that_many_others_push_out(tmp_path: Path) -> None:
+    console = Console(tmp_path, make_view())
+    stream = hub(console)
+    _, position = stream.events(Position(), None)
+    for i in range(20):
+        stream.events(Position(), frozenset({f"n{i}"}))
+    events, _ = stream.events(position, None)
+    assert "topology" in dict(events)
+
+
 def test_too_many_streams_are_told_when_to_come_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
