@@ -10,6 +10,7 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 PAGE = re.compile(r"\bdocs/[\w./-]+\.md\b")
+PATH = re.compile(r"`([\w.-]+(?:/[\w.*-]+)*)(?:::(\w+))?/?`")
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 TEXT = {".py", ".md", ".go", ".ts", ".sh", ".mk", ".yaml", ".tpl", ".txt", ".proto", ".toml"}
 
@@ -36,6 +37,25 @@ def test_every_cited_page_exists() -> None:
         if not (ROOT / page).is_file()
     }
     assert missing == set()
+
+
+@pytest.mark.parametrize("page", tracked(".md"), ids=lambda page: page.name)
+def test_every_file_that_a_page_names_exists(page: Path) -> None:
+    """A path of the tree, a test or module by its file name, and the function after ``::``."""
+    tree = [file.relative_to(ROOT) for file in tracked(*TEXT, "", ".json", ".service", ".gz")]
+    rooms = {name for file in tree for name in map(str, (file, *file.parents))}
+    tops = {file.parts[0] for file in tree if len(file.parts) > 1}
+    missing = []
+    for path, function in PATH.findall(page.read_text(encoding="utf-8")):
+        if "/" in path and path.split("/")[0] in tops:
+            found = [file for file in tree if file.match(path)] if path not in rooms else [path]
+        elif path.endswith(".py"):
+            found = [file for file in tree if file.match(path)]
+        else:
+            continue
+        told = [f for f in found if not function or f"def {function}(" in (ROOT / f).read_text()]
+        missing += [] if told else [path + ("::" + function if function else "")]
+    assert missing == []
 
 
 @pytest.mark.parametrize("page", tracked(".md"), ids=lambda page: page.name)
