@@ -5,6 +5,7 @@ A value that no board can give refuses the whole message; a field that is missin
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -32,6 +33,9 @@ MAX_DEVICES = 64
 MAX_PODS = 1000
 
 
+# No slash: names with one are those that we give to boards that nobody names (known_servers).
+_UUID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,95}")
+_UUID_EXPECTED = "1 to 96 letters, digits, dots, colons, dashes"
 _COLUMNS = ("draw_watts", "energy_joules", "limit_watts", "guaranteed_watts")
 _CEILINGS = (IMPLAUSIBLE_WATTS, 1e15, IMPLAUSIBLE_WATTS, IMPLAUSIBLE_WATTS)
 _CEILING_ROWS = np.array(_CEILINGS).reshape(-1, 1)
@@ -111,6 +115,9 @@ def describe(hello: power_pb2.Hello) -> tuple[DeviceDescription, ...]:
             )
         )
     uuids = [device.uuid for device in devices]
+    for position, uuid in enumerate(uuids):
+        if not _UUID.fullmatch(uuid):
+            raise InputError(f"hello.devices[{position}].uuid", _UUID_EXPECTED, uuid, hello.node)
     if not uuids or len(set(uuids)) != len(uuids) or not all(uuids):
         raise InputError("hello.devices", "at least one device, each with its own UUID", uuids)
     return tuple(sorted(devices, key=lambda device: device.index))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from typing import Any
 
 import numpy as np
@@ -132,3 +133,58 @@ def test_a_deleted_node_is_counted_while_it_reports_and_dropped_when_it_is_silen
     assert fleet.forget_silent(["node-1"], 30 * NS_PER_SECOND) == []
     assert fleet.forget_silent(["node-1"], 61 * NS_PER_SECOND) == ["node-1"]
     assert fleet.records() == []
+
+
+@pytest.mark.parametrize(
+    "uuid",
+    ["unheard/node-9/0", "node-2/honest-gpu-0", "", " GPU", "GPU\n1", "x" * 97, "ü"],
+)
+def test_a_board_cannot_take_a_name_that_we_give_to_others(uuid: str) -> None:
+    fleet = make_fleet()
+    hello = make_hello("node-2")
+    hello.devices[0].uuid = uuid
+    with pytest.raises(InputError, match=r"hello\.devices"):
+        fleet.hello(hello)
+    assert [record.name for record in fleet.records()] == ["node-1"]
+
+
+HOSTILE = [float("nan"), float("inf"), -1.0, 0.0, 1e308, 5e-324, 2.0**63]
+WHOLE = [0, 1, 2**31, 2**63 - 1, 2**64 - 1]
+
+
+def hostile_report(rng: random.Random) -> power_pb2.NodeReport:
+    """A report of node-1 with some fields out of their range, doubled, missing or strange."""
+    report = make_report()
+    report.sequence = rng.choice(WHOLE)
+    for name in ("nonce", "highest_epoch"):
+        if rng.random() < 0.5:
+            setattr(report, name, rng.choice(WHOLE))
+    for device in report.devices:
+        for name in ("draw_watts", "energy_joules", "limit_watts", "guaranteed_watts"):
+            if rng.random() < 0.2:
+                setattr(device, name, rng.choice(HOSTILE))
+        if rng.random() < 0.2:
+            device.confirmed_sequence = rng.choice(WHOLE)
+        if rng.random() < 0.1:
+            device.uuid = rng.choice(["node-1-gpu-0", "", "strange"])
+    if rng.random() < 0.2:
+        report.host_watts = rng.choice(HOSTILE)
+    if rng.random() < 0.1:
+        report.clock_ns = rng.choice([-(2**63), -1, 2**63 - 1])
+    return report
+
+
+def test_hostile_reports_are_refused_by_name_and_the_tick_still_observes() -> None:
+    rng, fleet, refused, fields = random.Random(6), make_fleet(), 0, set[str]()
+    for number in range(2000):
+        if number % 10 == 0:
+            fleet.hello(make_hello())
+        try:
+            fleet.report(hostile_report(rng), received_ns=number)
+        except InputError as error:
+            fields.add(error.field.partition(".")[0])
+            refused += 1
+        if number % 20 == 0:
+            observe(fleet)
+    assert 500 < refused < 2000
+    assert fields == {"report"}
