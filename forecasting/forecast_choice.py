@@ -26,7 +26,6 @@ Method = Literal["ridge", "last-value", "last-24h-max", "limit"]
 FALLBACKS: Final[tuple[Method, ...]] = ("last-24h-max", "limit")
 """Methods that a status calls a fallback."""
 
-MODEL_VERSION: Final = "ridge-1"
 CHUNK_SERIES: Final = 200
 """Series solved together: about 100 MB of features at 36 steps and 200 origins."""
 
@@ -54,7 +53,6 @@ class Forecast:
         tops: What no answer may exceed, calibrated ones included, shape (n_series,).
         observed_until_seconds: End of the newest observed bin, Unix time, shape (n_series,); the
             start of the history where nothing was observed.
-        model_version: Changes when the same history would give another answer.
     """
 
     series: tuple[SeriesId, ...]
@@ -69,7 +67,6 @@ class Forecast:
     flags: tuple[tuple[str, ...], ...]
     tops: Floats
     observed_until_seconds: Floats
-    model_version: str = MODEL_VERSION
 
 
 def forecast(

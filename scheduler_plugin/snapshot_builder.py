@@ -76,14 +76,12 @@ class BuiltSnapshot:
     Attributes:
         snapshot: What the planner gets.
         pending: Pods that wait for a plan, by uid.
-        gang_refs: Gang of every pod that has one, by uid.
         refused: Pods that cannot be planned as they are written, uid to message.
         kept_slots: Reserved places that are still somebody's and still free; all others are void.
     """
 
     snapshot: Snapshot
     pending: Mapping[str, JsonObject]
-    gang_refs: Mapping[str, GangRef]
     refused: Mapping[str, str]
     kept_slots: frozenset[str]
 
@@ -125,7 +123,7 @@ def build_snapshot(objects: ClusterObjects, ledger: Ledger) -> BuiltSnapshot:
         nodes=tuple(nodes), pods=tuple(everyone), gangs=tuple(gangs), domains=domains
     )
     kept = frozenset(pod.uid for pod in absent if pod.state is PodState.PROMISED)
-    return BuiltSnapshot(snapshot, pending, refs, refused, kept)
+    return BuiltSnapshot(snapshot, pending, refused, kept)
 
 
 def _node_or_nothing(body: JsonObject, objects: ClusterObjects) -> Node:

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import lru_cache
 from importlib import resources
-from pathlib import Path
 from typing import Literal
 
 import numpy as np
@@ -54,16 +53,6 @@ class Trace:
         """Time after which the trace repeats: last arrival plus one mean gap."""
         last = float(self.arrival_seconds[-1])
         return last + max(last, 1.0) / len(self.arrival_seconds)
-
-    def requests_per_second(self, begin_seconds: float, end_seconds: float) -> float:
-        """Mean rate between two times of the repeated trace."""
-        n = len(self.arrival_seconds)
-
-        def before(seconds: float) -> int:
-            rounds, rest = divmod(seconds, self.length_seconds)
-            return int(rounds) * n + int(np.searchsorted(self.arrival_seconds, rest))
-
-        return (before(end_seconds) - before(begin_seconds)) / (end_seconds - begin_seconds)
 
 
 def parse_trace(data: bytes, source: str) -> Trace:
@@ -132,19 +121,6 @@ def _seconds(cell: str, number: int, source: str) -> float:
         expected = "decimals of a second"
         raise InputError(f"line {number}.TIMESTAMP", expected, cell, source)
     return moment.timestamp() + (float(f"0.{fraction}") if fraction else 0.0)
-
-
-def read_trace(path: Path) -> Trace:
-    """The trace in a file of the same columns.
-
-    Raises:
-        InputError: as ``parse_trace``, or if the file cannot be read.
-    """
-    try:
-        data = path.read_bytes()
-    except OSError as error:
-        raise InputError("file", "a readable file", str(error), str(path)) from error
-    return parse_trace(data, str(path))
 
 
 @lru_cache(maxsize=4)

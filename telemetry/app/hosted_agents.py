@@ -6,17 +6,10 @@ loop's own thread, since simulated boards cannot hang.
 
 from __future__ import annotations
 
-import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from functools import partial
 
-from actuator.lease_messages import ActuatorPort
-from gpu.device import GpuDevice
-from gpu.device_workers import InlineReader
-from telemetry.app.node_agent import NodeAgent, NodeFacts
-from telemetry.sampler import Sampler
-from telemetry.stream.grpc_link import Endpoint, GrpcLink, GrpcLoop
+from telemetry.app.node_agent import NodeAgent
 from wattpack.clock import Clock, Wake
 from wattpack.units import NS_PER_SECOND
 
@@ -95,57 +88,3 @@ class AgentHost:
         """End all streams."""
         for agent in self.agents:
             agent.close()
-
-
-def host_nodes(
-    nodes: Mapping[str, Sequence[GpuDevice]],
-    endpoints: Callable[[str], Sequence[Endpoint]],
-    actuators: Callable[[str], ActuatorPort],
-    clock: Clock,
-    loop: GrpcLoop,
-    *,
-    seed: int = 0,
-    period_ns: int = NS_PER_SECOND,
-    facts: Callable[[str], NodeFacts] = NodeFacts,
-    host_watts: Callable[[str], float | None] = lambda node: None,
-    before_round: Callable[[int], None] = nothing_before,
-) -> AgentHost:
-    """A host for these nodes.
-
-    Args:
-        nodes: The boards of each node.
-        endpoints: The controller replicas for a node (with that node's token).
-        actuators: The actuator of a node.
-        clock: Shared by everybody.
-        loop: Carries all streams.
-        seed: Of the reconnection jitter.
-        period_ns: Between rounds.
-        facts: About a node.
-        host_watts: What a node draws without its GPUs.
-        before_round: Called with the time before each round.
-    """
-    wake = clock.new_wake()
-    agents = []
-    for node, devices in nodes.items():
-        links = [
-            GrpcLink(loop, endpoint, clock, wake, random.Random(f"{seed}/{node}/{endpoint.target}"))
-            for endpoint in endpoints(node)
-        ]
-        agents.append(
-            NodeAgent(
-                facts(node),
-                Sampler(InlineReader(devices)),
-                links,
-                actuators(node),
-                clock,
-                host_watts=partial(host_watts, node),
-            )
-        )
-    return AgentHost(
-        agents,
-        clock,
-        wake,
-        period_ns=period_ns,
-        before_round=before_round,
-        together=loop.together,
-    )

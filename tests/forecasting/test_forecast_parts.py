@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from forecasting.calibration import Calibration
 from forecasting.fallback import fit_last_day_maximum
-from forecasting.peaks import peak_quantiles, sum_peak_quantiles
+from forecasting.peaks import peak_quantiles
 from forecasting.residuals import PathFit, decay_weights, point_quantiles, weighted_quantiles
 from forecasting.ridge import LAMBDA, fit_ridge, level_scale, min_bins
 from forecasting.series_source import Floats
@@ -109,16 +109,6 @@ def test_a_peak_quantile_covers_every_steps_quantile(seed: int) -> None:
     )
     levels = np.array([0.1, 0.5, 0.99])
     assert np.all(peak_quantiles(fit, levels) >= point_quantiles(fit, levels).max(axis=1) - 1e-5)
-
-
-def test_what_moves_against_each_other_needs_no_reserve_in_the_sum() -> None:
-    rng = np.random.default_rng(0)
-    noise = rng.normal(0, 5, (1, 6, 100)).astype(np.float32)
-    fit = PathFit(np.full((2, 6), 10.0), np.concatenate([noise, -noise]), np.full(100, 0.01))
-    together = sum_peak_quantiles(fit, np.array([0.99]))[0]
-    apart = peak_quantiles(fit, np.array([0.99])).sum()
-    assert together == pytest.approx(20.0, abs=1e-4)
-    assert apart > 35
 
 
 def test_calibration_brings_broken_promises_back_to_their_level() -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from simulation.arrivals import RequestStream
 from simulation.pod_work import openb_pods, parse_openb
-from simulation.traces import Trace, parse_trace, read_trace, shipped_trace
+from simulation.traces import Trace, parse_trace, shipped_trace
 from wattpack.errors import InputError
 
 HEAD = "TIMESTAMP,ContextTokens,GeneratedTokens\n"
@@ -33,9 +33,9 @@ def test_seconds_are_exact_to_the_trace() -> None:
 def test_a_file_may_be_plain_or_gzip_and_end_without_a_line_end(tmp_path: Path) -> None:
     file = tmp_path / "t.csv"
     file.write_text(HEAD + ROW + LATER.rstrip("\n"))
-    assert len(read_trace(file).arrival_seconds) == 2
+    assert len(parse_trace(file.read_bytes(), str(file)).arrival_seconds) == 2
     file.write_bytes(gzip.compress((HEAD + ROW).replace("\n", "\r\n").encode()))
-    assert len(read_trace(file).arrival_seconds) == 1
+    assert len(parse_trace(file.read_bytes(), str(file)).arrival_seconds) == 1
 
 
 @pytest.mark.parametrize(

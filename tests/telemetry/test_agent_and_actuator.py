@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import threading
 from pathlib import Path
 
@@ -11,9 +12,12 @@ import numpy as np
 from actuator.app.hosted_actuators import HostedActuators, socket_path
 from actuator.config_file import ActuatorConfig
 from actuator.unix_socket.client import ActuatorClient
+from gpu.device_workers import InlineReader
 from gpu.simulated import BoardBank, BoardSpec
-from telemetry.app.hosted_agents import host_nodes
-from telemetry.stream.grpc_link import Endpoint, GrpcLoop
+from telemetry.app.hosted_agents import AgentHost
+from telemetry.app.node_agent import NodeAgent, NodeFacts
+from telemetry.sampler import Sampler
+from telemetry.stream.grpc_link import Endpoint, GrpcLink, GrpcLoop
 from tests.telemetry.stub_controller import StubController
 from tests.telemetry.telemetry_builders import SECOND
 from wattpack.clock import SystemClock
@@ -65,14 +69,24 @@ def test_a_lease_reaches_the_boards_and_the_next_report_confirms_it(tmp_path: Pa
     stub.start()
     loop = GrpcLoop()
     clients = {node: ActuatorClient(socket_path(tmp_path, node), clock) for node in NODES}
-    host = host_nodes(
-        boards,
-        lambda node: [Endpoint(stub.target)],
-        clients.__getitem__,
+    wake = clock.new_wake()
+    agents = [
+        NodeAgent(
+            NodeFacts(NodeName(node)),
+            Sampler(InlineReader(boards[node])),
+            [GrpcLink(loop, Endpoint(stub.target), clock, wake, random.Random(node))],
+            clients[node],
+            clock,
+        )
+        for node in NODES
+    ]
+    host = AgentHost(
+        agents,
         clock,
-        loop,
+        wake,
         period_ns=SECOND // 20,
         before_round=lambda now_ns: void(bank.advance(np.full(4, 600.0), now_ns)),
+        together=loop.together,
     )
     thread = threading.Thread(target=host.run, daemon=True)
     thread.start()
