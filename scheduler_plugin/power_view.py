@@ -152,7 +152,8 @@ class PowerView:
         was bound after its data end; the measured draw plus the rise that the forecast expects
         plus what recently bound pods have yet to draw. The forecast alone would not do: it also
         counts work that has ended and work that has yet to come through this planner. What is
-        measured now is never undercut.
+        measured now, with what is still to come of it, is never undercut: a draw that is above the
+        first two disproves them.
         """
         draw = self._domains[name].status.draw_watts
         inside = [n for n in self._domains if name in self.grid.path(n)]
@@ -166,10 +167,12 @@ class PowerView:
             if since is None:
                 since = now_seconds - DEFAULT_FORECAST_AGE_SECONDS
             estimates.append(forecast.p99_watts + _bound_since(below, since))
-        if forecast is not None and forecast.now_watts is not None and draw is not None:
-            rise = max(0.0, forecast.p99_watts - forecast.now_watts)
-            estimates.append(draw + rise + self._still_to_come(below, now_seconds))
-        return max(min(estimates), draw or 0.0)
+        if draw is None:
+            return min(estimates)
+        soon = draw + self._still_to_come(below, now_seconds)
+        if forecast is not None and forecast.now_watts is not None:
+            estimates.append(soon + max(0.0, forecast.p99_watts - forecast.now_watts))
+        return max(min(estimates), soon)
 
     def _forecast(self, name: str, now_seconds: float) -> _Forecast | None:
         """A forecast to plan with: one that can be trusted, else the controller's figure, if any.

@@ -93,3 +93,22 @@ def test_after_the_ramp_the_draw_speaks_for_everybody() -> None:
     told(cluster, 8_400.0)
     cluster.add(pod_object("late", annotations=DECODE))
     assert list(cluster.loop.step().released) == [f"{SPACE}/late"]
+
+
+def test_a_row_that_draws_more_than_all_in_it_declare_still_waits_for_new_pods() -> None:
+    """Loads that nobody declared, or pods that understate theirs: 8,400 W of 9,000 W, 600 W left.
+
+    Each cycle let two more pods go, because the draw that stood above every estimate already was
+    taken for all that would come.
+    """
+    cluster = Cluster()
+    cluster.add_nodes("n1")
+    cluster.add(profile_object())
+    cluster.add_accepted(domain_object("row", 10_000, ["n1"]))
+    cluster.set_status(PowerDomain, "row", capBandWatts=9_000, drawWatts=8_400.0)
+    for name in ("a", "b", "c", "d"):
+        cluster.add(pod_object(name, annotations=DECODE))
+    released = len(cluster.loop.step().released)
+    cluster.bind()
+    released += len(cluster.loop.step().released)
+    assert released * NOMINAL_WATTS <= 600
