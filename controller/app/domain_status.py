@@ -86,6 +86,11 @@ class StatusThread(PeriodicThread):
             self._outcome = outcome
             self._transitions.extend(outcome.decisions.transitions)
 
+    def stop(self, patience_seconds: float = 5.0) -> None:
+        """End the thread and tell how often each Event was repeated."""
+        super().stop(patience_seconds)
+        self._events.close()
+
     def run_once(self) -> None:
         """Offer and write what the newest outcome says, and what is found of everything else."""
         with self._lock:

@@ -89,6 +89,11 @@ class TaintThread(PeriodicThread):
         with self._lock:
             self._outcome = outcome
 
+    def stop(self, patience_seconds: float = 5.0) -> None:
+        """End the thread and tell how often each Event was repeated."""
+        super().stop(patience_seconds)
+        self._events.close()
+
     def run_once(self) -> None:
         """Judge every server by the newest outcome and write what differs, as the budget allows."""
         with self._lock:

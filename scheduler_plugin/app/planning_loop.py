@@ -156,6 +156,14 @@ class PlacementLoop:
         self.metrics.promises.set(len(self.ledger.promises))
         return result
 
+    def close(self) -> None:
+        """Read no more, and tell how often each Event was repeated."""
+        self.reader.stop()
+        try:
+            self._recorder.close()
+        except LeadershipLostError as error:
+            _LOG.info("the counts of Events are not told: %s", error)
+
     def _release_held(self) -> bool:
         """Let go of pods that an earlier Manage left at our gate; whether none is left.
 

@@ -105,7 +105,7 @@ class SchedulerProcess:
             due_ns = self.step()
             self._clock.wait_until(due_ns, self._wake)
         if self._loop is not None:
-            self._loop.reader.stop()
+            self._loop.close()
         self._elector.release()
 
     def leads(self) -> bool:

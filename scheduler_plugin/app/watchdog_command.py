@@ -82,6 +82,10 @@ class Watchdog:
         self._recorder.flush()
         return released
 
+    def close(self) -> None:
+        """Tell how often it happened before the process ends."""
+        self._recorder.close()
+
     def _tell(self, silent_seconds: float, released: Released) -> None:
         note = (
             f"planning has not worked for {silent_seconds:.0f} s: {released.released} pods "
@@ -141,4 +145,5 @@ def main(argv: list[str] | None = None) -> int:
     while True:
         watchdog.step()
         if clock.wait_until(clock.monotonic_ns() + seconds_to_ns(PERIOD_SECONDS), wake):
+            watchdog.close()
             return 0

@@ -179,6 +179,33 @@ def test_a_repeated_transition_becomes_a_series(
     assert len(kube.list(EVENTS).items) == 2
 
 
+def test_the_end_of_a_process_loses_no_count(
+    kube: EmbeddedKube, bench: Bench, clock: ManualClock
+) -> None:
+    recorder = EventRecorder(kube, clock, "wattpack.io/controller", "controller-0")
+    domain = bench.create_domain()
+    for _ in range(3):
+        recorder.emit(domain, EventReason.CAPS_LOWERED, "again", action="Cap")
+    recorder.flush()
+    assert "series" not in kube.list(EVENTS).items[0]
+    recorder.close()
+    assert kube.list(EVENTS).items[0]["series"]["count"] == 3
+
+
+def test_the_end_of_a_process_does_not_press_an_api_that_fails(
+    kube: EmbeddedKube, bench: Bench, clock: ManualClock
+) -> None:
+    faulty = FaultyKube(kube, FaultRates())
+    recorder = EventRecorder(faulty, clock, "c", "i")
+    domain = bench.create_domain()
+    for reason in (EventReason.CAPS_LOWERED, EventReason.CAPS_RESTORED):
+        for _ in range(2):
+            recorder.emit(domain, reason, "again", action="Cap")
+    faulty.is_down = True
+    recorder.close()
+    assert recorder.lost == 1
+
+
 def test_a_long_note_is_cut_inside_no_character(
     kube: EmbeddedKube, bench: Bench, clock: ManualClock
 ) -> None:

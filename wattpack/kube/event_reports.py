@@ -142,6 +142,14 @@ class EventRecorder:
             if has_ended:
                 del self._series[key]
 
+    def close(self) -> None:
+        """Write every count that grew, for no later flush will; an API that fails is left alone."""
+        now_ns, lost = self._clock.monotonic_ns(), self.lost
+        for series in self._series.values():
+            if series.count > series.written_count and self.lost == lost:
+                self._write_count(series, now_ns)
+        self._series.clear()
+
     def _write_count(self, series: _Series, now_ns: int) -> None:
         value = {"count": series.count, "lastObservedTime": series.last_text}
         operation = {"op": "add", "path": "/series", "value": value}
