@@ -1,0 +1,78 @@
+"""values.yaml and its schema name the same keys: a typo in either would be silent."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.chart.helm_render import CHART
+
+pytestmark = pytest.mark.helm
+
+VALUES: dict[str, Any] = yaml.safe_load((CHART / "values.yaml").read_text(encoding="utf-8"))
+SCHEMA: dict[str, Any] = json.loads((CHART / "values.schema.json").read_text(encoding="utf-8"))
+SHIPPED = sorted(path.name for path in CHART.glob("values-*.yaml"))
+
+
+def declared(schema: Mapping[str, Any], at: str = "") -> Iterator[str]:
+    """Every key that a schema names, by its path."""
+    for key, below in schema.get("properties", {}).items():
+        yield f"{at}{key}"
+        yield from declared(below, f"{at}{key}.")
+
+
+def open_to_any(schema: Mapping[str, Any], path: str) -> bool:
+    """Whether the schema lets people choose the keys of an object on the way to this one."""
+    for key in path.split("."):
+        if key not in schema.get("properties", {}):
+            return schema.get("additionalProperties", True) is not False
+        schema = schema["properties"][key]
+    return False
+
+
+def written(values: Mapping[str, Any], at: str = "") -> Iterator[str]:
+    """Every key of a values file, by its path."""
+    for key, below in values.items():
+        yield f"{at}{key}"
+        if isinstance(below, Mapping):
+            yield from written(below, f"{at}{key}.")
+
+
+def test_every_value_is_in_the_schema() -> None:
+    known = set(declared(SCHEMA))
+    missing = [p for p in written(VALUES) if p not in known and not open_to_any(SCHEMA, p)]
+    assert missing == []
+
+
+def test_every_key_of_the_schema_has_a_default_that_people_can_read() -> None:
+    # Helm itself hands `global` to every chart.
+    assert set(declared(SCHEMA)) - set(written(VALUES)) == {"global"}
+
+
+def test_every_object_of_ours_refuses_keys_that_it_does_not_know() -> None:
+    def loose(schema: Mapping[str, Any], at: str) -> Iterator[str]:
+        if "properties" in schema and schema.get("additionalProperties") is not False:
+            yield at
+        for key, below in schema.get("properties", {}).items():
+            yield from loose(below, f"{at}.{key}")
+
+    assert list(loose(SCHEMA, "values")) == []
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_a_shipped_file_sets_only_what_the_chart_reads(name: str) -> None:
+    values = yaml.safe_load((CHART / name).read_text(encoding="utf-8"))
+    known = set(declared(SCHEMA))
+    assert [p for p in written(values) if p not in known and not open_to_any(SCHEMA, p)] == []
+
+
+def test_every_value_is_read_by_a_template() -> None:
+    text = "".join(
+        file.read_text(encoding="utf-8") for file in sorted((CHART / "templates").iterdir())
+    )
+    top = [key for key in VALUES if f".Values.{key}" not in text]
+    assert top == []
