@@ -16,20 +16,24 @@ from typing import Any
 
 import yaml
 
-from tests.cluster.cluster_builders import create, node
+from tests.cluster.cluster_builders import Body, create, node
 from tests.cluster.cluster_processes import ServerProcess, eventually, free_port
 from tests.cluster.cluster_tools import REPOSITORY, ToolMissingError, tool
 from tests.cluster.control_plane import ControlPlane
+from tests.cluster.e2e_rights import Grant, granted
 
 CHART = REPOSITORY / "charts" / "wattpack"
 KUBE_VERSION = "1.34.0"
 SYSTEM, NODE_NAMESPACE = "wattpack-system", "wattpack-node"
-ACCOUNTS = ("controller", "scheduler", "watchdog", "forecaster", "console", "uninstall")
+#: The project's own server has no API priority and fairness.
+NO_FLOW_SCHEMA = {"flowSchema": {"enabled": False}}
 LEASES = f"/apis/coordination.k8s.io/v1/namespaces/{SYSTEM}/leases"
 WORKLOADS = {
     "controller": ("statefulsets", SYSTEM),
     "scheduler": ("deployments", SYSTEM),
     "watchdog": ("deployments", SYSTEM),
+    "forecaster": ("deployments", SYSTEM),
+    "console": ("deployments", SYSTEM),
     "agent": ("daemonsets", NODE_NAMESPACE),
 }
 
@@ -48,6 +52,7 @@ class LiveRelease:
         self._values = dict(values)
         self.processes: dict[str, ServerProcess] = {}
         self.ports: dict[str, int] = {}
+        self.http_ports: dict[str, int] = {}
 
     def helm(self, *arguments: str) -> str:
         """Run helm; what it printed.
@@ -78,11 +83,21 @@ class LiveRelease:
             *(f"--set-json={key}={json.dumps(value)}" for key, value in self._values.items()),
         )  # fmt: skip
 
-    def add_servers(self, names: Sequence[str], gpus: int, product: str) -> None:
+    def upgrade(self, values: Mapping[str, Any]) -> None:
+        """The same release with other values."""
+        self.helm(
+            "upgrade", "wattpack", str(CHART), "--reuse-values",
+            *(f"--set-json={key}={json.dumps(value)}" for key, value in values.items()),
+        )  # fmt: skip
+
+    def add_servers(
+        self, names: Sequence[str], gpus: int, product: str, taints: Sequence[Body] = ()
+    ) -> None:
         """GPU servers that kwok plays."""
+        labels = {"nvidia.com/gpu.present": "true", "nvidia.com/gpu.product": product}
         for name in names:
-            labels = {"nvidia.com/gpu.present": "true", "nvidia.com/gpu.product": product}
-            create(self.plane, "/api/v1/nodes", node(name, gpus=gpus, labels=labels))
+            body = node(name, gpus=gpus, labels=labels, taints=taints)
+            create(self.plane, "/api/v1/nodes", body)
 
     def workload(self, component: str) -> dict[str, Any]:
         """A component's workload as it lies on the server."""
@@ -104,11 +119,28 @@ class LiveRelease:
         return line
 
     def start(
-        self, name: str, component: str, *extra: str, environment: Mapping[str, str] | None = None
+        self,
+        name: str,
+        component: str,
+        *extra: str,
+        environment: Mapping[str, str] | None = None,
+        without: tuple[str, ...] = ("--no-such",),
+        node: str | None = None,
     ) -> ServerProcess:
-        """A process of a component under the component's account."""
-        verb, *rest = self.arguments(component)
-        account = self.plane.service_account_kubeconfig(SYSTEM, f"wattpack-{component}")
+        """A process of a component under the component's account.
+
+        Args:
+            name: Of the process.
+            component: Whose command line and account it gets.
+            extra: More arguments; a later one wins.
+            environment: Added to ours.
+            without: Beginnings of arguments that make sense in the pod only.
+            node: That the account's token is bound to.
+        """
+        verb, *rest = (a for a in self.arguments(component) if not a.startswith(without))
+        account = self.plane.service_account_kubeconfig(
+            NODE_NAMESPACE if component == "agent" else SYSTEM, f"wattpack-{component}", node=node
+        )
         started = ServerProcess(
             name,
             [sys.executable, "-m", "wattpack.cli", verb, *rest, f"--kubeconfig={account}", *extra],
@@ -121,13 +153,13 @@ class LiveRelease:
     def start_controller(self, index: int) -> ServerProcess:
         """One replica; its ports are in ``ports``."""
         name = f"wattpack-controller-{index}"
-        self.ports[name] = free_port()
+        self.ports[name], self.http_ports[name] = free_port(), free_port()
         return self.start(
             name,
             "controller",
             f"--stream-address=127.0.0.1:{self.ports[name]}",
             "--http-host=127.0.0.1",
-            f"--http-port={free_port()}",
+            f"--http-port={self.http_ports[name]}",
             f"--audit-file={self.directory / name}.sqlite",
             environment={"WATTPACK_CONTROLLER_REPLICA": name},
         )
@@ -145,6 +177,55 @@ class LiveRelease:
             "--webhook-host=127.0.0.1",
             f"--webhook-port={port}",
         )
+
+    def start_forecaster(self, prometheus_url: str) -> ServerProcess:
+        """The forecaster, which asks that Prometheus."""
+        return self.start(
+            "forecaster", "forecaster", "--metrics-port=0", f"--prometheus-url={prometheus_url}"
+        )
+
+    def start_console(self) -> str:
+        """The console, which reads every controller with its own token; its address."""
+        file = self.directory / "console.token"
+        file.write_text(self.token("wattpack-console", SYSTEM))
+        port = free_port()
+        self.start(
+            "console",
+            "console",
+            "--host=127.0.0.1",
+            f"--port={port}",
+            f"--token-file={file}",
+            *(f"--controller=http://127.0.0.1:{p}/v1/live" for p in self.http_ports.values()),
+            without=("--host=", "--port=", "--controller="),
+        )
+        return f"http://127.0.0.1:{port}"
+
+    def start_agent(self, server: str, recording: Path) -> str:
+        """An agent beside two replayed boards, out of every controller's reach; its address."""
+        port = free_port()
+        self.start(
+            "agent",
+            "agent",
+            f"--node={server}",
+            f"--port={port}",
+            f"--replay={recording}",
+            "--devices=2",
+            "--controller=127.0.0.1:1",
+            "--insecure",
+            without=("--ca=", "--token=", "--controller=", "--actuator=", "--pod-resources-from="),
+            node=server,
+        )
+        return f"http://127.0.0.1:{port}"
+
+    def token(self, account: str, namespace: str) -> str:
+        """A token of an account, as the kubelet would mount it."""
+        answer = self.plane.request(
+            "POST",
+            f"/api/v1/namespaces/{namespace}/serviceaccounts/{account}/token",
+            {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}},
+        )
+        assert answer.status == 201, answer.message
+        return str(answer.body["status"]["token"])
 
     def agent_token(self, server: str) -> Path:
         """The projected token of the agent's pod on a server, as the kubelet would ask for it."""
@@ -228,6 +309,11 @@ class LiveRelease:
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
 
+    def grants(self, component: str) -> set[Grant]:
+        """What the installed chart allows a component's account."""
+        namespace = NODE_NAMESPACE if component == "agent" else SYSTEM
+        return granted(self.plane, namespace, f"wattpack-{component}")
+
     def requests_by(self, component: str) -> list[dict[str, Any]]:
         """What a component's account asked of the API server."""
         namespace = NODE_NAMESPACE if component == "agent" else SYSTEM
@@ -247,3 +333,9 @@ def has_helm() -> str:
     except ToolMissingError as error:
         return str(error)
     return ""
+
+
+def app_version() -> str:
+    """Of the product that the chart installs."""
+    chart = yaml.safe_load((CHART / "Chart.yaml").read_text(encoding="utf-8"))
+    return str(chart["appVersion"])

@@ -22,6 +22,7 @@ from tests.cluster.cluster_builders import create, node, pod
 from tests.cluster.cluster_connection import Answer
 from tests.cluster.cluster_processes import eventually, free_port
 from tests.cluster.control_plane import ControlPlane
+from tests.cluster.e2e_release import NO_FLOW_SCHEMA
 
 ROOT = Path(__file__).parents[2]
 KUBE_VERSION = "1.34.0"
@@ -73,6 +74,7 @@ def release(fresh_control_plane: ControlPlane) -> Iterator[Release]:
         "enforcement": "Enforce",
         "actuator": {"guaranteedCapWatts": {"NVIDIA H200": 450}},
         "placement": {"mode": "Manage"},
+        **NO_FLOW_SCHEMA,
     }
     done = made.helm(
         "install", "wattpack", str(ROOT / "charts" / "wattpack"),

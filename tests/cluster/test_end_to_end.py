@@ -8,148 +8,50 @@ tests below are one story and run in their order.
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from capacity.profile_library import gpu_profile_object, shipped_library
 from tests.cluster.cluster_builders import GATE, Body, create, pod
-from tests.cluster.cluster_processes import eventually
+from tests.cluster.cluster_processes import eventually, free_port
+from tests.cluster.cluster_tools import REPOSITORY
 from tests.cluster.conftest import _require_tools
-from tests.cluster.control_plane import ControlPlane, start_control_plane
-from tests.cluster.e2e_release import SYSTEM, LiveRelease, has_helm
-from tests.cluster.e2e_servers import GPUS, GUARANTEED_WATTS, MODEL, Servers, running_pods
+from tests.cluster.control_plane import start_control_plane
+from tests.cluster.e2e_release import SYSTEM, LiveRelease, app_version, has_helm
+from tests.cluster.e2e_rights import Grant, refused, unused
+from tests.cluster.e2e_servers import GPUS, GUARANTEED_WATTS
+from tests.cluster.e2e_world import (
+    ASIDE,
+    OURS,
+    PODS,
+    RATING_WATTS,
+    SERVERS,
+    SPARE,
+    TEAM,
+    UNCONTROLLED,
+    VALUES,
+    World,
+    fetched,
+)
 
-TEAM = "team"
-PODS = f"/api/v1/namespaces/{TEAM}/pods"
-OURS = "/apis/wattpack.io/v1alpha1"
 WEBHOOKS = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations"
-SERVERS = tuple(f"gpu-{i}" for i in range(4))
+RECORDING = REPOSITORY / "tests" / "telemetry" / "fixtures" / "h200" / "matmul.jsonl.gz"
+ACCOUNTS = (
+    "controller",
+    "scheduler",
+    "watchdog",
+    "forecaster",
+    "console",
+    "agent",
+    "uninstall",
+)
+JOBSET, POD_GROUP = "jobset.sigs.k8s.io/jobset-name", "scheduling.x-k8s.io/pod-group"
+EVENTS = "/apis/events.k8s.io/v1/events"
 GANG = tuple(f"train-{i}" for i in range(4))
-#: Below what the servers draw at full load (about 28 kW), above what I1 asks for (about 21 kW).
-RATING_WATTS = 25_000
-VALUES: dict[str, Any] = {
-    "enforcement": "Enforce",
-    "actuator": {"guaranteedCapWatts": {MODEL: GUARANTEED_WATTS}},
-    "placement": {"mode": "Manage"},
-    # A quick election, so that the test need not wait for the ordinary 15 s.
-    "controller": {
-        "settings": {"lease_seconds": 4, "renew_deadline_seconds": 3.0, "retry_seconds": 0.5},
-        # The test server does not count volume claim templates among a pod's volumes.
-        "persistence": {"enabled": False},
-    },
-    "scheduler": {"settings": {"deadline_seconds": 0.2}},
-    "watchdog": {"extraArgs": ["--silence-seconds=6"]},
-}
 
 # Not marked helm: that tier would run it a second time.
 pytestmark = pytest.mark.cluster
-
-
-class World:
-    """The release, its servers and what people would look at."""
-
-    def __init__(self, release: LiveRelease) -> None:
-        self.release = release
-        self.plane: ControlPlane = release.plane
-        self.servers: Servers | None = None
-
-    def set_up(self) -> None:
-        self.release.add_servers(SERVERS, GPUS, MODEL.replace(" ", "-"))
-        self.release.install()
-        for index in range(2):
-            self.release.start_controller(index)
-        self.release.start_scheduler()
-        watchdog = self.release.start("watchdog", "watchdog")
-        watchdog.wait_ready(lambda: bool(self.release.requests_by("watchdog")), 40)
-        create(
-            self.plane,
-            "/api/v1/namespaces",
-            {"metadata": {"name": TEAM, "labels": {"wattpack.io/placement": "enabled"}}},
-        )
-        profile = gpu_profile_object(shipped_library().find(MODEL), "")
-        create(self.plane, f"{OURS}/gpuprofiles", profile)
-        create(self.plane, f"{OURS}/powerdomains", row())
-        ports = self.release.ports
-        self.servers = Servers(
-            SERVERS,
-            [f"127.0.0.1:{ports[f'wattpack-controller-{i}']}" for i in range(2)],
-            self.release.server_name(),
-            self.release.mount_authority(),
-            {name: self.release.agent_token(name) for name in SERVERS},
-            lambda: running_pods(self.plane.request("GET", PODS).body.get("items", [])),
-        )
-        self.servers.start()
-
-    def boards(self) -> Servers:
-        assert self.servers is not None
-        return self.servers
-
-    def pod(self, name: str) -> Body:
-        return self.plane.request("GET", f"{PODS}/{name}").body
-
-    def row_status(self) -> dict[str, Any]:
-        body = self.plane.request("GET", f"{OURS}/powerdomains/row").body
-        status: dict[str, Any] = body.get("status", {})
-        return status
-
-    def set_row(self, **spec: object) -> None:
-        """What an operator patches."""
-        answer = self.plane.request(
-            "PATCH", f"{OURS}/powerdomains/row", {"spec": spec}, patch="merge"
-        )
-        assert answer.status == 200, answer.message
-
-    def accepted(self) -> str:
-        """The status of the row's Accepted condition, once it is about the newest spec."""
-        body = self.plane.request("GET", f"{OURS}/powerdomains/row").body
-        found = [
-            condition["status"]
-            for condition in body.get("status", {}).get("conditions", [])
-            if condition["type"] == "Accepted"
-            and condition.get("observedGeneration") == body["metadata"]["generation"]
-        ]
-        return found[0] if found else ""
-
-    def printed(self) -> dict[str, str]:
-        """What ``kubectl get pdom row`` shows, by column."""
-        head, line = self.plane.kubectl("get", "pdom", "row", "-o", "wide").stdout.splitlines()
-        starts = [match.start() for match in re.finditer(r"\S+", head)]
-        ends = [*starts[1:], None]
-        return {head[a:b].strip(): line[a:b].strip() for a, b in zip(starts, ends, strict=True)}
-
-    def webhook_gates(self) -> bool:
-        made = self.plane.request("POST", f"{PODS}?dryRun=All", pod("probe", gpus=1))
-        return made.status == 201 and bool(made.body["spec"].get("schedulingGates"))
-
-    def leader(self) -> str:
-        """The replica that holds the Lease."""
-        holder = str(self.release.lease("wattpack-controller").get("holderIdentity", ""))
-        return next((n for n in self.release.ports if holder.startswith(n)), "")
-
-    def tear_down(self) -> None:
-        if self.servers is not None:
-            self.servers.stop()
-        self.release.stop()
-
-
-def row() -> Body:
-    """The breaker above the four servers."""
-    return {
-        "apiVersion": "wattpack.io/v1alpha1",
-        "kind": "PowerDomain",
-        "metadata": {"name": "row"},
-        "spec": {
-            "ratingWatts": RATING_WATTS,
-            "members": {"nodeNames": list(SERVERS)},
-            "nonGpuPerNode": {"worstWatts": 1500, "idleWatts": 1000},
-            # The ordinary 2 % a second would take half a minute to raise idle boards.
-            "maxRaiseFractionPerSecond": 0.2,
-        },
-    }
 
 
 @pytest.fixture(scope="module")
@@ -199,6 +101,81 @@ def test_idle_boards_are_raised_above_their_guaranteed_caps(world: World) -> Non
     assert status["gpus"] == len(SERVERS) * GPUS
 
 
+def test_servers_lose_the_taint_once_their_caps_are_held(world: World) -> None:
+    def tainted() -> list[str]:
+        nodes = world.plane.request("GET", "/api/v1/nodes").body["items"]
+        return [n["metadata"]["name"] for n in nodes if UNCONTROLLED in n["spec"].get("taints", [])]
+
+    eventually("nobody is tainted", lambda: not tainted(), 15)
+
+
+def test_a_pod_is_pinned_to_a_node_that_never_gets_it(world: World) -> None:
+    """The planner waits for 30 s; the story goes on meanwhile."""
+    eventually("the webhook answers", world.webhook_gates, 30)
+    fault = world.plane.inject_fault
+    fault("status", r"/pods/stuck-[^/]+/binding$", code=500, method="POST", count=1_000_000)
+    # Somebody else wrote the pod in between.
+    fault("status", r"/pods/stuck-[^/]+$", code=409, method="PATCH", count=1)
+    create(world.plane, f"/apis/apps/v1/namespaces/{TEAM}/replicasets", stuck())
+    eventually("it is pinned", lambda: pinned_stuck(world), 20)
+
+
+def stuck() -> Body:
+    """A replica set whose pod asks for the spare GPU."""
+    labels, place = {"app": "stuck"}, {"kubernetes.io/hostname": SPARE}
+    one = pod("stuck", gpus=1, nodeSelector=place)
+    template = {"metadata": {"labels": labels}, "spec": one["spec"]}
+    spec = {"replicas": 1, "selector": {"matchLabels": labels}, "template": template}
+    return {"metadata": {"name": "stuck"}, "spec": spec}
+
+
+def pinned_stuck(world: World) -> set[str]:
+    """The replica set's pods that wait for the node that they are pinned to."""
+    items = world.plane.request("GET", PODS).body["items"]
+    return {
+        i["metadata"]["uid"]
+        for i in items
+        if i["metadata"]["name"].startswith("stuck-")
+        and not i["spec"].get("schedulingGates")
+        and i["spec"].get("affinity")
+    }
+
+
+def test_a_forecast_without_history_says_so(world: World) -> None:
+    world.release.start_forecaster(f"http://127.0.0.1:{free_port()}")
+    path = f"{OURS}/namespaces/{SYSTEM}/demandforecasts/row-power"
+
+    def reasons() -> set[str]:
+        status = world.plane.request("GET", path).body.get("status", {})
+        return {condition["reason"] for condition in status.get("conditions", ())}
+
+    eventually("the forecaster has judged", lambda: "HistoryUnavailable" in reasons(), 30)
+
+
+def test_an_agent_keeps_its_gpu_node_and_shows_metrics_to_readers_only(world: World) -> None:
+    url = f"{world.release.start_agent(ASIDE, RECORDING)}/metrics"
+    path = f"{OURS}/gpunodes/{ASIDE}"
+
+    def counted() -> bool:
+        answer = world.plane.request("GET", path)
+        return answer.status == 200 and answer.body.get("status", {}).get("gpuCount") == 2
+
+    eventually("the agent wrote its GpuNode", counted, 30)
+    assert fetched(url, world.release.token("wattpack-scheduler", SYSTEM))[0] == 403
+    assert fetched(url, world.token_of_a_reader())[0] == 200
+
+
+def test_the_console_shows_what_the_controllers_show_it(world: World) -> None:
+    url = f"{world.release.start_console()}/api/v1/live"
+    reader = world.token_of_a_reader()
+    eventually("the console shows the row", lambda: b'"row"' in fetched(url, reader)[1], 30)
+    leader = world.leader()
+    live = f"http://127.0.0.1:{world.release.http_ports[leader]}/v1/live"
+    assert fetched(live, world.release.token("wattpack-scheduler", SYSTEM))[0] == 403
+    assert fetched(live, world.release.token("wattpack-console", SYSTEM))[0] == 200
+    world.seen_used.add(Grant("get", path="/v1/live"))
+
+
 def test_a_gang_runs_and_its_load_lowers_the_caps_of_its_domain(world: World) -> None:
     boards = world.boards()
     eventually("the webhook answers", world.webhook_gates, 30)
@@ -240,6 +217,30 @@ def pinned_to(body: Body) -> list[str]:
     return [name for field in term["matchFields"] for name in field["values"]]
 
 
+def test_pods_wait_for_causes_that_change(world: World) -> None:
+    """What the planner tells of them is looked at when it ends; the story goes on meanwhile."""
+    choosy = pod("choosy", gpus=GPUS, nodeSelector={"pool": "x"})
+    create(world.plane, PODS, choosy)
+    for name, label in (("set-0", JOBSET), ("group-0", POD_GROUP)):
+        body = pod(name, gpus=1)
+        body["metadata"]["labels"] = {label: "gang-of-another-kind"}
+        create(world.plane, PODS, body)
+    eventually("choosy waits", lambda: "PodPending" in told_about(world, "choosy"), 20)
+    labels = {"metadata": {"labels": {"pool": "x"}}}
+    path = f"/api/v1/nodes/{SERVERS[0]}"
+    assert world.plane.request("PATCH", path, labels, patch="merge").status == 200
+
+
+def told_about(world: World, name: str) -> dict[str, int]:
+    """How often each reason was told in Events about an object."""
+    found: dict[str, int] = {}
+    for item in world.plane.request("GET", EVENTS).body["items"]:
+        if item["regarding"]["name"] == name:
+            count = item.get("series", {}).get("count", 1)
+            found[item["reason"]] = max(count, found.get(item["reason"], 0))
+    return found
+
+
 def test_a_killed_leader_is_followed_by_the_other_replica_with_a_higher_epoch(
     world: World,
 ) -> None:
@@ -259,11 +260,35 @@ def test_a_killed_leader_is_followed_by_the_other_replica_with_a_higher_epoch(
     assert boards.breaker_watts() < RATING_WATTS
 
 
+def test_a_greater_breaker_is_accepted(world: World) -> None:
+    """It takes half a minute until caps are released: looked at when the leader ends."""
+    world.set_row(ratingWatts=RATING_WATTS * 2)
+    eventually("accepted", lambda: world.accepted() == "True")
+
+
+def test_a_pin_that_leads_nowhere_is_given_up(world: World) -> None:
+    first = pinned_stuck(world)
+    eventually("another pod is there", lambda: not pinned_stuck(world) & first, 30)
+    world.plane.clear_faults()
+
+
+def test_a_planner_that_ends_says_how_often_and_another_goes_on(world: World) -> None:
+    world.release.processes["scheduler"].stop()
+    assert told_about(world, "choosy")["PodPending"] >= 2
+    assert world.release.lease("wattpack-scheduler").get("holderIdentity", "") == ""
+    world.release.start_scheduler()
+    eventually("it leads", lambda: world.release.lease("wattpack-scheduler")["holderIdentity"], 30)
+
+
 def test_a_killed_planner_holds_nobody_back(world: World) -> None:
     world.release.processes["scheduler"].kill()
     create(world.plane, PODS, pod("late", gates=[GATE], gpus=1))
     assert world.pod("late")["spec"]["schedulingGates"]
     eventually("released", lambda: not world.pod("late")["spec"].get("schedulingGates"), 40)
+    told = "PlacementReleased"
+    eventually("told", lambda: told in told_about(world, "wattpack-scheduler"))
+    create(world.plane, PODS, pod("later", gates=[GATE], gpus=1))
+    eventually("again", lambda: not world.pod("later")["spec"].get("schedulingGates"), 20)
 
 
 def test_an_uninstall_leaves_no_webhook_and_no_gated_pod(world: World) -> None:
@@ -275,20 +300,41 @@ def test_an_uninstall_leaves_no_webhook_and_no_gated_pod(world: World) -> None:
     assert [i["metadata"]["name"] for i in items if i["spec"].get("schedulingGates")] == []
 
 
-@pytest.mark.parametrize("component", ["controller", "scheduler", "watchdog", "uninstall"])
-def test_no_process_asked_for_more_than_its_account_may(world: World, component: str) -> None:
-    events = world.release.requests_by(component)
-    assert events, "the component has asked nothing"
-    refused = [
-        f"{event['verb']} {event['requestURI']}: {event['responseStatus']['code']}"
-        for event in events
-        if event.get("responseStatus", {}).get("code") in {401, 403}
-    ]
-    assert refused == []
-
-
 def test_a_stopped_leader_gives_its_lease_back(world: World) -> None:
     leader = eventually("a leader", world.leader)
+    eventually("caps are released", lambda: world.row_status()["band"] == "Normal", 30)
     world.release.processes[leader].stop()
+    assert told_about(world, "row")["CapsRestored"] >= 2
     assert world.release.lease("wattpack-controller").get("holderIdentity", "") == ""
     assert SYSTEM in str(world.release.helm("list"))
+
+
+@pytest.mark.parametrize("component", ACCOUNTS)
+def test_an_account_may_do_what_its_process_did_and_nothing_more(
+    world: World, component: str
+) -> None:
+    events = world.release.requests_by(component)
+    assert refused(events) == []
+    grants = world.release.grants(component)
+    assert grants
+    assert unused(grants - world.seen_used, events) == []
+
+
+@pytest.mark.parametrize("component", ACCOUNTS)
+def test_a_process_says_who_it_is_and_of_which_version(world: World, component: str) -> None:
+    # The hook is the watchdog's program.
+    process = "watchdog" if component == "uninstall" else component
+    names = {str(e["userAgent"]).split(" ")[0] for e in world.release.requests_by(component)}
+    assert names == {f"wattpack-{process}/{app_version()}"}
+
+
+def test_in_shadow_the_planner_reads_namespaces_too_and_may(world: World) -> None:
+    world.release.upgrade({"placement": {"mode": "Shadow"}})
+    world.release.start_scheduler()
+
+    def left() -> list[str]:
+        return unused(world.release.grants("scheduler"), world.release.requests_by("scheduler"))
+
+    assert "list namespaces" in left()
+    eventually("all of it was used", lambda: not left(), 20)
+    assert refused(world.release.requests_by("scheduler")) == []

@@ -19,7 +19,11 @@
 {{- define "wattpack.rules.scheduler" }}
 - {apiGroups: [""], resources: [pods], verbs: [get, list, watch, patch]}
 - {apiGroups: [""], resources: [pods/eviction], verbs: [create]}
-- {apiGroups: [""], resources: [nodes, namespaces], verbs: [list, watch]}
+- {apiGroups: [""], resources: [nodes], verbs: [list, watch]}
+{{- if eq .Values.placement.mode "Shadow" }}
+# Pods without our gate count where their namespace opted in; with the webhook the gate itself says so.
+- {apiGroups: [""], resources: [namespaces], verbs: [list, watch]}
+{{- end }}
 - {apiGroups: [batch], resources: [jobs], verbs: [list]}
 - {apiGroups: [jobset.x-k8s.io], resources: [jobsets], verbs: [list]}
 - {apiGroups: [scheduling.x-k8s.io], resources: [podgroups], verbs: [list]}
