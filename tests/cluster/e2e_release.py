@@ -77,9 +77,11 @@ class LiveRelease:
         return done.stdout
 
     def install(self) -> None:
-        """Everything that the chart holds."""
+        """Everything that the chart holds, in a namespace that admits restricted pods only."""
+        level = {"pod-security.kubernetes.io/enforce": "restricted"}
+        create(self.plane, "/api/v1/namespaces", {"metadata": {"name": SYSTEM, "labels": level}})
         self.helm(
-            "install", "wattpack", str(CHART), "--create-namespace",
+            "install", "wattpack", str(CHART),
             *(f"--set-json={key}={json.dumps(value)}" for key, value in self._values.items()),
         )  # fmt: skip
 
