@@ -13,6 +13,7 @@ from pathlib import Path
 
 from scheduler_plugin.app.leadership import lease_reference
 from scheduler_plugin.app.release import Released, release_all, uninstall
+from scheduler_plugin.app.watchdog_beat import beat, is_beating
 from wattpack import flags
 from wattpack.clock import Clock, SystemClock
 from wattpack.kube.event_reports import EventReason, EventRecorder
@@ -122,13 +123,23 @@ def _parser() -> argparse.ArgumentParser:
         metavar="WEBHOOK",
         help="remove this MutatingWebhookConfiguration, release every pod, and end",
     )
+    parser.add_argument("--beat-file", type=Path, help="keep the time of the last look here")
+    parser.add_argument(
+        "--check", action="store_true", help="exit 0 if the watchdog of --beat-file still looks"
+    )
     add_log_level(parser)
     return parser
 
 
 def main(argv: list[str] | None = None) -> int:
     """Run until SIGTERM, or uninstall once; 1 if pods stay held after an uninstall."""
-    arguments = _parser().parse_args(argv)
+    parser = _parser()
+    arguments = parser.parse_args(argv)
+    beats: Path | None = arguments.beat_file
+    if arguments.check:
+        if beats is None:
+            parser.error("--check: expected --beat-file, got nothing")
+        return 0 if is_beating(beats, SystemClock().monotonic_ns()) else 1
     log_json(arguments.log_level)
     from wattpack.kube.client import connect
 
@@ -144,6 +155,8 @@ def main(argv: list[str] | None = None) -> int:
         signal.signal(number, lambda *_: wake.set())
     while True:
         watchdog.step()
+        if beats is not None:
+            beat(beats, clock.monotonic_ns())
         if clock.wait_until(clock.monotonic_ns() + seconds_to_ns(PERIOD_SECONDS), wake):
             watchdog.close()
             return 0

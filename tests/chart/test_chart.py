@@ -28,8 +28,8 @@ pytestmark = pytest.mark.helm
 
 REVIEWS = {"tokenreviews", "subjectaccessreviews"}
 NODE_COMPONENTS = {"agent", "actuator", "pod-resources"}
-#: They serve nothing that a probe could ask: the one ends by itself, the other by its Lease check.
-WITHOUT_PORT = {"uninstall", "watchdog"}
+#: It ends by itself.
+WITHOUT_PROBES = {"uninstall"}
 PROCESSES = {"controller", "scheduler", "watchdog", "forecaster", "console", "agent", "uninstall"}
 
 
@@ -205,7 +205,7 @@ def test_containers_state_resources_probes_and_a_fixed_image(name: str) -> None:
             assert set(container["resources"]) == {"requests", "limits"}
             assert not container["image"].endswith(":latest")
             assert ":" in container["image"].rsplit("/", 1)[-1]
-            if component not in WITHOUT_PORT:
+            if component not in WITHOUT_PROBES:
                 assert {"livenessProbe", "readinessProbe"} <= set(container)
 
 

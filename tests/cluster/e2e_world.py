@@ -60,7 +60,9 @@ class World:
         for index in range(2):
             self.release.start_controller(index)
         self.release.start_scheduler()
-        watchdog = self.release.start("watchdog", "watchdog")
+        watchdog = self.release.start(
+            "watchdog", "watchdog", f"--beat-file={self.release.directory / 'watchdog.beat'}"
+        )
         watchdog.wait_ready(lambda: bool(self.release.requests_by("watchdog")), 40)
         create(
             self.plane,
