@@ -209,6 +209,17 @@ def test_containers_state_resources_probes_and_a_fixed_image(name: str) -> None:
                 assert {"livenessProbe", "readinessProbe"} <= set(container)
 
 
+@pytest.mark.parametrize("name", VALUE_SETS)
+def test_every_probe_asks_the_process_and_not_a_file_or_a_socket(name: str) -> None:
+    for component, spec in pod_specs(rendered(name)).items():
+        for container in spec["containers"]:
+            for key in (key for key in container if key.endswith("Probe")):
+                probe = container[key]
+                command = probe.get("exec", {}).get("command", ["wattpack", "--check"])
+                assert "tcpSocket" not in probe, (component, key)
+                assert (command[0], "--check" in command) == ("wattpack", True), (component, key)
+
+
 def test_settings_files_are_ones_that_the_processes_accept(tmp_path: Any) -> None:
     from controller.app.controller_settings import ControllerSettings
     from forecasting.app.forecaster_command import ForecasterSettings

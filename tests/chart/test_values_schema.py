@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.chart.helm_render import CHART
+from tests.chart.helm_render import CHART, VALUE_SETS
 
 pytestmark = pytest.mark.helm
 
@@ -68,6 +68,12 @@ def test_a_shipped_file_sets_only_what_the_chart_reads(name: str) -> None:
     values = yaml.safe_load((CHART / name).read_text(encoding="utf-8"))
     known = set(declared(SCHEMA))
     assert [p for p in written(values) if p not in known and not open_to_any(SCHEMA, p)] == []
+
+
+def test_every_shipped_file_is_linted_and_rendered_like_the_others() -> None:
+    names = {name.removeprefix("values-").removesuffix(".yaml") for name in SHIPPED}
+    assert names
+    assert names <= set(VALUE_SETS)
 
 
 def test_every_value_is_read_by_a_template() -> None:
