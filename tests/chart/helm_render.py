@@ -42,6 +42,8 @@ MINIMAL: dict[str, Any] = {
     "controller": {"persistence": {"enabled": False}},
 }
 
+PROCESSES = {"controller", "scheduler", "watchdog", "forecaster", "console", "agent", "uninstall"}
+
 
 def shipped(name: str) -> dict[str, Any]:
     """A values file that lies beside the chart."""
@@ -118,3 +120,9 @@ def pod_specs(objects: tuple[dict[str, Any], ...]) -> dict[str, dict[str, Any]]:
         item["metadata"]["labels"]["app.kubernetes.io/component"]: item["spec"]["template"]["spec"]
         for item in workloads
     }
+
+
+def args_of(component: str, name: str) -> list[str]:
+    """The command line of a component's container."""
+    args: list[str] = pod_specs(rendered(name))[component]["containers"][0]["args"]
+    return args

@@ -14,23 +14,22 @@ from tests.chart.helm_render import (
     ENFORCING,
     EVERYTHING,
     KUBE_VERSION,
+    PROCESSES,
     ROOT,
     VALUE_SETS,
+    args_of,
     of_kind,
     pod_specs,
     render,
     rendered,
     run_helm,
-    shipped,
 )
 
 pytestmark = pytest.mark.helm
 
-REVIEWS = {"tokenreviews", "subjectaccessreviews"}
 NODE_COMPONENTS = {"agent", "actuator", "pod-resources"}
 #: It ends by itself.
 WITHOUT_PROBES = {"uninstall"}
-PROCESSES = {"controller", "scheduler", "watchdog", "forecaster", "console", "agent", "uninstall"}
 
 
 @pytest.mark.parametrize("name", VALUE_SETS)
@@ -72,11 +71,6 @@ def test_by_default_nothing_is_enforced_and_no_pod_is_touched() -> None:
     )
     assert settings == {"mode": "Shadow", "namespace": "wattpack-system"}
     assert not any("--actuator" in arg for arg in args_of("agent", "default"))
-
-
-def args_of(component: str, name: str) -> list[str]:
-    args: list[str] = pod_specs(rendered(name))[component]["containers"][0]["args"]
-    return args
 
 
 @pytest.mark.parametrize("name", VALUE_SETS)
@@ -294,66 +288,6 @@ def test_a_digest_wins_over_the_tag() -> None:
         assert spec["containers"][0]["image"].endswith(f"@{digest}")
 
 
-def rules_of(component: str) -> list[dict[str, Any]]:
-    return [
-        rule
-        for item in of_kind(rendered("everything"), "ClusterRole", "Role")
-        if item["metadata"]["name"] == f"wp-wattpack-{component}"
-        for rule in item["rules"]
-    ]
-
-
-def test_no_role_has_a_wildcard_or_reads_secrets_at_large() -> None:
-    for item in of_kind(rendered("everything"), "ClusterRole", "Role"):
-        for rule in item["rules"]:
-            named = ("apiGroups", "resources", "nonResourceURLs", "verbs")
-            assert "*" not in "".join(name for key in named for name in rule.get(key, ()))
-            if "secrets" in rule.get("resources", ()):
-                assert item["kind"] == "Role"
-                assert rule["resourceNames"]
-                assert not {"list", "watch", "create"} & set(rule["verbs"])
-
-
-def test_only_the_placement_processes_may_change_pods_and_the_console_changes_nothing() -> None:
-    writers = set()
-    for component in PROCESSES:
-        for rule in rules_of(component):
-            writes = set(rule["verbs"]) - {"get", "list", "watch"}
-            if any(r.split("/")[0] == "pods" for r in rule.get("resources", ())) and writes:
-                writers.add(component)
-            # Reviews are questions in the shape of a create.
-            asks = set(rule.get("resources", ())) <= REVIEWS
-            assert component != "console" or not writes or asks
-    assert writers == {"scheduler", "watchdog", "uninstall"}
-
-
-def test_agents_reach_nothing_but_gpu_nodes() -> None:
-    resources = {resource for rule in rules_of("agent") for resource in rule.get("resources", ())}
-    assert resources == {"gpunodes", "gpunodes/status"} | REVIEWS
-
-
-def test_the_controller_may_taint_nodes_only_where_it_enforces() -> None:
-    def writes(name: str) -> list[dict[str, Any]]:
-        return [
-            rule
-            for item in of_kind(rendered(name), "ClusterRole")
-            if item["metadata"]["name"] == "wp-wattpack-controller"
-            for rule in item["rules"]
-            if "nodes" in rule.get("resources", ()) and set(rule["verbs"]) - {"list", "watch"}
-        ]
-
-    assert writes("default") == []
-    assert writes("enforcing") == [{"apiGroups": [""], "resources": ["nodes"], "verbs": ["patch"]}]
-
-
-def test_agents_keep_their_gpu_node_with_the_token_of_their_pod() -> None:
-    assert "--gpunode" in args_of("agent", "default")
-    assert pod_specs(rendered("default"))["agent"]["automountServiceAccountToken"] is True
-    verbs = {r: set(rule["verbs"]) for rule in rules_of("agent") for r in rule.get("resources", ())}
-    verbs = {resource: verb for resource, verb in verbs.items() if resource not in REVIEWS}
-    assert verbs == {"gpunodes": {"create", "patch"}, "gpunodes/status": {"patch"}}
-
-
 def test_the_webhook_is_the_one_that_the_admission_code_describes() -> None:
     from scheduler_plugin.admission import webhook_configuration
 
@@ -367,26 +301,6 @@ def test_the_webhook_is_the_one_that_the_admission_code_describes() -> None:
     service = webhook["clientConfig"]["service"]
     services = {i["metadata"]["name"]: i for i in of_kind(rendered("everything"), "Service")}
     assert service["port"] in {p["port"] for p in services[service["name"]]["spec"]["ports"]}
-
-
-def test_every_policy_is_bound_and_denies() -> None:
-    objects = rendered("default")
-    policies = {i["metadata"]["name"] for i in of_kind(objects, "ValidatingAdmissionPolicy")}
-    bindings = of_kind(objects, "ValidatingAdmissionPolicyBinding")
-    assert {binding["spec"]["policyName"] for binding in bindings} == policies
-    assert all(binding["spec"]["validationActions"] == ["Deny"] for binding in bindings)
-
-
-def test_policies_name_the_service_accounts_that_exist() -> None:
-    objects = rendered("default")
-    accounts = {
-        f"system:serviceaccount:{i['metadata']['namespace']}:{i['metadata']['name']}"
-        for i in of_kind(objects, "ServiceAccount")
-    }
-    text = yaml.safe_dump(of_kind(objects, "ValidatingAdmissionPolicy"), width=10_000)
-    named = {word.strip("'\"],[") for word in text.split() if "system:serviceaccount" in word}
-    assert named
-    assert named <= accounts
 
 
 def test_crds_are_the_generated_ones_and_survive_an_uninstall() -> None:
@@ -466,119 +380,3 @@ def test_an_old_cluster_is_refused() -> None:
     done = run_helm("template", "wp", str(CHART), "--kube-version=1.29.0", values=EVERYTHING)
     assert done.returncode != 0
     assert "kubeVersion" in done.stderr
-
-
-SERVERS = ("controller", "scheduler", "watchdog", "forecaster", "console")
-
-
-@pytest.mark.parametrize("component", ["controller", "scheduler"])
-def test_two_replicas_never_share_a_node(component: str) -> None:
-    spec = pod_specs(rendered("default"))[component]
-    (term,) = spec["affinity"]["podAntiAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
-    assert term["topologyKey"] == "kubernetes.io/hostname"
-    chosen = term["labelSelector"]["matchLabels"]
-    assert chosen["app.kubernetes.io/component"] == component
-
-
-def test_an_affinity_of_the_user_s_own_replaces_ours() -> None:
-    own = {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": []}}
-    assert (
-        pod_specs(tuple(render({"controller": {"affinity": own}})))["controller"]["affinity"] == own
-    )
-
-
-@pytest.mark.parametrize("component", SERVERS)
-def test_a_node_that_does_not_answer_keeps_a_server_for_seconds(component: str) -> None:
-    tolerations = pod_specs(rendered("default"))[component]["tolerations"]
-    seconds = {t["key"]: t["tolerationSeconds"] for t in tolerations if t["effect"] == "NoExecute"}
-    assert seconds == {
-        "node.kubernetes.io/not-ready": 15,
-        "node.kubernetes.io/unreachable": 15,
-    }
-
-
-@pytest.mark.parametrize("component", [*SERVERS, "agent", "actuator"])
-def test_every_pod_takes_labels_annotations_environment_and_account_annotations(
-    component: str,
-) -> None:
-    values = {
-        **ENFORCING,
-        "logLevel": "debug",
-        component: {
-            **ENFORCING.get(component, {}),
-            "podLabels": {"team": "power"},
-            "podAnnotations": {"example.com/owner": "power"},
-            "extraEnv": [{"name": "HTTPS_PROXY", "value": "http://proxy:3128"}],
-            "serviceAccount": {"annotations": {"example.com/role": "wattpack"}},
-        },
-    }
-    objects = tuple(render(values))
-    (workload,) = (
-        item
-        for item in of_kind(objects, "Deployment", "StatefulSet", "DaemonSet")
-        if item["metadata"]["labels"]["app.kubernetes.io/component"] == component
-    )
-    template = workload["spec"]["template"]
-    assert template["metadata"]["labels"]["team"] == "power"
-    assert template["metadata"]["annotations"]["example.com/owner"] == "power"
-    given = {e["name"]: e.get("value") for e in template["spec"]["containers"][0]["env"]}
-    assert given["HTTPS_PROXY"] == "http://proxy:3128"
-    assert given["WATTPACK_LOG_LEVEL"] == "debug"
-    (account,) = (
-        item
-        for item in of_kind(objects, "ServiceAccount")
-        if item["metadata"]["name"] == template["spec"]["serviceAccountName"]
-    )
-    assert account["metadata"]["annotations"]["example.com/role"] == "wattpack"
-
-
-def test_the_webhook_s_port_is_one_that_the_provider_lets_through() -> None:
-    objects = rendered("gke")
-    (container,) = pod_specs(objects)["scheduler"]["containers"]
-    assert "--webhook-port=10250" in container["args"]
-    ports = {port["name"]: port["containerPort"] for port in container["ports"]}
-    assert ports["webhook"] == 10250
-    (policy,) = (
-        item
-        for item in of_kind(objects, "NetworkPolicy")
-        if item["metadata"]["name"].endswith("scheduler")
-    )
-    allowed = {p["port"] for rule in policy["spec"]["ingress"] for p in rule["ports"]}
-    assert {10250, 8081} == allowed
-
-
-def test_a_quota_names_the_critical_classes_where_the_provider_wants_one() -> None:
-    quotas = of_kind(rendered("gke"), "ResourceQuota")
-    assert {q["metadata"]["namespace"] for q in quotas} == {"wattpack-system", "wattpack-node"}
-    assert of_kind(rendered("default"), "ResourceQuota") == []
-
-
-def test_each_account_is_bound_to_the_least_constraints_that_admit_its_pods() -> None:
-    bound = {
-        item["subjects"][0]["name"].removeprefix("wp-wattpack-"): item["roleRef"]["name"]
-        for item in of_kind(rendered("openshift"), "RoleBinding")
-        if item["roleRef"]["name"].startswith("system:openshift:scc:")
-    }
-    assert bound == {
-        **dict.fromkeys(SERVERS, "system:openshift:scc:nonroot-v2"),
-        "agent": "system:openshift:scc:hostmount-anyuid",
-        "actuator": "system:openshift:scc:privileged",
-    }
-
-
-def test_no_cluster_without_a_runtime_class_or_storage_is_asked_for_one() -> None:
-    objects = rendered("bare")
-    assert not any("runtimeClassName" in spec for spec in pod_specs(objects).values())
-    (controller,) = of_kind(objects, "StatefulSet")
-    assert "volumeClaimTemplates" not in controller["spec"]
-
-
-def test_what_installs_the_driver_tolerates_the_taint_that_waits_for_it() -> None:
-    values = shipped("gpu-operator-values.yaml")
-    places = [
-        values["daemonsets"],
-        values["operator"],
-        *values["node-feature-discovery"].values(),
-    ]
-    for place in places:
-        assert "wattpack.io/uncontrolled" in {t["key"] for t in place["tolerations"]}

@@ -1,0 +1,100 @@
+"""Roles, bindings and admission policies of the rendered chart: least privilege, by name."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.chart.helm_render import (
+    PROCESSES,
+    args_of,
+    of_kind,
+    pod_specs,
+    rendered,
+)
+
+pytestmark = pytest.mark.helm
+
+REVIEWS = {"tokenreviews", "subjectaccessreviews"}
+
+
+def rules_of(component: str) -> list[dict[str, Any]]:
+    return [
+        rule
+        for item in of_kind(rendered("everything"), "ClusterRole", "Role")
+        if item["metadata"]["name"] == f"wp-wattpack-{component}"
+        for rule in item["rules"]
+    ]
+
+
+def test_no_role_has_a_wildcard_or_reads_secrets_at_large() -> None:
+    for item in of_kind(rendered("everything"), "ClusterRole", "Role"):
+        for rule in item["rules"]:
+            named = ("apiGroups", "resources", "nonResourceURLs", "verbs")
+            assert "*" not in "".join(name for key in named for name in rule.get(key, ()))
+            if "secrets" in rule.get("resources", ()):
+                assert item["kind"] == "Role"
+                assert rule["resourceNames"]
+                assert not {"list", "watch", "create"} & set(rule["verbs"])
+
+
+def test_only_the_placement_processes_may_change_pods_and_the_console_changes_nothing() -> None:
+    writers = set()
+    for component in PROCESSES:
+        for rule in rules_of(component):
+            writes = set(rule["verbs"]) - {"get", "list", "watch"}
+            if any(r.split("/")[0] == "pods" for r in rule.get("resources", ())) and writes:
+                writers.add(component)
+            # Reviews are questions in the shape of a create.
+            asks = set(rule.get("resources", ())) <= REVIEWS
+            assert component != "console" or not writes or asks
+    assert writers == {"scheduler", "watchdog", "uninstall"}
+
+
+def test_agents_reach_nothing_but_gpu_nodes() -> None:
+    resources = {resource for rule in rules_of("agent") for resource in rule.get("resources", ())}
+    assert resources == {"gpunodes", "gpunodes/status"} | REVIEWS
+
+
+def test_the_controller_may_taint_nodes_only_where_it_enforces() -> None:
+    def writes(name: str) -> list[dict[str, Any]]:
+        return [
+            rule
+            for item in of_kind(rendered(name), "ClusterRole")
+            if item["metadata"]["name"] == "wp-wattpack-controller"
+            for rule in item["rules"]
+            if "nodes" in rule.get("resources", ()) and set(rule["verbs"]) - {"list", "watch"}
+        ]
+
+    assert writes("default") == []
+    assert writes("enforcing") == [{"apiGroups": [""], "resources": ["nodes"], "verbs": ["patch"]}]
+
+
+def test_agents_keep_their_gpu_node_with_the_token_of_their_pod() -> None:
+    assert "--gpunode" in args_of("agent", "default")
+    assert pod_specs(rendered("default"))["agent"]["automountServiceAccountToken"] is True
+    verbs = {r: set(rule["verbs"]) for rule in rules_of("agent") for r in rule.get("resources", ())}
+    verbs = {resource: verb for resource, verb in verbs.items() if resource not in REVIEWS}
+    assert verbs == {"gpunodes": {"create", "patch"}, "gpunodes/status": {"patch"}}
+
+
+def test_every_policy_is_bound_and_denies() -> None:
+    objects = rendered("default")
+    policies = {i["metadata"]["name"] for i in of_kind(objects, "ValidatingAdmissionPolicy")}
+    bindings = of_kind(objects, "ValidatingAdmissionPolicyBinding")
+    assert {binding["spec"]["policyName"] for binding in bindings} == policies
+    assert all(binding["spec"]["validationActions"] == ["Deny"] for binding in bindings)
+
+
+def test_policies_name_the_service_accounts_that_exist() -> None:
+    objects = rendered("default")
+    accounts = {
+        f"system:serviceaccount:{i['metadata']['namespace']}:{i['metadata']['name']}"
+        for i in of_kind(objects, "ServiceAccount")
+    }
+    text = yaml.safe_dump(of_kind(objects, "ValidatingAdmissionPolicy"), width=10_000)
+    named = {word.strip("'\"],[") for word in text.split() if "system:serviceaccount" in word}
+    assert named
+    assert named <= accounts
