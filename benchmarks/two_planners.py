@@ -29,9 +29,10 @@ from scheduler_plugin.batching import Batcher
 from scheduler_plugin.solver_process import InProcessPlanner
 from simulation.kube import EmbeddedKube
 from wattpack.clock import Clock, SystemClock
+from wattpack.gpu_resources import NVIDIA_GPU
 from wattpack.kube.election import ElectionSettings
 from wattpack.kube.port import NODES, PODS, JsonObject, KubeApi
-from wattpack.object_names import GATE
+from wattpack.object_names import GANG_LABEL, GANG_SIZE_ANNOTATION, GATE
 from wattpack.units import NS_PER_SECOND, seconds_to_ns
 
 NAME = "two_planners"
@@ -79,7 +80,7 @@ class Size:
 def pod_body(index: int, pods: int, owner_uid: str) -> JsonObject:
     """A gated pod of one GPU; one in five belongs to a gang of four."""
     in_gang = index < pods // 5 // 4 * 4
-    labels = {"wattpack.io/gang": f"g{index // 4}"} if in_gang else {}
+    labels = {GANG_LABEL: f"g{index // 4}"} if in_gang else {}
     owner = {"apiVersion": "v1", "kind": "ConfigMap", "name": "owner", "controller": True}
     return {
         "apiVersion": "v1",
@@ -88,7 +89,7 @@ def pod_body(index: int, pods: int, owner_uid: str) -> JsonObject:
             "name": f"p{index:04}",
             "namespace": TEAM,
             "labels": labels,
-            "annotations": {"wattpack.io/gang-size": "4"} if in_gang else {},
+            "annotations": {GANG_SIZE_ANNOTATION: "4"} if in_gang else {},
             "ownerReferences": [owner | {"uid": owner_uid}],
         },
         "spec": {
@@ -96,7 +97,7 @@ def pod_body(index: int, pods: int, owner_uid: str) -> JsonObject:
                 {
                     "name": "main",
                     "image": "registry.example/work:1",
-                    "resources": {"limits": {"nvidia.com/gpu": "1"}},
+                    "resources": {"limits": {NVIDIA_GPU: "1"}},
                 }
             ],
             "schedulingGates": [{"name": GATE}],
@@ -231,7 +232,7 @@ def in_virtual_time(size: Size) -> dict[str, float | int]:
 
 
 def _add_node(api: KubeApi, name: str) -> None:
-    room = {"cpu": "96", "memory": "1Ti", "pods": "110", "nvidia.com/gpu": str(GPUS_PER_NODE)}
+    room = {"cpu": "96", "memory": "1Ti", "pods": "110", NVIDIA_GPU: str(GPUS_PER_NODE)}
     conditions = [{"type": "Ready", "status": "True"}]
     body = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}, "spec": {}}
     stored = api.create(NODES, body)

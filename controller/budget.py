@@ -13,8 +13,7 @@ from wattpack.api import PowerDomain, PowerOverride
 from wattpack.api.power_domain import BudgetWindow
 from wattpack.errors import InputError
 from wattpack.power.domain_tree import FloatArray
-
-NS_PER_SECOND = 1_000_000_000
+from wattpack.units import NS_PER_SECOND
 
 
 def parse_time(field: str, text: str) -> datetime.datetime | datetime.time:

@@ -31,7 +31,6 @@ from wattpack.units import NS_PER_SECOND, seconds_to_ns
 
 Floats = NDArray[np.float64]
 
-LABEL = "simulated history: coarse model, see docs/simulation.md"
 HIGHEST_DRAW_RATIO = 0.98
 BIN_PEAK_RATIO = 1.05
 """Highest second of a bin over its mean. Assumed; the run's own bins are measured."""

@@ -13,7 +13,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
-Integers = NDArray[np.int64]
 
 WINDOW_SECONDS = 10.0
 """Slowdown of a job is judged over windows of this length."""

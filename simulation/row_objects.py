@@ -16,10 +16,9 @@ from simulation.world import World
 from wattpack.api import DemandForecast, GPUProfile, PowerDomain, PowerPolicy
 from wattpack.gpu_resources import NVIDIA_GPU
 from wattpack.kube.port import NAMESPACES, NODES, PRIORITY_CLASSES, KubeApi, Resource
-from wattpack.object_names import OPT_IN_LABEL, OPT_IN_VALUE, SYSTEM_NAMESPACE
+from wattpack.object_names import GPU_MODEL_LABEL, OPT_IN_LABEL, OPT_IN_VALUE, SYSTEM_NAMESPACE
 
 RACK_LABEL = "wattpack.io/rack"
-GPU_MODEL_LABEL = "wattpack.io/gpu-model"
 
 Objects = list[tuple[Resource, dict[str, Any]]]
 

@@ -17,8 +17,6 @@ from simulation.serving_queues import StepResult
 from wattpack.units import NS_PER_SECOND
 
 Floats = NDArray[np.float64]
-Bools = NDArray[np.bool_]
-Integers = NDArray[np.int64]
 
 EFFECT_RATIO = 1.155
 """A cap has taken effect once sensed power is below this times the cap: boards below their knee

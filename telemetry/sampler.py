@@ -15,10 +15,7 @@ from gpu.device_workers import DeviceReader, Extra, Outcome
 from telemetry.sensor_watch import SensorWatch
 from wattpack.errors import InputError
 from wattpack.power.energy_trust import ENERGY_WINDOW_NS, energy_mean_watts
-from wattpack.units import NS_PER_MS, NS_PER_SECOND, GpuUuid
-
-PERIOD_NS = 200 * NS_PER_MS
-"""5 Hz: the energy counter steps about every 100 ms, the average sensor looks back 1 s."""
+from wattpack.units import NS_PER_SECOND, GpuUuid
 
 LIMITS_PERIOD_NS = NS_PER_SECOND
 """Limits are read back every second (I10)."""

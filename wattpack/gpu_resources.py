@@ -15,6 +15,7 @@ from enum import StrEnum
 from typing import Any
 
 from wattpack.errors import InputError
+from wattpack.object_names import GPU_PRODUCT_LABEL
 from wattpack.quantities import LARGEST, parse_quantity
 
 NVIDIA_GPU = "nvidia.com/gpu"
@@ -25,7 +26,6 @@ WHOLE_GPUS = (NVIDIA_GPU, AMD_GPU, "amd.com/spx_nps1")
 #: Labels by which NVIDIA's feature discovery says that ``nvidia.com/gpu`` counts less than boards.
 REPLICAS_LABEL = "nvidia.com/gpu.replicas"
 MIG_STRATEGY_LABEL = "nvidia.com/mig.strategy"
-PRODUCT_LABEL = "nvidia.com/gpu.product"
 #: Boards, where the resource may count slices.
 COUNT_LABEL = "nvidia.com/gpu.count"
 
@@ -126,4 +126,6 @@ def counts_whole_boards(labels: Mapping[str, str]) -> bool:
     """Whether a node's ``nvidia.com/gpu`` are boards, not replicas or MIG instances of one name."""
     replicas = labels.get(REPLICAS_LABEL, "1")
     single = labels.get(MIG_STRATEGY_LABEL) == "single"
-    return replicas in ("", "0", "1") and not (single and "-MIG-" in labels.get(PRODUCT_LABEL, ""))
+    return replicas in ("", "0", "1") and not (
+        single and "-MIG-" in labels.get(GPU_PRODUCT_LABEL, "")
+    )

@@ -16,8 +16,11 @@ GPU_MODELS_ANNOTATION = "wattpack.io/gpu-models"
 KERNEL_CLASS_ANNOTATION = "wattpack.io/kernel-class"
 EXPECTED_WATTS_ANNOTATION = "wattpack.io/expected-watts-per-gpu"
 
+GPU_MODEL_LABEL = "wattpack.io/gpu-model"
+#: As NVIDIA's feature discovery says it.
+GPU_PRODUCT_LABEL = "nvidia.com/gpu.product"
 #: The first of these labels that a node carries names its GPU model.
-GPU_MODEL_LABELS = ("wattpack.io/gpu-model", "nvidia.com/gpu.product")
+GPU_MODEL_LABELS = (GPU_MODEL_LABEL, GPU_PRODUCT_LABEL)
 DEFAULT_SCHEDULER = "default-scheduler"
 
 #: Taints by which autoscalers announce that a node will go.
@@ -33,5 +36,4 @@ DISRUPTION_TAINTS = frozenset(
 LEASE_NAME = "wattpack-scheduler"
 #: On that Lease: how many times planning has worked; being alive does not count.
 SUCCESSES_ANNOTATION = "wattpack.io/planning-successes"
-FIELD_MANAGER = "wattpack-scheduler"
 WEBHOOK_NAME = "placement.wattpack.io"

@@ -21,6 +21,9 @@ STEP_ROWS: Final = 4000
 STEP_PAGES: Final = 512
 """Pages handed back in one step: 2 MiB of a file with pages of 4 KiB."""
 
+TICK_BUSY_SECONDS: Final = 0.1
+"""A tick that writes waits no longer: whoever holds the file costs rows, never leases."""
+
 SMALLEST_BYTES: Final = 1 << 20
 
 #: Shares of the size bound. The rest is what is written between two steps.

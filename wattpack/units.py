@@ -13,7 +13,6 @@ from wattpack.errors import InputError
 
 GpuUuid = NewType("GpuUuid", str)
 NodeName = NewType("NodeName", str)
-DomainName = NewType("DomainName", str)
 
 NS_PER_SECOND = 1_000_000_000
 

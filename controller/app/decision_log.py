@@ -15,11 +15,16 @@ from pathlib import Path
 
 from wattpack.errors import InputError
 from wattpack.live_view import LiveDecision
-from wattpack.sqlite_retention import AgedTable, Retention, SqliteRetention, immediate, prepare
+from wattpack.sqlite_retention import (
+    TICK_BUSY_SECONDS,
+    AgedTable,
+    Retention,
+    SqliteRetention,
+    immediate,
+    prepare,
+)
 from wattpack.units import NS_PER_SECOND
 
-#: The tick writes here: whoever holds the file for longer costs rows, never leases.
-BUSY_SECONDS = 0.1
 TIDY_EVERY_NS = 10 * NS_PER_SECOND
 DEFAULT_RETENTION = Retention(age_seconds=365 * 86400, max_bytes=256 << 20)
 log = logging.getLogger(__name__)
@@ -48,7 +53,7 @@ class DecisionLog:
     def __init__(self, file: Path | str, retention: Retention = DEFAULT_RETENTION) -> None:
         try:
             self._database = sqlite3.connect(
-                str(file), check_same_thread=False, timeout=BUSY_SECONDS, isolation_level=None
+                str(file), check_same_thread=False, timeout=TICK_BUSY_SECONDS, isolation_level=None
             )
             prepare(self._database)
             self._database.executescript(_SCHEMA)

@@ -9,14 +9,12 @@ from controller.day_maximum import HOUR_NS, HOURS
 from forecasting.series_source import SeriesId
 from forecasting.sqlite.history_store import DEFAULT_RETENTION, HistoryStore
 from wattpack.errors import WattpackError
-from wattpack.sqlite_retention import Retention
+from wattpack.sqlite_retention import TICK_BUSY_SECONDS, Retention
 from wattpack.units import NS_PER_SECOND
 
 log = logging.getLogger(__name__)
-# Ten samples a ten-minute bin would do; twenty keep the maximum honest.
-#: The tick writes here: whoever holds the file for longer costs samples, never leases.
-BUSY_SECONDS = 0.1
 SERIES = "domain_draw_watts/"
+# Ten samples a ten-minute bin would do; twenty keep the maximum honest.
 PERIOD_NS = 30 * NS_PER_SECOND
 
 
@@ -31,7 +29,7 @@ class DrawHistory:
     """
 
     def __init__(self, file: str, retention: Retention = DEFAULT_RETENTION) -> None:
-        self._store = HistoryStore(file, BUSY_SECONDS, retention=retention) if file else None
+        self._store = HistoryStore(file, TICK_BUSY_SECONDS, retention=retention) if file else None
         self._next_ns = 0
         self.failures = 0
         self.size_bytes = 0

@@ -8,11 +8,10 @@ from typing import Any
 import pynvml
 
 from gpu.nvml.calls import FIELD_VALUES, SYSTEM, XID_EVENTS
-from gpu.nvml.return_codes import NvmlFailure
+from gpu.nvml.return_codes import FUNCTION_NOT_FOUND, NvmlFailure
 
 # nvmlValueType_t of nvml.h: which member of the union holds the value.
 _UNION_MEMBER = {0: "dVal", 1: "uiVal", 2: "ulVal", 3: "ullVal", 4: "sllVal", 5: "siVal"}
-_FUNCTION_NOT_FOUND = 13
 
 
 class LiveNvml:
@@ -39,7 +38,7 @@ class LiveNvml:
                 return self._xid_events(index)
             function = getattr(pynvml, name, None)
             if function is None:
-                raise NvmlFailure(_FUNCTION_NOT_FOUND, name)
+                raise NvmlFailure(FUNCTION_NOT_FOUND, name)
             if index == SYSTEM:
                 return plain(function(*args))
             if name == FIELD_VALUES:

@@ -27,6 +27,10 @@ class NvmlFailure(Exception):
         super().__init__(f"{call}: {code}")
 
 
+NOT_SUPPORTED = 3
+NO_PERMISSION = 4
+FUNCTION_NOT_FOUND = 13
+
 # nvmlReturn_t of nvml.h, driver 580. INSUFFICIENT_SIZE and ALREADY_INITIALIZED are handled inside
 # the library binding and would be a defect here, hence the permanent error.
 ERRORS: dict[int, tuple[str, type[GpuError]]] = {

@@ -15,14 +15,10 @@ from typing import Any
 
 from gpu.nvml.calls import FIELD_VALUES, SYSTEM
 from gpu.nvml.nvml_device import NvmlDriver
-from gpu.nvml.return_codes import NvmlFailure
+from gpu.nvml.return_codes import FUNCTION_NOT_FOUND, NO_PERMISSION, NOT_SUPPORTED, NvmlFailure
 from gpu.replay.recorder import FORMAT, call_key
 from wattpack.clock import Clock
 from wattpack.errors import InputError
-
-_FUNCTION_NOT_FOUND = 13
-_NO_PERMISSION = 4
-_NOT_SUPPORTED = 3
 
 
 class Recording:
@@ -147,7 +143,7 @@ class ReplayCalls:
         if name == "nvmlDeviceGetCount":
             return self._count
         if name.startswith(("nvmlDeviceSet", "nvmlDeviceReset")):
-            raise NvmlFailure(_NO_PERMISSION, name)
+            raise NvmlFailure(NO_PERMISSION, name)
         devices = self._recording.devices
         recorded = SYSTEM if index == SYSTEM else devices[index % len(devices)]
         at_ns = (self._clock.monotonic_ns() - self._start_ns) % self._recording.duration_ns
@@ -155,7 +151,7 @@ class ReplayCalls:
             return self._fields(recorded, args, at_ns)
         answer = self._recording.answer(recorded, call_key(name, args), at_ns)
         if answer is None:
-            raise NvmlFailure(_FUNCTION_NOT_FOUND, name)
+            raise NvmlFailure(FUNCTION_NOT_FOUND, name)
         if "code" in answer:
             raise NvmlFailure(int(answer["code"]), name)
         value = answer["value"]
@@ -167,7 +163,7 @@ class ReplayCalls:
         rows = []
         for field in ids:
             answer = self._recording.answer(recorded, f"field {field}", at_ns)
-            rows.append(answer["value"] if answer else [field, _NOT_SUPPORTED, 0])
+            rows.append(answer["value"] if answer else [field, NOT_SUPPORTED, 0])
         return rows
 
     def close(self) -> None:

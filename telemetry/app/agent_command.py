@@ -59,6 +59,7 @@ def build_parser() -> argparse.ArgumentParser:
     add("--simulated", type=int, metavar="N", help="N simulated GPUs in place of this machine's")
     add("--replay", type=Path, metavar="FILE", help="the GPUs of a recording (gpu.replay.recorder)")
     add("--devices", type=int, metavar="N", help="with --replay: show N copies")
+    # The energy counter steps about every 100 ms, the average sensor looks back 1 s.
     add("--hz", type=float, default=5.0, help="samples a second, 5 to 10 (default 5)")
     add("--address", default="127.0.0.1", help="of /metrics (default 127.0.0.1)")
     add("--port", type=int, default=9400, help="of /metrics (default 9400)")

@@ -14,9 +14,9 @@ import logging
 import random
 import threading
 from importlib.metadata import PackageNotFoundError, version
-from pathlib import Path
 from typing import Protocol
 
+from actuator.persisted_state import BOOT_ID_FILE, read_boot_id
 from actuator.unix_socket.client import ActuatorClient
 from telemetry.app.attributor import Attributor
 from telemetry.app.device_sources import Source
@@ -35,8 +35,6 @@ LOG = logging.getLogger(__name__)
 BLIND_NS = 60 * NS_PER_SECOND
 """After a driver reload every handle is dead: without any reading for this long the process ends,
 so that its supervisor starts it anew with a fresh driver. Leases have run out long before."""
-
-BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
 class SamplingThread:
@@ -201,7 +199,7 @@ def _build(
     ]
     facts = NodeFacts(
         options.node,
-        BOOT_ID.read_text(encoding="ascii").strip() if BOOT_ID.exists() else "",
+        read_boot_id() if BOOT_ID_FILE.exists() else "",
         _version(),
         options.host_unit,
         options.node_limit_watts,
