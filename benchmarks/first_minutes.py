@@ -15,7 +15,7 @@ from benchmarks._idle_judge import IdleJudge, Limits, RepeatJudge
 from benchmarks.runner import Options, Result, Target
 from controller.app.tick_loop import TickOutcome
 from simulation.app.demo_command import run_until
-from simulation.app.demo_row import DemoRow
+from simulation.app.running_demo import DemoRow
 from simulation.scenario import load_scenario
 from wattpack.api import DemandForecast, PowerDomain
 from wattpack.clock import SystemClock

@@ -28,9 +28,9 @@ from controller.app.controller_process import FOLLOWED
 from controller.app.decision_log import DecisionLog
 from controller.app.desired_state import ObjectStore
 from controller.app.domain_status import StatusThread
+from controller.app.elected_leadership import ElectedLeadership
 from controller.app.fleet import Fleet
 from controller.app.forecast_reader import ForecastReader
-from controller.app.leadership import ElectedLeadership
 from controller.app.running_topology import DesiredTopology
 from controller.app.tick_loop import Ticker, TickIdentity, TickOutcome, TickPorts
 from controller.tick_values import Band, PowerSettings

@@ -6,6 +6,7 @@ import-linter (pyproject.toml) holds the walls between packages; this holds thos
 from __future__ import annotations
 
 import ast
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -125,3 +126,13 @@ def test_only_one_module_sets_loggers_up(package: str) -> None:
     for file in (ROOT / package).rglob("*.py"):
         if file.relative_to(ROOT).as_posix() != "wattpack/logs.py":
             assert "basicConfig" not in file.read_text(encoding="utf-8"), file
+
+
+def test_a_name_leads_to_one_module() -> None:
+    seen = Counter(
+        path.stem
+        for package in (*PACKAGES, "benchmarks", "wattpack")
+        for path in (ROOT / package).rglob("*.py")
+        if not path.stem.startswith("__") and "node_modules" not in path.parts
+    )
+    assert [stem for stem, count in seen.items() if count > 1] == []

@@ -22,9 +22,9 @@ from controller.app.decision_log import DecisionLog
 from controller.app.desired_state import ObjectStore
 from controller.app.domain_status import StatusThread
 from controller.app.draw_history import DrawHistory
+from controller.app.elected_leadership import ElectedLeadership
 from controller.app.fleet import Fleet
 from controller.app.forecast_reader import ForecastReader
-from controller.app.leadership import ElectedLeadership
 from controller.app.live_view_builder import shown_to
 from controller.app.running_topology import DesiredTopology
 from controller.app.stream_server import StreamServer

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import numpy as np
 
-from controller.app.arrivals import ArrivalBook, PodsOnGpus
+from controller.app.arrival_book import ArrivalBook, PodsOnGpus
 from controller.app.desired_state import Refusal
 from controller.app.live_view_builder import capped_by_domain, gpus_by_domain
 from controller.app.running_topology import DesiredTopology

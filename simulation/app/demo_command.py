@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from console.app.console_command import static_folder
-from simulation.app.demo_row import DemoRow
+from simulation.app.running_demo import DemoRow
 from simulation.results import Comparison, TwinResult, end_seconds
 from simulation.scenario import FaultKind, Scenario, load_scenario
 from wattpack import flags

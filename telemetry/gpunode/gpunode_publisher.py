@@ -13,8 +13,8 @@ import random
 from collections.abc import Callable
 from typing import Protocol
 
-from telemetry.gpunode.board_trust import TrustMemory
 from telemetry.gpunode.gpunode_status import GPU_NODES, gpunode_status, judgement
+from telemetry.gpunode.trust_memory import TrustMemory
 from telemetry.node_state import NodeState
 from wattpack.clock import Clock
 from wattpack.errors import PermanentError, TransientError

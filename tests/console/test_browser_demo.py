@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import Page, expect
 
-from simulation.app.demo_row import DemoRow
+from simulation.app.running_demo import DemoRow
 from simulation.scenario import Scenario, load_scenario
 from tests.console.screenshots import keep_screenshot
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from controller.app.arrivals import ArrivalBook, PodsOnGpus
+from controller.app.arrival_book import ArrivalBook, PodsOnGpus
 from controller.app.tick_loop import TickOutcome
 from controller.step import initial_state, step
 from controller.tick_values import Tick, Topology

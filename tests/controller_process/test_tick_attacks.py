@@ -11,8 +11,8 @@ import pytest
 from controller.app.controller_metrics import ControllerMetrics
 from controller.app.decision_log import DecisionLog
 from controller.app.domain_status import StatusThread
+from controller.app.elected_leadership import ElectedLeadership
 from controller.app.fleet import Fleet, Leadership
-from controller.app.leadership import ElectedLeadership
 from controller.app.tick_loop import NoMeters, Ticker, TickIdentity, TickOutcome, TickPorts
 from controller.tick_values import Commands, PowerSettings, Topology
 from simulation.kube import EmbeddedKube
