@@ -101,12 +101,7 @@ class ControllerProcess:
         self.fleet = Fleet()
         forecasts = ForecastReader(self.store)
         self.desired = DesiredTopology(self.store, forecasts)
-        self.informers = [
-            Informer(around.api, around.clock, resource, seed=around.seed + i)
-            for i, resource in enumerate(FOLLOWED)
-        ]
-        for informer, resource in zip(self.informers, FOLLOWED, strict=True):
-            informer.add_handler(partial(self.store.changed, resource))
+        self.informers = _informers(around, self.store)
         self.elector = LeaderElector(
             around.api,
             around.clock,
@@ -129,22 +124,7 @@ class ControllerProcess:
             settings.audit_file,
             kept(settings.audit_retention_days, settings.audit_max_mebibytes),
         )
-        self.ticker = Ticker(
-            TickPorts(
-                fleet=self.fleet,
-                desired=self.desired,
-                leadership=ElectedLeadership(
-                    self.elector, around.election.renew_deadline_seconds / 2
-                ),
-                meters=around.meters,
-                clock=around.clock,
-                audit=self.audit,
-                metrics=self.metrics,
-                send=self.gateway.send,
-            ),
-            PowerSettings(lease_ttl_ms=settings.lease_ttl_ms),
-            TickIdentity(settings.replica, settings.simulated, settings.label),
-        )
+        self.ticker = self._new_ticker(around)
         bucket = write_budget(around.clock)
         self.status = StatusThread(
             around.api,
@@ -167,9 +147,31 @@ class ControllerProcess:
             None if settings.http_insecure else around.api,
             around.clock,
         )
-        self.http = HttpPort(
-            settings.http_host,
-            settings.http_port,
+        self.http = self._new_http_port()
+        self._thread = threading.Thread(target=self._run, name="tick", daemon=True)
+
+    def _new_ticker(self, around: Surroundings) -> Ticker:
+        return Ticker(
+            TickPorts(
+                fleet=self.fleet,
+                desired=self.desired,
+                leadership=ElectedLeadership(
+                    self.elector, around.election.renew_deadline_seconds / 2
+                ),
+                meters=around.meters,
+                clock=around.clock,
+                audit=self.audit,
+                metrics=self.metrics,
+                send=self.gateway.send,
+            ),
+            PowerSettings(lease_ttl_ms=self.settings.lease_ttl_ms),
+            TickIdentity(self.settings.replica, self.settings.simulated, self.settings.label),
+        )
+
+    def _new_http_port(self) -> HttpPort:
+        return HttpPort(
+            self.settings.http_host,
+            self.settings.http_port,
             {
                 "/v1/live": Route(self._live, LIVE_VIEW),
                 "/metrics": Route(self._metrics_text, METRICS),
@@ -178,7 +180,6 @@ class ControllerProcess:
             },
             self.access,
         )
-        self._thread = threading.Thread(target=self._run, name="tick", daemon=True)
 
     def start(self) -> None:
         """Listen, follow, stand for election, tick."""
@@ -273,3 +274,13 @@ class ControllerProcess:
         if self.synced():
             return HttpAnswer(200, "text/plain", b"ok\n")
         return HttpAnswer(503, "text/plain", b"not synced\n")
+
+
+def _informers(around: Surroundings, store: ObjectStore) -> list[Informer]:
+    """One a followed kind, each telling the store."""
+    informers = []
+    for i, resource in enumerate(FOLLOWED):
+        informer = Informer(around.api, around.clock, resource, seed=around.seed + i)
+        informer.add_handler(partial(store.changed, resource))
+        informers.append(informer)
+    return informers
