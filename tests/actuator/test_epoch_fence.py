@@ -14,7 +14,7 @@ from actuator.epoch_fence import EpochFence, ImplausibleEpoch
 from actuator.lease_entry import Memory
 from actuator.lease_messages import DeviceCommand, LeaseCommand, Operation
 from actuator.persisted_state import FileStore
-from tests.telemetry.test_actuator_socket import Node
+from tests.actuator.test_actuator_socket import Node
 from wattpack.errors import InputError
 from wattpack.fencing import EPOCH_ROOM, MAX_EPOCH, MAX_SEQUENCE
 from wattpack.units import NS_PER_SECOND

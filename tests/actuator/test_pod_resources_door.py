@@ -25,7 +25,7 @@ from actuator.app.actuator_command import main
 from actuator.unix_socket.pod_resources import NoPodResources, borrow_connection
 from telemetry.attribution.kubelet import METHOD, PodResources
 from telemetry.attribution.kubelet_relay import KubeletRelay
-from tests.telemetry.test_actuator_process import eventually
+from tests.actuator.test_actuator_process import eventually
 from wattpack.errors import TransientError
 from wattpack.wire.v1 import podresources_pb2 as messages
 
@@ -203,7 +203,7 @@ def test_no_kubelet_is_said_and_the_door_lives_on(kubelet: Kubelet, door: Door) 
 
 
 def test_an_actuator_that_was_not_told_of_the_kubelet_opens_nothing(folder: Path) -> None:
-    from tests.telemetry.test_actuator_socket import Node
+    from tests.actuator.test_actuator_socket import Node
 
     node = Node(folder)
     with pytest.raises(NoPodResources, match="not offered"):

@@ -19,8 +19,8 @@ from actuator.lease_messages import DeviceState
 from actuator.unix_socket.encoding import Ask, encode_ask
 from actuator.unix_socket.listener import SocketServer
 from actuator.unix_socket.peers import Admission
-from tests.telemetry.test_actuator_process import Rig, eventually
-from tests.telemetry.test_actuator_socket import CONFIG, Node
+from tests.actuator.test_actuator_process import Rig, eventually
+from tests.actuator.test_actuator_socket import CONFIG, Node
 from wattpack.errors import InputError, WattpackError
 
 

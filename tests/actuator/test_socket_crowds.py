@@ -23,8 +23,8 @@ from actuator.unix_socket.connections import IDLE_NS, MAX_CONNECTIONS, Connectio
 from actuator.unix_socket.encoding import encode_command, encode_status_request
 from actuator.unix_socket.listener import SocketServer
 from actuator.unix_socket.peers import Admission, Peer, peer_credentials
-from tests.telemetry.actuator_boards import MemoryBoard
-from tests.telemetry.test_actuator_socket import CONFIG, Node
+from tests.actuator.actuator_boards import MemoryBoard
+from tests.actuator.test_actuator_socket import CONFIG, Node
 from wattpack.clock import ManualClock, SystemClock
 from wattpack.units import NS_PER_SECOND
 

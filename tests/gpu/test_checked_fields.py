@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 from collections import Counter
-from pathlib import Path
 
 import pytest
 
@@ -14,13 +13,12 @@ from gpu.nvml.nvml_device import NvmlDevice, NvmlDriver
 from gpu.nvml.return_codes import NvmlFailure
 from gpu.replay.recorder import record
 from gpu.replay.replayed_device import ReplayCalls, open_recording, parse_recording
-from tests.telemetry.telemetry_builders import SECOND, KnownNvml
+from tests.telemetry.telemetry_builders import FIXTURES, SECOND, KnownNvml
 from wattpack.clock import ManualClock
 
 SET, ENFORCED = "nvmlDeviceGetPowerManagementLimit", "nvmlDeviceGetEnforcedPowerLimit"
 ECC = "nvmlDeviceGetTotalEccErrors"
 FIELDS = "nvmlDeviceGetFieldValues"
-FIXTURES = Path(__file__).with_name("fixtures") / "h200"
 
 
 class Board(KnownNvml):

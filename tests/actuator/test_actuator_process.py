@@ -21,7 +21,7 @@ from actuator.lease_entry import Memory, RememberedDevice
 from actuator.lease_messages import DeviceCommand, LeaseCommand, Operation
 from actuator.persisted_state import DEFAULT_STATE_FILE, FileStore, StateNotSaved
 from actuator.unix_socket.client import ActuatorClient, ActuatorUnavailable
-from tests.telemetry.actuator_boards import read_boards, write_board
+from tests.actuator.actuator_boards import read_boards, write_board
 from wattpack.clock import SystemClock
 from wattpack.errors import InputError
 from wattpack.units import NS_PER_MS, NS_PER_SECOND
@@ -309,7 +309,7 @@ def test_a_hung_board_is_reported_at_once_the_second_time_and_others_go_on() -> 
     from threading import Event
 
     from actuator.lease_entry import Write, WriteKind
-    from tests.telemetry.actuator_boards import MemoryBoard
+    from tests.actuator.actuator_boards import MemoryBoard
 
     release = Event()
 

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 from actuator.app.actuator_command import main
-from tests.telemetry.actuator_boards import Boards, FileBoard, read_boards
+from tests.actuator.actuator_boards import Boards, FileBoard, read_boards
 
 if __name__ == "__main__":
     boards_file = Path(sys.argv[1])

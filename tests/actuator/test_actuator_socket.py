@@ -32,7 +32,7 @@ from actuator.unix_socket.connections import MESSAGE_BURST
 from actuator.unix_socket.encoding import MAX_LINE_BYTES, encode_command
 from actuator.unix_socket.listener import SocketServer, SocketTaken
 from actuator.unix_socket.peers import Admission
-from tests.telemetry.actuator_boards import MemoryBoard
+from tests.actuator.actuator_boards import MemoryBoard
 from wattpack.clock import ManualClock, SystemClock
 from wattpack.units import NS_PER_SECOND
 
