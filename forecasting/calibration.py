@@ -19,6 +19,9 @@ from forecasting.series_source import Floats
 GAMMA: Final = 0.02
 MIN_SCORES: Final = 20
 MAX_SCORES: Final = 4000
+WILD_SCORE: Final = 20.0
+"""A miss by so many scales (assumed; the bound of a forecast over its record) is a meter's fault:
+it says nothing of the other series of its pool."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,9 +65,10 @@ class Calibration:
 
         Args:
             scores: (peak - uncorrected promise) / scale, shape (n, n_levels); rows with a
-                non-finite value (a window with no data) are ignored.
+                non-finite value (a window with no data) or a wild one are ignored.
         """
-        usable = scores[np.all(np.isfinite(scores), axis=1)]
+        sane = np.all(np.isfinite(scores) & (np.nan_to_num(scores) < WILD_SCORE), axis=1)
+        usable = scores[sane]
         if len(usable) == 0:
             return self
         missed = usable > self.offsets() + 1e-9

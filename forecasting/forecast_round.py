@@ -31,7 +31,7 @@ MOST_FAILURES: Final = 20
 """The same once something was read: a few heavy expressions must not end the others' round, and at
 ten seconds each they may cost a third of it."""
 
-Pool = tuple[str, int, int, tuple[float, ...]]
+Pool = tuple[str, str, int, int, tuple[float, ...]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,7 +272,7 @@ def _settle(
             records[member.key] = _counted(records.get(member.key), missed)
     calibrations = dict(state.calibrations)
     for pool, rows in scores.items():
-        before = calibrations.get(pool, Calibration.new(pool[3]))
+        before = calibrations.get(pool, Calibration.new(pool[-1]))
         calibrations[pool] = before.after(np.array(rows))
     return replace(state, promises=promises, records=records, calibrations=calibrations)
 

@@ -25,7 +25,8 @@ class Target:
         namespace: Of the object.
         name: Of the object.
         series: Name in the history or PromQL.
-        kind: ``domain``, ``workload`` or ``series``; misses are pooled over one kind.
+        kind: ``domain``, ``workload`` or ``series``; misses are pooled over one
+            kind and namespace.
         horizon: Steps ahead.
         step_seconds: Width of a step.
         asked_levels: Levels whose paths go into the status.
@@ -59,9 +60,9 @@ class Target:
         return (self.step_seconds, self.horizon, self.levels)
 
     @property
-    def pool(self) -> tuple[str, int, int, tuple[float, ...]]:
-        """Targets of one pool share a calibration."""
-        return (self.kind, *self.group)
+    def pool(self) -> tuple[str, str, int, int, tuple[float, ...]]:
+        """Targets of one pool share a calibration; nobody's series moves another namespace's."""
+        return (self.namespace, self.kind, *self.group)
 
 
 def target_of(body: Mapping[str, Any]) -> Target:

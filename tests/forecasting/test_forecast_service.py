@@ -211,6 +211,31 @@ def test_pooled_misses_do_not_lift_a_calm_series_beyond_its_bound() -> None:
     assert "extreme" in status_of(answer, 12 * 86400)["conditions"][1]["message"]
 
 
+def _p99_of_calm_beside(other: str, *, namespace: str) -> float:
+    """The calm series' calibrated p99 when another target of its kind is forecast with it."""
+    calm = _target("calm")
+    members = [calm, replace(_target("other"), namespace=namespace)]
+    day = np.sin(np.arange(12 * DAY) / DAY * 2 * np.pi)
+    rows = {
+        "calm": 5_000.0 + 1_500.0 * day,
+        "none": 5_000.0 + 1_500.0 * day,
+        "glitch": (5_000.0 + 1_500.0 * day) * np.where(np.arange(12 * DAY) == 1_500, 1e3, 1.0),
+        "bursts": np.where(np.arange(12 * DAY) % 300 == 0, 1e6, 0.0),
+    }
+    source = MemorySource({"calm": rows["calm"], "other": rows[other]})
+    _, answers = step(ForecasterState(), 12 * 86400, source, members)
+    return float(answers[0].peaks[-1])
+
+
+@pytest.mark.parametrize(
+    ("other", "namespace"), [("glitch", "ns"), ("glitch", "tenant"), ("bursts", "tenant")]
+)
+def test_a_series_that_jumps_lifts_no_promise_of_its_neighbours(other: str, namespace: str) -> None:
+    """A meter that once read a thousand times too much made every row's p99 20 times its record."""
+    alone = _p99_of_calm_beside("none", namespace="ns")
+    assert _p99_of_calm_beside(other, namespace=namespace) < 1.2 * alone
+
+
 class _Poisoned(MemorySource):
     """Hands out rows that no adapter of ours hands out."""
 
