@@ -55,7 +55,11 @@ class Attributor:
 
     def _run(self) -> None:
         while (processes := self._jobs.get()) is not None:
-            self.attribute_now(processes)
+            try:
+                self.attribute_now(processes)
+            except Exception:
+                # The next list is attributed anew; a dead thread would name old pods for ever.
+                LOG.exception("attribution failed and goes on")
 
     def _grants(self) -> tuple[DeviceGrant, ...] | None:
         if self._list_grants is None:

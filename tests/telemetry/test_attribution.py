@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from concurrent import futures
 from pathlib import Path
+from queue import SimpleQueue
 
 import grpc
 import pytest
@@ -229,4 +230,22 @@ def test_a_failing_kubelet_falls_back_to_cgroups_and_recovers(tmp_path: Path) ->
     assert attributor.attribute_now({GPU[0]: (GpuProcess(9),)}).source == "cgroup"
     failing[0] = False
     assert attributor.attribute_now({GPU[0]: ()}).pods[0].name == "p"
+    attributor.close()
+
+
+def test_a_defect_in_one_attribution_is_not_the_last_one(tmp_path: Path) -> None:
+    asked: SimpleQueue[None] = SimpleQueue()
+    answers = iter([OSError(24, "too many open files"), None])
+
+    def list_grants() -> tuple[DeviceGrant, ...]:
+        answer = next(answers)
+        asked.put(None)
+        if answer is not None:
+            raise answer
+        return (grant("p", GPU[0]),)
+
+    attributor = Attributor(list_grants, tmp_path)
+    for _ in range(2):
+        attributor.submit({GPU[0]: ()})
+        asked.get(timeout=10)
     attributor.close()
