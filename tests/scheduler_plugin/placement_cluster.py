@@ -6,6 +6,7 @@ from typing import Any
 
 from scheduler_plugin import pods as pod_facts
 from scheduler_plugin.admission import Mode, gate_patch
+from scheduler_plugin.app.plan_archive import PLANS
 from scheduler_plugin.app.planning_loop import PlacementLoop
 from scheduler_plugin.app.scheduler_settings import PlacementSettings
 from scheduler_plugin.solver_process import InProcessPlanner
@@ -14,7 +15,7 @@ from tests.forecasting.forecast_builders import make_forecast
 from wattpack.api import DemandForecast, GPUProfile, PowerDomain
 from wattpack.clock import ManualClock
 from wattpack.kube.json_patch import apply_json_patch
-from wattpack.kube.port import NODES, PODS, JsonObject, KubeApi
+from wattpack.kube.port import EVENTS, NODES, PODS, JsonObject, KubeApi
 from wattpack.units import NS_PER_SECOND
 
 SPACE = "team"
@@ -171,3 +172,23 @@ class Cluster:
             body = {**self.pod(name)}
             body["status"] = body.get("status", {}) | {"phase": "Running"}
             self.api.replace(PODS, body, SPACE, subresource="status")
+
+
+def events(cluster: Cluster) -> list[tuple[str, str]]:
+    """What people were told: about whom, and the note."""
+    return [(e["regarding"]["name"], e["note"]) for e in cluster.api.list(EVENTS).items]
+
+
+def plans(cluster: Cluster) -> list[JsonObject]:
+    """The PlacementPlans that are stored."""
+    return list(cluster.api.list(PLANS).items)
+
+
+def gang_pod(name: str, size: int, gpus: int = 8, **changes: Any) -> JsonObject:
+    return pod_object(
+        name,
+        gpus,
+        labels={"wattpack.io/gang": "g"},
+        annotations={"wattpack.io/gang-size": str(size)},
+        **changes,
+    )

@@ -24,13 +24,6 @@ from wattpack.kube.port import (
 from wattpack.object_names import GATE
 
 
-@pytest.fixture
-def cluster() -> Cluster:
-    made = Cluster()
-    made.add_nodes("n1", "n2")
-    return made
-
-
 class Patches:
     """The embedded API; ``judge`` sees each pod patch first and may raise or do something."""
 
