@@ -29,8 +29,8 @@ __all__ = ["ProfileBook", "ProfileRefusal"]
 _MILLIWATTS_FROM_WATTS = 5000.0
 # A board sold under one name does not take twice, or half, of what was measured of it.
 _LIMIT_FACTOR = 2.0
-# A 95th percentile beyond the limit by more than measured overshoot and sensor error (design
-# section 4: 1.05 and 5 %) is another board's.
+# A 95th percentile beyond the limit by more than measured overshoot (1.05: docs/architecture.md,
+# Words) and a sensor error of 5 % is another board's.
 _P95_OVER_LIMIT = 1.10
 
 

@@ -1,6 +1,6 @@
 """Watches the invariants from outside: boards, leases and what was told, never the core's code.
 
-Each condition is worked out anew here from docs/architecture.md, section 4, with its own constants:
+Each condition is worked out anew here from docs/architecture.md (Promises), with its own constants:
 the product's may move, what a breaker bears does not. What a declared fault does to a board (a
 silent write failure, a hung or just rebooted board) is no violation of the product's; what the
 product makes of it is.

@@ -25,6 +25,7 @@ from actuator.node_actuator import Actuator
 from actuator.persisted_state import MemoryStore
 from controller.app.controller_metrics import ControllerMetrics
 from controller.app.controller_process import FOLLOWED
+from controller.app.controller_settings import ControllerSettings
 from controller.app.decision_log import DecisionLog
 from controller.app.desired_state import ObjectStore
 from controller.app.domain_status import StatusThread
@@ -57,15 +58,14 @@ from telemetry.app.node_agent import NodeAgent, NodeFacts
 from telemetry.sampler import Sampler
 from wattpack.clock import ManualClock
 from wattpack.errors import InputError
-from wattpack.kube.election import ElectionSettings, LeaderElector
+from wattpack.kube.election import LeaderElector
 from wattpack.kube.informer import Informer
 from wattpack.kube.json_patch import apply_json_patch
 from wattpack.kube.port import PODS, KubeError
 from wattpack.units import GpuUuid, seconds_to_ns
 
 Policy = Literal["wattpack", "uncapped"]
-# As the controller's own settings have it; one attempt a tick.
-ELECTION = ElectionSettings(lease_seconds=6, renew_deadline_seconds=4.0, retry_seconds=1.0)
+ELECTION = ControllerSettings().election()
 POLICIES: tuple[Policy, ...] = ("wattpack", "uncapped")
 
 

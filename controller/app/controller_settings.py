@@ -6,6 +6,8 @@ from typing import Annotated
 
 from pydantic import Field
 
+from controller.app import decision_log
+from forecasting.sqlite import history_store
 from wattpack.kube.election import ElectionSettings
 from wattpack.object_names import SYSTEM_NAMESPACE
 from wattpack.settings import Settings
@@ -67,19 +69,19 @@ class ControllerSettings(Settings):
     ] = ":memory:"
     audit_retention_days: Annotated[
         float, Field(gt=0, le=36500, description="Decisions older than this are deleted")
-    ] = 365.0
+    ] = decision_log.KEPT_DAYS
     audit_max_mebibytes: Annotated[
         int, Field(ge=1, le=1 << 20, description="Beyond this the oldest decisions are deleted")
-    ] = 256
+    ] = decision_log.KEPT_MEBIBYTES
     history_file: Annotated[
         str, Field(description="SQLite file for the draw of every domain; empty keeps none")
     ] = ""
     history_retention_days: Annotated[
         float, Field(ge=11, le=36500, description="Draws older than this go; forecasts read 10")
-    ] = 30.0
+    ] = history_store.KEPT_DAYS
     history_max_mebibytes: Annotated[
         int, Field(ge=1, le=1 << 20, description="Beyond this the oldest draws are deleted")
-    ] = 512
+    ] = history_store.KEPT_MEBIBYTES
     meter_prometheus_url: Annotated[
         str, Field(description="Prometheus that answers the domains' meter queries; empty for none")
     ] = ""

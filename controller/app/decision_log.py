@@ -21,12 +21,14 @@ from wattpack.sqlite_retention import (
     Retention,
     SqliteRetention,
     immediate,
+    kept,
     prepare,
 )
 from wattpack.units import NS_PER_SECOND
 
 TIDY_EVERY_NS = 10 * NS_PER_SECOND
-DEFAULT_RETENTION = Retention(age_seconds=365 * 86400, max_bytes=256 << 20)
+KEPT_DAYS, KEPT_MEBIBYTES = 365.0, 256
+DEFAULT_RETENTION = kept(KEPT_DAYS, KEPT_MEBIBYTES)
 log = logging.getLogger(__name__)
 
 _SCHEMA = """

@@ -19,7 +19,14 @@ import numpy as np
 
 from forecasting.series_source import BIN_SECONDS, Floats, SeriesId, bin_count
 from wattpack.errors import InputError, PermanentError, TransientError, WattpackError
-from wattpack.sqlite_retention import AgedTable, Retention, SqliteRetention, immediate, prepare
+from wattpack.sqlite_retention import (
+    AgedTable,
+    Retention,
+    SqliteRetention,
+    immediate,
+    kept,
+    prepare,
+)
 
 SCHEMA_VERSION: Final = 1
 MAX_NAME: Final = 4096
@@ -34,7 +41,9 @@ CREATE TABLE bins (
 ) WITHOUT ROWID;
 """
 
-DEFAULT_RETENTION: Final = Retention(age_seconds=30 * 86400, max_bytes=512 << 20)
+KEPT_DAYS: Final = 30.0
+KEPT_MEBIBYTES: Final = 512
+DEFAULT_RETENTION: Final = kept(KEPT_DAYS, KEPT_MEBIBYTES)
 """Three times the ten days that forecasts read, as bins of ten minutes: 1 MB a month and series."""
 
 _AGED: Final = (

@@ -1,6 +1,6 @@
 """A small random plant: boards, actuators with leases, a network that loses and delays, a breaker.
 
-It is written from section 4 of docs/architecture.md, board by board, and judges the controller: the
+It is written from the Promises of docs/architecture.md, board by board, and judges the product: the
 breaker here integrates the true draw by the oracle's own arithmetic, the actuator checks epoch,
 sequence and nonce age by itself and lets leases run out. Of the product it knows only the values
 that go in and out of it.

@@ -1,4 +1,4 @@
-"""The arithmetic of section 4 of docs/architecture.md, written down again in plain loops.
+"""The arithmetic of the Promises in docs/architecture.md, written down again in plain loops.
 
 It judges the controller, so it takes nothing of its code: a house is read off as bare numbers, and
 every sum, trip time and order below is worked out here from the text. Slow and obvious on purpose.
@@ -24,7 +24,7 @@ HIGHEST_RATIO = 1.5
 RACK_CURVE = (0.8 * 55.6, 1.864)
 SWITCHBOARD_CURVE = (0.8 * 30.3, 0.605)
 COOLING_SECONDS = 600.0
-# Lease, actuation, settling: the least that section 4 lets a controller be away at a jump.
+# Lease, actuation, settling: the least that the Promises let a controller be away at a jump.
 LEAST_FAULT_SECONDS = 4.0 + 0.5 + 1.3
 
 

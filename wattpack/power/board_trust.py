@@ -3,7 +3,7 @@
     energy counter ── mean over 3 s ──┬── against every cap it could hold ──> trusted
     power readings, their highest ────┘── against each other ───────────────> stale
 
-Source: docs/architecture.md, section 4, I7.
+Source: docs/architecture.md, Promises, I7.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Nothing here needs arrays: the node agent, which does without numpy, judges its own boards by these
 rules one by one, and ``wattpack.power.board_trust`` applies them to all boards of a fleet at once.
-Source: docs/architecture.md, section 4, I7.
+Source: docs/architecture.md, Promises, I7.
 """
 
 from __future__ import annotations
