@@ -142,6 +142,19 @@ def test_a_broken_kubeconfig_is_refused_by_name(tmp_path: Path, content: str) ->
         from_kubeconfig(tmp_path / "config")
 
 
+def test_a_kubeconfig_that_names_two_contexts_as_the_current_one_is_refused(tmp_path: Path) -> None:
+    """Which of two clusters the writes go to is nothing to guess; the last one used to win."""
+    (tmp_path / "config").write_text(
+        "current-context: a\ncurrent-context: b\n"
+        "clusters: [{name: c, cluster: {server: 'http://127.0.0.1:1'}}]\n"
+        "contexts: [{name: a, context: {cluster: c, user: u}},"
+        " {name: b, context: {cluster: c, user: u}}]\n"
+        "users: [{name: u, user: {token: x}}]\n"
+    )
+    with pytest.raises(InputError, match=r"kubeconfig: .*again in line 2"):
+        from_kubeconfig(tmp_path / "config")
+
+
 def test_a_missing_kubeconfig_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError):
         connect(tmp_path / "absent")

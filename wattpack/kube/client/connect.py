@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from wattpack.documents import read_yaml
 from wattpack.errors import InputError
 from wattpack.kube.client.client_api import ClientKube
 from wattpack.kube.client.transport import READ_SECONDS, Transport
@@ -45,8 +46,18 @@ def from_kubeconfig(
         path: None for ``KUBECONFIG`` or ``~/.kube/config``.
         context: None for the current one.
         read_seconds: Longest silence of the server within an ordinary answer.
+
+    Raises:
+        InputError: if it cannot be read; a file that is named is read strictly.
     """
     from kubernetes import config
+
+    if path is not None:
+        # The library's reader takes the last of two equal keys: writes could go to another cluster.
+        try:
+            read_yaml(path)
+        except InputError as error:
+            raise InputError("kubeconfig", error.expected, error.got, str(path)) from error
 
     def load(settings: object) -> None:
         config.load_kube_config(
