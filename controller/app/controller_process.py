@@ -31,7 +31,15 @@ from controller.app.stream_server import StreamServer
 from controller.app.taint_writer import TaintThread
 from controller.app.tick_loop import MeterSource, Ticker, TickIdentity, TickOutcome, TickPorts
 from controller.tick_values import PowerSettings
-from wattpack.api import DemandForecast, GPUProfile, PowerDomain, PowerOverride, PowerPolicy
+from wattpack.api import (
+    CapacityPlan,
+    DemandForecast,
+    GPUProfile,
+    PowerDomain,
+    PowerOverride,
+    PowerPolicy,
+    WorkloadProfile,
+)
 from wattpack.clock import Clock
 from wattpack.http_access import LIVE_VIEW, METRICS, Caller, HttpAccess, is_address, pods_in
 from wattpack.http_port import HttpAnswer, HttpPort, Route, health
@@ -53,6 +61,8 @@ FOLLOWED = (
     PowerOverride.meta.resource,
     DemandForecast.meta.resource,
     GPUProfile.meta.resource,
+    CapacityPlan.meta.resource,
+    WorkloadProfile.meta.resource,
     PRIORITY_CLASSES,
     NODES,
     PODS,

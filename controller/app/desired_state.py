@@ -19,11 +19,13 @@ from forecasting.forecast_book import ForecastBook
 from forecasting.issued_forecast import ForecastKey
 from wattpack.api import (
     ApiObject,
+    CapacityPlan,
     DemandForecast,
     GPUProfile,
     PowerDomain,
     PowerOverride,
     PowerPolicy,
+    WorkloadProfile,
 )
 from wattpack.errors import InputError
 from wattpack.kube.port import PODS, PRIORITY_CLASSES, JsonObject, Resource
@@ -31,6 +33,10 @@ from wattpack.object_names import SYSTEM_NAMESPACE
 from wattpack.power.power_grid import accepted_domains
 
 log = logging.getLogger(__name__)
+
+
+ObjectId = tuple[str, str, str]
+"""Kind, namespace (empty for cluster-wide kinds) and name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +59,8 @@ class Objects:
     overrides: dict[str, PowerOverride] = field(default_factory=dict)
     plain_domains: dict[str, JsonObject] = field(default_factory=dict)
     plain_profiles: dict[str, JsonObject] = field(default_factory=dict)
+    #: CapacityPlans and WorkloadProfiles by kind, namespace and name: judged, used by nothing.
+    planning: dict[ObjectId, JsonObject] = field(default_factory=dict)
     priority_classes: dict[str, JsonObject] = field(default_factory=dict)
     pods: dict[tuple[str, str], JsonObject] = field(default_factory=dict)
     nodes: dict[str, JsonObject] = field(default_factory=dict)
@@ -82,14 +90,23 @@ class ObjectStore:
         #: Deleted Node objects whose machines may still draw power.
         self.gone_nodes: set[str] = set()
         self._unreadable: dict[tuple[str, str], Refusal] = {}
+        self._ended: set[ObjectId] = set()
 
     def changed(self, resource: Resource, old: JsonObject | None, new: JsonObject | None) -> None:
         """An informer's handler for every kind that the controller follows."""
         with self.lock:
             if resource.kind == PODS.kind and not _matters(old, new):
                 return
-            name = str((new or old or {})["metadata"]["name"])
-            if resource.kind == DemandForecast.meta.kind:
+            metadata = (new or old or {})["metadata"]
+            name = str(metadata["name"])
+            key = (resource.kind, str(metadata.get("namespace", "")), name)
+            if old is not None and (new is None or _uid(old) != _uid(new)):
+                self._ended.add(key)
+            if resource.kind in _PLANNING:
+                self.objects.planning.pop(key, None)
+                if new is not None:
+                    self.objects.planning[key] = new
+            elif resource.kind == DemandForecast.meta.kind:
                 self._take_forecast(name, new, old or {})
             elif resource.kind == GPUProfile.meta.kind:
                 self._take_profile(name, new)
@@ -97,6 +114,12 @@ class ObjectStore:
                 self._take_model(resource.kind, name, new)
             else:
                 self._take_plain(resource, name, new or old or {}, gone=new is None)
+
+    def take_ended(self) -> set[ObjectId]:
+        """Objects that ended since the last call; one of the same name may have followed."""
+        with self.lock:
+            ended, self._ended = self._ended, set()
+        return ended
 
     def snapshot(self) -> Objects:
         """The newest objects in maps of their own: informers change theirs at any moment."""
@@ -108,6 +131,7 @@ class ObjectStore:
                 policies=dict(now.policies),
                 overrides=dict(now.overrides),
                 plain_profiles=dict(now.plain_profiles),
+                planning=dict(now.planning),
                 pods=dict(now.pods),
                 nodes=dict(now.nodes),
             )
@@ -203,6 +227,13 @@ _MODELS: Mapping[str, tuple[type[ApiObject], str]] = {
     PowerPolicy.meta.kind: (PowerPolicy, "policies"),
     PowerOverride.meta.kind: (PowerOverride, "overrides"),
 }
+
+
+_PLANNING = frozenset({CapacityPlan.meta.kind, WorkloadProfile.meta.kind})
+
+
+def _uid(body: JsonObject) -> object:
+    return body["metadata"].get("uid")
 
 
 def _spec(parsed: Any) -> object:  # noqa: ANN401 - every kind has its own

@@ -15,12 +15,20 @@ import numpy as np
 from controller.app.arrival_book import ArrivalBook, PodsOnGpus
 from controller.app.desired_state import Refusal
 from controller.app.live_view_builder import capped_by_domain, gpus_by_domain
+from controller.app.planning_verdicts import PLANNING_KINDS, PlanningVerdicts
 from controller.app.running_topology import DesiredTopology
 from controller.app.tick_loop import TickOutcome
 from controller.app.verdicts import VerdictBook
 from controller.tick_values import Band, Transition
 from forecasting.forecast_book import FORECAST_TRUSTED
-from wattpack.api import Condition, PowerDomain
+from wattpack.api import (
+    ApiObject,
+    Condition,
+    GPUProfile,
+    PowerDomain,
+    PowerOverride,
+    PowerPolicy,
+)
 from wattpack.api.conditions import set_condition
 from wattpack.api.power_domain import PowerDomainSpec, PowerDomainStatus
 from wattpack.clock import Clock
@@ -32,6 +40,8 @@ from wattpack.units import NS_PER_SECOND
 
 log = logging.getLogger(__name__)
 FIELD_MANAGER = "wattpack-controller"
+
+_KINDS: tuple[type[ApiObject], ...] = (PowerDomain, PowerPolicy, PowerOverride, GPUProfile)
 
 # Which transitions of the core become which Event; what is not here stays in the audit log only.
 _REASONS: Mapping[str, tuple[EventReason, bool]] = {
@@ -71,7 +81,7 @@ class StatusThread(PeriodicThread):
     ) -> None:
         super().__init__(clock, "status", NS_PER_SECOND)
         self._clock, self._desired, self._leading = clock, desired, leading
-        self._verdicts = VerdictBook()
+        self._verdicts, self._planning = VerdictBook(), PlanningVerdicts()
         self._writer = StatusWriter(api, clock, FIELD_MANAGER, bucket)
         self._events = EventRecorder(api, clock, "wattpack.io/controller", instance)
         self._lock = threading.Lock()
@@ -96,6 +106,7 @@ class StatusThread(PeriodicThread):
         with self._lock:
             outcome, transitions = self._outcome, self._transitions
             self._outcome, self._transitions = None, []
+        self._forget_ended()
         leads = outcome.seen.leading if outcome is not None else self._leading()
         if not leads:
             return
@@ -107,6 +118,17 @@ class StatusThread(PeriodicThread):
         for target, why in report.refused:
             log.error("status of %s refused: %s", target[2], why)
         self._events.flush()
+
+    def _forget_ended(self) -> None:
+        """What takes the place of an object that ended is told anew, be it word for word."""
+        kinds = {k.meta.kind: k for k in (*_KINDS, *PLANNING_KINDS)}
+        for kind, namespace, name in self._desired.take_ended():
+            if kind in kinds:
+                self._writer.forget(kinds[kind].meta.resource, name, namespace)
+                self._verdicts.forget(kind, name)
+                self._planning.forget((kind, namespace, name))
+            if kind == PowerDomain.meta.kind:
+                self._conditions.pop(name, None)
 
     def _offer_running(self, outcome: TickOutcome) -> None:
         kind, desired = PowerDomain.meta.kind, self._desired
@@ -132,6 +154,10 @@ class StatusThread(PeriodicThread):
             self._clock.wall_time_ns(),
         ):
             self._writer.offer(resource, name, status)
+        for found in self._planning.statuses(
+            desired.newest().planning, desired.gpu_types(), self._clock.wall_time_ns()
+        ):
+            self._writer.offer(found.resource, found.name, found.status, found.namespace)
 
     def _emit(self, transitions: Sequence[Transition]) -> None:
         for transition in transitions:

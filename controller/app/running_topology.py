@@ -12,8 +12,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from capacity.gpu_profile import GpuProfile
+from capacity.profile_book import ProfileBook
 from controller.acceptance import BREAKS_I1, Acceptance, accept
-from controller.app.desired_state import Objects, ObjectStore, Refusal
+from controller.app.desired_state import ObjectId, Objects, ObjectStore, Refusal
 from controller.app.fleet import Fleet, NodeRecord
 from controller.app.forecast_reader import ForecastReader, Outlooks
 from controller.app.known_servers import Members, find_members
@@ -94,6 +95,15 @@ class DesiredTopology:
     def newest(self) -> Objects:
         """The newest objects that could be read."""
         return self._store.snapshot()
+
+    def take_ended(self) -> set[ObjectId]:
+        """Objects that ended since the last call."""
+        return self._store.take_ended()
+
+    def gpu_types(self) -> ProfileBook:
+        """Every GPU type that is known."""
+        with self._store.lock:
+            return self._store.profiles
 
     def profiles_in_use(self) -> Mapping[str, GpuProfile]:
         """What is used of each GPUProfile object, by its name."""

@@ -81,6 +81,10 @@ class VerdictBook:
         for name in _names(GPUProfile.meta.kind, profiles, told):
             yield self._profile(name, objects, profiles.get(name), told, wall_time_ns)
 
+    def forget(self, kind: str, name: str) -> None:
+        """Drop what was said of an object that is gone."""
+        self._conditions.pop((kind, name), None)
+
     def _domain(
         self,
         name: str,

@@ -20,6 +20,7 @@ from rich.console import Console
 from rich.table import Table
 
 from forecasting.app.forecast_loop import ForecasterProcess
+from forecasting.app.forecast_verdicts import VerdictThread
 from forecasting.forecast_round import ForecasterState, step
 from forecasting.forecast_status import has_figures, status_of
 from forecasting.issued_forecast import LAST_TIME_SECONDS
@@ -27,8 +28,10 @@ from forecasting.prometheus import PrometheusSource
 from forecasting.series_source import BIN_SECONDS, SeriesId, SeriesSource
 from forecasting.sqlite import HistoryStore
 from forecasting.targets import Target
+from wattpack.api.planning import DemandForecast
 from wattpack.clock import SystemClock
 from wattpack.errors import InputError
+from wattpack.kube.informer import Informer
 from wattpack.logs import add_log_level, log_json
 from wattpack.settings import Settings
 from wattpack.units import NS_PER_SECOND, require_number
@@ -116,10 +119,8 @@ def serve(settings: ForecasterSettings, source: SeriesSource, once: bool) -> int
     # Loaded here so that --series works where the Kubernetes client is not installed.
     from wattpack.kube.client import connect
 
-    clock = SystemClock()
-    process = ForecasterProcess(
-        clock, connect(settings.kubeconfig), source, settings.interval_seconds
-    )
+    clock, kube = SystemClock(), connect(settings.kubeconfig)
+    process = ForecasterProcess(clock, kube, source, settings.interval_seconds)
     if settings.metrics_port:
         start_http_server(settings.metrics_port, registry=process.metrics.registry)
     if once:
@@ -132,7 +133,13 @@ def serve(settings: ForecasterSettings, source: SeriesSource, once: bool) -> int
 
     for name in (signal.SIGTERM, signal.SIGINT):
         signal.signal(name, end)
+    informer = Informer(kube, clock, DemandForecast.meta.resource)
+    verdicts = VerdictThread(clock, kube, informer.list, process.metrics)
+    informer.start()
+    verdicts.start()
     process.run(stop.is_set, wake)
+    verdicts.stop()
+    informer.stop()
     return 0
 
 

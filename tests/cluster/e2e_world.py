@@ -175,7 +175,18 @@ def others() -> list[tuple[str, Body]]:
         "expiresAt": "2099-01-01T00:00:00Z",
     }
     policy = {"selector": {"namespaces": ["research"]}, "priority": 100}
+    workload = {"kind": "Serving", "kernelMix": {"decode": 0.7}}
+    plan = {"requestMix": {"chat": 12}, "gpuModels": ["H200-SXM"], "powerBudgetWatts": 200000}
+    team = f"{OURS}/namespaces/{TEAM}"
     return [
+        (
+            f"{team}/workloadprofiles",
+            {"metadata": {"name": "chat"}, "spec": workload} | kind("WorkloadProfile"),
+        ),
+        (
+            f"{team}/capacityplans",
+            {"metadata": {"name": "next"}, "spec": plan} | kind("CapacityPlan"),
+        ),
         (f"{OURS}/namespaces/{SYSTEM}/demandforecasts", forecast | kind("DemandForecast")),
         (
             f"{OURS}/poweroverrides",

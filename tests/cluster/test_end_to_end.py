@@ -33,6 +33,7 @@ from tests.cluster.e2e_world import (
     VALUES,
     World,
     fetched,
+    kind,
 )
 
 WEBHOOKS = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations"
@@ -150,6 +151,23 @@ def test_a_forecast_without_history_says_so(world: World) -> None:
         return {condition["reason"] for condition in status.get("conditions", ())}
 
     eventually("the forecaster has judged", lambda: "HistoryUnavailable" in reasons(), 30)
+
+
+def test_what_is_written_between_two_rounds_is_judged_within_ten_seconds(world: World) -> None:
+    target = {"powerDomain": "row", "series": "row_watts"}
+    spec = {"target": target, "levels": [0.5, 1.0]}
+    path = f"{OURS}/namespaces/{SYSTEM}/demandforecasts"
+    create(world.plane, path, {"metadata": {"name": "sure"}, "spec": spec} | kind("DemandForecast"))
+    eventually("the forecast is refused", lambda: accepted(world, f"{path}/sure") == "False", 10)
+    team = f"{OURS}/namespaces/{TEAM}"
+    eventually("the plan is", lambda: accepted(world, f"{team}/capacityplans/next") == "True", 10)
+
+
+def accepted(world: World, path: str) -> str:
+    """What the object's Accepted condition says; empty without one that has words."""
+    status = world.plane.request("GET", path).body.get("status", {})
+    said = (c for c in status.get("conditions", ()) if c["type"] == "Accepted" and c["message"])
+    return next((str(c["status"]) for c in said), "")
 
 
 def test_an_agent_keeps_its_gpu_node_and_shows_metrics_to_readers_only(world: World) -> None:

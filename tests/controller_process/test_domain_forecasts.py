@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +16,22 @@ from controller.app.tick_loop import TickOutcome
 from controller.day_maximum import HOUR_NS
 from simulation.kube import EmbeddedKube
 from tests.controller_process.messages import make_hello
-from tests.controller_process.object_builders import DOMAINS, make_cluster, make_domain, make_node
+from tests.controller_process.object_builders import (
+    DOMAINS,
+    NODES,
+    make_cluster,
+    make_domain,
+    make_node,
+)
 from tests.controller_process.test_tick_attacks import Bench
 from tests.forecasting.forecast_builders import make_forecast
 from wattpack.api import DemandForecast
 from wattpack.kube.port import JsonObject
 
 FORECASTS = DemandForecast.meta.resource
+
+# One server and its rest of the node fit, two do not.
+TIGHT_WATTS = 4_000.0
 
 
 class Row(Bench):
@@ -184,3 +194,46 @@ def test_the_verdict_is_a_condition_of_the_domain_with_its_reason(row: Row) -> N
     assert (verdict["status"], verdict["reason"]) == ("False", "Fallback")
     assert "validUntil" in verdict["message"]
     assert "forecastP99Watts" not in written
+
+
+def nothing(row: Row) -> None:
+    """The domain as it was declared."""
+
+
+def a_forecast(row: Row) -> None:
+    row.issue(30_000.0)
+
+
+def a_refused_change(row: Row) -> None:
+    row.cluster.put(DOMAINS, make_domain(loadDeclaredComplete=False) | {"status": {}})
+
+
+def another_server(row: Row) -> None:
+    """Its worst case no longer fits below the rating."""
+    row.cluster.put(NODES, make_node("node-2"))
+    row.fleet.hello(make_hello("node-2"))
+
+
+@pytest.mark.parametrize(
+    ("event", "degraded"),
+    [(nothing, "False"), (a_forecast, "False"), (a_refused_change, "False"),
+     (another_server, "True")],
+)  # fmt: skip
+def test_every_condition_of_a_domain_that_runs_has_words(
+    event: Callable[[Row], None], degraded: str
+) -> None:
+    row = Row()
+    api = EmbeddedKube(row.clock)
+    tight = make_domain(ratingWatts=TIGHT_WATTS)
+    row.cluster.put(DOMAINS, api.create(DOMAINS, tight))
+    row.tick("node-1")
+    event(row)
+    status = StatusThread(api, row.clock, row.cluster.desired, "test")
+    outcome = row.tick("node-1")
+    assert outcome is not None
+    status.take(outcome)
+    status.run_once()
+    said = {c["type"]: c for c in api.get(DOMAINS, "row")["status"]["conditions"]}
+    assert said.keys() == {"Accepted", "Ready", "Degraded", "ForecastTrusted"}
+    assert all(c["message"] and c["reason"] for c in said.values())
+    assert said["Degraded"]["status"] == degraded

@@ -21,12 +21,14 @@ from tests.controller_process.object_builders import (
     make_node,
     make_object,
 )
-from wattpack.api import GPUProfile
+from wattpack.api import KINDS, CapacityPlan, DemandForecast, GPUProfile, WorkloadProfile
 from wattpack.clock import ManualClock
 from wattpack.kube.port import InvalidError, JsonObject, Resource
 
 PUMP = {"name": "pump", "worstWatts": 20.0}
 PROFILES = GPUProfile.meta.resource
+PLANS = CapacityPlan.meta.resource
+WORKLOADS = WorkloadProfile.meta.resource
 EXPIRES = "2999-01-01T00:00:00Z"
 
 
@@ -44,7 +46,19 @@ def policy(**spec: Any) -> JsonObject:
     return make_object("PowerPolicy", "p", {"priority": 5, **spec})
 
 
+def workload(name: str = "chat", **spec: Any) -> JsonObject:
+    values = {"kind": "Serving", "kernelMix": {"prefill": 0.3, "decode": 0.7}, **spec}
+    return make_object("WorkloadProfile", name, values, namespace="team")
+
+
+def plan(**spec: Any) -> JsonObject:
+    values = {"requestMix": {}, "gpuModels": ["H200-SXM"], "powerBudgetWatts": 200_000.0, **spec}
+    return make_object("CapacityPlan", "c", values, namespace="team")
+
+
 VALID = {
+    WORKLOADS: workload(),
+    PLANS: plan(),
     PROFILES: profile(),
     DOMAINS: make_domain(),
     POLICIES: policy(),
@@ -70,11 +84,12 @@ class Bench:
 
     def put(self, resource: Resource, body: JsonObject) -> None:
         try:
-            stored = self.api.create(resource, body)
+            stored = self.api.create(resource, body, _space(resource))
         except InvalidError:
             # As another version's schema let it in: stored whole, seen as it was written.
             spec = VALID[resource]["spec"]
-            stored = {**self.api.create(resource, {**body, "spec": spec}), "spec": body["spec"]}
+            made = self.api.create(resource, {**body, "spec": spec}, _space(resource))
+            stored = {**made, "spec": body["spec"]}
         self.cluster.put(resource, stored)
 
     def conditions(self, resource: Resource, name: str) -> dict[str, tuple[str, str, str]]:
@@ -83,8 +98,13 @@ class Bench:
             self.clock.advance_seconds(1)
             self.cluster.desired.topology(self.fleet)
             self.status.run_once()
-        found = (self.api.get(resource, name).get("status") or {}).get("conditions", [])
+        stored = self.api.get(resource, name, _space(resource))
+        found = (stored.get("status") or {}).get("conditions", [])
         return {c["type"]: (c["status"], c["reason"], c["message"]) for c in found}
+
+
+def _space(resource: Resource) -> str | None:
+    return "team" if resource.namespaced else None
 
 
 REFUSED: list[tuple[Resource, JsonObject, str]] = [
@@ -101,6 +121,12 @@ REFUSED: list[tuple[Resource, JsonObject, str]] = [
     (PROFILES, profile(maxLimitWatts=700_000.0), "maxLimitWatts"),
     (PROFILES, profile(idleWatts="little"), "idleWatts"),
     (OVERRIDES, override() | {"spec": {"target": {}}}, "spec.target"),
+    (WORKLOADS, workload(kind="Gaming"), "kind"),
+    (WORKLOADS, workload(kernelMix={"decode": 0.7, "prefill": 0.7}), "spec.kernelMix"),
+    (WORKLOADS, workload(kernelMix={"raytracing": 1.0}), "raytracing"),
+    (PLANS, plan(powerBudgetWatts="200 kW"), "powerBudgetWatts"),
+    (PLANS, plan(gpuModels=["Voodoo 2"]), "spec.gpuModels"),
+    (PLANS, plan(requestMix={"nobody": 12.0}), "spec.requestMix.nobody"),
 ]
 
 
@@ -143,6 +169,53 @@ def test_what_is_in_use_says_so_with_words(resource: Resource, body: JsonObject)
     found = bench.conditions(resource, body["metadata"]["name"])
     assert [found[kind][0] for kind in ("Accepted", "Ready")] == ["True", "True"]
     assert all(message for _, _, message in found.values())
+
+
+@pytest.mark.parametrize(
+    ("resource", "body"), [(WORKLOADS, workload()), (PLANS, plan(requestMix={"chat": 12.0}))]
+)
+def test_what_no_process_answers_is_accepted_and_says_that_nobody_will(
+    resource: Resource, body: JsonObject
+) -> None:
+    bench = Bench((WORKLOADS, workload()), *([(resource, body)] if resource == PLANS else []))
+    found = bench.conditions(resource, body["metadata"]["name"])
+    assert found["Accepted"][0] == "True"
+    assert found["Ready"][:2] == ("False", "NotImplemented")
+    assert "no process plans capacity" in found["Ready"][2]
+
+
+def test_a_plan_follows_the_profiles_that_it_names() -> None:
+    bench = Bench((PLANS, plan(requestMix={"chat": 12.0})))
+    assert bench.conditions(PLANS, "c")["Accepted"][0] == "False"
+    bench.put(WORKLOADS, workload())
+    assert bench.conditions(PLANS, "c")["Accepted"][0] == "True"
+    elsewhere = Bench((PLANS, plan(requestMix={"chat": 12.0})))
+    stranger = workload()
+    stranger["metadata"]["namespace"] = "other"
+    elsewhere.cluster.put(WORKLOADS, elsewhere.api.create(WORKLOADS, stranger, "other"))
+    assert elsewhere.conditions(PLANS, "c")["Accepted"][0] == "False"
+
+
+@pytest.mark.parametrize("resource", list(VALID))
+def test_an_object_made_anew_under_the_same_name_is_told_as_the_first_was(
+    resource: Resource,
+) -> None:
+    bench = Bench((resource, VALID[resource]), agents=False)
+    name = VALID[resource]["metadata"]["name"]
+    first = bench.conditions(resource, name)
+    old = bench.api.get(resource, name, _space(resource))
+    bench.api.delete(resource, name, _space(resource))
+    bench.cluster.remove(resource, old)
+    bench.put(resource, VALID[resource])
+    assert bench.conditions(resource, name) == first
+    assert first
+
+
+def test_every_kind_with_a_ready_column_is_judged_by_some_process() -> None:
+    """DemandForecast is the forecaster's; its own tests say the same of it."""
+    judged = {*VALID, DemandForecast.meta.resource}
+    shown = {k.meta.resource for k in KINDS if any(c.name == "Ready" for c in k.meta.columns)}
+    assert shown == judged
 
 
 def test_before_any_agent_a_domain_waits_and_a_circle_is_refused() -> None:

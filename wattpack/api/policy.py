@@ -178,6 +178,7 @@ class PowerOverride(ApiObject):
             PrintColumn("Target", "string", ".spec.target.*", "Domain, node or GPU by name"),
             PrintColumn("Cap", "number", ".spec.capWatts", "Watts"),
             PrintColumn("Expires", "string", ".spec.expiresAt", "When it ends"),
+            READY,
             AGE,
         ),
     )
