@@ -2,7 +2,8 @@
 
 The agent replays a recording of a real H200 as 8 boards at 5 Hz, streams to a controller stub on
 loopback and is scraped every 5 s. The NVML library is not in ``cpu_percent_of_one_core``; the
-figures ``cpu_with_nvml_...`` add what its calls cost on real boards, computed, not measured here.
+figures ``cpu_with_nvml_...`` add what its calls cost on real boards (``_nvml_cost``), computed, not
+measured here.
 ``--nvml`` reads this machine's boards instead, as many as there are.
 """
 
@@ -20,6 +21,7 @@ from pathlib import Path
 
 import grpc
 
+from benchmarks._nvml_cost import share_of_a_core
 from benchmarks.runner import Options, Result, Target
 from wattpack.clock import SystemClock
 from wattpack.errors import PermanentError
@@ -33,16 +35,6 @@ ROOT = Path(__file__).resolve().parents[1]
 RECORDING = ROOT / "tests/telemetry/fixtures/h200/matmul.jsonl.gz"
 DEVICES = 8
 HZ = 5
-
-# CPU time of NVML calls on H200s (tests/telemetry/fixtures/h200/PROVENANCE.md). One power reading
-# took 34 us a board on a machine with four, asked in turn after 200 ms of rest as the agent does;
-# on a machine with one board it took 150 us after 20 ms of rest: both are shown. Calls right after
-# another one of the same board cost 2 to 12 us and are counted as 12.
-NVML_POWER_SECONDS = 34e-6
-NVML_POWER_SECONDS_WORST = 150e-6
-NVML_COUNTER_SECONDS = 4.8e-3
-NVML_SET_LIMIT_SECONDS = 0.555e-3
-NVML_FOLLOWING_SECONDS = 12e-6
 
 WARM_UP_SECONDS = 5
 SCRAPE_EVERY_SECONDS = 5
@@ -109,12 +101,8 @@ def _replay_result(own: dict[str, float]) -> Result:
     figures = {
         "devices": DEVICES,
         **own,
-        "cpu_with_nvml_percent_of_one_core": round(
-            cpu + 100.0 * nvml_cpu_share(NVML_POWER_SECONDS), 3
-        ),
-        "cpu_with_nvml_worst_percent_of_one_core": round(
-            cpu + 100.0 * nvml_cpu_share(NVML_POWER_SECONDS_WORST), 3
-        ),
+        "cpu_with_nvml_percent_of_one_core": round(cpu + nvml_percent(worst=False), 3),
+        "cpu_with_nvml_worst_percent_of_one_core": round(cpu + nvml_percent(worst=True), 3),
     }
     return Result(
         figures,
@@ -136,18 +124,9 @@ def _live_result(own: dict[str, float], devices: int) -> Result:
     )
 
 
-def nvml_cpu_share(power_seconds: float) -> float:
-    """Share of a core that NVML takes: the measured cost of each call times how often it is made.
-
-    Power in every round; use, clock, throttle reasons and the enforced limit every second; seven
-    rarer values and three process lists every 5 s; set limit and energy counter every 30 s.
-    """
-    per_board = (
-        HZ * power_seconds
-        + (4 + 10 / 5) * NVML_FOLLOWING_SECONDS
-        + (NVML_SET_LIMIT_SECONDS + NVML_COUNTER_SECONDS) / 30
-    )
-    return DEVICES * per_board
+def nvml_percent(*, worst: bool) -> float:
+    """What NVML's calls for all boards take of a core, computed from measured costs."""
+    return 100.0 * DEVICES * share_of_a_core(HZ, worst=worst)
 
 
 def _start(target: str, port: int, *, live: bool) -> subprocess.Popen[bytes]:
