@@ -1,9 +1,10 @@
 """An energy counter that is cheap to read often.
 
-Reading the counter costs the driver 2.5 to 4.8 ms of CPU time on an H200, power 0.15 ms (measured,
-``tests/telemetry/fixtures/h200``): eight boards at 5 Hz would take a fifth of a core. So the
-counter is read seldom and carried forward with the board's own 1 s average in between. Over the
-recorded load steps the two agree within 0.4 %; after a step the carried value lags half a second.
+Reading the counter costs the driver 2.5 to 6.4 ms of CPU time on an H200, power at most 0.25 ms
+(measured, ``tests/telemetry/fixtures/h200``): eight boards at 5 Hz would take a quarter of a core.
+So the counter is read seldom and carried forward with the board's own 1 s average in between. Over
+the recorded load steps the two agree within 0.4 %; after a step the carried value lags half a
+second.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from __future__ import annotations
 from wattpack.units import NS_PER_SECOND
 
 COUNTER_PERIOD_NS = 30 * NS_PER_SECOND
-"""0.016 % of a core a board at 4.8 ms a read. What drifted by then moves a 3 s mean by at most
+"""0.02 % of a core a board at 6.1 ms a read. What drifted by then moves a 3 s mean by at most
 4 % (0.4 % of 30 s over 3 s), within the 10 % that I7 allows."""
 
 SUSPECT_PERIOD_NS = NS_PER_SECOND
