@@ -219,7 +219,6 @@ class HistorySettings(Settings):
     """Earlier simulated days that forecasts start from; labelled simulated."""
 
     days: Annotated[int, Field(ge=0, le=60, description="Days before time 0")] = 10
-    bin_seconds: Annotated[int, Field(ge=60, le=3600, description="Width of one bin")] = 600
     trough_ratio: Annotated[
         Share, Field(description="Night's request rate over the day's peak")
     ] = 0.35

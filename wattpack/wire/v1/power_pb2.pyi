@@ -184,51 +184,23 @@ class Welcome(_message.Message):
     VERSION_FIELD_NUMBER: _builtins.int
     CONTROLLER_FIELD_NUMBER: _builtins.int
     REPORT_PERIOD_MS_FIELD_NUMBER: _builtins.int
-    GUARANTEES_FIELD_NUMBER: _builtins.int
     version: _builtins.int
     controller: _builtins.str
     report_period_ms: _builtins.int
-    @_builtins.property
-    def guarantees(self) -> _containers.RepeatedCompositeFieldContainer[Global___DeviceGuarantee]:
-        """informational; the actuator's configuration rules"""
-
     def __init__(
         self,
         *,
         version: _builtins.int = ...,
         controller: _builtins.str = ...,
         report_period_ms: _builtins.int = ...,
-        guarantees: _abc.Iterable[Global___DeviceGuarantee] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["controller", b"controller", "guarantees", b"guarantees", "report_period_ms", b"report_period_ms", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["controller", b"controller", "report_period_ms", b"report_period_ms", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___Welcome: _TypeAlias = Welcome  # noqa: Y015
-
-@_typing.final
-class DeviceGuarantee(_message.Message):
-    DESCRIPTOR: _descriptor.Descriptor
-
-    UUID_FIELD_NUMBER: _builtins.int
-    GUARANTEED_WATTS_FIELD_NUMBER: _builtins.int
-    uuid: _builtins.str
-    guaranteed_watts: _builtins.float
-    def __init__(
-        self,
-        *,
-        uuid: _builtins.str = ...,
-        guaranteed_watts: _builtins.float = ...,
-    ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["guaranteed_watts", b"guaranteed_watts", "uuid", b"uuid"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
-
-Global___DeviceGuarantee: _TypeAlias = DeviceGuarantee  # noqa: Y015
 
 @_typing.final
 class DeviceReading(_message.Message):
