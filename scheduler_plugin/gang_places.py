@@ -53,7 +53,9 @@ def gangs_with_places(
         waiting = [pod for pod in existing if pod.state is PodState.PENDING]
         template = max(waiting or existing, key=lambda p: (p.gpu_milli, p.milli_cpu, p.uid))
         kept = _kept(gang, size - (len(existing) - len(waiting)), template, ledger, room)
-        absent += kept + _fresh(gang, size - len(existing) - len(kept), template, ledger)
+        # Nobody waits: the members that run have had their time, whoever comes late waits anew.
+        missing = size - len(existing) - len(kept) if waiting else 0
+        absent += kept + _fresh(gang, missing, template, ledger)
     return gangs, absent
 
 
