@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from capacity.profile_book import ProfileBook
 from forecasting.forecast_book import FORECAST_TRUSTED, ForecastBook, Question
 from scheduler_plugin.snapshot import PowerDomain as SnapshotDomain
-from wattpack.api.conditions import find_condition
+from wattpack.api.conditions import find_condition, is_true
 from wattpack.api.object_meta import ConditionStatus
 from wattpack.kube.port import JsonObject
 from wattpack.pod_binding import RAMP_SECONDS
@@ -200,10 +200,7 @@ class PowerView:
 
     def _degraded(self, name: str) -> bool:
         """The controller found that I1 fails here; it alone has what is needed to judge."""
-        return any(
-            c.type == "Degraded" and c.status.value == "True"
-            for c in self._domains[name].status.conditions
-        )
+        return is_true(self._domains[name].status.conditions, "Degraded")
 
 
 def _bound_since(loads: Sequence[BoundLoad], since_seconds: float) -> int:
