@@ -284,15 +284,17 @@ def test_a_gang_that_does_not_complete_is_told_how_it_ended(cluster: Cluster) ->
     assert list(cluster.loop.step().released) == [f"{SPACE}/p"]
 
 
-def test_who_waits_for_the_places_of_an_incomplete_gang_gets_them_at_its_end(
-    cluster: Cluster,
-) -> None:
+def test_who_waits_for_the_places_of_an_incomplete_gang_gets_them_at_its_end() -> None:
     """The planner of that very cycle kept the places anew, for ever, for members nobody made."""
-    cluster.add(gang_pod("leader", 2))
+    cluster = Cluster()
+    cluster.add_nodes("n1", "n2", "n3", "n4")
+    cluster.add(gang_pod("leader", 4))
     cluster.loop.step()
     cluster.bind()
     cluster.add(pod_object("patient", 8))
-    steps(cluster, 305, every=5)
+    steps(cluster, 200, every=5)
+    assert pod_facts.is_gated(cluster.pod("patient"))
+    steps(cluster, 105, every=5)
     assert len(events(cluster, "GangTimedOut")) == 1
     assert not pod_facts.is_gated(cluster.pod("patient"))
 
