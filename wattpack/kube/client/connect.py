@@ -11,7 +11,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from wattpack.documents import read_yaml
 from wattpack.errors import InputError
 from wattpack.kube.client.client_api import ClientKube
 from wattpack.kube.client.transport import READ_SECONDS, Transport
@@ -51,6 +50,9 @@ def from_kubeconfig(
         InputError: if it cannot be read; a file that is named is read strictly.
     """
     from kubernetes import config
+
+    # The agent imports this package for its errors and does without the libraries behind it.
+    from wattpack.documents import read_yaml
 
     if path is not None:
         # The library's reader takes the last of two equal keys: writes could go to another cluster.
