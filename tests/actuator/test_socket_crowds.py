@@ -201,14 +201,14 @@ def test_who_may_only_read_commands_nothing(directory: Path) -> None:
     asked = encode_command(node.command(600.0))
     with socket.socket(socket.AF_UNIX) as probe:
         probe.connect(str(path))
-        answers = probe.makefile("rb")
-        server.poll(0)
-        probe.sendall(encode_status_request())
-        server.poll(0)
-        assert b'"status"' in answers.readline()
-        probe.sendall(asked)
-        server.poll(0)
-        assert b'"field":"peer"' in answers.readline()
+        with probe.makefile("rb") as answers:
+            server.poll(0)
+            probe.sendall(encode_status_request())
+            server.poll(0)
+            assert b'"status"' in answers.readline()
+            probe.sendall(asked)
+            server.poll(0)
+            assert b'"field":"peer"' in answers.readline()
     assert node.boards[0].limit_watts == 400.0
     server.close()
     node.client.close()
@@ -220,11 +220,11 @@ def test_descriptors_that_a_peer_sends_along_do_not_pile_up(directory: Path) -> 
     assert node.client.status().devices
     with socket.socket(socket.AF_UNIX) as giver, open(os.devnull) as gift:
         giver.connect(str(node.path))
-        answers = giver.makefile("rb")
-        before = len(os.listdir("/proc/self/fd"))
-        for _ in range(50):
-            socket.send_fds(giver, [encode_status_request()], [gift.fileno()] * 8)
-            assert b'"status"' in answers.readline()
-        assert len(os.listdir("/proc/self/fd")) == before
+        with giver.makefile("rb") as answers:
+            before = len(os.listdir("/proc/self/fd"))
+            for _ in range(50):
+                socket.send_fds(giver, [encode_status_request()], [gift.fileno()] * 8)
+                assert b'"status"' in answers.readline()
+            assert len(os.listdir("/proc/self/fd")) == before
     node.client.close()
     node.hosted.close()
