@@ -221,6 +221,8 @@ def test_descriptors_that_a_peer_sends_along_do_not_pile_up(directory: Path) -> 
     with socket.socket(socket.AF_UNIX) as giver, open(os.devnull) as gift:
         giver.connect(str(node.path))
         with giver.makefile("rb") as answers:
+            giver.sendall(encode_status_request())
+            assert b'"status"' in answers.readline()  # its connection is taken, and counts
             before = len(os.listdir("/proc/self/fd"))
             for _ in range(50):
                 socket.send_fds(giver, [encode_status_request()], [gift.fileno()] * 8)
