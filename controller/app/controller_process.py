@@ -203,10 +203,14 @@ class ControllerProcess:
         self._thread.start()
 
     def stop(self) -> None:
-        """Release the Lease first, so that another replica takes over at once (I4)."""
+        """Release the Lease first, so that another replica takes over at once (I4).
+
+        Ends whatever was started, also where ``start`` failed half way.
+        """
         self._stopping = True
         self._wake.set()
-        self._thread.join(timeout=5.0)
+        if self._thread.is_alive():
+            self._thread.join(timeout=5.0)
         self.elector.stop()
         self.status.stop()
         self.taints.stop()

@@ -19,6 +19,7 @@ import grpc
 from controller.app.agent_gateway import AgentGateway
 from wattpack.errors import InputError
 from wattpack.wire.certificates import Identity, ServingIdentity
+from wattpack.wire.grpc_loop import GrpcEventLoop
 from wattpack.wire.v1 import power_pb2_grpc
 
 __all__ = ["StreamServer"]
@@ -92,7 +93,8 @@ class StreamServer:
         """Close all streams and join the thread."""
         if self._loop is not None and self._stop is not None:
             self._loop.call_soon_threadsafe(self._stop.set)
-        self._thread.join(timeout=STOP_SECONDS)
+        if self._thread.is_alive():
+            self._thread.join(timeout=STOP_SECONDS)
         self._gateway.close()
 
     def use(self, identity: ServingIdentity, *, at_once: bool = False) -> None:
@@ -112,7 +114,8 @@ class StreamServer:
         renewal.result(timeout=STOP_SECONDS)
 
     def _run(self) -> None:
-        asyncio.run(self._serve())
+        with asyncio.Runner(loop_factory=GrpcEventLoop) as runner:
+            runner.run(self._serve())
 
     async def _serve(self) -> None:
         self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()

@@ -8,9 +8,11 @@ from real request traces; ten earlier days of history are simulated too, and lab
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
+import signal
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 from console.app.console_command import static_folder
@@ -87,7 +89,8 @@ def main(argv: list[str] | None = None) -> int:
     row = DemoRow(scenario, speed, None if arguments.headless else arguments.port, replicas)
     forever = not arguments.headless and arguments.duration is None
     try:
-        row.start()
+        with _signals_held():
+            row.start()
         if row.console is not None:
             say(f"dashboard: http://127.0.0.1:{row.console.port}  (Ctrl-C ends the demo)")
         run_until(row, None if forever else end_seconds(scenario), clock, say)
@@ -105,6 +108,26 @@ def main(argv: list[str] | None = None) -> int:
         update={"wall_seconds": round((clock.monotonic_ns() - began_ns) / NS_PER_SECOND, 2)}
     )
     return conclude(result, arguments.json, say)
+
+
+@contextlib.contextmanager
+def _signals_held() -> Iterator[None]:
+    """Ctrl-C and SIGTERM are taken at the end of the block.
+
+    In the middle of a part's start they would leave it neither running nor ended.
+    """
+    came: list[int] = []
+    earlier = {
+        number: signal.signal(number, lambda number, _: came.append(number))
+        for number in (signal.SIGINT, signal.SIGTERM)
+    }
+    try:
+        yield
+    finally:
+        for number, handler in earlier.items():
+            signal.signal(number, handler)
+    if came:
+        signal.raise_signal(came[0])
 
 
 def chosen_scenario(arguments: argparse.Namespace) -> Scenario:

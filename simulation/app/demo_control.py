@@ -131,7 +131,8 @@ class DemoControl:
             for informer in controller.informers:
                 informer.join()
         for thread in self._threads:
-            thread.join(timeout=5.0)
+            if thread.is_alive():
+                thread.join(timeout=5.0)
 
     def _controller(self, index: int) -> ControllerProcess:
         scenario = self._world.scenario

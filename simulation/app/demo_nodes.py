@@ -102,7 +102,8 @@ class DemoNodes:
     def stop(self) -> None:
         """End streams and leave guaranteed caps."""
         self.host.stop()
-        self._threads[1].join(timeout=5.0)
+        if self._threads[1].is_alive():
+            self._threads[1].join(timeout=5.0)
         self.host.close()
         self._loop.close()
         for client in self._clients.values():

@@ -130,7 +130,8 @@ class DemoWork:
         """End the thread."""
         self._stopping = True
         self._wake.set()
-        self._thread.join(timeout=5.0)
+        if self._thread.is_alive():
+            self._thread.join(timeout=5.0)
 
     def _run(self) -> None:
         while not self._stopping:

@@ -7,6 +7,7 @@ demo_work     pods                console       dashboard, on real time
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import logging
 import tempfile
@@ -79,11 +80,17 @@ class DemoRow:
         self._conducting = threading.Thread(target=self._conduct, name="conductor", daemon=True)
         self.console: ConsoleServer | None = None
         self._console_port = console_port
+        # What has been started, in order: a start that fails leaves nothing running either.
+        self._undo = contextlib.ExitStack()
+        self._undo.callback(self._end_time)
 
     def start(self) -> None:
         """Everything, in an order in which nothing works before it can be capped."""
         # Time stands until ``ready``, but somebody has to listen to the participants from now on.
         self._conducting.start()
+        self._undo.callback(self.control.join)
+        self._undo.callback(self.api.close)
+        self._undo.callback(self.control.stop)
         self.control.start()
         self.nodes = DemoNodes(
             self.world,
@@ -93,12 +100,14 @@ class DemoRow:
             self.control.trust.ca_file,
             self.control.trust.tokens,
         )
+        self._undo.callback(self.nodes.stop)
         self.nodes.start()
         self.watch.attach(self.nodes.tables)
-        self._webhook, caller = self._start_webhook()
+        caller = self._start_webhook()
         self.work = DemoWork(
             self.world, self.api, self.clock, caller.admit, self.nodes.reboot, self._history
         )
+        self._undo.callback(self.work.stop)
         self.work.start()
         if self._console_port is not None:
             self._start_console(self._console_port)
@@ -106,23 +115,21 @@ class DemoRow:
         # cost every twentieth second.
         gc.collect()
         gc.freeze()
+        self._undo.callback(gc.unfreeze)
         gc.set_threshold(*RUNNING_GC_THRESHOLD)
         self.clock.ready()
 
     def stop(self) -> None:
-        """End every process while time still runs, then time."""
+        """End every process that was started while time still runs, then time."""
         gc.set_threshold(*self._gc_threshold)
-        gc.unfreeze()
-        self.work.stop()
-        self.nodes.stop()
-        self.control.stop()
-        self._webhook.stop()
-        if self.console is not None:
-            self.console.stop()
-        self.api.close()
-        self.control.join()
+        # Nobody can wait for an end in a time that stands because not all have started.
+        self.clock.ready()
+        self._undo.close()
+
+    def _end_time(self) -> None:
         self.conductor.stop()
-        self._conducting.join(timeout=10.0)
+        if self._conducting.is_alive():
+            self._conducting.join(timeout=10.0)
         self.clock.close()
         self._history.close()
         self._folder.cleanup()
@@ -167,11 +174,12 @@ class DemoRow:
             log.exception("simulated time has ended")
             self.failure = error
 
-    def _start_webhook(self) -> tuple[WebhookServer, WebhookCaller]:
+    def _start_webhook(self) -> WebhookCaller:
         identity = new_identity([WEBHOOK_NAME], SystemClock().wall_time_ns())
         server = WebhookServer("127.0.0.1", 0, identity, Mode.MANAGE)
         server.start()
-        return server, WebhookCaller(server.port, identity.ca_bundle, WEBHOOK_NAME)
+        self._undo.callback(server.stop)
+        return WebhookCaller(server.port, identity.ca_bundle, WEBHOOK_NAME)
 
     def _start_console(self, port: int) -> None:
         urls = [
@@ -186,4 +194,5 @@ class DemoRow:
             host="127.0.0.1",
             port=port,
         )
+        self._undo.callback(self.console.stop)
         self.console.start()

@@ -21,6 +21,7 @@ from telemetry.stream.controller_link import Backoff
 from wattpack.clock import Clock, Wake
 from wattpack.errors import InputError
 from wattpack.units import NS_PER_MS
+from wattpack.wire.grpc_loop import GrpcEventLoop
 from wattpack.wire.v1 import power_pb2, power_pb2_grpc
 
 LOG = logging.getLogger(__name__)
@@ -97,7 +98,7 @@ class GrpcLoop:
     """The event loop and the channels that all links of a process share."""
 
     def __init__(self) -> None:
-        self._loop = asyncio.new_event_loop()
+        self._loop = GrpcEventLoop()
         self._channels: dict[tuple[Endpoint, bytes], Any] = {}
         self._held: list[_Call] | None = None
         self._thread = threading.Thread(target=self._run, name="controller-streams", daemon=True)

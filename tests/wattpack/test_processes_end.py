@@ -16,6 +16,8 @@ from forecasting.sqlite import HistoryStore
 from tests.wattpack.kube_over_http import kubeconfig
 
 START_SECONDS = 60.0
+DEMOS = ["demo", "demo just started", "demo with a dashboard"]
+PROCESSES = ["agent", "console", "controller", "forecaster", "scheduler", "watchdog", *DEMOS]
 
 
 def arguments_of(process: str, folder: Path) -> tuple[list[str], str]:
@@ -24,6 +26,18 @@ def arguments_of(process: str, folder: Path) -> tuple[list[str], str]:
     config.write_text(json.dumps(kubeconfig({"server": "http://127.0.0.1:9"})))
     if process == "demo":
         return ["demo", "--headless", "--replicas=1", "--duration=36000"], " s "
+    if process == "demo just started":
+        return ["demo", "--headless", "--replicas=2", "--duration=36000"], "servers"
+    if process == "demo with a dashboard":
+        return ["demo", "--port=0", "--speed=30"], "kW, "
+    if process == "controller":
+        ports = ["--stream-address=127.0.0.1:0", "--http-host=127.0.0.1", "--http-port=0"]
+        return ["controller", *ports, f"--kubeconfig={config}"], "no certificate yet"
+    if process == "scheduler":
+        ports = ["--webhook-port=0", "--metrics-port=0"]
+        return ["scheduler", *ports, f"--kubeconfig={config}"], "lease"
+    if process == "watchdog":
+        return ["watchdog", f"--kubeconfig={config}"], "lease not read"
     if process == "console":
         source = "--controller=http://127.0.0.1:9/v1/live"
         return ["console", source, "--port=0", f"--kubeconfig={config}"], "dashboard"
@@ -49,8 +63,8 @@ def wait_for(process: subprocess.Popen[bytes], words: str) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-@pytest.mark.parametrize("name", ["agent", "console", "forecaster", "demo"])
-def test_a_process_takes_its_sockets_and_tokens_away(
+@pytest.mark.parametrize("name", PROCESSES)
+def test_a_process_ends_without_a_traceback_and_takes_its_files_away(
     tmp_path: Path, name: str, number: signal.Signals
 ) -> None:
     temporary = tmp_path / "tmp"
@@ -65,11 +79,12 @@ def test_a_process_takes_its_sockets_and_tokens_away(
     try:
         wait_for(process, words)
         # The demo's tokens lie there while it runs.
-        assert name != "demo" or any(temporary.rglob("*token*"))
+        assert name not in {"demo", "demo with a dashboard"} or any(temporary.rglob("*token*"))
         process.send_signal(number)
-        process.communicate(timeout=30)
+        said, _ = process.communicate(timeout=30)
     finally:
         process.kill()
         process.wait()
     assert process.returncode in {0, 128 + number}
+    assert b"Traceback" not in said, said.decode()
     assert [path.name for path in temporary.rglob("*")] == []

@@ -1,0 +1,36 @@
+"""A demo that cannot start ends whatever it had started."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import pytest
+
+import simulation.app.demo_row as demo_row
+from simulation.app.demo_row import DemoRow
+from simulation.scenario import Scenario
+from wattpack.errors import InputError
+
+PARTS = ["DemoControl.start", "DemoNodes.start", "DemoRow._start_webhook", "DemoWork.start"]
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_a_demo_whose_start_fails_leaves_no_folder_and_no_thread(
+    part: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise InputError("part", "one that starts", part)
+
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    name, method = part.split(".")
+    monkeypatch.setattr(getattr(demo_row, name), method, refuse)
+    before = set(threading.enumerate())
+    row = DemoRow(Scenario(), speed=None)
+    with pytest.raises(InputError, match="one that starts"):
+        row.start()
+    row.stop()
+    assert list(tmp_path.iterdir()) == []
+    left = {thread.name for thread in set(threading.enumerate()) - before}
+    # gRPC's own, one for the whole process.
+    assert {name for name in left if "_poll_wrapper" not in name} == set()
