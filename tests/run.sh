@@ -41,7 +41,8 @@ needs() {
 
 cluster_tools() { make --no-print-directory control-plane tools system-tools; }
 contracts() { $bin/ruff check --quiet . && $bin/ruff format --check --quiet . && $bin/lint-imports --no-cache; }
-pytests() { $bin/python -m pytest -q -p no:cacheprovider "$@"; }
+# shellcheck disable=SC2086
+pytests() { $bin/python -m pytest -q -p no:cacheprovider $long_timeout "$@"; }
 # The demo has a tier of its own, whose exit status also says whether a breaker tripped.
 benchmarks_quick() {
   local name
@@ -57,10 +58,8 @@ demo_short() {
 }
 
 long_filter="not slow"
-if [ "${LONG:-}" = 1 ]; then
-  long_filter="slow or not slow"
-  export WATTPACK_HYPOTHESIS_PROFILE=long
-fi
+long_timeout=""
+[ "${LONG:-}" = 1 ] && long_filter="slow or not slow" && long_timeout="-o timeout=1200"
 plain="not cluster and not helm and not promtool and not browser"
 
 tier tools cluster_tools

@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Callable
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import (
     RuleBasedStateMachine,
@@ -25,6 +25,7 @@ from actuator.lease_messages import (
     Operation,
 )
 from actuator.lease_table import NONCE_LIFE_NS, LeaseTable
+from tests.examples import examples
 from wattpack.errors import InputError
 from wattpack.units import NS_PER_MS, NS_PER_SECOND
 
@@ -428,16 +429,14 @@ class Conversation(RuleBasedStateMachine):
 
 
 def test_i3_and_i4_hold_in_any_conversation() -> None:
-    run_state_machine_as_test(
-        Conversation, settings=settings(max_examples=60, stateful_step_count=30, deadline=None)
-    )
+    run_state_machine_as_test(Conversation, settings=examples(60, stateful_step_count=30))
 
 
 @given(
     delay_ms=st.integers(0, 2000),
     ttl_ms=st.integers(1, 10_000),
 )
-@settings(max_examples=60, deadline=None)
+@examples(60)
 def test_i3_no_delay_makes_a_lease_longer(delay_ms: int, ttl_ms: int) -> None:
     leases = table()
     asked = command(leases, ttl_ms=ttl_ms)

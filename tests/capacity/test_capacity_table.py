@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from capacity.capacity_table import (
@@ -16,6 +16,7 @@ from capacity.capacity_table import (
 )
 from capacity.gpu_profile import KERNEL_CLASSES
 from capacity.profile_library import shipped_library
+from tests.examples import examples
 from wattpack.errors import InputError
 
 PROFILES = list(shipped_library().profiles.values())
@@ -41,7 +42,7 @@ def _arrays(rows: list[tuple[int, int, float]]) -> tuple[np.ndarray, np.ndarray,
 
 
 @given(gpus)
-@settings(max_examples=60, deadline=None)
+@examples(60)
 def test_throughput_is_in_the_unit_interval_and_a_watt_never_hurts(
     rows: list[tuple[int, int, float]],
 ) -> None:
@@ -53,7 +54,7 @@ def test_throughput_is_in_the_unit_interval_and_a_watt_never_hurts(
 
 
 @given(gpus)
-@settings(max_examples=60, deadline=None)
+@examples(60)
 def test_power_lies_between_idle_and_the_uncapped_draw(rows: list[tuple[int, int, float]]) -> None:
     model, kernel, cap = _arrays(rows)
     typical = power(TABLE, model, kernel, cap)

@@ -6,16 +6,17 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck
 from hypothesis import strategies as st
 
 from controller.step import State, initial_state, step
 from controller.tick_values import Commands, Decisions, Observations, Tick, Topology
 from tests.controller.builders import SETTINGS, make_topology, seconds
 from tests.controller.faulty_plant import Faults, Plant
+from tests.examples import examples
 
-CHEAP = settings(max_examples=100, deadline=None)
-LOOPS = settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+CHEAP = examples(100)
+LOOPS = examples(15, suppress_health_check=[HealthCheck.too_slow])
 SEEDS = st.integers(0, 2**32 - 1)
 
 

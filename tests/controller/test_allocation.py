@@ -6,13 +6,14 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from benchmarks._allocation_oracle import loop_allocate
 from controller.allocation import Wants, allocate, gang_kinds
 from controller.tick_values import Topology
 from tests.controller.builders import make_topology
+from tests.examples import examples
 from wattpack.power.domain_tree import FloatArray
 from wattpack.power.feasibility import LoadTree
 
@@ -41,7 +42,7 @@ def room_for(load: LoadTree, watts: float) -> FloatArray:
     return np.full(len(load.tree), watts) * load.gpu_factor
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(st.integers(0, 2**32 - 1))
 def test_the_vectorised_filling_agrees_with_a_plain_loop(seed: int) -> None:
     rng = np.random.default_rng(seed)

@@ -18,6 +18,7 @@ from tests.controller.builders import (
 from tests.controller.closed_loop import CHEAP, LOOPS, SEEDS, drive, random_topology
 from tests.controller.faulty_plant import Faults, Plant
 from tests.controller.oracle import fault_seconds, house_of
+from tests.examples import examples
 from wattpack.errors import SafetyError
 from wattpack.power.feasibility import LoadTree, size_guaranteed_caps
 
@@ -139,7 +140,7 @@ def test_the_plant_without_control_trips_its_breaker() -> None:
     assert min(plant.heat) > 1.0
 
 
-@settings(LOOPS, max_examples=20)
+@settings(LOOPS, max_examples=examples(20).max_examples)
 @given(SEEDS, FAULTS)
 def test_i1_to_i7_no_breaker_trips_whatever_fails(seed: int, faults: Faults) -> None:
     rng = np.random.default_rng(seed)

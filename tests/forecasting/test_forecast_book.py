@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from forecasting.contradiction import Minute
 from forecasting.forecast_book import ForecastBook, Outlook, Question
 from forecasting.issued_forecast import ForecastKey, UnfitForecast, read_forecast
+from tests.examples import examples
 from tests.forecasting.forecast_builders import AUTHORITY, make_forecast, make_status
 from wattpack.api.times import rfc3339
 from wattpack.errors import InputError
@@ -241,7 +242,7 @@ JSON = st.recursive(
     st.floats(0, 1e9),
     st.none() | st.floats(0, 1e9),
 )
-@settings(max_examples=150, deadline=None)
+@examples(150)
 def test_whatever_an_object_says_the_answer_is_sound(
     status: dict[str, Any], spec: dict[str, Any], metadata: Any, limit: float, maximum: float | None
 ) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from forecasting.calibration import Calibration
@@ -13,6 +13,7 @@ from forecasting.peaks import peak_quantiles
 from forecasting.residuals import PathFit, decay_weights, point_quantiles, weighted_quantiles
 from forecasting.ridge import LAMBDA, fit_ridge, level_scale, min_bins
 from forecasting.series_source import Floats
+from tests.examples import examples
 
 DAY = 24
 STEP = 3600
@@ -25,7 +26,7 @@ def _series(n: int = 3, days: int = 12, seed: int = 0) -> Floats:
 
 
 @given(st.lists(st.floats(-100, 100), min_size=1, max_size=40), st.floats(0.01, 0.99))
-@settings(max_examples=60, deadline=None)
+@examples(60)
 def test_a_weighted_quantile_reaches_its_level_and_no_lower_value_does(
     values: list[float], level: float
 ) -> None:
@@ -99,7 +100,7 @@ def test_the_fallback_never_promises_less_than_the_last_day_at_high_levels() -> 
 
 
 @given(st.integers(0, 100))
-@settings(max_examples=20, deadline=None)
+@examples(20)
 def test_a_peak_quantile_covers_every_steps_quantile(seed: int) -> None:
     rng = np.random.default_rng(seed)
     fit = PathFit(

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from forecasting.forecast_choice import EXTREME, Forecast, forecast
 from forecasting.series_source import Floats, SeriesId
+from tests.examples import examples
 from wattpack.errors import InputError
 
 LEVELS = (0.01, 0.1, 0.5, 0.9, 0.99)
@@ -114,13 +115,13 @@ def test_all_odd_histories_together_answer_as_each_alone() -> None:
     ),
     st.sampled_from([1, 6, 36, 144, 300]),
 )
-@settings(max_examples=40, deadline=None)
+@examples(40)
 def test_any_array_of_floats_gives_a_sound_answer(history: Floats, horizon: int) -> None:
     _sound(_forecast(history, horizon), history)
 
 
 @given(st.floats(0, 200), st.integers(0, 5))
-@settings(max_examples=15, deadline=None)
+@examples(15)
 def test_nothing_exceeds_the_ceiling(ceiling: float, seed: int) -> None:
     made = _forecast(_diurnal(seed=seed), ceiling=ceiling)
     assert made.quantiles.max() <= ceiling
@@ -128,7 +129,7 @@ def test_nothing_exceeds_the_ceiling(ceiling: float, seed: int) -> None:
 
 
 @given(st.floats(0.01, 1e6))
-@settings(max_examples=15, deadline=None)
+@examples(15)
 def test_the_unit_of_the_series_does_not_matter(factor: float) -> None:
     one, other = _forecast(_diurnal()), _forecast(_diurnal() * factor)
     np.testing.assert_allclose(other.peaks, one.peaks * factor, rtol=1e-3)

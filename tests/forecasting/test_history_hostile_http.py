@@ -12,7 +12,7 @@ from urllib.parse import parse_qs
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from forecasting.forecast_round import ForecasterState, step
@@ -20,6 +20,7 @@ from forecasting.prometheus import PrometheusSource
 from forecasting.prometheus.query import MAX_ANSWER_BYTES, BadAnswerError, number
 from forecasting.series_source import SeriesId
 from forecasting.targets import Target, target_of
+from tests.examples import examples
 from wattpack.clock import ManualClock
 from wattpack.errors import DeadlineExceededError, InputError, WattpackError
 
@@ -191,9 +192,7 @@ POINTS = st.lists(
     | POINTS.map(matrix)
     | JSON.map(lambda data: json.dumps({"status": "success", "data": data}).encode())
 )
-@settings(
-    max_examples=120, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@examples(120, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_any_bytes_are_values_or_a_typed_error(
     server: Server, source: PrometheusSource, answer: bytes
 ) -> None:
@@ -207,7 +206,7 @@ def test_any_bytes_are_values_or_a_typed_error(
 
 
 @given(st.text(max_size=20) | st.floats().map(str))
-@settings(max_examples=100, deadline=None)
+@examples(100)
 def test_a_value_is_a_number_as_prometheus_writes_it_or_refused(text: str) -> None:
     try:
         value = number(text, "q")

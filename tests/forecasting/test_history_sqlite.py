@@ -11,11 +11,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from forecasting.series_source import SeriesId
 from forecasting.sqlite import HistoryStore
+from tests.examples import examples
 from wattpack.errors import InputError, PermanentError, TransientError
 from wattpack.sqlite_retention import STEP_ROWS, Retention
 
@@ -36,7 +37,7 @@ def test_bins_hold_the_mean_and_gaps_are_nan() -> None:
     st.lists(st.tuples(st.floats(0, 5999), st.floats(-1e6, 1e6)), min_size=1, max_size=40),
     st.integers(0, 6000),
 )
-@settings(max_examples=25, deadline=None)
+@examples(25)
 def test_compaction_changes_no_answer(samples: list[tuple[float, float]], now: int) -> None:
     with HistoryStore(":memory:") as store:
         half = len(samples) // 2

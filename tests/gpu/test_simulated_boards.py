@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from gpu.device import GpuInvalidArgument, GpuLost, GpuNoPermission, GpuProcess, GpuTimeout
 from gpu.simulated import BoardBank, BoardSpec
+from tests.examples import examples
 from wattpack.errors import InputError
 from wattpack.units import GpuUuid, NodeName
 
@@ -43,7 +44,7 @@ def run(boards: BoardBank, demand: float, seconds: float, step_ms: int = 100) ->
     return drawn
 
 
-@settings(max_examples=25, deadline=None)
+@examples(25)
 @given(
     demands=st.lists(st.floats(0, 1500), min_size=2, max_size=25),
     step_ms=st.integers(10, 2000),
@@ -63,7 +64,7 @@ def test_energy_is_the_integral_of_power(
     assert boards.counter_joules() == pytest.approx(total)
 
 
-@settings(max_examples=25, deadline=None)
+@examples(25)
 @given(limit=st.floats(200, 700), demand=st.floats(0, 1500), seed=st.integers(0, 1000))
 def test_a_settled_board_draws_no_more_than_its_limit_with_overshoot(
     limit: float, demand: float, seed: int

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from scheduler_plugin import pods as pod_facts
@@ -13,6 +13,7 @@ from scheduler_plugin.admission import gate_patch
 from scheduler_plugin.ledger import Ledger
 from scheduler_plugin.snapshot_builder import BuiltSnapshot, ClusterObjects, build_snapshot
 from scheduler_plugin.solve import plan
+from tests.examples import examples
 from tests.scheduler_plugin.placement_cluster import node_object, pod_object
 from wattpack.errors import InputError
 from wattpack.gangs import GangSources
@@ -118,7 +119,7 @@ def built(body: JsonObject, *nodes: JsonObject) -> BuiltSnapshot:
     return build_snapshot(objects, Ledger())
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(pods(), AMOUNTS)
 def test_any_admitted_pod_on_any_admitted_node_spoils_no_other(
     body: JsonObject, offered: dict[str, str]
@@ -135,7 +136,7 @@ def test_any_admitted_pod_on_any_admitted_node_spoils_no_other(
         assert "u" in found.pending or "u" in found.refused
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(pods())
 def test_any_admitted_pod_is_gated_left_alone_or_refused_by_a_field(body: JsonObject) -> None:
     try:

@@ -7,13 +7,14 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from scheduler_plugin.checker import complaints
 from scheduler_plugin.plan_document import Plan, parse_plan, plan_schema
 from scheduler_plugin.snapshot import Snapshot, parse_snapshot, snapshot_schema
 from scheduler_plugin.solve import plan
+from tests.examples import examples
 from tests.scheduler_plugin.placement_builders import bound, domain, gang, node, pod, snapshot
 from wattpack.errors import InputError
 
@@ -80,7 +81,7 @@ def test_repeated_names_and_cycles_are_refused() -> None:
         parse_snapshot(json.dumps(GOOD | {"domains": ring}))
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(
     st.recursive(
         st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 
 from scheduler_plugin.cpsat import Improvement, SolverLimits, improve
 from scheduler_plugin.greedy import Packing, incumbent
 from scheduler_plugin.objective import placed_values
 from scheduler_plugin.problem import Assignment, Problem, compile_problem
 from scheduler_plugin.snapshot import Snapshot
+from tests.examples import examples
 from tests.scheduler_plugin.placement_builders import domain, gang, node, pod, snapshot
 from tests.scheduler_plugin.test_planner_properties import snapshots
 
@@ -44,7 +45,7 @@ def broken_rules(problem: Problem, assignment: Assignment) -> list[str]:
     return found
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@examples(40, suppress_health_check=[HealthCheck.too_slow])
 @given(snapshots())
 def test_every_answer_keeps_every_rule_and_a_proved_one_is_at_least_greedys(s: Snapshot) -> None:
     problem = compile_problem(s)

@@ -5,16 +5,17 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from typing import Any
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from scheduler_plugin.checker import complaints
 from scheduler_plugin.plan_document import Placement
 from scheduler_plugin.snapshot import Gang, PodState, Snapshot, Taint, TaintEffect, Toleration
 from scheduler_plugin.solve import plan
+from tests.examples import examples
 from tests.scheduler_plugin.placement_builders import GIB, domain, node, pod
 
-COMMON = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+COMMON = examples(60, suppress_health_check=[HealthCheck.too_slow])
 TAINT = Taint(key="dedicated", value="ml", effect=TaintEffect.NO_SCHEDULE)
 TOLERATION = Toleration(key="dedicated", value="ml")
 

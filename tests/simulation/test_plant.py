@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from simulation.plant import ServerRow
 from simulation.plant_breakers import Breakers, Meters
 from simulation.scenario import MeterSettings, load_scenario
+from tests.examples import examples
 from tests.simulation.twin_builders import small_scenario
 from wattpack.units import NS_PER_SECOND
 
@@ -102,7 +103,7 @@ def server_row(**overrides: object) -> tuple[ServerRow, int]:
     return ServerRow(scenario, node_of_gpu, np.random.default_rng(0)), gpus
 
 
-@settings(max_examples=30, deadline=None)
+@examples(30)
 @given(st.lists(st.floats(0.0, 800.0), min_size=32, max_size=32), st.floats(0.1, 10.0))
 def test_the_row_is_the_sum_of_its_racks_and_of_its_servers(
     watts: list[float], seconds: float

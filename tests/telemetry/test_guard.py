@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from telemetry.node_limit import GuardedDevice, emergency_cuts
+from tests.examples import examples
 from wattpack.errors import InputError
 
 device_values = st.tuples(st.floats(0, 800), st.floats(150, 400), st.floats(0, 500))
@@ -19,7 +20,7 @@ def devices_of(values: list[tuple[float, float, float]]) -> list[GuardedDevice]:
     ]
 
 
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(
     values=st.lists(device_values, min_size=1, max_size=16),
     limit=st.floats(100, 8000),
@@ -39,7 +40,7 @@ def test_cuts_only_lower_and_stop_at_the_guaranteed_cap(
         assert cut.lock_max_mhz is None or 1 <= cut.lock_max_mhz <= device.sm_clock_mhz
 
 
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(values=st.lists(device_values, min_size=1, max_size=16), share=st.floats(0.3, 0.99))
 def test_after_the_cuts_the_node_is_below_its_limit_or_at_its_guaranteed_caps(
     values: list[tuple[float, float, float]], share: float

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from gpu.device import GpuLost, GpuReading, GpuTimeout
 from gpu.device_workers import Extra, InlineReader
 from telemetry.sampler import Point, RiseTracker, Sampler
+from tests.examples import examples
 from tests.telemetry.telemetry_builders import SECOND, ScriptedDevice, reading
 from wattpack.errors import InputError
 from wattpack.power import energy_trust
@@ -41,7 +42,7 @@ def test_a_counter_reset_does_not_make_a_negative_mean() -> None:
     assert energy_mean_watts(points[:2]) is None
 
 
-@settings(max_examples=50, deadline=None)
+@examples(50)
 @given(
     watts=st.lists(st.floats(0, 1000), max_size=40),
     window_steps=st.integers(1, 20),

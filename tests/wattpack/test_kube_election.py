@@ -7,11 +7,12 @@ from functools import partial
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from simulation.kube import EmbeddedKube
+from tests.examples import examples
 from wattpack.clock import Clock, ManualClock, SystemClock, Wake
 from wattpack.errors import InputError
 from wattpack.fencing import MAX_EPOCH
@@ -151,11 +152,8 @@ class Election(RuleBasedStateMachine):
 TestElection = pytest.mark.filterwarnings("ignore::hypothesis.errors.NonInteractiveExampleWarning")(
     Election.TestCase
 )
-TestElection.settings = settings(
-    max_examples=60,
-    stateful_step_count=30,
-    deadline=None,
-    suppress_health_check=[HealthCheck.too_slow],
+TestElection.settings = examples(
+    60, stateful_step_count=30, suppress_health_check=[HealthCheck.too_slow]
 )
 
 

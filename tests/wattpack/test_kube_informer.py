@@ -7,10 +7,11 @@ import threading
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from simulation.kube import EmbeddedKube
+from tests.examples import examples
 from tests.wattpack.kube_conformance import Bench, name_of
 from wattpack.api import PowerDomain
 from wattpack.clock import ManualClock, SystemClock
@@ -143,7 +144,7 @@ def test_an_outage_of_an_hour_ends_in_the_true_state() -> None:
     assert world.agrees()
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(seed=st.integers(0, 10**6))
 def test_dropped_events_and_faults_end_in_the_same_state_as_none(seed: int) -> None:
     rates = FaultRates(

@@ -6,9 +6,10 @@ from fractions import Fraction
 from typing import Any
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
+from tests.examples import examples
 from wattpack.errors import InputError
 from wattpack.kube.port import JsonObject
 from wattpack.quantities import LARGEST, parse_quantity, pod_requests, resources
@@ -70,7 +71,7 @@ def test_what_is_no_quantity_is_refused(text: object) -> None:
         parse_quantity("q", text)
 
 
-@settings(max_examples=200)
+@examples(200)
 @given(st.one_of(st.text(max_size=12), st.text("0123456789.eE+-_kKMGinum", max_size=12)))
 def test_any_text_is_a_quantity_or_a_typed_error(text: str) -> None:
     try:
@@ -87,7 +88,7 @@ SUFFIXES = {
 }
 
 
-@settings(max_examples=200)
+@examples(200)
 @given(
     st.sampled_from(["", "+"]),
     st.from_regex(r"\A([0-9]{1,12}(\.[0-9]{0,6})?|\.[0-9]{1,6})\Z"),
