@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-import simulation.app.demo_row as demo_row
-from simulation.app.demo_row import DemoRow
+from simulation.app import running_demo
+from simulation.app.running_demo import DemoRow
 from simulation.scenario import Scenario
 from wattpack.errors import InputError
 
@@ -24,7 +24,7 @@ def test_a_demo_whose_start_fails_leaves_no_folder_and_no_thread(
 
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     name, method = part.split(".")
-    monkeypatch.setattr(getattr(demo_row, name), method, refuse)
+    monkeypatch.setattr(getattr(running_demo, name), method, refuse)
     before = set(threading.enumerate())
     row = DemoRow(Scenario(), speed=None)
     with pytest.raises(InputError, match="one that starts"):
