@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import logging
+import signal
 import socket
 import threading
 from collections.abc import Sequence
@@ -22,6 +23,7 @@ from wattpack.clock import Clock, SystemClock
 from wattpack.errors import InputError
 from wattpack.http_access import HttpAccess
 from wattpack.kube.port import KubeApi
+from wattpack.units import NS_PER_SECOND
 
 log = logging.getLogger(__name__)
 SERVICE_ACCOUNT_TOKEN = Path("/var/run/secrets/kubernetes.io/serviceaccount/token")
@@ -79,7 +81,8 @@ class ConsoleServer:
         self.placement.stop()
         for reader in self._readers:
             reader.stop()
-        self._thread.join(timeout=5.0)
+        if self._thread.is_alive():
+            self._thread.join(timeout=5.0)
 
     def _serve(self) -> None:
         self._server.run(sockets=[self._socket])
@@ -156,10 +159,16 @@ def main(argv: list[str] | None = None) -> int:
         host=arguments.host,
         port=arguments.port,
     )
-    server.start()
-    print(f"dashboard on http://{arguments.host}:{server.port}", flush=True)
+    # Noted, not raised: an exception out of a handler is lost if it meets a finaliser. Looked at
+    # twice a second: a signal that another thread is given does not wake this one.
+    ends: list[int] = []
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda got, _: ends.append(got))
     try:
-        threading.Event().wait()
+        server.start()
+        print(f"dashboard on http://{arguments.host}:{server.port}", flush=True)
+        while not ends:
+            clock.wait_until(clock.monotonic_ns() + NS_PER_SECOND // 2)
     finally:
         server.stop()
     return 0
