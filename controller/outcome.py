@@ -132,6 +132,7 @@ def _band_changes(tick: Tick, j: Judgement) -> Iterator[Transition]:
     for i in np.flatnonzero(old != new):
         yield Transition(
             tick.topology.tree.names[i],
+            "band",
             Band(new[i]).name.title(),
             f"{Band(old[i]).name} -> {Band(new[i]).name}: draw {j.picture.draw_watts[i]:.0f} W, "
             f"cap band {j.cap_band_watts[i]:.0f} W, heat {j.state.heat[i]:.2f}",
@@ -156,8 +157,8 @@ def _alarm_changes(tick: Tick, j: Judgement, alarms: Alarms) -> Iterator[Transit
     for condition in Condition:
         for i in np.flatnonzero(changed[condition]):
             began = bool(alarms.on[condition, i])
-            kind = _KINDS[condition][0 if began else 1]
-            yield Transition(tick.topology.tree.names[i], kind, texts[condition][i])
+            name, kind = tick.topology.tree.names[i], _KINDS[condition][0 if began else 1]
+            yield Transition(name, condition.name, kind, texts[condition][i])
 
 
 def _texts(tick: Tick, j: Judgement) -> dict[Condition, list[str]]:
@@ -194,6 +195,7 @@ def _trust_changes(tick: Tick, j: Judgement) -> Iterator[Transition]:
     for i in np.flatnonzero(j.previous.trust.trusted != trusted):
         yield Transition(
             topology.tree.names[topology.domain_of_gpu[i]],
+            topology.gpu_uuids[i],
             "DeviceTrusted" if trusted[i] else "DeviceUntrusted",
             f"{topology.gpu_uuids[i]} on {topology.node_names[topology.node_of_gpu[i]]} "
             + (

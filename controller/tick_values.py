@@ -265,9 +265,14 @@ class Commands:
 
 @dataclass(frozen=True, slots=True)
 class Transition:
-    """A domain changed its band or condition: one Event, one audit line."""
+    """A domain changed its band or condition: one Event, one audit line.
+
+    Attributes:
+        subject: What of the domain changed: lines of one subject follow each other.
+    """
 
     domain: str
+    subject: str
     kind: str
     message: str
 

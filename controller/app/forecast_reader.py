@@ -94,7 +94,7 @@ class ForecastReader:
 def _changes(before: Mapping[str, Outlook], now: Mapping[str, Outlook]) -> list[Transition]:
     """Domains seen before whose forecast is in another state, with the reason."""
     return [
-        Transition(name, _TOLD[outlook.state], outlook.reason)
+        Transition(name, "forecast", _TOLD[outlook.state], outlook.reason)
         for name, outlook in now.items()
         if name in before and _TOLD[before[name].state] != _TOLD[outlook.state]
     ]

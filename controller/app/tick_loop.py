@@ -22,6 +22,7 @@ from controller.app.forecast_reader import Outlooks
 from controller.app.live_view_builder import ViewContext, capped_by_domain, live_view
 from controller.app.running_topology import DesiredTopology
 from controller.budget import budget_watts, override_cap_watts
+from controller.paced_lines import PacedLines, paced
 from controller.step import State, carry_over, initial_state, step
 from controller.tick_values import (
     Commands,
@@ -139,6 +140,7 @@ class Ticker:
         self._state: State | None = None
         self._recent: deque[LiveDecision] = deque(maxlen=RECENT_DECISIONS)
         self._recent_shown: tuple[LiveDecision, ...] = ()
+        self._lines = PacedLines()
         self._count = 0
         self._shown: TickOutcome | None = None
         self._tick_seconds = 0.0
@@ -170,7 +172,9 @@ class Ticker:
         self._state, commands, decisions = step(tick, self._state)
         self._metrics.batches.inc(self._send(topology, commands))
         self._count += 1
-        told = replace(decisions, transitions=(*decisions.transitions, *outlooks.transitions))
+        changes = (*decisions.transitions, *outlooks.transitions)
+        self._lines, lines = paced(self._lines, changes, started_ns)
+        told = replace(decisions, transitions=lines)
         measured = _measured(topology, seen, decisions, started_ns)
         outcome = TickOutcome(topology, seen, told, wall_time_ns, outlooks.by_domain, measured)
         self._record(outcome, started_ns)

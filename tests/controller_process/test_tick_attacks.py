@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import sqlite3
+from collections import Counter
+from collections.abc import Mapping
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +16,7 @@ from controller.app.decision_log import DecisionLog
 from controller.app.domain_status import StatusThread
 from controller.app.elected_leadership import ElectedLeadership
 from controller.app.fleet import Fleet, Leadership
-from controller.app.tick_loop import NoMeters, Ticker, TickIdentity, TickOutcome, TickPorts
+from controller.app.tick_loop import Ticker, TickIdentity, TickOutcome, TickPorts
 from controller.tick_values import Commands, PowerSettings, Topology
 from simulation.kube import EmbeddedKube
 from tests.controller_process.messages import make_hello, make_reading, make_report
@@ -47,11 +50,22 @@ class Leader:
         self.asked.append(epoch)
 
 
+class Meters:
+    """What the meters of domains show: (AC watts, time stamp)."""
+
+    def __init__(self) -> None:
+        self.shown: dict[str, tuple[float, int]] = {}
+
+    def read(self) -> Mapping[str, tuple[float, int]]:
+        return self.shown
+
+
 class Bench:
     """A ticker over a cluster, in virtual time."""
 
     def __init__(self, cluster: Cluster, fleet: Fleet) -> None:
         self.cluster, self.fleet, self.clock, self.leader = cluster, fleet, ManualClock(), Leader()
+        self.meters = Meters()
         self.sent: list[Commands] = []
         self.sequence = 0
         self.ticker = Ticker(
@@ -59,7 +73,7 @@ class Bench:
                 fleet=fleet,
                 desired=cluster.desired,
                 leadership=self.leader,
-                meters=NoMeters(),
+                meters=self.meters,
                 clock=self.clock,
                 audit=DecisionLog(":memory:"),
                 metrics=ControllerMetrics(),
@@ -229,6 +243,26 @@ def test_a_domain_deleted_and_made_anew_with_a_refused_spec_does_not_end_the_sta
     bench.cluster.desired.accepted_domains().pop("row")  # type: ignore[attr-defined]
     status.take(outcome)
     status.run_once()
+
+
+def test_a_domain_that_brakes_again_and_again_fills_no_feed(bench: Bench) -> None:
+    """BRAKE lets go after five calm seconds, so it can come back every nine."""
+    told: list[tuple[int, str]] = []
+    bands: list[int] = []
+    for second in range(300):
+        watts = 70_000.0 if second % 9 == 0 else 20_000.0
+        bench.meters.shown = {"row": (watts + second % 5, bench.clock.monotonic_ns())}
+        outcome = bench.tick("node-1")
+        assert outcome is not None
+        bands.append(int(outcome.decisions.band[0]))
+        told += [(second, t.kind) for t in outcome.decisions.transitions]
+    for begin in range(240):
+        inside = Counter(kind for second, kind in told if begin <= second < begin + 60)
+        assert max(inside.values(), default=0) <= 3
+    assert sum(a != b for a, b in pairwise(bands)) > 60
+    shown = bench.ticker.live()
+    assert shown is not None
+    assert any("told in one line" in decision.message for decision in shown.decisions)
 
 
 def test_an_audit_file_that_is_none_is_refused_by_name(tmp_path: Path) -> None:
