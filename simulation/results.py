@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field
 
+from simulation.cap_effects import URGENT, EffectFigures
 from simulation.placed import PlacementEvent
 from simulation.pod_work import WorkKind
 from simulation.scenario import Scenario
@@ -44,7 +45,7 @@ class TwinResult(BaseModel):
 
     ``*_by_class`` keys are priority classes for services' requests and ``training`` and ``batch``
     for jobs. Slowdowns are against an uncapped run of the same seed and placements; see
-    ``simulation.slo`` for their definition.
+    ``simulation.slo`` for their definition, ``simulation.cap_effects`` for that of cap to effect.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -78,6 +79,9 @@ class TwinResult(BaseModel):
     cap_to_effect_seconds_p99: float | None
     cap_to_effect_n: int
     caps_without_effect: int
+    cap_to_effect_urgent: EffectFigures
+    urgent_caps_late: int
+    cap_to_effect_by_cause: dict[str, EffectFigures]
     uncapped_trips: int
     uncapped_peak_draw_ratio: float
     uncapped_seconds_above_rating: float
@@ -204,7 +208,7 @@ def summarise(world: World, uncapped: World, policy: str, product: Mapping[str, 
         product: Figures that only the product's processes know.
     """
     scenario = world.scenario
-    bare = plant_figures(uncapped)
+    bare, effects = plant_figures(uncapped), world.effects.figures()
     return TwinResult(
         scenario=scenario.name,
         policy=policy,
@@ -221,9 +225,12 @@ def summarise(world: World, uncapped: World, policy: str, product: Mapping[str, 
         uncapped_first_token_p99_seconds=first_token_p99(uncapped),
         pods_placed=pods_placed(world.record),
         pods_moved=world.moved,
-        cap_to_effect_seconds_p99=world.effects.p99_seconds(),
-        cap_to_effect_n=len(world.effects.seconds),
-        caps_without_effect=world.effects.without_effect,
+        cap_to_effect_seconds_p99=effects.p99_seconds,
+        cap_to_effect_n=effects.n,
+        caps_without_effect=effects.without_effect,
+        cap_to_effect_urgent=world.effects.figures(URGENT),
+        urgent_caps_late=world.effects.urgent_late(),
+        cap_to_effect_by_cause=world.effects.by_cause(),
         uncapped_trips=bare["trips"],
         uncapped_peak_draw_ratio=bare["peak_draw_ratio"],
         uncapped_seconds_above_rating=bare["seconds_above_rating"],

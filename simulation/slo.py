@@ -1,4 +1,4 @@
-"""What the work got and what it cost: tokens, latency, slowdown, energy, time from cap to effect.
+"""What the work got and what it cost: tokens, latency, slowdown, energy.
 
 Slowdown is judged against an uncapped run of the same seed with the same placements. Requests:
 quantile of latency over the same quantile of the uncapped run; requests that are still under way
@@ -14,67 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from simulation.serving_queues import StepResult
-from wattpack.units import NS_PER_SECOND
 
 Floats = NDArray[np.float64]
 
-EFFECT_RATIO = 1.155
-"""A cap has taken effect once sensed power is below this times the cap: boards below their knee
-settle up to 10 % above it and sensors read up to 5 % high, so less may never be seen."""
-
-EFFECT_LIMIT_SECONDS = 30.0
-"""After this a cap counts as without effect."""
-
 LEAD_OUT_SECONDS = 30.0
 """Requests of a run's last seconds are left out: they had no time to finish."""
-
-
-class CapEffects:
-    """Seconds from a cap that lowers a GPU to its sensed power being below it.
-
-    Args:
-        n_gpus: Boards.
-    """
-
-    def __init__(self, n_gpus: int) -> None:
-        self._since_ns = np.full(n_gpus, -1, dtype=np.int64)
-        self._cap_watts = np.full(n_gpus, np.inf)
-        self._limit_watts = np.full(n_gpus, np.inf)
-        self.seconds: list[float] = []
-        self.without_effect = 0
-
-    def commanded(self, now_ns: int, cap_watts: Floats, sensed_watts: Floats) -> None:
-        """A command gives new caps, NaN where a GPU has none; the clock starts where it lowers."""
-        below = cap_watts * EFFECT_RATIO < sensed_watts
-        lowers = below & (cap_watts < np.minimum(self._cap_watts, self._limit_watts) - 1.0)
-        self._since_ns[lowers & (self._since_ns < 0)] = now_ns
-        self._cap_watts = np.where(lowers, cap_watts, self._cap_watts)
-
-    def observe(self, now_ns: int, limit_watts: Floats, sensed_watts: Floats) -> None:
-        """Look at the boards after a step; limits that fell without a command start a clock too."""
-        fell = limit_watts < self._limit_watts - 1.0
-        start = fell & (self._since_ns < 0) & (limit_watts * EFFECT_RATIO < sensed_watts)
-        self._since_ns[start] = now_ns
-        self._cap_watts = np.where(fell, np.minimum(limit_watts, self._cap_watts), self._cap_watts)
-        raised = (
-            (self._since_ns >= 0)
-            & (limit_watts > self._cap_watts + 1.0)
-            & (limit_watts > self._limit_watts + 1.0)
-        )
-        self._limit_watts = limit_watts.copy()
-        waiting = self._since_ns >= 0
-        reached = waiting & (sensed_watts <= self._cap_watts * EFFECT_RATIO)
-        passed = (now_ns - self._since_ns) / NS_PER_SECOND
-        late = waiting & ~reached & (passed > EFFECT_LIMIT_SECONDS)
-        self.seconds.extend(passed[reached].tolist())
-        self.without_effect += int(late.sum())
-        over = reached | late | raised
-        self._since_ns[over] = -1
-        self._cap_watts[over] = np.inf
-
-    def p99_seconds(self) -> float | None:
-        """The 99th percentile, None without a cap."""
-        return float(np.percentile(self.seconds, 99)) if self.seconds else None
 
 
 @dataclass(slots=True)

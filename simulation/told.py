@@ -2,10 +2,36 @@
 
 from __future__ import annotations
 
-from controller.tick_values import CapReason, Decisions, Observations, Topology
-from simulation.monitor import Told
+import numpy as np
 
-__all__ = ["told_by"]
+from controller.tick_values import CapReason, Decisions, Observations, Topology
+from simulation.cap_effects import CAUSES, DecidedCaps, FallCause
+from simulation.monitor import Told
+from simulation.world import World
+from wattpack.units import GpuUuid
+
+__all__ = ["decided_caps", "told_by"]
+
+_CAUSE_OF = {
+    CapReason.DOMAIN_BAND: FallCause.BAND,
+    CapReason.BRAKE: FallCause.BRAKE,
+    CapReason.SURVIVABLE_JUMP: FallCause.JUMP,
+}
+
+
+def decided_caps(world: World, topology: Topology, decisions: Decisions) -> DecidedCaps:
+    """A tick's caps in the world's order of boards, NaN for boards that it does not know."""
+    order = [world.bank.index_of[GpuUuid(uuid)] for uuid in topology.gpu_uuids]
+    other = CAUSES.index(FallCause.OTHER)
+    causes = np.array(
+        [CAUSES.index(_CAUSE_OF.get(reason, FallCause.OTHER)) for reason in CapReason]
+    )
+    caps = DecidedCaps(
+        np.full(len(world.bank), np.nan), np.full(len(world.bank), other, dtype=np.int64)
+    )
+    caps.watts[order] = decisions.decided_cap_watts
+    caps.cause[order] = causes[decisions.reason]
+    return caps
 
 
 def told_by(topology: Topology, seen: Observations, decisions: Decisions) -> Told:

@@ -52,7 +52,7 @@ from simulation.pod_work import NAMESPACE, Work, pod_manifest
 from simulation.results import TwinResult, end_seconds, replay_uncapped, summarise
 from simulation.row_objects import install
 from simulation.scenario import FaultKind, Scenario
-from simulation.told import told_by
+from simulation.told import decided_caps, told_by
 from simulation.world import World
 from telemetry.app.node_agent import NodeAgent, NodeFacts
 from telemetry.sampler import Sampler
@@ -62,7 +62,7 @@ from wattpack.kube.election import LeaderElector
 from wattpack.kube.informer import Informer
 from wattpack.kube.json_patch import apply_json_patch
 from wattpack.kube.port import PODS, KubeError
-from wattpack.units import GpuUuid, seconds_to_ns
+from wattpack.units import seconds_to_ns
 
 Policy = Literal["wattpack", "uncapped"]
 ELECTION = ControllerSettings().election()
@@ -290,10 +290,7 @@ class TwinRun:
 
     def _take(self, outcome: TickOutcome, now_ns: int) -> None:
         topology, decisions = outcome.topology, outcome.decisions
-        order = [self.world.bank.index_of[GpuUuid(uuid)] for uuid in topology.gpu_uuids]
-        caps = self.world.bank.default_limit_watts.copy()
-        caps[order] = decisions.decided_cap_watts
-        self.world.note_caps(now_ns, caps)
+        self.world.note_caps(now_ns, decided_caps(self.world, topology, decisions))
         self._status.take(outcome)
         self.monitor.decided(told_by(topology, outcome.seen, decisions), now_ns)
         braking = {

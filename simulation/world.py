@@ -10,7 +10,7 @@
     world.boot_id(node); world.pod_uses(node) # what an agent reports besides
     world.take_finished()                     # batch pods whose work is done: delete them
     world.faults.any_active(kind, now_ns)     # faults of the product's own processes
-    world.note_caps(now_ns, cap_watts)        # decided caps by GPU, starts the cap-to-effect clock
+    world.note_caps(now_ns, caps)             # a decision, starts clocks of cap-to-effect
     world.record                              # placements, for results.replay_uncapped
     world.reset_accounts()                    # at the end of the warm-up
 
@@ -32,6 +32,7 @@ from capacity.serving_model import find_serving
 from gpu.simulated.simulated_device import SimulatedDriver
 from simulation import placed as pl
 from simulation.arrivals import RequestStream
+from simulation.cap_effects import CapEffects, DecidedCaps
 from simulation.fault_plan import FaultSchedule
 from simulation.jobs import JobFleet, JobShape
 from simulation.placed import (
@@ -55,7 +56,7 @@ from simulation.pod_work import NAMESPACE, WORK_LABEL, Work, WorkKind, batch_wor
 from simulation.row_boards import build_boards
 from simulation.scenario import Scenario
 from simulation.serving_queues import ServingFleet
-from simulation.slo import CapEffects, Ledger
+from simulation.slo import Ledger
 from simulation.speeds import BATCH, DECODE, PREFILL, TRAINING
 from simulation.traces import shipped_trace
 from wattpack.errors import InputError
@@ -390,9 +391,9 @@ class World:
             for placed in self.assignment.on_node(i)
         ]
 
-    def note_caps(self, now_ns: int, cap_watts: Floats) -> None:
-        """Decided caps by GPU, NaN for none: the clock of ``cap_to_effect`` starts."""
-        self.effects.commanded(now_ns, cap_watts, self.bank.sensed_draw_watts())
+    def note_caps(self, now_ns: int, caps: DecidedCaps) -> None:
+        """A decision was made: clocks of ``cap_to_effect`` start."""
+        self.effects.decided(now_ns, caps, self.bank.sensed_draw_watts())
 
     def reset_accounts(self) -> None:
         """Begin the accounts here: what came before was the warm-up."""

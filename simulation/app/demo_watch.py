@@ -13,9 +13,9 @@ from actuator.lease_table import LeaseTable
 from controller.app.tick_loop import TickOutcome
 from controller.tick_values import Band
 from simulation.monitor import InvariantMonitor
-from simulation.told import told_by
+from simulation.told import decided_caps, told_by
 from simulation.world import World
-from wattpack.units import NS_PER_SECOND, GpuUuid, seconds_to_ns
+from wattpack.units import NS_PER_SECOND, seconds_to_ns
 
 
 class Watch:
@@ -73,10 +73,7 @@ class Watch:
     def _take(self, outcome: TickOutcome, now_ns: int) -> None:
         self._each_decision(outcome)
         world, topology, decisions = self._world, outcome.topology, outcome.decisions
-        caps = world.bank.default_limit_watts.copy()
-        order = [world.bank.index_of[GpuUuid(uuid)] for uuid in topology.gpu_uuids]
-        caps[order] = decisions.decided_cap_watts
-        world.note_caps(now_ns, caps)
+        world.note_caps(now_ns, decided_caps(world, topology, decisions))
         if self._monitor is not None:
             self._monitor.decided(told_by(topology, outcome.seen, decisions), now_ns)
         braking = {

@@ -1,4 +1,4 @@
-"""What a run is judged by: slowdowns, time from cap to effect, and what counts for whom."""
+"""What a run is judged by: slowdowns, and what counts for whom."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from simulation.results import by_class, replay_uncapped, slowdowns, tokens
-from simulation.slo import CapEffects, Ledger, quantile_ratio
+from simulation.slo import Ledger, quantile_ratio
 from simulation.world import World
 from tests.simulation.twin_builders import small_scenario
 from wattpack.units import NS_PER_SECOND
@@ -16,41 +16,6 @@ SECOND = NS_PER_SECOND
 
 def watts(*values: float) -> np.ndarray:
     return np.array(values, dtype=np.float64)
-
-
-def test_the_clock_runs_from_the_command_and_stops_at_the_sensed_drop() -> None:
-    effects = CapEffects(2)
-    effects.observe(0, watts(700, 700), watts(600, 600))
-    effects.commanded(SECOND, watts(400, np.nan), watts(600, 600))
-    effects.observe(2 * SECOND, watts(400, 700), watts(550, 600))
-    effects.observe(3 * SECOND, watts(400, 700), watts(440, 600))
-    assert effects.seconds == [2.0]
-    assert effects.p99_seconds() == 2.0
-
-
-def test_a_limit_that_falls_without_a_command_counts_from_its_write() -> None:
-    effects = CapEffects(1)
-    effects.observe(0, watts(700), watts(600))
-    effects.observe(SECOND, watts(300), watts(600))
-    effects.observe(2 * SECOND, watts(300), watts(310))
-    assert effects.seconds == [1.0]
-
-
-def test_a_cap_above_the_draw_needs_no_effect() -> None:
-    effects = CapEffects(1)
-    effects.observe(0, watts(700), watts(200))
-    effects.commanded(SECOND, watts(400), watts(200))
-    effects.observe(2 * SECOND, watts(400), watts(200))
-    assert (effects.seconds, effects.p99_seconds()) == ([], None)
-
-
-def test_a_cap_that_never_works_is_counted_apart() -> None:
-    effects = CapEffects(1)
-    effects.observe(0, watts(700), watts(600))
-    effects.commanded(0, watts(300), watts(600))
-    for second in range(1, 40):
-        effects.observe(second * SECOND, watts(700), watts(600))
-    assert (effects.seconds, effects.without_effect) == ([], 1)
 
 
 def test_a_quantile_ratio_needs_both_samples() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from simulation.cap_effects import DecidedCaps
 from simulation.pod_work import NAMESPACE, pod_manifest
 from simulation.scenario import Scenario
 from simulation.world import World
@@ -224,14 +225,16 @@ def test_the_clock_of_cap_to_effect_runs_from_the_command_to_the_sensed_drop() -
     world.advance(10 * SECOND)
     caps = np.full(len(world.bank), np.nan)
     caps[:8] = 400.0
-    world.note_caps(10 * SECOND, caps)
+    world.note_caps(10 * SECOND, DecidedCaps(caps, np.zeros(len(caps), dtype=np.int64)))
     world.advance(round(10.5 * SECOND))
     world.bank.set_limits(caps, np.isfinite(caps))
     world.advance(20 * SECOND)
-    assert len(world.effects.seconds) == 8
+    figures = world.effects.figures()
+    assert (figures.n, figures.without_effect) == (8, 0)
     # Half a second until the write, then the board settles and its 1 s average follows.
-    assert 1.0 <= min(world.effects.seconds) <= max(world.effects.seconds) <= 2.5
-    assert world.effects.without_effect == 0
+    assert figures.p50_seconds is not None
+    assert figures.max_seconds is not None
+    assert 1.0 <= figures.p50_seconds <= figures.max_seconds <= 2.5
 
 
 def test_a_step_of_the_reference_row_is_cheap_in_memory() -> None:
