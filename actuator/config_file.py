@@ -17,7 +17,7 @@ from actuator.lease_messages import require_integer
 from actuator.lease_table import MAX_TTL_MS
 from actuator.unix_socket.encoding import check_keys, decode_object
 from gpu.device import GpuDevice, GpuIdentity
-from wattpack.errors import InputError
+from wattpack.errors import InputError, read_from
 from wattpack.units import require_number
 
 _KEYS = frozenset({"devices", "allowed_uids", "allowed_gids", "socket_gid", "max_ttl_ms"})
@@ -75,12 +75,11 @@ def load_config(path: Path, *, boards: bool = True) -> ActuatorConfig:
     check_keys(body, _KEYS, "", optional=_OPTIONAL, source=source)
     if not isinstance(body["devices"], dict) or (boards and not body["devices"]):
         raise InputError("devices", "a guaranteed cap for each GPU", body["devices"], source)
-    caps = {
-        key: require_number(
-            f"devices.{key}", value, exclusive_minimum=0.0, unit="W a GPU", source=source
-        )
-        for key, value in body["devices"].items()
-    }
+    with read_from(source):
+        caps = {
+            key: require_number(f"devices.{key}", value, exclusive_minimum=0.0, unit="W a GPU")
+            for key, value in body["devices"].items()
+        }
     uids = _ids("allowed_uids", body["allowed_uids"], source)
     gids = _ids("allowed_gids", body.get("allowed_gids", []), source)
     if not uids and not gids:

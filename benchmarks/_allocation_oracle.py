@@ -8,12 +8,34 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 
 from controller.allocation import Wants
 from wattpack.power.domain_tree import FloatArray
 from wattpack.power.feasibility import LoadTree
 
 _TINY = 1e-9
+
+
+@dataclass(slots=True)
+class Filling:
+    """What one stage leaves to the next.
+
+    Attributes:
+        above: Domains above each GPU.
+        expected: Each GPU's expected draw: what lies above it in a cap costs no room.
+        caps: So far, by GPU.
+        room: What each domain has left, in watts of caps.
+        closed: Domains that are full.
+        stopped: GPUs that rise no more.
+    """
+
+    above: list[list[int]]
+    expected: list[float]
+    caps: list[float]
+    room: list[float]
+    closed: set[int] = field(default_factory=set)
+    stopped: set[int] = field(default_factory=set)
 
 
 def loop_allocate(
@@ -29,12 +51,10 @@ def loop_allocate(
     for i in active:
         for d in above[i]:
             room[d] -= min(caps[i], expected[i])
-    room = [max(r, 0.0) for r in room]
-    closed: set[int] = set()
-    stopped: set[int] = set()
+    filling = Filling(above, expected, caps, [max(r, 0.0) for r in room])
     for members, goal in _stages(wants, active):
-        rising = [i for i in members if i not in stopped and goal[i] - caps[i] > 1e-6]
-        _fill(rising, goal, caps, expected, room, above, closed, stopped)
+        rising = [i for i in members if i not in filling.stopped and goal[i] - caps[i] > 1e-6]
+        _fill(rising, goal, filling)
     return caps
 
 
@@ -45,16 +65,9 @@ def _stages(wants: Wants, active: Sequence[int]) -> list[tuple[list[int], FloatA
     return stages
 
 
-def _fill(
-    rising: list[int],
-    goal: FloatArray,
-    caps: list[float],
-    expected: list[float],
-    room: list[float],
-    above: list[list[int]],
-    closed: set[int],
-    stopped: set[int],
-) -> None:
+def _fill(rising: list[int], goal: FloatArray, filling: Filling) -> None:
+    caps, room, above = filling.caps, filling.room, filling.above
+    closed, stopped, expected = filling.closed, filling.stopped, filling.expected
     start = {i: caps[i] for i in rising}
     span = {i: float(goal[i]) - caps[i] for i in rising}
     bend = {i: min(max((expected[i] - caps[i]) / span[i], 0.0), 1.0) for i in rising}

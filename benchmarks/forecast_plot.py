@@ -12,7 +12,7 @@ import numpy as np
 from benchmarks.forecast_quality import DAY, FILES, HORIZON, load
 from forecasting.forecast_choice import forecast, level_index
 from forecasting.rehearsal import replay
-from forecasting.series_source import SeriesId
+from forecasting.series_source import History, SeriesId
 
 mpl.use("Agg")
 from matplotlib import pyplot as plt
@@ -32,17 +32,18 @@ def plot_fans(file: Path, cut: int = 11 * DAY + 60) -> None:
         row = load(name)[:1]
         names = [SeriesId(name)]
         chosen = replay(
-            names, row[:, :cut], data_until_seconds=0, horizon=HORIZON, levels=(0.5, 0.95, 0.99),
-            step_seconds=600,
-        ).methods  # fmt: skip
+            History(names, row[:, :cut]), horizon=HORIZON, levels=(0.5, 0.95, 0.99)
+        ).methods
         hours = (np.arange(row.shape[1]) - cut) / 6
         end = cut + 4 * HORIZON
         axis.plot(hours[cut - DAY : end], row[0, cut - DAY : end], "k", lw=0.8, label="observed")
         for at in range(cut, end, HORIZON):
             made = forecast(
-                names, row[:, at - 10 * DAY : at], data_until_seconds=0, horizon=HORIZON,
-                levels=LEVELS, prefer={names[0]: chosen[0]},
-            )  # fmt: skip
+                History(names, row[:, at - 10 * DAY : at]),
+                horizon=HORIZON,
+                levels=LEVELS,
+                prefer={names[0]: chosen[0]},
+            )
             x, paths, last = hours[at : at + HORIZON], made.quantiles[0], at > cut
             for i, shade in ((0, 0.15), (1, 0.2), (2, 0.3)):
                 label = None if last else f"{LEVELS[i]:.0%} to {LEVELS[-1 - i]:.0%}"

@@ -23,7 +23,7 @@ from forecasting.forecast_round import ForecasterState, TargetForecast, step
 from forecasting.memory_source import MemorySource
 from forecasting.rehearsal import pinball_loss, replay
 from forecasting.residuals import PathFit, decay_weights, point_quantiles
-from forecasting.series_source import Floats, SeriesId
+from forecasting.series_source import Floats, History, SeriesId
 from forecasting.targets import Target as ForecastTarget
 
 NAME = "forecast_quality"
@@ -116,28 +116,19 @@ def _losses(values: Floats, stride: int) -> dict[str, Floats]:
     names = [SeriesId(str(i)) for i in range(len(values))]
     levels = np.array(LEVELS)
     known = values[:, : 10 * DAY]
-    replayed = replay(
-        names,
-        known,
-        data_until_seconds=0,
-        horizon=HORIZON,
-        levels=(0.5, 0.95, 0.99),
-        step_seconds=600,
-    )
+    replayed = replay(History(names, known), horizon=HORIZON, levels=(0.5, 0.95, 0.99))
     chosen = dict(zip(names, replayed.methods, strict=True))
     found: dict[str, list[Floats]] = {}
     for cut in range(4 * DAY, values.shape[1] - HORIZON + 1, stride):
         past, truth = values[:, max(0, cut - 10 * DAY) : cut], values[:, cut : cut + HORIZON]
-        made = forecast(names, past, data_until_seconds=0, horizon=HORIZON, levels=LEVELS)
+        made = forecast(History(names, past), horizon=HORIZON, levels=LEVELS)
         paths = {"model": made.quantiles}
         for key, predict in BASELINES.items():
             paths[key] = np.maximum(point_quantiles(_baseline(past, predict), levels), 0)
         for key, quantiles in paths.items():
             found.setdefault(key, []).append(_loss(quantiles, truth))
         if cut >= 10 * DAY:
-            best = forecast(
-                names, past, data_until_seconds=0, horizon=HORIZON, levels=LEVELS, prefer=chosen
-            )
+            best = forecast(History(names, past), horizon=HORIZON, levels=LEVELS, prefer=chosen)
             found.setdefault("chosen", []).append(_loss(best.quantiles, truth))
             found.setdefault("chosen_last_value", []).append(found["last_value"][-1])
         peak = truth.max(axis=1)

@@ -8,7 +8,7 @@ import numpy as np
 
 from benchmarks.runner import Options, Result, Target
 from forecasting.forecast_choice import forecast
-from forecasting.series_source import SeriesId
+from forecasting.series_source import History, SeriesId
 from wattpack.clock import SystemClock
 
 NAME = "forecast_scale"
@@ -33,7 +33,7 @@ def run(options: Options) -> Result:
 
     def seconds(rows: int) -> float:
         began = clock.monotonic_ns()
-        forecast(names[:rows], values[:rows], data_until_seconds=0, horizon=36, levels=LEVELS)
+        forecast(History(names[:rows], values[:rows]), horizon=36, levels=LEVELS)
         return (clock.monotonic_ns() - began) / 1e9
 
     options.progress(f"{count} series")

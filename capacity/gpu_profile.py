@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Final, Literal, get_args
 
-from wattpack.errors import InputError
+from wattpack.errors import InputError, read_from
 from wattpack.units import require_number
 
 Provenance = Literal["measured", "derived", "assumed"]
@@ -110,12 +110,15 @@ def profile_from_dict(document: object, source: str = "") -> GpuProfile:
     Raises:
         InputError: naming the field, for unknown or missing keys, wrong types, NaN, bad order.
     """
-    fields = _exact_keys(document, GpuProfile, "profile", source)
-    model = _text(fields["model"], "model", source)
+    with read_from(source):
+        return _profile_from_dict(document)
+
+
+def _profile_from_dict(document: object) -> GpuProfile:
+    fields = _exact_keys(document, GpuProfile, "profile")
+    model = _text(fields["model"], "model")
     numbers = {
-        name: require_number(
-            f"{model}.{name}", fields[name], exclusive_minimum=0, maximum=1e5, source=source
-        )
+        name: require_number(f"{model}.{name}", fields[name], exclusive_minimum=0, maximum=1e5)
         for name in (
             "idle_watts",
             "context_watts",
@@ -126,31 +129,29 @@ def profile_from_dict(document: object, source: str = "") -> GpuProfile:
             "knee_watts",
         )
     }
-    _check_order(model, numbers, source)
+    _check_order(model, numbers)
     classes = fields["kernel_classes"]
     if not isinstance(classes, Mapping) or set(classes) != set(KERNEL_CLASSES):
-        raise InputError(f"{model}.kernel_classes", f"exactly {KERNEL_CLASSES}", classes, source)
+        raise InputError(f"{model}.kernel_classes", f"exactly {KERNEL_CLASSES}", classes)
     names = fields["product_names"]
     if not isinstance(names, Sequence) or isinstance(names, str) or not names:
-        raise InputError(f"{model}.product_names", "a list with a name", names, source)
+        raise InputError(f"{model}.product_names", "a list with a name", names)
     sources = fields["sources"]
     if not isinstance(sources, Mapping):
-        raise InputError(f"{model}.sources", "a mapping of field to text", sources, source)
+        raise InputError(f"{model}.sources", "a mapping of field to text", sources)
     return GpuProfile(
         model=model,
-        product_names=tuple(_text(name, f"{model}.product_names", source) for name in names),
+        product_names=tuple(_text(name, f"{model}.product_names") for name in names),
         kernel_classes={
-            name: _kernel_from_dict(classes[name], f"{model}.kernel_classes.{name}", source)
+            name: _kernel_from_dict(classes[name], f"{model}.kernel_classes.{name}")
             for name in KERNEL_CLASSES
         },
-        sources={
-            str(key): _text(value, f"{model}.sources", source) for key, value in sources.items()
-        },
+        sources={str(key): _text(value, f"{model}.sources") for key, value in sources.items()},
         **numbers,
     )
 
 
-def _check_order(model: str, numbers: Mapping[str, float], source: str) -> None:
+def _check_order(model: str, numbers: Mapping[str, float]) -> None:
     """Idle below context below default limit; knee between the limits."""
     order = [
         ("idle_watts", "context_watts"),
@@ -162,35 +163,29 @@ def _check_order(model: str, numbers: Mapping[str, float], source: str) -> None:
     for low, high in order:
         if numbers[low] > numbers[high]:
             raise InputError(
-                f"{model}.{low}", f"at most {high} = {numbers[high]:g} W", numbers[low], source
+                f"{model}.{low}", f"at most {high} = {numbers[high]:g} W", numbers[low]
             )
 
 
-def _kernel_from_dict(document: object, path: str, source: str) -> KernelClass:
+def _kernel_from_dict(document: object, path: str) -> KernelClass:
     """One kernel class, checked."""
-    fields = _exact_keys(document, KernelClass, path, source)
+    fields = _exact_keys(document, KernelClass, path)
     arrays = {
-        name: _unit_array(fields[name], f"{path}.{name}", source)
+        name: _unit_array(fields[name], f"{path}.{name}")
         for name in ("cap_fractions", "throughput", "draw")
     }
     if len({len(values) for values in arrays.values()}) != 1 or len(arrays["draw"]) < 2:
-        raise InputError(path, "three arrays of one length, at least 2", arrays, source)
+        raise InputError(path, "three arrays of one length, at least 2", arrays)
     if any(
         b <= a for a, b in zip(arrays["cap_fractions"], arrays["cap_fractions"][1:], strict=False)
     ):
-        raise InputError(
-            f"{path}.cap_fractions", "ascending values", arrays["cap_fractions"], source
-        )
-    p50 = require_number(
-        f"{path}.power_p50_watts", fields["power_p50_watts"], exclusive_minimum=0, source=source
-    )
+        raise InputError(f"{path}.cap_fractions", "ascending values", arrays["cap_fractions"])
+    p50 = require_number(f"{path}.power_p50_watts", fields["power_p50_watts"], exclusive_minimum=0)
     for name in ("power_provenance", "curve_provenance"):
         if fields[name] not in get_args(Provenance):
-            raise InputError(
-                f"{path}.{name}", f"one of {get_args(Provenance)}", fields[name], source
-            )
+            raise InputError(f"{path}.{name}", f"one of {get_args(Provenance)}", fields[name])
     for name in ("power_samples", "curve_samples"):
-        require_number(f"{path}.{name}", fields[name], minimum=0, source=source)
+        require_number(f"{path}.{name}", fields[name], minimum=0)
     return KernelClass(
         power_p50_watts=p50,
         power_p95_watts=require_number(
@@ -198,45 +193,44 @@ def _kernel_from_dict(document: object, path: str, source: str) -> KernelClass:
             fields["power_p95_watts"],
             minimum=p50,
             maximum=1e5,
-            source=source,
         ),
         power_provenance=fields["power_provenance"],
-        power_source=_text(fields["power_source"], f"{path}.power_source", source),
+        power_source=_text(fields["power_source"], f"{path}.power_source"),
         power_samples=int(fields["power_samples"]),
         curve_provenance=fields["curve_provenance"],
-        curve_source=_text(fields["curve_source"], f"{path}.curve_source", source),
+        curve_source=_text(fields["curve_source"], f"{path}.curve_source"),
         curve_samples=int(fields["curve_samples"]),
         error_mape=require_number(
-            f"{path}.error_mape", fields["error_mape"], minimum=0, maximum=10, source=source
+            f"{path}.error_mape", fields["error_mape"], minimum=0, maximum=10
         ),
-        error_kind=_text(fields["error_kind"], f"{path}.error_kind", source),
+        error_kind=_text(fields["error_kind"], f"{path}.error_kind"),
         **arrays,
     )
 
 
-def _exact_keys(document: object, kind: type, path: str, source: str) -> Mapping[str, Any]:
+def _exact_keys(document: object, kind: type, path: str) -> Mapping[str, Any]:
     """The mapping, when its keys are exactly the dataclass's fields."""
     if not isinstance(document, Mapping):
-        raise InputError(path, "a mapping", document, source)
+        raise InputError(path, "a mapping", document)
     wanted = set(kind.__dataclass_fields__)  # type: ignore[attr-defined]
     for key in sorted(set(document) ^ wanted, key=str):
         expected = "a known key" if key in document else "a value"
-        raise InputError(f"{path}.{key}", expected, document.get(key), source)
+        raise InputError(f"{path}.{key}", expected, document.get(key))
     return document
 
 
-def _unit_array(value: object, path: str, source: str) -> tuple[float, ...]:
+def _unit_array(value: object, path: str) -> tuple[float, ...]:
     """Numbers in (0, 1]."""
     if not isinstance(value, Sequence) or isinstance(value, str):
-        raise InputError(path, "a list of numbers", value, source)
+        raise InputError(path, "a list of numbers", value)
     return tuple(
-        require_number(f"{path}[{i}]", item, exclusive_minimum=0, maximum=1, source=source)
+        require_number(f"{path}[{i}]", item, exclusive_minimum=0, maximum=1)
         for i, item in enumerate(value)
     )
 
 
-def _text(value: object, path: str, source: str) -> str:
+def _text(value: object, path: str) -> str:
     """A non-empty string."""
     if not isinstance(value, str) or not value:
-        raise InputError(path, "a non-empty text", value, source)
+        raise InputError(path, "a non-empty text", value)
     return value

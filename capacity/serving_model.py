@@ -17,7 +17,7 @@ from typing import Any, get_args
 
 from capacity.gpu_profile import Provenance
 from capacity.profile_errors import UnknownServingModel
-from wattpack.errors import InputError
+from wattpack.errors import InputError, read_from
 from wattpack.units import require_number
 
 
@@ -99,23 +99,26 @@ def serving_from_dict(document: object, source: str = "") -> ServingTimes:
     Raises:
         InputError: naming the field.
     """
+    with read_from(source):
+        return _serving_from_dict(document)
+
+
+def _serving_from_dict(document: object) -> ServingTimes:
     if not isinstance(document, Mapping):
-        raise InputError("serving", "a mapping", document, source)
+        raise InputError("serving", "a mapping", document)
     wanted = set(ServingTimes.__dataclass_fields__)
     for key in sorted(set(document) ^ wanted, key=str):
         expected = "a known key" if key in document else "a value"
-        raise InputError(f"serving.{key}", expected, document.get(key), source)
+        raise InputError(f"serving.{key}", expected, document.get(key))
     for key in ("gpu", "language_model", "precision", "source"):
         if not isinstance(document[key], str) or not document[key]:
-            raise InputError(f"serving.{key}", "a non-empty text", document[key], source)
+            raise InputError(f"serving.{key}", "a non-empty text", document[key])
     if document["provenance"] not in get_args(Provenance):
         raise InputError(
-            "serving.provenance", f"one of {get_args(Provenance)}", document["provenance"], source
+            "serving.provenance", f"one of {get_args(Provenance)}", document["provenance"]
         )
     numbers = {
-        key: require_number(
-            f"serving.{key}", document[key], exclusive_minimum=0, maximum=60, source=source
-        )
+        key: require_number(f"serving.{key}", document[key], exclusive_minimum=0, maximum=60)
         for key in ("base_seconds", "prefill_seconds_per_token", "context_seconds_per_token")
     }
     return ServingTimes(
@@ -128,16 +131,13 @@ def serving_from_dict(document: object, source: str = "") -> ServingTimes:
                 document["tensor_parallel"],
                 minimum=1,
                 maximum=1024,
-                source=source,
             )
         ),
         provenance=document["provenance"],
         source=document["source"],
-        samples=int(
-            require_number("serving.samples", document["samples"], minimum=0, source=source)
-        ),
+        samples=int(require_number("serving.samples", document["samples"], minimum=0)),
         error_mape=require_number(
-            "serving.error_mape", document["error_mape"], minimum=0, maximum=10, source=source
+            "serving.error_mape", document["error_mape"], minimum=0, maximum=10
         ),
         **numbers,
     )

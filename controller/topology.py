@@ -25,7 +25,7 @@ from controller.policies import owed
 from controller.tick_values import Topology
 from wattpack.api import PowerDomain, PowerPolicy
 from wattpack.errors import InputError
-from wattpack.power.domain_tree import BoolArray, FloatArray, IntArray
+from wattpack.power.domain_tree import FloatArray, IntArray
 from wattpack.power.feasibility import LoadTree, size_guaranteed_caps, size_where_feasible
 from wattpack.power.power_grid import PowerGrid
 
@@ -92,7 +92,11 @@ def build_topology(
     floor = np.clip(due.floor_watts, minimum, due.request_watts)
     worst = _servers_without_gpus(grid, domain_of_node)
     unheld = np.array([not node.host_unit for node in members], dtype=np.bool_)
-    guaranteed = _guaranteed(load, minimum, floor, default, worst, unheld, due.clock_lock, strict)
+    # A clock lock counts as no reduction (I2): such a GPU can be held at its default limit only.
+    lowest = np.where(due.clock_lock, default, minimum)
+    enforced = load.only_where(load.tree.enforce)
+    size = size_guaranteed_caps if strict else size_where_feasible
+    guaranteed = size(enforced, lowest, np.maximum(floor, lowest), default, worst, unheld)
     return Topology(
         gpu_uuids=tuple(gpu.uuid for gpu in gpus),
         node_names=tuple(node.name for node in members),
@@ -133,20 +137,3 @@ def _profile(gpu: GpuSpec, profiles: Mapping[str, GpuProfile]) -> GpuProfile:
         limits = (gpu.min_limit_watts, gpu.default_limit_watts, gpu.max_limit_watts)
         raise InputError(f"gpu[{gpu.uuid}].default_limit_watts", "min <= default <= max", limits)
     return profile
-
-
-def _guaranteed(
-    load: LoadTree,
-    minimum: FloatArray,
-    floor: FloatArray,
-    default: FloatArray,
-    worst: FloatArray,
-    unheld: BoolArray,
-    clock_lock: BoolArray,
-    strict: bool,
-) -> FloatArray:
-    lowest = np.where(clock_lock, default, minimum)
-    ceiling = np.maximum(floor, lowest)
-    sized = load.only_where(load.tree.enforce)
-    size = size_guaranteed_caps if strict else size_where_feasible
-    return size(sized, lowest, ceiling, default, worst, unheld)

@@ -19,7 +19,7 @@ from forecasting.peaks import peak_quantiles
 from forecasting.persistence import fit_last_value
 from forecasting.residuals import PathFit, point_quantiles
 from forecasting.ridge import fit_ridge, level_scale, min_bins
-from forecasting.series_source import BIN_SECONDS, Floats, SeriesId
+from forecasting.series_source import Floats, History, SeriesId
 from wattpack.errors import InputError
 
 Method = Literal["ridge", "last-value", "last-24h-max", "limit"]
@@ -70,35 +70,28 @@ class Forecast:
 
 
 def forecast(
-    series: Sequence[SeriesId],
-    history: Floats,
+    history: History,
     *,
-    data_until_seconds: int,
     horizon: int,
     levels: Sequence[float],
-    step_seconds: int = BIN_SECONDS,
     ceilings: Floats | None = None,
     prefer: Mapping[SeriesId, Method] | None = None,
 ) -> Forecast:
     """Quantiles of the next ``horizon`` steps.
 
     Args:
-        series: Names.
-        history: Bin means up to ``data_until_seconds``, shape (n_series, n_bins); NaN is a gap.
-        data_until_seconds: End of the last bin, Unix time.
+        history: What was observed.
         horizon: Steps ahead.
         levels: In (0, 1), ascending.
-        step_seconds: Width of a bin.
         ceilings: What each series cannot exceed (sum of caps), shape (n_series,); NaN for none.
         prefer: A method per series, used where the history allows it.
 
     Raises:
-        InputError: for shapes that do not fit, levels out of order, a horizon below 1.
+        InputError: for levels out of order, a horizon below 1.
     """
     chosen = _checked_levels(levels)
-    values = np.asarray(history, dtype=np.float64)
-    if values.ndim != 2 or len(values) != len(series) or values.shape[1] == 0:
-        raise InputError("history", f"an array of ({len(series)}, n_bins)", values.shape)
+    series, step_seconds = history.series, history.step_seconds
+    values = np.asarray(history.values, dtype=np.float64)
     if horizon < 1:
         raise InputError("horizon", "at least one step", horizon)
     day_steps = max(1, DAY_SECONDS // step_seconds)
@@ -112,7 +105,7 @@ def forecast(
     _bound(quantiles, peaks, tops, cleaned.highest * EXTREME, flags)
     return Forecast(
         series=tuple(series),
-        data_until_seconds=data_until_seconds,
+        data_until_seconds=history.until_seconds,
         step_seconds=step_seconds,
         levels=tuple(float(level) for level in chosen),
         quantiles=quantiles,
@@ -122,7 +115,7 @@ def forecast(
         methods=tuple(methods),
         flags=tuple(flags),
         tops=tops,
-        observed_until_seconds=data_until_seconds - cleaned.bins_since * float(step_seconds),
+        observed_until_seconds=history.until_seconds - cleaned.bins_since * float(step_seconds),
     )
 
 

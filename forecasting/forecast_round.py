@@ -14,7 +14,7 @@ import numpy as np
 from forecasting.calibration import Calibration
 from forecasting.forecast_choice import DAY_SECONDS, Forecast, Method, forecast, level_index
 from forecasting.rehearsal import realised_peaks, replay
-from forecasting.series_source import Floats, SeriesId, SeriesSource
+from forecasting.series_source import Floats, History, SeriesId, SeriesSource
 from forecasting.targets import Target, TargetKey
 from wattpack.errors import InputError, WattpackError
 
@@ -227,8 +227,8 @@ def _rehearse(
         return state
     first = members[new[0]]
     learned = replay(
-        _ids(members[i] for i in new), history[new], data_until_seconds=until,
-        horizon=first.horizon, levels=first.levels, step_seconds=first.step_seconds,
+        History(_ids(members[i] for i in new), history[new], until, first.step_seconds),
+        horizon=first.horizon, levels=first.levels,
     )  # fmt: skip
     top = level_index(first.levels, 0.99)
     calibrations, records = dict(state.calibrations), dict(state.records)
@@ -284,8 +284,8 @@ def _forecast_group(
     first = members[0]
     ceilings = np.array([np.nan if m.ceiling is None else m.ceiling for m in members])
     made = forecast(
-        _ids(members), history, data_until_seconds=until, horizon=first.horizon,
-        levels=first.levels, step_seconds=first.step_seconds, ceilings=ceilings,
+        History(_ids(members), history, until, first.step_seconds),
+        horizon=first.horizon, levels=first.levels, ceilings=ceilings,
         prefer={_id(m): state.methods[m.key] for m in members if m.key in state.methods},
     )  # fmt: skip
     promises = dict(state.promises)

@@ -7,7 +7,6 @@ between forecasters rest on out-of-sample windows and not on a hope.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -15,7 +14,7 @@ import numpy as np
 
 from forecasting.clean_history import observed
 from forecasting.forecast_choice import DAY_SECONDS, Method, forecast
-from forecasting.series_source import Floats, SeriesId
+from forecasting.series_source import Floats, History
 
 MIN_TRAINING_DAYS: Final = 4
 MIN_WINDOWS: Final = 8
@@ -53,39 +52,30 @@ def realised_peaks(window: Floats) -> Floats:
 
 
 def replay(
-    series: Sequence[SeriesId],
-    history: Floats,
+    history: History,
     *,
-    data_until_seconds: int,
     horizon: int,
     levels: tuple[float, ...],
-    step_seconds: int,
 ) -> Replay:
     """Go through all non-overlapping windows of the history.
 
     Args:
-        series: Names.
-        history: Shape (n_series, n_bins), up to ``data_until_seconds``.
-        data_until_seconds: End of the last bin.
+        history: What was observed.
         horizon: Steps of a window.
         levels: Ascending.
-        step_seconds: Width of a bin.
     """
-    n_bins = history.shape[1]
-    first = MIN_TRAINING_DAYS * DAY_SECONDS // step_seconds
+    series, n_bins = history.series, history.values.shape[1]
+    first = MIN_TRAINING_DAYS * DAY_SECONDS // history.step_seconds
     cuts = np.arange(n_bins - horizon, first - 1, -horizon)[::-1]
     scores = {m: np.full((len(cuts), len(series), len(levels)), np.nan) for m in CANDIDATES}
     losses = {m: np.full((len(cuts), len(series)), np.nan) for m in CANDIDATES}
     for w, cut in enumerate(cuts):
-        peaks = realised_peaks(history[:, cut : cut + horizon])
+        peaks = realised_peaks(history.values[:, cut : cut + horizon])
         for method in CANDIDATES:
             made = forecast(
-                series,
-                history[:, :cut],
-                data_until_seconds=data_until_seconds - int(n_bins - cut) * step_seconds,
+                history.before(int(cut)),
                 horizon=horizon,
                 levels=levels,
-                step_seconds=step_seconds,
                 prefer=dict.fromkeys(series, method),
             )
             ready = np.array([m != "limit" for m in made.methods])

@@ -7,6 +7,7 @@ Adapters: ``forecasting.memory_source`` (arrays), ``forecasting.sqlite`` (a file
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Final, NewType, Protocol
 
 import numpy as np
@@ -23,6 +24,37 @@ BIN_SECONDS: Final = 600
 """Width of a history bin. Source: the forecasting data sets and figures all use 10 minutes."""
 
 MAX_BINS: Final = 100_000
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """Bin means of several series on one grid.
+
+    Attributes:
+        series: Names, in the order of the first axis.
+        values: Shape (n_series, n_bins); NaN is a gap.
+        until_seconds: End of the last bin, Unix time.
+        step_seconds: Width of a bin.
+
+    Raises:
+        InputError: for values that are not one row a series with at least one bin.
+    """
+
+    series: Sequence[SeriesId]
+    values: Floats
+    until_seconds: int = 0
+    step_seconds: int = BIN_SECONDS
+
+    def __post_init__(self) -> None:
+        shape = np.shape(self.values)
+        if len(shape) != 2 or shape[0] != len(self.series) or shape[1] == 0:
+            raise InputError("history", f"an array of ({len(self.series)}, n_bins)", shape)
+
+    def before(self, cut: int) -> History:
+        """The first ``cut`` bins."""
+        later = self.values.shape[1] - cut
+        until_seconds = self.until_seconds - later * self.step_seconds
+        return replace(self, values=self.values[:, :cut], until_seconds=until_seconds)
 
 
 class SeriesSource(Protocol):

@@ -54,7 +54,7 @@ from simulation.row_objects import install
 from simulation.scenario import FaultKind, Scenario
 from simulation.told import decided_caps, told_by
 from simulation.world import World
-from telemetry.app.node_agent import NodeAgent, NodeFacts
+from telemetry.app.node_agent import NodeAgent, NodeFacts, Senses
 from telemetry.sampler import Sampler
 from wattpack.clock import ManualClock
 from wattpack.errors import InputError
@@ -105,12 +105,14 @@ class TwinNodes:
     def _agent(self, node: str) -> NodeAgent:
         return NodeAgent(
             NodeFacts(node, boot_id=self._world.boot_id(node), host_unit=True),
-            Sampler(InlineReader(self._devices[node])),
+            Senses(
+                Sampler(InlineReader(self._devices[node])),
+                partial(attribution, self._world, node),
+                partial(self._world.host_watts, node),
+            ),
             [self.links[node]],
             self.actuators[node],
             self._clock,
-            attribution=partial(attribution, self._world, node),
-            host_watts=partial(self._world.host_watts, node),
         )
 
     def _heard(self, node: str) -> bool:

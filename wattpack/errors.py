@@ -12,6 +12,9 @@ Packages hang their own errors below these, so that one ``except TransientError`
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 
 class WattpackError(Exception):
     """The root: catch it at a process boundary, never deeper."""
@@ -31,9 +34,25 @@ class InputError(WattpackError):
         self.field = field
         self.expected = expected
         self.got = _shown(got)
-        self.source = source
-        where = f"{source}: " if source else ""
-        super().__init__(f"{where}{field}: expected {expected}, got {self.got}")
+        self.source = ""
+        super().__init__(f"{field}: expected {expected}, got {self.got}")
+        self.name_source(source)
+
+    def name_source(self, source: str) -> None:
+        """Say where the value came from, if nobody has said so yet."""
+        if source and not self.source:
+            self.source = source
+            self.args = (f"{source}: {self.args[0]}",)
+
+
+@contextmanager
+def read_from(source: str) -> Iterator[None]:
+    """What is refused inside names this file, socket or object."""
+    try:
+        yield
+    except InputError as error:
+        error.name_source(source)
+        raise
 
 
 def _shown(value: object) -> str:

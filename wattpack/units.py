@@ -39,7 +39,6 @@ def require_number(
     maximum: float | None = None,
     exclusive_minimum: float | None = None,
     unit: str = "",
-    source: str = "",
 ) -> float:
     """The value as a finite float within the bounds.
 
@@ -62,4 +61,4 @@ def require_number(
         f"<= {maximum:g}" if maximum is not None else "",
     ]
     expected = " ".join(["a finite number", *(b for b in bounds if b), unit]).strip()
-    raise InputError(field, expected, value, source)
+    raise InputError(field, expected, value)

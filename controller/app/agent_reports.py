@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from wattpack.errors import InputError
+from wattpack.errors import InputError, read_from
 from wattpack.fencing import MAX_SEQUENCE
 from wattpack.power.domain_tree import BoolArray, FloatArray, IntArray
 from wattpack.units import require_number
@@ -96,17 +96,17 @@ def describe(hello: power_pb2.Hello) -> tuple[DeviceDescription, ...]:
     devices = []
     for position, device in enumerate(hello.devices):
         where = f"hello.devices[{position}]"
-        low, default, high = (
-            require_number(
-                f"{where}.{name}",
-                getattr(device, name),
-                exclusive_minimum=0.0,
-                maximum=IMPLAUSIBLE_WATTS,
-                unit="W",
-                source=hello.node,
+        with read_from(hello.node):
+            low, default, high = (
+                require_number(
+                    f"{where}.{name}",
+                    getattr(device, name),
+                    exclusive_minimum=0.0,
+                    maximum=IMPLAUSIBLE_WATTS,
+                    unit="W",
+                )
+                for name in ("min_limit_watts", "default_limit_watts", "max_limit_watts")
             )
-            for name in ("min_limit_watts", "default_limit_watts", "max_limit_watts")
-        )
         if not low <= default <= high:
             raise InputError(f"{where}.default_limit_watts", f"{low:g} to {high:g} W", default)
         devices.append(
@@ -141,14 +141,11 @@ def _columns(
     # One look at all devices; only a refusal needs to know which. A NaN fails both comparisons.
     if not ((columns >= 0.0) & (columns <= _CEILING_ROWS)).all():
         for name, ceiling, column in zip(_COLUMNS, _CEILINGS, columns.tolist(), strict=True):
-            for i, value in enumerate(column):
-                require_number(
-                    f"report.devices[{i}].{name}",
-                    value,
-                    minimum=0.0,
-                    maximum=ceiling,
-                    source=report.node,
-                )
+            with read_from(report.node):
+                for i, value in enumerate(column):
+                    require_number(
+                        f"report.devices[{i}].{name}", value, minimum=0.0, maximum=ceiling
+                    )
     if None in readings:
         columns[:, [reading is None for reading in readings]] = np.nan
     return columns
@@ -210,14 +207,10 @@ def read_report(
         column[column == 0.0] = np.nan
     host_watts = np.nan
     if report.HasField("host_watts"):
-        host_watts = require_number(
-            "report.host_watts",
-            report.host_watts,
-            minimum=0.0,
-            maximum=1e6,
-            unit="W",
-            source=report.node,
-        )
+        with read_from(report.node):
+            host_watts = require_number(
+                "report.host_watts", report.host_watts, minimum=0.0, maximum=1e6, unit="W"
+            )
     return NodeSample(
         received_ns=received_ns,
         sequence=report.sequence,

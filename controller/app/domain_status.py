@@ -29,7 +29,7 @@ from wattpack.api import (
     PowerOverride,
     PowerPolicy,
 )
-from wattpack.api.conditions import set_condition
+from wattpack.api.conditions import Finding, set_condition
 from wattpack.api.power_domain import PowerDomainSpec, PowerDomainStatus
 from wattpack.clock import Clock
 from wattpack.kube.event_reports import EventReason, EventRecorder
@@ -202,13 +202,10 @@ class StatusThread(PeriodicThread):
         conditions: Sequence[Condition] = self._conditions.get(
             domain.name, domain.status.conditions
         )
-        for kind, holds, reason, message in _findings(outcome, index, domain.name, refusal):
+        for finding in _findings(outcome, index, domain.name, refusal):
             conditions = set_condition(
                 conditions,
-                kind,
-                holds,
-                reason,
-                message,
+                finding,
                 observed_generation=domain.generation,
                 wall_time_ns=outcome.wall_time_ns,
             )
@@ -218,33 +215,34 @@ class StatusThread(PeriodicThread):
 
 def _findings(
     outcome: TickOutcome, index: int, name: str, refusal: Refusal | None
-) -> Iterator[tuple[str, bool, str, str]]:
-    """Type, status, reason and message of each condition of a domain that runs."""
+) -> Iterator[Finding]:
+    """What is said of a domain that runs."""
     worst = float(outcome.decisions.guaranteed_watts[index])
     rating = float(outcome.topology.tree.rating_watts[index])
     safe = worst <= rating
     fits = "every GPU's guaranteed cap fits below the rating (I1)"
     if refusal is None:
-        yield "Accepted", True, "Valid", "the newest spec runs"
+        yield Finding("Accepted", True, "Valid", "the newest spec runs")
     else:
-        yield "Accepted", False, refusal.reason, refusal.message or "what ran before runs on"
+        message = refusal.message or "what ran before runs on"
+        yield Finding("Accepted", False, refusal.reason, message)
     if not safe:
         figures = f"worst case {worst:.0f} W with every GPU at its guaranteed cap"
         message = f"{figures}, rating {rating:.0f} W (I1)"
-        yield "Ready", False, "GuaranteedCapsDoNotFit", message
+        yield Finding("Ready", False, "GuaranteedCapsDoNotFit", message)
     elif refusal is not None:
-        yield "Ready", False, refusal.reason, "what was accepted before runs on"
+        yield Finding("Ready", False, refusal.reason, "what was accepted before runs on")
     else:
-        yield "Ready", True, "Controlled", fits
+        yield Finding("Ready", True, "Controlled", fits)
     # The planner gives nothing to a domain that cannot promise its guaranteed caps.
     if safe:
-        yield "Degraded", False, "GuaranteedCapsFit", fits
+        yield Finding("Degraded", False, "GuaranteedCapsFit", fits)
     else:
         text = "nothing is placed here until the guaranteed caps fit (I1)"
-        yield "Degraded", True, "GuaranteedCapsDoNotFit", text
+        yield Finding("Degraded", True, "GuaranteedCapsDoNotFit", text)
     outlook = outcome.outlooks.get(name)
     if outlook is not None:
-        yield FORECAST_TRUSTED, outlook.source is not None, outlook.state, outlook.reason
+        yield Finding(FORECAST_TRUSTED, outlook.source is not None, outlook.state, outlook.reason)
 
 
 def _spec_of(accepted: PowerDomain | None) -> PowerDomainSpec | None:

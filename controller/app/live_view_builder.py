@@ -60,6 +60,14 @@ def gpus_by_domain(topology: Topology) -> IntArray:
     return topology.tree.sum_up(direct).astype(np.int64)
 
 
+@dataclass(frozen=True, slots=True)
+class DomainCounts:
+    """GPUs below each domain, and those held below their request, both (n_domains,)."""
+
+    gpus: IntArray
+    capped: IntArray
+
+
 def live_view(
     topology: Topology,
     seen: Observations,
@@ -68,7 +76,7 @@ def live_view(
     context: ViewContext,
 ) -> LiveView:
     """Everything at one tick."""
-    capped, gpus = capped_by_domain(topology, decisions), gpus_by_domain(topology)
+    counted = DomainCounts(gpus_by_domain(topology), capped_by_domain(topology, decisions))
     return LiveView(
         wall_time_ns=context.wall_time_ns,
         tick=context.tick,
@@ -76,15 +84,7 @@ def live_view(
         leading=seen.leading,
         tick_seconds=round(context.tick_seconds, 6),
         domains=[
-            _domain(
-                topology,
-                seen,
-                decisions,
-                index,
-                int(gpus[index]),
-                int(capped[index]),
-                context.outlooks.get(name),
-            )
+            _domain(topology, seen, decisions, counted, index, context.outlooks.get(name))
             for index, name in enumerate(topology.tree.names)
         ],
         gpus=_gpus(topology, seen, decisions, context),
@@ -98,9 +98,8 @@ def _domain(
     topology: Topology,
     seen: Observations,
     decisions: Decisions,
+    counted: DomainCounts,
     index: int,
-    gpus: int,
-    capped: int,
     outlook: Outlook | None,
 ) -> LiveDomain:
     tree = topology.tree
@@ -119,8 +118,8 @@ def _domain(
         heat=round(float(decisions.heat[index]), 5),
         band=Band(int(decisions.band[index])).name,
         enforcement="Enforce" if tree.enforce[index] else "DryRun",
-        gpus=gpus,
-        capped_gpus=capped,
+        gpus=int(counted.gpus[index]),
+        capped_gpus=int(counted.capped[index]),
         forecast_p50_watts=known.p50_watts if known else None,
         forecast_p95_watts=known.p95_watts if known else None,
         forecast_p99_watts=known.p99_watts if known else None,

@@ -15,7 +15,7 @@ from pydantic import ValidationError
 from capacity.profile_book import ProfileBook
 from controller.app.desired_state import ObjectId
 from wattpack.api import ApiObject, CapacityPlan, Condition, WorkloadProfile
-from wattpack.api.conditions import set_condition
+from wattpack.api.conditions import Finding, set_condition
 from wattpack.api.inventory import WorkloadProfileStatus
 from wattpack.api.object_meta import ApiModel
 from wattpack.api.planning import CapacityPlanStatus
@@ -100,10 +100,7 @@ class PlanningVerdicts:
         for kind, (holds, reason, message) in (("Accepted", accepted), ("Ready", ready)):
             conditions = set_condition(
                 conditions,
-                kind,
-                holds,
-                reason,
-                message,
+                Finding(kind, holds, reason, message),
                 observed_generation=int(body["metadata"].get("generation", 0)),
                 wall_time_ns=wall_time_ns,
             )

@@ -16,7 +16,7 @@ from controller.app.desired_state import Objects, Refusal
 from controller.budget import override_active, override_objection
 from controller.tick_values import Topology
 from wattpack.api import GPUProfile, PowerDomain, PowerOverride, PowerPolicy
-from wattpack.api.conditions import set_condition
+from wattpack.api.conditions import Finding, set_condition
 from wattpack.api.inventory import GPUProfileStatus
 from wattpack.api.object_meta import ApiModel, Condition
 from wattpack.api.policy import PowerOverrideStatus, PowerPolicyStatus
@@ -177,10 +177,7 @@ class VerdictBook:
         for kind in ("Accepted", "Ready"):
             conditions = set_condition(
                 conditions,
-                kind,
-                verdict.accepted,
-                verdict.reason,
-                verdict.message,
+                Finding(kind, verdict.accepted, verdict.reason, verdict.message),
                 observed_generation=verdict.generation,
                 wall_time_ns=wall_time_ns,
             )

@@ -21,7 +21,7 @@ from gpu.device_workers import InlineReader
 from simulation.faces import attribution, guaranteed_watts
 from simulation.world import World
 from telemetry.app.hosted_agents import AgentHost
-from telemetry.app.node_agent import NodeAgent, NodeFacts
+from telemetry.app.node_agent import NodeAgent, NodeFacts, Senses
 from telemetry.sampler import Sampler
 from telemetry.stream.grpc_link import Endpoint, GrpcLink, GrpcLoop
 from wattpack.clock import Clock, Wake
@@ -132,12 +132,14 @@ class DemoNodes:
         ]
         return NodeAgent(
             NodeFacts(name, boot_id=self._world.boot_id(name), host_unit=True),
-            sampler,
+            Senses(
+                sampler,
+                partial(attribution, self._world, name),
+                partial(self._world.host_watts, name),
+            ),
             links,
             self._clients[name],
             self._clock,
-            attribution=partial(attribution, self._world, name),
-            host_watts=partial(self._world.host_watts, name),
         )
 
     def _ask_actuators(self, now_ns: int) -> None:

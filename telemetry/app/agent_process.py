@@ -21,7 +21,7 @@ from actuator.unix_socket.client import ActuatorClient
 from telemetry.app.attributor import Attributor
 from telemetry.app.device_sources import Source
 from telemetry.app.metrics_port import api_server, metrics_access, metrics_port
-from telemetry.app.node_agent import NodeAgent, NodeFacts
+from telemetry.app.node_agent import NodeAgent, NodeFacts, Senses
 from telemetry.gpunode import GpuNodePublisher, GpuNodeThread
 from telemetry.sampler import PROCESSES_PERIOD_NS, Sampler
 from telemetry.stream.grpc_link import Endpoint, GrpcLink, GrpcLoop
@@ -116,7 +116,13 @@ def run_agent(
         actuator = ActuatorClient(options.actuator, clock) if options.actuator else None
         if actuator is not None:
             undo.callback(actuator.close)
-        agent = _build(options, source, attributor, clock, loop, wake, actuator)
+        agent = NodeAgent(
+            _facts(options, source),
+            Senses(Sampler(source.reader), lambda: attributor.latest),
+            _links(options, loop, clock, wake),
+            actuator,
+            clock,
+        )
         undo.callback(agent.close)
         gpunode = _gpunode(options, agent, clock)
         access = metrics_access(options, clock)
@@ -176,18 +182,11 @@ def exchange_until(
     return 0
 
 
-def _build(
-    options: argparse.Namespace,
-    source: Source,
-    attributor: Attributor,
-    clock: Clock,
-    loop: GrpcLoop,
-    wake: Wake,
-    actuator: ActuatorClient | None,
-) -> NodeAgent:
+def _links(options: argparse.Namespace, loop: GrpcLoop, clock: Clock, wake: Wake) -> list[GrpcLink]:
+    """One a controller replica."""
     if options.ca is None and not options.insecure:
         raise InputError("--ca", "the controllers' CA file, or --insecure on loopback", None)
-    links = [
+    return [
         GrpcLink(
             loop,
             Endpoint(target, options.ca, options.token, options.server_name),
@@ -197,7 +196,10 @@ def _build(
         )
         for target in options.controller
     ]
-    facts = NodeFacts(
+
+
+def _facts(options: argparse.Namespace, source: Source) -> NodeFacts:
+    return NodeFacts(
         options.node,
         read_boot_id() if BOOT_ID_FILE.exists() else "",
         _version(),
@@ -205,14 +207,6 @@ def _build(
         options.node_limit_watts,
         options.other_watts,
         source.unidentified,
-    )
-    return NodeAgent(
-        facts,
-        Sampler(source.reader),
-        links,
-        actuator,
-        clock,
-        attribution=lambda: attributor.latest,
     )
 
 

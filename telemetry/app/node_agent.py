@@ -68,37 +68,47 @@ def no_attribution() -> Attribution:
     return Attribution()
 
 
+@dataclass(frozen=True, slots=True)
+class Senses:
+    """Where the agent learns what its node does now.
+
+    Attributes:
+        sampler: Of its boards.
+        attribution: The latest word on who uses the boards.
+        host_watts: The node without its GPUs, None without a meter.
+    """
+
+    sampler: Sampler
+    attribution: Callable[[], Attribution] = no_attribution
+    host_watts: Callable[[], float | None] = lambda: None
+
+
 class NodeAgent:
     """The agent of one node, driven by its owner's loop; no method blocks on the network.
 
     Args:
         facts: About the node.
-        sampler: Of its boards.
+        senses: What it measures.
         links: One a controller replica.
         actuator: None if this node only reports.
         clock: For message book-keeping; times come in as arguments.
-        attribution: The latest word on who uses the boards.
-        host_watts: The node without its GPUs, None without a meter.
     """
 
     def __init__(
         self,
         facts: NodeFacts,
-        sampler: Sampler,
+        senses: Senses,
         links: Sequence[Link],
         actuator: ActuatorPort | None,
         clock: Clock,
-        *,
-        attribution: Callable[[], Attribution] = no_attribution,
-        host_watts: Callable[[], float | None] = lambda: None,
     ) -> None:
         self.facts = facts
-        self._sampler = sampler
+        self._sampler = senses.sampler
         self._links = tuple(links)
         self._actuator = actuator
         self._clock = clock
-        self._attribution = attribution
-        self._host_watts = host_watts
+        self._attribution = senses.attribution
+        self._host_watts = senses.host_watts
         self._sequence = 0
         self._actuator_failing = False
         self._cut_ns: int | None = None

@@ -26,7 +26,7 @@ from actuator.unix_socket.client import ActuatorClient
 from gpu.device_workers import InlineReader
 from gpu.simulated import BoardBank, BoardSpec
 from telemetry.app.hosted_agents import AgentHost
-from telemetry.app.node_agent import NodeAgent, NodeFacts
+from telemetry.app.node_agent import NodeAgent, NodeFacts, Senses
 from telemetry.attribution.attribute import Attribution, PodOnGpu
 from telemetry.sampler import Sampler
 from telemetry.stream.grpc_link import Endpoint, GrpcLink, GrpcLoop
@@ -120,12 +120,14 @@ class Servers:
             agents.append(
                 NodeAgent(
                     NodeFacts(node, boot_id=f"boot-1-{node}", host_unit=True),
-                    Sampler(InlineReader(devices[node])),
+                    Senses(
+                        Sampler(InlineReader(devices[node])),
+                        partial(self._attribution, node),
+                        lambda: HOST_WATTS,
+                    ),
                     links,
                     self._actuator_client(node),
                     self._clock,
-                    attribution=partial(self._attribution, node),
-                    host_watts=lambda: HOST_WATTS,
                 )
             )
         self._host = AgentHost(

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from forecasting.forecast_choice import EXTREME, Forecast, forecast
-from forecasting.series_source import Floats, SeriesId
+from forecasting.series_source import Floats, History, SeriesId
 from tests.examples import examples
 from wattpack.errors import InputError
 
@@ -21,9 +21,8 @@ def _forecast(history: Floats, horizon: int = 36, ceiling: float = np.nan) -> Fo
     rows = np.atleast_2d(history)
     names = [SeriesId(f"s{i}") for i in range(len(rows))]
     return forecast(
-        names, rows, data_until_seconds=0, horizon=horizon, levels=LEVELS,
-        ceilings=np.full(len(rows), ceiling),
-    )  # fmt: skip
+        History(names, rows), horizon=horizon, levels=LEVELS, ceilings=np.full(len(rows), ceiling)
+    )
 
 
 def _sound(made: Forecast, history: Floats) -> None:
@@ -191,6 +190,4 @@ def test_bad_questions_are_refused(
     levels: tuple[float, ...], horizon: int, shape: tuple[int, int]
 ) -> None:
     with pytest.raises(InputError):
-        forecast(
-            [SeriesId("a")], np.zeros(shape), data_until_seconds=0, horizon=horizon, levels=levels
-        )
+        forecast(History([SeriesId("a")], np.zeros(shape)), horizon=horizon, levels=levels)

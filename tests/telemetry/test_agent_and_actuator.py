@@ -15,7 +15,7 @@ from actuator.unix_socket.client import ActuatorClient
 from gpu.device_workers import InlineReader
 from gpu.simulated import BoardBank, BoardSpec
 from telemetry.app.hosted_agents import AgentHost
-from telemetry.app.node_agent import NodeAgent, NodeFacts
+from telemetry.app.node_agent import NodeAgent, NodeFacts, Senses
 from telemetry.sampler import Sampler
 from telemetry.stream.grpc_link import Endpoint, GrpcLink, GrpcLoop
 from tests.telemetry.stub_controller import StubController
@@ -73,7 +73,7 @@ def test_a_lease_reaches_the_boards_and_the_next_report_confirms_it(tmp_path: Pa
     agents = [
         NodeAgent(
             NodeFacts(NodeName(node)),
-            Sampler(InlineReader(boards[node])),
+            Senses(Sampler(InlineReader(boards[node]))),
             [GrpcLink(loop, Endpoint(stub.target), clock, wake, random.Random(node))],
             clients[node],
             clock,

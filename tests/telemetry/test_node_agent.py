@@ -15,7 +15,7 @@ from gpu.device import GpuLost
 from gpu.device_workers import InlineReader
 from telemetry.app.agent_process import BLIND_NS, exchange_until
 from telemetry.app.hosted_agents import AgentHost
-from telemetry.app.node_agent import NodeAgent, NodeFacts
+from telemetry.app.node_agent import NodeAgent, NodeFacts, Senses
 from telemetry.sampler import Sampler
 from tests.telemetry.telemetry_builders import (
     SECOND,
@@ -79,7 +79,7 @@ def agent_with(
     known = [KnownLink() for _ in range(links)]
     agent = NodeAgent(
         NodeFacts("n0", "boot-os", "0.1", **facts),
-        Sampler(InlineReader(devices)),
+        Senses(Sampler(InlineReader(devices))),
         known,
         actuator,
         clock,
@@ -180,7 +180,7 @@ def test_an_unreadable_device_counts_at_its_limit_for_the_guard() -> None:
     device = ScriptedDevice(0, lambda now_ns: reading(50.0, now_ns))
     agent = NodeAgent(
         NodeFacts("n0", limit_watts=600.0),
-        Sampler(InlineReader([device])),
+        Senses(Sampler(InlineReader([device]))),
         [],
         None,
         ManualClock(),
@@ -230,8 +230,8 @@ def test_an_agent_that_sees_no_board_for_a_minute_asks_to_be_started_anew() -> N
 
     clock = ManualClock(SECOND)
     link = KnownLink()
-    sampler = Sampler(InlineReader([ScriptedDevice(0, fail)]))
-    agent = NodeAgent(NodeFacts("n0"), sampler, [link], None, clock)
+    senses = Senses(Sampler(InlineReader([ScriptedDevice(0, fail)])))
+    agent = NodeAgent(NodeFacts("n0"), senses, [link], None, clock)
     agent.sample(SECOND)
     status = exchange_until(agent, AlwaysSampling(), clock, clock.new_wake(), threading.Event())
     assert status == 1

@@ -9,7 +9,7 @@ import pytest
 from simulation.kube import EmbeddedKube
 from tests.wattpack.kube_conformance import Bench, name_of
 from wattpack.api import Condition, GpuNode, PowerDomain
-from wattpack.api.conditions import find_condition, is_true, set_condition
+from wattpack.api.conditions import Finding, find_condition, is_true, set_condition
 from wattpack.clock import ManualClock
 from wattpack.errors import InputError
 from wattpack.kube.event_reports import EventReason, EventRecorder
@@ -235,10 +235,7 @@ def test_a_condition_keeps_its_time_until_its_status_changes() -> None:
     def put(conditions: list[Condition], status: bool | None, second: int) -> list[Condition]:
         return set_condition(
             conditions,
-            "Ready",
-            status,
-            "Because",
-            f"at {second}",
+            Finding("Ready", status, "Because", f"at {second}"),
             observed_generation=second,
             wall_time_ns=second * 10**9,
         )
@@ -263,14 +260,14 @@ def test_setting_one_condition_leaves_others_in_place() -> None:
     conditions: list[Condition] = []
     for kind in ("A", "B", "A"):
         conditions = set_condition(
-            conditions, kind, True, "R", "why", observed_generation=1, wall_time_ns=0
+            conditions, Finding(kind, True, "R", "why"), observed_generation=1, wall_time_ns=0
         )
     assert [condition.type for condition in conditions] == ["A", "B"]
 
 
 def test_a_condition_without_words_is_refused() -> None:
     with pytest.raises(InputError, match=r"conditions\.Ready\.message"):
-        set_condition([], "Ready", False, "R", "", observed_generation=1, wall_time_ns=0)
+        Finding("Ready", False, "R", "")
 
 
 FAULTS: list[tuple[str, type[Exception]]] = [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from wattpack.api.object_meta import Condition, ConditionStatus
 from wattpack.api.times import rfc3339
@@ -11,12 +12,40 @@ from wattpack.errors import InputError
 MAX_MESSAGE_LENGTH = 32768
 
 
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What a judge says of one type of condition.
+
+    Attributes:
+        type: Of the condition.
+        holds: True, False, or None for Unknown.
+        reason: One CamelCase word.
+        message: For people, with the cause; cut to what the API takes.
+
+    Raises:
+        InputError: for an empty message; who reads a condition wants to know why.
+    """
+
+    type: str
+    holds: bool | None
+    reason: str
+    message: str
+
+    def __post_init__(self) -> None:
+        if not self.message:
+            raise InputError(f"conditions.{self.type}.message", "the cause in words", self.message)
+
+
+_STATUS = {
+    True: ConditionStatus.TRUE,
+    False: ConditionStatus.FALSE,
+    None: ConditionStatus.UNKNOWN,
+}
+
+
 def set_condition(
     conditions: Sequence[Condition],
-    type: str,
-    status: ConditionStatus | bool | None,
-    reason: str,
-    message: str,
+    finding: Finding,
     *,
     observed_generation: int,
     wall_time_ns: int,
@@ -25,31 +54,18 @@ def set_condition(
 
     Args:
         conditions: The present ones.
-        type: Of the condition to set.
-        status: True, False, or None for Unknown.
-        reason: One CamelCase word.
-        message: For people, with the cause; cut to what the API takes.
+        finding: What to say.
         observed_generation: The generation that was judged.
         wall_time_ns: Now.
-
-    Raises:
-        InputError: for an empty message; who reads a condition wants to know why.
     """
-    if not message:
-        raise InputError(f"conditions.{type}.message", "the cause in words", message)
-    if status is None:
-        wanted = ConditionStatus.UNKNOWN
-    elif isinstance(status, bool):
-        wanted = ConditionStatus.TRUE if status else ConditionStatus.FALSE
-    else:
-        wanted = status
-    present = find_condition(conditions, type)
+    wanted = _STATUS[finding.holds]
+    present = find_condition(conditions, finding.type)
     is_same = present is not None and present.status == wanted and present.last_transition_time
     new = Condition(
-        type=type,
+        type=finding.type,
         status=wanted,
-        reason=reason,
-        message=message[:MAX_MESSAGE_LENGTH],
+        reason=finding.reason,
+        message=finding.message[:MAX_MESSAGE_LENGTH],
         observed_generation=observed_generation,
         last_transition_time=present.last_transition_time
         if present is not None and is_same
@@ -57,7 +73,7 @@ def set_condition(
     )
     if present is None:
         return [*conditions, new]
-    return [new if condition.type == type else condition for condition in conditions]
+    return [new if condition.type == finding.type else condition for condition in conditions]
 
 
 def find_condition(conditions: Sequence[Condition], type: str) -> Condition | None:
