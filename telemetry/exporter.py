@@ -7,7 +7,7 @@ series of each metric with each pod.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -255,26 +255,4 @@ def _actuator(state: NodeState) -> Iterator[Metric]:
             value = getattr(status, attribute, None)
             if value is not None:
                 metric.add_metric(_labels(sample), float(value) * scale)
-        yield metric
-
-
-class RefusalCollector(Collector):
-    """Requests for metrics that were refused.
-
-    Args:
-        refused: Counts by the name of the error.
-    """
-
-    def __init__(self, refused: Callable[[], Mapping[str, int]]) -> None:
-        self._refused = refused
-
-    def collect(self) -> Iterator[Metric]:
-        """One counter."""
-        metric = CounterMetricFamily(
-            "wattpack_http_refused_requests",
-            "HTTP requests that were refused, by error.",
-            labels=["reason"],
-        )
-        for reason, count in self._refused().items():
-            metric.add_metric([reason], count)
         yield metric

@@ -6,15 +6,16 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
-from prometheus_client import CollectorRegistry
+from prometheus_client import CollectorRegistry, Metric
 from prometheus_client.metrics import MetricWrapperBase
 
 from actuator.lease_messages import ActuatorStatus
 from controller.app.controller_metrics import ControllerMetrics
 from forecasting.app.forecast_metrics import ForecastMetrics
 from scheduler_plugin.app.placement_metrics import PlacementMetrics
-from telemetry.exporter import NodeCollector, RefusalCollector
+from telemetry.exporter import NodeCollector
 from telemetry.node_state import NodeState
+from wattpack.metrics_port import RefusalCollector
 
 PAGE = Path(__file__).parents[1] / "docs" / "metrics.md"
 
@@ -47,8 +48,12 @@ def agent_rows() -> list[Row]:
         boot_id="", nonce=0, clock_ns=0, highest_epoch=0, highest_sequence=0, devices={}
     )
     node = NodeState(node="", boot_id="", now_ns=0, samples=(), actuator=actuator)
+    return family_rows(NodeCollector(lambda: node).collect())
+
+
+def family_rows(families: Iterable[Metric]) -> list[Row]:
+    """The same of what a collector makes on each scrape."""
     found = []
-    families = [*NodeCollector(lambda: node).collect(), *RefusalCollector(dict).collect()]
     for family in families:
         name = family.name + ("_total" if family.type == "counter" else "")
         labels = ", ".join(getattr(family, "_labelnames", ())) or "–"
@@ -71,6 +76,7 @@ def page() -> str:
         + table("Scheduler (port 8081)", rows(PlacementMetrics().registry))
         + table("Forecaster (port 8081)", rows(ForecastMetrics().registry))
         + table("Agent (port 9400)", agent_rows())
+        + table("Each of them", family_rows(RefusalCollector(dict).collect()))
     )
 
 

@@ -23,7 +23,6 @@ HttpRefusal
 from __future__ import annotations
 
 import hashlib
-import ipaddress
 import re
 import threading
 from collections import Counter
@@ -33,6 +32,7 @@ from typing import ClassVar
 
 from wattpack.clock import Clock
 from wattpack.errors import InputError, PermanentError, TransientError, WattpackError
+from wattpack.hosts import is_address
 from wattpack.kept_answers import Keeping, KeptAnswers
 from wattpack.kube.port import Access, AccessReviews, KubeError, TokenIdentity, TokenRefusedError
 from wattpack.units import NS_PER_SECOND
@@ -47,7 +47,6 @@ __all__ = [
     "ReviewsUnavailableError",
     "UnauthenticatedError",
     "UnknownHostError",
-    "is_address",
     "pods_in",
 ]
 
@@ -278,15 +277,6 @@ def _host_name(hosts: list[str]) -> str:
     if match is None:
         raise UnknownHostError("Host: expected one name or address")
     return match["name"].lower()
-
-
-def is_address(name: str) -> bool:
-    """Whether a host is written as an IP address."""
-    try:
-        ipaddress.ip_address(name.strip("[]"))
-    except ValueError:
-        return False
-    return True
 
 
 def _bearer_token(authorizations: list[str]) -> str:

@@ -55,7 +55,7 @@ def health(answer: Callable[[], HttpAnswer]) -> Route:
 
 
 class HttpPort:
-    """Serves fixed paths with GET; everything else is 404 or 501."""
+    """Serves fixed paths with GET and HEAD; everything else is 404 or 501."""
 
     def __init__(
         self, host: str, port: int, routes: Mapping[str, Route], access: HttpAccess
@@ -147,7 +147,13 @@ def _handler_for(routes: Mapping[str, Route], access: HttpAccess) -> type[BaseHT
 
         def do_GET(self) -> None:
             """Answer one request."""
-            answer = self._respond()
+            self._send(self._respond())
+
+        def do_HEAD(self) -> None:
+            """The same without the body."""
+            self._send(self._respond(), with_body=False)
+
+        def _send(self, answer: HttpAnswer, with_body: bool = True) -> None:
             self.send_response(answer.status)
             self.send_header("Content-Type", answer.content_type)
             self.send_header("Content-Length", str(len(answer.body)))
@@ -156,7 +162,8 @@ def _handler_for(routes: Mapping[str, Route], access: HttpAccess) -> type[BaseHT
                 self.send_header(name, value)
             try:
                 self.end_headers()
-                self.wfile.write(answer.body)
+                if with_body:
+                    self.wfile.write(answer.body)
             except OSError as error:
                 log.debug("a reader of %s went away: %s", self.path, error)
                 self.close_connection = True

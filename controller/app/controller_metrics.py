@@ -62,9 +62,6 @@ class ControllerMetrics:
         self.refused_streams = counter(
             "refused_streams_total", "Agent streams that were refused, by gRPC status", "reason"
         )
-        self.refused_requests = counter(
-            "http_refused_requests_total", "HTTP requests that were refused, by error", "reason"
-        )
         self.renewals = counter(
             "stream_certificate_renewals_total", "Certificates that streams changed to"
         )

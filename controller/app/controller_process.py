@@ -41,12 +41,14 @@ from wattpack.api import (
     WorkloadProfile,
 )
 from wattpack.clock import Clock
-from wattpack.http_access import LIVE_VIEW, METRICS, Caller, HttpAccess, is_address, pods_in
-from wattpack.http_port import HttpAnswer, HttpPort, Route, health
+from wattpack.hosts import is_address
+from wattpack.http_access import LIVE_VIEW, Caller, HttpAccess, pods_in
+from wattpack.http_port import HttpAnswer, HttpPort, Route
 from wattpack.kube.election import ElectionSettings, LeaderElector
 from wattpack.kube.informer import Informer
 from wattpack.kube.port import NODES, PODS, PRIORITY_CLASSES, KubeApi
 from wattpack.kube.write_budget import write_budget
+from wattpack.metrics_port import RefusalCollector, health_route, metrics_route
 from wattpack.sqlite_retention import kept
 from wattpack.units import seconds_to_ns
 from wattpack.wire.certificates import Identity
@@ -157,6 +159,7 @@ class ControllerProcess:
             None if settings.http_insecure else around.api,
             around.clock,
         )
+        self.metrics.registry.register(RefusalCollector(self.access.refused))
         self.http = self._new_http_port()
         self._thread = threading.Thread(target=self._run, name="tick", daemon=True)
 
@@ -184,9 +187,9 @@ class ControllerProcess:
             self.settings.http_port,
             {
                 "/v1/live": Route(self._live, LIVE_VIEW),
-                "/metrics": Route(self._metrics_text, METRICS),
-                "/healthz": health(self._healthz),
-                "/readyz": health(self._readyz),
+                "/metrics": metrics_route(self._metrics_text),
+                "/healthz": health_route(self._failure),
+                "/readyz": health_route(lambda: "" if self.synced() else "not synced"),
             },
             self.access,
         )
@@ -257,8 +260,6 @@ class ControllerProcess:
         metrics.count_up(metrics.history_failures, self.history.failures)
         for reason, count in gateway.refused_streams.copy().items():
             metrics.count_up(metrics.refused_streams.labels(reason), count)
-        for reason, count in self.access.refused().items():
-            metrics.count_up(metrics.refused_requests.labels(reason), count)
 
     def synced(self) -> bool:
         """Whether every informer has listed once."""
@@ -272,22 +273,17 @@ class ControllerProcess:
             view = shown_to(view, partial(self.access.visible_namespaces, caller))
         return HttpAnswer(200, "application/json", view.model_dump_json().encode())
 
-    def _metrics_text(self, caller: Caller) -> HttpAnswer:
+    def _metrics_text(self) -> bytes:
         self._count()
-        return HttpAnswer(200, "text/plain; version=0.0.4", self.metrics.text())
+        return self.metrics.text()
 
-    def _healthz(self) -> HttpAnswer:
+    def _failure(self) -> str:
         late_ns = self._clock.monotonic_ns() - self._last_tick_ns
         healthy = late_ns <= HEALTHY_PERIODS * seconds_to_ns(self.settings.tick_seconds)
         broken = [i for i in self.informers if i.failure is not None]
         if healthy and not broken and self.elector.failure is None:
-            return HttpAnswer(200, "text/plain", b"ok\n")
-        return HttpAnswer(503, "text/plain", b"the tick, an informer or the election hangs\n")
-
-    def _readyz(self) -> HttpAnswer:
-        if self.synced():
-            return HttpAnswer(200, "text/plain", b"ok\n")
-        return HttpAnswer(503, "text/plain", b"not synced\n")
+            return ""
+        return "the tick, an informer or the election hangs"
 
 
 def _informers(around: Surroundings, store: ObjectStore) -> list[Informer]:

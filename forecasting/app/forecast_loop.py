@@ -20,10 +20,13 @@ from forecasting.targets import Target, TargetKey, target_of
 from wattpack.api.planning import DemandForecast
 from wattpack.clock import Clock, Wake
 from wattpack.errors import InputError, WattpackError
+from wattpack.heartbeat import Heartbeat
 from wattpack.kube.port import JsonObject, KubeApi, KubeError
 from wattpack.units import NS_PER_SECOND, ns_to_seconds, seconds_to_ns
 
 RETRY_SECONDS: Final = 30.0
+# As long as the alert ForecasterStale waits: a slow history is no hang, but nobody waits for ever.
+PATIENCE_SECONDS: Final = 1800.0
 
 log = logging.getLogger(__name__)
 
@@ -54,18 +57,26 @@ class ForecasterProcess:
         self._state = ForecasterState()
         self.metrics = metrics or ForecastMetrics()
         self._statuses = ForecastStatuses(kube, self.metrics)
+        self._beat = Heartbeat(clock, PATIENCE_SECONDS)
 
     @property
     def state(self) -> ForecasterState:
         """Calibration and records as of the last good round."""
         return self._state
 
+    def failure(self) -> str:
+        """Why no round comes any more; empty while they come, also where they fail."""
+        late = self._beat.is_late()
+        return f"no round has ended for {PATIENCE_SECONDS:.0f} s and more" if late else ""
+
     def run(self, stopped: Callable[[], bool], wake: Wake | None = None) -> None:
         """Rounds until ``stopped``; set the wake to end a wait early."""
         while not stopped():
             good = self.tick()
             pause = self._interval_seconds if good else min(RETRY_SECONDS, self._interval_seconds)
-            self._clock.wait_until(self._clock.monotonic_ns() + seconds_to_ns(pause), wake)
+            due_ns = self._clock.monotonic_ns() + seconds_to_ns(pause)
+            self._beat.next_at(due_ns)
+            self._clock.wait_until(due_ns, wake)
 
     def tick(self) -> bool:
         """One round; False if it could not be finished. A bug in it does not end the process."""

@@ -10,11 +10,10 @@ import json
 import signal
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
-from prometheus_client import start_http_server
 from pydantic import Field
 from rich.console import Console
 from rich.table import Table
@@ -29,12 +28,20 @@ from forecasting.series_source import BIN_SECONDS, SeriesId, SeriesSource
 from forecasting.sqlite import HistoryStore
 from forecasting.targets import Target
 from wattpack.api.planning import DemandForecast
-from wattpack.clock import SystemClock
+from wattpack.clock import Clock, SystemClock
 from wattpack.errors import InputError
+from wattpack.http_port import HttpPort
 from wattpack.kube.informer import Informer
+from wattpack.kube.port import AccessReviews
 from wattpack.logs import add_log_level, log_json
+from wattpack.metrics_port import metrics_port, reader_access
 from wattpack.settings import Settings
 from wattpack.units import NS_PER_SECOND, require_number
+
+_FLAGS: Final = (
+    "history_file", "prometheus_url", "interval_seconds", "metrics_host", "metrics_port",
+    "metrics_insecure", "kubeconfig",
+)  # fmt: skip
 
 
 class ForecasterSettings(Settings):
@@ -44,7 +51,9 @@ class ForecasterSettings(Settings):
     prometheus_url: str | None = Field(None, description="query API instead of SQLite")
     prometheus_deadline_seconds: float = Field(10.0, gt=0, le=300)
     interval_seconds: float = Field(600.0, ge=10, le=86400, description="between rounds")
+    metrics_host: str = Field("0.0.0.0", description="on loopback nobody is asked who they are")
     metrics_port: int = Field(0, ge=0, le=65535, description="0 serves no metrics")
+    metrics_insecure: bool = Field(False, description="metrics for whoever reaches the port")
     kubeconfig: Path | None = Field(None, description="outside a cluster")
 
 
@@ -63,7 +72,12 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--history-file", type=Path, help="SQLite history")
     parser.add_argument("--prometheus-url", help="for example http://prometheus:9090")
     parser.add_argument("--interval-seconds", type=float, help="between rounds (600)")
+    parser.add_argument("--metrics-host", help="address of --metrics-port (0.0.0.0)")
     parser.add_argument("--metrics-port", type=int, help="serve /metrics here (0: do not)")
+    parser.add_argument(
+        "--metrics-insecure", action="store_true", default=None,
+        help="show metrics to whoever reaches the port",
+    )  # fmt: skip
     parser.add_argument("--kubeconfig", type=Path, help="outside a cluster")
     parser.add_argument("--once", action="store_true", help="one round, then end")
     parser.add_argument("--series", help="print the forecast of this series and end")
@@ -93,10 +107,9 @@ def open_history(settings: ForecasterSettings) -> _Closable:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the forecaster; 0 fine, 1 a failed round with ``--once``, 2 wrong usage."""
     args = build_parser().parse_args(argv)
-    names = ("history_file", "prometheus_url", "interval_seconds", "metrics_port", "kubeconfig")
     try:
         settings = ForecasterSettings.load(
-            file=args.config, flags={name: getattr(args, name) for name in names}
+            file=args.config, flags={name: getattr(args, name) for name in _FLAGS}
         )
         source = open_history(settings)
     except InputError as error:
@@ -121,8 +134,6 @@ def serve(settings: ForecasterSettings, source: SeriesSource, once: bool) -> int
 
     clock, kube = SystemClock(), connect(settings.kubeconfig)
     process = ForecasterProcess(clock, kube, source, settings.interval_seconds)
-    if settings.metrics_port:
-        start_http_server(settings.metrics_port, registry=process.metrics.registry)
     if once:
         return 0 if process.tick() else 1
     stop, wake = threading.Event(), clock.new_wake()
@@ -135,12 +146,36 @@ def serve(settings: ForecasterSettings, source: SeriesSource, once: bool) -> int
         signal.signal(name, end)
     informer = Informer(kube, clock, DemandForecast.meta.resource)
     verdicts = VerdictThread(clock, kube, informer.list, process.metrics)
+
+    def failure() -> str:
+        return process.failure() or ("" if informer.failure is None else "the informer has ended")
+
+    http = _metrics_port(settings, process, kube, failure, clock)
+    if http is not None:
+        http.start()
     informer.start()
     verdicts.start()
     process.run(stop.is_set, wake)
+    if http is not None:
+        http.stop()
     verdicts.stop()
     informer.stop()
     return 0
+
+
+def _metrics_port(
+    settings: ForecasterSettings,
+    process: ForecasterProcess,
+    reviews: AccessReviews,
+    failure: Callable[[], str],
+    clock: Clock,
+) -> HttpPort | None:
+    """The port that the settings ask for, not started yet."""
+    host, port, insecure = settings.metrics_host, settings.metrics_port, settings.metrics_insecure
+    if not port:
+        return None
+    access = reader_access(host, insecure, lambda: reviews, clock)
+    return metrics_port((host, port), process.metrics.registry, access, failure)
 
 
 def print_series(args: argparse.Namespace, source: SeriesSource) -> int:

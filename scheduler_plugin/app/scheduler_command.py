@@ -13,8 +13,6 @@ import signal
 import socket
 from pathlib import Path
 
-from prometheus_client import start_http_server
-
 from scheduler_plugin.app.placement_metrics import PlacementMetrics
 from scheduler_plugin.app.planning_loop import PlacementLoop
 from scheduler_plugin.app.scheduler_process import SchedulerProcess, planner_elector
@@ -28,6 +26,7 @@ from wattpack.clock import Clock, SystemClock
 from wattpack.kube.identity_store import IdentityKeeper, IdentityStore, publish_to_webhook
 from wattpack.kube.port import KubeApi
 from wattpack.logs import add_log_level, log_json
+from wattpack.metrics_port import metrics_port, reader_access
 from wattpack.units import seconds_to_ns
 
 
@@ -45,7 +44,9 @@ def _parser() -> argparse.ArgumentParser:
     add("--webhook-name", default="wattpack-placement", help="MutatingWebhookConfiguration")
     add("--service", default="wattpack-scheduler", help="Service in front of the webhook")
     add("--secret", default="wattpack-scheduler-tls", help="Secret of the certificate")
+    add("--metrics-host", default="0.0.0.0", help="on loopback nobody is asked who they are")
     add("--metrics-port", type=flags.port, default=9102, help="0 serves no metrics")
+    add("--metrics-insecure", action="store_true", help="show metrics to whoever reaches the port")
     add_log_level(parser)
     return parser
 
@@ -86,12 +87,21 @@ def main(argv: list[str] | None = None) -> int:
     )
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: process.stop())
-    if arguments.metrics_port:
-        start_http_server(arguments.metrics_port, registry=metrics.registry)
     with contextlib.ExitStack() as undo:
         undo.callback(planner.close)
+        failures = [process.failure]
         if arguments.webhook_port:
-            _start_webhook(arguments, api, clock, settings, undo)
+            failures.append(_start_webhook(arguments, api, clock, settings, undo).failure)
+        if arguments.metrics_port:
+            host = arguments.metrics_host
+            http = metrics_port(
+                (host, arguments.metrics_port),
+                metrics.registry,
+                reader_access(host, arguments.metrics_insecure, lambda: api, clock),
+                lambda: "; ".join(filter(None, (failure() for failure in failures))),
+            )
+            http.start()
+            undo.callback(http.stop)
         watch = WebhookWatch(api, clock, settings.mode, arguments.webhook_name, metrics)
         watch.start()
         undo.callback(watch.stop)
@@ -105,7 +115,7 @@ def _start_webhook(
     clock: Clock,
     settings: PlacementSettings,
     undo: contextlib.ExitStack,
-) -> None:
+) -> WebhookServer:
     host = f"{arguments.service}.{settings.namespace}.svc"
     store = IdentityStore(
         api,
@@ -123,3 +133,4 @@ def _start_webhook(
     keeper = IdentityKeeper(server.use, store, clock)
     keeper.start()
     undo.callback(keeper.stop)
+    return server

@@ -16,6 +16,7 @@ from scheduler_plugin.app.placement_metrics import PlacementMetrics
 from scheduler_plugin.app.planning_loop import PlacementLoop
 from scheduler_plugin.batching import Batcher
 from wattpack.clock import Clock
+from wattpack.heartbeat import Heartbeat
 from wattpack.kube.election import ElectionSettings, LeaderElector
 from wattpack.kube.event_reports import EventRecorder
 from wattpack.kube.port import KubeApi
@@ -27,6 +28,8 @@ _LOG = logging.getLogger(__name__)
 RETRY_SECONDS = 1.0
 # A new term's informers may take this long to read everything once; then cycles fail and say why.
 FIRST_READ_SECONDS = 10.0
+#: A step waits at most for the API's deadlines and for its informers to end; more is a hang.
+PATIENCE_SECONDS = 60.0
 #: Who gave up waits for the whole Lease, so that another replica can have it.
 STAND_DOWN_SECONDS = 15.0
 
@@ -93,6 +96,7 @@ class SchedulerProcess:
         self._works = False
         self._changed = False
         self._stopping = False
+        self._beat = Heartbeat(clock, PATIENCE_SECONDS)
 
     def stop(self) -> None:
         """End ``run`` soon; callable from signal handlers."""
@@ -112,8 +116,21 @@ class SchedulerProcess:
         """Whether this replica plans now."""
         return self._term is not None and self._elector.is_leader()
 
+    def failure(self) -> str:
+        """Why this replica hangs; empty while it leads or comes back in time to try.
+
+        A long cycle is no hang: it renews the Lease in between, and only while planning works.
+        """
+        hangs = self._beat.is_late() and not self.leads()
+        return f"the planning loop is late by {PATIENCE_SECONDS:.0f} s and more" if hangs else ""
+
     def step(self) -> int:
         """Renew and plan if due; when to come back, on the monotonic clock."""
+        due_ns = self._advance()
+        self._beat.next_at(due_ns)
+        return due_ns
+
+    def _advance(self) -> int:
         if self._term is None:
             self._campaign()
         if self._term is None or self._loop is None:

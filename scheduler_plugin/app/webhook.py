@@ -56,6 +56,10 @@ class WebhookServer:
         """Where it listens."""
         return int(self._server.server_address[1])
 
+    def failure(self) -> str:
+        """Why no pod is answered; empty while the server works."""
+        return "" if self._thread.is_alive() else "the webhook's server has ended"
+
     def use(self, identity: ServingIdentity) -> None:
         """Serve new connections with this certificate; open ones go on."""
         with tempfile.TemporaryDirectory() as folder:

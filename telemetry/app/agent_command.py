@@ -23,14 +23,15 @@ from telemetry.app.local_view import (
     print_json,
     print_table,
 )
-from telemetry.app.metrics_port import metrics_access, metrics_port
+from telemetry.app.metrics_access import metrics_access, node_registry
 from telemetry.attribution.device_grants import KUBELET_SOCKET
 from telemetry.attribution.kubelet_relay import KubeletRelay
-from telemetry.stream.grpc_link import is_loopback
 from wattpack import flags
 from wattpack.clock import Clock, SystemClock
 from wattpack.errors import InputError
+from wattpack.hosts import is_loopback
 from wattpack.logs import add_log_level, log_json, log_plain
+from wattpack.metrics_port import metrics_port
 from wattpack.units import NS_PER_SECOND, NodeName, require_number
 
 LOG = logging.getLogger(__name__)
@@ -223,7 +224,8 @@ def _run_local(
             print_table(state, source.note)
         return 0 if state.missing_share() < 1.0 else 1
     access = metrics_access(options, clock)
-    http = metrics_port(lambda: agent.state, options.address, options.port, access)
+    registry = node_registry(lambda: agent.state)
+    http = metrics_port((options.address, options.port), registry, access)
     http.start()
     url = f"http://{options.address}:{http.port}/metrics"
     try:

@@ -20,7 +20,7 @@ from actuator.persisted_state import BOOT_ID_FILE, read_boot_id
 from actuator.unix_socket.client import ActuatorClient
 from telemetry.app.attributor import Attributor
 from telemetry.app.device_sources import Source
-from telemetry.app.metrics_port import api_server, metrics_access, metrics_port
+from telemetry.app.metrics_access import api_server, metrics_access, node_registry
 from telemetry.app.node_agent import NodeAgent, NodeFacts, Senses
 from telemetry.gpunode import GpuNodePublisher, GpuNodeThread
 from telemetry.sampler import PROCESSES_PERIOD_NS, Sampler
@@ -28,6 +28,7 @@ from telemetry.stream.grpc_link import Endpoint, GrpcLink, GrpcLoop
 from wattpack.clock import Clock, Wake
 from wattpack.errors import InputError
 from wattpack.kube.light import LightKube
+from wattpack.metrics_port import metrics_port
 from wattpack.units import NS_PER_SECOND
 
 LOG = logging.getLogger(__name__)
@@ -126,7 +127,8 @@ def run_agent(
         undo.callback(agent.close)
         gpunode = _gpunode(options, agent, clock)
         access = metrics_access(options, clock)
-        http = metrics_port(lambda: agent.state, options.address, options.port, access)
+        registry = node_registry(lambda: agent.state)
+        http = metrics_port((options.address, options.port), registry, access)
         undo.callback(http.stop)
         http.start()
         LOG.info("%s reports to %s", options.node, ", ".join(options.controller))

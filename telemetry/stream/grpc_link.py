@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import ipaddress
 import logging
 import random
 import threading
@@ -20,6 +19,7 @@ from telemetry.report_messages import VERSIONS
 from telemetry.stream.controller_link import Backoff
 from wattpack.clock import Clock, Wake
 from wattpack.errors import InputError
+from wattpack.hosts import is_loopback
 from wattpack.units import NS_PER_MS
 from wattpack.wire.grpc_loop import GrpcEventLoop
 from wattpack.wire.v1 import power_pb2, power_pb2_grpc
@@ -64,14 +64,6 @@ class Endpoint:
             raise InputError("controller", "HOST:PORT", self.target)
         if self.ca_file is None and not is_loopback(host):
             raise InputError("ca", "a CA file for a controller that is not on loopback", None)
-
-
-def is_loopback(host: str) -> bool:
-    """Whether a host is certainly this machine."""
-    try:
-        return ipaddress.ip_address(host.strip("[]")).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 def _read_authority(file: Path | None) -> bytes:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from tests.chart.helm_render import (
@@ -17,6 +19,48 @@ pytestmark = pytest.mark.helm
 
 
 SERVERS = ("controller", "scheduler", "watchdog", "forecaster", "console")
+
+
+CHECK_ACTUATOR = "exec wattpack actuator --check --socket=/run/wattpack/actuator.sock"
+CHECK_WATCHDOG = "exec wattpack watchdog --check --beat-file=/tmp/beat"
+PROBES = {
+    "actuator": {"liveness": CHECK_ACTUATOR, "readiness": CHECK_ACTUATOR},
+    "agent": dict.fromkeys(("startup", "liveness", "readiness"), "HTTP metrics /healthz"),
+    "console": dict.fromkeys(("startup", "liveness", "readiness"), "HTTP http /livez"),
+    "controller": {
+        "startup": "HTTP http /healthz",
+        "liveness": "HTTP http /healthz",
+        "readiness": "HTTP http /readyz",
+    },
+    "forecaster": dict.fromkeys(("startup", "liveness", "readiness"), "HTTP http /healthz"),
+    "scheduler": {
+        "startup": "HTTPS webhook /healthz",
+        "liveness": "HTTP http /healthz",
+        "readiness": "HTTPS webhook /healthz",
+    },
+    "watchdog": {"liveness": CHECK_WATCHDOG, "readiness": CHECK_WATCHDOG},
+    "uninstall": {},
+}
+
+
+def asked_by(probe: dict[str, Any]) -> str:
+    if "exec" in probe:
+        return " ".join(["exec", *probe["exec"]["command"]])
+    question = probe["httpGet"]
+    return f"{question.get('scheme', 'HTTP')} {question['port']} {question['path']}"
+
+
+def test_each_probe_is_there_and_asks_what_is_open_and_knows() -> None:
+    found = {
+        component: {
+            key.removesuffix("Probe"): asked_by(container[key])
+            for container in spec["containers"]
+            for key in container
+            if key.endswith("Probe")
+        }
+        for component, spec in pod_specs(rendered("everything")).items()
+    }
+    assert found == PROBES
 
 
 @pytest.mark.parametrize("component", ["controller", "scheduler"])

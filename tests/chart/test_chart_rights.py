@@ -58,6 +58,14 @@ def test_agents_reach_nothing_but_gpu_nodes() -> None:
     assert resources == {"gpunodes", "gpunodes/status"} | REVIEWS
 
 
+@pytest.mark.parametrize("component", sorted(PROCESSES))
+def test_who_serves_http_may_ask_who_reads_and_nobody_else(component: str) -> None:
+    asks = {r for rule in rules_of(component) for r in rule.get("resources", ())} & REVIEWS
+    (container,) = pod_specs(rendered("everything"))[component]["containers"]
+    serves = any(port["name"] in {"http", "metrics"} for port in container.get("ports", ()))
+    assert asks == (REVIEWS if serves else set())
+
+
 def test_the_controller_may_taint_nodes_only_where_it_enforces() -> None:
     def writes(name: str) -> list[dict[str, Any]]:
         return [

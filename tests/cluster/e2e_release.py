@@ -169,21 +169,26 @@ class LiveRelease:
     def start_scheduler(self) -> ServerProcess:
         """The planner with its webhook, which the server finds through the Service."""
         port = free_port()
+        self.http_ports["scheduler"] = http_port = free_port()
         mark = {"metadata": {"annotations": {"testapi.local/endpoint": f"127.0.0.1:{port}"}}}
         path = f"/api/v1/namespaces/{SYSTEM}/services/wattpack-scheduler"
         assert self.plane.request("PATCH", path, mark, patch="merge").status == 200
         return self.start(
             "scheduler",
             "scheduler",
-            "--metrics-port=0",
+            f"--metrics-port={http_port}",
             "--webhook-host=127.0.0.1",
             f"--webhook-port={port}",
         )
 
     def start_forecaster(self, prometheus_url: str) -> ServerProcess:
         """The forecaster, which asks that Prometheus."""
+        self.http_ports["forecaster"] = port = free_port()
         return self.start(
-            "forecaster", "forecaster", "--metrics-port=0", f"--prometheus-url={prometheus_url}"
+            "forecaster",
+            "forecaster",
+            f"--metrics-port={port}",
+            f"--prometheus-url={prometheus_url}",
         )
 
     def start_console(self) -> str:
@@ -197,7 +202,11 @@ class LiveRelease:
             "--host=127.0.0.1",
             f"--port={port}",
             f"--token-file={file}",
-            *(f"--controller=http://127.0.0.1:{p}/v1/live" for p in self.http_ports.values()),
+            *(
+                f"--controller=http://127.0.0.1:{port}/v1/live"
+                for name, port in self.http_ports.items()
+                if "controller" in name
+            ),
             without=("--host=", "--port=", "--controller="),
         )
         return f"http://127.0.0.1:{port}"

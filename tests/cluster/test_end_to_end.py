@@ -183,6 +183,22 @@ def test_an_agent_keeps_its_gpu_node_and_shows_metrics_to_readers_only(world: Wo
     assert fetched(url, world.token_of_a_reader())[0] == 200
 
 
+@pytest.mark.parametrize("component", ["scheduler", "forecaster"])
+def test_metrics_are_for_readers_whom_the_server_knows_and_health_for_all(
+    world: World, component: str
+) -> None:
+    address = f"http://127.0.0.1:{world.release.http_ports[component]}"
+    url = f"{address}/metrics"
+    reader = world.token_of_a_reader()
+    eventually("it is healthy", lambda: fetched(f"{address}/healthz", "")[0] == 200, 30)
+    assert fetched(url, "")[0] == 401
+    assert fetched(url, f"{reader[:-8]}AAAAAAAA")[0] == 401
+    assert fetched(url, world.release.token("wattpack-watchdog", SYSTEM))[0] == 403
+    status, text = fetched(url, reader)
+    assert status == 200
+    assert b'wattpack_http_refused_requests_total{reason="UnauthenticatedError"} 2.0' in text
+
+
 def test_the_console_shows_what_the_controllers_show_it(world: World) -> None:
     url = f"{world.release.start_console()}/api/v1/live"
     reader = world.token_of_a_reader()

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from prometheus_client import generate_latest
 
-from forecasting.app.forecast_loop import ForecasterProcess
+from forecasting.app.forecast_loop import PATIENCE_SECONDS, ForecasterProcess
 from forecasting.app.forecaster_command import main
 from forecasting.forecast_book import ForecastBook, Question
 from forecasting.memory_source import MemorySource
@@ -168,6 +168,21 @@ def test_the_loop_waits_its_interval_and_retries_sooner_after_a_failure(world: W
 
     world.process.run(stopped)
     assert moments == [0, 600, 630, 1230]
+
+
+@pytest.mark.parametrize("is_down", [False, True])
+def test_rounds_that_come_are_healthy_even_where_they_fail_and_a_hang_is_not(
+    world: World, is_down: bool
+) -> None:
+    world.source.down = is_down
+    ends = iter([False] * 3)
+    world.process.run(lambda: next(ends, True))
+    for _ in range(2):
+        world.clock.advance_seconds(PATIENCE_SECONDS)
+        assert world.process.failure() == ""
+        world.process.run(iter([False, True]).__next__)
+    world.clock.advance_seconds(PATIENCE_SECONDS + 601)
+    assert "no round" in world.process.failure()
 
 
 def test_a_workload_without_history_is_told_so(world: World) -> None:

@@ -11,7 +11,11 @@ from scheduler_plugin import pods as pod_facts
 from scheduler_plugin.app.cluster_view import ClusterReader
 from scheduler_plugin.app.placement_metrics import PlacementMetrics
 from scheduler_plugin.app.plan_archive import PLANS
-from scheduler_plugin.app.scheduler_process import SchedulerProcess, planner_elector
+from scheduler_plugin.app.scheduler_process import (
+    PATIENCE_SECONDS,
+    SchedulerProcess,
+    planner_elector,
+)
 from scheduler_plugin.app.watchdog_command import Watchdog
 from scheduler_plugin.batching import Batcher
 from tests.scheduler_plugin.placement_cluster import (
@@ -129,6 +133,32 @@ def held_cluster(*pods: str) -> Cluster:
     for name in pods or ("p",):
         cluster.add(pod_object(name))
     return cluster
+
+
+# Health
+
+
+def test_a_replica_that_waits_or_leads_is_healthy_and_one_that_hangs_is_not() -> None:
+    cluster = held_cluster()
+    leader, standby = Replica(cluster, "a"), Replica(cluster, "b")
+    run(cluster, 300, leader.step, standby.step)
+    assert (leader.process.failure(), standby.process.failure()) == ("", "")
+    cluster.clock.advance_seconds(PATIENCE_SECONDS + 10)
+    assert "late" in leader.process.failure()
+    assert "late" in standby.process.failure()
+    run(cluster, 60, leader.step, standby.step)
+    assert (leader.process.failure(), standby.process.failure()) == ("", "")
+
+
+def test_a_long_cycle_that_renews_the_lease_is_no_hang() -> None:
+    cluster = held_cluster()
+    replica = Replica(cluster, "a")
+    run(cluster, 5, replica.step)
+    # What the fence does before the writes of a cycle that has not come back yet.
+    run(cluster, int(2 * PATIENCE_SECONDS), replica.elector.attempt)
+    assert replica.process.failure() == ""
+    cluster.clock.advance_seconds(PATIENCE_SECONDS)
+    assert "late" in replica.process.failure()
 
 
 # Success

@@ -22,7 +22,7 @@ from telemetry.app import agent_command
 from telemetry.app.attributor import Attributor
 from telemetry.app.device_sources import replay_source, simulated_source
 from telemetry.app.local_view import LocalAgent
-from telemetry.app.metrics_port import metrics_access, metrics_port
+from telemetry.app.metrics_access import metrics_access, node_registry
 from tests.telemetry.stub_controller import StubController
 from tests.telemetry.telemetry_builders import FIXTURES, SECOND
 from tests.wattpack.kube_over_http import KubeOverHttp, kubeconfig
@@ -31,6 +31,7 @@ from wattpack.clock import ManualClock, SystemClock
 from wattpack.errors import InputError
 from wattpack.http_access import METRICS, HttpAccess
 from wattpack.kube.port import TokenIdentity
+from wattpack.metrics_port import metrics_port
 from wattpack.units import NodeName
 
 REPOSITORY = Path(__file__).parents[2]
@@ -104,7 +105,8 @@ def test_metrics_of_a_replayed_h200_are_served() -> None:
     attributor = Attributor(None)
     local = LocalAgent(source, attributor, clock, SECOND // 5, "n0")
     local.round()
-    http = metrics_port(lambda: local.state, "127.0.0.1", 0, HttpAccess.insecure((), clock))
+    registry = node_registry(lambda: local.state)
+    http = metrics_port(("127.0.0.1", 0), registry, HttpAccess.insecure((), clock))
     http.start()
     with urllib.request.urlopen(f"http://127.0.0.1:{http.port}/metrics", timeout=30) as answer:
         text = answer.read().decode()
@@ -146,7 +148,7 @@ def test_a_reader_of_an_agents_metrics_is_reviewed_by_the_api_server(
         cluster = {"server": f"http://127.0.0.1:{server.port}"}
         config.write_text(json.dumps(kubeconfig(cluster)))
         access = metrics_access(options_of("--address=0.0.0.0", f"--kubeconfig={config}"), clock)
-        http = metrics_port(lambda: None, "127.0.0.1", 0, access)
+        http = metrics_port(("127.0.0.1", 0), node_registry(lambda: None), access)
         http.start()
         request = urllib.request.Request(
             f"http://127.0.0.1:{http.port}/metrics", headers={"Authorization": f"Bearer {token}"}

@@ -32,6 +32,7 @@
 - {apiGroups: [wattpack.io], resources: [placementplans/status], verbs: [update]}
 - {apiGroups: [events.k8s.io], resources: [events], verbs: [create, patch]}
 - {apiGroups: [admissionregistration.k8s.io], resources: [mutatingwebhookconfigurations], resourceNames: [{{ include "wattpack.webhookName" . }}], verbs: [get, patch]}
+{{- include "wattpack.rules.reviews" . }}
 {{- end }}
 {{- define "wattpack.rules.watchdog" }}
 - {apiGroups: [""], resources: [pods], verbs: [list, patch]}
@@ -40,6 +41,7 @@
 {{- define "wattpack.rules.forecaster" }}
 - {apiGroups: [wattpack.io], resources: [demandforecasts], verbs: [list, watch]}
 - {apiGroups: [wattpack.io], resources: [demandforecasts/status], verbs: [patch]}
+{{- include "wattpack.rules.reviews" . }}
 {{- end }}
 {{- define "wattpack.rules.console" }}
 - {apiGroups: [wattpack.io], resources: [placementplans], verbs: [list, watch]}

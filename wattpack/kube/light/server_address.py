@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import binascii
-import ipaddress
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from wattpack.errors import InputError
+from wattpack.hosts import is_loopback
 from wattpack.kube.port import ForbiddenError
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
@@ -46,7 +46,7 @@ class Server:
             raise InputError("server", "a host", self.host)
         if not 1 <= self.port <= 65535:
             raise InputError("server", "a port, 1 to 65535", self.port)
-        if not self.tls and not _is_loopback(self.host):
+        if not self.tls and not is_loopback(self.host):
             raise InputError("server", "https, for a token would be readable", self.host)
 
     def bearer_token(self) -> str:
@@ -156,10 +156,3 @@ def _named(
             if isinstance(found, dict):
                 return found
     raise InputError(plural, f"an entry {name!r} with a {singular}", entries, source)
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
