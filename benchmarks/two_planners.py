@@ -22,7 +22,7 @@ from benchmarks._turns import TurnClock
 from benchmarks.runner import Options, Result, Target
 from scheduler_plugin.admission import Mode
 from scheduler_plugin.app.placement_metrics import PlacementMetrics
-from scheduler_plugin.app.planning_loop import PlacementLoop
+from scheduler_plugin.app.planning_loop import PlacementLoop, PlannerSurroundings
 from scheduler_plugin.app.scheduler_process import SchedulerProcess, planner_elector
 from scheduler_plugin.app.scheduler_settings import PlacementSettings
 from scheduler_plugin.batching import Batcher
@@ -139,23 +139,13 @@ class Experiment:
         settings = PlacementSettings(mode=Mode.MANAGE, deadline_seconds=0.0, kept_plans=1000)
 
         def new_loop(fenced: KubeApi, epoch: int) -> PlacementLoop:
-            planner, metrics = InProcessPlanner(0.0), PlacementMetrics()
-            return PlacementLoop(
-                fenced,
-                planner,
-                self._clock,
-                settings,
-                metrics,
-                name,
-                threaded=self._threaded,
-                epoch=epoch,
-            )
+            planner = InProcessPlanner(0.0)
+            around = PlannerSurroundings(self._clock, planner, name, threaded=self._threaded)
+            return PlacementLoop(fenced, around, settings, epoch=epoch)
 
         elector = planner_elector(api, self._clock, SYSTEM, name, ord(name), self._size.election())
         batcher = Batcher(seconds_to_ns(0.2), NS_PER_SECOND, 5 * NS_PER_SECOND)
-        return SchedulerProcess(
-            api, self._clock, SYSTEM, elector, batcher, new_loop, PlacementMetrics()
-        )
+        return SchedulerProcess(api, self._clock, elector, batcher, new_loop, PlacementMetrics())
 
     def world(self) -> None:
         """Break the leader's Lease, store stuck writes, bind pods; until all run or time is up."""

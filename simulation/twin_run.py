@@ -39,7 +39,7 @@ from forecasting.app.forecast_loop import ForecasterProcess
 from forecasting.sqlite import HistoryStore
 from gpu.device_workers import InlineReader
 from scheduler_plugin.admission import Mode, gate_patch
-from scheduler_plugin.app.planning_loop import PlacementLoop
+from scheduler_plugin.app.planning_loop import PlacementLoop, PlannerSurroundings
 from scheduler_plugin.app.scheduler_settings import PlacementSettings
 from scheduler_plugin.solver_process import InProcessPlanner
 from simulation.cluster_stand_ins import ClusterStandIn
@@ -173,8 +173,9 @@ class TwinRun:
         self._cluster = ClusterStandIn(self.api)
         self._placement = PlacementLoop(
             self.api,
-            InProcessPlanner(deadline_seconds=0.0, seed=scenario.seed),
-            self.clock,
+            PlannerSurroundings(
+                self.clock, InProcessPlanner(deadline_seconds=0.0, seed=scenario.seed)
+            ),
             PlacementSettings(mode=Mode.MANAGE, seed=scenario.seed, deadline_seconds=0.0),
         )
         self.history = HistoryStore(":memory:")

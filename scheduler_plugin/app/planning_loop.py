@@ -67,35 +67,46 @@ class CycleResult:
     again_ns: int | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class PlannerSurroundings:
+    """What a planning loop finds around it, whatever the term.
+
+    Attributes:
+        clock: Time.
+        planner: Turns snapshots into plans.
+        instance: Name of this process, for Events.
+        threaded: Whether informers run in their own threads (see ``ClusterReader.start``).
+    """
+
+    clock: Clock
+    planner: Planner
+    instance: str = "wattpack-scheduler"
+    threaded: bool = False
+
+
 class PlacementLoop:
     """The planner's side of a cluster.
 
     Args:
         api: The cluster.
-        planner: Turns snapshots into plans.
-        clock: Time.
+        around: Time, solver and name.
         settings: Mode and limits.
         metrics: Series; own ones if None.
-        instance: Name of this process, for Events.
-        threaded: Whether informers run in their own threads (see ``start``).
         epoch: Of the term that this loop plans in.
     """
 
     def __init__(
         self,
         api: KubeApi,
-        planner: Planner,
-        clock: Clock,
+        around: PlannerSurroundings,
         settings: PlacementSettings,
         metrics: PlacementMetrics | None = None,
-        instance: str = "wattpack-scheduler",
         *,
-        threaded: bool = False,
         epoch: int = 0,
     ) -> None:
         self._api = api
-        self._planner = planner
-        self._clock = clock
+        self._planner = around.planner
+        self._clock = clock = around.clock
         self._settings = settings
         self.metrics = metrics or PlacementMetrics()
         self.ledger = Ledger()
@@ -103,14 +114,14 @@ class PlacementLoop:
             api,
             clock,
             shadow=settings.mode is Mode.SHADOW,
-            threaded=threaded,
+            threaded=around.threaded,
             authority=settings.namespace,
         )
         archive = PlanArchive(api, clock, epoch, settings.kept_plans)
         self._applier = Applier(
             api, clock, self.ledger, archive, seconds_to_ns(settings.gang_timeout_seconds)
         )
-        self._recorder = EventRecorder(api, clock, "wattpack.io/scheduler", instance)
+        self._recorder = EventRecorder(api, clock, "wattpack.io/scheduler", around.instance)
         self._events = PendingEvents(self._recorder, clock, settings.events_per_cycle)
         self._pins = MissedPins(api, clock, self.ledger, self._recorder, self.metrics)
         self._pauses = Pauses()

@@ -14,7 +14,7 @@ import socket
 from pathlib import Path
 
 from scheduler_plugin.app.placement_metrics import PlacementMetrics
-from scheduler_plugin.app.planning_loop import PlacementLoop
+from scheduler_plugin.app.planning_loop import PlacementLoop, PlannerSurroundings
 from scheduler_plugin.app.scheduler_process import SchedulerProcess, planner_elector
 from scheduler_plugin.app.scheduler_settings import PlacementSettings
 from scheduler_plugin.app.webhook import WebhookServer
@@ -70,19 +70,17 @@ def main(argv: list[str] | None = None) -> int:
     planner = ProcessPlanner(
         clock, settings.deadline_seconds, settings.seed, settings.solver_workers
     )
+    around = PlannerSurroundings(clock, planner, instance, threaded=True)
     process = SchedulerProcess(
         api,
         clock,
-        settings.namespace,
         planner_elector(api, clock, settings.namespace, instance),
         Batcher(
             seconds_to_ns(settings.batch_idle_seconds),
             seconds_to_ns(settings.batch_max_seconds),
             seconds_to_ns(settings.resync_seconds),
         ),
-        lambda fenced, epoch: PlacementLoop(
-            fenced, planner, clock, settings, metrics, instance, threaded=True, epoch=epoch
-        ),
+        lambda fenced, epoch: PlacementLoop(fenced, around, settings, metrics, epoch=epoch),
         metrics,
     )
     for number in (signal.SIGTERM, signal.SIGINT):

@@ -61,8 +61,7 @@ class SchedulerProcess:
     Args:
         api: The cluster.
         clock: Time.
-        namespace: Of the Lease.
-        elector: Attempted from this loop and nowhere else.
+        elector: Of the planner's Lease; attempted from this loop and nowhere else.
         batcher: Decides when to plan.
         new_loop: Makes the planning loop of a term over the fenced API; it starts from what the
             cluster holds. Its second argument is the term's epoch.
@@ -73,7 +72,6 @@ class SchedulerProcess:
         self,
         api: KubeApi,
         clock: Clock,
-        namespace: str,
         elector: LeaderElector,
         batcher: Batcher,
         new_loop: Callable[[KubeApi, int], PlacementLoop],
@@ -81,7 +79,7 @@ class SchedulerProcess:
     ) -> None:
         self._api = api
         self._clock = clock
-        self._namespace = namespace
+        self._namespace = elector.namespace
         self._elector = elector
         self._batcher = batcher
         self._new_loop = new_loop

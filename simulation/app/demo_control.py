@@ -17,7 +17,7 @@ from forecasting.app.forecast_loop import ForecasterProcess
 from forecasting.sqlite import HistoryStore
 from scheduler_plugin.admission import Mode
 from scheduler_plugin.app.placement_metrics import PlacementMetrics
-from scheduler_plugin.app.planning_loop import PlacementLoop
+from scheduler_plugin.app.planning_loop import PlacementLoop, PlannerSurroundings
 from scheduler_plugin.app.scheduler_process import SchedulerProcess, planner_elector
 from scheduler_plugin.app.scheduler_settings import PlacementSettings
 from scheduler_plugin.app.watchdog_command import PERIOD_SECONDS, Watchdog
@@ -185,21 +185,14 @@ class DemoControl:
             seconds_to_ns(settings.batch_max_seconds),
             seconds_to_ns(settings.resync_seconds),
         )
+        around = PlannerSurroundings(self._clock, self._planner, "scheduler-0", threaded=True)
         return SchedulerProcess(
             self._api,
             self._clock,
-            SYSTEM_NAMESPACE,
             elector,
             batcher,
             lambda fenced, epoch: PlacementLoop(
-                fenced,
-                self._planner,
-                self._clock,
-                settings,
-                self.placement_metrics,
-                "scheduler-0",
-                threaded=True,
-                epoch=epoch,
+                fenced, around, settings, self.placement_metrics, epoch=epoch
             ),
             self.placement_metrics,
         )

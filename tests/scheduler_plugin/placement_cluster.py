@@ -7,7 +7,7 @@ from typing import Any
 from scheduler_plugin import pods as pod_facts
 from scheduler_plugin.admission import Mode, gate_patch
 from scheduler_plugin.app.plan_archive import PLANS
-from scheduler_plugin.app.planning_loop import PlacementLoop
+from scheduler_plugin.app.planning_loop import PlacementLoop, PlannerSurroundings
 from scheduler_plugin.app.scheduler_settings import PlacementSettings
 from scheduler_plugin.solver_process import InProcessPlanner
 from simulation.kube import EmbeddedKube
@@ -114,7 +114,8 @@ class Cluster:
 
     def new_loop(self, api: KubeApi | None = None, epoch: int = 0) -> PlacementLoop:
         planner = InProcessPlanner(self.settings.deadline_seconds)
-        return PlacementLoop(api or self.api, planner, self.clock, self.settings, epoch=epoch)
+        around = PlannerSurroundings(self.clock, planner)
+        return PlacementLoop(api or self.api, around, self.settings, epoch=epoch)
 
     def add_nodes(self, *names: str, **changes: Any) -> None:
         for name in names:

@@ -88,7 +88,6 @@ class Replica:
         self.process = SchedulerProcess(
             api,
             cluster.clock,
-            SYSTEM,
             self.elector,
             Batcher(idle_ns=0, max_ns=0, resync_ns=NS_PER_SECOND),
             new_loop,

@@ -229,7 +229,6 @@ def process(cluster: Cluster, identity: str, unread: Sequence[str] = ()) -> Sche
     return SchedulerProcess(
         cluster.api,
         cluster.clock,
-        SYSTEM,
         elector(cluster, identity),
         Batcher(idle_ns=0, max_ns=0, resync_ns=1_000_000_000),
         new_loop,

@@ -200,6 +200,11 @@ class LeaderElector:
         """Of this process."""
         return self._candidacy.identity
 
+    @property
+    def namespace(self) -> str:
+        """Of the Lease."""
+        return self._namespace
+
     def is_leader(self) -> bool:
         """Whether this process leads now; ask before each command, it can end at any moment."""
         return self._candidacy.is_leader(self._clock.monotonic_ns())
