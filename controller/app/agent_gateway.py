@@ -220,7 +220,9 @@ class AgentGateway(power_pb2_grpc.PowerControlServicer):
         for stream in present:
             if stream.reader is not None:
                 stream.reader.cancel()
-            await asyncio.sleep(over_seconds / len(present))
+            # A turn of the loop for each would take seconds on a busy one.
+            if over_seconds > 0.0:
+                await asyncio.sleep(over_seconds / len(present))
 
     def close(self) -> None:
         """End the threads that review tokens; after the server."""

@@ -38,6 +38,9 @@ CHANNEL_OPTIONS: list[tuple[str, int]] = [
     ("grpc.initial_reconnect_backoff_ms", 200),
     ("grpc.max_reconnect_backoff_ms", 1_000),
 ]
+# A replica that is overrun waits up to 15 s for a review's turn; a stream that was not welcomed for
+# longer is lost, whatever the library believes, and gets a connection of its own next time.
+OPENING_SECONDS = 20.0
 MIN_PERIOD_MS = 100
 MAX_PERIOD_MS = 10_000
 
@@ -51,12 +54,14 @@ class Endpoint:
             TLS, which is allowed towards loopback addresses only.
         token_file: Bearer token, read anew for each stream: projected tokens rotate.
         server_name: Name in the certificate if it is not the host of ``target``.
+        opening_seconds: How long a stream may take from its first byte to the Welcome.
     """
 
     target: str
     ca_file: Path | None = None
     token_file: Path | None = None
     server_name: str = ""
+    opening_seconds: float = OPENING_SECONDS
 
     def __post_init__(self) -> None:
         host, separator, port = self.target.rpartition(":")
@@ -76,6 +81,11 @@ def _read_authority(file: Path | None) -> bytes:
     if not authority.strip():
         raise InputError("ca", "the controllers' authority", "an empty file", str(file))
     return authority
+
+
+def _shared(endpoint: Endpoint) -> Endpoint:
+    """What streams must have in common to share a connection."""
+    return Endpoint(endpoint.target, endpoint.ca_file, None, endpoint.server_name)
 
 
 _Call = tuple[Callable[..., None], tuple[object, ...]]
@@ -142,8 +152,7 @@ class GrpcLoop:
             InputError: if the authority's file cannot be read or is empty.
         """
         authority = _read_authority(endpoint.ca_file)
-        target = Endpoint(endpoint.target, endpoint.ca_file, None, endpoint.server_name)
-        shared = (target, authority)
+        shared = (_shared(endpoint), authority)
         if shared not in self._channels:
             options = list(CHANNEL_OPTIONS)
             if endpoint.ca_file is None:
@@ -156,6 +165,12 @@ class GrpcLoop:
                 channel = grpc.aio.secure_channel(endpoint.target, credentials, named)
             self._channels[shared] = channel
         return self._channels[shared]
+
+    def leave(self, endpoint: Endpoint) -> None:
+        """The next stream gets a new connection; on the loop, streams that are open go on."""
+        target = _shared(endpoint)
+        for key in [key for key in self._channels if _shared(key[0]) == target]:
+            del self._channels[key]
 
     def close(self) -> None:
         """Close all channels and end the thread."""
@@ -275,19 +290,27 @@ class GrpcLink:
     async def _run(self, hello: power_pb2.Hello) -> None:
         self._task = asyncio.current_task()
         sender: asyncio.Task[None] | None = None
+        call: Any = None
         try:
-            call = self._open()
-            await call.wait_for_connection()
-            self._clock.message_sent()
-            await call.write(power_pb2.AgentMessage(hello=hello))
-            self._next_set = asyncio.Event()
-            sender = asyncio.create_task(self._send_all(call))
-            while (message := await call.read()) is not grpc.aio.EOF:
-                self._receive(message)
+            async with asyncio.timeout(self._endpoint.opening_seconds) as opening:
+                call = self._open()
+                await call.wait_for_connection()
+                self._clock.message_sent()
+                await call.write(power_pb2.AgentMessage(hello=hello))
+                self._next_set = asyncio.Event()
+                sender = asyncio.create_task(self._send_all(call))
+                while (message := await call.read()) is not grpc.aio.EOF:
+                    self._receive(message)
+                    opening.reschedule(None)
             LOG.info("%s closed the stream of %s", self.target, hello.node)
+        except TimeoutError:
+            self._loop.leave(self._endpoint)
+            self._report_failure(hello.node, TimeoutError("no welcome in time"))
         except (grpc.RpcError, asyncio.InvalidStateError, InputError) as error:
             self._report_failure(hello.node, error)
         finally:
+            if call is not None:
+                call.cancel()
             if sender is not None:
                 sender.cancel()
             self._ended()

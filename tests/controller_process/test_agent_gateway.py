@@ -106,6 +106,26 @@ def test_an_agent_is_welcomed_and_its_reports_reach_the_fleet(server: Server) ->
     assert sample.sequence == 1
 
 
+def test_streams_that_shall_end_now_end_in_one_turn_of_the_loop(server: Server) -> None:
+    nodes = [f"node-{i}" for i in range(1, 5)]
+    server.tokens.nodes |= {f"token of {node}": node for node in nodes}
+    agents = [Agent(server, f"token of {node}") for node in nodes]
+    for node, agent in zip(nodes, agents, strict=True):
+        agent.say(hello=make_hello(node))
+        assert next(agent.call).WhichOneof("body") == "welcome"
+    turns: queue.Queue[int] = queue.Queue()
+
+    def end_all() -> None:
+        ending = server.gateway.end_present_streams(0.0)
+        turns.put(sum(1 for _ in iter(lambda: next(ending.__await__(), "done"), "done")))
+
+    loop = server.gateway._loop
+    assert loop is not None
+    loop.call_soon_threadsafe(end_all)
+    assert turns.get(timeout=10) == 0
+    assert [list(agent.call) for agent in agents] == [[]] * len(agents)
+
+
 def test_a_bad_report_does_not_end_the_stream(server: Server) -> None:
     agent = Agent(server)
     agent.say(hello=make_hello())

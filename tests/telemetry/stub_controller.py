@@ -25,6 +25,7 @@ class StubController(power_pb2_grpc.PowerControlServicer):
         self.period_ms = period_ms
         self.refuse: grpc.StatusCode | None = None
         self.welcome_first = True
+        self.mute = False
         self.tokens: list[str] = []
         self.hellos: Queue[power_pb2.Hello] = Queue()
         self.reports: Queue[power_pb2.NodeReport] = Queue()
@@ -57,6 +58,10 @@ class StubController(power_pb2_grpc.PowerControlServicer):
         first = next(request_iterator)
         assert first.WhichOneof("body") == "hello"
         self.hellos.put(first.hello)
+        if self.mute:
+            for _ in request_iterator:
+                pass
+            return
         if self.welcome_first:
             yield power_pb2.ControllerMessage(
                 welcome=power_pb2.Welcome(

@@ -90,6 +90,33 @@ def echo(report: power_pb2.NodeReport) -> power_pb2.LeaseBatch:
     return power_pb2.LeaseBatch(epoch=1, sequence=report.sequence, nonce=report.nonce, ttl_ms=5000)
 
 
+def test_a_connection_that_nobody_accepts_is_given_up(rig: Rig) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as deaf:
+        target = f"127.0.0.1:{deaf.getsockname()[1]}"
+        link = rig.link(Endpoint(target, opening_seconds=0.2))
+        rig.wait(lambda: link.failures >= 2, lambda: keep_open(rig, link))
+
+
+def test_a_controller_that_takes_the_hello_and_says_nothing_loses_the_stream(rig: Rig) -> None:
+    controller = rig.controller(StubController())
+    controller.mute = True
+    link = rig.link(Endpoint(controller.target, opening_seconds=0.2))
+    rig.wait(lambda: link.failures >= 2, lambda: keep_open(rig, link))
+    assert not link.connected
+    controller.mute = False
+    rig.open(link)
+
+
+def test_a_stream_that_was_welcomed_may_be_quiet_for_as_long_as_it_likes(rig: Rig) -> None:
+    controller = rig.controller(StubController())
+    link = rig.link(Endpoint(controller.target, opening_seconds=0.2))
+    rig.open(link)
+    late_ns = rig.clock.monotonic_ns() + SECOND // 2
+    rig.wait(lambda: rig.clock.monotonic_ns() > late_ns)
+    assert link.connected
+    assert link.failures == 0
+
+
 def test_reports_go_out_and_batches_come_back(rig: Rig) -> None:
     stub = rig.controller(StubController(answer=echo, period_ms=500))
     link = rig.link(Endpoint(stub.target))
