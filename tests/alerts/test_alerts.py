@@ -94,6 +94,25 @@ def test_alerts_read_only_metrics_that_are_documented() -> None:
         assert names <= documented(), rule["alert"]
 
 
+#: Counters that no alert reads, and why nobody has to be woken or told.
+NOT_ALERTED = {
+    "wattpack_stream_certificate_renewals_total": "a renewal is ordinary",
+    "wattpack_lease_batches_total": "work done",
+    "wattpack_placement_released_pods_total": "work done",
+    "wattpack_placement_conflicts_total": "somebody wrote in between; the next cycle tries again",
+    "wattpack_placement_released_unpinned_pods_total": "for autoscalers; the pod's Event says why",
+    "wattpack_placement_timed_out_gangs_total": "the gang's own Event tells its owner",
+    "wattpack_gpu_energy_joules_total": "a meter",
+    "wattpack_gpu_ecc_errors_total": "corrected ones are ordinary, others come as XID",
+}
+
+
+def test_each_counter_is_read_by_an_alert_or_says_why_not() -> None:
+    read = {name for rule in rules() for name in re.findall(r"\bwattpack_[a-z0-9_]+", rule["expr"])}
+    counters = {name for name in documented() if name.endswith("_total")}
+    assert counters - read == set(NOT_ALERTED)
+
+
 def test_the_metrics_page_is_what_the_processes_register() -> None:
     done = subprocess.run(
         [sys.executable, str(ROOT / "tools" / "metrics_page.py"), "--check"],
