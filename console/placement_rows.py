@@ -204,8 +204,19 @@ def _plan_row(plan: JsonObject) -> dict[str, object]:
         "gap": spec.get("gap"),
         "method": str(spec.get("method") or ""),
         "state": str(status.get("state") or ""),
+        "headroom": _tightest(_mapping(status, "headroom")),
         "createdAt": str(spec.get("createdAt") or ""),
     }
+
+
+def _tightest(headroom: JsonObject) -> dict[str, object] | None:
+    """The domain with the fewest watts left for pods, None if the plan does not say."""
+    listed = headroom.get("domains")
+    first = listed[0] if isinstance(listed, list) and listed else None
+    if not isinstance(first, dict):
+        return None
+    watts = {key: _number(first.get(key)) for key in ("limitWatts", "countedWatts", "freeWatts")}
+    return {"domain": str(first.get("name", "")), **watts}
 
 
 def _length(value: object) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 
@@ -14,7 +15,15 @@ from scheduler_plugin.snapshot import Node, Pod
 from scheduler_plugin.static_rules import STATIC_RULES
 from wattpack.gpu_resources import GpuKind, gpu_kind
 
-Cause = tuple[PendingReason, str]
+
+class Cause(NamedTuple):
+    """Why a pod waits; ``domains`` are the power domains that are short, the tightest first."""
+
+    reason: PendingReason
+    message: str
+    domains: tuple[str, ...] = ()
+
+
 _BYTES_PER_GIB = 1024**3
 _SHORT = {
     GPUS: PendingReason.INSUFFICIENT_GPUS,
@@ -37,9 +46,9 @@ def explain_pending(problem: Problem, assignment: Assignment) -> tuple[Pending, 
         left = {c: problem.classes[c].uids[placed[c] :] for c in job.classes}
         if not any(left.values()):
             continue
-        reason, message = _gang_cause(packing, job) if job.gang else _cause(packing, job.classes[0])
+        cause = _gang_cause(packing, job) if job.gang else _cause(packing, job.classes[0])
         pending += [
-            Pending(uid=uid, gang=job.gang, reason=reason, message=message)
+            Pending(uid=uid, gang=job.gang, **cause._asdict())
             for uids in left.values()
             for uid in uids
         ]
@@ -57,16 +66,19 @@ def _gang_cause(packing: Packing, job: Job) -> Cause:
             found = packing.place(c, count)
             fitted += found
             if found < count:
-                reason, message = _cause(packing, c)
-                static = fitted == 0 and reason in _STATIC_REASONS
+                cause = _cause(packing, c)
+                static = fitted == 0 and cause.reason in _STATIC_REASONS
                 if not static and (most := _room_when_empty(problem, c)) < count:
                     need = f"{job.gang}: the cluster has room for {most} of {count} such members"
-                    return PendingReason.GANG_EXCEEDS_CLUSTER, f"{need} when it is empty"
-                text = f"{job.gang}: {fitted} of {wanted} members fit; next member: {message}"
-                return reason if static else PendingReason.GANG_DOES_NOT_FIT, text
+                    return Cause(PendingReason.GANG_EXCEEDS_CLUSTER, f"{need} when it is empty")
+                text = f"{job.gang}: {fitted} of {wanted} members fit; next member: {cause.message}"
+                reason = cause.reason if static else PendingReason.GANG_DOES_NOT_FIT
+                return Cause(reason, text, cause.domains)
     finally:
         packing.undo_to(mark)
-    return PendingReason.GANG_DOES_NOT_FIT, f"{job.gang}: displaced by work planned before it"
+    return Cause(
+        PendingReason.GANG_DOES_NOT_FIT, f"{job.gang}: displaced by work planned before it"
+    )
 
 
 def _room_when_empty(problem: Problem, class_index: int) -> int:
@@ -88,15 +100,15 @@ def _cause(packing: Packing, class_index: int) -> Cause:
     pod = problem.classes[class_index].pod
     candidates = np.ones(len(problem.node_names), dtype=bool)
     if not candidates.any():
-        return PendingReason.NO_NODES, "the cluster has no nodes"
+        return Cause(PendingReason.NO_NODES, "the cluster has no nodes")
     for rule in STATIC_RULES:
         kept = candidates & _mask(problem, pod, candidates, rule.holds)
         if not kept.any():
-            return rule.reason, rule.says(problem.snapshot, pod, int(candidates.sum()))
+            return Cause(rule.reason, rule.says(problem.snapshot, pod, int(candidates.sum())))
         candidates = kept
     margin = candidates & problem.margin_ok
     if not margin.any():
-        return (
+        return Cause(
             PendingReason.GUARANTEED_CAPS_INFEASIBLE,
             "guaranteed caps do not fit below the domains of every eligible node (I1)",
         )
@@ -121,7 +133,7 @@ def _shortage(packing: Packing, class_index: int, candidates: BoolArray) -> Caus
         worst = [r for r in asked if not (problem.total[candidates, r] >= request[r]).any()]
         what = _amount(problem, worst[0], request) if worst else "this combination"
         text = f"no eligible node has {what} in total ({count} eligible)"
-        return PendingReason.LARGER_THAN_ANY_NODE, text
+        return Cause(PendingReason.LARGER_THAN_ANY_NODE, text)
     enough = packing.free[candidates] >= request
     if enough.all(axis=1).any():
         roomy = np.flatnonzero(candidates)[enough.all(axis=1)]
@@ -133,10 +145,10 @@ def _shortage(packing: Packing, class_index: int, candidates: BoolArray) -> Caus
                 f"needs {_amount(problem, resource, request)} on one node; "
                 f"{count} eligible nodes have at most {most} free"
             )
-            return _SHORT.get(resource, PendingReason.INSUFFICIENT_RESOURCE), text
+            return Cause(_SHORT.get(resource, PendingReason.INSUFFICIENT_RESOURCE), text)
     names = [(r, _WORDS.get(r, problem.columns[r])) for r in asked]
     counts = ", ".join(f"{int(enough[:, r].sum())} have the {name}" for r, name in names)
-    return PendingReason.FRAGMENTED, f"of {count} eligible nodes {counts}, none all"
+    return Cause(PendingReason.FRAGMENTED, f"of {count} eligible nodes {counts}, none all")
 
 
 def _by_weight(problem: Problem) -> list[int]:
@@ -160,17 +172,17 @@ def _power_cause(packing: Packing, class_index: int, nodes: np.ndarray) -> Cause
         if best is None or short < best[0]:
             best = (short, int(node))
     if best is None or best[0] <= 0:
-        return PendingReason.FRAGMENTED, "a place appeared after the plan was made"
+        return Cause(PendingReason.FRAGMENTED, "a place appeared after the plan was made")
     node = best[1]
     watts = int(problem.watts[class_index, node])
     above = [int(domain) for domain in problem.path[node] if packing.headroom[domain] < watts]
     binding = sorted(dict.fromkeys(above), key=lambda domain: int(packing.headroom[domain]))
+    names = tuple(problem.snapshot.domains[domain].name for domain in binding)
     parts = [
-        f"{problem.snapshot.domains[domain].name} needs {watts:,} W, "
-        f"{int(packing.headroom[domain]):,} W left"
-        for domain in binding
+        f"{name} needs {watts:,} W, {int(packing.headroom[domain]):,} W left"
+        for name, domain in zip(names, binding, strict=True)
     ]
-    return PendingReason.POWER_DOMAIN_FULL, "; ".join(parts)
+    return Cause(PendingReason.POWER_DOMAIN_FULL, "; ".join(parts), names)
 
 
 def _amount(problem: Problem, resource: int, amounts: np.ndarray) -> str:

@@ -45,12 +45,17 @@ class Placement(Value):
 
 
 class Pending(Value):
-    """One pod without a place; the message names the binding constraint with figures."""
+    """One pod without a place; the message names the binding constraint with figures.
+
+    Attributes:
+        domains: Power domains that are short above its best node, the tightest first.
+    """
 
     uid: Id
     reason: PendingReason
     message: str = ""
     gang: Label = ""
+    domains: tuple[Id, ...] = ()
 
 
 class Tier(Value):

@@ -14,9 +14,10 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from scheduler_plugin.headroom import ancestors, counted_watts
 from scheduler_plugin.plan_document import PendingReason
 from scheduler_plugin.resource_columns import columns_of, node_amounts, pod_amounts, row
-from scheduler_plugin.snapshot import MILLI_PER_GPU, Pod, PodState, PowerDomain, Snapshot
+from scheduler_plugin.snapshot import MILLI_PER_GPU, Pod, PodState, Snapshot
 from scheduler_plugin.static_rules import static_key, static_mask
 
 IntArray = npt.NDArray[np.int64]
@@ -122,24 +123,6 @@ def compile_problem(snapshot: Snapshot) -> Problem:
     )
 
 
-def pod_watts(snapshot: Snapshot, pod: Pod, node_index: int) -> int:
-    """What a pod adds at the breaker above the node, AC watts."""
-    node = snapshot.nodes[node_index]
-    per_gpu = pod.expected_watts_per_gpu
-    if per_gpu is None:
-        per_gpu = node.class_watts_per_gpu.get(pod.kernel_class, node.watts_per_gpu)
-    return pod.gpu_milli // MILLI_PER_GPU * per_gpu
-
-
-def ancestors(domains: dict[str, PowerDomain], name: str) -> list[str]:
-    """The domain and all above it, nearest first."""
-    found: list[str] = []
-    while name:
-        found.append(name)
-        name = domains[name].parent
-    return found
-
-
 def _power(snapshot: Snapshot, index: dict[str, int]) -> tuple[IntArray, IntArray, BoolArray]:
     """Headroom after promises, the path above each node, and whether I1 holds all along it."""
     domains = {domain.name: domain for domain in snapshot.domains}
@@ -152,15 +135,11 @@ def _power(snapshot: Snapshot, index: dict[str, int]) -> tuple[IntArray, IntArra
         above = paths.get(node.domain, [])
         path[i, : len(above)] = [number[name] for name in above]
         margin_ok[i] = all(domains[name].guaranteed_margin_watts >= 0 for name in above)
+    counted = counted_watts(snapshot)
     headroom = np.array(
-        [d.limit_watts - d.used_watts for d in domains.values()] + [UNLIMITED_WATTS],
+        [d.limit_watts - counted[name] for name, d in domains.items()] + [UNLIMITED_WATTS],
         dtype=np.int64,
     )
-    for pod in snapshot.pods:
-        if pod.state is PodState.PROMISED and pod.node in index:
-            i = index[pod.node]
-            above_numbers = [number[name] for name in paths.get(snapshot.nodes[i].domain, [])]
-            headroom[above_numbers] -= pod_watts(snapshot, pod, i)
     return np.maximum(headroom, 0), path, margin_ok
 
 

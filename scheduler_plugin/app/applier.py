@@ -18,6 +18,7 @@ from enum import Enum
 from scheduler_plugin import pods as pod_facts
 from scheduler_plugin.app.plan_archive import PlanArchive
 from scheduler_plugin.app.plan_lines import absent_uid, pending_line, promise_line
+from scheduler_plugin.headroom import domain_rooms
 from scheduler_plugin.ledger import Ledger, Promise, Reservation, Stage
 from scheduler_plugin.plan_document import Placement, Plan
 from scheduler_plugin.snapshot import Pod, Snapshot
@@ -154,7 +155,7 @@ class Applier:
         held = self._rehearse(plan, bodies)
         chosen = [p for p in plan.placements if p.gang not in held]
         pods = {pod.uid: pod for pod in snapshot.pods}
-        self._write(plan, chosen, pods, bodies)
+        self._write(plan, snapshot, chosen, bodies)
         self._fresh_slots = [p.uid for p in chosen if p.uid not in bodies]
         for placement in chosen:
             body = bodies.get(placement.uid)
@@ -170,7 +171,7 @@ class Applier:
 
     def write(self, plan: Plan, snapshot: Snapshot) -> None:
         """Say who would have had to wait, and promise nothing (mode Shadow)."""
-        self._write(plan, [], {pod.uid: pod for pod in snapshot.pods}, {})
+        self._write(plan, snapshot, [], {})
         self._archive.close()
 
     def settle(self, bodies: Mapping[str, JsonObject]) -> Applied:
@@ -350,11 +351,12 @@ class Applier:
     def _write(
         self,
         plan: Plan,
+        snapshot: Snapshot,
         chosen: list[Placement],
-        pods: Mapping[str, Pod],
         bodies: Mapping[str, JsonObject],
     ) -> None:
         """Store what is placed now and everything that is still open from before."""
+        pods = {pod.uid: pod for pod in snapshot.pods}
         now_ns, wall_ns = self._clock.monotonic_ns(), self._clock.wall_time_ns()
         kept_until = rfc3339(wall_ns + self._gang_timeout_ns)
         promises = [
@@ -380,7 +382,7 @@ class Applier:
                     promise_line(absent_uid(slot), (space, ""), place.node, place.gang, until)
                 )
         pending = [pending_line(p, pods[p.uid]) for p in plan.pending if "#" not in p.uid]
-        self._archive.write(plan, promises, pending)
+        self._archive.write(plan, promises, pending, domain_rooms(snapshot, chosen))
 
 
 def _version(body: JsonObject) -> str:

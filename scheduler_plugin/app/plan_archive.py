@@ -13,7 +13,10 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby
+from typing import NamedTuple
 
+from scheduler_plugin.app.plan_lines import headroom_status
+from scheduler_plugin.headroom import DomainRoom
 from scheduler_plugin.plan_document import Plan
 from wattpack.api import PlacementPlan
 from wattpack.api.planning import Promise
@@ -42,6 +45,13 @@ class StoredPlan:
     is_settled: bool
 
 
+class _OpenPlan(NamedTuple):
+    """A part that was stored, and what its status will say of power."""
+
+    stored: JsonObject
+    headroom: JsonObject
+
+
 class PlanArchive:
     """Writes, reads and removes plans.
 
@@ -58,7 +68,7 @@ class PlanArchive:
         self._epoch = epoch
         self._kept_plans = kept_plans
         self._names: list[list[str]] = []
-        self._open: list[JsonObject] = []
+        self._open: list[_OpenPlan] = []
         self._newest = 0
 
     def read(self) -> list[StoredPlan]:
@@ -83,9 +93,19 @@ class PlanArchive:
         return whole
 
     def write(
-        self, plan: Plan, promises: Sequence[JsonObject], pending: Sequence[JsonObject]
+        self,
+        plan: Plan,
+        promises: Sequence[JsonObject],
+        pending: Sequence[JsonObject],
+        rooms: Sequence[DomainRoom],
     ) -> None:
         """Store a plan, all parts of it.
+
+        Args:
+            plan: What was planned.
+            promises: Lines of everything that is open.
+            pending: Lines of pods without a place.
+            rooms: What domains may still take, the fewest free watts first.
 
         Raises:
             KubeError: if a part was not stored; the others then count as no plan.
@@ -97,7 +117,7 @@ class PlanArchive:
             list(promises[i : i + PROMISES_PER_PART])
             for i in range(0, max(1, len(promises)), PROMISES_PER_PART)
         ]
-        stored: list[JsonObject] = []
+        written: list[_OpenPlan] = []
         for part, chunk in enumerate(chunks):
             spec = {
                 "snapshotDigest": plan.snapshot_digest,
@@ -115,9 +135,10 @@ class PlanArchive:
                 "metadata": {"name": f"{name}.{part}" if part else name},
                 "spec": spec,
             }
-            stored.append(self._api.create(PLANS, body))
-        self._names.append([str(item["metadata"]["name"]) for item in stored])
-        self._open += stored
+            headroom = {} if part else headroom_status(rooms)
+            written.append(_OpenPlan(self._api.create(PLANS, body), headroom))
+        self._names.append([str(entry.stored["metadata"]["name"]) for entry in written])
+        self._open += written
 
     def close(self) -> None:
         """Say of each open plan that all outcomes are known; then remove what is too old.
@@ -135,13 +156,16 @@ class PlanArchive:
         except KubeError as error:
             _LOG.warning("plans not closed or removed: %s", error)
 
-    def _close(self, stored: JsonObject) -> None:
+    def _close(self, plan: _OpenPlan) -> None:
+        stored = plan.stored
         promised = len(stored["spec"].get("promises", []))
-        status = {
+        status: JsonObject = {
             "observedGeneration": int(stored["metadata"].get("generation", 0)),
             "state": "Applied" if promised else "Expired",
             "pods": promised,
         }
+        if plan.headroom:
+            status["headroom"] = plan.headroom
         try:
             self._api.replace(PLANS, {**stored, "status": status}, subresource="status")
         except (PermanentError, ConflictError) as error:

@@ -1,20 +1,47 @@
-"""Lines of a PlacementPlan object: promises and pending pods."""
+"""Lines of a PlacementPlan object: promises, pending pods and what power is left."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from scheduler_plugin.headroom import DomainRoom
 from scheduler_plugin.plan_document import Pending
 from scheduler_plugin.snapshot import Pod
+from wattpack.api.planning import MAX_HEADROOM_DOMAINS, MAX_SHORT_DOMAINS
 from wattpack.kube.port import JsonObject
 
 
 def pending_line(entry: Pending, pod: Pod) -> JsonObject:
     """A pod without a place, and why."""
-    return {
+    line: JsonObject = {
         "podUid": entry.uid,
         "namespace": pod.namespace,
         "name": pod.name,
         "reason": entry.reason.value,
         "message": entry.message[:1024],
+    }
+    domains = list(entry.domains)[:MAX_SHORT_DOMAINS]
+    return line | ({"powerDomains": domains} if domains else {})
+
+
+def headroom_status(rooms: Sequence[DomainRoom]) -> JsonObject:
+    """``status.headroom`` of rooms that are sorted by what is free; empty without domains."""
+    if not rooms:
+        return {}
+    listed = [
+        {
+            "name": room.name,
+            "limitWatts": room.limit_watts,
+            "countedWatts": room.counted_watts,
+            "freeWatts": room.free_watts,
+        }
+        for room in rooms[:MAX_HEADROOM_DOMAINS]
+    ]
+    return {
+        "tightest": f"{rooms[0].free_watts / 1000:.1f} kW {rooms[0].name}",
+        "bindingDomain": rooms[0].name,
+        "domains": listed,
+        "omitted": len(rooms) - len(listed),
     }
 
 

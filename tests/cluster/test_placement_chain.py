@@ -209,6 +209,12 @@ def test_a_domain_without_headroom_holds_its_pods_back(
         return found[-1] if found else ""
 
     chain.waits("the domain is full", lambda: reason() == "PowerDomainFull")
+
+    def columns() -> str:
+        return chain.plane.kubectl("get", "placementplans").stdout
+
+    chain.waits("a column tells the power that is left", lambda: "0.0 kW row" in columns())
+    assert "HEADROOM" in columns()
     room = {"status": {"forecastP99Watts": 4_000}}
     chain.plane.request("PATCH", f"{OURS}/powerdomains/row/status", room, patch="merge")
     chain.waits("powered runs", lambda: chain.runs("powered"))

@@ -12,9 +12,10 @@ from scheduler_plugin import pending_causes, static_rules
 from scheduler_plugin import problem as problem_module
 from scheduler_plugin.checker import complaints
 from scheduler_plugin.greedy import Packing
+from scheduler_plugin.headroom import pod_watts
 from scheduler_plugin.ledger import Ledger, Reservation
 from scheduler_plugin.plan_document import Pending, PendingReason, Placement, Plan
-from scheduler_plugin.problem import compile_problem, pod_watts
+from scheduler_plugin.problem import compile_problem
 from scheduler_plugin.resource_columns import columns_of, pod_amounts
 from scheduler_plugin.snapshot import (
     Node,
@@ -121,7 +122,7 @@ def planner_says(question: Snapshot) -> bool:
 
 def judge_says(question: Snapshot) -> bool:
     waiting = next(p for p in question.pods if p.uid == "p")
-    placement = Placement(uid="p", node="n", watts=pod_watts(question, waiting, 0))
+    placement = Placement(uid="p", node="n", watts=pod_watts(waiting, question.nodes[0]))
     answer = Plan(snapshot_digest=question.digest(), method="greedy", placements=(placement,))
     return complaints(question, answer) == ()
 

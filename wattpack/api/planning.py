@@ -223,6 +223,11 @@ class CapacityPlan(ApiObject):
     status: Annotated[CapacityPlanStatus, Field(description="The answer")] = CapacityPlanStatus()
 
 
+MAX_SHORT_DOMAINS = 16
+MAX_HEADROOM_DOMAINS = 256
+"""Of one plan: some 40 kB; the others have more room and are counted."""
+
+
 class Promise(ApiModel):
     """One pod that will get one node."""
 
@@ -247,6 +252,42 @@ class PendingPod(ApiModel):
     name: Annotated[str, Field(max_length=253, description="Name of the pod")]
     reason: Annotated[str, Field(max_length=64, description="Why, one CamelCase word")]
     message: Annotated[str, Field(max_length=1024, description="Why, with the figures")] = ""
+    power_domains: Annotated[
+        list[Name],
+        Field(
+            max_length=MAX_SHORT_DOMAINS,
+            description="Power domains that are short above its best node, the tightest first",
+        ),
+    ] = []
+
+
+class DomainHeadroom(ApiModel):
+    """What one power domain may still take."""
+
+    name: Annotated[Name, Field(description="The PowerDomain")]
+    limit_watts: Annotated[float, Field(description="Upper edge of its cap band, AC watts")]
+    counted_watts: Annotated[
+        float,
+        Field(description="What runs (forecast p99) and what was promised since, AC watts"),
+    ]
+    free_watts: Annotated[
+        float, Field(description="limitWatts minus countedWatts, negative if over, AC watts")
+    ]
+
+
+class PlanHeadroom(ApiModel):
+    """Power that is left for pods once the plan is carried out."""
+
+    tightest: Annotated[
+        str,
+        Field(max_length=320, description="Kilowatts free in bindingDomain, and its name"),
+    ]
+    binding_domain: Annotated[Name, Field(description="The domain with the fewest free watts")]
+    domains: Annotated[
+        list[DomainHeadroom],
+        Field(max_length=MAX_HEADROOM_DOMAINS, description="The tightest first"),
+    ] = []
+    omitted: Annotated[Counter, Field(description="Domains with more room that are not listed")] = 0
 
 
 class PlacementPlanSpec(ApiModel):
@@ -294,6 +335,9 @@ class PlacementPlanStatus(ApiModel):
     ] = None
     pods: Annotated[Counter | None, Field(description="Pods promised")] = None
     bound: Annotated[Counter | None, Field(description="Promised pods that are bound")] = None
+    headroom: Annotated[
+        PlanHeadroom | None, Field(description="Power left for pods, when the plan was made")
+    ] = None
     conditions: Conditions = []
 
 
@@ -309,6 +353,9 @@ class PlacementPlan(ApiObject):
             PrintColumn("Pods", "integer", ".status.pods", "Pods promised"),
             PrintColumn("Moves", "integer", ".spec.moves", "Running pods moved"),
             PrintColumn("Gap", "number", ".spec.gap", "Distance to the bound"),
+            PrintColumn(
+                "Headroom", "string", ".status.headroom.tightest", "Power left, tightest domain"
+            ),
             PrintColumn("State", "string", ".status.state", "Promised, Applying, Applied, Expired"),
             AGE,
         ),

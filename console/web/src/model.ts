@@ -112,6 +112,7 @@ export interface PlanRow {
   pods: number;
   pending: number;
   gap: number | null;
+  headroom: { domain: string; limitWatts: number; countedWatts: number; freeWatts: number } | null;
   method: string;
   state: string;
 }

@@ -1,8 +1,8 @@
 // Pending pods by cause, the most important first, and the newest plans.
 
 import { bodyOf, element, fillRows, make, say } from "./dom";
-import { count, span } from "./format";
-import type { Placement, PodGroup } from "./model";
+import { count, kilowatts, span } from "./format";
+import type { Placement, PlanRow, PodGroup } from "./model";
 
 export function renderPlacement(placement: Placement, nowMs: number): void {
   say(element("pod-count"), `${placement.placed} placed, ${placement.pending} pending${placement.hidden > 0 ? `, ${placement.hidden} in namespaces that you may not list` : ""}`);
@@ -10,7 +10,7 @@ export function renderPlacement(placement: Placement, nowMs: number): void {
   element("pending").replaceChildren(
     ...(placement.groups.length > 0 ? placement.groups.map((group) => groupOf(group, nowMs, open)) : [make("p", "empty", "No pod is pending.")]),
   );
-  const plans = placement.plans.map((plan) => [plan.name, String(plan.pods), String(plan.pending), plan.gap === null ? "–" : `${(100 * plan.gap).toFixed(1)} %`, plan.method, plan.state]);
+  const plans = placement.plans.map((plan) => [plan.name, String(plan.pods), String(plan.pending), plan.gap === null ? "–" : `${(100 * plan.gap).toFixed(1)} %`, room(plan), plan.method, plan.state]);
   fillRows(bodyOf("plans"), plans, "No plan yet.");
 }
 
@@ -28,6 +28,11 @@ function groupOf(group: PodGroup, nowMs: number, open: Set<string | undefined>):
   details.append(table);
   if (group.count > group.pods.length) details.append(make("p", "empty", `and ${group.count - group.pods.length} more`));
   return details;
+}
+
+// What the planner may still give away, beside the headroom of the first line, which is budget less draw.
+function room(plan: PlanRow): string {
+  return plan.headroom === null ? "–" : `${kilowatts(plan.headroom.freeWatts)} in ${plan.headroom.domain} (${kilowatts(plan.headroom.countedWatts)} counted of ${kilowatts(plan.headroom.limitWatts)})`;
 }
 
 function age(createdMs: number, nowMs: number): string {
