@@ -152,21 +152,6 @@ def power(
     return np.maximum(drawn, np.minimum(table.idle_watts[model], p50))
 
 
-def marginal_throughput_per_watt(
-    table: ProfileTable, model: Integers, kernel: Integers, cap_watts: Floats
-) -> Floats:
-    """Relative throughput gained by one more watt of cap, per watt, shape (n,), never negative.
-
-    The slope is taken over the next 5 % of the default limit, so that the steps of a measured
-    curve do not reorder GPUs at random.
-    """
-    step_watts = 0.05 * table.default_limit_watts[model]
-    after = throughput(table, model, kernel, cap_watts + step_watts)
-    before = throughput(table, model, kernel, cap_watts)
-    gain: Floats = (after - before) / step_watts
-    return gain
-
-
 def _interpolate(
     grid: Floats, values: Floats, model: Integers, kernel: Integers, fraction: Floats
 ) -> Floats:

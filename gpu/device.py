@@ -165,10 +165,6 @@ class GpuDevice(Protocol):
         """The highest SM clock that can be locked."""
         ...
 
-    def clock_lock_max_mhz(self) -> int | None:
-        """The upper end of the present clock lock as last set by this process, None if unlocked."""
-        ...
-
     def processes(self) -> tuple[GpuProcess, ...]:
         """Processes with a context on the device."""
         ...

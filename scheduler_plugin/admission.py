@@ -14,9 +14,8 @@ from typing import Any
 from scheduler_plugin.pods import expected_watts_per_gpu, gates, unmanaged_reason
 from wattpack.errors import InputError
 from wattpack.gangs import GangSources, gang_of
-from wattpack.gpu_resources import WHOLE_GPUS
 from wattpack.kube.port import JsonObject
-from wattpack.object_names import GATE, OPT_IN_LABEL, OPT_IN_VALUE, WEBHOOK_NAME
+from wattpack.object_names import GATE
 
 #: What the API server waits; it goes on without us after that (failurePolicy Ignore).
 WEBHOOK_TIMEOUT_SECONDS = 2
@@ -71,65 +70,6 @@ def gate_patch(pod: JsonObject) -> list[JsonObject]:
     if pod["spec"].get("schedulingGates"):
         return [{"op": "add", "path": "/spec/schedulingGates/-", "value": {"name": GATE}}]
     return [{"op": "add", "path": "/spec/schedulingGates", "value": [{"name": GATE}]}]
-
-
-def webhook_configuration(
-    name: str, service: JsonObject, ca_bundle: str, mode: Mode = Mode.MANAGE
-) -> JsonObject:
-    """The MutatingWebhookConfiguration that belongs to ``review``.
-
-    Args:
-        name: Of the configuration.
-        service: ``{"namespace": ..., "name": ..., "path": ..., "port": ...}``.
-        ca_bundle: PEM in base64.
-        mode: In Off and Shadow no rule is registered, so that no pod waits for us.
-    """
-    webhook = {
-        "name": WEBHOOK_NAME,
-        "admissionReviewVersions": ["v1"],
-        "sideEffects": "None",
-        "failurePolicy": "Ignore",
-        "timeoutSeconds": WEBHOOK_TIMEOUT_SECONDS,
-        "reinvocationPolicy": "IfNeeded",
-        "clientConfig": {"service": service, "caBundle": ca_bundle},
-        "namespaceSelector": {"matchLabels": {OPT_IN_LABEL: OPT_IN_VALUE}},
-        "rules": [
-            {
-                "apiGroups": [""],
-                "apiVersions": ["v1"],
-                "operations": ["CREATE"],
-                "resources": ["pods"],
-                "scope": "Namespaced",
-            }
-        ],
-        "matchConditions": [
-            {"name": key, "expression": text} for key, text in _MATCH_CONDITIONS.items()
-        ],
-    }
-    return {
-        "apiVersion": "admissionregistration.k8s.io/v1",
-        "kind": "MutatingWebhookConfiguration",
-        "metadata": {"name": name},
-        "webhooks": [webhook] if mode is Mode.MANAGE else [],
-    }
-
-
-_HAS_GPU = (
-    "c.?resources.?limits.orValue({}).exists(r, r in ["
-    + ", ".join(f"'{name}'" for name in WHOLE_GPUS)
-    + "])"
-)
-_MATCH_CONDITIONS = {
-    "no-node": "!has(object.spec.nodeName) || object.spec.nodeName == ''",
-    "default-scheduler": "!has(object.spec.schedulerName) || "
-    "object.spec.schedulerName in ['', 'default-scheduler']",
-    "no-daemonset": "!has(object.metadata.ownerReferences) || "
-    "!object.metadata.ownerReferences.exists(o, o.kind == 'DaemonSet')",
-    "no-mirror-pod": "!has(object.metadata.annotations) || "
-    "!('kubernetes.io/config.mirror' in object.metadata.annotations)",
-    "asks-for-gpus": f"object.spec.containers.exists(c, {_HAS_GPU}) || "
-    f"object.spec.?initContainers.orValue([]).exists(c, {_HAS_GPU})",
-}
 
 
 def _request(body: object) -> dict[str, Any]:

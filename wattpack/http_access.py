@@ -154,11 +154,6 @@ class HttpAccess:
         """Everybody may read everything, under a known Host."""
         return cls(host_names, None, clock)
 
-    @property
-    def is_insecure(self) -> bool:
-        """Whether nobody is asked who they are."""
-        return self._reviews is None
-
     def refused(self) -> Mapping[str, int]:
         """How many requests were refused, by the name of the error."""
         with self._lock:

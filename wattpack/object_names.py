@@ -36,4 +36,3 @@ DISRUPTION_TAINTS = frozenset(
 LEASE_NAME = "wattpack-scheduler"
 #: On that Lease: how many times planning has worked; being alive does not count.
 SUCCESSES_ANNOTATION = "wattpack.io/planning-successes"
-WEBHOOK_NAME = "placement.wattpack.io"

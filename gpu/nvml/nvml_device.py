@@ -79,7 +79,6 @@ class NvmlDevice:
         self._limit_watts = 0.0
         self._enforced_limit_watts: float | None = None
         self._limit_reads = 0
-        self._lock_max_mhz: int | None = None
         self._max_clock_mhz: int | None = None
         self._energy = EnergyEstimate()
         self._checked = CheckedFields()
@@ -173,10 +172,6 @@ class NvmlDevice:
             self._max_clock_mhz = int(self._call("nvmlDeviceGetMaxClockInfo", CLOCK_SM))
         return self._max_clock_mhz
 
-    def clock_lock_max_mhz(self) -> int | None:
-        """The upper end of the lock that this process set; NVML offers no read-back."""
-        return self._lock_max_mhz
-
     def processes(self) -> tuple[GpuProcess, ...]:
         """Compute, graphics and MPS client processes, once each, by pid."""
         memory: dict[int, int] = {}
@@ -203,12 +198,10 @@ class NvmlDevice:
                 f"{self._name}: a lock needs a maximum above the lowest clock, {lowest} MHz"
             )
         self._call("nvmlDeviceSetGpuLockedClocks", lowest, max_mhz)
-        self._lock_max_mhz = max_mhz
 
     def reset_clocks(self) -> None:
         """Remove the clock lock."""
         self._call("nvmlDeviceResetGpuLockedClocks")
-        self._lock_max_mhz = None
 
     # -- inside ----------------------------------------------------------------------------------
 

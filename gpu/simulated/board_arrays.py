@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from gpu.device import GpuInvalidArgument, GpuProcess
+from gpu.device import GpuInvalidArgument
 from gpu.simulated.board_spec import (
     BELOW_KNEE_OVERSHOOT,
     CLOCK_POWER_EXPONENT,
@@ -124,8 +124,6 @@ class BoardBank:
         self._energy_at_load = np.zeros(n)
         self._window: deque[tuple[int, Floats]] = deque([(start_ns, self.energy_joules.copy())])
         self._boots = {spec.node: 1 for spec in self.specs}
-        self._processes: dict[int, tuple[GpuProcess, ...]] = {}
-        self._xids: dict[int, list[int]] = {}
         self._sensed: dict[str, Floats] = {}  # of this step; each device view asks again
         self._rows: list[SensedBoard] | None = None
         self.silent_writes: Bools = np.zeros(n, dtype=np.bool_)
@@ -328,22 +326,6 @@ class BoardBank:
     def boot_id(self, node: NodeName) -> str:
         """Changes on every reboot of the node."""
         return f"{node}-boot-{self._boots[node]}"
-
-    def set_processes(self, i: int, processes: Sequence[GpuProcess]) -> None:
-        """Say who has a context on board i."""
-        self._processes[i] = tuple(processes)
-
-    def processes(self, i: int) -> tuple[GpuProcess, ...]:
-        """Who has a context on board i."""
-        return self._processes.get(i, ())
-
-    def raise_xid(self, i: int, xid: int) -> None:
-        """Queue an XID event on board i for its next reading."""
-        self._xids.setdefault(i, []).append(xid)
-
-    def take_xids(self, i: int) -> tuple[int, ...]:
-        """XID events of board i since the last call."""
-        return tuple(self._xids.pop(i, ()))
 
     # -- views -----------------------------------------------------------------------------------
 

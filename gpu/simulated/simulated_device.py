@@ -80,7 +80,6 @@ class SimulatedDevice:
             temperature_celsius=30.0 + 0.06 * max(0.0, sensed.drawn_watts - idle),
             ecc_corrected=0,
             ecc_uncorrected=0,
-            xid_events=bank.take_xids(i),
         )
 
     def limits(self) -> PowerLimits:
@@ -103,15 +102,10 @@ class SimulatedDevice:
         self._check()
         return int(self._bank.max_clock_mhz[self._i])
 
-    def clock_lock_max_mhz(self) -> int | None:
-        """The upper end of the present lock, None if unlocked."""
-        self._check()
-        return int(self._bank.lock_max_mhz[self._i]) or None
-
     def processes(self) -> tuple[GpuProcess, ...]:
-        """Processes that the twin put on the board."""
+        """None: who works on a board is told by the twin's pods."""
         self._check()
-        return self._bank.processes(self._i)
+        return ()
 
     def set_power_limit(self, watts: float) -> None:
         """Ask the board for a new limit; a silent fault answers OK and changes nothing."""

@@ -50,9 +50,6 @@ class MemoryBoard:
         self._check()
         return MAX_CLOCK_MHZ
 
-    def clock_lock_max_mhz(self) -> int | None:
-        return self.lock_mhz
-
     def processes(self) -> tuple[GpuProcess, ...]:
         return ()
 

@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from capacity.capacity_table import (
     ProfileTable,
     class_index,
-    marginal_throughput_per_watt,
     power,
     throughput,
 )
@@ -50,7 +49,6 @@ def test_throughput_is_in_the_unit_interval_and_a_watt_never_hurts(
     now = throughput(TABLE, model, kernel, cap)
     assert np.all((now > 0) & (now <= 1))
     assert np.all(throughput(TABLE, model, kernel, cap + 25) >= now)
-    assert np.all(marginal_throughput_per_watt(TABLE, model, kernel, cap) >= 0)
 
 
 @given(gpus)
@@ -86,8 +84,9 @@ def test_the_table_says_what_the_profile_says() -> None:
 def test_a_watt_buys_more_for_prefill_than_for_decode_at_a_tight_cap() -> None:
     model = TABLE.index_of(["H200-SXM", "H200-SXM", "H200-SXM"])
     kernel = class_index(["prefill", "decode", "idle"])
-    value = marginal_throughput_per_watt(TABLE, model, kernel, np.full(3, 450.0))
-    assert value[0] > value[1] >= value[2] == 0
+    lower, upper = (throughput(TABLE, model, kernel, np.full(3, watts)) for watts in (450.0, 485.0))
+    gain = upper - lower
+    assert gain[0] > gain[1] >= gain[2] == 0
 
 
 def test_unknown_names_are_refused() -> None:

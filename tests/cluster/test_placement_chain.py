@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from scheduler_plugin.admission import webhook_configuration
 from tests.cluster.cluster_builders import GATE, Body, create, node, pod
 from tests.cluster.cluster_processes import ServerProcess, eventually, free_port
 from tests.cluster.conftest import _require_tools
 from tests.cluster.control_plane import ControlPlane, start_control_plane
+from tests.webhook_object import webhook_configuration
 
 ROOT = Path(__file__).parents[2]
 SYSTEM = "wattpack-system"
@@ -53,7 +53,7 @@ class Chain:
         }
         create(self.plane, f"/api/v1/namespaces/{SYSTEM}/services", service)
         reference = {"namespace": SYSTEM, "name": "wattpack-scheduler", "path": "/mutate"}
-        create(self.plane, WEBHOOKS, webhook_configuration("wattpack-placement", reference, ""))
+        create(self.plane, WEBHOOKS, webhook_configuration("wattpack-placement", reference))
         for name in NODES:
             create(self.plane, "/api/v1/nodes", node(name))
         self.plane.start_kwok()

@@ -46,7 +46,6 @@ def test_a_real_h200_tells_its_identity_and_limits_in_watts(name: str) -> None:
     assert (limits.min_watts, limits.max_watts, limits.default_watts) == (200.0, 700.0, 700.0)
     assert (limits.limit_watts, limits.enforced_limit_watts) == (700.0, 700.0)
     assert device.max_clock_mhz() == 1980
-    assert device.clock_lock_max_mhz() is None
     assert driver.driver_version() == "580.159.04"
 
 
@@ -259,11 +258,9 @@ def test_a_clock_lock_spans_from_the_lowest_clock_and_is_never_an_equal_pair() -
     device = NvmlDevice(calls, 0)
     device.lock_clocks(990)
     assert calls.asked[-1] == ("nvmlDeviceSetGpuLockedClocks", 345, 990)
-    assert device.clock_lock_max_mhz() == 990
     with pytest.raises(GpuInvalidArgument):
         device.lock_clocks(345)
     device.reset_clocks()
-    assert device.clock_lock_max_mhz() is None
 
 
 def test_compute_graphics_and_mps_processes_are_listed_once_each() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from scheduler_plugin import pods as pod_facts
-from scheduler_plugin.admission import Mode, gate_patch, review, webhook_configuration
+from scheduler_plugin.admission import Mode, gate_patch, review
 from tests.scheduler_plugin.placement_cluster import pod_object
 from wattpack.errors import InputError
 from wattpack.gangs import (
@@ -117,14 +117,6 @@ def test_a_request_that_could_never_be_planned_is_refused_by_its_field(
 def test_what_is_no_review_of_a_pod_is_refused(body: object) -> None:
     with pytest.raises(InputError):
         review(body, Mode.MANAGE)
-
-
-def test_the_webhook_is_registered_only_in_manage_mode_and_fails_open() -> None:
-    service = {"namespace": "s", "name": "n", "path": "/mutate"}
-    webhook = webhook_configuration("w", service, "Y2E=")["webhooks"][0]
-    assert webhook["failurePolicy"] == "Ignore"
-    assert webhook["timeoutSeconds"] == 2
-    assert webhook_configuration("w", service, "Y2E=", Mode.SHADOW)["webhooks"] == []
 
 
 def asking(name: str, amount: str = "1", **changes: Any) -> JsonObject:

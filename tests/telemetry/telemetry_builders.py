@@ -165,9 +165,6 @@ class ScriptedDevice:
     def max_clock_mhz(self) -> int:
         return 1980
 
-    def clock_lock_max_mhz(self) -> int | None:
-        return None
-
     def processes(self) -> tuple[GpuProcess, ...]:
         return self.listed
 

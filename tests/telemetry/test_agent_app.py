@@ -29,7 +29,7 @@ from tests.wattpack.kube_over_http import KubeOverHttp, kubeconfig
 from wattpack.api import GpuNode
 from wattpack.clock import ManualClock, SystemClock
 from wattpack.errors import InputError
-from wattpack.http_access import METRICS, HttpAccess
+from wattpack.http_access import METRICS, HttpAccess, UnauthenticatedError
 from wattpack.kube.port import TokenIdentity
 from wattpack.metrics_port import metrics_port
 from wattpack.units import NodeName
@@ -126,12 +126,13 @@ def test_metrics_for_other_machines_need_somebody_who_knows_the_readers(
 ) -> None:
     monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
     clock = ManualClock()
-    assert metrics_access(options_of(), clock).is_insecure
-    assert metrics_access(options_of("--address=0.0.0.0", "--metrics-insecure"), clock).is_insecure
+    for flags in ([], ["--address=0.0.0.0", "--metrics-insecure"]):
+        metrics_access(options_of(*flags), clock).admit(["localhost"], [], METRICS)
     with pytest.raises(InputError, match="--metrics-insecure"):
         metrics_access(options_of("--address=0.0.0.0"), clock)
     monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.0.0.1")
-    assert not metrics_access(options_of("--address=0.0.0.0"), clock).is_insecure
+    with pytest.raises(UnauthenticatedError):
+        metrics_access(options_of("--address=0.0.0.0"), clock).admit(["localhost"], [], METRICS)
 
 
 @pytest.mark.parametrize(("token", "status"), [("reader", 200), ("other", 403), ("forged", 401)])

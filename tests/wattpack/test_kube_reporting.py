@@ -210,7 +210,7 @@ def test_a_long_note_is_cut_inside_no_character(
     kube: EmbeddedKube, bench: Bench, clock: ManualClock
 ) -> None:
     recorder = EventRecorder(kube, clock, "c", "i" * 500)
-    recorder.emit(bench.create_domain(), EventReason.SPEC_REFUSED, "ü" * 2000, action="Judge")
+    recorder.emit(bench.create_domain(), EventReason.DOMAIN_DEGRADED, "ü" * 2000, action="Judge")
     (event,) = kube.list(EVENTS).items
     assert len(event["note"].encode()) <= 1024
     assert set(event["note"]) == {"ü"}
@@ -224,10 +224,10 @@ def test_an_event_that_cannot_be_written_is_counted(
     recorder = EventRecorder(faulty, clock, "c", "i")
     domain = bench.create_domain()
     faulty.is_down = True
-    recorder.emit(domain, EventReason.LEADER_LOST, "x", action="Lead")
+    recorder.emit(domain, EventReason.PLANNER_FAILING, "x", action="Lead")
     assert recorder.lost == 1
     faulty.is_down = False
-    recorder.emit(domain, EventReason.LEADER_LOST, "x", action="Lead")
+    recorder.emit(domain, EventReason.PLANNER_FAILING, "x", action="Lead")
     assert len(kube.list(EVENTS).items) == 1
 
 

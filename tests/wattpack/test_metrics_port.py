@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Iterator
+from contextlib import nullcontext
 
 import pytest
 from prometheus_client import CollectorRegistry, Gauge
@@ -13,7 +14,7 @@ from wattpack.clock import ManualClock
 from wattpack.errors import InputError
 from wattpack.heartbeat import Heartbeat
 from wattpack.hosts import is_loopback
-from wattpack.http_access import METRICS
+from wattpack.http_access import METRICS, UnauthenticatedError
 from wattpack.http_port import HttpPort
 from wattpack.kube.port import TokenIdentity, UnavailableError
 from wattpack.metrics_port import metrics_port, reader_access
@@ -163,7 +164,8 @@ def test_readers_are_asked_wherever_others_reach_the_port(
 ) -> None:
     clock = ManualClock()
     access = reader_access(host, insecure, lambda: EmbeddedKube(clock), clock)
-    assert access.is_insecure is not asks
+    with pytest.raises(UnauthenticatedError) if asks else nullcontext():
+        access.admit(["localhost"], [], METRICS)
 
 
 def test_a_taken_port_is_refused_by_its_address(served: Served) -> None:

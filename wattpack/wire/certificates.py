@@ -41,12 +41,6 @@ class Identity:
     certificate_pem: bytes
     key_pem: bytes
 
-    @property
-    def expires_at_ns(self) -> int:
-        """When the certificate ends, nanoseconds since the Unix epoch."""
-        certificate = x509.load_pem_x509_certificate(self.certificate_pem)
-        return _ns(certificate.not_valid_after_utc)
-
 
 @dataclass(frozen=True, slots=True)
 class ServingIdentity:
