@@ -11,7 +11,8 @@ from wattpack.api.inventory import GpuNode
 from wattpack.errors import InputError
 from wattpack.kube.port import JsonObject
 from wattpack.power.feasibility import LoadTree, worst_watts
-from wattpack.power.power_grid import PowerGrid, accepted_domains
+from wattpack.power.member_claims import newest_claims
+from wattpack.power.power_grid import Feeding, PowerGrid, accepted_domains
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,21 +57,23 @@ def breakers_at_defaults(objects: Iterable[JsonObject]) -> list[BreakerAtDefault
     by_kind: dict[str, list[JsonObject]] = {}
     for body in objects:
         by_kind.setdefault(str(body.get("kind")), []).append(body)
-    domains = accepted_domains(by_kind.get("PowerDomain", []))
+    bodies = by_kind.get("PowerDomain", [])
+    domains = accepted_domains(bodies)
     if not domains:
         raise InputError("items", "at least one accepted PowerDomain", len(by_kind))
-    grid = PowerGrid.of_read({name: domain.spec for name, domain in domains.items()})
+    specs = {name: domain.spec for name, domain in domains.items()}
+    grid = PowerGrid.of_read(specs, newest_claims(bodies))
     labels = {_name(body): body["metadata"].get("labels") or {} for body in by_kind.get("Node", [])}
     nodes = [GpuNode.read(body) for body in by_kind.get("GpuNode", [])]
-    fed = [(node, grid.feeding(node.name, labels.get(node.name, {})).domain) for node in nodes]
-    return _judge(grid, [(node, domain) for node, domain in fed if domain])
+    fed = [(node, grid.feeding(node.name, labels.get(node.name, {}))) for node in nodes]
+    return _judge(grid, [(node, feeding) for node, feeding in fed if feeding.domain])
 
 
 def _name(body: JsonObject) -> str:
     return str(body["metadata"]["name"])
 
 
-def _judge(grid: PowerGrid, fed: list[tuple[GpuNode, str]]) -> list[BreakerAtDefaults]:
+def _judge(grid: PowerGrid, fed: list[tuple[GpuNode, Feeding]]) -> list[BreakerAtDefaults]:
     defaults: list[float] = []
     known: list[bool] = []
     node_of_gpu: list[int] = []
@@ -82,10 +85,10 @@ def _judge(grid: PowerGrid, fed: list[tuple[GpuNode, str]]) -> list[BreakerAtDef
         node_of_gpu += [i] * len(told)
     load = LoadTree(
         grid.tree,
-        np.array([grid.index(domain) for _, domain in fed], dtype=np.int64),
+        np.array([grid.index(feeding.domain) for _, feeding in fed], dtype=np.int64),
         np.array(node_of_gpu, dtype=np.int64),
     )
-    hosts = np.array([grid.specs[d].non_gpu_per_node.worst_watts for _, d in fed], dtype=np.float64)
+    hosts = np.array([grid.host_watts(feeding) for _, feeding in fed], dtype=np.float64)
     watts = worst_watts(load, np.array(defaults, dtype=np.float64), hosts)
     gpus = load.sum_gpus(np.ones(len(defaults)))
     unknown = load.sum_gpus(np.array([not k for k in known], dtype=np.float64))

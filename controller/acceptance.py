@@ -3,27 +3,30 @@
 running, wanted ──> accept ──> domains that run, topology, refusals by name (I1, I8, I10)
 
 What is broken already, because servers arrived or moved, is no reason to refuse a change that does
-not make it worse: electricity cannot be refused, and a mend has to get through.
+not make it worse: electricity cannot be refused, and a mend has to get through. For the same reason
+servers of what is refused count where their power flows; a change of what runs has to bear them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from capacity.gpu_profile import GpuProfile
 from controller.membership import NodeSpec, PodSpec
 from controller.tick_values import Topology
-from controller.topology import build_grid, build_topology
+from controller.topology import build_grid, topology_of
 from wattpack.api import PowerDomain, PowerPolicy
 from wattpack.api.power_domain import Enforcement
 from wattpack.errors import SafetyError, WattpackError
 from wattpack.power.domain_tree import FloatArray
 from wattpack.power.feasibility import LoadTree, guaranteed_case_watts, require_guaranteed_case
+from wattpack.power.member_claims import MemberClaim
+from wattpack.power.power_grid import PowerGrid
 
-__all__ = ["BREAKS_I1", "Acceptance", "DomainRefusal", "accept"]
+__all__ = ["BREAKS_I1", "Acceptance", "DomainRefusal", "Site", "accept"]
 
 BREAKS_I1 = "BreaksI1"
 
@@ -68,23 +71,31 @@ class _Damage:
 
 
 @dataclass(frozen=True, slots=True)
-class _Site:
-    """What hangs below the domains, whichever of them run; see ``build_topology``."""
+class Site:
+    """What hangs below the domains, whichever of them run.
+
+    Attributes:
+        policies: Order and floors.
+        nodes: Servers with their GPUs.
+        pods: Work on GPUs.
+        profiles: See ``topology_of``.
+        claims: What the newest specs say of members, by name.
+    """
 
     policies: Sequence[PowerPolicy]
     nodes: Sequence[NodeSpec]
     pods: Sequence[PodSpec]
     profiles: Mapping[str, GpuProfile]
+    claims: Mapping[str, MemberClaim] = field(default_factory=dict)
+
+    def grid(self, domains: Domains) -> PowerGrid:
+        """The grid of a set of domains, with the servers that only others claim."""
+        return build_grid(list(domains.values()), self.claims)
 
     def build(self, domains: Domains, *, strict: bool) -> Topology:
         """The topology of a set of domains."""
-        return build_topology(
-            list(domains.values()),
-            self.policies,
-            self.nodes,
-            self.pods,
-            self.profiles,
-            strict=strict,
+        return topology_of(
+            self.grid(domains), self.policies, self.nodes, self.pods, self.profiles, strict=strict
         )
 
     def damage(self, domains: Domains) -> _Damage:
@@ -95,7 +106,7 @@ class _Site:
         load, case = _guaranteed_case(topology)
         over = np.flatnonzero((case > load.rating_watts) & topology.tree.enforce)
         excess = {topology.tree.names[i]: float(case[i] - load.rating_watts[i]) for i in over}
-        grid = build_grid(list(domains.values()))
+        grid = self.grid(domains)
         torn = (n.name for n in self.nodes if grid.feeding(n.name, n.labels).strangers)
         return _Damage(excess, frozenset(torn))
 
@@ -106,7 +117,7 @@ class _Site:
             InputError: for what is not understood, or a node in two branches.
             SafetyError: naming the domain in which I1 would fail, or fail by more.
         """
-        grid = build_grid(list(domains.values()))
+        grid = self.grid(domains)
         for node in self.nodes:
             if node.name not in known.torn:
                 grid.feeding(node.name, node.labels).require_one_branch(node.name)
@@ -133,27 +144,20 @@ def _guaranteed_case(topology: Topology) -> tuple[LoadTree, FloatArray]:
 def accept(
     old: Sequence[PowerDomain],
     new: Sequence[PowerDomain],
-    policies: Sequence[PowerPolicy],
-    nodes: Sequence[NodeSpec],
-    pods: Sequence[PodSpec],
-    profiles: Mapping[str, GpuProfile],
+    site: Site,
 ) -> Acceptance:
     """Take over as many changed domains as are understood and keep I1; the others stay as they ran.
 
     Args:
         old: What runs now; empty at the start.
         new: What the operators want.
-        policies: See ``build_topology``.
-        nodes: See ``build_topology``.
-        pods: See ``build_topology``.
-        profiles: See ``build_topology``.
+        site: What hangs below them.
 
     Raises:
         InputError: if nodes, pods or policies themselves cannot be understood.
     """
     running = {d.name: d for d in old}
     wanted = {d.name: d for d in new}
-    site = _Site(policies, nodes, pods, profiles)
     refusals = {
         name: refusal
         for name, domain in wanted.items()
@@ -164,14 +168,16 @@ def accept(
     try:
         topology = site.build(chosen, strict=True) if chosen else None
     except WattpackError:
-        chosen, refused = _one_by_one(_kept(running, wanted), changed, site)
+        chosen, refused = _one_by_one(_kept(running, wanted), changed, replace(site, claims={}))
+        refusals |= refused
+        chosen, refused = _bearing_what_was_refused(running, chosen, site)
         refusals |= refused
         topology = site.build(chosen, strict=False) if chosen else None
     return Acceptance(tuple(chosen.values()), topology, refusals)
 
 
 def _one_by_one(
-    kept: Domains, changed: Domains, site: _Site
+    kept: Domains, changed: Domains, site: Site
 ) -> tuple[dict[str, PowerDomain], dict[str, DomainRefusal]]:
     """What runs with each change that makes nothing worse, and why the others are refused."""
     chosen, refusals = dict(kept), {}
@@ -186,6 +192,21 @@ def _one_by_one(
         else:
             chosen[name] = changed[name]
     return chosen, refusals
+
+
+def _bearing_what_was_refused(
+    running: Domains, chosen: Domains, site: Site
+) -> tuple[dict[str, PowerDomain], dict[str, DomainRefusal]]:
+    """What runs if changes of what ran have to bear the servers of what does not run, too.
+
+    A domain that never ran is not judged again: it adds a limit, and what hangs below it draws
+    through the breakers above it in either case.
+    """
+    changed = {n: d for n, d in chosen.items() if n in running and running[n] != d}
+    if not changed or not site.claims:
+        return dict(chosen), {}
+    before = {**chosen, **{name: running[name] for name in changed}}
+    return _one_by_one(before, changed, site)
 
 
 def _kept(running: Domains, wanted: Domains) -> dict[str, PowerDomain]:

@@ -7,9 +7,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from wattpack.errors import InputError
-from wattpack.power.power_grid import PowerGrid
+from wattpack.power.power_grid import Feeding, PowerGrid
 
-__all__ = ["GpuSpec", "NodeSpec", "PodSpec", "direct_domains", "require_per_gpu_watts"]
+__all__ = [
+    "GpuSpec",
+    "NodeSpec",
+    "PodSpec",
+    "feedings",
+    "require_per_gpu_watts",
+]
 
 # No GPU board takes this much; a larger number is in milliwatts.
 _MILLIWATTS_FROM = 5000.0
@@ -77,8 +83,8 @@ def require_per_gpu_watts(field: str, watts: float, max_limit_watts: float) -> f
     return watts
 
 
-def direct_domains(grid: PowerGrid, nodes: Sequence[NodeSpec], *, strict: bool = True) -> list[int]:
-    """The domain directly above each node, -1 for none.
+def feedings(grid: PowerGrid, nodes: Sequence[NodeSpec], *, strict: bool = True) -> list[Feeding]:
+    """Which domain feeds each node.
 
     Args:
         grid: Which domain feeds a node.
@@ -90,12 +96,10 @@ def direct_domains(grid: PowerGrid, nodes: Sequence[NodeSpec], *, strict: bool =
     """
     _require_unique("nodes", [node.name for node in nodes])
     _require_unique("gpus", [gpu.uuid for node in nodes for gpu in node.gpus])
-    placed = []
-    for node in nodes:
-        feeding = grid.feeding(node.name, node.labels)
-        domain = feeding.require_one_branch(node.name) if strict else feeding.domain
-        placed.append(grid.index(domain) if domain else -1)
-    return placed
+    found = [grid.feeding(node.name, node.labels) for node in nodes]
+    for node, feeding in zip(nodes, found, strict=True) if strict else ():
+        feeding.require_one_branch(node.name)
+    return found
 
 
 def _require_unique(field_name: str, names: Sequence[str]) -> None:

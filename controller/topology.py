@@ -18,7 +18,7 @@ from controller.membership import (
     GpuSpec,
     NodeSpec,
     PodSpec,
-    direct_domains,
+    feedings,
     require_per_gpu_watts,
 )
 from controller.policies import owed
@@ -27,7 +27,8 @@ from wattpack.api import PowerDomain, PowerPolicy
 from wattpack.errors import InputError
 from wattpack.power.domain_tree import FloatArray, IntArray
 from wattpack.power.feasibility import LoadTree, size_guaranteed_caps, size_where_feasible
-from wattpack.power.power_grid import PowerGrid
+from wattpack.power.member_claims import MemberClaim
+from wattpack.power.power_grid import Feeding, PowerGrid
 
 __all__ = [
     "GpuSpec",
@@ -35,11 +36,18 @@ __all__ = [
     "PodSpec",
     "build_grid",
     "build_topology",
+    "topology_of",
 ]
 
 
-def build_grid(domains: Sequence[PowerDomain]) -> PowerGrid:
+def build_grid(
+    domains: Sequence[PowerDomain], claims: Mapping[str, MemberClaim] | None = None
+) -> PowerGrid:
     """The grid of domains that are judged together.
+
+    Args:
+        domains: What runs, or shall.
+        claims: What the newest specs say of members, by name; see ``PowerGrid.of``.
 
     Raises:
         InputError: for no domain, an unknown parent, a cycle or a duplicate name.
@@ -49,11 +57,29 @@ def build_grid(domains: Sequence[PowerDomain]) -> PowerGrid:
     specs = {domain.name: domain.spec for domain in domains}
     if len(specs) != len(domains):
         raise InputError("metadata.name", "unique domain names", [d.name for d in domains])
-    return PowerGrid.of(specs)
+    return PowerGrid.of(specs, claims or {})
 
 
 def build_topology(
     domains: Sequence[PowerDomain],
+    policies: Sequence[PowerPolicy],
+    nodes: Sequence[NodeSpec],
+    pods: Sequence[PodSpec],
+    profiles: Mapping[str, GpuProfile],
+    *,
+    strict: bool = True,
+) -> Topology:
+    """``topology_of`` the grid of some domains.
+
+    Raises:
+        InputError: as ``build_grid`` and ``topology_of`` do.
+        SafetyError: if I1 cannot hold.
+    """
+    return topology_of(build_grid(domains), policies, nodes, pods, profiles, strict=strict)
+
+
+def topology_of(
+    grid: PowerGrid,
     policies: Sequence[PowerPolicy],
     nodes: Sequence[NodeSpec],
     pods: Sequence[PodSpec],
@@ -66,7 +92,7 @@ def build_topology(
     Nodes of no domain are left out. In a domain that only watches, I1 sizes nothing.
 
     Args:
-        domains: The power tree.
+        grid: The power tree.
         policies: Order and floors.
         nodes: Servers with their GPUs.
         pods: Work on GPUs.
@@ -78,19 +104,19 @@ def build_topology(
         InputError: for an unknown GPU model, a suspicious unit, a node in two branches.
         SafetyError: if I1 cannot hold.
     """
-    grid = build_grid(domains)
-    placed = direct_domains(grid, nodes, strict=strict)
-    members = [node for node, domain in zip(nodes, placed, strict=True) if domain >= 0]
+    placed = feedings(grid, nodes, strict=strict)
+    members = [node for node, feeding in zip(nodes, placed, strict=True) if feeding.domain]
+    fed = [feeding for feeding in placed if feeding.domain]
     gpus = [gpu for node in members for gpu in node.gpus]
     found = [_profile(gpu, profiles) for gpu in gpus]
-    domain_of_node = np.array([domain for domain in placed if domain >= 0], dtype=np.int64)
+    domain_of_node = np.array([grid.index(feeding.domain) for feeding in fed], dtype=np.int64)
     node_of_gpu = np.array([i for i, n in enumerate(members) for _ in n.gpus], dtype=np.int64)
     load = LoadTree(grid.tree, domain_of_node, node_of_gpu)
     default = np.array([gpu.default_limit_watts for gpu in gpus])
     minimum = np.array([gpu.min_limit_watts for gpu in gpus])
     due = owed(gpus, found, pods, policies)
     floor = np.clip(due.floor_watts, minimum, due.request_watts)
-    worst = _servers_without_gpus(grid, domain_of_node)
+    worst = _servers_without_gpus(grid, fed, domain_of_node)
     unheld = np.array([not node.host_unit for node in members], dtype=np.bool_)
     # A clock lock counts as no reduction (I2): such a GPU can be held at its default limit only.
     lowest = np.where(due.clock_lock, default, minimum)
@@ -118,11 +144,12 @@ def build_topology(
     )
 
 
-def _servers_without_gpus(grid: PowerGrid, domain_of_node: IntArray) -> FloatArray:
+def _servers_without_gpus(
+    grid: PowerGrid, fed: Sequence[Feeding], domain_of_node: IntArray
+) -> FloatArray:
     """Worst watts of each server, declared AC at the breaker, as DC equivalents."""
-    specs = [grid.specs[name].non_gpu_per_node for name in grid.tree.names]
-    worst = np.array([s.worst_watts for s in specs], dtype=np.float64) * grid.efficiency
-    return worst[domain_of_node]
+    worst = np.array([grid.host_watts(feeding) for feeding in fed], dtype=np.float64)
+    return worst * grid.efficiency[domain_of_node]
 
 
 def _profile(gpu: GpuSpec, profiles: Mapping[str, GpuProfile]) -> GpuProfile:

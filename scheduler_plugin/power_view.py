@@ -14,6 +14,7 @@ from wattpack.api.object_meta import ConditionStatus
 from wattpack.kube.port import JsonObject
 from wattpack.pod_binding import RAMP_SECONDS
 from wattpack.power.domain_tree import OVERSHOOT_RATIO
+from wattpack.power.member_claims import newest_claims
 from wattpack.power.power_grid import Feeding, PowerGrid, accepted_domains
 
 #: Cap band over rating where the controller has not said: the lower value of docs/power-control.md.
@@ -87,7 +88,8 @@ class PowerView:
     """The accepted power tree as placement sees it.
 
     Args:
-        domains: PowerDomain objects; what was never accepted counts for nothing.
+        domains: PowerDomain objects. What was never accepted limits nothing; its servers count in
+            the nearest domain above it that was.
         forecasts: What may be expected of them.
 
     Attributes:
@@ -95,8 +97,10 @@ class PowerView:
     """
 
     def __init__(self, domains: Iterable[JsonObject], forecasts: ForecastBook) -> None:
-        self._domains = accepted_domains(domains)
-        self.grid = PowerGrid.of_read({name: d.spec for name, d in self._domains.items()})
+        bodies = list(domains)
+        self._domains = accepted_domains(bodies)
+        specs = {name: domain.spec for name, domain in self._domains.items()}
+        self.grid = PowerGrid.of_read(specs, newest_claims(bodies))
         self._forecasts = forecasts
         self._drawn = {
             arrival.pod_uid: math.inf

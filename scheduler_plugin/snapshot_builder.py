@@ -324,7 +324,8 @@ def _hosts(nodes: list[Node], power: PowerView) -> dict[str, float]:
     watts: dict[str, float] = defaultdict(float)
     for node in nodes:
         if node.domain:
-            watts[node.domain] += node.idle_watts + power.grid.worst_host_watts(node.domain)
+            feeding = power.grid.feeding(node.name, node.labels)
+            watts[node.domain] += node.idle_watts + power.grid.worst_host_watts(feeding)
     return watts
 
 

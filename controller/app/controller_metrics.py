@@ -5,10 +5,12 @@ One registry a controller, so that several can live in one process (the demo, te
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter as Tally
+from collections.abc import Mapping, Sequence
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
+from controller.servers_aside import Aside
 from controller.tick_values import Band, Decisions, Observations, Topology
 from forecasting.forecast_book import Outlook
 
@@ -72,6 +74,16 @@ class ControllerMetrics:
         self.epoch = gauge("epoch", "Fencing epoch while leading, else 0")
         self.batches = counter("lease_batches_total", "Lease batches handed to the streams")
         self.not_accepted = gauge("objects_not_accepted", "Objects whose newest spec is refused")
+        self.aside = gauge(
+            "servers_counted_aside",
+            "Servers of a domain whose newest spec is refused that count in the next one above",
+            "domain",
+        )
+        self.uncounted = gauge(
+            "servers_uncounted",
+            "Servers of a refused domain above which no accepted one is known: in no sum (I1)",
+            "domain",
+        )
         self.failed_ticks = counter("failed_ticks_total", "Ticks that raised an error")
         self.audit_failures = counter("audit_rows_lost_total", "Decision rows that were not kept")
         self.audit_bytes = gauge("audit_bytes", "Size of the decisions' file with its log")
@@ -122,6 +134,15 @@ class ControllerMetrics:
         for name, outlook in outlooks.items():
             self.forecast_fallback.labels(name).set(outlook.is_fallback)
             self.forecast_contradicted.labels(name).set(outlook.state == "Contradicted")
+
+    def observe_aside(self, aside: Sequence[Aside]) -> None:
+        """Export which domains' servers count elsewhere, or nowhere."""
+        counted: Tally[str] = Tally()
+        for servers in aside:
+            if servers.counted_in:
+                counted[servers.claimed_by] += servers.servers
+        self._replace(self.aside, counted)
+        self._replace(self.uncounted, {a.claimed_by: a.servers for a in aside if not a.counted_in})
 
     def _replace(self, gauge: Gauge, values: Mapping[str, float]) -> None:
         """Show these domains and no others; a reader in between never sees an empty gauge."""

@@ -30,6 +30,7 @@ from wattpack.api import (
 from wattpack.errors import InputError
 from wattpack.kube.port import PODS, PRIORITY_CLASSES, JsonObject, Resource
 from wattpack.object_names import SYSTEM_NAMESPACE
+from wattpack.power.member_claims import MemberClaim, newest_claims
 from wattpack.power.power_grid import accepted_domains
 
 log = logging.getLogger(__name__)
@@ -58,6 +59,8 @@ class Objects:
     policies: dict[str, PowerPolicy] = field(default_factory=dict)
     overrides: dict[str, PowerOverride] = field(default_factory=dict)
     plain_domains: dict[str, JsonObject] = field(default_factory=dict)
+    #: The newest word of each domain on its members, also where the spec is unreadable otherwise.
+    claims: dict[str, MemberClaim] = field(default_factory=dict)
     plain_profiles: dict[str, JsonObject] = field(default_factory=dict)
     #: CapacityPlans and WorkloadProfiles by kind, namespace and name: judged, used by nothing.
     planning: dict[ObjectId, JsonObject] = field(default_factory=dict)
@@ -111,6 +114,8 @@ class ObjectStore:
             elif resource.kind == GPUProfile.meta.kind:
                 self._take_profile(name, new)
             elif resource.kind in _MODELS:
+                if resource.kind == PowerDomain.meta.kind:
+                    self._take_claim(name, new)
                 self._take_model(resource.kind, name, new)
             else:
                 self._take_plain(resource, name, new or old or {}, gone=new is None)
@@ -128,6 +133,7 @@ class ObjectStore:
             return replace(
                 now,
                 domains=dict(now.domains),
+                claims=dict(now.claims),
                 policies=dict(now.policies),
                 overrides=dict(now.overrides),
                 plain_profiles=dict(now.plain_profiles),
@@ -147,6 +153,16 @@ class ObjectStore:
             self.objects.plain_profiles[name] = new
         if new is None or old.get("spec") != new.get("spec"):
             self.profiles = self.profiles.with_objects(self.objects.plain_profiles.values())
+            self.version += 1
+
+    def _take_claim(self, name: str, new: JsonObject | None) -> None:
+        """A word that cannot be read leaves the last one that could."""
+        before = self.objects.claims.get(name)
+        if new is None:
+            self.objects.claims.pop(name, None)
+        else:
+            self.objects.claims |= newest_claims([new])
+        if self.objects.claims.get(name) != before:
             self.version += 1
 
     def _take_forecast(self, name: str, new: JsonObject | None, old: JsonObject) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -19,6 +20,7 @@ from controller.app.planning_verdicts import PLANNING_KINDS, PlanningVerdicts
 from controller.app.running_topology import DesiredTopology
 from controller.app.tick_loop import TickOutcome
 from controller.app.verdicts import VerdictBook
+from controller.servers_aside import told_where_they_count
 from controller.tick_values import Band, Transition
 from forecasting.forecast_book import FORECAST_TRUSTED
 from wattpack.api import (
@@ -55,6 +57,8 @@ _REASONS: Mapping[str, tuple[EventReason, bool]] = {
     "ForecastAboveBand": (EventReason.BUDGET_AT_RISK, True),
     "Degraded": (EventReason.DOMAIN_DEGRADED, True),
     "Recovered": (EventReason.DOMAIN_READY, False),
+    "ServersCountedAside": (EventReason.SERVERS_COUNTED_ASIDE, True),
+    "ServersUncounted": (EventReason.SERVERS_UNCOUNTED, True),
 }
 
 
@@ -202,7 +206,10 @@ class StatusThread(PeriodicThread):
         conditions: Sequence[Condition] = self._conditions.get(
             domain.name, domain.status.conditions
         )
+        aside = told_where_they_count(self._desired.counted_aside(), domain.name)
         for finding in _findings(outcome, index, domain.name, refusal):
+            if finding.type == "Ready" and aside:
+                finding = replace(finding, message=f"{finding.message}; {aside}")
             conditions = set_condition(
                 conditions,
                 finding,

@@ -13,14 +13,15 @@ from dataclasses import replace
 
 from capacity.gpu_profile import GpuProfile
 from capacity.profile_book import ProfileBook
-from controller.acceptance import BREAKS_I1, Acceptance, accept
+from controller.acceptance import BREAKS_I1, Acceptance, Site, accept
 from controller.app.desired_state import ObjectId, Objects, ObjectStore, Refusal
 from controller.app.fleet import Fleet, NodeRecord
 from controller.app.forecast_reader import ForecastReader, Outlooks
 from controller.app.known_servers import Members, find_members
+from controller.membership import PodSpec
 from controller.policies import require_sound
-from controller.tick_values import Topology
-from controller.topology import PodSpec, build_topology
+from controller.servers_aside import Aside, counted_aside, moves_aside
+from controller.tick_values import Topology, Transition
 from wattpack.api import GPUProfile, PowerDomain, PowerPolicy
 from wattpack.api.conditions import find_condition
 from wattpack.api.object_meta import ConditionStatus
@@ -49,6 +50,8 @@ class DesiredTopology:
         self._accepted: dict[str, PowerDomain] = {}
         self._policies: dict[str, PowerPolicy] = {}
         self._refusals: tuple[Refusal, ...] = ()
+        self._aside: tuple[Aside, ...] = ()
+        self._moves: list[Transition] = []
         self.models: Sequence[str] = ()
         self.pods_of_gpus: Sequence[str] = ()
         self.pod_of_gpu: Mapping[str, tuple[str, str]] = {}
@@ -81,7 +84,17 @@ class DesiredTopology:
             profiles = self._store.profiles.refusals.values()
         kind = GPUProfile.meta.kind
         told = [Refusal(kind, r.name, "NotUnderstood", r.message, r.generation) for r in profiles]
-        return (*self._refusals, *told, *self._store.unreadable())
+        found = (*self._refusals, *told, *self._store.unreadable())
+        return tuple(_with_servers(refusal, self._aside) for refusal in found)
+
+    def take_moves(self) -> tuple[Transition, ...]:
+        """Servers that began or ceased to count aside since the last call."""
+        moves, self._moves = tuple(self._moves), []
+        return moves
+
+    def counted_aside(self) -> tuple[Aside, ...]:
+        """Servers that count elsewhere than in the domain that claims them, or nowhere."""
+        return self._aside
 
     def accepted_domains(self) -> Mapping[str, PowerDomain]:
         """What runs."""
@@ -150,31 +163,29 @@ class DesiredTopology:
         uses = pod_specs(records, members, objects.pods)
         refused_policies = self._judge_policies(objects.policies)
         domains, waiting = _held_back(objects.domains, members)
-        objects = replace(objects, policies=self._policies, domains=domains)
+        policies = list(self._policies.values())
+        site = Site(policies, members.heard, uses, members.profiles, objects.claims)
         try:
-            acceptance = accept(
-                self._ran_before(objects.domains),
-                list(objects.domains.values()),
-                list(objects.policies.values()),
-                members.heard,
-                uses,
-                members.profiles,
-            )
-            topology = _with_unheard(acceptance, objects, members, uses)
+            acceptance = accept(self._ran_before(domains), list(domains.values()), site)
+            topology = _with_unheard(acceptance, site, members)
         except WattpackError as error:
             log.error("topology not rebuilt, what ran before runs on: %s", error)
             refusal = Refusal("Fleet", "", "NotUnderstood", str(error), 0)
             self._refusals = (*members.refusals, *refused_policies, refusal)
             return
-        refused = (*waiting, *_refused_domains(acceptance, objects.domains))
+        refused = (*waiting, *_refused_domains(acceptance, domains))
         self._refusals = (*members.refusals, *refused_policies, *refused)
+        grid = PowerGrid.of({d.name: d.spec for d in acceptance.domains}, objects.claims)
+        aside = counted_aside(grid, [*members.heard, *members.unheard])
+        self._moves += moves_aside(self._aside, aside)
+        self._aside = aside
         # Before the first agent speaks nothing is known that a change could break: what is wrong
         # with a spec by itself is told, but none is accepted.
         if topology is None or not members.heard:
             return
         self._accepted = {domain.name: domain for domain in acceptance.domains}
         self._topology = topology
-        self.grid = PowerGrid.of({d.name: d.spec for d in acceptance.domains})
+        self.grid = grid
         self._refusals += _torn_nodes(self.grid, members)
         self._describe(members, uses)
 
@@ -208,23 +219,15 @@ class DesiredTopology:
         self.pods_of_gpus = [pod_of.get(uuid, "") for uuid in self._topology.gpu_uuids]
 
 
-def _with_unheard(
-    acceptance: Acceptance, objects: Objects, members: Members, uses: Sequence[PodSpec]
-) -> Topology | None:
+def _with_unheard(acceptance: Acceptance, site: Site, members: Members) -> Topology | None:
     """What was accepted, with the servers that no agent speaks for counted in (I1).
 
     They are no reason to refuse what operators want: what they draw they draw anyhow.
     """
     if acceptance.topology is None or not members.unheard:
         return acceptance.topology
-    return build_topology(
-        list(acceptance.domains),
-        list(objects.policies.values()),
-        [*members.heard, *members.unheard],
-        uses,
-        members.profiles,
-        strict=False,
-    )
+    everybody = replace(site, nodes=[*members.heard, *members.unheard])
+    return everybody.build({d.name: d for d in acceptance.domains}, strict=False)
 
 
 def _held_back(
@@ -255,6 +258,14 @@ def _refused_domains(
         Refusal(PowerDomain.meta.kind, name, r.reason, r.message, newest[name].generation)
         for name, r in acceptance.refusals.items()
     )
+
+
+def _with_servers(refusal: Refusal, aside: Sequence[Aside]) -> Refusal:
+    """The refusal of a domain with what becomes of its servers."""
+    if refusal.kind != PowerDomain.meta.kind:
+        return refusal
+    told = [a.of_the_refused() for a in aside if a.claimed_by == refusal.name]
+    return replace(refusal, message="; ".join([refusal.message, *told])) if told else refusal
 
 
 def _torn_nodes(grid: PowerGrid, members: Members) -> tuple[Refusal, ...]:

@@ -172,7 +172,8 @@ class Ticker:
         self._state, commands, decisions = step(tick, self._state)
         self._metrics.batches.inc(self._send(topology, commands))
         self._count += 1
-        changes = (*decisions.transitions, *outlooks.transitions)
+        news = self._desired.take_moves()
+        changes = (*decisions.transitions, *outlooks.transitions, *news)
         self._lines, lines = paced(self._lines, changes, started_ns)
         told = replace(decisions, transitions=lines)
         measured = _measured(topology, seen, decisions, started_ns)
@@ -227,6 +228,7 @@ class Ticker:
         self._metrics.nodes.set(len(self._fleet.records()))
         self._metrics.count_up(self._metrics.audit_failures, self._audit.failures)
         self._metrics.not_accepted.set(len(self._desired.refusals()))
+        self._metrics.observe_aside(self._desired.counted_aside())
         self._metrics.tick_seconds.observe(seconds)
         self._tick_seconds = seconds
         self._shown = outcome

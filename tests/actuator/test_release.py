@@ -176,6 +176,26 @@ def test_it_says_what_the_breaker_will_bear(
         assert "8.5 of 20.0 kW with 8 GPUs" in said
 
 
+def test_servers_of_a_rack_that_was_never_accepted_load_the_row_above_it(
+    directory: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    document = cluster(8)
+    rack, spec = document["items"][0], document["items"][0]["status"]["acceptedSpec"]
+    row = {**spec, "members": {}, "nonGpuPerNode": {"worstWatts": 0}}
+    refused = {**spec, "ratingWatts": 1, "parent": "row", "members": {"nodeNames": ["n1"]}}
+    document["items"] += [
+        {**rack, "spec": refused, "status": {}},
+        {**rack, "metadata": {"name": "row"}, "spec": row, "status": {"acceptedSpec": row}},
+    ]
+    del document["items"][0]
+    file = directory / "cluster.json"
+    file.write_text(json.dumps(document))
+    assert main(["--restore-defaults", "--dry-run", "--cluster", str(file)], never) == 0
+    said = capsys.readouterr().out
+    assert "row: 8.5 of 20.0 kW with 8 GPUs" in said
+    assert "rack-a" not in said
+
+
 def test_gpus_whose_default_nobody_told_are_named(
     directory: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

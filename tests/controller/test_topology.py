@@ -10,7 +10,7 @@ import pytest
 
 from capacity.gpu_profile import GpuProfile
 from capacity.profile_library import shipped_library
-from controller.acceptance import Acceptance, accept
+from controller.acceptance import Acceptance, Site, accept
 from controller.membership import require_per_gpu_watts
 from controller.step import carry_over, initial_state, step
 from controller.tick_values import Tick, Topology
@@ -144,7 +144,7 @@ def test_a_node_that_moved_into_two_branches_stops_no_other_and_counts_once() ->
     side = make_domain("rack-b", "row", members={"nodeSelector": {"side": "b"}})
     domains = [make_domain("row"), rack("a"), side]
     torn = replace(make_node("n0"), labels={"rack": "a", "side": "b"})
-    result = accept(domains, domains, [], [torn, make_node("n1")], [], profiles())
+    result = accept(domains, domains, Site([], [torn, make_node("n1")], [], profiles()))
     assert running(result).node_names == ("n0", "n1")
     assert [running(result).tree.names[d] for d in running(result).domain_of_node] == [
         "rack-a",
@@ -156,7 +156,7 @@ def test_i1_a_change_that_breaks_it_is_not_accepted_and_the_old_spec_runs() -> N
     old = [make_domain("row"), rack("a")]
     new = [make_domain("row", ratingWatts=50_000.0), rack("a", ratingWatts=3000.0)]
     nodes = [make_node("n0"), make_node("n1")]
-    result = accept(old, new, [], nodes, [], profiles())
+    result = accept(old, new, Site([], nodes, [], profiles()))
     assert result.refusals["rack-a"].reason == "BreaksI1"
     assert "rack-a" in result.refusals["rack-a"].message
     assert list(running(result).tree.rating_watts) == [50_000.0, 60_000.0]
@@ -167,7 +167,7 @@ def test_i1_nodes_that_arrived_cannot_be_refused() -> None:
     nodes = [make_node(f"n{i}") for i in range(30)]
     with pytest.raises(SafetyError, match="I1"):
         build_topology(domains, [], nodes, [], profiles())
-    result = accept(domains, domains, [], nodes, [], profiles())
+    result = accept(domains, domains, Site([], nodes, [], profiles()))
     assert running(result).n_nodes == 30
     assert np.all(running(result).guaranteed_watts == 200.0)
 
@@ -180,7 +180,7 @@ def overfull_beside_a_healthy_rack() -> tuple[list[PowerDomain], list[NodeSpec]]
 
 def test_i1_an_overfull_rack_lowers_no_healthy_one() -> None:
     domains, nodes = overfull_beside_a_healthy_rack()
-    result = accept(domains, domains, [], nodes, [], profiles())
+    result = accept(domains, domains, Site([], nodes, [], profiles()))
     caps = running(result).guaranteed_watts
     healthy = build_topology(domains, [], nodes[-1:], [], profiles()).guaranteed_watts
     assert np.all(caps[: 30 * 8] == 200.0)
@@ -191,7 +191,7 @@ def test_beside_an_overfull_rack_other_changes_are_still_accepted() -> None:
     domains, nodes = overfull_beside_a_healthy_rack()
     window = {"start": "01:00", "end": "02:00", "budgetWatts": 9_000.0}
     wanted = [*domains[:2], rack("b", budgets=[window])]
-    result = accept(domains, wanted, [], nodes, [], profiles())
+    result = accept(domains, wanted, Site([], nodes, [], profiles()))
     assert result.refusals == {}
     assert result.domains[-1].spec.budgets[0].budget_watts == 9_000.0
 
@@ -202,7 +202,7 @@ def test_i1_an_overfull_rack_takes_what_helps_it_and_nothing_that_makes_it_worse
 ) -> None:
     domains, nodes = overfull_beside_a_healthy_rack()
     wanted = [domains[0], rack("a", ratingWatts=watts), domains[2]]
-    result = accept(domains, wanted, [], nodes, [], profiles())
+    result = accept(domains, wanted, Site([], nodes, [], profiles()))
     assert (set(result.refusals) == {"rack-a"}) is is_refused
 
 
@@ -211,7 +211,7 @@ def test_a_node_in_two_branches_keeps_no_other_change_from_being_accepted() -> N
     domains = [make_domain("row"), rack("a"), side]
     torn = replace(make_node("n0"), labels={"rack": "a", "side": "b"})
     wanted = [make_domain("row", ratingWatts=59_000.0), *domains[1:]]
-    result = accept(domains, wanted, [], [torn], [], profiles())
+    result = accept(domains, wanted, Site([], [torn], [], profiles()))
     assert result.refusals == {}
     assert running(result).tree.rating_watts[0] == 59_000.0
 
@@ -222,22 +222,24 @@ def test_a_node_in_two_branches_keeps_no_other_change_from_being_accepted() -> N
 def test_i10_enforce_is_refused_until_every_load_is_declared(missing: dict[str, Any]) -> None:
     watching = rack("a", parent=None, enforcement="DryRun")
     wanted = rack("a", parent=None, **missing)
-    result = accept([watching], [wanted], [], [make_node("n0")], [], profiles())
+    result = accept([watching], [wanted], Site([], [make_node("n0")], [], profiles()))
     assert result.refusals["rack-a"].reason == "LoadNotDeclared"
     assert not running(result).tree.enforce.any()
 
 
 def test_a_removed_domain_is_gone_and_without_any_there_is_no_topology() -> None:
-    result = accept([make_domain("row"), rack("a")], [make_domain("row")], [], [], [], profiles())
+    result = accept(
+        [make_domain("row"), rack("a")], [make_domain("row")], Site([], [], [], profiles())
+    )
     assert running(result).tree.names == ("row",)
-    assert accept([], [], [], [], [], profiles()).topology is None
+    assert accept([], [], Site([], [], [], profiles())).topology is None
     with pytest.raises(InputError, match="PowerDomain"):
         build_topology([], [], [], [], profiles())
 
 
 def test_parents_in_a_circle_are_refused_by_name_though_nothing_else_is_there() -> None:
     circle = [make_domain("a", "b"), make_domain("b", "a")]
-    result = accept([], circle, [], [make_node("n0")], [], profiles())
+    result = accept([], circle, Site([], [make_node("n0")], [], profiles()))
     assert set(result.refusals) == {"a", "b"}
     assert result.domains == ()
 

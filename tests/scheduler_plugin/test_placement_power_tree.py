@@ -113,3 +113,36 @@ def test_a_servers_worst_is_declared_at_the_breaker_and_counts_once() -> None:
     cluster.add(body)
     cluster.set_status(PowerDomain, "row", capBandWatts=limit + 20)
     assert list(cluster.loop.step().released) == [f"{SPACE}/p"]
+
+
+def test_servers_of_a_rack_that_never_ran_use_up_the_rows_room() -> None:
+    """8 idle boards take 596 W of the row, be their rack accepted or not; its rating counts not."""
+    cluster = one_node()
+    cluster.add_accepted(selecting("row", 100_000, {"no": "one"}))
+    cluster.add(selecting("rack-1", 1, IN_RACK, parent="row"))
+    cluster.set_status(PowerDomain, "row", capBandWatts=600)
+    reason, text = why_pending(cluster)
+    assert reason == PendingReason.POWER_DOMAIN_FULL
+    assert text.startswith("row needs")
+
+
+@pytest.mark.parametrize(("room", "fits"), [(596 + 708 + 20, False), (596 + 708 + 1_020, True)])
+def test_a_server_below_a_refused_rack_counts_with_the_racks_figure_for_one(
+    room: int, fits: bool
+) -> None:
+    """8 idle boards 596 W, one board at worst 708 W, and the host's 1,000 W of the refused rack."""
+    cluster = one_node()
+    cluster.add_accepted(selecting("row", 100_000, {"no": "one"}))
+    host = {"worstWatts": 1_000.0, "idleWatts": 300.0}
+    cluster.add(selecting("rack-1", 1, IN_RACK, parent="row", nonGpuPerNode=host))
+    cluster.set_status(PowerDomain, "row", capBandWatts=room)
+    assert bool(cluster.loop.step().released) is fits
+
+
+@pytest.mark.parametrize("parent", ["rack-1", "nobody", None])
+def test_a_refused_rack_below_nobody_stops_no_placement(parent: str | None) -> None:
+    cluster = one_node()
+    cluster.add_accepted(selecting("row", 100_000, {"no": "one"}))
+    above = {} if parent is None else {"parent": parent}
+    cluster.add(selecting("rack-1", 1, IN_RACK, **above))
+    assert list(cluster.loop.step().released) == [f"{SPACE}/p"]

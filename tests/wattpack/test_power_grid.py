@@ -10,6 +10,7 @@ import pytest
 from wattpack.api import PowerDomain
 from wattpack.api.power_domain import PowerDomainSpec, Redundancy
 from wattpack.errors import InputError
+from wattpack.power.member_claims import MemberClaim, claim_of, newest_claims
 from wattpack.power.power_grid import Feeding, PowerGrid, accepted_domains, rating_after_feed_loss
 
 
@@ -114,7 +115,7 @@ def test_a_watt_counts_at_the_lowest_efficiency_on_its_path() -> None:
     assert grid.path_efficiency("rack") == 0.9
     assert grid.path_efficiency("") == 1.0
     # 900 W at the rack are 855 W DC, and 950 W at the row.
-    assert grid.worst_host_watts("rack") == pytest.approx(950.0)
+    assert grid.worst_host_watts(Feeding("rack")) == pytest.approx(950.0)
 
 
 def test_only_accepted_specs_are_read_and_the_newest_is_not_looked_at() -> None:
@@ -127,3 +128,102 @@ def test_only_accepted_specs_are_read_and_the_newest_is_not_looked_at() -> None:
     found = accepted_domains(bodies)
     assert list(found) == ["broken"]
     assert found["broken"].spec.rating_watts == 5_000.0
+
+
+def claim(parent: str | None = None, worst: float = 0.0, **labels: str) -> MemberClaim:
+    members, host = {"nodeSelector": labels}, {"worstWatts": worst}
+    return claim_of(spec(parent, members=members, nonGpuPerNode=host))
+
+
+#: Newest specs of domains that never ran, and where a server of rack 1 counts below an accepted row
+#: that selects none of them.
+REFUSED = [
+    ("its parent runs", {"r1": claim("row", rack="1")}, "row", ("r1",)),
+    (
+        "through a parent that is refused as well",
+        {"r1": claim("pod", rack="1"), "pod": claim("row")},
+        "row",
+        ("r1",),
+    ),
+    ("it is its own parent", {"r1": claim("r1", rack="1")}, "", ("r1",)),
+    (
+        "its parents lead in a circle",
+        {"r1": claim("a", rack="1"), "a": claim("b"), "b": claim("a")},
+        "",
+        ("r1",),
+    ),
+    ("its parent is not there", {"r1": claim("gone", rack="1")}, "", ("r1",)),
+    ("it names no parent", {"r1": claim(None, rack="1")}, "", ("r1",)),
+    (
+        "two of them claim the same server",
+        {"r2": claim("row", rack="1"), "r1": claim("row", rack="1")},
+        "row",
+        ("r1", "r2"),
+    ),
+    (
+        "two levels of them claim it",
+        {"r1": claim("pod", rack="1"), "pod": claim("row", rack="1")},
+        "row",
+        ("pod", "r1"),
+    ),
+    ("nobody claims it", {"r1": claim("row", rack="2")}, "", ()),
+    ("what runs wants more servers", {"row": claim(None, rack="1")}, "row", ("row",)),
+]
+
+
+@pytest.mark.parametrize(
+    ("claims", "fed_by", "through"), [row[1:] for row in REFUSED], ids=[row[0] for row in REFUSED]
+)
+def test_i1_servers_of_a_domain_that_does_not_run_count_in_the_nearest_one_above_that_does(
+    claims: dict[str, MemberClaim], fed_by: str, through: tuple[str, ...]
+) -> None:
+    grid = PowerGrid.of({"row": spec("site"), "site": spec()}, claims)
+    assert grid.feeding("n", {"rack": "1"}) == Feeding(fed_by, (), through)
+    assert set(grid.specs) == {"row", "site"}
+    assert grid.rating_watts("row") == 60_000.0
+
+
+def test_what_an_accepted_domain_claims_no_refused_one_takes_to_another_branch() -> None:
+    specs = {"a": spec(), "r1": selecting("a", rack="1"), "b": spec()}
+    everything = {"x": claim("b", os="linux"), "r1": claim("b", rack="1"), "b": claim(os="linux")}
+    grid = PowerGrid.of(specs, everything)
+    assert grid.feeding("n", {"rack": "1", "os": "linux"}) == Feeding("r1")
+
+
+def test_a_server_that_only_the_site_selects_counts_in_the_row_that_a_refused_rack_names() -> None:
+    specs = {"site": selecting(os="linux"), "row": spec("site"), "far": spec("row")}
+    grid = PowerGrid.of(specs, {"r1": claim("row", rack="1"), "far": claim("row", os="linux")})
+    labels = {"os": "linux", "rack": "1"}
+    assert grid.feeding("n", labels) == Feeding("row", (), ("r1",))
+    assert grid.feeding("n", {"os": "linux"}) == Feeding("site")
+
+
+def test_refused_racks_of_two_rows_that_claim_one_server_are_both_named() -> None:
+    claims = {"r1": claim("a", rack="1"), "r2": claim("b", rack="1")}
+    grid = PowerGrid.of({"a": spec(), "b": spec()}, claims)
+    feeding = grid.feeding("n", {"rack": "1"})
+    assert feeding == Feeding("a", ("b",), ("r1",))
+    with pytest.raises(InputError, match=r"node n.*\['a', 'b'\]"):
+        feeding.require_one_branch("n")
+
+
+def test_a_server_that_counts_elsewhere_draws_the_larger_of_both_declarations() -> None:
+    claims = {"r1": claim("row", worst=900.0, rack="1"), "r2": claim("row", worst=1.0, rack="2")}
+    grid = PowerGrid.of({"row": spec(nonGpuPerNode={"worstWatts": 300.0})}, claims)
+    watts = {
+        rack: grid.worst_host_watts(grid.feeding("n", {"rack": rack})) for rack in ("1", "2", "3")
+    }
+    assert watts == pytest.approx({"1": 900.0, "2": 300.0, "3": 0.0})
+
+
+def test_of_the_newest_spec_only_what_concerns_membership_has_to_be_readable() -> None:
+    selects = {"members": {"nodeNames": ["n"]}, "parent": "row"}
+    bodies: list[dict[str, Any]] = [
+        {"metadata": {"name": "odd"}, "spec": {**selects, "ratingWatts": "much", "new": 1}},
+        {"metadata": {"name": "deep"}, "spec": {"members": {"nodeNames": "n"}}},
+        {"metadata": {"name": "text"}, "spec": "text"},
+        {"metadata": {"name": "none"}},
+    ]
+    found = newest_claims(bodies)
+    assert set(found) == {"odd"}
+    assert found["odd"].parent == "row"

@@ -41,6 +41,8 @@ class EventReason(StrEnum):
     PLACEMENT_RELEASED = "PlacementReleased"
     PLANNER_FAILING = "PlannerFailing"
     POD_PENDING = "PodPending"
+    SERVERS_COUNTED_ASIDE = "ServersCountedAside"
+    SERVERS_UNCOUNTED = "ServersUncounted"
 
 
 @dataclass(slots=True)

@@ -1,15 +1,16 @@
 """The accepted power tree: which breaker feeds a node, and what each breaker bears.
 
-accepted PowerDomain specs ──> PowerGrid ──> controller (topology, taints), planner (snapshot)
+accepted PowerDomain specs ──┬─> PowerGrid ──> controller (topology, taints), planner (snapshot)
+newest claims of members ────┘
 
 The one home of these facts. Built once for a set of specs, pure, and the same for everybody who
-asks; whether a spec is acceptable is the controller's to judge.
+asks; whether a spec is acceptable is the controller's to judge. Limits come from accepted specs
+alone; servers that only a spec that does not run claims count where their power flows (I1).
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
@@ -31,9 +32,12 @@ from wattpack.power.domain_tree import (
     efficiency_downstream,
     topological_order,
 )
+from wattpack.power.member_claims import MemberClaim, MemberIndex, anchor
 from wattpack.power.trip_curves import RACK_THERMAL, SWITCHBOARD_THERMAL, cold_points
 
 __all__ = ["Feeding", "PowerGrid", "accepted", "accepted_domains", "rating_after_feed_loss"]
+
+_NO_CLAIMS: Mapping[str, MemberClaim] = MappingProxyType({})
 
 # I2: r_max = min(1.5, 0.8 * lowest short-time or magnetic pick-up).
 _HIGHEST_LOAD_RATIO = 1.5
@@ -48,10 +52,13 @@ class Feeding:
         domain: The deepest domain that claims the node, ties by name; empty for none.
         strangers: Domains of other branches that claim it too: then nobody knows, and the node is
             to be refused by name. Sorted.
+        through: Domains between that do not run as they are written: only by their claims does the
+            node count there. With no domain: no accepted breaker above them is known. Sorted.
     """
 
     domain: str
     strangers: tuple[str, ...] = ()
+    through: tuple[str, ...] = ()
 
     def require_one_branch(self, node: str) -> str:
         """The domain, if no other branch claims the node.
@@ -82,24 +89,32 @@ class PowerGrid:
     cut: Mapping[str, str]
     _position: Mapping[str, int]
     _paths: tuple[tuple[str, ...], ...]
-    _by_node_name: Mapping[str, tuple[str, ...]]
-    _by_label: Mapping[tuple[str, str], tuple[str, ...]]
+    _members: MemberIndex
+    _open: _OpenClaims
 
     @classmethod
-    def of(cls, specs: Mapping[str, PowerDomainSpec]) -> PowerGrid:
+    def of(
+        cls, specs: Mapping[str, PowerDomainSpec], claims: Mapping[str, MemberClaim] = _NO_CLAIMS
+    ) -> PowerGrid:
         """The grid of specs that fit together.
+
+        Args:
+            specs: What runs, by name.
+            claims: What the newest specs say of members, by name, also of domains that do not run.
 
         Raises:
             InputError: for an unknown parent or a cycle; names the domain.
         """
-        return _build(specs, {name: spec.parent for name, spec in specs.items()}, {})
+        return _build(specs, {name: spec.parent for name, spec in specs.items()}, {}, claims)
 
     @classmethod
-    def of_read(cls, specs: Mapping[str, PowerDomainSpec]) -> PowerGrid:
+    def of_read(
+        cls, specs: Mapping[str, PowerDomainSpec], claims: Mapping[str, MemberClaim] = _NO_CLAIMS
+    ) -> PowerGrid:
         """The grid of specs that were read one by one, and so perhaps at two moments.
 
         A link to a parent that is not there, or in a circle, is cut: the breaker still limits what
-        hangs below it.
+        hangs below it. Arguments as in ``of``.
         """
         parents = {name: spec.parent for name, spec in specs.items()}
         cut: dict[str, str] = {}
@@ -108,19 +123,41 @@ class PowerGrid:
                 cut[name] = f"its parent {parent} is not an accepted domain"
             elif _leads_back(name, parents):
                 cut[name] = f"its parent {parent} hangs below it"
-        return _build(specs, {n: None if n in cut else p for n, p in parents.items()}, cut)
+        kept = {n: None if n in cut else p for n, p in parents.items()}
+        return _build(specs, kept, cut, claims)
 
     def feeding(self, node: str, labels: Mapping[str, str]) -> Feeding:
-        """Which breaker feeds a node of that name and labels."""
-        claims = set(self._by_node_name.get(node, ()))
-        for pair in labels.items():
-            claims.update(
-                name for name in self._by_label.get(pair, ()) if self._selects(name, labels)
-            )
+        """Which breaker feeds a node of that name and labels.
+
+        What an accepted domain claims stays in its branch: a claim that does not run never takes
+        it to another, but may say that it hangs deeper.
+        """
+        claims = self._members.claiming(node, labels)
+        opened = self._open.index.claiming(node, labels)
+        if not opened:
+            return self._settled(claims, ())
+        leads = {name: self._open.anchors[name] for name in opened}
+        if claims:
+            deepest = self._deepest(claims)
+            # A domain that runs keeps its members as they were accepted.
+            leads = {
+                name: lead
+                for name, lead in leads.items()
+                if name not in self.specs and lead != deepest and deepest in self.path(lead)
+            }
+        found = claims.union(lead for lead in leads.values() if lead)
+        domain = self._deepest(found) if found else ""
+        return self._settled(found, sorted(n for n, lead in leads.items() if lead == domain))
+
+    def _settled(self, claims: Collection[str], through: Sequence[str]) -> Feeding:
         if not claims:
-            return Feeding("")
-        deepest = min(claims, key=lambda name: (-len(self.path(name)), name))
-        return Feeding(deepest, tuple(sorted(claims.difference(self.path(deepest)))))
+            return Feeding("", (), tuple(through))
+        domain = self._deepest(claims)
+        strangers = set(claims).difference(self.path(domain))
+        return Feeding(domain, tuple(sorted(strangers)), tuple(through))
+
+    def _deepest(self, domains: Collection[str]) -> str:
+        return min(domains, key=lambda name: (-len(self.path(name)), name))
 
     def path(self, domain: str) -> tuple[str, ...]:
         """The domain and all that feed it, nearest first; empty for none."""
@@ -134,21 +171,42 @@ class PowerGrid:
         """DC over AC at the breaker of the domain's path where it is lowest; 1 without a domain."""
         return min((float(self.efficiency[self.index(n)]) for n in self.path(domain)), default=1.0)
 
-    def worst_host_watts(self, domain: str) -> float:
-        """Worst draw of one server below the domain without its GPUs, AC where it is highest."""
+    def worst_host_watts(self, feeding: Feeding) -> float:
+        """Worst draw of one server without its GPUs, AC where it is highest on its path.
+
+        The larger of what its domain declares and what those declare through which it counts
+        there: a row that has no servers of its own declares nothing for one.
+        """
+        domain = feeding.domain
         if not domain:
             return 0.0
-        at_domain = self.specs[domain].non_gpu_per_node.worst_watts
+        at_domain = self.host_watts(feeding)
         return at_domain * float(self.efficiency[self.index(domain)]) / self.path_efficiency(domain)
+
+    def host_watts(self, feeding: Feeding) -> float:
+        """The same in AC watts at the breaker of the server's own domain."""
+        declared = [self._open.host_worst_watts[name] for name in feeding.through]
+        return max(self.specs[feeding.domain].non_gpu_per_node.worst_watts, *declared, 0.0)
 
     def rating_watts(self, domain: str) -> float:
         """Continuous rating after feed loss over phase imbalance, AC watts."""
         position = self.index(domain)
         return float(self.tree.rating_watts[position] / self.tree.phase_imbalance[position])
 
-    def _selects(self, domain: str, labels: Mapping[str, str]) -> bool:
-        wanted = self.specs[domain].members.node_selector
-        return all(labels.get(key) == value for key, value in wanted.items())
+
+@dataclass(frozen=True, slots=True)
+class _OpenClaims:
+    """Claims that say something else than what runs.
+
+    Attributes:
+        index: Who claims a node.
+        anchors: The nearest domain that runs, by claim; empty for none.
+        host_worst_watts: Of one server without its GPUs, AC, by claim.
+    """
+
+    index: MemberIndex
+    anchors: Mapping[str, str]
+    host_worst_watts: Mapping[str, float]
 
 
 def accepted(domain: PowerDomain) -> PowerDomain | None:
@@ -197,18 +255,12 @@ def _build(
     specs: Mapping[str, PowerDomainSpec],
     parents: Mapping[str, str | None],
     cut: Mapping[str, str],
+    claims: Mapping[str, MemberClaim],
 ) -> PowerGrid:
     names = list(specs)
     order = topological_order(names, [parents[name] for name in names])
     chosen = {names[i]: specs[names[i]] for i in order}
     tree = _tree(chosen, parents)
-    by_node_name: dict[str, list[str]] = defaultdict(list)
-    by_label: dict[tuple[str, str], list[str]] = defaultdict(list)
-    for name, spec in chosen.items():
-        for node in spec.members.node_names:
-            by_node_name[node].append(name)
-        if spec.members.node_selector:
-            by_label[min(spec.members.node_selector.items())].append(name)
     return PowerGrid(
         specs=MappingProxyType(chosen),
         tree=tree,
@@ -216,8 +268,23 @@ def _build(
         cut=MappingProxyType(dict(cut)),
         _position={name: i for i, name in enumerate(tree.names)},
         _paths=tuple(tuple(tree.names[i] for i in tree.ancestors(d)) for d in range(len(tree))),
-        _by_node_name={node: tuple(found) for node, found in by_node_name.items()},
-        _by_label={pair: tuple(found) for pair, found in by_label.items()},
+        _members=MemberIndex({name: spec.members for name, spec in chosen.items()}),
+        _open=_open_claims(chosen, claims),
+    )
+
+
+def _open_claims(
+    specs: Mapping[str, PowerDomainSpec], claims: Mapping[str, MemberClaim]
+) -> _OpenClaims:
+    differing = {
+        name: claim
+        for name, claim in claims.items()
+        if name not in specs or claim.members != specs[name].members
+    }
+    return _OpenClaims(
+        MemberIndex({name: claim.members for name, claim in differing.items()}),
+        {name: anchor(name, claims, specs) for name in differing},
+        {name: claim.host_worst_watts for name, claim in differing.items()},
     )
 
 

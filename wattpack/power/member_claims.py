@@ -1,0 +1,105 @@
+"""Which servers a domain claims, and where they count while it does not run (I1). Pure.
+
+newest spec of each PowerDomain ──> MemberClaim ──> anchor: the nearest domain that runs
+
+Loads count, limits do not: a breaker that was refused limits nothing, but what hangs below it draws
+through every breaker above it.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+
+from wattpack.api.power_domain import MemberSpec, PowerDomain, PowerDomainSpec
+from wattpack.errors import InputError
+from wattpack.kube.port import JsonObject
+
+__all__ = ["MemberClaim", "MemberIndex", "anchor", "claim_of", "newest_claims"]
+
+_FIELDS = ("parent", "members", "nonGpuPerNode")
+
+
+@dataclass(frozen=True, slots=True)
+class MemberClaim:
+    """What a domain's newest spec says of its servers, be it accepted or not.
+
+    Attributes:
+        parent: The domain that feeds it.
+        members: The servers directly below it.
+        host_worst_watts: The most that one of them draws without its GPUs, AC.
+    """
+
+    parent: str | None
+    members: MemberSpec
+    host_worst_watts: float
+
+
+class MemberIndex:
+    """Finds the domains that claim a node without asking each of them.
+
+    Args:
+        members: By domain.
+    """
+
+    def __init__(self, members: Mapping[str, MemberSpec]) -> None:
+        self._members = dict(members)
+        self._by_node_name: dict[str, list[str]] = defaultdict(list)
+        self._by_label: dict[tuple[str, str], list[str]] = defaultdict(list)
+        for name, spec in self._members.items():
+            for node in spec.node_names:
+                self._by_node_name[node].append(name)
+            if spec.node_selector:
+                self._by_label[min(spec.node_selector.items())].append(name)
+
+    def claiming(self, node: str, labels: Mapping[str, str]) -> set[str]:
+        """Every domain that claims a node of that name and labels."""
+        found = set(self._by_node_name.get(node, ()))
+        for pair in labels.items():
+            found.update(n for n in self._by_label.get(pair, ()) if self._selects(n, labels))
+        return found
+
+    def _selects(self, domain: str, labels: Mapping[str, str]) -> bool:
+        wanted = self._members[domain].node_selector
+        return all(labels.get(key) == value for key, value in wanted.items())
+
+
+def claim_of(spec: PowerDomainSpec) -> MemberClaim:
+    """What the spec says of its servers."""
+    return MemberClaim(spec.parent, spec.members, spec.non_gpu_per_node.worst_watts)
+
+
+def newest_claims(bodies: Iterable[JsonObject]) -> dict[str, MemberClaim]:
+    """By name, the newest word of PowerDomain objects on membership, where it can be read.
+
+    A spec with a field that is not understood may still say which servers it feeds.
+    """
+    found: dict[str, MemberClaim] = {}
+    for body in bodies:
+        spec = body.get("spec")
+        if not isinstance(spec, Mapping):
+            continue
+        # The model wants a rating; a claim has none, so any valid figure does.
+        told = {"ratingWatts": 1.0, **{key: spec[key] for key in _FIELDS if key in spec}}
+        try:
+            domain = PowerDomain.read({**body, "spec": told, "status": {}})
+        except InputError:
+            continue
+        found[domain.name] = claim_of(domain.spec)
+    return found
+
+
+def anchor(name: str, claims: Mapping[str, MemberClaim], running: Collection[str]) -> str:
+    """The nearest domain that runs, itself or above, by the newest parents; empty for none.
+
+    A circle and a parent that is not there end the way up.
+    """
+    seen: set[str] = set()
+    at: str | None = name
+    while at is not None and at not in seen:
+        if at in running:
+            return at
+        seen.add(at)
+        at = claims[at].parent if at in claims else None
+    return ""
