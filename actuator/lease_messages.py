@@ -14,11 +14,10 @@ from enum import StrEnum
 from typing import Protocol
 
 from wattpack.errors import InputError
+from wattpack.gpu_resources import MAX_BOARDS
 from wattpack.units import require_number
 
 MAX_UINT64 = 2**64 - 1
-MAX_DEVICES = 64
-"""More GPUs than any server holds; bounds the work that one message can cause."""
 
 
 class Operation(StrEnum):
@@ -98,8 +97,8 @@ class LeaseCommand:
         for name in ("epoch", "sequence", "nonce"):
             require_integer(name, getattr(self, name), minimum=1, maximum=MAX_UINT64)
         require_integer("ttl_ms", self.ttl_ms, minimum=1, maximum=3_600_000, unit="ms")
-        if not 1 <= len(self.devices) <= MAX_DEVICES:
-            raise InputError("devices", f"1 to {MAX_DEVICES} commands", len(self.devices))
+        if not 1 <= len(self.devices) <= MAX_BOARDS:
+            raise InputError("devices", f"1 to {MAX_BOARDS} commands", len(self.devices))
         seen: set[str] = set()
         for index, device in enumerate(self.devices):
             if device.uuid in seen:

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 
 from console.decision_feed import in_kilowatts
 from wattpack.errors import InputError
 from wattpack.gpu_resources import gpu_demand
 from wattpack.kube.port import JsonObject
 from wattpack.quantities import pod_requests
+from wattpack.times import parse_rfc3339
 
 #: Pods that are listed of one group; the others are counted.
 SHOWN_PODS = 25
@@ -234,6 +234,6 @@ def _number(value: object) -> float:
 
 def _milliseconds(stamp: object) -> int:
     try:
-        return round(datetime.fromisoformat(str(stamp)).timestamp() * 1000)
+        return round(parse_rfc3339(str(stamp)).timestamp() * 1000)
     except (ValueError, OverflowError, OSError):
         return 0

@@ -13,6 +13,7 @@ from wattpack.api import PowerDomain, PowerOverride
 from wattpack.api.power_domain import BudgetWindow
 from wattpack.errors import InputError
 from wattpack.power.domain_tree import FloatArray
+from wattpack.times import parse_rfc3339
 from wattpack.units import NS_PER_SECOND
 
 
@@ -25,12 +26,10 @@ def parse_time(field: str, text: str) -> datetime.datetime | datetime.time:
     try:
         if len(text) == 5:
             return datetime.time.fromisoformat(text)
-        moment = datetime.datetime.fromisoformat(text)
+        return parse_rfc3339(text)
     except ValueError as error:
-        raise InputError(field, "an RFC 3339 time or HH:MM", text) from error
-    if moment.tzinfo is None:
-        raise InputError(field, "a time with its zone, for example ending in Z", text)
-    return moment
+        expected = "an RFC 3339 time with its zone, for example ending in Z, or HH:MM"
+        raise InputError(field, expected, text) from error
 
 
 def window_active(window: BudgetWindow, wall_time_ns: int) -> bool:

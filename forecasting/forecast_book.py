@@ -29,7 +29,7 @@ from forecasting.issued_forecast import (
     UnfitForecast,
     read_forecast,
 )
-from wattpack.api.times import rfc3339
+from wattpack.times import rfc3339
 from wattpack.units import require_number, seconds_to_ns
 
 SKEW_SECONDS: Final = 60.0

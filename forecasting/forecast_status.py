@@ -10,8 +10,8 @@ from forecasting.forecast_round import TargetForecast
 from forecasting.targets import Target
 from wattpack.api.object_meta import Condition, ConditionStatus
 from wattpack.api.planning import DemandForecastStatus, QuantilePath
-from wattpack.api.times import rfc3339
 from wattpack.errors import WattpackError
+from wattpack.times import rfc3339
 from wattpack.units import seconds_to_ns
 
 MISSED_ROUNDS: Final = 2

@@ -18,8 +18,8 @@ from wattpack.api.planning import (
     MAX_FORECAST_STEPS,
     WATT_UNITS,
 )
-from wattpack.api.times import parse_rfc3339
 from wattpack.errors import InputError
+from wattpack.times import parse_rfc3339
 from wattpack.units import require_number
 
 DEFAULT_VALIDITY_SECONDS: Final = 1800.0

@@ -33,8 +33,9 @@ MAX_QUANTITY = 2**45
 Quantity = Annotated[int, Field(ge=0, le=MAX_QUANTITY)]
 #: As in core/v1: a name of 63 characters behind a domain of 253.
 ResourceName = Annotated[str, Field(min_length=1, max_length=317)]
-#: A thousand GPUs on one node or in one pod is no GPU node any more.
-GpuMilli = Annotated[int, Field(ge=0, le=1000 * MILLI_PER_GPU)]
+#: More on one node or in one pod is no GPU node any more, but a virtual one of a whole cluster.
+MAX_GPUS = 1000
+GpuMilli = Annotated[int, Field(ge=0, le=MAX_GPUS * MILLI_PER_GPU)]
 #: Twenty kilowatts on one GPU is a figure in milliwatts, or of a whole node.
 GpuWatts = Annotated[int, Field(ge=0, le=20_000)]
 WattsInt = Annotated[int, Field(ge=0, le=10**9)]
@@ -298,15 +299,20 @@ def parse_value(model: type[V], text: str | bytes, source: str = "") -> V:
     try:
         return model.model_validate_json(text)
     except ValidationError as error:
-        first = error.errors(include_url=False, include_context=False)[0]
-        message = str(first["msg"])
-        field = ".".join(str(part) for part in first["loc"])
-        if first["type"] == "value_error":
-            message = message.removeprefix("Value error, ")
-            named, _, rest = message.partition(": ")
-            if rest and " " not in named:
-                field, message = named, rest
-        raise InputError(field or "document", message, first.get("input"), source) from error
+        raise named_error(error, source) from error
+
+
+def named_error(error: ValidationError, source: str = "") -> InputError:
+    """The first wrong field and what was expected of it, in one line."""
+    first = error.errors(include_url=False, include_context=False)[0]
+    message = str(first["msg"])
+    field = ".".join(str(part) for part in first["loc"])
+    if first["type"] == "value_error":
+        message = message.removeprefix("Value error, ")
+        named, _, rest = message.partition(": ")
+        if rest and " " not in named:
+            field, message = named, rest
+    return InputError(field or "document", message, first.get("input"), source)
 
 
 def snapshot_schema() -> dict[str, Any]:

@@ -17,6 +17,7 @@ from scheduler_plugin.gang_places import Room, gangs_with_places
 from scheduler_plugin.ledger import Ledger
 from scheduler_plugin.power_view import BoundLoad, ModelWatts, PowerView
 from scheduler_plugin.snapshot import (
+    MAX_GPUS,
     MAX_QUANTITY,
     MILLI_PER_GPU,
     Node,
@@ -28,6 +29,7 @@ from scheduler_plugin.snapshot import (
     Taint,
     TaintEffect,
     Toleration,
+    named_error,
 )
 from wattpack.errors import InputError
 from wattpack.gangs import GangRef, GangSources
@@ -45,8 +47,6 @@ from wattpack.quantities import pod_requests, resources
 _DEFAULT_POD_SLOTS = 110
 #: One less than what a pod may ask for: what is cut on both sides never fits.
 _MOST_OFFERED = MAX_QUANTITY - 1
-#: Keeps the idle draw of a count that could not be read within a snapshot's watts.
-_MOST_BOARDS = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +106,7 @@ def build_snapshot(objects: ClusterObjects, ledger: Ledger) -> BuiltSnapshot:
             if held := _still_holds(body, ledger):
                 planned += held
             else:
-                refused[pod_facts.uid(body)] = str(error)
+                refused[pod_facts.uid(body)] = str(_named(error, pod_facts.key(body)))
             continue
         planned.append(pod)
         if ref is not None:
@@ -124,6 +124,11 @@ def build_snapshot(objects: ClusterObjects, ledger: Ledger) -> BuiltSnapshot:
     )
     kept = frozenset(pod.uid for pod in absent if pod.state is PodState.PROMISED)
     return BuiltSnapshot(snapshot, pending, refused, kept)
+
+
+def _named(error: InputError | ValidationError, source: str) -> InputError:
+    """People read this in an Event of their pod."""
+    return error if isinstance(error, InputError) else named_error(error, source)
 
 
 def _node_or_nothing(body: JsonObject, objects: ClusterObjects) -> Node:
@@ -149,7 +154,7 @@ def _node(body: JsonObject, objects: ClusterObjects) -> Node:
     except InputError:
         amounts, slots, known = Counter(), 0, False
     gpus = gpu_demand(amounts).whole if counts_whole_boards(labels) else 0
-    boards = min(board_count(body), _MOST_BOARDS) if known else 0
+    boards = min(board_count(body), MAX_GPUS) if known else 0
     efficiency = objects.power.grid.path_efficiency(feeding.domain)
     extra = _added_watts(watts, efficiency) if watts else {}
     return Node(
@@ -281,8 +286,11 @@ def _still_holds(body: JsonObject, ledger: Ledger) -> list[Pod]:
 
 def _asked(requests: Mapping[str, int]) -> dict[str, Any]:
     """The amounts of a pod in a snapshot's fields."""
+    gpus = gpu_demand(requests).whole
+    if gpus > MAX_GPUS:
+        raise InputError("spec.containers.resources", f"at most {MAX_GPUS} GPUs in one pod", gpus)
     return {
-        "gpu_milli": gpu_demand(requests).whole * MILLI_PER_GPU,
+        "gpu_milli": gpus * MILLI_PER_GPU,
         "milli_cpu": min(requests.get("cpu", 0), MAX_QUANTITY),
         "memory_bytes": min(requests.get("memory", 0), MAX_QUANTITY),
         "resources": _others(requests, MAX_QUANTITY),

@@ -20,6 +20,8 @@ from wattpack.quantities import LARGEST, parse_quantity
 
 NVIDIA_GPU = "nvidia.com/gpu"
 AMD_GPU = "amd.com/gpu"
+#: More than any server holds: the largest today have 16. Bounds the work that one node can cause.
+MAX_BOARDS = 64
 #: Counted in boards. The webhook's match condition lists the same names.
 WHOLE_GPUS = (NVIDIA_GPU, AMD_GPU, "amd.com/spx_nps1")
 

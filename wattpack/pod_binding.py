@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from typing import Any, Final
 
-from wattpack.api.times import parse_rfc3339
+from wattpack.times import parse_rfc3339
 
 #: By then a new pod draws what it will draw, and the meter shows it (assumed: image and weights).
 RAMP_SECONDS: Final = 120.0

@@ -13,12 +13,12 @@ import numpy as np
 
 from wattpack.errors import InputError, read_from
 from wattpack.fencing import MAX_SEQUENCE
+from wattpack.gpu_resources import MAX_BOARDS
 from wattpack.power.domain_tree import BoolArray, FloatArray, IntArray
 from wattpack.units import require_number
 from wattpack.wire.v1 import power_pb2
 
 __all__ = [
-    "MAX_DEVICES",
     "DeviceDescription",
     "NodeSample",
     "PodUse",
@@ -28,8 +28,6 @@ __all__ = [
 
 # No board draws this much; more is a unit mix-up (mW for W) or a broken sensor.
 IMPLAUSIBLE_WATTS = 5000.0
-# One server holds at most 16 boards today; MIG slices are not devices of their own here.
-MAX_DEVICES = 64
 MAX_PODS = 1000
 
 
@@ -91,8 +89,8 @@ def describe(hello: power_pb2.Hello) -> tuple[DeviceDescription, ...]:
     Raises:
         InputError: for a limit that is no positive number, or not in order, or a repeated UUID.
     """
-    if len(hello.devices) > MAX_DEVICES:
-        raise InputError("hello.devices", f"at most {MAX_DEVICES} devices", len(hello.devices))
+    if len(hello.devices) > MAX_BOARDS:
+        raise InputError("hello.devices", f"at most {MAX_BOARDS} devices", len(hello.devices))
     devices = []
     for position, device in enumerate(hello.devices):
         where = f"hello.devices[{position}]"

@@ -15,7 +15,6 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from controller.app.agent_reports import (
-    MAX_DEVICES,
     DeviceDescription,
     NodeSample,
     describe,
@@ -23,6 +22,7 @@ from controller.app.agent_reports import (
 )
 from controller.tick_values import Observations, Topology
 from wattpack.errors import InputError
+from wattpack.gpu_resources import MAX_BOARDS
 from wattpack.power.domain_tree import BoolArray, FloatArray, IntArray
 from wattpack.power.energy_trust import energy_mean_watts
 from wattpack.units import NS_PER_SECOND
@@ -63,8 +63,8 @@ def _with_lost_devices(
     """The named devices and those that were known before and are missing now."""
     uuids = {device.uuid for device in named}
     lost = tuple(device for device in known if device.uuid not in uuids)
-    if len(named) + len(lost) > MAX_DEVICES:
-        expected = f"at most {MAX_DEVICES} devices between two boots"
+    if len(named) + len(lost) > MAX_BOARDS:
+        expected = f"at most {MAX_BOARDS} devices between two boots"
         raise InputError("hello.devices", expected, len(named) + len(lost))
     return (*named, *lost)
 

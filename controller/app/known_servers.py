@@ -14,12 +14,12 @@ from dataclasses import dataclass, field, replace
 from capacity.gpu_profile import GpuProfile
 from capacity.profile_book import ProfileBook
 from capacity.profile_errors import UnknownGpuModel
-from controller.app.agent_reports import MAX_DEVICES, DeviceDescription
+from controller.app.agent_reports import DeviceDescription
 from controller.app.desired_state import Refusal
 from controller.app.fleet import NodeRecord
 from controller.membership import GpuSpec, NodeSpec, require_per_gpu_watts
 from wattpack.errors import InputError
-from wattpack.gpu_resources import board_count
+from wattpack.gpu_resources import MAX_BOARDS, board_count
 from wattpack.kube.port import JsonObject
 from wattpack.object_names import GPU_MODEL_LABELS
 
@@ -83,7 +83,7 @@ def find_members(
         members.heard.append(NodeSpec(record.name, gpus, labels, record.host_unit and known))
     heard = {record.name for record in records}
     for name, body in objects.items():
-        count = 0 if name in heard else min(board_count(body), MAX_DEVICES)
+        count = 0 if name in heard else min(board_count(body), MAX_BOARDS)
         if count:
             members.unheard.append(_unheard(name, body, count, members.profiles, book))
     return members

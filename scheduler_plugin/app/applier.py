@@ -22,7 +22,6 @@ from scheduler_plugin.headroom import domain_rooms
 from scheduler_plugin.ledger import Ledger, Promise, Reservation, Stage
 from scheduler_plugin.plan_document import Placement, Plan
 from scheduler_plugin.snapshot import Pod, Snapshot
-from wattpack.api.times import parse_rfc3339, rfc3339
 from wattpack.clock import Clock
 from wattpack.kube.port import (
     PODS,
@@ -34,6 +33,7 @@ from wattpack.kube.port import (
     KubeError,
     NotFoundError,
 )
+from wattpack.times import parse_rfc3339, rfc3339
 from wattpack.units import NS_PER_SECOND
 
 _LOG = logging.getLogger(__name__)

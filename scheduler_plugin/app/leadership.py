@@ -16,7 +16,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Sequence
 
-from wattpack.api.times import rfc3339
 from wattpack.clock import Clock
 from wattpack.errors import WattpackError
 from wattpack.kube.election import LeaderElector
@@ -33,6 +32,7 @@ from wattpack.kube.port import (
     WatchEvent,
 )
 from wattpack.object_names import LEASE_NAME, SUCCESSES_ANNOTATION
+from wattpack.times import rfc3339
 from wattpack.units import ns_to_seconds, seconds_to_ns
 
 _LOG = logging.getLogger(__name__)

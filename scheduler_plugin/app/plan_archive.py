@@ -20,10 +20,10 @@ from scheduler_plugin.headroom import DomainRoom
 from scheduler_plugin.plan_document import Plan
 from wattpack.api import PlacementPlan
 from wattpack.api.planning import Promise
-from wattpack.api.times import rfc3339
 from wattpack.clock import Clock
 from wattpack.errors import InputError, PermanentError
 from wattpack.kube.port import ConflictError, JsonObject, KubeApi, KubeError, NotFoundError
+from wattpack.times import rfc3339
 
 _LOG = logging.getLogger(__name__)
 PLANS = PlacementPlan.meta.resource

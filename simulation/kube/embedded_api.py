@@ -18,7 +18,6 @@ from simulation.kube.field_ownership import Owner, Owners, apply_configuration, 
 from simulation.kube.identity_book import IdentityBook
 from simulation.kube.object_store import Key, Store
 from simulation.kube.watch_stream import follow
-from wattpack.api.times import rfc3339
 from wattpack.clock import Clock
 from wattpack.kube.json_patch import apply_json_patch
 from wattpack.kube.port import (
@@ -34,6 +33,7 @@ from wattpack.kube.port import (
     WatchEvent,
 )
 from wattpack.kube.values import canonical, copy_json, same
+from wattpack.times import rfc3339
 from wattpack.units import NS_PER_SECOND, seconds_to_ns
 
 # How long the API server keeps an event (its --event-ttl).

@@ -29,6 +29,7 @@ from telemetry.attribution.kubelet_relay import KubeletRelay
 from wattpack import flags
 from wattpack.clock import Clock, SystemClock
 from wattpack.errors import InputError
+from wattpack.gpu_resources import MAX_BOARDS
 from wattpack.hosts import is_loopback
 from wattpack.logs import add_log_level, log_json, log_plain
 from wattpack.metrics_port import metrics_port
@@ -156,7 +157,7 @@ def _check(options: argparse.Namespace) -> None:
     for name in ("simulated", "devices"):
         value = getattr(options, name)
         if value is not None:
-            require_number(f"--{name}", value, minimum=1, maximum=64)
+            require_number(f"--{name}", value, minimum=1, maximum=MAX_BOARDS)
     if options.node_limit_watts is not None:
         require_number("--node-limit-watts", options.node_limit_watts, exclusive_minimum=0.0)
     if options.simulated is not None and options.replay is not None:

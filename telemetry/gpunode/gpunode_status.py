@@ -6,15 +6,15 @@ The agent does not load the models of ``wattpack.api`` (memory); tests hold the 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from datetime import UTC, datetime
 from typing import Any
 
 from actuator.lease_messages import DeviceStatus
 from telemetry.node_state import NodeState
 from telemetry.report_messages import boot_id, device_state
 from telemetry.sampler import DeviceSample
+from wattpack.gpu_resources import MAX_BOARDS
 from wattpack.kube.port import JsonObject, Resource
-from wattpack.units import NS_PER_SECOND
+from wattpack.times import rfc3339
 from wattpack.wire.v1 import power_pb2
 
 GPU_NODES = Resource("wattpack.io", "v1alpha1", "gpunodes", "GpuNode", False)
@@ -27,7 +27,7 @@ _NAMES: Mapping[int, str] = {
     power_pb2.DEVICE_STATE_UNCONTROLLED: UNCONTROLLED,
 }
 # Bounds of the GpuNode schema.
-MAX_DEVICES, MAX_TEXT, MAX_BOOT_ID = 64, 128, 64
+MAX_TEXT, MAX_BOOT_ID = 128, 64
 # A board rounds limits to whole watts; less than this below the default is no cap.
 CAP_TOLERANCE_WATTS = 1.0
 
@@ -51,7 +51,7 @@ def gpunode_status(
         before: The last status, which keeps the condition's transition time; None for none.
         generation: Of the spec that this agent wrote.
     """
-    devices = [_device(state, sample, untrusted) for sample in state.samples[:MAX_DEVICES]]
+    devices = [_device(state, sample, untrusted) for sample in state.samples[:MAX_BOARDS]]
     health = worst_state(state, devices)
     status: JsonObject = {
         "observedGeneration": generation,
@@ -146,16 +146,13 @@ def _ready(
     value = "True" if ready else "False"
     old = before["conditions"][0] if before is not None else {}
     same = old.get("status") == value
-    now = datetime.fromtimestamp(wall_time_ns // NS_PER_SECOND, UTC)
     return {
         "type": "Ready",
         "status": value,
         "reason": reason,
         "message": message,
         "observedGeneration": generation,
-        "lastTransitionTime": old["lastTransitionTime"]
-        if same
-        else now.strftime("%Y-%m-%dT%H:%M:%SZ"),
+        "lastTransitionTime": old["lastTransitionTime"] if same else rfc3339(wall_time_ns),
     }
 
 

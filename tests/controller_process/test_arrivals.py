@@ -13,8 +13,8 @@ from controller.step import initial_state, step
 from controller.tick_values import Tick, Topology
 from tests.controller.builders import SETTINGS, make_observations, make_topology, seconds
 from wattpack.api.power_domain import MAX_ARRIVALS, Arrival
-from wattpack.api.times import rfc3339
 from wattpack.kube.port import JsonObject
+from wattpack.times import rfc3339
 
 NOW_NS = seconds(1_000_000)
 Key = tuple[str, str]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from wattpack.api.times import rfc3339
+from wattpack.times import rfc3339
 from wattpack.units import seconds_to_ns
 
 AUTHORITY = "wattpack-system"

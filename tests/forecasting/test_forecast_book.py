@@ -13,8 +13,8 @@ from forecasting.forecast_book import ForecastBook, Outlook, Question
 from forecasting.issued_forecast import ForecastKey, UnfitForecast, read_forecast
 from tests.examples import examples
 from tests.forecasting.forecast_builders import AUTHORITY, make_forecast, make_status
-from wattpack.api.times import rfc3339
 from wattpack.errors import InputError
+from wattpack.times import rfc3339
 from wattpack.units import seconds_to_ns
 
 NOW = 1e8

@@ -216,3 +216,25 @@ def test_places_of_a_gang_that_is_gone_are_given_to_others(cluster: Cluster) -> 
     assert len(cluster.loop.step().released) == 2
     cluster.add(gang_pod("late-worker", 2))
     assert cluster.loop.step().released == {}
+
+
+@pytest.mark.parametrize(
+    ("pod", "named"),
+    [
+        (
+            pod_object("p", 1001),
+            "spec.containers.resources: expected at most 1000 GPUs in one pod, got 1001",
+        ),
+        (pod_object("p", annotations={"wattpack.io/kernel-class": "x" * 641}), "kernel_class: exp"),
+    ],
+    ids=["GPUs", "kernel class"],
+)
+def test_what_does_not_fit_the_model_is_told_by_field_and_in_one_line(
+    cluster: Cluster, pod: JsonObject, named: str
+) -> None:
+    cluster.add(pod)
+    ((reason, text),) = cluster.loop.step().pending.values()
+    assert reason == "InvalidRequest"
+    assert named in text
+    assert "\n" not in text
+    assert "pydantic" not in text

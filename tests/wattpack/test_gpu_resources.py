@@ -7,7 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from actuator.lease_messages import DeviceCommand, LeaseCommand, Operation
+from controller.app.agent_reports import describe
+from telemetry.app import agent_command
+from wattpack.api.inventory import GpuNodeStatus
+from wattpack.errors import InputError
 from wattpack.gpu_resources import (
+    MAX_BOARDS,
     GpuDemand,
     GpuKind,
     board_count,
@@ -15,6 +21,7 @@ from wattpack.gpu_resources import (
     gpu_demand,
     gpu_kind,
 )
+from wattpack.wire.v1 import power_pb2
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -113,3 +120,19 @@ def test_no_other_module_knows_a_gpu_resource_by_its_name() -> None:
         if not path.stem.endswith("_judge") and name.search(path.read_text())
     }
     assert named == {"wattpack/gpu_resources.py"}
+
+
+def test_the_bound_of_boards_on_a_node_is_one_fact() -> None:
+    """What the actuator, the leader, the schema and the agent's flags take ends at one number."""
+    schema = GpuNodeStatus.model_json_schema(by_alias=True)
+    assert schema["properties"]["devices"]["maxItems"] == MAX_BOARDS
+    hello = power_pb2.Hello(node="n")
+    for i in range(MAX_BOARDS + 1):
+        hello.devices.add(uuid=f"GPU-{i}")
+    with pytest.raises(InputError, match=rf"hello\.devices: expected at most {MAX_BOARDS} devices"):
+        describe(hello)
+    commands = [DeviceCommand(f"GPU-{i}", Operation.RESET) for i in range(MAX_BOARDS + 1)]
+    with pytest.raises(InputError, match=f"devices: expected 1 to {MAX_BOARDS} commands"):
+        LeaseCommand(epoch=1, sequence=1, nonce=1, ttl_ms=1000, devices=tuple(commands))
+    with pytest.raises(InputError, match=f"--simulated: .*{MAX_BOARDS}"):
+        agent_command.main(["--local", "--simulated", str(MAX_BOARDS + 1)])

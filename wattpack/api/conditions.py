@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from wattpack.api.object_meta import Condition, ConditionStatus
-from wattpack.api.times import rfc3339
 from wattpack.errors import InputError
+from wattpack.times import rfc3339
 
 MAX_MESSAGE_LENGTH = 32768
 

@@ -24,6 +24,7 @@ from wattpack.api.object_meta import (
     PrintColumn,
     Watts,
 )
+from wattpack.gpu_resources import MAX_BOARDS
 
 
 class GpuStatus(ApiModel):
@@ -33,7 +34,7 @@ class GpuStatus(ApiModel):
         str, Field(min_length=1, max_length=128, description="UUID as the driver gives it")
     ]
     model: Annotated[str, Field(max_length=128, description="Product name")]
-    index: Annotated[int, Field(ge=0, le=64, description="Index on the node")]
+    index: Annotated[int, Field(ge=0, le=MAX_BOARDS, description="Index on the node")]
     limit_watts: Annotated[
         NonNegativeWatts | None, Field(description="Power limit as read back, watts")
     ] = None
@@ -74,7 +75,7 @@ class GpuNodeStatus(ApiModel):
     devices: Annotated[
         list[GpuStatus],
         Field(
-            max_length=64,
+            max_length=MAX_BOARDS,
             description="The devices, one entry a UUID",
             json_schema_extra={
                 "x-kubernetes-list-type": "map",

@@ -24,7 +24,7 @@ from wattpack.api.object_meta import (
     Rfc3339,
     Watts,
 )
-from wattpack.api.times import parse_rfc3339
+from wattpack.times import parse_rfc3339
 
 
 class WorkSelector(ApiModel):

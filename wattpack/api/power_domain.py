@@ -25,7 +25,7 @@ from wattpack.api.object_meta import (
     Rfc3339OrClock,
     Watts,
 )
-from wattpack.api.times import parse_rfc3339
+from wattpack.times import parse_rfc3339
 
 
 class Enforcement(StrEnum):

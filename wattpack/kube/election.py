@@ -19,7 +19,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from wattpack.api.times import rfc3339_micro
 from wattpack.clock import Clock
 from wattpack.errors import InputError
 from wattpack.fencing import MAX_EPOCH
@@ -32,6 +31,7 @@ from wattpack.kube.port import (
     KubeError,
     NotFoundError,
 )
+from wattpack.times import rfc3339_micro
 from wattpack.units import NS_PER_SECOND, seconds_to_ns
 
 logger = logging.getLogger(__name__)

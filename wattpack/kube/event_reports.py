@@ -10,9 +10,9 @@ import logging
 from dataclasses import dataclass
 from enum import StrEnum
 
-from wattpack.api.times import rfc3339_micro
 from wattpack.clock import Clock
 from wattpack.kube.port import EVENTS, JsonObject, KubeApi, KubeError, NotFoundError
+from wattpack.times import rfc3339_micro
 from wattpack.units import NS_PER_SECOND
 
 logger = logging.getLogger(__name__)
