@@ -36,6 +36,7 @@ from controller.app.running_topology import DesiredTopology
 from controller.app.tick_loop import Ticker, TickIdentity, TickOutcome, TickPorts
 from controller.tick_values import Band, PowerSettings
 from forecasting.app.forecast_loop import ForecasterProcess
+from forecasting.app.forecast_verdicts import LOOK_SECONDS, VerdictThread
 from forecasting.sqlite import HistoryStore
 from gpu.device_workers import InlineReader
 from scheduler_plugin.admission import Mode, gate_patch
@@ -56,13 +57,14 @@ from simulation.told import decided_caps, told_by
 from simulation.world import World
 from telemetry.app.node_agent import NodeAgent, NodeFacts, Senses
 from telemetry.sampler import Sampler
+from wattpack.api import DemandForecast
 from wattpack.clock import ManualClock
 from wattpack.errors import InputError
 from wattpack.kube.election import LeaderElector
 from wattpack.kube.informer import Informer
 from wattpack.kube.json_patch import apply_json_patch
 from wattpack.kube.port import PODS, KubeError
-from wattpack.units import seconds_to_ns
+from wattpack.units import NS_PER_SECOND, seconds_to_ns
 
 Policy = Literal["wattpack", "uncapped"]
 ELECTION = ControllerSettings().election()
@@ -184,6 +186,12 @@ class TwinRun:
         self._forecaster = ForecasterProcess(
             self.clock, self.api, self.history, scenario.control.forecast_seconds
         )
+        self._forecasts = Informer(
+            self.api, self.clock, DemandForecast.meta.resource, seed=scenario.seed
+        )
+        self._verdicts = VerdictThread(
+            self.clock, self.api, self._forecasts.list, self._forecaster.metrics
+        )
         self.fleet = Fleet()
         self.nodes = TwinNodes(self.world, self.clock, self.fleet)
         self._build_controller()
@@ -235,6 +243,7 @@ class TwinRun:
             "report": seconds_to_ns(control.report_seconds),
             "plan": seconds_to_ns(control.plan_seconds),
             "forecast": seconds_to_ns(control.forecast_seconds),
+            "verdict": LOOK_SECONDS * NS_PER_SECOND,
             "warm": seconds_to_ns(scenario.warmup_seconds),
         }
         for now_ns in range(0, end_ns + 1, step_ns):
@@ -248,6 +257,8 @@ class TwinRun:
                 self._place(now_ns)
             if _due(now_ns, periods["forecast"], step_ns):
                 self._forecast(now_ns)
+            if _due(now_ns, periods["verdict"], step_ns):
+                self._judge_forecasts(now_ns)
             if _due(now_ns, periods["report"], step_ns):
                 self._recorder.take(self.clock.wall_time_ns())
                 self.nodes.report()
@@ -260,6 +271,13 @@ class TwinRun:
     def _forecast(self, now_ns: int) -> None:
         if not self._down(FaultKind.FORECASTER_DOWN, now_ns):
             self._forecaster.tick()
+
+    def _judge_forecasts(self, now_ns: int) -> None:
+        """Say of each new or changed forecast whether it can be made, as its process does."""
+        if self._down(FaultKind.FORECASTER_DOWN, now_ns) or self._down(FaultKind.API_DOWN, now_ns):
+            return
+        self._forecasts.pump()
+        self._verdicts.run_once()
 
     def _place(self, now_ns: int) -> None:
         """Pods come and go; the planner releases them; the stand-ins bind and run them."""

@@ -14,6 +14,7 @@ from controller.app.controller_process import ControllerProcess, Surroundings
 from controller.app.controller_settings import ControllerSettings
 from controller.app.tick_loop import TickOutcome
 from forecasting.app.forecast_loop import ForecasterProcess
+from forecasting.app.forecast_verdicts import VerdictThread
 from forecasting.sqlite import HistoryStore
 from scheduler_plugin.admission import Mode
 from scheduler_plugin.app.placement_metrics import PlacementMetrics
@@ -27,7 +28,9 @@ from simulation.app.demo_nodes import Replica
 from simulation.faces import WorldMeters
 from simulation.kube.embedded_api import EmbeddedKube
 from simulation.world import World
+from wattpack.api import DemandForecast
 from wattpack.clock import Clock, SystemClock
+from wattpack.kube.informer import Informer
 from wattpack.kube.port import TokenIdentity
 from wattpack.object_names import SYSTEM_NAMESPACE
 from wattpack.units import seconds_to_ns
@@ -47,32 +50,43 @@ class Trust:
     tokens: Path
 
 
-class DemoControl:
-    """Controllers, scheduler, watchdog and forecaster around one embedded store.
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """What every process of the demo stands on.
 
-    Args:
+    Attributes:
         world: For meters and scenario.
         api: The embedded store.
         clock: Shared by everybody.
         directory: For files of this run.
-        history_file: SQLite history, preloaded.
+    """
+
+    world: World
+    api: EmbeddedKube
+    clock: Clock
+    directory: Path
+
+    @property
+    def history_file(self) -> Path:
+        """SQLite history, preloaded."""
+        return self.directory / "history.sqlite"
+
+
+class DemoControl:
+    """Controllers, scheduler, watchdog and forecaster around one embedded store.
+
+    Args:
+        stage: What they stand on.
         on_tick: Told of every controller's ticks.
         replicas: Controller replicas.
     """
 
     def __init__(
-        self,
-        world: World,
-        api: EmbeddedKube,
-        clock: Clock,
-        directory: Path,
-        history_file: Path,
-        on_tick: Callable[[TickOutcome], None],
-        replicas: int = 2,
+        self, stage: Stage, on_tick: Callable[[TickOutcome], None], replicas: int = 2
     ) -> None:
+        world, api, clock = stage.world, stage.api, stage.clock
         self._world, self._api, self._clock = world, api, clock
-        self._directory, self._history_file = directory, history_file
-        self._on_tick = on_tick
+        self._stage, self._on_tick = stage, on_tick
         real = SystemClock()
         authority = new_authority("wattpack demo", real.wall_time_ns())
         self._server = new_server(authority, [SERVER_NAME], real.wall_time_ns())
@@ -85,9 +99,13 @@ class DemoControl:
         self.forecaster = ForecasterProcess(
             clock,
             api,
-            HistoryStore(history_file, read_only=True),
+            HistoryStore(stage.history_file, read_only=True),
             world.scenario.control.forecast_seconds,
         )
+        self._forecasts = Informer(
+            api, clock, DemandForecast.meta.resource, seed=world.scenario.seed
+        )
+        self._verdicts = VerdictThread(clock, api, self._forecasts.list, self.forecaster.metrics)
         self._wake = clock.new_wake()
         self._forecaster_wake = clock.new_wake()
         self._stopping = threading.Event()
@@ -101,6 +119,8 @@ class DemoControl:
         """Controllers first: nothing may work before it can be capped."""
         for controller in self.controllers:
             controller.start()
+        self._forecasts.start()
+        self._verdicts.start()
         for thread in self._threads:
             thread.start()
 
@@ -121,6 +141,8 @@ class DemoControl:
         self._wake.set()
         self._forecaster_wake.set()
         self._scheduler.stop()
+        self._verdicts.stop()
+        self._forecasts.stop()
         for controller in self.controllers:
             controller.stop()
         self._planner.close()
@@ -130,6 +152,7 @@ class DemoControl:
         for controller in self.controllers:
             for informer in controller.informers:
                 informer.join()
+        self._forecasts.join()
         for thread in self._threads:
             if thread.is_alive():
                 thread.join(timeout=5.0)
@@ -147,8 +170,8 @@ class DemoControl:
             report_period_ms=round(1000 * scenario.control.report_seconds),
             tick_seconds=scenario.control.tick_seconds,
             lease_ttl_ms=scenario.control.lease_ttl_ms,
-            audit_file=str(self._directory / f"decisions-{index}.sqlite"),
-            history_file=str(self._history_file) if index == 0 else "",
+            audit_file=str(self._stage.directory / f"decisions-{index}.sqlite"),
+            history_file=str(self._stage.history_file) if index == 0 else "",
             simulated=True,
             label=f"simulated: scenario {scenario.name}, seed {scenario.seed}; history before "
             "the start is simulated too",
@@ -199,7 +222,7 @@ class DemoControl:
 
     def _write_trust(self, authority_pem: bytes) -> Trust:
         """The authority's certificate, and for each node a token bound to it."""
-        ca_file, tokens = self._directory / "ca.pem", self._directory / "tokens"
+        ca_file, tokens = self._stage.directory / "ca.pem", self._stage.directory / "tokens"
         ca_file.write_bytes(authority_pem)
         tokens.mkdir(mode=0o700)
         for node in self._world.node_names:

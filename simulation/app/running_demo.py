@@ -18,14 +18,14 @@ from console.app.console_command import ConsoleServer, Upstreams
 from forecasting.sqlite import HistoryStore
 from scheduler_plugin.admission import Mode
 from scheduler_plugin.app.webhook import WebhookServer
-from simulation.app.demo_control import DemoControl
+from simulation.app.demo_control import DemoControl, Stage
 from simulation.app.demo_nodes import DemoNodes
 from simulation.app.demo_watch import Watch
 from simulation.app.demo_work import DemoWork, WebhookCaller
 from simulation.baselines import compare
 from simulation.earlier_days import preload
 from simulation.kube.embedded_api import EmbeddedKube
-from simulation.lockstep import Conductor
+from simulation.lockstep import Conductor, Pace
 from simulation.results import TwinResult, replay_uncapped, summarise
 from simulation.row_objects import install
 from simulation.scenario import Scenario
@@ -65,16 +65,14 @@ class DemoRow:
         self._folder = tempfile.TemporaryDirectory(prefix="wattpack-")
         directory = Path(self._folder.name)
         self.watch = Watch(self.world)
-        self.conductor = Conductor(speed=speed, before_release=self.watch.advance)
+        self.conductor = Conductor(pace=Pace(speed), before_release=self.watch.advance)
         self.clock = self.conductor.clock("demo", alone=True)
         self.api = EmbeddedKube(self.clock, seed=scenario.seed)
         install(self.api, self.world)
-        history_file = directory / "history.sqlite"
-        preload(self.world, history_file, self.clock.wall_time_ns())
-        self._history = HistoryStore(history_file)
-        self.control = DemoControl(
-            self.world, self.api, self.clock, directory, history_file, self.watch.ticked, replicas
-        )
+        stage = Stage(self.world, self.api, self.clock, directory)
+        preload(self.world, stage.history_file, self.clock.wall_time_ns())
+        self._history = HistoryStore(stage.history_file)
+        self.control = DemoControl(stage, self.watch.ticked, replicas)
         self._directory = directory
         self.failure: Exception | None = None
         self._conducting = threading.Thread(target=self._conduct, name="conductor", daemon=True)

@@ -16,7 +16,7 @@ LockstepError (PermanentError)
 └── LockstepStalledError  something holds time; names who runs and how many messages are under way
 """
 
-from simulation.lockstep.conductor import Conductor
+from simulation.lockstep.conductor import Conductor, Pace
 from simulation.lockstep.lockstep_clock import LockstepClock, connect
 from simulation.lockstep.lockstep_errors import (
     LockstepEndedError,
@@ -30,5 +30,6 @@ __all__ = [
     "LockstepEndedError",
     "LockstepError",
     "LockstepStalledError",
+    "Pace",
     "connect",
 ]

@@ -46,39 +46,53 @@ class _Process:
     names: dict[int, str] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How simulated time goes by wall time.
+
+    Attributes:
+        speed: Ceiling in simulated seconds a wall second; None for none.
+        stall_seconds: Wall time without a sign of life after which ``Conductor.run`` raises.
+        wall: Real time; a test passes its own.
+    """
+
+    speed: float | None = None
+    stall_seconds: float = STALL_SECONDS
+    wall: Clock = field(default_factory=SystemClock)
+
+    def __post_init__(self) -> None:
+        if self.speed is not None:
+            require_number("speed", self.speed, exclusive_minimum=0.0, unit="simulated s a wall s")
+
+
 class Conductor:
     """Moves simulated time for all who joined; one thread runs ``run``.
 
     Args:
         directory: Where other processes find the socket and the shared time; None for threads of
             this process only.
-        speed: Ceiling in simulated seconds a wall second; None for none.
+        pace: How time goes by wall time.
         start_ns: First simulated time.
         processes: Time stands until this many processes have joined and are ready.
         before_release: Called with each new time while everybody still waits: the plant's step.
-        stall_seconds: Wall time without a sign of life after which ``run`` raises.
-        wall: Real time; a test passes its own.
     """
 
     def __init__(
         self,
         directory: Path | None = None,
         *,
-        speed: float | None = None,
+        pace: Pace | None = None,
         start_ns: int = 0,
         processes: int = 1,
         before_release: Callable[[int], None] | None = None,
-        stall_seconds: float = STALL_SECONDS,
-        wall: Clock | None = None,
     ) -> None:
-        if speed is not None:
-            require_number("speed", speed, exclusive_minimum=0.0, unit="simulated s a wall s")
-        self._speed = speed
+        pace = pace or Pace()
+        self._speed = pace.speed
         self._expected = processes
         self._joined = 0
         self._before_release = before_release
-        self._stall_ns = seconds_to_ns(stall_seconds)
-        self._wall = wall or SystemClock()
+        self._stall_ns = seconds_to_ns(pace.stall_seconds)
+        self._wall = pace.wall
         path = None if directory is None else directory / TIME_NAME
         self._time = SharedTime(path, create=True)
         self._time.write(start_ns)

@@ -18,6 +18,7 @@ from simulation.lockstep import (
     LockstepClock,
     LockstepEndedError,
     LockstepStalledError,
+    Pace,
     connect,
 )
 from wattpack.clock import ManualClock
@@ -232,7 +233,7 @@ def test_a_message_between_threads_of_a_clock_on_its_own_holds_time(joins: bool)
 
 
 def test_a_stall_of_a_clock_on_its_own_counts_the_messages() -> None:
-    conductor = Conductor(stall_seconds=0.05)
+    conductor = Conductor(pace=Pace(stall_seconds=0.05))
     clock = conductor.clock("planner", alone=True)
     clock.message_sent(2)
     clock.ready()
@@ -245,7 +246,7 @@ def test_a_stall_of_a_clock_on_its_own_counts_the_messages() -> None:
 
 def test_speed_is_a_ceiling() -> None:
     wall = ManualClock()
-    conductor = Conductor(speed=30.0, wall=wall)
+    conductor = Conductor(pace=Pace(30.0, wall=wall))
     conductor._joined = 1
     conductor._earliest = lambda: 3 * SECOND  # type: ignore[method-assign]
     timeout, target = conductor._judge(moved_ns=0, heard_ns=0)
@@ -269,7 +270,7 @@ def test_the_plant_moves_before_anybody_sees_the_new_time() -> None:
 
 
 def test_a_stall_names_who_holds_time_and_the_messages() -> None:
-    conductor = Conductor(stall_seconds=0.05)
+    conductor = Conductor(pace=Pace(stall_seconds=0.05))
     clock = conductor.clock("planner")
     clock.join()
     clock.message_sent(2)
