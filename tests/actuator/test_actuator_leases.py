@@ -17,14 +17,21 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from actuator.lease_entry import DeviceBounds, Outcome, Write, WriteKind
+from actuator.lease_entry import (
+    DeviceBounds,
+    Memory,
+    Outcome,
+    RememberedDevice,
+    Write,
+    WriteKind,
+)
 from actuator.lease_messages import (
     DeviceCommand,
     DeviceState,
     LeaseCommand,
     Operation,
 )
-from actuator.lease_table import NONCE_LIFE_NS, LeaseTable
+from actuator.lease_table import MAX_TTL_MS, NONCE_LIFE_NS, LeaseTable
 from tests.examples import examples
 from wattpack.errors import InputError
 from wattpack.units import NS_PER_MS, NS_PER_SECOND
@@ -236,6 +243,25 @@ def test_another_configuration_outweighs_a_remembered_guaranteed_cap() -> None:
     again = LeaseTable({"a": 300.0}, {"a": BOUNDS}, "boot", counting())
     again.recall(leases.memory(), 9 * SECOND)
     assert again.held("a").guaranteed_watts == 300.0
+
+
+@pytest.mark.parametrize(("remembered", "held"), [(10.0, 200.0), (5000.0, 700.0)])
+def test_a_remembered_guaranteed_cap_stays_within_what_the_board_accepts(
+    remembered: float, held: float
+) -> None:
+    past = RememberedDevice(400.0, remembered, remembered, None, None)
+    again = table()
+    again.recall(Memory("boot", 1, 1, {"a": past}), SECOND)
+    assert again.held("a").guaranteed_watts == again.held("a").cap_watts == held
+
+
+def test_i3_a_remembered_lease_longer_than_any_that_is_given_is_none() -> None:
+    for left_ns, active in ((MAX_TTL_MS * NS_PER_MS, True), (MAX_TTL_MS * NS_PER_MS + 1, False)):
+        past = RememberedDevice(400.0, 400.0, 600.0, None, SECOND + left_ns)
+        again = table()
+        again.recall(Memory("boot", 1, 1, {"a": past}), SECOND)
+        assert again.held("a").cap_watts == (600.0 if active else 400.0)
+        assert again.status(SECOND).devices["a"].lease_active is active
 
 
 def test_reset_returns_to_the_guaranteed_cap_without_a_lease() -> None:

@@ -299,6 +299,16 @@ def test_a_readable_epoch_of_a_damaged_state_file_is_kept(directory: Path) -> No
     assert memory == Memory("", 5, 9, {})
 
 
+def test_the_state_is_never_written_through_a_link_that_somebody_laid(directory: Path) -> None:
+    file, victim = directory / "state.json", directory / "victim"
+    victim.write_text("mine")
+    (directory / f".state.json.{os.getpid()}").symlink_to(victim)
+    with pytest.raises(StateNotSaved):
+        FileStore(file).save(MEMORY)
+    assert victim.read_text() == "mine"
+    assert not file.exists()
+
+
 def test_a_state_file_that_cannot_be_written_is_a_typed_error(directory: Path) -> None:
     (directory / "file").write_text("in the way")
     with pytest.raises(StateNotSaved):

@@ -42,7 +42,9 @@ class TokenTable:
         if token not in self.nodes:
             raise TokenRefusedError("unknown token")
         node = self.nodes[token]
-        return TokenIdentity("agent", (), {NODE_CLAIM: [node]} if node else {})
+        # A token of the console, say, may be bound to a node just as well.
+        username = "somebody" if token == "of-another" else "agent"
+        return TokenIdentity(username, (), {NODE_CLAIM: [node]} if node else {})
 
 
 @dataclass
@@ -63,7 +65,7 @@ class Server:
 def server() -> Iterator[Server]:
     clock = SystemClock()
     fleet = Fleet()
-    tokens = TokenTable({"token-1": "node-1", "unbound": ""})
+    tokens = TokenTable({"token-1": "node-1", "unbound": "", "of-another": "node-1"})
     authenticator = NodeAuthenticator(tokens, clock, "agent")  # type: ignore[arg-type]
     gateway = AgentGateway(
         fleet, authenticator, clock, name="test", report_period_ms=200, wake=lambda: None
@@ -145,6 +147,7 @@ def test_a_bad_report_does_not_end_the_stream(server: Server) -> None:
     [
         ("stolen", make_hello(), grpc.StatusCode.UNAUTHENTICATED),
         ("unbound", make_hello(), grpc.StatusCode.UNAUTHENTICATED),
+        ("of-another", make_hello("node-1"), grpc.StatusCode.UNAUTHENTICATED),
         ("token-1", make_hello("node-2"), grpc.StatusCode.INVALID_ARGUMENT),
         ("token-1", make_hello(versions=[99]), grpc.StatusCode.INVALID_ARGUMENT),
         ("token-1", make_hello(gpus=0), grpc.StatusCode.INVALID_ARGUMENT),

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from forecasting.calibration import Calibration
+from forecasting.clean_history import clean
 from forecasting.fallback import fit_last_day_maximum
 from forecasting.peaks import peak_quantiles
 from forecasting.residuals import PathFit, decay_weights, point_quantiles, weighted_quantiles
@@ -23,6 +24,17 @@ def _series(n: int = 3, days: int = 12, seed: int = 0) -> Floats:
     rng = np.random.default_rng(seed)
     t = np.arange(days * DAY)
     return 50 + 20 * np.sin(2 * np.pi * t / DAY) + rng.normal(0, 4, (n, len(t)))
+
+
+@pytest.mark.parametrize(
+    ("odd", "flag"),
+    [(-1.0, "negative"), (np.inf, "not-finite"), (1e300, "too-large"), (np.nan, "")],
+)
+def test_a_value_that_nothing_can_draw_is_a_gap(odd: float, flag: str) -> None:
+    cleaned = clean(np.array([[5.0, 7.0, odd, 9.0]]), DAY)
+    assert cleaned.known.tolist() == [[True, True, False, True]]
+    assert cleaned.filled.tolist() == [[5.0, 7.0, 8.0, 9.0]]
+    assert [f for f in cleaned.flags[0] if f != "gaps"] == ([flag] if flag else [])
 
 
 @given(st.lists(st.floats(-100, 100), min_size=1, max_size=40), st.floats(0.01, 0.99))

@@ -104,6 +104,16 @@ def test_a_field_that_begins_to_differ_is_found_and_left() -> None:
     assert set(seen[CHECK_EVERY:]) == {700.0}
 
 
+def test_a_field_that_differed_once_is_not_believed_when_it_happens_to_agree() -> None:
+    board = Board(lies={190: 123_000})
+    device = NvmlDevice(board, 0)
+    one_second(device, 0)
+    board.lies = {}
+    one_second(device, 1)
+    board.lies = {190: 123_000}
+    assert {one_second(device, 2 + k)[1].enforced_limit_watts for k in range(3)} == {700.0}
+
+
 def test_the_read_back_after_a_write_asks_the_board_by_single_calls() -> None:
     board = Board()
     device = NvmlDevice(board, 0)

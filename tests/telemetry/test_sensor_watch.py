@@ -111,3 +111,5 @@ def test_without_any_counter_five_identical_readings_and_some_patience_are_enoug
 def test_the_same_reading_seen_twice_is_no_new_one() -> None:
     watch = SensorWatch()
     assert not any(watch.look(GpuReading(0, 200.0)) for _ in range(50))
+    # Two readings in a long while, however often each was shown.
+    assert not any(watch.look(GpuReading(60 * SECOND, 200.0)) for _ in range(50))
