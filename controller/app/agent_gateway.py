@@ -262,7 +262,7 @@ def lease_batches(topology: Topology, commands: Commands) -> dict[str, power_pb2
             ttl_ms=commands.ttl_ms,
             devices=[
                 power_pb2.DeviceLease(
-                    uuid=topology.gpu_uuids[gpu],
+                    uuid=_own_name(topology.gpu_uuids[gpu]),
                     cap_watts=float(commands.cap_watts[gpu]),
                     lock_max_mhz=int(commands.lock_max_mhz[gpu]),
                     guaranteed_watts=float(commands.guaranteed_watts[gpu]),
@@ -272,6 +272,15 @@ def lease_batches(topology: Topology, commands: Commands) -> dict[str, power_pb2
         )
         batches[topology.node_names[index]] = power_pb2.ControllerMessage(leases=batch)
     return batches
+
+
+def _own_name(uuid: str) -> str:
+    """What the agent itself calls its board, however the topology had to name it.
+
+    A stream is bound to the node that it was authenticated for, so its leases are about that
+    node's boards alone, also where two nodes name the same UUID (``known_servers``).
+    """
+    return uuid.rpartition("/")[2]
 
 
 def _boundaries(topology: Topology) -> list[int]:

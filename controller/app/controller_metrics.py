@@ -10,6 +10,8 @@ from collections.abc import Mapping, Sequence
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
+from controller.app.desired_state import Refusal
+from controller.app.odd_servers import odd_servers
 from controller.servers_aside import Aside
 from controller.tick_values import Band, Decisions, Observations, Topology
 from forecasting.forecast_book import Outlook
@@ -84,6 +86,9 @@ class ControllerMetrics:
             "Servers of a refused domain above which no accepted one is known: in no sum (I1)",
             "domain",
         )
+        self.odd_servers = gauge(
+            "odd_servers", "Servers that are counted otherwise than they say", "reason"
+        )
         self.failed_ticks = counter("failed_ticks_total", "Ticks that raised an error")
         self.audit_failures = counter("audit_rows_lost_total", "Decision rows that were not kept")
         self.audit_bytes = gauge("audit_bytes", "Size of the decisions' file with its log")
@@ -143,6 +148,12 @@ class ControllerMetrics:
                 counted[servers.claimed_by] += servers.servers
         self._replace(self.aside, counted)
         self._replace(self.uncounted, {a.claimed_by: a.servers for a in aside if not a.counted_in})
+
+    def observe_refusals(self, refusals: Sequence[Refusal]) -> None:
+        """Export what does not run, and which servers are odd."""
+        self.not_accepted.set(len(refusals))
+        reasons = Tally(refusal.reason for refusal in odd_servers(refusals))
+        self._replace(self.odd_servers, {reason: float(n) for reason, n in reasons.items()})
 
     def _replace(self, gauge: Gauge, values: Mapping[str, float]) -> None:
         """Show these domains and no others; a reader in between never sees an empty gauge."""

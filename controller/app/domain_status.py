@@ -16,6 +16,7 @@ import numpy as np
 from controller.app.arrival_book import ArrivalBook, PodsOnGpus
 from controller.app.desired_state import Refusal
 from controller.app.live_view_builder import capped_by_domain, gpus_by_domain
+from controller.app.odd_servers import members_understood, odd_by_domain, odd_servers
 from controller.app.planning_verdicts import PLANNING_KINDS, PlanningVerdicts
 from controller.app.running_topology import DesiredTopology
 from controller.app.tick_loop import TickOutcome
@@ -35,7 +36,7 @@ from wattpack.api.conditions import Finding, set_condition
 from wattpack.api.power_domain import PowerDomainSpec, PowerDomainStatus
 from wattpack.clock import Clock
 from wattpack.kube.event_reports import EventReason, EventRecorder
-from wattpack.kube.port import KubeApi
+from wattpack.kube.port import NODES, KubeApi
 from wattpack.kube.write_budget import StatusWriter, TokenBucket
 from wattpack.periodic import PeriodicThread
 from wattpack.units import NS_PER_SECOND
@@ -93,6 +94,7 @@ class StatusThread(PeriodicThread):
         self._transitions: list[Transition] = []
         self._arrivals = ArrivalBook()
         self._conditions: dict[str, list[Condition]] = {}
+        self._odd: frozenset[tuple[str, str]] = frozenset()
 
     def take(self, outcome: TickOutcome) -> None:
         """Called by the tick; never blocks for long."""
@@ -117,6 +119,7 @@ class StatusThread(PeriodicThread):
         if outcome is not None:
             self._offer_running(outcome)
             self._emit(transitions)
+            self._tell_odd_servers()
         self._offer_verdicts()
         report = self._writer.flush()
         for target, why in report.refused:
@@ -137,6 +140,7 @@ class StatusThread(PeriodicThread):
     def _offer_running(self, outcome: TickOutcome) -> None:
         kind, desired = PowerDomain.meta.kind, self._desired
         refusals = {r.name: r for r in desired.refusals() if r.kind == kind}
+        odd = odd_by_domain(outcome.topology, desired.refusals())
         arrivals = self._arrivals.take(
             outcome,
             PodsOnGpus(desired.pods(), desired.pod_of_gpu, desired.idle_watts_of_gpu),
@@ -144,7 +148,11 @@ class StatusThread(PeriodicThread):
         for index, name in enumerate(outcome.topology.tree.names):
             domain = desired.newest_domain(name)
             if domain is not None:
-                status = self._domain_status(outcome, index, domain, refusals.get(name))
+                found = (
+                    *_findings(outcome, index, name, refusals.get(name)),
+                    members_understood(odd.get(name, ())),
+                )
+                status = self._domain_status(outcome, index, domain, found)
                 status = status.model_copy(update={"arrivals": arrivals.get(name, [])})
                 self._writer.offer(PowerDomain.meta.resource, name, status)
 
@@ -173,8 +181,24 @@ class StatusThread(PeriodicThread):
                     domain, reason, transition.message, action="Allocate", warning=warning
                 )
 
+    def _tell_odd_servers(self) -> None:
+        """An Event on the Node of each server that began to be counted otherwise than it says."""
+        odd = {(r.name, r.reason): r for r in odd_servers(self._desired.refusals())}
+        nodes = self._desired.newest().nodes
+        for key in odd.keys() - self._odd:
+            node = nodes.get(key[0])
+            if node is not None:
+                self._events.emit(
+                    {**node, "apiVersion": NODES.api_version, "kind": NODES.kind},
+                    EventReason.NODE_NOT_UNDERSTOOD,
+                    f"{odd[key].reason}: {odd[key].message}",
+                    action="Count",
+                    warning=True,
+                )
+        self._odd = frozenset(odd)
+
     def _domain_status(
-        self, outcome: TickOutcome, index: int, domain: PowerDomain, refusal: Refusal | None
+        self, outcome: TickOutcome, index: int, domain: PowerDomain, found: Sequence[Finding]
     ) -> PowerDomainStatus:
         seen, decisions, topology = outcome.seen, outcome.decisions, outcome.topology
         outlook = outcome.outlooks.get(domain.name)
@@ -196,18 +220,18 @@ class StatusThread(PeriodicThread):
             gpus=int(gpus_by_domain(topology)[index]),
             capped_gpus=int(capped_by_domain(topology, decisions)[index]),
             epoch=seen.epoch,
-            conditions=self._judge(outcome, index, domain, refusal),
+            conditions=self._judge(outcome, domain, found),
         )
 
     def _judge(
-        self, outcome: TickOutcome, index: int, domain: PowerDomain, refusal: Refusal | None
+        self, outcome: TickOutcome, domain: PowerDomain, found: Sequence[Finding]
     ) -> list[Condition]:
-        """Accepted, Ready, Degraded and ForecastTrusted, with the time of their last change."""
+        """What was found, with the time of each condition's last change."""
         conditions: Sequence[Condition] = self._conditions.get(
             domain.name, domain.status.conditions
         )
         aside = told_where_they_count(self._desired.counted_aside(), domain.name)
-        for finding in _findings(outcome, index, domain.name, refusal):
+        for finding in found:
             if finding.type == "Ready" and aside:
                 finding = replace(finding, message=f"{finding.message}; {aside}")
             conditions = set_condition(

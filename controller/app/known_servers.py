@@ -60,7 +60,10 @@ def find_members(
         models = [_model(device, record, members, book) for device in record.devices]
         stolen = [d.uuid for d in record.devices if owner[d.uuid] != record.name]
         if stolen:
-            message = f"{stolen[0]} is a GPU of node {owner[stolen[0]]}"
+            message = (
+                f"{stolen[0]} is a GPU that node {owner[stolen[0]]} named first: counted as one "
+                "more board, at its default limit, and leased to this node's own stream only"
+            )
             members.refusals.append(_refusal(record, "ClaimedTwice", message))
         gpus = tuple(
             GpuSpec(

@@ -227,7 +227,7 @@ class Ticker:
         self._metrics.observe_outlooks(outcome.outlooks, outcome.measured_watts)
         self._metrics.nodes.set(len(self._fleet.records()))
         self._metrics.count_up(self._metrics.audit_failures, self._audit.failures)
-        self._metrics.not_accepted.set(len(self._desired.refusals()))
+        self._metrics.observe_refusals(self._desired.refusals())
         self._metrics.observe_aside(self._desired.counted_aside())
         self._metrics.tick_seconds.observe(seconds)
         self._tick_seconds = seconds

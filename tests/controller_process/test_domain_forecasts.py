@@ -234,6 +234,7 @@ def test_every_condition_of_a_domain_that_runs_has_words(
     status.take(outcome)
     status.run_once()
     said = {c["type"]: c for c in api.get(DOMAINS, "row")["status"]["conditions"]}
-    assert said.keys() == {"Accepted", "Ready", "Degraded", "ForecastTrusted"}
+    judged = {"Accepted", "Ready", "Degraded", "MembersUnderstood", "ForecastTrusted"}
+    assert said.keys() == judged
     assert all(c["message"] and c["reason"] for c in said.values())
     assert said["Degraded"]["status"] == degraded

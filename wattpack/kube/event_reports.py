@@ -36,6 +36,7 @@ class EventReason(StrEnum):
     FORECAST_RESTORED = "ForecastRestored"
     GANG_TIMED_OUT = "GangTimedOut"
     NODE_CONTROLLED = "NodeControlled"
+    NODE_NOT_UNDERSTOOD = "NodeNotUnderstood"
     NODE_UNCONTROLLED = "NodeUncontrolled"
     PIN_REFUSED = "PinRefused"
     PLACEMENT_RELEASED = "PlacementReleased"
