@@ -85,6 +85,53 @@ def test_a_new_domain_is_watched_and_nothing_is_written(world: World) -> None:
     assert set(boards.epochs()) == {0}
 
 
+def test_i1_a_server_below_a_rack_refused_from_its_first_write_counts_in_the_row(
+    world: World,
+) -> None:
+    """Nobody but the rack selects it, no agent speaks for it: its GPU counts at the most."""
+    path, before = f"{OURS}/powerdomains", world.row_status()
+    create(world.plane, path, below_the_row("rack", enforcement="Enforce"))
+    eventually("refused", lambda: accepted(world, f"{path}/rack") == "False", 10)
+    eventually("counted", lambda: world.row_status()["members"] == len(SERVERS) + 1, 15)
+    after = world.row_status()
+    assert after["gpus"] == before["gpus"] + 1
+    assert after["drawWatts"] > before["drawWatts"] + 700
+    assert after["budgetWatts"] == RATING_WATTS
+    shown = world.plane.kubectl("describe", "pdom", "row", "rack").stdout
+    assert "1 server counts here for rack, which is not in use" in shown
+    assert "its 1 server counts in row" in shown
+    eventually("told", lambda: "ServersCountedAside" in told_about(world, "row"))
+    # Mended, it is an ordinary rack; its members are its own, and a part of the row.
+    mend = {"spec": {"enforcement": "DryRun"}}
+    assert world.plane.request("PATCH", f"{path}/rack", mend, patch="merge").status == 200
+    eventually("accepted", lambda: accepted(world, f"{path}/rack") == "True", 10)
+    eventually("in silence", lambda: "count" not in ready_message(world, "row"), 15)
+    assert world.row_status()["members"] == len(SERVERS) + 1
+    # Without a server it may go: the admission policy keeps domains that have members.
+    moved = {"spec": {"members": {"nodeNames": []}}}
+    assert world.plane.request("PATCH", f"{path}/rack", moved, patch="merge").status == 200
+    eventually("left", lambda: world.row_status()["members"] == len(SERVERS), 15)
+    eventually("empty", lambda: not members(world, "rack"), 15)
+    assert world.plane.request("DELETE", f"{path}/rack").status == 200
+
+
+def below_the_row(name: str, **spec: object) -> Body:
+    members = {"nodeNames": [SPARE]}
+    body = {"parent": "row", "ratingWatts": 5_000, "members": members, **spec}
+    kind = {"apiVersion": "wattpack.io/v1alpha1", "kind": "PowerDomain"}
+    return {**kind, "metadata": {"name": name}, "spec": body}
+
+
+def ready_message(world: World, name: str) -> str:
+    body = world.plane.request("GET", f"{OURS}/powerdomains/{name}").body
+    return next(c["message"] for c in body["status"]["conditions"] if c["type"] == "Ready")
+
+
+def members(world: World, name: str) -> int:
+    body = world.plane.request("GET", f"{OURS}/powerdomains/{name}").body
+    return int(body["status"].get("members", 0))
+
+
 def test_enforcing_is_refused_until_every_load_is_declared(world: World) -> None:
     world.set_row(enforcement="Enforce")
     eventually("refused", lambda: world.accepted() == "False")
