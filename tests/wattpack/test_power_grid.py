@@ -227,3 +227,12 @@ def test_of_the_newest_spec_only_what_concerns_membership_has_to_be_readable() -
     found = newest_claims(bodies)
     assert set(found) == {"odd"}
     assert found["odd"].parent == "row"
+
+
+def test_a_chain_of_thousands_of_refused_domains_is_followed_to_its_end() -> None:
+    chain = {f"d{i}": claim(f"d{i + 1}", rack=str(i)) for i in range(20_000)}
+    chain["d20000"] = claim("row")
+    grid = PowerGrid.of({"row": spec()}, chain)
+    assert grid.feeding("n", {"rack": "0"}) == Feeding("row", (), ("d0",))
+    chain["d20000"] = claim("d7")
+    assert PowerGrid.of({"row": spec()}, chain).feeding("n", {"rack": "0"}).domain == ""

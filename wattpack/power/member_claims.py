@@ -16,7 +16,7 @@ from wattpack.api.power_domain import MemberSpec, PowerDomain, PowerDomainSpec
 from wattpack.errors import InputError
 from wattpack.kube.port import JsonObject
 
-__all__ = ["MemberClaim", "MemberIndex", "anchor", "claim_of", "newest_claims"]
+__all__ = ["MemberClaim", "MemberIndex", "anchors", "claim_of", "newest_claims"]
 
 _FIELDS = ("parent", "members", "nonGpuPerNode")
 
@@ -90,16 +90,18 @@ def newest_claims(bodies: Iterable[JsonObject]) -> dict[str, MemberClaim]:
     return found
 
 
-def anchor(name: str, claims: Mapping[str, MemberClaim], running: Collection[str]) -> str:
-    """The nearest domain that runs, itself or above, by the newest parents; empty for none.
+def anchors(claims: Mapping[str, MemberClaim], running: Collection[str]) -> dict[str, str]:
+    """By claiming domain, the nearest one that runs, itself or above by the newest parents.
 
-    A circle and a parent that is not there end the way up.
+    Empty where the way up ends: in a circle, at a parent that is not there, or at a root that does
+    not run. Each domain is passed once, however long the chains are.
     """
-    seen: set[str] = set()
-    at: str | None = name
-    while at is not None and at not in seen:
-        if at in running:
-            return at
-        seen.add(at)
-        at = claims[at].parent if at in claims else None
-    return ""
+    found = {name: name for name in running}
+    for name in claims:
+        way: dict[str, None] = {}
+        at: str | None = name
+        while at is not None and at not in found and at not in way:
+            way[at] = None
+            at = claims[at].parent if at in claims else None
+        found |= dict.fromkeys(way, found.get(at or "", ""))
+    return {name: found[name] for name in claims}

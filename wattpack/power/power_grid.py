@@ -32,7 +32,7 @@ from wattpack.power.domain_tree import (
     efficiency_downstream,
     topological_order,
 )
-from wattpack.power.member_claims import MemberClaim, MemberIndex, anchor
+from wattpack.power.member_claims import MemberClaim, MemberIndex, anchors
 from wattpack.power.trip_curves import RACK_THERMAL, SWITCHBOARD_THERMAL, cold_points
 
 __all__ = ["Feeding", "PowerGrid", "accepted", "accepted_domains", "rating_after_feed_loss"]
@@ -281,9 +281,10 @@ def _open_claims(
         for name, claim in claims.items()
         if name not in specs or claim.members != specs[name].members
     }
+    above = anchors(claims, specs) if differing else {}
     return _OpenClaims(
         MemberIndex({name: claim.members for name, claim in differing.items()}),
-        {name: anchor(name, claims, specs) for name in differing},
+        {name: above[name] for name in differing},
         {name: claim.host_worst_watts for name, claim in differing.items()},
     )
 
