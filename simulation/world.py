@@ -22,26 +22,15 @@ is not after the given time, so results do not depend on how often it is called.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
-from capacity.profile_library import shipped_library
-from capacity.serving_model import find_serving
 from gpu.simulated.simulated_device import SimulatedDriver
-from simulation import placed as pl
-from simulation.arrivals import RequestStream
 from simulation.cap_effects import CapEffects, DecidedCaps
 from simulation.fault_plan import FaultSchedule
-from simulation.jobs import JobFleet, JobShape
-from simulation.placed import (
-    GpuAssignment,
-    Placed,
-    PlacementEvent,
-    PodUseView,
-    bound_pods,
-)
+from simulation.placed import GpuAssignment, PlacementEvent, PodUseView, bound_pods
 from simulation.plant import (
     ServerRow,
     breakers_of,
@@ -52,13 +41,13 @@ from simulation.plant import (
 )
 from simulation.plant_breakers import Meters
 from simulation.plant_faults import StruckPlant
-from simulation.pod_work import NAMESPACE, WORK_LABEL, Work, WorkKind, batch_works, standing_works
+from simulation.pod_work import NAMESPACE, WORK_LABEL, Work
 from simulation.row_boards import build_boards
+from simulation.running_work import KernelSpeeds, RunningWork
 from simulation.scenario import Scenario
-from simulation.serving_queues import ServingFleet
 from simulation.slo import Ledger
 from simulation.speeds import BATCH, DECODE, PREFILL, TRAINING
-from simulation.traces import shipped_trace
+from simulation.work_calendar import WorkCalendar
 from wattpack.errors import InputError
 from wattpack.units import NS_PER_SECOND, NodeName, seconds_to_ns
 
@@ -109,59 +98,21 @@ class World:
         self._struck = StruckPlant(
             self.faults, self.bank, self.breakers, self._meters, self.node_names, start_ns
         )
-        self._build_work()
+        self._work, self._calendar = RunningWork(scenario, boards), WorkCalendar(scenario)
+        self.effects = CapEffects(len(self.bank))
+        self.ledger = Ledger(len(scenario.services))
+        self._next_sample_ns = start_ns
+        self._moved_before = 0
         self.trips = 0
 
     def _generator(self, stream: int) -> np.random.Generator:
         return np.random.default_rng((self.scenario.seed, stream))
 
-    def _build_work(self) -> None:
-        scenario = self.scenario
-        n_gpus = len(self.bank)
-        self.assignment = GpuAssignment(self.node_of_gpu)
-        self._serving = ServingFleet(n_gpus)
-        self._jobs = JobFleet(
-            n_gpus,
-            len(scenario.training),
-            scenario.plant.training_dip_ratio,
-            scenario.plant.training_dip_share,
-        )
-        self._streams = [
-            RequestStream(
-                shipped_trace(service.trace),
-                scenario.trace_rate_factor * service.rate_weight,
-                scenario.trace_start_seconds + service.trace_offset_seconds,
-                scenario.seed,
-                i,
-            )
-            for i, service in enumerate(scenario.services)
-        ]
-        self._services = {service.name: i for i, service in enumerate(scenario.services)}
-        self._works: dict[str, Work] = {}
-        self._batch: Iterator[Work] = batch_works(scenario)
-        self._coming: list[Work] = standing_works(scenario)
-        self._next_batch = next(self._batch, None)
-        self._done_seconds: dict[str, float] = {}
-        self._finished: list[str] = []
-        self._finished_ever: set[str] = set()
-        self.effects = CapEffects(n_gpus)
-        self.ledger = Ledger(len(scenario.services))
-        self.record: list[PlacementEvent] = []
-        self.moved = 0
-        self._next_sample_ns = self.start_ns
-
     # -- work ------------------------------------------------------------------------------------
 
     def due(self, now_ns: int) -> list[Work]:
         """Pods to create now; each is given once."""
-        seconds = (now_ns - self.start_ns) / NS_PER_SECOND
-        works = [w for w in self._coming if w.start_seconds <= seconds]
-        self._coming = [w for w in self._coming if w.start_seconds > seconds]
-        while self._next_batch is not None and self._next_batch.start_seconds <= seconds:
-            works.append(self._next_batch)
-            self._next_batch = next(self._batch, None)
-        self._works.update({work.name: work for work in works})
-        return works
+        return self._calendar.due((now_ns - self.start_ns) / NS_PER_SECOND)
 
     def pods_changed(self, pods: Sequence[Mapping[str, object]]) -> None:
         """Take in all pods as the API shows them now: start the new, stop those that are gone.
@@ -173,11 +124,10 @@ class World:
         with self._lock:
             for name, placed in tuple(self.assignment.pods.items()):
                 if bound.get(name) != self.node_names[placed.node]:
-                    self._stop(name)
+                    self.stop(name)
             for name, node in bound.items():
-                work = self._works.get(name)
-                known = name in self.assignment.pods or name in self._finished_ever
-                if work is None or known:
+                work = self._calendar.known.get(name)
+                if work is None or self._work.is_known(name):
                     continue
                 if node not in self.node_names:
                     raise InputError("spec.nodeName", "a node of the row", node, name)
@@ -186,57 +136,30 @@ class World:
 
     def start(self, work: Work, node: int, gpus: Sequence[int]) -> None:
         """Let a pod run on GPUs of a server."""
-        self._works.setdefault(work.name, work)
-        if work.kind is WorkKind.SERVING:
-            service = self.scenario.services[self._services[work.workload]]
-            times = find_serving(
-                shipped_library().serving,
-                self.profiles[self.profile_of_node[node]].model,
-                service.language_model,
-                service.tensor_parallel,
-            )
-            slot = self._serving.add(
-                self._services[work.workload],
-                times,
-                service.max_batch,
-                service.prefill_chunk_tokens,
-            )
-        else:
-            slot = self._jobs.add(self._shape(work), self._done_seconds.pop(work.name, 0.0))
-        self.assignment.place(work, node, gpus, slot)
-        self.record.append(PlacementEvent(self.now_ns, work, node, tuple(gpus), True))
-
-    def _shape(self, work: Work) -> JobShape:
-        if work.kind is WorkKind.BATCH:
-            return JobShape(-1, 1, work.duration_seconds, work.load_ratio, 1.0)
-        names = [job.name for job in self.scenario.training]
-        job = self.scenario.training[names.index(work.workload)]
-        step = job.step_seconds or self.scenario.plant.training_step_seconds
-        return JobShape(names.index(job.name), job.pods, np.inf, 1.0, step)
-
-    def _stop(self, name: str) -> Placed:
-        """Take a pod off its GPUs; a job that comes back continues where it stood."""
-        placed = self.assignment.release(name)
-        if placed.work.kind is WorkKind.SERVING:
-            self._serving.remove(placed.slot)
-        else:
-            self._done_seconds[name] = self._jobs.remove(placed.slot)
-        if name not in self._finished_ever:
-            self.moved += 1
-            self.record.append(
-                PlacementEvent(self.now_ns, placed.work, placed.node, placed.gpus, False)
-            )
-        return placed
+        self._work.start(self.now_ns, work, node, gpus)
 
     def stop(self, name: str) -> None:
-        """Take a pod off its GPUs (replay of a recorded eviction)."""
-        if name in self.assignment.pods:
-            self._stop(name)
+        """Take a pod off its GPUs, if it runs; a job that comes back continues where it stood."""
+        self._work.stop(self.now_ns, name)
 
     def take_finished(self) -> list[str]:
         """Names of batch pods whose work was done since the last call."""
-        finished, self._finished = self._finished, []
-        return finished
+        return self._work.take_finished()
+
+    @property
+    def assignment(self) -> GpuAssignment:
+        """Which pod holds which GPUs."""
+        return self._work.assignment
+
+    @property
+    def record(self) -> list[PlacementEvent]:
+        """Placements, and stops before the work was done."""
+        return self._work.record
+
+    @property
+    def moved(self) -> int:
+        """Pods that were taken off their GPUs before their work was done, since the warm-up."""
+        return self._work.moved - self._moved_before
 
     # -- physics ---------------------------------------------------------------------------------
 
@@ -250,7 +173,10 @@ class World:
         begin_ns, end_ns = self.now_ns, self.now_ns + self._step_ns
         seconds = self._step_ns / NS_PER_SECOND
         self._struck.step(begin_ns, end_ns)
-        demand = self._work(begin_ns, seconds)
+        alive = self._alive(begin_ns)
+        begin = (begin_ns - self.start_ns) / NS_PER_SECOND
+        wanted = self._work.step(begin, seconds, self._speeds(alive), self.ledger)
+        demand = np.where(alive, self._struck.demand(wanted, begin_ns), 0.0)
         drawn = self.bank.advance(demand, end_ns)
         watts = self.servers.advance(drawn, seconds)
         opened = self.breakers.advance(watts, seconds)
@@ -268,86 +194,22 @@ class World:
             self.ledger.series.append((at, *watts.tolist(), float(drawn.sum())))
             self._next_sample_ns += NS_PER_SECOND
 
-    def _work(self, begin_ns: int, seconds: float) -> Floats:
-        """Serve and compute for one step; what the work would draw without caps, (n_gpus,)."""
-        begin = (begin_ns - self.start_ns) / NS_PER_SECOND
-        for i, stream in enumerate(self._streams):
-            self._serving.arrive(i, stream.take(begin))
-        alive = self._alive(begin_ns)
-        prefill, decode, training, batch = self._speeds(alive)
-        n = len(self.bank)
-        assignment = self.assignment
-        result = self._serving.step(
-            begin,
-            seconds,
-            assignment.slowest(pl.SERVING, prefill, n),
-            assignment.slowest(pl.SERVING, decode, n),
-        )
-        self.ledger.served(result)
-        draw = self._jobs.draw_ratio()
-        job_speed = np.minimum(
-            assignment.slowest(pl.TRAINING, training, n), assignment.slowest(pl.BATCH, batch, n)
-        )
-        done = self._jobs.step(seconds, job_speed)
-        self._count_work()
-        for slot in done:
-            self._finish(int(slot))
-        self._count_windows()
-        return self._demand(alive, result.prefill_share, result.decode_share, draw)
-
     def _alive(self, now_ns: int) -> NDArray[np.bool_]:
         up = (self._struck.down_until_ns <= now_ns) & self.servers.on
         return np.asarray(up[self.node_of_gpu] & ~self.bank.lost, dtype=np.bool_)
 
-    def _speeds(self, alive: NDArray[np.bool_]) -> tuple[Floats, ...]:
-        """Relative speed of each kernel class on each GPU as the boards are held now."""
+    def _speeds(self, alive: NDArray[np.bool_]) -> KernelSpeeds:
+        """As the boards are held now."""
         bank = self.bank
         held = bank.drawn_watts / np.maximum(bank.drawn_watts + bank.shed_watts, 1e-9)
         locked = bank.lock_max_mhz > 0
         clock = np.where(locked, bank.lock_max_mhz / bank.max_clock_mhz, 1.0)
-        kernels = (PREFILL, DECODE, TRAINING, BATCH)
-        return tuple(
-            np.where(alive, np.maximum(self.types.speed(k, held, clock), MIN_SPEED), MIN_SPEED)
-            for k in kernels
-        )
 
-    def _demand(
-        self, alive: NDArray[np.bool_], prefill: Floats, decode: Floats, draw: Floats
-    ) -> Floats:
-        types, kind, slot = self.types, self.assignment.kind, self.assignment.slot
-        context = types.context_watts
-        rest = np.maximum(0.0, 1.0 - prefill[slot] - decode[slot])
-        serving = (
-            prefill[slot] * types.class_watts(PREFILL)
-            + decode[slot] * types.class_watts(DECODE)
-            + rest * context
-        )
-        training = np.maximum(context, draw[slot] * types.class_watts(TRAINING))
-        batch = np.maximum(context, draw[slot] * types.class_watts(BATCH))
-        choices = [self.bank.idle_watts, serving, training, batch]
-        demand = np.choose(kind, choices)
-        demand = self._struck.demand(demand, self.now_ns)
-        return np.where(alive, demand, 0.0)
+        def speed(kernel: int) -> Floats:
+            relative = np.maximum(self.types.speed(kernel, held, clock), MIN_SPEED)
+            return np.where(alive, relative, MIN_SPEED)
 
-    def _finish(self, slot: int) -> None:
-        for name, placed in self.assignment.pods.items():
-            if placed.work.kind is WorkKind.BATCH and placed.slot == slot:
-                self._finished.append(name)
-                self._finished_ever.add(name)
-                self._stop(name)
-                return
-
-    def _count_work(self) -> None:
-        """Credit jobs with the GPU-seconds of the step."""
-        kind, slot = self.assignment.kind, self.assignment.slot
-        for number, name in ((pl.TRAINING, "training"), (pl.BATCH, "batch")):
-            mine = slot[kind == number]
-            self.ledger.worked(name, float(self._jobs.last_work_seconds[mine].sum()))
-
-    def _count_windows(self) -> None:
-        slowdown, training = self._jobs.take_windows()
-        self.ledger.job_windows("training", slowdown[training])
-        self.ledger.job_windows("batch", slowdown[~training])
+        return KernelSpeeds(speed(PREFILL), speed(DECODE), speed(TRAINING), speed(BATCH))
 
     def take_reboots(self) -> list[str]:
         """Nodes that rebooted since the last call; their actuators start anew."""
@@ -403,15 +265,10 @@ class World:
         )
         self.effects = CapEffects(len(self.bank))
         self.breakers.reset_peaks()
-        self.moved = 0
-
-    @property
-    def in_flight(self) -> int:
-        """Requests under way."""
-        return self._serving.in_flight
+        self._moved_before = self._work.moved
 
     def unfinished_ages(self, service: int, arrived_before_seconds: float) -> Floats:
         """Ages of requests under way that arrived before a time."""
         now = (self.now_ns - self.start_ns) / NS_PER_SECOND
-        arrived = self._serving.waiting_since(service)
+        arrived = self._work.waiting_since(service)
         return np.asarray(now - arrived[arrived < arrived_before_seconds], dtype=np.float64)

@@ -33,7 +33,7 @@ def running(scenario: Scenario, seconds: float = 12.0) -> World:
 
 
 def bound(world: World, name: str, node: str) -> dict[str, object]:
-    pod = pod_manifest(world._works[name], 0)
+    pod = pod_manifest(world._calendar.known[name], 0)
     pod["spec"]["nodeName"] = node
     return pod
 
@@ -110,7 +110,8 @@ def test_pods_that_finish_are_told_once_and_not_started_again() -> None:
     world = World(small_scenario())
     world.due(60 * SECOND)
     batch = min(
-        (w for w in world._works.values() if w.duration_seconds), key=lambda w: w.duration_seconds
+        (w for w in world._calendar.known.values() if w.duration_seconds),
+        key=lambda w: w.duration_seconds,
     )
     pods = [bound(world, batch.name, "node-000")]
     world.pods_changed(pods)
@@ -241,4 +242,4 @@ def test_a_step_of_the_reference_row_is_cheap_in_memory() -> None:
     world = World(small_scenario(trace_rate_factor=40.0))
     place_all(world)
     world.advance(30 * SECOND)
-    assert len(world._serving._buffer) < 200_000
+    assert len(world._work._serving._buffer) < 200_000
