@@ -25,6 +25,9 @@ KINDS: Mapping[str, tuple[str, str, str]] = {
     "MeterAgrees": ("meter", "meter and nodes agree", "calm"),
     "NodesSilent": ("nodes", "many nodes are silent", "alarm"),
     "NodesHeard": ("nodes", "the nodes are heard again", "calm"),
+    "ServersCountedAside": ("servers", "counts servers of a refused domain", "alarm"),
+    "ServersUncounted": ("servers", "has servers that nobody counts", "alarm"),
+    "ServersCountedBack": ("servers", "servers are back where they belong", "calm"),
     "DeviceUntrusted": ("device", "a GPU is no longer trusted", "alarm"),
     "DeviceTrusted": ("device", "a GPU is trusted again", "calm"),
 }
@@ -52,7 +55,7 @@ def feed(decisions: Sequence[LiveDecision]) -> list[dict[str, object]]:
         subject = KINDS.get(decision.kind, (decision.kind, "", ""))[0]
         key = (decision.domain, subject)
         line = open_lines.get(key)
-        if line is not None and subject not in {"band", "device"}:
+        if line is not None and subject not in {"band", "device", "servers"}:
             line.count += 1
             line.since_ns = decision.wall_time_ns
             continue

@@ -365,6 +365,16 @@ def test_a_kind_of_a_newer_controller_is_spelled_out() -> None:
     assert feed([decision("BreakerOiled", 1)])[0]["words"] == "breaker oiled"
 
 
+def test_servers_of_each_refused_domain_have_a_line_of_their_own_and_it_alarms() -> None:
+    lines = feed([decision("ServersCountedAside", 2), decision("ServersCountedAside", 1)])
+    assert [line["words"] for line in lines] == ["counts servers of a refused domain"] * 2
+    assert {line["tone"] for line in lines} == {"alarm"}
+    (lost,) = feed([decision("ServersUncounted", 1)])
+    assert (lost["words"], lost["tone"]) == ("has servers that nobody counts", "alarm")
+    (back,) = feed([decision("ServersCountedBack", 1)])
+    assert back["tone"] == "calm"
+
+
 def test_there_is_one_unit() -> None:
     assert in_kilowatts("draw 352,000 W of 700 W, 12.5 W") == "draw 352.0 kW of 700 W, 12.5 W"
 
