@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import signal
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
@@ -12,7 +13,8 @@ from types import ModuleType
 from benchmarks.expected import outside, read_ranges
 from benchmarks.runner import Options, discover, find, record
 from wattpack.clock import SystemClock
-from wattpack.errors import WattpackError
+from wattpack.ending import interruptible
+from wattpack.errors import Terminated, WattpackError
 from wattpack.flags import output_file, write_output
 
 
@@ -57,10 +59,16 @@ def main(argv: list[str] | None = None) -> int:
             resume=arguments.resume,
             arguments=tuple(rest),
         )
-        line = module.run(options).to_json(arguments.name)
+        # A measurement has no loop that could look; it unwinds, and takes its processes with it.
+        with interruptible(SystemClock()):
+            line = module.run(options).to_json(arguments.name)
     except WattpackError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
+    except Terminated:
+        return 128 + signal.SIGTERM
+    except KeyboardInterrupt:
+        return 128 + signal.SIGINT
     if arguments.record:
         now = datetime.fromtimestamp(SystemClock().wall_time_ns() / 1e9, tz=UTC)
         print(

@@ -8,13 +8,15 @@ figure counts is said where it is counted: ``simulation.results``, ``simulation.
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
 
 from benchmarks.runner import Options, Result, Target
+from wattpack.ending import last_step
 from wattpack.errors import PermanentError
+from wattpack.scratch_folder import ScratchFolder
 
 NAME = "demo_row"
 # Whatever is not the runner's goes to the demo, which checks it.
@@ -37,8 +39,8 @@ def run(options: Options) -> Result:
     Raises:
         PermanentError: when the demo gives no summary; carries the end of what it printed.
     """
-    with tempfile.TemporaryDirectory() as folder:
-        file = Path(folder) / "out.json"
+    with ScratchFolder() as folder:
+        file = folder / "out.json"
         command = [
             sys.executable,
             "-m",
@@ -56,13 +58,26 @@ def run(options: Options) -> Result:
             *options.arguments,
         ]
         options.progress("running " + " ".join(command[1:]))
-        done = subprocess.run(
-            command, capture_output=True, text=True, timeout=LIMIT_SECONDS, check=False
-        )
+        said = _run_demo(command, folder)
         if not file.is_file():
-            raise PermanentError(f"the demo gave no summary: {done.stderr[-2000:]}")
+            raise PermanentError(f"the demo gave no summary: {said[-2000:]}")
         summary = json.loads(file.read_text(encoding="utf-8"))
     return Result(figures=flatten(summary), targets=TARGETS)
+
+
+def _run_demo(command: list[str], folder: Path) -> str:
+    """What it says on standard error; however this process ends, the demo and its files go too."""
+    # Its own temporary folder lies in ours, which goes after it was killed.
+    environment = {**os.environ, "TMPDIR": str(folder)}
+    with subprocess.Popen(
+        command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env=environment
+    ) as demo:
+        take_back = last_step(demo.kill)
+        try:
+            return demo.communicate(timeout=LIMIT_SECONDS)[1]
+        finally:
+            demo.kill()
+            take_back()
 
 
 def flatten(summary: dict[str, object], prefix: str = "") -> dict[str, float | int | str]:

@@ -14,12 +14,10 @@ import json
 import os
 import subprocess
 import sys
-import tempfile
 import threading
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -28,6 +26,7 @@ from benchmarks._storm_agents import GUARANTEED_WATTS, Fleet
 from benchmarks.runner import Options, Result, Target
 from wattpack.clock import Clock, SystemClock
 from wattpack.errors import DeadlineExceededError
+from wattpack.scratch_folder import ScratchFolder
 from wattpack.units import NS_PER_SECOND, seconds_to_ns
 
 NAME = "reconnect_storm"
@@ -109,7 +108,7 @@ def run(options: Options) -> Result:
     size = QUICK if options.quick else FULL
     clock = SystemClock()
     with ExitStack() as undo:
-        folder = Path(undo.enter_context(tempfile.TemporaryDirectory()))
+        folder = undo.enter_context(ScratchFolder())
         reviews = Server("benchmarks._storm_reviews", str(REVIEW_SECONDS))
         undo.callback(reviews.end)
         config = folder / "kubeconfig"

@@ -10,7 +10,6 @@ A quick run on the test control plane may end before every pod is placed.
 from __future__ import annotations
 
 import importlib
-import tempfile
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -33,6 +32,7 @@ from wattpack.gpu_resources import NVIDIA_GPU
 from wattpack.kube.election import ElectionSettings
 from wattpack.kube.port import NODES, PODS, JsonObject, KubeApi
 from wattpack.object_names import GANG_LABEL, GANG_SIZE_ANNOTATION, GATE
+from wattpack.scratch_folder import ScratchFolder
 from wattpack.units import NS_PER_SECOND, seconds_to_ns
 
 NAME = "two_planners"
@@ -277,6 +277,6 @@ def run(options: Options) -> Result:
         figures["plane_skipped"] = why
         targets = {key: bound for key, bound in TARGETS.items() if key.startswith("virtual")}
         return Result(figures, targets)
-    with tempfile.TemporaryDirectory() as folder:
-        figures |= on_the_test_plane(plane, Path(folder))
+    with ScratchFolder() as folder:
+        figures |= on_the_test_plane(plane, folder)
     return Result(figures, TARGETS)

@@ -9,11 +9,11 @@ from __future__ import annotations
 import importlib
 import signal
 import sys
-import threading
 from dataclasses import dataclass
-from typing import Any
 
 from wattpack import __version__
+from wattpack.clock import SystemClock
+from wattpack.ending import interruptible
 from wattpack.errors import InputError, Terminated, WattpackError
 from wattpack.kube.user_agent import identify
 
@@ -63,7 +63,11 @@ def usage() -> str:
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run one verb; 0 fine, 1 failed, 2 wrong usage, 130 interrupted, 143 terminated."""
+    """Run one verb; 0 fine, 1 failed, 2 wrong usage, 130 interrupted, 143 terminated.
+
+    Serving verbs end with 0 when they are told to; a second signal ends any verb at once with 130
+    or 143.
+    """
     arguments = sys.argv[1:] if argv is None else argv
     if not arguments or arguments[0] in {"-h", "--help", "help"}:
         print(usage(), end="")
@@ -76,9 +80,10 @@ def main(argv: list[str] | None = None) -> int:
         print(f"error: unknown verb {name!r}\n\n{usage()}", file=sys.stderr, end="")
         return 2
     identify(name)
-    previous = _end_in_order()
     try:
-        return int(importlib.import_module(VERBS[name].module).main(rest))
+        # For what only computes, and for what a serving verb does before it serves.
+        with interruptible(SystemClock()):
+            return int(importlib.import_module(VERBS[name].module).main(rest))
     except InputError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
@@ -89,25 +94,6 @@ def main(argv: list[str] | None = None) -> int:
         return 128 + signal.SIGTERM
     except KeyboardInterrupt:
         return 128 + signal.SIGINT
-    finally:
-        if previous is not None:
-            signal.signal(signal.SIGTERM, previous)
-
-
-def _end_in_order() -> Any:  # noqa: ANN401 - what signal.signal gives
-    """SIGTERM unwinds as Ctrl-C does, so that sockets, tokens and folders are taken away.
-
-    Verbs that have something better to do on it (give a Lease back) say so themselves.
-    """
-    if threading.current_thread() is not threading.main_thread():
-        return None
-
-    def terminate(*_: object) -> None:
-        # Once: a second one must not break off the clean-up.
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)
-        raise Terminated
-
-    return signal.signal(signal.SIGTERM, terminate)
 
 
 if __name__ == "__main__":

@@ -5,12 +5,10 @@ from __future__ import annotations
 import argparse
 import os
 import random
-import signal
 import socket
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from types import FrameType
 from typing import IO
 
 from actuator.app.assembly import apply_guaranteed, build_table, read_all_bounds, start_actuator
@@ -28,6 +26,7 @@ from actuator.unix_socket.peers import Admission
 from actuator.unix_socket.pod_resources import PodResourcesDoor
 from gpu.device import GpuDriver
 from wattpack.clock import SystemClock
+from wattpack.ending import EndNotice, end_noted
 from wattpack.errors import InputError, WattpackError
 from wattpack.units import NS_PER_SECOND, NodeName
 
@@ -148,7 +147,9 @@ def _keep_door(
 ) -> int:
     if options.pod_resources is None:
         raise InputError("--pod-resources", "the kubelet's socket", None)
-    return DoorKeeper(config, options.socket, options.pod_resources, clock, audit).run()
+    # Before there is a socket that somebody has to take away.
+    with end_noted(clock) as end:
+        return DoorKeeper(config, options.socket, options.pod_resources, clock, audit).run(end)
 
 
 def _open_audit(file: Path) -> IO[str]:
@@ -193,16 +194,19 @@ class Child:
         self._audit = audit
         self._driver = driver
         self._parent_pid = os.getppid()
-        self._stopping = False
         self._server = SocketServer(clock)
 
     def run(self) -> int:
         """Serve until SIGTERM, the parent's end or a lost driver; leaves guaranteed caps."""
-        signal.signal(signal.SIGTERM, self._stop)
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        # Not cut short: its last act gives the boards their guaranteed caps.
+        with end_noted(self._clock, can_be_cut_short=False) as end:
+            end.call(self._server.wake)
+            return self._serve(end)
+
+    def _serve(self, end: EndNotice) -> int:
         actuator = self._open()
         blind_since_ns: int | None = None
-        while not self._stopping and self._beat():
+        while not end.told() and self._beat():
             wait_ns = actuator.next_wake_ns() - self._clock.monotonic_ns()
             self._server.poll(max(0, min(wait_ns, NS_PER_SECOND)) / NS_PER_SECOND)
             actuator.tick()
@@ -245,7 +249,3 @@ class Child:
             expected = "a socket path that can be made"
             raise InputError("--socket", expected, str(error), str(options.socket)) from error
         return actuator
-
-    def _stop(self, _number: int, _frame: FrameType | None) -> None:
-        self._stopping = True
-        self._server.wake()

@@ -12,10 +12,10 @@ import signal
 import subprocess
 import threading
 from collections.abc import Sequence
-from types import FrameType
 
 from actuator.audit_log import AuditSink
 from wattpack.clock import Clock
+from wattpack.ending import end_noted
 from wattpack.units import NS_PER_SECOND
 
 HEARTBEAT_TIMEOUT_SECONDS = 3.0
@@ -58,14 +58,17 @@ class Parent:
         self._audit = audit
         self._heartbeat_timeout_seconds = heartbeat_timeout_seconds
         self._stopping = threading.Event()
-        self._signal_read, self._signal_write = os.pipe()
+        self._told_read, self._told_write = os.pipe()
 
     def run(self) -> int:
         """Supervise until SIGTERM or SIGINT; returns the exit status."""
-        os.set_blocking(self._signal_write, False)
-        signal.set_wakeup_fd(self._signal_write, warn_on_full_buffer=False)
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, self._stop)
+        # A second signal cuts nothing short: without the capping at the end boards would keep what
+        # their last lease gave them. Its time is bounded.
+        with end_noted(self._clock, can_be_cut_short=False) as end:
+            end.call(self._stop)
+            return self._supervise()
+
+    def _supervise(self) -> int:
         status = self._cap("start", TAKE_BACK)
         back_off_seconds = BACK_OFF_SECONDS[0]
         while not self._stopping.is_set() and status != EXIT_CONFIG:
@@ -83,13 +86,13 @@ class Parent:
             return 0 if self._cap("stop") == 0 else 1
         return status
 
-    def _stop(self, _number: int, _frame: FrameType | None) -> None:
+    def _stop(self) -> None:
         self._stopping.set()
+        os.write(self._told_write, b".")
 
     def _wait(self, seconds: float) -> None:
-        """Wait, or until a signal arrives."""
-        if select.select([self._signal_read], [], [], seconds)[0]:
-            os.read(self._signal_read, 4096)
+        """Wait, or until told to end."""
+        select.select([self._told_read], [], [], seconds)
 
     def _run_child(self) -> int:
         """One life of the child; its exit status, negative for a signal."""
@@ -113,14 +116,12 @@ class Parent:
         """Return when the child has died, hangs (then it is killed) or the parent shall stop."""
         while not self._stopping.is_set():
             ready, _, _ = select.select(
-                [beat_read, self._signal_read], [], [], self._heartbeat_timeout_seconds
+                [beat_read, self._told_read], [], [], self._heartbeat_timeout_seconds
             )
             if not ready:
                 self._audit({"event": "child_hangs", "pid": child.pid})
                 child.kill()
                 return
-            if self._signal_read in ready:
-                os.read(self._signal_read, 4096)
             if beat_read in ready and not os.read(beat_read, 4096):
                 return
         child.terminate()

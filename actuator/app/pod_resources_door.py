@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import os
 import random
-import signal
 from pathlib import Path
-from types import FrameType
 
 from actuator.app.assembly import nonces
 from actuator.audit_log import AuditSink
@@ -23,6 +21,7 @@ from actuator.unix_socket.listener import SocketServer
 from actuator.unix_socket.peers import Admission
 from actuator.unix_socket.pod_resources import PodResourcesDoor
 from wattpack.clock import Clock
+from wattpack.ending import EndNotice
 
 
 class DoorKeeper:
@@ -37,7 +36,6 @@ class DoorKeeper:
     def __init__(
         self, config: ActuatorConfig, socket: Path, kubelet: Path, clock: Clock, audit: AuditSink
     ) -> None:
-        self._stopping = False
         self._server = SocketServer(clock)
         table = LeaseTable({}, {}, read_boot_id(), nonces(random.SystemRandom()))
         no_boards = Actuator(table, InlineHands(()), MemoryStore(), clock, audit)
@@ -45,15 +43,10 @@ class DoorKeeper:
         door = PodResourcesDoor(kubelet)
         self._server.add(socket, no_boards, admission, audit, config.socket_gid, door)
 
-    def run(self) -> int:
-        """Answer peers; the exit status."""
-        signal.signal(signal.SIGTERM, self._stop)
-        signal.signal(signal.SIGINT, self._stop)
-        while not self._stopping:
+    def run(self, end: EndNotice) -> int:
+        """Answer peers until told to end; the exit status."""
+        end.call(self._server.wake)
+        while not end.told():
             self._server.poll(None)
         self._server.close()
         return 0
-
-    def _stop(self, _number: int, _frame: FrameType | None) -> None:
-        self._stopping = True
-        self._server.wake()

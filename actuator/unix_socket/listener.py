@@ -13,6 +13,7 @@ import socket
 import stat
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from actuator.audit_log import AuditSink, SparseAudit
@@ -36,6 +37,7 @@ from actuator.unix_socket.encoding import (
 from actuator.unix_socket.peers import Admission, Peer, peer_credentials
 from actuator.unix_socket.pod_resources import PodResourcesDoor
 from wattpack.clock import Clock
+from wattpack.ending import last_step
 from wattpack.errors import InputError, PermanentError
 from wattpack.units import NS_PER_SECOND
 
@@ -59,7 +61,8 @@ class _Endpoint:
     actuator: Actuator
     admission: Admission
     audit: SparseAudit
-    door: PodResourcesDoor | None = None
+    door: PodResourcesDoor | None
+    keep_file: Callable[[], None]
     connections: list[Connection] = field(default_factory=list)
 
 
@@ -110,7 +113,8 @@ class SocketServer:
         """
         listener = listen(path, gid)
         sparse = SparseAudit(audit, self._clock)
-        endpoint = _Endpoint(listener, path, actuator, admission, sparse, door)
+        keep_file = last_step(partial(path.unlink, missing_ok=True))
+        endpoint = _Endpoint(listener, path, actuator, admission, sparse, door, keep_file)
         self._endpoints.append(endpoint)
         self._selector.register(listener, selectors.EVENT_READ, endpoint)
 
@@ -158,6 +162,7 @@ class SocketServer:
             self._selector.unregister(endpoint.listener)
             endpoint.listener.close()
             endpoint.path.unlink(missing_ok=True)
+            endpoint.keep_file()
         self._endpoints.clear()
         self._selector.close()
         self._waker.close()

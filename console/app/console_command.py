@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import logging
-import signal
 import socket
 import threading
 from collections.abc import Sequence
@@ -20,10 +19,10 @@ from console.app.live_source import LiveSource, ReplicaReader
 from console.app.placement_source import PlacementSource
 from wattpack import flags
 from wattpack.clock import Clock, SystemClock
+from wattpack.ending import end_noted, until_told_to_end
 from wattpack.errors import InputError
 from wattpack.http_access import HttpAccess
 from wattpack.kube.port import KubeApi
-from wattpack.units import NS_PER_SECOND
 
 log = logging.getLogger(__name__)
 SERVICE_ACCOUNT_TOKEN = Path("/var/run/secrets/kubernetes.io/serviceaccount/token")
@@ -159,16 +158,11 @@ def main(argv: list[str] | None = None) -> int:
         host=arguments.host,
         port=arguments.port,
     )
-    # Noted, not raised: an exception out of a handler is lost if it meets a finaliser. Looked at
-    # twice a second: a signal that another thread is given does not wake this one.
-    ends: list[int] = []
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda got, _: ends.append(got))
-    try:
-        server.start()
-        print(f"dashboard on http://{arguments.host}:{server.port}", flush=True)
-        while not ends:
-            clock.wait_until(clock.monotonic_ns() + NS_PER_SECOND // 2)
-    finally:
-        server.stop()
+    with end_noted(clock) as end:
+        try:
+            server.start()
+            print(f"dashboard on http://{arguments.host}:{server.port}", flush=True)
+            until_told_to_end(end, clock)
+        finally:
+            server.stop()
     return 0

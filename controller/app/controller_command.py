@@ -11,7 +11,6 @@ import contextlib
 import logging
 import os
 import secrets
-import signal
 import zlib
 from collections.abc import Mapping
 from pathlib import Path
@@ -24,6 +23,7 @@ from controller.app.tick_loop import MeterSource, NoMeters
 from forecasting.prometheus.query import QueryApi
 from wattpack.api.power_domain import MeterSpec
 from wattpack.clock import Clock, SystemClock, Wake
+from wattpack.ending import end_noted
 from wattpack.kube.election import ElectionSettings
 from wattpack.kube.identity_store import IdentityKeeper, IdentityStore, publish_to_config_map
 from wattpack.kube.port import KubeApi, KubeError
@@ -106,9 +106,9 @@ def main(argv: list[str] | None = None) -> int:
 
     clock = SystemClock()
     stop = clock.new_wake()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stop.set())
-    return run(settings, connect(options.kubeconfig), clock, stop)
+    with end_noted(clock) as end:
+        end.call(stop.set)
+        return run(settings, connect(options.kubeconfig), clock, stop)
 
 
 def run(settings: ControllerSettings, api: KubeApi, clock: Clock, stop: Wake) -> int:

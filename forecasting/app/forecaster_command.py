@@ -7,9 +7,7 @@ from __future__ import annotations
 
 import argparse
 import json
-import signal
 import sys
-import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final, Protocol
@@ -29,6 +27,7 @@ from forecasting.sqlite import HistoryStore
 from forecasting.targets import Target
 from wattpack.api.planning import DemandForecast
 from wattpack.clock import Clock, SystemClock
+from wattpack.ending import end_noted
 from wattpack.errors import InputError
 from wattpack.http_port import HttpPort
 from wattpack.kube.informer import Informer
@@ -136,14 +135,7 @@ def serve(settings: ForecasterSettings, source: SeriesSource, once: bool) -> int
     process = ForecasterProcess(clock, kube, source, settings.interval_seconds)
     if once:
         return 0 if process.tick() else 1
-    stop, wake = threading.Event(), clock.new_wake()
-
-    def end(*_: object) -> None:
-        stop.set()
-        wake.set()
-
-    for name in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(name, end)
+    wake = clock.new_wake()
     informer = Informer(kube, clock, DemandForecast.meta.resource)
     verdicts = VerdictThread(clock, kube, informer.list, process.metrics)
 
@@ -151,15 +143,17 @@ def serve(settings: ForecasterSettings, source: SeriesSource, once: bool) -> int
         return process.failure() or ("" if informer.failure is None else "the informer has ended")
 
     http = _metrics_port(settings, process, kube, failure, clock)
-    if http is not None:
-        http.start()
-    informer.start()
-    verdicts.start()
-    process.run(stop.is_set, wake)
-    if http is not None:
-        http.stop()
-    verdicts.stop()
-    informer.stop()
+    with end_noted(clock) as end:
+        end.call(wake.set)
+        if http is not None:
+            http.start()
+        informer.start()
+        verdicts.start()
+        process.run(end.told, wake)
+        if http is not None:
+            http.stop()
+        verdicts.stop()
+        informer.stop()
     return 0
 
 

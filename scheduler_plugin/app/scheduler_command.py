@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import os
-import signal
 import socket
 from pathlib import Path
 
@@ -23,6 +22,7 @@ from scheduler_plugin.batching import Batcher
 from scheduler_plugin.solver_process import ProcessPlanner
 from wattpack import flags
 from wattpack.clock import Clock, SystemClock
+from wattpack.ending import end_noted
 from wattpack.kube.identity_store import IdentityKeeper, IdentityStore, publish_to_webhook
 from wattpack.kube.port import KubeApi
 from wattpack.logs import add_log_level, log_json
@@ -83,9 +83,8 @@ def main(argv: list[str] | None = None) -> int:
         lambda fenced, epoch: PlacementLoop(fenced, around, settings, metrics, epoch=epoch),
         metrics,
     )
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: process.stop())
-    with contextlib.ExitStack() as undo:
+    with end_noted(clock) as end, contextlib.ExitStack() as undo:
+        end.call(process.stop)
         undo.callback(planner.close)
         failures = [process.failure]
         if arguments.webhook_port:

@@ -97,7 +97,7 @@ class SchedulerProcess:
         self._beat = Heartbeat(clock, PATIENCE_SECONDS)
 
     def stop(self) -> None:
-        """End ``run`` soon; callable from signal handlers."""
+        """End ``run`` soon; from any thread."""
         self._stopping = True
         self._wake.set()
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import logging
-import signal
 from pathlib import Path
 
 from scheduler_plugin.app.leadership import lease_reference
@@ -16,6 +15,7 @@ from scheduler_plugin.app.release import Released, release_all, uninstall
 from scheduler_plugin.app.watchdog_beat import beat, is_beating
 from wattpack import flags
 from wattpack.clock import Clock, SystemClock
+from wattpack.ending import end_noted
 from wattpack.kube.event_reports import EventReason, EventRecorder
 from wattpack.kube.port import LEASES, KubeApi, KubeError, NotFoundError
 from wattpack.logs import add_log_level, log_json
@@ -151,12 +151,12 @@ def main(argv: list[str] | None = None) -> int:
     clock = SystemClock()
     watchdog = Watchdog(api, clock, arguments.namespace, arguments.silence_seconds)
     wake = clock.new_wake()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: wake.set())
-    while True:
-        watchdog.step()
-        if beats is not None:
-            beat(beats, clock.monotonic_ns())
-        if clock.wait_until(clock.monotonic_ns() + seconds_to_ns(PERIOD_SECONDS), wake):
-            watchdog.close()
-            return 0
+    with end_noted(clock) as end:
+        end.call(wake.set)
+        while not end.told():
+            watchdog.step()
+            if beats is not None:
+                beat(beats, clock.monotonic_ns())
+            clock.wait_until(clock.monotonic_ns() + seconds_to_ns(PERIOD_SECONDS), wake)
+        watchdog.close()
+    return 0

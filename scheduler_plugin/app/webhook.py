@@ -10,14 +10,13 @@ import json
 import logging
 import socket
 import ssl
-import tempfile
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
 from typing import Any
 
 from scheduler_plugin.admission import WEBHOOK_TIMEOUT_SECONDS, Mode, review
 from wattpack.errors import InputError
+from wattpack.scratch_folder import ScratchFolder
 from wattpack.wire.certificates import ServingIdentity
 
 _LOG = logging.getLogger(__name__)
@@ -62,9 +61,9 @@ class WebhookServer:
 
     def use(self, identity: ServingIdentity) -> None:
         """Serve new connections with this certificate; open ones go on."""
-        with tempfile.TemporaryDirectory() as folder:
+        with ScratchFolder() as folder:
             # The ssl module reads certificates from files only; the folder is private to us.
-            path = Path(folder) / "tls.pem"
+            path = folder / "tls.pem"
             path.write_bytes(identity.key + identity.certificate)
             self._context.load_cert_chain(path)
 

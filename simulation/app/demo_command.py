@@ -8,11 +8,10 @@ from real request traces; ten earlier days of history are simulated too, and lab
 from __future__ import annotations
 
 import argparse
-import contextlib
 import json
 import signal
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from console.app.console_command import static_folder
@@ -21,7 +20,8 @@ from simulation.results import Comparison, TwinResult, end_seconds
 from simulation.scenario import FaultKind, Scenario, load_scenario
 from wattpack import flags
 from wattpack.clock import Clock, SystemClock
-from wattpack.errors import InputError, PermanentError, Terminated, WattpackError
+from wattpack.ending import EndNotice, end_noted
+from wattpack.errors import InputError, PermanentError, WattpackError
 from wattpack.logs import log_plain
 from wattpack.units import NS_PER_SECOND
 
@@ -77,57 +77,46 @@ def main(argv: list[str] | None = None) -> int:
     scenario = chosen_scenario(arguments)
     if not arguments.headless:
         static_folder()  # refuse before anything starts
-    speed = arguments.speed or (30.0 if arguments.headless else 5.0)
     clock = SystemClock()
     began_ns = clock.monotonic_ns()
-    say = _say
-    say(
-        f"{scenario.row.servers} servers, {scenario.row.servers * scenario.row.gpus_per_server} "
-        f"GPUs, a breaker for {scenario.row.rated_servers:g} servers; seed {scenario.seed}"
-    )
-    replicas = arguments.replicas or (1 if arguments.headless else 2)
-    row = DemoRow(scenario, speed, None if arguments.headless else arguments.port, replicas)
-    forever = not arguments.headless and arguments.duration is None
-    try:
-        with _signals_held():
-            row.start()
-        if row.console is not None:
-            say(f"dashboard: http://127.0.0.1:{row.console.port}  (Ctrl-C ends the demo)")
-        run_until(row, None if forever else end_seconds(scenario), clock, say)
-    except Terminated:
-        # Nobody waits for a summary.
-        raise
-    except KeyboardInterrupt:
-        say("ending")
-    finally:
-        row.stop()
+    with end_noted(clock) as end:
+        row = run_row(arguments, scenario, clock, end)
+    if end.number is not None and (row is None or end.number == signal.SIGTERM):
+        return 128 + end.number  # nothing to sum up, or nobody who waits for it
+    assert row is not None, "told by nobody, it ran"
     if row.failure is not None:
         raise PermanentError(f"simulated time stopped: {row.failure}")
-    say("comparing with runs of the same seed: uncapped, without oversubscription, static caps")
+    _say("comparing with runs of the same seed: uncapped, without oversubscription, static caps")
     result = row.summary().model_copy(
         update={"wall_seconds": round((clock.monotonic_ns() - began_ns) / NS_PER_SECOND, 2)}
     )
-    return conclude(result, arguments.json, say)
+    return conclude(result, arguments.json, _say)
 
 
-@contextlib.contextmanager
-def _signals_held() -> Iterator[None]:
-    """Ctrl-C and SIGTERM are taken at the end of the block.
-
-    In the middle of a part's start they would leave it neither running nor ended.
-    """
-    came: list[int] = []
-    earlier = {
-        number: signal.signal(number, lambda number, _: came.append(number))
-        for number in (signal.SIGINT, signal.SIGTERM)
-    }
+def run_row(
+    arguments: argparse.Namespace, scenario: Scenario, clock: Clock, end: EndNotice
+) -> DemoRow | None:
+    """The row after its run; None if the demo was told to end before it began."""
+    _say(
+        f"{scenario.row.servers} servers, {scenario.row.servers * scenario.row.gpus_per_server} "
+        f"GPUs, a breaker for {scenario.row.rated_servers:g} servers; seed {scenario.seed}"
+    )
+    speed = arguments.speed or (30.0 if arguments.headless else 5.0)
+    replicas = arguments.replicas or (1 if arguments.headless else 2)
+    forever = not arguments.headless and arguments.duration is None
+    row = DemoRow(scenario, speed, None if arguments.headless else arguments.port, replicas)
     try:
-        yield
+        if end.told():
+            return None
+        row.start()
+        if row.console is not None:
+            _say(f"dashboard: http://127.0.0.1:{row.console.port}  (Ctrl-C ends the demo)")
+        run_until(row, None if forever else end_seconds(scenario), clock, _say, end.told)
+        if end.told():
+            _say("ending (once more: at once)")
     finally:
-        for number, handler in earlier.items():
-            signal.signal(number, handler)
-    if came:
-        signal.raise_signal(came[0])
+        row.stop()
+    return row
 
 
 def chosen_scenario(arguments: argparse.Namespace) -> Scenario:
@@ -150,12 +139,18 @@ def chosen_scenario(arguments: argparse.Namespace) -> Scenario:
     return scenario
 
 
-def run_until(row: DemoRow, end: float | None, clock: Clock, say: Say) -> None:
-    """Tell how it goes until simulated time reaches the end."""
+def run_until(
+    row: DemoRow,
+    until_seconds: float | None,
+    clock: Clock,
+    say: Say,
+    told: Callable[[], bool] = lambda: False,
+) -> None:
+    """Tell how it goes until simulated time reaches the end, or the demo is told to end."""
     last_ns, last_said = clock.monotonic_ns(), -1.0
-    while row.failure is None:
+    while row.failure is None and not told():
         now = row.clock.monotonic_ns() / NS_PER_SECOND
-        if end is not None and now >= end:
+        if until_seconds is not None and now >= until_seconds:
             return
         if clock.monotonic_ns() - last_ns >= PROGRESS_SECONDS * NS_PER_SECOND and now > last_said:
             last_ns, last_said = clock.monotonic_ns(), now

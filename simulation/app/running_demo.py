@@ -10,9 +10,7 @@ from __future__ import annotations
 import contextlib
 import gc
 import logging
-import tempfile
 import threading
-from pathlib import Path
 
 from console.app.console_command import ConsoleServer, Upstreams
 from forecasting.sqlite import HistoryStore
@@ -32,6 +30,7 @@ from simulation.scenario import Scenario
 from simulation.world import World
 from wattpack.clock import SystemClock
 from wattpack.http_access import HttpAccess
+from wattpack.scratch_folder import ScratchFolder
 from wattpack.units import NS_PER_SECOND
 from wattpack.wire.certificates import new_identity
 
@@ -62,8 +61,8 @@ class DemoRow:
         self._gc_threshold = gc.get_threshold()
         # First: a scenario that the plant refuses leaves no folder behind.
         self.world = World(scenario)
-        self._folder = tempfile.TemporaryDirectory(prefix="wattpack-")
-        directory = Path(self._folder.name)
+        self._folder = ScratchFolder()
+        directory = self._folder.path
         self.watch = Watch(self.world)
         self.conductor = Conductor(pace=Pace(speed), before_release=self.watch.advance)
         self.clock = self.conductor.clock("demo", alone=True)
@@ -130,7 +129,7 @@ class DemoRow:
             self._conducting.join(timeout=10.0)
         self.clock.close()
         self._history.close()
-        self._folder.cleanup()
+        self._folder.close()
 
     def progress(self) -> str:
         """One line on how it goes."""

@@ -6,7 +6,6 @@ import argparse
 import contextlib
 import logging
 import os
-import signal
 import socket
 import sys
 import threading
@@ -28,6 +27,7 @@ from telemetry.attribution.device_grants import KUBELET_SOCKET
 from telemetry.attribution.kubelet_relay import KubeletRelay
 from wattpack import flags
 from wattpack.clock import Clock, SystemClock
+from wattpack.ending import end_noted
 from wattpack.errors import InputError
 from wattpack.gpu_resources import MAX_BOARDS
 from wattpack.hosts import is_loopback
@@ -136,18 +136,17 @@ def main(argv: Sequence[str] | None = None) -> int:
     (log_plain if options.local else log_json)(options.log_level)
     clock = SystemClock()
     stop = threading.Event()
-    with contextlib.ExitStack() as undo:
+    with end_noted(clock) as end, contextlib.ExitStack() as undo:
+        end.call(stop.set)
         source = _open_source(options, clock)
         undo.callback(source.close)
         attributor = _open_attributor(options, undo)
         undo.callback(attributor.close)
-        for number in (signal.SIGTERM, signal.SIGINT):
-            undo.callback(signal.signal, number, signal.signal(number, lambda *_: stop.set()))
         if options.local:
             return _run_local(options, source, attributor, clock, stop)
         from telemetry.app.agent_process import run_agent
 
-        return run_agent(options, source, attributor, clock, stop)
+        return run_agent(options, source, attributor, clock, end)
 
 
 def _check(options: argparse.Namespace) -> None:

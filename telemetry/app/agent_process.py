@@ -26,6 +26,7 @@ from telemetry.gpunode import GpuNodePublisher, GpuNodeThread
 from telemetry.sampler import PROCESSES_PERIOD_NS, Sampler
 from telemetry.stream.grpc_link import Endpoint, GrpcLink, GrpcLoop
 from wattpack.clock import Clock, Wake
+from wattpack.ending import EndNotice
 from wattpack.errors import InputError
 from wattpack.kube.light import LightKube
 from wattpack.metrics_port import metrics_port
@@ -103,9 +104,9 @@ def run_agent(
     source: Source,
     attributor: Attributor,
     clock: Clock,
-    stop: threading.Event,
+    end: EndNotice,
 ) -> int:
-    """Run until ``stop``; the exit status.
+    """Run until told to end; the exit status.
 
     Raises:
         InputError: for an address or file that cannot be used.
@@ -113,7 +114,9 @@ def run_agent(
     with contextlib.ExitStack() as undo:
         loop = GrpcLoop()
         undo.callback(loop.close)
-        wake = clock.new_wake()
+        stop, wake = threading.Event(), clock.new_wake()
+        end.call(stop.set)
+        end.call(wake.set)
         actuator = ActuatorClient(options.actuator, clock) if options.actuator else None
         if actuator is not None:
             undo.callback(actuator.close)

@@ -9,12 +9,11 @@ from __future__ import annotations
 import contextlib
 import logging
 import socket
-import tempfile
 import threading
 from collections.abc import Callable
-from pathlib import Path
 
 from wattpack.errors import WattpackError
+from wattpack.scratch_folder import ScratchFolder
 
 LOG = logging.getLogger(__name__)
 
@@ -33,8 +32,8 @@ class KubeletRelay:
 
     def __init__(self, open_connection: OpenConnection) -> None:
         self._open_connection = open_connection
-        self._folder = tempfile.TemporaryDirectory(prefix="wattpack-kubelet-")
-        self.path = Path(self._folder.name) / "kubelet.sock"
+        self._folder = ScratchFolder("wattpack-kubelet-")
+        self.path = self._folder.path / "kubelet.sock"
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self._listener.bind(str(self.path))
         self._listener.listen(4)
@@ -46,7 +45,7 @@ class KubeletRelay:
         with contextlib.suppress(OSError):
             self._listener.shutdown(socket.SHUT_RDWR)  # wakes the thread in accept
         self._listener.close()
-        self._folder.cleanup()
+        self._folder.close()
 
     def _accept(self) -> None:
         while True:

@@ -116,6 +116,10 @@ class ServerProcess:
         """End the process without giving it a chance to tidy up."""
         self._end(signal.SIGKILL)
 
+    def kill_unseen(self) -> None:
+        """Send the signal that cannot be refused, and do not wait."""
+        self._process.kill()
+
     def stop(self) -> None:
         """End the process, politely first; a second call does nothing."""
         self._end(signal.SIGTERM)

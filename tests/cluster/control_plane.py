@@ -225,6 +225,11 @@ class ControlPlane:
         self.processes.clear()
         self._connection().close()
 
+    def kill(self) -> None:
+        """End everything that was started here without waiting for any of it."""
+        for process in tuple(self.processes.values()):
+            process.kill_unseen()
+
     def _start(self, name: str, command: Sequence[str], ready: Callable[[], bool]) -> ServerProcess:
         if name in self.processes:
             return self.processes[name]

@@ -7,16 +7,16 @@ lies in one folder and goes with it.
 from __future__ import annotations
 
 import argparse
-import signal
 import sys
-import tempfile
-import threading
 from pathlib import Path
 
 from tests.cluster.cluster_builders import create, node
 from tests.cluster.cluster_processes import eventually
 from tests.cluster.cluster_tools import missing_control_plane_tool, tool
 from tests.cluster.control_plane import ControlPlane, start_control_plane
+from wattpack.clock import SystemClock
+from wattpack.ending import end_noted, last_step, until_told_to_end
+from wattpack.scratch_folder import ScratchFolder
 
 ROOT = Path(__file__).parents[2]
 
@@ -48,17 +48,16 @@ def main(argv: list[str] | None = None) -> int:
     if why:
         print(f"make cluster: {why}", file=sys.stderr)
         return 1
-    stop = threading.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: stop.set())
-    with tempfile.TemporaryDirectory(prefix="wattpack-cluster-") as folder:
-        plane = start_control_plane(Path(folder))
+    clock = SystemClock()
+    with end_noted(clock) as end, ScratchFolder("wattpack-cluster-") as folder:
+        plane = start_control_plane(folder)
+        last_step(plane.kill)
         try:
             furnish(plane, options.nodes, options.gpus)
             tools = Path(tool("kubectl")).parent
             print(f"export KUBECONFIG={plane.kubeconfig} PATH={tools}:$PATH", flush=True)
             print("kubectl get nodes      # Ctrl-C here ends the cluster", flush=True)
-            stop.wait()
+            until_told_to_end(end, clock)
         finally:
             plane.stop()
     return 0

@@ -86,3 +86,56 @@ def test_the_playground_gives_people_a_cluster_until_they_interrupt_it(tmp_path:
             playground.send_signal(signal.SIGINT)
         assert playground.wait(30) == 0
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.cluster
+def test_a_second_signal_ends_the_playground_at_once_with_all_its_processes(tmp_path: Path) -> None:
+    _require_tools()
+    command = [sys.executable, "-m", "tests.cluster.playground", "--nodes", "0"]
+    environment = {**os.environ, "TMPDIR": str(tmp_path)}
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, text=True, cwd=ROOT, env=environment
+    ) as playground:
+        try:
+            assert playground.stdout is not None
+            assert "KUBECONFIG" in playground.stdout.readline()
+            started = _children(playground.pid)
+            assert len(started) >= 3
+            # Stopped servers do not end when asked to: the stopping hangs.
+            for pid in started:
+                os.kill(pid, signal.SIGSTOP)
+            playground.send_signal(signal.SIGINT)
+            eventually("the stopping has begun", lambda: _has_pending(started, signal.SIGTERM), 30)
+
+            def ended() -> bool:
+                playground.send_signal(signal.SIGINT)  # the first ones are taken for echoes
+                return playground.poll() is not None
+
+            eventually("the playground has ended", ended, 5)
+            assert playground.returncode == 130
+        finally:
+            playground.kill()
+    eventually("its processes are gone", lambda: not any(map(_runs, started)), 10)
+    assert list(tmp_path.iterdir()) == []
+
+
+def _children(pid: int) -> list[int]:
+    text = Path(f"/proc/{pid}/task/{pid}/children").read_text()
+    return [int(word) for word in text.split()]
+
+
+def _status(pid: int) -> dict[str, str]:
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return dict(line.split(":", 1) for line in lines)
+
+
+def _has_pending(pids: list[int], number: int) -> bool:
+    pending = (int(_status(pid).get("ShdPnd", "0"), 16) for pid in pids)
+    return any(mask >> (number - 1) & 1 for mask in pending)
+
+
+def _runs(pid: int) -> bool:
+    try:
+        return _status(pid)["State"].split()[0] not in "ZX"
+    except FileNotFoundError:
+        return False

@@ -53,6 +53,7 @@ def from_kubeconfig(
 
     # The agent imports this package for its errors and does without the libraries behind it.
     from wattpack.documents import read_yaml
+    from wattpack.scratch_folder import lifelong_folder
 
     if path is not None:
         # The library's reader takes the last of two equal keys: writes could go to another cluster.
@@ -67,6 +68,7 @@ def from_kubeconfig(
             context=context,
             client_configuration=settings,
             persist_config=False,
+            temp_file_path=str(lifelong_folder()),
         )
 
     return _client(str(path or "kubeconfig"), load, read_seconds)
