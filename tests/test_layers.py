@@ -9,6 +9,7 @@ import ast
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TypeGuard
 
 import pytest
 
@@ -126,6 +127,27 @@ def test_only_one_module_sets_loggers_up(package: str) -> None:
     for file in (ROOT / package).rglob("*.py"):
         if file.relative_to(ROOT).as_posix() != "wattpack/logs.py":
             assert "basicConfig" not in file.read_text(encoding="utf-8"), file
+
+
+@pytest.mark.parametrize("package", [*PACKAGES, "wattpack"])
+def test_a_module_that_logs_has_one_logger_named_log_after_itself(package: str) -> None:
+    for file in (ROOT / package).rglob("*.py"):
+        module = ast.parse(file.read_text(encoding="utf-8"))
+        made = [node for node in ast.walk(module) if is_call_of(node, "getLogger")]
+        named = [
+            statement.value
+            for statement in module.body
+            if isinstance(statement, ast.Assign)
+            and ast.unparse(statement) == "log = logging.getLogger(__name__)"
+        ]
+        assert made == named[:1], f"{file}: not one log = logging.getLogger(__name__)"
+        used = (node for node in ast.walk(module) if is_call_of(node, "info", "warning", "error"))
+        for node in used:
+            assert ast.unparse(node.func).split(".")[0] != "logging", f"{file}:{node.lineno}"
+
+
+def is_call_of(node: ast.AST, *names: str) -> TypeGuard[ast.Call]:
+    return isinstance(node, ast.Call) and ast.unparse(node.func).split(".")[-1] in names
 
 
 def test_a_name_leads_to_one_module() -> None:

@@ -1,4 +1,8 @@
-"""The one logger set-up: JSON lines for log collectors, plain lines for a person at a terminal."""
+"""The one logger set-up: JSON lines for log collectors, plain lines for a person at a terminal.
+
+A module that logs has one logger, after itself and under one name everywhere:
+``log = logging.getLogger(__name__)``.
+"""
 
 from __future__ import annotations
 

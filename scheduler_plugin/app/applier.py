@@ -36,7 +36,7 @@ from wattpack.kube.port import (
 from wattpack.times import parse_rfc3339, rfc3339
 from wattpack.units import NS_PER_SECOND
 
-_LOG = logging.getLogger(__name__)
+log = logging.getLogger(__name__)
 _ATTEMPTS = 3
 #: What the API server answers where an admission webhook declares side effects.
 _NO_DRY_RUN = "does not support dry run"
@@ -224,11 +224,11 @@ class Applier:
             except NotFoundError:
                 return self._ended(uid, Outcome.GONE)
             except (InvalidError, ForbiddenError) as error:
-                _LOG.warning("release of %s refused: %s", pod_facts.key(body), error)
+                log.warning("release of %s refused: %s", pod_facts.key(body), error)
                 self._why[uid] = str(error)
                 return self._ended(uid, Outcome.REFUSED)
             except KubeError as error:
-                _LOG.warning("release of %s unanswered: %s", pod_facts.key(body), error)
+                log.warning("release of %s unanswered: %s", pod_facts.key(body), error)
                 return self._ended(uid, Outcome.UNKNOWN)
             return self._ended(uid, Outcome.RELEASED)
         return self._ended(uid, Outcome.CONFLICT)

@@ -39,7 +39,7 @@ from wattpack.kube.port import (
 from wattpack.object_names import GANG_LABEL, OPT_IN_LABEL, OPT_IN_VALUE, SYSTEM_NAMESPACE
 from wattpack.units import NS_PER_SECOND
 
-_LOG = logging.getLogger(__name__)
+log = logging.getLogger(__name__)
 JOBS = Resource("batch", "v1", "jobs", "Job", True)
 JOBSETS = Resource("jobset.x-k8s.io", "v1alpha2", "jobsets", "JobSet", True)
 POD_GROUPS = Resource("scheduling.x-k8s.io", "v1alpha1", "podgroups", "PodGroup", True)
@@ -156,7 +156,7 @@ class ClusterReader:
             self._profiles = self._profiles.with_objects(bodies)
             self._watts = model_watts(self._profiles)
             for refusal in self._profiles.refusals.values():
-                _LOG.warning("a GPUProfile is not used: %s", refusal.message)
+                log.warning("a GPUProfile is not used: %s", refusal.message)
         return self._watts
 
     def opted_in(self) -> frozenset[str]:
@@ -198,7 +198,7 @@ class ClusterReader:
         try:
             return self._api.list(resource).items
         except (NotFoundError, ForbiddenError) as error:
-            _LOG.info("%s are not a source of gangs here: %s", resource.plural, error)
+            log.info("%s are not a source of gangs here: %s", resource.plural, error)
             self._missing.add(resource)
             return ()
 
@@ -211,7 +211,7 @@ def _sizes(owners: Sequence[JsonObject], size_of: Size) -> dict[str, int]:
         try:
             size = size_of(body)
         except InputError as error:
-            _LOG.warning("%s: no gang size: %s", key, error)
+            log.warning("%s: no gang size: %s", key, error)
             continue
         if size is not None:
             found[key] = size

@@ -35,7 +35,7 @@ from wattpack.object_names import LEASE_NAME, SUCCESSES_ANNOTATION
 from wattpack.times import rfc3339
 from wattpack.units import ns_to_seconds, seconds_to_ns
 
-_LOG = logging.getLogger(__name__)
+log = logging.getLogger(__name__)
 RENEW_SECONDS = 2.0
 #: Half of the watchdog's patience: the other replica gets the second half.
 GIVE_UP_SECONDS = 15.0
@@ -243,7 +243,7 @@ def report_failing(recorder: EventRecorder, namespace: str, term: Term) -> None:
         f"planning did not work for {term.failing_seconds():.0f} s (last success: "
         f"{term.last_success}); the Lease is given up, its log says why"
     )
-    _LOG.error("%s", note)
+    log.error("%s", note)
     recorder.emit(
         lease_reference(namespace),
         EventReason.PLANNER_FAILING,

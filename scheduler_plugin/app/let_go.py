@@ -16,7 +16,7 @@ from wattpack.gangs import GangSources
 from wattpack.kube.event_reports import EventReason, EventRecorder
 from wattpack.kube.port import PODS, JsonObject
 
-_LOG = logging.getLogger(__name__)
+log = logging.getLogger(__name__)
 #: Members of a gang that get an Event; the others share its fate.
 TOLD_MEMBERS = 10
 
@@ -126,7 +126,7 @@ class GangEnd:
                 f"{len(given_up)} members of {gang} did not take their places in time; the places "
                 f"on {nodes} are given up. Members that run stay; late ones are placed together"
             )
-            _LOG.warning("%s", note)
+            log.warning("%s", note)
             for body in gangs.get(gang, [])[:TOLD_MEMBERS]:
                 self._recorder.emit(
                     {"apiVersion": PODS.api_version, "kind": PODS.kind, **body},

@@ -17,7 +17,7 @@ from wattpack.kube.event_reports import EventReason, EventRecorder
 from wattpack.kube.port import PODS, JsonObject, KubeApi, KubeError
 from wattpack.units import NS_PER_SECOND
 
-_LOG = logging.getLogger(__name__)
+log = logging.getLogger(__name__)
 #: What one cycle spends on missed pins; the rest follows in the next.
 REPAIRING_NS = 5 * NS_PER_SECOND
 
@@ -126,7 +126,7 @@ stays: delete it and the next goes on without a node of ours"
                 metadata["name"], metadata.get("namespace", "default"), uid=metadata["uid"]
             )
         except KubeError as error:
-            _LOG.warning("pin of %s not evicted: %s", pod_facts.key(pod), error)
+            log.warning("pin of %s not evicted: %s", pod_facts.key(pod), error)
             return
         self._metrics.evicted.inc()
 

@@ -25,7 +25,7 @@ from wattpack.errors import InputError, PermanentError
 from wattpack.kube.port import ConflictError, JsonObject, KubeApi, KubeError, NotFoundError
 from wattpack.times import rfc3339
 
-_LOG = logging.getLogger(__name__)
+log = logging.getLogger(__name__)
 PLANS = PlacementPlan.meta.resource
 #: Of one object; the schema takes 2,048 of at most about 700 bytes, etcd 1.5 MiB in all.
 PROMISES_PER_PART = 1000
@@ -79,7 +79,7 @@ class PlanArchive:
             try:
                 found.append((_order(name), PlacementPlan.read(item)))
             except InputError as error:
-                _LOG.warning("a plan is left out: %s", error)
+                log.warning("a plan is left out: %s", error)
         found.sort(key=lambda entry: entry[0])
         self._names, whole = [], []
         for (_, number, _), group in groupby(found, key=lambda entry: entry[0]):
@@ -154,7 +154,7 @@ class PlanArchive:
                     self._remove(name)
                 self._names.pop(0)
         except KubeError as error:
-            _LOG.warning("plans not closed or removed: %s", error)
+            log.warning("plans not closed or removed: %s", error)
 
     def _close(self, plan: _OpenPlan) -> None:
         stored = plan.stored
@@ -169,13 +169,13 @@ class PlanArchive:
         try:
             self._api.replace(PLANS, {**stored, "status": status}, subresource="status")
         except (PermanentError, ConflictError) as error:
-            _LOG.warning("plan %s stays open: %s", stored["metadata"]["name"], error)
+            log.warning("plan %s stays open: %s", stored["metadata"]["name"], error)
 
     def _remove(self, name: str) -> None:
         try:
             self._api.delete(PLANS, name)
         except NotFoundError:
-            _LOG.info("plan %s was removed by somebody else", name)
+            log.info("plan %s was removed by somebody else", name)
 
 
 def _order(name: str) -> tuple[int, int, str]:

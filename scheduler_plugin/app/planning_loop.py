@@ -44,7 +44,7 @@ from wattpack.kube.event_reports import EventRecorder
 from wattpack.kube.port import JsonObject, KubeApi, KubeError
 from wattpack.units import ns_to_seconds, seconds_to_ns
 
-_LOG = logging.getLogger(__name__)
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,11 +156,11 @@ class PlacementLoop:
             raise
         except (InputError, ValidationError, KubeError) as error:
             # The last good state stays: nothing was promised from what could not be read.
-            _LOG.error("planning cycle failed: %s", error)
+            log.error("planning cycle failed: %s", error)
             result = CycleResult("failed")
         except Exception:
             # A fault of ours: who leads is told that planning does not work, and so are people.
-            _LOG.exception("planning cycle failed")
+            log.exception("planning cycle failed")
             result = CycleResult("failed")
         if result.outcome != "planned":
             self.metrics.cycles.labels(result.outcome).inc()
@@ -173,7 +173,7 @@ class PlacementLoop:
         try:
             self._recorder.close()
         except LeadershipLostError as error:
-            _LOG.info("the counts of Events are not told: %s", error)
+            log.info("the counts of Events are not told: %s", error)
 
     def _release_held(self) -> bool:
         """Let go of pods that an earlier Manage left at our gate; whether none is left.
@@ -183,10 +183,10 @@ class PlacementLoop:
         try:
             done = release_all(self._api)
         except KubeError as error:
-            _LOG.warning("held pods not read: %s", error)
+            log.warning("held pods not read: %s", error)
             return False
         if done.released:
-            _LOG.info("mode %s: %d held pods released", self._settings.mode, done.released)
+            log.info("mode %s: %d held pods released", self._settings.mode, done.released)
         return done.left == 0
 
     def _step(self) -> CycleResult:
@@ -293,7 +293,7 @@ class PlacementLoop:
         started_ns = self._clock.monotonic_ns()
         plan = self._planner.plan(built.snapshot)
         if plan.refusals:
-            _LOG.error("the checker refused a plan: %s", "; ".join(plan.refusals[:5]))
+            log.error("the checker refused a plan: %s", "; ".join(plan.refusals[:5]))
         released = dict(before)
         if self._settings.mode is Mode.MANAGE:
             released |= self._apply(plan, built)

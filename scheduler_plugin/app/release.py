@@ -17,7 +17,7 @@ from wattpack.kube.port import (
     NotFoundError,
 )
 
-_LOG = logging.getLogger(__name__)
+log = logging.getLogger(__name__)
 #: Passes over all pods: a pod that changed during one is met again in the next.
 PASSES = 5
 
@@ -46,7 +46,7 @@ def uninstall(api: KubeApi, webhook: str) -> Released:
     try:
         api.delete(MUTATING_WEBHOOKS, webhook)
     except NotFoundError:
-        _LOG.info("webhook %s is already gone", webhook)
+        log.info("webhook %s is already gone", webhook)
     return release_all(api)
 
 
@@ -61,7 +61,7 @@ def _gang_id(pod: JsonObject) -> str:
         gang = gang_of(pod, GangSources.empty())
     except Exception as error:
         # Whatever the API server admitted is let go: what cannot be read counts as a plain pod.
-        _LOG.warning("gang of %s not read: %r", pod_facts.key(pod), error)
+        log.warning("gang of %s not read: %r", pod_facts.key(pod), error)
         return ""
     return gang.id if gang is not None else ""
 
@@ -81,6 +81,6 @@ def _release(api: KubeApi, pod: JsonObject) -> bool:
         raise
     except Exception as error:
         # One pod that cannot be released keeps no other waiting.
-        _LOG.warning("could not release %s: %r", pod_facts.key(pod), error)
+        log.warning("could not release %s: %r", pod_facts.key(pod), error)
         return False
     return True

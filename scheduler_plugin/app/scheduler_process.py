@@ -23,7 +23,7 @@ from wattpack.kube.port import KubeApi
 from wattpack.object_names import LEASE_NAME, SUCCESSES_ANNOTATION
 from wattpack.units import seconds_to_ns
 
-_LOG = logging.getLogger(__name__)
+log = logging.getLogger(__name__)
 #: After a cycle that could not read the cluster, for example before informers have synced.
 RETRY_SECONDS = 1.0
 # A new term's informers may take this long to read everything once; then cycles fail and say why.
@@ -149,7 +149,7 @@ class SchedulerProcess:
         try:
             leads = self._elector.attempt()
         except (ValueError, TypeError, AttributeError):
-            _LOG.exception("the Lease makes no sense")
+            log.exception("the Lease makes no sense")
             leads = False
         if not leads:
             return
@@ -161,7 +161,7 @@ class SchedulerProcess:
         self._missing = len(self._loop.reader.missing())
         self._works = False
         self._batcher.begin()
-        _LOG.info("planning starts, epoch %d", self._term.epoch)
+        log.info("planning starts, epoch %d", self._term.epoch)
 
     def _plan(self, term: Term, loop: PlacementLoop) -> int:
         """A cycle if one is due; a loop that works and has nothing to do is a success, too."""
@@ -196,7 +196,7 @@ class SchedulerProcess:
             self._elector.release()
             pause = STAND_DOWN_SECONDS
         self._campaign_at_ns = self._clock.monotonic_ns() + seconds_to_ns(pause)
-        _LOG.info("planning ends: %s", error)
+        log.info("planning ends: %s", error)
 
     def _cluster_changed(self) -> None:
         self._changed = True

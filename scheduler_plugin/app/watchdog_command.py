@@ -22,7 +22,7 @@ from wattpack.logs import add_log_level, log_json
 from wattpack.object_names import LEASE_NAME, SUCCESSES_ANNOTATION, SYSTEM_NAMESPACE
 from wattpack.units import ns_to_seconds, seconds_to_ns
 
-_LOG = logging.getLogger(__name__)
+log = logging.getLogger(__name__)
 SILENCE_SECONDS = 30.0
 PERIOD_SECONDS = 5.0
 
@@ -65,7 +65,7 @@ class Watchdog:
             sign = self._sign_of_life()
         except KubeError as error:
             # A planner cannot work either while the API is away: its time starts anew.
-            _LOG.warning("lease not read: %s", error)
+            log.warning("lease not read: %s", error)
             self._heard_ns = None
             return None
         if self._heard_ns is None or sign != self._heard:
@@ -76,7 +76,7 @@ class Watchdog:
         try:
             released = release_all(self._api)
         except KubeError as error:
-            _LOG.warning("held pods not read: %s", error)
+            log.warning("held pods not read: %s", error)
             return None
         if released.released or released.left:
             self._tell(ns_to_seconds(now_ns - self._heard_ns), released)
@@ -92,7 +92,7 @@ class Watchdog:
             f"planning has not worked for {silent_seconds:.0f} s: {released.released} pods "
             f"released without a node, {released.left} still held"
         )
-        _LOG.warning("%s", note)
+        log.warning("%s", note)
         self._recorder.emit(
             lease_reference(self._namespace),
             EventReason.PLACEMENT_RELEASED,

@@ -19,7 +19,7 @@ from wattpack.errors import InputError
 from wattpack.scratch_folder import ScratchFolder
 from wattpack.wire.certificates import ServingIdentity
 
-_LOG = logging.getLogger(__name__)
+log = logging.getLogger(__name__)
 PATH = "/mutate"
 #: A pod is at most 1.5 MiB in etcd; a review carries it once, with room for the envelope.
 MAX_BODY_BYTES = 4 * 1024 * 1024
@@ -99,7 +99,7 @@ class _TlsServer(ThreadingHTTPServer):
             super().finish_request(secure, client_address)
 
     def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ANN401
-        _LOG.info("connection from %s ended early", client_address, exc_info=True)
+        log.info("connection from %s ended early", client_address, exc_info=True)
 
 
 def answer(body: bytes, mode: Mode) -> tuple[int, bytes]:

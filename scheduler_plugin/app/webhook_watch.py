@@ -16,7 +16,7 @@ from wattpack.kube.port import MUTATING_WEBHOOKS, KubeApi, KubeError, NotFoundEr
 from wattpack.periodic import PeriodicThread
 from wattpack.units import NS_PER_SECOND
 
-_LOG = logging.getLogger(__name__)
+log = logging.getLogger(__name__)
 PERIOD_NS = 10 * NS_PER_SECOND
 
 
@@ -43,11 +43,11 @@ class WebhookWatch(PeriodicThread):
         try:
             missing = self._missing() if self._mode is Mode.MANAGE else ""
         except KubeError as error:
-            _LOG.info("webhook %s not looked at: %s", self._name, error)
+            log.info("webhook %s not looked at: %s", self._name, error)
             return
         self._metrics.webhook_missing.set(bool(missing))
         if missing and missing != self._told:
-            _LOG.error("pods pass placement by: %s", missing)
+            log.error("pods pass placement by: %s", missing)
         self._told = missing
 
     def _missing(self) -> str:

@@ -35,7 +35,7 @@ from wattpack.logs import add_log_level, log_json, log_plain
 from wattpack.metrics_port import metrics_port
 from wattpack.units import NS_PER_SECOND, NodeName, require_number
 
-LOG = logging.getLogger(__name__)
+log = logging.getLogger(__name__)
 
 EXAMPLES = """examples:
   wattpack agent --local                     live table and http://127.0.0.1:9400/metrics
@@ -204,7 +204,7 @@ def _is_there(socket: Path) -> bool:
     try:
         return socket.exists()
     except PermissionError:
-        LOG.warning("%s: no permission; see --pod-resources-from", socket)
+        log.warning("%s: no permission; see --pod-resources-from", socket)
         return False
 
 

@@ -32,7 +32,7 @@ from wattpack.kube.light import LightKube
 from wattpack.metrics_port import metrics_port
 from wattpack.units import NS_PER_SECOND
 
-LOG = logging.getLogger(__name__)
+log = logging.getLogger(__name__)
 
 BLIND_NS = 60 * NS_PER_SECOND
 """After a driver reload every handle is dead: without any reading for this long the process ends,
@@ -134,7 +134,7 @@ def run_agent(
         http = metrics_port((options.address, options.port), registry, access)
         undo.callback(http.stop)
         http.start()
-        LOG.info("%s reports to %s", options.node, ", ".join(options.controller))
+        log.info("%s reports to %s", options.node, ", ".join(options.controller))
         agent.sample(clock.monotonic_ns())
         sampling = SamplingThread(
             agent, source, attributor, clock, round(NS_PER_SECOND / options.hz), wake
@@ -171,12 +171,12 @@ def exchange_until(
     while not stop.is_set():
         now_ns = clock.monotonic_ns()
         if not sampling.alive:
-            LOG.error("the sampling thread ended; leases run out in the actuator")
+            log.error("the sampling thread ended; leases run out in the actuator")
             return 1
         if agent.state.missing_share() < 1.0:
             seen_ns = now_ns
         elif now_ns - seen_ns >= BLIND_NS:
-            LOG.error("no GPU was readable for %d s: starting over", BLIND_NS // NS_PER_SECOND)
+            log.error("no GPU was readable for %d s: starting over", BLIND_NS // NS_PER_SECOND)
             return 1
         agent.guard(now_ns)
         if now_ns >= report_ns:

@@ -15,7 +15,7 @@ from telemetry.attribution.procfs import process_homes
 from wattpack.errors import WattpackError
 from wattpack.units import GpuUuid
 
-LOG = logging.getLogger(__name__)
+log = logging.getLogger(__name__)
 
 Processes = Mapping[GpuUuid, tuple[GpuProcess, ...]]
 ListGrants = Callable[[], tuple[DeviceGrant, ...]]
@@ -59,7 +59,7 @@ class Attributor:
                 self.attribute_now(processes)
             except Exception:
                 # The next list is attributed anew; a dead thread would name old pods for ever.
-                LOG.exception("attribution failed and goes on")
+                log.exception("attribution failed and goes on")
 
     def _grants(self) -> tuple[DeviceGrant, ...] | None:
         if self._list_grants is None:
@@ -68,7 +68,7 @@ class Attributor:
             found = self._list_grants()
         except WattpackError as error:
             if not self._failing:
-                LOG.warning("pods are attributed by cgroup only: %s", error)
+                log.warning("pods are attributed by cgroup only: %s", error)
             self._failing = True
             return None
         self._failing = False

@@ -32,7 +32,7 @@ from wattpack.errors import InputError
 from wattpack.units import NS_PER_SECOND
 from wattpack.wire.v1 import power_pb2
 
-LOG = logging.getLogger(__name__)
+log = logging.getLogger(__name__)
 
 REPORT_PERIOD_NS = NS_PER_SECOND
 """The controller's tick; its Welcome may ask for another period."""
@@ -176,7 +176,7 @@ class NodeAgent:
         if cuts:
             self._cut_ns = now_ns
             self.emergency_cuts += 1
-            LOG.warning(
+            log.warning(
                 "%s exceeds its limit of %.0f W: cutting %d GPUs", self.node, limit, len(cuts)
             )
             self._give(_cut_command(cuts, status), "the node's own limit")
@@ -216,7 +216,7 @@ class NodeAgent:
             status = self._actuator.status()
         except ActuatorError as error:
             if not self._actuator_failing:
-                LOG.error("%s: no actuator: %s", self.node, error)
+                log.error("%s: no actuator: %s", self.node, error)
             self._actuator_failing = True
             return None
         self._actuator_failing = False
@@ -227,7 +227,7 @@ class NodeAgent:
             command = to_command(batch)
         except InputError as error:
             self.refused_batches += 1
-            LOG.warning("%s: batch of %s refused: %s", self.node, source, error)
+            log.warning("%s: batch of %s refused: %s", self.node, source, error)
             return
         self._give(command, source)
 
@@ -237,11 +237,11 @@ class NodeAgent:
         try:
             result = self._actuator.apply(command)
         except ActuatorError as error:
-            LOG.warning("%s: batch of %s not applied: %s", self.node, source, error)
+            log.warning("%s: batch of %s not applied: %s", self.node, source, error)
             return
         if not result.accepted:
             self.refused_batches += 1
-            LOG.warning(
+            log.warning(
                 "%s: the actuator refused a batch of %s: %s: expected %s, got %s",
                 self.node,
                 source,

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from wattpack.errors import WattpackError
 from wattpack.scratch_folder import ScratchFolder
 
-LOG = logging.getLogger(__name__)
+log = logging.getLogger(__name__)
 
 _CHUNK_BYTES = 64 * 1024
 
@@ -57,7 +57,7 @@ class KubeletRelay:
                 kubelet = self._open_connection()
             except WattpackError as error:
                 if not self._failing:
-                    LOG.warning("no connection to the kubelet: %s", error)
+                    log.warning("no connection to the kubelet: %s", error)
                 self._failing = True
                 ours.close()
                 continue

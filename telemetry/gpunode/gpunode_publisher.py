@@ -23,7 +23,7 @@ from wattpack.kube.port import JsonObject, KubeError, NotFoundError, Resource
 from wattpack.periodic import PeriodicThread
 from wattpack.units import NS_PER_SECOND, seconds_to_ns
 
-LOG = logging.getLogger(__name__)
+log = logging.getLogger(__name__)
 
 FIELD_MANAGER = "wattpack-agent"
 LOOK_NS = NS_PER_SECOND
@@ -104,7 +104,7 @@ class GpuNodePublisher:
             self._failed(error, now_ns)
             return False
         if self._failed_in_a_row:
-            LOG.info("GpuNode %s is written again", self._node)
+            log.info("GpuNode %s is written again", self._node)
         self._failed_in_a_row = 0
         self._written, self._written_ns = status, now_ns
         self.writes += 1
@@ -136,7 +136,7 @@ class GpuNodePublisher:
         try:
             self._apply({"status": status}, "status")
         except NotFoundError:
-            LOG.info("GpuNode %s is gone: making it anew", self._node)
+            log.info("GpuNode %s is gone: making it anew", self._node)
             self._generation = self._apply_spec()
             status = self._status(state, untrusted)
             self._apply({"status": status}, "status")
@@ -168,7 +168,7 @@ class GpuNodePublisher:
             seconds = REFUSED_SECONDS * self._rng.uniform(0.5, 1.0)
         # A call may have taken its whole deadline.
         self._not_before_ns = max(now_ns, self._clock.monotonic_ns()) + seconds_to_ns(seconds)
-        LOG.warning("GpuNode %s not written, again in %.0f s: %s", self._node, seconds, error)
+        log.warning("GpuNode %s not written, again in %.0f s: %s", self._node, seconds, error)
 
 
 class GpuNodeThread(PeriodicThread):

@@ -24,7 +24,7 @@ from wattpack.units import NS_PER_MS
 from wattpack.wire.grpc_loop import GrpcEventLoop
 from wattpack.wire.v1 import power_pb2, power_pb2_grpc
 
-LOG = logging.getLogger(__name__)
+log = logging.getLogger(__name__)
 
 # A controller that moved to another node leaves a half-open connection behind. gRPC makes the
 # keepalive timeout the socket's TCP_USER_TIMEOUT, so a report that nobody acknowledges ends the
@@ -302,7 +302,7 @@ class GrpcLink:
                 while (message := await call.read()) is not grpc.aio.EOF:
                     self._receive(message)
                     opening.reschedule(None)
-            LOG.info("%s closed the stream of %s", self.target, hello.node)
+            log.info("%s closed the stream of %s", self.target, hello.node)
         except TimeoutError:
             self._loop.leave(self._endpoint)
             self._report_failure(hello.node, TimeoutError("no welcome in time"))
@@ -365,7 +365,7 @@ class GrpcLink:
         self.failures += 1
         code = error.code() if isinstance(error, grpc.RpcError) else ""
         details = error.details() if isinstance(error, grpc.RpcError) else error
-        LOG.warning("stream of %s to %s ended: %s %s", node, self.target, code, details)
+        log.warning("stream of %s to %s ended: %s %s", node, self.target, code, details)
 
     def _ended(self) -> None:
         if self._next is not None:

@@ -34,7 +34,7 @@ from wattpack.kube.port import (
 from wattpack.times import rfc3339_micro
 from wattpack.units import NS_PER_SECOND, seconds_to_ns
 
-logger = logging.getLogger(__name__)
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -277,7 +277,7 @@ class LeaderElector:
             except KubeError as error:
                 # Others wait for the full lease then; nothing else is lost.
                 self.last_error = error
-                logger.warning("could not release lease %s: %s", self._name, error)
+                log.warning("could not release lease %s: %s", self._name, error)
 
     def start(self) -> None:
         """Attempt in a thread until ``stop``."""
@@ -311,7 +311,7 @@ class LeaderElector:
             # Without attempts the term ends by itself at its renew deadline.
             self.failure = error
             level = logging.INFO if self._stopping else logging.ERROR
-            logger.log(level, "election for %s ends", self._name, exc_info=True)
+            log.log(level, "election for %s ends", self._name, exc_info=True)
 
     def _try(self) -> None:
         """One attempt; a Lease that makes no sense is told and looked at again later."""
@@ -321,7 +321,7 @@ class LeaderElector:
         except Exception as error:
             self.failure = error
             level = logging.INFO if self._stopping else logging.ERROR
-            logger.log(level, "attempt for lease %s failed", self._name, exc_info=True)
+            log.log(level, "attempt for lease %s failed", self._name, exc_info=True)
 
     def _attempt(self, above: int) -> None:
         try:
@@ -339,7 +339,7 @@ class LeaderElector:
         except KubeError as error:
             # The write may have happened; what counts is the last one that surely did.
             self.last_error = error
-            logger.warning("lease %s: %s", self._name, error)
+            log.warning("lease %s: %s", self._name, error)
 
     def _read(self) -> JsonObject | None:
         try:
@@ -382,4 +382,4 @@ class LeaderElector:
         self._new_annotations.clear()
         self._candidacy = candidacy.wrote(LeaseRecord.read(stored), began_ns)
         if not candidacy.leading:
-            logger.info("%s leads %s with epoch %d", candidacy.identity, self._name, epoch)
+            log.info("%s leads %s with epoch %d", candidacy.identity, self._name, epoch)

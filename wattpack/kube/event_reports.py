@@ -15,7 +15,7 @@ from wattpack.kube.port import EVENTS, JsonObject, KubeApi, KubeError, NotFoundE
 from wattpack.times import rfc3339_micro
 from wattpack.units import NS_PER_SECOND
 
-logger = logging.getLogger(__name__)
+log = logging.getLogger(__name__)
 
 # The API takes notes of up to 1 kB; client-go ends a series after six quiet minutes.
 MAX_NOTE_BYTES = 1024
@@ -148,13 +148,13 @@ class EventRecorder:
             self._api.patch_json(EVENTS, series.name, [operation], series.namespace)
         except NotFoundError:
             # Events live an hour; a series may outlive its first event.
-            logger.debug("event %s expired before its series ended", series.name)
+            log.debug("event %s expired before its series ended", series.name)
         except KubeError as error:
             self._lose(series.name, error)
 
     def _lose(self, what: str, error: KubeError) -> None:
         self.lost += 1
-        logger.warning("event %s was not written: %s", what, error)
+        log.warning("event %s was not written: %s", what, error)
 
     def _event(
         self, reference: JsonObject, reason: EventReason, note: str, action: str, warning: bool

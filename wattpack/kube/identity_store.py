@@ -28,7 +28,7 @@ from wattpack.periodic import PeriodicThread
 from wattpack.units import seconds_to_ns
 from wattpack.wire.certificates import ServingIdentity, identity_from_data, new_identity, renewed
 
-_LOG = logging.getLogger(__name__)
+log = logging.getLogger(__name__)
 _ATTEMPTS = 5
 #: Also how soon a webhook or ConfigMap that was installed anew gets its authority again.
 CHECK_SECONDS = 60.0
@@ -79,7 +79,7 @@ class IdentityStore:
                 self._publish(identity.ca_bundle)
                 return identity
             except (ConflictError, AlreadyExistsError):
-                _LOG.info("another replica wrote secret %s or its authority first", self._secret)
+                log.info("another replica wrote secret %s or its authority first", self._secret)
         raise ConflictError(f"secret {self._secret}: others keep writing it")
 
     def _attempt(self) -> ServingIdentity:
@@ -110,7 +110,7 @@ class IdentityStore:
             }
             return identity_from_data(data, f"secret {self._secret}")
         except (InputError, binascii.Error) as error:
-            _LOG.warning("replacing an unusable certificate: %s", error)
+            log.warning("replacing an unusable certificate: %s", error)
             return None
 
     def _body(self, stored: JsonObject, identity: ServingIdentity) -> JsonObject:
@@ -134,7 +134,7 @@ def publish_to_webhook(api: KubeApi, webhook: str) -> Publish:
         try:
             body = api.get(MUTATING_WEBHOOKS, webhook)
         except NotFoundError:
-            _LOG.info("webhook %s does not exist (mode is not Manage)", webhook)
+            log.info("webhook %s does not exist (mode is not Manage)", webhook)
             return
         operations = [
             {"op": "add", "path": f"/webhooks/{i}/clientConfig/caBundle", "value": bundle}
@@ -190,6 +190,6 @@ class IdentityKeeper(PeriodicThread):
         try:
             self._use(self._store.ensure())
         except KubeError as error:
-            _LOG.warning("certificate not checked: %s", error)
+            log.warning("certificate not checked: %s", error)
             return False
         return True

@@ -21,7 +21,7 @@ from wattpack.kube.backoff import backoff_seconds
 from wattpack.kube.port import GoneError, JsonObject, KubeApi, KubeError, Resource, WatchEvent
 from wattpack.units import NS_PER_SECOND, seconds_to_ns
 
-logger = logging.getLogger(__name__)
+log = logging.getLogger(__name__)
 
 # Old and new state; None for "did not exist" and "exists no more". Both are shared: do not change.
 Handler = Callable[[JsonObject | None, JsonObject | None], None]
@@ -147,7 +147,7 @@ class Informer:
             self.failure = error
             self._broken = Broken(self._clock.monotonic_ns(), f"handler failed: {error}")
             level = logging.INFO if self._stopping else logging.ERROR
-            logger.log(level, "informer of %s ends", self._resource.plural, exc_info=True)
+            log.log(level, "informer of %s ends", self._resource.plural, exc_info=True)
 
     def follow_once(self) -> None:
         """One watch to its end, and the pause after it if it failed; what the thread repeats."""
@@ -191,8 +191,8 @@ class Informer:
             self._broken = Broken(since_ns, str(error)[:200])
         pause = 0.0 if is_ageing else backoff_seconds(self._failures, self._random, retry_after)
         self._retry_at_ns = self._clock.monotonic_ns() + seconds_to_ns(pause)
-        log = logger.info if is_ageing else logger.warning
-        log("informer of %s: %s; again in %.1f s", self._resource.plural, error, pause)
+        tell = log.info if is_ageing else log.warning
+        tell("informer of %s: %s; again in %.1f s", self._resource.plural, error, pause)
 
     def _relist(self) -> int:
         listed = self._api.list(self._resource, self._namespace, **self._selectors)

@@ -20,7 +20,7 @@ from wattpack.kube.port import JsonObject, KubeApi, KubeError, NotFoundError, Re
 from wattpack.kube.server_side import apply_status
 from wattpack.units import NS_PER_SECOND, seconds_to_ns
 
-logger = logging.getLogger(__name__)
+log = logging.getLogger(__name__)
 
 WRITES_PER_SECOND = 10.0
 MIN_INTERVAL_SECONDS = 10.0
@@ -133,7 +133,7 @@ class StatusWriter:
                 except TransientError as error:
                     pause = error.retry_after_seconds or 1.0
                     self._not_before_ns = now_ns + seconds_to_ns(pause)
-                    logger.warning("status of %s waits %.1f s: %s", target[2], pause, error)
+                    log.warning("status of %s waits %.1f s: %s", target[2], pause, error)
                     break
                 except KubeError as error:
                     refused.append((target, str(error)))
