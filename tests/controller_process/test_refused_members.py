@@ -142,6 +142,24 @@ def test_a_refused_selector_that_matches_everything_moves_nothing_that_is_accept
     assert "count" not in bench.told("wild")
 
 
+def test_a_refused_selector_that_matches_every_server_takes_those_that_nobody_else_has() -> None:
+    """Safe and dear: they are told, and leave with the mend."""
+    home = make_domain("home", members={"nodeNames": ["heard"]})
+    wild = rack("wild", members={"nodeSelector": {"row": "row"}})
+    bench = Bench(row_without_members(), home, wild)
+    assert bench.counted() == {"heard": "home", "silent": "row"}
+    assert bench.told("wild").endswith("; its 1 server counts in row")
+    bench.cluster.put(DOMAINS, rack("wild", members={}), wild)
+    assert bench.counted() == {"heard": "home"}
+
+
+def test_refused_racks_of_two_rows_with_one_server_name_it_and_both_rows() -> None:
+    twin = rack("twin", parent="b-row", members={"nodeSelector": {"rack": "rack-1"}})
+    bench = Bench(row_without_members(), make_domain("b-row", members={}), rack(), twin)
+    assert bench.counted() == {"heard": "b-row", "silent": "b-row"}
+    assert "['b-row', 'row']" in bench.told("heard")
+
+
 def test_servers_of_a_refused_rack_leave_the_rows_own_servers_less() -> None:
     own = {"members": {"nodeNames": ["own"]}, "ratingWatts": 4_000.0}
     owed: list[float] = []

@@ -229,6 +229,18 @@ def test_of_the_newest_spec_only_what_concerns_membership_has_to_be_readable() -
     assert found["odd"].parent == "row"
 
 
+@pytest.mark.parametrize(
+    ("odd", "parent"),
+    [({"nonGpuPerNode": {"worstWatts": -1}}, "row"), ({"parent": 5}, None), ({}, "row")],
+)
+def test_one_odd_field_beside_them_hides_no_servers(
+    odd: dict[str, Any], parent: str | None
+) -> None:
+    told = {"members": {"nodeNames": ["n"]}, "parent": "row", **odd}
+    found = newest_claims([{"metadata": {"name": "rack"}, "spec": told}])
+    assert found["rack"] == MemberClaim(parent, spec(members=told["members"]).members, 0.0)
+
+
 def test_a_chain_of_thousands_of_refused_domains_is_followed_to_its_end() -> None:
     chain = {f"d{i}": claim(f"d{i + 1}", rack=str(i)) for i in range(20_000)}
     chain["d20000"] = claim("row")

@@ -18,7 +18,8 @@ from wattpack.kube.port import JsonObject
 
 __all__ = ["MemberClaim", "MemberIndex", "anchors", "claim_of", "newest_claims"]
 
-_FIELDS = ("parent", "members", "nonGpuPerNode")
+#: What is read of a spec; what is odd is left out from the end, rather than the servers.
+_FIELDS = ("members", "parent", "nonGpuPerNode")
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,19 +76,22 @@ def newest_claims(bodies: Iterable[JsonObject]) -> dict[str, MemberClaim]:
 
     A spec with a field that is not understood may still say which servers it feeds.
     """
-    found: dict[str, MemberClaim] = {}
-    for body in bodies:
-        spec = body.get("spec")
-        if not isinstance(spec, Mapping):
-            continue
+    read = (_read(body) for body in bodies)
+    return {domain.name: claim_of(domain.spec) for domain in read if domain is not None}
+
+
+def _read(body: JsonObject) -> PowerDomain | None:
+    spec = body.get("spec")
+    if not isinstance(spec, Mapping):
+        return None
+    for count in range(len(_FIELDS), 0, -1):
         # The model wants a rating; a claim has none, so any valid figure does.
-        told = {"ratingWatts": 1.0, **{key: spec[key] for key in _FIELDS if key in spec}}
+        told = {"ratingWatts": 1.0, **{key: spec[key] for key in _FIELDS[:count] if key in spec}}
         try:
-            domain = PowerDomain.read({**body, "spec": told, "status": {}})
+            return PowerDomain.read({**body, "spec": told, "status": {}})
         except InputError:
             continue
-        found[domain.name] = claim_of(domain.spec)
-    return found
+    return None
 
 
 def anchors(claims: Mapping[str, MemberClaim], running: Collection[str]) -> dict[str, str]:
