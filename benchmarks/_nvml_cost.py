@@ -17,7 +17,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from gpu.device_workers import InlineReader
+from gpu.device_reader import InlineReader
 from gpu.nvml import checked_fields as fields
 from gpu.nvml.calls import FIELD_VALUES
 from gpu.nvml.nvml_device import PROCESS_LISTS, NvmlDriver

@@ -24,8 +24,8 @@ from scheduler_plugin.app.placement_metrics import PlacementMetrics
 from scheduler_plugin.app.planning_loop import PlacementLoop, PlannerSurroundings
 from scheduler_plugin.app.scheduler_process import SchedulerProcess, planner_elector
 from scheduler_plugin.app.scheduler_settings import PlacementSettings
+from scheduler_plugin.app.solver_process import InProcessPlanner
 from scheduler_plugin.batching import Batcher
-from scheduler_plugin.solver_process import InProcessPlanner
 from simulation.kube import EmbeddedKube
 from wattpack.clock import Clock, SystemClock
 from wattpack.gpu_resources import NVIDIA_GPU

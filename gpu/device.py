@@ -144,7 +144,7 @@ class GpuReading:
 class GpuDevice(Protocol):
     """One GPU.
 
-    Every method may raise any ``GpuError``, and may block for ever: ``gpu.device_workers`` gives
+    Every method may raise any ``GpuError``, and may block for ever: ``gpu.workers`` gives
     each device its own worker with a deadline.
     """
 

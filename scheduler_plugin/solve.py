@@ -1,7 +1,7 @@
 """Snapshot in, plan out: incumbent, bound, CP-SAT where it can help, judge, explain.
 
 Pure: no clock, no I/O, no threads. With one worker the same snapshot, budget and seed give the
-same plan; the hard deadline is the business of ``scheduler_plugin.solver_process``.
+same plan; the hard deadline is the business of ``scheduler_plugin.app.solver_process``.
 """
 
 from __future__ import annotations

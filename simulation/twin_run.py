@@ -17,12 +17,12 @@ from functools import partial
 from typing import Literal
 
 from actuator.app.assembly import build_table, read_bounds, start_actuator
+from actuator.app.board_writes import InlineHands
+from actuator.app.config_file import ActuatorConfig
+from actuator.app.node_actuator import Actuator
+from actuator.app.persisted_state import MemoryStore
 from actuator.audit_log import AuditTrail
-from actuator.board_writes import InlineHands
-from actuator.config_file import ActuatorConfig
 from actuator.lease_table import LeaseTable
-from actuator.node_actuator import Actuator
-from actuator.persisted_state import MemoryStore
 from controller.app.controller_metrics import ControllerMetrics
 from controller.app.controller_process import FOLLOWED
 from controller.app.controller_settings import ControllerSettings
@@ -38,11 +38,11 @@ from controller.tick_values import Band, PowerSettings
 from forecasting.app.forecast_loop import ForecasterProcess
 from forecasting.app.forecast_verdicts import LOOK_SECONDS, VerdictThread
 from forecasting.sqlite import HistoryStore
-from gpu.device_workers import InlineReader
+from gpu.device_reader import InlineReader
 from scheduler_plugin.admission import Mode, gate_patch
 from scheduler_plugin.app.planning_loop import PlacementLoop, PlannerSurroundings
 from scheduler_plugin.app.scheduler_settings import PlacementSettings
-from scheduler_plugin.solver_process import InProcessPlanner
+from scheduler_plugin.app.solver_process import InProcessPlanner
 from simulation.cluster_stand_ins import ClusterStandIn
 from simulation.earlier_days import DrawRecorder, fill
 from simulation.faces import WorldMeters, attribution, guaranteed_watts

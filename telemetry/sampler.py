@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from gpu.device import GpuError, GpuIdentity, GpuProcess, GpuReading, GpuStale, PowerLimits
-from gpu.device_workers import DeviceReader, Extra, Outcome
+from gpu.device_reader import DeviceReader, Extra, Outcome
 from telemetry.sensor_watch import SensorWatch
 from wattpack.errors import InputError
 from wattpack.power.energy_trust import ENERGY_WINDOW_NS, energy_mean_watts

@@ -12,15 +12,15 @@ from pathlib import Path
 from typing import IO
 
 from actuator.app.assembly import apply_guaranteed, build_table, read_all_bounds, start_actuator
+from actuator.app.board_writes import WorkerHands
+from actuator.app.config_file import ActuatorConfig, load_config
 from actuator.app.host_unit import render_host_unit
+from actuator.app.node_actuator import Actuator
 from actuator.app.parent import EXIT_CONFIG, TAKE_BACK, Parent
+from actuator.app.persisted_state import DEFAULT_STATE_FILE, FileStore, read_boot_id
 from actuator.app.pod_resources_door import DoorKeeper
 from actuator.app.probe import check
 from actuator.audit_log import AuditLog
-from actuator.board_writes import WorkerHands
-from actuator.config_file import ActuatorConfig, load_config
-from actuator.node_actuator import Actuator
-from actuator.persisted_state import DEFAULT_STATE_FILE, FileStore, read_boot_id
 from actuator.unix_socket.listener import SocketServer
 from actuator.unix_socket.peers import Admission
 from actuator.unix_socket.pod_resources import PodResourcesDoor

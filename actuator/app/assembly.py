@@ -7,16 +7,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 
+from actuator.app.board_writes import DEADLINE_NS, Hands
+from actuator.app.config_file import ActuatorConfig, guaranteed_by_uuid
+from actuator.app.node_actuator import Actuator
+from actuator.app.persisted_state import StateStore
 from actuator.audit_log import AuditSink
-from actuator.board_writes import DEADLINE_NS, Hands
-from actuator.config_file import ActuatorConfig, guaranteed_by_uuid
 from actuator.lease_entry import DeviceBounds
 from actuator.lease_messages import MAX_UINT64
 from actuator.lease_table import LeaseTable
-from actuator.node_actuator import Actuator
-from actuator.persisted_state import StateStore
-from gpu.deadline_executor import Abandoned, DeadlineExecutor
 from gpu.device import GpuDevice, GpuTimeout
+from gpu.workers.deadline_executor import Abandoned, DeadlineExecutor
 from wattpack.clock import Clock
 
 

@@ -11,12 +11,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from actuator.app.assembly import build_table, read_bounds, start_actuator
+from actuator.app.board_writes import InlineHands
+from actuator.app.config_file import ActuatorConfig
+from actuator.app.node_actuator import READ_BACK_PERIOD_NS, Actuator
+from actuator.app.persisted_state import MemoryStore
 from actuator.audit_log import AuditTrail
-from actuator.board_writes import InlineHands
-from actuator.config_file import ActuatorConfig
 from actuator.lease_table import LeaseTable
-from actuator.node_actuator import READ_BACK_PERIOD_NS, Actuator
-from actuator.persisted_state import MemoryStore
 from actuator.unix_socket.listener import SocketServer
 from actuator.unix_socket.peers import Admission
 from gpu.device import GpuDevice

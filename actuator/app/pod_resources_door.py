@@ -11,12 +11,12 @@ import random
 from pathlib import Path
 
 from actuator.app.assembly import nonces
+from actuator.app.board_writes import InlineHands
+from actuator.app.config_file import ActuatorConfig
+from actuator.app.node_actuator import Actuator
+from actuator.app.persisted_state import MemoryStore, read_boot_id
 from actuator.audit_log import AuditSink
-from actuator.board_writes import InlineHands
-from actuator.config_file import ActuatorConfig
 from actuator.lease_table import LeaseTable
-from actuator.node_actuator import Actuator
-from actuator.persisted_state import MemoryStore, read_boot_id
 from actuator.unix_socket.listener import SocketServer
 from actuator.unix_socket.peers import Admission
 from actuator.unix_socket.pod_resources import PodResourcesDoor

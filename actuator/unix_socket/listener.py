@@ -16,9 +16,9 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
+from actuator.app.node_actuator import Actuator
 from actuator.audit_log import AuditSink, SparseAudit
 from actuator.lease_messages import LeaseCommand
-from actuator.node_actuator import Actuator
 from actuator.unix_socket.connections import (
     IDLE_NS,
     MESSAGES_PER_SECOND,

@@ -25,6 +25,7 @@ from scheduler_plugin.app.plan_archive import PlanArchive
 from scheduler_plugin.app.pod_events import PendingEvents
 from scheduler_plugin.app.release import release_all
 from scheduler_plugin.app.scheduler_settings import PlacementSettings
+from scheduler_plugin.app.solver_process import Planner
 from scheduler_plugin.app.waiting_pods import (
     FIRST_PAUSE_NS,
     UNREADABLE,
@@ -36,7 +37,6 @@ from scheduler_plugin.ledger import Ledger, Reservation
 from scheduler_plugin.plan_document import Placement, Plan
 from scheduler_plugin.snapshot import Pod
 from scheduler_plugin.snapshot_builder import BuiltSnapshot, build_snapshot
-from scheduler_plugin.solver_process import Planner
 from wattpack.clock import Clock
 from wattpack.errors import InputError
 from wattpack.gangs import GangSources

@@ -16,10 +16,10 @@ from scheduler_plugin.app.placement_metrics import PlacementMetrics
 from scheduler_plugin.app.planning_loop import PlacementLoop, PlannerSurroundings
 from scheduler_plugin.app.scheduler_process import SchedulerProcess, planner_elector
 from scheduler_plugin.app.scheduler_settings import PlacementSettings
+from scheduler_plugin.app.solver_process import ProcessPlanner
 from scheduler_plugin.app.webhook import WebhookServer
 from scheduler_plugin.app.webhook_watch import WebhookWatch
 from scheduler_plugin.batching import Batcher
-from scheduler_plugin.solver_process import ProcessPlanner
 from wattpack import flags
 from wattpack.clock import Clock, SystemClock
 from wattpack.ending import end_noted

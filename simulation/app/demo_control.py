@@ -21,9 +21,9 @@ from scheduler_plugin.app.placement_metrics import PlacementMetrics
 from scheduler_plugin.app.planning_loop import PlacementLoop, PlannerSurroundings
 from scheduler_plugin.app.scheduler_process import SchedulerProcess, planner_elector
 from scheduler_plugin.app.scheduler_settings import PlacementSettings
+from scheduler_plugin.app.solver_process import ProcessPlanner
 from scheduler_plugin.app.watchdog_command import PERIOD_SECONDS, Watchdog
 from scheduler_plugin.batching import Batcher
-from scheduler_plugin.solver_process import ProcessPlanner
 from simulation.app.demo_nodes import Replica
 from simulation.faces import WorldMeters
 from simulation.kube.embedded_api import EmbeddedKube

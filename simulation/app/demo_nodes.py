@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+from actuator.app.config_file import ActuatorConfig
 from actuator.app.hosted_actuators import HostedActuators, socket_path
-from actuator.config_file import ActuatorConfig
 from actuator.lease_table import LeaseTable
 from actuator.unix_socket.client import ActuatorClient
-from gpu.device_workers import InlineReader
+from gpu.device_reader import InlineReader
 from simulation.faces import attribution, guaranteed_watts
 from simulation.world import World
 from telemetry.app.hosted_agents import AgentHost

@@ -16,7 +16,7 @@ import threading
 from importlib.metadata import PackageNotFoundError, version
 from typing import Protocol
 
-from actuator.persisted_state import BOOT_ID_FILE, read_boot_id
+from actuator.app.persisted_state import BOOT_ID_FILE, read_boot_id
 from actuator.unix_socket.client import ActuatorClient
 from telemetry.app.attributor import Attributor
 from telemetry.app.device_sources import Source

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gpu.device import GpuDriver
-from gpu.device_workers import DeviceReader, InlineReader, WorkerReader
+from gpu.device_reader import DeviceReader, InlineReader
+from gpu.workers.worker_reader import WorkerReader
 from wattpack.clock import Clock
 from wattpack.units import NS_PER_SECOND, NodeName
 

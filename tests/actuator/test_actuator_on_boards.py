@@ -7,9 +7,11 @@ import random
 import pytest
 
 from actuator.app.assembly import build_table, read_bounds, start_actuator
+from actuator.app.board_writes import InlineHands
+from actuator.app.config_file import ActuatorConfig
+from actuator.app.node_actuator import Actuator
+from actuator.app.persisted_state import MemoryStore
 from actuator.audit_log import AuditTrail
-from actuator.board_writes import InlineHands
-from actuator.config_file import ActuatorConfig
 from actuator.lease_messages import (
     ApplyResult,
     DeviceCommand,
@@ -18,8 +20,6 @@ from actuator.lease_messages import (
     LeaseCommand,
     Operation,
 )
-from actuator.node_actuator import Actuator
-from actuator.persisted_state import MemoryStore
 from gpu.simulated import BoardBank, BoardSpec
 from wattpack.clock import ManualClock
 from wattpack.units import GpuUuid, NodeName

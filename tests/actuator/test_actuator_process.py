@@ -14,12 +14,12 @@ from typing import Any
 
 import pytest
 
+from actuator.app.board_writes import WorkerHands
+from actuator.app.config_file import load_config
 from actuator.app.host_unit import render_host_unit
-from actuator.board_writes import WorkerHands
-from actuator.config_file import load_config
+from actuator.app.persisted_state import DEFAULT_STATE_FILE, FileStore, StateNotSaved
 from actuator.lease_entry import Memory, RememberedDevice
 from actuator.lease_messages import DeviceCommand, LeaseCommand, Operation
-from actuator.persisted_state import DEFAULT_STATE_FILE, FileStore, StateNotSaved
 from actuator.unix_socket.client import ActuatorClient, ActuatorUnavailable
 from tests.actuator.actuator_boards import read_boards, write_board
 from wattpack.clock import SystemClock

@@ -18,9 +18,9 @@ from typing import Any
 
 import pytest
 
+from actuator.app.config_file import ActuatorConfig
 from actuator.app.hosted_actuators import HostedActuators, socket_path
 from actuator.audit_log import AuditLog
-from actuator.config_file import ActuatorConfig
 from actuator.lease_messages import DeviceCommand, DeviceState, LeaseCommand, Operation
 from actuator.unix_socket.client import (
     ActuatorClient,

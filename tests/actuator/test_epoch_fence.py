@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from actuator.app.persisted_state import FileStore
 from actuator.epoch_fence import EpochFence, ImplausibleEpoch
 from actuator.lease_entry import Memory
 from actuator.lease_messages import DeviceCommand, LeaseCommand, Operation
-from actuator.persisted_state import FileStore
 from tests.actuator.test_actuator_socket import Node
 from wattpack.errors import InputError
 from wattpack.fencing import EPOCH_ROOM, MAX_EPOCH, MAX_SEQUENCE

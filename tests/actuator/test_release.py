@@ -97,7 +97,7 @@ def test_a_state_that_cannot_be_kept_releases_nothing(directory: Path) -> None:
     node = Node(directory)
 
     def full(_memory: object) -> None:
-        from actuator.persisted_state import StateNotSaved
+        from actuator.app.persisted_state import StateNotSaved
 
         raise StateNotSaved("no space left")
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from capacity.fit import PROFILES, REFERENCE, build_document
-from capacity.fit import main as fit_main
+from capacity.fitting.fit import PROFILES, REFERENCE, build_document
+from capacity.fitting.fit import main as fit_main
 from capacity.gpu_profile import KERNEL_CLASSES, profile_from_dict
 from capacity.profile_errors import UnknownGpuModel, UnknownServingModel
 from capacity.profile_library import (

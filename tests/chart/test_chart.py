@@ -163,7 +163,7 @@ def test_the_agent_asks_the_socket_that_whoever_runs_as_root_serves(name: str, o
 
 
 def test_the_configuration_without_boards_is_one_that_the_door_accepts(tmp_path: Any) -> None:
-    from actuator.config_file import load_config
+    from actuator.app.config_file import load_config
 
     (text,) = (
         item["data"]["pod-resources.json"]
@@ -177,7 +177,7 @@ def test_the_configuration_without_boards_is_one_that_the_door_accepts(tmp_path:
 
 
 def test_the_actuators_configuration_is_one_that_it_accepts(tmp_path: Any) -> None:
-    from actuator.config_file import load_config
+    from actuator.app.config_file import load_config
 
     (data,) = (
         item["data"]

@@ -20,10 +20,10 @@ from typing import Any
 
 import numpy as np
 
+from actuator.app.config_file import ActuatorConfig
 from actuator.app.hosted_actuators import HostedActuators, socket_path
-from actuator.config_file import ActuatorConfig
 from actuator.unix_socket.client import ActuatorClient
-from gpu.device_workers import InlineReader
+from gpu.device_reader import InlineReader
 from gpu.simulated import BoardBank, BoardSpec
 from telemetry.app.hosted_agents import AgentHost
 from telemetry.app.node_agent import NodeAgent, NodeFacts, Senses

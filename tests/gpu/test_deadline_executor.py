@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from gpu.deadline_executor import Abandoned, DeadlineExecutor
+from gpu.workers.deadline_executor import Abandoned, DeadlineExecutor
 from tests.telemetry.telemetry_builders import PatientClock
 
 

@@ -14,7 +14,8 @@ from gpu.device import (
     GpuUnavailable,
     PowerLimits,
 )
-from gpu.device_workers import Extra, InlineReader, Outcome, WorkerReader, read_device
+from gpu.device_reader import Extra, InlineReader, Outcome, read_device
+from gpu.workers.worker_reader import WorkerReader
 from tests.telemetry.telemetry_builders import SECOND, PatientClock, ScriptedDevice, reading
 from wattpack.clock import Wake
 

@@ -9,7 +9,7 @@ from scheduler_plugin.admission import Mode, gate_patch
 from scheduler_plugin.app.plan_archive import PLANS
 from scheduler_plugin.app.planning_loop import PlacementLoop, PlannerSurroundings
 from scheduler_plugin.app.scheduler_settings import PlacementSettings
-from scheduler_plugin.solver_process import InProcessPlanner
+from scheduler_plugin.app.solver_process import InProcessPlanner
 from simulation.kube import EmbeddedKube
 from tests.forecasting.forecast_builders import make_forecast
 from wattpack.api import DemandForecast, GPUProfile, PowerDomain

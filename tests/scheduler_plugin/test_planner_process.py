@@ -9,9 +9,9 @@ from collections.abc import Iterator
 
 import pytest
 
+from scheduler_plugin.app.solver_process import ProcessPlanner, serve
 from scheduler_plugin.plan_document import Plan, parse_plan
 from scheduler_plugin.solve import plan
-from scheduler_plugin.solver_process import ProcessPlanner, serve
 from tests.scheduler_plugin.placement_builders import node, pod, snapshot
 from wattpack.clock import SystemClock
 

@@ -12,7 +12,7 @@ import pytest
 from actuator.lease_messages import Operation
 from actuator.unix_socket.client import ActuatorUnavailable
 from gpu.device import GpuLost
-from gpu.device_workers import InlineReader
+from gpu.device_reader import InlineReader
 from telemetry.app.agent_process import BLIND_NS, exchange_until
 from telemetry.app.hosted_agents import AgentHost
 from telemetry.app.node_agent import NodeAgent, NodeFacts, Senses

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpu.device import GpuLost, GpuReading, GpuTimeout
-from gpu.device_workers import Extra, InlineReader
+from gpu.device_reader import Extra, InlineReader
 from telemetry.sampler import Point, RiseTracker, Sampler
 from tests.examples import examples
 from tests.telemetry.telemetry_builders import SECOND, ScriptedDevice, reading

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from gpu.device import GpuReading, GpuStale
-from gpu.device_workers import InlineReader
+from gpu.device_reader import InlineReader
 from gpu.nvml.nvml_device import NvmlDevice
 from gpu.replay.replayed_device import open_recording
 from gpu.simulated import BoardBank, node_boards

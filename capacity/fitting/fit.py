@@ -1,4 +1,4 @@
-"""``python -m capacity.fit``: make ``capacity/data/profiles.json`` from the reference data.
+"""``python -m capacity.fitting.fit``: make ``capacity/data/profiles.json`` from the reference data.
 
 Deterministic: the same reference files give the same bytes. A test refits and compares.
 """
@@ -38,7 +38,7 @@ from capacity.gpu_profile import GpuProfile, KernelClass, Provenance
 from capacity.profile_library import SCHEMA, library_from_dict
 from capacity.serving_model import ServingTimes
 
-HERE: Final = Path(__file__).parent
+HERE: Final = Path(__file__).parents[1]
 REFERENCE: Final = HERE / "reference"
 PROFILES: Final = HERE / "data" / "profiles.json"
 
@@ -228,7 +228,7 @@ def build_document(folder: Path) -> dict[str, Any]:
         "profiles": [profile.as_dict() for profile in profiles],
         "serving": [_rounded(times) for times in serving],
     }
-    library_from_dict(document, "capacity.fit")
+    library_from_dict(document, "capacity.fitting.fit")
     return document
 
 
@@ -242,7 +242,7 @@ def _rounded(times: ServingTimes) -> dict[str, Any]:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Write the profiles file, or check that it is up to date."""
-    parser = argparse.ArgumentParser(prog="python -m capacity.fit", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m capacity.fitting.fit", description=__doc__)
     parser.add_argument(
         "--reference", type=Path, default=REFERENCE, help="folder of reference CSVs"
     )

@@ -7,8 +7,8 @@ from functools import partial
 from typing import Protocol
 
 from actuator.lease_entry import Outcome, Write, WriteKind, watts_match
-from gpu.deadline_executor import Abandoned, DeadlineExecutor
 from gpu.device import GpuDevice
+from gpu.workers.deadline_executor import Abandoned, DeadlineExecutor
 from wattpack.clock import Clock
 from wattpack.units import NS_PER_SECOND
 

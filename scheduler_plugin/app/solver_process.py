@@ -26,7 +26,7 @@ from wattpack.units import seconds_to_ns
 GRACE_SECONDS = 0.5
 #: Without an incumbent by then, the child is taken for stuck (import and greedy take below 2 s).
 START_SECONDS = 10.0
-_COMMAND = (sys.executable, "-m", "scheduler_plugin.solver_process")
+_COMMAND = (sys.executable, "-m", "scheduler_plugin.app.solver_process")
 
 
 class Planner(Protocol):

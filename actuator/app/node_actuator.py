@@ -9,13 +9,13 @@ from __future__ import annotations
 import threading
 from collections.abc import Mapping
 
+from actuator.app.board_writes import Hands
+from actuator.app.persisted_state import StateNotSaved, StateStore
 from actuator.audit_log import AuditSink, SparseAudit
-from actuator.board_writes import Hands
 from actuator.epoch_fence import ImplausibleEpoch
 from actuator.lease_entry import HeldDevice, Outcome, Write
 from actuator.lease_messages import ActuatorStatus, ApplyResult, DeviceState, LeaseCommand
 from actuator.lease_table import LeaseTable
-from actuator.persisted_state import StateNotSaved, StateStore
 from wattpack.clock import Clock
 from wattpack.errors import InputError
 from wattpack.units import NS_PER_SECOND

@@ -1,4 +1,4 @@
-"""``python -m capacity.plot``: the pictures of docs/capacity.md (needs matplotlib)."""
+"""``python -m capacity.fitting.plot``: the pictures of docs/capacity.md (needs matplotlib)."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from typing import Any
 import matplotlib as mpl
 import numpy as np
 
-from capacity.fit import REFERENCE
 from capacity.fitting.classes import SWEPT
 from capacity.fitting.curves import MIN_DRAW_SHARE, SweepPoint, fit_curve, mmbt_points, zeus_points
+from capacity.fitting.fit import REFERENCE
 from capacity.gpu_profile import KERNEL_CLASSES, GpuProfile
 from capacity.profile_library import shipped_library
 
@@ -83,7 +83,7 @@ def plot_shared_line(points: Sequence[SweepPoint], check: Sequence[SweepPoint], 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Write the pictures."""
-    parser = argparse.ArgumentParser(prog="python -m capacity.plot", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m capacity.fitting.plot", description=__doc__)
     parser.add_argument("--out", type=Path, default=Path("docs/images"), help="folder")
     args = parser.parse_args(argv)
     args.out.mkdir(parents=True, exist_ok=True)

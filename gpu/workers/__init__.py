@@ -1,0 +1,1 @@
+"""Worker threads around driver calls that may never return."""
