@@ -189,6 +189,27 @@ def test_a_change_of_the_row_is_judged_with_the_servers_that_count_in_it() -> No
     assert topology.tree.rating_watts.tolist() == [40_000.0]
 
 
+@pytest.mark.parametrize(("watts", "is_refused"), [(1_400.0, True), (1_600.0, False)])
+def test_a_row_overfull_by_a_refused_racks_servers_takes_what_helps_it_and_nothing_worse(
+    watts: float, is_refused: bool
+) -> None:
+    overfull = row_without_members(ratingWatts=1_500.0)
+    bench = Bench(overfull, rack())
+    assert bench.accepted() == {"row"}
+    bench.cluster.put(DOMAINS, row_without_members(ratingWatts=watts), overfull)
+    assert bool(bench.told("row")) is is_refused
+    assert bench.counted() == BOTH_IN_ROW
+
+
+def test_beside_a_refused_rack_another_one_is_judged_as_if_it_were_alone() -> None:
+    """The row bears one of them: its servers draw in either case, with its limit they are safer."""
+    other = rack("other", members={"nodeNames": ["late"]}, ratingWatts=20_000.0)
+    bench = Bench(row_without_members(ratingWatts=4_000.0), rack(), other)
+    bench.fleet.hello(make_hello("late"))
+    assert bench.accepted() == {"row", "other"}
+    assert bench.counted() == {**BOTH_IN_ROW, "late": "other"}
+
+
 def test_what_a_running_domain_wants_beside_its_members_counts_in_it_if_nobody_has_it() -> None:
     """Refused for its load that is not declared; the server that it names is there all the same."""
     bench = Bench(make_domain(members={"nodeNames": ["heard"]}))
