@@ -2,7 +2,7 @@
 
     observations -> holdings, trust, draw, heat -> bands -> caps -> grants -> commands, decisions
 
-Callers: the gRPC server's tick (``controller.app``) and the twin (``simulation.twin_run``).
+Callers: the gRPC server's tick (``controller.app``) and the twin (``simulation.app.twin_run``).
 """
 
 from __future__ import annotations

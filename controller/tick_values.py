@@ -2,7 +2,7 @@
 
 ``step(tick, state) -> (state, commands, decisions)`` in ``controller.step`` is the only place where
 they meet; a ``Tick`` holds topology, observations, settings and the time. Its callers are the gRPC
-server's tick (``controller.app``) and the twin (``simulation.twin_run``); both fill these arrays.
+server's tick (``controller.app``) and the twin (``simulation.app.twin_run``): both fill these.
 
     reports, meters, forecasts ──> Observations ──┐
     PowerDomain/Policy objects ──> Topology ──────┼──> step() ──> Commands ──> lease batches

@@ -15,19 +15,19 @@
     world.reset_accounts()                    # at the end of the warm-up
 
 The plant moves in whole steps of ``scenario.step_seconds``: ``advance`` goes to the last one that
-is not after the given time, so results do not depend on how often it is called. One lock guards
-``advance`` and ``pods_changed``; device reads and writes between steps need none.
+is not after the given time, so results do not depend on how often it is called. The lock given
+to it guards ``advance`` and ``pods_changed``; device reads and writes between steps need none.
 """
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gpu.simulated.simulated_device import SimulatedDriver
+from gpu.device import GpuDriver
 from simulation.cap_effects import CapEffects, DecidedCaps
 from simulation.fault_plan import FaultSchedule
 from simulation.placed import GpuAssignment, PlacementEvent, PodUseView, bound_pods
@@ -64,16 +64,22 @@ class World:
         scenario: What to build.
         start_ns: The clock's reading at simulated second 0.
         ignore_trips: Breakers only count their trips (the uncapped comparison run).
+        lock: Held while the plant moves or its pods change; needed where several threads do so.
     """
 
     def __init__(
-        self, scenario: Scenario, start_ns: int = 0, *, ignore_trips: bool = False
+        self,
+        scenario: Scenario,
+        start_ns: int = 0,
+        *,
+        ignore_trips: bool = False,
+        lock: AbstractContextManager[object] | None = None,
     ) -> None:
         self.scenario = scenario
         self.start_ns = self.now_ns = start_ns
         self._ignore_trips = ignore_trips
         self._step_ns = seconds_to_ns(scenario.step_seconds)
-        self._lock = threading.RLock()
+        self._lock = lock or nullcontext()
         self.node_names = node_names(scenario)
         self.domain_names = domain_names(scenario)
         self.rack_of_node = rack_of_nodes(scenario)
@@ -217,7 +223,7 @@ class World:
 
     # -- views -----------------------------------------------------------------------------------
 
-    def driver(self, node: str, *, writable: bool = True) -> SimulatedDriver:
+    def driver(self, node: str, *, writable: bool = True) -> GpuDriver:
         """A node's GPUs behind the device port."""
         return self.bank.driver(NodeName(node), writable=writable)
 

@@ -36,10 +36,6 @@ OUTER_ROOMS = {
     "simulation": {"app", "kube", "lockstep"},
     "telemetry": {"app", "attribution", "gpunode", "stream"},
 }
-# Still at the top level although they wire a run together.
-EDGES = {
-    "simulation": {"cluster_stand_ins", "earlier_days", "loopback", "twin_run", "world"},
-}
 # Pure modules that live in an outer room because they belong to its process or technology.
 PURE = {
     "gpu.simulated.board_arrays",
@@ -67,7 +63,7 @@ TECHNOLOGY = {
 def core_modules() -> Iterator[Path]:
     for package in PACKAGES:
         for file in sorted((ROOT / package).glob("*.py")):
-            if not file.stem.startswith("__") and file.stem not in EDGES.get(package, set()):
+            if not file.stem.startswith("__"):
                 yield file
 
 

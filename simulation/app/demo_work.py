@@ -12,8 +12,8 @@ import threading
 from collections.abc import Callable
 
 from forecasting.sqlite import HistoryStore
-from simulation.cluster_stand_ins import ClusterStandIn
-from simulation.earlier_days import DrawRecorder
+from simulation.app.cluster_stand_ins import ClusterStandIn
+from simulation.app.earlier_days import DrawRecorder
 from simulation.kube.embedded_api import EmbeddedKube
 from simulation.pod_work import NAMESPACE, pod_manifest
 from simulation.world import World

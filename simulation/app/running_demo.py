@@ -20,8 +20,8 @@ from simulation.app.demo_control import DemoControl, Stage
 from simulation.app.demo_nodes import DemoNodes
 from simulation.app.demo_watch import Watch
 from simulation.app.demo_work import DemoWork, WebhookCaller
+from simulation.app.earlier_days import preload
 from simulation.baselines import compare
-from simulation.earlier_days import preload
 from simulation.kube.embedded_api import EmbeddedKube
 from simulation.lockstep import Conductor, Pace
 from simulation.results import TwinResult, replay_uncapped, summarise
@@ -60,7 +60,7 @@ class DemoRow:
         self.scenario = scenario
         self._gc_threshold = gc.get_threshold()
         # First: a scenario that the plant refuses leaves no folder behind.
-        self.world = World(scenario)
+        self.world = World(scenario, lock=threading.RLock())
         self._folder = ScratchFolder()
         directory = self._folder.path
         self.watch = Watch(self.world)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from controller.app.tick_loop import TickOutcome
+from simulation.app.twin_run import TwinRun
 from simulation.monitor import LeaseBook
 from simulation.scenario import Scenario
-from simulation.twin_run import TwinRun
 from simulation.world import World
 from tests.simulation.twin_builders import small_scenario
 from wattpack.units import NS_PER_SECOND, GpuUuid

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from simulation.app.demo_command import PROCESS_FAULTS, build_parser, chosen_scenario, conclude
+from simulation.app.twin_run import run_twin
 from simulation.results import TwinResult
 from simulation.scenario import Scenario
-from simulation.twin_run import run_twin
 from wattpack.errors import InputError
 
 

@@ -6,9 +6,9 @@ import threading
 from typing import Any
 
 from simulation.app.running_demo import DemoRow
+from simulation.app.twin_run import TwinRun
 from simulation.kube.embedded_api import EmbeddedKube
 from simulation.row_objects import domain_series
-from simulation.twin_run import TwinRun
 from tests.simulation.twin_builders import small_scenario
 from wattpack.api import DemandForecast
 from wattpack.kube.port import JsonObject

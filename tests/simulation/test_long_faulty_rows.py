@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from simulation.twin_run import run_twin
+from simulation.app.twin_run import run_twin
 from tests.simulation.twin_builders import small_scenario
 
 SECONDS = 600.0

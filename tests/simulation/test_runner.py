@@ -10,10 +10,10 @@ import sys
 import numpy as np
 import pytest
 
-from simulation.earlier_days import earlier_days
+from simulation.app.earlier_days import earlier_days
+from simulation.app.twin_run import TwinRun, run_twin
 from simulation.monitor import InvariantMonitor
 from simulation.results import TwinResult
-from simulation.twin_run import TwinRun, run_twin
 from simulation.world import World
 from tests.simulation.twin_builders import small_scenario
 from wattpack.errors import InputError
@@ -55,7 +55,7 @@ def test_the_same_seed_gives_the_same_digest_and_another_seed_another(result: Tw
 
 def test_the_digest_does_not_depend_on_the_process(result: TwinResult) -> None:
     code = (
-        "from simulation.twin_run import run_twin\n"
+        "from simulation.app.twin_run import run_twin\n"
         "from tests.simulation.twin_builders import small_scenario\n"
         "print(run_twin(small_scenario()).digest)"
     )

@@ -43,11 +43,11 @@ from scheduler_plugin.admission import Mode, gate_patch
 from scheduler_plugin.app.planning_loop import PlacementLoop, PlannerSurroundings
 from scheduler_plugin.app.scheduler_settings import PlacementSettings
 from scheduler_plugin.app.solver_process import InProcessPlanner
-from simulation.cluster_stand_ins import ClusterStandIn
-from simulation.earlier_days import DrawRecorder, fill
+from simulation.app.cluster_stand_ins import ClusterStandIn
+from simulation.app.earlier_days import DrawRecorder, fill
+from simulation.app.loopback import LoopbackLink, send_over
 from simulation.faces import WorldMeters, attribution, guaranteed_watts
 from simulation.kube.embedded_api import EmbeddedKube
-from simulation.loopback import LoopbackLink, send_over
 from simulation.monitor import InvariantMonitor
 from simulation.pod_work import NAMESPACE, Work, pod_manifest
 from simulation.results import TwinResult, end_seconds, replay_uncapped, summarise
