@@ -29,7 +29,7 @@ from scheduler_plugin.batching import Batcher
 from simulation.kube import EmbeddedKube
 from wattpack.clock import Clock, SystemClock
 from wattpack.gpu_resources import NVIDIA_GPU
-from wattpack.kube.election import ElectionSettings
+from wattpack.kube.election import PLANNER_ELECTION, ElectionSettings
 from wattpack.kube.port import NODES, PODS, JsonObject, KubeApi
 from wattpack.object_names import GANG_LABEL, GANG_SIZE_ANNOTATION, GATE
 from wattpack.scratch_folder import ScratchFolder
@@ -74,7 +74,7 @@ class Size:
 
     def election(self) -> ElectionSettings:
         """Lease, renew deadline and retry; a short run has its own."""
-        return ElectionSettings() if self.scale == 1.0 else ElectionSettings(6, 4.0, 1.0)
+        return PLANNER_ELECTION if self.scale == 1.0 else ElectionSettings(6, 4.0, 1.0)
 
 
 def pod_body(index: int, pods: int, owner_uid: str) -> JsonObject:

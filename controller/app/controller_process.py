@@ -44,7 +44,7 @@ from wattpack.clock import Clock
 from wattpack.hosts import is_address
 from wattpack.http_access import LIVE_VIEW, Caller, HttpAccess, pods_in
 from wattpack.http_port import HttpAnswer, HttpPort, Route
-from wattpack.kube.election import ElectionSettings, LeaderElector
+from wattpack.kube.election import Bid, ElectionSettings, LeaderElector
 from wattpack.kube.informer import Informer
 from wattpack.kube.port import NODES, PODS, PRIORITY_CLASSES, KubeApi
 from wattpack.kube.write_budget import write_budget
@@ -114,14 +114,19 @@ class ControllerProcess:
         forecasts = ForecastReader(self.store)
         self.desired = DesiredTopology(self.store, forecasts)
         self.informers = _informers(around, self.store)
+        identity = around.holder or settings.replica
+        self._term_begins = False
         self.elector = LeaderElector(
             around.api,
             around.clock,
-            name=LEASE_NAME,
-            namespace=settings.namespace,
-            identity=around.holder or settings.replica,
-            settings=around.election,
-            seed=around.seed,
+            Bid(
+                LEASE_NAME,
+                settings.namespace,
+                identity,
+                around.election,
+                around.seed,
+                won=self._won,
+            ),
         )
         self.gateway = AgentGateway(
             self.fleet,
@@ -224,14 +229,22 @@ class ControllerProcess:
         self.audit.close()
         self.history.close()
 
+    def _won(self) -> None:
+        """Tick at once: GPUs sit at guaranteed caps until one lease of the new term is over."""
+        self._term_begins = True
+        self._wake.set()
+
     def _run(self) -> None:
         period_ns = seconds_to_ns(self.settings.tick_seconds)
         due_ns = self._clock.monotonic_ns() + period_ns
         while not self._stopping:
             self._clock.wait_until(due_ns, self._wake)
             now_ns = self._clock.monotonic_ns()
+            begins, self._term_begins = self._term_begins, False
             self.tick_once()
-            due_ns = max(due_ns, now_ns) + period_ns if now_ns >= due_ns else due_ns
+            # Ticks are counted from the term's first: one falls on the end of its first lease.
+            if begins or now_ns >= due_ns:
+                due_ns = now_ns + period_ns
 
     def tick_once(self) -> None:
         """One tick and its records; a bug in it is logged and does not end the loop."""

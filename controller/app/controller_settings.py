@@ -8,7 +8,7 @@ from pydantic import Field
 
 from controller.app import decision_log
 from forecasting.sqlite import history_store
-from wattpack.kube.election import ElectionSettings
+from wattpack.kube.election import CONTROLLER_ELECTION, ElectionSettings
 from wattpack.object_names import SYSTEM_NAMESPACE
 from wattpack.settings import Settings
 
@@ -48,16 +48,15 @@ class ControllerSettings(Settings):
     ca_namespace: Annotated[
         str, Field(description="Namespace of that ConfigMap; empty for the Lease's")
     ] = ""
-    # Shorter than client-go's 15, 10 and 2 s: until a standby leads, GPUs fall to guaranteed caps.
     lease_seconds: Annotated[
         int, Field(ge=2, le=120, description="How long a standby waits for a silent leader")
-    ] = 6
+    ] = CONTROLLER_ELECTION.lease_seconds
     renew_deadline_seconds: Annotated[
         float, Field(gt=0, le=120, description="How long a leader believes in itself")
-    ] = 4.0
+    ] = CONTROLLER_ELECTION.renew_deadline_seconds
     retry_seconds: Annotated[
         float, Field(gt=0, le=60, description="Between two looks at the Lease")
-    ] = 1.0
+    ] = CONTROLLER_ELECTION.retry_seconds
     agent_username: Annotated[
         str, Field(description="User name that agent tokens must carry; empty accepts any")
     ] = "system:serviceaccount:wattpack-agents:wattpack-agent"

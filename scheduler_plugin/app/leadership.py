@@ -36,7 +36,6 @@ from wattpack.times import rfc3339
 from wattpack.units import ns_to_seconds, seconds_to_ns
 
 log = logging.getLogger(__name__)
-RENEW_SECONDS = 2.0
 #: Half of the watchdog's patience: the other replica gets the second half.
 GIVE_UP_SECONDS = 15.0
 
@@ -83,7 +82,7 @@ class Term:
 
     def renew_at_ns(self) -> int:
         """When the next renewal is due."""
-        return self._renewed_ns + seconds_to_ns(RENEW_SECONDS)
+        return self._renewed_ns + seconds_to_ns(self._elector.settings.retry_seconds)
 
     def check(self) -> None:
         """Renew if that is due.

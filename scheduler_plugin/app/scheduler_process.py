@@ -6,7 +6,6 @@ import logging
 from collections.abc import Callable
 
 from scheduler_plugin.app.leadership import (
-    RENEW_SECONDS,
     FencedKube,
     LeadershipLostError,
     Term,
@@ -17,7 +16,7 @@ from scheduler_plugin.app.planning_loop import PlacementLoop
 from scheduler_plugin.batching import Batcher
 from wattpack.clock import Clock
 from wattpack.heartbeat import Heartbeat
-from wattpack.kube.election import ElectionSettings, LeaderElector
+from wattpack.kube.election import PLANNER_ELECTION, Bid, ElectionSettings, LeaderElector
 from wattpack.kube.event_reports import EventRecorder
 from wattpack.kube.port import KubeApi
 from wattpack.object_names import LEASE_NAME, SUCCESSES_ANNOTATION
@@ -30,8 +29,6 @@ RETRY_SECONDS = 1.0
 FIRST_READ_SECONDS = 10.0
 #: A step waits at most for the API's deadlines and for its informers to end; more is a hang.
 PATIENCE_SECONDS = 60.0
-#: Who gave up waits for the whole Lease, so that another replica can have it.
-STAND_DOWN_SECONDS = 15.0
 
 
 def planner_elector(
@@ -40,19 +37,11 @@ def planner_elector(
     namespace: str,
     identity: str,
     seed: int = 0,
-    settings: ElectionSettings | None = None,
+    settings: ElectionSettings = PLANNER_ELECTION,
 ) -> LeaderElector:
     """A candidate for the planner's Lease."""
-    return LeaderElector(
-        api,
-        clock,
-        name=LEASE_NAME,
-        namespace=namespace,
-        identity=identity,
-        settings=settings,
-        seed=seed,
-        annotations={SUCCESSES_ANNOTATION: "0"},
-    )
+    bid = Bid(LEASE_NAME, namespace, identity, settings, seed, {SUCCESSES_ANNOTATION: "0"})
+    return LeaderElector(api, clock, bid)
 
 
 class SchedulerProcess:
@@ -145,7 +134,7 @@ class SchedulerProcess:
         now_ns = self._clock.monotonic_ns()
         if now_ns < self._campaign_at_ns:
             return
-        self._campaign_at_ns = now_ns + seconds_to_ns(RENEW_SECONDS)
+        self._campaign_at_ns = now_ns + seconds_to_ns(self._elector.settings.retry_seconds)
         try:
             leads = self._elector.attempt()
         except (ValueError, TypeError, AttributeError):
@@ -189,12 +178,13 @@ class SchedulerProcess:
         loop.reader.stop()
         self._term = self._loop = None
         self._metrics.failing_seconds.set(0.0)
-        pause = RENEW_SECONDS
+        pause = self._elector.settings.retry_seconds
         if term.has_failed():
             report_failing(self._recorder, self._namespace, term)
             self._metrics.given_up.inc()
             self._elector.release()
-            pause = STAND_DOWN_SECONDS
+            # For a whole Lease, so that another replica can have it.
+            pause = self._elector.settings.lease_seconds
         self._campaign_at_ns = self._clock.monotonic_ns() + seconds_to_ns(pause)
         log.info("planning ends: %s", error)
 

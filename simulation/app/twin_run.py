@@ -25,7 +25,6 @@ from actuator.audit_log import AuditTrail
 from actuator.lease_table import LeaseTable
 from controller.app.controller_metrics import ControllerMetrics
 from controller.app.controller_process import FOLLOWED
-from controller.app.controller_settings import ControllerSettings
 from controller.app.decision_log import DecisionLog
 from controller.app.desired_state import ObjectStore
 from controller.app.domain_status import StatusThread
@@ -60,14 +59,13 @@ from telemetry.sampler import Sampler
 from wattpack.api import DemandForecast
 from wattpack.clock import ManualClock
 from wattpack.errors import InputError
-from wattpack.kube.election import LeaderElector
+from wattpack.kube.election import CONTROLLER_ELECTION, Bid, LeaderElector
 from wattpack.kube.informer import Informer
 from wattpack.kube.json_patch import apply_json_patch
 from wattpack.kube.port import PODS, KubeError
 from wattpack.units import NS_PER_SECOND, seconds_to_ns
 
 Policy = Literal["wattpack", "uncapped"]
-ELECTION = ControllerSettings().election()
 POLICIES: tuple[Policy, ...] = ("wattpack", "uncapped")
 
 
@@ -210,17 +208,16 @@ class TwinRun:
         self._elector = LeaderElector(
             self.api,
             self.clock,
-            name="wattpack-controller",
-            namespace=NAMESPACE,
-            identity="twin",
-            settings=ELECTION,
+            Bid("wattpack-controller", NAMESPACE, "twin", CONTROLLER_ELECTION),
         )
         self._status = StatusThread(self.api, self.clock, desired, "twin")
         self._ticker = Ticker(
             TickPorts(
                 fleet=self.fleet,
                 desired=desired,
-                leadership=ElectedLeadership(self._elector, ELECTION.renew_deadline_seconds / 2),
+                leadership=ElectedLeadership(
+                    self._elector, CONTROLLER_ELECTION.renew_deadline_seconds / 2
+                ),
                 meters=WorldMeters(self.world),
                 clock=self.clock,
                 audit=DecisionLog(":memory:"),

@@ -153,9 +153,10 @@ class LiveRelease:
         return started
 
     def start_controller(self, index: int) -> ServerProcess:
-        """One replica; its ports are in ``ports``."""
+        """One replica; its ports are in ``ports``, the same when it starts again."""
         name = f"wattpack-controller-{index}"
-        self.ports[name], self.http_ports[name] = free_port(), free_port()
+        for ports in (self.ports, self.http_ports):
+            ports.setdefault(name, free_port())
         return self.start(
             name,
             "controller",

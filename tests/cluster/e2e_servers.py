@@ -43,6 +43,14 @@ ROUND_NS = NS_PER_SECOND // 2
 
 
 @dataclass(frozen=True, slots=True)
+class Pace:
+    """How often boards are read and reported, and what a busy one draws."""
+
+    round_ns: int = ROUND_NS
+    busy_watts: float = BUSY_WATTS
+
+
+@dataclass(frozen=True, slots=True)
 class Running:
     """A pod that runs, and how many boards it holds."""
 
@@ -79,6 +87,7 @@ class Servers:
         ca_file: Of the authority that agents trust; may come later.
         tokens: Token file of each node.
         pods: What runs now.
+        pace: Of reports and load.
     """
 
     def __init__(
@@ -89,8 +98,9 @@ class Servers:
         ca_file: Path,
         tokens: Mapping[str, Path],
         pods: Callable[[], list[Running]],
+        pace: Pace = Pace(),
     ) -> None:
-        self._clock = SystemClock()
+        self._clock, self._pace = SystemClock(), pace
         self._pods = pods
         self._present: list[Running] = []
         self._sockets = Path(tempfile.mkdtemp(prefix="wattpack-"))
@@ -131,7 +141,7 @@ class Servers:
                 )
             )
         self._host = AgentHost(
-            agents, self._clock, wake, period_ns=ROUND_NS, before_round=self._advance
+            agents, self._clock, wake, period_ns=pace.round_ns, before_round=self._advance
         )
         self._stopping = threading.Event()
         self._look = self._clock.new_wake()
@@ -186,7 +196,7 @@ class Servers:
         demand = np.full(len(self.bank), IDLE_WATTS)
         for node in self.nodes:
             for use in self._uses(node):
-                demand[[self._index[uuid] for uuid in use.device_uuids]] = BUSY_WATTS
+                demand[[self._index[uuid] for uuid in use.device_uuids]] = self._pace.busy_watts
         if now_ns > self.bank.now_ns:
             self.bank.advance(demand, now_ns)
 

@@ -23,7 +23,7 @@ from wattpack.api.power_domain import PowerDomainStatus  # noqa: E402
 from wattpack.clock import ManualClock, SystemClock  # noqa: E402
 from wattpack.errors import InputError  # noqa: E402
 from wattpack.kube.client import ClientKube, from_kubeconfig  # noqa: E402
-from wattpack.kube.election import LeaderElector  # noqa: E402
+from wattpack.kube.election import PLANNER_ELECTION, Bid, LeaderElector  # noqa: E402
 from wattpack.kube.event_reports import EventReason, EventRecorder  # noqa: E402
 from wattpack.kube.informer import Informer  # noqa: E402
 from wattpack.kube.port import (  # noqa: E402
@@ -362,9 +362,7 @@ def test_an_informer_follows_a_real_server(kube: ClientKube, bench: Bench) -> No
 
 def test_a_lease_on_a_real_server_has_one_leader(kube: ClientKube, namespace: str) -> None:
     one, two = (
-        LeaderElector(
-            kube, SystemClock(), name="controller", namespace=namespace, identity=identity
-        )
+        LeaderElector(kube, SystemClock(), Bid("controller", namespace, identity, PLANNER_ELECTION))
         for identity in "ab"
     )
     assert one.attempt()

@@ -32,7 +32,7 @@ from tests.controller_process.object_builders import (
 )
 from wattpack.clock import ManualClock
 from wattpack.errors import InputError
-from wattpack.kube.election import LeaderElector
+from wattpack.kube.election import PLANNER_ELECTION, Bid, LeaderElector
 from wattpack.kube.port import LEASES, JsonObject, KubeApi
 from wattpack.live_view import LiveDecision
 
@@ -295,7 +295,7 @@ class Unreachable(EmbeddedKube):
 
 
 def make_elector(api: KubeApi, clock: ManualClock) -> LeaderElector:
-    return LeaderElector(api, clock, name="lease", namespace="ns", identity="me")
+    return LeaderElector(api, clock, Bid("lease", "ns", "me", PLANNER_ELECTION))
 
 
 def test_an_agent_that_reports_a_higher_epoch_never_makes_the_tick_wait_for_the_api() -> None:

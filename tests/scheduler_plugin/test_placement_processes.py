@@ -26,7 +26,7 @@ from scheduler_plugin.snapshot import parse_snapshot
 from tests.scheduler_plugin.placement_builders import node, pod, snapshot
 from tests.scheduler_plugin.placement_cluster import Cluster, pod_object
 from wattpack.clock import SystemClock
-from wattpack.kube.election import LeaderElector
+from wattpack.kube.election import PLANNER_ELECTION, Bid, LeaderElector
 from wattpack.kube.port import EVENTS, LEASES, UnavailableError
 from wattpack.object_names import LEASE_NAME
 from wattpack.wire.certificates import ServingIdentity, new_identity
@@ -159,9 +159,8 @@ def test_a_planner_that_is_alive_and_never_succeeds_counts_as_silent() -> None:
 
 def test_a_lease_of_a_version_without_successes_is_heard_by_its_writes() -> None:
     cluster = held_cluster()
-    older = LeaderElector(
-        cluster.api, cluster.clock, name=LEASE_NAME, namespace=SYSTEM, identity="older"
-    )
+    bid = Bid(LEASE_NAME, SYSTEM, "older", PLANNER_ELECTION)
+    older = LeaderElector(cluster.api, cluster.clock, bid)
     watchdog = Watchdog(cluster.api, cluster.clock, SYSTEM)
     for _ in range(20):
         older.attempt()

@@ -16,7 +16,7 @@ from tests.examples import examples
 from wattpack.clock import Clock, ManualClock, SystemClock, Wake
 from wattpack.errors import InputError
 from wattpack.fencing import MAX_EPOCH
-from wattpack.kube.election import ElectionSettings, LeaderElector
+from wattpack.kube.election import PLANNER_ELECTION, Bid, ElectionSettings, LeaderElector
 from wattpack.kube.fault_injection import FaultRates, FaultyKube
 from wattpack.kube.port import LEASES, ConflictError, JsonObject, UnavailableError
 from wattpack.units import NS_PER_SECOND
@@ -73,9 +73,8 @@ class Interleaved:
 
 
 def elector(api: Any, clock: Clock, identity: str, **options: Any) -> LeaderElector:
-    return LeaderElector(
-        api, clock, name="controller", namespace=NAMESPACE, identity=identity, **options
-    )
+    bid = Bid("controller", NAMESPACE, identity, PLANNER_ELECTION, **options)
+    return LeaderElector(api, clock, bid)
 
 
 seconds = st.floats(0.0, 20.0)
@@ -333,3 +332,49 @@ def test_a_thread_that_breaks_says_so_and_its_term_runs_out(
     assert one.is_leader()
     clock.advance_seconds(10)
     assert not one.is_leader()
+
+
+class Over(Exception):
+    """The thread has done what the test wanted."""
+
+
+class UntilWon(ManualClock):
+    """Jumps from wait to wait in the candidate's thread, and ends it once it has won."""
+
+    won_ns = -1
+
+    def won(self) -> None:
+        self.won_ns = self.monotonic_ns()
+
+    def wait_until(self, deadline_ns: int, wake: Wake | None = None) -> bool:
+        if self.won_ns >= 0:
+            raise Over
+        return super().wait_until(deadline_ns, wake)
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_a_standby_takes_the_lease_when_it_expires_and_not_a_look_later(seed: int) -> None:
+    clock = UntilWon()
+    kube = EmbeddedKube(clock)
+    assert elector(kube, clock, "leader").attempt()
+    written_ns = clock.monotonic_ns()
+    # It looks for the first time while the Lease is seven tenths of a second old, and then no more.
+    clock.advance_seconds(0.7)
+    standby = elector(kube, clock, "standby", seed=seed, won=clock.won)
+    standby.start()
+    standby.join()
+    assert isinstance(standby.failure, Over)
+    lease_ns = PLANNER_ELECTION.lease_seconds * NS_PER_SECOND
+    assert clock.won_ns == written_ns + lease_ns + round(0.7 * NS_PER_SECOND)
+
+
+def test_a_term_is_told_once_at_its_beginning() -> None:
+    clock = ManualClock()
+    told: list[str] = []
+    one = elector(EmbeddedKube(clock), clock, "one", won=lambda: told.append("won"))
+    for _ in range(3):
+        one.attempt()
+    assert told == ["won"]
+    one.release()
+    one.attempt()
+    assert told == ["won", "won"]

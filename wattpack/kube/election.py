@@ -15,8 +15,8 @@ from __future__ import annotations
 import logging
 import random
 import threading
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from wattpack.clock import Clock
@@ -39,7 +39,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class ElectionSettings:
-    """Durations of an election, as client-go's components use them.
+    """Durations of an election.
 
     Attributes:
         lease_seconds: How long others wait after the last renewal that they saw.
@@ -47,9 +47,9 @@ class ElectionSettings:
         retry_seconds: Time between two attempts.
     """
 
-    lease_seconds: int = 15
-    renew_deadline_seconds: float = 10.0
-    retry_seconds: float = 2.0
+    lease_seconds: int
+    renew_deadline_seconds: float
+    retry_seconds: float
 
     def __post_init__(self) -> None:
         if not 0 < self.retry_seconds < self.renew_deadline_seconds < self.lease_seconds:
@@ -58,6 +58,39 @@ class ElectionSettings:
                 "0 < retry_seconds < renew_deadline_seconds < lease_seconds",
                 (self.retry_seconds, self.renew_deadline_seconds, self.lease_seconds),
             )
+
+
+CONTROLLER_ELECTION = ElectionSettings(6, 4.0, 1.0)
+"""Shorter than client-go's 15, 10 and 2 s: until a standby leads, GPUs fall to guaranteed caps. Its
+renewals have a thread of their own, so that four seconds hold three attempts and a slow answer."""
+
+PLANNER_ELECTION = ElectionSettings(15, 10.0, 2.0)
+"""Those of client-go's components. The planner renews from the loop that plans, because success is
+what keeps its term, and one search (up to 5 s) or two slow writes would end a term of 4 s. No GPU
+waits for a planner: pods are held until the watchdog's 30 s are over."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bid:
+    """Which Lease a candidate stands for, as whom, and how.
+
+    Attributes:
+        name: Of the Lease.
+        namespace: Of the Lease.
+        identity: Of this process; must differ between two starts of the same process.
+        settings: Durations.
+        seed: Of the jitter between attempts.
+        annotations: What the Lease's annotations start with, where it has none of that name.
+        won: Called at the beginning of each term, in the thread of the attempt; must not wait.
+    """
+
+    name: str
+    namespace: str
+    identity: str
+    settings: ElectionSettings
+    seed: int = 0
+    annotations: Mapping[str, str] = field(default_factory=dict)
+    won: Callable[[], None] = lambda: None
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +158,14 @@ class Candidacy:
             return True
         return now_ns >= self.seen_at_ns + self.record.duration_ns
 
+    def attempt_at_ns(self, now_ns: int, pause_ns: int) -> int:
+        """After a pause, or when somebody else's Lease expires within it: not a look later."""
+        regular_ns = now_ns + pause_ns
+        if self.record is None or self.record.holder in {"", self.identity}:
+            return regular_ns
+        expiry_ns = self.seen_at_ns + self.record.duration_ns
+        return min(regular_ns, expiry_ns) if expiry_ns > now_ns else regular_ns
+
     def next_epoch(self, above: int = 0) -> int:
         """The epoch to write: the same within a term, a higher one for a new term."""
         known = max(self.epoch, self.record.transitions if self.record else 0)
@@ -157,37 +198,17 @@ class LeaderElector:
     Args:
         api: Where the Lease lies.
         clock: Its monotonic side decides, its wall time is written for people.
-        name: Of the Lease.
-        namespace: Of the Lease.
-        identity: Of this process; must differ between two starts of the same process.
-        settings: Durations.
-        seed: Of the jitter between attempts.
-        annotations: What the Lease's annotations start with, where it has none of that name.
+        bid: What it stands for.
     """
 
-    def __init__(
-        self,
-        api: KubeApi,
-        clock: Clock,
-        *,
-        name: str,
-        namespace: str,
-        identity: str,
-        settings: ElectionSettings | None = None,
-        seed: int = 0,
-        annotations: Mapping[str, str] | None = None,
-    ) -> None:
-        self._api = api
-        self._clock = clock
-        self._name = name
-        self._namespace = namespace
-        self._settings = settings or ElectionSettings()
-        self._random = random.Random(seed)
-        self._candidacy = Candidacy(identity, seconds_to_ns(self._settings.renew_deadline_seconds))
+    def __init__(self, api: KubeApi, clock: Clock, bid: Bid) -> None:
+        self._api, self._clock, self._bid = api, clock, bid
+        self._random = random.Random(bid.seed)
+        deadline_ns = seconds_to_ns(bid.settings.renew_deadline_seconds)
+        self._candidacy = Candidacy(bid.identity, deadline_ns)
         self._calls = threading.Lock()
         self._wake = clock.new_wake()
         self._asked_above = 0
-        self._default_annotations = dict(annotations or {})
         self._new_annotations: dict[str, str] = {}
         self._annotations: Mapping[str, str] = {}
         self._stopping = False
@@ -198,12 +219,17 @@ class LeaderElector:
     @property
     def identity(self) -> str:
         """Of this process."""
-        return self._candidacy.identity
+        return self._bid.identity
+
+    @property
+    def settings(self) -> ElectionSettings:
+        """Durations; whoever paces attempts or steps aside takes them from here."""
+        return self._bid.settings
 
     @property
     def namespace(self) -> str:
         """Of the Lease."""
-        return self._namespace
+        return self._bid.namespace
 
     def is_leader(self) -> bool:
         """Whether this process leads now; ask before each command, it can end at any moment."""
@@ -270,20 +296,20 @@ class LeaderElector:
             if not was.leading:
                 return
             try:
-                lease = self._api.get(LEASES, self._name, self._namespace)
+                lease = self._api.get(LEASES, self._bid.name, self._bid.namespace)
                 if LeaseRecord.read(lease).holder == was.identity:
                     lease["spec"].update(holderIdentity="", leaseDurationSeconds=1)
-                    self._api.replace(LEASES, lease, self._namespace)
+                    self._api.replace(LEASES, lease, self._bid.namespace)
             except KubeError as error:
                 # Others wait for the full lease then; nothing else is lost.
                 self.last_error = error
-                log.warning("could not release lease %s: %s", self._name, error)
+                log.warning("could not release lease %s: %s", self._bid.name, error)
 
     def start(self) -> None:
         """Attempt in a thread until ``stop``."""
         self._stopping = False
         self._thread = threading.Thread(
-            target=self._run, name=f"election-{self._name}", daemon=True
+            target=self._run, name=f"election-{self._bid.name}", daemon=True
         )
         self._thread.start()
 
@@ -304,14 +330,17 @@ class LeaderElector:
         try:
             while not self._stopping:
                 self._try()
-                pause = seconds_to_ns(self._settings.retry_seconds * self._random.uniform(0.8, 1.0))
+                pause = seconds_to_ns(
+                    self._bid.settings.retry_seconds * self._random.uniform(0.8, 1.0)
+                )
                 if not self._stopping:
-                    self._clock.wait_until(self._clock.monotonic_ns() + pause, self._wake)
+                    due_ns = self._candidacy.attempt_at_ns(self._clock.monotonic_ns(), pause)
+                    self._clock.wait_until(due_ns, self._wake)
         except Exception as error:
             # Without attempts the term ends by itself at its renew deadline.
             self.failure = error
             level = logging.INFO if self._stopping else logging.ERROR
-            log.log(level, "election for %s ends", self._name, exc_info=True)
+            log.log(level, "election for %s ends", self._bid.name, exc_info=True)
 
     def _try(self) -> None:
         """One attempt; a Lease that makes no sense is told and looked at again later."""
@@ -321,7 +350,7 @@ class LeaderElector:
         except Exception as error:
             self.failure = error
             level = logging.INFO if self._stopping else logging.ERROR
-            log.log(level, "attempt for lease %s failed", self._name, exc_info=True)
+            log.log(level, "attempt for lease %s failed", self._bid.name, exc_info=True)
 
     def _attempt(self, above: int) -> None:
         try:
@@ -339,11 +368,11 @@ class LeaderElector:
         except KubeError as error:
             # The write may have happened; what counts is the last one that surely did.
             self.last_error = error
-            log.warning("lease %s: %s", self._name, error)
+            log.warning("lease %s: %s", self._bid.name, error)
 
     def _read(self) -> JsonObject | None:
         try:
-            return self._api.get(LEASES, self._name, self._namespace)
+            return self._api.get(LEASES, self._bid.name, self._bid.namespace)
         except NotFoundError:
             return None
 
@@ -360,13 +389,13 @@ class LeaderElector:
         spec.update(
             holderIdentity=candidacy.identity,
             leaseTransitions=epoch,
-            leaseDurationSeconds=self._settings.lease_seconds,
+            leaseDurationSeconds=self._bid.settings.lease_seconds,
             renewTime=moment,
         )
-        metadata = (lease or {}).get("metadata") or {"name": self._name}
-        metadata |= {"namespace": self._namespace}
+        metadata = (lease or {}).get("metadata") or {"name": self._bid.name}
+        metadata |= {"namespace": self._bid.namespace}
         known = metadata.get("annotations") or {}
-        said = {**self._default_annotations, **known, **self._new_annotations}
+        said = {**self._bid.annotations, **known, **self._new_annotations}
         if said:
             metadata["annotations"] = said
         body = {
@@ -375,11 +404,12 @@ class LeaderElector:
             "spec": spec,
         }
         if lease is None:
-            stored = self._api.create(LEASES, body, self._namespace)
+            stored = self._api.create(LEASES, body, self._bid.namespace)
         else:
-            stored = self._api.replace(LEASES, body, self._namespace)
+            stored = self._api.replace(LEASES, body, self._bid.namespace)
         self._annotations = stored["metadata"].get("annotations") or {}
         self._new_annotations.clear()
         self._candidacy = candidacy.wrote(LeaseRecord.read(stored), began_ns)
         if not candidacy.leading:
-            log.info("%s leads %s with epoch %d", candidacy.identity, self._name, epoch)
+            log.info("%s leads %s with epoch %d", candidacy.identity, self._bid.name, epoch)
+            self._bid.won()

@@ -47,15 +47,13 @@ class Broken:
 
 
 class Informer:
-    """The objects of one kind that match the selectors.
+    """The objects of one kind.
 
     Args:
         api: Where they lie.
         clock: For back-off and thread mode.
         resource: The kind.
         namespace: One namespace, or None for all.
-        label_selector: As in ``KubeApi.list``.
-        field_selector: As in ``KubeApi.list``.
         seed: Of time-outs and back-off; give each process its own.
     """
 
@@ -66,15 +64,12 @@ class Informer:
         resource: Resource,
         *,
         namespace: str | None = None,
-        label_selector: str = "",
-        field_selector: str = "",
         seed: int = 0,
     ) -> None:
         self._api = api
         self._clock = clock
         self._resource = resource
         self._namespace = namespace
-        self._selectors = {"label_selector": label_selector, "field_selector": field_selector}
         self._random = random.Random(seed)
         self._handlers: list[Handler] = []
         self._objects: dict[Key, JsonObject] = {}
@@ -162,9 +157,7 @@ class Informer:
             if not self._version or self._clock.monotonic_ns() >= self._relist_at_ns:
                 told += self._relist()
             seconds = min(watch_seconds, PROBE_SECONDS) if self._broken else watch_seconds
-            stream = self._api.watch(
-                self._resource, self._version, self._namespace, seconds, **self._selectors
-            )
+            stream = self._api.watch(self._resource, self._version, self._namespace, seconds)
             for event in stream:
                 told += self._take(event)
                 self._answered()
@@ -195,7 +188,7 @@ class Informer:
         tell("informer of %s: %s; again in %.1f s", self._resource.plural, error, pause)
 
     def _relist(self) -> int:
-        listed = self._api.list(self._resource, self._namespace, **self._selectors)
+        listed = self._api.list(self._resource, self._namespace)
         found = {_key(body): body for body in listed.items}
         changes = []
         with self._lock:
