@@ -1,10 +1,11 @@
 """The actuator's judgement, without any I/O: who may hold a GPU above its guaranteed cap, how long.
 
 Keeps I3 (a cap above the guaranteed one exists only under a lease that runs from this process's
-own clock reading; nothing raises a limit on silence, start, stop or error) and I4 (epoch and
-sequence only rise). The table holds what each GPU *shall* have and what it was last *seen* to
-have; every event (command, expiry, start, stop, foreign change) changes the one or the other and
-``LeaseTable`` answers with the writes that lead from seen to shall, tightening ones first.
+own clock reading; nothing raises a limit on silence, start, stop or error) and I4 (epochs only
+rise, and so do within one the reports that are answered). The table holds what each GPU *shall*
+have and what it was last *seen* to have; every event (command, expiry, start, stop, foreign change)
+changes the one or the other and ``LeaseTable`` answers with the writes that lead from seen to
+shall, tightening ones first.
 """
 
 from __future__ import annotations
@@ -88,7 +89,7 @@ class LeaseTable:
 
     @property
     def highest_sequence(self) -> int:
-        """Highest sequence accepted in that epoch."""
+        """Sequence of the newest command of that epoch."""
         return self._fence.sequence
 
     @property
@@ -161,8 +162,9 @@ class LeaseTable:
         Raises:
             InputError: naming the field; then nothing has changed.
         """
-        fence = self._fence_after(command, now_ns)
-        deadline_ns = self._judge(command, now_ns)
+        issued_ns = self._answered_ns(command, now_ns)
+        fence = self._fence_after(command, issued_ns, now_ns)
+        deadline_ns = self._judge(command, issued_ns, now_ns)
         changed = {
             device.uuid: self._commanded(device, command.sequence, deadline_ns)
             for device in command.devices
@@ -171,20 +173,24 @@ class LeaseTable:
         self._fence = fence
         return {uuid: plan_writes(held) for uuid, held in changed.items()}
 
-    def _fence_after(self, command: LeaseCommand, now_ns: int) -> EpochFence:
+    def _answered_ns(self, command: LeaseCommand, now_ns: int) -> int:
+        """When the status was given that the command answers."""
+        issued_ns = self._nonces.get(command.nonce)
+        if issued_ns is None or now_ns - issued_ns > NONCE_LIFE_NS:
+            raise InputError("nonce", "the nonce of a status at most 2 s old", command.nonce)
+        return issued_ns
+
+    def _fence_after(self, command: LeaseCommand, issued_ns: int, now_ns: int) -> EpochFence:
         try:
-            return self._fence.after(command.epoch, command.sequence, now_ns)
+            return self._fence.after(command.epoch, command.sequence, issued_ns, now_ns)
         except ImplausibleEpoch:
             self._implausible_epochs += 1
             raise
 
-    def _judge(self, command: LeaseCommand, now_ns: int) -> int:
+    def _judge(self, command: LeaseCommand, issued_ns: int, now_ns: int) -> int:
         """The deadline of an acceptable command on this process's clock."""
         if self.released:
             raise InputError("state", "a node that no operator has released", "released")
-        issued_ns = self._nonces.get(command.nonce)
-        if issued_ns is None or now_ns - issued_ns > NONCE_LIFE_NS:
-            raise InputError("nonce", "the nonce of a status at most 2 s old", command.nonce)
         if not 0 < command.ttl_ms <= self._max_ttl_ms:
             raise InputError("ttl_ms", f"> 0 <= {self._max_ttl_ms} ms", command.ttl_ms)
         deadline_ns = issued_ns + command.ttl_ms * NS_PER_MS

@@ -280,7 +280,8 @@ def _cut_command(cuts: Sequence[Cut], status: ActuatorStatus) -> LeaseCommand:
     """The cuts under the present leader's epoch: only its next batch can replace them."""
     return LeaseCommand(
         epoch=status.highest_epoch,
-        sequence=status.highest_sequence + 1,
+        # It answers a newer status, so it need not outrun the leader, who answers the next one.
+        sequence=status.highest_sequence,
         nonce=status.nonce,
         ttl_ms=GUARD_TTL_MS,
         devices=tuple(

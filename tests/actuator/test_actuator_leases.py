@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -34,6 +35,7 @@ from actuator.lease_messages import (
 from actuator.lease_table import MAX_TTL_MS, NONCE_LIFE_NS, LeaseTable
 from tests.examples import examples
 from wattpack.errors import InputError
+from wattpack.fencing import MAX_SEQUENCE
 from wattpack.units import NS_PER_MS, NS_PER_SECOND
 
 BOUNDS = DeviceBounds(200.0, 700.0, 700.0, 1980)
@@ -146,10 +148,11 @@ def test_i3_start_lowers_to_the_guaranteed_cap_and_never_raises(seen: float, kep
 
 def test_i3_refused_commands_extend_nothing() -> None:
     leases = table()
-    settle(leases, leases.apply(command(leases, epoch=3), 0))
+    first = command(leases, epoch=3)
+    settle(leases, leases.apply(first, 0))
     for bad in (
         command(leases, epoch=2, sequence=9, now_ns=SECOND),
-        command(leases, epoch=3, sequence=1, now_ns=SECOND),
+        first,
         command(leases, epoch=3, sequence=2, nonce=999),
         command(leases, epoch=3, sequence=2, ttl_ms=10_001, now_ns=SECOND),
         command(leases, power("z"), epoch=3, sequence=2, now_ns=SECOND),
@@ -162,7 +165,9 @@ def test_i3_refused_commands_extend_nothing() -> None:
     ("epoch", "sequence", "field"),
     [(4, 99, "epoch"), (5, 7, "sequence"), (5, 6, "sequence"), (5, 8, ""), (6, 1, "")],
 )
-def test_i4_epoch_and_sequence_only_rise(epoch: int, sequence: int, field: str) -> None:
+def test_i4_epochs_rise_and_sequences_among_answers_to_one_report(
+    epoch: int, sequence: int, field: str
+) -> None:
     leases = table()
     leases.apply(command(leases, epoch=5, sequence=7), 0)
     following = command(leases, epoch=epoch, sequence=sequence)
@@ -191,7 +196,32 @@ def test_i4_the_highest_epoch_survives_a_restart_and_a_reboot() -> None:
     for boot_id in ("boot", "other"):
         again = table(boot_id=boot_id)
         again.recall(leases.memory(), 0)
-        assert refused_field(again, command(again, epoch=5, sequence=7)) == "sequence"
+        assert again.highest_sequence == 7
+        assert refused_field(again, command(again, epoch=4, sequence=9)) == "epoch"
+
+
+def test_i4_what_a_restart_forgets_nobody_can_send_again() -> None:
+    leases = table()
+    sent = command(leases, epoch=5, sequence=7)
+    leases.apply(sent, 0)
+    again = table()
+    again.recall(leases.memory(), SECOND)
+    again.status(SECOND)
+    assert refused_field(again, replace(sent, nonce=10**6), SECOND) == "nonce"
+    again.apply(command(again, epoch=5, sequence=3, now_ns=SECOND), SECOND)
+    assert (again.highest_epoch, again.highest_sequence) == (5, 3)
+
+
+def test_i4_the_next_answer_goes_on_after_a_sequence_that_was_made_up() -> None:
+    leases = table()
+    leases.apply(command(leases, sequence=7), 0)
+    leases.apply(command(leases, sequence=MAX_SEQUENCE), 0)
+    assert refused_field(leases, command(leases, sequence=8)) == "sequence"
+    leases.apply(command(leases, sequence=8, now_ns=1), 1)
+    assert leases.highest_sequence == 8
+    late = command(leases, sequence=9, now_ns=2)
+    leases.apply(command(leases, sequence=10, now_ns=3), 3)
+    assert refused_field(leases, late, 3) == "sequence"
 
 
 @pytest.mark.parametrize(
@@ -356,7 +386,8 @@ class Conversation(RuleBasedStateMachine):
         self.now_ns = 1000 * SECOND
         self.draw = counting()
         self.nonces: list[tuple[int, int]] = []
-        self.accepted: list[tuple[int, int]] = []
+        self.accepted: list[tuple[int, int, int, int]] = []
+        self.restarts = 0
         self.lease_ends_ns: dict[str, int] = {}
         self.board = {"a": 700.0, "b": 300.0}
         self.leases = self.fresh()
@@ -418,7 +449,7 @@ class Conversation(RuleBasedStateMachine):
             assert self.leases.entries() == before
             return
         assert self.now_ns - issued_ns <= NONCE_LIFE_NS
-        self.accepted.append((epoch, sequence))
+        self.accepted.append((epoch, self.restarts, issued_ns, sequence))
         if operation is Operation.RESET:
             self.lease_ends_ns.pop(uuid, None)
         else:
@@ -436,6 +467,7 @@ class Conversation(RuleBasedStateMachine):
         memory, before = self.leases.memory(), dict(self.board)
         self.leases = self.fresh()
         self.nonces.clear()
+        self.restarts += 1
         self.leases.recall(memory, self.now_ns)
         self.carry_out(self.leases.start(dict(self.board)))
         assert all(self.board[uuid] <= before[uuid] for uuid in before)

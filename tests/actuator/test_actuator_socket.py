@@ -111,10 +111,13 @@ def test_a_command_reaches_the_board_and_its_lease_runs_out(node: Node) -> None:
 
 
 def test_i3_garbage_and_silence_extend_nothing(node: Node) -> None:
-    node.client.apply(node.command(600.0))
-    node.pass_time(4.0)
+    sent = node.command(600.0)
+    assert node.client.apply(sent).accepted
+    node.pass_time(1.5)
+    assert node.client.apply(sent).field == "sequence"
+    node.pass_time(2.5)
     node.raw(b"extend everything please\n")
-    node.client.apply(replace(node.command(600.0), epoch=1, sequence=1))
+    assert node.client.apply(replace(sent, sequence=9)).field == "nonce"
     node.pass_time(1.0)
     assert node.boards[0].limit_watts == 400.0
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -60,6 +61,43 @@ def test_i4_a_sequence_that_no_controller_would_read_back_is_refused(node: Node)
     assert node.client.apply(node.command(600.0)).accepted
 
 
+def test_i4_a_made_up_sequence_in_the_leaders_own_epoch_lasts_until_its_next_answer(
+    node: Node,
+) -> None:
+    assert node.client.apply(node.command(600.0, epoch=7)).accepted
+    node.pass_time(0.1)
+    assert attack(node, 7, MAX_SEQUENCE) == ""
+    for _ in range(10):
+        node.pass_time(0.1)
+        assert node.client.apply(node.command(650.0, epoch=7)).accepted
+        assert node.boards[0].limit_watts == 650.0
+
+
+@pytest.mark.parametrize("sequence", [2**62, 2**62 - 1, UINT64, MAX_SEQUENCE + 1])
+def test_i4_a_sequence_that_no_leader_can_have_reached_changes_nothing(
+    node: Node, sequence: int
+) -> None:
+    assert node.client.apply(node.command(600.0, epoch=7)).accepted
+    node.pass_time(0.1)
+    assert attack(node, 7, sequence) == "sequence"
+    assert node.boards[0].limit_watts == 600.0
+    assert node.client.status().implausible_epochs == 1
+    assert "implausible" in node.events()
+    assert node.client.apply(node.command(650.0, epoch=7)).accepted
+
+
+def test_i4_nothing_that_was_accepted_or_is_older_can_be_sent_again(node: Node) -> None:
+    older = node.command(500.0, epoch=7)
+    node.pass_time(0.1)
+    newer = node.command(600.0, epoch=7)
+    assert node.client.apply(newer).accepted
+    assert node.client.apply(newer).field == "sequence"
+    assert node.client.apply(older).field == "sequence"
+    assert node.client.apply(replace(older, sequence=MAX_SEQUENCE)).field == "sequence"
+    assert node.client.apply(replace(newer, sequence=newer.sequence - 1)).field == "sequence"
+    assert node.boards[0].limit_watts == 600.0
+
+
 def test_i4_climbing_step_by_step_ends_where_the_leader_can_follow(node: Node) -> None:
     lease_epoch = 3
     assert node.client.apply(node.command(600.0, epoch=lease_epoch)).accepted
@@ -78,7 +116,7 @@ def test_i4_climbing_step_by_step_ends_where_the_leader_can_follow(node: Node) -
 def test_i4_the_used_room_outlives_a_restart_but_not_an_impossible_epoch() -> None:
     with tempfile.TemporaryDirectory() as folder:
         store = FileStore(Path(folder) / "state.json")
-        fence = EpochFence().after(EPOCH_ROOM - 5, 1, 0)
+        fence = EpochFence().after(EPOCH_ROOM - 5, 1, 0, 0)
         store.save(Memory("boot", fence.epoch, fence.sequence, {}, fence.room, fence.refilled_ns))
         memory, problem = store.load()
         assert memory is not None
@@ -86,12 +124,12 @@ def test_i4_the_used_room_outlives_a_restart_but_not_an_impossible_epoch() -> No
         again = memory.fence().recalled(NS_PER_SECOND, same_boot=True)
         assert again.room == 5
         with pytest.raises(ImplausibleEpoch):
-            again.after(EPOCH_ROOM + 100, 1, NS_PER_SECOND)
+            again.after(EPOCH_ROOM + 100, 1, 0, NS_PER_SECOND)
         elsewhere = memory.fence().recalled(10**18, same_boot=False)
         with pytest.raises(ImplausibleEpoch):
-            elsewhere.after(EPOCH_ROOM + 100, 1, 10**18)
+            elsewhere.after(EPOCH_ROOM + 100, 1, 0, 10**18)
     poisoned = EpochFence(UINT64, 1).recalled(5, same_boot=True)
-    assert poisoned.after(4, 1, 6).epoch == 4
+    assert poisoned.after(4, 1, 6, 6).epoch == 4
 
 
 def test_a_state_file_of_an_earlier_release_gives_its_epoch() -> None:
@@ -121,11 +159,12 @@ def test_i4_pairs_only_rise_and_epochs_never_outrun_their_room(
         now_ns += seconds * NS_PER_SECOND
         before = fence
         try:
-            fence = fence.after(fence.epoch + jump - 1, sequence, now_ns)
+            fence = fence.after(fence.epoch + jump - 1, sequence, now_ns, now_ns)
         except InputError:
             assert fence is before
             continue
-        assert (fence.epoch, fence.sequence) > (before.epoch, before.sequence)
+        now, then = ((one.epoch, one.issued_ns, one.sequence) for one in (fence, before))
+        assert now > then
         assert fence.epoch <= EPOCH_ROOM + now_ns // NS_PER_SECOND
         assert fence.sequence <= MAX_SEQUENCE
 
