@@ -167,7 +167,8 @@ class InvariantMonitor:
                 i = world.bank.index_of[GpuUuid(uuid)]
                 held[i], guaranteed[i] = entry.cap_watts, entry.guaranteed_watts
                 left_ns = (entry.lease_deadline_ns or 0) - now_ns
-                leased[i] = left_ns > 0
+                # What ends at this very moment falls at it: in lockstep nobody has run in it yet.
+                leased[i] = left_ns >= 0
                 if left_ns > self._lease_seconds * NS_PER_SECOND:
                     self._violated("I3", now_ns, f"{uuid}: a lease of {left_ns} ns is left")
         return held, guaranteed, leased

@@ -30,7 +30,6 @@ PROGRESS_SECONDS = 2.0
 PROCESS_FAULTS = frozenset(
     {
         FaultKind.API_DOWN,
-        FaultKind.CONTROLLER_CRASH,
         FaultKind.FORECASTER_DOWN,
         FaultKind.PLANNER_DOWN,
         FaultKind.TELEMETRY_LOSS,
@@ -102,9 +101,9 @@ def run_row(
         f"GPUs, a breaker for {scenario.row.rated_servers:g} servers; seed {scenario.seed}"
     )
     speed = arguments.speed or (30.0 if arguments.headless else 5.0)
-    replicas = arguments.replicas or (1 if arguments.headless else 2)
+    port = None if arguments.headless else arguments.port
     forever = not arguments.headless and arguments.duration is None
-    row = DemoRow(scenario, speed, None if arguments.headless else arguments.port, replicas)
+    row = DemoRow(scenario, speed, port, _replicas(arguments))
     try:
         if end.told():
             return None
@@ -119,6 +118,10 @@ def run_row(
     return row
 
 
+def _replicas(arguments: argparse.Namespace) -> int:
+    return arguments.replicas or (1 if arguments.headless else 2)
+
+
 def chosen_scenario(arguments: argparse.Namespace) -> Scenario:
     """The scenario with the command line's numbers in it.
 
@@ -128,7 +131,18 @@ def chosen_scenario(arguments: argparse.Namespace) -> Scenario:
     scenario = load_scenario(
         arguments.scenario, seed=arguments.seed, duration_seconds=arguments.duration
     )
+    replicas = _replicas(arguments)
     for index, fault in enumerate(scenario.faults):
+        if fault.kind is FaultKind.CONTROLLER_CRASH:
+            replicas -= 1
+            if replicas < 1 or fault.duration_seconds:
+                raise InputError(
+                    f"faults.{index}",
+                    "a crash of duration 0 (a replica that dies stays dead), and more --replicas "
+                    "than crashes",
+                    f"{fault.duration_seconds:g} s, {_replicas(arguments)} replicas",
+                    str(arguments.scenario),
+                )
         if fault.kind in PROCESS_FAULTS:
             raise InputError(
                 f"faults.{index}.kind",

@@ -27,11 +27,13 @@ from scheduler_plugin.batching import Batcher
 from simulation.app.demo_nodes import Replica
 from simulation.faces import WorldMeters
 from simulation.kube.embedded_api import EmbeddedKube
+from simulation.scenario import FaultKind
 from simulation.world import World
 from wattpack.api import DemandForecast
 from wattpack.clock import Clock, SystemClock
+from wattpack.kube.fault_injection import FaultRates, FaultyKube
 from wattpack.kube.informer import Informer
-from wattpack.kube.port import TokenIdentity
+from wattpack.kube.port import KubeApi, TokenIdentity
 from wattpack.object_names import SYSTEM_NAMESPACE
 from wattpack.units import seconds_to_ns
 from wattpack.wire.certificates import new_authority, new_server
@@ -78,7 +80,7 @@ class DemoControl:
     Args:
         stage: What they stand on.
         on_tick: Told of every controller's ticks.
-        replicas: Controller replicas.
+        replicas: Controller replicas; at each ``controller_crash`` the leading one dies for good.
     """
 
     def __init__(
@@ -91,6 +93,12 @@ class DemoControl:
         authority = new_authority("wattpack demo", real.wall_time_ns())
         self._server = new_server(authority, [SERVER_NAME], real.wall_time_ns())
         self.trust = self._write_trust(authority.certificate_pem)
+        self._crashes_ns = [
+            fault.begin_ns
+            for fault in world.faults.faults
+            if fault.kind is FaultKind.CONTROLLER_CRASH
+        ]
+        self._lines = [FaultyKube(api, FaultRates()) for _ in range(replicas)]
         self.controllers = [self._controller(i) for i in range(replicas)]
         self._planner = ProcessPlanner(real, PLAN_DEADLINE_SECONDS, world.scenario.seed, workers=1)
         self.placement_metrics = PlacementMetrics()
@@ -108,12 +116,15 @@ class DemoControl:
         self._verdicts = VerdictThread(clock, api, self._forecasts.list, self.forecaster.metrics)
         self._wake = clock.new_wake()
         self._forecaster_wake = clock.new_wake()
+        self._crash_wake = clock.new_wake()
         self._stopping = threading.Event()
         self._threads = [
             threading.Thread(target=self._scheduler.run, name="scheduler", daemon=True),
             threading.Thread(target=self._watch, name="watchdog", daemon=True),
             threading.Thread(target=self._forecast, name="forecaster", daemon=True),
         ]
+        if self._crashes_ns:
+            self._threads.append(threading.Thread(target=self._crash, name="crashes", daemon=True))
 
     def start(self) -> None:
         """Controllers first: nothing may work before it can be capped."""
@@ -140,6 +151,7 @@ class DemoControl:
         self._stopping.set()
         self._wake.set()
         self._forecaster_wake.set()
+        self._crash_wake.set()
         self._scheduler.stop()
         self._verdicts.stop()
         self._forecasts.stop()
@@ -176,8 +188,9 @@ class DemoControl:
             label=f"simulated: scenario {scenario.name}, seed {scenario.seed}; history before "
             "the start is simulated too",
         )
+        api: KubeApi = self._lines[index] if self._crashes_ns else self._api
         around = Surroundings(
-            api=self._api,
+            api=api,
             clock=self._clock,
             identity=self._server,
             meters=WorldMeters(self._world),
@@ -232,6 +245,17 @@ class DemoControl:
             identity = TokenIdentity(AGENT_USERNAME, ("system:serviceaccounts",), claim)
             self._api.register_token(token, identity, (AUDIENCE,))
         return Trust(ca_file, tokens)
+
+    def _crash(self) -> None:
+        """End whoever leads at each crash; its line to the API first, so it says no goodbye."""
+        for crash_ns in sorted(self._crashes_ns):
+            self._clock.wait_until(crash_ns, self._crash_wake)
+            leader = self.leader()
+            if self._stopping.is_set():
+                return
+            if leader is not None:
+                self._lines[self.controllers.index(leader)].is_down = True
+                leader.stop()
 
     def _watch(self) -> None:
         while not self._stopping.is_set():

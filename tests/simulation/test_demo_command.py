@@ -50,6 +50,23 @@ def test_faults_that_the_demo_cannot_inject_are_refused_rather_than_ignored(
 
 
 @pytest.mark.parametrize(
+    ("seconds", "replicas", "taken"), [(0, 2, True), (0, 1, False), (5, 2, False)]
+)
+def test_a_crash_needs_a_replica_that_goes_on_and_none_that_comes_back(
+    tmp_path: Path, seconds: int, replicas: int, taken: bool
+) -> None:
+    file = tmp_path / "mine.yaml"
+    crash = f"kind: controller_crash\n  at_seconds: 10\n  duration_seconds: {seconds}"
+    file.write_text(f"faults:\n- {crash}\n")
+    arguments = parse("--scenario", str(file), "--replicas", str(replicas))
+    if taken:
+        assert len(chosen_scenario(arguments).faults) == 1
+    else:
+        with pytest.raises(InputError, match=r"faults\.0"):
+            chosen_scenario(arguments)
+
+
+@pytest.mark.parametrize(
     ("change", "status"),
     [({}, 0), ({"trips": 1}, 1), ({"invariant_violations": 2, "violations": ["I2"]}, 1)],
 )
