@@ -182,7 +182,8 @@ class Process:
 
     def status(self) -> int:
         """Its exit status; it ends in time, with no traceback and no files."""
-        share = min(1.0, (os.cpu_count() or 1) / max(os.getloadavg()[0], 1e-9))
+        # The load is a mean of the last minute: a neighbour that has just begun is not in it yet.
+        share = min(0.5, (os.cpu_count() or 1) / max(os.getloadavg()[0], 1e-9))
         rest, _ = self.process.communicate(timeout=END_SECONDS / share)
         said = (self.said + rest).decode()
         assert "Traceback" not in said, said
