@@ -83,8 +83,13 @@ class PodRow:
     problem: str = ""
 
 
-def pod_row(pod: JsonObject) -> PodRow | None:
-    """The row of a pod; None for one that asks for no GPU or has ended."""
+def pod_row(pod: JsonObject, claimed_gpus: int = 0) -> PodRow | None:
+    """The row of a pod; None for one that asks for no GPU or has ended.
+
+    Args:
+        pod: As the API has it.
+        claimed_gpus: That it has beside those of its resource names.
+    """
     metadata, spec = _mapping(pod, "metadata"), _mapping(pod, "spec")
     status = _mapping(pod, "status")
     phase = str(status.get("phase") or "Pending")
@@ -92,7 +97,7 @@ def pod_row(pod: JsonObject) -> PodRow | None:
         return None
     problem, gpus = "", 0
     try:
-        gpus = gpu_demand(pod_requests(pod)).most_boards
+        gpus = gpu_demand(pod_requests(pod)).most_boards + claimed_gpus
     except (InputError, TypeError, AttributeError, KeyError, ValueError) as error:
         problem = str(error)[:300]
     if not gpus and not problem:

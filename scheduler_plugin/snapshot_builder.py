@@ -43,6 +43,7 @@ from wattpack.object_names import (
 )
 from wattpack.pod_binding import bound_at_seconds
 from wattpack.quantities import pod_requests, resources
+from wattpack.resource_claims import ClaimBook
 
 _DEFAULT_POD_SLOTS = 110
 #: One less than what a pod may ask for: what is cut on both sides never fits.
@@ -58,6 +59,7 @@ class ClusterObjects:
             domain gets no promises (I8: refuse, don't guess).
         wall_seconds: Unix time of the reading.
         shadow_namespaces: Where pods without our gate are planned too (mode Shadow).
+        claims: GPUs that bound pods hold beside those of their resource names.
     """
 
     nodes: tuple[JsonObject, ...]
@@ -66,6 +68,7 @@ class ClusterObjects:
     models: Mapping[str, ModelWatts]
     gangs: GangSources = field(default_factory=GangSources.empty)
     shadow_namespaces: frozenset[str] = frozenset()
+    claims: ClaimBook = field(default_factory=ClaimBook)
     wall_seconds: float = 0.0
 
 
@@ -103,7 +106,7 @@ def build_snapshot(objects: ClusterObjects, ledger: Ledger) -> BuiltSnapshot:
             if ref is not None and ref.size is None and state is PodState.PENDING:
                 raise InputError("gang", "a declared size", ref.id, pod_facts.key(body))
         except (InputError, ValidationError) as error:
-            if held := _still_holds(body, ledger):
+            if held := _still_holds(body, ledger, objects.claims):
                 planned += held
             else:
                 refused[pod_facts.uid(body)] = str(_named(error, pod_facts.key(body)))
@@ -261,7 +264,7 @@ def _pod(
         state=state,
         node=node,
         gang=gang.id if gang is not None and gang.size is not None else "",
-        **_asked(requests),
+        **_asked(requests, objects.claims.held(body) if state is PodState.BOUND else 0),
         gpu_models=tuple(names),
         node_selector=dict(spec.get("nodeSelector") or {}) if waits else {},
         required_terms=_terms(spec) if waits else (),
@@ -273,20 +276,22 @@ def _pod(
     return pod, gang
 
 
-def _still_holds(body: JsonObject, ledger: Ledger) -> list[Pod]:
+def _still_holds(body: JsonObject, ledger: Ledger, claims: ClaimBook) -> list[Pod]:
     """A pod with a node holds what it asks for, at worst watts, whatever else it says of itself."""
     try:
         state, node = _state(body, ledger, frozenset())
         if state is None or not node:
             return []
-        return [Pod(uid=pod_facts.uid(body), state=state, node=node, **_asked(pod_requests(body)))]
+        claimed = claims.held(body) if state is PodState.BOUND else 0
+        asked = _asked(pod_requests(body), claimed)
+        return [Pod(uid=pod_facts.uid(body), state=state, node=node, **asked)]
     except (InputError, ValidationError):
         return []
 
 
-def _asked(requests: Mapping[str, int]) -> dict[str, Any]:
+def _asked(requests: Mapping[str, int], claimed_gpus: int) -> dict[str, Any]:
     """The amounts of a pod in a snapshot's fields."""
-    gpus = gpu_demand(requests).whole
+    gpus = gpu_demand(requests).whole + claimed_gpus
     if gpus > MAX_GPUS:
         raise InputError("spec.containers.resources", f"at most {MAX_GPUS} GPUs in one pod", gpus)
     return {

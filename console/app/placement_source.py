@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 
 from console.freshness import Age
 from console.placement_rows import PodRow, placement_view, pod_row
 from wattpack.api import PlacementPlan
 from wattpack.clock import Clock
+from wattpack.kube.claim_follower import ClaimFollower
 from wattpack.kube.informer import Informer
-from wattpack.kube.port import PODS, JsonObject, KubeApi
+from wattpack.kube.port import PODS, JsonObject, KubeApi, KubeError
+from wattpack.resource_claims import ClaimBook, asks_for_claims
 from wattpack.units import NS_PER_SECOND
 
 Key = tuple[str, str]
+log = logging.getLogger(__name__)
 
 
 class PlacementSource:
@@ -27,6 +31,9 @@ class PlacementSource:
         self._clock = clock
         self._pods = Informer(api, clock, PODS, seed=1)
         self._plans = Informer(api, clock, PlacementPlan.meta.resource, seed=2)
+        self._claims = ClaimFollower(api, clock)
+        self._book = ClaimBook()
+        self._claiming: dict[Key, JsonObject] = {}
         self._lock = threading.Lock()
         self._rows: dict[Key, PodRow] = {}
         self._version = 0
@@ -36,6 +43,7 @@ class PlacementSource:
 
     def start(self) -> None:
         """Follow in threads."""
+        self._claims.start()
         for informer in (self._pods, self._plans):
             informer.start()
 
@@ -43,6 +51,7 @@ class PlacementSource:
         """End the threads at their next event; does not wait for them."""
         for informer in (self._pods, self._plans):
             informer.stop()
+        self._claims.stop()
 
     def pump(self) -> None:
         """Take over what changed until now, in the caller's thread."""
@@ -60,6 +69,7 @@ class PlacementSource:
         Args:
             namespaces: Whose pods may be named; None for all.
         """
+        self._count_claims()
         with self._lock:
             version, rows = self._version, list(self._rows.values())
             kept = self._views.get(namespaces)
@@ -90,13 +100,37 @@ class PlacementSource:
     def _pod_changed(self, old: JsonObject | None, new: JsonObject | None) -> None:
         metadata = (new or old or {})["metadata"]
         key = str(metadata.get("namespace", "")), str(metadata["name"])
-        row = pod_row(new) if new is not None else None
         with self._lock:
-            before = self._rows.pop(key, None)
-            if row is not None:
-                self._rows[key] = row
-            if row != before:
-                self._version += 1
+            self._claiming.pop(key, None)
+            if new is not None and asks_for_claims(new):
+                self._claiming[key] = new
+            self._take(key, new)
+
+    def _count_claims(self) -> None:
+        """Bring the rows of pods with claims up to date; where nobody answers they stay."""
+        with self._lock:
+            claiming = bool(self._claiming)
+        if not claiming:
+            return
+        try:
+            book = self._claims.book()
+        except KubeError as error:
+            log.debug("claims of pods are not shown: %s", error)
+            return
+        with self._lock:
+            if book is not self._book:
+                self._book = book
+                for key, pod in self._claiming.items():
+                    self._take(key, pod)
+
+    def _take(self, key: Key, pod: JsonObject | None) -> None:
+        """The pod's row as it is now; under the lock."""
+        row = pod_row(pod, self._book.usable(pod)) if pod is not None else None
+        before = self._rows.pop(key, None)
+        if row is not None:
+            self._rows[key] = row
+        if row != before:
+            self._version += 1
 
     def _plan_changed(self, old: JsonObject | None, new: JsonObject | None) -> None:
         with self._lock:

@@ -24,6 +24,7 @@ from wattpack.gangs import (
     jobset_gang_size,
     pod_group_size,
 )
+from wattpack.kube.claim_follower import ClaimFollower
 from wattpack.kube.informer import Informer
 from wattpack.kube.port import (
     NAMESPACES,
@@ -37,6 +38,7 @@ from wattpack.kube.port import (
     UnavailableError,
 )
 from wattpack.object_names import GANG_LABEL, OPT_IN_LABEL, OPT_IN_VALUE, SYSTEM_NAMESPACE
+from wattpack.resource_claims import ClaimBook, asks_for_claims
 from wattpack.units import NS_PER_SECOND
 
 log = logging.getLogger(__name__)
@@ -83,6 +85,7 @@ class ClusterReader:
         kinds = (*_KINDS, NAMESPACES) if shadow else _KINDS
         self._informers = {kind: Informer(api, clock, kind) for kind in kinds}
         self._missing: set[Resource] = set()
+        self._claims = ClaimFollower(api, clock)
         self._profiles = ProfileBook.shipped(shipped_library())
         self._profile_versions: tuple[object, ...] = ()
         self._watts = model_watts(self._profiles)
@@ -99,11 +102,13 @@ class ClusterReader:
             self._informers[kind].add_handler(lambda old, new: on_change())
         for informer in self._informers.values():
             informer.start()
+        self._claims.start()
 
     def stop(self) -> None:
         """End the threads."""
         for informer in self._informers.values():
             informer.stop()
+        self._claims.stop()
 
     def missing(self) -> list[str]:
         """The kinds that were not read once yet; never any without threads, which read on call."""
@@ -141,6 +146,7 @@ class ClusterReader:
             ),
             models=self._models(),
             gangs=self._gang_sources(pods),
+            claims=self._claims.book() if any(map(asks_for_claims, pods)) else ClaimBook(),
             wall_seconds=self._clock.wall_time_ns() / NS_PER_SECOND,
             shadow_namespaces=self.opted_in() if self._shadow else frozenset(),
         )

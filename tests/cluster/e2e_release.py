@@ -53,6 +53,7 @@ class LiveRelease:
         self.processes: dict[str, ServerProcess] = {}
         self.ports: dict[str, int] = {}
         self.http_ports: dict[str, int] = {}
+        self.console_url = ""
 
     def helm(self, *arguments: str) -> str:
         """Run helm; what it printed.
@@ -210,7 +211,8 @@ class LiveRelease:
             ),
             without=("--host=", "--port=", "--controller="),
         )
-        return f"http://127.0.0.1:{port}"
+        self.console_url = f"http://127.0.0.1:{port}"
+        return self.console_url
 
     def start_agent(self, server: str, recording: Path) -> str:
         """An agent beside two replayed boards, out of every controller's reach; its address."""

@@ -49,6 +49,8 @@ ACCOUNTS = (
 )
 JOBSET, POD_GROUP = "jobset.sigs.k8s.io/jobset-name", "scheduling.x-k8s.io/pod-group"
 EVENTS = "/apis/events.k8s.io/v1/events"
+CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+CLAIMS = f"/apis/resource.k8s.io/v1/namespaces/{TEAM}/resourceclaims"
 GANG = tuple(f"train-{i}" for i in range(4))
 
 # Not marked helm: that tier would run it a second time.
@@ -255,6 +257,53 @@ def test_the_console_shows_what_the_controllers_show_it(world: World) -> None:
     assert fetched(live, world.release.token("wattpack-scheduler", SYSTEM))[0] == 403
     assert fetched(live, world.release.token("wattpack-console", SYSTEM))[0] == 200
     world.seen_used.add(Grant("get", path="/v1/live"))
+
+
+def test_gpus_that_a_pod_claims_are_followed_where_the_cluster_serves_claims(world: World) -> None:
+    """The plane has no such kind of its own: its custom resources stand in for the built-in one."""
+    create(world.plane, CRDS, claims_crd())
+    eventually("served", lambda: world.plane.request("GET", CLAIMS).status == 200)
+    devices = [{"driver": "gpu.nvidia.com", "pool": SERVERS[0], "device": "gpu-0"}]
+    status = {"allocation": {"devices": {"results": devices}}}
+    typed = {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim"}
+    create(world.plane, CLAIMS, typed | {"metadata": {"name": "one"}, "status": status})
+    asked = [{"name": "gpu", "resourceClaimName": "one"}]
+    # Nobody binds it: what it says of itself shall change nothing in the story that follows.
+    body = pod("claimer", schedulerName="somebody", resourceClaims=asked)
+    create(world.plane, PODS, body)
+    url = f"{world.release.console_url}/api/v1/placement"
+    reader = world.token_of_a_reader()
+
+    def left() -> list[str]:
+        fetched(url, reader)
+        return [
+            right
+            for account in ("console", "scheduler")
+            for right in unused(world.release.grants(account), world.release.requests_by(account))
+            if "resourceclaims" in right
+        ]
+
+    # A planner for whom nobody waits reads nothing.
+    create(world.plane, PODS, pod("brief", gpus=1, nodeSelector={"pool": "none"}))
+    eventually("console and planner list and watch them", lambda: not left(), 30)
+    assert world.plane.request("DELETE", f"{PODS}/brief").status == 200
+
+
+def claims_crd() -> Body:
+    anything = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    version = {"name": "v1", "served": True, "storage": True}
+    # A group of Kubernetes itself asks for a word of approval.
+    approval = {"api-approved.kubernetes.io": "unapproved, stands in for the built-in kind"}
+    plural, kind = "resourceclaims", "ResourceClaim"
+    return {
+        "metadata": {"name": f"{plural}.resource.k8s.io", "annotations": approval},
+        "spec": {
+            "group": "resource.k8s.io",
+            "scope": "Namespaced",
+            "names": {"plural": plural, "singular": "resourceclaim", "kind": kind},
+            "versions": [version | {"schema": {"openAPIV3Schema": anything}}],
+        },
+    }
 
 
 def test_a_gang_runs_and_its_load_lowers_the_caps_of_its_domain(world: World) -> None:

@@ -18,6 +18,7 @@ from tests.console.views import make_view
 from wattpack.clock import ManualClock
 from wattpack.http_access import HttpAccess
 from wattpack.http_port import HttpAnswer, HttpPort, health
+from wattpack.kube.claim_follower import CLAIM_KINDS
 from wattpack.kube.fault_injection import FaultRates, FaultyKube
 from wattpack.kube.port import PODS
 from wattpack.live_view import LiveView
@@ -289,3 +290,22 @@ def test_only_pods_of_visible_namespaces_are_shown(clock: ManualClock) -> None:
     assert source.view(frozenset({"other"}))[1] | {"plans": []} == {
         "placed": 0, "pending": 0, "groups": [], "plans": [], "hidden": 1,
     }  # fmt: skip
+
+
+def test_gpus_that_a_pod_claims_are_shown_once_they_are_allocated(clock: ManualClock) -> None:
+    api = EmbeddedKube(clock)
+    source = PlacementSource(api, clock)
+    body = gpu_pod("claimer", "0")
+    body["spec"] |= {"resourceClaims": [{"name": "c", "resourceClaimName": "c"}], "nodeName": "n"}
+    api.create(PODS, body, "team")
+    source.pump()
+    assert source.view()[1]["placed"] == 0
+    kind = CLAIM_KINDS[0]
+    devices = [{"driver": "gpu.nvidia.com", "pool": "n", "device": f"gpu-{i}"} for i in range(2)]
+    allocation = {"allocation": {"devices": {"results": devices}}}
+    claim = {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": {"name": "c"}}
+    api.create(kind, {**claim, "status": allocation}, "team")
+    source.pump()
+    assert source.view()[1]["placed"] == 1
+    assert [row.gpus for row in source._rows.values()] == [2]
+    source.stop()

@@ -27,6 +27,7 @@
 - {apiGroups: [batch], resources: [jobs], verbs: [list]}
 - {apiGroups: [jobset.x-k8s.io], resources: [jobsets], verbs: [list]}
 - {apiGroups: [scheduling.x-k8s.io], resources: [podgroups], verbs: [list]}
+- {apiGroups: [resource.k8s.io], resources: [resourceclaims], verbs: [list, watch]}
 - {apiGroups: [wattpack.io], resources: [powerdomains, powerpolicies, gpuprofiles, demandforecasts], verbs: [list, watch]}
 - {apiGroups: [wattpack.io], resources: [placementplans], verbs: [list, create, delete]}
 - {apiGroups: [wattpack.io], resources: [placementplans/status], verbs: [update]}
@@ -46,6 +47,7 @@
 {{- define "wattpack.rules.console" }}
 - {apiGroups: [wattpack.io], resources: [placementplans], verbs: [list, watch]}
 - {apiGroups: [""], resources: [pods], verbs: [list, watch]}
+- {apiGroups: [resource.k8s.io], resources: [resourceclaims], verbs: [list, watch]}
 # The controllers' live view; whoever looks at the console needs the same right.
 - {nonResourceURLs: [/v1/live], verbs: [get]}
 {{- include "wattpack.rules.reviews" . }}
