@@ -7,7 +7,7 @@ PACKAGES := wattpack gpu actuator telemetry capacity forecasting controller sche
 RUN := $(BIN)/python
 ARGS ?=
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-long lint types format generate check-generated lock bench screenshots clean dashboard
+.PHONY: help demo test test-long mutations lint types format generate check-generated lock bench screenshots clean dashboard
 
 help: ## list every target
 	@grep -hE '^[a-z-]+:.*?## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/\1\t\2/' | sort | awk -F'\t' '{printf "  %-18s %s\n", $$1, $$2}'
@@ -20,6 +20,9 @@ test: $(VENV)/.dev dashboard ## every test tier that this machine can run; says 
 
 test-long: $(VENV)/.dev dashboard ## the long forms too
 	@LONG=1 tests/run.sh $(ARGS)
+
+mutations: $(VENV)/.dev dashboard ## take guards away one by one and see a test turn red (ARGS="forecasting:")
+	@PATH="$(CURDIR)/.cache/tools/bin:$$PATH" $(RUN) tools/mutations.py $(ARGS)
 
 lint: $(VENV)/.dev ## ruff, format, import contracts
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/lint-imports

@@ -85,6 +85,10 @@ def test_a_frozen_controller_is_stale_with_its_cause_and_comes_back(
     page.goto(bench.url)
     is_live(page)
     bench.status, bench.is_frozen = (503, False) if fault == "answers 503" else (200, True)
+    # Between 3 and 10 s: nobody should take the figures for news, nobody need be alarmed yet.
+    expect(page.locator("#connection")).to_have_attribute("data-age", "grey", timeout=25_000)
+    expect(page.locator("section[data-age=grey]").first).to_contain_text("old")
+    expect(page.locator("#state")).not_to_have_text("STALE")
     is_red(page)
     cause = "HTTP 503" if fault == "answers 503" else "nothing new"
     expect(page.locator("#state-why")).to_contain_text(cause)
