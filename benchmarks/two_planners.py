@@ -74,7 +74,7 @@ class Size:
 
     def election(self) -> ElectionSettings:
         """Lease, renew deadline and retry; a short run has its own."""
-        return PLANNER_ELECTION if self.scale == 1.0 else ElectionSettings(6, 4.0, 1.0)
+        return PLANNER_ELECTION if self.scale == 1.0 else ElectionSettings(6, 4.0, 2.0)
 
 
 def pod_body(index: int, pods: int, owner_uid: str) -> JsonObject:
