@@ -10,6 +10,9 @@ from simulation.kube.field_ownership import Owners
 from simulation.kube.watch_window import Change, History
 from wattpack.kube.port import AlreadyExistsError, JsonObject, NotFoundError, Resource
 
+# A watch whose thread does not come back in this time is held by its reader.
+LEAVE_SECONDS = 2.0
+
 # Namespace (empty for cluster-scoped kinds) and name.
 Key = tuple[str, str]
 
@@ -22,6 +25,7 @@ class Table:
     history: History
     objects: dict[Key, JsonObject] = field(default_factory=dict)
     owners: dict[Key, Owners] = field(default_factory=dict)
+    listeners: list[Callable[[], None]] = field(default_factory=list)
 
 
 class Store:
@@ -36,12 +40,12 @@ class Store:
 
     def __init__(self, window: int) -> None:
         self.lock = threading.RLock()
+        self._left = threading.Condition(self.lock)
         self.version = 0
         self.is_closed = False
         self._window = window
         self._tables: dict[tuple[str, str], Table] = {}
         self._dependents: dict[str, set[tuple[Resource, Key]]] = {}
-        self._listeners: list[Callable[[], None]] = []
 
     def table(self, resource: Resource) -> Table:
         """The kind's table, made on first use."""
@@ -95,22 +99,28 @@ class Store:
         ):
             self._collect(dependent, dependent_key, before["metadata"]["uid"])
 
-    def listen(self, listener: Callable[[], None]) -> Callable[[], None]:
-        """Call back after every write; returns the call that ends it."""
+    def listen(self, resource: Resource, listener: Callable[[], None]) -> Callable[[], None]:
+        """Call back after every write of a kind, and at the end; returns the call that ends it."""
         with self.lock:
-            self._listeners.append(listener)
-        return lambda: self._listeners.remove(listener)
+            listeners = self.table(resource).listeners
+            listeners.append(listener)
+
+        def end() -> None:
+            with self.lock:
+                listeners.remove(listener)
+                self._left.notify_all()
+
+        return end
 
     def close(self) -> None:
-        """End all watches."""
+        """End all watches, and give their threads a moment to leave: time may end after this."""
         with self.lock:
             self.is_closed = True
-            self.notify()
-
-    def notify(self) -> None:
-        """Wake everybody who listens."""
-        for listener in tuple(self._listeners):
-            listener()
+            for table in self.tables():
+                _wake(table)
+            self._left.wait_for(
+                lambda: not any(table.listeners for table in self.tables()), LEAVE_SECONDS
+            )
 
     def _collect(self, resource: Resource, key: Key, owner_uid: str) -> None:
         """Drop the reference to a deleted owner, and the object with its last reference."""
@@ -154,7 +164,7 @@ class Store:
             after = {**change.after, "metadata": metadata}
             change = Change(change.version, change.before, after, True)
         table.history.record(change)
-        self.notify()
+        _wake(table)
 
     def _index(
         self, resource: Resource, key: Key, before: JsonObject | None, after: JsonObject | None
@@ -163,3 +173,8 @@ class Store:
             for reference in (body or {"metadata": {}})["metadata"].get("ownerReferences", ()):
                 dependents = self._dependents.setdefault(reference["uid"], set())
                 (dependents.add if is_now else dependents.discard)((resource, key))
+
+
+def _wake(table: Table) -> None:
+    for listener in tuple(table.listeners):
+        listener()

@@ -30,31 +30,32 @@ def follow(
         GoneError: if the version is no longer in the window.
     """
     wake = clock.new_wake()
-    unlisten = store.listen(wake.set)
+    unlisten = store.listen(resource, wake.set)
+    is_followed = False
     try:
         while not store.is_closed:
-            events, version = _changes(store, resource, version, matches)
+            events, version = _changes(store, resource, version, matches, is_followed)
+            is_followed = True
             yield from events
             now_ns = clock.monotonic_ns()
             if now_ns >= deadline_ns:
                 break
             bookmark_ns = now_ns + seconds_to_ns(BOOKMARK_SECONDS)
             if not clock.wait_until(min(deadline_ns, bookmark_ns), wake):
-                events, version = _changes(store, resource, version, matches)
+                events, version = _changes(store, resource, version, matches, is_followed)
                 yield from events
                 yield requests.bookmark(resource, version)
         yield requests.bookmark(resource, version)
     finally:
-        with store.lock:
-            unlisten()
+        unlisten()
 
 
 def _changes(
-    store: Store, resource: Resource, version: int, matches: Predicate
+    store: Store, resource: Resource, version: int, matches: Predicate, is_followed: bool
 ) -> tuple[Sequence[WatchEvent], int]:
     events = []
     with store.lock:
-        changes = tuple(store.table(resource).history.after(version))
+        changes = tuple(store.table(resource).history.after(version, is_followed=is_followed))
         newest = store.version
     for change in changes:
         before = change.before is not None and matches(change.before)

@@ -34,6 +34,7 @@ class History:
         self._window = window
         self._changes: list[Change] = []
         self._forgotten = 0
+        self._dropped = 0
 
     def record(self, change: Change) -> None:
         """Append; half of the window is dropped at a time, so that dropping stays cheap."""
@@ -41,21 +42,27 @@ class History:
         if len(self._changes) > 2 * self._window:
             dropped = self._changes[: -self._window]
             self._changes = self._changes[-self._window :]
-            self._forgotten = dropped[-1].version
+            self._forgotten = self._dropped = dropped[-1].version
 
     def forget_before(self, version: int) -> None:
         """Drop all changes up to a version, as etcd's compaction does."""
         kept = bisect_right(self._changes, version, key=lambda change: change.version)
+        self._dropped = self._changes[kept - 1].version if kept else self._dropped
         self._changes = self._changes[kept:]
         self._forgotten = max(self._forgotten, version)
 
-    def after(self, version: int) -> Iterator[Change]:
+    def after(self, version: int, *, is_followed: bool = False) -> Iterator[Change]:
         """The changes after a version.
 
+        Args:
+            version: The newest that is known.
+            is_followed: A watch that stands has missed nothing by a compaction; only dropped
+                changes end it.
+
         Raises:
-            GoneError: if some of them are no longer kept.
+            GoneError: if some of them are no longer kept, or the version is compacted away.
         """
-        if version < self._forgotten:
+        if version < (self._dropped if is_followed else self._forgotten):
             raise GoneError(f"too old resource version: {version} (oldest {self._forgotten})")
         start = bisect_right(self._changes, version, key=lambda change: change.version)
         yield from self._changes[start:]

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from simulation.kube import EmbeddedKube
+from simulation.kube.object_store import Store
 from tests.cluster.cluster_builders import pod as cluster_pod
 from tests.cluster.pod_rules_table import REFUSED, UPDATES
 from tests.wattpack.kube_conformance import BEHAVIOURS, Bench, name_of
@@ -277,3 +278,44 @@ def test_events_live_an_hour(kube: EmbeddedKube, clock: ManualClock) -> None:
     clock.advance_seconds(1)
     report("new")
     assert [name_of(event) for event in kube.list(EVENTS).items] == ["middle", "new"]
+
+
+def test_a_watch_is_woken_by_writes_of_its_kind_alone() -> None:
+    """Seventeen watches that wake at every write cost the demo a tenth of its time."""
+    store, woken = Store(8), []
+    end = store.listen(PODS, lambda: woken.append("pods"))
+    store.listen(EVENTS, lambda: woken.append("events"))
+    body = {"metadata": {"name": "a", "uid": "u"}}
+    store.insert(PODS, ("", "a"), body, {})
+    store.insert(EVENTS, ("", "a"), body, {})
+    store.remove(PODS, ("", "a"))
+    assert woken == ["pods", "events", "pods"]
+    end()
+    store.insert(PODS, ("", "a"), body, {})
+    assert woken == ["pods", "events", "pods"]
+
+
+def test_a_store_that_closes_wakes_its_watches_and_waits_until_they_have_left() -> None:
+    store, left = Store(8), threading.Event()
+
+    def leave() -> None:
+        threading.Thread(target=lambda: (left.set(), end())).start()
+
+    end = store.listen(PODS, leave)
+    store.close()
+    assert left.is_set()
+
+
+def test_a_watch_that_stands_outlives_a_compaction_while_its_kind_was_quiet(
+    kube: EmbeddedKube, clock: ManualClock
+) -> None:
+    version = kube.list(PODS).resource_version
+    watch = kube.watch(PODS, version, timeout_seconds=300.0)
+    kube.create(PODS, cluster_pod("first"), "default")
+    assert next(watch).object["metadata"]["name"] == "first"
+    kube.create(EVENTS, {"metadata": {"name": "e"}, "reason": "Test"}, "default")
+    kube.compact()
+    kube.create(PODS, cluster_pod("second"), "default")
+    assert next(watch).object["metadata"]["name"] == "second"
+    with pytest.raises(GoneError):
+        next(kube.watch(PODS, version, timeout_seconds=0.0))
