@@ -75,7 +75,7 @@ class Watch:
         world, topology, decisions = self._world, outcome.topology, outcome.decisions
         world.note_caps(now_ns, decided_caps(world, topology, decisions))
         if self._monitor is not None:
-            self._monitor.decided(told_by(topology, outcome.seen, decisions), now_ns)
+            self._monitor.decided(told_by(world, topology, outcome.seen, decisions), now_ns)
         braking = {
             name
             for name, band in zip(topology.tree.names, decisions.band, strict=True)

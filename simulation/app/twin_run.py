@@ -310,7 +310,7 @@ class TwinRun:
         topology, decisions = outcome.topology, outcome.decisions
         self.world.note_caps(now_ns, decided_caps(self.world, topology, decisions))
         self._status.take(outcome)
-        self.monitor.decided(told_by(topology, outcome.seen, decisions), now_ns)
+        self.monitor.decided(told_by(self.world, topology, outcome.seen, decisions), now_ns)
         braking = {
             name
             for name, band in zip(topology.tree.names, decisions.band, strict=True)
