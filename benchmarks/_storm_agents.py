@@ -44,6 +44,10 @@ class OwnConnections(GrpcLoop):
             self._channels[shared] = grpc.aio.secure_channel(endpoint.target, credentials, options)
         return self._channels[shared]
 
+    def leave(self, endpoint: Endpoint) -> None:
+        """The agent's next stream gets a new connection; all others keep theirs."""
+        self._channels.pop((endpoint, b""), None)
+
 
 class Agent:
     """One node.

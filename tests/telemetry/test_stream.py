@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import os
 import random
 import socket
@@ -105,6 +106,18 @@ def test_a_controller_that_takes_the_hello_and_says_nothing_loses_the_stream(rig
     assert not link.connected
     controller.mute = False
     rig.open(link)
+
+
+def test_a_stream_that_is_given_up_takes_no_other_one_with_it(rig: Rig) -> None:
+    controller = rig.controller(StubController())
+    lasting, lost = (rig.link(Endpoint(controller.target, opening_seconds=0.2)) for _ in range(2))
+    rig.open(lasting)
+    controller.mute = True
+    rig.wait(lambda: lost.failures >= 2, lambda: keep_open(rig, lost))
+    gc.collect()
+    lasting.send(power_pb2.NodeReport(node="n0"))
+    assert controller.reports.get(timeout=10).node == "n0"
+    assert lasting.connected
 
 
 def test_a_stream_that_was_welcomed_may_be_quiet_for_as_long_as_it_likes(rig: Rig) -> None:
