@@ -97,11 +97,11 @@ class AgentGateway(power_pb2_grpc.PowerControlServicer):
         """Number of open streams."""
         return len(self._streams)
 
-    async def Stream(  # noqa: N802 - the name in the proto file
+    async def Stream(  # type: ignore[override]  # noqa: N802 - the stub knows generators only
         self,
         request_iterator: AsyncIterator[power_pb2.AgentMessage],
         context: grpc.aio.ServicerContext,
-    ) -> AsyncIterator[power_pb2.ControllerMessage]:
+    ) -> None:
         """Serve one agent until it goes."""
         node = await self._authenticate(context)
         hello = await self._receive_hello(node, request_iterator, context)
@@ -114,10 +114,12 @@ class AgentGateway(power_pb2_grpc.PowerControlServicer):
         stream.reader = reader = asyncio.create_task(self._read(node, request_iterator, stream))
         reader.add_done_callback(lambda _: stream.end())
         try:
-            yield self._welcome(hello)
+            # Written here and not yielded: the library reports a write to an agent that has just
+            # left as a failure of the server, with a traceback, unless the writer takes it.
+            await context.write(self._welcome(hello))
             while (message := await stream.take()) is not None:
-                yield message
-        except asyncio.CancelledError:
+                await context.write(message)
+        except (asyncio.CancelledError, grpc.aio.InternalError):
             # The agent or this server ended the stream: an ordinary end, not a failure to report.
             log.debug("stream of %s ended", node)
         finally:
