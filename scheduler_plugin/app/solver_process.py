@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import os
 import subprocess
 import sys
 import threading
@@ -234,5 +235,14 @@ def serve(source: IO[str], sink: IO[str]) -> None:
         send("final", final)
 
 
+def main() -> None:
+    """Serve the parent; one that is gone before the answer is ready no longer wants it."""
+    try:
+        serve(sys.stdin, sys.stdout)
+    except BrokenPipeError:
+        # What is still buffered would fail once more when the interpreter flushes it.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
 if __name__ == "__main__":
-    serve(sys.stdin, sys.stdout)
+    main()

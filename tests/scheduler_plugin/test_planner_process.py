@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import subprocess
 import sys
 from collections.abc import Iterator
 
@@ -47,6 +48,19 @@ def test_without_any_answer_the_greedy_plan_is_made_here(line: str) -> None:
     result, failures = ask(child(line, then="sys.exit(1)"))
     assert result.placements == INCUMBENT.placements
     assert failures == 1
+
+
+def test_a_solver_whose_parent_is_gone_ends_without_a_word() -> None:
+    options = {"deadline_seconds": 0.1, "seed": 1, "workers": 1}
+    request = {"snapshot": SNAPSHOT.model_dump_json(), "options": options}
+    module = [sys.executable, "-m", "scheduler_plugin.app.solver_process"]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(module, stdin=pipe, stdout=pipe, stderr=pipe, text=True) as solver:
+        assert solver.stdin is not None
+        assert solver.stdout is not None
+        solver.stdout.close()
+        _, said = solver.communicate(json.dumps(request) + "\n", timeout=60)
+    assert (solver.returncode, said) == (0, "")
 
 
 def test_a_forged_final_plan_is_refused_and_the_incumbent_used() -> None:
