@@ -11,7 +11,6 @@ from __future__ import annotations
 import argparse
 import importlib
 import json
-import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -22,6 +21,7 @@ from urllib.parse import parse_qs, urlsplit
 from benchmarks.runner import Options, Result, Target
 from wattpack.clock import SystemClock
 from wattpack.flags import positive
+from wattpack.scratch_folder import ScratchFolder
 from wattpack.units import NS_PER_SECOND, seconds_to_ns
 
 NAME = "idle_watches"
@@ -189,6 +189,6 @@ def run(options: Options) -> Result:
     if why := tools.missing_control_plane_tool() or helm:
         options.progress(f"SKIPPED: {why}")
         return Result({"skipped": why})
-    with tempfile.TemporaryDirectory() as folder:
-        counted = idle(QUICK_MINUTES if options.quick else minutes, Path(folder))
+    with ScratchFolder() as folder:
+        counted = idle(QUICK_MINUTES if options.quick else minutes, folder)
     return Result(counted, TARGETS)

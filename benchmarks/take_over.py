@@ -9,12 +9,11 @@ moment. The stopwatch reads the boards. Between two kills the replica that was k
 from __future__ import annotations
 
 import importlib
-import tempfile
-from pathlib import Path
 
 import numpy as np
 
 from benchmarks.runner import Options, Result, Target
+from wattpack.scratch_folder import ScratchFolder
 
 NAME = "take_over"
 SUMMARY = "seconds until GPUs are back after the leading controller is killed (--quick: 30 s)"
@@ -37,10 +36,10 @@ def run(options: Options) -> Result:
     row = importlib.import_module("tests.cluster.killed_leaders")
     plane_module = importlib.import_module("tests.cluster.control_plane")
     kills = QUICK_KILLS if options.quick else KILLS
-    with tempfile.TemporaryDirectory() as folder:
-        release = Path(folder) / "release"
+    with ScratchFolder() as folder:
+        release = folder / "release"
         release.mkdir()
-        plane = plane_module.start_control_plane(Path(folder) / "plane")
+        plane = plane_module.start_control_plane(folder / "plane")
         try:
             found = row.measured(plane, release, kills, lambda one: options.progress(f"{one}"))
         finally:

@@ -214,9 +214,10 @@ class KilledLeaders:
     def _lease(self, field: str) -> str:
         return str(self._release.lease("wattpack-controller").get(field, ""))
 
-    def _standby(self) -> str:
+    def _standby(self) -> str | None:
+        """The replica beside a leader; None while nobody leads."""
         leader = self.leader()
-        return next((n for n in self._release.ports if n != leader), "") if leader else ""
+        return next(n for n in self._release.ports if n != leader) if leader else None
 
     def _sample(self, replica: str, name: str) -> float:
         """One figure of a replica's metrics; 0 while nobody answers."""
