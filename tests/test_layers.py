@@ -27,7 +27,7 @@ PACKAGES = (
 )
 OUTER_ROOMS = {
     "actuator": {"app", "unix_socket"},
-    "capacity": {"app", "fitting"},
+    "capacity": {"app", "fitting", "numpy_backend", "simulated_backend", "torch_backend"},
     "console": {"app"},
     "controller": {"app"},
     "forecasting": {"app", "prometheus", "sqlite"},
@@ -55,6 +55,8 @@ TECHNOLOGY = {
     "subprocess",
     "threading",
     "time",
+    "torch",
+    "triton",
     "urllib",
     "uvicorn",
 }

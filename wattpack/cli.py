@@ -47,6 +47,7 @@ VERBS: dict[str, Verb] = {
     "forecaster": Verb("forecasting.app.forecaster_command", "forecast demand and power"),
     "console": Verb("console.app.console_command", "serve the dashboard"),
     "plan": Verb("scheduler_plugin.app.plan_command", "place a snapshot's pods; no cluster needed"),
+    "bench": Verb("capacity.app.bench_command", "measure what a GPU does with time and watts"),
     "profiles": Verb("capacity.app.profiles_command", "show what each GPU type does with a watt"),
 }
 

@@ -1,0 +1,1 @@
+"""Benchmarks of single kernels: what is measured, how it is timed, when a figure is believed."""

@@ -1,0 +1,335 @@
+"""What one run measures: sections of points, in an order that favours nobody.
+
+Sections of a full run, in this order: bandwidth, gemm, attention, launch, collectives (several
+GPUs only), repeat. ``validation`` and ``steps`` are asked for by name: points that judge a model
+fitted on the others, and whole decoder stacks.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import astuple, dataclass
+from itertools import product
+from typing import Final, Literal, get_args
+
+import numpy as np
+
+from capacity.bench.designed_shapes import attention_features, diverse_subset, gemm_features
+from capacity.bench.measurement_row import CacheState
+from capacity.kernels import (
+    Attention,
+    Collective,
+    DecoderStep,
+    Gemm,
+    Kernel,
+    LaunchChain,
+    LaunchMode,
+    Mask,
+    MemoryStream,
+    NumberFormat,
+    Phase,
+    StreamPattern,
+    kernel_shape,
+)
+from wattpack.errors import InputError
+
+Section = Literal[
+    "bandwidth", "gemm", "attention", "launch", "collectives", "repeat", "validation", "steps"
+]
+FULL: Final[tuple[Section, ...]] = (
+    "bandwidth", "gemm", "attention", "launch", "collectives", "repeat",
+)  # fmt: skip
+
+GEMM_SHAPES: Final = 60
+QUICK_GEMM_SHAPES: Final = 15
+ATTENTION_SHAPES: Final = 60
+QUICK_ATTENTION_SHAPES: Final = 12
+REPEATED: Final = 5
+
+MODEL_LAYERS: Final[tuple[tuple[int, int], ...]] = (
+    (6144, 4096), (4096, 4096), (28672, 4096), (4096, 14336),     # 8B: hidden 4096
+    (10240, 8192), (8192, 8192), (1280, 8192), (8192, 1024),      # 70B, whole and one of 8 parts
+    (7168, 8192), (8192, 3584), (57344, 8192),
+    (4096, 7168), (7168, 2048), (2112, 7168),                     # experts and low-rank keys
+    (5120, 2880), (2880, 4096), (201088, 2880),                   # hidden 2880: not of 128
+    (2304, 768), (768, 768), (3072, 768), (768, 3072),            # vision and text encoders
+    (1000, 1536), (1536, 1536), (512, 512), (256, 2048), (1152, 4304),
+)  # fmt: skip
+"""(n, k) of linear layers that are run in practice; a third is no multiple of 128."""
+
+TOKEN_COUNTS: Final = (1, 2, 4, 8, 16, 32, 64, 96, 128, 256, 512, 1000, 2048, 4096, 8192, 16384)
+
+HEAD_LAYOUTS: Final = ((32, 8), (64, 8), (8, 1), (16, 16), (40, 8))
+"""(heads, kv_heads) as they stand on one GPU."""
+
+
+@dataclass(frozen=True, slots=True)
+class DecoderShape:
+    """One GPU's share of a decoder stack; the names of ``DecoderStep``."""
+
+    layers: int
+    hidden: int
+    heads: int
+    kv_heads: int
+    head_dim: int
+    intermediate: int
+    vocabulary: int
+
+    def step(self, phase: Phase, batch: int, query_tokens: int, kv_tokens: int) -> DecoderStep:
+        """One forward pass."""
+        return DecoderStep(phase, batch, query_tokens, kv_tokens, *astuple(self))
+
+
+STEP_MODELS: Final[Mapping[str, DecoderShape]] = {
+    "8b": DecoderShape(32, 4096, 32, 8, 128, 14336, 128256),
+    "14b": DecoderShape(40, 5120, 40, 8, 128, 17408, 151936),
+    "70b-tp8": DecoderShape(80, 8192, 8, 1, 128, 3584, 16032),
+}
+"""Stacks of the shapes of Llama-3.1-8B, Qwen3-14B, and one of eight parts of Llama-3.1-70B."""
+
+LARGEST_GEMM_BYTES: Final = 2**31
+"""Nobody computes 16,384 rows of logits; such a product takes longer than a burst may."""
+
+LARGEST_POINT_BYTES: Final = 24 * 2**30
+"""No point asks for more operand memory than this; a stack may take what the board has."""
+
+
+@dataclass(frozen=True, slots=True)
+class BenchPoint:
+    """One kernel to be measured."""
+
+    section: Section
+    kernel: Kernel
+    cache_state: CacheState = "cold"
+    measures_power: bool = False
+
+    @property
+    def key(self) -> str:
+        """Names the point in a results file, so that a run can be resumed."""
+        shape = json.dumps(kernel_shape(self.kernel), sort_keys=True)
+        return f"{self.section}|{self.kernel.kernel_class}|{shape}|{self.cache_state}"
+
+
+@dataclass(frozen=True, slots=True)
+class BoardFacts:
+    """What the plan has to know of the board.
+
+    Attributes:
+        memory_bytes: Free memory.
+        formats: Number formats that its matrix units take.
+        gpus: GPUs that the run may use together.
+    """
+
+    memory_bytes: int
+    l2_bytes: int
+    formats: tuple[NumberFormat, ...] = ("bf16",)
+    gpus: int = 1
+
+
+def bench_plan(
+    board: BoardFacts, sections: Sequence[Section], *, quick: bool, seed: int
+) -> tuple[BenchPoint, ...]:
+    """The points of a run, shuffled inside each section.
+
+    Raises:
+        InputError: for an unknown section.
+    """
+    makers = {
+        "bandwidth": _bandwidth,
+        "gemm": _gemms,
+        "attention": _attentions,
+        "launch": _launches,
+        "collectives": _collectives,
+        "repeat": _repeats,
+        "validation": _validation,
+        "steps": _steps,
+    }
+    points: list[BenchPoint] = []
+    for section in sections:
+        if section not in get_args(Section):
+            raise InputError("sections", f"some of {get_args(Section)}", section)
+        made = makers[section](board, quick, seed)
+        fitting = [p for p in made if _operand_bytes(p.kernel) <= _room(board, p.kernel)]
+        points += _shuffled(fitting, section, seed)
+    return tuple(points)
+
+
+def _shuffled(points: list[BenchPoint], section: str, seed: int) -> list[BenchPoint]:
+    """Random order, so that heat and drift hit no family of shapes; stacks stay together."""
+    digest = hashlib.sha256(f"{section}|{seed}".encode()).digest()
+    order = np.random.default_rng(int.from_bytes(digest[:8], "big")).permutation(len(points))
+    shuffled = [points[i] for i in order]
+    if section == "steps":
+        # One stack's weights are made once: building them takes longer than measuring a step.
+        shuffled.sort(
+            key=lambda p: (getattr(p.kernel, "layers", 0), getattr(p.kernel, "phase", ""))
+        )
+    return shuffled
+
+
+def _operand_bytes(kernel: Kernel) -> float:
+    if isinstance(kernel, DecoderStep):
+        return kernel.weight_bytes + kernel.cache_bytes + 4e9
+    return kernel.bytes_moved
+
+
+def _room(board: BoardFacts, kernel: Kernel) -> float:
+    if isinstance(kernel, DecoderStep):
+        return 0.9 * board.memory_bytes
+    return min(LARGEST_POINT_BYTES, 0.4 * board.memory_bytes)
+
+
+def _bandwidth(board: BoardFacts, quick: bool, seed: int) -> list[BenchPoint]:
+    """Three sizes above the cache, one inside it, and small ones where the launch counts."""
+    large = [8 * board.l2_bytes, 32 * board.l2_bytes] if quick else [
+        8 * board.l2_bytes, 32 * board.l2_bytes, 64 * board.l2_bytes,
+    ]  # fmt: skip
+    patterns: tuple[StreamPattern, ...] = ("copy", "triad", "read")
+    points = [
+        BenchPoint("bandwidth", MemoryStream(pattern, size), measures_power=size == large[-1])
+        for pattern, size in product(patterns, large)
+    ]
+    resident = board.l2_bytes // 4
+    points += [
+        BenchPoint("bandwidth", MemoryStream("copy", size), "warm", size == resident)
+        for size in (2**14, 2**18, 2**20, 2**22, resident)
+    ]
+    return points
+
+
+def gemm_candidates(number_format: NumberFormat = "bf16") -> list[Gemm]:
+    """All shapes that the design may choose from."""
+    every = [Gemm(m, n, k, number_format) for (n, k), m in product(MODEL_LAYERS, TOKEN_COUNTS)]
+    return [g for g in every if g.bytes_moved <= LARGEST_GEMM_BYTES]
+
+
+def designed_gemms(count: int, number_format: NumberFormat = "bf16") -> list[Gemm]:
+    """The ``count`` products to measure."""
+    candidates = gemm_candidates(number_format)
+    return [candidates[i] for i in diverse_subset(gemm_features(candidates), count)]
+
+
+def _gemms(board: BoardFacts, quick: bool, seed: int) -> list[BenchPoint]:
+    count = QUICK_GEMM_SHAPES if quick else GEMM_SHAPES
+    points = [BenchPoint("gemm", g, measures_power=not quick or i < 8)
+              for i, g in enumerate(designed_gemms(count))]  # fmt: skip
+    points += [BenchPoint("gemm", p.kernel, "warm") for p in points[: count // 5]]
+    if "fp8" in board.formats:
+        narrow = [g for g in designed_gemms(4 * count, "fp8") if _takes_fp8(g)]
+        points += [
+            BenchPoint("gemm", g, measures_power=not quick and i < 12)
+            for i, g in enumerate(narrow[: count // 2 if not quick else 6])
+        ]
+    return points
+
+
+def _takes_fp8(gemm: Gemm) -> bool:
+    """The 8-bit matrix units want operands in rows of 16 bytes."""
+    return gemm.n % 16 == 0 and gemm.k % 16 == 0
+
+
+def attention_candidates() -> list[Attention]:
+    """Prefill and decode of the usual head layouts, causal, windowed and by document."""
+    shapes: list[Attention] = []
+    for heads, kv_heads in HEAD_LAYOUTS:
+        for batch, tokens in product((1, 2, 4, 8), (1024, 2048, 4096, 8192, 16384, 32768, 131072)):
+            if batch * tokens > 131072 or (tokens > 32768 and heads > 8):
+                continue
+            masks: list[tuple[Mask, int, int]] = [("causal", 0, 1)]
+            if tokens >= 8192:
+                masks += [("window", 4096, 1), ("document", 0, tokens // 2048)]
+            shapes += [
+                Attention(
+                    "prefill", batch, tokens, tokens, heads, kv_heads, 128, mask, window, docs
+                )
+                for mask, window, docs in masks
+            ]
+        for batch, context in product(
+            (1, 4, 16, 32, 64, 128, 256), (512, 1024, 2048, 4096, 8192, 16384, 32768, 131072)
+        ):
+            if batch * context <= 2**21:
+                shapes.append(Attention("decode", batch, 1, context, heads, kv_heads))
+    return shapes
+
+
+def _attentions(board: BoardFacts, quick: bool, seed: int) -> list[BenchPoint]:
+    """Half prefill, half decode; power on the first of each."""
+    count = QUICK_ATTENTION_SHAPES if quick else ATTENTION_SHAPES
+    points: list[BenchPoint] = []
+    for phase in ("prefill", "decode"):
+        fitting = [
+            a for a in attention_candidates()
+            if a.phase == phase and a.bytes_moved <= _room(board, a)
+        ]  # fmt: skip
+        chosen = diverse_subset(attention_features(fitting), count // 2)
+        points += [
+            BenchPoint("attention", fitting[i], measures_power=rank < (2 if quick else 12))
+            for rank, i in enumerate(chosen)
+        ]
+    return points
+
+
+def _launches(board: BoardFacts, quick: bool, seed: int) -> list[BenchPoint]:
+    modes: tuple[LaunchMode, ...] = ("eager", "graph")
+    return [
+        BenchPoint("launch", LaunchChain(kernels, mode))
+        for kernels, mode in product((1, 20, 200), modes)
+    ]
+
+
+def _collectives(board: BoardFacts, quick: bool, seed: int) -> list[BenchPoint]:
+    if board.gpus < 2:
+        return []
+    sizes = [2**e for e in ((12, 18, 24, 28) if quick else range(10, 32, 2))]
+    return [
+        BenchPoint("collectives", Collective(op, size, board.gpus))
+        for op, size in product(("all_reduce", "all_gather", "reduce_scatter", "send_recv"), sizes)
+    ]
+
+
+def _repeats(board: BoardFacts, quick: bool, seed: int) -> list[BenchPoint]:
+    """Designed products that the limit does not touch, once more: has the board changed?"""
+    count = QUICK_GEMM_SHAPES if quick else GEMM_SHAPES
+    cool = [p.kernel for p in _gemms(board, quick, seed)[:count]
+            if isinstance(p.kernel, Gemm) and p.kernel.m <= 128 and p.measures_power]  # fmt: skip
+    return [BenchPoint("repeat", g, measures_power=True) for g in cool[:REPEATED]]
+
+
+def _validation(board: BoardFacts, quick: bool, seed: int) -> list[BenchPoint]:
+    """Products of layers that no other section has: 100 at large, 60 that leave the board cool."""
+    rng = np.random.default_rng(seed)
+    known = {frozenset(pair) for pair in MODEL_LAYERS}
+    points: list[BenchPoint] = []
+    wanted = (10, 6) if quick else (100, 60)
+    for small, count in zip((False, True), wanted, strict=True):
+        made = 0
+        while made < count:
+            n, k = (int(64 * round(2 ** rng.uniform(2, 6 if small else 8))) for _ in range(2))
+            m = int(2 ** rng.uniform(0, 6 if small else 13))
+            if frozenset((n, k)) in known:
+                continue
+            points.append(
+                BenchPoint("validation", Gemm(m, n, k), measures_power=small or made % 3 == 0)
+            )
+            made += 1
+    return points
+
+
+def _steps(board: BoardFacts, quick: bool, seed: int) -> list[BenchPoint]:
+    """Prefill of 128 to 8,192 tokens, decode at batch 1 to 256 and context 512 to 8,192."""
+    prompts = (512, 4096) if quick else (128, 256, 512, 1024, 2048, 4096, 8192)
+    batches = (1, 32) if quick else (1, 4, 16, 32, 64, 128, 256)
+    contexts = (2048,) if quick else (512, 2048, 8192)
+    points: list[BenchPoint] = []
+    for model in STEP_MODELS.values():
+        points += [
+            BenchPoint("steps", model.step("prefill", 1, t, t), measures_power=True)
+            for t in prompts
+        ]
+        points += [
+            BenchPoint("steps", model.step("decode", b, 1, c), measures_power=True)
+            for b, c in product(batches, contexts)
+        ]
+    return points

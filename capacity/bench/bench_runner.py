@@ -1,0 +1,276 @@
+"""One run: gate, points in the plan's order, rows as they come, drift at the end.
+
+A run is resumable: rows that a results file already holds under the same cache key are not
+measured again. Each row is written before the next point starts.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from typing import Final
+
+from capacity.bench.bench_plan import BenchPoint
+from capacity.bench.measurement_row import BenchIdentity, MeasurementRow
+from capacity.bench.ports import KernelBackend, KernelUnavailable, LoadedKernel, Software
+from capacity.bench.quality import BenchRefused, Gate, TimedPoint, drifted, judge_gate, judge_row
+from capacity.bench.timing import BoardWatch, PowerRule, StopRule, time_bursts, watch_board
+from capacity.roofs import find_roofs
+from gpu.board_meter import BoardMeter, BoardState
+from wattpack.clock import Clock
+from wattpack.units import NS_PER_SECOND
+
+
+@dataclass(frozen=True, slots=True)
+class BenchSettings:
+    """How a run goes.
+
+    Attributes:
+        seed: Of the operands; recorded by the plan's order, too.
+        allow_shared: Measure although another process holds the GPU; rows stay flagged.
+    """
+
+    run_id: str
+    seed: int
+    image_digest: str = ""
+    allow_shared: bool = False
+    stop: StopRule = field(default_factory=StopRule)
+    power: PowerRule = field(default_factory=PowerRule)
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """Where a run stands, after each point.
+
+    Attributes:
+        remaining_seconds: By the mean of the points of each kind so far.
+    """
+
+    done: int
+    total: int
+    remaining_seconds: float
+    row: MeasurementRow | None
+    skipped: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class BenchOutcome:
+    """What a run left.
+
+    Attributes:
+        skipped: Points that this board or software cannot run, with the reason.
+        drifted: The repeated points moved: the rows do not belong together.
+    """
+
+    rows: tuple[MeasurementRow, ...]
+    skipped: Mapping[str, str]
+    gate: Gate
+    fingerprint: str
+    drifted: bool
+    elapsed_seconds: float
+
+
+def open_gate(state: BoardState, software: Software, settings: BenchSettings) -> Gate:
+    """The gate's verdict on the board as it was before this process opened it.
+
+    Raises:
+        BenchRefused: another process holds the GPU and nobody said that this is all right.
+    """
+    gate = judge_gate(state, software.multiprocessors, find_roofs(state.product))
+    if "shared_gpu" in gate.flags and not settings.allow_shared:
+        raise BenchRefused(
+            "the GPU is in use: " + "; ".join(gate.remarks)
+            + ". End the other work, or measure all the same with --allow-shared"
+        )  # fmt: skip
+    return gate
+
+
+def bench_identity(state: BoardState, software: Software, settings: BenchSettings) -> BenchIdentity:
+    """What the rows of this run are true for."""
+    return BenchIdentity(
+        run_id=settings.run_id,
+        gpu_product=state.product,
+        gpu_uuid_hash=hashlib.sha256(state.uuid.encode()).hexdigest()[:16],
+        architecture=software.architecture,
+        vbios=state.vbios,
+        driver=state.driver,
+        cuda=software.cuda,
+        torch=software.torch,
+        image_digest=settings.image_digest,
+        kernel_source_sha256=software.kernel_source_sha256,
+        power_limit_watts=state.power_limit_watts,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class BenchRig:
+    """What a run needs of the world.
+
+    Attributes:
+        state: The board before this process opened it.
+    """
+
+    backend: KernelBackend
+    meter: BoardMeter
+    clock: Clock
+    state: BoardState
+
+
+def run_bench(
+    points: Iterable[BenchPoint],
+    rig: BenchRig,
+    settings: BenchSettings,
+    *,
+    known: Iterable[MeasurementRow] = (),
+    report: Callable[[Progress], None] = lambda progress: None,
+) -> BenchOutcome:
+    """Measure every point that is not known yet.
+
+    Args:
+        points: In the order of measuring.
+        known: Rows of an earlier, broken run; those of another cache key do not count.
+        report: Called after each point; writes the row, draws the progress.
+    """
+    clock = rig.clock
+    start_ns = clock.monotonic_ns()
+    bench = _Bench(rig, settings)
+    rows = {_row_key(row): row for row in known if bench.owns(row)}
+    plan = list(points)
+    skipped: dict[str, str] = {}
+    pace = _Pace(plan, rows)
+    for done, point in enumerate(plan, start=1):
+        if point.key in rows:
+            continue
+        point_ns = clock.monotonic_ns()
+        row, reason = None, ""
+        try:
+            row = bench.measure(point)
+            rows[point.key] = row
+        except KernelUnavailable as error:
+            reason = str(error)
+            skipped[point.key] = reason
+        pace.note(point, clock.monotonic_ns() - point_ns)
+        report(Progress(done, len(plan), pace.remaining_seconds(), row, reason))
+    kept = tuple(rows[p.key] for p in plan if p.key in rows)
+    return BenchOutcome(
+        rows=kept,
+        skipped=skipped,
+        gate=bench.gate,
+        fingerprint=rig.backend.fingerprint(),
+        drifted=_has_drifted(kept),
+        elapsed_seconds=(clock.monotonic_ns() - start_ns) / NS_PER_SECOND,
+    )
+
+
+class _Bench:
+    """Measures single points."""
+
+    def __init__(self, rig: BenchRig, settings: BenchSettings) -> None:
+        software = rig.backend.software()
+        self.gate = open_gate(rig.state, software, settings)
+        self._rig = rig
+        self._settings = settings
+        self._identity = bench_identity(rig.state, software, settings)
+        self._roofs = find_roofs(rig.state.product)
+
+    def owns(self, row: MeasurementRow) -> bool:
+        """Whether a known row was measured under the same conditions on the same board."""
+        same_board = row.identity.gpu_uuid_hash == self._identity.gpu_uuid_hash
+        return same_board and row.identity.cache_key == self._identity.cache_key
+
+    def measure(self, point: BenchPoint) -> MeasurementRow:
+        """One row."""
+        kernel = self._rig.backend.load(point.kernel, point.cache_state, self._settings.seed)
+        try:
+            return self._row(point, kernel)
+        finally:
+            kernel.close()
+
+    def _row(self, point: BenchPoint, kernel: LoadedKernel) -> MeasurementRow:
+        clock, meter = self._rig.clock, self._rig.meter
+        started = datetime.fromtimestamp(clock.wall_time_ns() / NS_PER_SECOND, UTC)
+        before = meter.sample(clock.monotonic_ns())
+        latency, settled = time_bursts(kernel, self._settings.stop)
+        watch = None
+        if point.measures_power:
+            watch = watch_board(kernel, meter, clock, self._settings.power)
+        after = meter.sample(clock.monotonic_ns())
+        seen = (*(watch.samples if watch else ()), after)
+        timed = TimedPoint(point.kernel, point.cache_state == "cold", latency, settled, watch)
+        flags = judge_row(timed, self._roofs, self._rig.state.max_clock_mhz)
+        return MeasurementRow(
+            identity=self._identity,
+            section=point.section,
+            kernel=point.kernel,
+            cache_state=point.cache_state,
+            timing_mode="continuous",
+            implementation=kernel.implementation,
+            data_distribution="normal",
+            latency=latency,
+            power=watch.power if watch else None,
+            sm_clock_mhz=_mean_clock(watch) if watch else after.sm_clock_mhz,
+            temperature_start_celsius=before.temperature_celsius,
+            temperature_end_celsius=after.temperature_celsius,
+            throttle_reasons=_union(s.throttle_reasons for s in seen),
+            started_at=started.isoformat(timespec="seconds").replace("+00:00", "Z"),
+            flags=(*self.gate.flags, *flags),
+        )
+
+
+class _Pace:
+    """How long the rest will take: the mean time of the points of each kind so far."""
+
+    FIRST_GUESS_SECONDS: Final = {True: 3.0, False: 0.6}
+
+    def __init__(self, plan: Iterable[BenchPoint], known: Mapping[str, MeasurementRow]) -> None:
+        self._left = {True: 0, False: 0}
+        self._spent = {True: (0, 0), False: (0, 0)}
+        for point in plan:
+            self._left[point.measures_power] += point.key not in known
+
+    def note(self, point: BenchPoint, elapsed_ns: int) -> None:
+        """One point took this long."""
+        kind = point.measures_power
+        self._left[kind] -= 1
+        count, total_ns = self._spent[kind]
+        self._spent[kind] = (count + 1, total_ns + elapsed_ns)
+
+    def remaining_seconds(self) -> float:
+        """For the points that are left."""
+        return sum(left * self._mean_seconds(kind) for kind, left in self._left.items())
+
+    def _mean_seconds(self, kind: bool) -> float:
+        count, total_ns = self._spent[kind]
+        return total_ns / count / NS_PER_SECOND if count else self.FIRST_GUESS_SECONDS[kind]
+
+
+def flag_drift(rows: Iterable[MeasurementRow]) -> tuple[MeasurementRow, ...]:
+    """The rows of a drifted run, each flagged."""
+    return tuple(replace(row, flags=(*row.flags, "drift")) for row in rows)
+
+
+def _has_drifted(rows: tuple[MeasurementRow, ...]) -> bool:
+    first = {row.kernel: row.power.sustained_seconds for row in rows
+             if row.section == "gemm" and row.cache_state == "cold" and row.power}  # fmt: skip
+    again = [(first[row.kernel], row.power.sustained_seconds) for row in rows
+             if row.section == "repeat" and row.power and row.kernel in first]  # fmt: skip
+    return drifted([a for a, _ in again], [b for _, b in again])
+
+
+def _row_key(row: MeasurementRow) -> str:
+    # The section is a plain word in the file; an unknown one simply matches no point.
+    return BenchPoint(row.section, row.kernel, row.cache_state).key  # type: ignore[arg-type]
+
+
+def _mean_clock(watch: BoardWatch) -> float | None:
+    clocks = [s.sm_clock_mhz for s in watch.samples if s.sm_clock_mhz is not None]
+    return sum(clocks) / len(clocks) if clocks else None
+
+
+def _union(masks: Iterable[int]) -> int:
+    total = 0
+    for mask in masks:
+        total |= mask
+    return total
