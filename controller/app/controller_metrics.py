@@ -72,6 +72,11 @@ class ControllerMetrics:
         self.failed_renewals = counter(
             "stream_certificate_failed_renewals_total", "Certificates that could not be shown"
         )
+        self.certificate_expires = gauge(
+            "certificate_expires_timestamp_seconds",
+            "When the certificate that is shown ends, Unix time",
+            "server",
+        )
         self.leading = gauge("leading", "1 if this replica leads")
         self.epoch = gauge("epoch", "Fencing epoch while leading, else 0")
         self.batches = counter("lease_batches_total", "Lease batches handed to the streams")

@@ -51,7 +51,7 @@ from wattpack.kube.write_budget import write_budget
 from wattpack.metrics_port import RefusalCollector, health_route, metrics_route
 from wattpack.sqlite_retention import kept
 from wattpack.units import seconds_to_ns
-from wattpack.wire.certificates import Identity
+from wattpack.wire.certificates import Identity, expires_at_seconds
 
 log = logging.getLogger(__name__)
 LEASE_NAME = "wattpack-controller"
@@ -268,6 +268,8 @@ class ControllerProcess:
         metrics.count_up(metrics.refused, gateway.refused_reports)
         metrics.count_up(metrics.renewals, streams.renewals)
         metrics.count_up(metrics.failed_renewals, streams.failed_renewals)
+        expires = expires_at_seconds(streams.certificate_pem)
+        metrics.certificate_expires.labels("stream").set(expires)
         metrics.audit_bytes.set(self.audit.size_bytes)
         metrics.history_bytes.set(self.history.size_bytes)
         metrics.count_up(metrics.history_failures, self.history.failures)

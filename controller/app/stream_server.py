@@ -78,6 +78,11 @@ class StreamServer:
         self.port = 0
         self.renewals = self.failed_renewals = 0
 
+    @property
+    def certificate_pem(self) -> bytes:
+        """What new connections are shown."""
+        return self._identity.certificate_pem
+
     def start(self) -> None:
         """Listen.
 

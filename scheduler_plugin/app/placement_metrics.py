@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter as Count
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from scheduler_plugin.plan_document import Plan
+from wattpack.wire.certificates import expires_at_seconds
 
 
 class PlacementMetrics:
@@ -94,6 +95,17 @@ class PlacementMetrics:
             "1 while mode is Manage and the API server cannot ask the webhook.",
             registry=self.registry,
         )
+        self.certificate_expires = Gauge(
+            "wattpack_certificate_expires_timestamp_seconds",
+            "When the certificate that is shown ends, Unix time.",
+            ["server"],
+            registry=self.registry,
+        )
+
+    def watch_webhook_certificate(self, shown: Callable[[], bytes]) -> None:
+        """Export at each scrape when the certificate that the webhook shows then, PEM, ends."""
+        expires = self.certificate_expires.labels("webhook")
+        expires.set_function(lambda: expires_at_seconds(shown()))
 
     def planned(self, plan: Plan, refused: Iterable[str], seconds: float) -> None:
         """Record a cycle that made a plan."""

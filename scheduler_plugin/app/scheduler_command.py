@@ -88,7 +88,7 @@ def main(argv: list[str] | None = None) -> int:
         undo.callback(planner.close)
         failures = [process.failure]
         if arguments.webhook_port:
-            failures.append(_start_webhook(arguments, api, clock, settings, undo).failure)
+            failures.append(_start_webhook(arguments, api, clock, settings, metrics, undo).failure)
         if arguments.metrics_port:
             host = arguments.metrics_host
             http = metrics_port(
@@ -111,6 +111,7 @@ def _start_webhook(
     api: KubeApi,
     clock: Clock,
     settings: PlacementSettings,
+    metrics: PlacementMetrics,
     undo: contextlib.ExitStack,
 ) -> WebhookServer:
     host = f"{arguments.service}.{settings.namespace}.svc"
@@ -127,6 +128,7 @@ def _start_webhook(
     )
     server.start()
     undo.callback(server.stop)
+    metrics.watch_webhook_certificate(lambda: server.certificate_pem)
     keeper = IdentityKeeper(server.use, store, clock)
     keeper.start()
     undo.callback(keeper.stop)

@@ -33,11 +33,15 @@ class WebhookServer:
         port: 0 for any.
         identity: Certificate to start with.
         mode: What is done with pods.
+
+    Attributes:
+        certificate_pem: What new connections are shown.
     """
 
     def __init__(self, host: str, port: int, identity: ServingIdentity, mode: Mode) -> None:
         self._context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         self._context.minimum_version = ssl.TLSVersion.TLSv1_2
+        self.certificate_pem = identity.certificate
         self.use(identity)
         try:
             self._server = _TlsServer((host, port), _handler_for(mode), self._context)
@@ -66,6 +70,7 @@ class WebhookServer:
             path = folder / "tls.pem"
             path.write_bytes(identity.key + identity.certificate)
             self._context.load_cert_chain(path)
+        self.certificate_pem = identity.certificate
 
     def start(self) -> None:
         """Serve in a thread."""

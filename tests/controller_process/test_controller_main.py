@@ -204,6 +204,17 @@ def test_a_replica_shows_nothing_to_strangers_and_its_health_to_all(
     assert 'wattpack_http_refused_requests_total{reason="UnauthenticatedError"} 2.0' in refused
 
 
+def test_a_replica_tells_when_its_certificate_ends(replica: Replica) -> None:
+    replica.api.register_token("reader", TokenIdentity("ann"))
+    replica.api.allow("ann", METRICS)
+    replica.wait(replica.holder)
+    name = 'wattpack_certificate_expires_timestamp_seconds{server="stream"}'
+    lines = read(replica, "/metrics", "reader")[1].decode().splitlines()
+    (ends,) = (float(line.split()[1]) for line in lines if line.startswith(name))
+    days = (ends - replica.clock.wall_time_ns() / 10**9) / 86_400
+    assert days == pytest.approx(90, abs=0.1)
+
+
 def test_durations_that_contradict_each_other_are_refused_before_anything_starts() -> None:
     clock = ManualClock()
     api = EmbeddedKube(clock)

@@ -113,6 +113,23 @@ def test_a_renewed_certificate_is_served_without_a_restart(
         assert http.get("/healthz").status_code == 200
 
 
+def test_the_end_of_the_webhooks_certificate_is_told_also_after_a_renewal(
+    server: WebhookServer,
+) -> None:
+    metrics = PlacementMetrics()
+    metrics.watch_webhook_certificate(lambda: server.certificate_pem)
+
+    def expires_in_days() -> float:
+        name = "wattpack_certificate_expires_timestamp_seconds"
+        ends = metrics.registry.get_sample_value(name, {"server": "webhook"})
+        assert ends is not None
+        return (ends - SystemClock().wall_time_ns() / 10**9) / 86_400
+
+    assert expires_in_days() == pytest.approx(90, abs=0.1)
+    server.use(new_identity(NAMES, SystemClock().wall_time_ns() - 85 * 86_400 * 10**9))
+    assert expires_in_days() == pytest.approx(5, abs=0.1)
+
+
 # Watchdog
 
 

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import base64
+import datetime
 from dataclasses import replace
 from typing import Any
 
 import pytest
 from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from simulation.kube import EmbeddedKube
@@ -189,3 +192,57 @@ def test_a_missing_config_map_is_the_installers_to_make() -> None:
     clock = ManualClock()
     with pytest.raises(NotFoundError):
         store(EmbeddedKube(clock), clock).ensure()
+
+
+@pytest.mark.parametrize("ahead_days", [1, 4 * 365], ids=["certificate", "authority too"])
+def test_what_a_clock_that_ran_ahead_has_made_is_made_anew(ahead_days: int) -> None:
+    early = new_identity(NAMES, NOW_NS + ahead_days * DAY_NS)
+    mended = renewed(early, NAMES, NOW_NS)
+    authority = x509.load_pem_x509_certificate(mended.ca_bundle)
+    certificate = x509.load_pem_x509_certificate(mended.certificate)
+    certificate.verify_directly_issued_by(authority)
+    for made in (authority, certificate):
+        assert made.not_valid_before_utc.timestamp() * 10**9 <= NOW_NS
+    assert renewed(mended, NAMES, NOW_NS) is mended
+
+
+def test_an_address_keeps_its_certificate_however_it_is_spelled() -> None:
+    names = ["2001:DB8:0::1", "127.0.0.1"]
+    first = new_identity(names, NOW_NS)
+    assert renewed(first, names, NOW_NS) is first
+
+
+def test_a_certificate_without_alternative_names_is_replaced() -> None:
+    made = new_identity(NAMES, NOW_NS)
+    key = ec.generate_private_key(ec.SECP256R1())
+    signer = serialization.load_pem_private_key(made.ca_key, None)
+    assert isinstance(signer, ec.EllipticCurvePrivateKey)
+    nameless = (
+        x509.CertificateBuilder()
+        .subject_name(x509.Name([]))
+        .issuer_name(x509.load_pem_x509_certificate(made.ca_bundle).subject)
+        .public_key(key.public_key())
+        .serial_number(1)
+        .not_valid_before(datetime.datetime.fromtimestamp(NOW_NS / 10**9, tz=datetime.UTC))
+        .not_valid_after(datetime.datetime.fromtimestamp(NOW_NS / 10**9 + 10**6, tz=datetime.UTC))
+        .sign(signer, hashes.SHA256())
+        .public_bytes(serialization.Encoding.PEM)
+    )
+    given = replace(made, certificate=nameless)
+    assert renewed(given, NAMES, NOW_NS).certificate != nameless
+
+
+@pytest.mark.parametrize("name", ["", "küche.example"])
+def test_a_name_that_no_certificate_can_carry_is_refused(name: str) -> None:
+    with pytest.raises(InputError, match="names"):
+        new_identity([name], NOW_NS)
+
+
+def test_a_secret_with_an_empty_field_is_replaced() -> None:
+    clock = ManualClock()
+    api = EmbeddedKube(clock)
+    config_map(api)
+    body = {"metadata": {"name": "tls", "namespace": SYSTEM}, "data": {"tls.crt": None}}
+    api.create(SECRETS, body, SYSTEM)
+    first = store(api, clock).ensure()
+    assert store(api, clock).ensure() == first

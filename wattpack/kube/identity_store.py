@@ -109,7 +109,7 @@ class IdentityStore:
                 for key, text in (stored.get("data") or {}).items()
             }
             return identity_from_data(data, f"secret {self._secret}")
-        except (InputError, binascii.Error) as error:
+        except (InputError, TypeError, binascii.Error) as error:
             log.warning("replacing an unusable certificate: %s", error)
             return None
 

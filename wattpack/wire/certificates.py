@@ -130,11 +130,15 @@ def new_identity(names: Sequence[str], wall_time_ns: int) -> ServingIdentity:
 
 
 def renewed(identity: ServingIdentity, names: Sequence[str], wall_time_ns: int) -> ServingIdentity:
-    """The identity, or a newer one if two thirds of a life are over or the names changed."""
+    """The identity, or a newer one if two thirds of a life are over or the names changed.
+
+    One that begins in the future was made by somebody whose clock ran ahead: nobody takes it until
+    then, so it is made anew.
+    """
     if not identity.ca_key:
         return identity
     authority = _first(identity.ca_bundle)
-    if wall_time_ns >= _renew_at_ns(authority):
+    if wall_time_ns >= _renew_at_ns(authority) or _is_early(authority, wall_time_ns):
         fresh = new_authority(AUTHORITY_NAME, wall_time_ns)
         bundle = fresh.certificate_pem + _pem(authority)
         identity = replace(identity, ca_bundle=bundle, ca_key=fresh.key_pem)
@@ -143,11 +147,17 @@ def renewed(identity: ServingIdentity, names: Sequence[str], wall_time_ns: int) 
     known_ns = wall_time_ns - _ns(authority.not_valid_before_utc) - BACKDATE_NS
     due = wall_time_ns >= _renew_at_ns(certificate) and known_ns >= SETTLE_NS
     expired = wall_time_ns >= _ns(certificate.not_valid_after_utc)
-    if due or expired or _names(certificate) != set(names):
+    unusable = expired or _is_early(certificate, wall_time_ns)
+    if due or unusable or _names(certificate) != {_canonical(name) for name in names}:
         signer = Identity(_pem(authority), identity.ca_key)
         server = new_server(signer, names, wall_time_ns)
         return replace(identity, certificate=server.certificate_pem, key=server.key_pem)
     return identity
+
+
+def expires_at_seconds(certificate_pem: bytes) -> float:
+    """When clients stop taking a certificate, Unix time."""
+    return x509.load_pem_x509_certificate(certificate_pem).not_valid_after_utc.timestamp()
 
 
 def new_authority(
@@ -170,18 +180,19 @@ def new_server(
     """A serving certificate for DNS names and IP addresses, signed by the authority.
 
     Raises:
-        InputError: if the authority's key is of another kind than ours.
+        InputError: if the authority's key is of another kind than ours, or a name is none.
     """
     issuer = x509.load_pem_x509_certificate(authority.certificate_pem)
     signer = serialization.load_pem_private_key(authority.key_pem, None)
     if not isinstance(signer, ec.EllipticCurvePrivateKey):
         raise InputError("ca.key", "an elliptic-curve key", type(signer).__name__)
     key = ec.generate_private_key(ec.SECP256R1())
+    alternatives = [_general(name) for name in names]
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, names[0][:MAX_COMMON_NAME])])
     issued_by = x509.AuthorityKeyIdentifier.from_issuer_public_key(signer.public_key())
     builder = (
         _builder(subject, issuer.subject, key, wall_time_ns, life_ns)
-        .add_extension(x509.SubjectAlternativeName([_general(n) for n in names]), critical=False)
+        .add_extension(x509.SubjectAlternativeName(alternatives), critical=False)
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
         .add_extension(_key_usage(sign_certificates=False), critical=True)
@@ -228,11 +239,22 @@ def _general(name: str) -> x509.GeneralName:
     try:
         return x509.IPAddress(ipaddress.ip_address(name))
     except ValueError:
+        if not name or not name.isascii():
+            raise InputError("names", "an address or an ASCII DNS name", name) from None
         return x509.DNSName(name)
 
 
+def _canonical(name: str) -> str:
+    """The name as ``_names`` gives it: IPv6 addresses have many spellings."""
+    return str(_general(name).value)
+
+
 def _names(certificate: x509.Certificate) -> set[str]:
-    found = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    """Alternative names; somebody else's certificate may have none."""
+    try:
+        found = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    except x509.ExtensionNotFound:
+        return set()
     addresses = {str(address) for address in found.get_values_for_type(x509.IPAddress)}
     return set(found.get_values_for_type(x509.DNSName)) | addresses
 
@@ -240,6 +262,10 @@ def _names(certificate: x509.Certificate) -> set[str]:
 def _renew_at_ns(certificate: x509.Certificate) -> int:
     start_ns, end_ns = _ns(certificate.not_valid_before_utc), _ns(certificate.not_valid_after_utc)
     return start_ns + (end_ns - start_ns) * 2 // 3
+
+
+def _is_early(certificate: x509.Certificate, wall_time_ns: int) -> bool:
+    return wall_time_ns < _ns(certificate.not_valid_before_utc)
 
 
 def _moment(wall_time_ns: int) -> datetime.datetime:
