@@ -25,7 +25,7 @@ class _Allocated:
     Attributes:
         gpus: Devices, each once.
         holder: UID of the pod that it was reserved for first: a claim that several pods share takes
-            its devices once.
+            its devices once. Empty where no pod is named, as for a group: then each of them counts.
     """
 
     gpus: int
@@ -46,11 +46,11 @@ class ClaimBook:
             status = _mapping(body.get("status"))
             gpus = len(_devices(_mapping(_mapping(status.get("allocation")).get("devices"))))
             if gpus:
-                users = [u for u in _list(status.get("reservedFor")) if isinstance(u, Mapping)]
-                holder = str(users[0].get("uid", "")) if users else ""
+                users = map(_mapping, _list(status.get("reservedFor")))
+                pods = (str(u.get("uid", "")) for u in users if u.get("resource") == "pods")
                 metadata = body["metadata"]
                 key = str(metadata.get("namespace", "")), str(metadata["name"])
-                found[key] = _Allocated(gpus, holder)
+                found[key] = _Allocated(gpus, next(pods, ""))
         return cls(found)
 
     def usable(self, pod: Mapping[str, Any]) -> int:

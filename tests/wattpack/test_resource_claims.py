@@ -73,6 +73,16 @@ def test_a_claim_counts_the_gpus_that_it_was_given(
     assert book.usable(pod("p", made=("c",))) == gpus
 
 
+def test_a_claim_that_is_reserved_for_a_group_first_still_counts_for_its_pods() -> None:
+    """Workload-aware scheduling reserves for a PodGroup, and no pod has that UID."""
+    body = claim("c", device("gpu-0"), users=("a",))
+    group = {"apiGroup": "scheduling.k8s.io", "resource": "podgroups", "name": "g", "uid": "g"}
+    body["status"]["reservedFor"].insert(0, group)
+    assert ClaimBook.of([body]).held(pod("a", "c")) == 1
+    body["status"]["reservedFor"] = [group]
+    assert ClaimBook.of([body]).held(pod("b", "c")) == 1
+
+
 def test_a_claim_that_pods_share_takes_its_gpus_once() -> None:
     book = ClaimBook.of([claim("c", device("gpu-0"), users=("a", "b"))])
     pods = [pod("a", "c"), pod("b", "c")]
