@@ -7,6 +7,7 @@ rule is told which, and disconnected.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import selectors
 import socket
@@ -149,10 +150,9 @@ class SocketServer:
 
     def wake(self) -> None:
         """Make a ``poll`` in another thread, or the interrupted one, return."""
-        try:
+        # A wake-up is already on its way, or nobody polls any more.
+        with contextlib.suppress(OSError):
             self._waker.send(b"x")
-        except BlockingIOError:
-            return  # a wake-up is already on its way
 
     def close(self) -> None:
         """Stop listening, drop everybody, remove the socket files."""

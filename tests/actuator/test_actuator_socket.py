@@ -110,6 +110,13 @@ def test_a_command_reaches_the_board_and_its_lease_runs_out(node: Node) -> None:
     assert node.events() == ["start", "apply", "expire"]
 
 
+def test_a_wake_up_that_comes_after_the_end_is_no_failure() -> None:
+    """Who is told to end looks by itself, too, and may be gone before the one who wakes it."""
+    server = SocketServer(SystemClock())
+    server.close()
+    server.wake()
+
+
 def test_i3_garbage_and_silence_extend_nothing(node: Node) -> None:
     sent = node.command(600.0)
     assert node.client.apply(sent).accepted
