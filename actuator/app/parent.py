@@ -138,13 +138,17 @@ class Parent:
             return -signal.SIGKILL
 
     def _cap(self, reason: str, *more: str) -> int:
-        """Set guaranteed caps in a process of its own; its exit status."""
+        """Set guaranteed caps in a process of its own; its exit status.
+
+        In a session of its own, too: a terminal tells a whole group, and nothing cuts this short.
+        """
         try:
             status = subprocess.run(
                 [*self._cap_command, *more],
                 stdin=subprocess.DEVNULL,
                 timeout=CAPPING_TIMEOUT_SECONDS,
                 check=False,
+                start_new_session=True,
             ).returncode
         except (subprocess.TimeoutExpired, OSError) as error:
             self._audit({"event": "capping_failed", "reason": reason, "error": str(error)})

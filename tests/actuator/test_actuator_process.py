@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -142,6 +143,36 @@ def test_sigterm_leaves_guaranteed_caps_and_no_process(rig: Rig) -> None:
     assert not rig.socket.exists()
     with pytest.raises(ProcessLookupError):
         os.kill(rig.child_pids()[0], 0)
+
+
+def test_a_second_ctrl_c_leaves_the_capping_alone(directory: Path) -> None:
+    """A terminal tells its whole group; the capping waits for its configuration meanwhile."""
+    rig = Rig(directory)
+    rig.process = subprocess.Popen(
+        rig.command_line(), env=environment(), start_new_session=True, stderr=subprocess.PIPE
+    )
+    eventually(rig.answers)
+    rig.client.close()
+    written = rig.config_file.rename(directory / "written.json")
+    os.mkfifo(rig.config_file)
+    os.killpg(rig.process.pid, signal.SIGINT)
+    asked: list[int] = []
+    eventually(lambda: bool(writing_end(rig.config_file, asked)))
+    write_board(rig.boards_file, "GPU-0", 700.0)
+    os.killpg(rig.process.pid, signal.SIGINT)
+    written.replace(rig.config_file)
+    with open(asked[0], "w") as end:
+        end.write(rig.config_file.read_text())
+    _, said = rig.process.communicate(timeout=PATIENCE_SECONDS)
+    assert (rig.process.returncode, said) == (0, b"")
+    assert rig.limit() == 400.0
+
+
+def writing_end(pipe: Path, found: list[int]) -> list[int]:
+    """Also in ``found``: the end to write to, once somebody waits at the other."""
+    with contextlib.suppress(OSError):
+        found.append(os.open(pipe, os.O_WRONLY | os.O_NONBLOCK))
+    return found
 
 
 def test_a_stopped_child_counts_as_dead(rig: Rig) -> None:
