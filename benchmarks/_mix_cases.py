@@ -1,0 +1,154 @@
+"""Cases of ``gpu_mix``: Mélange's toy matrix and a seeded generator of fleets and request mixes.
+
+The generator's GPU types differ as real ones do: prices from 0.7 to 8 dollars an hour, speed per
+dollar that falls with price for short requests and rises for long ones (memory holds the batch), so
+that no type wins everywhere. Its constants are assumed and chosen before any result was seen; only
+the cap curve was measured (Zeus, V100: floor 0.2 of the limit, exponent 0.37).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from capacity.mix.mix_problem import (
+    Bucket,
+    Goal,
+    MixLimits,
+    MixPrices,
+    MixProblem,
+    Offer,
+    Phase,
+    PowerLimit,
+    ReplicaShape,
+    ServiceRate,
+    Tier,
+)
+
+Floats = NDArray[np.float64]
+#: Dollars per kWh; only counted where watts matter.
+ENERGY_PRICE = 0.12
+CAP_FLOOR, CAP_EXPONENT = 0.2, 0.37
+#: More than any case needs.
+PLENTY = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """GPU types and buckets.
+
+    Attributes:
+        dollars: Per GPU hour, shape (types,).
+        limit_watts: Default limit with the server's share, shape (types,).
+        rates: Requests a second of one GPU without a cap, 0 where it cannot, (types, buckets).
+        draw_share: Uncapped draw as a share of the limit, shape (types, buckets).
+        requests_per_second: Shape (buckets,).
+    """
+
+    dollars: Floats
+    limit_watts: Floats
+    rates: Floats
+    draw_share: Floats
+    requests_per_second: Floats
+
+
+#: melange-release, melange/config/example.json at ebba701: A10G and A100-80GB, rates by input and
+#: output size, shares of 30 requests a second. README: its own answer costs 6.70 dollars an hour.
+TOY = Case(
+    dollars=np.array([1.01, 3.67]),
+    limit_watts=np.array([300.0, 400.0]),
+    rates=np.array([[2.0, 1.0, 5.0, 2.0], [20.0, 20.0, 40.0, 20.0]]),
+    draw_share=np.ones((2, 4)),
+    requests_per_second=30.0 * np.array([0.2, 0.1, 0.5, 0.2]),
+)
+
+
+def generate(rng: np.random.Generator, types: int, buckets: int, gpus: tuple[float, float]) -> Case:
+    """One case whose demand keeps about so many GPUs of the best single type busy."""
+    dollars = np.exp(rng.uniform(np.log(0.7), np.log(8.0), types))
+    prefill = 4000.0 * dollars ** rng.uniform(0.8, 1.1, types) * rng.uniform(0.7, 1.4, types)
+    decode = 500.0 * dollars ** rng.uniform(0.7, 1.1, types) * rng.uniform(0.7, 1.4, types)
+    context = 3000.0 * dollars ** rng.uniform(0.8, 1.2, types)
+    tokens_in = np.exp(rng.uniform(np.log(50), np.log(8000), buckets))
+    tokens_out = np.exp(rng.uniform(np.log(20), np.log(2000), buckets))
+    prefill_seconds = tokens_in / prefill[:, None]
+    # The longer the context, the fewer requests share a decode step.
+    crowding = 1.0 + (tokens_in + tokens_out) / context[:, None]
+    decode_seconds = tokens_out / decode[:, None] * crowding
+    seconds = prefill_seconds + decode_seconds
+    fits = tokens_in + tokens_out <= 2.0 * context[:, None]
+    fits[np.argmax(context)] = True
+    rates = np.where(fits, 1.0 / seconds, 0.0)
+    shares = rng.dirichlet(np.full(buckets, 0.7))
+    wanted = np.exp(rng.uniform(*np.log(gpus)))
+    busy = (shares / np.where(fits, rates, np.inf)).sum(axis=1)
+    whole = fits.all(axis=1)
+    demand = shares * wanted / busy[whole].min()
+    prefill_share = prefill_seconds / seconds
+    return Case(
+        dollars,
+        limit_watts=100.0 + 110.0 * dollars ** rng.uniform(0.75, 0.95, types),
+        rates=rates,
+        draw_share=0.6 + 0.4 * prefill_share,
+        requests_per_second=np.maximum(demand, 1e-6),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """What a question allows beside the case itself.
+
+    Attributes:
+        caps: Shares of the default limit.
+        scale: Of the demand.
+        stock: GPUs by type; None: plenty of each.
+        budget_watts: Mean draw of everything, or None.
+        dollars_per_hour: To be spent at most, or None.
+        goal: Least cost or most requests.
+        dollars_per_kwh: 0 where only GPUs are paid.
+    """
+
+    caps: tuple[float, ...] = (1.0,)
+    scale: float = 1.0
+    stock: tuple[int, ...] | None = None
+    budget_watts: float | None = None
+    dollars_per_hour: float | None = None
+    goal: Goal = Goal.LEAST_COST
+    dollars_per_kwh: float = 0.0
+
+
+def to_problem(case: Case, bounds: Bounds) -> MixProblem:
+    """The case as the optimiser's question."""
+    types = range(len(case.dollars))
+    stock = bounds.stock or (PLENTY,) * len(case.dollars)
+    return MixProblem(
+        tuple(
+            Bucket(f"b{i}", float(rate) * bounds.scale, Tier.BEST_EFFORT)
+            for i, rate in enumerate(case.requests_per_second)
+        ),
+        tuple(_shape(case, t, cap) for t in types for cap in bounds.caps),
+        tuple(Offer(f"t{t}", f"T{t}", stock[t], float(case.dollars[t]), "row") for t in types),
+        (PowerLimit("row", budget_watts=bounds.budget_watts),),
+        MixPrices(dollars_per_kwh=bounds.dollars_per_kwh),
+        MixLimits(bounds.dollars_per_hour),
+        bounds.goal,
+    )
+
+
+def _shape(case: Case, gpu_type: int, cap: float) -> ReplicaShape:
+    limit = float(case.limit_watts[gpu_type])
+    idle = 0.15 * limit
+    rates = {}
+    for i, full in enumerate(case.rates[gpu_type]):
+        if full > 0:
+            draw = float(case.draw_share[gpu_type, i])
+            slower = min(1.0, (cap - CAP_FLOOR) / (draw - CAP_FLOOR)) ** CAP_EXPONENT
+            served = float(full) * slower
+            rates[f"b{i}", Phase.WHOLE] = ServiceRate(
+                served, served, max(idle, min(draw, cap) * limit)
+            )
+    return ReplicaShape(
+        f"T{gpu_type}@{cap:.2f}", f"T{gpu_type}", cap * limit, 1, idle, 1.1 * cap * limit, rates
+    )
