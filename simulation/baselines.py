@@ -20,16 +20,16 @@ from simulation.placed import IDLE
 from simulation.pod_work import Work
 from simulation.results import (
     Comparison,
-    end_seconds,
     plant_figures,
     pods_placed,
+    ran_seconds,
     tokens,
     work_gpu_seconds,
 )
 from simulation.scenario import Scenario
 from simulation.world import World
 from wattpack.power.domain_tree import OVERSHOOT_RATIO
-from wattpack.units import NS_PER_SECOND, seconds_to_ns
+from wattpack.units import seconds_to_ns
 
 Floats = NDArray[np.float64]
 
@@ -56,7 +56,7 @@ def compare(scenario: Scenario, world: World) -> dict[str, Comparison]:
         scenario: Of all three.
         world: After wattpack's run.
     """
-    seconds = min(end_seconds(scenario), (world.now_ns - world.start_ns) / NS_PER_SECOND)
+    seconds = ran_seconds(world)
     if seconds <= scenario.warmup_seconds:
         return {}
     default = float(world.bank.default_limit_watts.mean())

@@ -105,6 +105,11 @@ def end_seconds(scenario: Scenario) -> float:
     return scenario.warmup_seconds + scenario.duration_seconds
 
 
+def ran_seconds(world: World) -> float:
+    """Simulated time that has passed, warm-up included; a run may be ended early or late."""
+    return (world.now_ns - world.start_ns) / NS_PER_SECOND
+
+
 def replay_uncapped(scenario: Scenario, record: list[PlacementEvent], end_ns: int) -> World:
     """The same arrivals and placements with every GPU at its default limit and no controller."""
     world = World(scenario, ignore_trips=True)
@@ -213,7 +218,7 @@ def summarise(world: World, uncapped: World, policy: str, product: Mapping[str, 
         scenario=scenario.name,
         policy=policy,
         seed=scenario.seed,
-        simulated_seconds=scenario.duration_seconds,
+        simulated_seconds=round(max(0.0, ran_seconds(world) - scenario.warmup_seconds), 2),
         plant_sha256=scenario.plant.sha256(),
         plant_frozen=scenario.plant_frozen,
         trace_rate_factor=scenario.trace_rate_factor,

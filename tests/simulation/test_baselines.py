@@ -7,7 +7,7 @@ import pytest
 
 from simulation.app.demo_command import comparison_lines
 from simulation.baselines import Floats, compare, run_plain, static_limit_watts, unshared
-from simulation.results import Comparison
+from simulation.results import Comparison, summarise
 from simulation.scenario import Scenario, load_scenario
 from simulation.world import World
 from wattpack.units import seconds_to_ns
@@ -71,3 +71,19 @@ def test_the_table_says_how_far_the_others_are_apart() -> None:
     lines = comparison_lines({"wattpack": ours, "unshared": theirs})
     assert "40 servers without oversubscription" in lines[3]
     assert "-50%" in lines[3]
+
+
+def test_a_run_longer_than_its_scenario_is_compared_over_all_of_its_time() -> None:
+    """The demo with the dashboard runs until somebody ends it."""
+    scenario = load_scenario(None, warmup_seconds=5.0, duration_seconds=5.0)
+    world = World(scenario, ignore_trips=True)
+    world.advance(seconds_to_ns(5.0))
+    world.reset_accounts()
+    world.advance(seconds_to_ns(30.0))
+    whole = run_plain(scenario, 30.0, static_limit_watts)
+    assert compare(scenario, world)["static_caps"] == whole
+    product = {
+        "brakes": 0, "invariant_violations": 0, "violations": [], "pods_pending": 0,
+        "forecast_coverage_p99": None, "forecast_coverage_n": 0,
+    }  # fmt: skip
+    assert summarise(world, world, "wattpack", product).simulated_seconds == 25.0
