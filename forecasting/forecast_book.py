@@ -192,6 +192,8 @@ class ForecastBook:
             return f"comes from the future ({_at(ahead)})"
         if now > entry.valid_until_seconds:
             return f"was valid until {_at(entry.valid_until_seconds)}"
+        if now - entry.data_until_seconds > entry.window_end_seconds - entry.window_start_seconds:
+            return f"its data end at {_at(entry.data_until_seconds)}, older than its window is long"
         if entry.window_end_seconds < now + question.ahead_seconds:
             asked = f"less than {question.ahead_seconds:.0f} s from now"
             return f"its window ends at {_at(entry.window_end_seconds)}, {asked}"

@@ -41,6 +41,9 @@ def test_a_sound_forecast_is_used_as_it_is() -> None:
 #: Each was taken once: what is wrong with the object, and a word of the reason that is given.
 UNTRUSTED: dict[str, tuple[dict[str, Any], str]] = {
     "twenty days old": (make_forecast(NOW - 20 * DAY), "was valid until"),
+    "valid by its own word, of data twenty days old": (
+        make_forecast(dataUntil=at(NOW - 20 * DAY)), "its data end at 1973-02-11"
+    ),
     "past its own validity": (make_forecast(NOW - 60, validUntil=at(NOW - 1)), "was valid until"),
     "no validity and 31 minutes old": (make_forecast(NOW - 1861, validUntil=None), "was valid"),
     "not ready": (
