@@ -131,6 +131,8 @@ def time_to_limit(domain: LiveDomain, now_seconds: float) -> str:
     peak, window = domain.forecast_p99_watts, domain.forecast_window
     if peak is None or domain.forecast_state == "NoForecast":
         return "unknown: no forecast"
+    if domain.forecast_state == "Forecast" and domain.draw_watts > peak:
+        return f"unknown: the draw is above the p99 of {kilowatts(peak)}"
     if domain.forecast_state == "Fallback" or window is None:
         word = "at the last day's peak" if domain.forecast_state == "Fallback" else "by the p99"
         return f"{'reached' if peak >= domain.cap_band_watts else 'not reached'} {word}"

@@ -202,6 +202,10 @@ WINDOW = LiveForecast(
         ({"forecast_window": WINDOW}, "in 2 h 50 min (p99 400.0 kW)"),
         ({"forecast_window": WINDOW, "cap_band_watts": 5e5}, "not within 5 h 50 min"),
         ({"forecast_window": None}, "reached by the p99"),
+        (
+            {"forecast_window": WINDOW, "forecast_p99_watts": 3e5, "draw_watts": 3.2e5},
+            "unknown: the draw is above the p99 of 300.0 kW",
+        ),
     ],
 )
 def test_the_time_to_the_limit_is_told_by_the_forecast(
