@@ -19,6 +19,7 @@ from scheduler_plugin.snapshot import Snapshot, parse_snapshot, snapshot_schema
 from scheduler_plugin.snapshot_builder import build_snapshot
 from scheduler_plugin.solve import plan
 from wattpack.clock import Clock, SystemClock
+from wattpack.documents import parse_json
 from wattpack.errors import InputError
 from wattpack.flags import output_file
 from wattpack.kube.port import KubeApi
@@ -73,7 +74,10 @@ def _plan(arguments: argparse.Namespace) -> tuple[Plan, Snapshot]:
 
 def _snapshot(arguments: argparse.Namespace) -> Snapshot:
     if not arguments.cluster:
-        return parse_snapshot(_read(arguments.snapshot), arguments.snapshot)
+        text = _read(arguments.snapshot)
+        # A model takes the last of two keys unseen; people's files are refused by name.
+        parse_json(text, arguments.snapshot)
+        return parse_snapshot(text, arguments.snapshot)
     from wattpack.kube.client import connect
 
     return cluster_snapshot(connect(arguments.kubeconfig), SystemClock())

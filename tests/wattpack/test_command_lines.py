@@ -23,6 +23,7 @@ FILES = {
     "twice.yaml": b"seed: 1\nrow:\n  racks: 2\nseed: 2\n",
     "inner.yaml": b"row:\n  racks: 2\n  racks: 4\n",
     "twice.json": b'{"checks": {}, "checks": {}}',
+    "two_nodes.json": b'{"nodes": [], "nodes": []}',
     "alias.yaml": b"a: &a [1, 2]\nb: [*a, *a]\n",
     "date.yaml": b"seed: 2026-13-45\n",
     "rack.yaml": b"row: {rack_rated_servers: 0.5}\n",
@@ -126,9 +127,11 @@ plan --snapshot missing | --snapshot
 plan --snapshot folder | --snapshot
 plan --snapshot binary | --snapshot
 plan --cluster --write-snapshot missing/x.json | --write-snapshot
-plan --snapshot garbage | document
-plan --snapshot empty | document
-plan --snapshot truncated.json | document
+plan --snapshot garbage | file
+plan --snapshot empty | file
+plan --snapshot truncated.json | file
+plan --snapshot two_nodes.json | nodes: expected each key once
+plan --snapshot deep.json | 64 levels
 plan --snapshot nan.json | a
 plan --snapshot object.json --deadline-seconds nan | --deadline-seconds
 plan --snapshot object.json --workers -1 | --workers
