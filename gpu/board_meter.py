@@ -41,7 +41,7 @@ class BoardSample:
     """
 
     monotonic_ns: int
-    instant_draw_watts: float
+    instant_draw_watts: float | None
     energy_joules: float | None
     sm_clock_mhz: float | None
     temperature_celsius: float | None

@@ -1,37 +1,45 @@
-"""``wattpack bench``: measure what this GPU does with time and watts, kernel by kernel."""
+"""``wattpack bench``: measure what a GPU does with time and watts, kernel by kernel."""
 
 from __future__ import annotations
 
 import argparse
 import sys
 import uuid
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TextIO, get_args
+from typing import Final, get_args
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
+from capacity.app.bench_backends import BACKENDS, open_rig
 from capacity.bench.bench_plan import FULL, Section, bench_plan
 from capacity.bench.bench_runner import BenchOutcome, BenchRig, BenchSettings, run_bench
 from capacity.bench.bench_runner import Progress as BenchProgress
-from capacity.bench.measurement_row import MeasurementRow, read_rows, row_line
-from capacity.bench.ports import KernelBackend
+from capacity.bench.results_file import EarlierRun, ResultsFile, read_earlier_run
 from gpu.device import GpuError
-from gpu.nvml.nvml_meter import open_meter
-from wattpack.clock import Clock, SystemClock
 from wattpack.errors import InputError, PermanentError
+from wattpack.flags import output_file
+from wattpack.units import require_number
 
-TUNING_BUDGET_SECONDS = 60.0
+SHOWN_FLAGGED: Final = 20
 
 
 def build_parser() -> argparse.ArgumentParser:
     """The command line."""
     parser = argparse.ArgumentParser(prog="wattpack bench", description=__doc__)
     verbs = parser.add_subparsers(dest="verb", required=True)
-    run = verbs.add_parser("run", help="measure one GPU of this machine")
-    run.add_argument("--out", type=Path, required=True, help="results file, JSON Lines; resumed")
-    run.add_argument("--backend", choices=("torch",), default="torch")
+    run = verbs.add_parser(
+        "run",
+        help="measure one GPU of this machine",
+        description="Measure one GPU. Settings of the board are read, never written. Ctrl-C ends "
+        "the run; the same command goes on where it ended.",
+    )
+    run.add_argument(
+        "--out", type=output_file, required=True, help="results file, JSON Lines; resumed"
+    )
+    run.add_argument("--backend", choices=BACKENDS, default="torch", help="default: torch")
     run.add_argument("--gpu", type=int, default=0, help="NVML index (default 0)")
     run.add_argument("--quick", action="store_true", help="under 2 minutes: fewer points")
     run.add_argument(
@@ -39,71 +47,61 @@ def build_parser() -> argparse.ArgumentParser:
         default=",".join(FULL),
         help=f"comma-separated, of {', '.join(get_args(Section))} (default: a full run)",
     )
-    run.add_argument("--seed", type=int, default=1)
+    run.add_argument("--seed", type=int, default=1, help="of order and operands (default 1)")
     run.add_argument("--tuning-cache", type=Path, help="winners of earlier tuning")
     run.add_argument("--allow-shared", action="store_true", help="measure beside other work")
     return parser
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one benchmark: 0 measured, 1 the board or its software failed, 2 refused input."""
+    """0 measured, 1 the board or its software failed, 2 refused input."""
     args = build_parser().parse_args(argv)
-    clock = SystemClock()
     try:
-        known = read_rows(args.out) if args.out.exists() else []
-        outcome = _measure(args, clock, known)
+        return _run(args)
     except InputError as error:
         print(f"wattpack bench: {error}", file=sys.stderr)
         return 2
     except (PermanentError, GpuError) as error:
         print(f"wattpack bench: {error}", file=sys.stderr)
         return 1
+
+
+def _run(args: argparse.Namespace) -> int:
+    require_number("seed", args.seed, minimum=0, maximum=2**63)
+    earlier = read_earlier_run(args.out)
+    rig = open_rig(args)
+    try:
+        outcome = _measure(args, rig, earlier)
+    finally:
+        rig.backend.close()
     _summary(outcome)
     return 0
 
 
-def _measure(args: argparse.Namespace, clock: Clock, known: list[MeasurementRow]) -> BenchOutcome:
-    meter = open_meter(args.gpu)
-    state = meter.state()  # before this process is itself one of those that hold the GPU
-    backend = _backend(args, clock)
-    sections: list[Section] = args.sections.split(",")
-    points = bench_plan(backend.facts(), sections, quick=args.quick, seed=args.seed)
+def _measure(args: argparse.Namespace, rig: BenchRig, earlier: EarlierRun) -> BenchOutcome:
+    points = bench_plan(
+        rig.backend.facts(), args.sections.split(","), quick=args.quick, seed=args.seed
+    )
     settings = BenchSettings(
         run_id=uuid.uuid4().hex[:12], seed=args.seed, allow_shared=args.allow_shared
     )
-    console = Console(file=sys.stderr)
     bar = Progress(
         TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(),
-        TextColumn("{task.fields[remaining]}"), console=console,
+        TextColumn("{task.fields[remaining]}"), console=Console(file=sys.stderr),
     )  # fmt: skip
-    with args.out.open("a", encoding="utf-8") as file, bar:
+    if earlier.dropped:
+        print(f"dropped a row that was cut off: {earlier.dropped}…", file=sys.stderr)
+    with ResultsFile(args.out, earlier) as file, bar:
         task = bar.add_task("measuring", total=len(points), remaining="")
 
         def report(progress: BenchProgress) -> None:
-            _write(file, progress.row)
+            if progress.row is not None:
+                file.append(progress.row)
             left = f"{progress.remaining_seconds:.0f} s left"
             name = progress.row.kernel.kernel_class if progress.row else progress.skipped
             bar.update(task, completed=progress.done, remaining=left, description=name[:40])
 
-        try:
-            rig = BenchRig(backend, meter, clock, state)
-            return run_bench(points, rig, settings, known=known, report=report)
-        finally:
-            backend.close()
-
-
-def _backend(args: argparse.Namespace, clock: Clock) -> KernelBackend:
-    from capacity.torch_backend import open_torch_backend
-    from capacity.torch_backend.tuning import TunedConfigs
-
-    tuned = TunedConfigs(clock, TUNING_BUDGET_SECONDS, args.tuning_cache)
-    return open_torch_backend(args.gpu, tuned, clock)
-
-
-def _write(file: TextIO, row: MeasurementRow | None) -> None:
-    if row is not None:
-        file.write(row_line(row) + "\n")
-        file.flush()
+        return run_bench(points, rig, settings, known=earlier.rows, report=report)
 
 
 def _summary(outcome: BenchOutcome) -> None:
@@ -113,10 +111,12 @@ def _summary(outcome: BenchOutcome) -> None:
         f"{len(outcome.skipped)} skipped, drift {'YES' if outcome.drifted else 'no'}, "
         f"fingerprint {outcome.fingerprint[:16]}"
     )
-    for row in bad:
+    for row in bad[:SHOWN_FLAGGED]:
         print(f"  {row.kernel}: {', '.join(row.flags)}")
-    for key, reason in outcome.skipped.items():
-        print(f"  skipped {key}: {reason}")
+    if len(bad) > SHOWN_FLAGGED:
+        print(f"  and {len(bad) - SHOWN_FLAGGED} more")
+    for reason, count in Counter(outcome.skipped.values()).items():
+        print(f"  skipped {count}: {reason}")
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import astuple, dataclass
+from dataclasses import astuple, dataclass, replace
 from itertools import product
 from typing import Final, Literal, get_args
 
@@ -120,12 +120,14 @@ class BoardFacts:
         memory_bytes: Free memory.
         formats: Number formats that its matrix units take.
         gpus: GPUs that the run may use together.
+        tells_power: Without it only times are measured.
     """
 
     memory_bytes: int
     l2_bytes: int
     formats: tuple[NumberFormat, ...] = ("bf16",)
     gpus: int = 1
+    tells_power: bool = True
 
 
 def bench_plan(
@@ -152,6 +154,8 @@ def bench_plan(
             raise InputError("sections", f"some of {get_args(Section)}", section)
         made = makers[section](board, quick, seed)
         fitting = [p for p in made if _operand_bytes(p.kernel) <= _room(board, p.kernel)]
+        if not board.tells_power:
+            fitting = [replace(p, measures_power=False) for p in fitting]
         points += _shuffled(fitting, section, seed)
     return tuple(points)
 

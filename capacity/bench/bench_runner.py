@@ -16,6 +16,7 @@ from capacity.bench.bench_plan import BenchPoint
 from capacity.bench.measurement_row import BenchIdentity, MeasurementRow
 from capacity.bench.ports import KernelBackend, KernelUnavailable, LoadedKernel, Software
 from capacity.bench.quality import BenchRefused, Gate, TimedPoint, drifted, judge_gate, judge_row
+from capacity.bench.results_file import require_continuable
 from capacity.bench.timing import BoardWatch, PowerRule, StopRule, time_bursts, watch_board
 from capacity.roofs import find_roofs
 from gpu.board_meter import BoardMeter, BoardState
@@ -130,13 +131,19 @@ def run_bench(
 
     Args:
         points: In the order of measuring.
-        known: Rows of an earlier, broken run; those of another cache key do not count.
+        known: Rows of an earlier, broken run of this board under these conditions.
         report: Called after each point; writes the row, draws the progress.
+
+    Raises:
+        InputError: if a known row is of another board, limit or software.
+        BenchRefused: see ``open_gate``.
     """
     clock = rig.clock
     start_ns = clock.monotonic_ns()
     bench = _Bench(rig, settings)
-    rows = {_row_key(row): row for row in known if bench.owns(row)}
+    earlier = list(known)
+    rows = {_row_key(row): row for row in earlier if bench.owns(row)}
+    require_continuable(earlier, list(rows.values()))
     plan = list(points)
     skipped: dict[str, str] = {}
     pace = _Pace(plan, rows)

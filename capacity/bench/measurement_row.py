@@ -7,6 +7,7 @@ same values carry seconds, watts and joules (I9).
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import json
 import math
@@ -47,7 +48,7 @@ class BenchIdentity:
     Attributes:
         gpu_uuid_hash: First 16 hex digits of SHA-256 over the UUID: tells boards apart, no more.
         architecture: For example ``sm_90``; the name of a simulated or host backend otherwise.
-        power_limit_watts: Limit in force while the row was measured.
+        power_limit_watts: Limit in force while the row was measured; 0 for what has none.
         sm_clock_lock_mhz: Upper end of a clock lock, None without one.
         kernel_source_sha256: Over the sources of the backend's own kernels.
     """
@@ -238,12 +239,17 @@ def row_from_dict(document: object) -> MeasurementRow:
 
 
 def read_rows(path: Path) -> list[MeasurementRow]:
-    """All rows of a results file.
+    """All rows of a results file, plain or gzip.
 
     Raises:
         InputError: naming the line, for a truncated line, a mixed version or an impossible row.
     """
-    return list(parse_rows(path.read_text("utf-8").splitlines(), str(path)))
+    try:
+        raw = path.read_bytes()
+        text = (gzip.decompress(raw) if path.suffix == ".gz" else raw).decode("utf-8")
+    except (OSError, EOFError, ValueError) as error:
+        raise InputError("rows", "a results file that can be read", str(path)) from error
+    return list(parse_rows(text.splitlines(), str(path)))
 
 
 def parse_rows(lines: Iterable[str], source: str = "") -> Iterator[MeasurementRow]:
@@ -338,7 +344,9 @@ def _identity(document: Mapping[str, Any]) -> BenchIdentity:
         torch=_text(document, "torch"),
         image_digest=_text(document, "image_digest"),
         kernel_source_sha256=_text(document, "kernel_source_sha256"),
-        power_limit_watts=_positive(document["power_limit_w"], "power_limit_w", 1e5),
+        power_limit_watts=require_number(
+            "power_limit_w", document["power_limit_w"], minimum=0, maximum=1e5
+        ),
         sm_clock_lock_mhz=None if lock is None else int(lock),
     )
 

@@ -168,12 +168,13 @@ class _Feed:
 
 def _power_window(samples: Sequence[BoardSample], sustained_seconds: float) -> PowerWindow:
     """Mean from the energy counter between two of its own steps; quantiles from the samples."""
-    instant = _updates([s.instant_draw_watts for s in samples])
+    draws = [s.instant_draw_watts for s in samples if s.instant_draw_watts is not None]
+    instant = _updates(draws)
     edges = [
         b for a, b in pairwise(samples)
         if a.energy_joules is not None and b.energy_joules != a.energy_joules
     ]  # fmt: skip
-    sampled = float(np.mean([s.instant_draw_watts for s in samples]))
+    sampled = float(np.mean(draws))
     if len(edges) >= 2 and edges[0].energy_joules is not None and edges[-1].energy_joules:
         joules = edges[-1].energy_joules - edges[0].energy_joules
         window = (edges[-1].monotonic_ns - edges[0].monotonic_ns) / NS_PER_SECOND

@@ -137,6 +137,14 @@ plan --snapshot object.json --deadline-seconds nan | --deadline-seconds
 plan --snapshot object.json --workers -1 | --workers
 plan --snapshot object.json --seed -1 | --seed
 plan --cluster --kubeconfig garbage | kubeconfig
+bench run --out x.jsonl --backend simulated --sections gemm,nonsense | sections
+bench run --out x.jsonl --backend simulated --seed -1 | seed
+bench run --out folder --backend simulated | --out
+bench run --out garbage --backend simulated | row
+bench run --out binary --backend simulated | row
+bench run --out nan.json --backend simulated | row
+bench run --out object.json --backend simulated | schema_version
+bench run --out rows.gz --backend simulated | --out
 profiles --file missing | file
 profiles --file garbage | file
 profiles --file binary | file

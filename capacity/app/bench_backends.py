@@ -1,0 +1,49 @@
+"""What ``wattpack bench run`` measures: a GPU, this machine's processor, or a simulated board."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from typing import Final
+
+from capacity.bench.bench_runner import BenchRig
+from capacity.numpy_backend import HostMeter, NumpyBackend
+from capacity.simulated_backend import SimulatedBackend
+from gpu.nvml.nvml_meter import open_meter
+from wattpack.clock import ManualClock, SystemClock
+from wattpack.errors import PermanentError
+
+BACKENDS: Final = ("torch", "numpy", "simulated")
+TUNING_BUDGET_SECONDS: Final = 60.0
+
+
+def open_rig(args: Namespace) -> BenchRig:
+    """The backend that the command line names, with its meter and clock.
+
+    Raises:
+        PermanentError: if the backend's software is not installed.
+        GpuError: if the board cannot be opened.
+    """
+    if args.backend == "numpy":
+        host = HostMeter()
+        return BenchRig(NumpyBackend(SystemClock()), host, SystemClock(), host.state())
+    if args.backend == "simulated":
+        virtual = ManualClock()
+        board = SimulatedBackend(virtual, seed=args.seed)
+        return BenchRig(board, board.meter(), virtual, board.meter().state())
+    return _open_torch(args)
+
+
+def _open_torch(args: Namespace) -> BenchRig:
+    clock = SystemClock()
+    meter = open_meter(args.gpu)
+    state = meter.state()  # before this process is itself one of those that hold the GPU
+    try:
+        from capacity.torch_backend import open_torch_backend
+        from capacity.torch_backend.tuning import TunedConfigs
+    except ImportError as error:
+        raise PermanentError(
+            f"backend torch needs PyTorch with Triton ({error.name} is not installed); "
+            "the benchmark's image has both"
+        ) from error
+    tuned = TunedConfigs(clock, TUNING_BUDGET_SECONDS, args.tuning_cache)
+    return BenchRig(open_torch_backend(args.gpu, tuned, clock), meter, clock, state)

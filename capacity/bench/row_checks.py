@@ -1,0 +1,97 @@
+"""What a row that reads well may still not say: more than the roofs allow, another GPU's name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from capacity.bench.measurement_row import MeasurementRow
+from capacity.bench.quality import above_roof
+from capacity.roofs import Roofs, find_roofs
+from wattpack.errors import InputError, read_from
+
+LARGEST_DRAW: Final = 1.15
+"""Mean draw over a window of a second as a share of the limit: a board that regulates stays at
+1.00 +/- 0.06 of it (``h200_power_steps``); above this the row belongs to another board."""
+
+LEAST_SHARE: Final = 0.75
+"""Best share of the named GPU's memory roof that a whole board of that type reaches. Measured:
+0.91 to 0.92 (H100, H200). An H100 under an H200's name is at 0.64; boards whose memories are
+alike (B200 and B300) are not told apart by this."""
+
+
+def require_possible(rows: Iterable[MeasurementRow]) -> None:
+    """Nothing above the physical roof is accepted unless the row itself says so.
+
+    Raises:
+        InputError: naming the first impossible row.
+    """
+    for row in rows:
+        with read_from(row_name(row)):
+            _require_possible(row, find_roofs(row.identity.gpu_product))
+
+
+def _require_possible(row: MeasurementRow, roofs: Roofs | None) -> None:
+    seconds = row.latency.median_seconds
+    cold = row.cache_state == "cold"
+    if roofs and "above_peak" not in row.flags and above_roof(row.kernel, cold, seconds, roofs):
+        raise InputError("latency_ms.median", f"no less than the {roofs.model} can", seconds * 1e3)
+    limit = row.identity.power_limit_watts
+    if row.power and row.power.mean_watts > LARGEST_DRAW * limit:
+        raise InputError(
+            "power_w.mean", f"at most {LARGEST_DRAW} of {limit:g} W", row.power.mean_watts
+        )
+
+
+def require_one_board(rows: Sequence[MeasurementRow]) -> None:
+    """All rows are of one board under one set of versions and limits.
+
+    Raises:
+        InputError: naming the first row that differs.
+    """
+    for row in rows:
+        first, other = rows[0].identity, row.identity
+        with read_from(row_name(row)):
+            if other.gpu_uuid_hash != first.gpu_uuid_hash:
+                raise InputError("gpu_uuid_hash", first.gpu_uuid_hash, other.gpu_uuid_hash)
+            if other.gpu_product != first.gpu_product:
+                raise InputError("gpu_product", first.gpu_product, other.gpu_product)
+            if other.cache_key != first.cache_key:
+                raise InputError("versions and limit", "those of the first row", other)
+
+
+def require_own_name(rows: Sequence[MeasurementRow]) -> None:
+    """The memory is about as fast as that of the GPU whose name the rows carry.
+
+    Raises:
+        InputError: for a slower board under a faster one's name; a faster one is above the roof
+            (``require_possible``).
+    """
+    for product in {row.identity.gpu_product for row in rows}:
+        roofs = find_roofs(product)
+        share = best_memory_share([r for r in rows if r.identity.gpu_product == product], roofs)
+        if roofs and share is not None and share < LEAST_SHARE:
+            raise InputError(
+                "gpu_product",
+                f"a GPU that reaches {LEAST_SHARE} of its memory roof ({roofs.model})",
+                f"{product} at {share:.2f}",
+            )
+
+
+def best_memory_share(rows: Iterable[MeasurementRow], roofs: Roofs | None) -> float | None:
+    """Best bandwidth of a stream that no cache holds, over the roof; None if none was measured."""
+    if roofs is None:
+        return None
+    rates = [
+        row.kernel.bytes_moved / row.latency.median_seconds
+        for row in rows
+        if row.kernel.kernel_class == "bandwidth"
+        and row.cache_state == "cold"
+        and row.kernel.bytes_moved > 8 * roofs.l2_bytes
+    ]
+    return max(rates) / roofs.bytes_per_second if rates else None
+
+
+def row_name(row: MeasurementRow) -> str:
+    """How a message names a row."""
+    return f"{row.section} row {row.kernel} ({row.cache_state})"
