@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ import pytest
 from wattpack.api import PowerDomain
 from wattpack.api.power_domain import PowerDomainSpec, Redundancy
 from wattpack.errors import InputError
-from wattpack.power.member_claims import MemberClaim, claim_of, newest_claims
+from wattpack.power.member_claims import MemberClaim, MemberIndex, claim_of, newest_claims
 from wattpack.power.power_grid import Feeding, PowerGrid, accepted_domains, rating_after_feed_loss
 
 
@@ -248,3 +249,20 @@ def test_a_chain_of_thousands_of_refused_domains_is_followed_to_its_end() -> Non
     assert grid.feeding("n", {"rack": "0"}) == Feeding("row", (), ("d0",))
     chain["d20000"] = claim("d7")
     assert PowerGrid.of({"row": spec()}, chain).feeding("n", {"rack": "0"}).domain == ""
+
+
+def test_a_label_that_a_whole_site_carries_leads_to_no_more_domains_than_it_must(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    racks = {f"rack-{i}": selecting(datacenter="a", rack=f"r{i}") for i in range(200)}
+    grid = PowerGrid.of(racks)
+    asked: list[str] = []
+    selects = MemberIndex._selects
+
+    def counting(index: MemberIndex, domain: str, labels: Mapping[str, str]) -> bool:
+        asked.append(domain)
+        return selects(index, domain, labels)
+
+    monkeypatch.setattr(MemberIndex, "_selects", counting)
+    assert grid.feeding("n", {"datacenter": "a", "rack": "r17"}) == Feeding("rack-17")
+    assert asked == ["rack-17"]

@@ -8,7 +8,7 @@ through every breaker above it.
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
@@ -48,11 +48,14 @@ class MemberIndex:
         self._members = dict(members)
         self._by_node_name: dict[str, list[str]] = defaultdict(list)
         self._by_label: dict[tuple[str, str], list[str]] = defaultdict(list)
+        # A label that all of a site carry would lead from each node to all domains.
+        domains = Counter(p for spec in members.values() for p in spec.node_selector.items())
         for name, spec in self._members.items():
             for node in spec.node_names:
                 self._by_node_name[node].append(name)
             if spec.node_selector:
-                self._by_label[min(spec.node_selector.items())].append(name)
+                rarest = min(spec.node_selector.items(), key=lambda pair: (domains[pair], pair))
+                self._by_label[rarest].append(name)
 
     def claiming(self, node: str, labels: Mapping[str, str]) -> set[str]:
         """Every domain that claims a node of that name and labels."""
