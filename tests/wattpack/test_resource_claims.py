@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from simulation.kube import EmbeddedKube
 from wattpack.clock import ManualClock
-from wattpack.kube.claim_follower import CLAIM_KINDS, ClaimFollower
+from wattpack.kube.claim_follower import CLAIM_KINDS, LOOK_AGAIN_SECONDS, ClaimFollower
 from wattpack.kube.port import (
     ForbiddenError,
     JsonObject,
@@ -17,6 +18,7 @@ from wattpack.kube.port import (
     ObjectList,
     Resource,
     UnavailableError,
+    WatchEvent,
 )
 from wattpack.resource_claims import ClaimBook, asks_for_claims
 
@@ -127,6 +129,11 @@ class Served(EmbeddedKube):
                 raise self.error
         return super().list(resource, *args, **options)
 
+    def watch(self, resource: Resource, *args: Any, **options: Any) -> Iterator[WatchEvent]:
+        if resource.group == V1.group and resource.version not in self.versions:
+            raise self.error
+        return super().watch(resource, *args, **options)
+
 
 @pytest.mark.parametrize("kind", CLAIM_KINDS)
 def test_the_version_that_is_served_is_followed(kind: Resource) -> None:
@@ -160,3 +167,42 @@ def test_an_api_that_does_not_answer_is_asked_again() -> None:
         follower.book()
     api.versions = ("v1",)
     assert follower.book() == ClaimBook()
+
+
+def test_claims_that_are_served_later_are_found() -> None:
+    clock = ManualClock()
+    api = Served(clock, error=NotFoundError("a server that was still starting"))
+    follower = ClaimFollower(api, clock)
+    assert follower.book() == ClaimBook()
+    api.versions = ("v1",)
+    api.create(V1, claim("c", device("gpu-0")), "team")
+    clock.advance_seconds(LOOK_AGAIN_SECONDS)
+    assert follower.book().usable(pod("p", "c")) == 1
+
+
+def test_a_version_that_is_served_no_more_is_left_for_the_next() -> None:
+    clock = ManualClock()
+    api = Served(clock, "v1beta1", error=NotFoundError("no such kind"))
+    follower = ClaimFollower(api, clock)
+    old = claim("c", device("gpu-0")) | {"apiVersion": V1BETA1.api_version}
+    api.create(V1BETA1, old, "team")
+    assert follower.book().usable(pod("p", "c")) == 1
+    api.versions = ("v1",)
+    api.delete(V1, "c", "team")
+    api.create(V1, claim("c", device("gpu-0"), device("gpu-1")), "team")
+    for _ in range(2):
+        clock.advance_seconds(LOOK_AGAIN_SECONDS)
+        follower.book()
+    assert follower.book().usable(pod("p", "c")) == 2
+
+
+def test_a_version_that_comes_back_takes_nothing_away_meanwhile() -> None:
+    clock = ManualClock()
+    api = Served(clock, "v1", error=NotFoundError("no such kind"))
+    follower = ClaimFollower(api, clock)
+    api.create(V1, claim("c", device("gpu-0")), "team")
+    follower.book()
+    api.versions = ()
+    for _ in range(3):
+        clock.advance_seconds(LOOK_AGAIN_SECONDS)
+        assert follower.book().usable(pod("p", "c")) == 1
