@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import ipaddress
+import socket
 
-__all__ = ["is_address", "is_loopback"]
+__all__ = ["bare", "is_address", "is_loopback", "socket_family"]
 
 
 def is_address(host: str) -> bool:
@@ -18,8 +19,18 @@ def is_loopback(host: str) -> bool:
     return host == "localhost" if address is None else address.is_loopback
 
 
+def bare(host: str) -> str:
+    """The host as sockets take it: IPv6 without brackets."""
+    return host.strip("[]")
+
+
+def socket_family(host: str) -> socket.AddressFamily:
+    """Which sockets listen on a host; those on ``::`` take IPv4, too, where the system does so."""
+    return socket.AF_INET6 if ":" in host else socket.AF_INET
+
+
 def _address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
     try:
-        return ipaddress.ip_address(host.strip("[]"))
+        return ipaddress.ip_address(bare(host))
     except ValueError:
         return None

@@ -16,6 +16,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 from wattpack.errors import InputError
+from wattpack.hosts import bare, socket_family
 from wattpack.http_access import Caller, HttpAccess, HttpRefusal
 from wattpack.kube.port import Access
 
@@ -62,7 +63,7 @@ class HttpPort:
     ) -> None:
         try:
             self._server = _Server((host, port), _handler_for(routes, access))
-        except OSError as error:
+        except (OSError, UnicodeError) as error:
             raise InputError("http", "a free address", f"{host}:{port}") from error
         self._thread = threading.Thread(
             target=self._server.serve_forever,
@@ -95,10 +96,11 @@ class _Server(ThreadingHTTPServer):
     # Threads of readers that hang are not waited for at the end.
     block_on_close = False
 
-    def __init__(self, *args: Any) -> None:  # noqa: ANN401 - as the base class has it
+    def __init__(self, address: tuple[str, int], handler: type[BaseHTTPRequestHandler]) -> None:
+        self.address_family = socket_family(address[0])
         self._open: dict[socket.socket, None] = {}
         self._lock = threading.Lock()
-        super().__init__(*args)
+        super().__init__((bare(address[0]), address[1]), handler)
 
     def process_request(self, request: Any, client_address: Any) -> None:  # noqa: ANN401
         with self._lock:

@@ -21,6 +21,7 @@ from wattpack import flags
 from wattpack.clock import Clock, SystemClock
 from wattpack.ending import end_noted, until_told_to_end
 from wattpack.errors import InputError
+from wattpack.hosts import bare, socket_family
 from wattpack.http_access import HttpAccess
 from wattpack.kube.port import KubeApi
 
@@ -100,11 +101,11 @@ def static_folder() -> Path:
 
 
 def _listen(host: str, port: int) -> socket.socket:
-    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    listener = socket.socket(socket_family(host), socket.SOCK_STREAM)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
-        listener.bind((host, port))
-    except OSError as error:
+        listener.bind((bare(host), port))
+    except (OSError, UnicodeError) as error:
         listener.close()
         raise InputError("port", "a free port (see --port)", f"{host}:{port}") from error
     return listener

@@ -18,6 +18,7 @@ import grpc
 
 from controller.app.agent_gateway import AgentGateway
 from wattpack.errors import InputError
+from wattpack.hosts import bare, socket_family
 from wattpack.wire.certificates import Identity, ServingIdentity
 from wattpack.wire.grpc_loop import GrpcEventLoop
 from wattpack.wire.v1 import power_pb2_grpc
@@ -180,8 +181,6 @@ def _require_free(address: str) -> None:
         OSError: otherwise.
     """
     host, _, port = address.rpartition(":")
-    host = host.strip("[]")
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    with socket.socket(family, socket.SOCK_STREAM) as probe:
+    with socket.socket(socket_family(host), socket.SOCK_STREAM) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        probe.bind((host, int(port)))
+        probe.bind((bare(host), int(port)))

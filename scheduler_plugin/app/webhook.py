@@ -16,6 +16,7 @@ from typing import Any
 
 from scheduler_plugin.admission import WEBHOOK_TIMEOUT_SECONDS, Mode, review
 from wattpack.errors import InputError
+from wattpack.hosts import bare, socket_family
 from wattpack.scratch_folder import ScratchFolder
 from wattpack.wire.certificates import ServingIdentity
 
@@ -45,7 +46,7 @@ class WebhookServer:
         self.use(identity)
         try:
             self._server = _TlsServer((host, port), _handler_for(mode), self._context)
-        except OSError as error:
+        except (OSError, UnicodeError) as error:
             raise InputError("webhook", "a free address", f"{host}:{port}") from error
         self._thread = threading.Thread(
             target=self._server.serve_forever,
@@ -94,7 +95,8 @@ class _TlsServer(ThreadingHTTPServer):
         handler: type[BaseHTTPRequestHandler],
         context: ssl.SSLContext,
     ) -> None:
-        super().__init__(address, handler)
+        self.address_family = socket_family(address[0])
+        super().__init__((bare(address[0]), address[1]), handler)
         self._context = context
 
     def finish_request(self, request: Any, client_address: Any) -> None:  # noqa: ANN401

@@ -113,6 +113,17 @@ def test_a_renewed_certificate_is_served_without_a_restart(
         assert http.get("/healthz").status_code == 200
 
 
+def test_the_webhook_is_reached_over_ipv6(identity: ServingIdentity) -> None:
+    made = WebhookServer("::1", 0, identity, Mode.MANAGE)
+    made.start()
+    try:
+        with socket.create_connection(("::1", made.port)) as plain:
+            context = ssl.create_default_context(cadata=identity.ca_bundle.decode())
+            context.wrap_socket(plain, server_hostname="localhost").close()
+    finally:
+        made.stop()
+
+
 def test_the_end_of_the_webhooks_certificate_is_told_also_after_a_renewal(
     server: WebhookServer,
 ) -> None:

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import socket
+import urllib.request
 from collections.abc import Iterator
 from contextlib import nullcontext
 
 import pytest
 from prometheus_client import CollectorRegistry, Gauge
 
+from console.app import console_command
 from simulation.kube import EmbeddedKube
 from wattpack.clock import ManualClock
 from wattpack.errors import InputError
 from wattpack.heartbeat import Heartbeat
 from wattpack.hosts import is_loopback
-from wattpack.http_access import METRICS, UnauthenticatedError
+from wattpack.http_access import METRICS, HttpAccess, UnauthenticatedError
 from wattpack.http_port import HttpPort
 from wattpack.kube.port import TokenIdentity, UnavailableError
 from wattpack.metrics_port import metrics_port, reader_access
@@ -191,3 +193,28 @@ def test_a_loop_is_late_only_after_its_patience() -> None:
 def test_only_this_machine_is_loopback() -> None:
     hosts = ("127.0.0.1", "[::1]", "::1", "localhost", "10.0.0.1", "a.b", "")
     assert [is_loopback(h) for h in hosts] == [True, True, True, True, False, False, False]
+
+
+@pytest.mark.parametrize("host", ["::1", "[::1]", "::"])
+def test_a_port_can_be_read_over_ipv6(host: str) -> None:
+    access = reader_access(host, insecure=True, reviews=EmbeddedKube, clock=ManualClock())
+    http = metrics_port((host, 0), CollectorRegistry(), access)
+    http.start()
+    try:
+        with urllib.request.urlopen(f"http://[::1]:{http.port}/healthz", timeout=20) as answer:
+            assert answer.read() == b"ok\n"
+    finally:
+        http.stop()
+
+
+def test_a_host_that_no_name_can_be_is_refused_by_its_address() -> None:
+    access = HttpAccess.insecure((), ManualClock())
+    with pytest.raises(InputError, match="a free address"):
+        HttpPort("h" * 70, 0, {}, access)
+    with pytest.raises(InputError, match="a free port"):
+        console_command._listen("h" * 70, 0)
+
+
+def test_the_console_listens_on_ipv6() -> None:
+    with console_command._listen("[::1]", 0) as listener:
+        assert listener.family is socket.AF_INET6
