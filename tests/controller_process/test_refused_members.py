@@ -226,6 +226,15 @@ def test_an_unreadable_newest_spec_still_says_which_servers_it_feeds() -> None:
     assert bench.told("rack-1").endswith("; its 2 servers count in row")
 
 
+def test_members_that_change_in_a_spec_that_stays_unreadable_are_followed() -> None:
+    odd = rack(ratingWatts="much")
+    bench = Bench(row_without_members(), odd)
+    assert bench.counted() == BOTH_IN_ROW
+    fewer = rack(ratingWatts="much", members={"nodeNames": ["heard"]})
+    bench.cluster.put(DOMAINS, fewer, odd)
+    assert bench.counted() == {"heard": "row"}
+
+
 class Told(Ticking):
     """A row above a rack that was refused, with all that people may look at."""
 

@@ -49,6 +49,21 @@ def test_claimed_gpus_are_not_given_away_again() -> None:
     assert placed(cluster, "three")
 
 
+def test_claimed_gpus_of_a_pod_that_cannot_be_read_are_taken_too() -> None:
+    cluster = cluster_of_one_node()
+    add_claimer(cluster, gpus=5)
+    name = "wattpack.io/expected-watts-per-gpu"
+    cluster.api.patch_json(
+        PODS,
+        "claimer",
+        [{"op": "add", "path": "/metadata/annotations", "value": {name: "many"}}],
+        SPACE,
+    )
+    cluster.add(pod_object("four", 4))
+    cluster.loop.step()
+    assert not placed(cluster, "four")
+
+
 def test_a_claim_that_was_not_allocated_takes_nothing() -> None:
     cluster = cluster_of_one_node()
     add_claimer(cluster, gpus=0)
