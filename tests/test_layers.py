@@ -134,6 +134,17 @@ def is_call_of(node: ast.AST, *names: str) -> TypeGuard[ast.Call]:
     return isinstance(node, ast.Call) and ast.unparse(node.func).split(".")[-1] in names
 
 
+def test_nothing_is_imported_by_a_path_that_a_program_adds() -> None:
+    """A module has one name; by a second path it would be there twice."""
+    own = Path(__file__)
+    files = [
+        f
+        for name in (*PACKAGES, "wattpack", "benchmarks", "tests", "tools")
+        for f in (ROOT / name).rglob("*.py")
+    ]
+    assert [str(f) for f in files if f != own and "sys.path" in f.read_text()] == []
+
+
 def test_a_name_leads_to_one_module() -> None:
     seen = Counter(
         path.stem

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -13,20 +12,16 @@ import pytest
 import yaml
 
 from tests.cluster.control_plane import ControlPlane
-
-ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "tests" / "wattpack"))
-
-from tests.wattpack.kube_conformance import BEHAVIOURS, Bench, name_of  # noqa: E402
-from wattpack.api import KINDS, PowerDomain  # noqa: E402
-from wattpack.api.power_domain import PowerDomainStatus  # noqa: E402
-from wattpack.clock import ManualClock, SystemClock  # noqa: E402
-from wattpack.errors import InputError  # noqa: E402
-from wattpack.kube.client import ClientKube, from_kubeconfig  # noqa: E402
-from wattpack.kube.election import PLANNER_ELECTION, Bid, LeaderElector  # noqa: E402
-from wattpack.kube.event_reports import EventReason, EventRecorder  # noqa: E402
-from wattpack.kube.informer import Informer  # noqa: E402
-from wattpack.kube.port import (  # noqa: E402
+from tests.wattpack.kube_conformance import BEHAVIOURS, Bench, name_of
+from wattpack.api import KINDS, PowerDomain
+from wattpack.api.power_domain import PowerDomainStatus
+from wattpack.clock import ManualClock, SystemClock
+from wattpack.errors import InputError
+from wattpack.kube.client import ClientKube, from_kubeconfig
+from wattpack.kube.election import PLANNER_ELECTION, Bid, LeaderElector
+from wattpack.kube.event_reports import EventReason, EventRecorder
+from wattpack.kube.informer import Informer
+from wattpack.kube.port import (
     EVENTS,
     LEASES,
     PODS,
@@ -36,9 +31,10 @@ from wattpack.kube.port import (  # noqa: E402
     ThrottledError,
     UnavailableError,
 )
-from wattpack.kube.write_budget import StatusWriter  # noqa: E402
-from wattpack.object_names import SYSTEM_NAMESPACE  # noqa: E402
+from wattpack.kube.write_budget import StatusWriter
+from wattpack.object_names import SYSTEM_NAMESPACE
 
+ROOT = Path(__file__).resolve().parents[2]
 pytestmark = pytest.mark.cluster
 
 DOMAINS = PowerDomain.meta.resource
