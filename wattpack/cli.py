@@ -7,6 +7,8 @@ the shared house imports none of the packages.
 from __future__ import annotations
 
 import importlib
+import os
+import select
 import signal
 import sys
 from dataclasses import dataclass
@@ -69,8 +71,31 @@ def main(argv: list[str] | None = None) -> int:
     """Run one verb; 0 fine, 1 failed, 2 wrong usage, 130 interrupted, 143 terminated.
 
     Serving verbs end with 0 when they are told to; a second signal ends any verb at once with 130
-    or 143.
+    or 143. A reader of standard output that has gone, as in ``… | head``, ends it with 141.
     """
+    try:
+        status = _run(argv)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        if not _reader_has_gone():
+            raise
+        return 128 + signal.SIGPIPE
+    return status
+
+
+def _reader_has_gone() -> bool:
+    """Whether standard output is the pipe that broke; what it still holds then goes nowhere."""
+    output = sys.stdout.fileno()
+    watched = select.poll()
+    watched.register(output, 0)
+    broken = any(event & select.POLLERR for _, event in watched.poll(0))
+    if broken:
+        # Python flushes once more at its end, and would complain.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), output)
+    return broken
+
+
+def _run(argv: list[str] | None) -> int:
     arguments = sys.argv[1:] if argv is None else argv
     if not arguments or arguments[0] in {"-h", "--help", "help"}:
         print(usage(), end="")

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -218,3 +222,21 @@ def test_trying_a_result_file_leaves_none_and_keeps_what_is_there(tmp_path: Path
     assert [output_file(str(new)), output_file(str(old))] == [new, old]
     assert not new.exists()
     assert old.read_text() == "kept"
+
+
+@pytest.mark.parametrize("line", ["--help", "profiles --json", "plan --schema snapshot"])
+def test_a_reader_that_has_enough_ends_a_verb_without_a_word(line: str) -> None:
+    """As in ``wattpack plan --schema snapshot | head -n 1``."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    try:
+        done = subprocess.run(
+            [sys.executable, "-m", "wattpack.cli", *line.split()],
+            stdout=writer,
+            stderr=subprocess.PIPE,
+            timeout=60,
+            check=False,
+        )
+    finally:
+        os.close(writer)
+    assert (done.returncode, done.stderr) == (128 + signal.SIGPIPE, b"")
