@@ -62,8 +62,9 @@ def usage() -> str:
         "usage: wattpack VERB [options]\n\nMore GPU work inside a fixed electrical budget.\n\n"
         f"{verbs}\n\n`wattpack VERB --help` explains a verb, `wattpack --version` names the "
         "release. Try `wattpack demo` first.\n\n"
-        "Ctrl-C or SIGTERM ends a verb in order, half a second later a second one at once (exit\n"
-        "status 130 or 143); the actuator always sets guaranteed caps before it ends.\n"
+        "Ctrl-C, SIGTERM or a terminal that closes ends a verb in order, half a second later a\n"
+        "second signal at once (exit status 128 and its number); the actuator always sets\n"
+        "guaranteed caps before it ends.\n"
     )
 
 

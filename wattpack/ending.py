@@ -6,7 +6,7 @@ the main thread runs. So the interpreter's own note of a signal (``signal.set_wa
 from whichever thread was given it) goes to a thread that waits for nothing else.
 
     serving verbs         ``end_noted``: noted; the main thread looks, and ends in order
-    everything else       ``interruptible``: SIGTERM unwinds as Ctrl-C does
+    everything else       ``interruptible``: SIGTERM and SIGHUP unwind as Ctrl-C does
     told a second time    ``last_step`` after ``last_step``, exit status 128 + number, at once
 """
 
@@ -30,7 +30,8 @@ log = logging.getLogger(__name__)
 LOOK_NS = 500 * NS_PER_MS
 #: Wrappers say it twice: coreutils' ``timeout`` signals its child, then its whole group.
 SAME_WORD_NS = 500 * NS_PER_MS
-SIGNALS = (signal.SIGTERM, signal.SIGINT)
+#: A terminal that closes says SIGHUP.
+SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 _CLOSE = b"\0"
 _LAST_STEPS: list[Callable[[], None]] = []
@@ -116,7 +117,7 @@ def until_told_to_end(end: EndNotice, clock: Clock) -> None:
 
 @contextlib.contextmanager
 def end_noted(clock: Clock, *, can_be_cut_short: bool = True) -> Iterator[EndNotice]:
-    """Inside, SIGTERM and Ctrl-C interrupt nothing: who serves looks at the notice.
+    """Inside, no signal to end interrupts anything: who serves looks at the notice.
 
     Args:
         clock: Tells a repeated signal from the same one said twice.
@@ -133,7 +134,7 @@ def end_noted(clock: Clock, *, can_be_cut_short: bool = True) -> Iterator[EndNot
 
 @contextlib.contextmanager
 def interruptible(clock: Clock) -> Iterator[None]:
-    """Inside, SIGTERM raises ``Terminated`` and Ctrl-C ``KeyboardInterrupt``, once.
+    """Inside, SIGTERM and SIGHUP raise ``Terminated``, Ctrl-C ``KeyboardInterrupt``, once.
 
     For computations without a loop that could look. Where the exception is lost in a finaliser the
     note remains: an ``end_noted`` further inside ends, and a second signal ends the process.
@@ -174,7 +175,7 @@ class _Ears:
         self._read, self._write = os.pipe()
         os.set_blocking(self._write, False)
         self._earlier_fd = signal.set_wakeup_fd(self._write, warn_on_full_buffer=False)
-        self._earlier = {number: signal.signal(number, self._handle) for number in SIGNALS}
+        self._earlier = {number: signal.signal(number, self._handle) for number in _heard()}
         self._thread = threading.Thread(target=self._listen, name="signals", daemon=True)
         self._thread.start()
 
@@ -191,7 +192,7 @@ class _Ears:
     def _handle(self, number: int, _frame: FrameType | None) -> None:
         self._handled += 1
         if self.raises and self._handled == 1:
-            raise Terminated if number == signal.SIGTERM else KeyboardInterrupt
+            raise KeyboardInterrupt if number == signal.SIGINT else Terminated
 
     def _listen(self) -> None:
         while _CLOSE not in (said := os.read(self._read, 64)):
@@ -204,6 +205,12 @@ class _Ears:
                     threading.Thread(target=self.note.run_steps, name="told", daemon=True).start()
                 elif word is Word.AT_ONCE and self.cut_short:
                     _end_at_once(number)
+
+
+def _heard() -> list[signal.Signals]:
+    """All but a SIGHUP that ``nohup`` has told us to ignore."""
+    deaf = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+    return [number for number in SIGNALS if not (deaf and number is signal.SIGHUP)]
 
 
 _OPEN: list[_Ears] = []

@@ -93,4 +93,4 @@ class SafetyError(WattpackError):
 
 
 class Terminated(KeyboardInterrupt):
-    """SIGTERM arrived: whoever cleans up after Ctrl-C cleans up after this."""
+    """SIGTERM or SIGHUP arrived: whoever cleans up after Ctrl-C cleans up after this."""

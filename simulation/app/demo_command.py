@@ -80,7 +80,7 @@ def main(argv: list[str] | None = None) -> int:
     began_ns = clock.monotonic_ns()
     with end_noted(clock) as end:
         row = run_row(arguments, scenario, clock, end)
-    if end.number is not None and (row is None or end.number == signal.SIGTERM):
+    if end.number is not None and (row is None or end.number != signal.SIGINT):
         return 128 + end.number  # nothing to sum up, or nobody who waits for it
     assert row is not None, "told by nobody, it ran"
     if row.failure is not None:

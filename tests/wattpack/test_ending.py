@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from wattpack.clock import ManualClock
-from wattpack.ending import LOOK_NS, SAME_WORD_NS, EndNote, Word, until_told_to_end
+from wattpack.clock import ManualClock, SystemClock
+from wattpack.ending import LOOK_NS, SAME_WORD_NS, EndNote, Word, end_noted, until_told_to_end
 from wattpack.scratch_folder import ScratchFolder
 from wattpack.units import NS_PER_SECOND
 
@@ -109,3 +109,15 @@ def test_one_module_hears_signals_and_one_makes_temporary_folders(
             for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
                 if isinstance(node, ast.Call):
                     assert ast.unparse(node.func) not in calls, f"{where}:{node.lineno}"
+
+
+def test_who_was_told_to_outlive_the_terminal_does() -> None:
+    earlier = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with end_noted(SystemClock()) as end:
+            signal.raise_signal(signal.SIGHUP)
+            assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+            assert not end.told()
+        assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGHUP, earlier)

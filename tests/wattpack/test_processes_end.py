@@ -228,6 +228,13 @@ def test_a_process_ends_without_a_traceback_and_takes_its_files_away(
         assert process.status() == CASES[name].status[number == signal.SIGINT]
 
 
+@pytest.mark.parametrize("name", ["actuator", "agent", "controller", "demo"])
+def test_a_terminal_that_closes_ends_a_process_in_order(name: str) -> None:
+    with started(name) as process:
+        process.tell(signal.SIGHUP)
+        assert process.status() == (129 if CASES[name].status[0] else 0)
+
+
 LOST = ["in a finaliser", "with locks in hand"]
 
 
