@@ -48,9 +48,21 @@ VERBS: dict[str, Verb] = {
     ),
     "forecaster": Verb("forecasting.app.forecaster_command", "forecast demand and power"),
     "console": Verb("console.app.console_command", "serve the dashboard"),
-    "plan": Verb("scheduler_plugin.app.plan_command", "place a snapshot's pods; no cluster needed"),
+    "plan": Verb(
+        "scheduler_plugin.app.plan_command", "plan pods or gpus from a file; no cluster needed"
+    ),
     "bench": Verb("capacity.app.bench_command", "measure what a GPU does with time and watts"),
     "profiles": Verb("capacity.app.profiles_command", "show what each GPU type does with a watt"),
+}
+
+#: What a verb can be about; its own module takes what names none of them.
+SUBJECTS: dict[str, dict[str, Verb]] = {
+    "plan": {
+        "pods": Verb("scheduler_plugin.app.plan_command", "place a snapshot's or a cluster's pods"),
+        "gpus": Verb(
+            "capacity.app.plan_gpus_command", "cheapest GPU types, caps and counts for a demand"
+        ),
+    }
 }
 
 
@@ -66,6 +78,36 @@ def usage() -> str:
         "second signal at once (exit status 128 and its number); the actuator always sets\n"
         "guaranteed caps before it ends.\n"
     )
+
+
+def _subject_usage(name: str) -> str:
+    """What ``wattpack plan --help`` prints."""
+    subjects = SUBJECTS[name]
+    lines = "\n".join(f"  {subject:8}{verb.summary}" for subject, verb in subjects.items())
+    return (
+        f"usage: wattpack {name} {{{','.join(subjects)}}} [options]\n\n{lines}\n\n"
+        f"`wattpack {name} {next(iter(subjects))} --help` explains one.\n"
+    )
+
+
+def _find(name: str, rest: list[str]) -> tuple[Verb, list[str]]:
+    """The verb, and what is left for it.
+
+    Raises:
+        InputError: for a subject that the verb does not know.
+    """
+    subjects = SUBJECTS.get(name, {})
+    if rest and rest[0] in subjects:
+        return subjects[rest[0]], rest[1:]
+    if subjects:
+        if not rest or not rest[0].startswith("-"):
+            raise InputError(name, f"one of {', '.join(subjects)}", rest[0] if rest else "nothing")
+        first = next(iter(subjects))
+        print(
+            f"deprecated: write `wattpack {name} {first} …` for `wattpack {name} …`",
+            file=sys.stderr,
+        )
+    return VERBS[name], rest
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -108,11 +150,15 @@ def _run(argv: list[str] | None) -> int:
     if name not in VERBS:
         print(f"error: unknown verb {name!r}\n\n{usage()}", file=sys.stderr, end="")
         return 2
+    if name in SUBJECTS and rest and rest[0] in {"-h", "--help"}:
+        print(_subject_usage(name), end="")
+        return 0
     identify(name)
     try:
         # For what only computes, and for what a serving verb does before it serves.
         with interruptible(SystemClock()):
-            return int(importlib.import_module(VERBS[name].module).main(rest))
+            verb, rest = _find(name, rest)
+            return int(importlib.import_module(verb.module).main(rest))
     except InputError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2

@@ -1,4 +1,4 @@
-"""``wattpack plan``: place the pods of a snapshot file, or of a cluster without touching it.
+"""``wattpack plan pods``: place the pods of a snapshot file, or of a cluster without touching it.
 
 The same planner and the same file format as in the cluster: ``--cluster --write-snapshot FILE``
 takes a snapshot there, ``--snapshot FILE`` plans it anywhere.
@@ -29,7 +29,7 @@ _SCHEMAS = {"snapshot": snapshot_schema, "plan": plan_schema}
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="wattpack plan", description=__doc__)
+    parser = argparse.ArgumentParser(prog="wattpack plan pods", description=__doc__)
     what = parser.add_mutually_exclusive_group(required=True)
     what.add_argument("--snapshot", metavar="FILE", help="a wattpack.io/snapshot/v1; - for stdin")
     what.add_argument("--cluster", action="store_true", help="read a cluster; nothing is written")

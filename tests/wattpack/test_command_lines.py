@@ -126,7 +126,23 @@ console --controller nonsense | --controller
 console --controller ftp://x | --controller
 console --controller http://127.0.0.1:1 --port 99999 | --port
 console --controller http://127.0.0.1:1 --kubeconfig binary | kubeconfig
-plan | --snapshot
+plan | pods, gpus
+plan poems | pods, gpus
+plan pods | --snapshot
+plan pods --snapshot missing | --snapshot
+plan gpus | --demand
+plan gpus --demand missing | file
+plan gpus --demand folder | file
+plan gpus --demand binary | file
+plan gpus --demand garbage | file
+plan gpus --demand deep.yaml | 64 levels
+plan gpus --demand alias.yaml | alias
+plan gpus --demand unknown.yaml | foo
+plan gpus --demand object.json | apiVersion
+plan gpus --demand object.json --deadline-seconds nan | --deadline-seconds
+plan gpus --demand object.json --table object.json | --table
+plan gpus -f object.json | --table
+plan gpus -f missing --table object.json | apiVersion
 plan --snapshot missing | --snapshot
 plan --snapshot folder | --snapshot
 plan --snapshot binary | --snapshot
@@ -224,9 +240,9 @@ def test_trying_a_result_file_leaves_none_and_keeps_what_is_there(tmp_path: Path
     assert old.read_text() == "kept"
 
 
-@pytest.mark.parametrize("line", ["--help", "profiles --json", "plan --schema snapshot"])
+@pytest.mark.parametrize("line", ["--help", "profiles --json", "plan pods --schema snapshot"])
 def test_a_reader_that_has_enough_ends_a_verb_without_a_word(line: str) -> None:
-    """As in ``wattpack plan --schema snapshot | head -n 1``."""
+    """As in ``wattpack plan pods --schema snapshot | head -n 1``."""
     reader, writer = os.pipe()
     os.close(reader)
     try:

@@ -1,0 +1,217 @@
+"""``wattpack plan gpus`` reads what the docs show, answers, and refuses the rest by its field."""
+
+from __future__ import annotations
+
+import copy
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from capacity.mix.embodied import Embodied
+from wattpack.cli import main
+
+ROOT = Path(__file__).parents[3]
+PAGE = (ROOT / "docs" / "capacity-planning.md").read_text(encoding="utf-8")
+EXAMPLE: dict[str, Any] = yaml.safe_load(re.findall(r"```yaml\n(.*?)```", PAGE, re.S)[0])
+PLAN: dict[str, Any] = {
+    "apiVersion": "wattpack.io/v1alpha1",
+    "kind": "CapacityPlan",
+    "metadata": {"name": "p", "namespace": "team"},
+    "spec": {
+        "requestMix": {"chat": 6},
+        "gpuModels": ["H200-SXM"],
+        "powerBudgetWatts": 2000,
+    },
+}
+
+
+def changed(path: str, value: object, document: dict[str, Any] = EXAMPLE) -> dict[str, Any]:
+    """The document with the value at a dotted path; ``None`` takes it away."""
+    body = copy.deepcopy(document)
+    *parents, last = path.split(".")
+    at: Any = body
+    for part in parents:
+        at = at[int(part)] if part.isdigit() else at[part]
+    if value is None:
+        del at[last]
+    else:
+        at[int(last) if last.isdigit() else last] = value
+    return body
+
+
+class Folder:
+    """Files, and the command run on them."""
+
+    def __init__(self, path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        self.path, self._capsys = path, capsys
+
+    def write(self, name: str, body: dict[str, Any]) -> str:
+        file = self.path / name
+        file.write_text(yaml.safe_dump(body), encoding="utf-8")
+        return str(file)
+
+    def run(self, *arguments: str) -> tuple[int, str, str]:
+        status = main(["plan", "gpus", *arguments])
+        output = self._capsys.readouterr()
+        return status, output.out, output.err
+
+    def demand(self, body: dict[str, Any], *more: str) -> tuple[int, str, str]:
+        return self.run("--demand", self.write("mix.yaml", body), *more)
+
+    def answered(self, plan: dict[str, Any], table: dict[str, Any]) -> tuple[int, str, str]:
+        files = ("-f", self.write("plan.yaml", plan), "--table", self.write("mix.yaml", table))
+        return self.run(*files, "--json", "--no-explain")
+
+
+@pytest.fixture
+def folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Folder:
+    return Folder(tmp_path, capsys)
+
+
+def test_the_example_of_the_docs_is_planned_and_explained(folder: Folder) -> None:
+    status, out, _ = folder.demand(EXAMPLE)
+    assert status == 0
+    for words in (
+        "old-a100",
+        "A100@400",
+        "an hour: GPUs",
+        "kWh an hour",
+        "saved against",
+        "without",
+    ):
+        assert words in out
+
+
+def test_the_json_has_every_figure_with_its_unit(folder: Folder) -> None:
+    status, out, _ = folder.demand(EXAMPLE, "--json")
+    body = json.loads(out)
+    assert status == 0
+    assert body["apiVersion"] == "wattpack.io/gpu-mix-plan/v1"
+    assert body["gap"] < 1e-3
+    assert body["meanWatts"] <= 6000
+    assert body["kwhPerHour"] == pytest.approx(body["meanWatts"] / 1000)
+    assert body["dollarsPerHour"]["total"] == pytest.approx(
+        sum(body["dollarsPerHour"][k] for k in ("rent", "energy", "carbon", "start"))
+    )
+    assert {c["constraint"] for c in body["constraintCosts"]} <= {
+        "stock of h200", "stock of old-a100", "breaker of row-a", "power budget of row-a",
+        "minimum replicas", "lower 90 % rates",
+    }  # fmt: skip
+
+
+def test_a_capacity_plan_is_answered_within_its_budget(folder: Folder) -> None:
+    status, out, _ = folder.answered(PLAN, EXAMPLE)
+    body = json.loads(out)
+    assert status == 0
+    assert {row["offer"] for row in body["replicas"]} == {"h200"}
+    answer = body["capacityPlan"]["status"]
+    assert answer["powerWatts"] == pytest.approx(body["meanWatts"])
+    assert answer["powerWatts"] <= 2000
+    assert answer["costPerHour"] == pytest.approx(body["dollarsPerHour"]["total"])
+    assert 0 < answer["savedFraction"] < 1
+
+
+def test_a_plan_whose_budget_is_too_small_names_it(folder: Folder) -> None:
+    status, out, err = folder.answered(changed("spec.powerBudgetWatts", 500, PLAN), EXAMPLE)
+    assert (status, out) == (2, "")
+    assert "power budget of the plan" in err
+    assert "chat" in err
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "names"),
+    [
+        ("spec.requestMix", {"poems": 1}, "spec.requestMix.poems"),
+        ("spec.gpuModels", ["T4"], "spec.gpuModels"),
+        ("spec.sloP99Slowdown", 1.2, "spec.sloP99Slowdown"),
+        ("spec.powerBudgetWatts", -1, "powerBudgetWatts"),
+        ("spec.watts", 5, "watts"),
+    ],
+)
+def test_a_capacity_plan_that_the_table_cannot_answer_is_refused(
+    folder: Folder, path: str, value: object, names: str
+) -> None:
+    status, out, err = folder.answered(changed(path, value, PLAN), EXAMPLE)
+    assert (status, out) == (2, "")
+    assert names in err
+
+
+def test_rates_within_a_tighter_limit_answer_a_looser_one(folder: Folder) -> None:
+    asked = changed("spec.sloP99Slowdown", 1.5, PLAN)
+    assert folder.answered(asked, {**EXAMPLE, "sloP99Slowdown": 1.2})[0] == 0
+    assert folder.answered(asked, {**EXAMPLE, "sloP99Slowdown": 1.6})[0] == 2
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "names"),
+    [
+        ("apiVersion", "wattpack.io/gpu-mix/v2", "apiVersion"),
+        ("bucket", [], "did you mean 'buckets'"),
+        ("buckets", [], "buckets"),
+        ("buckets.0.requestsPerSecond", -1, "buckets.0.requestsPerSecond"),
+        ("buckets.0.requestsPerSecond", float("nan"), "buckets.0.requestsPerSecond"),
+        ("buckets.0.requestPerSecond", 1, "did you mean 'requestsPerSecond'"),
+        ("buckets.0.minimumReplicas", 0, "buckets.chat.minimumReplicas"),
+        (
+            "buckets",
+            [*EXAMPLE["buckets"], {"name": "chat", "requestsPerSecond": 1}],
+            "buckets: expected names that are there once",
+        ),
+        ("buckets.1.kvBytesPerRequest", 0, "buckets.digest.kvBytesPerRequest"),
+        ("offers.0.gpus", -3, "offers.h200.gpus"),
+        ("offers.0.gpus", 2.5, "offers.0.gpus"),
+        ("offers.0.domain", "row-b", "offers.h200.domain"),
+        ("offers.0.runningReplicas", {"A100@400": 1}, "offers.h200.runningReplicas"),
+        ("offers.1.embodied.lifetimeYears", 0, "embodied.lifetimeYears"),
+        ("domains.0.parent", "row-a", "circle"),
+        ("domains.0.budgetWatts", "6 kW", "domains.0.budgetWatts"),
+        ("shapes.0.p99Watts", 100, "shapes.H200@700.p99Watts"),
+        ("shapes.0.linkBytesPerSecond", None, "shapes.H200@700.linkBytesPerSecond"),
+        ("shapes.0.rates.poems", {}, "shapes.H200@700.rates.poems"),
+        ("shapes.0.rates.chat.whole.requestsPerSecond", 0, "rates.chat.whole.requestsPerSecond"),
+        ("shapes.0.rates.chat.whole.lowerRequestsPerSecond", 5, "lowerRequestsPerSecond"),
+        ("shapes.0.rates.chat.whole.busyWatts", 0.7, "rates.chat.whole.busyWatts"),
+        ("prices.dollarsPerKwh", 1e400, "prices.dollarsPerKwh"),
+        ("limits", {"dollarsPerHour": -1}, "limits.dollarsPerHour"),
+        ("goal", "cheap", "goal"),
+    ],
+)
+def test_a_wrong_file_is_refused_by_its_field(
+    folder: Folder, path: str, value: object, names: str
+) -> None:
+    status, out, err = folder.demand(changed(path, value))
+    assert (status, out) == (2, "")
+    assert names in err
+    assert "mix.yaml" in err
+
+
+def test_the_old_call_of_plan_still_works_and_says_how_to_write_it(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main(["plan", "--schema", "plan"]) == 0
+    old = capsys.readouterr()
+    assert "wattpack plan pods" in old.err
+    assert main(["plan", "pods", "--schema", "plan"]) == 0
+    new = capsys.readouterr()
+    assert (new.out, new.err) == (old.out, "")
+
+
+def test_plan_lists_what_it_can_plan(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["plan", "--help"]) == 0
+    assert "gpus" in capsys.readouterr().out
+    assert main(["plan", "poems"]) == 2
+    assert "pods, gpus" in capsys.readouterr().err
+
+
+def test_the_embodied_share_falls_with_use_and_with_life() -> None:
+    """From FLOPs to Footprints: -67 %, about the same, and jointly -89 % in this model."""
+    base = Embodied(150.0, 1.0, 0.2).grams_per_used_hour
+    saved = [
+        1 - Embodied(150.0, years, use).grams_per_used_hour / base
+        for years, use in ((1.0, 0.6), (3.0, 0.2), (3.0, 0.6))
+    ]
+    assert saved == pytest.approx([0.667, 0.667, 0.889], abs=1e-3)
