@@ -240,7 +240,9 @@ class ControllerProcess:
         while not self._stopping:
             self._clock.wait_until(due_ns, self._wake)
             now_ns = self._clock.monotonic_ns()
-            begins, self._term_begins = self._term_begins, False
+            # Cleared only when seen: a term that begins between the two would be lost otherwise.
+            if begins := self._term_begins:
+                self._term_begins = False
             self.tick_once()
             # Ticks are counted from the term's first: one falls on the end of its first lease.
             if begins or now_ns >= due_ns:
