@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter, defaultdict
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from pydantic import ValidationError
@@ -91,6 +91,8 @@ class BuiltSnapshot:
 
 def build_snapshot(objects: ClusterObjects, ledger: Ledger) -> BuiltSnapshot:
     """One consistent snapshot. A pod or node that cannot be read never spoils the others."""
+    live = {pod_facts.uid(body) for body in objects.pods if not pod_facts.is_finished(body)}
+    objects = replace(objects, claims=objects.claims.among(live))
     nodes = [_node_or_nothing(body, objects) for body in objects.nodes]
     planned: list[Pod] = []
     pending: dict[str, JsonObject] = {}

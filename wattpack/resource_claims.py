@@ -6,8 +6,8 @@ driver, pool and name of each device, ``reservedFor`` the pods that may use them
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from wattpack.gpu_resources import GPU_DRIVERS
@@ -24,12 +24,16 @@ class _Allocated:
 
     Attributes:
         gpus: Devices, each once.
-        holder: UID of the pod that it was reserved for first: a claim that several pods share takes
-            its devices once. Empty where no pod is named, as for a group: then each of them counts.
+        pods: UIDs of the pods that it is reserved for, the first one first. None where no pod is
+            named, as for a group.
     """
 
     gpus: int
-    holder: str
+    pods: tuple[str, ...]
+
+    def counts_for(self, uid: object) -> bool:
+        """A claim that several pods share takes its devices once; a group's counts for each."""
+        return not self.pods or self.pods[0] == uid
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +54,17 @@ class ClaimBook:
                 pods = (str(u.get("uid", "")) for u in users if u.get("resource") == "pods")
                 metadata = body["metadata"]
                 key = str(metadata.get("namespace", "")), str(metadata["name"])
-                found[key] = _Allocated(gpus, next(pods, ""))
+                found[key] = _Allocated(gpus, tuple(pods))
         return cls(found)
+
+    def among(self, live: Collection[str]) -> ClaimBook:
+        """The same claims held by these pods: one that is over hands on what it shared."""
+        return ClaimBook(
+            {
+                key: replace(claim, pods=tuple(uid for uid in claim.pods if uid in live))
+                for key, claim in self._allocated.items()
+            }
+        )
 
     def usable(self, pod: Mapping[str, Any]) -> int:
         """GPUs that the pod may use through its claims, also those that it shares."""
@@ -60,7 +73,7 @@ class ClaimBook:
     def held(self, pod: Mapping[str, Any]) -> int:
         """GPUs that count for this pod: over all pods each device counts once."""
         uid = _mapping(pod.get("metadata")).get("uid")
-        return sum(claim.gpus for claim in self._of(pod) if claim.holder in ("", uid))
+        return sum(claim.gpus for claim in self._of(pod) if claim.counts_for(uid))
 
     def _of(self, pod: Mapping[str, Any]) -> list[_Allocated]:
         if not self._allocated:

@@ -88,3 +88,22 @@ def test_a_pod_with_a_claim_is_left_as_it_is() -> None:
     before = cluster.pod("claimer")
     cluster.loop.step()
     assert cluster.pod("claimer") == before
+
+
+def test_a_finished_pod_hands_on_the_gpus_of_a_claim_that_it_shared() -> None:
+    cluster = cluster_of_one_node()
+    first = add_claimer(cluster, gpus=5)
+    second = cluster.api.create(
+        PODS,
+        pod_object("second", 0, resourceClaims=first["spec"]["resourceClaims"]),
+        SPACE,
+    )
+    cluster.api.bind("second", SPACE, "n1")
+    users = [{"resource": "pods", "uid": pod["metadata"]["uid"]} for pod in (first, second)]
+    claim = cluster.api.get(KIND, "c", SPACE)
+    cluster.api.replace(KIND, {**claim, "status": {**claim["status"], "reservedFor": users}}, SPACE)
+    done = {**cluster.pod("claimer"), "status": {"phase": "Succeeded"}}
+    cluster.api.replace(PODS, done, SPACE, subresource="status")
+    cluster.add(pod_object("four", 4))
+    cluster.loop.step()
+    assert not placed(cluster, "four")
