@@ -22,9 +22,9 @@ Floats = npt.NDArray[np.float64]
 Indices = npt.NDArray[np.int64]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, eq=False)
 class TimeSamples:
-    """Times of kernels on one GPU type.
+    """Times of kernels on one GPU type; equal only to itself, so that fits on it can be kept.
 
     Attributes:
         gpu: wattpack's name of the type, for example ``H200-SXM``.

@@ -1,0 +1,171 @@
+"""The time model of one group of kernels on one GPU type, and how far it can be trusted."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from capacity.kernels import Kernel
+from capacity.model.conformal import ConformalScores
+from capacity.model.group_layers import Layers, fit_layers
+from capacity.model.hold_outs import hold_out_folds
+from capacity.model.kernel_features import KernelTable, kernel_table
+from capacity.model.kernel_samples import Floats, TimeSamples
+from capacity.model.neighbours import Neighbourhood, kinship, neighbourhood
+from capacity.model.residual_trees import ResidualTrees, grow_trees
+from capacity.model.roofline import RooflineConstants
+from capacity.roofs import Roofs
+from wattpack.errors import InputError
+
+OTHERS_HELP_BELOW: Final = 4_000
+"""Own rows above which the neighbours' residuals no longer help (held out: 2.8 to 3.0 %)."""
+
+DIFFICULTY_TREES: Final = 20
+DIFFICULTY_LEAF: Final = 60
+LEAST_DIFFICULTY: Final = 0.004
+"""In log units: what two runs of one kernel differ by."""
+
+UNKNOWN_ERROR: Final = 1.0
+"""Log error promised at any coverage where nothing was ever judged: a factor e."""
+
+
+@dataclass(frozen=True, slots=True)
+class GroupTime:
+    """A fitted group.
+
+    Attributes:
+        scores: Errors of kernels that the fit did not see, over their difficulty.
+        difficulty: Trees that tell the size of an error beforehand, where there is data for it.
+        unseen: Errors of forecasts without own rows, for where ``scores`` are too few.
+    """
+
+    group: str
+    roofs: Roofs
+    layers: Layers
+    scores: ConformalScores
+    difficulty: ResidualTrees | None
+    unseen: ConformalScores
+
+    def seconds(self, kernels: Sequence[Kernel]) -> Floats:
+        """Shape (n_kernels,)."""
+        return np.exp(self.layers.log_seconds(kernel_table(self.group, kernels, self.roofs)))
+
+    def log_widths(self, kernels: Sequence[Kernel], coverage: float) -> Floats:
+        """Half widths of intervals in log units, shape (n_kernels,)."""
+        factor = self.scores.factor(coverage)
+        if factor is not None:
+            return factor * self._difficulties(kernel_table(self.group, kernels, self.roofs))
+        unseen = self.unseen.factor(coverage)
+        return np.full(len(kernels), UNKNOWN_ERROR if unseen is None else unseen)
+
+    def _difficulties(self, table: KernelTable) -> Floats:
+        if self.difficulty is not None:
+            return _difficulties(self.difficulty, _clues(self.layers, table))
+        if self.layers.smooth is not None:
+            features = table.smooth_features(self.layers.constants)
+            return self.layers.smooth.deviation(features)
+        return np.ones(len(table.shape))
+
+
+def fit_group_time(
+    group: str, own: TimeSamples, roofs: Roofs, others: tuple[TimeSamples, ...]
+) -> GroupTime:
+    """The group's model from own rows, if any, and other types' rows, if any.
+
+    Raises:
+        InputError: neither own rows nor other types' hold a kernel of the group.
+    """
+    nearby = neighbourhood(group, roofs, () if len(own) >= OTHERS_HELP_BELOW else others)
+    if not len(own) and not nearby.members:
+        raise InputError("kernels", f"rows of {group} to learn from", roofs.model)
+    table = kernel_table(group, own.kernels, roofs)
+    layers = fit_layers(group, table, own.seconds, nearby)
+    unseen = _unseen_scores(group, nearby)
+    if layers.trees is not None:
+        scores, difficulty = _calibrated(group, own, roofs, nearby)
+        return GroupTime(group, roofs, layers, scores, difficulty, unseen)
+    if layers.smooth is not None:
+        scores = ConformalScores.from_errors(layers.smooth.scores())
+    else:
+        errors = np.log(own.seconds) - layers.log_seconds(table)
+        scores = ConformalScores.from_errors(errors)
+    return GroupTime(group, roofs, layers, scores, None, unseen)
+
+
+def _calibrated(
+    group: str, own: TimeSamples, roofs: Roofs, nearby: Neighbourhood
+) -> tuple[ConformalScores, ResidualTrees | None]:
+    """Scores of all own kernels, each from a fit that saw none of its hold-out group.
+
+    Trees learn from these errors how the size of an error depends on the kernel; for its own
+    score, a kernel's difficulty comes from trees that did not see its group either.
+    """
+    clues, errors = _out_of_fold(group, own, roofs, nearby)
+    if clues is None:
+        return ConformalScores(np.zeros(0)), None
+    difficulties = np.ones(len(own))
+    halves = hold_out_folds(own.kernels, level=2) % 2
+    for half in (0, 1):
+        seen, held = np.flatnonzero(halves != half), np.flatnonzero(halves == half)
+        if seen.size and held.size:
+            learned = _grow_difficulty(clues[seen], errors[seen])
+            difficulties[held] = _difficulties(learned, clues[held])
+    return ConformalScores.from_errors(errors, difficulties), _grow_difficulty(clues, errors)
+
+
+def _out_of_fold(
+    group: str, own: TimeSamples, roofs: Roofs, nearby: Neighbourhood
+) -> tuple[Floats | None, Floats]:
+    """Clues to the difficulty and absolute log errors of every kernel; None if all are kin."""
+    folds = hold_out_folds(own.kernels, level=1)
+    clues: Floats | None = None
+    errors = np.zeros(len(own))
+    present = np.unique(folds).tolist()
+    for fold in present if len(present) > 1 else ():
+        held = own.take(np.flatnonzero(folds == fold))
+        rest = own.take(np.flatnonzero(folds != fold))
+        seen = kernel_table(group, rest.kernels, roofs)
+        layers = fit_layers(group, seen, rest.seconds, nearby)
+        table = kernel_table(group, held.kernels, roofs)
+        found = _clues(layers, table)
+        if clues is None:
+            clues = np.zeros((len(own), found.shape[1]))
+        clues[folds == fold] = found
+        errors[folds == fold] = np.abs(np.log(held.seconds) - layers.log_seconds(table))
+    return clues, errors
+
+
+def _clues(layers: Layers, table: KernelTable) -> Floats:
+    """What tells beforehand how large an error will be, shape (n, d)."""
+    features = table.tree_features(layers.constants)
+    if layers.trees is None:
+        return features
+    strayed = layers.log_seconds(table) - np.log(layers.constants.seconds(table.roofs))
+    spread = np.log(layers.trees.spread(features) + LEAST_DIFFICULTY)
+    return np.column_stack([features, spread, np.abs(strayed)])
+
+
+def _grow_difficulty(clues: Floats, errors: Floats) -> ResidualTrees:
+    return grow_trees(clues, errors, DIFFICULTY_TREES, DIFFICULTY_LEAF)
+
+
+def _difficulties(trees: ResidualTrees, clues: Floats) -> Floats:
+    return np.maximum(trees.predict(clues), LEAST_DIFFICULTY)
+
+
+def _unseen_scores(group: str, nearby: Neighbourhood) -> ConformalScores:
+    """How wrong forecasts without own rows are for the types that were measured.
+
+    Each type in turn is forecast from the rest; the ranks are over all their kernels, so one
+    strange type counts with its share.
+    """
+    errors = [np.zeros(0)]
+    for target in nearby.members if len(nearby.members) > 1 else ():
+        rest = kinship(target.roofs, tuple(m for m in nearby.members if m is not target)).nearest()
+        layers = Layers(RooflineConstants.from_logs(rest.typical_logs()), rest)
+        table = kernel_table(group, target.probes.kernels, target.roofs)
+        errors.append(np.log(target.probes.seconds) - layers.log_seconds(table))
+    return ConformalScores.from_errors(np.concatenate(errors))

@@ -1,0 +1,149 @@
+"""What other GPU types teach about a kernel: how far each strays from its own roofline, where.
+
+A library's choice of tiles, a wave that is not full, a cache that just holds the weights: such
+residuals recur from type to type, most among types with like memory and like compute.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from capacity.model.kernel_features import KernelTable, kernel_group, kernel_table
+from capacity.model.kernel_samples import TimeSamples
+from capacity.model.residual_trees import SEED, ResidualTrees, grow_trees
+from capacity.model.roofline import RooflineConstants, fit_constants
+from capacity.roofs import Roofs, require_roofs
+
+Floats = npt.NDArray[np.float64]
+
+TREES: Final = 10
+"""Of each type. Twenty are 1 % more accurate and twice as slow to ask."""
+
+MOST_ROWS: Final = 8_000
+"""Rows that a type's trees grow on, drawn evenly: more teach a new GPU nothing measurable."""
+
+KINSHIP: Final = 0.5
+"""Difference of log bandwidth and log compute over which types stop being alike. H200 and H100
+are 0.4 apart, H200 and B200 0.9, B200 and RTX PRO 6000 2.1 although one architecture names both."""
+
+CONSTANTS_SPREAD: Final = np.array([0.15, 0.075, 0.075])
+"""How far a type's logs of constants lie from the mean of its kin."""
+
+TRUST: Final = 0.6
+"""Weight of kinship beside the own rows when the shares of the neighbours are found."""
+
+PROBES: Final = 400
+LEAST_SHARE: Final = 0.02
+"""Neighbours below it are not worth asking."""
+
+
+@dataclass(frozen=True, slots=True)
+class Neighbour:
+    """One other type's lesson for one group of kernels.
+
+    Attributes:
+        probes: Some of its kernels, to judge forecasts of it from the others.
+    """
+
+    roofs: Roofs
+    constants: RooflineConstants
+    trees: ResidualTrees
+    probes: TimeSamples
+
+    def residuals(self, table: KernelTable, constants: RooflineConstants) -> Floats:
+        """Log of time over roofline that this type would show at such a place, shape (n,).
+
+        Args:
+            table: Of the type asked about, on its own roofs; ``constants`` likewise.
+        """
+        return self.trees.predict(table.tree_features(constants))
+
+
+@dataclass(frozen=True, slots=True)
+class Neighbourhood:
+    """The neighbours of one type with their shares; empty where nothing else is known."""
+
+    members: tuple[Neighbour, ...]
+    shares: Floats
+
+    def residuals(self, table: KernelTable, constants: RooflineConstants) -> Floats:
+        """Sum over the members by share, shape (n,)."""
+        total = np.zeros(len(table.shape))
+        for member, share in zip(self.members, self.shares.tolist(), strict=True):
+            total += share * member.residuals(table, constants)
+        return total
+
+    def typical_logs(self) -> Floats:
+        """Logs of the constants, mean by share, shape (3,)."""
+        logs = np.array([member.constants.logs() for member in self.members])
+        return np.asarray(self.shares @ logs / self.shares.sum())
+
+    def weighed(self, lessons: Floats, values: Floats) -> Neighbourhood:
+        """The shares that explain own residuals best, drawn to kinship.
+
+        Args:
+            lessons: What each member says of the own kernels, shape (n, n_members).
+            values: What they showed, shape (n,).
+        """
+        from scipy.optimize import nnls
+
+        root = np.sqrt(TRUST)
+        sides = np.vstack([lessons, root * np.eye(len(self.members))])
+        shares, _ = nnls(sides, np.concatenate([values, root * self.shares]))
+        return _kept(self.members, np.asarray(shares))
+
+    def nearest(self) -> Neighbourhood:
+        """Without the members whose kinship says that they have nothing to tell."""
+        return _kept(self.members, self.shares)
+
+
+def neighbourhood(group: str, roofs: Roofs, others: tuple[TimeSamples, ...]) -> Neighbourhood:
+    """The types that hold kernels of the group, shared out by kinship."""
+    members = tuple(m for samples in others if (m := _learned(samples, group)) is not None)
+    return kinship(roofs, members)
+
+
+def kinship(roofs: Roofs, members: tuple[Neighbour, ...]) -> Neighbourhood:
+    """These members, shared out by how like the type they are."""
+    gaps = np.array([distance(member.roofs, roofs) for member in members])
+    # From the least gap on, so that a type unlike all others still leans on the least unlike.
+    kin = np.exp(-(gaps**2 - (gaps**2).min(initial=np.inf)) / 2 / KINSHIP**2)
+    return Neighbourhood(members, kin / kin.sum() if members else kin)
+
+
+def distance(left: Roofs, right: Roofs) -> float:
+    """Of two types, in log units of bandwidth and compute."""
+    gaps = [
+        np.log(left.bytes_per_second / right.bytes_per_second),
+        np.log(left.flops_per_second("bf16") / right.flops_per_second("bf16")),
+    ]
+    return float(np.hypot(*gaps))
+
+
+@lru_cache(maxsize=128)
+def _learned(samples: TimeSamples, group: str) -> Neighbour | None:
+    """The lesson of one table; kept, since many fits ask the same tables."""
+    rows = [i for i, kernel in enumerate(samples.kernels) if kernel_group(kernel) == group]
+    if not rows:
+        return None
+    draw = np.random.default_rng(SEED)
+    if len(rows) > MOST_ROWS:
+        rows = np.sort(draw.choice(rows, MOST_ROWS, replace=False)).tolist()
+    chosen = samples.take(rows)
+    roofs = require_roofs(samples.gpu)
+    table = kernel_table(group, chosen.kernels, roofs)
+    constants = fit_constants(table.roofs, chosen.seconds)
+    residuals = np.log(chosen.seconds / constants.seconds(table.roofs))
+    trees = grow_trees(table.tree_features(constants), residuals, TREES)
+    probes = chosen.take(np.sort(draw.permutation(len(chosen))[:PROBES]))
+    return Neighbour(roofs, constants, trees, probes)
+
+
+def _kept(members: tuple[Neighbour, ...], shares: Floats) -> Neighbourhood:
+    kept = np.flatnonzero(shares >= LEAST_SHARE)
+    return Neighbourhood(tuple(members[i] for i in kept.tolist()), shares[kept])

@@ -1,0 +1,51 @@
+"""Extremely randomised trees: the one door to scikit-learn, opened only when trees are grown.
+
+Neither the agent nor the controller comes here: importing the library costs 60 MB and a second.
+Source: Geurts, Ernst, Wehenkel, "Extremely randomized trees" (Machine Learning 2006).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+Floats = npt.NDArray[np.float64]
+
+SEED: Final = 20261122
+"""Of every forest: the same rows give the same model."""
+
+
+@dataclass(frozen=True, slots=True)
+class ResidualTrees:
+    """A grown forest."""
+
+    forest: Any = field(repr=False)
+
+    def predict(self, features: Floats) -> Floats:
+        """Mean over the trees, shape (n,)."""
+        if not len(features):
+            return np.zeros(0)
+        return np.asarray(self.forest.predict(features), dtype=np.float64)
+
+    def spread(self, features: Floats) -> Floats:
+        """Standard deviation between the trees, shape (n,): large where few rows were near."""
+        narrow = features.astype(np.float32)
+        return np.asarray(np.std([tree.predict(narrow) for tree in self.forest], axis=0))
+
+
+def grow_trees(
+    features: Floats, targets: Floats, trees: int, smallest_leaf: int = 2
+) -> ResidualTrees:
+    """A forest that predicts the targets.
+
+    Args:
+        features: Shape (n, d).
+        targets: Shape (n,).
+    """
+    from sklearn.ensemble import ExtraTreesRegressor
+
+    forest = ExtraTreesRegressor(trees, min_samples_leaf=smallest_leaf, random_state=SEED)
+    return ResidualTrees(forest.fit(features, targets))
