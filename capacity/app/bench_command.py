@@ -13,10 +13,12 @@ from typing import Final, get_args
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
+from capacity.app import bench_reports
 from capacity.app.bench_backends import BACKENDS, open_rig
 from capacity.bench.bench_plan import FULL, Section, bench_plan
 from capacity.bench.bench_runner import BenchOutcome, BenchRig, BenchSettings, run_bench
 from capacity.bench.bench_runner import Progress as BenchProgress
+from capacity.bench.fault_finder import find_faults
 from capacity.bench.results_file import EarlierRun, ResultsFile, read_earlier_run
 from gpu.device import GpuError
 from wattpack.errors import InputError, PermanentError
@@ -50,14 +52,39 @@ def build_parser() -> argparse.ArgumentParser:
     run.add_argument("--seed", type=int, default=1, help="of order and operands (default 1)")
     run.add_argument("--tuning-cache", type=Path, help="winners of earlier tuning")
     run.add_argument("--allow-shared", action="store_true", help="measure beside other work")
+    run.set_defaults(act=_run)
+    _add_reports(verbs)
     return parser
 
 
+def _add_reports(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    check = verbs.add_parser(
+        "check",
+        help="is anything wrong with the board that these rows were measured on?",
+        description="Ends with 1 and the faults that were found: busy neighbour, clock lock, cap, "
+        "MIG slice.",
+    )
+    check.add_argument("rows", type=Path, nargs="+", help="results files of one board")
+    check.add_argument("--known", type=Path, help="rows of a sound board of the same type")
+    check.set_defaults(act=bench_reports.check)
+    profile = verbs.add_parser(
+        "profile",
+        help="a GPUProfile object from rows",
+        description="Draws come from the rows, limits and cap curves from the shipped profile: "
+        "the benchmark sets no caps.",
+    )
+    profile.add_argument("rows", type=Path, nargs="+", help="results files of one board")
+    profile.add_argument("--gpu", help="profile to fill, refused if the rows are of another type")
+    profile.add_argument("--json", action="store_true", help="JSON instead of YAML")
+    profile.set_defaults(act=bench_reports.profile)
+
+
 def main(argv: Sequence[str] | None = None) -> int:
-    """0 measured, 1 the board or its software failed, 2 refused input."""
+    """0 done, 1 the board, its software or a check failed, 2 refused input."""
     args = build_parser().parse_args(argv)
     try:
-        return _run(args)
+        status: int = args.act(args)
+        return status
     except InputError as error:
         print(f"wattpack bench: {error}", file=sys.stderr)
         return 2
@@ -111,6 +138,8 @@ def _summary(outcome: BenchOutcome) -> None:
         f"{len(outcome.skipped)} skipped, drift {'YES' if outcome.drifted else 'no'}, "
         f"fingerprint {outcome.fingerprint[:16]}"
     )
+    for finding in find_faults(outcome.rows):
+        print(f"  FAULT {finding.fault}: {finding.evidence}")
     for row in bad[:SHOWN_FLAGGED]:
         print(f"  {row.kernel}: {', '.join(row.flags)}")
     if len(bad) > SHOWN_FLAGGED:

@@ -12,16 +12,20 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Final
 
+from capacity.bench.bench_identity import BenchIdentity
 from capacity.bench.bench_plan import BenchPoint
-from capacity.bench.measurement_row import BenchIdentity, MeasurementRow
+from capacity.bench.measurement_row import MeasurementRow
 from capacity.bench.ports import KernelBackend, KernelUnavailable, LoadedKernel, Software
 from capacity.bench.quality import BenchRefused, Gate, TimedPoint, drifted, judge_gate, judge_row
 from capacity.bench.results_file import require_continuable
+from capacity.bench.row_checks import require_one_fingerprint
 from capacity.bench.timing import BoardWatch, PowerRule, StopRule, time_bursts, watch_board
 from capacity.roofs import find_roofs
 from gpu.board_meter import BoardMeter, BoardState
 from wattpack.clock import Clock
 from wattpack.units import NS_PER_SECOND
+
+FINGERPRINT_DIGITS: Final = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,7 +169,7 @@ def run_bench(
         rows=kept,
         skipped=skipped,
         gate=bench.gate,
-        fingerprint=rig.backend.fingerprint(),
+        fingerprint=bench.fingerprint,
         drifted=_has_drifted(kept),
         elapsed_seconds=(clock.monotonic_ns() - start_ns) / NS_PER_SECOND,
     )
@@ -179,12 +183,16 @@ class _Bench:
         self.gate = open_gate(rig.state, software, settings)
         self._rig = rig
         self._settings = settings
-        self._identity = bench_identity(rig.state, software, settings)
+        self.fingerprint = rig.backend.fingerprint()
+        identity = bench_identity(rig.state, software, settings)
+        digits = self.fingerprint[:FINGERPRINT_DIGITS]
+        self._identity = replace(identity, numeric_fingerprint=digits)
         self._roofs = find_roofs(rig.state.product)
 
     def owns(self, row: MeasurementRow) -> bool:
         """Whether a known row was measured under the same conditions on the same board."""
         same_board = row.identity.gpu_uuid_hash == self._identity.gpu_uuid_hash
+        require_one_fingerprint(self._identity, row.identity)
         return same_board and row.identity.cache_key == self._identity.cache_key
 
     def measure(self, point: BenchPoint) -> MeasurementRow:

@@ -12,15 +12,14 @@ import hashlib
 import json
 import math
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Literal, TypeVar, get_args
 
+from capacity.bench.bench_identity import SCHEMA_VERSION, BenchIdentity
 from capacity.kernels import Kernel, kernel_from_shape, kernel_shape
 from wattpack.errors import InputError, read_from
 from wattpack.units import require_number
-
-SCHEMA_VERSION: Final = 1
 
 CacheState = Literal["cold", "warm"]
 TimingMode = Literal["continuous", "arrivals"]
@@ -39,39 +38,6 @@ Flag = Literal[
     "slow_clock",
     "capped",
 ]
-
-
-@dataclass(frozen=True, slots=True)
-class BenchIdentity:
-    """What a row is true for; together with the kernel it is the cache key of a result.
-
-    Attributes:
-        gpu_uuid_hash: First 16 hex digits of SHA-256 over the UUID: tells boards apart, no more.
-        architecture: For example ``sm_90``; the name of a simulated or host backend otherwise.
-        power_limit_watts: Limit in force while the row was measured; 0 for what has none.
-        sm_clock_lock_mhz: Upper end of a clock lock, None without one.
-        kernel_source_sha256: Over the sources of the backend's own kernels.
-    """
-
-    run_id: str
-    gpu_product: str
-    gpu_uuid_hash: str
-    architecture: str
-    vbios: str
-    driver: str
-    cuda: str
-    torch: str
-    image_digest: str
-    kernel_source_sha256: str
-    power_limit_watts: float
-    sm_clock_lock_mhz: int | None = None
-
-    @property
-    def cache_key(self) -> str:
-        """Equal for runs whose rows may stand in for one another."""
-        key = asdict(replace(self, run_id="", image_digest="", gpu_uuid_hash=""))
-        text = json.dumps({"schema": SCHEMA_VERSION, **key}, sort_keys=True)
-        return hashlib.sha256(text.encode()).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,6 +112,7 @@ class MeasurementRow:
         who, time, power = self.identity, self.latency, self.power
         # Rates follow from the rounded time, so that a row read back writes the same line again.
         seconds = _digits((power.sustained_seconds if power else time.median_seconds) * 1e3) / 1e3
+        fingerprint = who.numeric_fingerprint
         return {
             "schema_version": SCHEMA_VERSION,
             "run_id": who.run_id,
@@ -158,6 +125,7 @@ class MeasurementRow:
             "torch": who.torch,
             "image_digest": who.image_digest,
             "kernel_source_sha256": who.kernel_source_sha256,
+            **({"numeric_fingerprint": fingerprint} if fingerprint else {}),
             "power_limit_w": who.power_limit_watts,
             "sm_clock_lock_mhz": who.sm_clock_lock_mhz,
             "section": self.section,
@@ -210,7 +178,7 @@ def row_from_dict(document: object) -> MeasurementRow:
         raise InputError("row", "a mapping", document)
     if document.get("schema_version") != SCHEMA_VERSION:
         raise InputError("schema_version", str(SCHEMA_VERSION), document.get("schema_version"))
-    for key in sorted(set(document) ^ _KEYS, key=str):
+    for key in sorted((set(document) - _LATER_KEYS) ^ _KEYS, key=str):
         expected = "a known key" if key in document else "a value"
         raise InputError(str(key), expected, document.get(key))
     latency = _latency(document)
@@ -293,6 +261,10 @@ _KEYS: Final = frozenset({
 })  # fmt: skip
 
 
+_LATER_KEYS: Final = frozenset({"numeric_fingerprint"})
+"""Of the same schema; rows of before may lack them."""
+
+
 def _refuse_constant(word: str) -> float:
     raise ValueError(f"{word} is no number of JSON")
 
@@ -348,6 +320,7 @@ def _identity(document: Mapping[str, Any]) -> BenchIdentity:
             "power_limit_w", document["power_limit_w"], minimum=0, maximum=1e5
         ),
         sm_clock_lock_mhz=None if lock is None else int(lock),
+        numeric_fingerprint=_text({"numeric_fingerprint": "", **document}, "numeric_fingerprint"),
     )
 
 

@@ -10,7 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from capacity.bench.measurement_row import SCHEMA_VERSION, MeasurementRow, parse_rows, row_line
+from capacity.bench.bench_identity import SCHEMA_VERSION
+from capacity.bench.measurement_row import MeasurementRow, parse_rows, row_line
 from capacity.bench.row_checks import require_one_board, require_possible
 from wattpack.errors import InputError
 

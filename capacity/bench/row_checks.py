@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final
 
+from capacity.bench.bench_identity import BenchIdentity
 from capacity.bench.measurement_row import MeasurementRow
 from capacity.bench.quality import above_roof
 from capacity.roofs import Roofs, find_roofs
@@ -58,6 +59,7 @@ def require_one_board(rows: Sequence[MeasurementRow]) -> None:
                 raise InputError("gpu_product", first.gpu_product, other.gpu_product)
             if other.cache_key != first.cache_key:
                 raise InputError("versions and limit", "those of the first row", other)
+            require_one_fingerprint(first, other)
 
 
 def require_own_name(rows: Sequence[MeasurementRow]) -> None:
@@ -76,6 +78,35 @@ def require_own_name(rows: Sequence[MeasurementRow]) -> None:
                 f"a GPU that reaches {LEAST_SHARE} of its memory roof ({roofs.model})",
                 f"{product} at {share:.2f}",
             )
+
+
+def require_same_numbers(rows: Sequence[MeasurementRow], known: Sequence[MeasurementRow]) -> None:
+    """Under the same software both boards round alike, and both carry one name.
+
+    Raises:
+        InputError: if the known rows are of another type, or only say that they are not.
+    """
+    if not rows or not known:
+        return
+    own, other = rows[0].identity, known[0].identity
+    if own.gpu_product != other.gpu_product:
+        raise InputError("gpu_product", own.gpu_product, other.gpu_product)
+    same_software = (own.architecture, own.cuda, own.torch) == (
+        other.architecture, other.cuda, other.torch,
+    )  # fmt: skip
+    if same_software:
+        require_one_fingerprint(own, other)
+
+
+def require_one_fingerprint(one: BenchIdentity, other: BenchIdentity) -> None:
+    """Both round alike, where both say how they round.
+
+    Raises:
+        InputError: if they do not.
+    """
+    told = one.numeric_fingerprint and other.numeric_fingerprint
+    if told and one.numeric_fingerprint != other.numeric_fingerprint:
+        raise InputError("numeric_fingerprint", one.numeric_fingerprint, other.numeric_fingerprint)
 
 
 def best_memory_share(rows: Iterable[MeasurementRow], roofs: Roofs | None) -> float | None:

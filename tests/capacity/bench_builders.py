@@ -6,9 +6,10 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
+from capacity.bench.bench_identity import BenchIdentity
 from capacity.bench.bench_plan import FULL, BenchPoint, Section, bench_plan
 from capacity.bench.bench_runner import BenchOutcome, BenchRig, BenchSettings, run_bench
-from capacity.bench.measurement_row import BenchIdentity, Latency, MeasurementRow, PowerWindow
+from capacity.bench.measurement_row import Latency, MeasurementRow, PowerWindow
 from capacity.kernels import Gemm
 from capacity.simulated_backend import BoardConstants, PlantedFault, SimulatedBackend
 from wattpack.clock import ManualClock

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from capacity.bench.measurement_row import BenchIdentity, Latency, MeasurementRow, PowerWindow
+from capacity.bench.bench_identity import BenchIdentity
+from capacity.bench.measurement_row import Latency, MeasurementRow, PowerWindow
 from capacity.kernels import Kernel
 
 LIMIT_WATTS = 700.0

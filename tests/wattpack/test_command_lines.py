@@ -165,6 +165,10 @@ bench run --out binary --backend simulated | row
 bench run --out nan.json --backend simulated | row
 bench run --out object.json --backend simulated | schema_version
 bench run --out rows.gz --backend simulated | --out
+bench check missing | rows
+bench check garbage | row
+bench profile empty | rows
+bench profile nan.json | row
 profiles --file missing | file
 profiles --file garbage | file
 profiles --file binary | file

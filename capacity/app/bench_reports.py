@@ -1,0 +1,71 @@
+"""What ``wattpack bench check`` and ``profile`` say about rows that were measured."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import yaml
+
+from capacity.bench.fault_finder import find_faults
+from capacity.bench.measured_profile import measured_profile
+from capacity.bench.measurement_row import MeasurementRow, content_sha256, read_rows
+from capacity.bench.row_checks import (
+    require_one_board,
+    require_own_name,
+    require_possible,
+    require_same_numbers,
+)
+from capacity.profile_library import gpu_profile_object, shipped_library
+from wattpack.errors import InputError, read_from
+
+FINGERPRINT_ANNOTATION = "wattpack.io/numeric-fingerprint"
+
+
+def check(args: argparse.Namespace) -> int:
+    """0 if nothing speaks against the rows, 1 with the faults that were found.
+
+    Raises:
+        InputError: for rows that cannot be true.
+    """
+    rows = _rows_of_one_board(args.rows)
+    known = _rows_of_one_board([args.known]) if args.known else []
+    require_same_numbers(rows, known)
+    findings = find_faults(rows, known)
+    bad = sum(not row.ok for row in rows)
+    who = rows[0].identity
+    print(f"{who.gpu_product}, board {who.gpu_uuid_hash}: {len(rows)} rows, {bad} flagged")
+    for finding in findings:
+        print(f"{finding.fault}: {finding.evidence}")
+    return 1 if findings else 0
+
+
+def profile(args: argparse.Namespace) -> int:
+    """Print a GPUProfile object.
+
+    Raises:
+        InputError: for rows that cannot be true, are of a faulty board, or of another type.
+    """
+    rows = _rows_of_one_board(args.rows)
+    for finding in find_faults(rows):
+        raise InputError("rows", f"a sound board, no {finding.fault}", finding.evidence)
+    shipped = shipped_library().find(args.gpu or rows[0].identity.gpu_product)
+    body = gpu_profile_object(measured_profile(rows, shipped), content_sha256(rows))
+    if fingerprint := rows[0].identity.numeric_fingerprint:
+        body["metadata"]["annotations"] = {FINGERPRINT_ANNOTATION: fingerprint}
+    text = json.dumps(body, indent=2) if args.json else yaml.safe_dump(body, sort_keys=False)
+    print(text.rstrip())
+    return 0
+
+
+def _rows_of_one_board(files: Sequence[Path]) -> list[MeasurementRow]:
+    rows = [row for file in files for row in read_rows(file)]
+    with read_from(", ".join(map(str, files))):
+        if not rows:
+            raise InputError("rows", "at least one row", 0)
+        require_one_board(rows)
+        require_possible(rows)
+        require_own_name(rows)
+    return rows

@@ -1,0 +1,132 @@
+"""Rows become a profile, or are refused: faulty boards, other names, other numbers."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import yaml
+
+from capacity.app.bench_command import main
+from capacity.bench.measurement_row import MeasurementRow, content_sha256, read_rows, row_line
+from capacity.bench.row_checks import require_same_numbers
+from capacity.profile_book import ProfileBook
+from capacity.profile_library import shipped_library
+from tests.capacity.bench_builders import IDENTITY, a_rig, a_row, quick_points, run_on
+from wattpack.errors import InputError
+
+PROFILES = Path(__file__).parents[2] / "capacity/data/profiles"
+H200 = [str(PROFILES / "h200.jsonl.gz"), str(PROFILES / "h200-steps.jsonl.gz")]
+
+
+def profile_of(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, Any]:
+    assert main(["profile", *arguments]) == 0
+    body: dict[str, Any] = yaml.safe_load(capsys.readouterr().out)
+    return body
+
+
+def kernel_class(body: dict[str, Any], name: str) -> dict[str, Any]:
+    found: dict[str, Any] = next(k for k in body["spec"]["kernelClasses"] if k["name"] == name)
+    return found
+
+
+def test_measured_steps_give_the_draws_of_a_profile_that_is_accepted(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    body = profile_of(capsys, *H200)
+    rows = [row for file in H200 for row in read_rows(Path(file))]
+    steps = [r for r in rows if r.kernel.kernel_class == "step_decode" and r.ok and r.power]
+    draws = sorted(r.power.mean_watts for r in steps if r.power)
+    shown = kernel_class(body, "decode")
+    assert draws[len(draws) // 2 - 1] - 0.1 <= shown["powerP50Watts"]
+    assert shown["powerP50Watts"] <= draws[len(draws) // 2] + 0.1
+    assert shown["powerP95Watts"] > 680
+    assert body["spec"]["provenanceHash"] == content_sha256(rows)
+    book = ProfileBook.shipped(shipped_library()).with_objects([body])
+    taken = book.find("NVIDIA H200").kernel_classes["decode"]
+    assert taken.power_p50_watts == shown["powerP50Watts"]
+
+
+def test_a_cap_below_the_measured_draw_costs_speed(capsys: pytest.CaptureFixture[str]) -> None:
+    """What a cap of a share of the draw costs is what the shipped curve says of that share."""
+    shown = kernel_class(profile_of(capsys, *H200), "decode")
+    shipped = shipped_library().find("NVIDIA H200").kernel_classes["decode"]
+    ratio = shown["powerP50Watts"] / shipped.power_p50_watts
+    assert ratio > 1.3
+    for cap, speed in zip(shown["capFractions"], shown["throughputFractions"], strict=True):
+        same = np.interp(cap / ratio, shipped.cap_fractions, shipped.throughput)
+        assert speed == pytest.approx(same, abs=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ([str(PROFILES / "h200-busy-neighbour.jsonl.gz")], "busy_neighbour"),
+        ([*H200, "--gpu", "H100-SXM"], "gpu_product"),
+        ([*H200, "--gpu", "nonsense"], "gpuModel"),
+        ([H200[0], str(PROFILES / "h200-second-board.jsonl.gz")], "gpu_uuid_hash"),
+        ([str(PROFILES / "h200-collectives.jsonl.gz")], "with power"),
+        (["missing.jsonl"], "missing.jsonl"),
+    ],
+)
+def test_rows_that_make_no_profile_are_refused(
+    capsys: pytest.CaptureFixture[str], arguments: list[str], words: str
+) -> None:
+    assert main(["profile", *arguments]) == 2
+    said = capsys.readouterr()
+    assert words in said.err
+    assert said.out == ""
+
+
+def test_rows_under_another_gpu_s_name_make_no_profile(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    renamed = tmp_path / "rows.jsonl.gz"
+    text = gzip.decompress((PROFILES / "h100.jsonl.gz").read_bytes()).decode()
+    renamed.write_bytes(
+        gzip.compress(text.replace("NVIDIA H100 80GB HBM3", "NVIDIA H200").encode())
+    )
+    assert main(["profile", str(renamed)]) == 2
+    assert "gpu_product" in capsys.readouterr().err
+
+
+def test_check_ends_with_one_and_names_the_fault(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check", H200[0]]) == 0
+    assert main(["check", str(PROFILES / "h200-busy-neighbour.jsonl.gz")]) == 1
+    assert "busy_neighbour" in capsys.readouterr().out
+    second = str(PROFILES / "h200-second-board.jsonl.gz")
+    assert main(["check", second, "--known", H200[0]]) == 0
+    assert main(["check", second, "--known", str(PROFILES / "h100.jsonl.gz")]) == 2
+
+
+def with_numbers(fingerprint: str, **identity: Any) -> list[MeasurementRow]:
+    return [a_row(identity=replace(IDENTITY, numeric_fingerprint=fingerprint, **identity))]
+
+
+def test_a_board_that_computes_other_numbers_is_another_board() -> None:
+    require_same_numbers(with_numbers("a"), with_numbers("a"))
+    require_same_numbers(with_numbers(""), with_numbers("a"))
+    require_same_numbers(with_numbers("a", torch="2.12"), with_numbers("b"))
+    with pytest.raises(InputError, match="numeric_fingerprint"):
+        require_same_numbers(with_numbers("a"), with_numbers("b"))
+
+
+def test_new_rows_carry_the_fingerprint_and_old_ones_stay_as_they_were() -> None:
+    rig = a_rig()
+    (row, *_) = run_on(rig, quick_points(rig, "launch")).rows
+    assert json.loads(row_line(row))["numeric_fingerprint"] == rig.backend.fingerprint()[:16]
+    assert "numeric_fingerprint" not in json.loads(row_line(a_row()))
+
+
+def test_a_run_does_not_go_on_where_another_board_computed() -> None:
+    rig = a_rig()
+    points = quick_points(rig, "launch")
+    (row, *_) = run_on(rig, points).rows
+    other = replace(row, identity=replace(row.identity, numeric_fingerprint="0" * 16))
+    with pytest.raises(InputError, match="numeric_fingerprint"):
+        run_on(rig, points, known=[other])
