@@ -9,6 +9,7 @@ import numpy as np
 
 from wattpack.api.inventory import GpuNode
 from wattpack.errors import InputError
+from wattpack.gpu_resources import MAX_BOARDS, board_count
 from wattpack.kube.port import JsonObject
 from wattpack.power.feasibility import LoadTree, worst_watts
 from wattpack.power.member_claims import newest_claims
@@ -33,13 +34,15 @@ class BreakerAtDefaults:
 
     @property
     def bears_it(self) -> bool:
-        """Whether the rating is kept with what is known."""
-        return self.load_watts <= self.rating_watts
+        """Whether the rating is kept for certain: what nobody told could be any load."""
+        return self.load_watts <= self.rating_watts and not self.unknown_gpus
 
     def sentence(self) -> str:
         """For the person who decides."""
         kw, rating_kw = self.load_watts / 1000, self.rating_watts / 1000
         verdict = "bears it" if self.bears_it else f"OVERLOAD by {kw - rating_kw:.1f} kW"
+        if self.unknown_gpus and kw <= rating_kw:
+            verdict = "CANNOT BE SAID"
         unknown = f", {self.unknown_gpus} GPUs of unknown limit NOT counted"
         text = f"{self.domain}: {kw:.1f} of {rating_kw:.1f} kW with {self.gpus} GPUs: {verdict}"
         return text + (unknown if self.unknown_gpus else "")
@@ -64,22 +67,38 @@ def breakers_at_defaults(objects: Iterable[JsonObject]) -> list[BreakerAtDefault
     specs = {name: domain.spec for name, domain in domains.items()}
     grid = PowerGrid.of_read(specs, newest_claims(bodies))
     labels = {_name(body): body["metadata"].get("labels") or {} for body in by_kind.get("Node", [])}
-    nodes = [GpuNode.read(body) for body in by_kind.get("GpuNode", [])]
-    fed = [(node, grid.feeding(node.name, labels.get(node.name, {}))) for node in nodes]
-    return _judge(grid, [(node, feeding) for node, feeding in fed if feeding.domain])
+    servers = {name: _told(body) for name, body in _by_name(by_kind.get("GpuNode", [])).items()}
+    for name, body in _by_name(by_kind.get("Node", [])).items():
+        # A server without an agent, or with more boards than its agent told, draws all the same.
+        told = servers.setdefault(name, [])
+        told += [None] * (min(board_count(body), MAX_BOARDS) - len(told))
+    fed = [(told, grid.feeding(name, labels.get(name, {}))) for name, told in servers.items()]
+    return _judge(grid, [(told, feeding) for told, feeding in fed if told and feeding.domain])
+
+
+def _by_name(bodies: Iterable[JsonObject]) -> dict[str, JsonObject]:
+    """Objects by their name."""
+    return {_name(body): body for body in bodies}
 
 
 def _name(body: JsonObject) -> str:
     return str(body["metadata"]["name"])
 
 
-def _judge(grid: PowerGrid, fed: list[tuple[GpuNode, Feeding]]) -> list[BreakerAtDefaults]:
+def _told(body: JsonObject) -> list[float | None]:
+    """The default limit of each board that an agent told, watts; None for what it left out."""
+    status = GpuNode.read(body).status
+    told = [device.default_limit_watts for device in status.devices]
+    return told + [None] * ((status.gpu_count or 0) - len(told))
+
+
+def _judge(
+    grid: PowerGrid, fed: list[tuple[list[float | None], Feeding]]
+) -> list[BreakerAtDefaults]:
     defaults: list[float] = []
     known: list[bool] = []
     node_of_gpu: list[int] = []
-    for i, (node, _) in enumerate(fed):
-        told = [device.default_limit_watts for device in node.status.devices]
-        told += [None] * ((node.status.gpu_count or 0) - len(told))
+    for i, (told, _) in enumerate(fed):
         defaults += [watts or 0.0 for watts in told]
         known += [watts is not None for watts in told]
         node_of_gpu += [i] * len(told)

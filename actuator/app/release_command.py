@@ -74,7 +74,7 @@ def main(argv: Sequence[str] | None = None, ask: Callable[[str], str] = input) -
 
 
 def _tell(cluster: Path | None) -> bool:
-    """Say what the breakers bear; whether any would be overloaded."""
+    """Say what the breakers bear; whether any might be overloaded."""
     if cluster is None:
         print(UNKNOWN)
         return False
@@ -94,7 +94,7 @@ def _tell(cluster: Path | None) -> bool:
 
 
 def _agreed(overloaded: bool, ask: Callable[[str], str]) -> bool:
-    warning = "A breaker would be OVERLOADED. " if overloaded else ""
+    warning = "A breaker may be OVERLOADED. " if overloaded else ""
     question = f"{warning}Give this node's GPUs their default limits back? [y/N] "
     try:
         return ask(question).strip().lower() in {"y", "yes"}

@@ -203,8 +203,26 @@ def test_gpus_whose_default_nobody_told_are_named(
     document["items"][1]["status"]["gpuCount"] = 10
     file = directory / "cluster.json"
     file.write_text(json.dumps(document))
-    main(["--restore-defaults", "--dry-run", "--cluster", str(file)], never)
-    assert "2 GPUs of unknown limit NOT counted" in capsys.readouterr().out
+    assert main(["--restore-defaults", "--dry-run", "--cluster", str(file)], never) == 1
+    said = capsys.readouterr().out
+    assert "CANNOT BE SAID, 2 GPUs of unknown limit NOT counted" in said
+
+
+@pytest.mark.parametrize(("has_agent", "unknown"), [(False, 8), (True, 2)])
+def test_boards_that_only_the_node_object_tells_are_unknown_not_absent(
+    directory: Path, capsys: pytest.CaptureFixture[str], has_agent: bool, unknown: int
+) -> None:
+    document = cluster(6)
+    document["items"][2]["status"] = {"capacity": {"nvidia.com/gpu": "8"}}
+    if not has_agent:
+        del document["items"][1]
+    file = directory / "cluster.json"
+    file.write_text(json.dumps(document))
+    assert main(["--restore-defaults", "--dry-run", "--cluster", str(file)], never) == 1
+    said = capsys.readouterr().out
+    assert "with 8 GPUs: CANNOT BE SAID" in said
+    assert f"{unknown} GPUs of unknown limit NOT counted" in said
+    assert "rack-a: 2.1 of" in said or has_agent  # the host counts: 2000 W / 0.95
 
 
 @pytest.mark.parametrize("text", ["", "[]", '{"items": 5}', '{"items": [5]}', '{"items": []}', "{"])
