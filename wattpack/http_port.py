@@ -93,6 +93,8 @@ class _Server(ThreadingHTTPServer):
     """Keeps at most ``MAX_CONNECTIONS``: one more ends the one that has been there longest."""
 
     daemon_threads = True
+    # Probes wait in the same line as readers that come all at once; the library's line has five.
+    request_queue_size = MAX_CONNECTIONS
     # Threads of readers that hang are not waited for at the end.
     block_on_close = False
 

@@ -216,6 +216,21 @@ def test_a_released_lease_is_taken_at_once(kube: EmbeddedKube, clock: ManualCloc
     assert two.epoch() == 2
 
 
+@pytest.mark.parametrize("written", [None, 1])
+def test_a_shortened_duration_makes_no_second_leader(
+    kube: EmbeddedKube, clock: ManualClock, written: int | None
+) -> None:
+    one, two = elector(kube, clock, "one"), elector(kube, clock, "two")
+    assert one.attempt()
+    lease = kube.get(LEASES, "controller", NAMESPACE)
+    lease["spec"]["leaseDurationSeconds"] = written
+    kube.replace(LEASES, lease, NAMESPACE)
+    assert not two.attempt()
+    clock.advance_seconds(2.0)
+    assert one.is_leader()
+    assert not two.attempt()
+
+
 def test_a_write_in_between_ends_the_term(kube: EmbeddedKube, clock: ManualClock) -> None:
     api = Interleaved(kube)
     one = elector(api, clock, "one")

@@ -121,6 +121,8 @@ class Candidacy:
     Attributes:
         identity: Unique to this process, not only to its host.
         renew_deadline_ns: How long a leader believes in itself.
+        lease_ns: How long a held Lease is left alone at least, whatever it says: its holder
+            believes in itself by its own settings, not by a number that anybody may write there.
         record: The newest record seen.
         seen_at_ns: When that record was first seen, on the candidate's own clock.
         leading: Whether the last write made it leader, and nothing ended that since.
@@ -130,6 +132,7 @@ class Candidacy:
 
     identity: str
     renew_deadline_ns: int
+    lease_ns: int
     record: LeaseRecord | None = None
     seen_at_ns: int = 0
     leading: bool = False
@@ -156,15 +159,18 @@ class Candidacy:
         """Whether the Lease is ours, free, or expired by our own clock."""
         if self.record is None or self.record.holder in {"", self.identity}:
             return True
-        return now_ns >= self.seen_at_ns + self.record.duration_ns
+        return now_ns >= self._expiry_ns(self.record)
 
     def attempt_at_ns(self, now_ns: int, pause_ns: int) -> int:
         """After a pause, or when somebody else's Lease expires within it: not a look later."""
         regular_ns = now_ns + pause_ns
         if self.record is None or self.record.holder in {"", self.identity}:
             return regular_ns
-        expiry_ns = self.seen_at_ns + self.record.duration_ns
+        expiry_ns = self._expiry_ns(self.record)
         return min(regular_ns, expiry_ns) if expiry_ns > now_ns else regular_ns
+
+    def _expiry_ns(self, record: LeaseRecord) -> int:
+        return self.seen_at_ns + max(record.duration_ns, self.lease_ns)
 
     def next_epoch(self, above: int = 0) -> int:
         """The epoch to write: the same within a term, a higher one for a new term."""
@@ -205,7 +211,8 @@ class LeaderElector:
         self._api, self._clock, self._bid = api, clock, bid
         self._random = random.Random(bid.seed)
         deadline_ns = seconds_to_ns(bid.settings.renew_deadline_seconds)
-        self._candidacy = Candidacy(bid.identity, deadline_ns)
+        lease_ns = seconds_to_ns(bid.settings.lease_seconds)
+        self._candidacy = Candidacy(bid.identity, deadline_ns, lease_ns)
         self._calls = threading.Lock()
         self._wake = clock.new_wake()
         self._asked_above = 0
