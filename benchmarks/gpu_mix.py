@@ -1,0 +1,232 @@
+"""The GPU mix against Mélange's formulation, against the clock, and against mix-then-cap.
+
+Every plan passes the checker. Mélange's program is solved to proved optimality on the same cases;
+ours is proved optimal as well, so the saving is all that dividing buckets can bring. Mix-then-cap
+buys the cheapest mix without looking at watts, then lowers one cap for all boards (and may switch
+replicas off) until the power budget holds; the joint plan has the same budget in watts and in
+dollars. A stricter mix-then-cap that gives each bought replica its best cap is printed beside it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from benchmarks._melange_formulation import MelangeAnswer, solve_melange
+from benchmarks._mix_cases import TOY, Bounds, Case, generate, to_problem
+from benchmarks.runner import Options, Result, Target
+from capacity.mix.mix_checker import complaints
+from capacity.mix.mix_model import NoMix, SolveOptions, solve_mix
+from capacity.mix.mix_problem import Goal, MixProblem
+from capacity.mix.mix_solution import MixSolution
+from wattpack.clock import SystemClock
+from wattpack.errors import PermanentError
+from wattpack.units import ns_to_seconds
+
+NAME = "gpu_mix"
+SUMMARY = (
+    "cost of a GPU mix against Mélange, gap in 2 s at full size, joint caps against mix-then-cap"
+)
+CAPS = (0.5, 0.625, 0.75, 0.875, 1.0)
+DOLLARS_PER_KWH = 0.12
+#: Of the cases with caps.
+TYPES = 5
+#: Of the plan's price; below is rounding.
+SAME = 1e-6
+TARGETS = {
+    "toy_dollars_per_hour": Target(at_most=4.68 + SAME),
+    "cases_dearer_than_melange": Target(at_most=0),
+    "mean_saving_percent": Target(at_least=2.0),
+    "full_size_gap_percent_max": Target(at_most=1.0),
+    "joint_requests_per_kw_gain_percent_mean": Target(at_least=10.0),
+}
+Figures = dict[str, float | int | str]
+
+
+def planned(problem: MixProblem, seconds: float, gap: float = SAME) -> MixSolution:
+    """The plan, if the checker agrees."""
+    solution = solve_mix(problem, SolveOptions(seconds=seconds, gap=gap))
+    wrong = complaints(problem, solution)
+    if wrong:
+        raise PermanentError(f"the checker refuses a plan: {wrong}")
+    return solution
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """Our answer and Mélange's on one case."""
+
+    ours: MixSolution
+    theirs: MelangeAnswer
+
+    @property
+    def saving_percent(self) -> float:
+        """Of Mélange's price."""
+        return 100 * (1 - self.ours.costs.total / self.theirs.dollars_per_hour)
+
+
+def compare(case: Case, seconds: float = 20.0) -> Pair:
+    """Both on the same case, GPUs paid only."""
+    return Pair(planned(to_problem(case, Bounds()), seconds), solve_melange(case, seconds))
+
+
+def toy(quick: bool) -> Figures:
+    """The published point, and the same matrix at other request rates."""
+    factors = np.linspace(2, 200, 5 if quick else 19) / 30.0
+    swept = [
+        compare(replace(TOY, requests_per_second=TOY.requests_per_second * f)) for f in factors
+    ]
+    return {
+        "toy_dollars_per_hour": round(compare(TOY).ours.costs.total, 6),
+        "toy_melange_slice_1_dollars_per_hour": solve_melange(TOY, 20.0, 1).dollars_per_hour,
+        "toy_melange_slice_4_dollars_per_hour": solve_melange(TOY, 20.0).dollars_per_hour,
+        "toy_rates_mean_saving_percent": _mean(pair.saving_percent for pair in swept),
+        "toy_rates_saving_percent_max": max(pair.saving_percent for pair in swept),
+    }
+
+
+def against_melange(seed: int, cases: int) -> Figures:
+    """Half of the cases like the toy (4 buckets), half like the paper's (9 to 36 buckets)."""
+    pairs: list[tuple[bool, Pair]] = []
+    for i in range(cases):
+        rng = np.random.default_rng([seed, 1, i])
+        is_small = i % 2 == 0
+        buckets = 4 if is_small else int(rng.integers(9, 37))
+        case = generate(
+            rng, int(rng.integers(2, 6)), buckets, (1.0, 8.0) if is_small else (1.0, 40.0)
+        )
+        pairs.append((is_small, compare(case)))
+    savings = [pair.saving_percent for _, pair in pairs]
+    few = [p.saving_percent for _, p in pairs if sum(p.theirs.gpus) <= 4]
+    return {
+        "cases": cases,
+        "cases_dearer_than_melange": sum(saving < -100 * SAME for saving in savings),
+        "cases_cheaper_than_melange": sum(saving > 100 * SAME for saving in savings),
+        "mean_saving_percent": _mean(savings),
+        "saving_percent_max": max(savings),
+        "mean_saving_percent_4_buckets": _mean(p.saving_percent for small, p in pairs if small),
+        "mean_saving_percent_9_to_36_buckets": _mean(
+            p.saving_percent for small, p in pairs if not small
+        ),
+        "mean_saving_percent_at_most_4_gpus": _mean(few),
+        "ours_not_proved": sum(pair.ours.gap > 10 * SAME for _, pair in pairs),
+        "melange_not_proved": sum(
+            p.theirs.bound < p.theirs.dollars_per_hour * (1 - SAME) for _, p in pairs
+        ),
+    }
+
+
+def full_size(seed: int, cases: int, seconds: float = 2.0) -> Figures:
+    """6 types x 40 buckets x 5 caps, energy paid; every other one within 90 % of the free draw."""
+    clock, gaps, times, cpu = SystemClock(), [], [], []
+    for i in range(cases):
+        rng = np.random.default_rng([seed, 2, i])
+        case = generate(rng, 6, 40, (2.0, 100.0))
+        bounds = Bounds(CAPS, dollars_per_kwh=DOLLARS_PER_KWH)
+        if i % 2:
+            free = planned(to_problem(case, bounds), seconds, gap=1e-3)
+            bounds = replace(bounds, budget_watts=0.9 * free.mean_watts)
+        begun_ns, cpu_before = clock.monotonic_ns(), sum(os.times()[:2])
+        try:
+            solution = planned(to_problem(case, bounds), seconds, gap=1e-3)
+        except NoMix:
+            continue
+        times.append(ns_to_seconds(clock.monotonic_ns() - begun_ns))
+        cpu.append(sum(os.times()[:2]) - cpu_before)
+        gaps.append(100 * solution.gap)
+    return {
+        "full_size_cases": len(gaps),
+        "full_size_gap_percent_max": max(gaps),
+        "full_size_gap_percent_mean": _mean(gaps),
+        "full_size_cases_within_1_percent": sum(gap <= 1.0 for gap in gaps),
+        "full_size_seconds_mean": _mean(times),
+        "full_size_seconds_max": max(times),
+        "full_size_cpu_seconds_max": max(cpu),
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class Capped:
+    """Share of four times the demand that is served within one power budget.
+
+    Attributes:
+        one_cap: The mix bought without looking at watts, all boards at the best common cap.
+        best_caps: The same mix, each replica at its best cap.
+        joint: Mix and caps chosen together for the same dollars.
+        joint_at_any_price: Without a limit on dollars.
+    """
+
+    one_cap: float
+    best_caps: float
+    joint: float
+    joint_at_any_price: float
+
+
+def within_budget(case: Case) -> Capped:
+    """All four on 70 % of what the cheapest mix draws at its default caps."""
+    mix = planned(to_problem(case, Bounds(dollars_per_kwh=DOLLARS_PER_KWH)), 5.0, 1e-3)
+    bought = {row.offer: row.replicas for row in mix.replicas}
+    most = Bounds(
+        CAPS,
+        scale=4.0,
+        budget_watts=0.7 * mix.mean_watts,
+        goal=Goal.MOST_REQUESTS,
+        dollars_per_kwh=DOLLARS_PER_KWH,
+    )
+    bought_only = replace(most, stock=tuple(bought.get(f"t{t}", 0) for t in range(TYPES)))
+
+    def served(bounds: Bounds) -> float:
+        return planned(to_problem(case, bounds), 3.0, 1e-3).served_fraction
+
+    return Capped(
+        one_cap=max(served(replace(bought_only, caps=(cap,))) for cap in CAPS),
+        best_caps=served(bought_only),
+        joint=served(replace(most, dollars_per_hour=mix.costs.total)),
+        joint_at_any_price=served(most),
+    )
+
+
+def joint_caps(seed: int, cases: int) -> Figures:
+    """What it brings to choose mix and caps together, in requests a second for the same watts."""
+    rngs = (np.random.default_rng([seed, 3, i]) for i in range(cases))
+    all_served = [within_budget(generate(rng, TYPES, 12, (10.0, 60.0))) for rng in rngs]
+
+    def gains(better: str, base: str) -> list[float]:
+        return [100 * (getattr(s, better) / getattr(s, base) - 1) for s in all_served]
+
+    return {
+        "joint_cases": cases,
+        "joint_requests_per_kw_gain_percent_mean": _mean(gains("joint", "one_cap")),
+        "joint_requests_per_kw_gain_percent_min": min(gains("joint", "one_cap")),
+        "joint_requests_per_kw_gain_percent_max": max(gains("joint", "one_cap")),
+        "joint_gain_at_any_price_percent_mean": _mean(gains("joint_at_any_price", "one_cap")),
+        "joint_gain_over_best_caps_percent_mean": _mean(gains("joint", "best_caps")),
+        "joint_gain_over_best_caps_at_any_price_percent_mean": _mean(
+            gains("joint_at_any_price", "best_caps")
+        ),
+    }
+
+
+def run(options: Options) -> Result:
+    """All four parts; a quick run has fewer cases of the same sizes."""
+    quick = options.quick
+    figures: Figures = {}
+    for name, part in _parts(options.seed, quick):
+        figures |= part
+        options.progress(f"{name}: {part}")
+    return Result(figures, TARGETS)
+
+
+def _parts(seed: int, quick: bool) -> Iterator[tuple[str, Figures]]:
+    yield "toy", toy(quick)
+    yield "against Mélange", against_melange(seed, 20 if quick else 200)
+    yield "full size", full_size(seed, 2 if quick else 20)
+    yield "joint caps", joint_caps(seed, 1 if quick else 20)
+
+
+def _mean(values: Iterator[float] | list[float]) -> float:
+    listed = list(values)
+    return float(np.mean(listed)) if listed else 0.0
