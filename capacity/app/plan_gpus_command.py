@@ -27,7 +27,7 @@ from capacity.mix.mix_explain import Explanation, explain_mix
 from capacity.mix.mix_model import NoMix, SolveOptions, solve_mix
 from capacity.mix.mix_problem import Goal, MixProblem, Phase
 from capacity.mix.mix_solution import MixSolution
-from wattpack.api.planning import CapacityPlan, CapacityPlanStatus
+from wattpack.api.planning import CapacityPlan, CapacityPlanStatus, PlannedReplicas
 from wattpack.clock import Clock, SystemClock
 from wattpack.documents import read_yaml
 from wattpack.errors import DeadlineExceededError, InputError
@@ -135,10 +135,26 @@ def _solver_lines_to_stderr() -> Iterator[None]:
 
 
 def _answered(plan: CapacityPlan, answer: Answer) -> dict[str, Any]:
+    solution = answer.solution
+    shapes = {shape.name: shape for shape in answer.problem.shapes}
     status = CapacityPlanStatus(
         observed_generation=plan.generation,
-        cost_per_hour=answer.solution.costs.total,
-        power_watts=answer.solution.mean_watts,
+        cost_per_hour=solution.costs.total,
+        power_watts=solution.mean_watts,
+        p99_watts=solution.p99_watts,
+        operational_grams_per_hour=solution.operational_grams_per_hour,
+        embodied_grams_per_hour=solution.embodied_grams_per_hour,
+        replicas=[
+            PlannedReplicas(
+                gpu_model=shapes[row.shape].gpu_model,
+                cap_watts=shapes[row.shape].cap_watts,
+                gpus=shapes[row.shape].gpus,
+                replicas=row.replicas,
+                offer=row.offer,
+            )
+            for row in solution.replicas
+        ],
+        gap=solution.gap,
         saved_fraction=answer.saved_fraction,
     )
     return plan.model_copy(update={"status": status}).to_json()

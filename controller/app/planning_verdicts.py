@@ -26,7 +26,9 @@ __all__ = ["PLANNING_KINDS", "PlanningStatus", "PlanningVerdicts"]
 
 PLANNING_KINDS: tuple[type[ApiObject], ...] = (CapacityPlan, WorkloadProfile)
 _UNUSED = {
-    CapacityPlan.meta.kind: "no process plans capacity in this version: nothing answers this plan",
+    CapacityPlan.meta.kind: (
+        "no process plans capacity in this version: `wattpack plan gpus -f` answers this plan"
+    ),
     WorkloadProfile.meta.kind: (
         "no process plans capacity in this version: nothing reads workload profiles"
     ),

@@ -191,12 +191,36 @@ class CapacityPlanSpec(ApiModel):
     ] = None
 
 
+class PlannedReplicas(ApiModel):
+    """Replicas of one kind that the plan has."""
+
+    gpu_model: Annotated[ModelName, Field(description="GPU type")]
+    cap_watts: Annotated[Watts, Field(description="Power cap of each board")]
+    gpus: Annotated[int, Field(ge=1, description="Boards of one replica")]
+    replicas: Annotated[int, Field(ge=1, description="How many")]
+    offer: Annotated[str, Field(max_length=128, description="Whose stock")]
+
+
 class CapacityPlanStatus(ApiModel):
     """The answer."""
 
     observed_generation: ObservedGeneration = 0
     cost_per_hour: Annotated[float | None, Field(description="Cost per hour")] = None
     power_watts: Annotated[float | None, Field(description="Expected draw, AC watts")] = None
+    p99_watts: Annotated[
+        float | None, Field(description="Sum of the replicas' 99th percentiles, AC watts")
+    ] = None
+    operational_grams_per_hour: Annotated[
+        float | None, Field(description="CO2e of the energy, grams per hour")
+    ] = None
+    embodied_grams_per_hour: Annotated[
+        float | None, Field(description="CO2e of making the GPUs, grams per hour of use")
+    ] = None
+    replicas: Annotated[
+        list[PlannedReplicas],
+        Field(max_length=1024, description="Replicas by GPU type and cap"),
+    ] = []
+    gap: Annotated[float | None, Field(ge=0, description="Distance to the bound, share")] = None
     saved_fraction: Annotated[
         float | None, Field(description="Cost saved against today's mix, share")
     ] = None

@@ -12,6 +12,7 @@ import pytest
 import yaml
 
 from capacity.mix.embodied import Embodied
+from wattpack.api import CapacityPlan
 from wattpack.cli import main
 
 ROOT = Path(__file__).parents[3]
@@ -113,6 +114,11 @@ def test_a_capacity_plan_is_answered_within_its_budget(folder: Folder) -> None:
     assert answer["powerWatts"] <= 2000
     assert answer["costPerHour"] == pytest.approx(body["dollarsPerHour"]["total"])
     assert 0 < answer["savedFraction"] < 1
+    assert {row["offer"] for row in answer["replicas"]} == {"h200"}
+    assert sum(row["replicas"] for row in answer["replicas"]) == sum(
+        row["replicas"] for row in body["replicas"]
+    )
+    assert CapacityPlan.from_json(body["capacityPlan"]).status.gap == pytest.approx(body["gap"])
 
 
 def test_a_plan_whose_budget_is_too_small_names_it(folder: Folder) -> None:
