@@ -13,7 +13,7 @@ from typing import Final, get_args
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
-from capacity.app import bench_reports
+from capacity.app import bench_plot, bench_reports
 from capacity.app.bench_backends import BACKENDS, open_rig
 from capacity.bench.bench_plan import FULL, Section, bench_plan
 from capacity.bench.bench_runner import BenchOutcome, BenchRig, BenchSettings, run_bench
@@ -77,6 +77,10 @@ def _add_reports(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
     profile.add_argument("--gpu", help="profile to fill, refused if the rows are of another type")
     profile.add_argument("--json", action="store_true", help="JSON instead of YAML")
     profile.set_defaults(act=bench_reports.profile)
+    plot = verbs.add_parser("plot", help="roofline and power as PNG (needs matplotlib)")
+    plot.add_argument("rows", type=Path, nargs="+", help="results files of one type")
+    plot.add_argument("--out", type=Path, required=True, help="folder for the pictures")
+    plot.set_defaults(act=bench_plot.plot)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

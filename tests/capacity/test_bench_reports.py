@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -130,3 +131,30 @@ def test_a_run_does_not_go_on_where_another_board_computed() -> None:
     other = replace(row, identity=replace(row.identity, numeric_fingerprint="0" * 16))
     with pytest.raises(InputError, match="numeric_fingerprint"):
         run_on(rig, points, known=[other])
+
+
+def test_plots_are_two_pictures(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("matplotlib")
+    assert main(["plot", *H200, "--out", str(tmp_path / "new")]) == 0
+    for name in ("roofline.png", "power.png"):
+        assert (tmp_path / "new" / name).read_bytes()[:4] == b"\x89PNG"
+
+
+def test_a_plot_without_matplotlib_says_what_is_missing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    assert main(["plot", *H200, "--out", str(tmp_path / "new")]) == 1
+    assert "matplotlib" in capsys.readouterr().err
+    assert not (tmp_path / "new").exists()
+
+
+def test_a_plot_of_nothing_or_into_a_file_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("matplotlib")
+    nothing = str(PROFILES / "h200-collectives.jsonl.gz")
+    assert main(["plot", nothing, "--out", str(tmp_path)]) == 2
+    (tmp_path / "file").write_text("")
+    assert main(["plot", *H200, "--out", str(tmp_path / "file")]) == 2
+    assert "--out" in capsys.readouterr().err
