@@ -12,6 +12,7 @@ from whichever thread was given it) goes to a thread that waits for nothing else
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import logging
 import os
@@ -178,9 +179,11 @@ class _Ears:
         self._earlier = {number: signal.signal(number, self._handle) for number in _heard()}
         self._thread = threading.Thread(target=self._listen, name="signals", daemon=True)
         self._thread.start()
+        atexit.register(_leave_the_last_word)
 
     def close(self) -> None:
         """Signals do what they did before."""
+        atexit.unregister(_leave_the_last_word)
         for number, handler in self._earlier.items():
             signal.signal(number, handler)
         signal.set_wakeup_fd(self._earlier_fd)
@@ -235,7 +238,25 @@ def _ears(clock: Clock) -> Iterator[_Ears]:
             ears.close()
 
 
+_ENDING_AT_ONCE = threading.Event()
+_LAST_WORD_SECONDS = 10.0
+
+
+def _leave_the_last_word() -> None:
+    """Signals do nothing to a process that is over, and its end at once has its own status.
+
+    After this the interpreter would give them back their default deed, and one that is repeated
+    would end the process by itself. The last steps end what the main thread waits for, so it may
+    come here while they still run.
+    """
+    for number in SIGNALS:
+        signal.signal(number, signal.SIG_IGN)
+    if _ENDING_AT_ONCE.is_set():
+        threading.Event().wait(_LAST_WORD_SECONDS)
+
+
 def _end_at_once(number: int) -> None:
+    _ENDING_AT_ONCE.set()
     for step in reversed(tuple(_LAST_STEPS)):
         with contextlib.suppress(Exception):
             step()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ast
 import signal
+import subprocess
+import sys
 import threading
 from pathlib import Path
 
@@ -121,3 +123,32 @@ def test_who_was_told_to_outlive_the_terminal_does() -> None:
         assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
     finally:
         signal.signal(signal.SIGHUP, earlier)
+
+
+TOLD_TWICE_AND_OVER = """
+import atexit, os, signal, threading
+from wattpack import ending
+from wattpack.clock import SystemClock
+
+ending.SAME_WORD_NS = 0
+go, never = threading.Event(), threading.Event()
+
+def last_step():
+    go.set()
+    threading.main_thread().join(5)
+    never.wait(0.3)  # the interpreter's end takes no time at all
+
+atexit.register(os._exit, 7)
+ending.last_step(last_step)
+with ending.end_noted(SystemClock()) as end:
+    os.kill(os.getpid(), signal.SIGTERM)
+    while not end.told():
+        pass
+    os.kill(os.getpid(), signal.SIGTERM)
+    go.wait()
+"""
+
+
+def test_the_end_at_once_has_the_last_word_though_it_frees_the_main_thread() -> None:
+    program = [sys.executable, "-c", TOLD_TWICE_AND_OVER]
+    assert subprocess.run(program, cwd=ROOT, timeout=30, check=False).returncode == 143
