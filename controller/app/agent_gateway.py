@@ -97,11 +97,11 @@ class AgentGateway(power_pb2_grpc.PowerControlServicer):
         """Number of open streams."""
         return len(self._streams)
 
-    async def Stream(  # type: ignore[override]  # noqa: N802 - the stub knows generators only
+    async def Stream(  # noqa: N802 - the name in the proto file
         self,
         request_iterator: AsyncIterator[power_pb2.AgentMessage],
         context: grpc.aio.ServicerContext,
-    ) -> None:
+    ) -> AsyncIterator[power_pb2.ControllerMessage]:
         """Serve one agent until it goes."""
         node = await self._authenticate(context)
         hello = await self._receive_hello(node, request_iterator, context)
@@ -114,12 +114,10 @@ class AgentGateway(power_pb2_grpc.PowerControlServicer):
         stream.reader = reader = asyncio.create_task(self._read(node, request_iterator, stream))
         reader.add_done_callback(lambda _: stream.end())
         try:
-            # Written here and not yielded: the library reports a write to an agent that has just
-            # left as a failure of the server, with a traceback, unless the writer takes it.
-            await context.write(self._welcome(hello))
+            yield self._welcome(hello)
             while (message := await stream.take()) is not None:
-                await context.write(message)
-        except (asyncio.CancelledError, grpc.aio.InternalError):
+                yield message
+        except asyncio.CancelledError:
             # The agent or this server ended the stream: an ordinary end, not a failure to report.
             log.debug("stream of %s ended", node)
         finally:

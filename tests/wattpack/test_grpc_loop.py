@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import logging
+
 import pytest
+from grpc._cython.cygrpc import ExecuteBatchError
 
 from wattpack.wire.grpc_loop import GrpcEventLoop
 
@@ -30,3 +33,14 @@ def test_another_call_on_a_closed_loop_still_fails() -> None:
     loop.close()
     with pytest.raises(RuntimeError, match="closed"):
         loop.call_soon(print)
+
+
+@pytest.mark.parametrize(
+    ("error", "told"), [(ExecuteBatchError("SendStatusFromServer"), []), (OSError("disk"), ["no"])]
+)
+def test_a_peer_that_has_just_left_is_no_failure_of_the_server(
+    caplog: pytest.LogCaptureFixture, error: Exception, told: list[str]
+) -> None:
+    library = logging.getLogger("grpc._cython.cygrpc")
+    library.error("no", exc_info=error)
+    assert [record.message for record in caplog.records] == told
