@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from capacity.mix.mix_conflict import plan_mix
@@ -176,13 +177,13 @@ def replica_table(problem: MixProblem, solution: MixSolution) -> Table:
     for count in solution.replicas:
         shape = shapes[count.shape]
         table.add_row(
-            count.offer,
-            count.shape,
-            shape.gpu_model,
+            escape(count.offer),
+            escape(count.shape),
+            escape(shape.gpu_model),
             f"{shape.cap_watts:g}",
             str(count.replicas),
             str(count.replicas * shape.gpus),
-            ", ".join(serves[count.offer, count.shape]),
+            escape(", ".join(serves[count.offer, count.shape])),
         )
     return table
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from capacity.gpu_profile import GpuProfile
@@ -64,7 +65,7 @@ def summary_table(profiles: Sequence[GpuProfile]) -> Table:
     table.add_column("cap curve")
     for profile in profiles:
         limits = f"{profile.min_limit_watts:g}-{profile.max_limit_watts:g}"
-        first = (profile.model, limits, f"{profile.knee_watts:g}")
+        first = (escape(profile.model), limits, f"{profile.knee_watts:g}")
         for name, kernel in profile.kernel_classes.items():
             at_80, at_60 = np.interp([0.8, 0.6], kernel.cap_fractions, kernel.throughput)
             table.add_row(

@@ -9,6 +9,8 @@ import pytest
 
 from capacity.app.profiles_command import main
 
+ROOT = Path(__file__).parents[2]
+
 
 def test_the_table_names_source_and_error(capsys: pytest.CaptureFixture[str]) -> None:
     assert main([]) == 0
@@ -35,3 +37,13 @@ def test_a_broken_file_exits_with_two(tmp_path: Path, capsys: pytest.CaptureFixt
     file.write_text("{", encoding="utf-8")
     assert main(["--file", str(file)]) == 2
     assert "p.json" in capsys.readouterr().err
+
+
+def test_a_model_that_looks_like_markup_is_shown_as_it_is(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = (ROOT / "capacity" / "data" / "profiles.json").read_text(encoding="utf-8")
+    file = tmp_path / "p.json"
+    file.write_text(text.replace("H200-SXM", "[/red]"), encoding="utf-8")
+    assert main(["--file", str(file)]) == 0
+    assert "[/red]" in capsys.readouterr().out

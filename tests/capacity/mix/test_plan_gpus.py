@@ -87,6 +87,14 @@ def test_the_example_of_the_docs_is_planned_and_explained(folder: Folder) -> Non
         assert words in out
 
 
+def test_names_that_look_like_markup_are_shown_as_they_are(folder: Folder) -> None:
+    body = changed("offers.0.name", "[/red] h200")
+    status, out, _ = folder.demand(changed("offers.1.name", "[bold]old", body))
+    assert status == 0
+    assert "[/red] h200" in out
+    assert "[bold]old" in out
+
+
 def test_the_json_has_every_figure_with_its_unit(folder: Folder) -> None:
     status, out, _ = folder.demand(EXAMPLE, "--json")
     body = json.loads(out)
