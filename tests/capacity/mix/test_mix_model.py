@@ -29,7 +29,7 @@ from capacity.mix.mix_solution import MixSolution
 from tests.capacity.mix.mix_builders import bucket, offer, shape, toy
 from tests.capacity.mix.mix_oracle import least_dollars
 from wattpack.clock import ManualClock
-from wattpack.errors import InputError
+from wattpack.errors import InputError, PermanentError
 
 PRICES = MixPrices(dollars_per_kwh=0.2, grams_per_kwh=400, dollars_per_tonne=100)
 
@@ -362,3 +362,9 @@ def test_nonsense_is_refused_by_its_field(
 def test_the_same_problem_has_the_same_answer() -> None:
     problem = small_case(random.Random(3))
     assert solve_mix(problem) == solve_mix(problem)
+
+
+def test_a_plan_that_the_judge_refuses_is_shown_to_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("capacity.mix.mix_conflict.complaints", lambda *_: ("too hot",))
+    with pytest.raises(PermanentError, match="too hot"):
+        planned(toy())
