@@ -8,7 +8,7 @@ collectives by message size, over all GPUs and number formats.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Final
 
@@ -16,6 +16,9 @@ import numpy as np
 import numpy.typing as npt
 
 from capacity.kernels import Attention, Collective, Gemm, Kernel
+
+Floats = npt.NDArray[np.float64]
+Indices = npt.NDArray[np.int64]
 
 FOLDS: Final = 4
 
@@ -39,6 +42,21 @@ def hold_out_folds(kernels: Sequence[Kernel], level: int = 0) -> npt.NDArray[np.
             groups anew and independently, for calibration and tuning inside the rest.
     """
     return np.array([_fold(hold_out_group(kernel), level) for kernel in kernels], dtype=np.int64)
+
+
+def out_of_fold(kernels: Sequence[Kernel], predict: Callable[[Indices, Indices], Floats]) -> Floats:
+    """Predictions for every kernel from fits that saw no kernel of its group, shape (n_kernels,).
+
+    Args:
+        predict: Given the indices to fit on and those to predict, the predictions of these.
+    """
+    folds = hold_out_folds(kernels)
+    made = np.full(len(kernels), np.nan)
+    for fold in range(FOLDS):
+        held = np.flatnonzero(folds == fold)
+        if held.size:
+            made[held] = predict(np.flatnonzero(folds != fold), held)
+    return made
 
 
 @lru_cache(maxsize=65536)
