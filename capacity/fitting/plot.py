@@ -14,6 +14,7 @@ from capacity.fitting.classes import SWEPT
 from capacity.fitting.curves import MIN_DRAW_SHARE, SweepPoint, fit_curve, mmbt_points, zeus_points
 from capacity.fitting.fit import REFERENCE
 from capacity.gpu_profile import KERNEL_CLASSES, GpuProfile
+from capacity.model.cap_map import fit_cap_map
 from capacity.profile_library import shipped_library
 
 mpl.use("Agg")
@@ -81,6 +82,35 @@ def plot_shared_line(points: Sequence[SweepPoint], check: Sequence[SweepPoint], 
     plt.close(figure)
 
 
+def plot_cap_map(points: Sequence[SweepPoint], file: Path) -> None:
+    """The cap map as lines for three draws, over the jobs that draw about as much, as dots."""
+    cap_map = fit_cap_map(points)
+    figure, axes = plt.subplots(1, 3, figsize=(13, 4.2), sharey=True)
+    for axis, gpu in zip(axes, ("V100", "RTX6000", "A40"), strict=True):
+        mine = [point for point in points if point.gpu == gpu]
+        limit = mine[0].max_limit_watts
+        for share, colour in ((0.92, "#d1495b"), (0.78, "#edae49"), (0.64, "#00798c")):
+            near = [p for p in mine if abs(p.share - share) < 0.07 and p.x < 1]
+            axis.plot(
+                [p.limit_watts for p in near], [p.throughput for p in near], ".", ms=4, c=colour
+            )
+            caps = np.linspace(0.36 * limit, limit, 120)
+            speed = cap_map.throughput(gpu, caps, share * limit, limit)
+            axis.plot(caps, speed, c=colour, label=f"draws {share * limit:.0f} W uncapped")
+        axis.axvline(0.5 * limit, c="k", lw=0.8)
+        axis.set_title(f"{gpu} (limit {limit:g} W)", fontsize=10)
+        axis.set_xlabel("power limit, W")
+        axis.grid(alpha=0.3)
+        axis.legend(loc="lower right", fontsize=8)
+    axes[0].set_ylabel("speed, uncapped = 1")
+    figure.suptitle(
+        "Cap map (fitted on all); dots: jobs within 7 % of that draw; bar: half of the limit"
+    )
+    figure.tight_layout()
+    figure.savefig(file, dpi=90)
+    plt.close(figure)
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Write the pictures."""
     parser = argparse.ArgumentParser(prog="python -m capacity.fitting.plot", description=__doc__)
@@ -92,6 +122,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     plot_profiles(profiles, points, args.out / "capacity-cap-throughput.png")
     check = mmbt_points(REFERENCE / "mmbt_power_limit_sweep.csv.gz")
     plot_shared_line(points, check, args.out / "capacity-shared-line.png")
+    plot_cap_map(points, args.out / "capacity-cap-map.png")
     return 0
 
 

@@ -4,12 +4,14 @@ Speed follows a law with four parameters a type, shrunk to the mean over types s
 a sweep gets that mean, and a smooth residual in (cap / uncapped draw, uncapped draw / limit) that
 types share in part::
 
-    s      = (cap - floor) / (uncapped - floor)
-    speed  = 1 where cap >= uncapped, else the smooth minimum of  s ** exponent  and  gain * s
+    s      = (cap - floor) / (active - floor)
+    speed  = 1 where cap >= active, else the smooth minimum of  s ** exponent  and  gain * s
 
-The power law is what voltage scaling leaves above the lowest voltage, the line what is left below
-it, where only the clock can fall (on an A40 from three quarters of the uncapped draw). The class of
-a kernel enters through its uncapped draw alone: decode draws little, so few caps bind it.
+A job's active phase draws more than its mean, so a cap just above the mean binds a little (jobs at
+1.0 to 1.3 times their mean ran at 0.98). The power law is what voltage scaling leaves above the
+lowest voltage, the line what is left below it, where only the clock can fall (on an A40 from three
+quarters of the uncapped draw). The class of a kernel enters through its uncapped draw alone:
+decode draws little, so few caps bind it.
 """
 
 from __future__ import annotations
@@ -129,8 +131,7 @@ class CapMap:
         )
         law = law_speed(self.laws.get(gpu, self.mean_law), cap, uncapped, limit)
         residual = self.speed_field.mean(self._rows(gpu, cap, uncapped, limit))
-        speed = np.minimum(1.0, law * np.exp(residual)) ** exponent
-        return np.asarray(np.where(cap >= uncapped, 1.0, speed))
+        return np.asarray(np.minimum(1.0, law * np.exp(residual)) ** exponent)
 
     def draw_watts(
         self,

@@ -90,6 +90,13 @@ def test_more_cap_is_never_slower_and_never_draws_less(gpu: str, share: float) -
     assert np.all(np.diff(shipped.draw_watts(gpu, caps, uncapped, LIMIT)) >= -0.01 * uncapped)
 
 
+@pytest.mark.parametrize("gpu", ["V100", "RTX6000", "A40"])
+@pytest.mark.parametrize("uncapped", [170.0, 200.0, 240.0])
+def test_a_watt_more_never_makes_speed_jump(shipped: CapMap, gpu: str, uncapped: float) -> None:
+    caps = np.arange(110.0, 260.0)
+    assert np.max(np.diff(shipped.throughput(gpu, caps, uncapped, 260.0))) < 0.015
+
+
 def test_one_call_answers_for_many_boards(shipped: CapMap) -> None:
     caps, draws = np.array([150.0, 200.0, 100.0]), np.array([240.0, 180.0, 200.0])
     together = shipped.throughput("V100", caps, draws, 250.0)
