@@ -13,16 +13,18 @@ from typing import Final, get_args
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
-from capacity.app import bench_plot, bench_reports
+from capacity.app import bench_plot, bench_reports, bench_submit
 from capacity.app.bench_backends import BACKENDS, open_rig
 from capacity.bench.bench_plan import FULL, Section, bench_plan
 from capacity.bench.bench_runner import BenchOutcome, BenchRig, BenchSettings, run_bench
 from capacity.bench.bench_runner import Progress as BenchProgress
 from capacity.bench.fault_finder import find_faults
+from capacity.bench.measurement_row import row_line
 from capacity.bench.results_file import EarlierRun, ResultsFile, read_earlier_run
 from gpu.device import GpuError
 from wattpack.errors import InputError, PermanentError
 from wattpack.flags import output_file
+from wattpack.object_names import SYSTEM_NAMESPACE
 from wattpack.units import require_number
 
 SHOWN_FLAGGED: Final = 20
@@ -52,6 +54,9 @@ def build_parser() -> argparse.ArgumentParser:
     run.add_argument("--seed", type=int, default=1, help="of order and operands (default 1)")
     run.add_argument("--tuning-cache", type=Path, help="winners of earlier tuning")
     run.add_argument("--allow-shared", action="store_true", help="measure beside other work")
+    run.add_argument(
+        "--print-rows", action="store_true", help="rows on standard output, no words: a pod's log"
+    )
     run.set_defaults(act=_run)
     _add_reports(verbs)
     return parser
@@ -81,6 +86,18 @@ def _add_reports(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
     plot.add_argument("rows", type=Path, nargs="+", help="results files of one type")
     plot.add_argument("--out", type=Path, required=True, help="folder for the pictures")
     plot.set_defaults(act=bench_plot.plot)
+    submit = verbs.add_parser(
+        "submit",
+        help="a Job on one whole GPU of each type of a cluster that has no GPUProfile object",
+        description="Needs your own rights to list nodes and GPUProfiles and to create Jobs. The "
+        "Job prints its rows: kubectl logs job/NAME > rows.jsonl.",
+    )
+    submit.add_argument("--image", required=True, help="with wattpack, PyTorch and Triton")
+    submit.add_argument("--namespace", default=SYSTEM_NAMESPACE, help="default: %(default)s")
+    submit.add_argument("--quick", action="store_true", help="under 2 minutes: fewer points")
+    submit.add_argument("--dry-run", action="store_true", help="print the Jobs as YAML")
+    submit.add_argument("--kubeconfig", type=Path, help="default: the usual one")
+    submit.set_defaults(act=bench_submit.submit)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -105,7 +122,11 @@ def _run(args: argparse.Namespace) -> int:
         outcome = _measure(args, rig, earlier)
     finally:
         rig.backend.close()
-    _summary(outcome)
+    if args.print_rows:
+        for row in outcome.rows:
+            print(row_line(row))
+    else:
+        _summary(outcome)
     return 0
 
 
@@ -119,8 +140,9 @@ def _measure(args: argparse.Namespace, rig: BenchRig, earlier: EarlierRun) -> Be
     bar = Progress(
         TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(),
         TextColumn("{task.fields[remaining]}"), console=Console(file=sys.stderr),
+        disable=args.print_rows,
     )  # fmt: skip
-    if earlier.dropped:
+    if earlier.dropped and not args.print_rows:
         print(f"dropped a row that was cut off: {earlier.dropped}…", file=sys.stderr)
     with ResultsFile(args.out, earlier) as file, bar:
         task = bar.add_task("measuring", total=len(points), remaining="")
@@ -140,7 +162,7 @@ def _summary(outcome: BenchOutcome) -> None:
     print(
         f"{len(outcome.rows)} rows in {outcome.elapsed_seconds:.0f} s, {len(bad)} flagged, "
         f"{len(outcome.skipped)} skipped, drift {'YES' if outcome.drifted else 'no'}, "
-        f"fingerprint {outcome.fingerprint[:16]}"
+        f"fingerprint {outcome.fingerprint[:16]}",
     )
     for finding in find_faults(outcome.rows):
         print(f"  FAULT {finding.fault}: {finding.evidence}")

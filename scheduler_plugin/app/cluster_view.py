@@ -27,6 +27,7 @@ from wattpack.gangs import (
 from wattpack.kube.claim_follower import ClaimFollower
 from wattpack.kube.informer import Informer
 from wattpack.kube.port import (
+    JOBS,
     NAMESPACES,
     NODES,
     PODS,
@@ -42,7 +43,6 @@ from wattpack.resource_claims import ClaimBook, asks_for_claims
 from wattpack.units import NS_PER_SECOND
 
 log = logging.getLogger(__name__)
-JOBS = Resource("batch", "v1", "jobs", "Job", True)
 JOBSETS = Resource("jobset.x-k8s.io", "v1alpha2", "jobsets", "JobSet", True)
 POD_GROUPS = Resource("scheduling.x-k8s.io", "v1alpha1", "podgroups", "PodGroup", True)
 

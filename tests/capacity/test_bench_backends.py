@@ -139,3 +139,11 @@ def test_the_command_says_what_torch_needs(
     assert main(["run", "--out", str(tmp_path / "x.jsonl")]) == 1
     assert "NVML" in capsys.readouterr().err
     assert not (tmp_path / "x.jsonl").exists()
+
+
+def test_a_pod_s_log_is_a_results_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    command = ["run", "--backend", "simulated", "--quick", "--print-rows"]
+    assert main([*command, "--out", str(tmp_path / "rows.jsonl")]) == 0
+    said = capsys.readouterr()
+    assert said.err == ""
+    assert said.out == (tmp_path / "rows.jsonl").read_text()

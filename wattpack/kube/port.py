@@ -99,6 +99,7 @@ NAMESPACES = Resource("", "v1", "namespaces", "Namespace", False)
 SECRETS = Resource("", "v1", "secrets", "Secret", True)
 CONFIG_MAPS = Resource("", "v1", "configmaps", "ConfigMap", True)
 EVENTS = Resource("events.k8s.io", "v1", "events", "Event", True)
+JOBS = Resource("batch", "v1", "jobs", "Job", True)
 LEASES = Resource("coordination.k8s.io", "v1", "leases", "Lease", True)
 PRIORITY_CLASSES = Resource("scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", False)
 MUTATING_WEBHOOKS = Resource(
