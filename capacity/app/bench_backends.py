@@ -38,12 +38,13 @@ def _open_torch(args: Namespace) -> BenchRig:
     meter = open_meter(args.gpu)
     state = meter.state()  # before this process is itself one of those that hold the GPU
     try:
-        from capacity.torch_backend import open_torch_backend
+        from capacity.torch_backend import open_torch_backend, tuning_key
         from capacity.torch_backend.tuning import TunedConfigs
     except ImportError as error:
         raise PermanentError(
             f"backend torch needs PyTorch with Triton ({error.name} is not installed); "
             "the benchmark's image has both"
         ) from error
-    tuned = TunedConfigs(clock, TUNING_BUDGET_SECONDS, args.tuning_cache)
+    key = tuning_key(state.product, state.driver)
+    tuned = TunedConfigs(clock, TUNING_BUDGET_SECONDS, args.tuning_cache, key)
     return BenchRig(open_torch_backend(args.gpu, tuned, clock), meter, clock, state)

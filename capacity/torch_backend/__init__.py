@@ -1,5 +1,5 @@
 """Kernels through PyTorch: CUDA and, by the same names, ROCm."""
 
-from capacity.torch_backend.torch_backend import TorchBackend, open_torch_backend
+from capacity.torch_backend.torch_backend import TorchBackend, open_torch_backend, tuning_key
 
-__all__ = ["TorchBackend", "open_torch_backend"]
+__all__ = ["TorchBackend", "open_torch_backend", "tuning_key"]

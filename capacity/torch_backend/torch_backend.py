@@ -65,16 +65,13 @@ class TorchBackend:
 
     def software(self) -> Software:
         """Versions of the runtime and of the kernels in this package."""
-        digest = hashlib.sha256()
-        for name in _SOURCES:
-            digest.update(files("capacity.torch_backend").joinpath(name).read_bytes())
         board = self._properties
         return Software(
             architecture=f"sm_{board.major}{board.minor}" if board else "cpu",
             multiprocessors=board.multi_processor_count if board else 0,
             cuda=str(torch.version.cuda or torch.version.hip or ""),
             torch=torch.__version__,
-            kernel_source_sha256=digest.hexdigest(),
+            kernel_source_sha256=kernel_source_sha256(),
         )
 
     def facts(self) -> BoardFacts:
@@ -256,6 +253,20 @@ def _fp8_product(xs: list[Any], ws: list[Any], ys: list[Any]) -> Work:
         )  # fmt: skip
 
     return product
+
+
+def kernel_source_sha256() -> str:
+    """Over the bytes of this package's own kernels."""
+    digest = hashlib.sha256()
+    for name in _SOURCES:
+        digest.update(files("capacity.torch_backend").joinpath(name).read_bytes())
+    return digest.hexdigest()
+
+
+def tuning_key(product: str, driver: str) -> str:
+    """What winners of tuning are valid for: this type, these versions, these sources."""
+    runtime = torch.version.cuda or torch.version.hip or ""
+    return "|".join((product, driver, runtime, torch.__version__, kernel_source_sha256()))
 
 
 def relative_error(out: Any, reference: Any) -> float:

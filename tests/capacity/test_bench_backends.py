@@ -147,3 +147,21 @@ def test_a_pod_s_log_is_a_results_file(tmp_path: Path, capsys: pytest.CaptureFix
     said = capsys.readouterr()
     assert said.err == ""
     assert said.out == (tmp_path / "rows.jsonl").read_text()
+
+
+@pytest.mark.skipif(find_spec("torch") is None, reason="torch is not installed")
+def test_winners_of_tuning_are_not_taken_to_another_gpu(tmp_path: Path) -> None:
+    from capacity.torch_backend import tuning_key
+    from capacity.torch_backend.tuning import CONFIGS, TunedConfigs
+
+    tried: list[tuple[int, ...]] = []
+
+    def with_config(config: tuple[int, ...]) -> Callable[[int], None]:
+        tried.append(config)
+        return lambda copy: None
+
+    cache = tmp_path / "tuning.json"
+    for product, times in (("H200", 1), ("H200", 1), ("H100", 2), ("H200", 3)):
+        tuned = TunedConfigs(SystemClock(), 60, cache, tuning_key(product, "580"))
+        tuned.best("decode", (128,), with_config)
+        assert len(tried) == times * len(CONFIGS["decode"])
