@@ -126,7 +126,8 @@ class GpuModel:
             limit_watts: The rows' own limit if None.
         """
         mix = step if isinstance(step, Sequence) else mix_of(step)
-        return self.steps.predict(mix, limit_watts or self.limit_watts, mode)
+        limit = self.limit_watts if limit_watts is None else limit_watts
+        return self.steps.predict(mix, limit, mode)
 
 
 def kernel_rows(rows: Iterable[MeasurementRow]) -> list[MeasurementRow]:

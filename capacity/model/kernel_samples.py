@@ -95,8 +95,8 @@ class PowerSamples:
 def time_samples(rows: Iterable[MeasurementRow]) -> TimeSamples:
     """Unflagged rows with cold caches, timed in short bursts.
 
-    A burst is too short for the board's power regulation, so these are times at full clock; what
-    the limit costs is the cap map's to say.
+    Bursts of kernels below 1.5 ms are over before the board's regulator acts: times at full clock.
+    Longer ones that draw more than the limit are slowed; ``GpuModel`` takes them back.
 
     Raises:
         InputError: rows of several GPU types, of one that has no roofs, or none at all.

@@ -105,7 +105,8 @@ class StepModel:
         uncapped = (float(busy @ watts) + gap_joules) / free_seconds
         depth = float(self.regulator.depth(uncapped, limit_watts))
         sensitivity = self.regulator.clock_sensitivity(memory_shares(kernels, single, self.roofs))
-        seconds = free_seconds + depth * float(busy @ sensitivity)
+        slowed = float(busy @ (1 + depth * sensitivity))
+        seconds = self.launches.step_seconds(slowed, int(counts.sum()), mode)
         held = self.regulator.held_share * limit_watts
         return StepPrediction(
             seconds=seconds,

@@ -117,6 +117,11 @@ def test_rows_that_make_no_model_are_refused(
     assert refusal.value.field == field
 
 
+def test_a_limit_of_nothing_is_refused_and_not_taken_for_the_rows_own(model: GpuModel) -> None:
+    with pytest.raises(InputError, match="limit_watts"):
+        model.step(STEPS[0], 0.0)
+
+
 def test_a_whole_step_is_no_kernel(model: GpuModel) -> None:
     with pytest.raises(InputError, match="a single kernel"):
         model.seconds([STEPS[0]])

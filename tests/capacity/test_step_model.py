@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
@@ -122,6 +122,13 @@ def test_kernels_shorter_than_a_launch_wait_for_the_host() -> None:
     assert graph.seconds == pytest.approx(1002e-6)
     assert eager.seconds == pytest.approx(4000e-6)
     assert eager.mean_watts == pytest.approx((1000e-6 * 300 + 3000e-6 * 150) / 4000e-6)
+
+
+def test_what_the_limit_costs_fits_into_the_gaps_of_a_slow_host() -> None:
+    slow_host = replace(MODEL, launches=LaunchCosts(2e-6, 1e-6, 400e-6))
+    step = slow_host.predict([(HOT, 10)], 400.0, "eager")
+    assert step.uncapped_watts > 400
+    assert step.seconds == pytest.approx(4000e-6)
 
 
 def test_a_single_kernel_is_a_mix_of_one() -> None:
