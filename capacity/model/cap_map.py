@@ -125,10 +125,11 @@ class CapMap:
             uncapped_watts: What the job draws at the type's default limit.
             limit_watts: That limit.
             exponent: Of the whole answer, from ``exponent_of_own_points``.
+
+        Raises:
+            InputError: naming the watts that are not finite and above 0.
         """
-        cap, uncapped, limit = np.broadcast_arrays(
-            *np.atleast_1d(cap_watts, uncapped_watts, limit_watts)
-        )
+        cap, uncapped, limit = _watts(cap_watts, uncapped_watts, limit_watts)
         law = law_speed(self.laws.get(gpu, self.mean_law), cap, uncapped, limit)
         residual = self.speed_field.mean(self._rows(gpu, cap, uncapped, limit))
         return np.asarray(np.minimum(1.0, law * np.exp(residual)) ** exponent)
@@ -141,9 +142,7 @@ class CapMap:
         limit_watts: Floats | float,
     ) -> Floats:
         """Mean draw under the cap: less than the cap for work that pauses, such as data loading."""
-        cap, uncapped, limit = np.broadcast_arrays(
-            *np.atleast_1d(cap_watts, uncapped_watts, limit_watts)
-        )
+        cap, uncapped, limit = _watts(cap_watts, uncapped_watts, limit_watts)
         share = np.exp(self.draw_field.mean(self._rows(gpu, cap, uncapped, limit)))
         return np.asarray(uncapped * np.where(cap >= uncapped, 1.0, np.minimum(1.0, share)))
 
@@ -162,6 +161,22 @@ class CapMap:
     def _rows(self, gpu: str, cap: Floats, uncapped: Floats, limit: Floats) -> Floats:
         kind = list(self.laws).index(gpu) if gpu in self.laws else -1
         return np.column_stack([cap / uncapped, uncapped / limit, np.full(len(cap), kind)])
+
+
+def _watts(
+    cap_watts: Floats | float, uncapped_watts: Floats | float, limit_watts: Floats | float
+) -> tuple[Floats, Floats, Floats]:
+    """The three as arrays of one shape."""
+    named = {
+        "cap_watts": cap_watts,
+        "uncapped_watts": uncapped_watts,
+        "limit_watts": limit_watts,
+    }
+    for name, values in named.items():
+        if not np.all(np.isfinite(values) & (np.asarray(values) > 0)):
+            raise InputError(name, "finite numbers above 0", values)
+    cap, uncapped, limit = np.broadcast_arrays(*np.atleast_1d(*named.values()))
+    return cap, uncapped, limit
 
 
 def law_speed(law: Floats, cap: Floats, uncapped: Floats, limit: Floats) -> Floats:

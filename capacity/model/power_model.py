@@ -34,6 +34,7 @@ from capacity.model.latent_field import (
 from capacity.model.residual_trees import ResidualTrees, grow_trees
 from capacity.roofs import Roofs, require_roofs
 from wattpack.errors import InputError
+from wattpack.units import require_number
 
 SecondsOf = Callable[[Sequence[Kernel]], Floats]
 
@@ -103,12 +104,14 @@ class PowerModel:
 
         The mean of what may be held and may not, given how uncertain the uncapped draw is.
         """
+        require_number("limit_watts", limit_watts, exclusive_minimum=0)
         middle, spread = self.uncapped_watts(kernels), self._spread_watts(kernels)
         room = (HELD_SHARE * limit_watts - middle) / spread
         return np.asarray(middle + spread * (room * norm.sf(room) - norm.pdf(room)))
 
     def draw_below_watts(self, kernels: Sequence[Kernel], limit_watts: float) -> Floats:
         """Expected draw of kernels of which it is known that they stay below ``limit_watts``."""
+        require_number("limit_watts", limit_watts, exclusive_minimum=0)
         middle, spread = self.uncapped_watts(kernels), self._spread_watts(kernels)
         room = (limit_watts - middle) / spread
         return np.asarray(middle - spread * np.exp(norm.logpdf(room) - norm.logcdf(room)))
@@ -120,6 +123,7 @@ class PowerModel:
 
         A board regulates its mean, not each second: shorter peaks are the regulator's to say.
         """
+        require_number("limit_watts", limit_watts, exclusive_minimum=0)
         # Split-conformal rank; with too few rows for the probability, the worst of them. Fitted
         # spreads are never trusted to be wider than a normal distribution's.
         rank = int(np.ceil(probability * (len(self.tails) + 1))) - 1

@@ -104,6 +104,15 @@ def test_one_call_answers_for_many_boards(shipped: CapMap) -> None:
     assert together == pytest.approx(alone)
 
 
+@pytest.mark.parametrize("name", ["cap_watts", "uncapped_watts", "limit_watts"])
+@pytest.mark.parametrize("value", [float("nan"), 0.0, -1.0, float("inf")])
+def test_watts_that_are_none_are_refused_by_name(shipped: CapMap, name: str, value: float) -> None:
+    watts = {"cap_watts": 150.0, "uncapped_watts": 200.0, "limit_watts": 250.0, name: value}
+    for ask in (shipped.throughput, shipped.draw_watts):
+        with pytest.raises(InputError, match=name):
+            ask("V100", **watts)
+
+
 def test_sweeps_in_which_no_cap_binds_are_refused() -> None:
     free = SweepPoint("A", "job", 300.0, 300.0, 200.0, 1.0, 1.0)
     with pytest.raises(InputError, match="points"):

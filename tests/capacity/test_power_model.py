@@ -121,6 +121,14 @@ def test_many_rows_grow_trees_that_catch_what_is_not_smooth() -> None:
     assert error < 0.8 * plain
 
 
+@pytest.mark.parametrize("limit_watts", [float("nan"), 0.0, -700.0])
+def test_a_limit_that_is_none_is_refused(limit_watts: float) -> None:
+    model, kernels = fit_power_model(_measured(_products(20, 1)), _seconds), _products(2, 2)
+    for ask in (model.draw_watts, model.draw_below_watts, model.bound_watts):
+        with pytest.raises(InputError, match="limit_watts"):
+            ask(kernels, limit_watts)
+
+
 def test_no_rows_are_refused() -> None:
     with pytest.raises(InputError, match="own"):
         fit_power_model(_measured(_products(3, 1)).take([]), _seconds)
