@@ -30,6 +30,7 @@ from capacity.model.power_model import fit_power_model
 from capacity.model.reference_kernels import GEMM_GPUS, reference_gemms
 from capacity.model.time_model import fit_time_model
 from capacity.roofs import Roofs, require_roofs
+from wattpack.errors import InputError
 
 NAME = "h200_profile"
 SUMMARY = "an H200's time and draw of 160 unseen products from 60 designed ones"
@@ -87,6 +88,8 @@ def profile_figures(
     """Errors on the validation products, beside what a roofline and constants err."""
     shapes = designed(fitted_rows)
     validation = [row for row in judged_rows if row.section == "validation" and row.ok]
+    if not shapes or not validation:
+        raise InputError("measurements", "cold bf16 products of sections gemm and validation", 0)
     kernels = [row.kernel for row in validation]
     measured = np.array([row.latency.median_seconds for row in validation])
     roofs = require_roofs(shapes[0].identity.gpu_product)

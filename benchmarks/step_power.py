@@ -26,6 +26,7 @@ from capacity.bench.measurement_row import MeasurementRow
 from capacity.kernels import DecoderStep
 from capacity.model.gpu_model import GpuModel
 from capacity.model.step_model import StepPrediction
+from capacity.roofs import find_roofs
 from wattpack.errors import InputError
 
 NAME = "step_power"
@@ -60,6 +61,10 @@ def predict(kernel_rows: Sequence[MeasurementRow], step_rows: Sequence[Measureme
         for row in step_rows
         if isinstance(row.kernel, DecoderStep) and row.power is not None
     ]
+    strangers = {row.identity.gpu_product for row, _, _ in judged
+                 if find_roofs(row.identity.gpu_product) != model.steps.roofs}  # fmt: skip
+    if strangers:
+        raise InputError("measurements", f"steps of an {model.gpu}", sorted(strangers))
     if not judged:
         raise InputError("measurements", "rows of section steps, with power", len(step_rows))
     return judged

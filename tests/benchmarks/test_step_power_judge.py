@@ -12,13 +12,13 @@ import pytest
 
 from benchmarks import step_power
 from benchmarks._own_rows import best_constant_error, line_error, mean_error, rows_of_file
-from benchmarks.h200_profile import neighbour_figures, repeat_figures
+from benchmarks.h200_profile import neighbour_figures, profile_figures, repeat_figures
 from benchmarks.step_power import Judged, judge
 from capacity.bench.measurement_row import MeasurementRow, row_line
 from capacity.kernels import Gemm
 from capacity.model.step_model import StepPrediction
-from tests.capacity.kernel_row import kernel_row
-from tests.capacity.simulated_gpu_rows import decoder
+from tests.capacity.kernel_row import identity, kernel_row
+from tests.capacity.simulated_gpu_rows import decoder, simulated_rows
 from wattpack.errors import InputError
 
 
@@ -130,3 +130,17 @@ def test_rows_without_steps_are_refused(tmp_path: Path) -> None:
     assert json.loads(row_line(row))["section"] == "gemm"
     with pytest.raises(InputError):
         step_power.predict([row], [row])
+
+
+def test_steps_of_another_gpu_type_are_refused() -> None:
+    step = kernel_row(decoder("decode", 1, 1, 512), 0.01, section="steps", draw_watts=400.0)
+    stranger = replace(step, identity=identity("NVIDIA H100 80GB HBM3"))
+    with pytest.raises(InputError, match="steps of an H200-SXM"):
+        step_power.predict(simulated_rows(), [stranger])
+
+
+def test_rows_without_designed_or_validation_products_are_refused() -> None:
+    row = kernel_row(Gemm(1, 512, 512), 1e-5, draw_watts=200.0)
+    for rows in ([row], [replace(row, section="validation")]):
+        with pytest.raises(InputError, match="validation"):
+            profile_figures(rows, rows)
