@@ -47,4 +47,5 @@ def _open_torch(args: Namespace) -> BenchRig:
         ) from error
     key = tuning_key(state.product, state.driver)
     tuned = TunedConfigs(clock, TUNING_BUDGET_SECONDS, args.tuning_cache, key)
-    return BenchRig(open_torch_backend(args.gpu, tuned, clock), meter, clock, state)
+    backend = open_torch_backend(args.gpu, tuned, clock)
+    return BenchRig(backend, meter, clock, state, tuned.remarks)

@@ -127,6 +127,8 @@ def _run(args: argparse.Namespace) -> int:
             print(row_line(row))
     else:
         _summary(outcome)
+        for line in rig.remarks():
+            print(f"  {line}")
     return 0
 
 

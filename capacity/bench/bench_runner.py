@@ -7,7 +7,7 @@ measured again. Each row is written before the next point starts.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Final
@@ -115,12 +115,14 @@ class BenchRig:
 
     Attributes:
         state: The board before this process opened it.
+        remarks: What the backend has to say once the run is over.
     """
 
     backend: KernelBackend
     meter: BoardMeter
     clock: Clock
     state: BoardState
+    remarks: Callable[[], Sequence[str]] = tuple
 
 
 def run_bench(

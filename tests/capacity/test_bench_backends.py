@@ -165,3 +165,17 @@ def test_winners_of_tuning_are_not_taken_to_another_gpu(tmp_path: Path) -> None:
         tuned = TunedConfigs(SystemClock(), 60, cache, tuning_key(product, "580"))
         tuned.best("decode", (128,), with_config)
         assert len(tried) == times * len(CONFIGS["decode"])
+
+
+@pytest.mark.skipif(find_spec("torch") is None, reason="torch is not installed")
+def test_the_report_says_what_tuning_brought() -> None:
+    from capacity.torch_backend.tuning import TunedConfigs, TuningGain
+
+    tuned = TunedConfigs(SystemClock(), 60)
+    assert tuned.remarks() == []
+    tuned.gains += [
+        TuningGain("decode", str(i), (1,), untuned_seconds=t, tuned_seconds=1.0)
+        for i, t in enumerate((1.0, 2.0, 4.0))
+    ]
+    (line,) = tuned.remarks()
+    assert line == "tuning decode: 3 keys, 2.00 times as fast as untuned (median), 4.00 at most"
