@@ -11,8 +11,9 @@ import argparse
 import json
 import os
 import sys
+import threading
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -73,7 +74,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     plan, document, source = _read(arguments)
     problem = problem_of(document, source)
     with _solver_lines_to_stderr():
-        answer = _answer(problem, arguments, SystemClock())
+        answer = _beside_signals(lambda: _answer(problem, arguments, SystemClock()))
     if arguments.json:
         body = answer_json(answer.solution, answer.explanation)
         if plan is not None:
@@ -108,6 +109,28 @@ def _answer(problem: MixProblem, arguments: argparse.Namespace, clock: Clock) ->
     if not arguments.no_explain:
         explanation = explain_mix(problem, solution, clock, 5 * seconds)
     return Answer(problem, solution, explanation, _saved(problem, solution, seconds))
+
+
+def _beside_signals(work: Callable[[], Answer]) -> Answer:
+    """What the work returns or raises, while this thread hears signals.
+
+    MathOpt loses an exception that a signal raises while it reads its solver's answer, and the
+    command would go on for minutes; a thread that only waits loses none.
+    """
+    outcome: list[Answer | BaseException] = []
+
+    def run() -> None:
+        try:
+            outcome.append(work())
+        except BaseException as error:
+            outcome.append(error)
+
+    worker = threading.Thread(target=run, name="mix", daemon=True)
+    worker.start()
+    worker.join()
+    if isinstance(outcome[0], BaseException):
+        raise outcome[0]
+    return outcome[0]
 
 
 def _saved(problem: MixProblem, solution: MixSolution, seconds: float) -> float | None:

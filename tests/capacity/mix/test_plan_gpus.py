@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import copy
 import json
+import os
 import re
+import signal
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -229,3 +232,22 @@ def test_the_embodied_share_falls_with_use_and_with_life() -> None:
         for years, use in ((1.0, 0.6), (3.0, 0.2), (3.0, 0.6))
     ]
     assert saved == pytest.approx([0.667, 0.667, 0.889], abs=1e-3)
+
+
+def test_a_signal_while_the_solver_works_ends_the_command(
+    folder: Folder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The solver's library loses what a signal raises in its own thread."""
+    in_its_thread = threading.Event()
+
+    def solver(*_: object) -> None:
+        if threading.current_thread() is threading.main_thread():
+            return
+        os.kill(os.getpid(), signal.SIGINT)
+        in_its_thread.wait(10.0)
+
+    monkeypatch.setattr("capacity.app.plan_gpus_command.plan_mix", solver)
+    try:
+        assert folder.demand(EXAMPLE)[0] == 130
+    finally:
+        in_its_thread.set()
