@@ -198,9 +198,7 @@ def row_from_dict(document: object) -> MeasurementRow:
             _part(document, "temp_c").get("start"), "temp_c.start"
         ),
         temperature_end_celsius=_number_or_none(_part(document, "temp_c").get("end"), "temp_c.end"),
-        throttle_reasons=int(
-            require_number("throttle_reasons", document["throttle_reasons"], minimum=0)
-        ),
+        throttle_reasons=_integer(document, "throttle_reasons", 0),
         started_at=_text(document, "started_at"),
         flags=_flags(document),
     )
@@ -299,6 +297,13 @@ def _number_or_none(value: object, key: str) -> float | None:
     return None if value is None else require_number(key, value, minimum=0)
 
 
+def _integer(document: Mapping[str, Any], key: str, minimum: int) -> int:
+    value = require_number(key, document[key], minimum=minimum, maximum=2**62)
+    if not value.is_integer():
+        raise InputError(key, "an integer", document[key])
+    return int(value)
+
+
 def _positive(value: object, key: str, largest: float = 1e9) -> float:
     return require_number(key, value, exclusive_minimum=0, maximum=largest)
 
@@ -336,7 +341,7 @@ def _latency(document: Mapping[str, Any]) -> Latency:
         p10_seconds=low / 1e3,
         p90_seconds=high / 1e3,
         relative_std=require_number("latency_ms.rel_std", part.get("rel_std"), minimum=0),
-        samples=int(_positive(document["n_iter"], "n_iter")),
+        samples=_integer(document, "n_iter", 1),
     )
 
 

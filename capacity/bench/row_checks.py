@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from capacity.bench.bench_identity import BenchIdentity
-from capacity.bench.measurement_row import MeasurementRow
+from capacity.bench.measurement_row import MeasurementRow, row_line
 from capacity.bench.quality import above_roof
 from capacity.roofs import Roofs, find_roofs
 from wattpack.errors import InputError, read_from
@@ -45,12 +45,17 @@ def _require_possible(row: MeasurementRow, roofs: Roofs | None) -> None:
 
 
 def require_one_board(rows: Sequence[MeasurementRow]) -> None:
-    """All rows are of one board under one set of versions and limits.
+    """All rows are of one board under one set of versions and limits, each there once.
 
     Raises:
-        InputError: naming the first row that differs.
+        InputError: naming the first row that differs or comes again.
     """
+    lines = set()
     for row in rows:
+        line = row_line(row)
+        if line in lines:
+            raise InputError("rows", "each row once", row_name(row))
+        lines.add(line)
         first, other = rows[0].identity, row.identity
         with read_from(row_name(row)):
             if other.gpu_uuid_hash != first.gpu_uuid_hash:

@@ -92,6 +92,9 @@ REFUSED: list[tuple[str, str]] = [
     (changed(lambda d: d["quality"].update(flags=[{}])), "quality.flags"),
     (changed(lambda d: d.update(kernel_class="attention_decode")), "shape.batch"),
     (changed(lambda d: d.update(throttle_reasons=True)), "throttle_reasons"),
+    (changed(lambda d: d.update(throttle_reasons=3.7)), "throttle_reasons"),
+    (changed(lambda d: d.update(n_iter=2.5)), "n_iter"),
+    (changed(lambda d: d.update(n_iter=10**30)), "n_iter"),
 ]
 
 
@@ -171,6 +174,11 @@ def test_measured_rows_under_another_gpu_s_name_are_refused(file: str, name: str
     renamed = [replace(r, identity=replace(r.identity, gpu_product=name)) for r in rows]
     with pytest.raises(InputError):
         require_true(renamed)
+
+
+def test_a_row_that_is_there_twice_is_refused() -> None:
+    with pytest.raises(InputError, match="each row once"):
+        require_one_board([a_row(), a_row(kernel=Gemm(1, 2, 3)), a_row()])
 
 
 def test_the_hash_of_rows_knows_no_order_and_sees_every_change() -> None:
