@@ -57,13 +57,19 @@ class GpuInvalidArgument(GpuError, PermanentError):
 
 @dataclass(frozen=True, slots=True)
 class GpuIdentity:
-    """What does not change while the driver is loaded."""
+    """What does not change while the driver is loaded.
+
+    Attributes:
+        index: The driver's library counts by PCI bus.
+        minor: Of the device file; not always the index. None where it is not told.
+    """
 
     uuid: GpuUuid
     model: str
     index: int
     pci_bus_id: str = ""
     mig_enabled: bool = False
+    minor: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,9 +25,10 @@ MAX_BOARDS = 64
 #: Counted in boards. The webhook's match condition lists the same names.
 WHOLE_GPUS = (NVIDIA_GPU, AMD_GPU, "amd.com/spx_nps1")
 
+NVIDIA_DRIVER = "gpu.nvidia.com"
 #: Drivers of dynamic resource allocation whose devices are GPUs or parts of one (NVIDIA's
 #: k8s-dra-driver-gpu, AMD's k8s-gpu-dra-driver).
-GPU_DRIVERS = frozenset({"gpu.nvidia.com", "gpu.amd.com"})
+GPU_DRIVERS = frozenset({NVIDIA_DRIVER, "gpu.amd.com"})
 
 #: Labels by which NVIDIA's feature discovery says that ``nvidia.com/gpu`` counts less than boards.
 REPLICAS_LABEL = "nvidia.com/gpu.replicas"

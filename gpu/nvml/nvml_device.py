@@ -208,12 +208,14 @@ class NvmlDevice:
     def _read_identity(self) -> GpuIdentity:
         mig = self._optional("nvmlDeviceGetMigMode")
         pci = self._optional("nvmlDeviceGetPciInfo")
+        minor = self._optional("nvmlDeviceGetMinorNumber")
         return GpuIdentity(
             uuid=GpuUuid(str(self._call("nvmlDeviceGetUUID"))),
             model=str(self._call("nvmlDeviceGetName")),
             index=self._index,
             pci_bus_id=str(pci["busId"]) if pci else "",
             mig_enabled=bool(mig and mig[0] == 1),
+            minor=None if minor is None else int(minor),
         )
 
     def _energy_joules(

@@ -39,6 +39,7 @@ class SimulatedDevice:
             model=spec.model,
             index=spec.index,
             pci_bus_id=f"00000000:{(spec.index + 1) & 0xFF:02X}:00.0",
+            minor=spec.index,
         )
 
     @property

@@ -23,6 +23,7 @@ from telemetry.app.local_view import (
     print_table,
 )
 from telemetry.app.metrics_access import metrics_access, node_registry
+from telemetry.attribution.claimed_devices import boards_by_minor
 from telemetry.attribution.device_grants import KUBELET_SOCKET
 from telemetry.attribution.kubelet_relay import KubeletRelay
 from wattpack import flags
@@ -140,7 +141,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         end.call(stop.set)
         source = _open_source(options, clock)
         undo.callback(source.close)
-        attributor = _open_attributor(options, undo)
+        attributor = _open_attributor(options, source, undo)
         undo.callback(attributor.close)
         if options.local:
             return _run_local(options, source, attributor, clock, stop)
@@ -183,7 +184,9 @@ def _open_source(options: argparse.Namespace, clock: Clock) -> Source:
     return nvml_source(clock)
 
 
-def _open_attributor(options: argparse.Namespace, undo: contextlib.ExitStack) -> Attributor:
+def _open_attributor(
+    options: argparse.Namespace, source: Source, undo: contextlib.ExitStack
+) -> Attributor:
     kubelet = options.kubelet_socket
     if options.pod_resources_from is not None:
         borrow = partial(borrow_connection, options.pod_resources_from)
@@ -196,7 +199,8 @@ def _open_attributor(options: argparse.Namespace, undo: contextlib.ExitStack) ->
 
     pods = PodResources(kubelet)
     undo.callback(pods.close)
-    return Attributor(pods.list, options.proc)
+    minors = boards_by_minor(device.identity for device in source.reader.devices)
+    return Attributor(pods.list, options.proc, minors)
 
 
 def _is_there(socket: Path) -> bool:

@@ -7,9 +7,11 @@ import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from queue import SimpleQueue
+from types import MappingProxyType
 
 from gpu.device import GpuProcess
 from telemetry.attribution.attribute import Attribution, attribute
+from telemetry.attribution.claimed_devices import on_boards
 from telemetry.attribution.device_grants import DeviceGrant
 from telemetry.attribution.procfs import process_homes
 from wattpack.errors import WattpackError
@@ -27,12 +29,19 @@ class Attributor:
     Args:
         list_grants: Asks the kubelet; None where there is none.
         proc: The host's /proc.
+        minors: The node's boards by minor number, by which ResourceClaims name them.
     """
 
-    def __init__(self, list_grants: ListGrants | None, proc: Path = Path("/proc")) -> None:
+    def __init__(
+        self,
+        list_grants: ListGrants | None,
+        proc: Path = Path("/proc"),
+        minors: Mapping[int, GpuUuid] = MappingProxyType({}),
+    ) -> None:
         self.latest = Attribution()
         self._list_grants = list_grants
         self._proc = proc
+        self._minors = minors
         self._failing = False
         self._jobs: SimpleQueue[Processes | None] = SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="attribution", daemon=True)
@@ -72,4 +81,4 @@ class Attributor:
             self._failing = True
             return None
         self._failing = False
-        return found
+        return on_boards(found, self._minors)

@@ -114,20 +114,24 @@ def _granted_pods(
     grants: Iterable[DeviceGrant], uuids: set[GpuUuid], inside: Iterable[ProcessOnGpu]
 ) -> list[PodOnGpu]:
     holders: dict[tuple[str, str], tuple[set[str], set[GpuUuid]]] = {}
+    parted: set[GpuUuid] = set()
     for grant in grants:
         uuid = GpuUuid(grant.device_uuid)
         containers, devices = holders.setdefault((grant.namespace, grant.pod), (set(), set()))
         containers.add(grant.container)
         if uuid in uuids:
             devices.add(uuid)
+            if grant.part:
+                parted.add(uuid)
     uids_on: dict[GpuUuid, set[str]] = {}
     for process in inside:
         uids_on.setdefault(process.device_uuid, set()).add(process.pod_uid)
     shared = [d for _, devices in holders.values() for d in devices]
     pods = []
     for (namespace, name), (containers, devices) in sorted(holders.items()):
-        # Only a device with one holder ties a process's pod UID to the holder's name.
-        uids = {u for d in devices if shared.count(d) == 1 for u in uids_on.get(d, ())}
+        # Only a device with one holder of it all ties a process's pod UID to the holder's name.
+        own = {d for d in devices if shared.count(d) == 1} - parted
+        uids = {u for d in own for u in uids_on.get(d, ())}
         uid = uids.pop() if len(uids) == 1 else ""
         pods.append(
             PodOnGpu(namespace, name, uid, tuple(sorted(containers)), tuple(sorted(devices)))

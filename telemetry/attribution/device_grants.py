@@ -13,7 +13,10 @@ class DeviceGrant:
     """One container's hold on one device.
 
     Attributes:
+        resource: Of a device plugin, or the driver's name for a device of a ResourceClaim.
         device_id: As the device plugin names it; a shared GPU (time slicing) has a ``::n`` tail.
+            For a device of a claim its name in the driver's words, until its board is found.
+        part: Only a part of the device: others may hold the rest unseen.
     """
 
     namespace: str
@@ -21,6 +24,7 @@ class DeviceGrant:
     container: str
     resource: str
     device_id: str
+    part: bool = False
 
     @property
     def device_uuid(self) -> str:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import grpc
 
+from telemetry.attribution.claimed_devices import claimed_gpus
 from telemetry.attribution.device_grants import KUBELET_SOCKET, DeviceGrant
 from wattpack.errors import DeadlineExceededError, PermanentError, TransientError
 from wattpack.gpu_resources import gpu_kind
@@ -17,15 +19,27 @@ MAX_MESSAGE_BYTES = 16 * 1024 * 1024
 
 
 def grants(answer: messages.ListPodResourcesResponse) -> tuple[DeviceGrant, ...]:
-    """Every GPU grant in the kubelet's answer, in its order."""
+    """Every GPU grant in the kubelet's answer, in its order; devices of claims by their names."""
     return tuple(
-        DeviceGrant(pod.namespace, pod.name, container.name, devices.resource_name, device_id)
+        DeviceGrant(pod.namespace, pod.name, container.name, resource, device_id)
         for pod in answer.pod_resources
         for container in pod.containers
-        for devices in container.devices
-        if gpu_kind(devices.resource_name) is not None
-        for device_id in devices.device_ids
+        for resource, device_id in (*_of_plugins(container), *_of_claims(container))
     )
+
+
+def _of_plugins(container: messages.ContainerResources) -> Iterator[tuple[str, str]]:
+    for devices in container.devices:
+        if gpu_kind(devices.resource_name) is not None:
+            for device_id in devices.device_ids:
+                yield devices.resource_name, device_id
+
+
+def _of_claims(container: messages.ContainerResources) -> Iterator[tuple[str, str]]:
+    for claim in container.dynamic_resources:
+        for entry in claim.claim_resources:
+            cdi_names = [device.name for device in entry.cdi_devices]
+            yield from claimed_gpus(entry.driver_name, entry.device_name, cdi_names)
 
 
 class PodResources:

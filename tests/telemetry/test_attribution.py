@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from concurrent import futures
 from pathlib import Path
 from queue import SimpleQueue
 
@@ -15,8 +13,9 @@ from telemetry.app.attributor import Attributor
 from telemetry.attribution.attribute import ProcessHome, attribute
 from telemetry.attribution.cgroup import ContainerOf, parse_cgroup
 from telemetry.attribution.device_grants import DeviceGrant
-from telemetry.attribution.kubelet import METHOD, PodResources, grants
+from telemetry.attribution.kubelet import PodResources, grants
 from telemetry.attribution.procfs import process_homes
+from tests.telemetry.conftest import Serve
 from wattpack.errors import DeadlineExceededError, PermanentError, TransientError
 from wattpack.units import GpuUuid
 from wattpack.wire.v1 import podresources_pb2 as messages
@@ -139,34 +138,6 @@ def test_grants_of_other_resources_are_left_out() -> None:
         container.devices.add(resource_name=name, device_ids=[device])
     devices = ["GPU-0", "MIG-1", "GPU-1", "card0"]
     assert [(g.pod, g.device_uuid) for g in grants(answer)] == [("p", d) for d in devices]
-
-
-Serve = Callable[[Callable[..., messages.ListPodResourcesResponse]], Path]
-
-
-@pytest.fixture
-def serve(tmp_path: Path) -> Iterator[Serve]:
-    servers = []
-
-    def start(answer: Callable[..., messages.ListPodResourcesResponse]) -> Path:
-        handler = grpc.unary_unary_rpc_method_handler(
-            answer,
-            request_deserializer=messages.ListPodResourcesRequest.FromString,
-            response_serializer=messages.ListPodResourcesResponse.SerializeToString,
-        )
-        service, method = METHOD.strip("/").split("/")
-        server = grpc.server(futures.ThreadPoolExecutor(1))
-        server.add_generic_rpc_handlers(
-            (grpc.method_handlers_generic_handler(service, {method: handler}),)
-        )
-        server.add_insecure_port(f"unix://{tmp_path}/kubelet.sock")
-        server.start()
-        servers.append(server)
-        return tmp_path / "kubelet.sock"
-
-    yield start
-    for server in servers:
-        server.stop(0)
 
 
 def test_the_kubelet_is_asked_over_its_socket(serve: Serve) -> None:
