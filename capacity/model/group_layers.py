@@ -44,11 +44,12 @@ class Layers:
     def log_seconds(self, table: KernelTable) -> Floats:
         """Natural logarithm of the time, shape (n,)."""
         total = np.log(self.constants.seconds(table.roofs))
-        total += self.neighbours.residuals(table, self.constants)
+        features = table.tree_features(self.constants)
+        total += self.neighbours.residuals(features)
         if self.smooth is not None:
             total += self.smooth.predict(table.smooth_features(self.constants))
         if self.trees is not None:
-            total += self.trees.predict(table.tree_features(self.constants))
+            total += self.trees.predict(features)
         return total
 
 
@@ -71,9 +72,10 @@ def fit_layers(
         return Layers(constants, neighbours.nearest())
     left = np.log(seconds / constants.seconds(table.roofs))
     if neighbours.members:
-        lessons = [member.residuals(table, constants) for member in neighbours.members]
+        features = table.tree_features(constants)
+        lessons = [member.residuals(features) for member in neighbours.members]
         neighbours = neighbours.weighed(np.column_stack(lessons), left)
-        left = left - neighbours.residuals(table, constants)
+        left = left - neighbours.residuals(features)
     if len(seconds) <= FEW:
         smooth = fit_few_shot(table.smooth_features(constants), left)
         return Layers(constants, neighbours, smooth=smooth)

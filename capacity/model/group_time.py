@@ -15,7 +15,7 @@ from capacity.model.hold_outs import hold_out_folds
 from capacity.model.kernel_features import KernelTable, kernel_table
 from capacity.model.kernel_samples import Floats, TimeSamples
 from capacity.model.neighbours import Neighbourhood, kinship, neighbourhood
-from capacity.model.residual_trees import ResidualTrees, grow_trees
+from capacity.model.residual_trees import ResidualTrees, TreeFeatures, grow_trees
 from capacity.model.roofline import RooflineConstants
 from capacity.roofs import Roofs
 from wattpack.errors import InputError
@@ -27,6 +27,9 @@ DIFFICULTY_TREES: Final = 20
 DIFFICULTY_LEAF: Final = 60
 LEAST_DIFFICULTY: Final = 0.004
 """In log units: what two runs of one kernel differ by."""
+
+CHUNK: Final = 20_000
+"""Kernels at a time: their features stay in the cache."""
 
 UNKNOWN_ERROR: Final = 1.0
 """Log error promised at any coverage where nothing was ever judged: a factor e."""
@@ -51,7 +54,9 @@ class GroupTime:
 
     def seconds(self, kernels: Sequence[Kernel]) -> Floats:
         """Shape (n_kernels,)."""
-        return np.exp(self.layers.log_seconds(kernel_table(self.group, kernels, self.roofs)))
+        parts = [kernels[start : start + CHUNK] for start in range(0, len(kernels), CHUNK)]
+        made = [self.layers.log_seconds(kernel_table(self.group, p, self.roofs)) for p in parts]
+        return np.exp(np.concatenate(made)) if made else np.zeros(0)
 
     def log_widths(self, kernels: Sequence[Kernel], coverage: float) -> Floats:
         """Half widths of intervals in log units, shape (n_kernels,)."""
@@ -118,10 +123,10 @@ def _calibrated(
 
 def _out_of_fold(
     group: str, own: TimeSamples, roofs: Roofs, nearby: Neighbourhood
-) -> tuple[Floats | None, Floats]:
+) -> tuple[TreeFeatures | None, Floats]:
     """Clues to the difficulty and absolute log errors of every kernel; None if all are kin."""
     folds = hold_out_folds(own.kernels, level=1)
-    clues: Floats | None = None
+    clues: TreeFeatures | None = None
     errors = np.zeros(len(own))
     present = np.unique(folds).tolist()
     for fold in present if len(present) > 1 else ():
@@ -132,27 +137,28 @@ def _out_of_fold(
         table = kernel_table(group, held.kernels, roofs)
         found = _clues(layers, table)
         if clues is None:
-            clues = np.zeros((len(own), found.shape[1]))
+            clues = np.zeros((len(own), found.shape[1]), dtype=np.float32)
         clues[folds == fold] = found
         errors[folds == fold] = np.abs(np.log(held.seconds) - layers.log_seconds(table))
     return clues, errors
 
 
-def _clues(layers: Layers, table: KernelTable) -> Floats:
+def _clues(layers: Layers, table: KernelTable) -> TreeFeatures:
     """What tells beforehand how large an error will be, shape (n, d)."""
     features = table.tree_features(layers.constants)
     if layers.trees is None:
         return features
     strayed = layers.log_seconds(table) - np.log(layers.constants.seconds(table.roofs))
     spread = np.log(layers.trees.spread(features) + LEAST_DIFFICULTY)
-    return np.column_stack([features, spread, np.abs(strayed)])
+    clues = [features, spread, np.abs(strayed)]
+    return np.column_stack(clues).astype(np.float32)
 
 
-def _grow_difficulty(clues: Floats, errors: Floats) -> ResidualTrees:
+def _grow_difficulty(clues: TreeFeatures, errors: Floats) -> ResidualTrees:
     return grow_trees(clues, errors, DIFFICULTY_TREES, DIFFICULTY_LEAF)
 
 
-def _difficulties(trees: ResidualTrees, clues: Floats) -> Floats:
+def _difficulties(trees: ResidualTrees, clues: TreeFeatures) -> Floats:
     return np.maximum(trees.predict(clues), LEAST_DIFFICULTY)
 
 

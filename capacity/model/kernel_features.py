@@ -14,7 +14,8 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from capacity.kernels import FORMAT_BYTES, OUTPUT_BYTES, Kernel
+from capacity.kernels import FORMAT_BYTES, OUTPUT_BYTES, Gemm, Kernel
+from capacity.model.residual_trees import TreeFeatures
 from capacity.model.roofline import RooflineConstants, RoofTimes
 from capacity.roofs import Roofs
 from wattpack.errors import InputError
@@ -38,6 +39,8 @@ SMOOTH_TILES: Final = ((64, 64), (128, 128), (128, 256))
 ATTENTION_TILES: Final = (64, 128)
 """Queries of one thread block."""
 
+GEMM_GROUPS: Final = {name: f"gemm_{8 * width}_bit" for name, width in FORMAT_BYTES.items()}
+
 NEGLIGIBLE: Final = 1e-9
 """Compute time of a kernel without arithmetic, as a share of its memory time: logs stay finite."""
 
@@ -55,9 +58,10 @@ class KernelTable:
     shape: Floats
     smooth: Floats
 
-    def tree_features(self, constants: RooflineConstants) -> Floats:
+    def tree_features(self, constants: RooflineConstants) -> TreeFeatures:
         """``shape`` and where the kernel stands on this GPU's roofline, shape (n, d + 2)."""
-        return np.column_stack([self.shape, self._standing(constants)])
+        wide = [self.shape, self._standing(constants)]
+        return np.column_stack([part.astype(np.float32) for part in wide])
 
     def smooth_features(self, constants: RooflineConstants) -> Floats:
         """``smooth`` and the same, shape (n, e + 2)."""
@@ -72,9 +76,8 @@ class KernelTable:
 
 def kernel_group(kernel: Kernel) -> str:
     """Kernels of one group share a model: products by number format, the rest by class."""
-    if kernel.kernel_class == "gemm":
-        width = FORMAT_BYTES[getattr(kernel, "number_format", "bf16")]
-        return f"gemm_{8 * width}_bit"
+    if isinstance(kernel, Gemm):
+        return GEMM_GROUPS[kernel.number_format]
     return kernel.kernel_class
 
 

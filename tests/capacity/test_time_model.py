@@ -299,3 +299,10 @@ def test_roof_times_are_summed_smoothly() -> None:
     one, both = RooflineConstants(1e-9, 1.0, 1.0).seconds(roofs)
     assert one == pytest.approx(1.0)
     assert 1.0 < both < 2.0
+
+
+def test_every_number_format_has_its_group() -> None:
+    table = kernel_table("gemm_8_bit", [Gemm(8, 128, 128, "fp8")], H200)
+    wide = kernel_table("gemm_16_bit", [Gemm(8, 128, 128)], H200)
+    assert table.roofs.compute_seconds[0] < wide.roofs.compute_seconds[0]
+    assert table.roofs.memory_seconds[0] < wide.roofs.memory_seconds[0]
