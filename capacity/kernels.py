@@ -7,7 +7,9 @@ so that ``flops / seconds`` and ``bytes_moved / seconds`` can never honestly pas
 Kernel
 ├── Gemm            y = x W^T, the linear layer
 ├── Attention       softmax(Q K^T) V, prefill or decode, four masks
-├── MemoryStream    copy, triad or read: bandwidth, and element-wise work in general
+├── MemoryStream    copy, triad or read: bandwidth
+├── Elementwise     what a decoder does between its products: norm, rotation, gate
+├── Idle            nothing runs; with and without a context
 ├── LaunchChain     n empty kernels, eager or replayed as one graph
 ├── Collective      all-reduce and friends over the GPUs of one host
 └── DecoderStep     one whole forward pass of a decoder stack, made of the ones above
@@ -28,6 +30,8 @@ NumberFormat = Literal["bf16", "fp16", "fp8", "fp32"]
 Phase = Literal["prefill", "decode"]
 Mask = Literal["full", "causal", "window", "document"]
 StreamPattern = Literal["copy", "triad", "read"]
+ElementwiseOp = Literal["norm", "rotate", "gate"]
+ContextState = Literal["none", "open"]
 LaunchMode = Literal["eager", "graph"]
 CollectiveOp = Literal["all_reduce", "all_gather", "reduce_scatter", "all_to_all", "send_recv"]
 
@@ -164,6 +168,72 @@ class MemoryStream:
         return float(self.buffer_bytes * {"copy": 2, "triad": 3, "read": 1}[self.pattern])
 
 
+_ARRAYS: Final[Mapping[str, int]] = {"norm": 4, "rotate": 2, "gate": 3}
+"""Arrays of ``tokens x width`` that an element-wise operation reads or writes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Elementwise:
+    """Element-wise work between the products of a decoder layer, as one fused kernel.
+
+    ``norm`` adds a result to the residual and normalises the sum; ``rotate`` turns queries and keys
+    by position and writes keys and values to the cache; ``gate`` is silu(a) b.
+
+    Attributes:
+        width: Of the result: hidden size, all heads of queries, keys and values together, or the
+            feed-forward layer's.
+    """
+
+    op: ElementwiseOp
+    tokens: int
+    width: int
+    number_format: NumberFormat = "bf16"
+
+    def __post_init__(self) -> None:
+        _check(self)
+
+    @property
+    def kernel_class(self) -> str:
+        """``elementwise``."""
+        return "elementwise"
+
+    @property
+    def flops(self) -> float:
+        """Not worth counting."""
+        return 0.0
+
+    @property
+    def bytes_moved(self) -> float:
+        """Each array once: norm two in and two out, rotation one and one, gate two and one."""
+        size = FORMAT_BYTES[self.number_format]
+        return float(_ARRAYS[self.op] * size * self.tokens * self.width)
+
+
+@dataclass(frozen=True, slots=True)
+class Idle:
+    """Nothing runs: what the board draws before a process opens it, and after."""
+
+    context: ContextState
+
+    def __post_init__(self) -> None:
+        _check(self)
+
+    @property
+    def kernel_class(self) -> str:
+        """``idle``."""
+        return "idle"
+
+    @property
+    def flops(self) -> float:
+        """None."""
+        return 0.0
+
+    @property
+    def bytes_moved(self) -> float:
+        """None."""
+        return 0.0
+
+
 @dataclass(frozen=True, slots=True)
 class LaunchChain:
     """``kernels`` launches that do nothing: what the host and the queue cost."""
@@ -272,14 +342,9 @@ class DecoderStep:
         )
 
     def kernel_mix(self) -> tuple[tuple[Kernel, int], ...]:
-        """The kernels of one step with how often each runs.
-
-        Element-wise work is counted as streams: two residual-and-norm passes (two arrays in, two
-        out), one rotation that also writes the cache (one in, one out), one gate (two in, one out).
-        """
+        """The kernels of one step with how often each runs."""
         tokens = self.batch * self.query_tokens
         qkv = (self.heads + 2 * self.kv_heads) * self.head_dim
-        size = FORMAT_BYTES["bf16"]
         fmt = self.number_format
         return (
             (Gemm(tokens, qkv, self.hidden, fmt), self.layers),
@@ -287,9 +352,9 @@ class DecoderStep:
             (Gemm(tokens, self.hidden, self.heads * self.head_dim, fmt), self.layers),
             (Gemm(tokens, 2 * self.intermediate, self.hidden, fmt), self.layers),
             (Gemm(tokens, self.hidden, self.intermediate, fmt), self.layers),
-            (MemoryStream("copy", 2 * size * tokens * self.hidden), 2 * self.layers),
-            (MemoryStream("copy", size * tokens * qkv), self.layers),
-            (MemoryStream("triad", size * tokens * self.intermediate), self.layers),
+            (Elementwise("norm", tokens, self.hidden), 2 * self.layers),
+            (Elementwise("rotate", tokens, qkv), self.layers),
+            (Elementwise("gate", tokens, self.intermediate), self.layers),
             (Gemm(self.batch, self.vocabulary, self.hidden, fmt), 1),
         )
 
@@ -319,13 +384,17 @@ class DecoderStep:
         return 2 * self.layers * tokens * self.kv_heads * self.head_dim * size
 
 
-Kernel = Gemm | Attention | MemoryStream | LaunchChain | Collective | DecoderStep
+Kernel = (
+    Gemm | Attention | MemoryStream | Elementwise | Idle | LaunchChain | Collective | DecoderStep
+)
 
 _KINDS: Final[Mapping[str, type[Any]]] = {
     "gemm": Gemm,
     "attention_prefill": Attention,
     "attention_decode": Attention,
     "bandwidth": MemoryStream,
+    "elementwise": Elementwise,
+    "idle": Idle,
     "launch": LaunchChain,
     "collective": Collective,
     "step_prefill": DecoderStep,
@@ -338,7 +407,9 @@ _CHOICES: Final[Mapping[str, tuple[str, ...]]] = {
     "mask": get_args(Mask),
     "pattern": get_args(StreamPattern),
     "mode": get_args(LaunchMode),
-    "op": get_args(CollectiveOp),
+    "Collective.op": get_args(CollectiveOp),
+    "Elementwise.op": get_args(ElementwiseOp),
+    "context": get_args(ContextState),
 }
 
 
@@ -372,9 +443,11 @@ def _check(kernel: Kernel, zero_ok: tuple[str, ...] = ()) -> None:
     """Sizes are positive integers, words are known ones."""
     for field in fields(kernel):
         value = getattr(kernel, field.name)
-        if field.name in _CHOICES:
-            if value not in _CHOICES[field.name]:
-                raise InputError(field.name, f"one of {_CHOICES[field.name]}", value)
+        own = f"{type(kernel).__name__}.{field.name}"
+        choices = _CHOICES.get(own) or _CHOICES.get(field.name)
+        if choices is not None:
+            if value not in choices:
+                raise InputError(field.name, f"one of {choices}", value)
             continue
         low = 0 if field.name in zero_ok else 1
         require_number(field.name, value, minimum=low, maximum=_LARGEST)

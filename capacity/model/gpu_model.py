@@ -13,7 +13,15 @@ from typing import Final, Self
 import numpy as np
 
 from capacity.bench.measurement_row import MeasurementRow
-from capacity.kernels import DecoderStep, Kernel, LaunchChain, LaunchMode, MemoryStream
+from capacity.kernels import (
+    DecoderStep,
+    Elementwise,
+    Idle,
+    Kernel,
+    LaunchChain,
+    LaunchMode,
+    MemoryStream,
+)
 from capacity.model.hold_outs import out_of_fold
 from capacity.model.kernel_samples import Floats, Indices, TimeSamples, power_samples
 from capacity.model.launch_costs import LaunchCosts
@@ -27,6 +35,9 @@ from wattpack.errors import InputError
 
 FITTED_SECTIONS: Final = frozenset(("launch", "bandwidth", "gemm", "attention"))
 """Of a run. Validation, steps and repeats are what a fit is judged on."""
+
+PASSES: Final = (MemoryStream, Elementwise)
+"""Passes over memory have a table of times and no model."""
 
 FREEING_TURNS: Final = 20
 """A throttled burst's time at full clock is a fixed point: its draw depends on it."""
@@ -49,9 +60,9 @@ class CompositeTimes:
         made = np.empty(len(kernels))
         rest: list[int] = []
         for index, kernel in enumerate(kernels):
-            if isinstance(kernel, DecoderStep):
+            if isinstance(kernel, DecoderStep | Idle):
                 raise InputError(f"kernels[{index}]", "a single kernel", kernel.kernel_class)
-            if isinstance(kernel, MemoryStream):
+            if isinstance(kernel, MemoryStream | Elementwise):
                 made[index] = self.streams.seconds_of([kernel])[0]
             elif isinstance(kernel, LaunchChain):
                 made[index] = self.launches.chain_seconds(kernel)
@@ -95,7 +106,7 @@ class GpuModel:
         bursts = np.array([row.latency.median_seconds for row in timed])
         early = CompositeTimes(fit_times(timed, bursts, others), streams, launches)
         draws = fit_draws(powered, early)
-        alone = [row for row in powered if not isinstance(row.kernel, MemoryStream)]
+        alone = [row for row in powered if not isinstance(row.kernel, PASSES)]
         uncapped = draws.uncapped_watts([row.kernel for row in alone])
         regulator = Regulator.from_rows(alone, uncapped, roofs)
         freed = _free_seconds(timed, draws, regulator, roofs)
@@ -181,7 +192,7 @@ def _one_board(rows: Sequence[MeasurementRow]) -> tuple[Roofs, float]:
 def _is_timed(row: MeasurementRow) -> bool:
     believed = not set(row.flags) - {"throttled", "unstable_time"}
     steady = "unstable_time" not in row.flags or not burst_was_free(row)
-    modelled = not isinstance(row.kernel, MemoryStream | LaunchChain)
+    modelled = not isinstance(row.kernel, (*PASSES, LaunchChain))
     return believed and steady and modelled and row.cache_state == "cold"
 
 

@@ -14,7 +14,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from capacity.kernels import FORMAT_BYTES, OUTPUT_BYTES, Gemm, Kernel
+from capacity.kernels import FORMAT_BYTES, OUTPUT_BYTES, Elementwise, Gemm, Kernel
 from capacity.model.residual_trees import TreeFeatures
 from capacity.model.roofline import RooflineConstants, RoofTimes
 from capacity.roofs import Roofs
@@ -78,6 +78,8 @@ def kernel_group(kernel: Kernel) -> str:
     """Kernels of one group share a model: products by number format, the rest by class."""
     if isinstance(kernel, Gemm):
         return GEMM_GROUPS[kernel.number_format]
+    if isinstance(kernel, Elementwise):
+        return "bandwidth"
     return kernel.kernel_class
 
 

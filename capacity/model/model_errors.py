@@ -13,8 +13,8 @@ from typing import Final
 import numpy as np
 
 from capacity.bench.measurement_row import MeasurementRow
-from capacity.kernels import MemoryStream
 from capacity.model.gpu_model import (
+    PASSES,
     GpuModel,
     fit_times,
     held_out_draws,
@@ -113,7 +113,7 @@ def _cap_errors(
     powered: Sequence[MeasurementRow], uncapped_watts: Floats, model: GpuModel
 ) -> tuple[float, int]:
     """Slow-down of throttled rows, from draws and a response that saw other families only."""
-    alone = np.flatnonzero([not isinstance(row.kernel, MemoryStream) for row in powered])
+    alone = np.flatnonzero([not isinstance(row.kernel, PASSES) for row in powered])
     chosen = [powered[index] for index in alone.tolist()]
     watts = uncapped_watts[alone]
     kernels = [row.kernel for row in chosen]

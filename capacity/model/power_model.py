@@ -20,7 +20,7 @@ from typing import Final
 import numpy as np
 from scipy.stats import norm
 
-from capacity.kernels import Kernel
+from capacity.kernels import Elementwise, Kernel
 from capacity.model.hold_outs import FOLDS, hold_out_folds
 from capacity.model.kernel_features import kernel_group, kernel_table
 from capacity.model.kernel_samples import PowerSamples
@@ -237,13 +237,18 @@ def _features(kernels: Sequence[Kernel], seconds: Floats, roofs: Roofs, kind: in
     # rows are no multiple of a tile runs other kernels, which draw more.
     single = np.where(m > 0, 1 / np.maximum(np.ceil(waves / RIM), 1.0), 0.0)
     odd = ((m > 32) & (m % 64 > 0)).astype(np.float64)
-    classes = np.array([[float(k.kernel_class == name) for name in CLASSES] for k in kernels])
+    classes = np.array([[float(_power_class(k) == name) for name in CLASSES] for k in kernels])
     narrow = np.array([float(name == "fp8") for name in formats])
     plane = [np.ones(len(kernels)), compute, memory, np.sqrt(compute), np.sqrt(memory)]
     logs = [0.5 * np.log(compute + 0.003), 0.5 * np.log(memory + 0.02), 0.5 * np.log(seconds)]
     return np.column_stack(
         [*plane, *logs, single, 0.4 * odd, classes, narrow, np.full(len(kernels), kind)]
     )
+
+
+def _power_class(kernel: Kernel) -> str:
+    """Element-wise work draws what a stream of its rate draws."""
+    return "bandwidth" if isinstance(kernel, Elementwise) else kernel.kernel_class
 
 
 def _covariance(left: Floats, right: Floats) -> Floats:

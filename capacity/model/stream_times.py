@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from capacity.bench.measurement_row import MeasurementRow
-from capacity.kernels import MemoryStream
+from capacity.kernels import Elementwise, MemoryStream
 from wattpack.errors import InputError
 
 Floats = npt.NDArray[np.float64]
@@ -51,7 +51,7 @@ class StreamTimes:
         sizes = sorted(times)
         return cls(np.array(sizes), np.array([np.median(times[size]) for size in sizes]))
 
-    def seconds_of(self, streams: Sequence[MemoryStream]) -> Floats:
+    def seconds_of(self, streams: Sequence[MemoryStream | Elementwise]) -> Floats:
         """One pass of each, shape (n_streams,)."""
         moved = np.array([stream.bytes_moved for stream in streams])
         inside = np.interp(np.log(moved), np.log(self.bytes_moved), np.log(self.seconds))

@@ -15,7 +15,16 @@ import numpy.typing as npt
 from capacity.bench.bench_plan import BoardFacts
 from capacity.bench.measurement_row import CacheState
 from capacity.bench.ports import KernelUnavailable, Software
-from capacity.kernels import Attention, Collective, DecoderStep, Gemm, Kernel, LaunchChain
+from capacity.kernels import (
+    Attention,
+    Collective,
+    DecoderStep,
+    Elementwise,
+    Gemm,
+    Idle,
+    Kernel,
+    LaunchChain,
+)
 from gpu.board_meter import BoardSample, BoardState
 from wattpack.clock import Clock
 from wattpack.units import ns_to_seconds
@@ -147,7 +156,9 @@ def _work(kernel: Kernel, rng: np.random.Generator) -> Callable[[], object]:
             return _attention(kernel, normal)
         case LaunchChain():
             return lambda: [None for _ in range(kernel.kernels)]
-        case DecoderStep() | Collective():
+        case Elementwise():
+            return _elementwise(kernel, normal)
+        case DecoderStep() | Collective() | Idle():
             raise KernelUnavailable("whole steps need a GPU")
         case _:
             return _stream(kernel.pattern, normal(max(1, kernel.buffer_bytes // 4)))
@@ -165,6 +176,22 @@ def _stream(pattern: str, a: Floats) -> Callable[[], object]:
         np.add(a, c, out=c)
 
     return triad
+
+
+def _elementwise(kernel: Elementwise, normal: Callable[..., Floats]) -> Callable[[], object]:
+    a, b = normal(kernel.tokens, kernel.width), normal(kernel.tokens, kernel.width)
+    if kernel.op == "gate":
+        return lambda: a / (1 + np.exp(-a)) * b
+    if kernel.op == "rotate":
+        return lambda: a * np.cos(b[:1]) + np.roll(a, kernel.width // 2, axis=1) * np.sin(b[:1])
+
+    def norm() -> Floats:
+        np.add(a, b, out=b)
+        np.multiply(b, np.float32(0.5), out=b)
+        result: Floats = b / np.sqrt((b * b).mean(axis=1, keepdims=True) + np.float32(1e-5))
+        return result
+
+    return norm
 
 
 def _attention(kernel: Attention, normal: Callable[..., Floats]) -> Callable[[], object]:

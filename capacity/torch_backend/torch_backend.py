@@ -17,13 +17,15 @@ from capacity.kernels import (
     Attention,
     Collective,
     DecoderStep,
+    Elementwise,
     Gemm,
+    Idle,
     Kernel,
     LaunchChain,
     MemoryStream,
     NumberFormat,
 )
-from capacity.torch_backend import attention_kernels
+from capacity.torch_backend import attention_kernels, elementwise_kernels
 from capacity.torch_backend.collectives import CollectiveGroup
 from capacity.torch_backend.decoder_stack import DecoderStack
 from capacity.torch_backend.recorded_launch import HostAndDevice, RecordedLaunch, Repeats, Work
@@ -114,8 +116,12 @@ class TorchBackend:
                     return self._attention(kernel, cache_state)
                 case MemoryStream():
                     return self._stream(kernel, cache_state)
+                case Elementwise():
+                    return self._elementwise(kernel, cache_state)
                 case LaunchChain():
                     return self._chain(kernel)
+                case Idle():
+                    raise KernelUnavailable("idleness is nothing to load")
                 case DecoderStep():
                     return self._step(kernel)
                 case Collective():
@@ -184,6 +190,11 @@ class TorchBackend:
                 torch.sum(a[copy], dim=(), dtype=torch.float32, out=total[copy])
 
         return self._record(run, kernel, copies, "torch")
+
+    def _elementwise(self, kernel: Elementwise, cache_state: CacheState) -> RecordedLaunch:
+        copies = self._copies(kernel.bytes_moved, cache_state)
+        work = elementwise_kernels.work(kernel, copies, self._device)
+        return self._record(work, kernel, copies, "triton")
 
     def _chain(self, kernel: LaunchChain) -> RecordedLaunch:
         cell = torch.zeros(1, device=self._device)

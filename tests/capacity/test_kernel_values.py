@@ -8,7 +8,9 @@ from capacity.kernels import (
     Attention,
     Collective,
     DecoderStep,
+    Elementwise,
     Gemm,
+    Idle,
     Kernel,
     LaunchChain,
     MemoryStream,
@@ -45,6 +47,11 @@ BY_HAND: list[tuple[Kernel, float, float]] = [
     (MemoryStream("copy", 100), 0, 200),
     (MemoryStream("triad", 100), 0, 300),
     (MemoryStream("read", 100), 0, 100),
+    # two arrays of 3 x 5 in and two out; one and one; two and one
+    (Elementwise("norm", 3, 5), 0, 2 * 4 * 15),
+    (Elementwise("rotate", 3, 5), 0, 2 * 2 * 15),
+    (Elementwise("gate", 3, 5), 0, 2 * 3 * 15),
+    (Idle("none"), 0, 0),
     (LaunchChain(20, "graph"), 0, 0),
     # bus bytes of nccl-tests for 4 GPUs that hold 100 bytes each
     (Collective("all_reduce", 100, 4), 0, 150),
@@ -71,6 +78,9 @@ def test_a_step_is_the_sum_of_its_kernels() -> None:
     assert mix[Gemm(2, 16, 8)] == 3  # queries, keys and values: (4 + 2*2) heads of 2
     assert mix[Gemm(2, 32, 8)] == 3  # both halves of the gated layer
     assert mix[Gemm(2, 10, 8)] == 1  # logits of one token a sequence
+    assert mix[Elementwise("norm", 2, 8)] == 2 * 3
+    assert mix[Elementwise("rotate", 2, 16)] == 3
+    assert mix[Elementwise("gate", 2, 16)] == 3
     assert sum(n * k.flops for k, n in SMALL_STEP.kernel_mix()) == SMALL_STEP.flops
 
 
