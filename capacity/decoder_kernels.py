@@ -13,17 +13,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-from capacity.kernels import Attention, Collective, Gemm, Kernel, MemoryStream, NumberFormat, Phase
+from capacity.kernels import Attention, Collective, Elementwise, Gemm, Kernel, NumberFormat, Phase
 from wattpack.errors import InputError
 from wattpack.units import require_number
 
 if TYPE_CHECKING:
     from capacity.language_models import LanguageModel
 
-ELEMENT_BYTES = 2
-"""Of activations between layers and of what GPUs exchange: 16 bits."""
+ELEMENT_BYTES: Final = 2
+"""Of what the GPUs of a group exchange: 16 bits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +90,7 @@ class DecoderShare:
             width = (heads + 2 * self._kv_heads) * model.head_dim
             yield self._gemm(tokens, width, model.hidden), layers
             yield self._gemm(tokens, model.hidden, heads * model.head_dim), layers
-            yield MemoryStream("copy", ELEMENT_BYTES * tokens * width), layers
+            yield Elementwise("rotate", tokens, width), layers
             return
         part = model.latent
         down = part.query_rank + part.kv_rank + part.rope_dim
@@ -100,7 +100,7 @@ class DecoderShare:
         key_width = heads * (model.head_dim + part.value_dim)
         yield self._gemm(tokens, key_width, part.kv_rank), layers
         yield self._gemm(tokens, model.hidden, heads * part.value_dim), layers
-        yield MemoryStream("copy", ELEMENT_BYTES * tokens * (query_width + down)), layers
+        yield Elementwise("rotate", tokens, query_width + down), layers
 
     def _attention(self, group: TokenGroup) -> Iterator[tuple[Kernel, int]]:
         model = self.model
@@ -173,13 +173,12 @@ class DecoderShare:
         gates = 2 if self.model.gated else 1
         yield self._gemm(rows, gates * width * networks, self.model.hidden), layers
         yield self._gemm(rows, self.model.hidden * networks, width), layers
-        yield MemoryStream("triad", ELEMENT_BYTES * visits * width), layers
+        yield Elementwise("gate", visits, width), layers
 
     def _exchanges(self, tokens: int) -> Iterator[tuple[Kernel, int]]:
-        """Two sums over the group a layer, and two passes for residual and norm."""
+        """Two sums over the group a layer, and two norms with the residual."""
         model = self.model
-        passed = MemoryStream("copy", 2 * ELEMENT_BYTES * tokens * model.hidden)
-        yield passed, 2 * model.layers
+        yield Elementwise("norm", tokens, model.hidden), 2 * model.layers
         if self.tensor_parallel > 1:
             message = ELEMENT_BYTES * tokens * model.hidden
             yield Collective("all_reduce", message, self.tensor_parallel), 2 * model.layers
