@@ -22,7 +22,8 @@ from capacity.model.roofline import (
 FEW: Final = 400
 """Own rows up to which a smooth correction is used; its cost grows with their square."""
 
-OWN_TREES: Final = 30
+OWN_TREES: Final = 60
+"""Held out inside the training rows, errors are 0.5 to 2 % smaller than of 30; 120 gain no more."""
 
 PLAIN_GROUPS: Final = frozenset({"bandwidth"})
 """Streams: time is linear in bytes, and nothing is left for a correction to learn."""
