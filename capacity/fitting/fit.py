@@ -1,6 +1,7 @@
-"""``python -m capacity.fitting.fit``: make ``capacity/data/profiles.json`` from the reference data.
+"""``python -m capacity.fitting.fit``: make ``profiles.json`` and ``step_tables.json``.
 
-Deterministic: the same reference files give the same bytes. A test refits and compares.
+From the reference data and the shipped rows of ``wattpack bench run``; to be run again when either
+changes. Deterministic: the same files give the same bytes. A test refits and compares.
 """
 
 from __future__ import annotations
@@ -34,13 +35,17 @@ from capacity.fitting.iteration_times import (
     transferred_times,
 )
 from capacity.fitting.reference_files import Row, number, read_csv, reference_sha256
+from capacity.fitting.step_tables import build_tables, tables_document
 from capacity.gpu_profile import GpuProfile, KernelClass, Provenance
 from capacity.profile_library import SCHEMA, library_from_dict
 from capacity.serving_model import ServingTimes
 
 HERE: Final = Path(__file__).parents[1]
 REFERENCE: Final = HERE / "reference"
+ROWS: Final = HERE / "data" / "profiles"
 PROFILES: Final = HERE / "data" / "profiles.json"
+STEP_TABLES: Final = "step_tables.json"
+"""Beside the profiles."""
 
 CAP_FRACTIONS: Final = np.round(np.linspace(0.1, 1.0, 37), 4)
 KNEE_THROUGHPUT: Final = 0.85
@@ -184,14 +189,14 @@ def _profile(row: Row, kernels: Mapping[str, KernelClass], knee_share: float) ->
     )
 
 
-def build_serving(folder: Path) -> tuple[list[ServingTimes], dict[str, float]]:
-    """Iteration times on every type, measured where there are runs, else transferred from H100."""
+def gpu_speeds(folder: Path) -> dict[str, GpuSpeed]:
+    """What iteration times scale with, by GPU type."""
     gpus = read_csv(
         folder / "gpus.csv",
         ("model", "gemm_tflops", "memory_gbytes_per_second", "memory_gbytes", "fp8"),
     )
     measured_tflops = {model: gemm_tflops(folder, system) for model, system in SYSTEMS.items()}
-    speeds = {
+    return {
         row["model"]: GpuSpeed(
             measured_tflops.get(row["model"]) or 0.7 * number(row, "gemm_tflops", "gpus.csv"),
             number(row, "memory_gbytes_per_second", "gpus.csv"),
@@ -200,6 +205,12 @@ def build_serving(folder: Path) -> tuple[list[ServingTimes], dict[str, float]]:
         )
         for row in gpus
     }
+
+
+def build_serving(folder: Path) -> tuple[list[ServingTimes], dict[str, float]]:
+    """Iteration times on every type, measured where there are runs, else transferred from H100."""
+    gpus = read_csv(folder / "gpus.csv", ("model",))
+    speeds = gpu_speeds(folder)
     measured = measured_times(folder, {system: model for model, system in SYSTEMS.items()})
     error = round(transfer_error(measured, speeds), 4)
     done = {(t.gpu, t.language_model, t.tensor_parallel) for t in measured}
@@ -240,25 +251,45 @@ def _rounded(times: ServingTimes) -> dict[str, Any]:
     }
 
 
+def build_texts(folder: Path, rows: Path = ROWS) -> tuple[str, str]:
+    """Both files: profiles, and step tables with one table a line."""
+    profiles = build_document(folder)
+    gpus = read_csv(folder / "gpus.csv", ("model", "default_limit_watts"))
+    limits = {row["model"]: number(row, "default_limit_watts", "gpus.csv") for row in gpus}
+    tables = build_tables(rows, build_serving(folder)[0], gpu_speeds(folder), limits)
+    document = tables_document(rows, tables)
+    lines = ",\n".join(json.dumps(table) for table in document.pop("tables"))
+    head = json.dumps(document)[:-1]
+    return json.dumps(profiles, indent=1) + "\n", f'{head}, "tables": [\n{lines}\n]}}\n'
+
+
 def main(argv: Sequence[str] | None = None) -> int:
-    """Write the profiles file, or check that it is up to date."""
+    """Write the two files, or check that they are up to date."""
     parser = argparse.ArgumentParser(prog="python -m capacity.fitting.fit", description=__doc__)
     parser.add_argument(
         "--reference", type=Path, default=REFERENCE, help="folder of reference CSVs"
     )
-    parser.add_argument("--out", type=Path, default=PROFILES, help="file to write")
+    parser.add_argument(
+        "--out", type=Path, default=PROFILES, help="file to write; step tables go beside it"
+    )
     parser.add_argument(
         "--check", action="store_true", help="write nothing; exit 1 on a difference"
     )
     args = parser.parse_args(argv)
-    text = json.dumps(build_document(args.reference), indent=1) + "\n"
+    files = (args.out, args.out.with_name(STEP_TABLES))
+    texts = dict(zip(files, build_texts(args.reference), strict=True))
     if args.check:
-        same = args.out.exists() and args.out.read_text(encoding="utf-8") == text
-        print("up to date" if same else f"{args.out} differs from a fresh fit")
-        return 0 if same else 1
+        stale = [
+            str(file)
+            for file, text in texts.items()
+            if not file.exists() or file.read_text(encoding="utf-8") != text
+        ]
+        print(f"{', '.join(stale)}: a fresh fit differs" if stale else "up to date")
+        return 1 if stale else 0
     args.out.parent.mkdir(parents=True, exist_ok=True)
-    args.out.write_text(text, encoding="utf-8")
-    print(f"wrote {args.out}")
+    for file, text in texts.items():
+        file.write_text(text, encoding="utf-8")
+        print(f"wrote {file}")
     return 0
 
 

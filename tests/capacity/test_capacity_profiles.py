@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import copy
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from capacity.fitting.fit import PROFILES, REFERENCE, build_document
+from capacity.fitting.fit import PROFILES, REFERENCE, STEP_TABLES, build_document
 from capacity.fitting.fit import main as fit_main
 from capacity.gpu_profile import KERNEL_CLASSES, profile_from_dict
 from capacity.profile_errors import UnknownGpuModel, UnknownServingModel
@@ -39,11 +40,18 @@ def test_a_refit_of_the_reference_data_reproduces_the_shipped_file(fresh: dict[s
     assert json.dumps(fresh, indent=1) == json.dumps(shipped, indent=1)
 
 
-def test_fit_check_notices_a_changed_file(tmp_path: Path) -> None:
+def test_fit_check_notices_a_changed_file(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     changed = tmp_path / "profiles.json"
     changed.write_text("{}", encoding="utf-8")
+    shutil.copy(PROFILES.with_name(STEP_TABLES), tmp_path)
     assert fit_main(["--check", "--out", str(changed)]) == 1
     assert changed.read_text(encoding="utf-8") == "{}"
+    told = capsys.readouterr().out
+    # The step tables beside it are what the shipped rows give.
+    assert "profiles.json" in told
+    assert STEP_TABLES not in told
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,284 @@
+"""Step tables of every GPU type and language model that is served, from own rows.
+
+::
+
+    kernel rows ─► GpuModel ─► parts of an iteration ─┐
+    whole steps (never fitted on) ─► errors            ├─► StepTable, types with own rows
+    end-to-end runs ─► host_seconds of each engine ────┘
+                                                       └─► scaled to the other types
+
+What end-to-end runs take beyond the kernels of the table is the host's: 2-3 ms an iteration in the
+runs of the 70B model, 0.5-0.9 ms in those of the 8B. It draws what a board draws between kernels:
+old, host-bound runs (ML.ENERGY v2: 8B at batch 64, 35 ms an iteration where kernels take 10) drew
+140-177 W besides their kernels.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from capacity.bench.measurement_row import MeasurementRow, parse_rows
+from capacity.fitting.iteration_times import GpuSpeed
+from capacity.fitting.step_parts import step_parts
+from capacity.kernels import DecoderStep, NumberFormat
+from capacity.language_models import find_language_model
+from capacity.model.gpu_model import GpuModel
+from capacity.model.model_errors import held_out_errors
+from capacity.serving_model import ServingTimes
+from capacity.step_library import SCHEMA, step_library_from_dict, table_as_dict
+from capacity.step_table import (
+    GRIDS,
+    Floats,
+    HeldBoard,
+    IterationWork,
+    StepErrors,
+    StepPart,
+    StepTable,
+)
+
+RUNS: Final = {"H200-SXM": "h200", "H100-SXM": "h100"}
+"""GPU types with a full run of the kernel benchmark and one of whole steps, by file stem."""
+
+REFERENCE_GPU: Final = "H200-SXM"
+"""Whose tables are scaled to types without own rows."""
+
+UNTOUCHED: Final = 0.95
+"""Draws below this share of the limit say what the work draws; the others what the board holds."""
+
+POINTS: Final = tuple((batch, tokens) for tokens in (1024.0, 4096.0) for batch in (1, 8, 32, 64))
+"""Batch and prompt length at which end-to-end runs and tables are compared."""
+
+OUTPUT_TOKENS: Final = 1024.0
+
+
+@dataclass(frozen=True, slots=True)
+class Board:
+    """A GPU type with own rows: the model of its kernels, and what it errs on whole steps."""
+
+    model: GpuModel
+    errors: StepErrors
+
+
+def build_tables(
+    folder: Path,
+    serving: Sequence[ServingTimes],
+    speeds: Mapping[str, GpuSpeed],
+    limits: Mapping[str, float],
+) -> list[StepTable]:
+    """One table for each entry of ``serving``.
+
+    Args:
+        folder: Of the measured rows.
+        speeds: Matrix throughput and memory bandwidth, by GPU type.
+        limits: Default limits, watts, by GPU type.
+    """
+    boards = {gpu: board_of(gpu, folder) for gpu in RUNS}
+    own = {gpu: [_own_table(boards[gpu], entry) for entry in serving if entry.gpu == gpu]
+           for gpu in RUNS}  # fmt: skip
+    hosts = _host_seconds([table for tables in own.values() for table in tables], serving)
+    rule = _transfer_error(boards, speeds)
+    made = []
+    for entry in serving:
+        if entry.gpu in RUNS:
+            table = next(t for t in own[entry.gpu] if t.key == _key(entry))
+        else:
+            limit = limits[entry.gpu]
+            table = scaled_table(_own_table(boards[REFERENCE_GPU], entry), entry, speeds, limit)
+            table = replace(table, errors=rule)
+        made.append(replace(table, host_seconds=hosts[entry.language_model]))
+    return made
+
+
+def tables_document(folder: Path, tables: Sequence[StepTable]) -> dict[str, Any]:
+    """The whole file as plain values, checked by the loader."""
+    document = {
+        "schema": SCHEMA,
+        "rows_sha256": _rows_sha256(folder),
+        "grids": {name: [list(axis) for axis in axes] for name, axes in GRIDS.items()},
+        "tables": [table_as_dict(table) for table in tables],
+    }
+    step_library_from_dict(document, "capacity.fitting.step_tables")
+    return document
+
+
+@lru_cache(maxsize=4)
+def board_of(gpu: str, folder: Path) -> Board:
+    """The model of a type with own rows, and its errors on whole steps that it did not see."""
+    model = model_of(gpu, folder)
+    response = held_out_errors(read_rows(folder, RUNS[gpu]))
+    held = response.counts["cap_response"]
+    steps = read_rows(folder, f"{RUNS[gpu]}-steps")
+    return Board(model, _step_errors(model, steps, response.cap_response, held))
+
+
+@lru_cache(maxsize=4)
+def model_of(gpu: str, folder: Path) -> GpuModel:
+    """The model of a type with own rows."""
+    return GpuModel.from_rows(read_rows(folder, RUNS[gpu]))
+
+
+def read_rows(folder: Path, stem: str) -> list[MeasurementRow]:
+    """The rows of one shipped run."""
+    file = folder / f"{stem}.jsonl.gz"
+    return list(parse_rows(gzip.decompress(file.read_bytes()).decode().splitlines(), str(file)))
+
+
+def _step_errors(
+    model: GpuModel, rows: Sequence[MeasurementRow], cap_response: float, held: int
+) -> StepErrors:
+    """Mean relative errors on whole steps: time at the limit, and draw below it."""
+    judged = [
+        (row, model.step(row.kernel))
+        for row in rows
+        if isinstance(row.kernel, DecoderStep) and row.ok and row.power is not None
+    ]
+    time = [made.seconds / _sustained(row) - 1 for row, made in judged]
+    draw = [
+        made.mean_watts / row.power.mean_watts - 1
+        for row, made in judged
+        if row.power and row.power.mean_watts < UNTOUCHED * model.limit_watts
+    ]
+    return StepErrors(
+        _mean_size(time), _mean_size(draw), round(cap_response, 4),
+        f"time and draw: {len(judged)} whole decoder steps that no fit saw, {len(draw)} below the "
+        f"limit; cap response: {held} kernels at the default limit, held out; lower caps not swept",
+    )  # fmt: skip
+
+
+def _sustained(row: MeasurementRow) -> float:
+    return row.power.sustained_seconds if row.power else row.latency.median_seconds
+
+
+def _mean_size(errors: Sequence[float]) -> float:
+    return round(float(np.mean(np.abs(errors))), 4)
+
+
+def _key(entry: ServingTimes) -> tuple[str, str, int]:
+    return entry.gpu, entry.language_model, entry.tensor_parallel
+
+
+def _own_table(board: Board, entry: ServingTimes) -> StepTable:
+    """The entry's language model on a type with own rows, without the host's time."""
+    model, regulator = board.model, board.model.steps.regulator
+    number_format: NumberFormat = "fp8" if entry.precision == "fp8" else "bf16"
+    decoder = find_language_model(entry.language_model)
+    return StepTable(
+        gpu=model.gpu,
+        language_model=entry.language_model,
+        precision=entry.precision,
+        tensor_parallel=entry.tensor_parallel,
+        parts=step_parts(model, decoder, entry.tensor_parallel, number_format),
+        host_seconds=0.0,
+        host_watts=round(model.steps.gap_watts, 1),
+        held=HeldBoard(
+            round(regulator.reach, 5), round(regulator.bend, 5), round(regulator.held_share, 5)
+        ),
+        default_limit_watts=model.limit_watts,
+        errors=board.errors,
+        provenance="derived",
+        source=f"kernel rows {RUNS[model.gpu]}.jsonl.gz, summed over the model's kernels; exchange "
+        "between GPUs: public tables of all-reduces; host: end-to-end runs less their kernels",
+    )
+
+
+def _host_seconds(tables: Sequence[StepTable], serving: Sequence[ServingTimes]) -> dict[str, float]:
+    """What an iteration takes beyond its kernels, by language model (each one engine's runs)."""
+    known = {_key(entry): entry for entry in serving if entry.provenance == "measured"}
+    found: dict[str, list[float]] = {entry.language_model: [] for entry in serving}
+    for table in tables:
+        if table.key in known:
+            left = _measured_seconds(known[table.key]) - _table_seconds(table)
+            found[table.language_model].append(float(np.median(left)))
+    return {
+        name: round(max(0.0, float(np.mean(values))), 6) if values else 0.0
+        for name, values in found.items()
+    }
+
+
+def _work() -> IterationWork:
+    """Steady state at ``POINTS``: each iteration also carries its share of the prompts."""
+    batch, prompt = np.array(POINTS).T
+    return IterationWork(batch * prompt / OUTPUT_TOKENS, prompt, batch, prompt + OUTPUT_TOKENS / 2)
+
+
+def _measured_seconds(entry: ServingTimes) -> Floats:
+    work = _work()
+    return np.array([
+        entry.iteration_seconds(tokens, batch * context)
+        for tokens, batch, context in zip(
+            work.prompt_tokens, work.batch, work.context, strict=True
+        )
+    ])  # fmt: skip
+
+
+def _table_seconds(table: StepTable) -> Floats:
+    made = table.iteration(_work())
+    held_watts = table.held.held_share * table.default_limit_watts
+    return made.stretched_seconds(table.held.depth(made.watts / held_watts))
+
+
+def scaled_table(
+    table: StepTable, entry: ServingTimes, speeds: Mapping[str, GpuSpeed], limit_watts: float
+) -> StepTable:
+    """The table on another GPU type.
+
+    Seconds that scale with the clock scale with matrix throughput, the rest with memory bandwidth;
+    draws keep their share of the limit.
+    """
+    old, new = speeds[table.gpu], speeds[entry.gpu]
+    compute = old.gemm_tflops / new.gemm_tflops
+    memory = old.memory_gbytes_per_second / new.memory_gbytes_per_second
+    share = limit_watts / table.default_limit_watts
+
+    def scaled(part: StepPart) -> StepPart:
+        clock = part.clock_seconds * compute
+        seconds = clock + (part.seconds - part.clock_seconds) * memory
+        return StepPart(seconds, part.joules / part.seconds * share * seconds, clock)
+
+    return replace(
+        table,
+        gpu=entry.gpu,
+        parts={name: scaled(part) for name, part in table.parts.items()},
+        host_watts=round(table.host_watts * share, 1),
+        default_limit_watts=limit_watts,
+        source=f"{table.gpu} scaled: what follows the clock by matrix throughput, the rest by "
+        "memory bandwidth, draws by the limit",
+    )
+
+
+def _transfer_error(boards: Mapping[str, Board], speeds: Mapping[str, GpuSpeed]) -> StepErrors:
+    """What scaling errs between the two types with own rows, at the points of comparison."""
+    names = list(boards)
+    errors: dict[str, list[float]] = {"time": [], "draw": []}
+    for old, new in ((names[0], names[1]), (names[1], names[0])):
+        entry = ServingTimes(new, "llama-3.1-8b", "bf16", 1, 1.0, 1.0, 1.0, "derived", "-", 0, 0.0)
+        truth = _own_table(boards[new], entry).iteration(_work())
+        limit = boards[new].model.limit_watts
+        guess = scaled_table(_own_table(boards[old], entry), entry, speeds, limit)
+        made = guess.iteration(_work())
+        errors["time"] += (made.seconds / truth.seconds - 1).tolist()
+        errors["draw"] += (made.watts / truth.watts - 1).tolist()
+    response = max(board.errors.cap_response for board in boards.values())
+    return StepErrors(
+        _mean_size(errors["time"]), _mean_size(errors["draw"]), response,
+        f"{names[0]} and {names[1]}, each scaled from the other; cap response: theirs, not checked "
+        "on this type",
+    )  # fmt: skip
+
+
+def _rows_sha256(folder: Path) -> str:
+    """Over the runs that the tables come from."""
+    digest = hashlib.sha256()
+    for stem in RUNS.values():
+        for name in (stem, f"{stem}-steps"):
+            file = folder / f"{name}.jsonl.gz"
+            digest.update(file.name.encode() + b"\0" + hashlib.sha256(file.read_bytes()).digest())
+    return digest.hexdigest()
