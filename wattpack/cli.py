@@ -53,6 +53,9 @@ VERBS: dict[str, Verb] = {
     ),
     "bench": Verb("capacity.app.bench_command", "measure what a GPU does with time and watts"),
     "profiles": Verb("capacity.app.profiles_command", "show what each GPU type does with a watt"),
+    "workloads": Verb(
+        "capacity.app.workloads_command", "show kinds of work and what binds them on a GPU type"
+    ),
 }
 
 #: What a verb can be about; its own module takes what names none of them.

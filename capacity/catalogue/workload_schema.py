@@ -36,7 +36,9 @@ NonNegative = Annotated[float, Field(ge=0, le=1e21)]
 Share = Annotated[float, Field(ge=0, le=1)]
 Count = Annotated[int, Field(ge=1, le=2**31)]
 Size = Annotated[int, Field(ge=1, le=2**40)]
-Word = Annotated[str, Field(min_length=1, max_length=64, pattern=r"^[a-z0-9]([a-z0-9-]*[a-z0-9])?$")]
+Word = Annotated[
+    str, Field(min_length=1, max_length=64, pattern=r"^[a-z0-9]([a-z0-9-]*[a-z0-9])?$")
+]
 LibraryKey = Annotated[str, Field(pattern=r"^[a-z0-9_.-]+/[a-z0-9_.+-]+/[a-z0-9_.+-]+$")]
 
 
@@ -142,7 +144,7 @@ class WorkPhase(Settings):
 
     name: Word
     bound: Annotated[Bound, Field(description="What binds on the reference GPU")]
-    kernels: Annotated[list[KernelPart], Field(max_length=64)] = []
+    kernels: Annotated[tuple[KernelPart, ...], Field(max_length=64)] = ()
     repeats: Annotated[int, Field(ge=1, le=10**7, description="Of the kernels and traffic")] = 1
     launch_mode: LaunchMode = "graph"
     traffic: Traffic = Traffic()
@@ -174,13 +176,11 @@ class Parameters(Settings):
         float, Field(ge=1, le=64, description="Accepted tokens a sequence and decode step")
     ] = 1.0
     output_tokens: Annotated[float | None, Field(gt=0, le=1e7, description="Mean a request")] = None
-    kernel_efficiency: Annotated[
-        dict[LibraryKey, dict[Word, Annotated[float, Field(gt=0, le=20)]]],
-        Field(
-            description="Speed of each kernel class relative to the measured library, keyed by "
-            "vendor/library/version"
-        ),
-    ] = {}
+    kernel_efficiency: dict[LibraryKey, dict[Word, Annotated[float, Field(gt=0, le=20)]]] = Field(
+        default_factory=dict,
+        description="Speed of each kernel class relative to the measured library, keyed by "
+        "vendor/library/version",
+    )
     library: Annotated[
         LibraryKey | None, Field(description="Which key of kernel_efficiency runs")
     ] = None
@@ -201,7 +201,8 @@ class Parameters(Settings):
         float, Field(ge=0, le=3, description="Zipf exponent of experts' load; 0 is even")
     ] = 0.0
     multiprocessor_share: Annotated[
-        float, Field(gt=0, le=1, description="Of the GPU, where phases share one by multiprocessors")
+        float,
+        Field(gt=0, le=1, description="Of prefill, where both phases share one GPU"),
     ] = 1.0
     step_time_spread: Annotated[
         float, Field(ge=0, le=5, description="Standard deviation over mean of a cycle's time")
@@ -256,9 +257,9 @@ class Checkpoint(Settings):
         NonNegative | None, Field(description="GPU time lost a checkpoint; None: from bytes")
     ] = None
     interval_seconds: Annotated[Positive | None, Field(description="Between checkpoints")] = None
-    portable: Annotated[
-        bool, Field(description="Resumes on another number or type of GPUs")
-    ] = False
+    portable: Annotated[bool, Field(description="Resumes on another number or type of GPUs")] = (
+        False
+    )
 
     @model_validator(mode="after")
     def _saved_work_has_an_interval(self) -> Self:
@@ -287,9 +288,9 @@ class Malleability(Settings):
 class Slo(Settings):
     """What its users notice."""
 
-    kind: Literal[
-        "ttft-tpot", "end-to-end", "per-frame", "throughput", "finish-time", "none"
-    ] = "throughput"
+    kind: Literal["ttft-tpot", "end-to-end", "per-frame", "throughput", "finish-time", "none"] = (
+        "throughput"
+    )
     target_seconds: Annotated[
         Positive | None, Field(description="First token, request or frame")
     ] = None
@@ -321,7 +322,7 @@ class Workload(Settings):
     ] = None
     gpus: Annotated[Count, Field(description="Of one member of the gang or one replica")] = 1
     parameters: Parameters = Parameters()
-    phases: Annotated[list[WorkPhase], Field(min_length=1, max_length=16)]
+    phases: Annotated[tuple[WorkPhase, ...], Field(min_length=1, max_length=16)]
     cpu_cores: Annotated[NonNegative, Field(description="Busy host cores a GPU")] = 1.0
     memory: Memory = Memory()
     startup: Startup = Startup()

@@ -1,0 +1,153 @@
+"""``wattpack workloads``: kinds of work as kernel mixes, and what binds them on a GPU type."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from capacity.catalogue.catalogue_files import catalogue_with, find_workload
+from capacity.catalogue.draw_shape import draw_shape
+from capacity.catalogue.priced_gpu import REFERENCE_GPU, PricedGpu, priced_gpu
+from capacity.catalogue.workload_memory import checkpoint_bytes, memory_use, stop_seconds
+from capacity.catalogue.workload_model import Conditions, CyclePrice, price_cycle
+from capacity.catalogue.workload_schema import Workload
+from wattpack.errors import InputError
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """The command line."""
+    parser = argparse.ArgumentParser(prog="wattpack workloads", description=__doc__)
+    parser.add_argument("name", nargs="?", help="one entry, phase by phase")
+    parser.add_argument("--gpu", default=REFERENCE_GPU, help="GPU type (default: %(default)s)")
+    parser.add_argument("--limit-watts", type=float, help="power limit (default: the type's own)")
+    parser.add_argument("--catalogue", type=Path, metavar="FOLDER", help="more entries, *.yaml")
+    parser.add_argument("--json", action="store_true", help="as a JSON list")
+    parser.add_argument("--schema", action="store_true", help="the JSON Schema of one entry")
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Print the catalogue; 2 if a name, a type or an entry is refused."""
+    args = build_parser().parse_args(argv)
+    if args.schema:
+        print(entry_schema(), end="")
+        return 0
+    try:
+        catalogue = catalogue_with(args.catalogue)
+        if args.name:
+            catalogue = {args.name: find_workload(catalogue, args.name)}
+        gpu = priced_gpu(args.gpu)
+        held = Conditions(limit_watts=args.limit_watts)
+        cycles = {name: price_cycle(entry, gpu, held) for name, entry in catalogue.items()}
+    except InputError as error:
+        print(f"wattpack workloads: {error}", file=sys.stderr)
+        return 2
+    if args.json:
+        print(json.dumps([document(catalogue[n], cycles[n], gpu) for n in catalogue], indent=2))
+        return 0
+    console = Console()
+    if not console.is_terminal:
+        console = Console(width=150)
+    if args.name:
+        _show(console, catalogue[args.name], cycles[args.name], gpu)
+    else:
+        console.print(listing(catalogue, cycles, gpu))
+    return 0
+
+
+def entry_schema() -> str:
+    """The JSON Schema of an entry as it is after inheritance, a line each key."""
+    return json.dumps(Workload.model_json_schema(), indent=1, sort_keys=True) + "\n"
+
+
+def document(entry: Workload, cycle: CyclePrice, gpu: PricedGpu) -> dict[str, Any]:
+    """The entry and what follows from it on the GPU type, as plain values."""
+    memory = memory_use(entry)
+    return {
+        "entry": entry.model_dump(),
+        "gpu": gpu.name,
+        "basis": gpu.basis,
+        "cycleSeconds": cycle.seconds,
+        "meanWatts": cycle.mean_watts,
+        "shape": draw_shape(cycle, gpu.limit_watts).model_dump(),
+        "gpuBytes": memory.gpu_bytes,
+        "gpuP99Bytes": memory.gpu_p99_bytes,
+        "checkpointBytes": checkpoint_bytes(entry),
+        "stopSeconds": stop_seconds(entry),
+        "phases": [
+            {
+                "name": phase.name,
+                "seconds": phase.seconds,
+                "busySeconds": phase.busy_seconds,
+                "hostSeconds": phase.host_seconds,
+                "binds": phase.binds,
+                "meanWatts": phase.mean_watts,
+            }
+            for phase in cycle.phases
+        ],
+    }
+
+
+def listing(
+    catalogue: Mapping[str, Workload], cycles: Mapping[str, CyclePrice], gpu: PricedGpu
+) -> Table:
+    """One row an entry."""
+    table = Table(title=f"workloads on {gpu.name} ({gpu.basis})")
+    for name in ("workload", "kind", "phases: what binds"):
+        table.add_column(name)
+    for name in ("draw W", "memory GB", "loses by a stop"):
+        table.add_column(name, justify="right")
+    for name in ("SLO", "evidence", "source"):
+        table.add_column(name)
+    for name, entry in catalogue.items():
+        cycle = cycles[name]
+        phases = ", ".join(f"{phase.name}: {phase.binds}" for phase in cycle.phases)
+        table.add_row(
+            name, entry.kind, phases, f"{cycle.mean_watts:.0f}",
+            f"{memory_use(entry).gpu_bytes / 1e9:.0f}", _lost(entry), entry.slo.kind,
+            entry.evidence, escape(entry.source),
+        )  # fmt: skip
+    return table
+
+
+def _lost(entry: Workload) -> str:
+    seconds = stop_seconds(entry)
+    return "all" if seconds is None else f"{seconds:.0f} s"
+
+
+def _show(console: Console, entry: Workload, cycle: CyclePrice, gpu: PricedGpu) -> None:
+    console.print(f"[bold]{entry.name}[/bold]: {escape(entry.title)} ({entry.kind})")
+    table = Table(title=f"one cycle on {gpu.name} ({gpu.basis}), {cycle.seconds:.3g} s")
+    for name in ("phase", "binds"):
+        table.add_column(name)
+    for name in ("seconds", "GPU busy", "host", "storage", "network", "draw W"):
+        table.add_column(name, justify="right")
+    for phase in cycle.phases:
+        outside = [f"{phase.host_seconds[path]:.3g}" for path in ("host", "storage", "network")]
+        table.add_row(
+            phase.name, phase.binds, f"{phase.seconds:.3g}", f"{phase.busy_seconds:.3g}",
+            *outside, f"{phase.mean_watts:.0f}",
+        )  # fmt: skip
+    console.print(table)
+    memory = memory_use(entry)
+    console.print(
+        f"draw {cycle.mean_watts:.0f} W of {gpu.limit_watts:.0f}; GPU memory "
+        f"{memory.gpu_bytes / 1e9:.1f} GB (p99 {memory.gpu_p99_bytes / 1e9:.1f}), host "
+        f"{memory.host_bytes / 1e9:.0f} GB, NVMe {memory.storage_bytes / 1e9:.0f} GB\n"
+        f"SLO {entry.slo.kind}; checkpoint {entry.checkpoint.mode}, "
+        f"{checkpoint_bytes(entry) / 1e9:.1f} GB a GPU; a stop loses {_lost(entry)}\n"
+        f"{entry.evidence}; source: {escape(entry.source)}",
+        highlight=False,
+    )
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,113 @@
+"""A GPU type as a price list for kernels: from measured rows if there are any, else a datasheet."""
+
+from __future__ import annotations
+
+import gzip
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from importlib.resources import files
+from typing import Final, Literal
+
+import numpy as np
+
+from capacity.bench.measurement_row import parse_rows
+from capacity.catalogue.clock_response import Floats, roof_seconds
+from capacity.kernels import Kernel, LaunchChain
+from capacity.model.gpu_model import GpuModel
+from capacity.model.launch_costs import LaunchCosts
+from capacity.model.regulator import UNKNOWN_RESPONSE, Regulator
+from capacity.model.roofline import SHARPNESS, TYPICAL_LOGS
+from capacity.model.step_model import KernelDraws, KernelTimes
+from capacity.roofs import Roofs, require_roofs
+
+REFERENCE_GPU: Final = "H200-SXM"
+"""Whose draw the entries' shapes are of."""
+
+MEASURED: Final = {"H200-SXM": "h200", "H100-SXM": "h100"}
+"""Types with own rows of a whole benchmark, and the name of the run."""
+
+
+@dataclass(frozen=True, slots=True)
+class PricedGpu:
+    """One GPU type.
+
+    Attributes:
+        gap_watts: Drawn while nothing runs between kernels, clocks up.
+        basis: What times and draws come from.
+    """
+
+    roofs: Roofs
+    limit_watts: float
+    times: KernelTimes
+    draws: KernelDraws
+    regulator: Regulator
+    launches: LaunchCosts
+    gap_watts: float
+    basis: Literal["measured", "datasheet"]
+
+    @property
+    def name(self) -> str:
+        """Wattpack's name of the type."""
+        return self.roofs.model
+
+
+@lru_cache(maxsize=8)
+def priced_gpu(name: str) -> PricedGpu:
+    """The type by wattpack's or the driver's name.
+
+    Raises:
+        InputError: naming the known types.
+    """
+    roofs = require_roofs(name)
+    if roofs.model in MEASURED:
+        return _of_rows(roofs)
+    return _of_datasheet(roofs)
+
+
+def _of_rows(roofs: Roofs) -> PricedGpu:
+    run = MEASURED[roofs.model]
+    packed = files("capacity").joinpath("data", "profiles", f"{run}.jsonl.gz").read_bytes()
+    rows = list(parse_rows(gzip.decompress(packed).decode().splitlines(), run))
+    model = GpuModel.from_rows(rows)
+    steps = model.steps
+    return PricedGpu(
+        roofs, model.limit_watts, model.times, model.draws, steps.regulator, steps.launches,
+        steps.gap_watts, "measured",
+    )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class _RooflineTimes:
+    """Three typical constants on a datasheet's roofs."""
+
+    roofs: Roofs
+    launches: LaunchCosts
+
+    def seconds(self, kernels: Sequence[Kernel]) -> Floats:
+        compute, memory = roof_seconds(kernels, self.roofs)
+        busy = (compute**SHARPNESS + memory**SHARPNESS) ** (1 / SHARPNESS)
+        empty = np.array([isinstance(kernel, LaunchChain) for kernel in kernels])
+        start = np.where(empty, self.launches.graph_gap_seconds, np.exp(TYPICAL_LOGS[0]))
+        return np.asarray(busy + start)
+
+
+@dataclass(frozen=True, slots=True)
+class _BorrowedDraws:
+    """The reference's draws as shares of the limit: assumed for types that nobody measured."""
+
+    reference: KernelDraws
+    ratio: float
+
+    def uncapped_watts(self, kernels: Sequence[Kernel]) -> Floats:
+        return np.asarray(self.reference.uncapped_watts(kernels) * self.ratio)
+
+
+def _of_datasheet(roofs: Roofs) -> PricedGpu:
+    reference = priced_gpu(REFERENCE_GPU)
+    ratio = roofs.default_limit_watts / reference.limit_watts
+    return PricedGpu(
+        roofs, roofs.default_limit_watts, _RooflineTimes(roofs, reference.launches),
+        _BorrowedDraws(reference.draws, ratio), Regulator(*UNKNOWN_RESPONSE), reference.launches,
+        reference.gap_watts * ratio, "datasheet",
+    )  # fmt: skip
