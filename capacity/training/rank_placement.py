@@ -1,0 +1,142 @@
+"""Which GPU is which rank, and what the links between the ranks then give.
+
+Ranks are an array of shape (pipeline, data, context, tensor) of GPU numbers; searches hold many at
+once, shape (n, pipeline, data, context, tensor).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from capacity.model.kernel_samples import Floats, Indices
+from capacity.training.link_matrix import LinkMatrix
+from capacity.training.training_job import ParallelLayout
+
+__all__ = ["PlacedLinks", "first_placements", "placed_links", "rings_are_pure", "swapped"]
+
+#: Neighbours looked at in one turn of a search, beyond which they are drawn.
+MOST_SWAPS = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class PlacedLinks:
+    """The slowest link of each group of ranks, for n placements.
+
+    Attributes:
+        boundary_rate: Between stages s and s + 1, shape (n, pipeline - 1), bytes a second.
+        ring_rate: Of each stage's sum over data and context, shape (n, pipeline). Rings that
+            pass through a host with several members use as many network cards.
+        tensor_rate, context_rate: Over all groups, shape (n,).
+        *_delay: Of the slowest hop, seconds, likewise.
+    """
+
+    boundary_rate: Floats
+    boundary_delay: Floats
+    ring_rate: Floats
+    ring_delay: Floats
+    tensor_rate: Floats
+    tensor_delay: Floats
+    context_rate: Floats
+    context_delay: Floats
+
+
+def placed_links(links: LinkMatrix, ranks: Indices) -> PlacedLinks:
+    """What these placements give, shape (n, pipeline, data, context, tensor)."""
+    n, pipeline, data, context, tensor = ranks.shape
+    ahead, behind = ranks[:, :-1], ranks[:, 1:]
+    slowest = links.bytes_per_second[ahead, behind].min(axis=(2, 3, 4), initial=np.inf)
+    longest = links.latency_seconds[ahead, behind].max(axis=(2, 3, 4), initial=0.0)
+    members = ranks.reshape(n, pipeline, data * context, tensor)
+    rings = np.moveaxis(members, 3, 2)
+    ring_rate, ring_delay = _ring(links, rings)
+    tensor_rate, tensor_delay = _ring(links, ranks)
+    context_rate, context_delay = _ring(links, np.moveaxis(ranks, 3, 4), splits=False)
+    return PlacedLinks(
+        boundary_rate=slowest,
+        boundary_delay=longest,
+        ring_rate=ring_rate.min(axis=2),
+        ring_delay=ring_delay.max(axis=2),
+        tensor_rate=tensor_rate.min(axis=(1, 2, 3)),
+        tensor_delay=tensor_delay.max(axis=(1, 2, 3)),
+        context_rate=context_rate.min(axis=(1, 2, 3)),
+        context_delay=context_delay.max(axis=(1, 2, 3)),
+    )
+
+
+def _ring(links: LinkMatrix, members: Indices, splits: bool = True) -> tuple[Floats, Floats]:
+    """Rate and hop delay of rings over the last axis; infinitely fast where it has one member.
+
+    Args:
+        splits: Whether the message may be cut among several rings; what is passed on from rank
+            to rank, as keys and values are, goes through the one card of the rank that sends.
+    """
+    size = members.shape[-1]
+    if size == 1:
+        return np.full(members.shape[:-1], np.inf), np.zeros(members.shape[:-1])
+    following = np.roll(members, -1, axis=-1)
+    rate = links.bytes_per_second[members, following]
+    delay = links.latency_seconds[members, following]
+    leaves = links.host[members] != links.host[following]
+    crossings = leaves.sum(axis=-1)
+    # Members on one host each bring a network card, and the sum is cut among as many rings.
+    cards = np.where((crossings > 0) & splits, size / np.maximum(crossings, 1), 1.0)
+    outside = np.where(leaves, rate, np.inf).min(axis=-1) * cards
+    inside = np.where(leaves, np.inf, rate).min(axis=-1)
+    return np.minimum(outside, inside), delay.max(axis=-1)
+
+
+def rings_are_pure(links: LinkMatrix, ranks: Indices) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+    """Whether every sum over data and context, and every tensor group, keeps to one NIC class.
+
+    Ranks as for ``placed_links``; shape (n,). Groups inside one host have one class by nature.
+    """
+    kinds = np.unique(links.class_of_gpu, return_inverse=True)[1][ranks]
+    stage = kinds.reshape(*kinds.shape[:2], -1)
+    pure: np.ndarray[tuple[int], np.dtype[np.bool_]] = (
+        (stage == stage[..., :1]).all(axis=(1, 2))
+        if ranks.shape[2] * ranks.shape[3] > 1
+        else (kinds == kinds[..., :1]).all(axis=(1, 2, 3, 4))
+    )
+    return pure
+
+
+def first_placements(links: LinkMatrix, layout: ParallelLayout) -> Iterator[Indices]:
+    """Placements to begin with, each (pipeline, data, context, tensor): tensor groups in one host.
+
+    Stages on neighbouring GPUs, then replicas on neighbouring GPUs, both with the hosts grouped by
+    NIC class, so that the pipeline crosses between classes once. Nothing comes where a tensor group
+    would span hosts or a ring would mix classes.
+    """
+    order = _by_class(links)
+    shape = (layout.pipeline, layout.data, layout.context, layout.tensor)
+    stages = order.reshape(shape)
+    replicas = np.moveaxis(
+        order.reshape(layout.data, layout.pipeline, layout.context, layout.tensor), 0, 1
+    )
+    for ranks in (stages, replicas) if layout.pipeline > 1 and layout.data > 1 else (stages,):
+        host = links.host[ranks]
+        whole = (host == host[..., :1]).all()
+        if whole and rings_are_pure(links, ranks[None])[0]:
+            yield ranks
+
+
+def _by_class(links: LinkMatrix) -> Indices:
+    """All GPUs, classes one after the other, hosts together."""
+    kinds = np.unique(links.class_of_gpu, return_inverse=True)[1]
+    return np.lexsort((np.arange(links.gpus), links.host, kinds)).astype(np.int64)
+
+
+def swapped(ranks: Indices, rng: np.random.Generator) -> Indices:
+    """Placements in which two tensor groups have changed places, shape (n, ...)."""
+    blocks = ranks.reshape(-1, ranks.shape[-1])
+    one, two = np.triu_indices(len(blocks), k=1)
+    if len(one) > MOST_SWAPS:
+        drawn = rng.choice(len(one), MOST_SWAPS, replace=False)
+        one, two = one[drawn], two[drawn]
+    many = np.repeat(blocks[None], len(one), axis=0)
+    each = np.arange(len(one))
+    many[each, one], many[each, two] = blocks[two], blocks[one]
+    return many.reshape(len(one), *ranks.shape)
