@@ -16,7 +16,8 @@ from importlib.resources import as_file, files
 import numpy as np
 
 from benchmarks.runner import Options, Result, Target
-from capacity.bench.bench_plan import BenchPoint, bench_plan
+from capacity.bench.bench_plan import bench_plan
+from capacity.bench.bench_point import BenchPoint
 from capacity.bench.bench_runner import BenchRig, BenchSettings, run_bench
 from capacity.bench.fault_finder import Fault, find_faults
 from capacity.bench.measurement_row import MeasurementRow, read_rows

@@ -6,14 +6,18 @@ from argparse import Namespace
 from typing import Final
 
 from capacity.bench.bench_runner import BenchRig
+from capacity.bench.timing import BoardWatch, PowerRule, watch_idle
 from capacity.numpy_backend import HostMeter, NumpyBackend
 from capacity.simulated_backend import SimulatedBackend
+from gpu.board_meter import BoardMeter
 from gpu.nvml.nvml_meter import open_meter
-from wattpack.clock import ManualClock, SystemClock
+from wattpack.clock import Clock, ManualClock, SystemClock
 from wattpack.errors import PermanentError
 
 BACKENDS: Final = ("torch", "numpy", "simulated")
 TUNING_BUDGET_SECONDS: Final = 60.0
+IDLE_SECONDS: Final = 5.0
+QUICK_IDLE_SECONDS: Final = 1.5
 
 
 def open_rig(args: Namespace) -> BenchRig:
@@ -29,7 +33,9 @@ def open_rig(args: Namespace) -> BenchRig:
     if args.backend == "simulated":
         virtual = ManualClock()
         board = SimulatedBackend(virtual, seed=args.seed)
-        return BenchRig(board, board.meter(), virtual, board.meter().state())
+        before = _idle_before(args, board.meter(), virtual)
+        state = board.meter().state()
+        return BenchRig(board, board.meter(), virtual, state, idle_before=before)
     return _open_torch(args)
 
 
@@ -37,6 +43,7 @@ def _open_torch(args: Namespace) -> BenchRig:
     clock = SystemClock()
     meter = open_meter(args.gpu)
     state = meter.state()  # before this process is itself one of those that hold the GPU
+    before = _idle_before(args, meter, clock)
     try:
         from capacity.torch_backend import open_torch_backend, tuning_key
         from capacity.torch_backend.tuning import TunedConfigs
@@ -48,4 +55,12 @@ def _open_torch(args: Namespace) -> BenchRig:
     key = tuning_key(state.product, state.driver)
     tuned = TunedConfigs(clock, TUNING_BUDGET_SECONDS, args.tuning_cache, key)
     backend = open_torch_backend(args.gpu, tuned, clock)
-    return BenchRig(backend, meter, clock, state, tuned.remarks)
+    return BenchRig(backend, meter, clock, state, tuned.remarks, before)
+
+
+def _idle_before(args: Namespace, meter: BoardMeter, clock: Clock) -> BoardWatch | None:
+    """The board at rest before this process has a context on it: the gate's ten seconds."""
+    if "idle" not in args.sections.split(","):
+        return None
+    window = QUICK_IDLE_SECONDS if args.quick else IDLE_SECONDS
+    return watch_idle(meter, clock, window, window, PowerRule())

@@ -14,8 +14,9 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
 from capacity.app import bench_plot, bench_reports, bench_submit
-from capacity.app.bench_backends import BACKENDS, open_rig
-from capacity.bench.bench_plan import FULL, Section, bench_plan
+from capacity.app.bench_backends import BACKENDS, IDLE_SECONDS, QUICK_IDLE_SECONDS, open_rig
+from capacity.bench.bench_plan import FULL, bench_plan
+from capacity.bench.bench_point import Section
 from capacity.bench.bench_runner import BenchOutcome, BenchRig, BenchSettings, run_bench
 from capacity.bench.bench_runner import Progress as BenchProgress
 from capacity.bench.fault_finder import find_faults
@@ -28,6 +29,7 @@ from wattpack.object_names import SYSTEM_NAMESPACE
 from wattpack.units import require_number
 
 SHOWN_FLAGGED: Final = 20
+JOULES_PER_WATT_HOUR: Final = 3600.0
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -137,7 +139,10 @@ def _measure(args: argparse.Namespace, rig: BenchRig, earlier: EarlierRun) -> Be
         rig.backend.facts(), args.sections.split(","), quick=args.quick, seed=args.seed
     )
     settings = BenchSettings(
-        run_id=uuid.uuid4().hex[:12], seed=args.seed, allow_shared=args.allow_shared
+        run_id=uuid.uuid4().hex[:12],
+        seed=args.seed,
+        allow_shared=args.allow_shared,
+        idle_seconds=QUICK_IDLE_SECONDS if args.quick else IDLE_SECONDS,
     )
     bar = Progress(
         TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(),
@@ -166,6 +171,7 @@ def _summary(outcome: BenchOutcome) -> None:
         f"{len(outcome.skipped)} skipped, drift {'YES' if outcome.drifted else 'no'}, "
         f"fingerprint {outcome.fingerprint[:16]}",
     )
+    print(f"  cost: {_cost(outcome)}")
     for finding in find_faults(outcome.rows):
         print(f"  FAULT {finding.fault}: {finding.evidence}")
     for row in bad[:SHOWN_FLAGGED]:
@@ -174,6 +180,14 @@ def _summary(outcome: BenchOutcome) -> None:
         print(f"  and {len(bad) - SHOWN_FLAGGED} more")
     for reason, count in Counter(outcome.skipped.values()).items():
         print(f"  skipped {count}: {reason}")
+
+
+def _cost(outcome: BenchOutcome) -> str:
+    """GPU-minutes and, where the board counts energy, watt-hours of this run."""
+    minutes = f"{outcome.elapsed_seconds / 60:.1f} GPU-minutes"
+    if outcome.energy_joules is None:
+        return minutes
+    return f"{minutes}, {outcome.energy_joules / JOULES_PER_WATT_HOUR:.1f} Wh"
 
 
 if __name__ == "__main__":

@@ -10,6 +10,10 @@ from typing import Final
 SCHEMA_VERSION: Final = 1
 """Of the rows in a results file."""
 
+FINGERPRINT_PART_DIGITS: Final = 4
+SILENT_PART: Final = "0" * FINGERPRINT_PART_DIGITS
+"""A way of rounding that a board lacks, or that changes from one computation to the next."""
+
 _OWN: Final = {"run_id", "image_digest", "gpu_uuid_hash", "numeric_fingerprint"}
 """What differs between boards and runs whose rows may stand in for one another."""
 
@@ -24,8 +28,8 @@ class BenchIdentity:
         power_limit_watts: Limit in force while the row was measured; 0 for what has none.
         sm_clock_lock_mhz: Upper end of a clock lock, None without one.
         kernel_source_sha256: Over the sources of the backend's own kernels.
-        numeric_fingerprint: How the board and its libraries round fixed inputs; empty in rows of
-            before it was kept.
+        numeric_fingerprint: How the board and its libraries round fixed inputs, in parts of four
+            digits; empty in rows of before it was kept.
     """
 
     run_id: str

@@ -1,23 +1,24 @@
 """What one run measures: sections of points, in an order that favours nobody.
 
-Sections of a full run, in this order: bandwidth, gemm, attention, launch, collectives (several
-GPUs only), repeat. ``validation`` and ``steps`` are asked for by name: points that judge a model
-fitted on the others, and whole decoder stacks.
+A full run has the sections of ``FULL`` in their order; ``collectives`` only where there are several
+GPUs. ``validation`` and ``steps`` are asked for by name: points that judge a model fitted on the
+others, and whole decoder stacks. Sections of few seconds stand in ``short_sections``.
 """
 
 from __future__ import annotations
 
 import hashlib
-import json
-from collections.abc import Mapping, Sequence
-from dataclasses import astuple, dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from itertools import product
-from typing import Final, Literal, get_args
+from typing import Final, get_args
 
 import numpy as np
 
+from capacity.bench import short_sections
+from capacity.bench.bench_point import BenchPoint, BoardFacts, Section
+from capacity.bench.decoder_shapes import STEP_MODELS
 from capacity.bench.designed_shapes import attention_features, diverse_subset, gemm_features
-from capacity.bench.measurement_row import CacheState
 from capacity.kernels import (
     Attention,
     Collective,
@@ -29,17 +30,14 @@ from capacity.kernels import (
     Mask,
     MemoryStream,
     NumberFormat,
-    Phase,
     StreamPattern,
-    kernel_shape,
 )
+from capacity.model.hold_outs import hold_out_folds
 from wattpack.errors import InputError
 
-Section = Literal[
-    "bandwidth", "gemm", "attention", "launch", "collectives", "repeat", "validation", "steps"
-]
 FULL: Final[tuple[Section, ...]] = (
-    "bandwidth", "gemm", "attention", "launch", "collectives", "repeat",
+    "idle", "bandwidth", "elementwise", "gemm", "arrivals", "attention", "launch", "transition",
+    "collectives", "repeat",
 )  # fmt: skip
 
 GEMM_SHAPES: Final = 60
@@ -47,87 +45,34 @@ QUICK_GEMM_SHAPES: Final = 15
 ATTENTION_SHAPES: Final = 60
 QUICK_ATTENTION_SHAPES: Final = 12
 REPEATED: Final = 5
+LEAST_REPEATED_BYTES: Final = 2**24
 
-MODEL_LAYERS: Final[tuple[tuple[int, int], ...]] = (
-    (6144, 4096), (4096, 4096), (28672, 4096), (4096, 14336),     # 8B: hidden 4096
-    (10240, 8192), (8192, 8192), (1280, 8192), (8192, 1024),      # 70B, whole and one of 8 parts
-    (7168, 8192), (8192, 3584), (57344, 8192),
-    (4096, 7168), (7168, 2048), (2112, 7168),                     # experts and low-rank keys
-    (5120, 2880), (2880, 4096), (201088, 2880),                   # hidden 2880: not of 128
-    (2304, 768), (768, 768), (3072, 768), (768, 3072),            # vision and text encoders
-    (1000, 1536), (1536, 1536), (512, 512), (256, 2048), (1152, 4304),
+LATTICE: Final = 2000
+LATTICE_SEED: Final = 11
+"""Candidates of the design. On the public H200 and H100 tables (folds inside their training parts,
+products of 256 to 16,384) 60 designed points of so spread candidates leave 5.5 and 6.2 %, of powers
+of two over model layers 7.6 %."""
+
+JUDGED_FOLD: Final = 0
+WIDE_TURN: Final = 10
+WIDE_LAYERS: Final[tuple[tuple[int, int], ...]] = (
+    (28672, 4096), (57344, 8192), (34816, 5120), (128256, 4096), (151936, 5120), (201088, 2880),
 )  # fmt: skip
-"""(n, k) of linear layers that are run in practice; a third is no multiple of 128."""
+"""(n, k): gated layers of 8B, 70B and 14B models, and three vocabularies."""
 
-TOKEN_COUNTS: Final = (1, 2, 4, 8, 16, 32, 64, 96, 128, 256, 512, 1000, 2048, 4096, 8192, 16384)
+TOKEN_COUNTS: Final = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 2048, 8192)
 
 HEAD_LAYOUTS: Final = ((32, 8), (64, 8), (8, 1), (16, 16), (40, 8))
 """(heads, kv_heads) as they stand on one GPU."""
 
 
-@dataclass(frozen=True, slots=True)
-class DecoderShape:
-    """One GPU's share of a decoder stack; the names of ``DecoderStep``."""
-
-    layers: int
-    hidden: int
-    heads: int
-    kv_heads: int
-    head_dim: int
-    intermediate: int
-    vocabulary: int
-
-    def step(self, phase: Phase, batch: int, query_tokens: int, kv_tokens: int) -> DecoderStep:
-        """One forward pass."""
-        return DecoderStep(phase, batch, query_tokens, kv_tokens, *astuple(self))
-
-
-STEP_MODELS: Final[Mapping[str, DecoderShape]] = {
-    "8b": DecoderShape(32, 4096, 32, 8, 128, 14336, 128256),
-    "14b": DecoderShape(40, 5120, 40, 8, 128, 17408, 151936),
-    "70b-tp8": DecoderShape(80, 8192, 8, 1, 128, 3584, 16032),
-}
-"""Stacks of the shapes of Llama-3.1-8B, Qwen3-14B, and one of eight parts of Llama-3.1-70B."""
+STACKED: Final = ("steps", "transition")
 
 LARGEST_GEMM_BYTES: Final = 2**31
 """Nobody computes 16,384 rows of logits; such a product takes longer than a burst may."""
 
 LARGEST_POINT_BYTES: Final = 24 * 2**30
 """No point asks for more operand memory than this; a stack may take what the board has."""
-
-
-@dataclass(frozen=True, slots=True)
-class BenchPoint:
-    """One kernel to be measured."""
-
-    section: Section
-    kernel: Kernel
-    cache_state: CacheState = "cold"
-    measures_power: bool = False
-
-    @property
-    def key(self) -> str:
-        """Names the point in a results file, so that a run can be resumed."""
-        shape = json.dumps(kernel_shape(self.kernel), sort_keys=True)
-        return f"{self.section}|{self.kernel.kernel_class}|{shape}|{self.cache_state}"
-
-
-@dataclass(frozen=True, slots=True)
-class BoardFacts:
-    """What the plan has to know of the board.
-
-    Attributes:
-        memory_bytes: Free memory.
-        formats: Number formats that its matrix units take.
-        gpus: GPUs that the run may use together.
-        tells_power: Without it only times are measured.
-    """
-
-    memory_bytes: int
-    l2_bytes: int
-    formats: tuple[NumberFormat, ...] = ("bf16",)
-    gpus: int = 1
-    tells_power: bool = True
 
 
 def bench_plan(
@@ -139,10 +84,14 @@ def bench_plan(
         InputError: for an unknown section.
     """
     makers = {
+        "idle": short_sections.idle,
         "bandwidth": _bandwidth,
+        "elementwise": short_sections.elementwise,
         "gemm": _gemms,
+        "arrivals": short_sections.arrivals,
         "attention": _attentions,
         "launch": _launches,
+        "transition": short_sections.transition,
         "collectives": _collectives,
         "repeat": _repeats,
         "validation": _validation,
@@ -165,7 +114,7 @@ def _shuffled(points: list[BenchPoint], section: str, seed: int) -> list[BenchPo
     digest = hashlib.sha256(f"{section}|{seed}".encode()).digest()
     order = np.random.default_rng(int.from_bytes(digest[:8], "big")).permutation(len(points))
     shuffled = [points[i] for i in order]
-    if section == "steps":
+    if section in STACKED:
         # One stack's weights are made once: building them takes longer than measuring a step.
         shuffled.sort(
             key=lambda p: (getattr(p.kernel, "layers", 0), getattr(p.kernel, "phase", ""))
@@ -204,26 +153,51 @@ def _bandwidth(board: BoardFacts, quick: bool, seed: int) -> list[BenchPoint]:
 
 
 def gemm_candidates(number_format: NumberFormat = "bf16") -> list[Gemm]:
-    """All shapes that the design may choose from."""
-    every = [Gemm(m, n, k, number_format) for (n, k), m in product(MODEL_LAYERS, TOKEN_COUNTS)]
+    """Layers 256 to 16,384 wide over 1 to 8,192 tokens, none that models are judged on.
+
+    Each size is as likely as its double, so that few tokens and small layers have their share.
+    """
+    draw = np.random.default_rng(LATTICE_SEED)
+    tokens = (2 ** draw.uniform(0, 13, LATTICE)).astype(int)
+    n, k = (64 * (2 ** draw.uniform(2, 8, LATTICE)).round().astype(int) for _ in range(2))
+    sizes = zip(tokens.tolist(), n.tolist(), k.tolist(), strict=True)
+    every = [Gemm(a, b, c, number_format) for a, b, c in sizes]
+    folds = hold_out_folds(every)
+    return [gemm for gemm, fold in zip(every, folds, strict=True) if fold != JUDGED_FOLD]
+
+
+def wide_candidates(number_format: NumberFormat = "bf16") -> list[Gemm]:
+    """Layers wider than that: gates and vocabularies of models that are run in practice."""
+    every = [Gemm(m, n, k, number_format) for (n, k), m in product(WIDE_LAYERS, TOKEN_COUNTS)]
     return [g for g in every if g.bytes_moved <= LARGEST_GEMM_BYTES]
 
 
 def designed_gemms(count: int, number_format: NumberFormat = "bf16") -> list[Gemm]:
-    """The ``count`` products to measure."""
-    candidates = gemm_candidates(number_format)
+    """The ``count`` products to measure: one in ten is a wide one; prefixes are designs, too."""
+    wide = _diverse(wide_candidates(number_format), count // WIDE_TURN)
+    usual = _diverse(gemm_candidates(number_format), count - len(wide))
+    return [
+        wide[turn // WIDE_TURN] if turn % WIDE_TURN == WIDE_TURN - 1
+        else usual[turn - turn // WIDE_TURN]
+        for turn in range(count)
+    ]  # fmt: skip
+
+
+def _diverse(candidates: list[Gemm], count: int) -> list[Gemm]:
+    if not count:
+        return []
     return [candidates[i] for i in diverse_subset(gemm_features(candidates), count)]
 
 
 def _gemms(board: BoardFacts, quick: bool, seed: int) -> list[BenchPoint]:
     count = QUICK_GEMM_SHAPES if quick else GEMM_SHAPES
-    points = [BenchPoint("gemm", g, measures_power=not quick or i < 8)
+    points = [BenchPoint("gemm", g, measures_power=not quick or i < 10)
               for i, g in enumerate(designed_gemms(count))]  # fmt: skip
     points += [BenchPoint("gemm", p.kernel, "warm") for p in points[: count // 5]]
     if "fp8" in board.formats:
         narrow = [g for g in designed_gemms(4 * count, "fp8") if _takes_fp8(g)]
         points += [
-            BenchPoint("gemm", g, measures_power=not quick and i < 12)
+            BenchPoint("gemm", g, measures_power=not quick and i < 8)
             for i, g in enumerate(narrow[: count // 2 if not quick else 6])
         ]
     return points
@@ -294,17 +268,18 @@ def _collectives(board: BoardFacts, quick: bool, seed: int) -> list[BenchPoint]:
 
 
 def _repeats(board: BoardFacts, quick: bool, seed: int) -> list[BenchPoint]:
-    """Designed products that the limit does not touch, once more: has the board changed?"""
+    """Designed products that neither limit nor launch holds, again: has the board changed?"""
     count = QUICK_GEMM_SHAPES if quick else GEMM_SHAPES
     cool = [p.kernel for p in _gemms(board, quick, seed)[:count]
-            if isinstance(p.kernel, Gemm) and p.kernel.m <= 128 and p.measures_power]  # fmt: skip
+            if isinstance(p.kernel, Gemm) and p.kernel.m <= 128 and p.measures_power
+            and p.kernel.bytes_moved > LEAST_REPEATED_BYTES]  # fmt: skip
     return [BenchPoint("repeat", g, measures_power=True) for g in cool[:REPEATED]]
 
 
 def _validation(board: BoardFacts, quick: bool, seed: int) -> list[BenchPoint]:
     """Products of layers that no other section has: 100 at large, 60 that leave the board cool."""
     rng = np.random.default_rng(seed)
-    known = {frozenset(pair) for pair in MODEL_LAYERS}
+    known = {frozenset((g.n, g.k)) for g in designed_gemms(GEMM_SHAPES)}
     points: list[BenchPoint] = []
     wanted = (10, 6) if quick else (100, 60)
     for small, count in zip((False, True), wanted, strict=True):

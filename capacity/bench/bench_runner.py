@@ -13,15 +13,25 @@ from datetime import UTC, datetime
 from typing import Final
 
 from capacity.bench.bench_identity import BenchIdentity
-from capacity.bench.bench_plan import BenchPoint
-from capacity.bench.measurement_row import MeasurementRow
-from capacity.bench.ports import KernelBackend, KernelUnavailable, LoadedKernel, Software
+from capacity.bench.bench_point import BenchPoint
+from capacity.bench.measurement_row import Latency, MeasurementRow
+from capacity.bench.ports import KernelBackend, KernelUnavailable, Software
 from capacity.bench.quality import BenchRefused, Gate, TimedPoint, drifted, judge_gate, judge_row
 from capacity.bench.results_file import require_continuable
 from capacity.bench.row_checks import require_one_fingerprint
-from capacity.bench.timing import BoardWatch, PowerRule, StopRule, time_bursts, watch_board
+from capacity.bench.timing import (
+    ArrivalRule,
+    BoardWatch,
+    PowerRule,
+    StopRule,
+    time_arrivals,
+    time_bursts,
+    watch_board,
+    watch_idle,
+)
+from capacity.kernels import Idle
 from capacity.roofs import find_roofs
-from gpu.board_meter import BoardMeter, BoardState
+from gpu.board_meter import BoardMeter, BoardSample, BoardState
 from wattpack.clock import Clock
 from wattpack.units import NS_PER_SECOND
 
@@ -35,6 +45,7 @@ class BenchSettings:
     Attributes:
         seed: Of the operands; recorded by the plan's order, too.
         allow_shared: Measure although another process holds the GPU; rows stay flagged.
+        idle_seconds: The board settles so long before its idle draw is read, and is read as long.
     """
 
     run_id: str
@@ -42,7 +53,15 @@ class BenchSettings:
     image_digest: str = ""
     allow_shared: bool = False
     stop: StopRule = field(default_factory=StopRule)
+    loose_stop: StopRule = field(default_factory=lambda: StopRule(noise=0.05))
     power: PowerRule = field(default_factory=PowerRule)
+    arrivals: ArrivalRule = field(default_factory=ArrivalRule)
+    idle_seconds: float = 5.0
+
+    def stop_rule(self, point: BenchPoint) -> StopRule:
+        """Libraries that talk over links, and a host that launches, never settle within 1 %."""
+        loose = point.section == "collectives" or point.launch_mode == "eager"
+        return self.loose_stop if loose else self.stop
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +86,7 @@ class BenchOutcome:
     Attributes:
         skipped: Points that this board or software cannot run, with the reason.
         drifted: The repeated points moved: the rows do not belong together.
+        energy_joules: What the board took over the run; None where it does not count.
     """
 
     rows: tuple[MeasurementRow, ...]
@@ -75,6 +95,7 @@ class BenchOutcome:
     fingerprint: str
     drifted: bool
     elapsed_seconds: float
+    energy_joules: float | None = None
 
 
 def open_gate(state: BoardState, software: Software, settings: BenchSettings) -> Gate:
@@ -116,6 +137,7 @@ class BenchRig:
     Attributes:
         state: The board before this process opened it.
         remarks: What the backend has to say once the run is over.
+        idle_before: Read before this process opened the board; None where nobody could.
     """
 
     backend: KernelBackend
@@ -123,6 +145,7 @@ class BenchRig:
     clock: Clock
     state: BoardState
     remarks: Callable[[], Sequence[str]] = tuple
+    idle_before: BoardWatch | None = None
 
 
 def run_bench(
@@ -146,6 +169,7 @@ def run_bench(
     """
     clock = rig.clock
     start_ns = clock.monotonic_ns()
+    joules_before = rig.meter.sample(start_ns).energy_joules
     bench = _Bench(rig, settings)
     earlier = list(known)
     rows = {_row_key(row): row for row in earlier if bench.owns(row)}
@@ -166,6 +190,8 @@ def run_bench(
             skipped[point.key] = reason
         pace.note(point, clock.monotonic_ns() - point_ns)
         report(Progress(done, len(plan), pace.remaining_seconds(), row, reason))
+    joules_after = rig.meter.sample(clock.monotonic_ns()).energy_joules
+    counted = joules_before is not None and joules_after is not None
     kept = tuple(rows[p.key] for p in plan if p.key in rows)
     return BenchOutcome(
         rows=kept,
@@ -174,6 +200,7 @@ def run_bench(
         fingerprint=bench.fingerprint,
         drifted=_has_drifted(kept),
         elapsed_seconds=(clock.monotonic_ns() - start_ns) / NS_PER_SECOND,
+        energy_joules=(joules_after or 0.0) - (joules_before or 0.0) if counted else None,
     )
 
 
@@ -199,33 +226,67 @@ class _Bench:
 
     def measure(self, point: BenchPoint) -> MeasurementRow:
         """One row."""
-        kernel = self._rig.backend.load(point.kernel, point.cache_state, self._settings.seed)
+        clock = self._rig.clock
+        started = datetime.fromtimestamp(clock.wall_time_ns() / NS_PER_SECOND, UTC)
+        before = self._rig.meter.sample(clock.monotonic_ns())
+        if isinstance(point.kernel, Idle):
+            timed, name = self._idle(point.kernel), "none"
+        else:
+            timed, name = self._loaded(point)
+        return self._row(point, timed, name, before, started)
+
+    def _idle(self, kernel: Idle) -> TimedPoint:
+        """The board at rest: one "run" is the window."""
+        watch = self._rig.idle_before
+        if kernel.context == "open":
+            settings = self._settings
+            watch = watch_idle(
+                self._rig.meter, self._rig.clock, settings.idle_seconds, settings.idle_seconds,
+                settings.power,
+            )  # fmt: skip
+        if watch is None:
+            raise KernelUnavailable("the board was not read before this process opened it")
+        seconds = watch.power.window_seconds
+        return TimedPoint(kernel, False, Latency(seconds, seconds, seconds, 0.0, 1), True, watch)
+
+    def _loaded(self, point: BenchPoint) -> tuple[TimedPoint, str]:
+        settings, clock = self._settings, self._rig.clock
+        kernel = self._rig.backend.load(
+            point.kernel, point.cache_state, settings.seed, point.launch_mode
+        )
         try:
-            return self._row(point, kernel)
+            if point.timing_mode == "arrivals":
+                latency, settled = time_arrivals(kernel, settings.arrivals, clock, settings.seed)
+            else:
+                latency, settled = time_bursts(kernel, settings.stop_rule(point))
+            watch = None
+            if point.measures_power:
+                watch = watch_board(kernel, self._rig.meter, clock, settings.power)
         finally:
             kernel.close()
+        cold = point.cache_state == "cold"
+        return TimedPoint(point.kernel, cold, latency, settled, watch), kernel.implementation
 
-    def _row(self, point: BenchPoint, kernel: LoadedKernel) -> MeasurementRow:
-        clock, meter = self._rig.clock, self._rig.meter
-        started = datetime.fromtimestamp(clock.wall_time_ns() / NS_PER_SECOND, UTC)
-        before = meter.sample(clock.monotonic_ns())
-        latency, settled = time_bursts(kernel, self._settings.stop)
-        watch = None
-        if point.measures_power:
-            watch = watch_board(kernel, meter, clock, self._settings.power)
-        after = meter.sample(clock.monotonic_ns())
+    def _row(
+        self, point: BenchPoint, timed: TimedPoint, name: str, before: BoardSample,
+        started: datetime,
+    ) -> MeasurementRow:  # fmt: skip
+        after = self._rig.meter.sample(self._rig.clock.monotonic_ns())
+        watch = timed.watch
         seen = (*(watch.samples if watch else ()), after)
-        timed = TimedPoint(point.kernel, point.cache_state == "cold", latency, settled, watch)
         flags = judge_row(timed, self._roofs, self._rig.state.max_clock_mhz)
+        arriving = point.timing_mode == "arrivals"
         return MeasurementRow(
             identity=self._identity,
             section=point.section,
             kernel=point.kernel,
             cache_state=point.cache_state,
-            timing_mode="continuous",
-            implementation=kernel.implementation,
+            timing_mode=point.timing_mode,
+            launch_mode=point.launch_mode,
+            arrivals_per_second=self._settings.arrivals.per_second if arriving else 0.0,
+            implementation=name,
             data_distribution="normal",
-            latency=latency,
+            latency=timed.latency,
             power=watch.power if watch else None,
             sm_clock_mhz=_mean_clock(watch) if watch else after.sm_clock_mhz,
             temperature_start_celsius=before.temperature_celsius,
@@ -278,7 +339,13 @@ def _has_drifted(rows: tuple[MeasurementRow, ...]) -> bool:
 
 def _row_key(row: MeasurementRow) -> str:
     # The section is a plain word in the file; an unknown one simply matches no point.
-    return BenchPoint(row.section, row.kernel, row.cache_state).key  # type: ignore[arg-type]
+    return BenchPoint(
+        row.section,  # type: ignore[arg-type]
+        row.kernel,
+        row.cache_state,
+        timing_mode=row.timing_mode,
+        launch_mode=row.launch_mode,
+    ).key
 
 
 def _mean_clock(watch: BoardWatch) -> float | None:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Final, Literal, TypeVar, get_args
 
 from capacity.bench.bench_identity import SCHEMA_VERSION, BenchIdentity
-from capacity.kernels import Kernel, kernel_from_shape, kernel_shape
+from capacity.kernels import Kernel, LaunchMode, kernel_from_shape, kernel_shape
 from wattpack.errors import InputError, read_from
 from wattpack.units import require_number
 
@@ -25,6 +25,7 @@ CacheState = Literal["cold", "warm"]
 TimingMode = Literal["continuous", "arrivals"]
 CACHE_STATES: Final[tuple[CacheState, ...]] = ("cold", "warm")
 TIMING_MODES: Final[tuple[TimingMode, ...]] = ("continuous", "arrivals")
+LAUNCH_MODES: Final[tuple[LaunchMode, ...]] = ("graph", "eager")
 T = TypeVar("T", bound=str)
 
 Flag = Literal[
@@ -84,6 +85,8 @@ class MeasurementRow:
         implementation: Which code ran, for example ``cublas`` or ``triton:128x64:4``.
         power: None where only time was measured.
         throttle_reasons: NVML clock event bits seen, or-ed.
+        launch_mode: Whether runs were launched one by one or recorded as a graph.
+        arrivals_per_second: Mean rate of timing mode ``arrivals``; 0 in mode ``continuous``.
     """
 
     identity: BenchIdentity
@@ -101,6 +104,8 @@ class MeasurementRow:
     throttle_reasons: int
     started_at: str
     flags: tuple[Flag, ...] = field(default=())
+    launch_mode: LaunchMode = "graph"
+    arrivals_per_second: float = 0.0
 
     @property
     def ok(self) -> bool:
@@ -134,6 +139,8 @@ class MeasurementRow:
             "shape": kernel_shape(self.kernel),
             "l2_state": self.cache_state,
             "timing_mode": self.timing_mode,
+            **({"launch_mode": self.launch_mode} if self.launch_mode != "graph" else {}),
+            **({"arrivals_per_s": rate} if (rate := self.arrivals_per_second) else {}),
             "implementation": self.implementation,
             "data_dist": self.data_distribution,
             "n_iter": time.samples,
@@ -201,6 +208,10 @@ def row_from_dict(document: object) -> MeasurementRow:
         throttle_reasons=_integer(document, "throttle_reasons", 0),
         started_at=_text(document, "started_at"),
         flags=_flags(document),
+        launch_mode=_choice({"launch_mode": "graph", **document}, "launch_mode", LAUNCH_MODES),
+        arrivals_per_second=require_number(
+            "arrivals_per_s", document.get("arrivals_per_s", 0.0), minimum=0, maximum=1e9
+        ),
     )
 
 
@@ -259,7 +270,7 @@ _KEYS: Final = frozenset({
 })  # fmt: skip
 
 
-_LATER_KEYS: Final = frozenset({"numeric_fingerprint"})
+_LATER_KEYS: Final = frozenset({"numeric_fingerprint", "launch_mode", "arrivals_per_s"})
 """Of the same schema; rows of before may lack them."""
 
 

@@ -10,9 +10,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
-from capacity.bench.bench_plan import BoardFacts
+from capacity.bench.bench_point import BoardFacts
 from capacity.bench.measurement_row import CacheState
-from capacity.kernels import Kernel
+from capacity.kernels import Kernel, LaunchMode
 from wattpack.errors import PermanentError
 
 
@@ -86,8 +86,14 @@ class KernelBackend(Protocol):
         """A hash of how this GPU and software round: equal for equal ones, run after run."""
         ...
 
-    def load(self, kernel: Kernel, cache_state: CacheState, seed: int) -> LoadedKernel:
+    def load(
+        self, kernel: Kernel, cache_state: CacheState, seed: int, launch_mode: LaunchMode = "graph"
+    ) -> LoadedKernel:
         """Make random operands and warm the kernel up.
+
+        Args:
+            launch_mode: ``eager`` launches run by run, one run a launch, as a framework without
+                graphs does.
 
         Raises:
             KernelUnavailable: if this board or software has no such kernel.

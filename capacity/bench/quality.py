@@ -13,7 +13,7 @@ import numpy as np
 
 from capacity.bench.measurement_row import Flag, Latency
 from capacity.bench.timing import POWER_CAP_REASON, BoardWatch
-from capacity.kernels import Kernel
+from capacity.kernels import Idle, Kernel
 from capacity.roofs import Roofs
 from gpu.board_meter import BoardSample, BoardState
 from wattpack.errors import PermanentError
@@ -111,7 +111,7 @@ def judge_row(point: TimedPoint, roofs: Roofs | None, max_clock_mhz: int) -> tup
             flags.append("unstable_power")
         if throttled:
             flags.append("throttled")
-        elif _is_slow(watch.samples, max_clock_mhz):
+        elif not isinstance(point.kernel, Idle) and _is_slow(watch.samples, max_clock_mhz):
             flags.append("slow_clock")
     return tuple(flags)
 

@@ -5,7 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from capacity.bench.bench_identity import BenchIdentity
+from capacity.bench.bench_identity import (
+    FINGERPRINT_PART_DIGITS,
+    SILENT_PART,
+    BenchIdentity,
+)
 from capacity.bench.measurement_row import MeasurementRow, row_line
 from capacity.bench.quality import above_roof
 from capacity.roofs import Roofs, find_roofs
@@ -109,9 +113,14 @@ def require_one_fingerprint(one: BenchIdentity, other: BenchIdentity) -> None:
     Raises:
         InputError: if they do not.
     """
-    told = one.numeric_fingerprint and other.numeric_fingerprint
-    if told and one.numeric_fingerprint != other.numeric_fingerprint:
+    pairs = zip(_parts(one), _parts(other), strict=False)
+    if any(left != right and SILENT_PART not in (left, right) for left, right in pairs):
         raise InputError("numeric_fingerprint", one.numeric_fingerprint, other.numeric_fingerprint)
+
+
+def _parts(identity: BenchIdentity) -> list[str]:
+    digits, step = identity.numeric_fingerprint, FINGERPRINT_PART_DIGITS
+    return [digits[start : start + step] for start in range(0, len(digits), step)]
 
 
 def best_memory_share(rows: Iterable[MeasurementRow], roofs: Roofs | None) -> float | None:

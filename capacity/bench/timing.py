@@ -50,6 +50,18 @@ class StopRule:
 
 
 @dataclass(frozen=True, slots=True)
+class ArrivalRule:
+    """Runs that come one by one, as requests do: each meets an idle board.
+
+    Times are the host's, from the launch to the end: what a server would wait.
+    """
+
+    per_second: float = 100.0
+    samples: int = 100
+    noise: float = 0.05
+
+
+@dataclass(frozen=True, slots=True)
 class PowerRule:
     """How long a board is read.
 
@@ -91,10 +103,39 @@ def time_bursts(kernel: LoadedKernel, rule: StopRule) -> tuple[Latency, bool]:
         seconds = kernel.launch(count).seconds()
         spent += seconds
         samples.append(seconds / runs)
-    low, middle, high = np.quantile(samples, (0.1, 0.5, 0.9))
-    spread = float(np.std(samples, ddof=1) / np.mean(samples))
-    latency = Latency(float(middle), float(low), float(high), spread, len(samples) * runs)
-    return latency, rule.satisfied(samples)
+    return _latency(samples, runs), rule.satisfied(samples)
+
+
+def time_arrivals(
+    kernel: LoadedKernel, rule: ArrivalRule, clock: Clock, seed: int
+) -> tuple[Latency, bool]:
+    """The time of one run that comes after an exponential gap, and whether its mean is known."""
+    gaps = np.random.default_rng(seed).exponential(1 / rule.per_second, rule.samples)
+    samples: list[float] = []
+    due_ns = clock.monotonic_ns()
+    for gap in gaps:
+        due_ns += seconds_to_ns(gap)
+        clock.wait_until(due_ns)
+        start_ns = clock.monotonic_ns()
+        kernel.launch(1).seconds()
+        samples.append((clock.monotonic_ns() - start_ns) / NS_PER_SECOND / kernel.runs_per_launch)
+    settled = StopRule(noise=rule.noise).satisfied(samples)
+    return _latency(samples, kernel.runs_per_launch), settled
+
+
+def watch_idle(
+    meter: BoardMeter, clock: Clock, settle_seconds: float, window_seconds: float, rule: PowerRule
+) -> BoardWatch:
+    """Read the board while nothing runs."""
+    start_ns = clock.monotonic_ns() + seconds_to_ns(settle_seconds)
+    clock.wait_until(start_ns)
+    samples = []
+    while (now_ns := clock.monotonic_ns()) < start_ns + seconds_to_ns(window_seconds):
+        samples.append(meter.sample(now_ns))
+        clock.wait_until(now_ns + seconds_to_ns(rule.sample_seconds))
+    power = _power_window(samples, window_seconds)
+    agrees = abs(power.sampled_watts / power.mean_watts - 1) <= rule.agreement
+    return BoardWatch(power, tuple(samples), agrees)
 
 
 def watch_board(
@@ -164,6 +205,13 @@ class _Feed:
     def _end_oldest(self) -> None:
         self._seconds += self._pending.popleft().seconds()
         self._runs += self._count * self._kernel.runs_per_launch
+
+
+def _latency(samples: Sequence[float], runs: int) -> Latency:
+    """Quantiles of bursts of so many runs each."""
+    low, middle, high = np.quantile(samples, (0.1, 0.5, 0.9))
+    spread = float(np.std(samples, ddof=1) / np.mean(samples))
+    return Latency(float(middle), float(low), float(high), spread, len(samples) * runs)
 
 
 def _power_window(samples: Sequence[BoardSample], sustained_seconds: float) -> PowerWindow:

@@ -12,7 +12,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from capacity.bench.bench_plan import BoardFacts
+from capacity.bench.bench_point import BoardFacts
 from capacity.bench.measurement_row import CacheState
 from capacity.bench.ports import KernelUnavailable, Software
 from capacity.kernels import (
@@ -24,6 +24,7 @@ from capacity.kernels import (
     Idle,
     Kernel,
     LaunchChain,
+    LaunchMode,
 )
 from gpu.board_meter import BoardSample, BoardState
 from wattpack.clock import Clock
@@ -60,8 +61,10 @@ class NumpyBackend:
         left, right = (rng.standard_normal((64, 4096)).astype(np.float32) for _ in range(2))
         return hashlib.sha256((left @ right.T).tobytes() + np.exp(left).tobytes()).hexdigest()
 
-    def load(self, kernel: Kernel, cache_state: CacheState, seed: int) -> _Loaded:
-        """Random operands, run once.
+    def load(
+        self, kernel: Kernel, cache_state: CacheState, seed: int, launch_mode: LaunchMode = "graph"
+    ) -> _Loaded:
+        """Random operands, run once; every launch is a call, there are no graphs.
 
         Raises:
             KernelUnavailable: for what takes a processor too long, and for collectives.

@@ -86,6 +86,19 @@ class PlantedFault:
 
 
 @dataclass(frozen=True, slots=True)
+class KernelWay:
+    """How a kernel is run.
+
+    Attributes:
+        warm: Its operands lie in the cache.
+        eager: The host launches each of a step's kernels.
+    """
+
+    warm: bool = False
+    eager: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class _Operation:
     """How the board runs one kernel at the clock that its limit allows."""
 
@@ -116,10 +129,10 @@ class BenchBoard:
         self._now_ns = 0
         self.limit_watts = constants.default_limit_watts * fault.limit_share
 
-    def queue(self, kernel: Kernel, runs: int, warm: bool, now_ns: int) -> tuple[int, int]:
+    def queue(self, kernel: Kernel, runs: int, way: KernelWay, now_ns: int) -> tuple[int, int]:
         """Queue work; when it starts and ends."""
         self.advance(now_ns)
-        operation = self._operation(kernel, warm)
+        operation = self._operation(kernel, way)
         start_ns = max(now_ns, self._queue_end_ns)
         if now_ns >= self._queue_end_ns:
             self._busy_since_ns = now_ns
@@ -186,26 +199,29 @@ class BenchBoard:
             return wait + busy_seconds
         return wait + busy_seconds + taken * math.ceil((busy_seconds - first) / own)
 
-    def _operation(self, kernel: Kernel, warm: bool) -> _Operation:
+    def _operation(self, kernel: Kernel, way: KernelWay) -> _Operation:
         """The highest clock at which the draw fits below the limit."""
         highest = self.fault.clock_share
-        free = self._at_clock(kernel, warm, highest)
+        free = self._at_clock(kernel, way, highest)
         if free.draw_watts <= self.limit_watts:
             return free
         low, high = LOWEST_CLOCK, highest
         for _ in range(20):
             middle = (low + high) / 2
-            fits = self._at_clock(kernel, warm, middle).draw_watts <= self.limit_watts
+            fits = self._at_clock(kernel, way, middle).draw_watts <= self.limit_watts
             low, high = (middle, high) if fits else (low, middle)
-        held = self._at_clock(kernel, warm, low)
+        held = self._at_clock(kernel, way, low)
         return _Operation(held.seconds, held.draw_watts, low, throttled=True)
 
-    def _at_clock(self, kernel: Kernel, warm: bool, clock: float) -> _Operation:
-        compute, memory, fixed = self._parts(kernel, warm)
+    def _at_clock(self, kernel: Kernel, way: KernelWay, clock: float) -> _Operation:
+        compute, memory, fixed = self._parts(kernel, way.warm)
         compute /= clock * self.fault.compute_slice
         memory /= self.fault.memory_slice
         work = (compute**SMOOTHNESS + memory**SMOOTHNESS) ** (1 / SMOOTHNESS)
         seconds = work + fixed
+        if way.eager and isinstance(kernel, DecoderStep):
+            launches = sum(count for _, count in kernel.kernel_mix())
+            seconds = max(seconds, launches * LAUNCH_SECONDS["eager"])
         board = self.constants
         compute_watts = board.compute_watts * self.fault.compute_slice * compute / seconds
         memory_watts = board.memory_watts * self.fault.memory_slice * memory / seconds

@@ -6,11 +6,16 @@ import hashlib
 from dataclasses import dataclass
 from typing import Final
 
-from capacity.bench.bench_plan import BoardFacts
+from capacity.bench.bench_point import BoardFacts
 from capacity.bench.measurement_row import CacheState
 from capacity.bench.ports import KernelUnavailable, Software
-from capacity.kernels import Collective, Kernel, NumberFormat
-from capacity.simulated_backend.bench_board import BenchBoard, BoardConstants, PlantedFault
+from capacity.kernels import Collective, Kernel, LaunchMode, NumberFormat
+from capacity.simulated_backend.bench_board import (
+    BenchBoard,
+    BoardConstants,
+    KernelWay,
+    PlantedFault,
+)
 from gpu.board_meter import BoardSample, BoardState
 from wattpack.clock import Clock
 from wattpack.units import NS_PER_SECOND
@@ -60,11 +65,14 @@ class SimulatedBackend:
         """The constants' hash: equal for equal types."""
         return hashlib.sha256(repr(self._board.constants).encode()).hexdigest()
 
-    def load(self, kernel: Kernel, cache_state: CacheState, seed: int) -> _Loaded:
+    def load(
+        self, kernel: Kernel, cache_state: CacheState, seed: int, launch_mode: LaunchMode = "graph"
+    ) -> _Loaded:
         """Nothing is allocated."""
         if isinstance(kernel, Collective):
             raise KernelUnavailable("one simulated board has no links")
-        return _Loaded(self._board, self._clock, kernel, cache_state == "warm")
+        way = KernelWay(cache_state == "warm", launch_mode == "eager")
+        return _Loaded(self._board, self._clock, kernel, way)
 
     def close(self) -> None:
         """Nothing is held."""
@@ -127,17 +135,19 @@ class _Pending:
 class _Loaded:
     implementation = "simulated"
 
-    def __init__(self, board: BenchBoard, clock: Clock, kernel: Kernel, warm: bool) -> None:
-        self._board, self._clock, self._kernel, self._warm = board, clock, kernel, warm
+    def __init__(self, board: BenchBoard, clock: Clock, kernel: Kernel, way: KernelWay) -> None:
+        self._board, self._clock, self._kernel, self._way = board, clock, kernel, way
         self.runs_per_launch = 1
         one = self.launch(1).seconds()
+        if way.eager:
+            return
         self.runs_per_launch = min(MAX_RUNS, max(1, round(AIMED_LAUNCH_SECONDS / one)))
 
     def launch(self, count: int) -> _Pending:
         """Queue and return at once."""
         now_ns = self._clock.monotonic_ns()
         runs = count * self.runs_per_launch
-        start_ns, end_ns = self._board.queue(self._kernel, runs, self._warm, now_ns)
+        start_ns, end_ns = self._board.queue(self._kernel, runs, self._way, now_ns)
         return _Pending(self._clock, start_ns, end_ns)
 
     def close(self) -> None:

@@ -78,7 +78,8 @@ def _triton_prefill(
 
         return run
 
-    config = tuned.best("attend", (kernel.head_dim, kernel.query_tokens > 2048), with_config)
+    key = (kernel.head_dim, kernel.query_tokens > 2048)
+    config = tuned.best("attend", key, with_config, copies=len(operands))
     yield f"triton:{'x'.join(map(str, config))}", with_config(config)
 
 
@@ -98,7 +99,7 @@ def _triton_decode(
 
     pairs = kernel.batch * kernel.kv_heads
     key = (kernel.head_dim, kernel.heads // kernel.kv_heads, _level(pairs), _level(kernel.kv_tokens))
-    config = tuned.best("decode", key, with_config)
+    config = tuned.best("decode", key, with_config, copies=len(operands))
     yield f"triton:{'x'.join(map(str, config))}", with_config(config)
 
 

@@ -116,8 +116,8 @@ class DecoderStack:
                 step.batch, step.heads, step.head_dim, config[0], q.device
             )
 
-            def run(_: int) -> None:
-                k, v = caches[0]
+            def run(copy: int) -> None:
+                k, v = caches[copy]
                 triton_kernels.decode(q[:, :, 0], k, v, scratch, out, config)
 
             return run
@@ -128,7 +128,7 @@ class DecoderStack:
             _level(step.batch * step.kv_heads),
             _level(step.kv_tokens),
         )
-        config = self._tuned.best("decode", key, with_config)
+        config = self._tuned.best("decode", key, with_config, copies=LAYER_CACHES)
         scratch = triton_kernels.decode_scratch(
             step.batch, step.heads, step.head_dim, config[0], q.device
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,6 +31,21 @@ class _TimedByEvents:
         """Device time between the events; blocks until the last one."""
         self._last.synchronize()
         return float(self._first.elapsed_time(self._last)) / 1e3
+
+
+class _TimedLater:
+    """Launches that another thread is still queueing."""
+
+    def __init__(self, queued: Future[_TimedByEvents]) -> None:
+        self._queued = queued
+
+    def done(self) -> bool:
+        """Whether everything is queued and the device has passed the last event."""
+        return self._queued.done() and self._queued.result().done()
+
+    def seconds(self) -> float:
+        """Device time between the events; blocks until the last one."""
+        return self._queued.result().seconds()
 
 
 class _TimedByHost:
@@ -77,6 +93,8 @@ class RecordedLaunch:
         implementation: Which code runs.
         place: Where.
         eager: Launch run by run, as a framework without graphs does.
+        waits: Launches may wait for room in the device's queue, which holds about a thousand
+            kernels: another thread waits, so that whoever launches can look at the board meanwhile.
     """
 
     def __init__(
@@ -87,7 +105,11 @@ class RecordedLaunch:
         *,
         repeats: Repeats = Repeats(),
         eager: bool = False,
+        waits: bool = False,
     ) -> None:
+        self._run = 0
+        self._waiter = ThreadPoolExecutor(1) if waits and place.device.type == "cuda" else None
+        self._device = place.device
         self.implementation = implementation
         self.runs_per_launch = repeats.runs
         self._work: Work | None = work
@@ -110,13 +132,32 @@ class RecordedLaunch:
         self._graph.replay()
         torch.cuda.synchronize()
 
-    def launch(self, count: int) -> _TimedByEvents | _TimedByHost:
+    def launch(self, count: int) -> _TimedByEvents | _TimedLater | _TimedByHost:
         """Queue ``count`` launches and return at once."""
+        if self._waiter is not None:
+            return _TimedLater(self._waiter.submit(self._launch_there, count))
         if not self._cuda:
             start_ns = self._clock.monotonic_ns()
             for _ in range(count):
                 self._queue()
             return _TimedByHost(ns_to_seconds(self._clock.monotonic_ns() - start_ns))
+        return self._launch_here(count)
+
+    def close(self) -> None:
+        """Give the memory back."""
+        if self._waiter is not None:
+            self._waiter.shutdown()
+        if self._cuda:
+            torch.cuda.synchronize()
+        self._graph = None
+        self._work = None
+
+    def _launch_there(self, count: int) -> _TimedByEvents:
+        """Queue from the other thread, which has a current device of its own."""
+        torch.cuda.set_device(self._device)
+        return self._launch_here(count)
+
+    def _launch_here(self, count: int) -> _TimedByEvents:
         first = torch.cuda.Event(enable_timing=True)
         last = torch.cuda.Event(enable_timing=True)
         first.record()
@@ -128,15 +169,9 @@ class RecordedLaunch:
         last.record()
         return _TimedByEvents(first, last)
 
-    def close(self) -> None:
-        """Give the memory back."""
-        if self._cuda:
-            torch.cuda.synchronize()
-        self._graph = None
-        self._work = None
-
     def _queue(self) -> None:
         if self._work is None:
             raise RuntimeError("launched after close")
-        for run in range(self.runs_per_launch):
-            self._work(run % self._copies)
+        for _ in range(self.runs_per_launch):
+            self._work(self._run % self._copies)
+            self._run += 1

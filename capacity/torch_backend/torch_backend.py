@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import torch
 
-from capacity.bench.bench_plan import BoardFacts
+from capacity.bench.bench_point import BoardFacts
 from capacity.bench.measurement_row import CacheState
 from capacity.bench.ports import KernelUnavailable, LoadedKernel, Software
 from capacity.kernels import (
@@ -22,6 +22,7 @@ from capacity.kernels import (
     Idle,
     Kernel,
     LaunchChain,
+    LaunchMode,
     MemoryStream,
     NumberFormat,
 )
@@ -29,6 +30,7 @@ from capacity.torch_backend import attention_kernels, elementwise_kernels
 from capacity.torch_backend.collectives import CollectiveGroup
 from capacity.torch_backend.decoder_stack import DecoderStack
 from capacity.torch_backend.recorded_launch import HostAndDevice, RecordedLaunch, Repeats, Work
+from capacity.torch_backend.rounding import numeric_fingerprint
 from capacity.torch_backend.tuning import TunedConfigs
 from wattpack.clock import Clock
 
@@ -57,6 +59,7 @@ class TorchBackend:
         self._device = torch.device(device)
         self._place = HostAndDevice(self._device, clock)
         self._tuned = tuned
+        self._eager = False
         self._stack: DecoderStack | None = None
         self._group: CollectiveGroup | None = None
         if self._device.type == "cuda":
@@ -88,24 +91,15 @@ class TorchBackend:
         return BoardFacts(free, self._properties.L2_cache_size, formats, gpus)
 
     def fingerprint(self) -> str:
-        """A hash of how this GPU and its libraries round fixed inputs."""
-        host = torch.Generator().manual_seed(20240117)
-        digest = hashlib.sha256()
-        for m, n, k in ((64, 96, 4096), (512, 512, 512), (1, 2048, 8192)):
-            a = torch.randn((m, k), generator=host).to(self._device, torch.bfloat16)
-            b = torch.randn((n, k), generator=host).to(self._device, torch.bfloat16)
-            for value in (
-                a @ b.T,
-                (a.float() @ b.float().T),
-                torch.exp(a).sum(1),
-                a.float().sum(0),
-            ):
-                digest.update(value.float().cpu().numpy().tobytes())
-        return digest.hexdigest()
+        """How this GPU and its libraries round fixed inputs, four digits for each way."""
+        return numeric_fingerprint(self._device)
 
-    def load(self, kernel: Kernel, cache_state: CacheState, seed: int) -> LoadedKernel:
+    def load(
+        self, kernel: Kernel, cache_state: CacheState, seed: int, launch_mode: LaunchMode = "graph"
+    ) -> LoadedKernel:
         """Random operands, kernel warmed up and recorded."""
         torch.manual_seed(seed)
+        self._eager = launch_mode == "eager"
         if not isinstance(kernel, DecoderStep):
             self._stack = None
         try:
@@ -213,7 +207,7 @@ class TorchBackend:
                 torch.cuda.empty_cache()
             self._stack = DecoderStack(kernel, self._device, self._tuned)
         step, name = self._stack.step(kernel)
-        return RecordedLaunch(step, self._place, name)
+        return RecordedLaunch(step, self._place, name, eager=self._eager, waits=not self._eager)
 
     def _collective(self, kernel: Collective) -> LoadedKernel:
         if self._device != torch.device("cuda", 0) or torch.cuda.device_count() < kernel.gpus:
@@ -231,6 +225,8 @@ class TorchBackend:
         return min(MAX_COPIES, max(2 if operand_bytes < 2**32 else 1, wanted))
 
     def _record(self, work: Work, kernel: Kernel, copies: int, name: str) -> RecordedLaunch:
+        if self._eager:
+            return RecordedLaunch(work, self._place, name, repeats=Repeats(copies, 1), eager=True)
         probe = RecordedLaunch(work, self._place, name, repeats=Repeats(copies, copies))
         one = min(probe.launch(1).seconds() for _ in range(2)) / copies
         runs = min(MAX_RUNS, max(1, round(LAUNCH_SECONDS / max(one, 1e-7))))

@@ -7,7 +7,8 @@ from dataclasses import replace
 from typing import Any
 
 from capacity.bench.bench_identity import BenchIdentity
-from capacity.bench.bench_plan import FULL, BenchPoint, Section, bench_plan
+from capacity.bench.bench_plan import FULL, bench_plan
+from capacity.bench.bench_point import BenchPoint, Section
 from capacity.bench.bench_runner import BenchOutcome, BenchRig, BenchSettings, run_bench
 from capacity.bench.measurement_row import Latency, MeasurementRow, PowerWindow
 from capacity.kernels import Gemm

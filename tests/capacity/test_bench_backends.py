@@ -126,7 +126,9 @@ def test_the_command_resumes_and_says_what_it_dropped(
     said = capsys.readouterr()
     assert "dropped a row that was cut off" in said.err
     assert "drift no" in said.out
-    points = [(r.section, r.kernel, r.cache_state) for r in read_rows(file)]
+    points = [
+        (r.section, r.kernel, r.cache_state, r.timing_mode, r.launch_mode) for r in read_rows(file)
+    ]
     assert len(points) == len(set(points)) == whole.count(b"\n")
     assert {json.loads(line)["gpu_product"] for line in file.read_text().splitlines()} == {
         "NVIDIA H200"

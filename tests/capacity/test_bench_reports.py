@@ -128,7 +128,7 @@ def test_a_run_does_not_go_on_where_another_board_computed() -> None:
     rig = a_rig()
     points = quick_points(rig, "launch")
     (row, *_) = run_on(rig, points).rows
-    other = replace(row, identity=replace(row.identity, numeric_fingerprint="0" * 16))
+    other = replace(row, identity=replace(row.identity, numeric_fingerprint="1" * 16))
     with pytest.raises(InputError, match="numeric_fingerprint"):
         run_on(rig, points, known=[other])
 

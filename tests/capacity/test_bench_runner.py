@@ -8,11 +8,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pytest
 
-from capacity.bench.bench_plan import BenchPoint, BoardFacts, bench_plan, designed_gemms
+from capacity.bench.bench_plan import bench_plan, designed_gemms
+from capacity.bench.bench_point import BenchPoint, BoardFacts
 from capacity.bench.bench_runner import flag_drift
 from capacity.bench.quality import BenchRefused, TimedPoint, drifted, judge_gate, judge_row
 from capacity.bench.timing import BoardWatch, PowerRule, StopRule, time_bursts, watch_board
 from capacity.kernels import Gemm, MemoryStream
+from capacity.model.hold_outs import hold_out_folds
 from capacity.roofs import require_roofs
 from capacity.simulated_backend import PlantedFault
 from gpu.board_meter import BoardSample, BoardState
@@ -211,7 +213,11 @@ def test_the_design_is_sixty_products_and_each_prefix_is_itself_a_design() -> No
     sixty = designed_gemms(60)
     assert len(set(sixty)) == 60
     assert designed_gemms(15) == sixty[:15]
-    assert {g.m for g in sixty} >= {1, 16384}
+    assert sum(g.m <= 16 for g in sixty) >= 15
+    assert sum(max(g.n, g.k) > 16384 for g in sixty) == 6
+    assert not any(
+        fold == 0 for fold in hold_out_folds([g for g in sixty if max(g.n, g.k) <= 16384])
+    )
 
 
 def test_no_point_asks_for_more_memory_than_the_board_has() -> None:
