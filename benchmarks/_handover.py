@@ -110,15 +110,25 @@ class SlowApi:
     def __init__(self, wire: Wire, replica: str, write_seconds: float, scale: float = 1.0) -> None:
         self._wire, self._replica = wire, replica
         self._write_seconds, self._scale = write_seconds, scale
+        self._wake = wire.clock.new_wake()
+        self._is_over = False
         self.lease_is_cut = False
         self.next_is_stuck = False
+
+    def break_off(self) -> None:
+        """The server goes: calls under way and later ones fail at once; from any thread."""
+        self._is_over = True
+        self._wake.set()
 
     def __getattr__(self, name: str) -> Any:  # noqa: ANN401
         return getattr(self._wire.api, name)
 
     def _wait(self, seconds: float) -> None:
         clock = self._wire.clock
-        clock.wait_until(clock.monotonic_ns() + seconds_to_ns(seconds))
+        if not self._is_over:
+            clock.wait_until(clock.monotonic_ns() + seconds_to_ns(seconds), self._wake)
+        if self._is_over:
+            raise UnavailableError("the experiment is over")
 
     def get(self, resource: Any, *rest: Any) -> Any:  # noqa: ANN401
         """Reads are quick; the Lease's path may be broken."""

@@ -19,6 +19,10 @@ class _NoWake:
         """Who waits in virtual time looks again at its deadline."""
 
 
+class _TimeIsOverError(BaseException):
+    """Unwinds a thread that waits in a time that was broken off; no handler of errors keeps it."""
+
+
 class TurnClock:
     """A ``wattpack.clock.Clock`` that its own threads share."""
 
@@ -27,10 +31,11 @@ class TurnClock:
         self._turn = threading.Condition()
         self._deadlines: dict[int, int] = {}
         self._running = -1
+        self._is_over = False
         self._errors: list[BaseException] = []
 
     def run(self, *mains: Callable[[], None]) -> None:
-        """Run all mains in turns until each has returned.
+        """Run all mains in turns until each has returned; whatever interrupts this ends them all.
 
         Raises:
             PermanentError: if one of them failed.
@@ -41,18 +46,31 @@ class TurnClock:
         ]
         self._deadlines = dict.fromkeys(range(len(mains)), 0)
         self._running = 0
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        try:
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+        except BaseException:
+            self._break_off(threads)
+            raise
         if self._errors:
             raise PermanentError(f"a planner's thread failed: {self._errors[0]!r}")
 
+    def _break_off(self, threads: list[threading.Thread]) -> None:
+        """Nobody's moment comes any more: who waits, or will wait, unwinds."""
+        with self._turn:
+            self._is_over = True
+            self._turn.notify_all()
+        for thread in threads:
+            if thread.ident is not None:
+                thread.join()
+
     def _main(self, number: int, main: Callable[[], None]) -> None:
         threading.current_thread().turn = number  # type: ignore[attr-defined]
-        with self._turn:
-            self._turn.wait_for(lambda: self._running == number)
         try:
+            with self._turn:
+                self._await_turn(number)
             main()
         except BaseException as error:
             self._errors.append(error)
@@ -60,6 +78,11 @@ class TurnClock:
             with self._turn:
                 del self._deadlines[number]
                 self._pass_on()
+
+    def _await_turn(self, number: int) -> None:
+        self._turn.wait_for(lambda: self._is_over or self._running == number)
+        if self._is_over:
+            raise _TimeIsOverError
 
     def _pass_on(self) -> None:
         if self._deadlines:
@@ -86,7 +109,7 @@ class TurnClock:
         with self._turn:
             self._deadlines[number] = max(deadline_ns, self._now_ns)
             self._pass_on()
-            self._turn.wait_for(lambda: self._running == number)
+            self._await_turn(number)
         return False
 
     def message_sent(self, count: int = 1) -> None:

@@ -10,7 +10,6 @@ measured here.
 from __future__ import annotations
 
 import os
-import signal
 import socket
 import subprocess
 import sys
@@ -21,6 +20,7 @@ from pathlib import Path
 
 import grpc
 
+from benchmarks._child import kept
 from benchmarks._nvml_cost import share_of_a_core
 from benchmarks.runner import Options, Result, Target
 from wattpack.clock import SystemClock
@@ -68,22 +68,20 @@ def run(options: Options) -> Result:
     server.start()
     port = _free_port()
     live = "--nvml" in options.arguments
-    agent = _start(target, port, live=live)
     try:
-        clock = SystemClock()
-        options.progress(f"agent {agent.pid} warms up for {WARM_UP_SECONDS} s")
-        _follow(clock, agent, WARM_UP_SECONDS, port)
-        reports = sink.reports
-        cpu_before, begin_ns = cpu_seconds(agent.pid), clock.monotonic_ns()
-        options.progress(f"measuring for {seconds} s")
-        scraped = _follow(clock, agent, seconds, port)
-        elapsed = (clock.monotonic_ns() - begin_ns) / NS_PER_SECOND
-        cpu = cpu_seconds(agent.pid) - cpu_before
-        memory_bytes = peak_memory_bytes(agent.pid)
-        reports = sink.reports - reports
+        with kept(_start(target, port, live=live)) as agent:
+            clock = SystemClock()
+            options.progress(f"agent {agent.pid} warms up for {WARM_UP_SECONDS} s")
+            _follow(clock, agent, WARM_UP_SECONDS, port)
+            reports = sink.reports
+            cpu_before, begin_ns = cpu_seconds(agent.pid), clock.monotonic_ns()
+            options.progress(f"measuring for {seconds} s")
+            scraped = _follow(clock, agent, seconds, port)
+            elapsed = (clock.monotonic_ns() - begin_ns) / NS_PER_SECOND
+            cpu = cpu_seconds(agent.pid) - cpu_before
+            memory_bytes = peak_memory_bytes(agent.pid)
+            reports = sink.reports - reports
     finally:
-        agent.send_signal(signal.SIGTERM)
-        agent.wait(timeout=20)
         server.stop(0).wait(5)
     own = {
         "sampling_hz": HZ,

@@ -18,6 +18,7 @@ import threading
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -25,6 +26,7 @@ import numpy as np
 from benchmarks._storm_agents import GUARANTEED_WATTS, Fleet
 from benchmarks.runner import Options, Result, Target
 from wattpack.clock import Clock, SystemClock
+from wattpack.ending import last_step
 from wattpack.errors import DeadlineExceededError
 from wattpack.scratch_folder import ScratchFolder
 from wattpack.units import NS_PER_SECOND, seconds_to_ns
@@ -53,17 +55,25 @@ QUICK = Size(agents=100, cuts=1, deadline_seconds=30.0)
 
 
 class Server:
-    """A child process that answers each line with one."""
+    """A child process that answers each line with one.
 
-    def __init__(self, *arguments: str) -> None:
+    Args:
+        folder: Holds its temporary files, so that they go when it was killed.
+        arguments: Module and arguments.
+    """
+
+    def __init__(self, folder: Path, *arguments: str) -> None:
+        self.folder = folder
         self.process = subprocess.Popen(
             [sys.executable, "-m", *arguments],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
             # The library tells of each broken handshake.
-            env={**os.environ, "GRPC_VERBOSITY": "NONE"},
+            env={**os.environ, "GRPC_VERBOSITY": "NONE", "TMPDIR": str(folder)},
         )
+        # It ends by itself once its input does, unless it hangs.
+        self._take_back = last_step(self.process.kill)
         self._lock = threading.Lock()
         self.first = self._line()
 
@@ -86,6 +96,7 @@ class Server:
         except subprocess.TimeoutExpired:
             self.process.kill()
             out, _ = self.process.communicate()
+        self._take_back()
         return out
 
     def _line(self) -> str:
@@ -109,13 +120,12 @@ def run(options: Options) -> Result:
     clock = SystemClock()
     with ExitStack() as undo:
         folder = undo.enter_context(ScratchFolder())
-        reviews = Server("benchmarks._storm_reviews", str(REVIEW_SECONDS))
+        reviews = Server(folder, "benchmarks._storm_reviews", str(REVIEW_SECONDS))
         undo.callback(reviews.end)
         config = folder / "kubeconfig"
         config.write_text(json.dumps(_kubeconfig(int(reviews.first))), encoding="utf-8")
-        replica = Server(
-            "benchmarks._storm_server", str(size.agents), str(config), str(folder / "ca.crt")
-        )
+        arguments = (str(size.agents), str(config), str(folder / "ca.crt"))
+        replica = Server(folder, "benchmarks._storm_server", *arguments)
         undo.callback(replica.end)
         port = int(json.loads(replica.first)["port"])
         fleet = Fleet(size.agents, port, folder, clock, options.seed)
@@ -143,7 +153,9 @@ def _storms(
         for agent in fleet.agents:
             agent.mark()
         calm = threading.Event()
-        storm = threading.Thread(target=_storm, args=(port, calm, seen), daemon=True)
+        storm = threading.Thread(
+            target=_storm, args=(replica.folder, port, calm, seen), daemon=True
+        )
         renewal = threading.Thread(target=_renewal, args=(replica, calm), daemon=True)
         storm.start()
         replica.ask("cut")
@@ -191,11 +203,14 @@ def _until(fleet: Fleet, clock: Clock, size: Size, done: Callable[[], bool]) -> 
     return (clock.monotonic_ns() - start_ns) / NS_PER_SECOND
 
 
-def _storm(port: int, calm: threading.Event, seen: Seen) -> None:
+def _storm(folder: Path, port: int, calm: threading.Event, seen: Seen) -> None:
     """What killed the server before, both at once with the agents' return."""
     for connections, garbage in STORM:
         storm = ("benchmarks._connection_storm", str(port), str(connections), str(int(garbage)))
-        seen.storm_connections += int(Server(*storm).first)
+        clients = Server(folder, *storm)
+        # They say nothing when they were killed because this process shall end.
+        seen.storm_connections += int(clients.first or 0)
+        clients.end()
     calm.set()
 
 

@@ -28,6 +28,7 @@ from scheduler_plugin.app.solver_process import InProcessPlanner
 from scheduler_plugin.batching import Batcher
 from simulation.kube import EmbeddedKube
 from wattpack.clock import Clock, SystemClock
+from wattpack.errors import DeadlineExceededError
 from wattpack.gpu_resources import NVIDIA_GPU
 from wattpack.kube.election import PLANNER_ELECTION, ElectionSettings
 from wattpack.kube.port import NODES, PODS, JsonObject, KubeApi
@@ -37,6 +38,8 @@ from wattpack.units import NS_PER_SECOND, seconds_to_ns
 
 NAME = "two_planners"
 SUMMARY = "two planners with API writes of 2 s: double promises and late writes at handovers"
+#: A write, a time-out and the Lease's release may be under way when a planner is told to end.
+END_SECONDS = 30.0
 SYSTEM, TEAM = "wattpack-system", "team"
 TARGETS = {
     key: Target(at_most=0)
@@ -170,6 +173,33 @@ class Experiment:
         for process in self.processes.values():
             process.stop()
 
+    def in_threads(self) -> None:
+        """The world, beside each replica in a thread; they end first, however the world ends.
+
+        Raises:
+            DeadlineExceededError: if a replica did not end.
+        """
+        runs = [process.run for process in self.processes.values()]
+        threads = [threading.Thread(target=run, daemon=True) for run in runs]
+        try:
+            for thread in threads:
+                thread.start()
+            self.world()
+        except BaseException:
+            for api in self.apis.values():
+                api.break_off()
+            raise
+        finally:
+            for process in self.processes.values():
+                process.stop()
+            until_ns = self._clock.monotonic_ns() + seconds_to_ns(END_SECONDS)
+            for thread in threads:
+                if thread.ident is not None:
+                    left_ns = until_ns - self._clock.monotonic_ns()
+                    thread.join(max(0.0, left_ns / NS_PER_SECOND))
+        if any(thread.is_alive() for thread in threads):
+            raise DeadlineExceededError(f"a planner did not end in {END_SECONDS:g} s")
+
     def _done(self, began_ns: int) -> bool:
         if self._clock.monotonic_ns() - began_ns > seconds_to_ns(self._size.limit_seconds):
             return True
@@ -203,7 +233,7 @@ def in_virtual_time(size: Size) -> dict[str, float | int]:
     clock = TurnClock()
     api = EmbeddedKube(clock, history_window=100_000)
     for i in range(-(-size.pods // GPUS_PER_NODE)):
-        _add_node(api, f"n{i:03}")
+        add_node(api, f"n{i:03}")
     for i in range(size.pods):
         api.create(PODS, pod_body(i, size.pods, "owner"), TEAM)
 
@@ -221,7 +251,8 @@ def in_virtual_time(size: Size) -> dict[str, float | int]:
     return experiment.figures("virtual")
 
 
-def _add_node(api: KubeApi, name: str) -> None:
+def add_node(api: KubeApi, name: str) -> None:
+    """A node of 8 GPUs that is Ready."""
     room = {"cpu": "96", "memory": "1Ti", "pods": "110", NVIDIA_GPU: str(GPUS_PER_NODE)}
     conditions = [{"type": "Ready", "status": "True"}]
     body = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}, "spec": {}}
@@ -252,12 +283,7 @@ def on_the_test_plane(size: Size, directory: Path) -> dict[str, float | int]:
             builders.create(plane, f"{path}/pods", body)
         api = from_kubeconfig(plane.kubeconfig)
         experiment = Experiment(api, SystemClock(), size, lambda: None, threaded=True)
-        threads = [threading.Thread(target=p.run) for p in experiment.processes.values()]
-        for thread in threads:
-            thread.start()
-        experiment.world()
-        for thread in threads:
-            thread.join()
+        experiment.in_threads()
         return experiment.figures("plane")
     finally:
         plane.stop()

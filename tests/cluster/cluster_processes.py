@@ -1,4 +1,7 @@
-"""Processes of the test control plane: started on loopback, watched until ready, ended by pid."""
+"""Processes of the test control plane: started on loopback, watched until ready, ended by pid.
+
+Whoever starts one is told once to end and stops it politely; told twice, it is killed.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +16,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from wattpack.clock import SystemClock
+from wattpack.ending import last_step
 from wattpack.errors import DeadlineExceededError, PermanentError
 from wattpack.units import NS_PER_SECOND
 
@@ -81,6 +85,7 @@ class ServerProcess:
                 env={**os.environ, **(environment or {})},
             )
         atexit.register(self.stop)
+        self._take_back = last_step(self._process.kill)
 
     @property
     def pid(self) -> int:
@@ -116,21 +121,17 @@ class ServerProcess:
         """End the process without giving it a chance to tidy up."""
         self._end(signal.SIGKILL)
 
-    def kill_unseen(self) -> None:
-        """Send the signal that cannot be refused, and do not wait."""
-        self._process.kill()
-
     def stop(self) -> None:
         """End the process, politely first; a second call does nothing."""
         self._end(signal.SIGTERM)
 
     def _end(self, first: signal.Signals) -> None:
         atexit.unregister(self.stop)
-        if not self.running():
-            return
-        self._process.send_signal(first)
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            self._process.wait(STOP_SECONDS)
+        if self.running():
+            self._process.send_signal(first)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(STOP_SECONDS)
         if self.running():
             self._process.kill()
             self._process.wait()
+        self._take_back()

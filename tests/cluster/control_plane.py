@@ -225,11 +225,6 @@ class ControlPlane:
         self.processes.clear()
         self._connection().close()
 
-    def kill(self) -> None:
-        """End everything that was started here without waiting for any of it."""
-        for process in tuple(self.processes.values()):
-            process.kill_unseen()
-
     def _start(self, name: str, command: Sequence[str], ready: Callable[[], bool]) -> ServerProcess:
         if name in self.processes:
             return self.processes[name]
@@ -271,7 +266,11 @@ def start_control_plane(directory: Path, *, prefix: str = "/registry") -> Contro
         return _attach(directory)
     directory.mkdir(parents=True, exist_ok=True)
     plane = _until_ports_are_free(lambda: _start_servers(directory, prefix))
-    eventually("the default account exists", lambda: _has_default_account(plane))
+    try:
+        eventually("the default account exists", lambda: _has_default_account(plane))
+    except BaseException:
+        plane.stop()
+        raise
     return plane
 
 

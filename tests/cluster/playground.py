@@ -15,7 +15,7 @@ from tests.cluster.cluster_processes import eventually
 from tests.cluster.cluster_tools import missing_control_plane_tool, tool
 from tests.cluster.control_plane import ControlPlane, start_control_plane
 from wattpack.clock import SystemClock
-from wattpack.ending import end_noted, last_step, until_told_to_end
+from wattpack.ending import end_noted, until_told_to_end
 from wattpack.scratch_folder import ScratchFolder
 
 ROOT = Path(__file__).parents[2]
@@ -51,7 +51,6 @@ def main(argv: list[str] | None = None) -> int:
     clock = SystemClock()
     with end_noted(clock) as end, ScratchFolder("wattpack-cluster-") as folder:
         plane = start_control_plane(folder)
-        last_step(plane.kill)
         try:
             furnish(plane, options.nodes, options.gpus)
             tools = Path(tool("kubectl")).parent

@@ -61,6 +61,38 @@ def test_a_process_that_ignores_the_polite_signal_is_ended(
     process.stop()
 
 
+TOLD_TWICE = """
+import os, signal, sys
+from pathlib import Path
+from tests.cluster.cluster_processes import ServerProcess
+from wattpack import ending
+from wattpack.clock import SystemClock
+
+ending.SAME_WORD_NS = 0
+with ending.end_noted(SystemClock()) as end:
+    gone = ServerProcess("gone", ["true"], Path(sys.argv[1]))
+    gone.stop()
+    print(ServerProcess("endless", ["sleep", "600"], Path(sys.argv[1])).pid, flush=True)
+    os.kill(os.getpid(), signal.SIGTERM)
+    while not end.told():
+        pass
+    os.kill(os.getpid(), signal.SIGTERM)
+    signal.pause()
+"""
+
+
+def test_a_second_signal_leaves_no_started_process(tmp_path: Path) -> None:
+    program = [sys.executable, "-c", TOLD_TWICE, str(tmp_path)]
+    done = subprocess.run(program, cwd=ROOT, stdout=subprocess.PIPE, timeout=30, check=False)
+    assert done.returncode == 143
+    pid = int(done.stdout)
+    try:
+        eventually("what it started is gone", lambda: not _runs(pid), 10)
+    finally:
+        if _runs(pid):
+            os.kill(pid, signal.SIGKILL)
+
+
 def test_waiting_has_an_end() -> None:
     with pytest.raises(DeadlineExceededError, match="the moon: not within 0 s"):
         eventually("the moon", lambda: False, seconds=0)

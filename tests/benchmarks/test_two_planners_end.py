@@ -1,0 +1,80 @@
+"""Whatever interrupts the experiment: its planners end before the server that they ask."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Callable
+
+import pytest
+
+from benchmarks._turns import TurnClock
+from benchmarks.two_planners import Experiment, Size, add_node, pod_body
+from simulation.kube import EmbeddedKube
+from wattpack.clock import Clock, SystemClock
+from wattpack.errors import Terminated
+from wattpack.kube.port import PODS
+from wattpack.units import NS_PER_SECOND
+
+ENDED_SECONDS = 10.0
+
+
+def interrupting() -> None:
+    """The main thread is told to end, as by Ctrl-C."""
+    os.kill(os.getpid(), signal.SIGINT)
+
+
+def for_ever(clock: Clock, over: threading.Event, first: Callable[[], None]) -> None:
+    first()
+    while not over.is_set():
+        try:
+            clock.wait_until(clock.monotonic_ns() + NS_PER_SECOND)
+        except Exception:
+            continue  # as a loop that outlives every failure
+
+
+def test_virtual_time_that_is_interrupted_ends_in_every_thread() -> None:
+    clock, over = TurnClock(), threading.Event()
+    before = set(threading.enumerate())
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            clock.run(
+                lambda: for_ever(clock, over, lambda: None),
+                lambda: for_ever(clock, over, interrupting),
+            )
+        assert set(threading.enumerate()) <= before
+    finally:
+        over.set()
+
+
+def test_planners_end_before_the_server_however_slow_their_writes_are() -> None:
+    clock, begun = SystemClock(), threading.Event()
+    kube = EmbeddedKube(clock)
+    add_node(kube, "n0")
+    kube.create(PODS, pod_body(0, 1, "owner"), "team")
+
+    class Interrupted(Experiment):
+        def world(self) -> None:
+            begun.wait(ENDED_SECONDS)
+            raise Terminated
+
+    size = Size(1, 100.0, 1.0, 1.0, 1.0)  # A write takes 200 s.
+    experiment = Interrupted(kube, clock, size, lambda: None, threaded=True)
+    for api in experiment.apis.values():
+        api._wait = telling(begun, api._wait)  # type: ignore[method-assign]
+    before, began_ns = set(threading.enumerate()), clock.monotonic_ns()
+    with pytest.raises(Terminated):
+        experiment.in_threads()
+    assert clock.monotonic_ns() - began_ns < ENDED_SECONDS * NS_PER_SECOND
+    assert set(threading.enumerate()) <= before
+
+
+def telling(begun: threading.Event, wait: Callable[[float], None]) -> Callable[[float], None]:
+    """The same wait, which says that it has begun."""
+
+    def told(seconds: float) -> None:
+        begun.set()
+        wait(seconds)
+
+    return told
