@@ -20,6 +20,7 @@ from capacity.bench.bench_point import Section
 from capacity.bench.bench_runner import BenchOutcome, BenchRig, BenchSettings, run_bench
 from capacity.bench.bench_runner import Progress as BenchProgress
 from capacity.bench.fault_finder import find_faults
+from capacity.bench.launch_bound import transition_batch
 from capacity.bench.measurement_row import row_line
 from capacity.bench.results_file import EarlierRun, ResultsFile, read_earlier_run
 from gpu.device import GpuError
@@ -172,6 +173,9 @@ def _summary(outcome: BenchOutcome) -> None:
         f"fingerprint {outcome.fingerprint[:16]}",
     )
     print(f"  cost: {_cost(outcome)}")
+    batch = transition_batch(outcome.rows)
+    if batch is not None:
+        print(f"  launch-bound: a small stack waits for its host up to batch {batch:.0f}")
     for finding in find_faults(outcome.rows):
         print(f"  FAULT {finding.fault}: {finding.evidence}")
     for row in bad[:SHOWN_FLAGGED]:

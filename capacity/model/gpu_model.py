@@ -22,6 +22,7 @@ from capacity.kernels import (
     LaunchMode,
     MemoryStream,
 )
+from capacity.model.element_times import ElementTimes
 from capacity.model.hold_outs import out_of_fold
 from capacity.model.kernel_samples import Floats, Indices, TimeSamples, power_samples
 from capacity.model.launch_costs import LaunchCosts
@@ -33,7 +34,7 @@ from capacity.model.time_model import TimeModel, fit_time_model
 from capacity.roofs import Roofs, require_roofs
 from wattpack.errors import InputError
 
-FITTED_SECTIONS: Final = frozenset(("launch", "bandwidth", "gemm", "attention"))
+FITTED_SECTIONS: Final = frozenset(("launch", "bandwidth", "elementwise", "gemm", "attention"))
 """Of a run. Validation, steps and repeats are what a fit is judged on."""
 
 PASSES: Final = (MemoryStream, Elementwise)
@@ -49,6 +50,7 @@ class CompositeTimes:
 
     modelled: TimeModel
     streams: StreamTimes
+    elements: ElementTimes
     launches: LaunchCosts
 
     def seconds(self, kernels: Sequence[Kernel]) -> Floats:
@@ -62,8 +64,10 @@ class CompositeTimes:
         for index, kernel in enumerate(kernels):
             if isinstance(kernel, DecoderStep | Idle):
                 raise InputError(f"kernels[{index}]", "a single kernel", kernel.kernel_class)
-            if isinstance(kernel, MemoryStream | Elementwise):
+            if isinstance(kernel, MemoryStream):
                 made[index] = self.streams.seconds_of([kernel])[0]
+            elif isinstance(kernel, Elementwise):
+                made[index] = self.elements.seconds_of([kernel])[0]
             elif isinstance(kernel, LaunchChain):
                 made[index] = self.launches.chain_seconds(kernel)
             else:
@@ -104,13 +108,14 @@ class GpuModel:
         streams = StreamTimes.from_rows(fitted)
         timed, powered = timed_rows(fitted), powered_rows(fitted)
         bursts = np.array([row.latency.median_seconds for row in timed])
-        early = CompositeTimes(fit_times(timed, bursts, others), streams, launches)
+        elements = ElementTimes.from_rows(fitted, streams)
+        early = CompositeTimes(fit_times(timed, bursts, others), streams, elements, launches)
         draws = fit_draws(powered, early)
         alone = [row for row in powered if not isinstance(row.kernel, PASSES)]
         uncapped = draws.uncapped_watts([row.kernel for row in alone])
         regulator = Regulator.from_rows(alone, uncapped, roofs)
         freed = _free_seconds(timed, draws, regulator, roofs)
-        times = CompositeTimes(fit_times(timed, freed, others), streams, launches)
+        times = CompositeTimes(fit_times(timed, freed, others), streams, elements, launches)
         gap_watts = min(row.power.mean_watts for row in powered if row.power)
         ratio = _p95_ratio(powered, early)
         steps = StepModel(times, draws, regulator, launches, roofs, gap_watts, ratio)

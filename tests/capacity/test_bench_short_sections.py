@@ -10,6 +10,7 @@ import pytest
 
 from capacity.bench.bench_identity import SILENT_PART
 from capacity.bench.bench_point import BenchPoint
+from capacity.bench.launch_bound import transition_batch
 from capacity.bench.measurement_row import MeasurementRow, parse_rows, row_from_dict, row_line
 from capacity.bench.row_checks import require_one_fingerprint
 from capacity.bench.timing import ArrivalRule, PowerRule, time_arrivals, watch_idle
@@ -177,3 +178,29 @@ def test_links_and_hosts_get_the_looser_stop_rule() -> None:
     eager = settings.stop_rule(BenchPoint("transition", Gemm(1, 1, 1), launch_mode="eager"))
     assert strict.noise == 0.01
     assert collective.noise == eager.noise == 0.05
+
+
+def transition_rows(ratios: dict[int, float]) -> list[MeasurementRow]:
+    rows = []
+    for batch, ratio in ratios.items():
+        step = DecoderStep("decode", batch, 1, 512, 2, 64, 4, 2, 16, 128, 512)
+        for mode, seconds in (("graph", 1e-3), ("eager", 1e-3 * ratio)):
+            latency = replace(a_row().latency, median_seconds=seconds)
+            rows.append(a_row(kernel=step, section="transition", launch_mode=mode, latency=latency))
+    return rows
+
+
+@pytest.mark.parametrize(
+    ("ratios", "batch"),
+    [
+        ({1: 1.1**3, 16: 1.1**2, 64: 1.0}, 32.0),  # half-way between 16 and 64 in logarithms
+        ({1: 1.0, 16: 1.0}, 1.0),
+        ({1: 3.0, 16: 2.0}, float("inf")),
+        ({}, None),
+    ],
+)
+def test_the_batch_where_launches_cease_to_count(
+    ratios: dict[int, float], batch: float | None
+) -> None:
+    found = transition_batch(transition_rows(ratios))
+    assert found == (None if batch is None else pytest.approx(batch))
