@@ -8,19 +8,13 @@ import signal
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
-from types import ModuleType
 
 from benchmarks.expected import outside, read_ranges
-from benchmarks.runner import Options, discover, find, record
+from benchmarks.runner import Options, discover, find, named, record
 from wattpack.clock import SystemClock
 from wattpack.ending import interruptible
 from wattpack.errors import Terminated, WattpackError
 from wattpack.flags import output_file, write_output
-
-
-def _named(name: str | None) -> ModuleType | None:
-    """The benchmark, if there is one of that name; who has none is told so later."""
-    return discover().get(name) if name is not None else None
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -41,7 +35,8 @@ def main(argv: list[str] | None = None) -> int:
         help="end with 1 if a figure has left its range in benchmarks/ranges.yaml",
     )
     arguments, rest = parser.parse_known_args(argv)
-    if rest and not getattr(_named(arguments.name), "TAKES_ARGUMENTS", False):
+    # Who names no benchmark, or none that is known, is told so later.
+    if rest and not getattr(named(arguments.name or ""), "TAKES_ARGUMENTS", False):
         parser.error(f"unrecognized arguments: {' '.join(rest)}")
     if not 0 <= arguments.seed < 2**31:
         parser.error(f"argument --seed: expected 0 to 2147483647, got {arguments.seed}")

@@ -87,14 +87,14 @@ class Result:
 
 
 def discover() -> dict[str, ModuleType]:
-    """Every benchmark by name."""
-    folder = Path(__file__).parent
-    modules = [
-        importlib.import_module(f"benchmarks.{info.name}")
-        for info in pkgutil.iter_modules([str(folder)])
-        if info.name not in {"__main__", "expected", "runner"} and not info.name.startswith("_")
-    ]
-    return {m.NAME: m for m in modules if hasattr(m, "NAME")}
+    """Every benchmark by name; imports them all."""
+    found = {name: _benchmark(name) for name in _candidates()}
+    return {name: module for name, module in found.items() if module is not None}
+
+
+def named(name: str) -> ModuleType | None:
+    """The benchmark of that name, if there is one; imports no other, which would take seconds."""
+    return _benchmark(name) if name in _candidates() else None
 
 
 def find(name: str) -> ModuleType:
@@ -103,10 +103,26 @@ def find(name: str) -> ModuleType:
     Raises:
         InputError: listing the known names.
     """
-    known = discover()
-    if name not in known:
-        raise InputError("benchmark", "one of " + ", ".join(sorted(known)), name)
-    return known[name]
+    module = named(name)
+    if module is None:
+        raise InputError("benchmark", "one of " + ", ".join(sorted(discover())), name)
+    return module
+
+
+def _candidates() -> list[str]:
+    """Modules of this folder that may be benchmarks; one has its module's name."""
+    modules = pkgutil.iter_modules([str(Path(__file__).parent)])
+    others = {"__main__", "expected", "runner"}
+    return [m.name for m in modules if m.name not in others and not m.name.startswith("_")]
+
+
+def _benchmark(name: str) -> ModuleType | None:
+    module = importlib.import_module(f"benchmarks.{name}")
+    if not hasattr(module, "NAME"):
+        return None  # it plots
+    if name != module.NAME:
+        raise InputError(f"{module.__name__}.NAME", f"the module's name, {name}", module.NAME)
+    return module
 
 
 def record(line: Mapping[str, Any], *, seed: int, date: str) -> Path:
