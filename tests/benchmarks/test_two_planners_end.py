@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -34,6 +34,15 @@ def for_ever(clock: Clock, over: threading.Event, first: Callable[[], None]) -> 
             continue  # as a loop that outlives every failure
 
 
+@pytest.fixture
+def _hears_ctrl_c() -> Iterator[None]:
+    """Whoever started the tests in the background made them deaf to it."""
+    earlier = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, earlier)
+
+
+@pytest.mark.usefixtures("_hears_ctrl_c")
 def test_virtual_time_that_is_interrupted_ends_in_every_thread() -> None:
     clock, over = TurnClock(), threading.Event()
     before = set(threading.enumerate())
