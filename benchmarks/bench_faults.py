@@ -18,9 +18,10 @@ import numpy as np
 from benchmarks.runner import Options, Result, Target
 from capacity.bench.bench_plan import bench_plan
 from capacity.bench.bench_point import BenchPoint
-from capacity.bench.bench_runner import BenchRig, BenchSettings, run_bench
+from capacity.bench.bench_runner import run_bench
 from capacity.bench.fault_finder import Fault, find_faults
 from capacity.bench.measurement_row import MeasurementRow, read_rows
+from capacity.bench.point_bench import BenchRig, BenchSettings
 from capacity.simulated_backend import BoardConstants, PlantedFault, SimulatedBackend
 from wattpack.clock import ManualClock
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 from argparse import Namespace
 from typing import Final
 
-from capacity.bench.bench_runner import BenchRig
+from actuator import ActuatorClient
+from capacity.app.actuator_settings import ActuatorSettings
+from capacity.bench.point_bench import BenchRig
 from capacity.bench.timing import BoardWatch, PowerRule, watch_idle
 from capacity.numpy_backend import HostMeter, NumpyBackend
 from capacity.simulated_backend import SimulatedBackend
@@ -35,7 +37,9 @@ def open_rig(args: Namespace) -> BenchRig:
         board = SimulatedBackend(virtual, seed=args.seed)
         before = _idle_before(args, board.meter(), virtual)
         state = board.meter().state()
-        return BenchRig(board, board.meter(), virtual, state, idle_before=before)
+        return BenchRig(
+            board, board.meter(), virtual, state, idle_before=before, settings=board.settings()
+        )
     return _open_torch(args)
 
 
@@ -55,7 +59,16 @@ def _open_torch(args: Namespace) -> BenchRig:
     key = tuning_key(state.product, state.driver)
     tuned = TunedConfigs(clock, TUNING_BUDGET_SECONDS, args.tuning_cache, key)
     backend = open_torch_backend(args.gpu, tuned, clock)
-    return BenchRig(backend, meter, clock, state, tuned.remarks, before)
+    return BenchRig(
+        backend, meter, clock, state, tuned.remarks, before, _settings(args, state.uuid, clock)
+    )
+
+
+def _settings(args: Namespace, uuid: str, clock: Clock) -> ActuatorSettings | None:
+    """Whoever may set caps; nobody unless the command line names the actuator."""
+    if args.actuator is None:
+        return None
+    return ActuatorSettings(ActuatorClient(args.actuator, clock), uuid)
 
 
 def _idle_before(args: Namespace, meter: BoardMeter, clock: Clock) -> BoardWatch | None:

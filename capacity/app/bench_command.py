@@ -7,21 +7,24 @@ import sys
 import uuid
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Final, get_args
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
+from actuator import ActuatorError
 from capacity.app import bench_plot, bench_reports, bench_submit
 from capacity.app.bench_backends import BACKENDS, IDLE_SECONDS, QUICK_IDLE_SECONDS, open_rig
 from capacity.bench.bench_plan import FULL, bench_plan
 from capacity.bench.bench_point import Section
-from capacity.bench.bench_runner import BenchOutcome, BenchRig, BenchSettings, run_bench
+from capacity.bench.bench_runner import BenchOutcome, run_bench
 from capacity.bench.bench_runner import Progress as BenchProgress
 from capacity.bench.fault_finder import find_faults
 from capacity.bench.launch_bound import transition_batch
 from capacity.bench.measurement_row import row_line
+from capacity.bench.point_bench import BenchRig, BenchSettings
 from capacity.bench.results_file import EarlierRun, ResultsFile, read_earlier_run
 from gpu.device import GpuError
 from wattpack.errors import InputError, PermanentError
@@ -40,8 +43,8 @@ def build_parser() -> argparse.ArgumentParser:
     run = verbs.add_parser(
         "run",
         help="measure one GPU of this machine",
-        description="Measure one GPU. Settings of the board are read, never written. Ctrl-C ends "
-        "the run; the same command goes on where it ended.",
+        description="Measure one GPU. Settings of the board are read; only section caps has them "
+        "written, by the actuator. Ctrl-C ends the run; the same command goes on where it ended.",
     )
     run.add_argument(
         "--out", type=output_file, required=True, help="results file, JSON Lines; resumed"
@@ -56,6 +59,11 @@ def build_parser() -> argparse.ArgumentParser:
     )
     run.add_argument("--seed", type=int, default=1, help="of order and operands (default 1)")
     run.add_argument("--tuning-cache", type=Path, help="winners of earlier tuning")
+    run.add_argument(
+        "--actuator", type=Path, metavar="SOCKET",
+        help="the node's actuator, for section caps: limits and clock locks are held by leases of "
+        "ten seconds and given back; without it every point is measured at the default limit",
+    )  # fmt: skip
     run.add_argument("--allow-shared", action="store_true", help="measure beside other work")
     run.add_argument(
         "--print-rows", action="store_true", help="rows on standard output, no words: a pod's log"
@@ -112,7 +120,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except InputError as error:
         print(f"wattpack bench: {error}", file=sys.stderr)
         return 2
-    except (PermanentError, GpuError) as error:
+    except (PermanentError, GpuError, ActuatorError) as error:
         print(f"wattpack bench: {error}", file=sys.stderr)
         return 1
 
@@ -130,15 +138,20 @@ def _run(args: argparse.Namespace) -> int:
             print(row_line(row))
     else:
         _summary(outcome)
+        if rig.settings is None:
+            print("  settings: default limit only, nobody to set caps or clock locks was named")
         for line in rig.remarks():
             print(f"  {line}")
     return 0
 
 
 def _measure(args: argparse.Namespace, rig: BenchRig, earlier: EarlierRun) -> BenchOutcome:
-    points = bench_plan(
-        rig.backend.facts(), args.sections.split(","), quick=args.quick, seed=args.seed
+    facts = replace(
+        rig.backend.facts(),
+        limit_watts=rig.state.default_limit_watts,
+        max_clock_mhz=rig.state.max_clock_mhz,
     )
+    points = bench_plan(facts, args.sections.split(","), quick=args.quick, seed=args.seed)
     settings = BenchSettings(
         run_id=uuid.uuid4().hex[:12],
         seed=args.seed,

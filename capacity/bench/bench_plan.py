@@ -2,7 +2,8 @@
 
 A full run has the sections of ``FULL`` in their order; ``collectives`` only where there are several
 GPUs. ``validation`` and ``steps`` are asked for by name: points that judge a model fitted on the
-others, and whole decoder stacks. Sections of few seconds stand in ``short_sections``.
+others, and whole decoder stacks; so is ``caps``, where somebody may set them. Sections of few
+seconds stand in ``short_sections``.
 """
 
 from __future__ import annotations
@@ -96,6 +97,7 @@ def bench_plan(
         "repeat": _repeats,
         "validation": _validation,
         "steps": _steps,
+        "caps": short_sections.caps,
     }
     points: list[BenchPoint] = []
     for section in sections:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Final
 
 from capacity.bench.bench_identity import (
@@ -10,6 +11,7 @@ from capacity.bench.bench_identity import (
     SILENT_PART,
     BenchIdentity,
 )
+from capacity.bench.board_settings import BoardSetting
 from capacity.bench.measurement_row import MeasurementRow, row_line
 from capacity.bench.quality import above_roof
 from capacity.roofs import Roofs, find_roofs
@@ -60,7 +62,8 @@ def require_one_board(rows: Sequence[MeasurementRow]) -> None:
         if line in lines:
             raise InputError("rows", "each row once", row_name(row))
         lines.add(line)
-        first, other = rows[0].identity, row.identity
+        first = rows[0].identity
+        other = at_default(row, first)
         with read_from(row_name(row)):
             if other.gpu_uuid_hash != first.gpu_uuid_hash:
                 raise InputError("gpu_uuid_hash", first.gpu_uuid_hash, other.gpu_uuid_hash)
@@ -69,6 +72,25 @@ def require_one_board(rows: Sequence[MeasurementRow]) -> None:
             if other.cache_key != first.cache_key:
                 raise InputError("versions and limit", "those of the first row", other)
             require_one_fingerprint(first, other)
+
+
+def setting_of(row: MeasurementRow) -> BoardSetting:
+    """What held the board for this row alone; nothing outside of section ``caps``."""
+    if row.section != "caps":
+        return BoardSetting()
+    lock = row.identity.sm_clock_lock_mhz
+    return BoardSetting(None if lock else row.identity.power_limit_watts, lock)
+
+
+def at_default(row: MeasurementRow, home: BenchIdentity) -> BenchIdentity:
+    """The row's identity as if the board stood as in ``home``: section ``caps`` sets it itself."""
+    if row.section != "caps":
+        return row.identity
+    return replace(
+        row.identity,
+        power_limit_watts=home.power_limit_watts,
+        sm_clock_lock_mhz=home.sm_clock_lock_mhz,
+    )
 
 
 def require_own_name(rows: Sequence[MeasurementRow]) -> None:

@@ -6,8 +6,10 @@ from itertools import product
 from typing import Final, get_args
 
 from capacity.bench.bench_point import BenchPoint, BoardFacts
+from capacity.bench.board_settings import BoardSetting
 from capacity.bench.decoder_shapes import SMALL_MODEL
 from capacity.kernels import (
+    Attention,
     ContextState,
     Elementwise,
     ElementwiseOp,
@@ -30,7 +32,16 @@ ARRIVING: Final = (
 )  # fmt: skip
 """Products of decode steps: timed back to back and as they come one by one."""
 
-TRANSITION_BATCHES: Final = (1, 4, 16, 64, 128, 256)
+CAPPED: Final = (
+    Gemm(4096, 4096, 4096),
+    Attention("decode", 64, 1, 4096, 32, 8),
+    Gemm(16, 28672, 4096),
+    Attention("prefill", 1, 8192, 8192, 32, 8),
+)
+CAP_SHARES: Final = (0.4, 0.5, 0.6, 0.7, 0.85, 1.0)
+LOCK_SHARES: Final = (0.5, 0.7, 0.85)
+
+TRANSITION_BATCHES: Final = (1, 4, 16, 64, 128, 256, 512, 1024)
 TRANSITION_CONTEXT: Final = 512
 
 
@@ -67,6 +78,21 @@ def arrivals(board: BoardFacts, quick: bool, seed: int) -> list[BenchPoint]:
             BenchPoint("arrivals", shape),
             BenchPoint("arrivals", shape, timing_mode="arrivals", launch_mode="eager"),
         )
+    ]
+
+
+def caps(board: BoardFacts, quick: bool, seed: int) -> list[BenchPoint]:
+    """Four kinds of work under shares of the limit and of the highest clock, and under neither."""
+    if not board.limit_watts:
+        return []
+    limits = [BoardSetting(cap_watts=round(share * board.limit_watts)) for share in CAP_SHARES]
+    locks = [
+        BoardSetting(lock_max_mhz=round(share * board.max_clock_mhz / 15) * 15)
+        for share in LOCK_SHARES
+    ]
+    return [
+        BenchPoint("caps", kernel, measures_power=True, setting=setting)
+        for kernel, setting in product(CAPPED[: 2 if quick else 4], (*limits, *locks))
     ]
 
 

@@ -57,8 +57,8 @@ class ArrivalRule:
     """
 
     per_second: float = 100.0
-    samples: int = 100
-    noise: float = 0.05
+    samples: int = 200
+    noise: float = 0.1
 
 
 @dataclass(frozen=True, slots=True)

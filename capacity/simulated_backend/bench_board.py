@@ -128,6 +128,7 @@ class BenchBoard:
         self._told_joules = 0.0
         self._now_ns = 0
         self.limit_watts = constants.default_limit_watts * fault.limit_share
+        self.lock_share = fault.clock_share
 
     def queue(self, kernel: Kernel, runs: int, way: KernelWay, now_ns: int) -> tuple[int, int]:
         """Queue work; when it starts and ends."""
@@ -170,7 +171,7 @@ class BenchBoard:
     def clock_mhz(self, now_ns: int) -> float:
         """SM clock at this moment."""
         busy = self._running is not None and now_ns < self._queue_end_ns
-        share = self._running.clock_share if busy and self._running else self.fault.clock_share
+        share = self._running.clock_share if busy and self._running else self.lock_share
         return round(share * self.constants.max_clock_mhz / 15) * 15.0
 
     def reasons(self, now_ns: int) -> int:
@@ -178,7 +179,9 @@ class BenchBoard:
         if self._running is None or now_ns >= self._queue_end_ns:
             return IDLE
         reasons = POWER_CAP if self._running.throttled else 0
-        locked = self.fault.clock_share < 1.0 and self.fault.tells_clock_setting
+        locked = self.lock_share < 1.0 and (
+            self.fault.tells_clock_setting or self.lock_share != self.fault.clock_share
+        )
         return reasons | (CLOCK_SETTING if locked else 0)
 
     def _neighbours_draw(self, own_watts: float) -> float:
@@ -201,7 +204,7 @@ class BenchBoard:
 
     def _operation(self, kernel: Kernel, way: KernelWay) -> _Operation:
         """The highest clock at which the draw fits below the limit."""
-        highest = self.fault.clock_share
+        highest = self.lock_share
         free = self._at_clock(kernel, way, highest)
         if free.draw_watts <= self.limit_watts:
             return free

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from capacity.bench.bench_point import BoardFacts
+from capacity.bench.board_settings import BoardSetting
 from capacity.bench.measurement_row import CacheState
 from capacity.bench.ports import KernelUnavailable, Software
 from capacity.kernels import Collective, Kernel, LaunchMode, NumberFormat
@@ -49,6 +50,10 @@ class SimulatedBackend:
         """The board's meter."""
         return SimulatedMeter(self._board)
 
+    def settings(self) -> SimulatedSettings:
+        """Whoever may write this board's settings."""
+        return SimulatedSettings(self._board)
+
     def software(self) -> Software:
         """What stands for versions."""
         board, share = self._board.constants, self._board.fault.compute_slice
@@ -59,7 +64,10 @@ class SimulatedBackend:
         board = self._board.constants
         formats: tuple[NumberFormat, ...] = ("bf16", "fp8")
         memory = int(board.memory_bytes * self._board.fault.memory_slice)
-        return BoardFacts(memory, board.l2_bytes, formats)
+        return BoardFacts(
+            memory, board.l2_bytes, formats,
+            limit_watts=board.default_limit_watts, max_clock_mhz=board.max_clock_mhz,
+        )  # fmt: skip
 
     def fingerprint(self) -> str:
         """The constants' hash: equal for equal types."""
@@ -76,6 +84,27 @@ class SimulatedBackend:
 
     def close(self) -> None:
         """Nothing is held."""
+
+
+class SimulatedSettings:
+    """Writes a simulated board's limit and lock."""
+
+    def __init__(self, board: BenchBoard) -> None:
+        self._board = board
+        self._before = (board.limit_watts, board.lock_share)
+
+    def hold(self, setting: BoardSetting) -> None:
+        """From now on."""
+        limit, lock = self._before
+        if setting.cap_watts is not None:
+            limit = setting.cap_watts
+        if setting.lock_max_mhz is not None:
+            lock = setting.lock_max_mhz / self._board.constants.max_clock_mhz
+        self._board.limit_watts, self._board.lock_share = limit, lock
+
+    def restore(self) -> None:
+        """As it was."""
+        self._board.limit_watts, self._board.lock_share = self._before
 
 
 class SimulatedMeter:

@@ -9,8 +9,9 @@ from typing import Any
 from capacity.bench.bench_identity import BenchIdentity
 from capacity.bench.bench_plan import FULL, bench_plan
 from capacity.bench.bench_point import BenchPoint, Section
-from capacity.bench.bench_runner import BenchOutcome, BenchRig, BenchSettings, run_bench
+from capacity.bench.bench_runner import BenchOutcome, run_bench
 from capacity.bench.measurement_row import Latency, MeasurementRow, PowerWindow
+from capacity.bench.point_bench import BenchRig, BenchSettings
 from capacity.kernels import Gemm
 from capacity.simulated_backend import BoardConstants, PlantedFault, SimulatedBackend
 from wattpack.clock import ManualClock

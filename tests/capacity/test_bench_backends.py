@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from capacity.app.bench_command import main
-from capacity.bench.bench_runner import BenchRig
 from capacity.bench.measurement_row import parse_rows, read_rows, row_line
+from capacity.bench.point_bench import BenchRig
 from capacity.bench.ports import KernelUnavailable
 from capacity.kernels import Attention, Collective, Gemm, Kernel, LaunchChain, MemoryStream
 from capacity.numpy_backend import HostMeter, NumpyBackend

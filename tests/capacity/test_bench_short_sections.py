@@ -170,7 +170,7 @@ def test_fingerprints_are_compared_part_by_part(one: str, other: str, alike: boo
 
 
 def test_links_and_hosts_get_the_looser_stop_rule() -> None:
-    from capacity.bench.bench_runner import BenchSettings
+    from capacity.bench.point_bench import BenchSettings
 
     settings = BenchSettings("test", 1)
     strict = settings.stop_rule(BenchPoint("gemm", Gemm(1, 1, 1)))
