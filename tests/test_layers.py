@@ -27,7 +27,14 @@ PACKAGES = (
 )
 OUTER_ROOMS = {
     "actuator": {"app", "unix_socket"},
-    "capacity": {"app", "fitting", "numpy_backend", "simulated_backend", "torch_backend"},
+    "capacity": {
+        "app",
+        "fitting",
+        "numpy_backend",
+        "ranking_process",
+        "simulated_backend",
+        "torch_backend",
+    },
     "console": {"app"},
     "controller": {"app"},
     "forecasting": {"app", "prometheus", "sqlite"},

@@ -1,0 +1,1 @@
+"""Other people's kernels: checked as if they cheated, then ranked against the tuned baseline."""

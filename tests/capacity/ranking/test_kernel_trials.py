@@ -1,0 +1,87 @@
+"""Every loophole has a kernel that uses it and is refused for it; no honest kernel is refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from capacity.ranking.ranked_task import RankedTask
+from tests.capacity.ranking.trials import DECODE, GEMM, PREFILL, TRIAD, verdict_on
+
+HONEST = Path(__file__).with_name("honest_kernels.py")
+CHEATING = Path(__file__).with_name("cheating_kernels.py")
+
+HONEST_KERNELS: list[tuple[str, RankedTask]] = [
+    *((name, GEMM) for name in (
+        "column_blocks", "row_blocks", "split_sums", "tiles", "outer_products", "row_by_row",
+        "column_by_column", "multiply_and_add", "four_quarters", "split_sums_pairwise",
+        "double_precision", "threads_that_end", "queued", "queued_and_waited_for",
+        "queued_and_returned", "own_stream_joined", "kept_scratch", "packed_copies", "talkative",
+        "slow", "last_tile_ragged", "strassen_once", "raises_by_name",
+    )),
+    ("attention_online", PREFILL), ("attention_online", DECODE),
+    ("attention_rows", PREFILL), ("attention_rows", DECODE),
+    ("triad_blocks", TRIAD), ("triad_other_order", TRIAD),
+]  # fmt: skip
+
+CHEATS: dict[str, set[str]] = {
+    "side_stream": {"unfinished_result"},
+    "stream_that_runs_while_unwatched": {"timers_disagree", "side_stream"},
+    "thread_that_finishes_later": {"unfinished_result"},
+    "idle_threads": {"left_threads"},
+    "child_process": {"left_processes"},
+    "lazy_array": {"not_a_plain_array"},
+    "fake_array": {"not_a_plain_array"},
+    "does_nothing": {"unfinished_result"},
+    "returns_what_memory_held": {"wrong_result", "unfinished_result"},
+    "returns_zeros": {"wrong_result"},
+    "returns_the_poison": {"unfinished_result"},
+    "skips_the_last_row": {"unfinished_result"},
+    "skips_every_third_run": {"wrong_result", "stale_result"},
+    "same_result_again": {"stale_result", "wrong_result"},
+    "cached_by_pointer": {"stale_result", "wrong_result"},
+    "cached_by_first_elements": {"stale_result", "wrong_result"},
+    "searches_memory_for_the_answer": {"wrong_result", "unfinished_result"},
+    "result_of_another_slot": {"wrong_result", "unfinished_result"},
+    "one_shape": {"wrong_result"},
+    "assumes_normal_operands": {"wrong_result"},
+    "modifies_operands": {"modified_inputs"},
+    "half_operands": {"precision_downgrade"},
+    "bfloat_operands": {"precision_downgrade"},
+    "twelve_bits": {"precision_downgrade"},
+    "half_sums": {"precision_downgrade"},
+    "half_of_the_sum": {"wrong_result"},
+    "patches_the_clock": {"patched"},
+    "patches_the_event": {"timers_disagree"},
+    "replaces_the_device_s_event": {"timers_disagree"},
+    "answers_for_its_process": {"unfinished_result"},
+    "library_call": {"wraps_library"},
+    "library_operator": {"wraps_library"},
+    "library_by_another_name": {"wraps_library"},
+    "library_in_einsum": {"wraps_library"},
+    "falls_back": {"falls_back"},
+    "raises": {"raised"},
+    "ends_the_process": {"died"},
+    "never_ends": {"timeout"},
+    "takes_all_memory": {"memory"},
+    "two_arguments_too_many": {"not_loadable"},
+    "wrong_shape": {"wrong_shape"},
+    "wrong_format": {"wrong_shape"},
+}
+
+
+@pytest.mark.parametrize(
+    ("function", "task"), HONEST_KERNELS, ids=lambda x: x if isinstance(x, str) else x.name
+)
+def test_an_honest_kernel_is_ranked(function: str, task: RankedTask) -> None:
+    verdict = verdict_on(HONEST, function, task)
+    assert (verdict.reason, verdict.evidence) == (None, "")
+    assert verdict.shapes[0].timings[0].median_seconds > 0
+
+
+@pytest.mark.parametrize("function", CHEATS)
+def test_a_cheating_kernel_is_refused_for_what_it_does(function: str) -> None:
+    verdict = verdict_on(CHEATING, function)
+    assert verdict.reason in CHEATS[function], verdict.evidence
+    assert verdict.evidence
