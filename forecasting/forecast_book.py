@@ -38,6 +38,8 @@ SKEW_SECONDS: Final = 60.0
 FORECAST_TRUSTED: Final = "ForecastTrusted"
 """Condition of a PowerDomain: the controller's verdict, which the planner follows."""
 
+_ANY_LIMIT: Final = 1e15
+
 COVERED_SECONDS: Final = 3600.0
 """What users ask about reaches this far ahead; a window that ends sooner does not answer it."""
 
@@ -177,6 +179,22 @@ class ForecastBook:
         disproved = any(entry.key in self.contradicted for entry in candidates)
         state = "Contradicted" if disproved else "Fallback" if candidates else "NoForecast"
         return _instead(state, "; ".join(why) or self._nothing(domain), question)
+
+    def of_demand(self, key: ForecastKey, now_seconds: float) -> IssuedForecast | str:
+        """The newest issue of a series that is no domain's, or why nothing can rest on it.
+
+        Args:
+            key: The DemandForecast; its own namespace may ask, no authority is needed.
+            now_seconds: Unix time.
+        """
+        entry = self.entries.get(key)
+        if entry is None:
+            return f"there is no DemandForecast {key}"
+        asked = Question(now_seconds, limit_watts=_ANY_LIMIT, ahead_seconds=0.0)
+        objection = self._objection(entry, asked)
+        if objection or isinstance(entry, UnfitForecast):
+            return f"{key}: {objection}"
+        return f"{key} is a domain's, in watts" if entry.domain else entry
 
     def _rules(self, entry: IssuedForecast | UnfitForecast) -> bool:
         """Whether it may speak of a domain at all."""

@@ -12,6 +12,7 @@ from prometheus_client.metrics import MetricWrapperBase
 from actuator.lease_messages import ActuatorStatus
 from controller.app.controller_metrics import ControllerMetrics
 from forecasting.app.forecast_metrics import ForecastMetrics
+from forecasting.app.plan_metrics import PlanMetrics
 from scheduler_plugin.app.placement_metrics import PlacementMetrics
 from telemetry.exporter import NodeCollector
 from telemetry.node_state import NodeState
@@ -40,6 +41,13 @@ def rows(registry: CollectorRegistry) -> list[Row]:
         labels = ", ".join(collector._labelnames) or "–"
         found[name] = (name, family.type, labels, family.documentation.rstrip("."))
     return list(found.values())
+
+
+def forecaster_rows() -> list[Row]:
+    """Forecasts and capacity plans share one registry."""
+    registry = ForecastMetrics().registry
+    PlanMetrics(registry)
+    return rows(registry)
 
 
 def agent_rows() -> list[Row]:
@@ -74,7 +82,7 @@ def page() -> str:
         _HEAD
         + table("Controller (port 8081)", rows(ControllerMetrics().registry))
         + table("Scheduler (port 8081)", rows(PlacementMetrics().registry))
-        + table("Forecaster (port 8081)", rows(ForecastMetrics().registry))
+        + table("Forecaster (port 8081)", forecaster_rows())
         + table("Agent (port 9400)", agent_rows())
         + table("Each of them", family_rows(RefusalCollector(dict).collect()))
     )

@@ -1,8 +1,8 @@
 """``wattpack plan gpus``: the cheapest GPU types, caps and counts for a demand, and what limits it.
 
-``--demand FILE`` is one wattpack.io/gpu-mix/v1 with demand, offers and rates. ``-f FILE --table
-FILE`` answers a CapacityPlan with the offers and rates of such a file. No cluster is needed, and
-nothing is written to one. Format and example: docs/capacity-planning.md.
+``--demand FILE`` is a wattpack.io/gpu-mix/v1, ``-f FILE`` a CapacityPlan; both hold the same
+fields. ``--table FILE`` adds the offers and measured rates of another gpu-mix/v1. No cluster is
+needed, and nothing is written to one. Format and example: docs/capacity-planning.md.
 """
 
 from __future__ import annotations
@@ -15,35 +15,23 @@ import threading
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from capacity.mix.mix_conflict import plan_mix
-from capacity.mix.mix_document import MixDocument, answer_json, asked_by, parse_mix, problem_of
-from capacity.mix.mix_explain import Explanation, explain_mix
-from capacity.mix.mix_model import NoMix, SolveOptions, solve_mix
+from capacity.mix.mix_answer import Answer, AnswerOptions, answer_mix, status_of
+from capacity.mix.mix_document import answer_json, asked_by, parse_mix
+from capacity.mix.mix_explain import Explanation
 from capacity.mix.mix_problem import Goal, MixProblem, Phase
+from capacity.mix.mix_question import demand_of, problem_of
 from capacity.mix.mix_solution import MixSolution
-from wattpack.api.planning import CapacityPlan, CapacityPlanStatus, PlannedReplicas
-from wattpack.clock import Clock, SystemClock
+from wattpack.api.capacity_plan import CapacityPlan, CapacityPlanSpec
+from wattpack.clock import SystemClock
 from wattpack.documents import read_yaml
-from wattpack.errors import DeadlineExceededError, InputError
+from wattpack.errors import InputError
 from wattpack.flags import positive
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """A problem with its plan, why it costs what it costs, and the share saved against today."""
-
-    problem: MixProblem
-    solution: MixSolution
-    explanation: Explanation | None
-    saved_fraction: float | None
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -51,9 +39,15 @@ def build_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="wattpack plan gpus", description=__doc__)
     what = parser.add_mutually_exclusive_group(required=True)
     what.add_argument("--demand", type=Path, metavar="FILE", help="a wattpack.io/gpu-mix/v1")
-    what.add_argument("-f", "--file", type=Path, help="a CapacityPlan; needs --table")
+    what.add_argument("-f", "--file", type=Path, help="a CapacityPlan")
     parser.add_argument(
-        "--table", type=Path, metavar="FILE", help="with -f: a gpu-mix/v1 with offers and rates"
+        "--table", type=Path, metavar="FILE", help="a gpu-mix/v1 whose measured rates win"
+    )
+    parser.add_argument(
+        "--keep-old",
+        type=_ratio,
+        metavar="RATIO",
+        help="buy as few boards beside owned offers (isOwned) as RATIO times the least cost allows",
     )
     parser.add_argument("--json", action="store_true", help="print the wattpack.io/gpu-mix-plan/v1")
     parser.add_argument(
@@ -65,50 +59,54 @@ def build_parser() -> argparse.ArgumentParser:
     return parser
 
 
+def _ratio(text: str) -> float:
+    value = positive(text)
+    if not 1 <= value <= 100:
+        raise argparse.ArgumentTypeError(f"expected 1 to 100, got {text}")
+    return value
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Print the plan; 2 for wrong input and for a demand that cannot be met, with the conflict."""
-    parser = build_parser()
-    arguments = parser.parse_args(argv)
-    if (arguments.file is None) != (arguments.table is None):
-        parser.error("expected -f and --table together")
-    plan, document, source = _read(arguments)
-    problem = problem_of(document, source)
+    arguments = build_parser().parse_args(argv)
+    plan, spec, source = _read(arguments)
+    problem = problem_of(spec, source)
+    ratio = arguments.keep_old or spec.keep_owned_within_cost_ratio
+    options = AnswerOptions(arguments.deadline_seconds, not arguments.no_explain, ratio)
     with _solver_lines_to_stderr():
-        answer = _beside_signals(lambda: _answer(problem, arguments, SystemClock()))
+        answer = _beside_signals(lambda: answer_mix(problem, SystemClock(), options))
     if arguments.json:
         body = answer_json(answer.solution, answer.explanation)
         if plan is not None:
-            body["capacityPlan"] = _answered(plan, answer)
+            status = status_of(answer, demand_of(spec, {}))
+            status = status.model_copy(update={"observed_generation": plan.generation})
+            body["capacityPlan"] = plan.model_copy(update={"status": status}).to_json()
         print(json.dumps(body, indent=2))
         return 0
     console = Console()
     if not console.is_terminal:
         console = Console(width=120)
-    console.print(replica_table(problem, answer.solution))
+    console.print(replica_table(answer.problem, answer.solution))
     for line in summary_lines(answer):
         console.print(line, highlight=False, markup=False)
     return 0
 
 
-def _read(arguments: argparse.Namespace) -> tuple[CapacityPlan | None, MixDocument, str]:
-    file: Path = arguments.demand or arguments.table
-    document = parse_mix(read_yaml(file), str(file))
-    if arguments.file is None:
-        return None, document, str(file)
-    body = read_yaml(arguments.file)
-    if not isinstance(body, dict):
-        raise InputError("file", "a CapacityPlan", body, str(arguments.file))
-    plan = CapacityPlan.from_json(body)
-    return plan, asked_by(plan, document, str(arguments.file)), str(file)
-
-
-def _answer(problem: MixProblem, arguments: argparse.Namespace, clock: Clock) -> Answer:
-    seconds: float = arguments.deadline_seconds
-    solution = plan_mix(problem, clock, seconds)
-    explanation = None
-    if not arguments.no_explain:
-        explanation = explain_mix(problem, solution, clock, 5 * seconds)
-    return Answer(problem, solution, explanation, _saved(problem, solution, seconds))
+def _read(arguments: argparse.Namespace) -> tuple[CapacityPlan | None, CapacityPlanSpec, str]:
+    file: Path = arguments.demand or arguments.file
+    body = read_yaml(file)
+    plan: CapacityPlan | None = None
+    spec: CapacityPlanSpec
+    if arguments.demand is not None:
+        spec = parse_mix(body, str(file))
+    elif isinstance(body, dict):
+        plan = CapacityPlan.from_json(body)
+        spec = plan.spec
+    else:
+        raise InputError("file", "a CapacityPlan", body, str(file))
+    if arguments.table is not None:
+        spec = asked_by(spec, parse_mix(read_yaml(arguments.table), str(arguments.table)))
+    return plan, spec, str(file)
 
 
 def _beside_signals(work: Callable[[], Answer]) -> Answer:
@@ -133,18 +131,6 @@ def _beside_signals(work: Callable[[], Answer]) -> Answer:
     return outcome[0]
 
 
-def _saved(problem: MixProblem, solution: MixSolution, seconds: float) -> float | None:
-    """Share of the cost of what runs today, at its best caps; None if nothing does or it fails."""
-    runs = any(sum(offer.running_replicas.values()) for offer in problem.offers)
-    if not runs or problem.goal is not Goal.LEAST_COST:
-        return None
-    try:
-        today = solve_mix(problem, SolveOptions(seconds=seconds, holds_running=True))
-    except (NoMix, DeadlineExceededError):
-        return None
-    return 1.0 - solution.costs.total / today.costs.total if today.costs.total else 0.0
-
-
 @contextmanager
 def _solver_lines_to_stderr() -> Iterator[None]:
     """HiGHS 1.12 writes lines of its own to descriptor 1, whatever it is told."""
@@ -156,32 +142,6 @@ def _solver_lines_to_stderr() -> Iterator[None]:
     finally:
         os.dup2(kept, 1)
         os.close(kept)
-
-
-def _answered(plan: CapacityPlan, answer: Answer) -> dict[str, Any]:
-    solution = answer.solution
-    shapes = {shape.name: shape for shape in answer.problem.shapes}
-    status = CapacityPlanStatus(
-        observed_generation=plan.generation,
-        cost_per_hour=solution.costs.total,
-        power_watts=solution.mean_watts,
-        p99_watts=solution.p99_watts,
-        operational_grams_per_hour=solution.operational_grams_per_hour,
-        embodied_grams_per_hour=solution.embodied_grams_per_hour,
-        replicas=[
-            PlannedReplicas(
-                gpu_model=shapes[row.shape].gpu_model,
-                cap_watts=shapes[row.shape].cap_watts,
-                gpus=shapes[row.shape].gpus,
-                replicas=row.replicas,
-                offer=row.offer,
-            )
-            for row in solution.replicas
-        ],
-        gap=solution.gap,
-        saved_fraction=answer.saved_fraction,
-    )
-    return plan.model_copy(update={"status": status}).to_json()
 
 
 def replica_table(problem: MixProblem, solution: MixSolution) -> Table:
@@ -226,9 +186,29 @@ def summary_lines(answer: Answer) -> list[str]:
         lines.append(f"{solution.served_fraction:.1%} of every bucket is served")
     if answer.saved_fraction is not None:
         lines.append(f"{answer.saved_fraction:.1%} saved against what runs")
+    if answer.cheapest is not None:
+        lines.append(_kept_line(answer.problem, solution, answer.cheapest))
     if answer.explanation is not None:
         lines += _reasons(answer.problem, answer.explanation)
     return lines
+
+
+def _kept_line(problem: MixProblem, kept: MixSolution, cheapest: MixSolution) -> str:
+    """What keeping owned boards changes against the mix that cost alone would choose."""
+    more_dollars = kept.costs.total - cheapest.costs.total
+    more_kwh = (kept.mean_watts - cheapest.mean_watts) / 1000
+    more_embodied = (kept.embodied_grams_per_hour - cheapest.embodied_grams_per_hour) / 1000
+    return (
+        f"Keeping owned GPUs: {_new_gpus(problem, kept)} instead of "
+        f"{_new_gpus(problem, cheapest)} others for ${more_dollars:+.2f}, {more_kwh:+.2f} kWh and "
+        f"{more_embodied:+.3f} kg of hardware's CO2e an hour"
+    )
+
+
+def _new_gpus(problem: MixProblem, solution: MixSolution) -> int:
+    owned = {offer.name for offer in problem.offers if offer.is_owned}
+    gpus = {shape.name: shape.gpus for shape in problem.shapes}
+    return sum(r.replicas * gpus[r.shape] for r in solution.replicas if r.offer not in owned)
 
 
 def _reasons(problem: MixProblem, explanation: Explanation) -> list[str]:

@@ -57,7 +57,7 @@ def _strangers(problem: MixProblem, solution: MixSolution) -> Iterator[str]:
 
 def _demand(problem: MixProblem, solution: MixSolution) -> Iterator[str]:
     wanted = solution.served_fraction
-    if problem.goal is Goal.LEAST_COST and wanted != 1.0:
+    if problem.goal is not Goal.MOST_REQUESTS and wanted != 1.0:
         yield f"only {wanted} is served"
     for bucket in problem.buckets:
         by_phase: defaultdict[Phase, float] = defaultdict(float)

@@ -292,8 +292,18 @@ class _Program:
             self.model.add_linear_constraint(grams * 1e-3 <= limits.grams_per_hour * 1e-3)
         if self.problem.goal is Goal.MOST_REQUESTS:
             self.model.maximize(self.served)
+        elif self.problem.goal is Goal.LEAST_NEW_GPUS:
+            new = mathopt.fast_sum(self.shapes[s].gpus * n for (o, s), n in self._not_owned())
+            self.model.minimize(new + dollars * self._dollar_weight())
         else:
             self.model.minimize(dollars)
+
+    def _not_owned(self) -> list[tuple[_Column, Any]]:
+        return [(c, n) for c, n in self.counts.items() if not self.offers[c[0]].is_owned]
+
+    def _dollar_weight(self) -> float:
+        """All that may be spent weighs half a board, so that dollars only break ties."""
+        return 0.5 / (self.problem.limits.dollars_per_hour or 1.0)
 
     def _sums(self) -> _Sums:
         def of(figure: str) -> Any:  # noqa: ANN401 - an expression of an untyped library
@@ -346,6 +356,9 @@ class _Program:
         )
         is_most = problem.goal is Goal.MOST_REQUESTS
         reached = fraction if is_most else costs.total
+        if problem.goal is Goal.LEAST_NEW_GPUS:
+            new = sum(gpus[column] for column, _ in self._not_owned())
+            reached = new + costs.total * self._dollar_weight()
         return MixSolution(
             replicas=tuple(ReplicaCount(o, s, n) for (o, s), n in counts.items() if n),
             served=tuple(ServedShare(b, p, o, s, v) for (b, p, (o, s)), v in shares.items()),

@@ -74,10 +74,14 @@ class Phase(StrEnum):
 
 
 class Goal(StrEnum):
-    """Least cost for all of the demand, or the largest common share of it within the limits."""
+    """Least cost for all of the demand, the largest common share of it, or few boards not owned.
+
+    The last needs a limit on dollars per hour; among mixes with equally few the cheapest wins.
+    """
 
     LEAST_COST = "leastCost"
     MOST_REQUESTS = "mostRequests"
+    LEAST_NEW_GPUS = "leastNewGpus"
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,6 +199,7 @@ class Offer:
         is_spot: Whether the provider may take them away.
         embodied_grams_per_gpu_hour: CO2e of making the board, per hour of its life that is used.
         running_replicas: What runs now, by shape name; a change of cap alone is no start.
+        is_owned: Whether the boards are there anyway and none has to be made or bought.
     """
 
     name: str
@@ -205,6 +210,7 @@ class Offer:
     is_spot: bool = False
     embodied_grams_per_gpu_hour: float = 0.0
     running_replicas: Mapping[str, int] = field(default_factory=dict)
+    is_owned: bool = False
 
     def __post_init__(self) -> None:
         """Refuse stock and prices that are none."""
@@ -318,6 +324,8 @@ class MixProblem:
                     raise InputError(f"offers.{offer.name}.runningReplicas", wanted, name)
         for shape in self.shapes:
             self._require_hand_over(shape)
+        if self.goal is Goal.LEAST_NEW_GPUS and not self.limits.dollars_per_hour:
+            raise InputError("limits.dollarsPerHour", "a bound above 0 for leastNewGpus", None)
 
     def above(self, domain: str) -> tuple[str, ...]:
         """The domain and all above it.

@@ -8,7 +8,7 @@ from typing import Protocol
 
 from capacity.mix.mix_problem import Phase, ReplicaShape, ServiceRate
 
-__all__ = ["GivenRates", "ThroughputTable", "with_rates"]
+__all__ = ["FirstOf", "GivenRates", "ThroughputTable", "with_rates"]
 
 
 class ThroughputTable(Protocol):
@@ -47,3 +47,15 @@ def with_rates(
         )
         for shape in shapes
     )
+
+
+@dataclass(frozen=True, slots=True)
+class FirstOf:
+    """Tables in the order in which they are believed."""
+
+    tables: tuple[ThroughputTable, ...]
+
+    def rate(self, bucket: str, phase: Phase, shape: ReplicaShape) -> ServiceRate | None:
+        """The first table's rate that knows one."""
+        found = (table.rate(bucket, phase, shape) for table in self.tables)
+        return next((rate for rate in found if rate is not None), None)

@@ -32,7 +32,6 @@ from controller.app.taint_writer import TaintThread
 from controller.app.tick_loop import MeterSource, Ticker, TickIdentity, TickOutcome, TickPorts
 from controller.tick_values import PowerSettings
 from wattpack.api import (
-    CapacityPlan,
     DemandForecast,
     GPUProfile,
     PowerDomain,
@@ -63,7 +62,6 @@ FOLLOWED = (
     PowerOverride.meta.resource,
     DemandForecast.meta.resource,
     GPUProfile.meta.resource,
-    CapacityPlan.meta.resource,
     WorkloadProfile.meta.resource,
     PRIORITY_CLASSES,
     NODES,

@@ -19,7 +19,6 @@ from forecasting.forecast_book import ForecastBook
 from forecasting.issued_forecast import ForecastKey
 from wattpack.api import (
     ApiObject,
-    CapacityPlan,
     DemandForecast,
     GPUProfile,
     PowerDomain,
@@ -62,7 +61,7 @@ class Objects:
     #: The newest word of each domain on its members, also where the spec is unreadable otherwise.
     claims: dict[str, MemberClaim] = field(default_factory=dict)
     plain_profiles: dict[str, JsonObject] = field(default_factory=dict)
-    #: CapacityPlans and WorkloadProfiles by kind, namespace and name: judged, used by nothing.
+    #: WorkloadProfiles by kind, namespace and name: judged, used by nothing.
     planning: dict[ObjectId, JsonObject] = field(default_factory=dict)
     priority_classes: dict[str, JsonObject] = field(default_factory=dict)
     pods: dict[tuple[str, str], JsonObject] = field(default_factory=dict)
@@ -245,7 +244,7 @@ _MODELS: Mapping[str, tuple[type[ApiObject], str]] = {
 }
 
 
-_PLANNING = frozenset({CapacityPlan.meta.kind, WorkloadProfile.meta.kind})
+_PLANNING = frozenset({WorkloadProfile.meta.kind})
 
 
 def _uid(body: JsonObject) -> object:

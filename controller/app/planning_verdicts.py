@@ -1,7 +1,7 @@
-"""What becomes of CapacityPlans and WorkloadProfiles: accepted or not, and never ready.
+"""What becomes of WorkloadProfiles: accepted or not, and never ready.
 
-No process plans capacity in this version; whoever writes such an object is told so, and told what
-is wrong with it, instead of being left to wait.
+No process uses them in this version; whoever writes such an object is told so, and told what is
+wrong with it, instead of being left to wait. CapacityPlans are the forecaster's.
 """
 
 from __future__ import annotations
@@ -14,25 +14,17 @@ from pydantic import ValidationError
 
 from capacity.profile_book import ProfileBook
 from controller.app.desired_state import ObjectId
-from wattpack.api import ApiObject, CapacityPlan, Condition, WorkloadProfile
+from wattpack.api import ApiObject, Condition, WorkloadProfile
 from wattpack.api.conditions import Finding, set_condition
 from wattpack.api.inventory import WorkloadProfileStatus
 from wattpack.api.object_meta import ApiModel
-from wattpack.api.planning import CapacityPlanStatus
 from wattpack.errors import InputError
 from wattpack.kube.port import JsonObject, Resource
 
 __all__ = ["PLANNING_KINDS", "PlanningStatus", "PlanningVerdicts"]
 
-PLANNING_KINDS: tuple[type[ApiObject], ...] = (CapacityPlan, WorkloadProfile)
-_UNUSED = {
-    CapacityPlan.meta.kind: (
-        "no process plans capacity in this version: `wattpack plan gpus -f` answers this plan"
-    ),
-    WorkloadProfile.meta.kind: (
-        "no process plans capacity in this version: nothing reads workload profiles"
-    ),
-}
+PLANNING_KINDS: tuple[type[ApiObject], ...] = (WorkloadProfile,)
+_UNUSED = "nothing reads workload profiles in this version"
 # Shares are written with a few decimals; their sum is not exact.
 _SUM_TOLERANCE = 1e-6
 
@@ -48,7 +40,7 @@ class PlanningStatus:
 
 
 class PlanningVerdicts:
-    """Judges both kinds when something changed; keeps the transition times of conditions."""
+    """Judges them when something changed; keeps the transition times of conditions."""
 
     def __init__(self) -> None:
         self._conditions: dict[ObjectId, list[Condition]] = {}
@@ -73,19 +65,11 @@ class PlanningVerdicts:
             self._refused = _refusals(objects, gpu_types)
             self._judged_on = (objects, gpu_types)
         for key, body in objects.items():
-            kind, namespace, name = key
+            _, namespace, name = key
             generation = int(body["metadata"].get("generation", 0))
             conditions = self._judged(key, body, self._refused.get(key), wall_time_ns)
-            status: ApiModel
-            if kind == CapacityPlan.meta.kind:
-                resource = CapacityPlan.meta.resource
-                status = CapacityPlanStatus(observed_generation=generation, conditions=conditions)
-            else:
-                resource = WorkloadProfile.meta.resource
-                status = WorkloadProfileStatus(
-                    observed_generation=generation, conditions=conditions
-                )
-            yield PlanningStatus(resource, namespace, name, status)
+            status = WorkloadProfileStatus(observed_generation=generation, conditions=conditions)
+            yield PlanningStatus(WorkloadProfile.meta.resource, namespace, name, status)
 
     def _judged(
         self, key: ObjectId, body: JsonObject, cause: str | None, wall_time_ns: int
@@ -95,7 +79,7 @@ class PlanningVerdicts:
             conditions = _conditions_of(body)
         if cause is None:
             accepted = (True, "Valid", "the spec is understood")
-            ready = (False, "NotImplemented", _UNUSED[key[0]])
+            ready = (False, "NotImplemented", _UNUSED)
         else:
             accepted = (False, "NotUnderstood", cause)
             ready = accepted
@@ -113,18 +97,13 @@ class PlanningVerdicts:
 def _refusals(
     objects: Mapping[ObjectId, JsonObject], gpu_types: ProfileBook
 ) -> dict[ObjectId, str]:
-    """Why each object that cannot be used cannot; plans after the profiles that they name."""
+    """Why each object that cannot be used cannot."""
     refused: dict[ObjectId, str] = {}
-    usable: set[tuple[str, str]] = set()
     kernels = {name for profile in gpu_types.profiles() for name in profile.kernel_classes}
-    for key in sorted(objects, key=lambda key: key[0] == CapacityPlan.meta.kind):
-        body = {part: value for part, value in objects[key].items() if part != "status"}
+    for key, given in objects.items():
+        body = {part: value for part, value in given.items() if part != "status"}
         try:
-            if key[0] == CapacityPlan.meta.kind:
-                _require_answerable(CapacityPlan.read(body), gpu_types, usable)
-            else:
-                _require_shares(WorkloadProfile.read(body), kernels)
-                usable.add(key[1:])
+            _require_shares(WorkloadProfile.read(body), kernels)
         except InputError as error:
             refused[key] = str(error)
     return refused
@@ -140,22 +119,6 @@ def _require_shares(profile: WorkloadProfile, kernels: set[str]) -> None:
     total = sum(mix.values())
     if total > 1 + _SUM_TOLERANCE:
         raise InputError("spec.kernelMix", "shares whose sum is at most 1", total, source)
-
-
-def _require_answerable(
-    plan: CapacityPlan, gpu_types: ProfileBook, usable: set[tuple[str, str]]
-) -> None:
-    """Pass a question about GPU types and workloads that are known."""
-    source = f"CapacityPlan {plan.name}"
-    for model in plan.spec.gpu_models:
-        try:
-            gpu_types.find(model)
-        except InputError as error:
-            raise InputError("spec.gpuModels", error.expected, model, source) from error
-    for name in plan.spec.request_mix:
-        if (plan.namespace, name) not in usable:
-            wanted = "an accepted WorkloadProfile of this namespace"
-            raise InputError(f"spec.requestMix.{name}", wanted, name, source)
 
 
 def _conditions_of(body: JsonObject) -> list[Condition]:

@@ -1,4 +1,4 @@
-"""``wattpack forecaster``: keep every DemandForecast object's status fresh.
+"""``wattpack forecaster``: keep every DemandForecast fresh and every CapacityPlan answered.
 
 With ``--series`` it needs no cluster: it prints one forecast from the history and ends.
 """
@@ -16,8 +16,11 @@ from pydantic import Field
 from rich.console import Console
 from rich.table import Table
 
+from capacity.mix.mix_answer import AnswerOptions
 from forecasting.app.forecast_loop import ForecasterProcess
 from forecasting.app.forecast_verdicts import VerdictThread
+from forecasting.app.plan_metrics import PlanMetrics
+from forecasting.app.plan_thread import PlanSources, PlanThread
 from forecasting.forecast_round import ForecasterState, step
 from forecasting.forecast_status import has_figures, status_of
 from forecasting.issued_forecast import LAST_TIME_SECONDS
@@ -25,7 +28,7 @@ from forecasting.prometheus import PrometheusSource
 from forecasting.series_source import BIN_SECONDS, SeriesId, SeriesSource
 from forecasting.sqlite import HistoryStore
 from forecasting.targets import Target
-from wattpack.api.planning import DemandForecast
+from wattpack.api import CapacityPlan, DemandForecast, GPUProfile
 from wattpack.clock import Clock, SystemClock
 from wattpack.ending import end_noted
 from wattpack.errors import InputError
@@ -50,6 +53,9 @@ class ForecasterSettings(Settings):
     prometheus_url: str | None = Field(None, description="query API instead of SQLite")
     prometheus_deadline_seconds: float = Field(10.0, gt=0, le=300)
     interval_seconds: float = Field(600.0, ge=10, le=86400, description="between rounds")
+    plan_solve_seconds: float = Field(
+        2.0, gt=0, le=60, description="search for one CapacityPlan; explaining takes 5 x as long"
+    )
     metrics_host: str = Field("0.0.0.0", description="on loopback nobody is asked who they are")
     metrics_port: int = Field(0, ge=0, le=65535, description="0 serves no metrics")
     metrics_insecure: bool = Field(False, description="metrics for whoever reaches the port")
@@ -136,24 +142,36 @@ def serve(settings: ForecasterSettings, source: SeriesSource, once: bool) -> int
     if once:
         return 0 if process.tick() else 1
     wake = clock.new_wake()
-    informer = Informer(kube, clock, DemandForecast.meta.resource)
-    verdicts = VerdictThread(clock, kube, informer.list, process.metrics)
+    forecasts, plans, profiles = (
+        Informer(kube, clock, kind.meta.resource)
+        for kind in (DemandForecast, CapacityPlan, GPUProfile)
+    )
+    informers = (forecasts, plans, profiles)
+    verdicts = VerdictThread(clock, kube, forecasts.list, process.metrics)
+    answers = PlanThread(
+        clock,
+        kube,
+        PlanSources(plans.list, forecasts.list, profiles.list),
+        PlanMetrics(process.metrics.registry),
+        AnswerOptions(seconds=settings.plan_solve_seconds),
+    )
 
     def failure() -> str:
-        return process.failure() or ("" if informer.failure is None else "the informer has ended")
+        ended = any(informer.failure is not None for informer in informers)
+        return process.failure() or answers.failure() or ("an informer has ended" if ended else "")
 
     http = _metrics_port(settings, process, kube, failure, clock)
     with end_noted(clock) as end:
         end.call(wake.set)
         if http is not None:
             http.start()
-        informer.start()
-        verdicts.start()
+        for part in (*informers, verdicts, answers):
+            part.start()
         process.run(end.told, wake)
         if http is not None:
             http.stop()
-        verdicts.stop()
-        informer.stop()
+        for part in (answers, verdicts, *informers):
+            part.stop()
     return 0
 
 

@@ -176,7 +176,14 @@ def others() -> list[tuple[str, Body]]:
     }
     policy = {"selector": {"namespaces": ["research"]}, "priority": 100}
     workload = {"kind": "Serving", "kernelMix": {"decode": 0.7}}
-    plan = {"requestMix": {"chat": 12}, "gpuModels": ["H200-SXM"], "powerBudgetWatts": 200000}
+    rates = {"chat": {"whole": {"requestsPerSecond": 4, "busyWatts": 780}}}
+    shape = {"name": "H200@700", "gpuModel": "H200-SXM", "capWatts": 700, "idleWatts": 150}
+    plan = {
+        "buckets": [{"name": "chat", "requestsPerSecond": 12}],
+        "shapes": [{**shape, "p99Watts": 900, "rates": rates}],
+        "offers": [{"name": "h", "gpuModel": "H200-SXM", "gpus": 8, "dollarsPerGpuHour": 3.5}],
+        "powerBudgetWatts": 200000,
+    }
     team = f"{OURS}/namespaces/{TEAM}"
     return [
         (

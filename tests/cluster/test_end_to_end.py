@@ -209,7 +209,15 @@ def test_what_is_written_between_two_rounds_is_judged_within_ten_seconds(world: 
     create(world.plane, path, {"metadata": {"name": "sure"}, "spec": spec} | kind("DemandForecast"))
     eventually("the forecast is refused", lambda: accepted(world, f"{path}/sure") == "False", 10)
     team = f"{OURS}/namespaces/{TEAM}"
-    eventually("the plan is", lambda: accepted(world, f"{team}/capacityplans/next") == "True", 10)
+    next_plan = f"{team}/capacityplans/next"
+    eventually("the plan is accepted", lambda: accepted(world, next_plan) == "True", 10)
+    eventually("the plan is answered", lambda: dollars_of(world, next_plan) == 10.5, 30)
+
+
+def dollars_of(world: World, path: str) -> float:
+    """Per hour, of a CapacityPlan's answer; 0 without one."""
+    status = world.plane.request("GET", path).body.get("status", {})
+    return float(status.get("costPerHour", 0.0))
 
 
 def accepted(world: World, path: str) -> str:

@@ -27,7 +27,6 @@ from wattpack.kube.port import InvalidError, JsonObject, Resource
 
 PUMP = {"name": "pump", "worstWatts": 20.0}
 PROFILES = GPUProfile.meta.resource
-PLANS = CapacityPlan.meta.resource
 WORKLOADS = WorkloadProfile.meta.resource
 EXPIRES = "2999-01-01T00:00:00Z"
 
@@ -51,14 +50,8 @@ def workload(name: str = "chat", **spec: Any) -> JsonObject:
     return make_object("WorkloadProfile", name, values, namespace="team")
 
 
-def plan(**spec: Any) -> JsonObject:
-    values = {"requestMix": {}, "gpuModels": ["H200-SXM"], "powerBudgetWatts": 200_000.0, **spec}
-    return make_object("CapacityPlan", "c", values, namespace="team")
-
-
 VALID = {
     WORKLOADS: workload(),
-    PLANS: plan(),
     PROFILES: profile(),
     DOMAINS: make_domain(),
     POLICIES: policy(),
@@ -124,9 +117,6 @@ REFUSED: list[tuple[Resource, JsonObject, str]] = [
     (WORKLOADS, workload(kind="Gaming"), "kind"),
     (WORKLOADS, workload(kernelMix={"decode": 0.7, "prefill": 0.7}), "spec.kernelMix"),
     (WORKLOADS, workload(kernelMix={"raytracing": 1.0}), "raytracing"),
-    (PLANS, plan(powerBudgetWatts="200 kW"), "powerBudgetWatts"),
-    (PLANS, plan(gpuModels=["Voodoo 2"]), "spec.gpuModels"),
-    (PLANS, plan(requestMix={"nobody": 12.0}), "spec.requestMix.nobody"),
 ]
 
 
@@ -171,29 +161,11 @@ def test_what_is_in_use_says_so_with_words(resource: Resource, body: JsonObject)
     assert all(message for _, _, message in found.values())
 
 
-@pytest.mark.parametrize(
-    ("resource", "body"), [(WORKLOADS, workload()), (PLANS, plan(requestMix={"chat": 12.0}))]
-)
-def test_what_no_process_answers_is_accepted_and_says_that_nobody_will(
-    resource: Resource, body: JsonObject
-) -> None:
-    bench = Bench((WORKLOADS, workload()), *([(resource, body)] if resource == PLANS else []))
-    found = bench.conditions(resource, body["metadata"]["name"])
+def test_what_no_process_reads_is_accepted_and_says_that_nobody_will() -> None:
+    found = Bench((WORKLOADS, workload())).conditions(WORKLOADS, "chat")
     assert found["Accepted"][0] == "True"
     assert found["Ready"][:2] == ("False", "NotImplemented")
-    assert "no process plans capacity" in found["Ready"][2]
-
-
-def test_a_plan_follows_the_profiles_that_it_names() -> None:
-    bench = Bench((PLANS, plan(requestMix={"chat": 12.0})))
-    assert bench.conditions(PLANS, "c")["Accepted"][0] == "False"
-    bench.put(WORKLOADS, workload())
-    assert bench.conditions(PLANS, "c")["Accepted"][0] == "True"
-    elsewhere = Bench((PLANS, plan(requestMix={"chat": 12.0})))
-    stranger = workload()
-    stranger["metadata"]["namespace"] = "other"
-    elsewhere.cluster.put(WORKLOADS, elsewhere.api.create(WORKLOADS, stranger, "other"))
-    assert elsewhere.conditions(PLANS, "c")["Accepted"][0] == "False"
+    assert "nothing reads" in found["Ready"][2]
 
 
 @pytest.mark.parametrize("resource", list(VALID))
@@ -212,8 +184,8 @@ def test_an_object_made_anew_under_the_same_name_is_told_as_the_first_was(
 
 
 def test_every_kind_with_a_ready_column_is_judged_by_some_process() -> None:
-    """DemandForecast is the forecaster's; its own tests say the same of it."""
-    judged = {*VALID, DemandForecast.meta.resource}
+    """DemandForecast and CapacityPlan are the forecaster's; its own tests say the same of them."""
+    judged = {*VALID, DemandForecast.meta.resource, CapacityPlan.meta.resource}
     shown = {k.meta.resource for k in KINDS if any(c.name == "Ready" for c in k.meta.columns)}
     assert shown == judged
 

@@ -212,7 +212,7 @@ def test_a_stale_file_is_named_with_its_diff(tmp_path: Path) -> None:
 
 
 #: Fields whose keys people choose: one more key is an entry, not a field.
-MAPS = {"kernelMix", "labels", "nodeSelector", "requestMix"}
+MAPS = {"calls", "kernelMix", "labels", "nodeSelector", "rates", "runningReplicas"}
 
 
 def with_unknown_fields(value: Any) -> Any:

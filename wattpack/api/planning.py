@@ -1,4 +1,4 @@
-"""DemandForecast, CapacityPlan and PlacementPlan: what is expected and what is promised."""
+"""DemandForecast and PlacementPlan: what is expected and what is promised."""
 
 from __future__ import annotations
 
@@ -17,9 +17,7 @@ from wattpack.api.object_meta import (
     Counter,
     Fraction,
     KindMeta,
-    ModelName,
     Name,
-    NonNegativeWatts,
     ObservedGeneration,
     PrintColumn,
     Watts,
@@ -172,79 +170,6 @@ class DemandForecast(ApiObject):
     status: Annotated[DemandForecastStatus, Field(description="The newest forecast")] = (
         DemandForecastStatus()
     )
-
-
-class CapacityPlanSpec(ApiModel):
-    """A question: how many GPUs of which type serve this mix within this budget?"""
-
-    request_mix: Annotated[
-        dict[str, NonNegativeWatts],
-        Field(max_length=256, description="WorkloadProfile name to requests per second"),
-    ]
-    gpu_models: Annotated[
-        list[ModelName],
-        Field(min_length=1, max_length=32, description="GPU types that may be used"),
-    ]
-    power_budget_watts: Annotated[Watts, Field(description="Power allowed, AC watts")]
-    slo_p99_slowdown: Annotated[
-        float | None, Field(ge=1, le=1000, description="p99 slowdown allowed for all; 1 = none")
-    ] = None
-
-
-class PlannedReplicas(ApiModel):
-    """Replicas of one kind that the plan has."""
-
-    gpu_model: Annotated[ModelName, Field(description="GPU type")]
-    cap_watts: Annotated[Watts, Field(description="Power cap of each board")]
-    gpus: Annotated[int, Field(ge=1, description="Boards of one replica")]
-    replicas: Annotated[int, Field(ge=1, description="How many")]
-    offer: Annotated[str, Field(max_length=128, description="Whose stock")]
-
-
-class CapacityPlanStatus(ApiModel):
-    """The answer."""
-
-    observed_generation: ObservedGeneration = 0
-    cost_per_hour: Annotated[float | None, Field(description="Cost per hour")] = None
-    power_watts: Annotated[float | None, Field(description="Expected draw, AC watts")] = None
-    p99_watts: Annotated[
-        float | None, Field(description="Sum of the replicas' 99th percentiles, AC watts")
-    ] = None
-    operational_grams_per_hour: Annotated[
-        float | None, Field(description="CO2e of the energy, grams per hour")
-    ] = None
-    embodied_grams_per_hour: Annotated[
-        float | None, Field(description="CO2e of making the GPUs, grams per hour of use")
-    ] = None
-    replicas: Annotated[
-        list[PlannedReplicas],
-        Field(max_length=1024, description="Replicas by GPU type and cap"),
-    ] = []
-    gap: Annotated[float | None, Field(ge=0, description="Distance to the bound, share")] = None
-    saved_fraction: Annotated[
-        float | None, Field(description="Cost saved against today's mix, share")
-    ] = None
-    conditions: Conditions = []
-
-
-class CapacityPlan(ApiObject):
-    """Replicas by GPU type and cap for a request mix."""
-
-    meta: ClassVar[KindMeta] = KindMeta(
-        "CapacityPlan",
-        "capacityplans",
-        ("cplan",),
-        True,
-        (
-            PrintColumn("Cost", "number", ".status.costPerHour", "Per hour"),
-            PrintColumn("Power", "number", ".status.powerWatts", "Watts"),
-            PrintColumn("Saved", "number", ".status.savedFraction", "Against today's mix"),
-            READY,
-            AGE,
-        ),
-    )
-    spec: Annotated[CapacityPlanSpec, Field(description="The question")]
-    status: Annotated[CapacityPlanStatus, Field(description="The answer")] = CapacityPlanStatus()
 
 
 MAX_SHORT_DOMAINS = 16

@@ -1,7 +1,7 @@
 {{/* Cluster-wide rules by component; every verb is one that the process uses. */}}
 {{- define "wattpack.rules.controller" }}
-- {apiGroups: [wattpack.io], resources: [powerdomains, powerpolicies, poweroverrides, demandforecasts, gpuprofiles, capacityplans, workloadprofiles], verbs: [list, watch]}
-- {apiGroups: [wattpack.io], resources: [powerdomains/status, powerpolicies/status, poweroverrides/status, gpuprofiles/status, capacityplans/status, workloadprofiles/status], verbs: [patch]}
+- {apiGroups: [wattpack.io], resources: [powerdomains, powerpolicies, poweroverrides, demandforecasts, gpuprofiles, workloadprofiles], verbs: [list, watch]}
+- {apiGroups: [wattpack.io], resources: [powerdomains/status, powerpolicies/status, poweroverrides/status, gpuprofiles/status, workloadprofiles/status], verbs: [patch]}
 - {apiGroups: [""], resources: [nodes, pods], verbs: [list, watch]}
 {{- if include "wattpack.enforces" . }}
 # The taint wattpack.io/uncontrolled, in domains that enforce.
@@ -40,8 +40,8 @@
 - {apiGroups: [events.k8s.io], resources: [events], verbs: [create, patch]}
 {{- end }}
 {{- define "wattpack.rules.forecaster" }}
-- {apiGroups: [wattpack.io], resources: [demandforecasts], verbs: [list, watch]}
-- {apiGroups: [wattpack.io], resources: [demandforecasts/status], verbs: [patch]}
+- {apiGroups: [wattpack.io], resources: [demandforecasts, capacityplans, gpuprofiles], verbs: [list, watch]}
+- {apiGroups: [wattpack.io], resources: [demandforecasts/status, capacityplans/status], verbs: [patch]}
 {{- include "wattpack.rules.reviews" . }}
 {{- end }}
 {{- define "wattpack.rules.console" }}

@@ -26,7 +26,7 @@ PLAN: dict[str, Any] = {
     "kind": "CapacityPlan",
     "metadata": {"name": "p", "namespace": "team"},
     "spec": {
-        "requestMix": {"chat": 6},
+        "buckets": [{"name": "chat", "requestsPerSecond": 6}],
         "gpuModels": ["H200-SXM"],
         "powerBudgetWatts": 2000,
     },
@@ -142,9 +142,9 @@ def test_a_plan_whose_budget_is_too_small_names_it(folder: Folder) -> None:
 @pytest.mark.parametrize(
     ("path", "value", "names"),
     [
-        ("spec.requestMix", {"poems": 1}, "spec.requestMix.poems"),
-        ("spec.gpuModels", ["T4"], "spec.gpuModels"),
-        ("spec.sloP99Slowdown", 1.2, "spec.sloP99Slowdown"),
+        ("spec.buckets.0.name", "poems", "buckets.poems"),
+        ("spec.gpuModels", ["T4"], "gpuModels"),
+        ("spec.graphs", [{"name": "a", "calls": {"poems": 2}}], "graphs.a.calls"),
         ("spec.powerBudgetWatts", -1, "powerBudgetWatts"),
         ("spec.watts", 5, "watts"),
     ],
@@ -157,10 +157,38 @@ def test_a_capacity_plan_that_the_table_cannot_answer_is_refused(
     assert names in err
 
 
-def test_rates_within_a_tighter_limit_answer_a_looser_one(folder: Folder) -> None:
-    asked = changed("spec.sloP99Slowdown", 1.5, PLAN)
-    assert folder.answered(asked, {**EXAMPLE, "sloP99Slowdown": 1.2})[0] == 0
-    assert folder.answered(asked, {**EXAMPLE, "sloP99Slowdown": 1.6})[0] == 2
+def test_a_capacity_plan_that_holds_everything_needs_no_table(folder: Folder) -> None:
+    spec = {key: value for key, value in EXAMPLE.items() if key != "apiVersion"}
+    status, out, _ = folder.run("-f", folder.write("plan.yaml", {**PLAN, "spec": spec}), "--json")
+    alone = json.loads(out)
+    assert status == 0
+    assert alone["replicas"] == json.loads(folder.demand(EXAMPLE, "--json")[1])["replicas"]
+    assert alone["capacityPlan"]["status"]["constraintCosts"]
+
+
+def test_calls_of_a_graph_add_to_a_buckets_own_demand(folder: Folder) -> None:
+    graph = {"name": "agent", "requestsPerSecond": 2, "calls": {"chat": 1.5}}
+    status, out, _ = folder.answered(changed("spec.graphs", [graph], PLAN), EXAMPLE)
+    told = json.loads(out)["capacityPlan"]["status"]["demand"]
+    assert status == 0
+    assert told == [{"bucket": "chat", "requestsPerSecond": 9.0}]
+
+
+def test_keeping_old_boards_within_a_cost_is_chosen_and_told(folder: Folder) -> None:
+    """At 0.6 dollars the A100s are dearer per request, but they are there anyway."""
+    body = changed("offers.1.isOwned", True, changed("offers.1.dollarsPerGpuHour", 1.9))
+    body = changed("domains", [{"name": "row-a"}], body)
+    body = changed("offers.0.runningReplicas", {}, body)
+
+    def others(*more: str) -> int:
+        rows = json.loads(folder.demand(body, "--json", "--no-explain", *more)[1])["replicas"]
+        return sum(row["replicas"] for row in rows if row["offer"] == "h200")
+
+    assert others("--keep-old", "2") < others()
+    status, out, _ = folder.demand(body, "--no-explain", "--keep-old", "2")
+    assert status == 0
+    assert "Keeping owned GPUs" in out
+    assert "kWh" in out
 
 
 @pytest.mark.parametrize(
@@ -172,14 +200,14 @@ def test_rates_within_a_tighter_limit_answer_a_looser_one(folder: Folder) -> Non
         ("buckets.0.requestsPerSecond", -1, "buckets.0.requestsPerSecond"),
         ("buckets.0.requestsPerSecond", float("nan"), "buckets.0.requestsPerSecond"),
         ("buckets.0.requestPerSecond", 1, "did you mean 'requestsPerSecond'"),
-        ("buckets.0.minimumReplicas", 0, "buckets.chat.minimumReplicas"),
+        ("buckets.0.minimumReplicas", 0, "buckets.0.minimumReplicas"),
         (
             "buckets",
             [*EXAMPLE["buckets"], {"name": "chat", "requestsPerSecond": 1}],
             "buckets: expected names that are there once",
         ),
         ("buckets.1.kvBytesPerRequest", 0, "buckets.digest.kvBytesPerRequest"),
-        ("offers.0.gpus", -3, "offers.h200.gpus"),
+        ("offers.0.gpus", -3, "offers.0.gpus"),
         ("offers.0.gpus", 2.5, "offers.0.gpus"),
         ("offers.0.domain", "row-b", "offers.h200.domain"),
         ("offers.0.runningReplicas", {"A100@400": 1}, "offers.h200.runningReplicas"),
@@ -246,7 +274,7 @@ def test_a_signal_while_the_solver_works_ends_the_command(
         os.kill(os.getpid(), signal.SIGINT)
         in_its_thread.wait(10.0)
 
-    monkeypatch.setattr("capacity.app.plan_gpus_command.plan_mix", solver)
+    monkeypatch.setattr("capacity.app.plan_gpus_command.answer_mix", solver)
     try:
         assert folder.demand(EXAMPLE)[0] == 130
     finally:

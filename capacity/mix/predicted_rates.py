@@ -1,0 +1,172 @@
+"""Rates that nobody measured: a ThroughputTable over a serving model, and replicas to go with it.
+
+The predictor speaks of boards (DC watts of one replica's GPUs); a plan of AC watts with the share
+of the server. Overshoot 1.05: docs/architecture.md, Words.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from capacity.mix.mix_problem import Phase, ReplicaShape, ServiceRate
+from capacity.profile_book import ProfileBook
+from wattpack.api.capacity_plan import BucketSpec, ServingSpec
+from wattpack.errors import InputError
+
+__all__ = ["BoardRate", "PredictedRates", "RatePredictor", "RateQuestion", "predicted_shapes"]
+
+#: Of the default limit; those below the board's least are left out.
+CAP_SHARES = (1.0, 0.875, 0.75, 0.625, 0.5)
+OVERSHOOT = 1.05
+
+
+@dataclass(frozen=True, slots=True)
+class RateQuestion:
+    """One replica, one kind of request.
+
+    Attributes:
+        phase: The whole request, or one half of it on replicas that do nothing else.
+        time_to_first_token_seconds: None: any.
+        time_per_output_token_seconds: None: any.
+    """
+
+    language_model: str
+    gpu_model: str
+    tensor_parallel: int
+    cap_watts: float
+    phase: Phase
+    input_tokens: int
+    output_tokens: int
+    time_to_first_token_seconds: float | None
+    time_per_output_token_seconds: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class BoardRate:
+    """What a replica serves within the limits.
+
+    Attributes:
+        requests_per_second: Mean.
+        lower_requests_per_second: Lower end of the 90 % interval.
+        board_watts: Mean draw of all boards of the replica while it does this.
+    """
+
+    requests_per_second: float
+    lower_requests_per_second: float
+    board_watts: float
+
+
+class RatePredictor(Protocol):
+    """Knows what a served language model does on a GPU type under a cap."""
+
+    def digest(self) -> str:
+        """Changes when its answers may."""
+        ...
+
+    def require(self, language_model: str, gpu_models: Iterable[str]) -> None:
+        """Pass what can be predicted.
+
+        Raises:
+            InputError: naming the model or GPU type that cannot.
+        """
+        ...
+
+    def rate(self, question: RateQuestion) -> BoardRate | None:
+        """The largest rate within the limits; None: none is."""
+        ...
+
+    def kv_bytes(self, language_model: str, tokens: int) -> float:
+        """KV cache of one request's prompt, over all boards of a replica."""
+        ...
+
+    def link_bytes_per_second(self, gpu_model: str, tensor_parallel: int) -> float | None:
+        """What a replica hands over between prefill and decode; None: unknown."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class PredictedRates:
+    """The table of one language model.
+
+    Attributes:
+        serving: What is served, and how DC becomes AC.
+        buckets: By name; sizes and limits are theirs.
+        predictor: Who knows.
+    """
+
+    serving: ServingSpec
+    buckets: Mapping[str, BucketSpec]
+    predictor: RatePredictor
+
+    def rate(self, bucket: str, phase: Phase, shape: ReplicaShape) -> ServiceRate | None:
+        """The predicted rate of a bucket that states its sizes."""
+        asked = self.buckets[bucket]
+        if phase is not Phase.WHOLE and not self._splits(asked, shape):
+            return None
+        if asked.input_tokens is None or asked.output_tokens is None:
+            raise InputError(f"buckets.{bucket}.inputTokens", "sizes, to predict its rates", None)
+        found = self.predictor.rate(
+            RateQuestion(
+                self.serving.language_model,
+                shape.gpu_model,
+                shape.gpus,
+                shape.cap_watts,
+                phase,
+                asked.input_tokens,
+                asked.output_tokens,
+                asked.time_to_first_token_seconds,
+                asked.time_per_output_token_seconds,
+            )
+        )
+        if found is None:
+            return None
+        return ServiceRate(
+            found.requests_per_second,
+            min(found.lower_requests_per_second, found.requests_per_second),
+            max(shape.idle_watts, _ac_watts(self.serving, found.board_watts, shape.gpus)),
+        )
+
+    def _splits(self, asked: BucketSpec, shape: ReplicaShape) -> bool:
+        return asked.splits_phases and shape.link_bytes_per_second is not None
+
+
+def predicted_shapes(
+    serving: ServingSpec,
+    gpu_models: Iterable[str],
+    gpu_types: ProfileBook,
+    predictor: RatePredictor | None = None,
+) -> list[ReplicaShape]:
+    """Replicas of every width and cap of these types: ``H200-SXM@700``, ``H200-SXMx2@700``.
+
+    Raises:
+        InputError: for a GPU type without a profile.
+    """
+    shapes = []
+    for model in gpu_models:
+        profile = gpu_types.find(model)
+        least, default, most = (
+            profile.min_limit_watts, profile.default_limit_watts, profile.max_limit_watts,
+        )  # fmt: skip
+        caps = serving.caps_watts or [share * default for share in CAP_SHARES]
+        allowed = sorted({round(cap, 1) for cap in caps if least <= cap <= most}, reverse=True)
+        if not allowed:
+            wanted = f"a cap that {model} takes: {least:g} to {most:g} W"
+            raise InputError("serving.capsWatts", wanted, caps)
+        for gpus in sorted(set(serving.tensor_parallel)):
+            width = "" if gpus == 1 else f"x{gpus}"
+            link = predictor.link_bytes_per_second(model, gpus) if predictor else None
+            idle = _ac_watts(serving, gpus * profile.context_watts, gpus)
+            shapes += [
+                ReplicaShape(
+                    f"{model}{width}@{cap:g}", model, cap, gpus, idle,
+                    max(idle, _ac_watts(serving, gpus * cap * OVERSHOOT, gpus)), {}, link,
+                )
+                for cap in allowed
+            ]  # fmt: skip
+    return shapes
+
+
+def _ac_watts(serving: ServingSpec, board_watts: float, gpus: int) -> float:
+    return (board_watts + gpus * serving.server_watts_per_gpu) / serving.supply_efficiency

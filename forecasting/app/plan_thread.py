@@ -1,0 +1,294 @@
+"""Answers CapacityPlans: judges each new spec at once, then solves one plan at a time.
+
+    plans, forecasts, GPU profiles (informers) ──> due? ──> solve, explain ──> status on change
+
+A solve takes a bounded time in this thread; nothing waits for it. The figures of an earlier answer
+stay until there is a better one, and Ready says that they are not of this question.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Final
+
+from capacity.mix.mix_answer import AnswerOptions, answer_mix, status_of
+from capacity.mix.mix_question import Knowledge, demand_of, problem_of
+from capacity.mix.predicted_rates import RatePredictor
+from capacity.profile_book import ProfileBook
+from capacity.profile_library import shipped_library
+from forecasting.app.plan_metrics import PlanMetrics
+from forecasting.forecast_book import ForecastBook
+from forecasting.plan_due import Outlooks, digest_of, has_moved, outlooks_of
+from forecasting.plan_verdict import PlanVerdict, accepted, refused, said_of, solved, told_of
+from wattpack.api.capacity_plan import CapacityPlan, CapacityPlanStatus, PlanReason
+from wattpack.clock import Clock
+from wattpack.errors import InputError, WattpackError
+from wattpack.heartbeat import Heartbeat
+from wattpack.kube.informer import Key
+from wattpack.kube.port import JsonObject, KubeApi
+from wattpack.kube.write_budget import StatusWriter
+from wattpack.periodic import PeriodicThread
+from wattpack.times import rfc3339
+from wattpack.units import NS_PER_SECOND, ns_to_seconds, seconds_to_ns
+
+FIELD_MANAGER: Final = "wattpack-forecaster-plans"
+LOOK_SECONDS: Final = 2
+RETRY_SECONDS: Final = 600.0
+PATIENCE_SECONDS: Final = 1800.0
+RESOURCE: Final = CapacityPlan.meta.resource
+
+log = logging.getLogger(__name__)
+Bodies = Callable[[], Iterable[JsonObject]]
+
+
+@dataclass(frozen=True, slots=True)
+class PlanSources:
+    """Where everything comes from; all shared and not changed here.
+
+    Attributes:
+        plans: CapacityPlans.
+        forecasts: DemandForecasts.
+        gpu_profiles: GPUProfiles.
+        predictor: Rates of language models, None: only rates that shapes give.
+    """
+
+    plans: Bodies
+    forecasts: Bodies
+    gpu_profiles: Bodies
+    predictor: RatePredictor | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Question:
+    """A plan with everything that its answer rests on."""
+
+    plan: CapacityPlan
+    outlooks: Outlooks
+    demand: Mapping[str, float]
+    digest: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Attempt:
+    """The last solve that failed, so that it is not repeated for nothing."""
+
+    digest: str
+    demand: Mapping[str, float]
+    verdict: PlanVerdict
+    again_ns: int
+
+
+class PlanThread(PeriodicThread):
+    """Keeps every CapacityPlan answered.
+
+    Args:
+        clock: Time.
+        kube: Where statuses go.
+        sources: Questions and knowledge.
+        metrics: Exported after each look.
+        options: What one solve may take.
+    """
+
+    def __init__(
+        self,
+        clock: Clock,
+        kube: KubeApi,
+        sources: PlanSources,
+        metrics: PlanMetrics,
+        options: AnswerOptions | None = None,
+    ) -> None:
+        super().__init__(clock, "capacity-plans", LOOK_SECONDS * NS_PER_SECOND)
+        self._clock, self._sources, self._metrics = clock, sources, metrics
+        self._options = options or AnswerOptions()
+        self._writer = StatusWriter(kube, clock, FIELD_MANAGER)
+        self._shipped = ProfileBook.shipped(shipped_library())
+        self._gpu_types = self._shipped
+        self._statuses: dict[Key, CapacityPlanStatus] = {}
+        self._attempts: dict[Key, _Attempt] = {}
+        self._unanswered_since_ns: dict[Key, int] = {}
+        self._uids: dict[Key, str] = {}
+        self._beat = Heartbeat(clock, PATIENCE_SECONDS)
+
+    def failure(self) -> str:
+        """Why no look comes any more; empty while they come."""
+        return "CapacityPlans are not looked at" if self._beat.is_late() else ""
+
+    def run_once(self) -> None:
+        """Judge all, solve the one that has waited longest, write what changed."""
+        now_ns = self._clock.wall_time_ns()
+        book = ForecastBook.of("", self._sources.forecasts())
+        self._gpu_types = self._gpu_types.with_objects(self._sources.gpu_profiles())
+        seen: dict[Key, JsonObject] = {}
+        due: list[tuple[int, Key, _Question]] = []
+        for body in self._sources.plans():
+            key = (str(body["metadata"].get("namespace", "")), str(body["metadata"]["name"]))
+            seen[key] = body
+            self._begin(key, body)
+            question = self._judged(key, body, book, now_ns)
+            if question is not None:
+                due.append((self._unanswered_since_ns[key], key, question))
+        self._forget_gone(seen)
+        self._writer.flush()
+        if due:
+            _, key, question = min(due, key=lambda entry: entry[:2])
+            self._solve(key, question)
+            self._writer.flush()
+        self._show()
+        self._beat.next_at(self._clock.monotonic_ns() + seconds_to_ns(LOOK_SECONDS))
+
+    def _begin(self, key: Key, body: JsonObject) -> None:
+        """An object made anew under an old name starts from nothing."""
+        uid = str(body["metadata"].get("uid", ""))
+        if self._uids.setdefault(key, uid) != uid:
+            self._drop(key)
+            self._uids[key] = uid
+
+    def _judged(
+        self, key: Key, body: JsonObject, book: ForecastBook, now_ns: int
+    ) -> _Question | None:
+        """Say what can be said without solving; the question if it has to be solved."""
+        try:
+            plan = CapacityPlan.read(body)
+            plan = plan.model_copy(update={"status": self._statuses.get(key, plan.status)})
+            question = self._question(plan, book, now_ns)
+        except InputError as error:
+            status = self._statuses.get(key) or _status_as_read(body)
+            stub = CapacityPlan.model_construct(metadata=body["metadata"], status=status)
+            self._say(key, stub, status, refused(error))
+            return None
+        if self._is_answered(question):
+            self._say(key, plan, plan.status, self._standing(question))
+            return None
+        failed = self._attempts.get(key)
+        if failed is not None and _is_same(failed, question, self._clock.monotonic_ns()):
+            self._say(key, plan, plan.status, failed.verdict)
+            return None
+        self._say(key, plan, plan.status, accepted())
+        return question
+
+    def _question(self, plan: CapacityPlan, book: ForecastBook, now_ns: int) -> _Question:
+        """The question, checked as far as that is cheap.
+
+        Raises:
+            InputError: naming what cannot be used.
+        """
+        spec, predictor = plan.spec, self._sources.predictor
+        outlooks = outlooks_of(plan, book, now_ns / NS_PER_SECOND)
+        demand = demand_of(spec, outlooks.rates)
+        if spec.serving is None:
+            if not outlooks.unfit:
+                problem_of(spec, f"CapacityPlan {plan.name}", Knowledge(forecasts=outlooks.rates))
+        elif predictor is not None:
+            predictor.require(
+                spec.serving.language_model, sorted({offer.gpu_model for offer in spec.offers})
+            )
+        digest = digest_of(spec, self._gpu_types, predictor.digest() if predictor else "")
+        return _Question(plan, outlooks, demand, digest)
+
+    def _is_answered(self, question: _Question) -> bool:
+        """Whether the figures answer it, or nothing better can be said while forecasts are away."""
+        status = question.plan.status
+        if status.inputs_digest != question.digest:
+            return False
+        return bool(question.outlooks.unfit) or not has_moved(status, question.demand)
+
+    def _standing(self, question: _Question) -> PlanVerdict:
+        """What is said of figures that still answer."""
+        if question.outlooks.unfit:
+            return _unfit(question, "the figures are for the last demand that was known")
+        said = {c.type: c for c in question.plan.status.conditions}.get("Ready")
+        if said is not None and said.status.value == "True":
+            return PlanVerdict(True, True, PlanReason(said.reason), said.message)
+        return PlanVerdict(True, True, PlanReason.SOLVED, "the figures answer this spec")
+
+    def _solve(self, key: Key, question: _Question) -> None:
+        began_ns = self._clock.monotonic_ns()
+        knowledge = Knowledge(self._gpu_types, self._sources.predictor, question.outlooks.rates)
+        spec, plan = question.plan.spec, question.plan
+        options = replace(
+            self._options, keep_owned_within_cost_ratio=spec.keep_owned_within_cost_ratio
+        )
+        try:
+            problem = problem_of(spec, f"CapacityPlan {plan.name}", knowledge)
+            answer = answer_mix(problem, self._clock, options)
+        except WattpackError as error:
+            verdict = told_of(error)
+            log.warning("CapacityPlan %s/%s: %s", *key, error)
+            again_ns = self._clock.monotonic_ns() + seconds_to_ns(RETRY_SECONDS)
+            self._attempts[key] = _Attempt(question.digest, question.demand, verdict, again_ns)
+            self._say(key, plan, plan.status, verdict)
+        else:
+            verdict = solved(answer)
+            if question.outlooks.unfit:
+                verdict = _unfit(question, "the figures are for the demand that the spec states")
+            update = {
+                "answered_generation": plan.generation,
+                "solved_at": rfc3339(self._clock.wall_time_ns()),
+                "inputs_digest": question.digest,
+                "rates_from": _rates_from(question),
+            }
+            figures = status_of(answer, question.demand).model_copy(update=update)
+            self._attempts.pop(key, None)
+            self._say(key, plan, figures, verdict)
+        seconds = ns_to_seconds(self._clock.monotonic_ns() - began_ns)
+        self._metrics.solved(verdict.reason.value, seconds)
+
+    def _say(
+        self, key: Key, plan: CapacityPlan, figures: CapacityPlanStatus, verdict: PlanVerdict
+    ) -> None:
+        now_ns = self._clock.wall_time_ns()
+        status = said_of(plan, figures, verdict, now_ns)
+        self._statuses[key] = status
+        if verdict.is_ready:
+            self._unanswered_since_ns.pop(key, None)
+        else:
+            self._unanswered_since_ns.setdefault(key, self._clock.monotonic_ns())
+        self._writer.offer(RESOURCE, key[1], status, key[0])
+
+    def _forget_gone(self, seen: Mapping[Key, JsonObject]) -> None:
+        for key in self._uids.keys() - seen.keys():
+            self._drop(key)
+            del self._uids[key]
+
+    def _drop(self, key: Key) -> None:
+        for book in (self._statuses, self._attempts, self._unanswered_since_ns):
+            book.pop(key, None)
+        self._writer.forget(RESOURCE, key[1], key[0])
+
+    def _show(self) -> None:
+        now_ns = self._clock.monotonic_ns()
+        waiting = {
+            key: ns_to_seconds(now_ns - self._unanswered_since_ns.get(key, now_ns))
+            for key in self._statuses
+        }
+        self._metrics.show(self._statuses, waiting, self._clock.wall_time_ns() / NS_PER_SECOND)
+
+
+def _status_as_read(body: JsonObject) -> CapacityPlanStatus:
+    """What the object says of itself; nothing where that cannot be read."""
+    try:
+        status = {"spec": {"buckets": [{"name": "x"}]}, "status": body.get("status") or {}}
+        return CapacityPlan.read({"metadata": body["metadata"], **status}).status
+    except InputError:
+        return CapacityPlanStatus()
+
+
+def _unfit(question: _Question, what: str) -> PlanVerdict:
+    why = f"{'; '.join(question.outlooks.unfit)}; {what}"
+    return PlanVerdict(True, False, PlanReason.FORECAST_UNFIT, why)
+
+
+def _is_same(failed: _Attempt, question: _Question, now_ns: int) -> bool:
+    """Whether a solve would fail as it did before."""
+    if failed.digest != question.digest or now_ns >= failed.again_ns:
+        return False
+    return dict(failed.demand) == dict(question.demand)
+
+
+def _rates_from(question: _Question) -> str:
+    spec = question.plan.spec
+    if spec.serving is None:
+        return "Given"
+    return "Both" if spec.shapes else "Predicted"

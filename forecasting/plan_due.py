@@ -1,0 +1,92 @@
+"""When a CapacityPlan has to be solved again: the question, its GPU types, or its demand moved.
+
+What was solved for stands in the object's own status, so that neither a restart nor a second
+replica solves what is answered.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from capacity.profile_book import ProfileBook
+from forecasting.forecast_book import ForecastBook
+from forecasting.issued_forecast import ForecastKey
+from wattpack.api.capacity_plan import (
+    BucketSpec,
+    CallGraphSpec,
+    CapacityPlan,
+    CapacityPlanSpec,
+    CapacityPlanStatus,
+)
+
+__all__ = ["MOVED_SHARE", "Outlooks", "digest_of", "has_moved", "outlooks_of"]
+
+#: A forecast that moved by less than this is the same demand.
+MOVED_SHARE = 0.05
+_LEVELS = ("p50", "p95", "p99")
+
+
+@dataclass(frozen=True, slots=True)
+class Outlooks:
+    """What a plan's forecasts say.
+
+    Attributes:
+        rates: Requests per second by (forecast, level).
+        unfit: Why a forecast cannot be used, one entry each.
+    """
+
+    rates: Mapping[tuple[str, str], float] = field(default_factory=dict)
+    unfit: tuple[str, ...] = ()
+
+
+def outlooks_of(plan: CapacityPlan, book: ForecastBook, now_seconds: float) -> Outlooks:
+    """The forecasts that the plan's demand names, of its own namespace."""
+    rates: dict[tuple[str, str], float] = {}
+    unfit = []
+    for name in sorted({part.forecast.name for part in _parts(plan.spec) if part.forecast}):
+        found = book.of_demand(ForecastKey(plan.namespace, name), now_seconds)
+        if isinstance(found, str):
+            unfit.append(found)
+        else:
+            rates |= {(name, level): max(0.0, getattr(found, level)) for level in _LEVELS}
+    return Outlooks(rates, tuple(unfit))
+
+
+def _parts(spec: CapacityPlanSpec) -> list[BucketSpec | CallGraphSpec]:
+    return [*spec.buckets, *spec.graphs]
+
+
+def digest_of(spec: CapacityPlanSpec, gpu_types: ProfileBook, predictor: str) -> str:
+    """Of everything but the demand that an answer rests on: 16 hexadecimal digits.
+
+    Args:
+        spec: The question.
+        gpu_types: Profiles of the types on offer count.
+        predictor: The digest of the model of served language models.
+    """
+    parts: list[object] = [spec.to_json()]
+    if spec.serving is not None:
+        parts.append(predictor)
+        parts += [_profile(gpu_types, model) for model in _models(spec)]
+    text = json.dumps(parts, sort_keys=True, default=str)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def _models(spec: CapacityPlanSpec) -> Iterable[str]:
+    return sorted({offer.gpu_model for offer in spec.offers})
+
+
+def _profile(gpu_types: ProfileBook, model: str) -> object:
+    known = {name: profile for name, profile in gpu_types.items() if profile.model == model}
+    return [profile.as_dict() for profile in {id(p): p for p in known.values()}.values()]
+
+
+def has_moved(status: CapacityPlanStatus, demand: Mapping[str, float]) -> bool:
+    """Whether any bucket's demand is 5 % and more away from what was planned for."""
+    planned = {row.bucket: row.requests_per_second for row in status.demand}
+    if planned.keys() != demand.keys():
+        return True
+    return any(abs(demand[b] - old) > MOVED_SHARE * max(old, 1e-9) for b, old in planned.items())

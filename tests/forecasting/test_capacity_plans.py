@@ -1,0 +1,425 @@
+"""CapacityPlans are answered on the embedded object store: when, with what, and what is said."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from prometheus_client import CollectorRegistry, generate_latest
+
+from capacity.mix.mix_answer import AnswerOptions
+from capacity.profile_library import gpu_profile_object, shipped_library
+from forecasting.app.plan_metrics import PlanMetrics
+from forecasting.app.plan_thread import LOOK_SECONDS, RETRY_SECONDS, PlanSources, PlanThread
+from simulation.kube import EmbeddedKube
+from tests.forecasting.predictor import FlatPredictor
+from wattpack.api import CapacityPlan, DemandForecast, GPUProfile
+from wattpack.api.capacity_plan import PlanReason
+from wattpack.clock import ManualClock
+from wattpack.kube.informer import Informer
+from wattpack.kube.port import JsonObject, Resource
+from wattpack.times import rfc3339
+from wattpack.units import NS_PER_SECOND
+
+PLANS, FORECASTS = CapacityPlan.meta.resource, DemandForecast.meta.resource
+PROFILES = GPUProfile.meta.resource
+START_SECONDS = 10 * 86400
+TEAM = "team"
+
+
+def shape(name: str = "H200@700", per_second: float = 4.0, **more: Any) -> JsonObject:
+    rates = {"chat": {"whole": {"requestsPerSecond": per_second, "busyWatts": 780}}}
+    return {
+        "name": name, "gpuModel": "H200-SXM", "capWatts": 700, "idleWatts": 150, "p99Watts": 900,
+        "rates": rates, **more,
+    }  # fmt: skip
+
+
+def offer(**more: Any) -> JsonObject:
+    return {
+        "name": "h200", "gpuModel": "H200-SXM", "gpus": 16, "dollarsPerGpuHour": 3.5, **more,
+    }  # fmt: skip
+
+
+def spec(**more: Any) -> JsonObject:
+    asked = [{"name": "chat", "requestsPerSecond": 12}]
+    return {"buckets": asked, "shapes": [shape()], "offers": [offer()], **more}
+
+
+class World:
+    """The thread, what it follows, and a count of what it wrote and solved."""
+
+    def __init__(self, predictor: FlatPredictor | None = None) -> None:
+        self.clock = ManualClock(wall_offset_ns=START_SECONDS * NS_PER_SECOND)
+        self.kube = EmbeddedKube(self.clock)
+        kinds = (PLANS, FORECASTS, PROFILES)
+        self.informers = {kind: Informer(self.kube, self.clock, kind) for kind in kinds}
+        self.registry = CollectorRegistry()
+        self.predictor = predictor
+        self.strange: dict[str, JsonObject] = {}
+        self.thread = self.restarted()
+
+    def restarted(self) -> PlanThread:
+        """A forecaster that knows only what the objects say."""
+        plans, *others = (informer.list for informer in self.informers.values())
+
+        def as_stored() -> list[JsonObject]:
+            """As another version's schema let them in: the store would refuse some of these."""
+            return [
+                {**body, "spec": self.strange.get(body["metadata"]["name"], body["spec"])}
+                for body in plans()
+            ]
+
+        self.registry = CollectorRegistry()
+        metrics = PlanMetrics(self.registry)
+        self.thread = PlanThread(
+            self.clock,
+            self.kube,
+            PlanSources(as_stored, *others, self.predictor),
+            metrics,
+            AnswerOptions(5.0),
+        )
+        return self.thread
+
+    def put(self, resource: Resource, name: str, spec: JsonObject, namespace: str | None) -> None:
+        body = {
+            "apiVersion": resource.api_version, "kind": resource.kind,
+            "metadata": {"name": name, "namespace": namespace or ""}, "spec": spec,
+        }  # fmt: skip
+        self.kube.create(resource, body, namespace)
+
+    def ask(self, name: str = "next", **more: Any) -> None:
+        self.put(PLANS, name, spec(**more), TEAM)
+
+    def change(self, name: str = "next", **more: Any) -> None:
+        body = self.kube.get(PLANS, name, TEAM)
+        self.kube.replace(PLANS, {**body, "spec": spec(**more)}, TEAM)
+
+    def expect_requests(self, p95: float, name: str = "rate", age_seconds: float = 0.0) -> None:
+        """A forecast in requests per second, as the forecaster writes it."""
+        now = self.clock.wall_time_ns() / NS_PER_SECOND - age_seconds
+        values = {"p50": p95 / 2, "p95": p95, "p99": p95 * 2, "now": p95 / 2}
+        if not any(b["metadata"]["name"] == name for b in self.kube.list(FORECASTS).items):
+            self.put(FORECASTS, name, {"target": {"series": "rq", "unit": "rq/s"}}, TEAM)
+        body = self.kube.get(FORECASTS, name, TEAM)
+        status = issued(now, values, int(body["metadata"]["generation"]))
+        self.kube.replace(FORECASTS, {**body, "status": status}, TEAM, subresource="status")
+
+    def look(self, times: int = 1, seconds: float = 11.0) -> None:
+        for _ in range(times):
+            self.clock.advance_seconds(seconds)
+            for informer in self.informers.values():
+                informer.pump()
+            self.thread.run_once()
+
+    def status(self, name: str = "next") -> JsonObject:
+        return dict(self.kube.get(PLANS, name, TEAM).get("status") or {})
+
+    def said(self, name: str = "next") -> dict[str, tuple[str, str]]:
+        return {c["type"]: (c["status"], c["reason"]) for c in self.status(name)["conditions"]}
+
+    def words(self, name: str = "next", type: str = "Ready") -> str:
+        (found,) = [c for c in self.status(name)["conditions"] if c["type"] == type]
+        return str(found["message"])
+
+    def solves(self) -> float:
+        found = self.registry.collect()
+        samples = (s for metric in found for s in metric.samples)
+        return sum(s.value for s in samples if s.name == "wattpack_capacity_plan_solves_total")
+
+    def version(self, name: str = "next") -> str:
+        return str(self.kube.get(PLANS, name, TEAM)["metadata"]["resourceVersion"])
+
+
+def issued(now: float, values: dict[str, float], generation: int) -> JsonObject:
+    """A status that the book takes."""
+
+    def at(seconds: float) -> str:
+        return rfc3339(int(seconds * NS_PER_SECOND))
+
+    return {
+        "observedGeneration": generation, "issuedAt": at(now), "dataUntil": at(now),
+        "validUntil": at(now + 3600), "windowStart": at(now), "method": "ridge",
+        "fallback": False, **values,
+        "quantiles": [
+            {"level": level, "values": [values[key]] * 36}
+            for level, key in ((0.5, "p50"), (0.95, "p95"), (0.99, "p99"))
+        ],
+        "conditions": [
+            {"type": "Ready", "status": "True", "reason": "Fresh", "message": "fresh",
+             "observedGeneration": generation, "lastTransitionTime": at(now)},
+            {"type": "Accepted", "status": "True", "reason": "Valid", "message": "fine",
+             "observedGeneration": generation, "lastTransitionTime": at(now)},
+        ],
+    }  # fmt: skip
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+def test_a_look_comes_often_enough_for_ten_seconds() -> None:
+    assert LOOK_SECONDS <= 5
+
+
+def test_a_question_is_answered_with_figures_and_the_proof(world: World) -> None:
+    world.ask(powerBudgetWatts=20000)
+    world.look()
+    status = world.status()
+    assert world.said() == {"Accepted": ("True", "Valid"), "Ready": ("True", "Solved")}
+    assert status["costPerHour"] == pytest.approx(10.5)
+    assert status["replicas"] == [
+        {"gpuModel": "H200-SXM", "capWatts": 700, "gpus": 1, "replicas": 3, "offer": "h200",
+         "serves": ["chat 100.0%"]}
+    ]  # fmt: skip
+    assert status["demand"] == [{"bucket": "chat", "requestsPerSecond": 12}]
+    assert (status["answeredGeneration"], status["ratesFrom"]) == (1, "Given")
+    assert "proved to be within" in world.words()
+    assert CapacityPlan.from_json(world.kube.get(PLANS, "next", TEAM))
+
+
+def test_the_status_names_what_constraints_cost(world: World) -> None:
+    cheap = offer(name="cheap", gpus=1, dollarsPerGpuHour=1.0)
+    world.ask(offers=[cheap, offer()])
+    world.look()
+    (cost,) = world.status()["constraintCosts"]
+    assert cost["constraint"] == "stock of cheap"
+    assert cost["gain"] == pytest.approx(5.0)
+    assert "stock of cheap" in world.words()
+
+
+def test_an_answered_plan_is_neither_solved_nor_written_again(world: World) -> None:
+    world.ask()
+    world.look(2)
+    version, solves = world.version(), world.solves()
+    world.look(20)
+    assert (world.version(), world.solves()) == (version, solves)
+    assert solves == 1
+
+
+def test_a_restarted_forecaster_leaves_an_answer_as_it_is(world: World) -> None:
+    world.ask()
+    world.look()
+    before = world.status()
+    world.restarted()
+    world.look(3)
+    assert world.status() == before
+    assert world.solves() == 0
+
+
+def test_a_changed_spec_is_solved_again(world: World) -> None:
+    world.ask()
+    world.look()
+    world.change(offers=[offer(dollarsPerGpuHour=2.0)])
+    world.look()
+    assert world.status()["costPerHour"] == pytest.approx(6.0)
+    assert world.status()["answeredGeneration"] == 2
+    assert world.solves() == 2
+
+
+def test_an_infeasible_demand_names_the_smallest_conflict_and_keeps_the_last_figures(
+    world: World,
+) -> None:
+    world.ask()
+    world.look()
+    world.change(powerBudgetWatts=500, offers=[offer(gpus=100)])
+    world.look()
+    assert world.said() == {"Accepted": ("True", "Valid"), "Ready": ("False", "Infeasible")}
+    assert "power budget of the plan" in world.words()
+    assert "stock" not in world.words()
+    assert world.status()["costPerHour"] == pytest.approx(10.5)
+    assert (world.status()["observedGeneration"], world.status()["answeredGeneration"]) == (2, 1)
+    solves = world.solves()
+    world.look(5)
+    assert world.solves() == solves
+    world.look(1, RETRY_SECONDS + 1)
+    assert world.solves() == solves + 1
+
+
+def test_a_return_to_an_answered_question_needs_no_solve(world: World) -> None:
+    world.ask()
+    world.look()
+    world.change(powerBudgetWatts=500)
+    world.look()
+    world.change()
+    world.look()
+    assert world.said()["Ready"] == ("True", "Solved")
+    assert world.solves() == 2
+
+
+@pytest.mark.parametrize(
+    ("more", "cause"),
+    [
+        ({"powerBudgetWatts": "200 kW"}, "powerBudgetWatts"),
+        ({"gpuModels": ["Voodoo 2"]}, "gpuModels"),
+        ({"buckets": []}, "buckets"),
+        ({"buckets": [{"name": "poems", "requestsPerSecond": 1}]}, "poems"),
+        ({"offers": [offer(domain="nowhere")]}, "offers.h200.domain"),
+        ({"graphs": [{"name": "agent", "calls": {"poems": 1}}]}, "graphs.agent.calls"),
+        ({"offers": []}, "chat"),
+    ],
+)
+def test_a_spec_that_cannot_be_used_is_refused_by_its_field_and_others_are_answered(
+    world: World, more: JsonObject, cause: str
+) -> None:
+    world.ask("good")
+    world.ask("next")
+    world.strange["next"] = spec(**more)
+    world.look(2)
+    assert world.said()["Accepted"] == ("False", "SpecRefused")
+    assert cause in world.words(type="Accepted")
+    assert world.said()["Ready"] == ("False", "SpecRefused")
+    assert world.said("good")["Ready"] == ("True", "Solved")
+
+
+def test_many_new_plans_are_judged_at_once_and_solved_one_a_look(world: World) -> None:
+    for index in range(3):
+        world.ask(f"p{index}")
+    world.look()
+    assert all(world.said(f"p{i}")["Accepted"] == ("True", "Valid") for i in range(3))
+    assert world.solves() == 1
+    world.look(2)
+    assert all(world.said(f"p{i}")["Ready"][0] == "True" for i in range(3))
+
+
+FORECAST_BUCKET: JsonObject = {
+    "name": "chat", "requestsPerSecond": 2, "forecast": {"name": "rate"},
+}  # fmt: skip
+PREDICTED: JsonObject = {
+    "buckets": [{"name": "chat", "requestsPerSecond": 12, "inputTokens": 800, "outputTokens": 200}],
+    "shapes": [],
+    "serving": {"languageModel": "llama-3.1-8b"},
+}
+
+
+class TestForecasts:
+    """The demand comes from a forecast."""
+
+    def test_the_forecast_is_planned_for_and_five_percent_are_the_same_demand(
+        self, world: World
+    ) -> None:
+        world.expect_requests(20.0)
+        world.ask(buckets=[FORECAST_BUCKET])
+        world.look()
+        assert world.status()["demand"] == [{"bucket": "chat", "requestsPerSecond": 20}]
+        world.expect_requests(20.9)
+        world.look()
+        assert (world.solves(), world.status()["demand"][0]["requestsPerSecond"]) == (1, 20)
+        world.expect_requests(21.2)
+        world.look()
+        assert (world.solves(), world.status()["demand"][0]["requestsPerSecond"]) == (2, 21.2)
+
+    def test_steps_below_five_percent_add_up(self, world: World) -> None:
+        world.expect_requests(20.0)
+        world.ask(buckets=[FORECAST_BUCKET])
+        world.look()
+        for rate in (20.5, 20.9, 21.3):
+            world.expect_requests(rate)
+            world.look()
+        assert world.status()["demand"][0]["requestsPerSecond"] == 21.3
+
+    def test_the_stated_rate_is_the_least(self, world: World) -> None:
+        world.expect_requests(1.0)
+        world.ask(buckets=[FORECAST_BUCKET])
+        world.look()
+        assert world.status()["demand"][0]["requestsPerSecond"] == 2
+
+    def test_without_the_forecast_the_stated_demand_is_planned_and_it_says_so(
+        self, world: World
+    ) -> None:
+        world.ask(buckets=[FORECAST_BUCKET])
+        world.look()
+        assert world.said()["Ready"] == ("False", "ForecastUnfit")
+        assert "there is no DemandForecast team/rate" in world.words()
+        assert world.status()["demand"][0]["requestsPerSecond"] == 2
+
+    def test_a_forecast_that_ages_leaves_the_last_plan(self, world: World) -> None:
+        world.expect_requests(20.0)
+        world.ask(buckets=[FORECAST_BUCKET])
+        world.look()
+        world.look(1, 4000)
+        assert world.said()["Ready"] == ("False", "ForecastUnfit")
+        assert "was valid until" in world.words()
+        assert world.status()["demand"][0]["requestsPerSecond"] == 20
+        world.expect_requests(20.1)
+        world.look()
+        assert world.said()["Ready"] == ("True", "Solved")
+        assert world.solves() == 1
+
+
+class TestPredictedRates:
+    """No shape has rates: the serving model gives them."""
+
+    def test_types_and_caps_come_from_the_profiles(self) -> None:
+        world = World(FlatPredictor())
+        world.ask(**PREDICTED)
+        world.look()
+        status = world.status()
+        assert world.said()["Ready"][0] == "True"
+        assert status["ratesFrom"] == "Predicted"
+        assert {row["gpuModel"] for row in status["replicas"]} == {"H200-SXM"}
+
+    def test_a_changed_gpu_profile_is_solved_again_and_another_types_is_not(self) -> None:
+        world = World(FlatPredictor())
+        world.ask(**PREDICTED)
+        world.look()
+        other = gpu_profile_object(shipped_library().find("L40S"), "")["spec"]
+        world.put(PROFILES, "l40s", {**other, "idleWatts": 40.0}, None)
+        world.look()
+        assert world.solves() == 1
+        own = gpu_profile_object(shipped_library().find("H200-SXM"), "")["spec"]
+        world.put(PROFILES, "h200", {**own, "idleWatts": 90.0}, None)
+        world.look()
+        assert world.solves() == 2
+
+    def test_an_unknown_language_model_is_refused_by_its_field(self) -> None:
+        world = World(FlatPredictor())
+        world.ask(**{**PREDICTED, "serving": {"languageModel": "poet"}})
+        world.look()
+        assert world.said()["Accepted"] == ("False", "SpecRefused")
+        assert "languageModel" in world.words()
+
+    def test_a_bucket_without_sizes_is_told(self) -> None:
+        world = World(FlatPredictor())
+        world.ask(**{**PREDICTED, "buckets": [{"name": "chat", "requestsPerSecond": 12}]})
+        world.look()
+        assert world.said()["Ready"] == ("False", "RatesUnknown")
+        assert "inputTokens" in world.words()
+
+
+def test_metrics_say_how_long_a_plan_has_had_no_answer(world: World) -> None:
+    world.ask("good")
+    world.ask("next", powerBudgetWatts=100)
+    world.look(10)
+    text = generate_latest(world.registry).decode()
+
+    def value(name: str, plan: str) -> float:
+        start = f'wattpack_capacity_plan_{name}{{name="{plan}",namespace="team"}} '
+        return float(next(x for x in text.splitlines() if x.startswith(start)).split()[-1])
+
+    assert value("unanswered_seconds", "good") == 0.0
+    assert value("unanswered_seconds", "next") >= 90.0
+    assert value("cost_dollars_per_hour", "good") == pytest.approx(10.5)
+    world.kube.delete(PLANS, "next", TEAM)
+    world.look()
+    assert 'name="next"' not in generate_latest(world.registry).decode()
+
+
+def test_an_object_made_anew_is_told_as_the_first_was(world: World) -> None:
+    world.ask()
+    world.look()
+    first = world.said()
+    world.kube.delete(PLANS, "next", TEAM)
+    world.ask()
+    world.look()
+    assert world.said() == first
+    assert world.status()["costPerHour"] == pytest.approx(10.5)
+
+
+def test_every_reason_is_one_of_the_enum(world: World) -> None:
+    world.ask("good")
+    world.ask("poor", powerBudgetWatts=100)
+    world.look(3)
+    reasons = {reason for name in ("good", "poor") for _, reason in world.said(name).values()}
+    assert reasons <= {reason.value for reason in PlanReason}
