@@ -189,6 +189,8 @@ def _summary(outcome: BenchOutcome) -> None:
     batch = transition_batch(outcome.rows)
     if batch is not None:
         print(f"  launch-bound: a small stack waits for its host up to batch {batch:.0f}")
+    for remark in outcome.gate.remarks:
+        print(f"  gate: {remark}")
     for finding in find_faults(outcome.rows):
         print(f"  FAULT {finding.fault}: {finding.evidence}")
     for row in bad[:SHOWN_FLAGGED]:

@@ -10,6 +10,7 @@ from pathlib import Path
 import yaml
 
 from capacity.bench.fault_finder import find_faults
+from capacity.bench.known_numbers import require_known_numbers
 from capacity.bench.measured_profile import measured_profile
 from capacity.bench.measurement_row import MeasurementRow, content_sha256, read_rows
 from capacity.bench.row_checks import (
@@ -68,4 +69,5 @@ def _rows_of_one_board(files: Sequence[Path]) -> list[MeasurementRow]:
         require_one_board(rows)
         require_possible(rows)
         require_own_name(rows)
+        require_known_numbers(rows[0].identity)
     return rows

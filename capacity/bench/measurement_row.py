@@ -38,6 +38,7 @@ Flag = Literal[
     "drift",
     "slow_clock",
     "capped",
+    "other_numbers",
 ]
 
 

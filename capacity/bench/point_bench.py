@@ -11,6 +11,7 @@ from typing import Final
 from capacity.bench.bench_identity import BenchIdentity
 from capacity.bench.bench_point import BenchPoint
 from capacity.bench.board_settings import AS_IT_STANDS, BoardSetting, BoardSettings
+from capacity.bench.known_numbers import require_known_numbers, shipped_identities
 from capacity.bench.measurement_row import Latency, MeasurementRow
 from capacity.bench.ports import KernelBackend, KernelUnavailable, Software
 from capacity.bench.quality import BenchRefused, Gate, TimedPoint, judge_gate, judge_row
@@ -29,6 +30,7 @@ from capacity.kernels import Idle
 from capacity.roofs import find_roofs
 from gpu.board_meter import BoardMeter, BoardSample, BoardState
 from wattpack.clock import Clock
+from wattpack.errors import InputError
 from wattpack.units import NS_PER_SECOND, seconds_to_ns
 
 FINGERPRINT_DIGITS: Final = 16
@@ -79,6 +81,15 @@ def open_gate(state: BoardState, software: Software, settings: BenchSettings) ->
     return gate
 
 
+def gate_with_numbers(gate: Gate, identity: BenchIdentity, known: Sequence[BenchIdentity]) -> Gate:
+    """The gate's verdict once it is known how the board computes."""
+    try:
+        require_known_numbers(identity, known)
+    except InputError as error:
+        return Gate((*gate.flags, "other_numbers"), (*gate.remarks, str(error)))
+    return gate
+
+
 def bench_identity(state: BoardState, software: Software, settings: BenchSettings) -> BenchIdentity:
     """What the rows of this run are true for."""
     return BenchIdentity(
@@ -104,6 +115,7 @@ class BenchRig:
         state: The board before this process opened it.
         remarks: What the backend has to say once the run is over.
         idle_before: Read before this process opened the board; None where nobody could.
+        known: How boards are known to compute: the gate compares.
         settings: Who may hold caps and clock locks; None: everything is measured at the default.
     """
 
@@ -114,6 +126,7 @@ class BenchRig:
     remarks: Callable[[], Sequence[str]] = tuple
     idle_before: BoardWatch | None = None
     settings: BoardSettings | None = None
+    known: Sequence[BenchIdentity] = field(default_factory=shipped_identities)
 
 
 class PointBench:
@@ -121,13 +134,14 @@ class PointBench:
 
     def __init__(self, rig: BenchRig, settings: BenchSettings) -> None:
         software = rig.backend.software()
-        self.gate = open_gate(rig.state, software, settings)
+        gate = open_gate(rig.state, software, settings)
         self._rig = rig
         self._settings = settings
         self.fingerprint = rig.backend.fingerprint()
         identity = bench_identity(rig.state, software, settings)
         digits = self.fingerprint[:FINGERPRINT_DIGITS]
         self._identity = replace(identity, numeric_fingerprint=digits)
+        self.gate = gate_with_numbers(gate, self._identity, rig.known)
         self._roofs = find_roofs(rig.state.product)
         self._setting = AS_IT_STANDS
 

@@ -135,9 +135,14 @@ def require_one_fingerprint(one: BenchIdentity, other: BenchIdentity) -> None:
     Raises:
         InputError: if they do not.
     """
-    pairs = zip(_parts(one), _parts(other), strict=False)
-    if any(left != right and SILENT_PART not in (left, right) for left, right in pairs):
+    if not rounds_alike(one, other):
         raise InputError("numeric_fingerprint", one.numeric_fingerprint, other.numeric_fingerprint)
+
+
+def rounds_alike(one: BenchIdentity, other: BenchIdentity) -> bool:
+    """Whether no way of rounding that both tell differs."""
+    pairs = zip(_parts(one), _parts(other), strict=False)
+    return all(left == right or SILENT_PART in (left, right) for left, right in pairs)
 
 
 def _parts(identity: BenchIdentity) -> list[str]:

@@ -14,6 +14,7 @@ import pytest
 import yaml
 
 from capacity.app.bench_command import main
+from capacity.bench.known_numbers import require_known_numbers
 from capacity.bench.measurement_row import MeasurementRow, content_sha256, read_rows, row_line
 from capacity.bench.row_checks import require_same_numbers
 from capacity.profile_book import ProfileBook
@@ -131,6 +132,48 @@ def test_a_run_does_not_go_on_where_another_board_computed() -> None:
     other = replace(row, identity=replace(row.identity, numeric_fingerprint="1" * 16))
     with pytest.raises(InputError, match="numeric_fingerprint"):
         run_on(rig, points, known=[other])
+
+
+KNOWN = replace(IDENTITY, numeric_fingerprint="aaaabbbbccccdddd")
+
+
+@pytest.mark.parametrize(
+    ("change", "refused"),
+    [
+        ({}, False),
+        ({"numeric_fingerprint": "aaaabbbbcccceeee"}, True),
+        ({"numeric_fingerprint": "aaaabbbbcccc0000"}, False),  # no 8-bit units to compare
+        ({"numeric_fingerprint": "1111222233334444", "torch": "3.0"}, False),
+        ({"numeric_fingerprint": "1111222233334444", "gpu_product": "NVIDIA B200"}, False),
+        ({"numeric_fingerprint": ""}, False),
+    ],
+)
+def test_a_profile_is_refused_that_computes_as_no_board_of_its_name(
+    change: dict[str, str], refused: bool
+) -> None:
+    identity = replace(KNOWN, **change)
+    if not refused:
+        require_known_numbers(identity, [KNOWN])
+        return
+    with pytest.raises(InputError, match="as NVIDIA H200 computes"):
+        require_known_numbers(identity, [KNOWN])
+
+
+def test_boards_of_one_type_may_round_in_several_known_ways() -> None:
+    other = replace(KNOWN, numeric_fingerprint="1111222233334444")
+    require_known_numbers(other, [KNOWN, other])
+
+
+def test_the_gate_flags_every_row_of_a_board_that_computes_as_none_of_its_name() -> None:
+    rig = a_rig()
+    points = quick_points(rig, "launch")
+    (row, *_) = run_on(rig, points).rows
+    strange = replace(rig, known=(replace(row.identity, numeric_fingerprint="1" * 16),))
+    outcome = run_on(strange, points)
+    assert {row.flags for row in outcome.rows} == {("other_numbers",)}
+    assert not any(row.ok for row in outcome.rows)
+    assert "numeric_fingerprint" in outcome.gate.remarks[0]
+    assert run_on(replace(rig, known=(row.identity,)), points).rows[0].flags == ()
 
 
 def test_plots_are_two_pictures(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,0 +1,65 @@
+"""How boards of a type are known to compute, from the rows that ship with wattpack.
+
+A profile that is replayed under another GPU's name, or a board that is not what it says, computes
+other bits under the same software. Types may compute alike (H100 and H200 are of one architecture):
+what tells those apart is the memory's rate (``row_checks.require_own_name``).
+"""
+
+from __future__ import annotations
+
+import gzip
+from collections.abc import Iterable
+from functools import lru_cache
+from importlib.resources import files
+from typing import Final
+
+from capacity.bench.bench_identity import BenchIdentity
+from capacity.bench.measurement_row import parse_rows
+from capacity.bench.row_checks import rounds_alike
+from wattpack.errors import InputError
+
+FOLDER: Final = "data/profiles"
+
+
+@lru_cache(maxsize=1)
+def shipped_identities() -> tuple[BenchIdentity, ...]:
+    """The boards of the shipped rows that say how they round, one each file."""
+    folder = files("capacity").joinpath(FOLDER)
+    if not folder.is_dir():
+        return ()
+    packed = sorted(f.name for f in folder.iterdir() if f.name.endswith(".jsonl.gz"))
+    found = []
+    for name in packed:
+        text = gzip.decompress(folder.joinpath(name).read_bytes()).decode()
+        (row,) = parse_rows(text.splitlines()[:1], name)
+        found.append(row.identity)
+    return tuple(who for who in found if who.numeric_fingerprint)
+
+
+def require_known_numbers(
+    identity: BenchIdentity, known: Iterable[BenchIdentity] | None = None
+) -> None:
+    """A board rounds as some known board of its name does under the same software.
+
+    Args:
+        known: The shipped ones if None.
+
+    Raises:
+        InputError: if there are such boards and it rounds as none of them.
+    """
+    boards = shipped_identities() if known is None else tuple(known)
+    alike = [who for who in boards if _same_type_and_software(who, identity)]
+    if alike and not any(rounds_alike(who, identity) for who in alike):
+        told = sorted({who.numeric_fingerprint for who in alike})
+        raise InputError(
+            "numeric_fingerprint",
+            f"{' or '.join(told)}, as {identity.gpu_product} computes under this software",
+            identity.numeric_fingerprint,
+        )
+
+
+def _same_type_and_software(one: BenchIdentity, other: BenchIdentity) -> bool:
+    def key(who: BenchIdentity) -> tuple[str, ...]:
+        return who.gpu_product, who.architecture, who.cuda, who.torch
+
+    return key(one) == key(other)
