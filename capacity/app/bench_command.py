@@ -17,6 +17,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from actuator import ActuatorError
 from capacity.app import bench_plot, bench_reports, bench_submit
 from capacity.app.bench_backends import BACKENDS, IDLE_SECONDS, QUICK_IDLE_SECONDS, open_rig
+from capacity.app.bench_import import add_import
 from capacity.bench.bench_plan import FULL, bench_plan
 from capacity.bench.bench_point import Section
 from capacity.bench.bench_runner import BenchOutcome, run_bench
@@ -70,6 +71,7 @@ def build_parser() -> argparse.ArgumentParser:
     )
     run.set_defaults(act=_run)
     _add_reports(verbs)
+    add_import(verbs)
     return parser
 
 

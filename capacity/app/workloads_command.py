@@ -16,6 +16,7 @@ from rich.table import Table
 from capacity.catalogue.catalogue_files import catalogue_with, find_workload
 from capacity.catalogue.draw_shape import draw_shape
 from capacity.catalogue.priced_gpu import REFERENCE_GPU, PricedGpu, priced_gpu
+from capacity.catalogue.startup_time import startup_time
 from capacity.catalogue.workload_memory import checkpoint_bytes, memory_use, stop_seconds
 from capacity.catalogue.workload_model import Conditions, CyclePrice, price_cycle
 from capacity.catalogue.workload_schema import Workload
@@ -82,6 +83,7 @@ def document(entry: Workload, cycle: CyclePrice, gpu: PricedGpu) -> dict[str, An
         "gpuP99Bytes": memory.gpu_p99_bytes,
         "checkpointBytes": checkpoint_bytes(entry),
         "stopSeconds": stop_seconds(entry),
+        "startSeconds": _start(entry),
         "phases": [
             {
                 "name": phase.name,
@@ -118,6 +120,12 @@ def listing(
     return table
 
 
+def _start(entry: Workload) -> dict[str, float]:
+    time = startup_time(entry)
+    p50, p95 = time.quantiles([0.5, 0.95])
+    return {"mean": time.mean_seconds, "p50": p50, "p95": p95}
+
+
 def _lost(entry: Workload) -> str:
     seconds = stop_seconds(entry)
     return "all" if seconds is None else f"{seconds:.0f} s"
@@ -138,12 +146,15 @@ def _show(console: Console, entry: Workload, cycle: CyclePrice, gpu: PricedGpu) 
         )  # fmt: skip
     console.print(table)
     memory = memory_use(entry)
+    start = _start(entry)
+    parts = ", ".join(f"{name} {part.mean:.0f}" for name, part in startup_time(entry).parts)
     console.print(
         f"draw {cycle.mean_watts:.0f} W of {gpu.limit_watts:.0f}; GPU memory "
         f"{memory.gpu_bytes / 1e9:.1f} GB (p99 {memory.gpu_p99_bytes / 1e9:.1f}), host "
         f"{memory.host_bytes / 1e9:.0f} GB, NVMe {memory.storage_bytes / 1e9:.0f} GB\n"
         f"SLO {entry.slo.kind}; checkpoint {entry.checkpoint.mode}, "
         f"{checkpoint_bytes(entry) / 1e9:.1f} GB a GPU; a stop loses {_lost(entry)}\n"
+        f"start: mean {start['mean']:.0f} s, p95 {start['p95']:.0f} s ({parts})\n"
         f"{entry.evidence}; source: {escape(entry.source)}",
         highlight=False,
     )
