@@ -18,6 +18,7 @@ from wattpack.object_names import GPU_PRODUCT_LABEL
 from wattpack.quantities import parse_quantity
 
 BENCH_LABEL: Final = "wattpack.io/bench"
+CONTAINER: Final = "bench"
 RESULTS: Final = "/results"
 USER_ID: Final = 65532
 DEADLINE_SECONDS: Final = 3600
@@ -112,7 +113,7 @@ def _pod_spec(product: str, settings: BenchJobSettings) -> dict[str, Any]:
         },
         "containers": [
             {
-                "name": "bench",
+                "name": CONTAINER,
                 "image": settings.image,
                 "command": ["wattpack"],
                 "args": _arguments(settings),

@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
 from actuator import ActuatorError
-from capacity.app import bench_plot, bench_reports, bench_submit
+from capacity.app import bench_collect, bench_plot, bench_reports, bench_submit
 from capacity.app.bench_backends import BACKENDS, IDLE_SECONDS, QUICK_IDLE_SECONDS, open_rig
 from capacity.app.bench_import import add_import
 from capacity.bench.bench_plan import FULL, bench_plan
@@ -103,7 +103,7 @@ def _add_reports(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
         "submit",
         help="a Job on one whole GPU of each type of a cluster that has no GPUProfile object",
         description="Needs your own rights to list nodes and GPUProfiles and to create Jobs. The "
-        "Job prints its rows: kubectl logs job/NAME > rows.jsonl.",
+        "Job prints its rows: wattpack bench collect reads them back.",
     )
     submit.add_argument("--image", required=True, help="with wattpack, PyTorch and Triton")
     submit.add_argument("--namespace", default=SYSTEM_NAMESPACE, help="default: %(default)s")
@@ -111,6 +111,18 @@ def _add_reports(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
     submit.add_argument("--dry-run", action="store_true", help="print the Jobs as YAML")
     submit.add_argument("--kubeconfig", type=Path, help="default: the usual one")
     submit.set_defaults(act=bench_submit.submit)
+    collect = verbs.add_parser(
+        "collect",
+        help="rows and GPUProfile objects of the Jobs that have ended",
+        description="Needs your own rights to list Jobs and pods and to read their logs; --apply "
+        "also to write GPUProfiles. Rows of a faulty board, or of another GPU than the Job asked "
+        "for, are refused; ends with 1 if any were.",
+    )
+    collect.add_argument("--out", type=Path, required=True, help="folder for rows and profiles")
+    collect.add_argument("--namespace", default=SYSTEM_NAMESPACE, help="default: %(default)s")
+    collect.add_argument("--apply", action="store_true", help="write GPUProfile objects, too")
+    collect.add_argument("--kubeconfig", type=Path, help="default: the usual one")
+    collect.set_defaults(act=bench_collect.collect)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

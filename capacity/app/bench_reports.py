@@ -6,11 +6,13 @@ import argparse
 import json
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import yaml
 
 from capacity.bench.fault_finder import find_faults
 from capacity.bench.known_numbers import require_known_numbers
+from capacity.bench.launch_bound import transition_batch
 from capacity.bench.measured_profile import measured_profile
 from capacity.bench.measurement_row import MeasurementRow, content_sha256, read_rows
 from capacity.bench.row_checks import (
@@ -23,6 +25,7 @@ from capacity.profile_library import gpu_profile_object, shipped_library
 from wattpack.errors import InputError, read_from
 
 FINGERPRINT_ANNOTATION = "wattpack.io/numeric-fingerprint"
+LAUNCH_BOUND_ANNOTATION = "wattpack.io/launch-bound-batch"
 
 
 def check(args: argparse.Namespace) -> int:
@@ -50,15 +53,38 @@ def profile(args: argparse.Namespace) -> int:
         InputError: for rows that cannot be true, are of a faulty board, or of another type.
     """
     rows = _rows_of_one_board(args.rows)
-    for finding in find_faults(rows):
-        raise InputError("rows", f"a sound board, no {finding.fault}", finding.evidence)
-    shipped = shipped_library().find(args.gpu or rows[0].identity.gpu_product)
-    body = gpu_profile_object(measured_profile(rows, shipped), content_sha256(rows))
-    if fingerprint := rows[0].identity.numeric_fingerprint:
-        body["metadata"]["annotations"] = {FINGERPRINT_ANNOTATION: fingerprint}
+    body = profile_object(rows, args.gpu)
     text = json.dumps(body, indent=2) if args.json else yaml.safe_dump(body, sort_keys=False)
     print(text.rstrip())
     return 0
+
+
+def profile_object(rows: Sequence[MeasurementRow], gpu: str | None = None) -> dict[str, Any]:
+    """The GPUProfile object that rows of one board give.
+
+    Args:
+        gpu: The profile to fill; the rows' own type if None.
+
+    Raises:
+        InputError: for rows of a faulty board, of another type or of one without a profile.
+    """
+    for finding in find_faults(rows):
+        raise InputError("rows", f"a sound board, no {finding.fault}", finding.evidence)
+    shipped = shipped_library().find(gpu or rows[0].identity.gpu_product)
+    body = gpu_profile_object(measured_profile(rows, shipped), content_sha256(rows))
+    annotations = {FINGERPRINT_ANNOTATION: rows[0].identity.numeric_fingerprint}
+    annotations[LAUNCH_BOUND_ANNOTATION] = _launch_bound_batch(rows)
+    body["metadata"]["annotations"] = {k: v for k, v in annotations.items() if v}
+    return body
+
+
+def _launch_bound_batch(rows: Sequence[MeasurementRow]) -> str:
+    """Up to which batch a small stack waits for its host; with a > where no end was found."""
+    batch = transition_batch(rows)
+    if batch is None:
+        return ""
+    largest = max(getattr(row.kernel, "batch", 0) for row in rows if row.section == "transition")
+    return f">{largest}" if batch == float("inf") else f"{batch:.0f}"
 
 
 def _rows_of_one_board(files: Sequence[Path]) -> list[MeasurementRow]:
@@ -66,8 +92,17 @@ def _rows_of_one_board(files: Sequence[Path]) -> list[MeasurementRow]:
     with read_from(", ".join(map(str, files))):
         if not rows:
             raise InputError("rows", "at least one row", 0)
-        require_one_board(rows)
-        require_possible(rows)
-        require_own_name(rows)
-        require_known_numbers(rows[0].identity)
+        require_sound_board(rows)
     return rows
+
+
+def require_sound_board(rows: Sequence[MeasurementRow]) -> None:
+    """Rows that may be true, of one board that is what its name says.
+
+    Raises:
+        InputError: naming the row.
+    """
+    require_one_board(rows)
+    require_possible(rows)
+    require_own_name(rows)
+    require_known_numbers(rows[0].identity)

@@ -198,6 +198,14 @@ class AccessReviews(Protocol):
         ...
 
 
+class PodLogs(Protocol):
+    """What containers printed."""
+
+    def pod_log(self, name: str, namespace: str, container: str) -> tuple[bytes, ...]:
+        """The lines of a container's whole log; raises only ``KubeError``s."""
+        ...
+
+
 class KubeApi(AccessReviews, Protocol):
     """The calls that wattpack makes. Every call has a deadline and raises only ``KubeError``s."""
 

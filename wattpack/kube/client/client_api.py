@@ -212,6 +212,12 @@ class ClientKube:
         }
         self._transport.exchange("POST", _path(PODS, namespace, name, "eviction"), None, body)
 
+    def pod_log(self, name: str, namespace: str, container: str) -> tuple[bytes, ...]:
+        """The lines of a container's log; a kubelet keeps the last 10 MB of it."""
+        path = _path(PODS, namespace, name, "log")
+        with self._transport.stream(path, {"container": container}, LIST_READ_SECONDS) as lines:
+            return tuple(lines)
+
     def review_token(self, token: str, audiences: Sequence[str]) -> TokenIdentity:
         """The identity behind a token, or ``TokenRefusedError``."""
         answer = self._transport.exchange(
