@@ -76,7 +76,7 @@ class DecoderShare:
         outputs = sum(group.batch for group in groups)
         return (
             *self._projections(tokens),
-            *(part for group in groups for part in self._attention(group)),
+            *(part for group in groups for part in self.attention(group)),
             *self._feed_forward(tokens),
             *self._exchanges(tokens),
             (self._gemm(outputs, self._split(self.model.vocabulary), self.model.hidden), 1),
@@ -102,16 +102,16 @@ class DecoderShare:
         yield self._gemm(tokens, model.hidden, heads * part.value_dim), layers
         yield Elementwise("rotate", tokens, query_width + down), layers
 
-    def _attention(self, group: TokenGroup) -> Iterator[tuple[Kernel, int]]:
+    def attention(self, group: TokenGroup) -> tuple[tuple[Kernel, int], ...]:
+        """The attention of one group in all layers."""
         model = self.model
         if model.latent is not None:
-            yield self._latent_attention(group), model.layers
-            return
-        windowed = model.window.layers if model.window else 0
-        if model.layers > windowed:
-            yield self._plain_attention(group, 0), model.layers - windowed
-        if model.window and windowed:
-            yield self._plain_attention(group, model.window.tokens), windowed
+            return ((self._latent_attention(group), model.layers),)
+        if model.window is None:
+            return ((self._plain_attention(group, 0), model.layers),)
+        seen = self._plain_attention(group, model.window.tokens)
+        full = self._plain_attention(group, 0)
+        return ((full, model.layers - model.window.layers), (seen, model.window.layers))
 
     def _plain_attention(self, group: TokenGroup, window: int) -> Attention:
         keys = group.kv_tokens

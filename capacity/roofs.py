@@ -87,7 +87,8 @@ def _roofs(row: Mapping[str, str]) -> Roofs:
         architecture=row["architecture"],
         product_names=tuple(name for name in row["product_names"].split("|") if name),
         multiprocessors=int(number("multiprocessors")),
-        memory_bytes=number("memory_gb") * 1e9,
+        # Datasheets say GB and mean GiB: an H200 of "141 GB" reports 143,771 MiB.
+        memory_bytes=number("memory_gb") * 2**30,
         bytes_per_second=number("memory_gbs") * 1e9,
         l2_bytes=number("l2_mb") * 2**20,
         max_clock_mhz=number("max_clock_mhz"),

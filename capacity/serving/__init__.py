@@ -1,0 +1,1 @@
+"""What a language model server does with its requests: latency, goodput and energy."""

@@ -1,0 +1,154 @@
+"""A deployment answers for memory, steps, latency, goodput and watts, on the shipped H200 rows."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from capacity.language_models import find_language_model
+from capacity.serving.deployment import Deployment
+from capacity.serving.engine import constants_from, find_engine
+from capacity.serving.phase_pools import Handover, PhasePools
+from capacity.serving.service_level import LatencyLimits, RequestBucket, max_rate, measure
+from wattpack.errors import InputError
+
+LLAMA = find_language_model("llama-3.1-8b")
+BUCKET = RequestBucket(1024, 128, spread=0.2)
+LIMITS = LatencyLimits(1.0, 0.04)
+
+
+@pytest.fixture(scope="module")
+def h200() -> Deployment:
+    return Deployment(LLAMA, "H200-SXM")
+
+
+def test_users_are_the_memory_left_over_one_users_cache(h200: Deployment) -> None:
+    for context in (1024, 50_000):
+        each = LLAMA.kv_bytes(context, "fp8")
+        assert h200.users(context) == int(h200.cache_bytes_per_gpu // each)
+    halves = replace(h200, cache_format="bf16")
+    assert halves.users(50_000) == pytest.approx(h200.users(50_000) / 2, abs=1)
+
+
+def test_long_contexts_cost_all_four_terms_more(h200: Deployment) -> None:
+    short, long = h200.long_context(4096, 50e9), h200.long_context(131_072, 50e9)
+    assert long.users < short.users / 25
+    assert long.prefill_seconds > 32 * short.prefill_seconds
+    assert long.switch_seconds == pytest.approx(32 * short.switch_seconds)
+
+
+def test_steps_add_up_and_follow_the_limit(h200: Deployment) -> None:
+    alone, busy = h200.step(0, 1, 1000), h200.step(0, 128, 1000)
+    assert alone.seconds < busy.seconds < 8 * alone.seconds
+    both = h200.step(2048, 64, 1000)
+    assert both.seconds > h200.step(2048, 0, 0).seconds
+    capped = replace(h200, limit_watts=400.0).step(4096, 0, 0)
+    free = h200.step(4096, 0, 0)
+    assert capped.mean_watts <= 400 < free.mean_watts
+    assert capped.seconds > free.seconds
+    assert capped.joules < free.joules
+
+
+def test_tensor_parallel_groups_are_faster_and_dearer(h200: Deployment) -> None:
+    pair = replace(h200, tensor_parallel=2)
+    assert pair.step(4096, 0, 0).seconds < h200.step(4096, 0, 0).seconds
+    assert pair.cache_tokens > 2 * h200.cache_tokens
+
+
+def test_more_clients_mean_more_tokens_and_longer_waits(h200: Deployment) -> None:
+    few, many = measure(h200, BUCKET, concurrency=4), measure(h200, BUCKET, concurrency=64)
+    assert many.tokens_per_second > 4 * few.tokens_per_second
+    assert many.tpot_seconds[0] > few.tpot_seconds[0]
+    assert many.ttft_seconds[0] > few.ttft_seconds[0]
+    assert many.joules_per_token < few.joules_per_token
+    assert many.p99_watts <= 700
+
+
+def test_the_largest_rate_keeps_the_limits_and_a_tenth_more_does_not(h200: Deployment) -> None:
+    best = max_rate(h200, BUCKET, LIMITS)
+    assert best is not None
+    assert best.report.attainment >= LIMITS.attainment
+    rate = 1.1 * best.requests_per_second
+    assert measure(h200, BUCKET, requests_per_second=rate, limits=LIMITS).attainment < 0.95
+    assert best.mean_watts <= best.p99_watts <= 700
+
+
+def test_lower_limits_serve_less_for_fewer_joules(h200: Deployment) -> None:
+    free = max_rate(h200, BUCKET, LIMITS)
+    held = max_rate(replace(h200, limit_watts=400.0), BUCKET, LIMITS)
+    assert free is not None
+    assert held is not None
+    assert held.requests_per_second < free.requests_per_second
+    assert held.report.joules_per_token < free.report.joules_per_token
+    assert held.p99_watts <= 400
+
+
+def test_limits_that_no_step_keeps_have_no_rate(h200: Deployment) -> None:
+    assert max_rate(h200, BUCKET, LatencyLimits(1.0, 1e-4)) is None
+
+
+def test_reused_prefixes_serve_more(h200: Deployment) -> None:
+    reused = max_rate(h200, replace(BUCKET, reused=0.8), LIMITS)
+    plain = max_rate(h200, BUCKET, LIMITS)
+    assert reused is not None
+    assert plain is not None
+    assert reused.requests_per_second > 1.3 * plain.requests_per_second
+
+
+def test_the_same_question_has_the_same_answer(h200: Deployment) -> None:
+    assert max_rate(h200, BUCKET, LIMITS) == max_rate(h200, BUCKET, LIMITS)
+
+
+def test_split_phases_keep_decodes_from_stalling(h200: Deployment) -> None:
+    sizes = RequestBucket(4096, 64).sizes(200)
+    times = np.cumsum(np.random.default_rng(1).exponential(0.12, 200)).tolist()
+    token = LLAMA.kv_bytes_per_token("fp8")
+    fast = PhasePools(h200, h200, 1, 1, Handover(25e9, token)).serve(times, sizes)
+    slow = PhasePools(h200, h200, 1, 1, Handover(0.1e9, token)).serve(times, sizes)
+    mixed = measure(h200, RequestBucket(4096, 64), requests_per_second=8.0)
+    assert np.quantile([one.tpot for one in fast], 0.95) < mixed.tpot_seconds[2]
+    assert np.mean([one.tpot for one in slow]) > 2 * np.mean([one.tpot for one in fast])
+    assert all(one.sent < one.first < one.last for one in fast)
+
+
+@pytest.mark.parametrize(
+    ("change", "field"),
+    [
+        ({"gpu": "Z900"}, "gpu"),
+        ({"tensor_parallel": 3}, "tensor_parallel"),
+        ({"limit_watts": 0.0}, "limit_watts"),
+        ({"number_format": "fp32"}, "number_format"),
+        ({"model": find_language_model("llama-3.1-405b")}, "tensor_parallel"),
+    ],
+)
+def test_deployments_that_cannot_be_are_refused_by_field(
+    h200: Deployment, change: dict[str, object], field: str
+) -> None:
+    with pytest.raises(InputError) as refused:
+        replace(h200, **change)  # type: ignore[arg-type]
+    assert refused.value.field == field
+
+
+@pytest.mark.parametrize(
+    ("call", "field"),
+    [
+        (lambda d: d.step(0, 0, 10), "decode_batch"),
+        (lambda d: d.step(-1, 0, 10), "prefill_tokens"),
+        (lambda d: measure(d, BUCKET), "concurrency"),
+        (lambda d: measure(d, BUCKET, concurrency=0), "concurrency"),
+        (lambda d: measure(d, BUCKET, requests_per_second=-1.0), "requests_per_second"),
+        (lambda d: measure(d, RequestBucket(2_000_000, 1), concurrency=1), "prompt_tokens"),
+        (lambda d: RequestBucket(0, 1), "prompt_tokens"),
+        (lambda d: LatencyLimits(0.0, 1.0), "ttft_seconds"),
+        (lambda d: find_engine("llama.cpp"), "engine"),
+        (lambda d: constants_from({"constants": {"speed": 1}}), "constants.decode_attention"),
+        (lambda d: constants_from([]), "constants"),
+        (lambda d: Handover(0.0, 1.0), "handover.bytes_per_second"),
+    ],
+)
+def test_impossible_questions_are_refused_by_field(h200: Deployment, call, field: str) -> None:  # noqa: ANN001
+    with pytest.raises(InputError) as refused:
+        call(h200)
+    assert refused.value.field == field
