@@ -114,9 +114,13 @@ def _against_declared(entry: Workload, gpu: PricedGpu) -> tuple[str, ...]:
 
 def trace_of(entry: Workload, gpu: PricedGpu) -> Trace:
     """What the plant draws for the entry."""
+    return play(played_phases(entry, gpu), HELD * gpu.limit_watts)
+
+
+def played_phases(entry: Workload, gpu: PricedGpu) -> list[PlayedPhase]:
+    """The entry's description in the plant's terms."""
     host = HostRoofline()
-    phases = [_played(entry, phase, gpu, host) for phase in entry.phases]
-    return play(phases, HELD * gpu.limit_watts)
+    return [_played(entry, phase, gpu, host) for phase in entry.phases]
 
 
 def _played(entry: Workload, phase: WorkPhase, gpu: PricedGpu, host: HostRoofline) -> PlayedPhase:

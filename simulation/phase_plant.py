@@ -117,12 +117,17 @@ class Trace:
     """What was drawn, in steps of unequal length.
 
     Attributes:
-        seconds: Length of each step, shape (n_steps,); ``watts`` likewise.
+        seconds: Length of each step, shape (n_steps,); the others likewise.
+        busy: 1 while a kernel runs.
+        clock: Over the highest; ``bytes_moved`` a second.
         period_seconds: Between starts of cycles, once settled.
     """
 
     seconds: Floats
     watts: Floats
+    busy: Floats
+    clock: Floats
+    bytes_moved: Floats
     period_seconds: float
 
     @property
@@ -143,6 +148,9 @@ Dynamic = tuple[float, float]
 """Watts that follow the clock (operations) and watts that do not (bytes)."""
 
 NOTHING: Final[Dynamic] = (0.0, 0.0)
+
+Step = tuple[float, float, float, float, float]
+"""Seconds, watts, busy, clock and bytes a second."""
 
 
 @dataclass(slots=True)
@@ -189,26 +197,24 @@ def play(
     board = _Board(limit_watts)
     settled = 0.0
     while settled < settle_seconds:
-        settled += sum(length for length, _ in _cycle(phases, board, step_seconds))
-    steps: list[tuple[float, float]] = []
+        settled += sum(step[0] for step in _cycle(phases, board, step_seconds))
+    steps: list[Step] = []
     played, turns = 0.0, 0
     while played < seconds or turns < cycles:
         made = list(_cycle(phases, board, step_seconds))
         steps += made
-        played += sum(length for length, _ in made)
+        played += sum(step[0] for step in made)
         turns += 1
-    lengths, watts = np.array(steps).T
-    return Trace(lengths, watts, played / turns)
+    lengths, watts, busy, clock, moved = np.array(steps).T
+    return Trace(lengths, watts, busy, clock, moved, played / turns)
 
 
-def _cycle(
-    phases: Sequence[PlayedPhase], board: _Board, step_seconds: float
-) -> Iterator[tuple[float, float]]:
+def _cycle(phases: Sequence[PlayedPhase], board: _Board, step_seconds: float) -> Iterator[Step]:
     for phase in phases:
         yield from _phase(phase, board, step_seconds)
 
 
-def _phase(phase: PlayedPhase, board: _Board, step_seconds: float) -> Iterator[tuple[float, float]]:
+def _phase(phase: PlayedPhase, board: _Board, step_seconds: float) -> Iterator[Step]:
     """Kernels with hidden traffic beside them, then the rest of the traffic, then the wait."""
     clocked, fixed, joules = _unit(phase)
     unit = clocked + fixed
@@ -221,10 +227,10 @@ def _phase(phase: PlayedPhase, board: _Board, step_seconds: float) -> Iterator[t
     slices = math.ceil(whole / SLICE_SECONDS) if unit and outside + starved else 1
     for _ in range(slices):
         beside = phase.hidden * outside / slices
-        for length, watts in _kernels(phase.repeats * unit / slices, share, dynamic, board,
+        for step in _kernels(phase.repeats * unit / slices, share, dynamic, board,
                                       step_seconds):  # fmt: skip
-            beside -= length
-            yield length, watts
+            beside -= step[0]
+            yield step
         rest = max(beside, 0.0) + ((1 - phase.hidden) * outside + starved) / slices
         yield from _nothing(rest, board, step_seconds)
     yield from _nothing(phase.wait_seconds, board, step_seconds)
@@ -232,20 +238,21 @@ def _phase(phase: PlayedPhase, board: _Board, step_seconds: float) -> Iterator[t
 
 def _kernels(
     work: float, share: float, dynamic: Dynamic, board: _Board, step_seconds: float
-) -> Iterator[tuple[float, float]]:
+) -> Iterator[Step]:
     """``work`` seconds at full clock, of which ``share`` waits for the clock."""
     while work > 1e-12:
         pace = 1 / (share / board.clock + 1 - share)
         length = min(step_seconds, work / pace)
         work -= length * pace
-        yield length, board.step(length, dynamic)
+        watts = board.step(length, dynamic)
+        yield length, watts, 1.0, board.clock, dynamic[1] / JOULES_PER_BYTE["products"]
 
 
-def _nothing(seconds: float, board: _Board, step_seconds: float) -> Iterator[tuple[float, float]]:
+def _nothing(seconds: float, board: _Board, step_seconds: float) -> Iterator[Step]:
     while seconds > 1e-12:
         length = min(step_seconds, seconds)
         seconds -= length
-        yield length, board.step(length, NOTHING)
+        yield length, board.step(length, NOTHING), 0.0, 1.0, 0.0
 
 
 def _unit(phase: PlayedPhase) -> tuple[float, float, Dynamic]:

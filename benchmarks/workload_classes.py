@@ -1,0 +1,210 @@
+"""Whether telemetry tells what binds the work on a board: other generators than the fit's.
+
+The plant of ``catalogue_signature`` plays every entry with its sizes changed by up to a third and
+its own laws of time and draw; meters drift, requests pause, boards differ. Recorded draws of whole
+decoder steps (H200, H100) are judged beside. A class that is given has to be right; ``unknown`` is
+counted apart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from benchmarks._own_rows import own_rows
+from benchmarks.catalogue_signature import HELD, played_phases
+from benchmarks.runner import Options, Result, Target
+from capacity.catalogue.catalogue_files import shipped_catalogue
+from capacity.catalogue.priced_gpu import REFERENCE_GPU, priced_gpu
+from capacity.catalogue.telemetry_features import NAMES, Floats, Telemetry, features
+from capacity.catalogue.workload_classifier import UNKNOWN, shipped_classifier
+from capacity.kernels import DecoderStep
+from simulation.phase_plant import (
+    PEAK_BYTES,
+    PEAK_OPERATIONS,
+    REACHED,
+    REACHED_BYTES,
+    PlayedPhase,
+    Trace,
+    play,
+)
+
+NAME = "workload_classes"
+SUMMARY = "what binds the work on a board, from its telemetry alone, with a probability"
+
+WINDOW = 120
+RUNS = 6
+QUICK_RUNS = 1
+LIMIT_WATTS = 700.0
+MEMORY = "memory_utilisation"
+
+#: What an agent without memory counters tells.
+SPARSE = frozenset({MEMORY, "memory_used", "clock"})
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """One board over two minutes, and what truly binds there."""
+
+    observed: Floats
+    truth: str
+    entry: str
+
+
+def run(options: Options) -> Result:
+    """Every entry some times; recorded steps once."""
+    generator = np.random.default_rng([options.seed, 40961])
+    windows = list(_played(generator, QUICK_RUNS if options.quick else RUNS))
+    figures: dict[str, float | int] = {"windows": len(windows)}
+    figures |= _scores(windows, "")
+    figures |= _scores([_without(window, SPARSE) for window in windows], "draw_and_utilisation_")
+    for name in ("level", "utilisation"):
+        figures[f"{name}_alone_right_of_all"] = _nearest_by(name, windows)
+    recorded = list(_recorded())
+    figures["recorded_windows"] = len(recorded)
+    figures |= _scores(recorded, "recorded_")
+    strangers = [shipped_classifier().classify(row) for row in _strangers(generator)]
+    figures["strangers_called_unknown"] = float(np.mean([v.bound == UNKNOWN for v in strangers]))
+    return Result(
+        figures,
+        {
+            "right_when_named": Target(at_least=0.90),
+            "right_of_all": Target(at_least=0.90),
+            "calibration_error": Target(at_most=0.05),
+            "recorded_right_when_named": Target(at_least=0.90),
+        },
+    )
+
+
+def _scores(windows: Sequence[Window], prefix: str) -> dict[str, float]:
+    verdicts = [shipped_classifier().classify(window.observed) for window in windows]
+    named = np.array([verdict.bound != UNKNOWN for verdict in verdicts])
+    right = np.array([v.bound == w.truth for v, w in zip(verdicts, windows, strict=True)])
+    sure = np.array([verdict.confidence for verdict in verdicts])
+    shares = {name: float(np.mean([w.truth == name for w in windows]))
+              for name in {w.truth for w in windows}}  # fmt: skip
+    return {
+        f"{prefix}right_when_named": float(right[named].mean()) if named.any() else 0.0,
+        f"{prefix}right_of_all": float(right.mean()),
+        f"{prefix}unknown_share": float(1 - named.mean()),
+        f"{prefix}calibration_error": _calibration_error(sure[named], right[named]),
+        f"{prefix}right_by_commonest_class": max(shares.values()),
+    }
+
+
+def _calibration_error(sure: Floats, right: Floats) -> float:
+    """Mean distance of stated and observed frequency over fifths of confidence."""
+    if not len(sure):
+        return 1.0
+    order = np.array_split(np.argsort(sure), 5)
+    parts = [
+        (len(part), abs(sure[part].mean() - right[part].mean())) for part in order if len(part)
+    ]
+    return float(sum(n * gap for n, gap in parts) / len(sure))
+
+
+def _played(generator: np.random.Generator, runs: int) -> Iterator[Window]:
+    gpu = priced_gpu(REFERENCE_GPU)
+    for entry in shipped_catalogue().values():
+        phases = played_phases(entry, gpu)
+        for _ in range(runs):
+            changed = [_resized(phase, generator) for phase in phases]
+            trace = play(changed, HELD * LIMIT_WATTS, seconds=4.0, cycles=1)
+            pauses = generator.uniform(0, 0.35) if entry.kind == "Serving" else 0.0
+            made = features(_sensed(trace, pauses, generator))
+            assert made is not None
+            yield Window(made, _truth(changed), entry.name)
+
+
+def _resized(phase: PlayedPhase, generator: np.random.Generator) -> PlayedPhase:
+    """Each part of the work larger or smaller by up to a third, on its own."""
+    size, outside, pace = np.exp(generator.uniform(-0.3, 0.3, 3)).tolist()
+    loads = [replace(load, count=load.count * size) for load in phase.loads]
+    return replace(
+        phase, loads=loads, cycles=phase.cycles * size, wait_seconds=phase.wait_seconds * pace,
+        outside_seconds=phase.outside_seconds * outside,
+    )  # fmt: skip
+
+
+def _truth(phases: Sequence[PlayedPhase]) -> str:
+    """What the plant's own laws wait for most of the time."""
+    times: dict[str, float] = {}
+    for phase in phases:
+        compute = sum(
+            load.count * load.slowness * load.operations
+            / (PEAK_OPERATIONS[load.unit] * REACHED[load.unit]) for load in phase.loads
+        )  # fmt: skip
+        memory = sum(load.count * load.slowness * load.bytes_moved for load in phase.loads)
+        memory /= PEAK_BYTES * REACHED_BYTES
+        starved = phase.cycles / 1.98e9 + phase.eager * 6e-6 * sum(x.count for x in phase.loads)
+        outside = phase.outside_seconds + phase.wait_seconds / phase.repeats
+        parts = {"compute": compute, "bandwidth": memory, "starved": starved, "outside": outside}
+        binds = max(parts, key=lambda name: parts[name])
+        length = phase.repeats * max(parts.values())
+        times[binds] = times.get(binds, 0.0) + length
+    return max(times, key=lambda name: times[name])
+
+
+def _sensed(trace: Trace, pauses: float, generator: np.random.Generator) -> Telemetry:
+    """A sample a second of the trace repeated for ever, with pauses, a drifting meter and gain."""
+    ends = np.cumsum(trace.seconds)
+    columns = np.array([trace.watts, trace.busy, trace.bytes_moved / PEAK_BYTES, trace.clock])
+    whole = np.concatenate([np.zeros((4, 1)), np.cumsum(columns * trace.seconds, axis=1)], axis=1)
+    at = np.linspace(0, WINDOW, WINDOW + 1) + generator.uniform(0, float(ends[-1]))
+    turns, rest = np.divmod(at, ends[-1])
+    spent = np.array([
+        turns * row[-1] + np.interp(rest, np.concatenate([[0.0], ends]), row) for row in whole
+    ])  # fmt: skip
+    watts, busy, memory, clock = np.diff(spent, axis=1)
+    paused = np.clip(generator.beta(2, 2, WINDOW) * 2 * pauses, 0, 1)
+    drift = 0.02 * np.cumsum(generator.standard_normal(WINDOW)) / np.sqrt(WINDOW)
+    board = generator.uniform(0.95, 1.05)
+    draw = (watts * (1 - paused) + 118.0 * paused) * np.minimum(board * (1 + drift), 700 / watts)
+    return Telemetry(
+        draw, LIMIT_WATTS, np.clip(busy * (1 - paused), 0, 1),
+        np.clip(memory * (1 - paused), 0, 1), np.full(WINDOW, np.nan),
+        np.clip(clock, 0, 1),
+    )  # fmt: skip
+
+
+def _recorded() -> Iterator[Window]:
+    """Instantaneous draws of measured decoder steps, back to back: prefill and small batches."""
+    for name in ("h200-steps", "h100-steps"):
+        for row in own_rows(name):
+            step = row.kernel
+            if not isinstance(step, DecoderStep) or row.power is None:
+                continue
+            long_prompt = step.phase == "prefill" and step.query_tokens >= 1024
+            if not long_prompt and not (step.phase == "decode" and step.batch <= 16):
+                continue
+            unknown = np.full(WINDOW, np.nan)
+            draws = np.resize(np.array(row.power.instant_watts), WINDOW)
+            limit = row.identity.power_limit_watts
+            made = features(Telemetry(draws, limit, np.ones(WINDOW), unknown, unknown, unknown))
+            assert made is not None
+            yield Window(made, "compute" if long_prompt else "bandwidth", name)
+
+
+def _strangers(generator: np.random.Generator) -> Iterator[Floats]:
+    """Boards that no entry is like: broken sensors and impossible mixtures."""
+    for _ in range(50):
+        level = generator.uniform(1.15, 1.6)
+        yield np.array([level, level - 0.1, level + 0.1, 0.05, 0.0, 0.0, 0.0, 0.5, 1.0, level])
+
+
+def _without(window: Window, names: frozenset[str]) -> Window:
+    keep = np.array([name not in names for name in NAMES])
+    return replace(window, observed=np.where(keep, window.observed, np.nan))
+
+
+def _nearest_by(name: str, windows: Sequence[Window]) -> float:
+    """What one feature alone would get right: the class of the nearest entry by it."""
+    column, classifier = NAMES.index(name), shipped_classifier()
+    known = classifier.means[:, column]
+    found = [
+        classifier.classes[int(np.argmin(np.abs(known - window.observed[column])))]
+        for window in windows
+    ]
+    return float(np.mean([bound == w.truth for bound, w in zip(found, windows, strict=True)]))
