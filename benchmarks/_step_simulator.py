@@ -53,7 +53,7 @@ class Simulation:
         """When each layer's last backward pass ends, by stage, last layer first."""
         shape, count = self.layout, self.layout.micro_batches(self.job)
         stages, chunks = shape.pipeline, shape.chunks
-        orders = [_order(stage, stages, count, chunks) for stage in range(stages)]
+        orders = [pass_order(stage, stages, count, chunks) for stage in range(stages)]
         ready = {("F", 0, micro): 0.0 for micro in range(count)}
         post = _Post(self, data, ready, {})
         free = [0.0] * stages
@@ -267,7 +267,7 @@ class _Post:
         self.ready[kind, there, micro] = self.queue[link]
 
 
-def _order(stage: int, stages: int, count: int, chunks: int) -> list[tuple[str, int, int]]:
+def pass_order(stage: int, stages: int, count: int, chunks: int) -> list[tuple[str, int, int]]:
     """What a stage does, one after the other: (pass, chunk, micro-batch)."""
     forward = [(c, m) for block in range(0, count, stages) for c in range(chunks)
                for m in range(block, min(block + stages, count))]  # fmt: skip

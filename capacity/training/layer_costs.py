@@ -1,10 +1,16 @@
-"""What one layer and the output cost on one GPU: from measured kernels, or from three constants."""
+"""What one layer and the output cost on one GPU.
+
+ComputeCosts            the port
+├── RooflineCosts       the datasheet and three constants
+├── MeasuredCosts       the kernels of a measured GPU (``gpu_costs``)
+└── ProfileCosts        a type known by other types' kernels and its profile (``gpu_costs``)
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Final, Protocol
+from typing import Final, Protocol, Self
 
 import numpy as np
 
@@ -13,7 +19,7 @@ from capacity.model.kernel_samples import Floats
 from capacity.roofs import Roofs
 from capacity.training.training_job import TrainingJob
 
-__all__ = ["ComputeCosts", "KernelCosts", "LayerCosts", "RooflineCosts"]
+__all__ = ["ComputeCosts", "LayerCosts", "RooflineCosts", "layer_kernels", "output_kernel"]
 
 ATTENTION_BACKWARD: Final = 2.5
 """Of the forward pass: five products instead of two (Dao 2023, arXiv 2307.08691, section 3.1)."""
@@ -21,13 +27,13 @@ ATTENTION_BACKWARD: Final = 2.5
 
 @dataclass(frozen=True, slots=True)
 class LayerCosts:
-    """One micro-batch on one GPU at full clock, without communication.
+    """One micro-batch on one GPU under its limit, without communication.
 
     Attributes:
         forward_seconds: Of one layer; ``attention_seconds`` and ``light_seconds`` (norms,
             rotation, activation function) are parts of it.
         output_seconds: The output layer, forward.
-        draw_watts: While layers run, without a limit.
+        draw_watts: While layers run.
     """
 
     forward_seconds: float
@@ -35,6 +41,21 @@ class LayerCosts:
     light_seconds: float
     output_seconds: float
     draw_watts: float
+
+    @classmethod
+    def of(
+        cls, kernels: Sequence[Kernel], times: Floats, output_seconds: float, draw_watts: float
+    ) -> Self:
+        """The sums over a forward layer's kernels, ``times`` of shape (n_kernels,)."""
+        is_attention = np.array([isinstance(k, Attention) for k in kernels])
+        is_light = np.array([isinstance(k, Elementwise) for k in kernels])
+        return cls(
+            forward_seconds=float(times.sum()),
+            attention_seconds=float(times[is_attention].sum()),
+            light_seconds=float(times[is_light].sum()),
+            output_seconds=output_seconds,
+            draw_watts=draw_watts,
+        )
 
     @property
     def backward_seconds(self) -> float:
@@ -51,35 +72,6 @@ class ComputeCosts(Protocol):
     def layer(self, job: TrainingJob, micro_batch: int, tensor: int, context: int) -> LayerCosts:
         """Costs of one GPU's share of a layer; the job's shape divides by these cuts."""
         ...
-
-
-@dataclass(frozen=True, slots=True)
-class KernelCosts:
-    """Prices from the kernels of a forward layer.
-
-    Attributes:
-        seconds: One run of each kernel at full clock.
-        draw_watts: Of each kernel alone without a limit.
-    """
-
-    seconds: Callable[[Sequence[Kernel]], Floats]
-    draw_watts: Callable[[Sequence[Kernel]], Floats]
-
-    def layer(self, job: TrainingJob, micro_batch: int, tensor: int, context: int) -> LayerCosts:
-        """Context parallelism balances causal work, so that each rank has an equal share of it."""
-        kernels, counts = layer_kernels(job, micro_batch, tensor, context)
-        output = output_kernel(job, micro_batch, tensor, context)
-        times = counts * self.seconds(kernels)
-        joules = float(times @ self.draw_watts(kernels))
-        is_attention = np.array([isinstance(k, Attention) for k in kernels])
-        is_light = np.array([isinstance(k, Elementwise) for k in kernels])
-        return LayerCosts(
-            forward_seconds=float(times.sum()),
-            attention_seconds=float(times[is_attention].sum()),
-            light_seconds=float(times[is_light].sum()),
-            output_seconds=float(self.seconds([output])[0]),
-            draw_watts=joules / float(times.sum()),
-        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,15 +95,8 @@ class RooflineCosts:
         """Each kernel at its own roof."""
         kernels, counts = layer_kernels(job, micro_batch, tensor, context)
         times = counts * np.array([self._seconds(kernel) for kernel in kernels])
-        is_attention = np.array([isinstance(k, Attention) for k in kernels])
-        is_light = np.array([isinstance(k, Elementwise) for k in kernels])
-        return LayerCosts(
-            forward_seconds=float(times.sum()),
-            attention_seconds=float(times[is_attention].sum()),
-            light_seconds=float(times[is_light].sum()),
-            output_seconds=self._seconds(output_kernel(job, micro_batch, tensor, context)),
-            draw_watts=self.draw_watts,
-        )
+        output = self._seconds(output_kernel(job, micro_batch, tensor, context))
+        return LayerCosts.of(kernels, times, output, self.draw_watts)
 
     def _seconds(self, kernel: Kernel) -> float:
         moved = kernel.bytes_moved / (self.memory_share * self.roofs.bytes_per_second)

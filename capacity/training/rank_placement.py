@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import permutations
+from typing import Final
 
 import numpy as np
 
@@ -15,10 +17,19 @@ from capacity.model.kernel_samples import Floats, Indices
 from capacity.training.link_matrix import LinkMatrix
 from capacity.training.training_job import ParallelLayout
 
-__all__ = ["PlacedLinks", "first_placements", "placed_links", "rings_are_pure", "swapped"]
+__all__ = [
+    "PlacedLinks",
+    "drawn_placements",
+    "first_placements",
+    "neighbours",
+    "placed_links",
+    "rings_are_pure",
+]
 
 #: Neighbours looked at in one turn of a search, beyond which they are drawn.
-MOST_SWAPS = 1024
+MOST_SWAPS: Final = 1024
+ALL_ORDERS_OF: Final = 6
+DRAWN_STARTS: Final = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +105,7 @@ def rings_are_pure(links: LinkMatrix, ranks: Indices) -> np.ndarray[tuple[int], 
     Ranks as for ``placed_links``; shape (n,). Groups inside one host have one class by nature.
     """
     kinds = np.unique(links.class_of_gpu, return_inverse=True)[1][ranks]
-    stage = kinds.reshape(*kinds.shape[:2], -1)
+    stage = kinds.reshape(*kinds.shape[:2], int(np.prod(kinds.shape[2:])))
     pure: np.ndarray[tuple[int], np.dtype[np.bool_]] = (
         (stage == stage[..., :1]).all(axis=(1, 2))
         if ranks.shape[2] * ranks.shape[3] > 1
@@ -129,8 +140,8 @@ def _by_class(links: LinkMatrix) -> Indices:
     return np.lexsort((np.arange(links.gpus), links.host, kinds)).astype(np.int64)
 
 
-def swapped(ranks: Indices, rng: np.random.Generator) -> Indices:
-    """Placements in which two tensor groups have changed places, shape (n, ...)."""
+def neighbours(ranks: Indices, rng: np.random.Generator) -> Indices:
+    """Placements one step away, shape (n, ...): two tensor groups or a run of stages turned."""
     blocks = ranks.reshape(-1, ranks.shape[-1])
     one, two = np.triu_indices(len(blocks), k=1)
     if len(one) > MOST_SWAPS:
@@ -139,4 +150,33 @@ def swapped(ranks: Indices, rng: np.random.Generator) -> Indices:
     many = np.repeat(blocks[None], len(one), axis=0)
     each = np.arange(len(one))
     many[each, one], many[each, two] = blocks[two], blocks[one]
-    return many.reshape(len(one), *ranks.shape)
+    swaps = many.reshape(len(one), *ranks.shape)
+    pipeline = len(ranks)
+    if pipeline < 3:
+        return swaps
+    starts, ends = np.triu_indices(pipeline, k=1)
+    orders = np.tile(np.arange(pipeline), (len(starts), 1))
+    for row, (start, end) in enumerate(zip(starts, ends, strict=True)):
+        orders[row, start : end + 1] = orders[row, start : end + 1][::-1]
+    turned = ranks[orders]
+    return np.concatenate([swaps, turned[:MOST_SWAPS]])
+
+
+def drawn_placements(ranks: Indices, rng: np.random.Generator) -> Indices:
+    """Placements far away, shape (n, ...): every order of few tensor groups, or drawn ones.
+
+    Drawn ones permute whole stages and the groups inside a stage, so that rings stay pure.
+    """
+    blocks = ranks.reshape(-1, ranks.shape[-1])
+    if len(blocks) <= ALL_ORDERS_OF:
+        orders = np.array(list(permutations(range(len(blocks)))))
+        every: Indices = blocks[orders].reshape(len(orders), *ranks.shape)
+        return every
+    drawn = []
+    for _ in range(DRAWN_STARTS):
+        made = ranks[rng.permutation(len(ranks))]
+        inside = made.reshape(len(ranks), -1, ranks.shape[-1])
+        for stage in range(len(ranks)):
+            inside[stage] = inside[stage][rng.permutation(inside.shape[1])]
+        drawn.append(inside.reshape(ranks.shape))
+    return np.stack(drawn)

@@ -124,6 +124,7 @@ def step_times(work: StepWork, links: PlacedLinks, layers: Floats, speed: Floats
     backward = compute_b + layers * (layer_b + ring_b)
     boundary = work.boundary_bytes[:, None] / links.boundary_rate + links.boundary_delay
     each = forward + backward
+    boundary = np.broadcast_to(boundary, (len(each), boundary.shape[1]))
     period = _period(each, boundary, work.chunks)
     first = each.sum(axis=1) / work.chunks + 2 * boundary.sum(axis=1)
     pipeline = first + (work.micro_batches - 1 / work.chunks) * period

@@ -11,11 +11,11 @@ from capacity.model.kernel_samples import Floats
 from capacity.training.layer_costs import ComputeCosts, LayerCosts
 from capacity.training.layout_table import LayoutTable
 from capacity.training.step_time import StepWork
-from capacity.training.training_job import OFFLOADS, RECOMPUTES, TrainingJob
+from capacity.training.training_job import OFFLOADS, RECOMPUTES, ParallelLayout, TrainingJob
 from capacity.training.training_memory import MASTER_BYTES, WEIGHT_BYTES
 from wattpack.units import require_number
 
-__all__ = ["HostResources", "TrainingGpu", "step_work"]
+__all__ = ["HostResources", "KnownCosts", "TrainingGpu", "step_work"]
 
 WIRE_BYTES: Final = 2
 """Of an activation between GPUs."""
@@ -67,9 +67,10 @@ class TrainingGpu:
     host: HostResources = HostResources()
 
 
-def step_work(job: TrainingJob, gpu: TrainingGpu, table: LayoutTable) -> StepWork:
+def step_work(known: KnownCosts, table: LayoutTable) -> StepWork:
     """Seconds and bytes of each layout."""
-    costs = _costs(job, gpu, table)
+    job, gpu = known.job, known.gpu
+    costs = [known.of(layout) for layout in table.layouts]
     tokens = table.tokens(job)
     zero, shards = table.zero_stage, np.where(table.zero_stage >= 1, table.replicas, 1.0)
     per_layer = job.parameters_per_layer / table.tensor
@@ -117,15 +118,19 @@ def step_work(job: TrainingJob, gpu: TrainingGpu, table: LayoutTable) -> StepWor
     )
 
 
-def _costs(job: TrainingJob, gpu: TrainingGpu, table: LayoutTable) -> list[LayerCosts]:
-    known: dict[tuple[int, int, int], LayerCosts] = {}
-    made = []
-    for layout in table.layouts:
+class KnownCosts:
+    """Layer costs of one job and GPU, each asked for once."""
+
+    def __init__(self, job: TrainingJob, gpu: TrainingGpu) -> None:
+        self.job, self.gpu = job, gpu
+        self._known: dict[tuple[int, int, int], LayerCosts] = {}
+
+    def of(self, layout: ParallelLayout) -> LayerCosts:
+        """Of one GPU's share of a layer in this layout."""
         key = (layout.micro_batch, layout.tensor, layout.context)
-        if key not in known:
-            known[key] = gpu.costs.layer(job, *key)
-        made.append(known[key])
-    return made
+        if key not in self._known:
+            self._known[key] = self.gpu.costs.layer(self.job, *key)
+        return self._known[key]
 
 
 def _column(costs: list[LayerCosts], name: str) -> Floats:

@@ -16,7 +16,7 @@ from capacity.training.layout_table import LayoutTable
 from capacity.training.link_matrix import Link, LinkMatrix
 from capacity.training.rank_placement import first_placements, placed_links
 from capacity.training.step_time import StepTimes, step_times
-from capacity.training.step_work import TrainingGpu, step_work
+from capacity.training.step_work import KnownCosts, TrainingGpu, step_work
 from capacity.training.training_job import ParallelLayout, TrainingJob
 
 NVLINK = Link(370e9, 3e-6)
@@ -90,7 +90,7 @@ def predicted(
     table = LayoutTable.of(of, [layout])
     placed = placed_links(links, first(links, layout)[None])
     layers: Floats = table.layers.astype(np.float64)
-    return step_times(step_work(of, board, table), placed, layers, np.ones_like(layers))
+    return step_times(step_work(KnownCosts(of, board), table), placed, layers, np.ones_like(layers))
 
 
 def simulated(of: TrainingJob, layout: ParallelLayout, links: LinkMatrix) -> float:
