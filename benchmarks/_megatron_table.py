@@ -178,4 +178,5 @@ def fit(errors: Floats, rows: tuple[int, ...]) -> int:
 def held_out_errors(errors: Floats, rows: tuple[int, ...]) -> Floats:
     """Relative errors of the rows that the constants did not see."""
     rest = [row for row in range(len(TABLE)) if row not in rows]
-    return np.abs(np.exp(errors[fit(errors, rows)][rest]) - 1)
+    missed: Floats = np.abs(np.exp(errors[fit(errors, rows)][rest]) - 1)
+    return missed
