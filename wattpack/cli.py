@@ -49,7 +49,8 @@ VERBS: dict[str, Verb] = {
     "forecaster": Verb("forecasting.app.forecaster_command", "forecast demand and power"),
     "console": Verb("console.app.console_command", "serve the dashboard"),
     "plan": Verb(
-        "scheduler_plugin.app.plan_command", "plan pods or gpus from a file; no cluster needed"
+        "scheduler_plugin.app.plan_command",
+        "plan pods, gpus or training from a file; no cluster needed",
     ),
     "bench": Verb("capacity.app.bench_command", "measure what a GPU does with time and watts"),
     "profiles": Verb("capacity.app.profiles_command", "show what each GPU type does with a watt"),
@@ -64,6 +65,9 @@ SUBJECTS: dict[str, dict[str, Verb]] = {
         "pods": Verb("scheduler_plugin.app.plan_command", "place a snapshot's or a cluster's pods"),
         "gpus": Verb(
             "capacity.app.plan_gpus_command", "cheapest GPU types, caps and counts for a demand"
+        ),
+        "parallel": Verb(
+            "capacity.app.plan_parallel_command", "how to cut a training step over GPUs and links"
         ),
     }
 }
@@ -86,7 +90,7 @@ def usage() -> str:
 def _subject_usage(name: str) -> str:
     """What ``wattpack plan --help`` prints."""
     subjects = SUBJECTS[name]
-    lines = "\n".join(f"  {subject:8}{verb.summary}" for subject, verb in subjects.items())
+    lines = "\n".join(f"  {subject:10}{verb.summary}" for subject, verb in subjects.items())
     return (
         f"usage: wattpack {name} {{{','.join(subjects)}}} [options]\n\n{lines}\n\n"
         f"`wattpack {name} {next(iter(subjects))} --help` explains one.\n"

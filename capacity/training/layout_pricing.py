@@ -15,8 +15,8 @@ from capacity.training.plan_values import (
     ParallelPlan,
     TrainingProblem,
 )
+from capacity.training.power_wave import mean_draw_watts, power_of
 from capacity.training.rank_placement import PlacedLinks, placed_links
-from capacity.training.step_power import mean_draw_watts, power_of
 from capacity.training.step_time import StepTimes, StepWork, step_times
 from capacity.training.step_work import KnownCosts, TrainingGpu, step_work
 from capacity.training.training_job import ParallelLayout, TrainingJob

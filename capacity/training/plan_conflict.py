@@ -53,7 +53,7 @@ def _judged(
     """For every layout whether it keeps each constraint, and what the nearest one needs."""
     pricing = LayoutPricing(problem, problem.cluster.gpus[0])
     rows: list[np.ndarray[tuple[int, int], np.dtype[np.bool_]]] = []
-    nearest, words = np.inf, ""
+    nearest, words = (1, np.inf), ""
     links = problem.cluster.links
     for count in gpu_counts(links.gpus, problem.choices):
         part = links if count == links.gpus else links.take(np.arange(count))
@@ -67,10 +67,11 @@ def _judged(
             rows.append(np.stack(kept, axis=1))
             ratio = pricing.memory_bytes(table).max(axis=1) / pricing.gpu.memory_bytes
             allowed = kept[1] & kept[2]
-            ratio = np.where(allowed, ratio, np.inf) if allowed.any() else ratio
-            row = int(ratio.argmin())
-            if ratio[row] < nearest:
-                nearest, words = float(ratio[row]), _needs(problem, table, row)
+            is_allowed = bool(allowed.any())
+            row = int((np.where(allowed, ratio, np.inf) if is_allowed else ratio).argmin())
+            if (0 if is_allowed else 1, ratio[row]) < nearest:
+                nearest = (0 if is_allowed else 1, float(ratio[row]))
+                words = _needs(problem, table, row)
     return (np.concatenate(rows) if rows else np.zeros((0, 3), dtype=np.bool_)), words
 
 

@@ -32,7 +32,11 @@ from capacity.training.training_job import ParallelLayout
 
 __all__ = ["plan_parallel"]
 
+ALIKE: Final = {Objective.TIME: 0.0, Objective.ENERGY: 0.005, Objective.COST: 0.005}
+"""Joules and dollars this near are the same; a fourth of the GPUs may not win by a thousandth."""
+
 MOST_ON_FRONT: Final = 12
+MARGIN: Final = np.array([1.0 + ALIKE[goal] for goal in Objective])
 THOROUGH: Final = 3
 """Plans whose ranks and layers are searched from many starts."""
 
@@ -66,7 +70,7 @@ def plan_parallel(problem: TrainingProblem) -> ParallelPlans:
     plans = [_laid_out(option, thorough=False) for option in chosen]
     order = np.argsort([plan.amount(problem.objective) for plan in plans], kind="stable")
     plans += [_laid_out(chosen[row], thorough=True) for row in order[:THOROUGH].tolist()]
-    best = min(plans, key=lambda plan: plan.amount(problem.objective))
+    best = _best(plans, problem.objective)
     gain = 1 - min(o.amounts[problem.objective] for o in priced) / min(
         o.amounts[problem.objective] for o in fitting
     )
@@ -78,6 +82,13 @@ def plan_parallel(problem: TrainingProblem) -> ParallelPlans:
         binding=_binding(problem, best, gain),
         warnings=batch_warnings(problem.job, best.layout),
     )
+
+
+def _best(plans: Sequence[ParallelPlan], goal: Objective) -> ParallelPlan:
+    """The fastest of those that are as good as the best."""
+    least = min(plan.amount(goal) for plan in plans)
+    alike = [plan for plan in plans if plan.amount(goal) <= least * (1 + ALIKE[goal])]
+    return min(alike, key=lambda plan: plan.step_seconds)
 
 
 def _priced(problem: TrainingProblem) -> Iterator[_Option]:
@@ -147,12 +158,12 @@ def _rough_front(fitting: Sequence[_Option]) -> list[_Option]:
 
 
 def _undominated(amounts: Floats) -> Indices:
-    """Rows that no other row is as good as in everything and better in something, by time."""
+    """Rows by time that no faster one is as good as in the rest, half a per cent given."""
     order = np.lexsort(amounts.T[::-1])
     kept: list[int] = []
     for row in order.tolist():
         seen = amounts[kept]
-        if not len(seen) or not (seen <= amounts[row]).all(axis=1).any():
+        if not len(seen) or not (seen <= amounts[row] * MARGIN).all(axis=1).any():
             kept.append(row)
     return np.array(kept, dtype=np.int64)
 

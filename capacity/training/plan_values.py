@@ -11,7 +11,7 @@ import numpy as np
 
 from capacity.model.kernel_samples import Floats, Indices
 from capacity.training.link_matrix import LinkMatrix
-from capacity.training.step_power import StepPower
+from capacity.training.power_wave import StepPower
 from capacity.training.step_work import TrainingGpu
 from capacity.training.training_job import (
     OFFLOADS,

@@ -126,8 +126,8 @@ console --controller nonsense | --controller
 console --controller ftp://x | --controller
 console --controller http://127.0.0.1:1 --port 99999 | --port
 console --controller http://127.0.0.1:1 --kubeconfig binary | kubeconfig
-plan | pods, gpus
-plan poems | pods, gpus
+plan | pods, gpus, parallel
+plan poems | pods, gpus, parallel
 plan pods | --snapshot
 plan pods --snapshot missing | --snapshot
 plan gpus | --demand
@@ -143,6 +143,13 @@ plan gpus --demand object.json --deadline-seconds nan | --deadline-seconds
 plan gpus --demand object.json --table object.json | --table
 plan gpus -f object.json | --table
 plan gpus -f missing --table object.json | apiVersion
+plan parallel | --model
+plan parallel --model m --gpus H100:4 --global-batch 8 --links missing | file
+plan parallel --model m --gpus H100:4 --global-batch 8 --links binary | file
+plan parallel --model m --gpus H100:4 --global-batch 8 --links unknown.yaml | foo
+plan parallel --model m --gpus H100:4 --global-batch 8 --links object.json | apiVersion
+plan parallel --model m --gpus H100:4 --global-batch 0 --links object.json | --global-batch
+plan parallel --model m --gpus H100:4 --global-batch 8 --links object.json --limits nan | --limits
 plan --snapshot missing | --snapshot
 plan --snapshot folder | --snapshot
 plan --snapshot binary | --snapshot
