@@ -16,6 +16,7 @@ from scheduler_plugin.gang_census import GangCensus
 from scheduler_plugin.gang_places import Room, gangs_with_places
 from scheduler_plugin.ledger import Ledger
 from scheduler_plugin.power_view import BoundLoad, ModelWatts, PowerView
+from scheduler_plugin.shared_boards import asked_milli, offered_milli
 from scheduler_plugin.snapshot import (
     MAX_GPUS,
     MAX_QUANTITY,
@@ -169,7 +170,7 @@ def _node(body: JsonObject, objects: ClusterObjects) -> Node:
         milli_cpu=min(amounts["cpu"], _MOST_OFFERED),
         memory_bytes=min(amounts["memory"], _MOST_OFFERED),
         pods=min(slots, 100_000),
-        resources=_others(amounts, _MOST_OFFERED),
+        resources=_others(amounts, _MOST_OFFERED) | offered_milli(amounts, labels, boards),
         labels=labels,
         taints=tuple(_taint(t) for t in taints),
         domain=feeding.domain,
@@ -266,7 +267,11 @@ def _pod(
         state=state,
         node=node,
         gang=gang.id if gang is not None and gang.size is not None else "",
-        **_asked(requests, objects.claims.held(body) if state is PodState.BOUND else 0),
+        **_asked(
+            requests,
+            objects.claims.held(body) if state is PodState.BOUND else 0,
+            asked_milli(requests, annotations),
+        ),
         gpu_models=tuple(names),
         node_selector=dict(spec.get("nodeSelector") or {}) if waits else {},
         required_terms=_terms(spec) if waits else (),
@@ -285,13 +290,15 @@ def _still_holds(body: JsonObject, ledger: Ledger, claims: ClaimBook) -> list[Po
         if state is None or not node:
             return []
         claimed = claims.held(body) if state is PodState.BOUND else 0
-        asked = _asked(pod_requests(body), claimed)
+        asked = _asked(pod_requests(body), claimed, {})
         return [Pod(uid=pod_facts.uid(body), state=state, node=node, **asked)]
     except (InputError, ValidationError):
         return []
 
 
-def _asked(requests: Mapping[str, int], claimed_gpus: int) -> dict[str, Any]:
+def _asked(
+    requests: Mapping[str, int], claimed_gpus: int, shares: Mapping[str, int]
+) -> dict[str, Any]:
     """The amounts of a pod in a snapshot's fields."""
     gpus = gpu_demand(requests).whole + claimed_gpus
     if gpus > MAX_GPUS:
@@ -300,7 +307,7 @@ def _asked(requests: Mapping[str, int], claimed_gpus: int) -> dict[str, Any]:
         "gpu_milli": gpus * MILLI_PER_GPU,
         "milli_cpu": min(requests.get("cpu", 0), MAX_QUANTITY),
         "memory_bytes": min(requests.get("memory", 0), MAX_QUANTITY),
-        "resources": _others(requests, MAX_QUANTITY),
+        "resources": {**_others(requests, MAX_QUANTITY), **shares},
     }
 
 
