@@ -15,6 +15,7 @@ import uvicorn
 from fastapi import FastAPI
 
 from console.app.console_http import Sources, create_app
+from console.app.gpu_types_source import GpuTypesSource
 from console.app.live_source import LiveSource, ReplicaReader
 from console.app.placement_source import PlacementSource
 from wattpack import flags
@@ -45,7 +46,7 @@ class Upstreams:
 
 
 class ConsoleServer:
-    """The console as threads: one reads each controller, two follow the API, one serves HTTP.
+    """The console as threads: one reads each controller, three follow the API, one serves HTTP.
 
     Args:
         upstreams: Where the figures come from.
@@ -60,10 +61,11 @@ class ConsoleServer:
     ) -> None:
         self.live = LiveSource(upstreams.controller_urls, clock, upstreams.token_file)
         self.placement = PlacementSource(upstreams.api, clock)
+        self.gpu_types = GpuTypesSource(upstreams.api, clock)
         self._readers = [ReplicaReader(self.live, url, clock) for url in self.live.urls]
         self._socket = _listen(host, port)
         self.port = int(self._socket.getsockname()[1])
-        sources = Sources(self.live, self.placement, access)
+        sources = Sources(self.live, self.placement, self.gpu_types, access)
         self._server = _uvicorn(create_app(sources, static_folder()))
         self._thread = threading.Thread(target=self._serve, name="console-http", daemon=True)
 
@@ -72,6 +74,7 @@ class ConsoleServer:
         for reader in self._readers:
             reader.start()
         self.placement.start()
+        self.gpu_types.start()
         self._thread.start()
 
     def stop(self) -> None:
@@ -79,6 +82,7 @@ class ConsoleServer:
         self._server.should_exit = True
         self._server.force_exit = True
         self.placement.stop()
+        self.gpu_types.stop()
         for reader in self._readers:
             reader.stop()
         if self._thread.is_alive():

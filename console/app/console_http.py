@@ -16,6 +16,7 @@ from fastapi import Depends, FastAPI, HTTPException, Request, Response
 from fastapi.responses import FileResponse, JSONResponse, StreamingResponse
 
 from console.app.event_stream import Hub, Namespaces, build_of, stream, with_shown_pods
+from console.app.gpu_types_source import GpuTypesSource
 from console.app.live_source import LiveSource
 from console.app.placement_source import PlacementSource
 from console.cap_reasons import explain_gpu
@@ -41,6 +42,7 @@ class Sources:
 
     live: LiveSource
     placement: PlacementSource
+    gpu_types: GpuTypesSource
     access: HttpAccess
 
 
@@ -118,6 +120,11 @@ def _add_views(app: FastAPI, sources: Sources) -> None:
     def placement_now(namespaces: Namespaces = allowed) -> Mapping[str, Any]:
         """Counts, pending pods grouped by cause, the newest plans."""
         return sources.placement.view(namespaces)[1]
+
+    @app.get("/api/v1/gpu-types")
+    def gpu_types(namespaces: Namespaces = allowed) -> list[dict[str, Any]]:
+        """Roofline, draw over intensity and cap curves of every known GPU type."""
+        return sources.gpu_types.views()
 
     @app.get("/api/v1/explain/gpu/{uuid}")
     def explain(uuid: str, namespaces: Namespaces = allowed) -> Mapping[str, Any]:

@@ -10,8 +10,14 @@ from playwright.sync_api import Page
 IMAGES = Path(__file__).parents[2] / "docs" / "images"
 
 
-def keep_screenshot(page: Page, name: str) -> None:
-    """Write the page to docs/images if WATTPACK_UPDATE_SCREENSHOTS is set; else only take it."""
-    update = os.environ.get("WATTPACK_UPDATE_SCREENSHOTS") == "1"
-    picture = page.screenshot(path=str(IMAGES / name) if update else None, full_page=True)
+def keep_screenshot(page: Page, name: str, part: str = "") -> None:
+    """Write the page, or one element of it, to docs/images if WATTPACK_UPDATE_SCREENSHOTS is set.
+
+    Without the variable the picture is only taken.
+    """
+    path = str(IMAGES / name) if os.environ.get("WATTPACK_UPDATE_SCREENSHOTS") == "1" else None
+    if part:
+        picture = page.locator(part).screenshot(path=path)
+    else:
+        picture = page.screenshot(path=path, full_page=True)
     assert picture.startswith(b"\x89PNG")

@@ -78,6 +78,24 @@ def test_the_answer_changes_when_the_cluster_changes(bench: Bench, page: Page) -
     expect(page.locator("#state")).to_have_text("SAFE")
 
 
+def test_gpu_types_show_their_roofline_draw_and_cap_curves(bench: Bench, page: Page) -> None:
+    errors: list[str] = []
+    page.on("pageerror", lambda error: errors.append(str(error)))
+    page.goto(bench.url)
+    is_live(page)
+    page.click("#gpu-types summary")
+    expect(page.locator("#gpu-type-note")).to_contain_text("kernels measured; idle")
+    for chart in ("roofline", "draw", "curve"):
+        page.wait_for_selector(f"#gpu-{chart} canvas")
+    expect(page.locator("#gpu-roofline-legend")).to_contain_text("matrix products")
+    keep_screenshot(page, "console-gpu-types.png", "#gpu-types")
+    page.select_option("#gpu-type-choice", "A100-SXM")
+    expect(page.locator("#gpu-type-note")).to_contain_text("no kernels measured on this type")
+    expect(page.locator("#gpu-roofline")).to_be_hidden()
+    expect(page.locator("#gpu-curve canvas")).to_be_visible()
+    assert errors == []
+
+
 @pytest.mark.parametrize("fault", ["answers 503", "repeats itself"])
 def test_a_frozen_controller_is_stale_with_its_cause_and_comes_back(
     bench: Bench, page: Page, fault: str

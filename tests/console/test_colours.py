@@ -30,7 +30,10 @@ def contrast(a: str, b: str) -> float:
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
-@pytest.mark.parametrize("name", ["ramp-low", "ramp-high", "draw", "band", "rating", "fan"])
+@pytest.mark.parametrize(
+    "name",
+    [*("ramp-low", "ramp-high", "draw", "band", "rating", "fan"), *(f"type-{c}" for c in "abcde")],
+)
 def test_cells_stripes_and_lines_stand_out_from_the_panel(theme: str, name: str) -> None:
     # Stripes have the panel's colour, so the same figure says that a cap is seen on a cell.
     colours = themes()[theme]

@@ -11,6 +11,7 @@ from fastapi.testclient import TestClient
 from console.app import event_stream
 from console.app.console_http import Sources, create_app
 from console.app.event_stream import Hub, Position
+from console.app.gpu_types_source import GpuTypesSource
 from console.app.live_source import LiveSource
 from console.app.placement_source import PlacementSource
 from console.freshness import Age
@@ -46,7 +47,7 @@ class Console:
         self.placement = PlacementSource(self.api, clock)
         self.placement.pump()
         access = HttpAccess(["console.example"], None if insecure else self.api, clock)
-        sources = Sources(self.live, self.placement, access)
+        sources = Sources(self.live, self.placement, GpuTypesSource(self.api, clock), access)
         app = create_app(sources, folder / "static")
         self.client = TestClient(app, base_url="http://console.example")
 
@@ -67,6 +68,7 @@ class Console:
         ("/livez", 200),
         ("/api/v1/live", 200),
         ("/api/v1/placement", 200),
+        ("/api/v1/gpu-types", 200),
         ("/api/v1/history/row", 200),
         ("/api/v1/history/nobody", 200),
         ("/api/v1/history/%25", 200),

@@ -9,6 +9,7 @@ import { showFirstLine, tokenForm } from "./firstline";
 import { clock } from "./format";
 import { Freshness } from "./freshness";
 import { renderGpuTable } from "./gputable";
+import { GpuTypesPanel } from "./gputypes";
 import { HeatMap, type Mode } from "./heat";
 import { applyChange, type Decision, type Forecast, type Hello, type Placement, type Pulse, type Standing, State, type Tick, type Topology, type TopologyChange } from "./model";
 import { renderPlacement } from "./pods";
@@ -150,3 +151,4 @@ search.addEventListener("keydown", (event) => {
   if (event.key === "Enter" && matches?.[0] !== undefined) heat.select(matches[0]);
 });
 element("gpu-table-details").addEventListener("toggle", () => renderGpuTable(state, matches, (gpu) => heat.select(gpu)));
+new GpuTypesPanel();
