@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
 from actuator import ActuatorError
-from capacity.app import bench_collect, bench_plot, bench_reports, bench_submit
+from capacity.app import bench_collect, bench_plot, bench_rank, bench_reports, bench_submit
 from capacity.app.bench_backends import BACKENDS, IDLE_SECONDS, QUICK_IDLE_SECONDS, open_rig
 from capacity.app.bench_import import add_import
 from capacity.bench.bench_plan import FULL, bench_plan
@@ -70,6 +70,7 @@ def build_parser() -> argparse.ArgumentParser:
         "--print-rows", action="store_true", help="rows on standard output, no words: a pod's log"
     )
     run.set_defaults(act=_run)
+    bench_rank.add_parser(verbs)
     _add_reports(verbs)
     add_import(verbs)
     return parser

@@ -22,10 +22,12 @@ class InputStyle:
 
     Attributes:
         make: From a draw and the task, the operands in order.
+        climbing: Partial sums climb far above the result before they come back.
     """
 
     name: str
     make: Callable[[Draw, RankedTask], tuple[Any, ...]]
+    climbing: bool = False
 
 
 def _normal(draw: Draw, task: RankedTask) -> tuple[Any, ...]:
@@ -76,7 +78,7 @@ def styles(task: RankedTask) -> tuple[InputStyle, ...]:
             NORMAL,
             InputStyle("large", _scaled((far, far if wide else 0))),
             InputStyle("small", _scaled((-far, -far if wide else 0))),
-            InputStyle("cancelling", _cancelling),
+            InputStyle("cancelling", _cancelling, climbing=True),
             InputStyle("outliers", _outliers),
         )
     if task.name == "bandwidth":

@@ -10,13 +10,11 @@ checked on runs that the judge picks afterwards.
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, Final, get_args
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
 
 import numpy as np
 
-from capacity.bench.measurement_row import CacheState
 from capacity.bench.quality import ROOF_TOLERANCE
 from capacity.ranking.input_styles import NORMAL, InputStyle, styles
 from capacity.ranking.kernel_host import Inspection, KernelHost, Memory, RoundReport, Sync, Trial
@@ -24,65 +22,35 @@ from capacity.ranking.kernel_source import KernelSource, require_fair_source
 from capacity.ranking.kernel_verdict import (
     Doubt,
     KernelRefused,
+    Reason,
     ShapeResult,
     Timing,
     Verdict,
 )
 from capacity.ranking.output_check import OutputError, output_error, require_right, untold
 from capacity.ranking.ranked_task import Expected, RankedTask
-from capacity.ranking.slot_layout import SlotLayout, operand_bytes, slot_bytes, slot_layout
+from capacity.ranking.slot_layout import SlotLayout, slot_layout
+from capacity.ranking.trial_timing import (
+    Round,
+    RoundCost,
+    TimedCase,
+    TrialRule,
+    doubted_time,
+    per_run,
+    round_costs,
+    timed_cases,
+    timing_of,
+)
 from wattpack.errors import InputError
-
-STREAM_RATIO: Final = 1.5
-"""A round that waits for the whole device may take this much longer than one that waits for the
-kernel's stream; CUDA-L2 refuses at the same ratio."""
 
 WHOLE_TASK: Final = 0.9
 """A library call that does this share of the task's operations is the library, not a kernel."""
 
-COLD_FACTOR: Final = 3
+LEFT_OUT: Final = 8
+"""One slot in so many is not run, and the others in random order: a kernel that does several runs'
+work in one call writes results that nobody asked for."""
+
 UNSTABLE: Final = 0.1
-CLOCK_SECONDS: Final = 2e-5
-"""What a round's own cost may vary by beyond what a few empty rounds show."""
-
-
-@dataclass(frozen=True, slots=True)
-class TrialRule:
-    """How long a trial lasts.
-
-    Attributes:
-        rounds: Timed ones of each cache state, half of each way of waiting.
-        wanted_runs: In a round, each on operands of its own.
-        most_runs: In a round, where small operands need that many to fill the cache.
-        checked_runs: Of each round, picked after it ended.
-        empty_rounds: Without runs, to know what a round costs by itself.
-        second_looks: Times that a doubted time is measured again.
-    """
-
-    rounds: int = 12
-    wanted_runs: int = 64
-    most_runs: int = 512
-    checked_runs: int = 2
-    empty_rounds: int = 5
-    second_looks: int = 3
-
-
-@dataclass(frozen=True, slots=True)
-class _Round:
-    """Per run."""
-
-    sync: Sync
-    wall_seconds: float
-    worked_seconds: float
-    claimed_seconds: float
-
-
-@dataclass(frozen=True, slots=True)
-class _Cost:
-    """Of a round without runs."""
-
-    wall_seconds: float
-    worked_seconds: float
 
 
 class KernelJudge:
@@ -113,20 +81,16 @@ class KernelJudge:
 
     def try_kernel(self, source: KernelSource, tasks: Sequence[RankedTask]) -> Verdict:
         """A verdict; what goes wrong in the kernel never leaves here as an exception."""
-        rng = random.Random(self._seed)
         results: list[ShapeResult] = []
         doubts: set[Doubt] = set()
-        reason = evidence = None
-        minutes = 0.0
+        reason: Reason | None = None
+        evidence, minutes = "", 0.0
         try:
             if not source.trusted:
                 require_fair_source(source, tasks[0].name)
             trial = self._host.open(source, max(map(self._arena_bytes, tasks)))
             try:
-                for task in tasks:
-                    result, doubted = _TaskTrial(self._host, self._rule, rng, trial, task).run(
-                        first=not results, trusted=source.trusted
-                    )
+                for result, doubted in self._results(trial, source, tasks):
                     results.append(result)
                     doubts |= doubted
             finally:
@@ -137,41 +101,44 @@ class KernelJudge:
             kernel=source.name,
             source_sha256=source.sha256,
             reason=reason,
-            evidence=evidence or "",
+            evidence=evidence,
             shapes=tuple(results),
             doubts=tuple(sorted(doubts)),
             device_minutes=minutes,
             seed=self._seed,
         )
 
+    def _results(
+        self, trial: Trial, source: KernelSource, tasks: Sequence[RankedTask]
+    ) -> Iterator[tuple[ShapeResult, set[Doubt]]]:
+        """Shape by shape; the costs of rounds are known before the kernel is."""
+        rng = random.Random(self._seed)
+        facts = self._host.facts()
+        cases = {task: timed_cases(task, facts, self._rule) for task in tasks}
+        costs = round_costs(trial, (c for own in cases.values() for c in own), self._rule)
+        trial.load()
+        for task in tasks:
+            one = _TaskTrial(self._host, self._rule, rng, trial, task)
+            result = one.run({case: costs[case] for case in cases[task]})
+            if not source.trusted:
+                require_own_work(trial.inspect(), task)
+            yield result, one.doubts
+
     def _expected(self, task: RankedTask, style: InputStyle, seed: int) -> Expected:
         draw = self._host.generator(seed)
         operands = tuple(value * 1.0 for value in style.make(draw, task))
-        return task.expected(operands, self._host.library)
+        return task.expected(operands, self._host.library, climbing=style.climbing)
 
     def _arena_bytes(self, task: RankedTask) -> int:
+        cases = timed_cases(task, self._host.facts(), self._rule)
         wanted = max(
-            *(slot_layout(task, n).nbytes for n in _slots(self._host, self._rule, task).values()),
+            *(slot_layout(task, case.slots).nbytes for case in cases),
             slot_layout(task, 2).nbytes,
             slot_layout(task.neighbour(), 2).nbytes,
         )
         if wanted > self._host.facts().memory_bytes:
             raise InputError("shapes", "one that fits the memory", task.describe())
         return wanted
-
-
-def _slots(host: KernelHost, rule: TrialRule, task: RankedTask) -> dict[CacheState, int]:
-    """Runs of a round by cache state; a state that cannot be had is not there."""
-    facts = host.facts()
-    fitting = max(2, int(facts.memory_bytes // slot_bytes(task)))
-    cold = -(-int(COLD_FACTOR * facts.cache_bytes) // operand_bytes(task))
-    warm = int(facts.cache_bytes / 2 // slot_bytes(task))
-    slots: dict[CacheState, int] = {}
-    if cold <= min(rule.most_runs, fitting):
-        slots["cold"] = min(max(cold, rule.wanted_runs), fitting)
-    if warm >= 2:
-        slots["warm"] = min(warm, rule.wanted_runs)
-    return slots or {"cold": fitting}
 
 
 class _TaskTrial:
@@ -182,27 +149,22 @@ class _TaskTrial:
     ) -> None:
         self._host, self._rule, self._rng = host, rule, rng
         self._trial, self._task = trial, task
-        self._doubts: set[Doubt] = set()
+        self.doubts: set[Doubt] = set()
         self._worst = 0.0
+        self._style = NORMAL
         self._before: Expected | None = None
 
-    def run(self, *, first: bool, trusted: bool) -> tuple[ShapeResult, set[Doubt]]:
+    def run(self, costs: Mapping[TimedCase, RoundCost]) -> ShapeResult:
         """Everything, in the order of cost."""
         neighbour = self._task.neighbour()
         memory, layout = self._lay_out(neighbour, 2)
-        if first:
-            self._trial.load()
         self._verify(memory, layout, neighbour, (NORMAL,))
         memory, layout = self._lay_out(self._task, 2)
         self._verify(memory, layout, self._task, styles(self._task))
         self._repeat(memory, layout)
-        timings = self._time_all()
+        timings = tuple(self._time(case, cost) for case, cost in costs.items())
         self._trial.require_alone()
-        self._judge_inspection(self._trial.inspect(), trusted)
-        return (
-            ShapeResult(self._task.describe(), timings, self._worst),
-            self._doubts,
-        )
+        return ShapeResult(self._task.describe(), timings, self._worst)
 
     def _lay_out(self, task: RankedTask, slots: int) -> tuple[Memory, SlotLayout]:
         layout = slot_layout(task, slots)
@@ -218,7 +180,7 @@ class _TaskTrial:
                 self._fill(memory, layout, task, style, range(len(layout.slots)))
                 self._trial.run(range(len(layout.slots)), sync)
                 for slot in range(len(layout.slots)):
-                    self._check(memory, layout, task, slot, f"{task.describe()}, {style.name}")
+                    self._check(memory, layout, task, slot)
 
     def _fill(
         self, memory: Memory, layout: SlotLayout, task: RankedTask, style: InputStyle,
@@ -232,15 +194,15 @@ class _TaskTrial:
             ):
                 memory.write(place, values)
         memory.make_ready()
+        self._style = style
 
-    def _check(
-        self, memory: Memory, layout: SlotLayout, task: RankedTask, slot: int, where: str
-    ) -> None:
+    def _check(self, memory: Memory, layout: SlotLayout, task: RankedTask, slot: int) -> None:
+        where = f"{task.describe()}, {self._style.name} operands"
         places = layout.slots[slot].operands
         if not all(memory.unchanged(place) for place in places):
             raise KernelRefused("modified_inputs", f"{where}: an operand was written to")
         given = tuple(memory.operand(place) for place in places)
-        expected = task.expected(given, self._host.library)
+        expected = task.expected(given, self._host.library, climbing=self._style.climbing)
         result = memory.result(layout.slots[slot].result)
         error = output_error(result, expected)
         self._worst = max(self._worst, error.rms)
@@ -267,57 +229,47 @@ class _TaskTrial:
             memory.make_ready()
             self._trial.run(range(len(layout.slots)), "device")
             results.append(memory.result(layout.slots[0].result))
-            self._check(memory, layout, self._task, 0, "repeated")
+            self._check(memory, layout, self._task, 0)
         if not bool((results[0] == results[1]).all()):
-            self._doubts.add("nondeterministic")
+            self.doubts.add("nondeterministic")
 
     # -- how long does it take? ------------------------------------------------------------------
 
-    def _time_all(self) -> tuple[Timing, ...]:
-        slots = _slots(self._host, self._rule, self._task)
-        return tuple(self._time(state, count) for state, count in slots.items())
-
-    def _time(self, cache_state: CacheState, slots: int) -> Timing:
-        memory, layout = self._lay_out(self._task, slots)
-        empty = [self._empty(memory) for _ in range(self._rule.empty_rounds)]
-        cost = _Cost(min(r.wall_seconds for r in empty), min(r.worked_seconds for r in empty))
-        middle_cost = float(np.median([r.worked_seconds for r in empty]))
-        noise = (middle_cost - cost.worked_seconds + CLOCK_SECONDS) / slots
-        self._one_round(memory, layout, "device", cost)  # the first one warms everything up
-        rounds: list[_Round] = []
-        doubt: KernelRefused | None = None
-        for _ in range(self._rule.second_looks + 1):
+    def _time(self, case: TimedCase, cost: RoundCost) -> Timing:
+        memory, layout = self._lay_out(self._task, case.slots)
+        runs = case.slots - max(1, case.slots // LEFT_OUT)
+        self._one_round(memory, layout, "device", runs)  # the first one warms everything up
+        rounds: list[Round] = []
+        for look in range(self._rule.second_looks + 1):
             order: list[Sync] = ["device", "stream"] * (self._rule.rounds // 2)
             self._rng.shuffle(order)
-            rounds += [self._one_round(memory, layout, sync, cost) for sync in order]
-            doubt = _doubted_time(rounds, noise)
+            for sync in order:
+                report = self._one_round(memory, layout, sync, runs)
+                rounds.append(per_run(report, cost, sync, runs))
+            doubt = doubted_time(rounds, cost.noise_seconds / runs)
             if doubt is None:
                 break
-        if doubt is not None:
-            raise doubt
-        own = [r.wall_seconds for r in rounds if r.sync == "device"]
-        low, middle, high = (float(x) for x in np.quantile(own, (0.1, 0.5, 0.9)))
-        self._require_possible(cache_state, middle)
-        spread = float(np.std(own) / np.mean(own))
-        if spread > UNSTABLE:
-            self._doubts.add("unstable_time")
-        claimed = float(np.median([r.claimed_seconds for r in rounds]))
-        return Timing(cache_state, middle, low, high, spread, len(own) * slots, claimed)
+            if look == self._rule.second_looks:
+                raise doubt
+        timing = timing_of(rounds, case, runs)
+        self._require_possible(case.cache_state, timing.median_seconds)
+        if timing.relative_std > UNSTABLE:
+            self.doubts.add("unstable_time")
+        return timing
 
-    def _empty(self, memory: Memory) -> RoundReport:
-        memory.make_ready()
-        return self._trial.run((), "device")
-
-    def _one_round(self, memory: Memory, layout: SlotLayout, sync: Sync, cost: _Cost) -> _Round:
+    def _one_round(self, memory: Memory, layout: SlotLayout, sync: Sync, runs: int) -> RoundReport:
+        """New operands; runs in random order, some left out, some checked."""
         slots = range(len(layout.slots))
         self._fill(memory, layout, self._task, NORMAL, slots)
-        report = self._trial.run(slots, sync)
-        for slot in self._rng.sample(slots, min(len(slots), self._rule.checked_runs)):
-            self._check(memory, layout, self._task, slot, f"timed, waiting for the {sync}")
-        runs = len(slots)
-        wall = max(report.wall_seconds - cost.wall_seconds, 1e-9) / runs
-        worked = max(report.worked_seconds - cost.worked_seconds, 1e-9) / runs
-        return _Round(sync, wall, worked, report.claimed_seconds / runs)
+        chosen = self._rng.sample(slots, runs)
+        report = self._trial.run(chosen, sync)
+        for slot in self._rng.sample(chosen, min(runs, self._rule.checked_runs)):
+            self._check(memory, layout, self._task, slot)
+        for slot in set(slots) - set(chosen):
+            result = memory.result(layout.slots[slot].result)
+            if not bool((result != result).all()):
+                raise KernelRefused("looks_around", "results of runs that nobody asked for")
+        return report
 
     def _require_possible(self, cache_state: str, seconds: float) -> None:
         roofs, kernel = self._host.facts().roofs, self._task.kernel
@@ -333,37 +285,16 @@ class _TaskTrial:
                 "above_roof", f"{seconds * 1e6:.2f} us, the {roofs.model} needs {least * 1e6:.2f}"
             )
 
-    # -- what is it like? ------------------------------------------------------------------------
 
-    def _judge_inspection(self, inspection: Inspection, trusted: bool) -> None:
-        if inspection.patched:
-            raise KernelRefused("patched", ", ".join(inspection.patched[:5]))
-        flops = self._task.kernel.flops
-        for call in inspection.calls:
-            whole = call.work >= WHOLE_TASK * flops and flops > 0
-            if whole and not trusted:
-                raise KernelRefused("wraps_library", f"{call.name} does the whole task")
+def require_own_work(inspection: Inspection, task: RankedTask) -> None:
+    """Nothing happens if the kernel changed no clock and gave the task to no library.
 
-
-def _doubted_time(rounds: Sequence[_Round], noise_seconds: float) -> KernelRefused | None:
-    """Why the kernel's stream and the whole device, or its events and the judge's clock, disagree.
-
-    Other work on the machine makes single rounds longer, never shorter and never all of them: so
-    the fastest rounds are compared, and a kernel gets a second look before it is refused.
+    Raises:
+        KernelRefused: naming what it changed or called.
     """
-    worked = {s: [r.worked_seconds for r in rounds if r.sync == s] for s in get_args(Sync)}
-    stream, device = min(worked["stream"]), min(worked["device"])
-    if device > STREAM_RATIO * stream + noise_seconds:
-        return KernelRefused(
-            "side_stream",
-            f"{stream * 1e6:.1f} us a run waiting for its stream, {device * 1e6:.1f} us for the "
-            "device",
-        )
-    least = min(rounds, key=lambda r: r.worked_seconds - STREAM_RATIO * r.claimed_seconds)
-    if least.worked_seconds > STREAM_RATIO * least.claimed_seconds + noise_seconds:
-        return KernelRefused(
-            "timers_disagree",
-            f"its events tell {least.claimed_seconds * 1e6:.1f} us a run, the judge's clock "
-            f"{least.worked_seconds * 1e6:.1f} us at best",
-        )
-    return None
+    if inspection.patched:
+        raise KernelRefused("patched", ", ".join(inspection.patched[:5]))
+    flops = task.kernel.flops
+    for call in inspection.calls:
+        if flops and call.work >= WHOLE_TASK * flops:
+            raise KernelRefused("wraps_library", f"{call.name} does the whole task")

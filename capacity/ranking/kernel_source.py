@@ -24,6 +24,15 @@ CONVERSIONS: Final = frozenset({
     "clone", "view", "astype", "to", "t", "transpose", "swapaxes", "reshape", "float", "detach",
 })  # fmt: skip
 
+FRAMES: Final = frozenset({
+    "_getframe", "_current_frames", "f_locals", "f_back", "currentframe", "get_objects",
+    "get_referrers",
+})  # fmt: skip
+PRIED: Final = frozenset({
+    "__main__", "gc", "capacity.ranking_process.kernel_child",
+    "capacity.ranking_process.numpy_device", "capacity.torch_backend.ranked_device",
+})  # fmt: skip
+
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
@@ -62,6 +71,8 @@ def require_fair_source(source: KernelSource, task_name: str) -> None:
         tree = ast.parse(source.text)
     except (SyntaxError, ValueError, RecursionError) as error:
         raise KernelRefused("not_loadable", f"no Python: {error}") from error
+    for line, what in _prying(tree):
+        raise KernelRefused("looks_around", f"line {line}: {what}")
     for function in _reachable(tree, source.function):
         for line in _fallbacks(function):
             raise KernelRefused(
@@ -69,6 +80,20 @@ def require_fair_source(source: KernelSource, task_name: str) -> None:
             )
         for line, callee in _whole_calls(function, task_name):
             raise KernelRefused("wraps_library", f"line {line}: {callee} is given the whole task")
+
+
+def _prying(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    """Looks at frames, other objects or the code of the process that runs the kernel."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and node.attr in FRAMES:
+            yield node.lineno, node.attr
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value in PRIED:
+            yield node.lineno, node.value
+        if isinstance(node, ast.Import):
+            yield from ((node.lineno, a.name) for a in node.names if a.name in PRIED)
+        if isinstance(node, ast.ImportFrom) and node.module:
+            names = [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
+            yield from ((node.lineno, name) for name in names if name in PRIED)
 
 
 def _reachable(tree: ast.Module, entry: str) -> list[Function]:

@@ -13,6 +13,7 @@ Reason = Literal[
     "memory",
     "wraps_library",
     "falls_back",
+    "looks_around",
     "not_a_plain_array",
     "wrong_shape",
     "wrong_result",

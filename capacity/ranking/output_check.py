@@ -9,9 +9,9 @@ from typing import Any, Final
 from capacity.ranking.kernel_verdict import KernelRefused
 from capacity.ranking.ranked_task import Expected
 
-RMS_LIMIT: Final = 1.0
-"""Root mean square error over the rounding unit. One honest rounding of the result has 0.4; a
-second one on the way 0.6; products of narrower operands or sums of narrower parts 2 and more."""
+RMS_LIMIT: Final = 0.75
+"""Root mean square error over the rounding unit. One honest rounding of the result has 0.4, a
+second one on the way 0.6; products of narrower operands or sums of narrower parts have more."""
 
 WORST_LIMIT: Final = 12.0
 """The same for the worst element, over its own unit and the mean one."""

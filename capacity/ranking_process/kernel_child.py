@@ -22,6 +22,7 @@ from typing import Any
 from capacity.ranking_process.child_device import Arrays, ChildDevice, NotPlain
 
 PR_SET_PDEATHSIG = 1
+PR_SET_CHILD_SUBREAPER = 36
 
 
 class _Child:
@@ -106,7 +107,9 @@ def _refusal(reason: str, error: BaseException) -> dict[str, Any]:
 def main() -> int:
     """Answer until the judge closes the pipe."""
     words, answers = int(sys.argv[1]), int(sys.argv[2])
-    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    system = ctypes.CDLL(None)
+    system.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    system.prctl(PR_SET_CHILD_SUBREAPER, 1)  # a daemon stays a descendant, and is seen
     device = importlib.import_module(sys.argv[3])
     with os.fdopen(words, "r", encoding="utf-8") as incoming:
         first = json.loads(incoming.readline())

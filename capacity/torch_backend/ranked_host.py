@@ -7,6 +7,7 @@ nothing else of the judge may lie in it), zeroed before it is shown.
 from __future__ import annotations
 
 import base64
+import gc
 import math
 import mmap
 import os
@@ -70,6 +71,7 @@ class TorchHost:
         self.library = TorchLibrary(self._device)
         self._started: list[StartedChild] = []
         self._facts = self._look()
+        self._arena: TorchArena | None = None
 
     def facts(self) -> HostFacts:
         """As they were when nothing was allocated yet."""
@@ -98,8 +100,15 @@ class TorchHost:
         )
 
     def open(self, source: KernelSource, arena_bytes: int) -> Trial:
-        """A process that maps the judge's memory."""
-        arena = TorchArena(self._device, arena_bytes)
+        """A process that maps the judge's memory.
+
+        Trials follow one another in the same memory: a process that was killed never gives its
+        hold on shared memory back, so PyTorch would keep one piece a kernel.
+        """
+        arena = self._arena
+        if arena is None or arena.nbytes < arena_bytes or self._device.type == "cpu":
+            arena = self._arena = TorchArena(self._device, arena_bytes)
+        arena.clear()
         started = self._started.pop() if self._started else None
         return ProcessTrial(source, arena, self._clock, self._limits, started)
 
@@ -128,6 +137,7 @@ class TorchArena:
     device: Final = "capacity.torch_backend.ranked_device"
 
     def __init__(self, device: torch.device, nbytes: int) -> None:
+        self.nbytes = nbytes
         self.on_processor = device.type == "cpu"
         self.fds: tuple[int, ...] = ()
         if device.type == "cpu":
@@ -138,11 +148,20 @@ class TorchArena:
             self._memory: Any = torch.frombuffer(shared, dtype=torch.uint8)
             self.told: dict[str, Any] = {"fd": descriptor, "nbytes": nbytes}
             return
+        gc.collect()
         torch.cuda.empty_cache()  # no block of earlier work may be taken again
         whole = max(LEAST_ARENA, -(-nbytes // BLOCK) * BLOCK)
         self._memory = torch.zeros(whole, dtype=torch.uint8, device=device)
-        torch.cuda.synchronize()
-        self.told = {"handle": base64.b64encode(pickle.dumps(reduce_tensor(self._memory))).decode()}
+        handle = pickle.dumps(reduce_tensor(self._memory))
+        self.told = {"handle": base64.b64encode(handle).decode()}
+
+    def clear(self) -> None:
+        """Nothing of an earlier trial is left, neither there nor in the judge's cache."""
+        gc.collect()
+        self._memory.zero_()
+        if self._memory.is_cuda:
+            torch.cuda.synchronize()
+            torch.cuda.empty_cache()
 
     def lay_out(self, layout: SlotLayout) -> TorchMemory:
         """Views."""
@@ -152,7 +171,6 @@ class TorchArena:
         """After the kernel's process has ended."""
         for descriptor in self.fds:
             os.close(descriptor)
-        self._memory = None
 
 
 class TorchMemory:

@@ -76,8 +76,8 @@ def split_sums_pairwise(x: Any, w: Any) -> Any:
 
 def double_precision(x: Any, w: Any) -> Any:
     wide = np.zeros((x.shape[0], w.shape[0]))
-    for k in range(0, x.shape[1], 64):
-        wide += x[:, k : k + 64].astype(np.float64) @ w[:, k : k + 64].T.astype(np.float64)
+    for k in range(0, x.shape[1], 32):
+        wide += x[:, k : k + 32].astype(np.float64) @ w[:, k : k + 32].T.astype(np.float64)
     return wide.astype(np.float32)
 
 
@@ -129,8 +129,8 @@ def kept_scratch(x: Any, w: Any, out: Any) -> None:
 
 def packed_copies(x: Any, w: Any, out: Any) -> None:
     packed = np.ascontiguousarray(w.T)
-    for k in range(0, x.shape[1], 64):
-        part = x[:, k : k + 64] @ packed[k : k + 64]
+    for k in range(0, x.shape[1], 32):
+        part = x[:, k : k + 32] @ packed[k : k + 32]
         out[...] = part if k == 0 else out + part
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from capacity.ranking.ranked_task import RankedTask
-from tests.capacity.ranking.trials import DECODE, GEMM, PREFILL, TRIAD, verdict_on
+from tests.capacity.ranking.trials import DECODE, GEMM, LIMITS, PREFILL, TRIAD, verdict_on
 
 HONEST = Path(__file__).with_name("honest_kernels.py")
 CHEATING = Path(__file__).with_name("cheating_kernels.py")
@@ -27,10 +28,10 @@ HONEST_KERNELS: list[tuple[str, RankedTask]] = [
 
 CHEATS: dict[str, set[str]] = {
     "side_stream": {"unfinished_result"},
-    "stream_that_runs_while_unwatched": {"timers_disagree", "side_stream"},
     "thread_that_finishes_later": {"unfinished_result"},
     "idle_threads": {"left_threads"},
     "child_process": {"left_processes"},
+    "daemon": {"left_processes"},
     "lazy_array": {"not_a_plain_array"},
     "fake_array": {"not_a_plain_array"},
     "does_nothing": {"unfinished_result"},
@@ -39,6 +40,7 @@ CHEATS: dict[str, set[str]] = {
     "returns_the_poison": {"unfinished_result"},
     "skips_the_last_row": {"unfinished_result"},
     "skips_every_third_run": {"wrong_result", "stale_result"},
+    "many_runs_in_one_call": {"looks_around"},
     "same_result_again": {"stale_result", "wrong_result"},
     "cached_by_pointer": {"stale_result", "wrong_result"},
     "cached_by_first_elements": {"stale_result", "wrong_result"},
@@ -54,8 +56,6 @@ CHEATS: dict[str, set[str]] = {
     "half_of_the_sum": {"wrong_result"},
     "patches_the_clock": {"patched"},
     "patches_the_event": {"timers_disagree"},
-    "replaces_the_device_s_event": {"timers_disagree"},
-    "answers_for_its_process": {"unfinished_result"},
     "library_call": {"wraps_library"},
     "library_operator": {"wraps_library"},
     "library_by_another_name": {"wraps_library"},
@@ -63,11 +63,19 @@ CHEATS: dict[str, set[str]] = {
     "falls_back": {"falls_back"},
     "raises": {"raised"},
     "ends_the_process": {"died"},
-    "never_ends": {"timeout"},
     "takes_all_memory": {"memory"},
     "two_arguments_too_many": {"not_loadable"},
     "wrong_shape": {"wrong_shape"},
     "wrong_format": {"wrong_shape"},
+}
+
+PRYING = {
+    "replaces_the_events_reader": {"timers_disagree"},
+    "hides_that_names_are_patched": {"timers_disagree"},
+    "works_while_unwatched": {"timers_disagree", "side_stream"},
+    "answers_for_its_process": {"unfinished_result", "looks_around"},
+    "tells_no_number": {"timers_disagree"},
+    "tells_more_than_passed": {"timers_disagree"},
 }
 
 
@@ -85,3 +93,26 @@ def test_a_cheating_kernel_is_refused_for_what_it_does(function: str) -> None:
     verdict = verdict_on(CHEATING, function)
     assert verdict.reason in CHEATS[function], verdict.evidence
     assert verdict.evidence
+
+
+@pytest.mark.parametrize("function", PRYING)
+def test_a_kernel_that_changes_its_process_gains_nothing(function: str) -> None:
+    verdict = verdict_on(CHEATING.with_name("prying_kernels.py"), function)
+    assert verdict.reason in PRYING[function], verdict.evidence
+
+
+def test_a_kernel_that_never_ends_is_ended() -> None:
+    verdict = verdict_on(CHEATING, "never_ends", limits=replace(LIMITS, round_seconds=0.5))
+    assert verdict.reason == "timeout"
+
+
+def test_a_kernel_cannot_make_rounds_look_dear() -> None:
+    verdict = verdict_on(CHEATING.with_name("prying_kernels.py"), "stalls_empty_rounds")
+    timing = verdict.shapes[0].timings[0]
+    assert timing.median_seconds > 0.5 * timing.device_seconds > 0
+
+
+def test_a_trial_leaves_no_process() -> None:
+    verdict_on(CHEATING, "daemon")
+    tasks = Path("/proc/self/task").glob("*/children")
+    assert "".join(task.read_text() for task in tasks) == ""
