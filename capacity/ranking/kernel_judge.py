@@ -68,15 +68,16 @@ class KernelJudge:
         """A lazy answer has to be wrong.
 
         Raises:
-            InputError: naming the lazy answer that the task would accept.
+            InputError: naming the lazy answer that the task would accept, or what does not fit.
         """
+        self._arena_bytes(task)
         for style in styles(task):
             first, second = (self._expected(task, style, self._seed + i) for i in range(2))
             answer = untold(first, second)
-            if answer is not None and style is NORMAL:
+            if answer is not None:
                 raise InputError(
                     "shapes", "a task whose result cannot be guessed",
-                    f"{task.describe()}: {answer} would pass",
+                    f"{task.describe()}, {style.name} operands: {answer} would pass",
                 )  # fmt: skip
 
     def try_kernel(self, source: KernelSource, tasks: Sequence[RankedTask]) -> Verdict:

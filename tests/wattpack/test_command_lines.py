@@ -172,6 +172,17 @@ bench run --out binary --backend simulated | row
 bench run --out nan.json --backend simulated | row
 bench run --out object.json --backend simulated | schema_version
 bench run --out rows.gz --backend simulated | --out
+bench rank --task gemm --backend numpy | --kernel
+bench rank --task poems --backend numpy --kernel x:f | --task
+bench rank --task gemm --backend numpy --kernel missing:f | --kernel
+bench rank --task gemm --backend numpy --kernel folder | --kernel
+bench rank --task gemm --backend numpy --kernel garbage | --kernel
+bench rank --task gemm --backend numpy --kernel x:f --shapes 8x8 | --shapes
+bench rank --task gemm --backend numpy --kernel x:f --shapes 8x8xnan | --shapes
+bench rank --task gemm --backend numpy --kernel x:f --shapes 8x8x-8 | k
+bench rank --task gemm --backend numpy --kernel x:f --shapes 8x8x8,8x8x8 | --shapes
+bench rank --task gemm --backend numpy --kernel wattpack.units:ns_to_seconds --format bf16 | number
+bench rank --task gemm --backend numpy --kernel wattpack.cli:main --shapes 1x1x9999999999 | shapes
 bench check missing | rows
 bench check garbage | row
 bench profile empty | rows
