@@ -30,6 +30,12 @@ from capacity.mix.mix_problem import (
 Floats = NDArray[np.float64]
 #: Dollars per kWh; only counted where watts matter.
 ENERGY_PRICE = 0.12
+#: Of a Llama-2-7B token in 16 bits (2 x 32 layers x 4096 x 2 bytes), the model of Mélange's paper.
+KV_BYTES_PER_TOKEN = 524_288.0
+#: One 100 Gb/s port a GPU, for hand-overs between prefill and decode.
+LINK_BYTES_PER_SECOND = 12.5e9
+#: Draw over limit of replicas that only prefill and only decode: the ends of ``draw_share``.
+PREFILL_DRAW, DECODE_DRAW = 1.0, 0.6
 CAP_FLOOR, CAP_EXPONENT = 0.2, 0.37
 #: More than any case needs.
 PLENTY = 10_000
@@ -45,6 +51,8 @@ class Case:
         rates: Requests a second of one GPU without a cap, 0 where it cannot, (types, buckets).
         draw_share: Uncapped draw as a share of the limit, shape (types, buckets).
         requests_per_second: Shape (buckets,).
+        phase_seconds: Of one request by phase on one GPU, (2, types, buckets); None: undivided.
+        kv_bytes: Handed over by one request, (buckets,); None: undivided.
     """
 
     dollars: Floats
@@ -52,6 +60,8 @@ class Case:
     rates: Floats
     draw_share: Floats
     requests_per_second: Floats
+    phase_seconds: Floats | None = None
+    kv_bytes: Floats | None = None
 
 
 #: melange-release, melange/config/example.json at ebba701: A10G and A100-80GB, rates by input and
@@ -93,6 +103,8 @@ def generate(rng: np.random.Generator, types: int, buckets: int, gpus: tuple[flo
         rates=rates,
         draw_share=0.6 + 0.4 * prefill_share,
         requests_per_second=np.maximum(demand, 1e-6),
+        phase_seconds=np.stack([prefill_seconds, decode_seconds]),
+        kv_bytes=KV_BYTES_PER_TOKEN * tokens_in,
     )
 
 
@@ -108,6 +120,7 @@ class Bounds:
         dollars_per_hour: To be spent at most, or None.
         goal: Least cost or most requests.
         dollars_per_kwh: 0 where only GPUs are paid.
+        splits: Whether prefill and decode may run on different replicas.
     """
 
     caps: tuple[float, ...] = (1.0,)
@@ -117,6 +130,7 @@ class Bounds:
     dollars_per_hour: float | None = None
     goal: Goal = Goal.LEAST_COST
     dollars_per_kwh: float = 0.0
+    splits: bool = False
 
 
 def to_problem(case: Case, bounds: Bounds) -> MixProblem:
@@ -125,10 +139,15 @@ def to_problem(case: Case, bounds: Bounds) -> MixProblem:
     stock = bounds.stock or (PLENTY,) * len(case.dollars)
     return MixProblem(
         tuple(
-            Bucket(f"b{i}", float(rate) * bounds.scale, Tier.BEST_EFFORT)
+            Bucket(
+                f"b{i}",
+                float(rate) * bounds.scale,
+                Tier.BEST_EFFORT,
+                kv_bytes_per_request=0.0 if case.kv_bytes is None else float(case.kv_bytes[i]),
+            )
             for i, rate in enumerate(case.requests_per_second)
         ),
-        tuple(_shape(case, t, cap) for t in types for cap in bounds.caps),
+        tuple(_shape(case, t, cap, bounds.splits) for t in types for cap in bounds.caps),
         tuple(Offer(f"t{t}", f"T{t}", stock[t], float(case.dollars[t]), "row") for t in types),
         (PowerLimit("row", budget_watts=bounds.budget_watts),),
         MixPrices(dollars_per_kwh=bounds.dollars_per_kwh),
@@ -137,18 +156,29 @@ def to_problem(case: Case, bounds: Bounds) -> MixProblem:
     )
 
 
-def _shape(case: Case, gpu_type: int, cap: float) -> ReplicaShape:
+def _shape(case: Case, gpu_type: int, cap: float, splits: bool) -> ReplicaShape:
     limit = float(case.limit_watts[gpu_type])
     idle = 0.15 * limit
-    rates = {}
+    rates: dict[tuple[str, Phase], ServiceRate] = {}
+
+    def put(bucket: int, phase: Phase, full: float, draw: float) -> None:
+        served = full * speed(cap, draw)
+        watts = max(idle, min(draw, cap) * limit)
+        rates[f"b{bucket}", phase] = ServiceRate(served, served, watts)
+
     for i, full in enumerate(case.rates[gpu_type]):
         if full > 0:
-            draw = float(case.draw_share[gpu_type, i])
-            slower = min(1.0, (cap - CAP_FLOOR) / (draw - CAP_FLOOR)) ** CAP_EXPONENT
-            served = float(full) * slower
-            rates[f"b{i}", Phase.WHOLE] = ServiceRate(
-                served, served, max(idle, min(draw, cap) * limit)
-            )
+            put(i, Phase.WHOLE, float(full), float(case.draw_share[gpu_type, i]))
+            if splits and case.phase_seconds is not None:
+                prefill, decode = case.phase_seconds[:, gpu_type, i]
+                put(i, Phase.PREFILL, float(1 / prefill), PREFILL_DRAW)
+                put(i, Phase.DECODE, float(1 / decode), DECODE_DRAW)
     return ReplicaShape(
-        f"T{gpu_type}@{cap:.2f}", f"T{gpu_type}", cap * limit, 1, idle, 1.1 * cap * limit, rates
-    )
+        f"T{gpu_type}@{cap:.2f}", f"T{gpu_type}", cap * limit, 1, idle, 1.1 * cap * limit, rates,
+        LINK_BYTES_PER_SECOND if splits else None,
+    )  # fmt: skip
+
+
+def speed(cap: float, draw: float) -> float:
+    """Speed under a cap as a share of that without, both caps and draws as shares of the limit."""
+    return float(min(1.0, (cap - CAP_FLOOR) / (draw - CAP_FLOOR)) ** CAP_EXPONENT)

@@ -14,6 +14,7 @@ from pathlib import Path
 import uvicorn
 from fastapi import FastAPI
 
+from console.app.capacity_plan_source import CapacityPlanSource
 from console.app.console_http import Sources, create_app
 from console.app.gpu_types_source import GpuTypesSource
 from console.app.live_source import LiveSource, ReplicaReader
@@ -36,7 +37,7 @@ class Upstreams:
 
     Attributes:
         controller_urls: Live view of each controller replica.
-        api: For pods and placement plans.
+        api: For pods, placement plans and CapacityPlans.
         token_file: What we show to the controllers; None for nothing.
     """
 
@@ -46,7 +47,7 @@ class Upstreams:
 
 
 class ConsoleServer:
-    """The console as threads: one reads each controller, three follow the API, one serves HTTP.
+    """The console as threads: one reads each controller, some follow the API, one serves HTTP.
 
     Args:
         upstreams: Where the figures come from.
@@ -61,11 +62,12 @@ class ConsoleServer:
     ) -> None:
         self.live = LiveSource(upstreams.controller_urls, clock, upstreams.token_file)
         self.placement = PlacementSource(upstreams.api, clock)
+        self.capacity = CapacityPlanSource(upstreams.api, clock)
         self.gpu_types = GpuTypesSource(upstreams.api, clock)
         self._readers = [ReplicaReader(self.live, url, clock) for url in self.live.urls]
         self._socket = _listen(host, port)
         self.port = int(self._socket.getsockname()[1])
-        sources = Sources(self.live, self.placement, self.gpu_types, access)
+        sources = Sources(self.live, self.placement, self.gpu_types, self.capacity, access)
         self._server = _uvicorn(create_app(sources, static_folder()))
         self._thread = threading.Thread(target=self._serve, name="console-http", daemon=True)
 
@@ -75,6 +77,7 @@ class ConsoleServer:
             reader.start()
         self.placement.start()
         self.gpu_types.start()
+        self.capacity.start()
         self._thread.start()
 
     def stop(self) -> None:
@@ -83,6 +86,7 @@ class ConsoleServer:
         self._server.force_exit = True
         self.placement.stop()
         self.gpu_types.stop()
+        self.capacity.stop()
         for reader in self._readers:
             reader.stop()
         if self._thread.is_alive():

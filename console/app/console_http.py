@@ -1,8 +1,8 @@
 """The console's HTTP application: JSON, one event stream, and the built front end. Read only.
 
 Who may look is decided in one place (``wattpack.http_access``): the Host header on everything, a
-bearer token with the right to read the live view on everything below ``/api``, and names of pods
-only of namespaces where the caller may list pods.
+bearer token with the right to read the live view on everything below ``/api``, and pods' names and
+CapacityPlans only of namespaces where the caller may list pods.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import Any
 from fastapi import Depends, FastAPI, HTTPException, Request, Response
 from fastapi.responses import FileResponse, JSONResponse, StreamingResponse
 
+from console.app.capacity_plan_source import CapacityPlanSource
 from console.app.event_stream import Hub, Namespaces, build_of, stream, with_shown_pods
 from console.app.gpu_types_source import GpuTypesSource
 from console.app.live_source import LiveSource
@@ -43,13 +44,15 @@ class Sources:
     live: LiveSource
     placement: PlacementSource
     gpu_types: GpuTypesSource
+    capacity: CapacityPlanSource
     access: HttpAccess
 
 
 def create_app(sources: Sources, static: Path) -> FastAPI:
     """The application; ``static`` is the folder of the built front end."""
     app = FastAPI(title="wattpack console", version="v1", docs_url=None, redoc_url=None)
-    hub = Hub(sources.live, sources.placement, build_of((static / "index.html").read_bytes()))
+    build = build_of((static / "index.html").read_bytes())
+    hub = Hub(sources.live, sources.placement, sources.capacity, build)
     app.middleware("http")(_harden)
     _add_health(app, sources)
     _add_views(app, sources)
@@ -74,7 +77,7 @@ def _add_health(app: FastAPI, sources: Sources) -> None:
     def healthz() -> JSONResponse:
         """200 while what is shown is fresh; 503 with the cause when it is not."""
         view, age = sources.live.latest()
-        ages = {"live": age, **sources.placement.ages()}
+        ages = {"live": age, **sources.placement.ages(), **sources.capacity.ages()}
         stale = {name: a.cause or "stale" for name, a in ages.items() if a.is_stale}
         if view is not None and not view.leading:
             stale["live"] = "no controller leads"
@@ -125,6 +128,11 @@ def _add_views(app: FastAPI, sources: Sources) -> None:
     def gpu_types(namespaces: Namespaces = allowed) -> list[dict[str, Any]]:
         """Roofline, draw over intensity and cap curves of every known GPU type."""
         return sources.gpu_types.views()
+
+    @app.get("/api/v1/capacity")
+    def capacity_now(namespaces: Namespaces = allowed) -> Mapping[str, Any]:
+        """CapacityPlans with their answers."""
+        return sources.capacity.view(namespaces)[1]
 
     @app.get("/api/v1/explain/gpu/{uuid}")
     def explain(uuid: str, namespaces: Namespaces = allowed) -> Mapping[str, Any]:
@@ -200,5 +208,6 @@ def _visible(sources: Sources, request: Request) -> Namespaces:
         return None
     view, _ = sources.live.latest()
     pods = () if view is None else view.gpus.pod
-    namespaces = {pod.partition("/")[0] for pod in pods if pod} | sources.placement.namespaces()
+    namespaces = {pod.partition("/")[0] for pod in pods if pod}
+    namespaces |= sources.placement.namespaces() | sources.capacity.namespaces()
     return access.visible_namespaces(caller, namespaces)

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 
 from starlette.concurrency import run_in_threadpool
 
+from console.app.capacity_plan_source import CapacityPlanSource
 from console.app.live_source import LiveSource
 from console.app.placement_source import PlacementSource
 from console.cap_reasons import shown_pod
@@ -40,6 +41,7 @@ class Position:
     book: FrameBook | None = None
     cursor: Cursor = field(default_factory=Cursor)
     placement: int = -1
+    capacity: int = -1
     namespaces: Namespaces = None
 
 
@@ -49,11 +51,19 @@ class Hub:
     Args:
         live: The controllers' view.
         placement: Pods and plans.
+        capacity: CapacityPlans.
         build: Names this release's front end: a page of another one loads itself anew.
     """
 
-    def __init__(self, live: LiveSource, placement: PlacementSource, build: str) -> None:
+    def __init__(
+        self,
+        live: LiveSource,
+        placement: PlacementSource,
+        capacity: CapacityPlanSource,
+        build: str,
+    ) -> None:
         self._live, self._placement, self._build = live, placement, build
+        self._capacity = capacity
         self._lock = threading.Lock()
         self._books: dict[Namespaces, tuple[LiveView, FrameBook]] = {}
         self._open = 0
@@ -94,7 +104,11 @@ class Hub:
         if version != position.placement:
             found.append(("placement", _json(placement)))
             position = replace(position, placement=version)
-        ages = {"live": age, **self._placement.ages()}
+        version, capacity = self._capacity.view(namespaces)
+        if version != position.capacity:
+            found.append(("capacity", _json(capacity)))
+            position = replace(position, capacity=version)
+        ages = {"live": age, **self._placement.ages(), **self._capacity.ages()}
         first_line = overview(view, age)
         pulse = {
             "ages": {name: value.to_json() for name, value in ages.items()},

@@ -86,16 +86,10 @@ class PlacementSource:
 
     def ages(self) -> dict[str, Age]:
         """How long each watch has been broken; 0 s while it stands, however quiet it is."""
-        return {"pods": self._age(self._pods), "plans": self._age(self._plans)}
-
-    def _age(self, informer: Informer) -> Age:
-        broken = informer.broken()
-        if informer.lists == 0:
-            return Age(None, broken.cause if broken else "not read yet")
-        if broken is None:
-            return Age(0.0)
-        seconds = (self._clock.monotonic_ns() - broken.since_ns) / NS_PER_SECOND
-        return Age(max(0.0, seconds), broken.cause)
+        return {
+            "pods": age_of(self._pods, self._clock),
+            "plans": age_of(self._plans, self._clock),
+        }
 
     def _pod_changed(self, old: JsonObject | None, new: JsonObject | None) -> None:
         metadata = (new or old or {})["metadata"]
@@ -135,3 +129,14 @@ class PlacementSource:
     def _plan_changed(self, old: JsonObject | None, new: JsonObject | None) -> None:
         with self._lock:
             self._version += 1
+
+
+def age_of(informer: Informer, clock: Clock) -> Age:
+    """How long the informer's watch has been broken; 0 s while it stands."""
+    broken = informer.broken()
+    if informer.lists == 0:
+        return Age(None, broken.cause if broken else "not read yet")
+    if broken is None:
+        return Age(0.0)
+    seconds = (clock.monotonic_ns() - broken.since_ns) / NS_PER_SECOND
+    return Age(max(0.0, seconds), broken.cause)

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from playwright.sync_api import Page, expect
 
 from simulation.pod_work import NAMESPACE
+from tests.console.capacity_plans import plan
 from tests.console.console_bench import Bench, Gate
 from tests.console.screenshots import keep_screenshot
+from wattpack.api import CapacityPlan
 from wattpack.kube.port import PODS, PRIORITY_CLASSES
 
+PLANS = CapacityPlan.meta.resource
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(120)]
 
 
@@ -196,6 +200,40 @@ def test_pending_pods_are_shown_by_cause(bench: Bench, page: Page) -> None:
     expect(page.locator("#pending tbody tr").first).to_contain_text("train-2")
 
 
+def put_plans(bench: Bench, *bodies: dict[str, Any]) -> None:
+    for body in bodies:
+        stored = bench.api.create(PLANS, body, "team")
+        bench.api.replace(PLANS, {**stored, "status": body["status"]}, "team", subresource="status")
+
+
+def test_capacity_plans_show_what_to_run_what_it_costs_and_why(bench: Bench, page: Page) -> None:
+    put_plans(bench, plan(), plan("sad", ready=False, replicas=[]))
+    page.goto(bench.url)
+    expect(page.locator("#capacity-count")).to_have_text("2 plans, 1 without an answer")
+    expect(page.locator("#capacity summary").first).to_contain_text("team/sad")
+    expect(page.locator("#capacity .message").first).to_contain_text("power budget of the plan")
+    page.click("#capacity summary:has-text('team/chat')")
+    chat = page.locator("#capacity details[open]", has_text="team/chat")
+    expect(chat.locator(".mix li")).to_have_count(3)
+    expect(chat.locator(".block")).to_have_count(12)
+    expect(chat).to_contain_text("5 × H200-SXM at 700 W")
+    expect(chat).to_contain_text("without stock of old-a100: $3.20 an hour less")
+    wide, narrow = (chat.locator(".blocks").nth(i).bounding_box() for i in (0, 2))
+    assert wide is not None
+    assert narrow is not None
+    # Eight A100 boards against three H200s: width is boards.
+    assert wide["width"] / narrow["width"] == pytest.approx(8 / 3, rel=0.05)
+
+
+def test_a_name_in_a_plan_is_text_and_nothing_else(bench: Bench, page: Page) -> None:
+    odd = plan(ratesFrom="Given")
+    odd["status"]["replicas"][0]["offer"] = "<img src=x onerror=alert(1)>"
+    put_plans(bench, odd)
+    page.goto(bench.url)
+    expect(page.locator("#capacity")).to_contain_text("<img src=x")
+    expect(page.locator("#capacity img")).to_have_count(0)
+
+
 def test_gpus_are_found_by_text_and_read_in_a_table(bench: Bench, page: Page) -> None:
     page.goto(bench.url)
     is_live(page)
@@ -232,6 +270,7 @@ def test_the_page_can_be_read(bench: Bench, page: Page, look: str) -> None:
         page.set_viewport_size({"width": 390, "height": 844})
     for i in range(5):
         bench.api.create(PODS, gpu_pod(f"train-{i}", 8), NAMESPACE)
+    put_plans(bench, plan())
     page.goto(bench.url)
     is_live(page)
     page.focus("#heat")

@@ -9,6 +9,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from console.app import event_stream
+from console.app.capacity_plan_source import CapacityPlanSource
 from console.app.console_http import Sources, create_app
 from console.app.event_stream import Hub, Position
 from console.app.gpu_types_source import GpuTypesSource
@@ -46,8 +47,11 @@ class Console:
         self.live = FixedLive(view, Age(0.0) if view else Age(None, "controller-0: HTTP 503"))
         self.placement = PlacementSource(self.api, clock)
         self.placement.pump()
+        self.capacity = CapacityPlanSource(self.api, clock)
+        self.capacity.pump()
         access = HttpAccess(["console.example"], None if insecure else self.api, clock)
-        sources = Sources(self.live, self.placement, GpuTypesSource(self.api, clock), access)
+        gpu_types = GpuTypesSource(self.api, clock)
+        sources = Sources(self.live, self.placement, gpu_types, self.capacity, access)
         app = create_app(sources, folder / "static")
         self.client = TestClient(app, base_url="http://console.example")
 
@@ -69,6 +73,7 @@ class Console:
         ("/api/v1/live", 200),
         ("/api/v1/placement", 200),
         ("/api/v1/gpu-types", 200),
+        ("/api/v1/capacity", 200),
         ("/api/v1/history/row", 200),
         ("/api/v1/history/nobody", 200),
         ("/api/v1/history/%25", 200),
@@ -117,7 +122,13 @@ def test_without_a_controller_the_console_says_so(tmp_path: Path) -> None:
 
 def test_strangers_and_foreign_names_see_nothing(tmp_path: Path) -> None:
     console = Console(tmp_path, make_view(), insecure=False)
-    for path in ("/api/v1/live", "/api/v1/placement", "/api/v1/stream", "/api/v1/history/row"):
+    for path in (
+        "/api/v1/live",
+        "/api/v1/placement",
+        "/api/v1/capacity",
+        "/api/v1/stream",
+        "/api/v1/history/row",
+    ):
         assert console.client.get(path).status_code == 401
         evil = {"Host": "evil.example", **console.grant()}
         assert console.client.get(path, headers=evil).status_code == 403
@@ -140,7 +151,7 @@ def test_the_right_to_list_pods_shows_their_names(tmp_path: Path) -> None:
 
 
 def hub(console: Console) -> Hub:
-    return Hub(console.live, console.placement, "b1")
+    return Hub(console.live, console.placement, console.capacity, "b1")
 
 
 def names(events: list[tuple[str, str]]) -> list[str]:
@@ -153,7 +164,7 @@ def test_a_stream_gets_everything_once_and_then_a_pulse_each_second(tmp_path: Pa
     first, position = stream.events(Position(), None)
     assert names(first) == [
         "topology", "caps", "temperature", "decisions", "forecasts", "domains", "tick",
-        "placement", "pulse",
+        "placement", "capacity", "pulse",
     ]  # fmt: skip
     second, position = stream.events(position, None)
     assert names(second) == ["pulse"]

@@ -1,6 +1,7 @@
 // Wires the page. Everything is drawn from the state, never from the DOM.
 
 import "./style.css";
+import { renderCapacity, tellCapacityAges } from "./capacity";
 import { connect, useToken } from "./connection";
 import { bodyOf, element, say } from "./dom";
 import { renderDomains } from "./domains";
@@ -11,7 +12,7 @@ import { Freshness } from "./freshness";
 import { renderGpuTable } from "./gputable";
 import { GpuTypesPanel } from "./gputypes";
 import { HeatMap, type Mode } from "./heat";
-import { applyChange, type Decision, type Forecast, type Hello, type Placement, type Pulse, type Standing, State, type Tick, type Topology, type TopologyChange } from "./model";
+import { applyChange, type Capacity, type Decision, type Forecast, type Hello, type Placement, type Pulse, type Standing, State, type Tick, type Topology, type TopologyChange } from "./model";
 import { renderPlacement } from "./pods";
 import { PowerChart } from "./power";
 import type { Message } from "./relay";
@@ -26,6 +27,7 @@ const heat = new HeatMap(element<HTMLCanvasElement>("heat"), element("tip"), sta
 let build = "";
 let matches: number[] | null = null;
 let placement: Placement | null = null;
+let capacity: Capacity | null = null;
 
 function select(gpu: number): void {
   const uuid = state.topology?.uuid[gpu];
@@ -76,11 +78,16 @@ const handlers: Record<string, (body: never, agoMs: number) => void> = {
     heat.draw();
     renderGpuTable(state, matches, (gpu) => heat.select(gpu));
     showPlacement();
+    tellCapacityAges(state.tick?.wallTimeMs ?? 0);
     refresh();
   },
   placement(body: Placement) {
     placement = body;
     showPlacement();
+  },
+  capacity(body: Capacity) {
+    capacity = body;
+    showCapacity();
   },
   pulse(pulse: Pulse, agoMs: number) {
     freshness.take(pulse, agoMs);
@@ -90,6 +97,10 @@ const handlers: Record<string, (body: never, agoMs: number) => void> = {
 
 function showPlacement(): void {
   if (placement !== null) renderPlacement(placement, state.tick?.wallTimeMs ?? 0);
+}
+
+function showCapacity(): void {
+  if (capacity !== null) renderCapacity(capacity, state.tick?.wallTimeMs ?? 0);
 }
 
 function refresh(): void {

@@ -125,6 +125,46 @@ export interface Placement {
   plans: PlanRow[];
 }
 
+export interface PlannedReplicas {
+  gpuModel: string;
+  capWatts: number;
+  gpus: number;
+  replicas: number;
+  offer: string;
+  serves: string[];
+}
+
+export interface CapacityPlanRow {
+  name: string;
+  ready: boolean;
+  reason: string;
+  message: string;
+  solvedMs: number;
+  isOfThisSpec: boolean;
+  ratesFrom: string;
+  requestsPerSecond: number;
+  buckets: number;
+  budgetWatts: number | null;
+  goal: string;
+  replicas: PlannedReplicas[];
+  constraintCosts: { constraint: string; gain: number; leastGain: number }[];
+  dollarsPerHour: number | null;
+  costs: { rent: number; energy: number; carbon: number; start: number } | null;
+  powerWatts: number | null;
+  p99Watts: number | null;
+  operationalGramsPerHour: number | null;
+  embodiedGramsPerHour: number | null;
+  servedFraction: number | null;
+  savedFraction: number | null;
+  gap: number | null;
+}
+
+export interface Capacity {
+  plans: CapacityPlanRow[];
+  more: number;
+  hidden: number;
+}
+
 export interface Hello {
   build: string;
   greySeconds: number;
