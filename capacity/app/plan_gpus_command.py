@@ -25,8 +25,10 @@ from capacity.mix.mix_answer import Answer, AnswerOptions, answer_mix, status_of
 from capacity.mix.mix_document import answer_json, asked_by, parse_mix
 from capacity.mix.mix_explain import Explanation
 from capacity.mix.mix_problem import Goal, MixProblem, Phase
-from capacity.mix.mix_question import demand_of, problem_of
+from capacity.mix.mix_question import Knowledge, demand_of, problem_of
 from capacity.mix.mix_solution import MixSolution
+from capacity.profile_book import ProfileBook
+from capacity.profile_library import shipped_library
 from wattpack.api.capacity_plan import CapacityPlan, CapacityPlanSpec
 from wattpack.clock import SystemClock
 from wattpack.documents import read_yaml
@@ -70,7 +72,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Print the plan; 2 for wrong input and for a demand that cannot be met, with the conflict."""
     arguments = build_parser().parse_args(argv)
     plan, spec, source = _read(arguments)
-    problem = problem_of(spec, source)
+    problem = problem_of(spec, source, _knowledge(spec))
     ratio = arguments.keep_old or spec.keep_owned_within_cost_ratio
     options = AnswerOptions(arguments.deadline_seconds, not arguments.no_explain, ratio)
     with _solver_lines_to_stderr():
@@ -90,6 +92,18 @@ def main(argv: Sequence[str] | None = None) -> int:
     for line in summary_lines(answer):
         console.print(line, highlight=False, markup=False)
     return 0
+
+
+def _knowledge(spec: CapacityPlanSpec) -> Knowledge:
+    """The serving model where the question names a language model, nothing else."""
+    if spec.serving is None:
+        return Knowledge()
+    # Loading it costs a second that a question with measured rates need not pay.
+    from capacity.mix.served_rates import ServedRates
+
+    predictor = ServedRates()
+    predictor.require(spec.serving.language_model, {offer.gpu_model for offer in spec.offers})
+    return Knowledge(ProfileBook.shipped(shipped_library()), predictor)
 
 
 def _read(arguments: argparse.Namespace) -> tuple[CapacityPlan | None, CapacityPlanSpec, str]:

@@ -42,6 +42,8 @@ __all__ = ["PLAN_DOMAIN", "Knowledge", "demand_of", "problem_of"]
 
 #: The domain above all others that a plan's budget makes.
 PLAN_DOMAIN = "the plan"
+#: Of one question; the serving model takes up to 0.3 s for each that it has not answered before.
+MOST_PREDICTIONS = 1_000
 #: More columns than this would not be answered in seconds, nor fit a small process.
 MOST_SHARES = 50_000
 
@@ -171,8 +173,9 @@ def _shapes(
         unmeasured = sorted(models - {shape.gpu_model for shape in shapes})
         shapes = [
             *shapes,
-            *predicted_shapes(spec.serving, unmeasured, known.gpu_types, known.predictor),
+            *predicted_shapes(spec.serving, unmeasured, known.gpu_types),
         ]
+        _require_few_predictions(asked, shapes)
         predicted = PredictedRates(spec.serving, {b.name: b for b in asked}, known.predictor)
         table = FirstOf((table, predicted))
     made = with_rates(table, shapes, (bucket.name for bucket in asked))
@@ -224,3 +227,10 @@ def _require_size(
     if size > MOST_SHARES:
         wanted = f"at most {MOST_SHARES} shares (offers x their shapes x buckets x phases)"
         raise InputError("shapes", wanted, size)
+
+
+def _require_few_predictions(asked: Sequence[BucketSpec], shapes: Sequence[ReplicaShape]) -> None:
+    size = sum(len(shapes) * (3 if bucket.splits_phases else 1) for bucket in asked)
+    if size > MOST_PREDICTIONS:
+        wanted = f"at most {MOST_PREDICTIONS} rates to predict (buckets x types x widths x caps)"
+        raise InputError("serving", wanted, size)

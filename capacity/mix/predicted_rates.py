@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Literal, Protocol
 
 from capacity.mix.mix_problem import Phase, ReplicaShape, ServiceRate
 from capacity.profile_book import ProfileBook
@@ -37,6 +37,7 @@ class RateQuestion:
     tensor_parallel: int
     cap_watts: float
     phase: Phase
+    number_format: Literal["fp8", "bf16"]
     input_tokens: int
     output_tokens: int
     time_to_first_token_seconds: float | None
@@ -81,10 +82,6 @@ class RatePredictor(Protocol):
         """KV cache of one request's prompt, over all boards of a replica."""
         ...
 
-    def link_bytes_per_second(self, gpu_model: str, tensor_parallel: int) -> float | None:
-        """What a replica hands over between prefill and decode; None: unknown."""
-        ...
-
 
 @dataclass(frozen=True, slots=True)
 class PredictedRates:
@@ -114,6 +111,7 @@ class PredictedRates:
                 shape.gpus,
                 shape.cap_watts,
                 phase,
+                self.serving.number_format,
                 asked.input_tokens,
                 asked.output_tokens,
                 asked.time_to_first_token_seconds,
@@ -136,7 +134,6 @@ def predicted_shapes(
     serving: ServingSpec,
     gpu_models: Iterable[str],
     gpu_types: ProfileBook,
-    predictor: RatePredictor | None = None,
 ) -> list[ReplicaShape]:
     """Replicas of every width and cap of these types: ``H200-SXM@700``, ``H200-SXMx2@700``.
 
@@ -156,7 +153,7 @@ def predicted_shapes(
             raise InputError("serving.capsWatts", wanted, caps)
         for gpus in sorted(set(serving.tensor_parallel)):
             width = "" if gpus == 1 else f"x{gpus}"
-            link = predictor.link_bytes_per_second(model, gpus) if predictor else None
+            link = gpus * serving.link_bytes_per_second_per_gpu or None
             idle = _ac_watts(serving, gpus * profile.context_watts, gpus)
             shapes += [
                 ReplicaShape(

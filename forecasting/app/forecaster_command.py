@@ -17,6 +17,7 @@ from rich.console import Console
 from rich.table import Table
 
 from capacity.mix.mix_answer import AnswerOptions
+from capacity.mix.served_rates import ServedRates
 from forecasting.app.forecast_loop import ForecasterProcess
 from forecasting.app.forecast_verdicts import VerdictThread
 from forecasting.app.plan_metrics import PlanMetrics
@@ -151,7 +152,7 @@ def serve(settings: ForecasterSettings, source: SeriesSource, once: bool) -> int
     answers = PlanThread(
         clock,
         kube,
-        PlanSources(plans.list, forecasts.list, profiles.list),
+        PlanSources(plans.list, forecasts.list, profiles.list, ServedRates()),
         PlanMetrics(process.metrics.registry),
         AnswerOptions(seconds=settings.plan_solve_seconds),
     )

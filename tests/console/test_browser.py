@@ -218,7 +218,7 @@ def test_capacity_plans_show_what_to_run_what_it_costs_and_why(bench: Bench, pag
     expect(chat.locator(".block")).to_have_count(12)
     expect(chat).to_contain_text("5 × H200-SXM at 700 W")
     expect(chat).to_contain_text("without stock of old-a100: $3.20 an hour less")
-    wide, narrow = (chat.locator(".blocks").nth(i).bounding_box() for i in (0, 2))
+    wide, narrow = (chat.locator(".blocks").nth(i).bounding_box() for i in (2, 1))
     assert wide is not None
     assert narrow is not None
     # Eight A100 boards against three H200s: width is boards.

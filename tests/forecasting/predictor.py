@@ -24,6 +24,3 @@ class FlatPredictor:
 
     def kv_bytes(self, language_model: str, tokens: int) -> float:
         return 1e5 * tokens
-
-    def link_bytes_per_second(self, gpu_model: str, tensor_parallel: int) -> float | None:
-        return 4e10 * tensor_parallel

@@ -171,10 +171,18 @@ class ServingSpec(ApiModel):
         list[Annotated[int, Field(ge=1, le=64)]],
         Field(min_length=1, max_length=8, description="GPUs of one replica: widths to choose from"),
     ] = [1]
+    number_format: Annotated[
+        Literal["fp8", "bf16"],
+        Field(description="Of weights and KV cache; types without it serve nothing"),
+    ] = "bf16"
     caps_watts: Annotated[
         list[Watts],
         Field(max_length=MAX_CAPS, description="Caps to choose from; empty: five of each GPU type"),
     ] = []
+    link_bytes_per_second_per_gpu: Annotated[
+        float,
+        Field(ge=0, le=1e13, description="What one GPU hands over to another server; 0: no split"),
+    ] = 5e10
     server_watts_per_gpu: Annotated[
         float,
         Field(ge=0, le=5000, description="Server's share of one GPU (fans, CPU, links), DC watts"),

@@ -1,0 +1,115 @@
+"""Rates of served language models from the serving model: ``RatePredictor`` over ``max_rate``.
+
+A type or width that cannot hold the model, or lacks its number format, serves nothing there: that
+is an answer and no error. An unknown model or GPU type is an error.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+from functools import lru_cache
+from importlib.resources import files
+from typing import Final
+
+from capacity.language_models import find_language_model
+from capacity.mix.mix_problem import Phase
+from capacity.mix.predicted_rates import BoardRate, RateQuestion
+from capacity.roofs import require_roofs
+from capacity.serving.deployment import Deployment
+from capacity.serving.service_level import LatencyLimits, RequestBucket, max_rate
+from wattpack.errors import InputError
+
+__all__ = ["LOWER_SHARE", "ServedRates"]
+
+LOWER_SHARE: Final = 0.76
+"""Lower end of the 90 % interval over the mean. Assumed for now, as no interval of rates was
+measured: a one-sided 90 % bound of a log-normal error whose median size is 12 %, the line that the
+serving model is held to: exp(-1.28 x ln(1.12) / 0.674) = 0.81, and 6 % for the kernels' own."""
+
+ANY_SECONDS: Final = 1e9
+_ALL_REUSED: Final = 0.999
+_DATA: Final = ("language_models.yaml", "serving_constants.yaml", "roofs.csv")
+
+
+class ServedRates:
+    """Every question once: a fleet asks the same of each bucket in every plan."""
+
+    def digest(self) -> str:
+        """Of the data behind the answers."""
+        return _digest()
+
+    def require(self, language_model: str, gpu_models: Iterable[str]) -> None:
+        """Pass what can be predicted.
+
+        Raises:
+            InputError: naming the model or GPU type that cannot.
+        """
+        try:
+            find_language_model(language_model)
+        except InputError as error:
+            wanted = error.expected
+            raise InputError("serving.languageModel", wanted, language_model) from error
+        for name in gpu_models:
+            try:
+                require_roofs(name)
+            except InputError as error:
+                raise InputError("offers.gpuModel", error.expected, name) from error
+
+    def rate(self, question: RateQuestion) -> BoardRate | None:
+        """The largest rate within the limits; None: none is, or the model does not fit."""
+        return _rate(question)
+
+    def kv_bytes(self, language_model: str, tokens: int) -> float:
+        """KV cache of one request's prompt in 16 bits, over all boards of a replica."""
+        return find_language_model(language_model).kv_bytes(tokens, "bf16", 1)
+
+
+@lru_cache(maxsize=1)
+def _digest() -> str:
+    made = hashlib.sha256()
+    for name in _DATA:
+        made.update((files("capacity") / "data" / name).read_bytes())
+    return made.hexdigest()[:16]
+
+
+@lru_cache(maxsize=20_000)
+def _rate(question: RateQuestion) -> BoardRate | None:
+    bucket = _bucket(question)
+    if bucket is None:
+        return None
+    limits = LatencyLimits(
+        _seconds(question.time_to_first_token_seconds, question.phase is not Phase.DECODE),
+        _seconds(question.time_per_output_token_seconds, question.phase is not Phase.PREFILL),
+    )
+    try:
+        served = Deployment(
+            find_language_model(question.language_model),
+            question.gpu_model,
+            question.tensor_parallel,
+            question.number_format,
+            question.number_format,
+            limit_watts=question.cap_watts,
+        )
+        found = max_rate(served, bucket, limits)
+    except InputError:
+        return None
+    if found is None:
+        return None
+    mean = found.requests_per_second
+    return BoardRate(mean, LOWER_SHARE * mean, found.mean_watts)
+
+
+def _bucket(question: RateQuestion) -> RequestBucket | None:
+    """The work of the phase; None where there is none to do."""
+    prompt, output = question.input_tokens, question.output_tokens
+    if question.phase is Phase.PREFILL:
+        return RequestBucket(prompt, 1)
+    if question.phase is Phase.DECODE:
+        # The first token comes from the prefill; the cache of the prompt is handed over.
+        return RequestBucket(prompt + 1, output - 1, reused=_ALL_REUSED) if output > 1 else None
+    return RequestBucket(prompt, output)
+
+
+def _seconds(limit: float | None, counts: bool) -> float:
+    return limit if limit is not None and counts else ANY_SECONDS

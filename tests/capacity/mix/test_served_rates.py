@@ -1,0 +1,134 @@
+"""Rates that the serving model predicts, as the GPU mix asks for them."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from capacity.mix.mix_problem import Phase
+from capacity.mix.mix_question import MOST_PREDICTIONS, Knowledge, problem_of
+from capacity.mix.predicted_rates import BoardRate, RateQuestion
+from capacity.mix.served_rates import ServedRates
+from capacity.profile_book import ProfileBook
+from capacity.profile_library import shipped_library
+from tests.forecasting.predictor import FlatPredictor
+from wattpack.api.capacity_plan import CapacityPlanSpec
+from wattpack.errors import InputError
+
+CHAT = RateQuestion("llama-3.1-8b", "H200-SXM", 1, 700.0, Phase.WHOLE, "bf16", 800, 200, 1.0, 0.05)
+KNOWN = Knowledge(ProfileBook.shipped(shipped_library()), FlatPredictor())
+
+
+def rate(**changes: object) -> BoardRate:
+    found = ServedRates().rate(dataclasses.replace(CHAT, **changes))  # type: ignore[arg-type]
+    assert found is not None
+    return found
+
+
+def test_a_cap_costs_rate_and_saves_watts_and_prompts_lose_more_than_answers() -> None:
+    full, capped = rate(), rate(cap_watts=350.0)
+    assert capped.requests_per_second < full.requests_per_second
+    assert capped.board_watts < 350.0 * 1.02
+    prefill, decode = (
+        rate(phase=phase, cap_watts=350.0).requests_per_second
+        / rate(phase=phase).requests_per_second
+        for phase in (Phase.PREFILL, Phase.DECODE)
+    )
+    assert prefill < decode < 1.0
+
+
+def test_each_half_alone_is_faster_than_both_and_hard_tiers_count_on_less() -> None:
+    whole = rate()
+    assert whole.lower_requests_per_second < whole.requests_per_second
+    for phase in (Phase.PREFILL, Phase.DECODE):
+        assert rate(phase=phase).requests_per_second > whole.requests_per_second
+
+
+def test_a_tighter_limit_serves_less() -> None:
+    tight = rate(time_per_output_token_seconds=0.01)
+    assert tight.requests_per_second < rate().requests_per_second
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"language_model": "llama-3.1-70b"},
+        {"time_to_first_token_seconds": 1e-4},
+        {"phase": Phase.DECODE, "output_tokens": 1},
+        {"tensor_parallel": 7},
+    ],
+)
+def test_what_cannot_be_served_there_has_no_rate(changes: dict[str, object]) -> None:
+    question = dataclasses.replace(CHAT, **changes)  # type: ignore[arg-type]
+    assert ServedRates().rate(question) is None
+
+
+@pytest.mark.parametrize(
+    ("model", "gpu", "field"),
+    [("poet-9b", "H200-SXM", "languageModel"), ("llama-3.1-8b", "Voodoo 2", "gpuModel")],
+)
+def test_unknown_names_are_refused_by_their_field(model: str, gpu: str, field: str) -> None:
+    with pytest.raises(InputError, match=field):
+        ServedRates().require(model, [gpu])
+
+
+def spec(**more: object) -> CapacityPlanSpec:
+    bucket = {"name": "chat", "requestsPerSecond": 5.0, "inputTokens": 800, "outputTokens": 200}
+    body: dict[str, object] = {
+        "buckets": [bucket],
+        "serving": {"languageModel": "llama-3.1-8b"},
+        "offers": [
+            {"name": "h", "gpuModel": "H200-SXM", "gpus": 8, "dollarsPerGpuHour": 3.5},
+            {"name": "a", "gpuModel": "A100-SXM", "gpus": 8, "dollarsPerGpuHour": 1.2},
+        ],
+        **more,
+    }
+    return CapacityPlanSpec.model_validate(body)
+
+
+def test_replicas_are_made_of_every_type_and_cap_and_watts_are_ac_with_the_server() -> None:
+    problem = problem_of(spec(), knowledge=KNOWN)
+    names = {shape.name for shape in problem.shapes}
+    assert {"H200-SXM@700", "H200-SXM@350", "A100-SXM@400", "A100-SXM@200"} <= names
+    (full,) = [shape for shape in problem.shapes if shape.name == "H200-SXM@700"]
+    assert full.p99_watts == pytest.approx((700 * 1.05 + 125) / 0.94)
+    assert full.rates["chat", Phase.WHOLE].busy_watts == pytest.approx((0.9 * 700 + 125) / 0.94)
+
+
+def test_a_given_table_wins_for_its_type_and_the_others_are_predicted() -> None:
+    rated = {"requestsPerSecond": 9.0, "busyWatts": 700.0}
+    given = {
+        "name": "mine", "gpuModel": "H200-SXM", "capWatts": 650.0, "idleWatts": 100.0,
+        "p99Watts": 900.0, "rates": {"chat": {"whole": rated}},
+    }  # fmt: skip
+    problem = problem_of(spec(shapes=[given]), knowledge=KNOWN)
+    of_h200 = [shape for shape in problem.shapes if shape.gpu_model == "H200-SXM"]
+    assert [shape.name for shape in of_h200] == ["mine"]
+    assert of_h200[0].rates["chat", Phase.WHOLE].requests_per_second == 9.0
+    assert any(shape.gpu_model == "A100-SXM" and shape.rates for shape in problem.shapes)
+
+
+def test_halves_are_asked_for_only_where_the_bucket_may_be_split() -> None:
+    whole = problem_of(spec(), knowledge=KNOWN)
+    assert {phase for shape in whole.shapes for _, phase in shape.rates} == {Phase.WHOLE}
+    body = {"name": "chat", "requestsPerSecond": 5.0, "inputTokens": 800, "outputTokens": 200}
+    split = problem_of(spec(buckets=[{**body, "splitsPhases": True}]), knowledge=KNOWN)
+    assert {phase for shape in split.shapes for _, phase in shape.rates} == set(Phase)
+    assert split.buckets[0].kv_bytes_per_request == pytest.approx(8e7)
+
+
+def test_a_question_of_too_many_predictions_is_refused() -> None:
+    many = [
+        {"name": f"b{i}", "requestsPerSecond": 1.0, "inputTokens": 9, "outputTokens": 9}
+        for i in range(64)
+    ]
+    serving = {"languageModel": "llama-3.1-8b", "tensorParallel": [1, 2, 4, 8]}
+    with pytest.raises(InputError, match=str(MOST_PREDICTIONS)):
+        problem_of(spec(buckets=many, serving=serving), knowledge=KNOWN)
+
+
+def test_caps_outside_of_the_boards_range_are_refused_by_their_field() -> None:
+    serving = {"languageModel": "llama-3.1-8b", "capsWatts": [5000.0]}
+    with pytest.raises(InputError, match="capsWatts"):
+        problem_of(spec(serving=serving), knowledge=KNOWN)
