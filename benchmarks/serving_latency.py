@@ -1,0 +1,195 @@
+"""TTFT and TPOT of public end-to-end runs, each model predicted from runs of other models alone.
+
+559 aggregated 8-bit runs of dense models (AIConfigurator's silicon sample); those of engines with
+two models or more are scored, SGLang's are printed. Kernel times are those of the shipped rows and
+tables, which hold no end-to-end run; the constants that engines add are fitted without any run of
+the model that is judged, on either engine. Ranking: pairs of GPU types in one cell (engine, model,
+prompt, output, concurrency, parallelism) by generated tokens per dollar.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations, product
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from benchmarks.runner import Options, Result, Target
+from capacity.language_models import find_language_model
+from capacity.roofs import require_roofs
+from capacity.serving.engine import EngineConstants
+from capacity.serving.engine_fit import NAMES, fit_constants, predict_run
+from capacity.serving.reference_runs import ReferenceRun, reference_runs, scored_runs
+
+NAME = "serving_latency"
+SUMMARY = "time to first token and per token of whole servers, and which GPU is worth its price"
+
+Floats = npt.NDArray[np.float64]
+
+QUICK_STEP: Final = 24
+"""The short form takes every 24th run."""
+
+DOLLARS_PER_GPU_HOUR: Final = {"H100-SXM": 2.69, "H200-SXM": 3.59, "B200-SXM": 5.98}
+"""RunPod's list prices as quoted in deploybase.ai, "B200 vs H200 vs H100"; swept below."""
+
+PRICE_FACTORS: Final = (0.5, 0.71, 1.0, 1.41, 2.0)
+APART: Final = 0.10
+
+TARGETS: Final = {
+    "tpot_median_error_percent": Target(at_most=12.0),
+    "ttft_median_error_percent": Target(at_most=25.0),
+    "ranking_right_ratio": Target(at_least=0.95),
+    "ranking_right_ratio_over_prices": Target(at_least=0.95),
+    "ranking_gain_over_bandwidth": Target(at_least=0.001),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """A run with what was predicted of it."""
+
+    run: ReferenceRun
+    ttft_seconds: float
+    tpot_seconds: float
+
+
+def run(options: Options) -> Result:
+    """Leave one model out, over both engines; ``--quick`` takes every 24th run, one round less."""
+    step, rounds = (QUICK_STEP, 2) if options.quick else (1, 3)
+    scored = scored_runs()[::step]
+    judged, factors = leave_one_model_out(scored, rounds, options)
+    figures: dict[str, float | int | str] = {"runs_scored": len(judged)}
+    figures |= _errors("", judged)
+    for engine in sorted({one.run.engine for one in judged}):
+        figures |= _errors(f"{engine}_", [one for one in judged if one.run.engine == engine])
+    for model in sorted({one.run.language_model for one in judged}):
+        mine = [one for one in judged if one.run.language_model == model]
+        figures |= _errors(f"{model.replace('.', '_').replace('-', '_')}_", mine)
+    figures |= _errors("roofline_alone_", [roofline_alone(one.run) for one in judged])
+    figures |= _errors("kernels_alone_", [predict(one.run, EngineConstants()) for one in judged])
+    figures |= factors
+    if not options.quick:
+        sglang = [one for one in reference_runs() if one.engine == "sglang"]
+        constants = fit_constants(scored, 1)
+        figures |= _errors("sglang_not_scored_", [predict(one, constants) for one in sglang])
+    figures |= ranking(judged)
+    targets = {} if options.quick else TARGETS
+    return Result({name: _rounded(value) for name, value in figures.items()}, targets)
+
+
+def leave_one_model_out(
+    runs: Sequence[ReferenceRun], rounds: int, options: Options
+) -> tuple[list[Judged], dict[str, float]]:
+    """Every run as predicted by constants of other models, and the range of the format factor."""
+    judged: list[Judged] = []
+    factors = []
+    for model in sorted({one.language_model for one in runs}):
+        constants = fit_constants([one for one in runs if one.language_model != model], rounds)
+        told = ", ".join(f"{n} {v:.3g}" for n, v in zip(NAMES, constants.as_array(), strict=True))
+        options.progress(f"without {model}: {told}")
+        factors.append(constants.decode_products)
+        judged += [predict(one, constants) for one in runs if one.language_model == model]
+    return judged, {
+        "number_format_factor_least": min(factors),
+        "number_format_factor_most": max(factors),
+    }
+
+
+def predict(one: ReferenceRun, constants: EngineConstants) -> Judged:
+    """The run simulated."""
+    made = predict_run(one, constants)
+    return Judged(one, made.ttft_seconds, made.tpot_seconds)
+
+
+def roofline_alone(one: ReferenceRun) -> Judged:
+    """The naive reference: weights and cache over bandwidth, operations over the 8-bit peak."""
+    model, roofs = find_language_model(one.language_model), require_roofs(one.gpu)
+    gpus, peak = one.tensor_parallel, roofs.flops_per_second("fp8")
+    context = one.prompt_tokens + one.output_tokens / 2
+    moved = model.weight_bytes(8) + one.concurrency * context * model.kv_bytes_per_token("fp8")
+    prompt = 2 * model.active_parameters * one.prompt_tokens / (gpus * peak)
+    step = moved / (gpus * roofs.bytes_per_second)
+    return Judged(one, prompt, step + one.concurrency / one.output_tokens * prompt)
+
+
+def ranking(judged: Sequence[Judged]) -> dict[str, float | int | str]:
+    """Share of pairs over 10 % apart that are ranked right, at list prices and over a sweep."""
+    cells: dict[object, list[Judged]] = defaultdict(list)
+    for one in judged:
+        r = one.run
+        cells[
+            r.engine,
+            r.language_model,
+            r.prompt_tokens,
+            r.output_tokens,
+            r.concurrency,
+            r.tensor_parallel,
+        ].append(one)
+    pairs = [pair for cell in cells.values() for pair in combinations(cell, 2)]
+    listed = _right(pairs, dict.fromkeys(DOLLARS_PER_GPU_HOUR, 1.0))
+    swept = np.sum(
+        [
+            _right(pairs, dict(zip(DOLLARS_PER_GPU_HOUR, factors, strict=True)))
+            for factors in product(PRICE_FACTORS, repeat=len(DOLLARS_PER_GPU_HOUR))
+        ],
+        axis=0,
+    )
+    count = max(1, int(listed[2]))
+    return {
+        "ranking_pairs": int(listed[2]),
+        "ranking_right_ratio": listed[0] / count,
+        "ranking_bandwidth_right_ratio": listed[1] / count,
+        "ranking_right_ratio_over_prices": swept[0] / max(1, swept[2]),
+        "ranking_bandwidth_right_ratio_over_prices": swept[1] / max(1, swept[2]),
+        "ranking_gain_over_bandwidth": (swept[0] - swept[1]) / max(1, swept[2]),
+    }
+
+
+def _right(
+    pairs: Sequence[tuple[Judged, Judged]], factors: Mapping[str, float]
+) -> tuple[int, int, int]:
+    """Pairs that are right by prediction, by bandwidth, and pairs far enough apart."""
+    right = by_bandwidth = apart = 0
+    for a, b in pairs:
+        prices = [factors[x.run.gpu] * DOLLARS_PER_GPU_HOUR[x.run.gpu] for x in (a, b)]
+        measured = [
+            _tokens_per_second(x.run, x.run.ttft_seconds, x.run.tpot_seconds) / price
+            for x, price in zip((a, b), prices, strict=True)
+        ]
+        if max(measured) <= (1 + APART) * min(measured):
+            continue
+        predicted = [
+            _tokens_per_second(x.run, x.ttft_seconds, x.tpot_seconds) / price
+            for x, price in zip((a, b), prices, strict=True)
+        ]
+        widths = [require_roofs(x.run.gpu).bytes_per_second for x in (a, b)]
+        first = measured[0] > measured[1]
+        apart += 1
+        right += (predicted[0] > predicted[1]) == first
+        by_bandwidth += (widths[0] > widths[1]) == first
+    return right, by_bandwidth, apart
+
+
+def _tokens_per_second(one: ReferenceRun, ttft: float, tpot: float) -> float:
+    """Of one GPU, from the mean latencies of so many clients."""
+    request = ttft + tpot * (one.output_tokens - 1)
+    return one.concurrency * one.output_tokens / request / one.tensor_parallel
+
+
+def _errors(prefix: str, judged: Sequence[Judged]) -> dict[str, float]:
+    ttft = np.array([one.ttft_seconds / one.run.ttft_seconds for one in judged])
+    tpot = np.array([one.tpot_seconds / one.run.tpot_seconds for one in judged])
+    return {
+        f"{prefix}tpot_median_error_percent": 100 * float(np.median(np.abs(tpot - 1))),
+        f"{prefix}ttft_median_error_percent": 100 * float(np.median(np.abs(ttft - 1))),
+        f"{prefix}tpot_p90_error_percent": 100 * float(np.quantile(np.abs(tpot - 1), 0.9)),
+        f"{prefix}ttft_p90_error_percent": 100 * float(np.quantile(np.abs(ttft - 1), 0.9)),
+    }
+
+
+def _rounded(value: float | int | str) -> float | int | str:
+    return round(float(value), 4) if isinstance(value, float | np.floating) else value
