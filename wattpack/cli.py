@@ -69,6 +69,9 @@ SUBJECTS: dict[str, dict[str, Verb]] = {
         "parallel": Verb(
             "capacity.app.plan_parallel_command", "how to cut a training step over GPUs and links"
         ),
+        "serving": Verb(
+            "capacity.app.plan_serving_command", "latency, goodput and watts of a language model"
+        ),
     }
 }
 
