@@ -131,6 +131,7 @@ def explain_gpu(
         "limitWatts": gpus.limit_watts[index],
         "requestWatts": gpus.request_watts[index],
         "floorWatts": gpus.floor_watts[index] if gpus.floor_watts else None,
+        "work": _work(view, index),
         "reason": f"UNKNOWN_{gpus.reason[index]}" if reason is None else reason.name,
         "bindingDomain": domain.name if binding >= 0 else None,
         "sentence": texts.headline.format(**figures),
@@ -142,6 +143,28 @@ def explain_gpu(
         "epoch": view.epoch,
     }
 
+
+def _work(view: LiveView, index: int) -> str:
+    """What runs there, in words; empty where nobody knows."""
+    gpus = view.gpus
+    sure = gpus.workload_confidence[index] if gpus.workload_confidence else None
+    if sure is None or not gpus.pod[index]:
+        return ""
+    bound = gpus.bound[index]
+    if not bound:
+        return f"{gpus.workload[index]}, as its label says" if gpus.workload[index] else ""
+    if bound == "unknown":
+        return "nothing known by its telemetry"
+    like = f", like {gpus.workload[index]}" if gpus.workload[index] else ""
+    return f"{_BOUNDS.get(bound, bound)} with {sure:.0%} confidence{like}"
+
+
+_BOUNDS = {
+    "compute": "bound by operations",
+    "bandwidth": "bound by memory bandwidth",
+    "outside": "waits for host, storage, network or requests",
+    "starved": "starved by launches or one after the other",
+}
 
 _TAKES_FROM = {
     CapReason.DOMAIN_BAND,

@@ -104,6 +104,8 @@ def _reading(sample: DeviceSample, actuator: ActuatorStatus | None) -> power_pb2
         message.energy_joules = reading.energy_joules or 0.0
         message.sm_clock_mhz = reading.sm_clock_mhz or 0
         message.utilisation = reading.utilisation or 0.0
+        if reading.memory_utilisation is not None:
+            message.memory_utilisation = reading.memory_utilisation
         message.temperature_celsius = reading.temperature_celsius or 0.0
         message.throttle_reasons = reading.throttle_reasons or 0
     if status is not None:

@@ -85,6 +85,12 @@ class LiveGpus(_View):
     pod: list[str]
     floor_watts: list[float] = []
     temperature_celsius: list[float | None] = []
+    workload: list[str] = []
+    """What the pod's label names, or the catalogue entry that its telemetry looks like."""
+    bound: list[str] = []
+    """By telemetry: compute, bandwidth, outside, starved or unknown; empty where a label speaks."""
+    workload_confidence: list[float | None] = []
+    """Probability of ``bound``; 1 for a label, None while too little was seen."""
 
     @model_validator(mode="after")
     def _parallel(self) -> Self:
@@ -95,7 +101,9 @@ class LiveGpus(_View):
         return self
 
 
-_ADDED_LATER = frozenset({"floor_watts", "temperature_celsius"})
+_ADDED_LATER = frozenset(
+    {"floor_watts", "temperature_celsius", "workload", "bound", "workload_confidence"}
+)
 
 
 class LiveDecision(_View):

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import yaml
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
@@ -20,6 +21,7 @@ from capacity.catalogue.startup_time import startup_time
 from capacity.catalogue.workload_memory import checkpoint_bytes, memory_use, stop_seconds
 from capacity.catalogue.workload_model import Conditions, CyclePrice, price_cycle
 from capacity.catalogue.workload_schema import Workload
+from wattpack.api.object_meta import GROUP, VERSION
 from wattpack.errors import InputError
 
 
@@ -31,6 +33,9 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--limit-watts", type=float, help="power limit (default: the type's own)")
     parser.add_argument("--catalogue", type=Path, metavar="FOLDER", help="more entries, *.yaml")
     parser.add_argument("--json", action="store_true", help="as a JSON list")
+    parser.add_argument(
+        "--profile", action="store_true", help="a WorkloadProfile object of the entry, YAML"
+    )
     parser.add_argument("--schema", action="store_true", help="the JSON Schema of one entry")
     return parser
 
@@ -51,6 +56,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     except InputError as error:
         print(f"wattpack workloads: {error}", file=sys.stderr)
         return 2
+    if args.profile:
+        print("---\n".join(_profile(entry) for entry in catalogue.values()), end="")
+        return 0
     if args.json:
         print(json.dumps([document(catalogue[n], cycles[n], gpu) for n in catalogue], indent=2))
         return 0
@@ -96,6 +104,31 @@ def document(entry: Workload, cycle: CyclePrice, gpu: PricedGpu) -> dict[str, An
             for phase in cycle.phases
         ],
     }
+
+
+def workload_profile(entry: Workload) -> dict[str, Any]:
+    """A WorkloadProfile object (``wattpack.io/v1alpha1``) as plain values."""
+    stop = stop_seconds(entry)
+    spec: dict[str, Any] = {
+        "kind": entry.kind,
+        "workload": entry.name,
+        "kernelMix": {},
+        "phases": [phase.name for phase in entry.phases],
+        "malleable": entry.malleability.suspend,
+    }
+    if stop is not None:
+        spec["checkpointSeconds"] = round(stop, 1)
+    return {
+        "apiVersion": f"{GROUP}/{VERSION}",
+        "kind": "WorkloadProfile",
+        "metadata": {"name": entry.name},
+        "spec": spec,
+    }
+
+
+def _profile(entry: Workload) -> str:
+    made: str = yaml.safe_dump(workload_profile(entry), sort_keys=False)
+    return made
 
 
 def listing(

@@ -5,6 +5,7 @@ A value that no board can give refuses the whole message; a field that is missin
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -81,6 +82,8 @@ class NodeSample:
     host_watts: float
     pods: tuple[PodUse, ...]
     temperature_celsius: FloatArray
+    signals: FloatArray
+    """Utilisation, memory utilisation and SM clock over the highest, (3, n_devices)."""
 
 
 def describe(hello: power_pb2.Hello) -> tuple[DeviceDescription, ...]:
@@ -226,6 +229,7 @@ def read_report(
         host_watts=host_watts,
         pods=tuple(PodUse(p.namespace, p.name, p.uid, tuple(p.device_uuids)) for p in report.pods),
         temperature_celsius=_temperatures(readings),
+        signals=_signals(readings, devices),
     )
 
 
@@ -233,3 +237,24 @@ def _temperatures(readings: Sequence[power_pb2.DeviceReading | None]) -> FloatAr
     """Only shown, so a value that no board can have is unknown and no reason to refuse, (n,)."""
     celsius = np.array([0.0 if r is None else r.temperature_celsius for r in readings])
     return np.where((celsius > 0.0) & (celsius <= _HOTTEST_CELSIUS), celsius, np.nan)
+
+
+def _signals(
+    readings: Sequence[power_pb2.DeviceReading | None], devices: Sequence[DeviceDescription]
+) -> FloatArray:
+    """What tells one kind of work from another; only shown, so nonsense is unknown, (3, n)."""
+    unknown = (math.nan, math.nan, math.nan)
+    rows = [
+        unknown
+        if reading is None
+        else (
+            reading.utilisation,
+            reading.memory_utilisation if reading.HasField("memory_utilisation") else math.nan,
+            reading.sm_clock_mhz / device.max_clock_mhz
+            if reading.sm_clock_mhz and device.max_clock_mhz
+            else math.nan,
+        )
+        for reading, device in zip(readings, devices, strict=True)
+    ]
+    shares = np.array(rows, dtype=np.float64).reshape(-1, 3).T
+    return np.where((shares >= 0.0) & (shares <= 1.0), shares, np.nan)

@@ -54,6 +54,11 @@ class ControllerMetrics:
         self.brakes = counter("domain_brakes_total", "Times a domain entered the brake", "domain")
         self.silent_nodes = gauge("silent_nodes", "Nodes without a fresh report")
         self.nodes = gauge("nodes", "Nodes that have said hello")
+        self.pods_by_bound = gauge(
+            "pods_by_bound",
+            "Pods on GPUs by what binds their work, as telemetry shows it",
+            "bound",
+        )
         self.untrusted = gauge("untrusted_gpus", "GPUs budgeted at their maximum (I7)")
         self.stale_readings = gauge(
             "stale_readings", "GPUs whose power readings stand still or hide energy (I7)"

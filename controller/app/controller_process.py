@@ -30,6 +30,7 @@ from controller.app.running_topology import DesiredTopology
 from controller.app.stream_server import StreamServer
 from controller.app.taint_writer import TaintThread
 from controller.app.tick_loop import MeterSource, Ticker, TickIdentity, TickOutcome, TickPorts
+from controller.app.workload_watch import WorkloadWatch
 from controller.tick_values import PowerSettings
 from wattpack.api import (
     DemandForecast,
@@ -139,6 +140,7 @@ class ControllerProcess:
             settings.audit_file,
             kept(settings.audit_retention_days, settings.audit_max_mebibytes),
         )
+        self.works = WorkloadWatch(around.clock, self.fleet, self.desired)
         self.ticker = self._new_ticker(around)
         bucket = write_budget(around.clock)
         self.status = StatusThread(
@@ -179,6 +181,7 @@ class ControllerProcess:
                 audit=self.audit,
                 metrics=self.metrics,
                 send=self.gateway.send,
+                works=self.works.works,
             ),
             PowerSettings(lease_ttl_ms=self.settings.lease_ttl_ms),
             TickIdentity(self.settings.replica, self.settings.simulated, self.settings.label),
@@ -206,6 +209,7 @@ class ControllerProcess:
         self.elector.start()
         self.status.start()
         self.taints.start()
+        self.works.start()
         self._thread.start()
 
     def stop(self) -> None:
@@ -220,6 +224,7 @@ class ControllerProcess:
         self.elector.stop()
         self.status.stop()
         self.taints.stop()
+        self.works.stop()
         for informer in self.informers:
             informer.stop()
         self.streams.stop()
@@ -254,6 +259,7 @@ class ControllerProcess:
             if outcome is not None:
                 self.status.take(outcome)
                 self.taints.take(outcome)
+                self.works.take(outcome)
                 self.history.take(outcome)
                 self._on_tick(outcome)
         except Exception:
@@ -271,6 +277,8 @@ class ControllerProcess:
         expires = expires_at_seconds(streams.certificate_pem)
         metrics.certificate_expires.labels("stream").set(expires)
         metrics.audit_bytes.set(self.audit.size_bytes)
+        for bound, pods in self.works.count_by_bound().items():
+            metrics.pods_by_bound.labels(bound).set(pods)
         metrics.history_bytes.set(self.history.size_bytes)
         metrics.count_up(metrics.history_failures, self.history.failures)
         for reason, count in gateway.refused_streams.copy().items():

@@ -193,6 +193,20 @@ class Fleet:
             }
         return np.array([known.get(uuid, np.nan) for uuid in topology.gpu_uuids])
 
+    def signals(self, topology: Topology) -> FloatArray:
+        """As ``NodeSample.signals`` in the topology's order, NaN if unknown, (3, n_gpus)."""
+        found = np.full((3, topology.n_gpus), np.nan)
+        with self._lock:
+            samples = {name: record.sample for name, record in self._nodes.items()}
+        counts = np.bincount(topology.node_of_gpu, minlength=topology.n_nodes).tolist()
+        begin = 0
+        for name, count in zip(topology.node_names, counts, strict=True):
+            sample = samples.get(name)
+            if sample is not None and sample.signals.shape[1] == count:
+                found[:, begin : begin + count] = sample.signals
+            begin += count
+        return found
+
     def observe(
         self,
         topology: Topology,

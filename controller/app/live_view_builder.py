@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
 from controller.tick_values import Band, CapReason, Decisions, Observations, Topology
+from controller.work_seen import PodWork
 from forecasting.forecast_book import Outlook
 from forecasting.issued_forecast import IssuedForecast
 from wattpack.live_view import LiveDecision, LiveDomain, LiveForecast, LiveGpus, LiveView
@@ -30,6 +32,7 @@ class ViewContext:
     temperatures_celsius: FloatArray
     simulated: bool
     label: str
+    works: Mapping[str, PodWork] = field(default_factory=dict)
 
 
 def shown_to(view: LiveView, visible: Callable[[Collection[str]], Collection[str]]) -> LiveView:
@@ -37,7 +40,14 @@ def shown_to(view: LiveView, visible: Callable[[Collection[str]], Collection[str
     pods = view.gpus.pod
     shown = visible({namespace_of(pod) for pod in pods if pod})
     named = [p if not p or namespace_of(p) in shown else HIDDEN_POD for p in pods]
-    return view.model_copy(update={"gpus": view.gpus.model_copy(update={"pod": named})})
+    known = {"pod": named}
+    # What strangers run is theirs to tell.
+    if view.gpus.workload:
+        known["workload"] = [
+            work if pod != HIDDEN_POD else ""
+            for work, pod in zip(view.gpus.workload, named, strict=True)
+        ]
+    return view.model_copy(update={"gpus": view.gpus.model_copy(update=known)})
 
 
 def namespace_of(pod: str) -> str:
@@ -167,7 +177,18 @@ def _gpus(
         pod=list(context.pods),
         floor_watts=[round(float(w), 1) for w in topology.floor_watts],
         temperature_celsius=_numbers(context.temperatures_celsius),
+        **_works(context),
     )
+
+
+def _works(context: ViewContext) -> dict[str, list[Any]]:
+    """The columns about pods' work; empty or None where nothing is known."""
+    works = [context.works.get(pod) for pod in context.pods]
+    return {
+        "workload": [work.workload if work else "" for work in works],
+        "bound": [work.bound if work else "" for work in works],
+        "workload_confidence": [round(work.confidence, 3) if work else None for work in works],
+    }
 
 
 def _known(watts: float) -> float | None:

@@ -1,6 +1,6 @@
 """What becomes of WorkloadProfiles: accepted or not, and never ready.
 
-No process uses them in this version; whoever writes such an object is told so, and told what is
+No process plans by them in this version; whoever writes such an object is told so, and told what is
 wrong with it, instead of being left to wait. CapacityPlans are the forecaster's.
 """
 
@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from pydantic import ValidationError
 
+from capacity.catalogue.catalogue_files import shipped_catalogue
 from capacity.profile_book import ProfileBook
 from controller.app.desired_state import ObjectId
 from wattpack.api import ApiObject, Condition, WorkloadProfile
@@ -24,7 +25,10 @@ from wattpack.kube.port import JsonObject, Resource
 __all__ = ["PLANNING_KINDS", "PlanningStatus", "PlanningVerdicts"]
 
 PLANNING_KINDS: tuple[type[ApiObject], ...] = (WorkloadProfile,)
-_UNUSED = "nothing reads workload profiles in this version"
+_UNUSED = (
+    "shown for pods whose label wattpack.io/workload names it; "
+    "nothing plans by workload profiles in this version"
+)
 # Shares are written with a few decimals; their sum is not exact.
 _SUM_TOLERANCE = 1e-6
 
@@ -116,6 +120,9 @@ def _require_shares(profile: WorkloadProfile, kernels: set[str]) -> None:
         if name not in kernels:
             wanted = f"one of the kernel classes {', '.join(sorted(kernels))}"
             raise InputError(f"spec.kernelMix.{name}", wanted, name, source)
+    entry = profile.spec.workload
+    if entry and entry not in shipped_catalogue():
+        raise InputError("spec.workload", "an entry of `wattpack workloads`", entry, source)
     total = sum(mix.values())
     if total > 1 + _SUM_TOLERANCE:
         raise InputError("spec.kernelMix", "shares whose sum is at most 1", total, source)

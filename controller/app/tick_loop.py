@@ -33,6 +33,7 @@ from controller.tick_values import (
     Topology,
     Transition,
 )
+from controller.work_seen import PodWork
 from forecasting.forecast_book import Outlook
 from wattpack.clock import Clock
 from wattpack.live_view import LiveDecision, LiveView
@@ -110,6 +111,7 @@ class TickPorts:
         audit: Keeps every decision.
         metrics: Figures of each tick.
         send: Hands commands to the agents' streams; returns how many batches.
+        works: What the work of pods looks like, by namespace/name.
     """
 
     fleet: Fleet
@@ -120,6 +122,7 @@ class TickPorts:
     audit: DecisionLog
     metrics: ControllerMetrics
     send: Callable[[Topology, Commands], int]
+    works: Callable[[], Mapping[str, PodWork]] = dict
 
 
 class Ticker:
@@ -135,6 +138,7 @@ class Ticker:
         self._fleet, self._desired, self._leadership = ports.fleet, ports.desired, ports.leadership
         self._meters, self._clock, self._audit = ports.meters, ports.clock, ports.audit
         self._metrics, self._send = ports.metrics, ports.send
+        self._works = ports.works
         self._settings, self._identity = settings, identity
         self._topology: Topology | None = None
         self._state: State | None = None
@@ -247,6 +251,7 @@ class Ticker:
                 pods=self._desired.pods_of_gpus,
                 outlooks=outcome.outlooks,
                 temperatures_celsius=self._fleet.temperatures_celsius(outcome.topology),
+                works=self._works(),
                 simulated=self._identity.simulated,
                 label=self._identity.label,
             ),

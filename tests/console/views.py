@@ -79,6 +79,9 @@ def make_view(
             pod=[f"default/pod-{i // 4}" for i in range(gpus)],
             floor_watts=[400.0] * gpus,
             temperature_celsius=[None if i % 97 == 96 else 45.0 + i % 30 for i in range(gpus)],
+            workload=["decoder-decode"] * gpus,
+            bound=["bandwidth"] * gpus,
+            workload_confidence=[0.9] * gpus,
         ),
         decisions=[
             LiveDecision(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ from controller.app.elected_leadership import ElectedLeadership
 from controller.app.fleet import Fleet, Leadership
 from controller.app.tick_loop import Ticker, TickIdentity, TickOutcome, TickPorts
 from controller.tick_values import Commands, PowerSettings, Topology
+from controller.work_seen import PodWork
 from simulation.kube import EmbeddedKube
 from tests.controller_process.messages import make_hello, make_reading, make_report
 from tests.controller_process.object_builders import (
@@ -63,7 +64,12 @@ class Meters:
 class Bench:
     """A ticker over a cluster, in virtual time."""
 
-    def __init__(self, cluster: Cluster, fleet: Fleet) -> None:
+    def __init__(
+        self,
+        cluster: Cluster,
+        fleet: Fleet,
+        works: Callable[[], Mapping[str, PodWork]] = dict,
+    ) -> None:
         self.cluster, self.fleet, self.clock, self.leader = cluster, fleet, ManualClock(), Leader()
         self.meters = Meters()
         self.sent: list[Commands] = []
@@ -78,6 +84,7 @@ class Bench:
                 audit=DecisionLog(":memory:"),
                 metrics=ControllerMetrics(),
                 send=self._send,
+                works=works,
             ),
             PowerSettings(),
             TickIdentity("test"),

@@ -117,6 +117,7 @@ REFUSED: list[tuple[Resource, JsonObject, str]] = [
     (WORKLOADS, workload(kind="Gaming"), "kind"),
     (WORKLOADS, workload(kernelMix={"decode": 0.7, "prefill": 0.7}), "spec.kernelMix"),
     (WORKLOADS, workload(kernelMix={"raytracing": 1.0}), "raytracing"),
+    (WORKLOADS, workload(workload="no-such-work"), "spec.workload"),
 ]
 
 
@@ -165,7 +166,7 @@ def test_what_no_process_reads_is_accepted_and_says_that_nobody_will() -> None:
     found = Bench((WORKLOADS, workload())).conditions(WORKLOADS, "chat")
     assert found["Accepted"][0] == "True"
     assert found["Ready"][:2] == ("False", "NotImplemented")
-    assert "nothing reads" in found["Ready"][2]
+    assert "nothing plans" in found["Ready"][2]
 
 
 @pytest.mark.parametrize("resource", list(VALID))

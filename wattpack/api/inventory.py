@@ -243,6 +243,10 @@ class WorkloadProfileSpec(ApiModel):
     kind: Annotated[
         Literal["Serving", "Training", "Batch"], Field(description="Serving, Training or Batch")
     ]
+    workload: Annotated[
+        str,
+        Field(max_length=64, description="Entry of the workload catalogue; empty = none"),
+    ] = ""
     kernel_mix: Annotated[
         dict[str, Fraction], Field(max_length=32, description="Kernel class to share of GPU time")
     ]

@@ -14,6 +14,7 @@ interface Explanation {
   limitWatts: number | null;
   requestWatts: number;
   floorWatts: number | null;
+  work: string;
   reason: string;
   sentence: string;
   limit: string;
@@ -38,6 +39,7 @@ export async function explain(uuid: string): Promise<void> {
     if (answer.holders.length > 0) facts.push(["Power goes to", holders(answer)]);
     if (answer.actions.length > 0) facts.push(["You can", list(answer.actions)]);
   }
+  if (answer.work) facts.push(["Work", answer.work]);
   const terms = facts.flatMap(([term, fact]) => [make("dt", "", term), make("dd", "", fact)]);
   why.replaceChildren(
     make("p", "why-head", make("strong", "", `${answer.node} · ${answer.model}`), ` ${answer.pod || "no pod"}, priority ${answer.priority}`),

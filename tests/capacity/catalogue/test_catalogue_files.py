@@ -4,9 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from capacity.app.workloads_command import entry_schema
+from capacity.app.workloads_command import entry_schema, workload_profile
 from capacity.catalogue.catalogue_files import catalogue_with, read_catalogue, shipped_catalogue
 from tests.capacity.catalogue.entries import entry, write
+from wattpack.api import WorkloadProfile
 from wattpack.errors import InputError
 
 SCHEMA = Path(__file__).parents[3] / "docs" / "reference" / "workload.schema.json"
@@ -82,3 +83,9 @@ def test_an_own_entry_may_not_take_the_name_of_a_shipped_one(tmp_path: Path) -> 
 
 def test_the_documented_schema_is_that_of_the_code() -> None:
     assert SCHEMA.read_text() == entry_schema(), "wattpack workloads --schema"
+
+
+def test_every_entry_is_a_workload_profile_that_the_api_takes() -> None:
+    for shipped in shipped_catalogue().values():
+        made = WorkloadProfile.from_json(workload_profile(shipped))
+        assert (made.spec.workload, made.spec.kind) == (shipped.name, shipped.kind)

@@ -222,6 +222,7 @@ class DeviceReading(_message.Message):
     TEMPERATURE_CELSIUS_FIELD_NUMBER: _builtins.int
     THROTTLE_REASONS_FIELD_NUMBER: _builtins.int
     LEASE_ACTIVE_FIELD_NUMBER: _builtins.int
+    MEMORY_UTILISATION_FIELD_NUMBER: _builtins.int
     uuid: _builtins.str
     state: Global___DeviceState.ValueType
     draw_watts: _builtins.float
@@ -249,6 +250,8 @@ class DeviceReading(_message.Message):
     """NVML bit mask"""
     lease_active: _builtins.bool
     """false = at guaranteed"""
+    memory_utilisation: _builtins.float
+    """0 to 1: share of the time that memory is read or written"""
     def __init__(
         self,
         *,
@@ -268,12 +271,15 @@ class DeviceReading(_message.Message):
         temperature_celsius: _builtins.float = ...,
         throttle_reasons: _builtins.int = ...,
         lease_active: _builtins.bool = ...,
+        memory_utilisation: _builtins.float | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_memory_utilisation", b"_memory_utilisation", "memory_utilisation", b"memory_utilisation"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["confirmed_sequence", b"confirmed_sequence", "draw_watts", b"draw_watts", "energy_joules", b"energy_joules", "enforced_limit_watts", b"enforced_limit_watts", "failed_writes", b"failed_writes", "guaranteed_watts", b"guaranteed_watts", "instant_draw_watts", b"instant_draw_watts", "lease_active", b"lease_active", "limit_watts", b"limit_watts", "lock_max_mhz", b"lock_max_mhz", "sm_clock_mhz", b"sm_clock_mhz", "state", b"state", "temperature_celsius", b"temperature_celsius", "throttle_reasons", b"throttle_reasons", "utilisation", b"utilisation", "uuid", b"uuid"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_memory_utilisation", b"_memory_utilisation", "confirmed_sequence", b"confirmed_sequence", "draw_watts", b"draw_watts", "energy_joules", b"energy_joules", "enforced_limit_watts", b"enforced_limit_watts", "failed_writes", b"failed_writes", "guaranteed_watts", b"guaranteed_watts", "instant_draw_watts", b"instant_draw_watts", "lease_active", b"lease_active", "limit_watts", b"limit_watts", "lock_max_mhz", b"lock_max_mhz", "memory_utilisation", b"memory_utilisation", "sm_clock_mhz", b"sm_clock_mhz", "state", b"state", "temperature_celsius", b"temperature_celsius", "throttle_reasons", b"throttle_reasons", "utilisation", b"utilisation", "uuid", b"uuid"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__memory_utilisation: _TypeAlias = _typing.Literal["memory_utilisation"]  # noqa: Y015
+    _WhichOneofArgType__memory_utilisation: _TypeAlias = _typing.Literal["_memory_utilisation", b"_memory_utilisation"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__memory_utilisation) -> _WhichOneofReturnType__memory_utilisation | None: ...
 
 Global___DeviceReading: _TypeAlias = DeviceReading  # noqa: Y015
 

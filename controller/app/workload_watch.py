@@ -1,0 +1,111 @@
+"""What the work of every pod looks like: its label's word, else a verdict from its telemetry.
+
+Looks once a second beside the tick and judges a few pods in turn; writes nothing. The live view
+shows it. A verdict stays while its pod does: a board held at a cap says nothing new.
+"""
+
+from __future__ import annotations
+
+import threading
+from bisect import bisect_right
+from collections.abc import Mapping
+from typing import get_args
+
+from capacity.catalogue.catalogue_files import shipped_catalogue
+from capacity.catalogue.workload_classifier import UNKNOWN, WorkClass, shipped_classifier
+from controller.app.desired_state import ObjectId
+from controller.app.fleet import Fleet
+from controller.app.running_topology import DesiredTopology
+from controller.app.tick_loop import TickOutcome
+from controller.work_seen import PodWork
+from controller.workload_history import WorkloadHistory, of_the_work
+from wattpack.api import WorkloadProfile
+from wattpack.clock import Clock
+from wattpack.kube.port import JsonObject
+from wattpack.periodic import PeriodicThread
+from wattpack.power.domain_tree import FloatArray
+from wattpack.units import NS_PER_SECOND
+
+WORKLOAD_LABEL = "wattpack.io/workload"
+"""On a pod: a WorkloadProfile of its namespace or a catalogue entry, by name."""
+
+BOARDS_A_LOOK = 32
+"""Judged in one look, half a millisecond each: small fleets every second, 10,000 in 5 minutes."""
+
+
+class WorkloadWatch(PeriodicThread):
+    """Follows the boards and keeps the newest verdicts."""
+
+    def __init__(self, clock: Clock, fleet: Fleet, desired: DesiredTopology) -> None:
+        super().__init__(clock, "workloads", NS_PER_SECOND)
+        self._fleet, self._desired = fleet, desired
+        self._history = WorkloadHistory()
+        self._lock = threading.Lock()
+        self._outcome: TickOutcome | None = None
+        self._seen: dict[str, PodWork] = {}
+        self._turn = ""
+        self._works: Mapping[str, PodWork] = {}
+
+    def take(self, outcome: TickOutcome) -> None:
+        """Called by the tick; never blocks for long."""
+        with self._lock:
+            self._outcome = outcome
+
+    def works(self) -> Mapping[str, PodWork]:
+        """By ``namespace/name`` of the pod."""
+        return self._works
+
+    def count_by_bound(self) -> dict[str, int]:
+        """Pods of each class and of unknown work; classes without pods are 0."""
+        bounds = [work.bound for work in self._works.values() if work.source == "telemetry"]
+        return {name: bounds.count(name) for name in (*get_args(WorkClass), UNKNOWN)}
+
+    def run_once(self) -> None:
+        """Keep a second; judge when it is time."""
+        with self._lock:
+            outcome, self._outcome = self._outcome, None
+        if outcome is None:
+            return
+        topology = outcome.topology
+        pods = self._desired.pods_of_gpus
+        if len(pods) != topology.n_gpus:
+            return
+        seen, defaults = outcome.seen, topology.default_limit_watts
+        draws = of_the_work(seen.gpu_draw_watts, seen.gpu_limit_watts, defaults)
+        self._history.add(topology.gpu_uuids, pods, draws, self._fleet.signals(topology))
+        self._judge(defaults)
+        told = labelled_works(self._desired.pods(), self._desired.newest().planning)
+        self._works = {**self._seen, **told}
+
+    def _judge(self, limit_watts: FloatArray) -> None:
+        """The next pods in the order of their names, as many as one look has time for."""
+        boards = self._history.boards_of_pods()
+        self._seen = {pod: work for pod, work in self._seen.items() if pod in boards}
+        names = sorted(boards)
+        start = bisect_right(names, self._turn)
+        judged = 0
+        for pod in (*names[start:], *names[:start]):
+            if judged >= BOARDS_A_LOOK:
+                return
+            verdict = self._history.verdict(boards[pod], limit_watts, shipped_classifier())
+            if verdict is not None:
+                self._seen[pod] = PodWork(
+                    verdict.workload, verdict.bound, verdict.confidence, "telemetry"
+                )
+            judged += len(boards[pod])
+            self._turn = pod
+
+
+def labelled_works(
+    pods: Mapping[tuple[str, str], JsonObject], profiles: Mapping[ObjectId, JsonObject]
+) -> dict[str, PodWork]:
+    """What labels say; a name that is neither profile nor entry counts as no label."""
+    kind = WorkloadProfile.meta.kind
+    found = {}
+    for (namespace, name), body in pods.items():
+        wanted = (body["metadata"].get("labels") or {}).get(WORKLOAD_LABEL)
+        if not isinstance(wanted, str) or not wanted:
+            continue
+        if (kind, namespace, wanted) in profiles or wanted in shipped_catalogue():
+            found[f"{namespace}/{name}"] = PodWork(wanted, "", 1.0, "label")
+    return found

@@ -1,0 +1,121 @@
+"""What the live view and the console say of pods' work."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from console.cap_reasons import explain_gpu
+from controller.app.fleet import Fleet
+from controller.app.live_view_builder import shown_to
+from controller.app.workload_watch import WORKLOAD_LABEL, WorkloadWatch
+from tests.controller_process.messages import make_hello, make_reading
+from tests.controller_process.object_builders import (
+    PODS,
+    make_cluster,
+    make_node,
+    make_object,
+    make_pod,
+)
+from tests.controller_process.test_tick_attacks import Bench
+from wattpack.api import WorkloadProfile
+from wattpack.live_view import LiveView
+from wattpack.wire.v1 import power_pb2
+
+DECODE = {"draw_watts": 532.0, "utilisation": 1.0, "memory_utilisation": 0.85}
+
+
+class Watched:
+    """A controller that ticks beside its watch; one node with two boards, one of them in use."""
+
+    def __init__(self, label: str = "", profiles: tuple[str, ...] = ()) -> None:
+        fleet = Fleet()
+        fleet.hello(make_hello("node-1"))
+        cluster = make_cluster(make_node("node-1"))
+        labels = {WORKLOAD_LABEL: label} if label else {}
+        cluster.put(
+            PODS, make_pod("chat", node="node-1", metadata={"namespace": "team", "labels": labels})
+        )
+        for name in profiles:
+            body = make_object(
+                "WorkloadProfile", name, {"kind": "Serving", "kernelMix": {}}, namespace="team"
+            )
+            cluster.put(WorkloadProfile.meta.resource, body)
+        self.bench = Bench(cluster, fleet, lambda: self.watch.works())
+        self.watch = WorkloadWatch(self.bench.clock, fleet, cluster.desired)
+
+    def run(self, seconds: int, **reading: Any) -> LiveView:
+        use = power_pb2.PodUse(
+            namespace="team", name="chat", uid="u", device_uuids=["node-1-gpu-0"]
+        )
+        for _ in range(seconds):
+            readings = [
+                make_reading(f"node-1-gpu-{i}", **(reading if i == 0 else {})) for i in (0, 1)
+            ]
+            self.watch.take(self.bench.tick("node-1", devices=readings, pods=[use]))
+            self.watch.run_once()
+        view = self.bench.ticker.live()
+        assert view is not None
+        return view
+
+
+def test_a_pod_that_nobody_described_is_shown_with_what_it_looks_like() -> None:
+    view = Watched().run(90, **DECODE)
+    assert view.gpus.bound == ["bandwidth", ""]
+    assert view.gpus.workload[0]
+    assert view.gpus.workload_confidence[0] is not None
+    assert view.gpus.workload_confidence[0] > 0.6
+    work = str(explain_gpu(view, "node-1-gpu-0")["work"])
+    assert "memory bandwidth" in work
+    assert "%" in work
+
+
+def test_nothing_is_said_before_a_minute_was_seen() -> None:
+    view = Watched().run(40, **DECODE)
+    assert view.gpus.workload_confidence == [None, None]
+    assert explain_gpu(view, "node-1-gpu-0")["work"] == ""
+
+
+@pytest.mark.parametrize(
+    ("label", "profiles", "shown"),
+    [("chat-profile", ("chat-profile",), "chat-profile"), ("rl-rollout", (), "rl-rollout")],
+)
+def test_a_label_overrides_what_telemetry_shows(
+    label: str, profiles: tuple[str, ...], shown: str
+) -> None:
+    view = Watched(label, profiles).run(90, **DECODE)
+    assert (view.gpus.workload[0], view.gpus.bound[0]) == (shown, "")
+    assert view.gpus.workload_confidence[0] == 1.0
+    assert "label" in str(explain_gpu(view, "node-1-gpu-0")["work"])
+
+
+def test_a_label_that_names_nothing_known_counts_as_none() -> None:
+    assert Watched("no-such-work").run(90, **DECODE).gpus.bound[0] == "bandwidth"
+
+
+def test_a_capped_board_keeps_the_verdict_of_before() -> None:
+    watched = Watched()
+    watched.run(90, **DECODE)
+    view = watched.run(90, draw_watts=349.0, limit_watts=350.0, utilisation=1.0)
+    assert view.gpus.bound[0] == "bandwidth"
+
+
+def test_strangers_do_not_learn_what_a_pod_runs() -> None:
+    view = shown_to(Watched().run(90, **DECODE), lambda namespaces: ())
+    assert view.gpus.workload[0] == ""
+    assert view.gpus.pod[0] == "(hidden)"
+
+
+def test_pods_are_counted_by_what_binds_them() -> None:
+    watched = Watched()
+    watched.run(90, **DECODE)
+    counts = watched.watch.count_by_bound()
+    assert counts["bandwidth"] == 1
+    assert sum(counts.values()) == 1
+
+
+@pytest.mark.parametrize("share", [-1.0, 7.0, float("nan")])
+def test_signals_that_no_board_can_give_are_unknown(share: float) -> None:
+    view = Watched().run(90, draw_watts=532.0, utilisation=share, memory_utilisation=share)
+    assert view.gpus.workload_confidence[0] is not None
