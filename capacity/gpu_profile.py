@@ -38,6 +38,9 @@ class KernelClass:
         curve_samples: Number of sweep rows behind the curve.
         error_mape: Mean absolute relative error of throughput where the cap binds.
         error_kind: What was held out to measure the error.
+        power_error: Mean absolute relative error of the draw that the model predicts where the
+            limit does not set it, held out; None where nothing was.
+        time_error: The same of the time, at the default limit.
     """
 
     power_p50_watts: float
@@ -53,6 +56,8 @@ class KernelClass:
     curve_samples: int
     error_mape: float
     error_kind: str
+    power_error: float | None = None
+    time_error: float | None = None
 
     @property
     def provenance(self) -> Provenance:
@@ -204,6 +209,8 @@ def _kernel_from_dict(document: object, path: str) -> KernelClass:
             f"{path}.error_mape", fields["error_mape"], minimum=0, maximum=10
         ),
         error_kind=_text(fields["error_kind"], f"{path}.error_kind"),
+        power_error=_share_or_none(fields["power_error"], f"{path}.power_error"),
+        time_error=_share_or_none(fields["time_error"], f"{path}.time_error"),
         **arrays,
     )
 
@@ -227,6 +234,11 @@ def _unit_array(value: object, path: str) -> tuple[float, ...]:
         require_number(f"{path}[{i}]", item, exclusive_minimum=0, maximum=1)
         for i, item in enumerate(value)
     )
+
+
+def _share_or_none(value: object, path: str) -> float | None:
+    """A share of at least 0, or nothing."""
+    return None if value is None else require_number(path, value, minimum=0, maximum=10)
 
 
 def _text(value: object, path: str) -> str:

@@ -203,4 +203,6 @@ def _kernel(kernel: KernelClassSpec, spec: GPUProfileSpec, source: str) -> Kerne
         curve_samples=0,
         error_mape=kernel.error_fraction or 0.0,
         error_kind="as the object states",
+        power_error=kernel.power_error_fraction,
+        time_error=kernel.time_error_fraction,
     )

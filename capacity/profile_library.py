@@ -15,7 +15,7 @@ from capacity.serving_model import ServingTimes, serving_from_dict
 from wattpack.documents import read_json
 from wattpack.errors import InputError
 
-SCHEMA = "wattpack.io/gpu-profiles/v1"
+SCHEMA = "wattpack.io/gpu-profiles/v2"
 _KEYS = {"schema", "reference_sha256", "checks", "profiles", "serving"}
 
 
@@ -132,6 +132,8 @@ def gpu_profile_object(profile: GpuProfile, reference_sha256: str) -> dict[str, 
                     "throughputFractions": list(kernel.throughput),
                     "provenance": kernel.provenance,
                     "errorFraction": kernel.error_mape,
+                    "powerErrorFraction": kernel.power_error,
+                    "timeErrorFraction": kernel.time_error,
                     "source": f"power: {kernel.power_source}; curve: {kernel.curve_source}",
                 }
                 for name, kernel in kernels.items()

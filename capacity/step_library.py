@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from importlib import resources
 from typing import Any, Final, get_args
@@ -15,6 +16,7 @@ from capacity.profile_errors import UnknownServingModel
 from capacity.step_table import (
     GRIDS,
     PART_SHAPES,
+    SWEPT_CAPS,
     Floats,
     HeldBoard,
     StepErrors,
@@ -40,10 +42,12 @@ class StepLibrary:
     Attributes:
         tables: By GPU type, language model and parallelism, in the file's order.
         rows_sha256: Hash over the kernel rows that the tables come from.
+        content_sha256: Hash of the file; empty for a library that comes from none.
     """
 
     tables: Mapping[tuple[str, str, int], StepTable]
     rows_sha256: str
+    content_sha256: str = ""
 
     def find(self, gpu: str, language_model: str, tensor_parallel: int) -> StepTable:
         """The table for a GPU type, language model and parallelism.
@@ -66,7 +70,8 @@ def shipped_step_tables() -> StepLibrary:
         InputError: if the file is damaged.
     """
     text = (resources.files("capacity") / "data" / FILE).read_text(encoding="utf-8")
-    return step_library_from_dict(parse_json(text, FILE), FILE)
+    library = step_library_from_dict(parse_json(text, FILE), FILE)
+    return replace(library, content_sha256=hashlib.sha256(text.encode()).hexdigest())
 
 
 def step_library_from_dict(document: object, source: str = "") -> StepLibrary:
@@ -98,7 +103,7 @@ def table_as_dict(table: StepTable) -> dict[str, Any]:
         name: {key: _rounded(getattr(part, key)) for key in StepPart.__dataclass_fields__}
         for name, part in table.parts.items()
     }
-    document["held"] = asdict(table.held)
+    document["held"] = asdict(table.held) | {"swept_depth": list(table.held.swept_depth)}
     document["errors"] = asdict(table.errors)
     return document
 
@@ -123,13 +128,22 @@ def table_from_dict(document: object) -> StepTable:
     fields["tensor_parallel"] = int(parallel)
     parts = _exact(fields["parts"], set(PART_SHAPES), "table.parts")
     fields["parts"] = {name: _part(parts[name], name) for name in PART_SHAPES}
-    held = _exact(fields["held"], set(HeldBoard.__dataclass_fields__), "table.held")
-    fields["held"] = HeldBoard(**{
-        name: require_number(f"table.held.{name}", value, minimum=0, maximum=10)
-        for name, value in held.items()
-    })  # fmt: skip
+    fields["held"] = _held(fields["held"])
     fields["errors"] = _errors(fields["errors"])
     return StepTable(**fields)
+
+
+def _held(document: object) -> HeldBoard:
+    fields = dict(_exact(document, set(HeldBoard.__dataclass_fields__), "table.held"))
+    path = "table.held.swept_depth"
+    swept = _array(fields.pop("swept_depth"), (len(SWEPT_CAPS),), path).tolist()
+    if swept != sorted(swept, reverse=True) or swept[-1] != 0.0:
+        raise InputError(path, "depths that fall to 0", swept)
+    numbers = {
+        name: require_number(f"table.held.{name}", value, minimum=0, maximum=10)
+        for name, value in fields.items()
+    }
+    return HeldBoard(**numbers, swept_depth=tuple(swept))
 
 
 def _errors(document: object) -> StepErrors:

@@ -46,6 +46,9 @@ GRIDS: Final[Mapping[str, tuple[tuple[int, ...], ...]]] = {
 
 PART_SHAPES: Final = {name: tuple(len(axis) for axis in axes) for name, axes in GRIDS.items()}
 
+SWEPT_CAPS: Final = tuple(round(0.1 + 0.05 * i, 2) for i in range(19))
+"""Cap over the draw at the default limit, in even steps to 1."""
+
 LEAST: Final = 1e-12
 """Stands for no seconds where a logarithm follows."""
 
@@ -67,23 +70,31 @@ class StepPart:
 
 @dataclass(frozen=True, slots=True)
 class HeldBoard:
-    """How a board that is held at its limit slows its work (``capacity.model.regulator``).
+    """How a board that is held back slows its work.
+
+    Near the limit its own rows tell (``capacity.model.regulator``); they never wanted more than 1.4
+    times what they got. Of deeper caps only sweeps of other types know, so the larger of the two
+    depths counts.
 
     Attributes:
         reach: Depth for work that would draw twice what the board is held at.
         bend: How depth grows with the excess.
         held_share: Mean draw over limit while the board regulates.
+        swept_depth: Of the swept types at ``SWEPT_CAPS``, falling to 0.
     """
 
     reach: float
     bend: float
     held_share: float
+    swept_depth: tuple[float, ...]
 
-    def depth(self, wanted_over_held: Floats | float) -> Floats:
-        """How far the clock falls, 0 where nothing is held back."""
-        return np.asarray(
-            self.reach * np.maximum(0.0, np.asarray(wanted_over_held) - 1.0) ** self.bend
-        )
+    def depth(
+        self, wanted_watts: Floats, drawn_watts: Floats, default_limit_watts: float
+    ) -> Floats:
+        """As ``StepTables.depth``, of one board."""
+        n = len(wanted_watts)
+        response = _Responses.of([self], [default_limit_watts])
+        return response.depth(np.zeros(n, dtype=np.intp), wanted_watts, drawn_watts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +151,13 @@ class StepTable:
         which = np.zeros(len(work.batch), dtype=np.intp)
         return StepTables.of([self]).iterations(which, work)
 
+    def limited_seconds(self, made: Iterations, limit_watts: float) -> Floats:
+        """What iterations of this one table take under a limit, (n,)."""
+        tables, which = StepTables.of([self]), np.zeros(len(made.seconds), dtype=np.intp)
+        held = tables.held_watts(which, np.full(len(made.seconds), limit_watts))
+        depth = tables.depth(which, made.watts, np.minimum(made.watts, held))
+        return made.stretched_seconds(depth)
+
     @property
     def key(self) -> tuple[str, str, int]:
         """GPU, language model and parallelism."""
@@ -194,6 +212,51 @@ class Iterations:
 
 
 @dataclass(frozen=True, slots=True)
+class _Responses:
+    """Several boards' responses to being held back; the first axis is the board."""
+
+    reach: Floats
+    bend: Floats
+    held_share: Floats
+    default_held_watts: Floats
+    swept_depth: Floats
+
+    @classmethod
+    def of(cls, boards: Sequence[HeldBoard], default_limit_watts: Sequence[float]) -> Self:
+        shares = np.array([board.held_share for board in boards])
+        return cls(
+            np.array([board.reach for board in boards]),
+            np.array([board.bend for board in boards]),
+            shares,
+            shares * np.array(default_limit_watts),
+            np.array([board.swept_depth for board in boards]),
+        )
+
+    def depth(self, which: Integers, wanted_watts: Floats, drawn_watts: Floats) -> Floats:
+        """See ``StepTables.depth``."""
+        at_default = np.minimum(wanted_watts, self.default_held_watts[which])
+        near = self._own(which, wanted_watts / drawn_watts)
+        base = self._own(which, wanted_watts / at_default)
+        deep = (1.0 + base) * (1.0 + self._swept(which, drawn_watts / at_default)) - 1.0
+        return np.asarray(np.maximum(near, deep))
+
+    def _own(self, which: Integers, wanted_over_drawn: Floats) -> Floats:
+        excess = np.maximum(0.0, wanted_over_drawn - 1.0)
+        return np.asarray(self.reach[which] * excess ** self.bend[which])
+
+    def _swept(self, which: Integers, cap_share: Floats) -> Floats:
+        """The sweeps' depth; below their lowest caps speed falls in proportion."""
+        lowest, steps = SWEPT_CAPS[0], len(SWEPT_CAPS) - 1
+        inside = np.clip(cap_share, lowest, 1.0)
+        place = (inside - lowest) / (1.0 - lowest) * steps
+        low = np.minimum(place.astype(np.intp), steps - 1)
+        depth = self.swept_depth[which, low] * (1.0 - (place - low))
+        depth += self.swept_depth[which, low + 1] * (place - low)
+        below = inside / np.clip(cap_share, LEAST, inside)
+        return np.asarray((1.0 + depth) * below - 1.0)
+
+
+@dataclass(frozen=True, slots=True)
 class StepTables:
     """Several tables as arrays; the first axis is the table.
 
@@ -205,9 +268,7 @@ class StepTables:
     _logs: dict[str, Floats]
     _host_seconds: Floats
     _host_joules: Floats
-    _reach: Floats
-    _bend: Floats
-    _held_share: Floats
+    _responses: _Responses
 
     @classmethod
     def of(cls, tables: Sequence[StepTable]) -> Self:
@@ -238,9 +299,9 @@ class StepTables:
             logs,
             host,
             host * column([table.host_watts for table in tables]),
-            column([table.held.reach for table in tables]),
-            column([table.held.bend for table in tables]),
-            column([table.held.held_share for table in tables]),
+            _Responses.of(
+                [table.held for table in tables], [table.default_limit_watts for table in tables]
+            ),
         )
 
     def iterations(self, which: Integers, work: IterationWork) -> Iterations:
@@ -263,19 +324,19 @@ class StepTables:
             total[0] + self._host_seconds[which], total[1] + self._host_joules[which], total[2]
         )
 
-    def depth(self, which: Integers, wanted_over_held: Floats) -> Floats:
-        """How far the clock of held boards falls, (n,).
+    def depth(self, which: Integers, wanted_watts: Floats, drawn_watts: Floats) -> Floats:
+        """How far the clock of held boards falls, 0 where nothing is held back, (n,).
 
         Args:
             which: Table of each, (n,).
-            wanted_over_held: What the work would draw over what the board lets it, (n,).
+            wanted_watts: What the work would draw without a limit, (n,).
+            drawn_watts: What the board lets it draw, (n,).
         """
-        excess = np.maximum(0.0, wanted_over_held - 1.0)
-        return np.asarray(self._reach[which] * excess ** self._bend[which])
+        return self._responses.depth(which, wanted_watts, drawn_watts)
 
     def held_watts(self, which: Integers, limit_watts: Floats) -> Floats:
         """Mean draw of boards that regulate at a limit, (n,)."""
-        return np.asarray(self._held_share[which] * limit_watts)
+        return np.asarray(self._responses.held_share[which] * limit_watts)
 
     def _line(self, part: str, grid: Sequence[float], which: Integers, at: Floats) -> Floats:
         """Seconds, joules and clock seconds of a part with one axis, (3, n)."""

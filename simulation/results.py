@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field
 
+from capacity.step_library import shipped_step_tables
 from simulation.cap_effects import URGENT, EffectFigures
 from simulation.placed import PlacementEvent
 from simulation.pod_work import WorkKind
@@ -57,6 +58,7 @@ class TwinResult(BaseModel):
     simulated_seconds: float
     plant_sha256: str
     plant_frozen: bool
+    step_tables_sha256: str
     trips: int
     brakes: int
     invariant_violations: int
@@ -221,6 +223,7 @@ def summarise(world: World, uncapped: World, policy: str, product: Mapping[str, 
         simulated_seconds=round(max(0.0, ran_seconds(world) - scenario.warmup_seconds), 2),
         plant_sha256=scenario.plant.sha256(),
         plant_frozen=scenario.plant_frozen,
+        step_tables_sha256=shipped_step_tables().content_sha256,
         trace_rate_factor=scenario.trace_rate_factor,
         tokens_served=tokens(world),
         work_gpu_seconds=work_gpu_seconds(world),

@@ -64,11 +64,7 @@ def build_boards(scenario: Scenario, generator: np.random.Generator, start_ns: i
         profile_of_node,
         node_of_gpu,
         BoardBank(specs, seed=generator, start_ns=start_ns),
-        GpuTypes.of(
-            profiles,
-            [profile_of_node[int(node)] for node in node_of_gpu],
-            scenario.plant.decode_clock_knee_ratio,
-        ),
+        GpuTypes.of(profiles, [profile_of_node[int(node)] for node in node_of_gpu]),
         tuple(str(spec.uuid) for spec in specs),
     )
 

@@ -13,8 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from capacity.profile_library import shipped_library
-from capacity.serving_model import find_serving
+from capacity.step_library import shipped_step_tables
 from simulation import placed as pl
 from simulation.arrivals import RequestStream
 from simulation.jobs import JobFleet, JobShape
@@ -22,19 +21,27 @@ from simulation.placed import GpuAssignment, Placed, PlacementEvent
 from simulation.pod_work import Work, WorkKind
 from simulation.row_boards import RowBoards
 from simulation.scenario import Scenario
-from simulation.serving_queues import ServingFleet
+from simulation.serving_queues import Replica, ServingFleet
+from simulation.serving_steps import BoardState
 from simulation.slo import Ledger
-from simulation.speeds import BATCH, DECODE, PREFILL, TRAINING
+from simulation.speeds import BATCH, TRAINING
 from simulation.traces import shipped_trace
 
 Floats = NDArray[np.float64]
 
 
-class KernelSpeeds(NamedTuple):
-    """Relative speed of each kernel class on each GPU as it is held now, each (n_gpus,)."""
+class GpuSpeeds(NamedTuple):
+    """How each GPU is held back now, each (n_gpus,).
 
-    prefill: Floats
-    decode: Floats
+    Attributes:
+        drawn_over_wanted: Watts drawn over watts wanted at the present clock; 0 without power.
+        clock_ratio: Locked over highest clock, 1 without a lock.
+        training: Relative speed of training.
+        batch: Relative speed of batch work.
+    """
+
+    drawn_over_wanted: Floats
+    clock_ratio: Floats
     training: Floats
     batch: Floats
 
@@ -97,13 +104,14 @@ class RunningWork:
 
     def _start_replica(self, index: int, node: int) -> int:
         service, boards = self._scenario.services[index], self._boards
-        times = find_serving(
-            shipped_library().serving,
+        table = shipped_step_tables().find(
             boards.profiles[boards.profile_of_node[node]].model,
             service.language_model,
             service.tensor_parallel,
         )
-        return self._serving.add(index, times, service.max_batch, service.prefill_chunk_tokens)
+        return self._serving.add(
+            Replica(index, table, service.max_batch, service.prefill_chunk_tokens)
+        )
 
     def _shape(self, work: Work) -> JobShape:
         if work.kind is WorkKind.BATCH:
@@ -136,7 +144,7 @@ class RunningWork:
 
     # -- time ------------------------------------------------------------------------------------
 
-    def step(self, begin: float, seconds: float, speeds: KernelSpeeds, ledger: Ledger) -> Floats:
+    def step(self, begin: float, seconds: float, speeds: GpuSpeeds, ledger: Ledger) -> Floats:
         """Serve and compute for one step; what the work would draw without caps, (n_gpus,).
 
         Args:
@@ -148,12 +156,12 @@ class RunningWork:
         for i, stream in enumerate(self._streams):
             self._serving.arrive(i, stream.take(begin))
         assignment, n = self.assignment, len(self._boards.bank)
-        result = self._serving.step(
-            begin,
-            seconds,
-            assignment.slowest(pl.SERVING, speeds.prefill, n),
-            assignment.slowest(pl.SERVING, speeds.decode, n),
+        state = BoardState(
+            assignment.slowest(pl.SERVING, speeds.drawn_over_wanted, n),
+            assignment.slowest(pl.SERVING, speeds.clock_ratio, n),
+            self._scenario.plant.decode_clock_knee_ratio,
         )
+        result = self._serving.step(begin, seconds, state)
         ledger.served(result)
         draw = self._jobs.draw_ratio()
         job_speed = np.minimum(
@@ -165,17 +173,12 @@ class RunningWork:
         for slot in done:
             self._finish(int(slot))
         self._count_windows(ledger)
-        return self._demand(result.prefill_share, result.decode_share, draw)
+        return self._demand(result.busy_share, result.busy_watts, draw)
 
-    def _demand(self, prefill: Floats, decode: Floats, draw: Floats) -> Floats:
+    def _demand(self, busy_share: Floats, busy_watts: Floats, draw: Floats) -> Floats:
         types, kind, slot = self._boards.types, self.assignment.kind, self.assignment.slot
         context = types.context_watts
-        rest = np.maximum(0.0, 1.0 - prefill[slot] - decode[slot])
-        serving = (
-            prefill[slot] * types.class_watts(PREFILL)
-            + decode[slot] * types.class_watts(DECODE)
-            + rest * context
-        )
+        serving = busy_watts[slot] + np.maximum(0.0, 1.0 - busy_share[slot]) * context
         training = np.maximum(context, draw[slot] * types.class_watts(TRAINING))
         batch = np.maximum(context, draw[slot] * types.class_watts(BATCH))
         choices = [self._boards.bank.idle_watts, serving, training, batch]

@@ -1,9 +1,11 @@
 """Language model servers as queues: prompts first in, first out; answers decoded together.
 
-One replica iterates as ``capacity`` says: base + prompt tokens + context tokens, each divided by
-the speed that its GPUs have now (a cap lowers it). Within a step of the twin the queues are fluid:
+One replica iterates as ``capacity``'s step table says. While prompts wait, each iteration carries a
+chunk of them beside one token of every answer; without, it decodes alone. Time and draw follow from
+prompt tokens, batch and context as one function, and from how far the boards are held back. Within
+a step of the twin the queues are fluid:
 
-    prompts ──> prefill (FIFO, a share of each iteration) ──> decode (all together) ──> done
+    prompts ──> chunks (FIFO, decodes beside them) ──> decode (all together) ──> done
 
 Prompt progress is counted in tokens and decode progress in iterations since the replica began, so
 each request is followed exactly: it decodes once the tokens up to it are processed, and is done
@@ -13,16 +15,34 @@ when the iterations since then reach its answer's length. Times are interpolated
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from capacity.serving_model import ServingTimes
+from capacity.step_table import StepTable
 from simulation.arrivals import Requests
+from simulation.serving_steps import BoardState, Done, Queued, StepClock
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 Bools = NDArray[np.bool_]
+
+
+class Replica(NamedTuple):
+    """Constants of one server.
+
+    Attributes:
+        service: Whose requests it takes.
+        table: Time and draw of its iterations.
+        max_batch: Most requests that decode together.
+        chunk_tokens: Most tokens of one iteration, prompts and decodes together.
+    """
+
+    service: int
+    table: StepTable
+    max_batch: int
+    chunk_tokens: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,8 +50,9 @@ class StepResult:
     """What the replicas did in one step.
 
     Attributes:
-        prefill_share: Share of the step spent on prompts, (slots,).
-        decode_share: Share of the step spent on answers alone, (slots,).
+        busy_share: Share of the step in which iterations ran, (slots,).
+        busy_watts: Draw of each GPU of a replica in that time without a limit, spread over the
+            whole step, (slots,).
         service: Service of each finished request, (finished,).
         latency_seconds: Arrival to last token, (finished,).
         first_token_seconds: Arrival to first token, (finished,).
@@ -39,8 +60,8 @@ class StepResult:
         arrived_seconds: When each finished request came, (finished,).
     """
 
-    prefill_share: Floats
-    decode_share: Floats
+    busy_share: Floats
+    busy_watts: Floats
     service: Integers
     latency_seconds: Floats
     first_token_seconds: Floats
@@ -71,11 +92,8 @@ class ServingFleet:
 
     def __init__(self, n_slots: int) -> None:
         self._service = np.full(n_slots, -1, dtype=np.int64)
-        self._base_seconds = np.ones(n_slots)
-        self._prefill_seconds = np.ones(n_slots)
-        self._context_seconds = np.zeros(n_slots)
         self._max_batch = np.ones(n_slots)
-        self._chunk_tokens = np.ones(n_slots)
+        self._clock = StepClock(n_slots)
         self._prompts_in = np.zeros(n_slots)  # tokens queued since the replica began
         self._prompts_done = np.zeros(n_slots)
         self._iterations = np.zeros(n_slots)
@@ -92,22 +110,24 @@ class ServingFleet:
         """Requests that arrived and are not finished."""
         return self._count
 
+    def decode_batch(self) -> Floats:
+        """Requests that decode on each replica, (slots,)."""
+        r = self._requests
+        decoding = (r["slot"] >= 0) & np.isfinite(r["decode_target"])
+        found = np.bincount(r["slot"][decoding], minlength=len(self._service))
+        return found.astype(np.float64)
+
     def waiting_since(self, service: int) -> Floats:
         """When each request of a service that is not finished arrived, seconds."""
         mine = self._requests["service"] == service
         return np.asarray(self._requests["arrived"][mine], dtype=np.float64)
 
-    def add(
-        self, service: int, times: ServingTimes, max_batch: int, prefill_chunk_tokens: int
-    ) -> int:
+    def add(self, replica: Replica) -> int:
         """Start a replica; its slot."""
         slot = int(np.flatnonzero(self._service < 0)[0])
-        self._service[slot] = service
-        self._base_seconds[slot] = times.base_seconds
-        self._prefill_seconds[slot] = times.prefill_seconds_per_token
-        self._context_seconds[slot] = times.context_seconds_per_token
-        self._max_batch[slot] = max_batch
-        self._chunk_tokens[slot] = prefill_chunk_tokens
+        self._service[slot] = replica.service
+        self._max_batch[slot] = replica.max_batch
+        self._clock.put(slot, replica.table, replica.chunk_tokens)
         self._prompts_in[slot] = self._prompts_done[slot] = self._iterations[slot] = 0.0
         return slot
 
@@ -136,44 +156,43 @@ class ServingFleet:
         new["decode_target"] = np.inf
         self._count = end
 
-    def step(
-        self, begin_seconds: float, seconds: float, prefill_speed: Floats, decode_speed: Floats
-    ) -> StepResult:
+    def step(self, begin_seconds: float, seconds: float, boards: BoardState) -> StepResult:
         """Serve for one step.
 
         Args:
             begin_seconds: Start of the step.
             seconds: Its length.
-            prefill_speed: Relative speed of prompt work at the present caps, (slots,).
-            decode_speed: Relative speed of decode work, (slots,).
+            boards: How the GPUs of each slot are held back.
         """
         self._dispatch()
-        r = self._requests
-        slot = r["slot"]
-        placed = slot >= 0
-        decoding = placed & np.isfinite(r["decode_target"])
-        batch, context = self._batch(r[decoding])
-        turn_seconds = (self._base_seconds + context * self._context_seconds) / decode_speed
-        token_seconds = self._prefill_seconds / prefill_speed
-        prompt_work = (self._prompts_in - self._prompts_done) * token_seconds
-        most = self._chunk_tokens * token_seconds
-        share = np.where(batch > 0, most / (most + turn_seconds), 1.0)
-        # A full batch takes no new prompts.
-        share = np.where(batch >= self._max_batch, 0.0, share)
-        prefill = np.minimum(prompt_work, share * seconds)
-        decode = np.where(batch > 0, seconds - prefill, 0.0)
-        tokens = prefill / token_seconds
-        turns = decode / turn_seconds
-        result = self._advance(begin_seconds, seconds, tokens, turns, decoding)
-        return StepResult(prefill / seconds, decode / seconds, *result)
+        decoding = (self._requests["slot"] >= 0) & np.isfinite(self._requests["decode_target"])
+        queued = self._queued(decoding)
+        done = self._clock.advance(seconds, queued, boards)
+        result = self._advance(begin_seconds, seconds, done, decoding)
+        return StepResult(done.busy_share, done.busy_watts, *result)
 
-    def _batch(self, decoding: NDArray[np.void]) -> tuple[Floats, Floats]:
-        """Requests that decode and tokens of context that they read, each (slots,)."""
-        n = len(self._service)
-        slot = decoding["slot"]
+    def _queued(self, decoding: Bools) -> Queued:
+        """The work that every replica has in front of it."""
+        n, r = len(self._service), self._requests
+        slot = r["slot"][decoding]
         batch = np.bincount(slot, minlength=n).astype(np.float64)
-        context = np.bincount(slot, decoding["prompt"] + 0.5 * decoding["output"], minlength=n)
-        return batch, context.astype(np.float64)
+        half_done = r["prompt"][decoding] + 0.5 * r["output"][decoding]
+        left = np.zeros(n)
+        np.maximum.at(left, slot, r["decode_target"][decoding] - self._iterations[slot])
+        waits = (r["slot"] >= 0) & ~decoding
+        prompt = r["prompt"][waits]
+        # A token meets a prompt as often as the prompt is long.
+        long = np.bincount(r["slot"][waits], prompt**2, minlength=n)
+        tokens = np.bincount(r["slot"][waits], prompt, minlength=n)
+        return Queued(
+            prompt_tokens=np.where(
+                batch < self._max_batch, self._prompts_in - self._prompts_done, 0.0
+            ),
+            prompt_length=long / np.maximum(tokens, 1.0),
+            batch=batch,
+            context=np.bincount(slot, half_done, minlength=n) / np.maximum(batch, 1.0),
+            turns_left=left,
+        )
 
     def _dispatch(self) -> None:
         """Give waiting requests to the replicas of their service with the least work ahead."""
@@ -204,17 +223,15 @@ class ServingFleet:
         """Seconds of work that each replica has in its queues, at full speed, (slots,)."""
         r = self._requests
         placed = r["slot"] >= 0
-        n = len(self._service)
-        answers = np.bincount(r["slot"][placed], r["output"][placed], minlength=n)
-        queued = (self._prompts_in - self._prompts_done) * self._prefill_seconds
-        # About 32 requests share an iteration; only the order of replicas matters here.
-        return np.asarray(queued + answers * self._base_seconds / 32.0, dtype=np.float64)
+        answers = np.bincount(r["slot"][placed], r["output"][placed], minlength=len(self._service))
+        queued = np.maximum(0.0, self._prompts_in - self._prompts_done)
+        return self._clock.work_seconds(queued, answers.astype(np.float64))
 
     def _advance(
-        self, begin: float, seconds: float, tokens: Floats, turns: Floats, decoding: Bools
+        self, begin: float, seconds: float, done: Done, decoding: Bools
     ) -> tuple[Integers, Floats, Floats, Floats, Floats]:
         """Move all requests by the tokens and iterations of the step; the finished ones."""
-        r = self._requests
+        r, tokens, turns = self._requests, done.prompt_tokens, done.turns
         done_before, turns_before = self._prompts_done.copy(), self._iterations.copy()
         self._prompts_done = np.minimum(self._prompts_in, self._prompts_done + tokens)
         self._iterations = self._iterations + turns
@@ -223,7 +240,7 @@ class ServingFleet:
         share = (r["decode_target"][finished] - turns_before[slot[finished]]) / np.maximum(
             turns[slot[finished]], 1e-12
         )
-        end = begin + seconds * np.clip(share, 0.0, 1.0)
+        end = begin + seconds * done.busy_share[slot[finished]] * np.clip(share, 0.0, 1.0)
         gone = r[finished]  # a copy: the rows are reused below
         started = np.flatnonzero(
             (slot >= 0) & ~decoding & (r["prefill_target"] <= self._prompts_done[slot] + 1e-6)
@@ -232,7 +249,7 @@ class ServingFleet:
         share = (r["prefill_target"][started] - done_before[where]) / np.maximum(
             tokens[where], 1e-12
         )
-        first = begin + seconds * np.clip(share, 0.0, 1.0)
+        first = begin + seconds * done.prompt_share[where] * np.clip(share, 0.0, 1.0)
         r["first_token"][started] = np.maximum(first, r["arrived"][started])
         r["decode_target"][started] = self._iterations[where] + r["output"][started] - 1.0
         if len(gone):

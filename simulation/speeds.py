@@ -1,8 +1,8 @@
-"""How much slower work runs on a GPU that is held back, as the capacity model says.
+"""How much slower jobs run on a GPU that is held back, as the capacity model says.
 
 The boards give watts; their ratio to what the work wanted is read on capacity's throughput curve of
-the kernel class. A clock lock slows prompt, training and batch work with the clock, and decode,
-which waits for memory, only below a knee.
+the kernel class. A clock lock slows training and batch work with the clock. Servers have a model of
+their own (``serving_steps``).
 """
 
 from __future__ import annotations
@@ -18,9 +18,7 @@ from capacity.gpu_profile import KERNEL_CLASSES, GpuProfile
 Floats = NDArray[np.float64]
 Integers = NDArray[np.intp]
 
-PREFILL, DECODE, TRAINING, BATCH = (
-    int(i) for i in class_index(["prefill", "decode", "training", "batch"])
-)
+TRAINING, BATCH = (int(i) for i in class_index(["training", "batch"]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +29,6 @@ class GpuTypes:
         table: Profiles of the types in use.
         model: Position of each GPU's type in the table, (n_gpus,).
         context_watts: Draw with an idle context, (n_gpus,).
-        clock_knee: Share of the highest clock above which decode keeps its speed.
         full_watts: Draw of each kernel class without a cap, (classes, n_gpus).
         full_throughput: What capacity's curve gives at that draw, (classes, n_gpus).
     """
@@ -39,12 +36,11 @@ class GpuTypes:
     table: ProfileTable
     model: Integers
     context_watts: Floats
-    clock_knee: float
     full_watts: Floats
     full_throughput: Floats
 
     @classmethod
-    def of(cls, profiles: list[GpuProfile], of_gpu: list[int], clock_knee: float) -> GpuTypes:
+    def of(cls, profiles: list[GpuProfile], of_gpu: list[int]) -> GpuTypes:
         """The types of a row whose i-th GPU has profile ``of_gpu[i]``."""
         context = np.array([profiles[p].context_watts for p in of_gpu])
         table, model = ProfileTable.of(profiles), np.array(of_gpu, dtype=np.intp)
@@ -54,7 +50,7 @@ class GpuTypes:
             throughput(table, model, np.full(len(model), kernel, dtype=np.intp), full[kernel])
             for kernel in kernels
         ]
-        return cls(table, model, context, clock_knee, full, np.array(uncapped))
+        return cls(table, model, context, full, np.array(uncapped))
 
     def class_watts(self, kernel: int) -> Floats:
         """Draw of a kernel class without a cap, (n_gpus,)."""
@@ -64,7 +60,7 @@ class GpuTypes:
         """Relative speed of a kernel class on each GPU, (n_gpus,).
 
         Args:
-            kernel: One of ``PREFILL``, ``DECODE``, ``TRAINING``, ``BATCH``.
+            kernel: ``TRAINING`` or ``BATCH``.
             drawn_over_wanted: Watts drawn over watts wanted at the present clock, (n_gpus,).
             clock_ratio: Locked over highest clock, 1 without a lock, (n_gpus,).
         """
@@ -72,5 +68,4 @@ class GpuTypes:
         ratio = np.clip(drawn_over_wanted, 0.0, 1.0)
         capped = throughput(self.table, self.model, classes, ratio * self.full_watts[kernel])
         uncapped = self.full_throughput[kernel]
-        clock = np.minimum(1.0, clock_ratio / self.clock_knee) if kernel == DECODE else clock_ratio
-        return np.asarray(np.minimum(1.0, capped / uncapped) * clock, dtype=np.float64)
+        return np.asarray(np.minimum(1.0, capped / uncapped) * clock_ratio, dtype=np.float64)

@@ -43,10 +43,10 @@ from simulation.plant_breakers import Meters
 from simulation.plant_faults import StruckPlant
 from simulation.pod_work import NAMESPACE, WORK_LABEL, Work
 from simulation.row_boards import build_boards
-from simulation.running_work import KernelSpeeds, RunningWork
+from simulation.running_work import GpuSpeeds, RunningWork
 from simulation.scenario import Scenario
 from simulation.slo import Ledger
-from simulation.speeds import BATCH, DECODE, PREFILL, TRAINING
+from simulation.speeds import BATCH, TRAINING
 from simulation.work_calendar import WorkCalendar
 from wattpack.errors import InputError
 from wattpack.units import NS_PER_SECOND, NodeName, seconds_to_ns
@@ -204,7 +204,7 @@ class World:
         up = (self._struck.down_until_ns <= now_ns) & self.servers.on
         return np.asarray(up[self.node_of_gpu] & ~self.bank.lost, dtype=np.bool_)
 
-    def _speeds(self, alive: NDArray[np.bool_]) -> KernelSpeeds:
+    def _speeds(self, alive: NDArray[np.bool_]) -> GpuSpeeds:
         """As the boards are held now."""
         bank = self.bank
         held = bank.drawn_watts / np.maximum(bank.drawn_watts + bank.shed_watts, 1e-9)
@@ -215,7 +215,8 @@ class World:
             relative = np.maximum(self.types.speed(kernel, held, clock), MIN_SPEED)
             return np.where(alive, relative, MIN_SPEED)
 
-        return KernelSpeeds(speed(PREFILL), speed(DECODE), speed(TRAINING), speed(BATCH))
+        drawn = np.where(alive, np.clip(held, 0.0, 1.0), 0.0)
+        return GpuSpeeds(drawn, clock, speed(TRAINING), speed(BATCH))
 
     def take_reboots(self) -> list[str]:
         """Nodes that rebooted since the last call; their actuators start anew."""

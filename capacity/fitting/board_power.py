@@ -61,28 +61,6 @@ def gemm_draw(folder: Path, system: str) -> Draw:
     return summarise([number(r, "power_w", name) for r in rows], "measured", source)
 
 
-def decode_attention_draw(folder: Path, system: str) -> Draw:
-    """Draw of decode attention over a bf16 cache."""
-    name = "aic_attention_power.csv.gz"
-    rows = [
-        row
-        for row in read_csv(folder / name, ("system", "phase", "latency_ms", "power_w"))
-        if row["system"] == system
-        and row["phase"] == "generation"
-        and number(row, "latency_ms", name) >= MIN_KERNEL_MS
-    ]
-    source = f"{name}: bf16 decode attention kernel loops, >= 60 us"
-    return summarise([number(r, "power_w", name) for r in rows], "measured", source)
-
-
-def serving_draw(folder: Path, gpu: str) -> Draw:
-    """Mean draw of whole chat-serving runs, which spend most of their time in decode."""
-    name = "mlenergy_v2_llm.csv.gz"
-    rows = read_csv(folder / name, ("gpu", "derived_avg_power_per_gpu_w"))
-    values = [number(r, "derived_avg_power_per_gpu_w", name) for r in rows if r["gpu"] == gpu]
-    return summarise(values, "measured", f"{name}: mean draw of serving runs on {gpu}")
-
-
 def prompt_draw(folder: Path, tdp_watts: float) -> Draw:
     """Peak draw of an A100, the only type with power, in prompts of at least 2,048 tokens."""
     name = "splitwise_llama2_70b.csv.gz"

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
 from capacity.fitting.board_power import (
     Draw,
-    decode_attention_draw,
     fleet_busy_draw,
     gemm_draw,
     prompt_draw,
-    serving_draw,
     sweep_draw,
     transferred,
 )
 from capacity.fitting.curves import SweepPoint
 from capacity.fitting.reference_files import Row, number
+from capacity.kernels import Phase
 
 SWEPT: Final = {"V100-PCIE": "V100", "A40": "A40", "RTX-6000": "RTX6000"}
 SYSTEMS: Final = {
@@ -32,9 +31,16 @@ BUSY_A100_WATTS: Final = 150.0
 
 
 def draws_by_class(
-    folder: Path, points: Sequence[SweepPoint], gpus: Sequence[Row]
+    folder: Path,
+    points: Sequence[SweepPoint],
+    gpus: Sequence[Row],
+    steps: Mapping[str, Mapping[Phase, Draw]],
 ) -> dict[str, dict[str, Draw]]:
-    """Uncapped draw of every class on every type, measured where there is a measurement."""
+    """Uncapped draw of every class on every type, measured where there is a measurement.
+
+    Args:
+        steps: Draws of whole steps by phase, of the types where they were measured.
+    """
     limit = {row["model"]: number(row, "default_limit_watts", "gpus.csv") for row in gpus}
     result: dict[str, dict[str, Draw]] = {name: {} for name in limit}
     for model, gpu in SWEPT.items():
@@ -52,22 +58,18 @@ def draws_by_class(
         }
     for model in ("H200-SXM", "B200-SXM"):
         gemm = gemm_draw(folder, SYSTEMS[model])
-        result[model] = {
-            "prefill": gemm,
-            "batch": gemm,
-            "decode": decode_attention_draw(folder, SYSTEMS[model]),
-        }
+        result[model] = {"prefill": gemm, "batch": gemm}
     training = fleet_busy_draw(folder, BUSY_A100_WATTS)
     result["A100-SXM"] = {
         "training": training,
         "prefill": prompt_draw(folder, limit["A100-SXM"]),
-        "decode": serving_draw(folder, "NVIDIA A100-SXM4-40GB"),
     }
-    result["H100-SXM"]["decode"] = serving_draw(folder, "NVIDIA H100 80GB HBM3")
+    for model, phases in steps.items():
+        result[model] |= {str(phase): draw for phase, draw in phases.items()}
     gemm_from = [result[m]["batch"] for m in ("H200-SXM", "B200-SXM")]
     gemm_limits = [limit["H200-SXM"], limit["B200-SXM"]]
-    decode_from = [result[m]["decode"] for m in ("H200-SXM", "B200-SXM", "A100-SXM", "H100-SXM")]
-    decode_limits = [limit[m] for m in ("H200-SXM", "B200-SXM", "A100-SXM", "H100-SXM")]
+    decode_from = [phases["decode"] for phases in steps.values()]
+    decode_limits = [limit[model] for model in steps]
     for model, draws in result.items():
         rule = "share of the limit as on H200 and B200"
         for kernel in ("prefill", "batch"):
@@ -76,7 +78,7 @@ def draws_by_class(
         draws.setdefault(
             "training", transferred([training], [limit["A100-SXM"]], limit[model], rule)
         )
-        rule = "mean share of the limit on H200, B200, A100, H100"
+        rule = f"whole decode steps, share of the limit as on {' and '.join(steps)}"
         draws.setdefault("decode", transferred(decode_from, decode_limits, limit[model], rule))
     return result
 

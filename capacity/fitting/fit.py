@@ -18,6 +18,7 @@ from capacity.fitting.board_power import Draw
 from capacity.fitting.classes import SWEPT, SYSTEMS, draws_by_class
 from capacity.fitting.curves import (
     Curve,
+    Floats,
     SweepPoint,
     curve_error,
     fit_curve,
@@ -35,7 +36,15 @@ from capacity.fitting.iteration_times import (
     transferred_times,
 )
 from capacity.fitting.reference_files import Row, number, read_csv, reference_sha256
-from capacity.fitting.step_tables import build_tables, tables_document
+from capacity.fitting.step_classes import (
+    PHASES,
+    STEP_CLASSES,
+    boards,
+    step_curves,
+    step_draws,
+    step_notes,
+)
+from capacity.fitting.step_tables import Board, build_tables, tables_document
 from capacity.gpu_profile import GpuProfile, KernelClass, Provenance
 from capacity.profile_library import SCHEMA, library_from_dict
 from capacity.serving_model import ServingTimes
@@ -47,6 +56,8 @@ PROFILES: Final = HERE / "data" / "profiles.json"
 STEP_TABLES: Final = "step_tables.json"
 """Beside the profiles."""
 
+SWEEP: Final = "zeus_power_limit_sweep.csv.gz"
+
 CAP_FRACTIONS: Final = np.round(np.linspace(0.1, 1.0, 37), 4)
 KNEE_THROUGHPUT: Final = 0.85
 
@@ -54,6 +65,13 @@ KNEE_THROUGHPUT: Final = 0.85
 def kernel_class(draw: Draw, limit: float, curve: Curve, note: Mapping[str, Any]) -> KernelClass:
     """A class whose curve is the fitted line read at cap / uncapped draw."""
     throughput, drawn = curve.at(CAP_FRACTIONS * limit / draw.p50_watts)
+    return _kernel_class(draw, throughput, drawn, note)
+
+
+def _kernel_class(
+    draw: Draw, throughput: Floats, drawn: Floats, note: Mapping[str, Any]
+) -> KernelClass:
+    """A class from its draw and what its curves are at ``CAP_FRACTIONS``, in any unit."""
     throughput = throughput / throughput[-1]
     drawn = np.minimum(1.0, drawn / drawn[-1])
     return KernelClass(
@@ -99,10 +117,11 @@ def knee_fraction(kernel: KernelClass) -> float:
     return float(np.interp(KNEE_THROUGHPUT, kernel.throughput, kernel.cap_fractions))
 
 
-def build_profiles(folder: Path) -> tuple[list[GpuProfile], dict[str, float]]:
+def build_profiles(folder: Path, rows: Path = ROWS) -> tuple[list[GpuProfile], dict[str, float]]:
     """Every profile, and the held-out errors of the shared curve."""
+    tested = boards(rows, folder / SWEEP)
     gpus = read_csv(folder / "gpus.csv", ("model", "product_names", "idle_watts"))
-    points = zeus_points(folder / "zeus_power_limit_sweep.csv.gz")
+    points = zeus_points(folder / SWEEP)
     pooled = fit_curve(points)
     held_out = leave_one_gpu_out(points)
     upper = leave_one_gpu_out(points, above_share=0.5)
@@ -112,7 +131,9 @@ def build_profiles(folder: Path) -> tuple[list[GpuProfile], dict[str, float]]:
     }
     outside = mmbt_points(folder / "mmbt_power_limit_sweep.csv.gz")
     checks["curve_mape_rtx_pro_6000_serving"] = round(curve_error(pooled, outside), 4)
-    draws = draws_by_class(folder, points, gpus)
+    steps = {gpu: {phase: step_draws(board, phase) for phase in PHASES}
+             for gpu, board in tested.items()}  # fmt: skip
+    draws = draws_by_class(folder, points, gpus, steps)
     transfer = {
         "curve_provenance": "derived",
         "curve_source": "cap / uncapped draw line of the Zeus sweeps of four other GPU types",
@@ -133,6 +154,8 @@ def build_profiles(folder: Path) -> tuple[list[GpuProfile], dict[str, float]]:
             name: kernel_class(draws[model][name], limit, curve, notes[name])
             for name in ("prefill", "decode", "training", "batch")
         }
+        if model in tested:
+            kernels |= _step_kernels(tested[model], draws[model])
         kernels["idle"] = idle_class(
             number(row, "idle_watts", "gpus.csv"), row["idle_source"], row["idle_provenance"]
         )
@@ -142,6 +165,21 @@ def build_profiles(folder: Path) -> tuple[list[GpuProfile], dict[str, float]]:
     order = [row["model"] for row in gpus]
     profiles.sort(key=lambda profile: order.index(profile.model))
     return profiles, checks
+
+
+def _step_kernels(board: Board, draws: Mapping[str, Draw]) -> dict[str, KernelClass]:
+    """Classes whose curves are a board's own response to its limit.
+
+    Batch work is made of the matrix products of prefill and slows down as they do.
+    """
+    made = {}
+    for name, phase in STEP_CLASSES.items():
+        curves = step_curves(board, phase, CAP_FRACTIONS)
+        notes = step_notes(board, phase)
+        if name != phase:
+            notes = notes | {"power_error": None, "time_error": None}
+        made[name] = _kernel_class(draws[name], curves["throughput"], curves["draw"], notes)
+    return made
 
 
 def _own_notes(own: Sequence[SweepPoint], gpu: str) -> dict[str, dict[str, Any]]:
@@ -228,9 +266,9 @@ def build_serving(folder: Path) -> tuple[list[ServingTimes], dict[str, float]]:
     return entries, {"serving_transfer_mape": error}
 
 
-def build_document(folder: Path) -> dict[str, Any]:
-    """The whole file as plain values, checked by the loader."""
-    profiles, curve_checks = build_profiles(folder)
+def build_document(folder: Path, rows: Path = ROWS) -> dict[str, Any]:
+    """The profiles file as plain values, checked by the loader."""
+    profiles, curve_checks = build_profiles(folder, rows)
     serving, serving_checks = build_serving(folder)
     document = {
         "schema": SCHEMA,
@@ -253,10 +291,12 @@ def _rounded(times: ServingTimes) -> dict[str, Any]:
 
 def build_texts(folder: Path, rows: Path = ROWS) -> tuple[str, str]:
     """Both files: profiles, and step tables with one table a line."""
-    profiles = build_document(folder)
+    profiles = build_document(folder, rows)
     gpus = read_csv(folder / "gpus.csv", ("model", "default_limit_watts"))
     limits = {row["model"]: number(row, "default_limit_watts", "gpus.csv") for row in gpus}
-    tables = build_tables(rows, build_serving(folder)[0], gpu_speeds(folder), limits)
+    tables = build_tables(
+        boards(rows, folder / SWEEP), build_serving(folder)[0], gpu_speeds(folder), limits
+    )
     document = tables_document(rows, tables)
     lines = ",\n".join(json.dumps(table) for table in document.pop("tables"))
     head = json.dumps(document)[:-1]

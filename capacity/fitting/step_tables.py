@@ -26,16 +26,19 @@ from typing import Any, Final
 import numpy as np
 
 from capacity.bench.measurement_row import MeasurementRow, parse_rows
+from capacity.fitting.curves import Curve, fit_curve, zeus_points
 from capacity.fitting.iteration_times import GpuSpeed
 from capacity.fitting.step_parts import step_parts
-from capacity.kernels import DecoderStep, NumberFormat
+from capacity.kernels import DecoderStep, NumberFormat, Phase
 from capacity.language_models import find_language_model
 from capacity.model.gpu_model import GpuModel
-from capacity.model.model_errors import held_out_errors
+from capacity.model.model_errors import ModelErrors, held_out_errors
+from capacity.model.step_model import StepPrediction
 from capacity.serving_model import ServingTimes
 from capacity.step_library import SCHEMA, step_library_from_dict, table_as_dict
 from capacity.step_table import (
     GRIDS,
+    SWEPT_CAPS,
     Floats,
     HeldBoard,
     IterationWork,
@@ -61,14 +64,26 @@ OUTPUT_TOKENS: Final = 1024.0
 
 @dataclass(frozen=True, slots=True)
 class Board:
-    """A GPU type with own rows: the model of its kernels, and what it errs on whole steps."""
+    """A GPU type with own rows: the model of its kernels, and what it errs on whole steps.
+
+    Attributes:
+        errors: Of all steps; ``phase_errors`` those of each phase.
+        steps: The measured steps with what the model says of them at the default limit.
+    """
 
     model: GpuModel
     errors: StepErrors
+    phase_errors: Mapping[Phase, StepErrors]
+    held: HeldBoard
+    steps: tuple[tuple[MeasurementRow, StepPrediction], ...]
+
+    def of_phase(self, phase: Phase) -> list[tuple[MeasurementRow, StepPrediction]]:
+        """The steps of one phase."""
+        return [pair for pair in self.steps if getattr(pair[0].kernel, "phase", "") == phase]
 
 
 def build_tables(
-    folder: Path,
+    boards: Mapping[str, Board],
     serving: Sequence[ServingTimes],
     speeds: Mapping[str, GpuSpeed],
     limits: Mapping[str, float],
@@ -76,11 +91,10 @@ def build_tables(
     """One table for each entry of ``serving``.
 
     Args:
-        folder: Of the measured rows.
+        boards: The types with own rows.
         speeds: Matrix throughput and memory bandwidth, by GPU type.
         limits: Default limits, watts, by GPU type.
     """
-    boards = {gpu: board_of(gpu, folder) for gpu in RUNS}
     own = {gpu: [_own_table(boards[gpu], entry) for entry in serving if entry.gpu == gpu]
            for gpu in RUNS}  # fmt: skip
     hosts = _host_seconds([table for tables in own.values() for table in tables], serving)
@@ -110,13 +124,32 @@ def tables_document(folder: Path, tables: Sequence[StepTable]) -> dict[str, Any]
 
 
 @lru_cache(maxsize=4)
-def board_of(gpu: str, folder: Path) -> Board:
-    """The model of a type with own rows, and its errors on whole steps that it did not see."""
+def board_of(gpu: str, folder: Path, sweep: Path) -> Board:
+    """The model of a type with own rows, and its errors on whole steps that it did not see.
+
+    Args:
+        sweep: The file of power-limit sweeps.
+    """
+    swept = fit_curve(zeus_points(sweep))
     model = model_of(gpu, folder)
     response = held_out_errors(read_rows(folder, RUNS[gpu]))
-    held = response.counts["cap_response"]
-    steps = read_rows(folder, f"{RUNS[gpu]}-steps")
-    return Board(model, _step_errors(model, steps, response.cap_response, held))
+    steps = tuple(
+        (row, model.step(row.kernel))
+        for row in read_rows(folder, f"{RUNS[gpu]}-steps")
+        if isinstance(row.kernel, DecoderStep) and row.ok and row.power is not None
+    )
+    phases: tuple[Phase, ...] = ("prefill", "decode")
+    by_phase = {
+        phase: [pair for pair in steps if getattr(pair[0].kernel, "phase", "") == phase]
+        for phase in phases
+    }
+    return Board(
+        model,
+        _step_errors(model, steps, response),
+        {phase: _step_errors(model, pairs, response) for phase, pairs in by_phase.items()},
+        _held_board(model, swept),
+        steps,
+    )
 
 
 @lru_cache(maxsize=4)
@@ -131,26 +164,43 @@ def read_rows(folder: Path, stem: str) -> list[MeasurementRow]:
     return list(parse_rows(gzip.decompress(file.read_bytes()).decode().splitlines(), str(file)))
 
 
+def _held_board(model: GpuModel, swept: Curve) -> HeldBoard:
+    """The response of the board's own rows, and of the swept types at deeper caps."""
+    regulator = model.steps.regulator
+    speed, _ = swept.at(np.array(SWEPT_CAPS))
+    # The line rises to its value at a cap of the draw itself, which the default limit stands for.
+    depth = np.maximum(0.0, speed[-1] / speed - 1.0)
+    return HeldBoard(
+        round(regulator.reach, 5),
+        round(regulator.bend, 5),
+        round(regulator.held_share, 5),
+        tuple(round(float(value), 5) for value in depth),
+    )
+
+
 def _step_errors(
-    model: GpuModel, rows: Sequence[MeasurementRow], cap_response: float, held: int
+    model: GpuModel,
+    judged: Sequence[tuple[MeasurementRow, StepPrediction]],
+    response: ModelErrors,
 ) -> StepErrors:
     """Mean relative errors on whole steps: time at the limit, and draw below it."""
-    judged = [
-        (row, model.step(row.kernel))
-        for row in rows
-        if isinstance(row.kernel, DecoderStep) and row.ok and row.power is not None
-    ]
     time = [made.seconds / _sustained(row) - 1 for row, made in judged]
     draw = [
         made.mean_watts / row.power.mean_watts - 1
         for row, made in judged
-        if row.power and row.power.mean_watts < UNTOUCHED * model.limit_watts
+        if row.power and untouched(row, model.limit_watts)
     ]
     return StepErrors(
-        _mean_size(time), _mean_size(draw), round(cap_response, 4),
+        _mean_size(time), _mean_size(draw), round(response.cap_response, 4),
         f"time and draw: {len(judged)} whole decoder steps that no fit saw, {len(draw)} below the "
-        f"limit; cap response: {held} kernels at the default limit, held out; lower caps not swept",
+        f"limit; cap response: {response.counts['cap_response']} kernels at the default limit, "
+        "held out; lower caps not swept",
     )  # fmt: skip
+
+
+def untouched(row: MeasurementRow, limit_watts: float) -> bool:
+    """Whether the row's draw is the work's own."""
+    return row.power is not None and row.power.mean_watts < UNTOUCHED * limit_watts
 
 
 def _sustained(row: MeasurementRow) -> float:
@@ -167,7 +217,7 @@ def _key(entry: ServingTimes) -> tuple[str, str, int]:
 
 def _own_table(board: Board, entry: ServingTimes) -> StepTable:
     """The entry's language model on a type with own rows, without the host's time."""
-    model, regulator = board.model, board.model.steps.regulator
+    model = board.model
     number_format: NumberFormat = "fp8" if entry.precision == "fp8" else "bf16"
     decoder = find_language_model(entry.language_model)
     return StepTable(
@@ -178,9 +228,7 @@ def _own_table(board: Board, entry: ServingTimes) -> StepTable:
         parts=step_parts(model, decoder, entry.tensor_parallel, number_format),
         host_seconds=0.0,
         host_watts=round(model.steps.gap_watts, 1),
-        held=HeldBoard(
-            round(regulator.reach, 5), round(regulator.bend, 5), round(regulator.held_share, 5)
-        ),
+        held=board.held,
         default_limit_watts=model.limit_watts,
         errors=board.errors,
         provenance="derived",
@@ -220,9 +268,7 @@ def _measured_seconds(entry: ServingTimes) -> Floats:
 
 
 def _table_seconds(table: StepTable) -> Floats:
-    made = table.iteration(_work())
-    held_watts = table.held.held_share * table.default_limit_watts
-    return made.stretched_seconds(table.held.depth(made.watts / held_watts))
+    return table.limited_seconds(table.iteration(_work()), table.default_limit_watts)
 
 
 def scaled_table(

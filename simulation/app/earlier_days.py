@@ -18,13 +18,13 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from capacity.profile_library import shipped_library
-from capacity.serving_model import find_serving
+from capacity.step_library import shipped_step_tables
 from forecasting.series_source import BIN_SECONDS
 from forecasting.sqlite import HistoryStore
 from simulation.plant import domain_names
 from simulation.row_objects import domain_series, workload_series
 from simulation.scenario import Scenario, ServiceSettings
+from simulation.serving_steps import steady_state
 from simulation.traces import shipped_trace
 from simulation.world import World
 from wattpack.units import NS_PER_SECOND, seconds_to_ns
@@ -36,8 +36,6 @@ BIN_PEAK_RATIO = 1.05
 """Highest second of a bin over its mean. Assumed; the run's own bins are measured."""
 
 RECORD_SECONDS = 30.0
-ACTIVE_SECONDS = 2.0
-"""A replica decodes while a request is younger than this; sets how often it idles at night."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,18 +111,12 @@ def service_watts(world: World, service: ServiceSettings, rate_ratio: Floats) ->
     mean_rate = len(trace.arrival_seconds) / trace.length_seconds * factor / service.replicas
     rate = mean_rate * rate_ratio
     profile = world.profiles[world.profile_of_node[0]]
-    times = find_serving(
-        shipped_library().serving, profile.model, service.language_model, service.tensor_parallel
+    table = shipped_step_tables().find(
+        profile.model, service.language_model, service.tensor_parallel
     )
-    prefill = np.minimum(1.0, rate * trace.prompt_tokens.mean() * times.prefill_seconds_per_token)
-    active = 1.0 - np.exp(-rate * ACTIVE_SECONDS)
-    decode = (1.0 - prefill) * active
-    kernels = profile.kernel_classes
-    per_gpu = (
-        prefill * kernels["prefill"].power_p50_watts
-        + decode * kernels["decode"].power_p50_watts
-        + (1.0 - prefill - decode) * profile.context_watts
-    )
+    prompts, answers = float(trace.prompt_tokens.mean()), float(trace.output_tokens.mean())
+    busy, watts = steady_state(table, rate, prompts, answers, service.prefill_chunk_tokens)
+    per_gpu = watts + (1.0 - busy) * profile.context_watts
     return np.asarray(per_gpu * service.replicas * service.tensor_parallel, dtype=np.float64)
 
 

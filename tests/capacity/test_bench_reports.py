@@ -15,6 +15,7 @@ import yaml
 
 from capacity.app.bench_command import main
 from capacity.bench.known_numbers import require_known_numbers
+from capacity.bench.measured_profile import measured_profile
 from capacity.bench.measurement_row import MeasurementRow, content_sha256, read_rows, row_line
 from capacity.bench.row_checks import require_same_numbers
 from capacity.profile_book import ProfileBook
@@ -54,14 +55,17 @@ def test_measured_steps_give_the_draws_of_a_profile_that_is_accepted(
     assert taken.power_p50_watts == shown["powerP50Watts"]
 
 
-def test_a_cap_below_the_measured_draw_costs_speed(capsys: pytest.CaptureFixture[str]) -> None:
-    """What a cap of a share of the draw costs is what the shipped curve says of that share."""
-    shown = kernel_class(profile_of(capsys, *H200), "decode")
-    shipped = shipped_library().find("NVIDIA H200").kernel_classes["decode"]
-    ratio = shown["powerP50Watts"] / shipped.power_p50_watts
+def test_a_cap_below_the_measured_draw_costs_speed() -> None:
+    """What a cap of a share of the draw costs is what the older curve says of that share."""
+    profile = shipped_library().find("NVIDIA H200")
+    older = replace(profile.kernel_classes["decode"], power_p50_watts=380.0)
+    before = replace(profile, kernel_classes={**profile.kernel_classes, "decode": older})
+    rows = [row for file in H200 for row in read_rows(Path(file))]
+    shown = measured_profile(rows, before).kernel_classes["decode"]
+    ratio = shown.power_p50_watts / older.power_p50_watts
     assert ratio > 1.3
-    for cap, speed in zip(shown["capFractions"], shown["throughputFractions"], strict=True):
-        same = np.interp(cap / ratio, shipped.cap_fractions, shipped.throughput)
+    for cap, speed in zip(shown.cap_fractions, shown.throughput, strict=True):
+        same = np.interp(cap / ratio, older.cap_fractions, older.throughput)
         assert speed == pytest.approx(same, abs=1e-3)
 
 

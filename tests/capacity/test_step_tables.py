@@ -59,24 +59,38 @@ def test_between_grid_points_an_iteration_is_the_sum_of_its_kernels(
 
 
 @pytest.mark.parametrize("gpu", ["H200-SXM", "H100-SXM"])
-def test_under_a_limit_an_iteration_slows_like_the_model_of_its_kernels(gpu: str) -> None:
+def test_near_the_limit_an_iteration_slows_like_the_model_of_its_kernels(gpu: str) -> None:
     table = kernels_alone(gpu)
     mix = find_language_model(MODEL).step_mix("decode", 128, 1, 1500)
     made = table.iteration(IterationWork.of(0, 1, 128, 1500))
-    for limit in (700.0, 600.0, 450.0, 350.0):
+    for limit in (700.0, 600.0, 550.0):
         whole = model_of(gpu, ROWS).step(mix, limit)
-        depth = table.held.depth(made.watts / (table.held.held_share * limit))
-        stretch = made.stretched_seconds(depth) / made.seconds
+        stretch = table.limited_seconds(made, limit) / made.seconds
         assert stretch[0] == pytest.approx(whole.seconds / whole.uncapped_seconds, abs=0.02)
 
 
+@pytest.mark.parametrize("gpu", ["H200-SXM", "H100-SXM", "A100-SXM"])
+def test_caps_never_speed_up_and_deep_ones_cost_what_sweeps_say(gpu: str) -> None:
+    table = kernels_alone(gpu)
+    limit = table.default_limit_watts
+    for work in (IterationWork.of(2048, 1024, 0, 1), IterationWork.of(0, 1, 64, 1500)):
+        made = table.iteration(work)
+        caps = np.linspace(1.0, 0.25, 60) * limit
+        seconds = np.array([table.limited_seconds(made, cap)[0] for cap in caps])
+        assert (np.diff(seconds) >= 0).all()
+        assert (seconds[1:] / seconds[:-1]).max() < 1.12
+    prompts = table.iteration(IterationWork.of(2048, 1024, 0, 1))
+    at_half = table.limited_seconds(prompts, limit) / table.limited_seconds(prompts, 0.3 * limit)
+    # The own rows' response alone would leave 0.6 and more at less than a third of the limit.
+    assert 0.3 < at_half[0] < 0.45
+
+
 def test_a_600_watt_cap_costs_large_decode_batches_work_and_small_ones_none() -> None:
-    tables = StepTables.of([kernels_alone("H200-SXM")])
+    table = kernels_alone("H200-SXM")
+    zeros = np.zeros(4)
     batch = np.array([1.0, 8.0, 128.0, 256.0])
-    zeros, first = np.zeros(4), np.zeros(4, dtype=np.intp)
-    made = tables.iterations(first, IterationWork(zeros, zeros + 1, batch, zeros + 1500.0))
-    held = tables.held_watts(first, zeros + 600.0)
-    slowed = made.stretched_seconds(tables.depth(first, made.watts / held)) / made.seconds
+    made = table.iteration(IterationWork(zeros, zeros + 1, batch, zeros + 1500.0))
+    slowed = table.limited_seconds(made, 600.0) / made.seconds
     assert slowed[:2].tolist() == [1.0, 1.0]
     assert (slowed[2:] > 1.03).all()
 
@@ -114,8 +128,7 @@ def test_errors_of_time_draw_and_cap_response_stand_apart_and_cover_measured_ste
             if (step.phase, step.layers, step.hidden) != ("decode", 32, 4096):
                 continue
             made = table.iteration(IterationWork.of(0, 1, step.batch, step.kv_tokens))
-            held = table.held.held_share * 700.0
-            seconds = made.stretched_seconds(table.held.depth(made.watts / held))[0]
+            seconds = table.limited_seconds(made, 700.0)[0]
             found.append(abs(seconds / row.power.sustained_seconds - 1))
         assert len(found) >= 15
         assert sum(found) / len(found) < 2 * errors.time
@@ -146,6 +159,7 @@ def document() -> dict[str, Any]:
         (("tables", 0, "tensor_parallel"), 0, "table.tensor_parallel"),
         (("tables", 0, "provenance"), "guessed", "table.provenance"),
         (("tables", 0, "held", "reach"), float("nan"), "table.held.reach"),
+        (("tables", 0, "held", "swept_depth"), [1.0] * 19, "table.held.swept_depth"),
         (("tables", 0, "errors", "draw"), -0.1, "table.errors.draw"),
         (("tables", 0, "errors", "kind"), "", "table.errors.kind"),
         (("tables", 0, "parts", "layers", "seconds"), [1.0], "table.parts.layers.seconds"),

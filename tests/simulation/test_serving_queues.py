@@ -2,15 +2,35 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 
-from capacity.serving_model import ServingTimes
+from capacity.profile_library import shipped_library
+from capacity.step_library import shipped_step_tables
+from capacity.step_table import PART_SHAPES, TOKENS, HeldBoard, StepErrors, StepPart, StepTable
 from simulation.arrivals import Requests
 from simulation.jobs import JobFleet, JobShape
-from simulation.serving_queues import ServingFleet, StepResult
+from simulation.serving_queues import Replica, ServingFleet, StepResult
+from simulation.serving_steps import BoardState, steady_state
 
-TIMES = ServingTimes("g", "m", "bf16", 1, 0.01, 1e-4, 0.0, "assumed", "test", 0, 0.0)
+SLOTS = 4
+
+
+def made_up_table() -> StepTable:
+    """10 ms an iteration and 0.1 ms a token, all of which follow the clock; 400 W at work."""
+    parts = {}
+    for name, shape in PART_SHAPES.items():
+        tokens = np.array(TOKENS) if name == "layers" else np.zeros(shape)
+        parts[name] = StepPart(1e-4 * tokens, 0.04 * tokens, 1e-4 * tokens)
+    return StepTable(
+        "g", "m", "bf16", 1, parts, 0.01, 400.0, HeldBoard(1.0, 1.0, 1.0, (0.0,) * 19), 700.0,
+        StepErrors(0, 0, 0, "made up"), "assumed", "test",
+    )  # fmt: skip
+
+
+TABLE = made_up_table()
 
 
 def requests(*rows: tuple[float, float, float]) -> Requests:
@@ -18,18 +38,21 @@ def requests(*rows: tuple[float, float, float]) -> Requests:
     return Requests(columns[0], columns[1], columns[2])
 
 
-def fleet(replicas: int = 1, max_batch: int = 256) -> ServingFleet:
-    f = ServingFleet(4)
+def fleet(replicas: int = 1, max_batch: int = 256, chunk: int = 1000) -> ServingFleet:
+    f = ServingFleet(SLOTS)
     for _ in range(replicas):
-        f.add(0, TIMES, max_batch, 1000)
+        f.add(Replica(0, TABLE, max_batch, chunk))
     return f
 
 
+def boards(drawn_over_wanted: float = 1.0, clock_ratio: float = 1.0) -> BoardState:
+    return BoardState(np.full(SLOTS, drawn_over_wanted), np.full(SLOTS, clock_ratio), 0.4)
+
+
 def run(
-    f: ServingFleet, seconds: float, speed: float = 1.0, step: float = 0.25
+    f: ServingFleet, seconds: float, state: BoardState | None = None, step: float = 0.25
 ) -> list[StepResult]:
-    ones = np.full(4, speed)
-    return [f.step(i * step, step, ones, ones) for i in range(round(seconds / step))]
+    return [f.step(i * step, step, state or boards()) for i in range(round(seconds / step))]
 
 
 def latencies(results: list[StepResult]) -> list[float]:
@@ -40,9 +63,9 @@ def test_one_request_takes_its_prompt_and_its_tokens() -> None:
     f = fleet()
     f.arrive(0, requests((0.0, 1000.0, 101.0)))
     results = run(f, 3.0, step=0.01)
-    # 1000 prompt tokens at 1e-4 s, then 100 more iterations of 10 ms.
-    assert latencies(results) == pytest.approx([1.1], abs=0.02)
-    assert np.concatenate([r.first_token_seconds for r in results]) == pytest.approx([0.1])
+    # 1000 prompt tokens at 1e-4 s in one iteration, then 100 more of 10.1 ms.
+    assert latencies(results) == pytest.approx([1.12], abs=0.01)
+    assert np.concatenate([r.first_token_seconds for r in results]) == pytest.approx([0.11])
 
 
 def test_long_steps_give_the_same_times_as_short_ones() -> None:
@@ -66,13 +89,97 @@ def test_every_request_is_finished_once_and_every_token_counted() -> None:
     assert sum(r.tokens.sum() for r in results) == sum(p + o for _, p, o in rows)
 
 
-def test_half_the_speed_is_about_twice_the_latency() -> None:
+def test_a_board_that_is_held_back_slows_what_follows_its_clock() -> None:
     found = []
-    for speed in (1.0, 0.5):
+    for share in (1.0, 0.5):
         f = fleet()
-        f.arrive(0, requests((0.0, 500.0, 51.0)))
-        found += latencies(run(f, 5.0, speed, step=0.01))
-    assert found[1] == pytest.approx(2 * found[0], rel=0.05)
+        f.arrive(0, requests((0.0, 1000.0, 51.0)))
+        results = run(f, 5.0, boards(share), step=0.01)
+        found.append(np.concatenate([r.first_token_seconds for r in results])[0])
+    # Wanted is twice what is drawn: a depth of 1, on the tokens' time and not on the host's.
+    assert found == pytest.approx([0.11, 0.21], abs=0.005)
+
+
+def test_a_locked_clock_slows_prompts_and_leaves_decode_alone_down_to_a_knee() -> None:
+    times = []
+    for clock in (1.0, 0.5):
+        f = fleet()
+        f.arrive(0, requests((0.0, 1000.0, 101.0)))
+        results = run(f, 5.0, boards(clock_ratio=clock), step=0.01)
+        first = np.concatenate([r.first_token_seconds for r in results])[0]
+        times.append((first, latencies(results)[0] - first))
+    assert times[1][0] == pytest.approx(times[0][0] + 0.1, abs=0.01)
+    assert times[1][1] == pytest.approx(times[0][1], abs=0.02)
+
+
+def test_a_board_without_power_serves_nothing() -> None:
+    f = fleet()
+    f.arrive(0, requests((0.0, 1000.0, 101.0)))
+    run(f, 10.0, boards(0.0))
+    assert f.in_flight == 1
+
+
+def test_prompts_of_a_burst_queue_and_share_iterations_with_decodes() -> None:
+    f = fleet(chunk=500)
+    f.arrive(0, requests(*[(0.0, 500.0, 200.0)] * 10))
+    results = run(f, 10.0, step=0.05)
+    first = np.sort(np.concatenate([r.first_token_seconds for r in results]))
+    # One prompt an iteration of 60 ms: the last one waits for nine others.
+    assert first[0] == pytest.approx(0.06, abs=0.03)
+    assert first[-1] == pytest.approx(0.6, abs=0.05)
+    assert np.diff(first) == pytest.approx([0.06] * 9, abs=0.03)
+    # Those that came first decode meanwhile, at the pace of the mixed iterations.
+    assert min(latencies(results)) > 0.06 + 199 * 0.0101
+
+
+def test_a_lone_short_prompt_does_not_wait_for_the_end_of_a_step() -> None:
+    f = fleet()
+    f.arrive(0, requests((0.0, 100.0, 5.0)))
+    results = run(f, 1.0, step=0.25)
+    assert np.concatenate([r.first_token_seconds for r in results]) == pytest.approx([0.02])
+
+
+def test_an_answer_that_ends_inside_a_step_leaves_the_rest_of_it_idle() -> None:
+    f = fleet()
+    f.arrive(0, requests((0.0, 100.0, 6.0)))
+    busy = [r.busy_share[0] for r in run(f, 1.0, step=0.25)]
+    assert busy == pytest.approx([0.02 / 0.25, 5 * 0.0101 / 0.25, 0.0, 0.0])
+
+
+def test_draw_is_one_continuous_function_of_prompts_and_batch() -> None:
+    table = shipped_step_tables().find("H200-SXM", "llama-3.1-8b", 1)
+    watts = []
+    for n in (1, 2, 4, 8, 16, 32, 64, 128):
+        f = ServingFleet(1)
+        f.add(Replica(0, table, 256, 2048))
+        f.arrive(0, requests(*[(0.0, 1200.0, 4000.0)] * n))
+        free = BoardState(np.ones(1), np.ones(1), 0.4)
+        last = [f.step(0.25 * i, 0.25, free) for i in range(24)][-1]
+        assert last.busy_share[0] == pytest.approx(1.0)
+        watts.append(float(last.busy_watts[0]))
+    assert all(low < high * 1.01 for low, high in pairwise(watts[1:]))
+    assert watts[0] < 500 < 650 < watts[-1]
+
+
+def test_a_steady_state_is_what_the_queues_settle_at() -> None:
+    table = shipped_step_tables().find("H200-SXM", "llama-3.1-8b", 1)
+    idle = shipped_library().find("H200-SXM").context_watts
+    generator = np.random.default_rng(5)
+    for rate in (2.0, 6.0, 12.0):
+        arrivals = np.cumsum(generator.exponential(1 / rate, round(120 * rate)))
+        f = ServingFleet(1)
+        f.add(Replica(0, table, 256, 2048))
+        drawn, taken = [], 0
+        for i in range(480):
+            upto = int(np.searchsorted(arrivals, i * 0.25))
+            rows = [(float(a), 1000.0, 200.0) for a in arrivals[taken:upto]]
+            taken = upto
+            f.arrive(0, requests(*rows))
+            done = f.step(i * 0.25, 0.25, BoardState(np.ones(1), np.ones(1), 0.4))
+            drawn.append(done.busy_watts[0] + (1 - done.busy_share[0]) * idle)
+        busy, watts = steady_state(table, np.array([rate]), 1000.0, 200.0, 2048)
+        steady = watts[0] + (1 - busy[0]) * idle
+        assert np.mean(drawn[80:]) == pytest.approx(steady, rel=0.06)
 
 
 def test_a_replica_that_goes_leaves_its_requests_to_others() -> None:
@@ -97,9 +204,8 @@ def test_a_busy_share_never_exceeds_the_step() -> None:
     f = fleet(2, max_batch=8)
     f.arrive(0, requests(*[(0.0, 900.0, 300.0)] * 100))
     for result in run(f, 20.0):
-        busy = result.prefill_share + result.decode_share
-        assert (busy <= 1.0 + 1e-9).all()
-        assert (result.prefill_share >= 0).all()
+        assert (result.busy_share <= 1.0 + 1e-9).all()
+        assert (result.busy_share >= 0).all()
 
 
 def jobs() -> JobFleet:

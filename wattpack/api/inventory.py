@@ -136,7 +136,13 @@ class KernelClassSpec(ApiModel):
         Field(description="Whether the figures were measured, derived from others or assumed"),
     ]
     error_fraction: Annotated[
-        float | None, Field(ge=0, le=10, description="Worst relative error of the cap map")
+        float | None, Field(ge=0, le=10, description="Relative error of the cap map (speed)")
+    ] = None
+    power_error_fraction: Annotated[
+        float | None, Field(ge=0, le=10, description="Relative error of predicted draws, held out")
+    ] = None
+    time_error_fraction: Annotated[
+        float | None, Field(ge=0, le=10, description="Relative error of predicted times, held out")
     ] = None
     source: Annotated[
         str, Field(max_length=2048, description="Paper and section, or data file and script")

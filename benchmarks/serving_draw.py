@@ -1,0 +1,187 @@
+"""The twin's server beside a real one: mean draw under the same request traces, H200 and H100.
+
+A small continuous-batching server (shape of Llama-3.1-8B, one GPU) was fed with the arrivals of the
+Azure 2023 traces, their times divided by a rate, and its board's mean draw was read. Which part of
+a trace it was given is not recorded, so the twin's server gets ten minutes from where the reference
+scenario starts, and the spread over other ten minutes is printed beside each error. No figure here
+was fitted on: the twin's iterations come from kernels (``capacity.fitting.step_tables``).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from benchmarks.runner import Options, Result, Target
+from capacity.gpu_profile import GpuProfile
+from capacity.profile_library import shipped_library
+from capacity.step_library import shipped_step_tables
+from gpu.simulated.board_arrays import BoardBank, BoardSpec
+from simulation.arrivals import Requests
+from simulation.plant_constants import frozen_plant
+from simulation.serving_queues import Replica, ServingFleet
+from simulation.serving_steps import BoardState
+from simulation.traces import Trace, TraceName, shipped_trace
+from wattpack.units import GpuUuid, NodeName, seconds_to_ns
+
+NAME = "serving_draw"
+SUMMARY = "mean draw of the twin's server against a real one under the same traces"
+
+LANGUAGE_MODEL: Final = "llama-3.1-8b"
+STEP_SECONDS: Final = 0.25
+MAX_BATCH: Final = 256
+CHUNK_TOKENS: Final = 2048
+BEGIN_SECONDS: Final = (900.0, 0.0, 1800.0)
+"""On the trace; the first is what is scored."""
+
+LENGTH_SECONDS: Final = {False: 600.0, True: 40.0}
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """One run of the real server: what its board drew on average."""
+
+    gpu: str
+    trace: TraceName
+    rate: float
+    measured_watts: float
+
+    @property
+    def name(self) -> str:
+        """For figures: ``h200_conversation_0_8``."""
+        rate = f"{self.rate:g}".replace(".", "_")
+        return f"{self.gpu.split('-')[0].lower()}_{self.trace}_{rate}"
+
+
+RUNS: Final = (
+    Served("H200-SXM", "conversation", 0.8, 556.0),
+    Served("H200-SXM", "conversation", 1.6, 652.0),
+    Served("H200-SXM", "conversation", 2.4, 688.0),
+    Served("H200-SXM", "code", 1.5, 326.0),
+    Served("H200-SXM", "code", 4.0, 458.0),
+    Served("H100-SXM", "conversation", 0.8, 501.0),
+    Served("H100-SXM", "conversation", 1.6, 616.0),
+    Served("H100-SXM", "conversation", 2.4, 666.0),
+    Served("H100-SXM", "code", 1.5, 336.0),
+    Served("H100-SXM", "code", 4.0, 464.0),
+)
+
+QUICK_RUNS: Final = RUNS[:3]
+"""The code trace comes in bursts of minutes: a short part of it has a mean of its own."""
+
+ERROR_LINE: Final = 0.10
+
+
+@dataclass(frozen=True, slots=True)
+class Twin:
+    """What the twin's server did in one run.
+
+    Attributes:
+        watts: Means over seconds, (n_seconds,).
+        batch: Decoding requests of each step that decoded, (n_steps,).
+        first_token_seconds: Of finished requests, (n_requests,).
+    """
+
+    watts: np.ndarray
+    batch: np.ndarray
+    first_token_seconds: np.ndarray
+
+
+def run(options: Options) -> Result:
+    """All runs; the quick form takes less of the conversation trace, on the H200 alone."""
+    figures: dict[str, float | int | str] = {}
+    targets: dict[str, Target] = {}
+    chosen = [served for served in RUNS if not options.quick or served in QUICK_RUNS]
+    errors = []
+    for served in chosen:
+        options.progress(served.name)
+        begins = BEGIN_SECONDS[:1] if options.quick else BEGIN_SECONDS
+        found = [serve(served, begin, LENGTH_SECONDS[options.quick]) for begin in begins]
+        means = [float(twin.watts.mean()) for twin in found]
+        off = [mean / served.measured_watts - 1 for mean in means]
+        first = found[0]
+        low, high = np.percentile(first.watts, [5, 95])
+        figures |= {
+            f"{served.name}_watts": means[0],
+            f"{served.name}_measured_watts": served.measured_watts,
+            f"{served.name}_error": abs(off[0]),
+            f"{served.name}_error_signed_min": min(off),
+            f"{served.name}_error_signed_max": max(off),
+            f"{served.name}_p5_watts": float(low),
+            f"{served.name}_p95_watts": float(high),
+            f"{served.name}_batch_p50": float(np.median(first.batch)),
+            f"{served.name}_ttft_p50_seconds": float(np.median(first.first_token_seconds)),
+        }
+        targets[f"{served.name}_error"] = Target(at_most=ERROR_LINE)
+        errors.append(abs(off[0]))
+    figures["error_mean"] = float(np.mean(errors))
+    targets["error_mean"] = Target(at_most=ERROR_LINE)
+    return Result(figures, targets)
+
+
+def serve(served: Served, begin_seconds: float, seconds: float) -> Twin:
+    """The twin's server and board under one part of a trace."""
+    profile = shipped_library().find(served.gpu)
+    table = shipped_step_tables().find(profile.model, LANGUAGE_MODEL, 1)
+    fleet, bank = ServingFleet(1), BoardBank([_board(profile)])
+    fleet.add(Replica(0, table, MAX_BATCH, CHUNK_TOKENS))
+    requests = _requests(shipped_trace(served.trace), served.rate, begin_seconds, seconds)
+    knee = frozen_plant().decode_clock_knee_ratio
+    watts, batch, first, taken = [], [], [], 0
+    for step in range(round(seconds / STEP_SECONDS)):
+        now = step * STEP_SECONDS
+        upto = int(np.searchsorted(requests.arrival_seconds, now))
+        fleet.arrive(0, _part(requests, slice(taken, upto)))
+        taken = upto
+        held = bank.drawn_watts / np.maximum(bank.drawn_watts + bank.shed_watts, 1e-9)
+        done = fleet.step(now, STEP_SECONDS, BoardState(held, np.ones(1), knee))
+        demand = done.busy_watts + (1.0 - done.busy_share) * profile.context_watts
+        watts.append(float(bank.advance(demand, seconds_to_ns(now + STEP_SECONDS))[0]))
+        batch.append(fleet.decode_batch()[0])
+        first.append(done.first_token_seconds)
+    decoding = np.array(batch)
+    whole = round(1 / STEP_SECONDS)
+    return Twin(
+        np.array(watts).reshape(-1, whole).mean(axis=1),
+        decoding[decoding > 0],
+        np.concatenate(first),
+    )
+
+
+def _board(profile: GpuProfile) -> BoardSpec:
+    return BoardSpec(
+        uuid=GpuUuid("GPU-served"),
+        model=profile.product_names[0],
+        node=NodeName("served"),
+        index=0,
+        idle_watts=profile.idle_watts,
+        default_limit_watts=profile.default_limit_watts,
+        min_limit_watts=profile.min_limit_watts,
+        max_limit_watts=profile.max_limit_watts,
+        max_clock_mhz=round(profile.max_clock_mhz),
+        knee_watts=profile.knee_watts,
+        settle_seconds=frozen_plant().settle_seconds,
+    )
+
+
+def _requests(trace: Trace, rate: float, begin_seconds: float, seconds: float) -> Requests:
+    """The arrivals of ``seconds`` of server time, from the trace's second ``begin_seconds`` on.
+
+    A trace that ends before is repeated.
+    """
+    laps = [
+        (trace.arrival_seconds + lap * trace.length_seconds - begin_seconds) / rate
+        for lap in range(int((begin_seconds + seconds * rate) // trace.length_seconds) + 1)
+    ]
+    arrivals = np.concatenate(laps)
+    which = np.flatnonzero((arrivals >= 0.0) & (arrivals < seconds))
+    original = which % len(trace.arrival_seconds)
+    return Requests(arrivals[which], trace.prompt_tokens[original], trace.output_tokens[original])
+
+
+def _part(requests: Requests, part: slice) -> Requests:
+    return Requests(
+        requests.arrival_seconds[part], requests.prompt_tokens[part], requests.output_tokens[part]
+    )
