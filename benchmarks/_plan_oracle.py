@@ -17,6 +17,9 @@ from capacity.training.layer_costs import ComputeCosts
 from capacity.training.link_matrix import LinkMatrix
 from capacity.training.training_job import ParallelLayout, Recompute, TrainingJob
 
+Plan = tuple[ParallelLayout, list[list[list[list[int]]]], list[int]]
+"""Layout, GPU of each rank by stage, data, context and tensor, and layers of each stage."""
+
 
 @dataclass(frozen=True, slots=True)
 class SmallCase:
@@ -51,7 +54,19 @@ class SmallCase:
 
 def best_of_all(case: SmallCase) -> tuple[float, int]:
     """The shortest step, and how many plans were played; infinite if nothing fits."""
-    best, played = float("inf"), 0
+    seconds, _, played = _tried(case)
+    return seconds, played
+
+
+def best_plan_of_all(case: SmallCase) -> Plan:
+    """The plan with the shortest step."""
+    _, plan, _ = _tried(case)
+    assert plan is not None
+    return plan
+
+
+def _tried(case: SmallCase) -> tuple[float, Plan | None, int]:
+    best, plan, played = float("inf"), None, 0
     placements = list(_host_orders(case.links))
     for layout in _layouts(case):
         costs = case.costs.layer(case.job, layout.micro_batch, layout.tensor, layout.context)
@@ -70,8 +85,10 @@ def best_of_all(case: SmallCase) -> tuple[float, int]:
                 if max(layers) * turn * layout.micro_batches(case.job) / max(case.speed) > best:
                     continue
                 played += 1
-                best = min(best, case.played(layout, ranks, layers))
-    return best, played
+                seconds = case.played(layout, ranks, layers)
+                if seconds < best:
+                    best, plan = seconds, (layout, ranks, layers)
+    return best, plan, played
 
 
 def keeps_classes(links: LinkMatrix, ranks: list[list[list[list[int]]]]) -> bool:

@@ -36,6 +36,8 @@ def options(
     of; with one replica there is nothing to share.
     """
     data, tensor, pipeline, context = shape
+    if choices.pipelines is not None and pipeline not in choices.pipelines:
+        return []
     replicas = data * context
     zeros = [
         stage

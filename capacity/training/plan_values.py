@@ -96,6 +96,7 @@ class SearchChoices:
         largest_micro_batch: Sequences.
         fewer_gpus: Also halves, quarters and so on of the GPUs.
         chunks: Pieces a pipeline rank may hold.
+        pipelines: Lengths of the pipeline, any if None.
         refined: Layouts whose ranks and layers are laid out by search.
         seed: Of drawn neighbours where there are too many to try.
     """
@@ -104,6 +105,7 @@ class SearchChoices:
     zero_stages: tuple[int, ...] = (0, 1, 2, 3)
     offload: tuple[Offload, ...] = OFFLOADS
     chunks: tuple[int, ...] = (1, 2, 4)
+    pipelines: tuple[int, ...] | None = None
     largest_micro_batch: int = 16
     fewer_gpus: bool = True
     refined: int = 12

@@ -12,8 +12,10 @@ from capacity.language_models import LanguageModel
 from capacity.model.kernel_samples import Floats, Indices
 from capacity.roofs import require_roofs
 from capacity.training.layer_costs import RooflineCosts
+from capacity.training.layout_pricing import LayoutPricing
 from capacity.training.layout_table import LayoutTable
 from capacity.training.link_matrix import Link, LinkMatrix
+from capacity.training.plan_values import TrainingCluster, TrainingProblem
 from capacity.training.rank_placement import first_placements, placed_links
 from capacity.training.step_time import StepTimes, step_times
 from capacity.training.step_work import KnownCosts, TrainingGpu, step_work
@@ -108,3 +110,9 @@ def simulated(of: TrainingJob, layout: ParallelLayout, links: LinkMatrix) -> flo
     return Simulation(
         of, layout, costs, links, first(links, layout).tolist(), layers, device
     ).seconds()
+
+
+def pricing(of: TrainingJob, links: LinkMatrix) -> LayoutPricing:
+    """Prices on a cluster of H100."""
+    board = gpu()
+    return LayoutPricing(TrainingProblem(of, TrainingCluster(links, (board,))), board)
