@@ -112,9 +112,8 @@ class SocketServer:
             SocketTaken: if somebody answers there already.
             InputError: if the path is too long for a socket.
         """
-        listener = listen(path, gid)
+        listener, keep_file = listen(path, gid)
         sparse = SparseAudit(audit, self._clock)
-        keep_file = last_step(partial(path.unlink, missing_ok=True))
         endpoint = _Endpoint(listener, path, actuator, admission, sparse, door, keep_file)
         self._endpoints.append(endpoint)
         self._selector.register(listener, selectors.EVENT_READ, endpoint)
@@ -307,12 +306,21 @@ def _send(stream: socket.socket, data: bytes) -> bool:
         return False
 
 
-def listen(path: Path, gid: int | None) -> socket.socket:
-    """A listening socket of mode 0660; a dead predecessor's file is removed."""
+def listen(path: Path, gid: int | None) -> tuple[socket.socket, Callable[[], None]]:
+    """A listening socket of mode 0660; a dead predecessor's file is removed.
+
+    Returns:
+        The socket, and what takes back that its file goes when the process ends at once.
+
+    Raises:
+        SocketTaken: if somebody answers there already.
+        InputError: if the path is too long for a socket.
+    """
     if len(os.fsencode(path)) > _MAX_PATH_BYTES:
         raise InputError("socket", f"a path of at most {_MAX_PATH_BYTES} bytes", str(path))
     path.parent.mkdir(mode=0o750, parents=True, exist_ok=True)
     _remove_dead(path)
+    keep_file = last_step(partial(path.unlink, missing_ok=True))
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         # fchmod before bind is what the file is created with: it is never more open than 0660.
@@ -325,8 +333,9 @@ def listen(path: Path, gid: int | None) -> socket.socket:
         listener.listen(_BACKLOG)
     except OSError:
         listener.close()
+        keep_file()
         raise
-    return listener
+    return listener, keep_file
 
 
 def _remove_dead(path: Path) -> None:

@@ -30,9 +30,10 @@ from actuator.unix_socket.client import (
 )
 from actuator.unix_socket.connections import MESSAGE_BURST
 from actuator.unix_socket.encoding import MAX_LINE_BYTES, encode_command
-from actuator.unix_socket.listener import SocketServer, SocketTaken
+from actuator.unix_socket.listener import SocketServer, SocketTaken, listen
 from actuator.unix_socket.peers import Admission
 from tests.actuator.actuator_boards import MemoryBoard
+from wattpack import ending
 from wattpack.clock import ManualClock, SystemClock
 from wattpack.units import NS_PER_SECOND
 
@@ -429,3 +430,34 @@ def test_asking_ahead_of_an_actuator_that_has_gone_is_told_by_the_status(directo
     with pytest.raises(ActuatorUnavailable):
         node.client.status()
     node.client.close()
+
+
+def test_a_process_that_is_ended_while_it_begins_to_listen_leaves_no_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The file is there from ``bind`` on; what ends the process at once comes right after."""
+    path, before = tmp_path / "a.sock", len(ending._LAST_STEPS)
+    existed = []
+
+    def ended_now(self: Path, mode: int) -> None:
+        existed.append(self.exists())
+        for step in reversed(ending._LAST_STEPS[before:]):
+            step()
+
+    monkeypatch.setattr(Path, "chmod", ended_now)
+    listener, keep_file = listen(path, None)
+    with listener:
+        keep_file()
+        assert existed == [True]
+        assert not path.exists()
+
+
+def test_who_finds_another_listener_leaves_its_file_alone(tmp_path: Path) -> None:
+    path, before = tmp_path / "a.sock", len(ending._LAST_STEPS)
+    with socket.socket(socket.AF_UNIX) as other:
+        other.bind(str(path))
+        other.listen()
+        with pytest.raises(SocketTaken):
+            listen(path, None)
+    assert path.exists()
+    assert len(ending._LAST_STEPS) == before
