@@ -30,7 +30,7 @@ from wattpack.units import require_number
 SCHEMA: Final = "wattpack.io/step-tables/v1"
 FILE: Final = "step_tables.json"
 
-_KEYS: Final = {"schema", "rows_sha256", "grids", "tables"}
+_KEYS: Final = {"schema", "rows_sha256", "checks", "grids", "tables"}
 _TEXTS: Final = ("gpu", "language_model", "precision", "source")
 _NUMBERS: Final = ("host_seconds", "host_watts", "default_limit_watts")
 
@@ -42,11 +42,13 @@ class StepLibrary:
     Attributes:
         tables: By GPU type, language model and parallelism, in the file's order.
         rows_sha256: Hash over the kernel rows that the tables come from.
+        checks: Held-out errors against end-to-end runs, by name.
         content_sha256: Hash of the file; empty for a library that comes from none.
     """
 
     tables: Mapping[tuple[str, str, int], StepTable]
     rows_sha256: str
+    checks: Mapping[str, float]
     content_sha256: str = ""
 
     def find(self, gpu: str, language_model: str, tensor_parallel: int) -> StepTable:
@@ -93,7 +95,13 @@ def step_library_from_dict(document: object, source: str = "") -> StepLibrary:
         for table in tables:
             if sum(other.key == table.key for other in tables) > 1:
                 raise InputError("tables", "each GPU, model and parallelism once", table.key)
-        return StepLibrary({table.key: table for table in tables}, str(fields["rows_sha256"]))
+        checks = {
+            str(name): require_number(f"checks.{name}", value, minimum=0, maximum=10)
+            for name, value in _mapping(fields["checks"], "checks").items()
+        }
+        return StepLibrary(
+            {table.key: table for table in tables}, str(fields["rows_sha256"]), checks
+        )
 
 
 def table_as_dict(table: StepTable) -> dict[str, Any]:
@@ -184,9 +192,14 @@ def _rounded(values: Floats) -> list[Any]:
 
 def _exact(document: object, wanted: set[str] | Sequence[str], path: str) -> Mapping[str, Any]:
     """The mapping, when its keys are exactly these."""
+    fields = _mapping(document, path)
+    for key in sorted(set(fields) ^ set(wanted), key=str):
+        expected = "a known key" if key in fields else "a value"
+        raise InputError(f"{path}.{key}", expected, fields.get(key))
+    return fields
+
+
+def _mapping(document: object, path: str) -> Mapping[str, Any]:
     if not isinstance(document, Mapping):
         raise InputError(path, "a mapping", document)
-    for key in sorted(set(document) ^ set(wanted), key=str):
-        expected = "a known key" if key in document else "a value"
-        raise InputError(f"{path}.{key}", expected, document.get(key))
     return document

@@ -59,8 +59,9 @@ def summary_table(profiles: Sequence[GpuProfile]) -> Table:
     table = Table(title="GPU profiles")
     for name in ("GPU", "limits W", "knee W", "class", "draw W p50 / p95"):
         table.add_column(name, no_wrap=True)
-    for name in ("speed at 80 %", "at 60 %", "error"):
+    for name in ("speed at 80 %", "at 60 %"):
         table.add_column(name, justify="right")
+    table.add_column("errors %", justify="right", no_wrap=True)
     table.add_column("power")
     table.add_column("cap curve")
     for profile in profiles:
@@ -74,7 +75,10 @@ def summary_table(profiles: Sequence[GpuProfile]) -> Table:
                 f"{kernel.power_p50_watts:.0f} / {kernel.power_p95_watts:.0f}",
                 f"{at_80:.2f}",
                 f"{at_60:.2f}",
-                f"{kernel.error_mape:.1%}",
+                " / ".join(
+                    _percent(error)
+                    for error in (kernel.error_mape, kernel.power_error, kernel.time_error)
+                ),
                 kernel.power_provenance,
                 kernel.curve_provenance,
             )
@@ -83,12 +87,19 @@ def summary_table(profiles: Sequence[GpuProfile]) -> Table:
     return table
 
 
+def _percent(error: float | None) -> str:
+    """An error in per cent, or a dash where nothing was held out."""
+    return "-" if error is None else f"{100 * error:.1f}"
+
+
 def footnotes(library: ProfileLibrary) -> list[str]:
     """What the error means, and what was held out."""
     checks = library.checks
     return [
-        "Error: mean absolute error of speed where the cap binds. Measured curves: each network "
-        "predicted from the others. Derived curves: each swept GPU predicted from the others.",
+        "Errors of speed where the cap binds / of draw below the limit / of time, each held out. "
+        "Measured curves: each network predicted from the others. Derived curves: each swept GPU "
+        "predicted from the others; prefill, decode and batch of H200 and H100: own kernels at the "
+        "default limit, lower caps unmeasured.",
         f"Worst held-out GPU: A40 {checks['curve_mape_held_out_a40']:.1%} "
         f"({checks['curve_mape_held_out_a40_caps_above_half']:.1%} for caps above half of the "
         f"limit). Check on an RTX PRO 6000 serving LLMs: "

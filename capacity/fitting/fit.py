@@ -294,10 +294,9 @@ def build_texts(folder: Path, rows: Path = ROWS) -> tuple[str, str]:
     profiles = build_document(folder, rows)
     gpus = read_csv(folder / "gpus.csv", ("model", "default_limit_watts"))
     limits = {row["model"]: number(row, "default_limit_watts", "gpus.csv") for row in gpus}
-    tables = build_tables(
-        boards(rows, folder / SWEEP), build_serving(folder)[0], gpu_speeds(folder), limits
-    )
-    document = tables_document(rows, tables)
+    own, (serving, _) = boards(rows, folder / SWEEP), build_serving(folder)
+    tables = build_tables(own, serving, gpu_speeds(folder), limits)
+    document = tables_document(rows, tables, serving)
     lines = ",\n".join(json.dumps(table) for table in document.pop("tables"))
     head = json.dumps(document)[:-1]
     return json.dumps(profiles, indent=1) + "\n", f'{head}, "tables": [\n{lines}\n]}}\n'

@@ -111,11 +111,48 @@ def build_tables(
     return made
 
 
-def tables_document(folder: Path, tables: Sequence[StepTable]) -> dict[str, Any]:
+def end_to_end_errors(
+    tables: Sequence[StepTable], serving: Sequence[ServingTimes]
+) -> dict[str, float]:
+    """Mean relative error of iterations against end-to-end runs, by GPU type and language model.
+
+    The host's time is that of the other types with own rows; a model that was run on one type only
+    cannot be held out.
+    """
+    known = {_key(entry): entry for entry in serving if entry.provenance == "measured"}
+    left = {
+        table.key: float(np.median(_measured_seconds(known[table.key]) - _kernel_seconds(table)))
+        for table in tables
+        if table.key in known
+    }
+    errors: dict[str, list[float]] = {}
+    for table in tables:
+        others = [
+            seconds
+            for (gpu, model, _), seconds in left.items()
+            if model == table.language_model and gpu in RUNS and gpu != table.gpu
+        ]
+        if table.key in left and others:
+            held_out = _kernel_seconds(table) + max(0.0, float(np.mean(others)))
+            name = f"end_to_end_time_error_{table.gpu}_{table.language_model}".lower()
+            wrong = np.abs(held_out / _measured_seconds(known[table.key]) - 1)
+            errors.setdefault(name, []).append(float(wrong.mean()))
+    return {name: round(float(np.mean(values)), 4) for name, values in errors.items()}
+
+
+def _kernel_seconds(table: StepTable) -> Floats:
+    """At the points of comparison, without the host."""
+    return _table_seconds(replace(table, host_seconds=0.0))
+
+
+def tables_document(
+    folder: Path, tables: Sequence[StepTable], serving: Sequence[ServingTimes]
+) -> dict[str, Any]:
     """The whole file as plain values, checked by the loader."""
     document = {
         "schema": SCHEMA,
         "rows_sha256": _rows_sha256(folder),
+        "checks": end_to_end_errors(tables, serving),
         "grids": {name: [list(axis) for axis in axes] for name, axes in GRIDS.items()},
         "tables": [table_as_dict(table) for table in tables],
     }
