@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Final, get_args
 
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from capacity.bench.bench_identity import BenchIdentity
@@ -27,7 +28,7 @@ from capacity.ranking.kernel_verdict import Verdict
 from capacity.ranking.rank_shapes import AXES, ON_GPU, ON_PROCESSOR, ranked_tasks
 from capacity.ranking.ranked_task import RankedTask, TaskName
 from capacity.ranking.trial_timing import TrialRule
-from capacity.ranking_process.find_kernel import find_kernels
+from capacity.ranking_process.find_kernel import find_kernels, still_as_read
 from capacity.ranking_process.numpy_host import NumpyHost
 from gpu.board_meter import BoardState
 from gpu.nvml.nvml_meter import open_meter
@@ -126,7 +127,10 @@ def _try_all(
         if not verdicts:
             for task in tasks:
                 judge.require_telling(task)
-        verdicts.append(judge.try_kernel(source, tasks))
+        verdict = judge.try_kernel(source, tasks)
+        if not still_as_read(source):
+            raise PermanentError(f"{source.name} changed while kernels were tried: start again")
+        verdicts.append(verdict)
     return verdicts
 
 
@@ -136,10 +140,10 @@ def _show(lines: Sequence[RankedKernel], tasks: Sequence[RankedTask], minutes: f
         table.add_column(heading)
     for line in lines:
         verdict = line.verdict
-        name = f"{verdict.kernel} (baseline)" if line.baseline else verdict.kernel
+        name = escape(f"{verdict.kernel} (baseline)" if line.baseline else verdict.kernel)
         if verdict.refused:
             blank = [""] * len(tasks)
-            table.add_row(name, "refused", *blank, f"{verdict.reason}: {verdict.evidence}")
+            table.add_row(name, "refused", *blank, escape(f"{verdict.reason}: {verdict.evidence}"))
             continue
         times = [
             f"{speed:.2f} ({shape.timings[0].median_seconds * 1e6:.1f} us, "

@@ -144,6 +144,11 @@ class KernelHost(Protocol):
         """For the formulas."""
         ...
 
+    @property
+    def out_of_memory(self) -> tuple[type[Exception], ...]:
+        """What the judge's own arrays raise when the kernel left them no room."""
+        ...
+
     def facts(self) -> HostFacts:
         """The machine."""
         ...

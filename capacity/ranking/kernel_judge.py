@@ -28,7 +28,7 @@ from capacity.ranking.kernel_verdict import (
     Verdict,
 )
 from capacity.ranking.output_check import OutputError, output_error, require_right, untold
-from capacity.ranking.ranked_task import Expected, RankedTask
+from capacity.ranking.ranked_task import PART_ROWS, Expected, RankedTask
 from capacity.ranking.slot_layout import SlotLayout, slot_layout
 from capacity.ranking.trial_timing import (
     Round,
@@ -98,6 +98,8 @@ class KernelJudge:
                 minutes = trial.close()
         except KernelRefused as refusal:
             reason, evidence = refusal.reason, refusal.evidence
+        except self._host.out_of_memory:
+            reason, evidence = "memory", "nothing was left for the judge beside it"
         return Verdict(
             kernel=source.name,
             source_sha256=source.sha256,
@@ -212,6 +214,15 @@ class _TaskTrial:
         require_right(error, int(np.prod(task.output_shape)), where)
         self._before = expected
 
+    def _check_part(self, memory: Memory, layout: SlotLayout, slot: int) -> None:
+        """A few of a run's results: a run that was left out shows, whatever lies there."""
+        places = layout.slots[slot]
+        given = tuple(memory.operand(place) for place in places.operands)
+        part = self._task.part(given, memory.result(places.result), self._rng.random())
+        expected = part.task.expected(part.operands, self._host.library)
+        where = f"{self._task.describe()}, part of a timed run"
+        require_right(output_error(part.result, expected), PART_ROWS, where)
+
     def _require_fresh(
         self, result: Any, expected: Expected, error: OutputError, where: str
     ) -> None:
@@ -266,6 +277,8 @@ class _TaskTrial:
         report = self._trial.run(chosen, sync)
         for slot in self._rng.sample(chosen, min(runs, self._rule.checked_runs)):
             self._check(memory, layout, self._task, slot)
+        for slot in chosen:
+            self._check_part(memory, layout, slot)
         for slot in set(slots) - set(chosen):
             result = memory.result(layout.slots[slot].result)
             if not bool((result != result).all()):

@@ -29,6 +29,9 @@ Shape = tuple[int, ...]
 ROUNDING: Final = {"fp32": 2.0**-24, "bf16": 2.0**-8, "fp16": 2.0**-11}
 """What one honest rounding costs at most, relative to the value."""
 
+PART_ROWS: Final = 8
+PART_ELEMENTS: Final = 4096
+
 SINGLE: Final = 2.0**-24
 SUM_WIDTH: Final = 16
 """Products that a matrix unit adds before it truncates once (one ``mma`` of 16-bit operands)."""
@@ -127,6 +130,42 @@ class RankedTask:
         value = operands[0] + operands[1] * 0.5
         return Expected(value, rounding * abs(value) + SINGLE * abs(operands[0]))
 
+    def part(self, operands: tuple[Array, ...], result: Array, where: float) -> Part:
+        """A small task inside this one, with its operands and results.
+
+        Args:
+            where: 0 to 1, which part.
+        """
+        kernel = self.kernel
+        match kernel:
+            case Gemm():
+                at = int(where * kernel.m) // PART_ROWS * PART_ROWS
+                rows = slice(at, min(at + PART_ROWS, kernel.m))
+                small: TaskKernel = replace(kernel, m=rows.stop - at)
+                return Part(
+                    RankedTask(self.name, small), (operands[0][rows], operands[1]), result[rows]
+                )
+            case Attention():
+                batch, group = int(where * kernel.batch), kernel.heads // kernel.kv_heads
+                # The finer digits choose the head.
+                head = int(where * kernel.batch % 1 * kernel.kv_heads)
+                own = slice(batch, batch + 1), slice(head * group, (head + 1) * group)
+                keys = slice(batch, batch + 1), slice(head, head + 1)
+                small = replace(kernel, batch=1, heads=group, kv_heads=1)
+                return Part(
+                    RankedTask(self.name, small),
+                    (operands[0][own], operands[1][keys], operands[2][keys]),
+                    result[own],
+                )
+            case MemoryStream():
+                size = self.output_shape[0]
+                at = int(where * size) // PART_ELEMENTS * PART_ELEMENTS
+                cut = slice(at, min(at + PART_ELEMENTS, size))
+                small = replace(kernel, buffer_bytes=(cut.stop - at) * FORMAT_BYTES["fp32"])
+                return Part(
+                    RankedTask(self.name, small), (operands[0][cut], operands[1][cut]), result[cut]
+                )
+
     def neighbour(self) -> RankedTask:
         """A task of another shape, as well aligned: what only fits one shape fails on it."""
         kernel = self.kernel
@@ -156,6 +195,15 @@ class RankedTask:
                 )
             case MemoryStream():
                 return f"{kernel.buffer_bytes} B fp32"
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Rows, one head or a stretch of a task."""
+
+    task: RankedTask
+    operands: tuple[Array, ...]
+    result: Array
 
 
 def _other(size: int) -> int:

@@ -42,6 +42,13 @@ def find_kernels(spec: str) -> tuple[KernelSource, ...]:
     return (_source(spec, found, function, file),)
 
 
+def still_as_read(source: KernelSource) -> bool:
+    """Whether the kernel's file says what was tried to be judged: an earlier kernel can write."""
+    if source.module.endswith(".py"):
+        return Path(source.module).is_file() and _text(Path(source.module)) == source.text
+    return _text(_file_of(source.module, source.name)) == source.text
+
+
 def _source(name: str, module: str, function: str, file: Path) -> KernelSource:
     return KernelSource(name, module, function, _text(file))
 

@@ -16,7 +16,7 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from sys import path as search_path
-from typing import Any, Final, get_args
+from typing import Any, Final, cast, get_args
 
 from capacity.ranking.kernel_verdict import KernelRefused, Reason
 from capacity.ranking_process.process_limits import Limits
@@ -33,9 +33,6 @@ THREAD_VARIABLES: Final = (
     "OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "TORCHINDUCTOR_COMPILE_THREADS",
 )  # fmt: skip
 ONE_THREAD: Final = dict.fromkeys(THREAD_VARIABLES, "1")
-DEVICE_THREADS: Final = ("cuda", "nv", "pt_")
-"""How threads of the driver and of PyTorch are named; they come when they are first needed."""
-
 _REASONS: Final = frozenset(get_args(Reason))
 
 
@@ -62,6 +59,7 @@ class StartedChild:
             )  # fmt: skip
         os.close(words_out)
         os.close(answers_in)
+        os.set_blocking(self.words, False)
 
     def close(self) -> None:
         """End it and whatever it started."""
@@ -93,8 +91,9 @@ class KernelProcess:
         self._started_ns = clock.monotonic_ns()
         self._buffer = b""
         try:
-            self._say({"arena": arena})
-            self._answer(limits.load_seconds)
+            deadline_ns = clock.monotonic_ns() + seconds_to_ns(limits.load_seconds)
+            self._say({"arena": arena}, deadline_ns)
+            self._answer(deadline_ns)
         except BaseException:
             child.close()
             raise
@@ -107,8 +106,9 @@ class KernelProcess:
             KernelRefused: as the child says, or since it died, or was too slow or too large.
         """
         self._signal(signal.SIGCONT)
-        self._say(message)
-        answer = self._answer(seconds)
+        deadline_ns = self._clock.monotonic_ns() + seconds_to_ns(seconds)
+        self._say(message, deadline_ns)
+        answer = self._answer(deadline_ns)
         self._signal(signal.SIGSTOP)
         os.waitid(os.P_PID, self._process.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
         return answer
@@ -131,8 +131,11 @@ class KernelProcess:
         """``ask`` with the time of an import, which may compile."""
         self.ask(message, self._limits.load_seconds)
 
-    def require_alone(self) -> None:
+    def require_alone(self, excused: tuple[str, ...] = ()) -> None:
         """Nothing happens if no thread and no process came with the kernel.
+
+        Args:
+            excused: How names of threads begin that a driver starts when it first needs them.
 
         Raises:
             KernelRefused: naming what came.
@@ -144,7 +147,7 @@ class KernelProcess:
         for name in self._threads:
             if name in new:
                 new.remove(name)
-        own = [name for name in new if not name.startswith(DEVICE_THREADS)]
+        own = [name for name in new if not excused or not name.startswith(excused)]
         if own:
             raise KernelRefused("left_threads", f"{len(own)} threads run on ({own[0]})")
 
@@ -153,21 +156,34 @@ class KernelProcess:
         self._child.close()
         return ns_to_seconds(self._clock.monotonic_ns() - self._started_ns) / 60
 
-    def _say(self, message: Mapping[str, Any]) -> None:
-        try:
-            os.write(self._words, json.dumps(message).encode() + b"\n")
-        except BrokenPipeError:
-            self._refuse_dead()
-
-    def _answer(self, seconds: float) -> dict[str, Any]:
-        deadline_ns = self._clock.monotonic_ns() + seconds_to_ns(seconds)
-        while b"\n" not in self._buffer:
-            left = (deadline_ns - self._clock.monotonic_ns()) / NS_PER_SECOND
-            if left <= 0:
-                raise KernelRefused("timeout", f"no answer within {seconds:g} s")
-            ready, _, _ = select.select([self._answers], [], [], min(left, LOOK_SECONDS))
+    def _say(self, message: Mapping[str, Any], deadline_ns: int) -> None:
+        if self._buffer or select.select([self._answers], [], [], 0)[0]:
+            raise KernelRefused("raised", "its process ended, or spoke before it was asked")
+        left = json.dumps(message).encode() + b"\n"
+        while left:
+            _, ready, _ = select.select([], [self._words], [], self._seconds_until(deadline_ns))
             if not ready:
-                self._require_small()
+                continue
+            try:
+                left = left[os.write(self._words, left) :]
+            except BlockingIOError:
+                continue
+            except BrokenPipeError:
+                self._refuse_dead()
+
+    def _seconds_until(self, deadline_ns: int) -> float:
+        """At most as long as one goes without a look at the memory."""
+        left = (deadline_ns - self._clock.monotonic_ns()) / NS_PER_SECOND
+        if left <= 0:
+            raise KernelRefused("timeout", "no answer in time")
+        self._require_small()
+        return min(left, LOOK_SECONDS)
+
+    def _answer(self, deadline_ns: int) -> dict[str, Any]:
+        while b"\n" not in self._buffer:
+            left = self._seconds_until(deadline_ns)
+            ready, _, _ = select.select([self._answers], [], [], left)
+            if not ready:
                 continue
             part = os.read(self._answers, 65536)
             if not part:
@@ -189,7 +205,7 @@ class KernelProcess:
 
     def _refuse_dead(self) -> None:
         self._process.wait()
-        tail = self._errors.read_bytes()[-300:].decode("utf-8", "replace").strip()
+        tail = printable(self._errors.read_bytes()[-300:].decode("utf-8", "replace").strip())
         raise KernelRefused("died", f"exit status {self._process.returncode} {tail}".strip())
 
     def _signal(self, number: signal.Signals) -> None:
@@ -215,11 +231,15 @@ def _understood(line: bytes) -> dict[str, Any]:
     if not isinstance(answer, dict):
         raise KernelRefused("raised", "its process talks nonsense")
     if "refused" in answer:
-        reason = answer["refused"]
-        raise KernelRefused(
-            reason if reason in _REASONS else "raised", str(answer.get("evidence"))[:500]
-        )
+        reason = str(answer["refused"])
+        evidence = printable(str(answer.get("evidence"))[:500])
+        raise KernelRefused(cast(Reason, reason) if reason in _REASONS else "raised", evidence)
     return answer
+
+
+def printable(text: str) -> str:
+    """What a terminal shows as it stands: whoever wrote it may have meant more."""
+    return "".join(letter if letter.isprintable() else " " for letter in text)
 
 
 def _descendants(pid: int) -> list[int]:

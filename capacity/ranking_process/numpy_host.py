@@ -55,6 +55,8 @@ class NumpyHost:
         self._limits = limits or Limits(load_seconds=20.0, round_seconds=10.0, memory_bytes=2**31)
         self.library = NumpyLibrary()
 
+    out_of_memory: Final[tuple[type[Exception], ...]] = (MemoryError,)
+
     def facts(self) -> HostFacts:
         """No datasheet, float32."""
         return HostFacts(
@@ -91,6 +93,7 @@ class NumpyArena:
 
     device: Final = "capacity.ranking_process.numpy_device"
     on_processor: Final = True
+    driver_threads: Final[tuple[str, ...]] = ()
 
     def __init__(self, nbytes: int) -> None:
         self._fd = os.memfd_create("wattpack-slots")

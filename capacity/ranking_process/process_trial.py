@@ -7,8 +7,9 @@ from typing import Any, Protocol
 
 from capacity.ranking.kernel_host import Inspection, LibraryCall, Memory, RoundReport, Sync
 from capacity.ranking.kernel_source import KernelSource
+from capacity.ranking.kernel_verdict import KernelRefused
 from capacity.ranking.slot_layout import SlotLayout
-from capacity.ranking_process.kernel_process import KernelProcess, StartedChild
+from capacity.ranking_process.kernel_process import KernelProcess, StartedChild, printable
 from capacity.ranking_process.process_limits import Limits
 from wattpack.clock import Clock
 from wattpack.units import ns_to_seconds
@@ -38,6 +39,11 @@ class Arena(Protocol):
     @property
     def on_processor(self) -> bool:
         """Whether the processor is the device: then its time is known to the system."""
+        ...
+
+    @property
+    def driver_threads(self) -> tuple[str, ...]:
+        """How names of threads begin that the device's driver starts when it needs them."""
         ...
 
     @property
@@ -99,18 +105,22 @@ class ProcessTrial:
         return RoundReport(
             wall_seconds,
             worked if self._arena.on_processor and worked > 0 else wall_seconds,
-            float(answer["claimed_seconds"]),
+            _number(answer, "claimed_seconds"),
         )
 
     def inspect(self) -> Inspection:
         """Watched unless it is the benchmark's own."""
         answer = self._process.run({"do": "inspect", "watch": not self._source.trusted})
-        calls = tuple(LibraryCall(str(name), float(work)) for name, work in answer["calls"])
-        return Inspection(tuple(map(str, answer["patched"])), calls)
+        try:
+            calls = tuple(LibraryCall(str(name), float(work)) for name, work in answer["calls"])
+            patched = tuple(printable(str(name)) for name in answer["patched"])
+        except (KeyError, TypeError, ValueError, OverflowError) as error:
+            raise KernelRefused("raised", "its process talks nonsense") from error
+        return Inspection(patched, calls)
 
     def require_alone(self) -> None:
         """No thread, no process."""
-        self._process.require_alone()
+        self._process.require_alone(self._arena.driver_threads)
 
     def close(self) -> float:
         """End the process and give the memory back."""
@@ -118,3 +128,10 @@ class ProcessTrial:
         self._memory = None
         self._arena.close()
         return minutes
+
+
+def _number(answer: Mapping[str, Any], key: str) -> float:
+    try:
+        return float(answer[key])
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
+        raise KernelRefused("raised", "its process talks nonsense") from error

@@ -73,6 +73,8 @@ class TorchHost:
         self._facts = self._look()
         self._arena: TorchArena | None = None
 
+    out_of_memory: Final[tuple[type[Exception], ...]] = (torch.OutOfMemoryError, MemoryError)
+
     def facts(self) -> HostFacts:
         """As they were when nothing was allocated yet."""
         return self._facts
@@ -135,6 +137,7 @@ class TorchArena:
     """One allocation."""
 
     device: Final = "capacity.torch_backend.ranked_device"
+    driver_threads: Final = ("cuda", "nv", "pt_")
 
     def __init__(self, device: torch.device, nbytes: int) -> None:
         self.nbytes = nbytes

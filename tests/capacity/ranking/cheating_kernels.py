@@ -136,6 +136,16 @@ def _padded(*arrays: Any) -> int:
     return sum(-(-array.nbytes // 512) * 512 for array in arrays)
 
 
+def skips_one_run_in_thirty(x: Any, w: Any, out: Any) -> None:
+    """Too few for a judge that looks at some runs only."""
+    _kept["runs"] = _kept.get("runs", 0) + 1
+    if _kept["runs"] > 45 and _kept["runs"] % 30 == 0:
+        out[...] = _kept["last"]
+        return
+    _work(x, w, out)
+    _kept["last"] = out.copy()
+
+
 def same_result_again(x: Any, w: Any, out: Any) -> None:
     key = x.shape, w.shape
     if key not in _kept:
@@ -300,3 +310,52 @@ def wrong_shape(x: Any, w: Any) -> Any:
 
 def wrong_format(x: Any, w: Any) -> Any:
     return np.zeros((x.shape[0], w.shape[0]), np.float64)
+
+
+# -- other tasks ---------------------------------------------------------------------------------
+
+
+def _attention(q: Any, k: Any, v: Any, latest: int = 0, *, masked: bool = True) -> Any:
+    result = np.empty_like(q)
+    group, past = q.shape[1] // k.shape[1], k.shape[2] - q.shape[2]
+    for b, h, i in np.ndindex(*q.shape[:3]):
+        last = past + i + 1 if masked else k.shape[2]
+        first = max(0, last - latest) if latest else 0
+        scores = k[b, h // group, first:last] @ q[b, h, i] * q.shape[3] ** -0.5
+        shares = np.exp(scores - scores.max())
+        result[b, h, i] = shares / shares.sum() @ v[b, h // group, first:last]
+    return result
+
+
+def attention_without_mask(q: Any, k: Any, v: Any) -> Any:
+    return _attention(q, k, v, masked=False)
+
+
+def attention_to_the_latest(q: Any, k: Any, v: Any) -> Any:
+    """Most of the weight lies there, sometimes."""
+    return _attention(q, k, v, latest=k.shape[2] * 7 // 8)
+
+
+def attention_in_half(q: Any, k: Any, v: Any) -> Any:
+    return _attention(*(x.astype(np.float16).astype(np.float32) for x in (q, k)), v)
+
+
+def attention_of_the_mean(q: Any, k: Any, v: Any) -> Any:
+    return np.repeat(v.mean(2, keepdims=True), q.shape[1] // v.shape[1], 1)
+
+
+def attention_by_fused_call(q: Any, k: Any, v: Any) -> Any:
+    return functional.scaled_dot_product_attention(q, k, v)  # noqa: F821
+
+
+def triad_in_half(a: Any, b: Any, out: Any) -> None:
+    out[...] = a.astype(np.float16) + b.astype(np.float16) / np.float16(2)
+
+
+def triad_of_half(a: Any, b: Any, out: Any) -> None:
+    half = a.size // 2
+    out[:half] = a[:half] + b[:half] / 2
+
+
+def triad_without_b(a: Any, b: Any, out: Any) -> None:
+    out[...] = a

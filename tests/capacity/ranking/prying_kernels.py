@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib
+import os
+import sys
 import threading
 from typing import Any
 
@@ -84,4 +86,51 @@ def stalls_empty_rounds(x: Any, w: Any, out: Any) -> None:
             return run(self, message)
 
         main._Child.run = slow_if_empty
+    _work(x, w, out)
+
+
+def _speaks(words: Any) -> None:
+    main = importlib.import_module("__" + "main__")
+    main._Child.run = lambda self, message: words
+
+
+def answers_nothing(x: Any, w: Any, out: Any) -> None:
+    _speaks({})
+    _work(x, w, out)
+
+
+def answers_a_list(x: Any, w: Any, out: Any) -> None:
+    _speaks(["claimed_seconds"])
+    _work(x, w, out)
+
+
+def answers_an_endless_number(x: Any, w: Any, out: Any) -> None:
+    _speaks({"claimed_seconds": 10**400})
+    _work(x, w, out)
+
+
+def refuses_itself_for_no_reason(x: Any, w: Any, out: Any) -> None:
+    _speaks({"refused": ["timeout"], "evidence": "\x1b[2J[/nonsense]"})
+    _work(x, w, out)
+
+
+def inspects_to_nonsense(x: Any, w: Any, out: Any) -> None:
+    main = importlib.import_module("__" + "main__")
+    main._Child.inspect = lambda self, message: {"patched": 3, "calls": [[1]]}
+    _work(x, w, out)
+
+
+def speaks_before_it_is_asked(x: Any, w: Any, out: Any) -> None:
+    """Answers in advance for rounds to come."""
+    _work(x, w, out)
+    os.write(int(sys.argv[2]), b'{"claimed_seconds": 1e-6}\n' * 50)
+
+
+def talks_without_end(x: Any, w: Any, out: Any) -> None:
+    while True:
+        os.write(int(sys.argv[2]), b"x" * 4096)
+
+
+def closes_its_ears(x: Any, w: Any, out: Any) -> None:
+    os.close(int(sys.argv[1]))
     _work(x, w, out)

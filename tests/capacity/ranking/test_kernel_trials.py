@@ -61,6 +61,7 @@ CHEATS: dict[str, set[str]] = {
     "library_by_another_name": {"wraps_library"},
     "library_in_einsum": {"wraps_library"},
     "falls_back": {"falls_back"},
+    "skips_one_run_in_thirty": {"wrong_result", "stale_result"},
     "raises": {"raised"},
     "ends_the_process": {"died"},
     "takes_all_memory": {"memory"},
@@ -69,12 +70,32 @@ CHEATS: dict[str, set[str]] = {
     "wrong_format": {"wrong_shape"},
 }
 
+CHEATS_OF_OTHER_TASKS: list[tuple[str, RankedTask, set[str]]] = [
+    ("attention_without_mask", PREFILL, {"wrong_result"}),
+    ("attention_to_the_latest", DECODE, {"wrong_result", "precision_downgrade"}),
+    ("attention_in_half", PREFILL, {"precision_downgrade"}),
+    ("attention_in_half", DECODE, {"precision_downgrade"}),
+    ("attention_of_the_mean", DECODE, {"wrong_result"}),
+    ("attention_by_fused_call", DECODE, {"wraps_library"}),
+    ("triad_in_half", TRIAD, {"precision_downgrade", "unfinished_result", "wrong_result"}),
+    ("triad_of_half", TRIAD, {"unfinished_result"}),
+    ("triad_without_b", TRIAD, {"wrong_result"}),
+]
+
 PRYING = {
     "replaces_the_events_reader": {"timers_disagree"},
     "hides_that_names_are_patched": {"timers_disagree"},
     "works_while_unwatched": {"timers_disagree", "side_stream"},
     "answers_for_its_process": {"unfinished_result", "looks_around"},
     "tells_no_number": {"timers_disagree"},
+    "answers_nothing": {"raised"},
+    "answers_a_list": {"raised"},
+    "answers_an_endless_number": {"raised"},
+    "refuses_itself_for_no_reason": {"raised"},
+    "inspects_to_nonsense": {"raised"},
+    "speaks_before_it_is_asked": {"raised", "unfinished_result"},
+    "talks_without_end": {"raised"},
+    "closes_its_ears": {"died", "raised"},
     "tells_more_than_passed": {"timers_disagree"},
 }
 
@@ -93,6 +114,18 @@ def test_a_cheating_kernel_is_refused_for_what_it_does(function: str) -> None:
     verdict = verdict_on(CHEATING, function)
     assert verdict.reason in CHEATS[function], verdict.evidence
     assert verdict.evidence
+
+
+@pytest.mark.parametrize(
+    ("function", "task", "reasons"),
+    CHEATS_OF_OTHER_TASKS,
+    ids=lambda x: x if isinstance(x, str) else getattr(x, "name", ""),
+)
+def test_the_other_tasks_are_cheated_as_little(
+    function: str, task: RankedTask, reasons: set[str]
+) -> None:
+    verdict = verdict_on(CHEATING, function, task)
+    assert verdict.reason in reasons, verdict.evidence
 
 
 @pytest.mark.parametrize("function", PRYING)
