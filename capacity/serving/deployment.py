@@ -12,6 +12,7 @@ from capacity.language_models import LanguageModel
 from capacity.model.regulator import Regulator
 from capacity.serving.engine import BatchingRules, Engine, find_engine
 from capacity.serving.kernel_prices import GpuPrices, shipped_prices
+from capacity.serving.phase_pools import QueueEstimate
 from capacity.serving.server_simulation import ServerRun, Work, simulate
 from capacity.serving.serving_clock import Governor, ServingClock
 from capacity.serving.step_costs import PricedSteps, price_steps
@@ -199,6 +200,15 @@ class Deployment:
     def regulator(self) -> Regulator:
         """Of the board."""
         return self.prices.regulator
+
+    @property
+    def queue_estimate(self) -> QueueEstimate:
+        """What a router assumes of one server."""
+        clock = self.clock()
+        return QueueEstimate(
+            lambda tokens: clock.prompt(0, 0.0, 1, max(2, tokens), tokens * tokens / 2)[0],
+            clock.decode(32, 1024.0)[0],
+        )
 
     def clock(self) -> ServingClock:
         """What iterations cost."""

@@ -1,14 +1,16 @@
-"""Prefill and decode on separate servers, the cache handed over a link between them.
+"""Several servers: whole requests on each, or prefill and decode on separate ones.
 
-A request is prefilled on one of the prefill servers, its keys and values cross that server's link
-one request after another, and a decode server goes on from the second token. Requests are dealt out
-in turn. Time to the first token is the prefill pool's alone; the wait for link and decode server
-counts as generation.
+A request joins the shortest queue: the server with the least prompt work before it, or, for
+decodes, the fewest requests in flight. With separate phases its keys and values cross the prefill
+server's link one request after another, and a decode server goes on from the second token. Time to
+the first token is the prefill pool's alone; the wait for link and decode server counts as
+generation.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import heapq
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -23,6 +25,69 @@ class Server(Protocol):
     def serve(self, work: Work) -> ServerRun:
         """These requests, from an empty server."""
         ...
+
+
+@dataclass(frozen=True, slots=True)
+class QueueEstimate:
+    """What a router knows of a server's speed: enough to tell the shortest queue.
+
+    Attributes:
+        prompt_seconds: Of a prompt of so many tokens that runs alone.
+        token_seconds: Of a token of a request in flight.
+    """
+
+    prompt_seconds: Callable[[int], float]
+    token_seconds: float
+
+    def __post_init__(self) -> None:
+        require_number("queue.token_seconds", self.token_seconds, exclusive_minimum=0)
+
+
+@dataclass(frozen=True, slots=True)
+class Pool:
+    """So many equal servers behind one router."""
+
+    server: Server
+    servers: int
+    estimate: QueueEstimate
+
+    def __post_init__(self) -> None:
+        if self.servers < 1:
+            raise InputError("servers", "at least 1", self.servers)
+
+    def serve(self, times: Sequence[float], sizes: Sequence[Size]) -> list[Request]:
+        """Whole requests, in the order of ``times``."""
+        done: list[Request | None] = [None] * len(times)
+        for mine in self.by_prompt_work(times, sizes):
+            work = OpenLoop([times[i] for i in mine], tuple(sizes[i] for i in mine))
+            for index, request in zip(mine, _in_order(self.server.serve(work)), strict=True):
+                done[index] = request
+        return [one for one in done if one is not None]
+
+    def by_prompt_work(self, times: Sequence[float], sizes: Sequence[Size]) -> list[list[int]]:
+        """Indices of each busy server's requests: least prompt work first."""
+        dealt: list[list[int]] = [[] for _ in range(self.servers)]
+        free = [0.0] * self.servers
+        for index, (time, size) in enumerate(zip(times, sizes, strict=True)):
+            best = min(range(self.servers), key=lambda k: (max(0.0, free[k] - time), len(dealt[k])))
+            work = self.estimate.prompt_seconds(size.prompt - size.cached)
+            free[best] = max(free[best], time) + work
+            dealt[best].append(index)
+        return [mine for mine in dealt if mine]
+
+    def by_flight(self, times: Sequence[float], sizes: Sequence[Size]) -> list[list[int]]:
+        """Indices of each busy server's requests: fewest in flight first; any order of times."""
+        dealt: list[list[int]] = [[] for _ in range(self.servers)]
+        flights: list[list[float]] = [[] for _ in range(self.servers)]
+        for index in sorted(range(len(times)), key=lambda i: times[i]):
+            for flight in flights:
+                while flight and flight[0] <= times[index]:
+                    heapq.heappop(flight)
+            best = min(range(self.servers), key=lambda k: len(flights[k]))
+            ends = times[index] + sizes[index].output * self.estimate.token_seconds
+            heapq.heappush(flights[best], ends)
+            dealt[best].append(index)
+        return [mine for mine in dealt if mine]
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,50 +116,36 @@ class Handover:
 
 @dataclass(frozen=True, slots=True)
 class PhasePools:
-    """So many servers for each phase."""
+    """A pool for each phase."""
 
-    prefill: Server
-    decode: Server
-    prefill_servers: int
-    decode_servers: int
+    prefill: Pool
+    decode: Pool
     handover: Handover
 
-    def __post_init__(self) -> None:
-        for name in ("prefill_servers", "decode_servers"):
-            if getattr(self, name) < 1:
-                raise InputError(name, "at least 1", getattr(self, name))
-
     def serve(self, times: Sequence[float], sizes: Sequence[Size]) -> list[Request]:
-        """Every request as its client saw it."""
+        """Every request as its client saw it, in the order of ``times``."""
         requests = [Request(t, s.prompt, s.output) for t, s in zip(times, sizes, strict=True)]
-        arrivals: list[float] = [0.0] * len(requests)
-        for server in range(self.prefill_servers):
-            mine = range(server, len(requests), self.prefill_servers)
+        arrivals = [0.0] * len(requests)
+        for mine in self.prefill.by_prompt_work(times, sizes):
             self._prefill([requests[i] for i in mine], [sizes[i] for i in mine])
             ends = _on_link([requests[i] for i in mine], self.handover)
             for index, end in zip(mine, ends, strict=True):
                 arrivals[index] = end
-        waiting = sorted(
-            (i for i in range(len(requests)) if requests[i].output > 1), key=lambda i: arrivals[i]
-        )
-        for server in range(self.decode_servers):
-            taken = waiting[server :: self.decode_servers]
-            self._decode([requests[i] for i in taken], [arrivals[i] for i in taken])
+        rest = [index for index, request in enumerate(requests) if request.output > 1]
+        when, left = [arrivals[i] for i in rest], [sizes[i] for i in rest]
+        for mine in self.decode.by_flight(when, left):
+            self._decode([requests[rest[k]] for k in mine], [when[k] for k in mine])
         return requests
 
     def _prefill(self, requests: Sequence[Request], sizes: Sequence[Size]) -> None:
-        if not requests:
-            return
         first = tuple(Size(one.prompt, 1, one.cached) for one in sizes)
-        run = self.prefill.serve(OpenLoop([one.sent for one in requests], first))
+        run = self.prefill.server.serve(OpenLoop([one.sent for one in requests], first))
         for request, done in zip(requests, _in_order(run), strict=True):
             request.first = request.last = done.first
 
     def _decode(self, requests: Sequence[Request], arrivals: Sequence[float]) -> None:
-        if not requests:
-            return
         rest = tuple(Size(one.prompt + 1, one.output - 1, one.prompt) for one in requests)
-        run = self.decode.serve(OpenLoop(list(arrivals), rest))
+        run = self.decode.server.serve(OpenLoop(list(arrivals), rest))
         for request, done in zip(requests, _in_order(run), strict=True):
             request.last = done.last
 

@@ -276,7 +276,8 @@ class _Server:
             if request.arrived > decided or count >= rules.largest_batch or budget <= 0:
                 break
             rest = request.prompt - request.filled
-            if rest > budget and not rules.chunked and (chunks or self.running):
+            # The first prompt runs however long it is: decodes beside it never end for it.
+            if rest > budget and not rules.chunked and chunks:
                 break
             need = self._need(request) if whole else request.prompt
             if used + need > self.capacity and count:

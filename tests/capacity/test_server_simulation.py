@@ -111,3 +111,9 @@ def test_a_limit_slows_what_lasts_and_lets_short_peaks_pass() -> None:
     assert long == pytest.approx(1.5, rel=0.05), "twice the limit: depth 0.5"
     governor.idle(10.0, 0.0)
     assert governor.held_seconds((0.01, 1.6, 0.01), 1) == pytest.approx(0.01, rel=1e-6)
+
+
+def test_a_prompt_beyond_the_budget_does_not_wait_for_an_empty_server() -> None:
+    long, other = (2000, 2), (100, 500)
+    _, late = arrivals([0.0, 5.0], [other, long], chunked=False)
+    assert late.first == pytest.approx(6.0 + 21.0)

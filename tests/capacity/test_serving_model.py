@@ -10,8 +10,10 @@ import pytest
 from capacity.language_models import find_language_model
 from capacity.serving.deployment import Deployment
 from capacity.serving.engine import constants_from, find_engine
-from capacity.serving.phase_pools import Handover, PhasePools
+from capacity.serving.phase_pools import Handover, PhasePools, Pool, QueueEstimate
+from capacity.serving.server_simulation import ServerRun, Size, Work, simulate
 from capacity.serving.service_level import LatencyLimits, RequestBucket, max_rate, measure
+from tests.capacity.serving_builders import ToyClock, rules
 from wattpack.errors import InputError
 
 LLAMA = find_language_model("llama-3.1-8b")
@@ -105,12 +107,37 @@ def test_split_phases_keep_decodes_from_stalling(h200: Deployment) -> None:
     sizes = RequestBucket(4096, 64).sizes(200)
     times = np.cumsum(np.random.default_rng(1).exponential(0.12, 200)).tolist()
     token = LLAMA.kv_bytes_per_token("fp8")
-    fast = PhasePools(h200, h200, 1, 1, Handover(25e9, token)).serve(times, sizes)
-    slow = PhasePools(h200, h200, 1, 1, Handover(0.1e9, token)).serve(times, sizes)
-    mixed = measure(h200, RequestBucket(4096, 64), requests_per_second=8.0)
-    assert np.quantile([one.tpot for one in fast], 0.95) < mixed.tpot_seconds[2]
+    pool = Pool(h200, 1, h200.queue_estimate)
+    fast = PhasePools(pool, pool, Handover(25e9, token)).serve(times, sizes)
+    slow = PhasePools(pool, pool, Handover(0.1e9, token)).serve(times, sizes)
+    mixed = Pool(h200, 2, h200.queue_estimate).serve(times, sizes)
+    assert np.quantile([o.tpot for o in fast], 0.95) < np.quantile([o.tpot for o in mixed], 0.95)
     assert np.mean([one.tpot for one in slow]) > 2 * np.mean([one.tpot for one in fast])
     assert all(one.sent < one.first < one.last for one in fast)
+    assert [one.sent for one in mixed] == times
+
+
+def test_requests_join_the_shortest_queue() -> None:
+    pool = Pool(ToyServer(), 2, QueueEstimate(lambda tokens: tokens / 100, 1.0))
+    sizes = [Size(1000, 2), Size(100, 2), Size(100, 2), Size(100, 2)]
+    assert pool.by_prompt_work([0.0, 0.1, 0.2, 0.3], sizes) == [[0], [1, 2, 3]]
+    # requests in flight for 2 s each: the third finds the first gone
+    assert pool.by_flight([0.0, 1.0, 2.5, 3.1], sizes) == [[0, 2], [1, 3]]
+
+
+def test_one_cache_crosses_the_link_at_a_time() -> None:
+    pool = Pool(ToyServer(), 2, QueueEstimate(lambda tokens: tokens / 100, 1.0))
+    whole = PhasePools(pool, Pool(ToyServer(), 1, pool.estimate), Handover(100.0, 10.0))
+    first, second, third = whole.serve([0.0, 0.0, 0.0], [Size(100, 2)] * 3)
+    assert [first.first, second.first, third.first] == [2.0, 2.0, 4.0]
+    # 100 tokens of 10 bytes over 100 bytes a second: 10 s each, first and third on one link
+    assert first.last == pytest.approx(13.0, abs=0.05)
+    assert third.last >= 23.0
+
+
+class ToyServer:
+    def serve(self, work: Work) -> ServerRun:
+        return simulate(work, ToyClock(), rules(token_budget=100, chunked=False), 10**6)
 
 
 @pytest.mark.parametrize(
