@@ -1,6 +1,8 @@
-"""Iteration time of a language model server, and the token rates that follow from it.
+"""Iteration time of a language model server as fits of end-to-end runs tell it.
 
-One iteration of a continuously batched server takes
+The twin's servers follow step tables (``capacity.step_table``); these fits name the models that are
+served, and tell how much of an iteration is not its kernels'. One iteration of a continuously
+batched server takes
 
     base + prefill_tokens * prefill_seconds_per_token + context_tokens * context_seconds_per_token
 
@@ -11,12 +13,11 @@ with ``batch`` requests of ``input`` and ``output`` tokens each iteration also c
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, get_args
 
 from capacity.gpu_profile import Provenance
-from capacity.profile_errors import UnknownServingModel
 from wattpack.errors import InputError, read_from
 from wattpack.units import require_number
 
@@ -51,46 +52,22 @@ class ServingTimes:
     samples: int
     error_mape: float
 
-    def iteration_seconds(
-        self, prefill_tokens: float, context_tokens: float, throughput: float = 1.0
-    ) -> float:
-        """Duration of one iteration.
+    def iteration_seconds(self, prefill_tokens: float, context_tokens: float) -> float:
+        """Duration of one iteration without a cap.
 
         Args:
             prefill_tokens: Prompt tokens processed in it.
             context_tokens: KV-cache tokens read, summed over the decoding requests.
-            throughput: Relative throughput at the present cap, in (0, 1].
         """
-        uncapped = (
+        return (
             self.base_seconds
             + prefill_tokens * self.prefill_seconds_per_token
             + context_tokens * self.context_seconds_per_token
         )
-        return uncapped / throughput
 
     def as_dict(self) -> dict[str, Any]:
         """Plain JSON values."""
         return asdict(self)
-
-
-def find_serving(
-    entries: Iterable[ServingTimes], gpu: str, language_model: str, tensor_parallel: int
-) -> ServingTimes:
-    """The entry for a GPU, language model and parallelism.
-
-    Raises:
-        UnknownServingModel: if there is none; nothing is interpolated.
-    """
-    known = []
-    for entry in entries:
-        if (entry.gpu, entry.language_model, entry.tensor_parallel) == (
-            gpu,
-            language_model,
-            tensor_parallel,
-        ):
-            return entry
-        known.append(f"{entry.gpu}/{entry.language_model}/tp{entry.tensor_parallel}")
-    raise UnknownServingModel(f"{gpu}/{language_model}/tp{tensor_parallel}", known)
 
 
 def serving_from_dict(document: object, source: str = "") -> ServingTimes:

@@ -116,7 +116,8 @@ class ServiceSettings(Settings):
         int, Field(ge=1, le=4096, description="Requests that decode together on a replica")
     ] = 256
     prefill_chunk_tokens: Annotated[
-        int, Field(ge=16, le=65536, description="Prompt tokens in one iteration at most")
+        int,
+        Field(ge=16, le=65536, description="Tokens of one iteration at most, prompts and decodes"),
     ] = 2048
 
 

@@ -13,14 +13,13 @@ import pytest
 from capacity.fitting.fit import PROFILES, REFERENCE, STEP_TABLES, build_document
 from capacity.fitting.fit import main as fit_main
 from capacity.gpu_profile import KERNEL_CLASSES, profile_from_dict
-from capacity.profile_errors import UnknownGpuModel, UnknownServingModel
+from capacity.profile_errors import UnknownGpuModel
 from capacity.profile_library import (
     gpu_profile_object,
     library_from_dict,
     load_library,
     shipped_library,
 )
-from capacity.serving_model import find_serving
 from wattpack.api.inventory import GPUProfile
 from wattpack.errors import InputError
 
@@ -191,13 +190,6 @@ def test_the_api_object_of_every_profile_passes_the_crd_model() -> None:
         assert parsed.spec.knee_watts == profile.knee_watts
 
 
-def test_serving_times_are_found_exactly_or_refused() -> None:
-    serving = shipped_library().serving
-    assert find_serving(serving, "H100-SXM", "llama-3.1-70b", 8).provenance == "measured"
-    with pytest.raises(UnknownServingModel):
-        find_serving(serving, "H100-SXM", "llama-3.1-70b", 3)
-
-
 def test_seventy_billion_parameters_are_not_offered_where_they_do_not_fit() -> None:
     offered = {
         (t.gpu, t.tensor_parallel) for t in shipped_library().serving if "70b" in t.language_model
@@ -205,9 +197,3 @@ def test_seventy_billion_parameters_are_not_offered_where_they_do_not_fit() -> N
     assert ("V100-PCIE", 4) not in offered
     assert ("A100-SXM", 2) not in offered
     assert ("A100-SXM", 4) in offered
-
-
-def test_iteration_time_scales_with_the_throughput_that_a_cap_leaves() -> None:
-    times = find_serving(shipped_library().serving, "H200-SXM", "llama-3.1-70b", 2)
-    full = times.iteration_seconds(2048, 32 * 1500)
-    assert times.iteration_seconds(2048, 32 * 1500, throughput=0.5) == pytest.approx(2 * full)

@@ -9,7 +9,6 @@ import pytest
 
 from capacity.fitting.reference_files import number, read_csv
 from capacity.profile_library import shipped_library
-from capacity.serving_model import find_serving
 from capacity.step_library import shipped_step_tables
 from capacity.step_table import IterationWork
 
@@ -57,22 +56,3 @@ def test_the_step_table_tells_draw_and_speed_of_prompts_and_of_every_batch() -> 
     assert max(draws) < 0.17
     # That program is slower in all nine: its element-wise work is priced as copies of its bytes.
     assert sum(speeds) / len(speeds) < 0.12
-
-
-def test_iteration_times_borrowed_from_the_h100_predict_the_h200_within_ten_percent() -> None:
-    times = find_serving(shipped_library().serving, "H200-SXM", "llama-3.1-8b", 1)
-    errors = []
-    for row in ROWS:
-        words = row["detail"].split()
-        if row["kind"] == "decode":
-            batch, context = int(words[1]), int(words[3])
-            predicted = batch / times.iteration_seconds(0, batch * context)
-        elif row["kind"] == "prefill":
-            tokens = int(words[2])
-            predicted = tokens / times.iteration_seconds(tokens, 0)
-        else:
-            continue
-        errors.append(abs(predicted / number(row, "tokens_per_second", FILE.name) - 1))
-    assert len(errors) == 9
-    assert sum(errors) / len(errors) < 0.10
-    assert max(errors) < 0.25
