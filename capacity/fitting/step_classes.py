@@ -42,7 +42,7 @@ def step_draws(board: Board, phase: Phase) -> Draw:
     """Mean draws of the whole steps of a phase."""
     values = [row.power.mean_watts for row, _ in board.of_phase(phase) if row.power]
     source = (
-        f"{RUNS[board.model.gpu]}-steps.jsonl.gz: whole {phase} steps of three decoders, designed "
+        f"{RUNS[board.model.gpu]}-steps*.jsonl.gz: whole {phase} steps of three decoders, designed "
         "batches and contexts, not a workload's mix"
     )
     return summarise(values, "measured", source)

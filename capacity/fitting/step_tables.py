@@ -172,7 +172,7 @@ def board_of(gpu: str, folder: Path, sweep: Path) -> Board:
     response = held_out_errors(read_rows(folder, RUNS[gpu]))
     steps = tuple(
         (row, model.step(row.kernel))
-        for row in read_rows(folder, f"{RUNS[gpu]}-steps")
+        for row in step_rows(folder, RUNS[gpu])
         if isinstance(row.kernel, DecoderStep) and row.ok and row.power is not None
     )
     phases: tuple[Phase, ...] = ("prefill", "decode")
@@ -193,6 +193,16 @@ def board_of(gpu: str, folder: Path, sweep: Path) -> Board:
 def model_of(gpu: str, folder: Path) -> GpuModel:
     """The model of a type with own rows."""
     return GpuModel.from_rows(read_rows(folder, RUNS[gpu]))
+
+
+def step_rows(folder: Path, stem: str) -> list[MeasurementRow]:
+    """The whole steps of a type; another run may hold those that one lacks."""
+    return [row for file in _step_files(folder, stem) for row in read_rows(folder, file)]
+
+
+def _step_files(folder: Path, stem: str) -> list[str]:
+    found = folder.glob(f"{stem}-steps*.jsonl.gz")
+    return sorted(file.name.removesuffix(".jsonl.gz") for file in found)
 
 
 def read_rows(folder: Path, stem: str) -> list[MeasurementRow]:
@@ -245,7 +255,8 @@ def _sustained(row: MeasurementRow) -> float:
 
 
 def _mean_size(errors: Sequence[float]) -> float:
-    return round(float(np.mean(np.abs(errors))), 4)
+    """NaN for none."""
+    return round(float(np.mean(np.abs(errors))), 4) if errors else float("nan")
 
 
 def _key(entry: ServingTimes) -> tuple[str, str, int]:
@@ -361,7 +372,7 @@ def _rows_sha256(folder: Path) -> str:
     """Over the runs that the tables come from."""
     digest = hashlib.sha256()
     for stem in RUNS.values():
-        for name in (stem, f"{stem}-steps"):
+        for name in (stem, *_step_files(folder, stem)):
             file = folder / f"{name}.jsonl.gz"
             digest.update(file.name.encode() + b"\0" + hashlib.sha256(file.read_bytes()).digest())
     return digest.hexdigest()

@@ -11,7 +11,7 @@ import pytest
 
 from capacity.decoder_kernels import TokenGroup
 from capacity.fitting.fit import ROWS
-from capacity.fitting.step_tables import model_of, read_rows
+from capacity.fitting.step_tables import RUNS, model_of, step_rows
 from capacity.kernels import DecoderStep
 from capacity.language_models import find_language_model
 from capacity.profile_errors import UnknownServingModel
@@ -116,12 +116,12 @@ def test_time_and_joules_rise_without_jumps_as_prompts_and_batches_grow() -> Non
 
 
 def test_errors_of_time_draw_and_cap_response_stand_apart_and_cover_measured_steps() -> None:
-    for gpu, stem in (("H200-SXM", "h200-steps"), ("H100-SXM", "h100-steps")):
+    for gpu, stem in RUNS.items():
         errors = LIBRARY.find(gpu, MODEL, 1).errors
         assert len({errors.time, errors.draw, errors.cap_response}) == 3
         table = kernels_alone(gpu)
         found = []
-        for row in read_rows(ROWS, stem):
+        for row in step_rows(ROWS, stem):
             step = row.kernel
             if not (isinstance(step, DecoderStep) and row.ok and row.power):
                 continue
