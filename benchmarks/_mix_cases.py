@@ -121,6 +121,7 @@ class Bounds:
         goal: Least cost or most requests.
         dollars_per_kwh: 0 where only GPUs are paid.
         splits: Whether prefill and decode may run on different replicas.
+        link_bytes_per_second: Of one GPU, for hand-overs.
     """
 
     caps: tuple[float, ...] = (1.0,)
@@ -131,6 +132,7 @@ class Bounds:
     goal: Goal = Goal.LEAST_COST
     dollars_per_kwh: float = 0.0
     splits: bool = False
+    link_bytes_per_second: float = LINK_BYTES_PER_SECOND
 
 
 def to_problem(case: Case, bounds: Bounds) -> MixProblem:
@@ -147,7 +149,7 @@ def to_problem(case: Case, bounds: Bounds) -> MixProblem:
             )
             for i, rate in enumerate(case.requests_per_second)
         ),
-        tuple(_shape(case, t, cap, bounds.splits) for t in types for cap in bounds.caps),
+        tuple(_shape(case, t, cap, bounds) for t in types for cap in bounds.caps),
         tuple(Offer(f"t{t}", f"T{t}", stock[t], float(case.dollars[t]), "row") for t in types),
         (PowerLimit("row", budget_watts=bounds.budget_watts),),
         MixPrices(dollars_per_kwh=bounds.dollars_per_kwh),
@@ -156,7 +158,7 @@ def to_problem(case: Case, bounds: Bounds) -> MixProblem:
     )
 
 
-def _shape(case: Case, gpu_type: int, cap: float, splits: bool) -> ReplicaShape:
+def _shape(case: Case, gpu_type: int, cap: float, bounds: Bounds) -> ReplicaShape:
     limit = float(case.limit_watts[gpu_type])
     idle = 0.15 * limit
     rates: dict[tuple[str, Phase], ServiceRate] = {}
@@ -169,13 +171,13 @@ def _shape(case: Case, gpu_type: int, cap: float, splits: bool) -> ReplicaShape:
     for i, full in enumerate(case.rates[gpu_type]):
         if full > 0:
             put(i, Phase.WHOLE, float(full), float(case.draw_share[gpu_type, i]))
-            if splits and case.phase_seconds is not None:
+            if bounds.splits and case.phase_seconds is not None:
                 prefill, decode = case.phase_seconds[:, gpu_type, i]
                 put(i, Phase.PREFILL, float(1 / prefill), PREFILL_DRAW)
                 put(i, Phase.DECODE, float(1 / decode), DECODE_DRAW)
     return ReplicaShape(
         f"T{gpu_type}@{cap:.2f}", f"T{gpu_type}", cap * limit, 1, idle, 1.1 * cap * limit, rates,
-        LINK_BYTES_PER_SECOND if splits else None,
+        bounds.link_bytes_per_second if bounds.splits else None,
     )  # fmt: skip
 
 
