@@ -22,11 +22,11 @@ from wattpack.api.capacity_plan import (
     CapacityPlanStatus,
 )
 
-__all__ = ["MOVED_SHARE", "Outlooks", "digest_of", "has_moved", "outlooks_of"]
+__all__ = ["LEVELS", "MOVED_SHARE", "Outlooks", "digest_of", "has_moved", "outlooks_of", "parts_of"]
 
 #: A forecast that moved by less than this is the same demand.
 MOVED_SHARE = 0.05
-_LEVELS = ("p50", "p95", "p99")
+LEVELS = ("p50", "p95", "p99")
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,16 +46,17 @@ def outlooks_of(plan: CapacityPlan, book: ForecastBook, now_seconds: float) -> O
     """The forecasts that the plan's demand names, of its own namespace."""
     rates: dict[tuple[str, str], float] = {}
     unfit = []
-    for name in sorted({part.forecast.name for part in _parts(plan.spec) if part.forecast}):
+    for name in sorted({part.forecast.name for part in parts_of(plan.spec) if part.forecast}):
         found = book.of_demand(ForecastKey(plan.namespace, name), now_seconds)
         if isinstance(found, str):
             unfit.append(found)
         else:
-            rates |= {(name, level): max(0.0, getattr(found, level)) for level in _LEVELS}
+            rates |= {(name, level): max(0.0, getattr(found, level)) for level in LEVELS}
     return Outlooks(rates, tuple(unfit))
 
 
-def _parts(spec: CapacityPlanSpec) -> list[BucketSpec | CallGraphSpec]:
+def parts_of(spec: CapacityPlanSpec) -> list[BucketSpec | CallGraphSpec]:
+    """What states a demand."""
     return [*spec.buckets, *spec.graphs]
 
 

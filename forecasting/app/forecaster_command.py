@@ -152,7 +152,13 @@ def serve(settings: ForecasterSettings, source: SeriesSource, once: bool) -> int
     answers = PlanThread(
         clock,
         kube,
-        PlanSources(plans.list, forecasts.list, profiles.list, ServedRates()),
+        PlanSources(
+            plans.list,
+            forecasts.list,
+            profiles.list,
+            ServedRates(),
+            lambda: all(informer.synced() for informer in informers),
+        ),
         PlanMetrics(process.metrics.registry),
         AnswerOptions(seconds=settings.plan_solve_seconds),
     )

@@ -14,13 +14,14 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from capacity.mix.mix_answer import AnswerOptions, answer_mix, status_of
-from capacity.mix.mix_question import Knowledge, demand_of, problem_of
+from capacity.mix.mix_question import Knowledge, problem_of
 from capacity.mix.predicted_rates import RatePredictor
 from capacity.profile_book import ProfileBook
 from capacity.profile_library import shipped_library
 from forecasting.app.plan_metrics import PlanMetrics
 from forecasting.forecast_book import ForecastBook
-from forecasting.plan_due import Outlooks, digest_of, has_moved, outlooks_of
+from forecasting.plan_due import has_moved
+from forecasting.plan_question import PlanQuestion, QuestionReader
 from forecasting.plan_verdict import PlanVerdict, accepted, refused, said_of, solved, told_of
 from wattpack.api.capacity_plan import CapacityPlan, CapacityPlanStatus, PlanReason
 from wattpack.clock import Clock
@@ -39,6 +40,8 @@ RETRY_SECONDS: Final = 600.0
 PATIENCE_SECONDS: Final = 1800.0
 RESOURCE: Final = CapacityPlan.meta.resource
 
+_GOOD_REASONS: Final = frozenset({PlanReason.SOLVED.value, PlanReason.GAP_LEFT.value})
+
 log = logging.getLogger(__name__)
 Bodies = Callable[[], Iterable[JsonObject]]
 
@@ -52,22 +55,14 @@ class PlanSources:
         forecasts: DemandForecasts.
         gpu_profiles: GPUProfiles.
         predictor: Rates of language models, None: only rates that shapes give.
+        are_read: Whether all of them were read: what is missing must not pass for gone.
     """
 
     plans: Bodies
     forecasts: Bodies
     gpu_profiles: Bodies
     predictor: RatePredictor | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class _Question:
-    """A plan with everything that its answer rests on."""
-
-    plan: CapacityPlan
-    outlooks: Outlooks
-    demand: Mapping[str, float]
-    digest: str
+    are_read: Callable[[], bool] = lambda: True
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,9 +97,10 @@ class PlanThread(PeriodicThread):
         super().__init__(clock, "capacity-plans", LOOK_SECONDS * NS_PER_SECOND)
         self._clock, self._sources, self._metrics = clock, sources, metrics
         self._options = options or AnswerOptions()
+        self._reader = QuestionReader(sources.predictor)
         self._writer = StatusWriter(kube, clock, FIELD_MANAGER)
-        self._shipped = ProfileBook.shipped(shipped_library())
-        self._gpu_types = self._shipped
+        self._gpu_types = ProfileBook.shipped(shipped_library())
+        self._profile_versions: tuple[str, ...] | None = None
         self._statuses: dict[Key, CapacityPlanStatus] = {}
         self._attempts: dict[Key, _Attempt] = {}
         self._unanswered_since_ns: dict[Key, int] = {}
@@ -117,11 +113,14 @@ class PlanThread(PeriodicThread):
 
     def run_once(self) -> None:
         """Judge all, solve the one that has waited longest, write what changed."""
+        self._beat.next_at(self._clock.monotonic_ns() + seconds_to_ns(LOOK_SECONDS))
+        if not self._sources.are_read():
+            return
         now_ns = self._clock.wall_time_ns()
         book = ForecastBook.of("", self._sources.forecasts())
-        self._gpu_types = self._gpu_types.with_objects(self._sources.gpu_profiles())
+        self._read_gpu_types()
         seen: dict[Key, JsonObject] = {}
-        due: list[tuple[int, Key, _Question]] = []
+        due: list[tuple[int, Key, PlanQuestion]] = []
         for body in self._sources.plans():
             key = (str(body["metadata"].get("namespace", "")), str(body["metadata"]["name"]))
             seen[key] = body
@@ -136,7 +135,14 @@ class PlanThread(PeriodicThread):
             self._solve(key, question)
             self._writer.flush()
         self._show()
-        self._beat.next_at(self._clock.monotonic_ns() + seconds_to_ns(LOOK_SECONDS))
+
+    def _read_gpu_types(self) -> None:
+        """Build the book anew only where an object changed."""
+        bodies = tuple(self._sources.gpu_profiles())
+        versions = tuple(str(body["metadata"].get("resourceVersion", "")) for body in bodies)
+        if versions != self._profile_versions:
+            self._gpu_types = self._gpu_types.with_objects(bodies)
+            self._profile_versions = versions
 
     def _begin(self, key: Key, body: JsonObject) -> None:
         """An object made anew under an old name starts from nothing."""
@@ -147,17 +153,23 @@ class PlanThread(PeriodicThread):
 
     def _judged(
         self, key: Key, body: JsonObject, book: ForecastBook, now_ns: int
-    ) -> _Question | None:
+    ) -> PlanQuestion | None:
         """Say what can be said without solving; the question if it has to be solved."""
+        status = self._statuses.get(key) or _status_as_read(body)
+        plan = CapacityPlan.model_construct(metadata=body["metadata"], status=status)
         try:
-            plan = CapacityPlan.read(body)
-            plan = plan.model_copy(update={"status": self._statuses.get(key, plan.status)})
-            question = self._question(plan, book, now_ns)
+            question = self._reader.question(
+                body, status, book, self._gpu_types, now_ns / NS_PER_SECOND
+            )
         except InputError as error:
-            status = self._statuses.get(key) or _status_as_read(body)
-            stub = CapacityPlan.model_construct(metadata=body["metadata"], status=status)
-            self._say(key, stub, status, refused(error))
+            self._say(key, plan, status, refused(error))
             return None
+        except Exception as error:
+            # A defect that one plan meets must not leave the others without an answer.
+            log.exception("CapacityPlan %s/%s cannot be judged", *key)
+            self._say(key, plan, status, told_of(error))
+            return None
+        plan = question.plan
         if self._is_answered(question):
             self._say(key, plan, plan.status, self._standing(question))
             return None
@@ -165,45 +177,28 @@ class PlanThread(PeriodicThread):
         if failed is not None and _is_same(failed, question, self._clock.monotonic_ns()):
             self._say(key, plan, plan.status, failed.verdict)
             return None
-        self._say(key, plan, plan.status, accepted())
+        if plan.status.answered_generation != plan.generation or failed is not None:
+            self._say(key, plan, plan.status, accepted())
+        self._unanswered_since_ns.setdefault(key, self._clock.monotonic_ns())
         return question
 
-    def _question(self, plan: CapacityPlan, book: ForecastBook, now_ns: int) -> _Question:
-        """The question, checked as far as that is cheap.
-
-        Raises:
-            InputError: naming what cannot be used.
-        """
-        spec, predictor = plan.spec, self._sources.predictor
-        outlooks = outlooks_of(plan, book, now_ns / NS_PER_SECOND)
-        demand = demand_of(spec, outlooks.rates)
-        if spec.serving is None:
-            if not outlooks.unfit:
-                problem_of(spec, f"CapacityPlan {plan.name}", Knowledge(forecasts=outlooks.rates))
-        elif predictor is not None:
-            predictor.require(
-                spec.serving.language_model, sorted({offer.gpu_model for offer in spec.offers})
-            )
-        digest = digest_of(spec, self._gpu_types, predictor.digest() if predictor else "")
-        return _Question(plan, outlooks, demand, digest)
-
-    def _is_answered(self, question: _Question) -> bool:
+    def _is_answered(self, question: PlanQuestion) -> bool:
         """Whether the figures answer it, or nothing better can be said while forecasts are away."""
         status = question.plan.status
         if status.inputs_digest != question.digest:
             return False
         return bool(question.outlooks.unfit) or not has_moved(status, question.demand)
 
-    def _standing(self, question: _Question) -> PlanVerdict:
+    def _standing(self, question: PlanQuestion) -> PlanVerdict:
         """What is said of figures that still answer."""
         if question.outlooks.unfit:
             return _unfit(question, "the figures are for the last demand that was known")
         said = {c.type: c for c in question.plan.status.conditions}.get("Ready")
-        if said is not None and said.status.value == "True":
+        if said is not None and said.status.value == "True" and said.reason in _GOOD_REASONS:
             return PlanVerdict(True, True, PlanReason(said.reason), said.message)
         return PlanVerdict(True, True, PlanReason.SOLVED, "the figures answer this spec")
 
-    def _solve(self, key: Key, question: _Question) -> None:
+    def _solve(self, key: Key, question: PlanQuestion) -> None:
         began_ns = self._clock.monotonic_ns()
         knowledge = Knowledge(self._gpu_types, self._sources.predictor, question.outlooks.rates)
         spec, plan = question.plan.spec, question.plan
@@ -213,9 +208,10 @@ class PlanThread(PeriodicThread):
         try:
             problem = problem_of(spec, f"CapacityPlan {plan.name}", knowledge)
             answer = answer_mix(problem, self._clock, options)
-        except WattpackError as error:
+        except Exception as error:
             verdict = told_of(error)
-            log.warning("CapacityPlan %s/%s: %s", *key, error)
+            is_expected = isinstance(error, WattpackError)
+            log.warning("CapacityPlan %s/%s: %s", *key, error, exc_info=not is_expected)
             again_ns = self._clock.monotonic_ns() + seconds_to_ns(RETRY_SECONDS)
             self._attempts[key] = _Attempt(question.digest, question.demand, verdict, again_ns)
             self._say(key, plan, plan.status, verdict)
@@ -255,6 +251,7 @@ class PlanThread(PeriodicThread):
     def _drop(self, key: Key) -> None:
         for book in (self._statuses, self._attempts, self._unanswered_since_ns):
             book.pop(key, None)
+        self._reader.forget(key)
         self._writer.forget(RESOURCE, key[1], key[0])
 
     def _show(self) -> None:
@@ -275,19 +272,19 @@ def _status_as_read(body: JsonObject) -> CapacityPlanStatus:
         return CapacityPlanStatus()
 
 
-def _unfit(question: _Question, what: str) -> PlanVerdict:
+def _unfit(question: PlanQuestion, what: str) -> PlanVerdict:
     why = f"{'; '.join(question.outlooks.unfit)}; {what}"
     return PlanVerdict(True, False, PlanReason.FORECAST_UNFIT, why)
 
 
-def _is_same(failed: _Attempt, question: _Question, now_ns: int) -> bool:
+def _is_same(failed: _Attempt, question: PlanQuestion, now_ns: int) -> bool:
     """Whether a solve would fail as it did before."""
     if failed.digest != question.digest or now_ns >= failed.again_ns:
         return False
     return dict(failed.demand) == dict(question.demand)
 
 
-def _rates_from(question: _Question) -> str:
+def _rates_from(question: PlanQuestion) -> str:
     spec = question.plan.spec
     if spec.serving is None:
         return "Given"

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
 from capacity.mix.mix_answer import AnswerOptions
+from capacity.mix.predicted_rates import BoardRate, RateQuestion
 from capacity.profile_library import gpu_profile_object, shipped_library
 from forecasting.app.plan_metrics import PlanMetrics
 from forecasting.app.plan_thread import LOOK_SECONDS, RETRY_SECONDS, PlanSources, PlanThread
@@ -57,6 +59,7 @@ class World:
         self.registry = CollectorRegistry()
         self.predictor = predictor
         self.strange: dict[str, JsonObject] = {}
+        self.is_read = True
         self.thread = self.restarted()
 
     def restarted(self) -> PlanThread:
@@ -75,7 +78,7 @@ class World:
         self.thread = PlanThread(
             self.clock,
             self.kube,
-            PlanSources(as_stored, *others, self.predictor),
+            PlanSources(as_stored, *others, self.predictor, lambda: self.is_read),
             metrics,
             AnswerOptions(5.0),
         )
@@ -423,3 +426,74 @@ def test_every_reason_is_one_of_the_enum(world: World) -> None:
     world.look(3)
     reasons = {reason for name in ("good", "poor") for _, reason in world.said(name).values()}
     assert reasons <= {reason.value for reason in PlanReason}
+
+
+def test_nothing_is_said_before_everything_was_read(world: World) -> None:
+    world.expect_requests(20.0)
+    world.ask(buckets=[FORECAST_BUCKET])
+    world.look()
+    before = world.status()
+    world.restarted()
+    world.is_read = False
+    forecasts, world.informers[FORECASTS] = (
+        world.informers[FORECASTS], Informer(world.kube, world.clock, FORECASTS),
+    )  # fmt: skip
+    world.restarted()
+    world.clock.advance_seconds(11)
+    world.thread.run_once()
+    assert world.status() == before
+    world.informers[FORECASTS] = forecasts
+    world.restarted()
+    world.is_read = True
+    world.look()
+    assert world.status() == before
+
+
+def test_a_demand_that_moves_is_solved_without_a_moment_of_not_ready(world: World) -> None:
+    world.expect_requests(20.0)
+    world.ask(buckets=[FORECAST_BUCKET])
+    world.look()
+    changed = [c["lastTransitionTime"] for c in world.status()["conditions"]]
+    world.expect_requests(30.0)
+    world.look()
+    assert world.status()["demand"][0]["requestsPerSecond"] == 30
+    assert [c["lastTransitionTime"] for c in world.status()["conditions"]] == changed
+
+
+class Broken(FlatPredictor):
+    """Has a defect in one of its two questions."""
+
+    def __init__(self, *, judges: bool) -> None:
+        self.judges = judges
+
+    def require(self, language_model: str, gpu_models: Iterable[str]) -> None:
+        if not self.judges:
+            raise RuntimeError("a defect")
+
+    def rate(self, question: RateQuestion) -> BoardRate | None:
+        raise ZeroDivisionError("a defect")
+
+
+@pytest.mark.parametrize("judges", [True, False])
+def test_a_defect_that_one_plan_meets_leaves_the_others_answered(judges: bool) -> None:
+    world = World(Broken(judges=judges))
+    world.ask("bad", **PREDICTED)
+    world.ask("good")
+    world.look(3)
+    assert world.said("bad")["Ready"] == ("False", "SolverFailed")
+    assert world.said("good")["Ready"] == ("True", "Solved")
+    assert world.thread.failures == 0
+
+
+def test_a_status_of_another_version_is_no_obstacle(world: World) -> None:
+    world.ask()
+    world.look()
+    said = world.status()
+    conditions = [{**c, "reason": "Poetic"} for c in said["conditions"]]
+    for status in ({**said, "conditions": conditions}, {"costPerHour": 3.0}):
+        body = world.kube.get(PLANS, "next", TEAM)
+        world.kube.replace(PLANS, {**body, "status": status}, TEAM, subresource="status")
+        world.restarted()
+        world.look(2)
+        assert world.said()["Ready"] == ("True", "Solved")
+        assert world.status()["costPerHour"] == pytest.approx(10.5)
