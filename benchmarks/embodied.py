@@ -17,7 +17,7 @@ from math import ceil
 import numpy as np
 
 from benchmarks.runner import Options, Result, Target
-from capacity.mix.embodied import Embodied
+from capacity.mix.embodied_share import Embodied
 from capacity.mix.mix_answer import Answer, AnswerOptions, answer_mix
 from capacity.mix.mix_problem import Phase
 from capacity.mix.mix_question import problem_of

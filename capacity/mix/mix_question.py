@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from capacity.mix.embodied import Embodied
+from capacity.mix.embodied_share import Embodied
 from capacity.mix.mix_problem import (
     Bucket,
     Goal,

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import yaml
 
-from capacity.mix.embodied import Embodied
+from capacity.mix.embodied_share import Embodied
 from wattpack.api import CapacityPlan
 from wattpack.cli import main
 
