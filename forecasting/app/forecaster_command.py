@@ -16,6 +16,8 @@ from pydantic import Field
 from rich.console import Console
 from rich.table import Table
 
+from capacity.catalogue.catalogue_files import find_workload, shipped_catalogue
+from capacity.catalogue.startup_time import startup_time
 from capacity.mix.mix_answer import AnswerOptions
 from capacity.mix.served_rates import ServedRates
 from forecasting.app.forecast_loop import ForecasterProcess
@@ -25,6 +27,7 @@ from forecasting.app.plan_thread import PlanSources, PlanThread
 from forecasting.forecast_round import ForecasterState, step
 from forecasting.forecast_status import has_figures, status_of
 from forecasting.issued_forecast import LAST_TIME_SECONDS
+from forecasting.lead_time import StepWindow, needed_within
 from forecasting.prometheus import PrometheusSource
 from forecasting.series_source import BIN_SECONDS, SeriesId, SeriesSource
 from forecasting.sqlite import HistoryStore
@@ -39,7 +42,11 @@ from wattpack.kube.port import AccessReviews
 from wattpack.logs import add_log_level, log_json
 from wattpack.metrics_port import metrics_port, reader_access
 from wattpack.settings import Settings
+from wattpack.times import parse_rfc3339
 from wattpack.units import NS_PER_SECOND, require_number
+
+LEAD_LEVEL: Final = 0.95
+"""Of the start's distribution: one start in twenty is later."""
 
 _FLAGS: Final = (
     "history_file", "prometheus_url", "interval_seconds", "metrics_host", "metrics_port",
@@ -89,6 +96,10 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--series", help="print the forecast of this series and end")
     parser.add_argument("--hours", type=float, default=6.0, help="window of --series (6)")
     parser.add_argument("--ceiling", type=float, help="what --series cannot exceed")
+    parser.add_argument(
+        "--lead-for", metavar="WORKLOAD",
+        help="with --series: what it needs until a new replica of this catalogue entry works",
+    )  # fmt: skip
     parser.add_argument("--at", type=float, help="Unix time of --series (now)")
     parser.add_argument("--json", action="store_true", help="print the status as JSON")
     add_log_level(parser)
@@ -206,6 +217,8 @@ def print_series(args: argparse.Namespace, source: SeriesSource) -> int:
     horizon = round(hours * 3600 / BIN_SECONDS)
     if args.ceiling is not None:
         require_number("ceiling", args.ceiling, exclusive_minimum=0)
+    if args.lead_for:
+        find_workload(shipped_catalogue(), args.lead_for)
     target = Target(
         namespace="", name="series", series=SeriesId(args.series), kind="series", horizon=horizon,
         step_seconds=BIN_SECONDS, asked_levels=(0.5, 0.9, 0.99), ceiling=args.ceiling, generation=0,
@@ -220,7 +233,26 @@ def print_series(args: argparse.Namespace, source: SeriesSource) -> int:
         print(f"{args.series}: {ready_message(status)}")
     else:
         Console().print(series_table(args.series, status))
+        if args.lead_for:
+            print(lead_line(args.lead_for, status, now))
     return 0
+
+
+def lead_line(workload: str, status: dict[str, Any], now_seconds: float) -> str:
+    """What the series may need within the lead time of a catalogue entry.
+
+    Raises:
+        InputError: an unknown entry, or a lead time beyond the window.
+    """
+    start = startup_time(find_workload(shipped_catalogue(), workload))
+    lead = start.quantile(LEAD_LEVEL)
+    window = StepWindow(parse_rfc3339(status["windowStart"]).timestamp(), BIN_SECONDS)
+    needed = {
+        path["level"]: needed_within(window, path["values"], now_seconds, lead)
+        for path in status["quantiles"]
+    }
+    figures = ", ".join(f"p{level * 100:g} {value:.6g}" for level, value in needed.items())
+    return f"within the {lead:.0f} s until a new {workload} works (p95 of its start): {figures}"
 
 
 def ready_message(status: dict[str, Any]) -> str:

@@ -316,6 +316,18 @@ def test_the_command_prints_one_series(history: Path, capsys: pytest.CaptureFixt
     assert json.loads(capsys.readouterr().out)["p99"] <= 120
 
 
+def test_the_command_says_what_a_series_needs_until_a_new_replica_works(
+    history: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    argv = ["--history-file", str(history), "--series", "domain:row", "--at", str(12 * 86400)]
+    assert main([*argv, "--lead-for", "decoder-decode"]) == 0
+    line = capsys.readouterr().out.splitlines()[-1]
+    assert "until a new decoder-decode works" in line
+    assert "p99" in line
+    assert main([*argv, "--lead-for", "no-such-work"]) == 2
+    assert "no-such-work" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     "argv",
     [
