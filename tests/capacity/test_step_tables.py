@@ -173,6 +173,8 @@ def document() -> dict[str, Any]:
         (("tables", 0, "errors", "draw"), -0.1, "table.errors.draw"),
         (("tables", 0, "errors", "kind"), "", "table.errors.kind"),
         (("tables", 0, "parts", "layers", "seconds"), [1.0], "table.parts.layers.seconds"),
+        (("tables", 0, "parts", "layers", "seconds"), [float("nan")] * 21, "parts.layers.seconds"),
+        (("tables", 0, "parts", "layers", "joules"), [-1.0] * 21, "parts.layers.joules"),
         (("tables", 0, "parts", "head", "joules"), ["x"], "table.parts.head.joules"),
         (("tables", 0, "parts", "more"), {}, "table.parts.more"),
         (("tables", 0, "typo"), 1, "table.typo"),

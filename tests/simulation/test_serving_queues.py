@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -112,11 +113,18 @@ def test_a_locked_clock_slows_prompts_and_leaves_decode_alone_down_to_a_knee() -
     assert times[1][1] == pytest.approx(times[0][1], abs=0.02)
 
 
-def test_a_board_without_power_serves_nothing() -> None:
-    f = fleet()
+def test_a_board_without_power_serves_nothing_even_where_no_time_follows_the_clock() -> None:
+    parts = {
+        name: replace(part, clock_seconds=0.0 * part.clock_seconds)
+        for name, part in TABLE.parts.items()
+    }
+    f = ServingFleet(SLOTS)
+    f.add(Replica(0, replace(TABLE, parts=parts), 256, 1000))
     f.arrive(0, requests((0.0, 1000.0, 101.0)))
     run(f, 10.0, boards(0.0))
     assert f.in_flight == 1
+    run(f, 10.0)
+    assert f.in_flight == 0
 
 
 def test_prompts_of_a_burst_queue_and_share_iterations_with_decodes() -> None:
