@@ -27,6 +27,7 @@ from capacity.mix.mix_explain import Explanation
 from capacity.mix.mix_problem import Goal, MixProblem, Phase
 from capacity.mix.mix_question import Knowledge, demand_of, problem_of
 from capacity.mix.mix_solution import MixSolution
+from capacity.mix.served_rates import ServedRates
 from capacity.profile_book import ProfileBook
 from capacity.profile_library import shipped_library
 from wattpack.api.capacity_plan import CapacityPlan, CapacityPlanSpec
@@ -98,9 +99,6 @@ def _knowledge(spec: CapacityPlanSpec) -> Knowledge:
     """The serving model where the question names a language model, nothing else."""
     if spec.serving is None:
         return Knowledge()
-    # Loading it costs a second that a question with measured rates need not pay.
-    from capacity.mix.served_rates import ServedRates
-
     predictor = ServedRates()
     predictor.require(spec.serving.language_model, {offer.gpu_model for offer in spec.offers})
     return Knowledge(ProfileBook.shipped(shipped_library()), predictor)

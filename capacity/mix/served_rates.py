@@ -16,8 +16,6 @@ from capacity.language_models import find_language_model
 from capacity.mix.mix_problem import Phase
 from capacity.mix.predicted_rates import BoardRate, RateQuestion
 from capacity.roofs import require_roofs
-from capacity.serving.deployment import Deployment
-from capacity.serving.service_level import LatencyLimits, RequestBucket, max_rate
 from wattpack.errors import InputError
 
 __all__ = ["LOWER_SHARE", "ServedRates"]
@@ -75,8 +73,12 @@ def _digest() -> str:
 
 @lru_cache(maxsize=20_000)
 def _rate(question: RateQuestion) -> BoardRate | None:
-    bucket = _bucket(question)
-    if bucket is None:
+    # Loading the serving model takes seconds and 100 MB, which most forecasters never need.
+    from capacity.serving.deployment import Deployment
+    from capacity.serving.service_level import LatencyLimits, RequestBucket, max_rate
+
+    work = _work(question)
+    if work is None:
         return None
     limits = LatencyLimits(
         _seconds(question.time_to_first_token_seconds, question.phase is not Phase.DECODE),
@@ -91,7 +93,7 @@ def _rate(question: RateQuestion) -> BoardRate | None:
             question.number_format,
             limit_watts=question.cap_watts,
         )
-        found = max_rate(served, bucket, limits)
+        found = max_rate(served, RequestBucket(*work), limits)
     except InputError:
         return None
     if found is None:
@@ -100,15 +102,15 @@ def _rate(question: RateQuestion) -> BoardRate | None:
     return BoardRate(mean, LOWER_SHARE * mean, found.mean_watts)
 
 
-def _bucket(question: RateQuestion) -> RequestBucket | None:
-    """The work of the phase; None where there is none to do."""
+def _work(question: RateQuestion) -> tuple[int, int, float, float] | None:
+    """Prompt, output, spread and share of the prompt in the cache; None: nothing to do."""
     prompt, output = question.input_tokens, question.output_tokens
     if question.phase is Phase.PREFILL:
-        return RequestBucket(prompt, 1)
+        return prompt, 1, 0.0, 0.0
     if question.phase is Phase.DECODE:
         # The first token comes from the prefill; the cache of the prompt is handed over.
-        return RequestBucket(prompt + 1, output - 1, reused=_ALL_REUSED) if output > 1 else None
-    return RequestBucket(prompt, output)
+        return (prompt + 1, output - 1, 0.0, _ALL_REUSED) if output > 1 else None
+    return prompt, output, 0.0, 0.0
 
 
 def _seconds(limit: float | None, counts: bool) -> float:
