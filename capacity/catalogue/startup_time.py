@@ -17,7 +17,7 @@ from typing import Final, Protocol
 
 import numpy as np
 import numpy.typing as npt
-from scipy.stats import lognorm
+from scipy.special import ndtr, ndtri
 
 from capacity.catalogue.host_roofline import HostRoofline
 from capacity.catalogue.workload_memory import memory_use
@@ -89,13 +89,15 @@ class LogNormal:
         """Probability of at most so many seconds."""
         if not self._sigma:
             return np.asarray(seconds >= self.median, dtype=np.float64)
-        return np.asarray(lognorm.cdf(seconds, self._sigma, scale=self.median))
+        with np.errstate(divide="ignore"):
+            logs = np.log(np.maximum(seconds, 0.0) / self.median)
+        return np.asarray(ndtr(logs / self._sigma))
 
     def upper(self, probability: float) -> float:
         """Seconds that are exceeded with this probability."""
         if not self._sigma:
             return self.median
-        return float(lognorm.isf(probability, self._sigma, scale=self.median))
+        return float(self.median * np.exp(-self._sigma * ndtri(probability)))
 
 
 @dataclass(frozen=True, slots=True)

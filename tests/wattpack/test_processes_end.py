@@ -36,6 +36,7 @@ FINISH_BY_THEMSELVES = {
     "plan": "places one snapshot",
     "profiles": "prints tables",
     "release": "asks a person, then writes once",
+    "workloads": "prints tables",
 }
 
 
