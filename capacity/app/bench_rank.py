@@ -169,7 +169,7 @@ def _write_rows(
                     row = MeasurementRow(
                         identity=identity, section="ranking", kernel=task.kernel,
                         cache_state=timing.cache_state, timing_mode="continuous",
-                        implementation=line.verdict.kernel, data_distribution="normal",
+                        implementation=line.verdict.kernel, data_distribution="normal, 1/4 others",
                         latency=Latency(
                             timing.median_seconds, timing.p10_seconds, timing.p90_seconds,
                             timing.relative_std, timing.runs,

@@ -27,6 +27,8 @@ class HostFacts:
     Attributes:
         cache_bytes: Last level.
         memory_bytes: That the slots of one trial may take.
+        slack_seconds: What a round with runs may cost beyond one without: the first launch after
+            a rest, caches that the kernel emptied.
         roofs: None where no datasheet is known.
     """
 
@@ -35,6 +37,7 @@ class HostFacts:
     software: str
     cache_bytes: float
     memory_bytes: float
+    slack_seconds: float
     roofs: Roofs | None
 
 

@@ -46,6 +46,9 @@ from wattpack.errors import InputError
 WHOLE_TASK: Final = 0.9
 """A library call that does this share of the task's operations is the library, not a kernel."""
 
+OTHER_STYLES: Final = 0.25
+"""Share of the timed runs whose operands are of another distribution than the normal one."""
+
 LEFT_OUT: Final = 8
 """One slot in so many is not run, and the others in random order: a kernel that does several runs'
 work in one call writes results that nobody asked for."""
@@ -154,7 +157,7 @@ class _TaskTrial:
         self._trial, self._task = trial, task
         self.doubts: set[Doubt] = set()
         self._worst = 0.0
-        self._style = NORMAL
+        self._styles: Sequence[InputStyle] = ()
         self._before: Expected | None = None
 
     def run(self, costs: Mapping[TimedCase, RoundCost]) -> ShapeResult:
@@ -180,32 +183,35 @@ class _TaskTrial:
     ) -> None:
         for style in wanted:
             for sync in ("device", "stream"):
-                self._fill(memory, layout, task, style, range(len(layout.slots)))
+                self._fill(memory, layout, task, [style] * len(layout.slots))
                 self._trial.run(range(len(layout.slots)), sync)
                 for slot in range(len(layout.slots)):
                     self._check(memory, layout, task, slot)
 
+    def _timed_style(self) -> InputStyle:
+        """Mostly normal: who is careful only while examined meets the others, too."""
+        others = styles(self._task)[1:]
+        return self._rng.choice(others) if self._rng.random() < OTHER_STYLES else NORMAL
+
     def _fill(
-        self, memory: Memory, layout: SlotLayout, task: RankedTask, style: InputStyle,
-        slots: Sequence[int],
-    ) -> None:  # fmt: skip
-        """New operands, never seen before; no result."""
+        self, memory: Memory, layout: SlotLayout, task: RankedTask, wanted: Sequence[InputStyle]
+    ) -> None:
+        """New operands of each slot's style, never seen before; no result."""
         draw = self._host.generator(self._rng.getrandbits(62))
-        for slot in slots:
-            for place, values in zip(
-                layout.slots[slot].operands, style.make(draw, task), strict=True
-            ):
+        for slot, style in zip(layout.slots, wanted, strict=True):
+            for place, values in zip(slot.operands, style.make(draw, task), strict=True):
                 memory.write(place, values)
         memory.make_ready()
-        self._style = style
+        self._styles = wanted
 
     def _check(self, memory: Memory, layout: SlotLayout, task: RankedTask, slot: int) -> None:
-        where = f"{task.describe()}, {self._style.name} operands"
+        style = self._styles[slot]
+        where = f"{task.describe()}, {style.name} operands"
         places = layout.slots[slot].operands
         if not all(memory.unchanged(place) for place in places):
             raise KernelRefused("modified_inputs", f"{where}: an operand was written to")
         given = tuple(memory.operand(place) for place in places)
-        expected = task.expected(given, self._host.library, climbing=self._style.climbing)
+        expected = task.expected(given, self._host.library, climbing=style.climbing)
         result = memory.result(layout.slots[slot].result)
         error = output_error(result, expected)
         self._worst = max(self._worst, error.rms)
@@ -219,8 +225,9 @@ class _TaskTrial:
         places = layout.slots[slot]
         given = tuple(memory.operand(place) for place in places.operands)
         part = self._task.part(given, memory.result(places.result), self._rng.random())
-        expected = part.task.expected(part.operands, self._host.library)
-        where = f"{self._task.describe()}, part of a timed run"
+        style = self._styles[slot]
+        expected = part.task.expected(part.operands, self._host.library, climbing=style.climbing)
+        where = f"{self._task.describe()}, {style.name} operands, part of a timed run"
         require_right(output_error(part.result, expected), PART_ROWS, where)
 
     def _require_fresh(
@@ -235,7 +242,7 @@ class _TaskTrial:
 
     def _repeat(self, memory: Memory, layout: SlotLayout) -> None:
         """The same operands twice."""
-        self._fill(memory, layout, self._task, NORMAL, range(len(layout.slots)))
+        self._fill(memory, layout, self._task, [NORMAL] * len(layout.slots))
         results = []
         for _ in range(2):
             memory.make_ready()
@@ -258,7 +265,7 @@ class _TaskTrial:
             for sync in order:
                 report = self._one_round(memory, layout, sync, runs)
                 rounds.append(per_run(report, cost, sync, runs))
-            doubt = doubted_time(rounds, cost.noise_seconds / runs)
+            doubt = doubted_time(rounds, self._host.facts().slack_seconds / runs)
             if doubt is None:
                 break
             if look == self._rule.second_looks:
@@ -272,7 +279,7 @@ class _TaskTrial:
     def _one_round(self, memory: Memory, layout: SlotLayout, sync: Sync, runs: int) -> RoundReport:
         """New operands; runs in random order, some left out, some checked."""
         slots = range(len(layout.slots))
-        self._fill(memory, layout, self._task, NORMAL, slots)
+        self._fill(memory, layout, self._task, [self._timed_style() for _ in slots])
         chosen = self._rng.sample(slots, runs)
         report = self._trial.run(chosen, sync)
         for slot in self._rng.sample(chosen, min(runs, self._rule.checked_runs)):

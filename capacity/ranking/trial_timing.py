@@ -20,7 +20,7 @@ kernel's stream; CUDA-L2 refuses at the same ratio."""
 
 COLD_FACTOR: Final = 3
 CLOCK_SECONDS: Final = 2e-5
-"""What a round's own cost may vary by beyond what a few empty rounds show."""
+"""Clocks and events agree no better."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,11 +59,10 @@ class TimedCase:
 
 @dataclass(frozen=True, slots=True)
 class RoundCost:
-    """Of a round without runs; ``noise_seconds`` is what it varies by."""
+    """Of a round without runs."""
 
     wall_seconds: float
     worked_seconds: float
-    noise_seconds: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,9 +103,10 @@ def round_costs(
         for _ in range(rule.empty_rounds):
             memory.make_ready()
             empty.append(trial.run((), "device"))
-        worked = [report.worked_seconds for report in empty]
-        noise = float(np.median(worked)) - min(worked) + CLOCK_SECONDS
-        costs[case] = RoundCost(min(r.wall_seconds for r in empty), min(worked), noise)
+        costs[case] = RoundCost(
+            min(report.wall_seconds for report in empty),
+            min(report.worked_seconds for report in empty),
+        )
     return costs
 
 
@@ -142,28 +142,28 @@ def timing_of(rounds: Sequence[Round], case: TimedCase, runs: int) -> Timing:
     )
 
 
-def doubted_time(rounds: Sequence[Round], noise_seconds: float) -> KernelRefused | None:
+def doubted_time(rounds: Sequence[Round], slack_seconds: float) -> KernelRefused | None:
     """Why the kernel's stream and the whole device, or its events and the judge's clock, disagree.
 
     Other work on the machine makes single rounds longer, never shorter and never all of them: so
     the fastest rounds are compared, and a kernel gets a second look before it is refused.
 
     Args:
-        noise_seconds: Per run.
+        slack_seconds: Per run.
     """
     worked = {s: [r.worked_seconds for r in rounds if r.sync == s] for s in get_args(Sync)}
     stream, device = min(worked["stream"]), min(worked["device"])
-    if device > STREAM_RATIO * stream + noise_seconds:
+    if device > STREAM_RATIO * stream + slack_seconds:
         return KernelRefused(
             "side_stream",
             f"{stream * 1e6:.1f} us a run waiting for its stream, {device * 1e6:.1f} us for the "
             "device",
         )
-    least = min(rounds, key=lambda r: r.worked_seconds - STREAM_RATIO * r.claimed_seconds)
-    if least.worked_seconds > STREAM_RATIO * least.claimed_seconds + noise_seconds:
+    claimed, judged = min(r.claimed_seconds for r in rounds), min(stream, device)
+    if judged > STREAM_RATIO * claimed + slack_seconds:
         return KernelRefused(
             "timers_disagree",
-            f"its events tell {least.claimed_seconds * 1e6:.1f} us a run, the judge's clock "
-            f"{least.worked_seconds * 1e6:.1f} us at best",
+            f"its events tell {claimed * 1e6:.1f} us a run, the judge's clock "
+            f"{judged * 1e6:.1f} us at best",
         )
     return None

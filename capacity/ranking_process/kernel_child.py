@@ -13,6 +13,7 @@ import importlib.util
 import inspect
 import json
 import os
+import resource
 import signal
 import sys
 from collections.abc import Callable
@@ -21,6 +22,7 @@ from typing import Any
 
 from capacity.ranking_process.child_device import Arrays, ChildDevice, NotPlain
 
+LARGEST_FILE = 2**28
 PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
 
@@ -107,6 +109,8 @@ def _refusal(reason: str, error: BaseException) -> dict[str, Any]:
 def main() -> int:
     """Answer until the judge closes the pipe."""
     words, answers = int(sys.argv[1]), int(sys.argv[2])
+    resource.setrlimit(resource.RLIMIT_FSIZE, (LARGEST_FILE, LARGEST_FILE))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     system = ctypes.CDLL(None)
     system.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     system.prctl(PR_SET_CHILD_SUBREAPER, 1)  # a daemon stays a descendant, and is seen

@@ -18,6 +18,7 @@ from pathlib import Path
 from sys import path as search_path
 from typing import Any, Final, cast, get_args
 
+import capacity
 from capacity.ranking.kernel_verdict import KernelRefused, Reason
 from capacity.ranking_process.process_limits import Limits
 from wattpack.clock import Clock
@@ -33,6 +34,7 @@ THREAD_VARIABLES: Final = (
     "OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "TORCHINDUCTOR_COMPILE_THREADS",
 )  # fmt: skip
 ONE_THREAD: Final = dict.fromkeys(THREAD_VARIABLES, "1")
+OWN_FOLDER: Final = Path(capacity.__file__ or ".").resolve().parent.parent
 _REASONS: Final = frozenset(get_args(Reason))
 
 
@@ -47,7 +49,7 @@ class StartedChild:
         self.errors = Path(self.folder.name, "errors")
         words_out, self.words = os.pipe()
         self.answers, answers_in = os.pipe()
-        paths = [str(Path.cwd()), *(entry for entry in search_path if entry)]
+        paths = module_folders(Path.cwd(), OWN_FOLDER)
         kept = {name: os.environ[name] for name in KEPT_VARIABLES if name in os.environ}
         with self.errors.open("wb") as errors:
             self.process = subprocess.Popen(
@@ -235,6 +237,16 @@ def _understood(line: bytes) -> dict[str, Any]:
         evidence = printable(str(answer.get("evidence"))[:500])
         raise KernelRefused(cast(Reason, reason) if reason in _REASONS else "raised", evidence)
     return answer
+
+
+def module_folders(working: Path, own: Path) -> list[str]:
+    """Where the kernel's process finds modules.
+
+    wattpack's first and the working folder, from which a kernel may come, last: a module of a
+    known name beside the kernel would otherwise run before anything was measured.
+    """
+    others = [entry for entry in search_path if entry and Path(entry) not in (working, own)]
+    return [str(own), *others, *([] if working == own else [str(working)])]
 
 
 def printable(text: str) -> str:

@@ -18,6 +18,7 @@ from capacity.ranking.ranked_task import RankedTask
 from capacity.ranking.slot_layout import Place, SlotLayout
 from capacity.ranking_process.process_limits import Limits
 from capacity.ranking_process.process_trial import ProcessTrial
+from capacity.ranking_process.sealed_memory import sealed_memory
 from wattpack.clock import Clock
 from wattpack.errors import InputError
 
@@ -30,6 +31,7 @@ BASELINES: Final = {
 BASELINE_MODULE: Final = "capacity.ranking_process.numpy_baselines"
 CACHE_BYTES: Final = 2**21
 LARGEST_ARENA: Final = 2**28
+SLACK_SECONDS: Final = 3e-4
 
 
 class NumpyLibrary:
@@ -65,6 +67,7 @@ class NumpyHost:
             software=f"numpy {np.__version__}, python {platform.python_version()}",
             cache_bytes=CACHE_BYTES,
             memory_bytes=LARGEST_ARENA,
+            slack_seconds=SLACK_SECONDS,
             roofs=None,
         )
 
@@ -96,8 +99,7 @@ class NumpyArena:
     driver_threads: Final[tuple[str, ...]] = ()
 
     def __init__(self, nbytes: int) -> None:
-        self._fd = os.memfd_create("wattpack-slots")
-        os.ftruncate(self._fd, nbytes)
+        self._fd = sealed_memory(nbytes)
         self._memory = mmap.mmap(self._fd, nbytes)
         self.fds = (self._fd,)
         self.told = {"fd": self._fd, "nbytes": nbytes}

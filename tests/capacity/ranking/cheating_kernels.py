@@ -120,11 +120,13 @@ def skips_every_third_run(x: Any, w: Any, out: Any) -> None:
 
 def many_runs_in_one_call(x: Any, w: Any, out: Any) -> None:
     """The next slots lie where one would guess them."""
-    if not np.isnan(out).all():
-        return
+    _kept["last"] = max(_kept.get("last", 0), out.ctypes.data)
     for step in range(3):
-        operands = _padded(x, w)
-        _work(_next(x, step, operands), _next(w, step, operands), _next(out, step, _padded(out)))
+        if out.ctypes.data + step * _padded(out) <= _kept["last"]:
+            operands = _padded(x, w)
+            _work(
+                _next(x, step, operands), _next(w, step, operands), _next(out, step, _padded(out))
+            )
 
 
 def _next(array: Any, steps: int, stride: int) -> Any:
@@ -196,6 +198,12 @@ def assumes_normal_operands(x: Any, w: Any, out: Any) -> None:
     _work(np.clip(x, -8, 8), w, out)
 
 
+def careful_while_examined(x: Any, w: Any, out: Any) -> None:
+    """The examination is over after a number of calls that one can count."""
+    _kept["calls"] = _kept.get("calls", 0) + 1
+    _work(np.clip(x, -8, 8) if _kept["calls"] > 32 else x, w, out)
+
+
 def modifies_operands(x: Any, w: Any, out: Any) -> None:
     _work(x, w, out)
     x *= 0.5
@@ -249,7 +257,8 @@ def patches_the_clock(x: Any, w: Any, out: Any) -> None:
 
 def patches_the_event(x: Any, w: Any, out: Any) -> None:
     queued_device.Event.elapsed_seconds = lambda self, later: 1e-9
-    _work(x, w, out)
+    for _ in range(20):
+        _work(x, w, out)
 
 
 # -- somebody else's work ------------------------------------------------------------------------

@@ -14,8 +14,10 @@ _kept: dict[str, Any] = {}
 
 
 def _work(x: Any, w: Any, out: Any) -> None:
-    for n in range(0, w.shape[0], 16):
-        out[:, n : n + 16] = x @ w[n : n + 16].T
+    """Long enough that a lie about it is told from what a round costs by itself."""
+    for _ in range(20):
+        for n in range(0, w.shape[0], 16):
+            out[:, n : n + 16] = x @ w[n : n + 16].T
 
 
 def _module(*parts: str) -> Any:
@@ -133,4 +135,18 @@ def talks_without_end(x: Any, w: Any, out: Any) -> None:
 
 def closes_its_ears(x: Any, w: Any, out: Any) -> None:
     os.close(int(sys.argv[1]))
+    _work(x, w, out)
+
+
+def shortens_the_shared_memory(x: Any, w: Any, out: Any) -> None:
+    _work(x, w, out)
+    for name in os.listdir("/proc/self/fd"):
+        if "wattpack-slots" in os.readlink(f"/proc/self/fd/{name}"):
+            os.ftruncate(int(name), 0)
+
+
+def fills_the_disk(x: Any, w: Any, out: Any) -> None:
+    with open("large", "wb") as file:
+        file.seek(2**33)
+        file.write(b"x")
     _work(x, w, out)

@@ -14,7 +14,8 @@ from capacity.app.bench_command import main
 from capacity.bench.measurement_row import read_rows
 from capacity.ranking.kernel_judge import KernelJudge
 from capacity.ranking_process.find_kernel import find_kernels
-from tests.capacity.ranking.trials import LIMITS, QUICK, source
+from capacity.ranking_process.numpy_host import NumpyHost
+from tests.capacity.ranking.trials import GEMM, LIMITS, QUICK, source
 from wattpack.clock import SystemClock
 from wattpack.errors import InputError
 
@@ -83,6 +84,16 @@ def test_the_judge_never_runs_what_it_looks_for(folder: Path) -> None:
 def test_a_kernel_that_is_not_there_is_refused_by_name(folder: Path, spec: str) -> None:
     with pytest.raises(InputError, match="--kernel"):
         find_kernels(spec)
+
+
+def test_a_module_beside_the_kernel_hides_no_known_one(folder: Path) -> None:
+    """It would run in the kernel's process before the cost of a round is known."""
+    (folder / "numpy.py").write_text("raise SystemExit('not the real one')\n")
+    (folder / "capacity.py").write_text("raise SystemExit('not the real one')\n")
+    verdict = KernelJudge(NumpyHost(SystemClock(), LIMITS), QUICK).try_kernel(
+        find_kernels("good:kernel")[0], [GEMM]
+    )
+    assert (verdict.reason, verdict.evidence) == (None, "")
 
 
 @pytest.mark.skipif(find_spec("torch") is None, reason="torch is not installed")

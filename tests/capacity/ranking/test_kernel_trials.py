@@ -48,6 +48,7 @@ CHEATS: dict[str, set[str]] = {
     "result_of_another_slot": {"wrong_result", "unfinished_result"},
     "one_shape": {"wrong_result"},
     "assumes_normal_operands": {"wrong_result"},
+    "careful_while_examined": {"wrong_result"},
     "modifies_operands": {"modified_inputs"},
     "half_operands": {"precision_downgrade"},
     "bfloat_operands": {"precision_downgrade"},
@@ -95,6 +96,8 @@ PRYING = {
     "inspects_to_nonsense": {"raised"},
     "speaks_before_it_is_asked": {"raised", "unfinished_result"},
     "talks_without_end": {"raised"},
+    "shortens_the_shared_memory": {"raised"},
+    "fills_the_disk": {"raised", "died"},
     "closes_its_ears": {"died", "raised"},
     "tells_more_than_passed": {"timers_disagree"},
 }

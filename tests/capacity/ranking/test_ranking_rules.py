@@ -179,14 +179,20 @@ def test_one_quiet_round_clears_a_kernel_on_a_busy_machine() -> None:
     assert doubted_time([*busy, *rounds(1e-4, 1e-4, 1e-4)], 1e-6) is None
 
 
+def test_one_disturbed_round_clears_no_liar() -> None:
+    lying = rounds(1e-4, 1e-4, 1e-6)
+    disturbed = rounds(1e-4, 1e-4, 2e-4)
+    assert doubted_time([*lying, *disturbed], 1e-6) is not None
+
+
 @pytest.mark.parametrize("claimed", [float("nan"), float("inf"), -1.0, 2.0])
 def test_a_claim_that_cannot_be_is_refused(claimed: float) -> None:
     with pytest.raises(KernelRefused, match="timers_disagree"):
-        per_run(RoundReport(1.0, 1.0, claimed), RoundCost(0, 0, 0), "device", 4)
+        per_run(RoundReport(1.0, 1.0, claimed), RoundCost(0, 0), "device", 4)
 
 
 def facts(cache: float, memory: float) -> HostFacts:
-    return HostFacts("GPU", "sm", "", cache, memory, None)
+    return HostFacts("GPU", "sm", "", cache, memory, 1e-4, None)
 
 
 def test_cold_means_that_the_operands_of_a_round_fill_the_cache_three_times() -> None:

@@ -22,7 +22,7 @@ DECODE = RankedTask(
     "attention_decode", Attention("decode", 2, 1, 64, 4, 2, 16, number_format="fp32")
 )
 TRIAD = RankedTask("bandwidth", MemoryStream("triad", 2**15))
-QUICK = TrialRule(rounds=4, wanted_runs=12, most_runs=12, empty_rounds=3, second_looks=20)
+QUICK = TrialRule(rounds=4, wanted_runs=8, most_runs=8, empty_rounds=3, second_looks=20)
 LIMITS = Limits(load_seconds=60.0, round_seconds=30.0, memory_bytes=2e8)
 
 
