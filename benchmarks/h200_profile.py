@@ -1,8 +1,8 @@
-"""One H200's profile from 60 designed products, judged on 160 products of other layers.
+"""One H200's profile from 60 designed products, judged on products of other layers.
 
-Board B measured both; board A's 60 predict the same products of board B as the second figure: what
-a profile of one board says of another. The repeat section tells what no model can be better than.
-A run beside a busy neighbour shows what the gate and the flags see of it.
+The judged products were measured on another H200 of another host, so what two boards differ by
+counts as an error. The same was measured on one H100 alone. The repeat section tells what no model
+can be better than. A run beside a busy neighbour shows what the gate and the flags see of it.
 """
 
 from __future__ import annotations
@@ -33,13 +33,14 @@ from capacity.roofs import Roofs, require_roofs
 from wattpack.errors import InputError
 
 NAME = "h200_profile"
-SUMMARY = "an H200's time and draw of 160 unseen products from 60 designed ones"
+SUMMARY = "an H200's time and draw of 150 unseen products from 60 designed ones"
 TAKES_ARGUMENTS = True
 
 FEW_TOKENS = 10
 """Products of so few tokens take a few microseconds: which kernel the library picks decides."""
 
-BOARD, OTHER_BOARD, NEIGHBOUR = "h200-second-board", "h200", "h200-busy-neighbour"
+BOARD, JUDGED_BOARD, NEIGHBOUR = "h200", "h200-second-board", "h200-busy-neighbour"
+OTHER_TYPE, OTHER_JUDGED = "h100", "h100-validation"
 
 
 def run(options: Options) -> Result:
@@ -48,17 +49,21 @@ def run(options: Options) -> Result:
     if given:
         rows = [row for file in given for row in rows_of_file(file)]
         return Result({**profile_figures(rows, rows), **repeat_figures(rows)}, _TARGETS)
-    rows, other = own_rows(BOARD), own_rows(OTHER_BOARD)
-    across = profile_figures(other, rows)
+    rows, judged = own_rows(BOARD), own_rows(JUDGED_BOARD)
+    older = profile_figures(judged, judged)
+    h100 = profile_figures(own_rows(OTHER_TYPE), own_rows(OTHER_JUDGED))
     figures = {
-        **profile_figures(rows, rows),
-        **repeat_figures(other),
-        "other_board_latency_error": across["latency_error"],
-        "other_board_draw_error": across["draw_error"],
-        **neighbour_figures(own_rows(NEIGHBOUR), rows),
+        **profile_figures(rows, judged),
+        **repeat_figures(rows),
+        "older_design_same_board_latency_error": older["latency_error"],
+        "older_design_same_board_draw_error": older["draw_error"],
+        "h100_validation_rows": h100["validation_rows"],
+        "h100_latency_error": h100["latency_error"],
+        "h100_draw_error": h100["draw_error"],
+        **neighbour_figures(own_rows(NEIGHBOUR), judged),
     }
     if not options.quick:  # the trees of the other types take 10 s
-        figures |= helped_figures(rows)
+        figures |= helped_figures(rows, judged)
     return Result(figures, _TARGETS)
 
 
@@ -82,12 +87,27 @@ def designed(rows: Sequence[MeasurementRow]) -> list[MeasurementRow]:
     ]  # fmt: skip
 
 
+def unseen(
+    shapes: Sequence[MeasurementRow], judged_rows: Sequence[MeasurementRow]
+) -> list[MeasurementRow]:
+    """Sound validation rows whose layer, either way round, no fitted row has."""
+    fitted = {_layer(row.kernel) for row in shapes}
+    return [
+        row for row in judged_rows
+        if row.section == "validation" and row.ok and _layer(row.kernel) not in fitted
+    ]  # fmt: skip
+
+
+def _layer(kernel: Kernel) -> frozenset[int]:
+    return frozenset((kernel.n, kernel.k)) if isinstance(kernel, Gemm) else frozenset()
+
+
 def profile_figures(
     fitted_rows: Sequence[MeasurementRow], judged_rows: Sequence[MeasurementRow]
 ) -> dict[str, float | int | str]:
     """Errors on the validation products, beside what a roofline and constants err."""
     shapes = designed(fitted_rows)
-    validation = [row for row in judged_rows if row.section == "validation" and row.ok]
+    validation = unseen(shapes, judged_rows)
     if not shapes or not validation:
         raise InputError("measurements", "cold bf16 products of sections gemm and validation", 0)
     kernels = [row.kernel for row in validation]
@@ -117,10 +137,12 @@ def profile_figures(
     }
 
 
-def helped_figures(rows: Sequence[MeasurementRow]) -> dict[str, float]:
+def helped_figures(
+    rows: Sequence[MeasurementRow], judged_rows: Sequence[MeasurementRow]
+) -> dict[str, float]:
     """The same 60 shapes with other types' residuals, without and with public rows of an H200."""
     shapes = designed(rows)
-    validation = [row for row in rows if row.section == "validation" and row.ok]
+    validation = unseen(shapes, judged_rows)
     kernels = [row.kernel for row in validation]
     measured = np.array([row.latency.median_seconds for row in validation])
     roofs = require_roofs(shapes[0].identity.gpu_product)

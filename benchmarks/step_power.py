@@ -33,7 +33,12 @@ NAME = "step_power"
 SUMMARY = "time and draw of whole decoder steps, predicted from kernel rows alone"
 TAKES_ARGUMENTS = True
 
-RUNS = {"h200": ("h200", "h200-steps"), "h100": ("h100", "h100-steps")}
+RUNS = {
+    "h200": ("h200", ("h200-steps", "h200-steps-first-board")),
+    "h100": ("h100", ("h100-steps",)),
+}
+"""Kernel rows, and the files of steps that they are judged on. The second H200 file holds the steps
+of a slice of 70B that the first lacks, from another board."""
 
 SMALLEST_CLASS = 3
 """Steps that a batch class needs before its own error is a figure."""
@@ -47,18 +52,25 @@ def run(options: Options) -> Result:
     if given:
         rows = [row for file in given for row in rows_of_file(file)]
         return judge({"given": predict(rows, rows)})
-    return judge({
-        gpu: predict(own_rows(kernels), own_rows(steps))
-        for gpu, (kernels, steps) in RUNS.items()
-    })  # fmt: skip
+    return judge(
+        {
+            gpu: predict(own_rows(kernels), step_rows(steps))
+            for gpu, (kernels, steps) in RUNS.items()
+        }
+    )
 
 
-def predict(kernel_rows: Sequence[MeasurementRow], step_rows: Sequence[MeasurementRow]) -> Judged:
+def step_rows(names: Sequence[str]) -> list[MeasurementRow]:
+    """The steps of several shipped runs."""
+    return [row for name in names for row in own_rows(name)]
+
+
+def predict(kernel_rows: Sequence[MeasurementRow], steps: Sequence[MeasurementRow]) -> Judged:
     """Each measured step with what the kernels of that board say of it."""
     model = GpuModel.from_rows(kernel_rows)
     judged = [
         (row, row.kernel, model.step(row.kernel))
-        for row in step_rows
+        for row in steps
         if isinstance(row.kernel, DecoderStep) and row.power is not None
     ]
     strangers = {row.identity.gpu_product for row, _, _ in judged
@@ -66,7 +78,7 @@ def predict(kernel_rows: Sequence[MeasurementRow], step_rows: Sequence[Measureme
     if strangers:
         raise InputError("measurements", f"steps of an {model.gpu}", sorted(strangers))
     if not judged:
-        raise InputError("measurements", "rows of section steps, with power", len(step_rows))
+        raise InputError("measurements", "rows of section steps, with power", len(steps))
     return judged
 
 

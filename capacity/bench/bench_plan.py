@@ -273,7 +273,7 @@ def _repeats(board: BoardFacts, quick: bool, seed: int) -> list[BenchPoint]:
     """Designed products that neither limit nor launch holds, again: has the board changed?"""
     count = QUICK_GEMM_SHAPES if quick else GEMM_SHAPES
     cool = [p.kernel for p in _gemms(board, quick, seed)[:count]
-            if isinstance(p.kernel, Gemm) and p.kernel.m <= 128 and p.measures_power
+            if isinstance(p.kernel, Gemm) and p.kernel.m <= 64 and p.measures_power
             and p.kernel.bytes_moved > LEAST_REPEATED_BYTES]  # fmt: skip
     return [BenchPoint("repeat", g, measures_power=True) for g in cool[:REPEATED]]
 

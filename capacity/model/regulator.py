@@ -34,9 +34,12 @@ FREE_BURST_SECONDS: Final = 1.5e-3
 STEADY_BURST: Final = 0.985
 """A 10th percentile below this share of the median: the clock fell while the burst was timed."""
 
-BENDS: Final = np.linspace(0.3, 1.5, 25)
+BENDS: Final = np.linspace(0.3, 1.0, 15)
 EXPONENTS: Final = np.geomspace(0.5, 10.0, 25)
-"""Where the two bent parameters are looked for; the reach is linear and is solved."""
+"""Where the two bent parameters are looked for; the reach is linear and is solved. Draw falls at
+least in proportion to the clock, so the clock never has to fall faster than the excess grows: a
+bend above 1 fits the small excesses of a run (an H100's asked for 1.5) and halves speeds at low
+caps."""
 
 UNKNOWN_RESPONSE: Final = (0.28, 0.8, 2.5)
 """Reach, bend and exponent between own H100 and H200 rows: for a board that was never throttled."""

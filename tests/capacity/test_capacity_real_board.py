@@ -34,7 +34,7 @@ def test_the_95th_percentile_of_decode_covers_every_batch_of_a_chat() -> None:
 
 def test_the_step_table_tells_draw_and_speed_of_prompts_and_of_every_batch() -> None:
     table = replace(shipped_step_tables().find("H200-SXM", "llama-3.1-8b", 1), host_seconds=0.0)
-    draws, speeds = [], []
+    draws, speeds, joules = {}, [], []
     for row in ROWS:
         words = row["detail"].split()
         if row["kind"] == "decode":
@@ -47,12 +47,18 @@ def test_the_step_table_tells_draw_and_speed_of_prompts_and_of_every_batch() -> 
             continue
         made = table.iteration(work)
         watts = min(made.watts[0], table.held.held_share * 700.0)
-        draws.append(abs(watts / number(row, "mean_watts", FILE.name) - 1))
+        measured_watts = number(row, "mean_watts", FILE.name)
+        draws[row["detail"]] = abs(watts / measured_watts - 1)
         speed = tokens / table.limited_seconds(made, 700.0)[0]
-        speeds.append(abs(speed / number(row, "tokens_per_second", FILE.name) - 1))
+        measured_speed = number(row, "tokens_per_second", FILE.name)
+        speeds.append(abs(speed / measured_speed - 1))
+        joules.append(abs(watts / speed / (measured_watts / measured_speed) - 1))
     assert len(draws) == 9
     # A board and a program of their own: boards of one type differ by 4 % in draw.
-    assert sum(draws) / len(draws) < 0.06
-    assert max(draws) < 0.17
+    # Its attention was not tuned in graphs: at small batches it runs slower and so draws less.
+    assert max(joules) < 0.15
+    assert sum(joules) / len(joules) < 0.08
+    small = {"batch 1 context 1500", "batch 8 context 1500"}
+    assert max(error for name, error in draws.items() if name not in small) < 0.08
     # That program is slower in all nine: its element-wise work is priced as copies of its bytes.
     assert sum(speeds) / len(speeds) < 0.12

@@ -50,6 +50,22 @@ def test_the_response_of_a_simulated_board_is_learned_within_two_percent() -> No
     assert np.all(made[np.array(uncapped) <= LIMIT_WATTS] == pytest.approx(1.0))
 
 
+def test_small_excesses_that_look_convex_are_not_drawn_out_to_low_caps() -> None:
+    """A noisy run's throttled rows asked for depth ~ excess ** 1.5: 39 % of the speed at 300 W."""
+    excesses = np.linspace(0.02, 0.25, 12)
+    uncapped = LIMIT_WATTS * (1 + excesses)
+    rows = [
+        kernel_row(
+            Gemm(4096, 4096, 4096 + i), 4e-4, draw_watts=LIMIT_WATTS, throttled=True,
+            sustained_seconds=4e-4 * (1 + 0.8 * excess**1.5),
+        )
+        for i, excess in enumerate(excesses.tolist())
+    ]  # fmt: skip
+    learned = Regulator.from_rows(rows, uncapped, ROOFS)
+    assert learned.bend <= 1.0
+    assert 1 / (1 + float(learned.depth(900.0, 300.0))) > 0.5
+
+
 def test_a_board_that_was_never_throttled_gets_the_common_response() -> None:
     row = kernel_row(Gemm(1, 512, 512), 3e-6, draw_watts=160.0)
     made = Regulator.from_rows([row], np.array([160.0]), ROOFS)
