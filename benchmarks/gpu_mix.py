@@ -45,9 +45,9 @@ SPLIT_GAP = 1e-4
 TARGETS = {
     "toy_dollars_per_hour": Target(at_most=4.68 + SAME),
     "cases_dearer_than_melange": Target(at_most=0),
-    "mean_saving_percent": Target(at_least=2.0),
+    "split_mean_saving_percent": Target(at_least=2.0),
     "full_size_gap_percent_max": Target(at_most=1.0),
-    "joint_requests_per_kw_gain_percent_mean": Target(at_least=10.0),
+    "split_joint_requests_per_kw_gain_percent_mean": Target(at_least=10.0),
 }
 Figures = dict[str, float | int | str]
 
@@ -139,23 +139,21 @@ def against_melange(seed: int, cases: int) -> Figures:
     return {
         "cases": cases,
         "cases_dearer_than_melange": sum(s < -100 * SAME for s in (*savings, *whole)),
-        "cases_cheaper_than_melange": sum(saving > 100 * SAME for saving in savings),
-        "mean_saving_percent": _mean(savings),
-        "saving_percent_max": max(savings),
-        "mean_saving_percent_tenth_of_the_link": _mean(
+        "cases_cheaper_than_melange": sum(saving > 100 * SAME for saving in whole),
+        "mean_saving_percent": _mean(whole),
+        "saving_percent_max": max(whole),
+        "mean_saving_percent_4_buckets": _mean(p.saving_percent for small, p in pairs if small),
+        "mean_saving_percent_9_to_36_buckets": _mean(
+            p.saving_percent for small, p in pairs if not small
+        ),
+        "mean_saving_percent_at_most_4_gpus": _mean(few),
+        "split_cases_cheaper_than_melange": sum(saving > 100 * SAME for saving in savings),
+        "split_mean_saving_percent": _mean(savings),
+        "split_saving_percent_max": max(savings),
+        "split_mean_saving_percent_tenth_of_the_link": _mean(
             p.slow_link_saving_percent for _, p in pairs
         ),
         "cases_that_split": sum(_splits(pair.split) for _, pair in pairs),
-        "whole_cases_cheaper_than_melange": sum(saving > 100 * SAME for saving in whole),
-        "whole_mean_saving_percent": _mean(whole),
-        "whole_saving_percent_max": max(whole),
-        "whole_mean_saving_percent_4_buckets": _mean(
-            p.saving_percent for small, p in pairs if small
-        ),
-        "whole_mean_saving_percent_9_to_36_buckets": _mean(
-            p.saving_percent for small, p in pairs if not small
-        ),
-        "whole_mean_saving_percent_at_most_4_gpus": _mean(few),
         "ours_not_proved": sum(pair.ours.gap > 10 * SAME for _, pair in pairs),
         "melange_not_proved": sum(
             p.theirs.bound < p.theirs.dollars_per_hour * (1 - SAME) for _, p in pairs
@@ -242,16 +240,13 @@ def within_budget(case: Case, splits: bool) -> Capped:
 def joint_caps(seed: int, cases: int) -> Figures:
     """What it brings to choose mix and caps together, in requests a second for the same watts.
 
-    Phases may part on both sides; ``whole`` figures keep requests whole on both sides.
+    Requests stay whole on both sides; in ``split`` figures phases may part on both sides.
     """
-    return (
-        {"joint_cases": cases}
-        | _joint(seed, cases, True, "")
-        | _joint(seed, cases, False, "whole_")
-    )
+    whole = _joint(seed, cases, splits=False, mark="")
+    return {"joint_cases": cases} | whole | _joint(seed, cases, splits=True, mark="split_")
 
 
-def _joint(seed: int, cases: int, splits: bool, mark: str) -> Figures:
+def _joint(seed: int, cases: int, *, splits: bool, mark: str) -> Figures:
     rngs = (np.random.default_rng([seed, 3, i]) for i in range(cases))
     all_served = [within_budget(generate(rng, TYPES, 12, (10.0, 60.0)), splits) for rng in rngs]
 
@@ -263,11 +258,11 @@ def _joint(seed: int, cases: int, splits: bool, mark: str) -> Figures:
         f"{mark}joint_requests_per_kw_gain_percent_min": min(gains("joint", "one_cap")),
         f"{mark}joint_requests_per_kw_gain_percent_max": max(gains("joint", "one_cap")),
         f"{mark}joint_gain_at_any_price_percent_mean": _mean(
-            gains(f"{mark}joint_at_any_price", "one_cap")
+            gains("joint_at_any_price", "one_cap")
         ),
         f"{mark}joint_gain_over_best_caps_percent_mean": _mean(gains("joint", "best_caps")),
         f"{mark}joint_gain_over_best_caps_at_any_price_percent_mean": _mean(
-            gains(f"{mark}joint_at_any_price", "best_caps")
+            gains("joint_at_any_price", "best_caps")
         ),
     }
 

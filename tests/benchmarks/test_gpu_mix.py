@@ -61,3 +61,10 @@ def test_a_plan_that_the_checker_refuses_is_no_figure(monkeypatch: pytest.Monkey
     monkeypatch.setattr("benchmarks.gpu_mix.complaints", lambda *_: ("too hot",))
     with pytest.raises(Exception, match="too hot"):
         planned(to_problem(TOY, Bounds()), 5.0)
+
+
+def test_phases_that_may_part_never_cost_more_and_a_slow_link_takes_it_back() -> None:
+    rng = np.random.default_rng([1, 1, 0])
+    pair = compare(generate(rng, int(rng.integers(2, 6)), 4, (1.0, 8.0)))
+    assert pair.split_saving_percent >= pair.slow_link_saving_percent - 0.02
+    assert pair.slow_link_saving_percent >= pair.saving_percent - 0.02
