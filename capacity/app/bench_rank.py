@@ -38,6 +38,7 @@ from wattpack.flags import output_file
 
 FORMATS: Final = ("bf16", "fp16", "fp32")
 NS: Final = 1e-9
+STARTED_AHEAD: Final = 8
 
 
 def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -80,8 +81,13 @@ def _rank(args: argparse.Namespace) -> int:
     if len({(source.module, source.function) for source in sources}) < len(sources):
         raise InputError("--kernel", "each kernel once", args.kernel)
     host, state = _open(args)
-    baselines = _try_all(host, host.baselines(tasks[0]), tasks)
-    kernels = _try_all(host, sources, tasks)
+    known = host.baselines(tasks[0])
+    try:
+        host.start_ahead(min(len(known) + len(sources), STARTED_AHEAD))
+        baselines = _try_all(host, known, tasks)
+        kernels = _try_all(host, sources, tasks)
+    finally:
+        host.close()
     lines = rank(baselines, kernels)
     minutes = sum(verdict.device_minutes for verdict in (*baselines, *kernels))
     if args.rows:

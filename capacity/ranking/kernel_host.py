@@ -164,6 +164,14 @@ class KernelHost(Protocol):
         """Start a process for the kernel; the kernel is not loaded yet."""
         ...
 
+    def start_ahead(self, kernels: int) -> None:
+        """Start so many processes now, where starting one takes long; one kernel uses each."""
+        ...
+
+    def close(self) -> None:
+        """End what was started and not used."""
+        ...
+
     def baselines(self, task: RankedTask) -> tuple[KernelSource, ...]:
         """The tuned library's ways to do the task, in all layouts."""
         ...

@@ -80,6 +80,12 @@ class NumpyHost:
         """A process and its shared memory."""
         return ProcessTrial(source, NumpyArena(arena_bytes), self._clock, self._limits)
 
+    def start_ahead(self, kernels: int) -> None:
+        """A process without PyTorch starts in a tenth of a second."""
+
+    def close(self) -> None:
+        """Nothing was started ahead."""
+
     def baselines(self, task: RankedTask) -> tuple[KernelSource, ...]:
         """The library's ways."""
         if task.number_format != "fp32":

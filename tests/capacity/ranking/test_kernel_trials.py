@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from capacity.ranking.ranked_task import RankedTask
+from capacity.ranking_process.kernel_process import StartedChild
 from tests.capacity.ranking.trials import DECODE, GEMM, LIMITS, PREFILL, TRIAD, verdict_on
 
 HONEST = Path(__file__).with_name("honest_kernels.py")
@@ -152,3 +153,11 @@ def test_a_trial_leaves_no_process() -> None:
     verdict_on(CHEATING, "daemon")
     tasks = Path("/proc/self/task").glob("*/children")
     assert "".join(task.read_text() for task in tasks) == ""
+
+
+def test_a_process_that_was_started_ahead_and_not_used_is_ended() -> None:
+    child = StartedChild("capacity.ranking_process.numpy_device")
+    assert child.process.poll() is None
+    child.close()
+    assert child.process.returncode is not None
+    assert not child.errors.exists()
