@@ -31,7 +31,8 @@ from benchmarks.runner import Options, Result, Target
 from capacity.language_models import find_language_model
 from capacity.serving.engine import BatchingRules
 from capacity.serving.phase_pools import Handover, PhasePools, Pool, QueueEstimate
-from capacity.serving.server_simulation import Request, ServerRun, Size, Work, simulate
+from capacity.serving.served_requests import Request, ServerRun, Size, Work
+from capacity.serving.server_simulation import simulate
 
 NAME = "phase_split"
 SUMMARY = "Splitwise's designs from half of its table: gains, and when a slow link turns them off"

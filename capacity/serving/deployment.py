@@ -13,7 +13,8 @@ from capacity.model.regulator import Regulator
 from capacity.serving.engine import BatchingRules, Engine, find_engine
 from capacity.serving.kernel_prices import GpuPrices, shipped_prices
 from capacity.serving.phase_pools import QueueEstimate
-from capacity.serving.server_simulation import ServerRun, Work, simulate
+from capacity.serving.served_requests import ServerRun, Work
+from capacity.serving.server_simulation import ServerSimulation
 from capacity.serving.serving_clock import Governor, ServingClock
 from capacity.serving.step_costs import PricedSteps, price_steps
 from wattpack.errors import InputError
@@ -221,11 +222,17 @@ class Deployment:
         """The limit in force."""
         return Governor.of(self.prices, self.limit)
 
-    def serve(self, work: Work) -> ServerRun:
-        """The engine serves these requests."""
+    def simulation(self) -> ServerSimulation:
+        """A fresh server."""
         constants = self.engine.constants
         way = (constants.request_seconds, constants.prompt_token_seconds)
-        return simulate(work, self.clock(), self.batching, self.cache_tokens, way, self.governor())
+        return ServerSimulation(
+            self.clock(), self.batching, self.cache_tokens, way, self.governor()
+        )
+
+    def serve(self, work: Work) -> ServerRun:
+        """The engine serves these requests."""
+        return self.simulation().serve(work)
 
 
 @lru_cache(maxsize=128)

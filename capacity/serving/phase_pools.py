@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from capacity.serving.server_simulation import OpenLoop, Request, ServerRun, Size, Work
+from capacity.serving.served_requests import OpenLoop, Request, ServerRun, Size, Work
 from wattpack.errors import InputError
 from wattpack.units import require_number
 

@@ -33,7 +33,7 @@ from capacity.kernels import NumberFormat
 from capacity.language_models import find_language_model
 from capacity.serving.deployment import Deployment
 from capacity.serving.engine import RULES, BatchingRules, Engine, EngineConstants
-from capacity.serving.server_simulation import ClosedLoop, Size
+from capacity.serving.served_requests import ClosedLoop, Size
 
 RUNS_FILE: Final = "reference/serving/aic_fp8_dense.csv.gz"
 

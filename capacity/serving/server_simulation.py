@@ -12,17 +12,23 @@ with what they had generated as part of their prompt.
 from __future__ import annotations
 
 import heapq
+import math
 from collections import deque
-from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from capacity.serving.engine import BatchingRules
+from capacity.serving.served_requests import (
+    OpenLoop,
+    Request,
+    ServerRun,
+    Size,
+    StrideLog,
+    Work,
+)
 from capacity.serving.serving_clock import Cost
-from capacity.serving.step_costs import Iterations
 
 Floats = npt.NDArray[np.float64]
 
@@ -62,116 +68,6 @@ class NoLimit:
         """Nothing to forget."""
 
 
-@dataclass(slots=True)
-class Request:
-    """One request on its way.
-
-    Attributes:
-        sent: When the client sent it, seconds.
-        number: Its place among those sent.
-        prompt, output: Tokens.
-        first: When its first token came; NaN before.
-        last: When its last token came; NaN before.
-        strides: Index of the stride that made its first and its last token.
-    """
-
-    sent: float
-    prompt: int
-    output: int
-    number: int = 0
-    first: float = float("nan")
-    last: float = float("nan")
-    strides: list[int] = field(default_factory=lambda: [0, 0, 0])
-    filled: int = 0
-    reused: int = 0
-    made: int = 0
-    arrived: float = 0.0
-
-    @property
-    def ttft(self) -> float:
-        """Seconds to the first token."""
-        return self.first - self.sent
-
-    @property
-    def tpot(self) -> float:
-        """Seconds for each further token."""
-        return (self.last - self.first) / max(1, self.output - 1)
-
-
-@dataclass(slots=True)
-class StrideLog:
-    """What ran: one entry a stride, lists of equal length."""
-
-    counts: list[int] = field(default_factory=list)
-    decodes: list[int] = field(default_factory=list)
-    prompts: list[int] = field(default_factory=list)
-    tokens: list[int] = field(default_factory=list)
-    pairs: list[float] = field(default_factory=list)
-    contexts: list[float] = field(default_factory=list)
-    seconds: list[float] = field(default_factory=list)
-    free_seconds: list[float] = field(default_factory=list)
-    joules: list[float] = field(default_factory=list)
-    ends: list[float] = field(default_factory=list)
-
-    def iterations(self) -> Iterations:
-        """One mean iteration a stride."""
-        return Iterations(
-            np.array(self.decodes, dtype=np.int64),
-            np.array(self.prompts, dtype=np.int64),
-            np.array(self.tokens, dtype=np.int64),
-            np.array(self.pairs, dtype=np.float64),
-            np.array(self.contexts, dtype=np.float64),
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class ServerRun:
-    """Outcome of a simulation.
-
-    Attributes:
-        idle_seconds: Time without work.
-        preempted: How often a full cache drove out a request.
-    """
-
-    requests: Sequence[Request]
-    log: StrideLog
-    seconds: float
-    idle_seconds: float
-    preempted: int
-
-
-@dataclass(frozen=True, slots=True)
-class Size:
-    """What one request asks.
-
-    Attributes:
-        cached: Leading prompt tokens whose keys and values are still in the cache.
-    """
-
-    prompt: int
-    output: int
-    cached: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class ClosedLoop:
-    """Clients that each send their next request when the last token of the previous one came."""
-
-    concurrency: int
-    sizes: Sequence[Size]
-
-
-@dataclass(frozen=True, slots=True)
-class OpenLoop:
-    """Requests that come at their own times, rising."""
-
-    times: Sequence[float]
-    sizes: Sequence[Size]
-
-
-Work = ClosedLoop | OpenLoop
-
-
 def simulate(
     work: Work,
     clock: IterationClock,
@@ -187,11 +83,20 @@ def simulate(
         way: Seconds a request and seconds a prompt token on the way into the queue.
         limit: The board's limit; none slows nothing.
     """
-    server = _Server(clock, rules, cache_tokens, way, limit or NoLimit())
+    server = ServerSimulation(clock, rules, cache_tokens, way, limit or NoLimit())
     return server.serve(work)
 
 
-class _Server:
+class ServerSimulation:
+    """One server in the making: ``serve`` runs a whole load, ``offer`` and ``step`` go by hand.
+
+    Attributes:
+        now: Seconds that have passed on this server.
+        done: Requests whose last token came, in that order.
+        urgent: The queue is ordered by deadline instead of arrival.
+        longest_stride: Iterations in one go, for whoever offers requests while it runs.
+    """
+
     def __init__(
         self,
         clock: IterationClock,
@@ -221,8 +126,31 @@ class _Server:
         self.log = StrideLog()
         self.done: list[Request] = []
         self.later: deque[Size] = deque()
+        self.urgent = False
+        self.longest_stride = 2**31
+
+    @property
+    def busy(self) -> bool:
+        """Whether anything is left to do."""
+        return bool(self.queue or self.running or self.partial)
+
+    def next_seconds(self) -> float:
+        """When its next iteration would begin; infinite without work."""
+        if self.running or self.partial:
+            return self.now
+        if self.queue:
+            return max(self.now, self._next_arrival())
+        return math.inf
+
+    def offer(self, time: float, size: Size, deadline: float = math.inf) -> Request:
+        """A request that a client sends now, or later than any before it."""
+        self._send(time, size)
+        request = self.queue[-1]
+        request.deadline = deadline
+        return request
 
     def serve(self, work: Work) -> ServerRun:
+        """Every request of the load, once."""
         if isinstance(work, OpenLoop):
             for time, size in zip(work.times, work.sizes, strict=True):
                 self._send(time, size)
@@ -230,8 +158,8 @@ class _Server:
             for size in work.sizes[: work.concurrency]:
                 self._send(0.0, size)
             self.later.extend(work.sizes[work.concurrency :])
-        while self.queue or self.running or self.partial:
-            self._turn()
+        while self.busy:
+            self.step()
         return ServerRun(self.done, self.log, self.now, self.idle, self.preempted)
 
     def _send(self, time: float, size: Size) -> None:
@@ -243,7 +171,8 @@ class _Server:
         request.strides[0] = len(self.log.counts)
         self.queue.append(request)
 
-    def _turn(self) -> None:
+    def step(self) -> None:
+        """One prompt iteration, one stride of decodes, or a wait for the next request."""
         decodes = len(self.running)
         decided = self.previous_start if self.rules.scheduled_ahead and decodes else self.now
         chunks = self._admit(decided)
@@ -252,12 +181,18 @@ class _Server:
         elif decodes:
             self._stride(self._length(decided))
         else:
-            start = self.queue[0].arrived
+            start = self._next_arrival()
             gap = max(0.0, start - self.now)
             self.idle += gap
             self.limit.idle(gap, 0.0)
             self.now = self.previous_start = max(self.now, start)
         self._finish()
+
+    def _next_arrival(self) -> float:
+        """Of whoever is first: short prompts do not overtake long ones on their way."""
+        if self.urgent:
+            return min(request.arrived for request in self.queue)
+        return self.queue[0].arrived
 
     def _admit(self, decided: float) -> list[tuple[Request, int]]:
         """The prompts of the next iteration with the tokens that each may bring."""
@@ -268,6 +203,8 @@ class _Server:
             chunk = min(self.partial.prompt - self.partial.filled, max(1, budget))
             chunks.append((self.partial, chunk))
             budget -= chunk
+        if self.urgent and len(self.queue) > 1:
+            self.queue = deque(sorted(self.queue, key=lambda one: _urgency(one, decided)))
         whole = rules.admission == "whole"
         used = self.reserved if whole else self.held + self._unfilled()
         count = len(self.running) + len(chunks)
@@ -337,7 +274,7 @@ class _Server:
             elif decodes < self.rules.largest_batch:
                 one = self.clock.decode(decodes, self.held / decodes)[0]
                 stride = min(stride, int((head.arrived - self.now) / one) + 1)
-        return max(1, stride)
+        return max(1, min(stride, self.longest_stride))
 
     def _stride(self, stride: int) -> None:
         decodes = len(self.running)
@@ -420,3 +357,9 @@ class _Server:
         request.filled, request.made = 0, made
         self.queue.appendleft(request)
         self.preempted += 1
+
+
+def _urgency(request: Request, decided: float) -> tuple[bool, float]:
+    """Those that are here by deadline, then the others as they come."""
+    late = request.arrived > decided
+    return late, request.arrived if late else request.deadline

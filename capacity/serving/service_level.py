@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from capacity.serving.deployment import Deployment
-from capacity.serving.server_simulation import ClosedLoop, OpenLoop, Request, ServerRun, Size
+from capacity.serving.served_requests import ClosedLoop, OpenLoop, Request, ServerRun, Size
 from wattpack.errors import InputError
 from wattpack.units import require_number
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from benchmarks.phase_split import MachineTimes, _halves, _within_limits
-from capacity.serving.server_simulation import Request
+from capacity.serving.served_requests import Request
 
 IDLE = MachineTimes(np.array([100.0, 1000.0]), np.array([0.1, 1.0]), np.array([0.05, 0.05]))
 

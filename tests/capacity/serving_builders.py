@@ -5,14 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from capacity.serving.engine import BatchingRules
-from capacity.serving.server_simulation import (
-    ClosedLoop,
-    OpenLoop,
-    Request,
-    ServerRun,
-    Size,
-    simulate,
-)
+from capacity.serving.served_requests import ClosedLoop, OpenLoop, Request, ServerRun, Size
+from capacity.serving.server_simulation import simulate
 
 
 @dataclass(frozen=True)

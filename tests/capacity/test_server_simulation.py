@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from capacity.model.regulator import Regulator
-from capacity.serving.server_simulation import ClosedLoop, OpenLoop, Size, simulate
+from capacity.serving.served_requests import ClosedLoop, OpenLoop, Size
+from capacity.serving.server_simulation import simulate
 from capacity.serving.serving_clock import Governor
 from tests.capacity.serving_builders import ToyClock, arrivals, clients, in_order, rules
 

@@ -11,7 +11,8 @@ from capacity.language_models import find_language_model
 from capacity.serving.deployment import Deployment
 from capacity.serving.engine import constants_from, find_engine
 from capacity.serving.phase_pools import Handover, PhasePools, Pool, QueueEstimate
-from capacity.serving.server_simulation import ServerRun, Size, Work, simulate
+from capacity.serving.served_requests import ServerRun, Size, Work
+from capacity.serving.server_simulation import simulate
 from capacity.serving.service_level import LatencyLimits, RequestBucket, max_rate, measure
 from tests.capacity.serving_builders import ToyClock, rules
 from wattpack.errors import InputError
