@@ -82,13 +82,24 @@ def _tried(case: SmallCase) -> tuple[float, Plan | None, int]:
             if not keeps_classes(case.links, ranks):
                 continue
             for layers in splits:
-                if max(layers) * turn * layout.micro_batches(case.job) / max(case.speed) > best:
+                if _compute_alone(case, ranks, layers, turn, layout.micro_batches(case.job)) > best:
                     continue
                 played += 1
                 seconds = case.played(layout, ranks, layers)
                 if seconds < best:
                     best, plan = seconds, (layout, ranks, layers)
     return best, plan, played
+
+
+def _compute_alone(
+    case: SmallCase, ranks: list[list[list[list[int]]]], layers: list[int], turn: float, count: int
+) -> float:
+    """No step is shorter: the first micro-batch passes all stages, the others the slowest one."""
+    stages = [
+        held * turn / min(case.speed[gpu] for replica in stage for row in replica for gpu in row)
+        for held, stage in zip(layers, ranks, strict=True)
+    ]
+    return (count - 1) * max(stages) + sum(stages)
 
 
 def keeps_classes(links: LinkMatrix, ranks: list[list[list[list[int]]]]) -> bool:

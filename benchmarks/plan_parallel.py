@@ -8,8 +8,9 @@ the seconds of a layer with the planner, which kernels and not plans decide.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, replace
+from functools import cache
 from itertools import combinations
 
 import numpy as np
@@ -37,6 +38,7 @@ from benchmarks._training_cases import (
 from benchmarks.runner import Options, Result, Target
 from capacity.language_models import find_language_model
 from capacity.model.gpu_model import GpuModel
+from capacity.model.kernel_samples import Floats
 from capacity.profile_library import shipped_library
 from capacity.training.gpu_costs import measured_gpu
 from capacity.training.link_matrix import Link, LinkMatrix
@@ -68,6 +70,8 @@ TARGETS = {
     "islands_over_one_fabric_ratio": Target(at_most=1.1),
 }
 Figures = dict[str, float | int | str]
+Row = dict[str, float | int]
+Rows = Sequence[Row]
 LEAN = SearchChoices(
     recompute=("none", "full"),
     zero_stages=(0, 1),
@@ -109,36 +113,37 @@ def large(quick: bool) -> Figures:
     }
 
 
-def small(seed: int, cases: int) -> Figures:
+def small_row(seed: int, number: int) -> Row:
     """The plan's step over the best of all plans', both played."""
-    over: list[float] = []
-    formula: list[float] = []
-    tried = infeasible = 0
-    for number in range(cases):
-        case = small_case(seed, number)
-        best, count = best_of_all(case)
-        tried += count
-        asked = problem(
-            case.job, case.links, choices_of(case), board(case.memory_bytes), np.array(case.speed)
-        )
-        try:
-            plan = plan_parallel(asked).best
-        except InfeasibleTraining:
-            # A conflict that is none would be a plan infinitely worse than the best.
-            infeasible += best == float("inf")
-            over += [] if best == float("inf") else [float("inf")]
-            continue
-        seconds = case.played(plan.layout, plan.ranks.tolist(), list(plan.layers))
-        over.append(100 * (seconds / best - 1))
-        formula.append(100 * abs(plan.step_seconds / seconds - 1))
+    case = small_case(seed, number)
+    best, tried = best_of_all(case)
+    asked = problem(
+        case.job, case.links, choices_of(case), board(case.memory_bytes), np.array(case.speed)
+    )
+    try:
+        plan = plan_parallel(asked).best
+    except InfeasibleTraining:
+        # A conflict that is none would be a plan infinitely worse than the best.
+        return {"over": 0.0 if best == float("inf") else 1e9, "formula": 0.0, "tried": tried}
+    seconds = case.played(plan.layout, plan.ranks.tolist(), list(plan.layers))
     return {
-        "small_cases": cases,
-        "small_cases_infeasible_to_both": infeasible,
-        "small_cases_plans_tried": tried,
-        "small_cases_over_exhaustive_percent_max": max(over),
-        "small_cases_over_exhaustive_percent_mean": float(np.mean(over)),
-        "small_cases_formula_error_percent_mean": float(np.mean(formula)),
-        "small_cases_formula_error_percent_max": max(formula),
+        "over": 100 * (seconds / best - 1),
+        "formula": 100 * abs(plan.step_seconds / seconds - 1),
+        "tried": tried,
+    }
+
+
+def small(rows: Rows) -> Figures:
+    """Of the small cases."""
+    over, formula = column(rows, "over"), column(rows, "formula")
+    return {
+        "small_cases": len(rows),
+        "small_cases_infeasible_to_both": int((column(rows, "tried") == 0).sum()),
+        "small_cases_plans_played": int(column(rows, "tried").sum()),
+        "small_cases_over_exhaustive_percent_max": float(over.max()),
+        "small_cases_over_exhaustive_percent_mean": float(over.mean()),
+        "small_cases_formula_error_percent_mean": float(formula.mean()),
+        "small_cases_formula_error_percent_max": float(formula.max()),
     }
 
 
@@ -167,82 +172,98 @@ def _constant_rate_error() -> float:
     return float(np.mean([abs(row.tflops / rate - 1) for row in rest]))
 
 
-def uneven(seed: int, cases: int) -> Figures:
+UNEVEN_JOBS = tuple(
+    TrainingJob(decoder(layers, hidden), 32, 2048)
+    for layers, hidden in ((16, 4096), (24, 4096), (32, 4096), (20, 5120))
+)
+NOMINAL = fabric(8, 2, Link(12e9, 5e-6))
+
+
+@cache
+def blind_plan(which: int) -> ParallelPlan:
+    """The plan of a job for links as they are sold."""
+    return plan_parallel(problem(UNEVEN_JOBS[which], NOMINAL, LEAN)).best
+
+
+def uneven_row(seed: int, number: int) -> Row:
     """Links of every pair of hosts off by up to 30 %: the plan for them against the nominal one."""
-    gains: list[float] = []
-    nominal = fabric(8, 2, Link(12e9, 5e-6))
-    jobs = [
-        TrainingJob(decoder(layers, hidden), 32, 2048)
-        for layers, hidden in ((16, 4096), (24, 4096), (32, 4096), (20, 5120))
-    ]
-    blind = [plan_parallel(problem(job, nominal, LEAN)).best for job in jobs]
-    for number in range(cases):
-        at = number % len(jobs)
-        links = perturbed(nominal, np.random.default_rng([seed, 13, number]))
-        plan = plan_parallel(problem(jobs[at], links, LEAN)).best
-        seconds = played(blind[at], jobs[at], links)
-        gains.append(100 * (seconds / played(plan, jobs[at], links) - 1))
+    which = number % len(UNEVEN_JOBS)
+    job = UNEVEN_JOBS[which]
+    links = perturbed(NOMINAL, np.random.default_rng([seed, 13, number]))
+    plan = plan_parallel(problem(job, links, LEAN)).best
+    seconds = played(blind_plan(which), job, links)
+    return {"gain": 100 * (seconds / played(plan, job, links) - 1)}
+
+
+def uneven(rows: Rows) -> Figures:
+    """Of the uneven links."""
+    gains = column(rows, "gain")
     return {
-        "perturbed_cases": cases,
-        "perturbed_measured_beats_nominal_percent": 100 * float(np.mean(np.array(gains) > 0)),
-        "perturbed_never_worse_percent": 100 * float(np.mean(np.array(gains) > -1e-6)),
-        "perturbed_gain_percent_mean": float(np.mean(gains)),
-        "perturbed_gain_percent_median": float(np.median(gains)),
-        "perturbed_gain_at_least_5_percent_share": float(np.mean(np.array(gains) >= 5)),
+        "perturbed_cases": len(rows),
+        "perturbed_measured_beats_nominal_percent": 100 * float(np.mean(gains > 0)),
+        "perturbed_gain_percent_mean": float(gains.mean()),
+        "perturbed_gain_percent_min": float(gains.min()),
+        "perturbed_gain_percent_max": float(gains.max()),
+        "perturbed_gain_at_least_5_percent_share": float(np.mean(gains >= 5)),
     }
 
 
-def rings(seed: int, cases: int) -> Figures:
-    """Clusters of up to six hosts of up to three NIC classes in any order."""
-    mixed = crossing = infeasible = 0
-    for number in range(cases):
-        rng = np.random.default_rng([seed, 14, number])
-        links = random_cluster(rng)
-        job = TrainingJob(decoder(12, 2048), 24, 1024)
-        try:
-            plan = plan_parallel(problem(job, links, replace(LEAN, refined=4))).best
-        except InfeasibleTraining:
-            infeasible += 1
-            continue
-        mixed += not keeps_classes(links, plan.ranks.tolist())
-        crossing += len(set(links.nic_class)) > 1
+def rings_row(seed: int, number: int) -> Row:
+    """A cluster of up to six hosts of up to three NIC classes in any order."""
+    links = random_cluster(np.random.default_rng([seed, 14, number]))
+    several = int(len(set(links.nic_class)) > 1)
+    few = replace(LEAN, recompute=("none",), zero_stages=(0,), largest_micro_batch=1, refined=3)
+    try:
+        plan = plan_parallel(problem(TrainingJob(decoder(12, 2048), 24, 1024), links, few)).best
+    except InfeasibleTraining:
+        return {"several": several, "infeasible": 1, "mixed": 0}
+    mixed = int(not keeps_classes(links, plan.ranks.tolist()))
+    return {"several": several, "infeasible": 0, "mixed": mixed}
+
+
+def rings(rows: Rows) -> Figures:
+    """Of the random clusters."""
     return {
-        "ring_clusters": cases,
-        "ring_clusters_of_several_classes": crossing,
-        "ring_clusters_infeasible": infeasible,
-        "rings_that_mix_nic_classes": mixed,
+        "ring_clusters": len(rows),
+        "ring_clusters_of_several_classes": int(column(rows, "several").sum()),
+        "ring_clusters_infeasible": int(column(rows, "infeasible").sum()),
+        "rings_that_mix_nic_classes": int(column(rows, "mixed").sum()),
     }
 
 
-def memory(seed: int, cases: int) -> Figures:
-    """Random jobs on little memory; blocks, holes and contexts drawn, and without the slack."""
-    above = blind = planned = infeasible = 0
-    number = 0
-    while planned < cases:
-        rng = np.random.default_rng([seed, 15, number])
-        number += 1
+def memory_row(seed: int, number: int) -> Row:
+    """A job on little memory, drawn until there is a plan; blocks, holes and context are drawn.
+
+    Beside it the plan of one who is told 12 % more memory, about what the slack is.
+    """
+    infeasible = 0
+    while True:
+        rng = np.random.default_rng([seed, 15, number, infeasible])
         job = random_job(rng)
         links = fabric(int(rng.integers(1, 5)), int(rng.choice([2, 4])))
         room = float(rng.choice([24e9, 40e9, 48e9, 80e9, 141e9]))
-        above_it = []
-        for told in (room, 1.12 * room):
-            try:
-                plan = plan_parallel(problem(job, links, _tight(), board(told))).best
-            except InfeasibleTraining:
-                break
-            peaks = stage_peaks(job, plan.layout, list(plan.layers))
-            above_it.append(max(allocated_bytes(peak, rng) for peak in peaks) > room)
-        if not above_it:
+        try:
+            above = [_needs(job, links, told, rng) > room for told in (room, 1.12 * room)]
+        except InfeasibleTraining:
             infeasible += 1
             continue
-        planned += 1
-        above += above_it[0]
-        blind += above_it[-1]
+        return {"above": int(above[0]), "blind": int(above[1]), "infeasible": infeasible}
+
+
+def _needs(job: TrainingJob, links: LinkMatrix, room: float, rng: np.random.Generator) -> float:
+    """Bytes of the plan's fullest rank by the ledger."""
+    plan = plan_parallel(problem(job, links, _tight(), board(room))).best
+    peaks = stage_peaks(job, plan.layout, list(plan.layers))
+    return max(allocated_bytes(peak, rng) for peak in peaks)
+
+
+def memory(rows: Rows) -> Figures:
+    """Of the random jobs."""
     return {
-        "memory_plans": planned,
-        "memory_jobs_infeasible": infeasible,
-        "plans_above_memory": above,
-        "plans_above_memory_without_slack": blind,
+        "memory_plans": len(rows),
+        "memory_jobs_infeasible": int(column(rows, "infeasible").sum()),
+        "plans_above_memory": int(column(rows, "above").sum()),
+        "plans_above_memory_without_slack": int(column(rows, "blind").sum()),
     }
 
 
@@ -250,28 +271,35 @@ def _tight() -> SearchChoices:
     return SearchChoices(fewer_gpus=False, chunks=(1, 2), largest_micro_batch=8, refined=3)
 
 
-def replanning(seed: int, worlds: int, traces: int) -> Figures:
+TRACES_PER_WORLD = 10
+
+
+@cache
+def cap_world(seed: int, number: int) -> CapWorld:
+    """A job with its plans, shared by its traces."""
+    return CapWorld(cap_case(seed, number))
+
+
+def caps_row(seed: int, number: int) -> Row:
     """Three hours with one host at 80 % for one of them, and pauses shorter than a move."""
-    still = ruled = foresight = 0.0
-    moves = in_pauses = better = able = 0
-    for number in range(worlds):
-        world = CapWorld(cap_case(seed, number))
-        for trace in range(traces):
-            outcome = play(world, np.random.default_rng([seed, 19, number, trace]))
-            still, ruled = still + outcome.still, ruled + outcome.ruled
-            foresight += outcome.foresight
-            moves, in_pauses = moves + outcome.moves, in_pauses + outcome.moves_in_pauses
-            gain = outcome.foresight - outcome.still
-            able += gain > 1e-6 * outcome.still
-            better += gain > 1e-6 * outcome.still and outcome.ruled - outcome.still >= gain / 2
+    world = cap_world(seed, number // TRACES_PER_WORLD)
+    return asdict(play(world, np.random.default_rng([seed, 19, number])))
+
+
+def caps(rows: Rows) -> Figures:
+    """Of the cap traces."""
+    still, ruled = column(rows, "still"), column(rows, "ruled")
+    gain = column(rows, "foresight") - still
+    able = gain > 1e-6 * still
     return {
-        "replan_traces": worlds * traces,
-        "replan_recovered_share_of_exhaustive": (ruled - still) / (foresight - still),
-        "replan_traces_with_something_to_gain": able,
-        "replan_traces_that_recover_half": better,
-        "replan_moves": moves,
-        "replans_in_pauses": in_pauses,
-        "replan_steps_gained_percent": 100 * (ruled / still - 1),
+        "replan_traces": len(rows),
+        "replan_recovered_share_of_exhaustive": float((ruled - still).sum() / gain.sum()),
+        "replan_traces_with_something_to_gain": int(able.sum()),
+        "replan_traces_that_recover_half": int((able & (ruled - still >= gain / 2)).sum()),
+        "replan_moves": int(column(rows, "moves").sum()),
+        "replans_in_pauses": int(column(rows, "moves_in_pauses").sum()),
+        "replan_steps_gained_percent": float(100 * (ruled / still - 1).mean()),
+        "replan_steps_gained_with_foresight_percent": float(100 * (gain / still).mean()),
     }
 
 
@@ -292,59 +320,73 @@ def islands() -> Figures:
     }
 
 
-def without_overlap(seed: int, cases: int) -> Figures:
-    """Plans made as if gradients were summed after the step, played with overlap."""
-    longer: list[float] = []
-    misjudged: list[float] = []
-    for number in range(cases):
-        rng = np.random.default_rng([seed, 16, number])
-        links = perturbed(fabric(4, 4, Link(float(rng.choice([12e9, 45e9])), 5e-6)), rng)
-        job = TrainingJob(decoder(int(rng.choice([16, 24, 32])), 4096), 64, 2048)
-        aware = plan_parallel(problem(job, links, LEAN)).best
-        blind = plan_parallel(problem(replace(job, overlap=False), links, LEAN)).best
-        seconds = played(blind, job, links)
-        longer.append(100 * (seconds / played(aware, job, links) - 1))
-        misjudged.append(100 * abs(blind.step_seconds / seconds - 1))
+def overlap_row(seed: int, number: int) -> Row:
+    """The plan made as if gradients were summed after the step, played with overlap."""
+    rng = np.random.default_rng([seed, 16, number])
+    links = perturbed(fabric(4, 4, Link(float(rng.choice([3e9, 12e9])), 5e-6)), rng)
+    job = TrainingJob(decoder(int(rng.choice([16, 24, 32])), 4096), 32, 8192)
+    only = replace(LEAN, pipelines=(1, 2))
+    aware = plan_parallel(problem(job, links, only)).best
+    blind = plan_parallel(problem(replace(job, overlap=False), links, only)).best
+    seconds = played(blind, job, links)
     return {
-        "no_overlap_cases": cases,
-        "no_overlap_plan_longer_percent_mean": float(np.mean(longer)),
-        "no_overlap_plan_longer_percent_max": max(longer),
-        "no_overlap_step_error_percent_mean": float(np.mean(misjudged)),
+        "longer": 100 * (seconds / played(aware, job, links) - 1),
+        "error": 100 * abs(blind.step_seconds / seconds - 1),
     }
+
+
+def without_overlap(rows: Rows) -> Figures:
+    """Of the ablation."""
+    longer = column(rows, "longer")
+    return {
+        "no_overlap_cases": len(rows),
+        "no_overlap_plan_longer_percent_mean": float(longer.mean()),
+        "no_overlap_plan_longer_percent_max": float(longer.max()),
+        "no_overlap_step_error_percent_mean": float(column(rows, "error").mean()),
+    }
+
+
+PARTS: Mapping[str, tuple[Callable[[int, int], Row], Callable[[Rows], Figures], int, int]] = {
+    "small": (small_row, small, 50, 1),
+    "uneven": (uneven_row, uneven, 200, 2),
+    "rings": (rings_row, rings, 1000, 5),
+    "memory": (memory_row, memory, 500, 2),
+    "overlap": (overlap_row, without_overlap, 20, 1),
+    "caps": (caps_row, caps, 100, 0),
+}
+"""By name: one case, the figures of all, how many, and how many in a quick run."""
 
 
 def run(options: Options) -> Result:
     """All parts; a quick run has fewer cases, and no cap traces, whose foresight takes minutes.
 
-    Finished parts are kept in and taken from the folder of ``--resume``.
+    With ``--resume`` every finished case is kept in that folder and not played again.
     """
-    figures: Figures = {}
-    for name, part in _parts(options.seed, options.quick).items():
-        shard = options.resume / f"plan_parallel-{name}.json" if options.resume else None
-        if shard is not None and shard.exists():
-            made: Figures = json.loads(shard.read_text(encoding="utf-8"))
-        else:
-            made = part()
-            if shard is not None:
-                shard.write_text(json.dumps(made), encoding="utf-8")
-        figures |= made
-        options.progress(f"{name}: {made}")
+    figures = large(options.quick) | megatron(options.quick) | islands()
+    for name, (row, sum_up, full, quick) in PARTS.items():
+        count = quick if options.quick else full
+        if count == 0:
+            continue
+        rows = _rows(options, name, row, count)
+        figures |= sum_up(rows)
+        options.progress(f"{name}: {sum_up(rows)}")
     targets = {name: target for name, target in TARGETS.items() if name in figures}
     return Result(figures, targets)
 
 
-def _parts(seed: int, quick: bool) -> dict[str, Callable[[], Figures]]:
-    parts: dict[str, Callable[[], Figures]] = {
-        "large": lambda: large(quick),
-        "megatron": lambda: megatron(quick),
-        "islands": islands,
-        "small": lambda: small(seed, 1 if quick else 50),
-        "uneven": lambda: uneven(seed, 2 if quick else 200),
-        "rings": lambda: rings(seed, 5 if quick else 1000),
-        "memory": lambda: memory(seed, 2 if quick else 500),
-        "overlap": lambda: without_overlap(seed, 1 if quick else 50),
-        "caps": lambda: replanning(seed, 10, 10),
-    }
-    if quick:
-        del parts["caps"]
-    return parts
+def _rows(options: Options, name: str, row: Callable[[int, int], Row], count: int) -> Rows:
+    kept = options.resume / f"plan_parallel-{name}.jsonl" if options.resume else None
+    rows: list[Row] = []
+    if kept is not None and kept.exists():
+        rows = [json.loads(line) for line in kept.read_text(encoding="utf-8").splitlines()][:count]
+    for number in range(len(rows), count):
+        rows.append(row(options.seed, number))
+        if kept is not None:
+            with kept.open("a", encoding="utf-8") as file:
+                file.write(json.dumps(rows[-1]) + "\n")
+    return rows
+
+
+def column(rows: Rows, name: str) -> Floats:
+    """One figure of every case, shape (n_cases,)."""
+    return np.array([row[name] for row in rows], dtype=np.float64)

@@ -165,10 +165,12 @@ def _layer_exchange(work: StepWork, links: PlacedLinks, speed: Floats) -> tuple[
     """Visible seconds of a layer and micro-batch: tensor sums, and context beyond attention."""
     one = 2 * ring_seconds(work.tensor, work.tensor_bytes, links.tensor_rate, links.tensor_delay)
     hops = np.maximum(work.context - 1, 0.0)
-    passed = hops * (work.context_bytes / links.context_rate + links.context_delay)
+    sent = work.context_bytes / links.context_rate
+    passed = hops * (sent + links.context_delay)
+    passed_back = hops * (2 * sent + links.context_delay)
     attention = work.attention_seconds[:, None] / speed
     forward = np.maximum(0.0, passed[:, None] - attention * _hop_share(work))
-    backward = np.maximum(0.0, 2 * passed[:, None] - 2.5 * attention * _hop_share(work))
+    backward = np.maximum(0.0, passed_back[:, None] - 2.5 * attention * _hop_share(work))
     sums_f, sums_b = work.forward_sums * one, work.backward_sums * one
     return sums_f[:, None] + forward, sums_b[:, None] + backward
 
