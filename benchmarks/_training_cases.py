@@ -94,7 +94,7 @@ def problem(
     return TrainingProblem(job, cluster, choices=choices)
 
 
-SHAPES = ((2, 2), (4, 1), (2, 2), (4, 1), (3, 2))
+SHAPES = ((2, 2), (4, 1)) * 2 + ((3, 2),) + ((4, 1), (2, 2)) * 2 + ((2, 2),)
 """Hosts and GPUs a host of the small cases, in turn."""
 
 
@@ -108,7 +108,8 @@ def small_case(seed: int, number: int) -> SmallCase:
     speed = rng.choice([1.0, 1.0, 0.8, 0.65], hosts)[links.host]
     hidden = int(rng.choice([2048, 4096]))
     model = decoder(int(rng.integers(6, 9)), hidden)
-    job = TrainingJob(model, int(rng.choice([12, 24])), int(rng.choice([1024, 4096])))
+    batch, sequence = int(rng.choice([12, 24])), int(rng.choice([1024, 4096]))
+    job = TrainingJob(model, batch if links.gpus < 6 else 12, sequence)
     needed = 18 * model.parameters / links.gpus
     memory = float(rng.uniform(1.2, 5.0) * needed + 6e9)
     return SmallCase(

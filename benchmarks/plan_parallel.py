@@ -212,7 +212,8 @@ def rings_row(seed: int, number: int) -> Row:
     """A cluster of up to six hosts of up to three NIC classes in any order."""
     links = random_cluster(np.random.default_rng([seed, 14, number]))
     several = int(len(set(links.nic_class)) > 1)
-    few = replace(LEAN, recompute=("none",), zero_stages=(0,), largest_micro_batch=1, refined=3)
+    thorough = int(number % 10 == 0)
+    few = replace(LEAN, recompute=("none",), zero_stages=(0,), refined=2, thorough=thorough)
     try:
         plan = plan_parallel(problem(TrainingJob(decoder(12, 2048), 24, 1024), links, few)).best
     except InfeasibleTraining:
@@ -234,7 +235,7 @@ def rings(rows: Rows) -> Figures:
 def memory_row(seed: int, number: int) -> Row:
     """A job on little memory, drawn until there is a plan; blocks, holes and context are drawn.
 
-    Beside it the plan of one who is told 12 % more memory, about what the slack is.
+    Beside every fifth the plan of one who is told 12 % more memory, about what the slack is.
     """
     infeasible = 0
     while True:
@@ -243,11 +244,12 @@ def memory_row(seed: int, number: int) -> Row:
         links = fabric(int(rng.integers(1, 5)), int(rng.choice([2, 4])))
         room = float(rng.choice([24e9, 40e9, 48e9, 80e9, 141e9]))
         try:
-            above = [_needs(job, links, told, rng) > room for told in (room, 1.12 * room)]
+            above = _needs(job, links, room, rng) > room
+            blind = number % 5 == 0 and _needs(job, links, 1.12 * room, rng) > room
         except InfeasibleTraining:
             infeasible += 1
             continue
-        return {"above": int(above[0]), "blind": int(above[1]), "infeasible": infeasible}
+        return {"above": int(above), "blind": int(blind), "infeasible": infeasible}
 
 
 def _needs(job: TrainingJob, links: LinkMatrix, room: float, rng: np.random.Generator) -> float:
@@ -263,12 +265,14 @@ def memory(rows: Rows) -> Figures:
         "memory_plans": len(rows),
         "memory_jobs_infeasible": int(column(rows, "infeasible").sum()),
         "plans_above_memory": int(column(rows, "above").sum()),
-        "plans_above_memory_without_slack": int(column(rows, "blind").sum()),
+        "plans_above_memory_without_slack_of_every_fifth": int(column(rows, "blind").sum()),
     }
 
 
 def _tight() -> SearchChoices:
-    return SearchChoices(fewer_gpus=False, chunks=(1, 2), largest_micro_batch=8, refined=3)
+    return SearchChoices(
+        fewer_gpus=False, chunks=(1, 2), largest_micro_batch=8, refined=3, thorough=1
+    )
 
 
 TRACES_PER_WORLD = 10

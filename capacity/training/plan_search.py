@@ -37,8 +37,6 @@ ALIKE: Final = {Objective.TIME: 0.0, Objective.ENERGY: 0.005, Objective.COST: 0.
 
 MOST_ON_FRONT: Final = 12
 MARGIN: Final = np.array([1.0 + ALIKE[goal] for goal in Objective])
-THOROUGH: Final = 3
-"""Plans whose ranks and layers are searched from many starts."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -69,7 +67,9 @@ def plan_parallel(problem: TrainingProblem) -> ParallelPlans:
     chosen = _worth_refining(fitting, problem)
     plans = [_laid_out(option, thorough=False) for option in chosen]
     order = np.argsort([plan.amount(problem.objective) for plan in plans], kind="stable")
-    plans += [_laid_out(chosen[row], thorough=True) for row in order[:THOROUGH].tolist()]
+    plans += [
+        _laid_out(chosen[row], thorough=True) for row in order[: problem.choices.thorough].tolist()
+    ]
     best = _best(plans, problem.objective)
     gain = 1 - min(o.amounts[problem.objective] for o in priced) / min(
         o.amounts[problem.objective] for o in fitting

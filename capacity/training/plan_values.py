@@ -97,7 +97,8 @@ class SearchChoices:
         fewer_gpus: Also halves, quarters and so on of the GPUs.
         chunks: Pieces a pipeline rank may hold.
         pipelines: Lengths of the pipeline, any if None.
-        refined: Layouts whose ranks and layers are laid out by search.
+        refined: Layouts whose ranks and layers are laid out by search; ``thorough`` of them from
+            many starts.
         seed: Of drawn neighbours where there are too many to try.
     """
 
@@ -109,6 +110,7 @@ class SearchChoices:
     largest_micro_batch: int = 16
     fewer_gpus: bool = True
     refined: int = 12
+    thorough: int = 3
     seed: int = 1
 
 

@@ -1,9 +1,9 @@
 """When to leave a plan for a better one: not for a pause, and only where the gain pays the moves.
 
-Caps and links change for a while that nobody knows beforehand. A change has to have lasted as long
-as the move takes, so that a shorter pause never causes one. Then the job moves if what it loses
-now, over the time that such changes still last on average, is worth the way there and back; or, as
-in the ski rental, once that much has been lost already.
+Caps and links change for a while that nobody knows beforehand. A change has to have lasted longer
+than the move takes, and than two minutes, so that a pause never causes one. Then the job moves if
+what it loses now, over the time that such changes still last on average, is worth the way there and
+back; or, as in the ski rental, once that much has been lost already.
 
 Source: Karlin et al. 1988, Competitive snoopy caching (Algorithmica 3, section 2) for the rental.
 """
@@ -26,6 +26,10 @@ __all__ = ["ReplanRule", "reshard_seconds"]
 RESTART_SECONDS: Final = 30.0
 """Draining the step, new process groups, first step anew; assumed."""
 
+
+DWELL_SECONDS: Final = 120.0
+"""A change no longer than this is a pause whatever a move costs: caps go up and down by the minute
+(restoring dwells 30 to 60 s), and waiting costs a few seconds of the hour that a move is for."""
 
 REMAINING_SECONDS: Final = 1800.0
 """That a change which has outlived a pause lasts on, whatever its age; assumed."""
@@ -74,7 +78,7 @@ class ReplanRule:
             remaining_seconds: That the present state is expected to last on; its known end where
                 there is one.
         """
-        if self.elapsed_seconds < price_seconds or self.lost_seconds <= 0:
+        if self.elapsed_seconds <= max(price_seconds, DWELL_SECONDS) or self.lost_seconds <= 0:
             return False
         ahead = self.lost_seconds / self.elapsed_seconds * remaining_seconds
         return max(ahead, self.lost_seconds) >= 2 * price_seconds

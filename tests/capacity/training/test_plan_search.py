@@ -130,6 +130,17 @@ def test_lean_activations_double_the_micro_batch_that_fits() -> None:
     assert largest(lean) >= 1.8 * largest(replace(lean, activation_factor=1.0))
 
 
+def test_a_fused_loss_fits_where_all_logits_do_not() -> None:
+    """Liger (arXiv 2410.10989): the logits of a large vocabulary are what does not fit."""
+    large = model(4, vocabulary=256000)
+    wide = job(model=large, global_batch=4, sequence_tokens=16384, optimizer_bits=8)
+    kept = {"offload": ("none",)}
+    with pytest.raises(InfeasibleTraining, match="48 GB of memory"):
+        planned(wide, cluster(1, 1), memory_bytes=48e9, choices=kept)
+    fused = replace(wide, fused=True)
+    assert planned(fused, cluster(1, 1), memory_bytes=48e9, choices=kept).layout.gpus == 1
+
+
 def test_energy_and_cost_have_plans_of_their_own() -> None:
     slow = gpu(limit_watts=500.0)
     on = TrainingCluster(cluster(), (gpu(), slow))

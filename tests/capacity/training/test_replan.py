@@ -27,8 +27,16 @@ def test_a_pause_shorter_than_the_move_never_moves_the_job(share: float) -> None
     assert not watched(PRICE - 5, share).moves(PRICE, remaining_seconds=1e9)
 
 
+def test_a_cap_of_two_minutes_is_a_pause() -> None:
+    assert not watched(120, 0.2).moves(PRICE)
+
+
+def test_a_move_longer_than_that_waits_for_its_own_length() -> None:
+    assert not watched(600, 0.2).moves(600.0)
+
+
 def test_what_lasts_and_pays_moves_it() -> None:
-    assert watched(PRICE, 0.2).moves(PRICE)
+    assert watched(125, 0.2).moves(PRICE)
 
 
 def test_a_loss_that_never_pays_the_way_there_and_back_does_not() -> None:
@@ -37,11 +45,11 @@ def test_a_loss_that_never_pays_the_way_there_and_back_does_not() -> None:
 
 
 def test_a_known_end_soon_keeps_the_job_where_it_is() -> None:
-    assert not watched(PRICE, 0.2).moves(PRICE, remaining_seconds=300)
+    assert not watched(125, 0.2).moves(PRICE, remaining_seconds=300)
 
 
 def test_another_state_starts_the_count_again() -> None:
-    assert not watched(35, 0.5).after(5.0, "other", 1.0, 0.5).moves(PRICE)
+    assert not watched(200, 0.5).after(5.0, "other", 1.0, 0.5).moves(PRICE)
 
 
 def test_the_best_plan_loses_nothing() -> None:
