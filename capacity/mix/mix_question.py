@@ -99,6 +99,9 @@ def problem_of(
     """
     known = knowledge or Knowledge()
     with read_from(source):
+        if spec.keep_owned_within_cost_ratio is not None and spec.goal != Goal.LEAST_COST.value:
+            # The most requests have no least cost that a ratio could speak of.
+            raise InputError("keepOwnedWithinCostRatio", "only with goal leastCost", spec.goal)
         demand = demand_of(spec, known.forecasts)
         asked = [bucket for bucket in spec.buckets if demand[bucket.name] > 0]
         offers = _offers(spec)

@@ -261,6 +261,9 @@ def test_a_return_to_an_answered_question_needs_no_solve(world: World) -> None:
         ({"offers": [offer(domain="nowhere")]}, "offers.h200.domain"),
         ({"graphs": [{"name": "agent", "calls": {"poems": 1}}]}, "graphs.agent.calls"),
         ({"offers": []}, "chat"),
+        ({"goal": "mostRequests", "keepOwnedWithinCostRatio": 1.05}, "keepOwnedWithinCostRatio"),
+        ({"domains": [{"name": "a", "parent": "a"}]}, "circle"),
+        ({"offers": [offer(runningReplicas={"x": 5})]}, "runningReplicas"),
     ],
 )
 def test_a_spec_that_cannot_be_used_is_refused_by_its_field_and_others_are_answered(
