@@ -140,16 +140,17 @@ def _vllm_buckets(
     lists = [made.get(name) for name in names]
     if any(values is None for values in lists):
         return []
-    sizes = {name: len(values) for name, values in zip(names, lists, strict=True) if values}
     asked = int(made["num_prompts"])
-    for name, size in sizes.items():
-        if size != asked:
-            raise InputError(name, f"one entry for each of {asked} requests", size)
+    for name, values in zip(names, lists, strict=True):
+        if not isinstance(values, list) or len(values) != asked:
+            raise InputError(name, f"one entry for each of {asked} requests", values)
     groups: dict[tuple[int, int], list[tuple[float, float, float, list[float]]]] = defaultdict(list)
     for index, (prompt, answer, first, gaps) in enumerate(zip(*lists, strict=True)):
         if not answer:
             continue
         where = f"request {index + 1}"
+        if not isinstance(gaps, list):
+            raise InputError(f"itls[{index}]", "the times between a request's tokens", gaps)
         prompt, answer = _number(f"{where} input", prompt), _number(f"{where} output", answer)
         gaps = [_number(f"{where} token time", gap) for gap in gaps]
         key = (math.ceil(math.log2(max(prompt, 1))), math.ceil(math.log2(max(answer, 1))))
@@ -240,7 +241,7 @@ def _genai_load(made: Mapping[str, Any], name: str) -> int | None:
 
 def _genai_latency(made: Mapping[str, Any], name: str) -> Latency:
     unit = _mapping(name, made.get(name)).get("unit")
-    if unit not in _UNIT_SECONDS:
+    if not isinstance(unit, str) or unit not in _UNIT_SECONDS:
         raise InputError(f"{name}.unit", f"one of {', '.join(_UNIT_SECONDS)}", unit)
     scale = _UNIT_SECONDS[unit]
     mean, p50 = (_statistic(made, name, key) for key in ("avg", "p50"))

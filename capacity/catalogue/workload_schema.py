@@ -33,6 +33,7 @@ Evidence = Literal["measured", "derived"]
 
 Positive = Annotated[float, Field(gt=0, le=1e21)]
 NonNegative = Annotated[float, Field(ge=0, le=1e21)]
+Duration = Annotated[float, Field(ge=0, le=1e9)]
 Share = Annotated[float, Field(ge=0, le=1)]
 Count = Annotated[int, Field(ge=1, le=2**31)]
 Size = Annotated[int, Field(ge=1, le=2**40)]
@@ -81,7 +82,11 @@ class StreamPart(Settings):
     buffer_bytes: Positive
     efficiency: Annotated[
         float,
-        Field(gt=0, le=1, description="Of a plain pass's bandwidth; irregular access reaches less"),
+        Field(
+            ge=0.001,
+            le=1,
+            description="Of a plain pass's bandwidth; irregular access reaches less",
+        ),
     ] = 1.0
     count: Count = 1
 
@@ -152,7 +157,7 @@ class WorkPhase(Settings):
         Share, Field(description="Share of the traffic that hides behind the kernels")
     ] = 0.0
     wait_seconds: Annotated[
-        NonNegative, Field(description="Nothing to do: until the next request, answer or member")
+        Duration, Field(description="Nothing to do: until the next request, answer or member")
     ] = 0.0
     deadline_seconds: Annotated[
         Positive | None, Field(description="Not done before: frames come at a fixed rate")
@@ -176,10 +181,12 @@ class Parameters(Settings):
         float, Field(ge=1, le=64, description="Accepted tokens a sequence and decode step")
     ] = 1.0
     output_tokens: Annotated[float | None, Field(gt=0, le=1e7, description="Mean a request")] = None
-    kernel_efficiency: dict[LibraryKey, dict[Word, Annotated[float, Field(gt=0, le=20)]]] = Field(
-        default_factory=dict,
-        description="Speed of each kernel class relative to the measured library, keyed by "
-        "vendor/library/version",
+    kernel_efficiency: dict[LibraryKey, dict[Word, Annotated[float, Field(ge=0.01, le=20)]]] = (
+        Field(
+            default_factory=dict,
+            description="Speed of each kernel class relative to the measured library, keyed by "
+            "vendor/library/version",
+        )
     )
     library: Annotated[
         LibraryKey | None, Field(description="Which key of kernel_efficiency runs")
@@ -202,7 +209,7 @@ class Parameters(Settings):
     ] = 0.0
     multiprocessor_share: Annotated[
         float,
-        Field(gt=0, le=1, description="Of prefill, where both phases share one GPU"),
+        Field(ge=0.05, le=1, description="Of prefill, where both phases share one GPU"),
     ] = 1.0
     step_time_spread: Annotated[
         float, Field(ge=0, le=5, description="Standard deviation over mean of a cycle's time")
@@ -318,7 +325,8 @@ class Workload(Settings):
         bool, Field(description="Only there to be extended: not listed, not judged")
     ] = False
     model: Annotated[
-        str | None, Field(max_length=128, description="Language model of its decoder kernels")
+        str | None,
+        Field(min_length=1, max_length=128, description="Language model of its decoder kernels"),
     ] = None
     gpus: Annotated[Count, Field(description="Of one member of the gang or one replica")] = 1
     parameters: Parameters = Parameters()

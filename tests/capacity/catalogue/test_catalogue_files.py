@@ -10,6 +10,7 @@ from tests.capacity.catalogue.entries import entry, write
 from wattpack.api import WorkloadProfile
 from wattpack.errors import InputError
 
+SLOWEST = {"kernel": "stream", "buffer_bytes": 1e9, "efficiency": 1e-300}
 SCHEMA = Path(__file__).parents[3] / "docs" / "reference" / "workload.schema.json"
 
 
@@ -47,10 +48,14 @@ def test_an_own_entry_extends_a_shipped_one_key_by_key(tmp_path: Path) -> None:
         ({"parameters": {"weight_bits": 2.5}}, "weight_bits"),
         ({"parameters": {"library": "nvidia/cublas/12"}}, "library"),
         ({"parameters": {"kernel_efficiency": {"cublas": {"gemm": 1}}}}, "vendor|cublas"),
+        ({"parameters": {"multiprocessor_share": 1e-300}}, "multiprocessor_share"),
         ({"checkpoint": {"mode": "synchronous"}}, "interval_seconds"),
         ({"memory": {"cache_bytes": float("nan")}}, "cache_bytes"),
         ({"memory": {"cache_bytes": -1}}, "cache_bytes"),
         ({"phases": []}, "phases"),
+        ({"model": ""}, "model"),
+        ({"phases": [{"name": "x", "bound": "bandwidth", "kernels": [SLOWEST]}]}, "efficiency"),
+        ({"phases": [{"name": "x", "bound": "deadline", "wait_seconds": 1e20}]}, "wait_seconds"),
         ({"phases": [{"name": "idle", "bound": "deadline"}]}, "phases.0"),
         ({"phases": [{"name": "x", "bound": "gpu", "wait_seconds": 1}]}, "phases.0.bound"),
         ({"extends": "nobody"}, "extends"),
