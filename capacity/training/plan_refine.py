@@ -53,6 +53,11 @@ def refine(
         _from(pricing, layout, ranks, even, rng) for ranks in _starts(pricing, layout, even, rng)
     ]
     _, ranks, layers = min(found, key=lambda row: row[0])
+    # Memory can wall off the other way round: the first stage holds the most micro-batches.
+    for turned in ((ranks[::-1], layers[::-1]), (ranks[::-1], layers), (ranks, layers[::-1])):
+        if pricing.on_gpu(LayoutTable.of(pricing.job, [layout], turned[1][None]))[0]:
+            found.append(_from(pricing, layout, *turned, rng))
+    _, ranks, layers = min(found, key=lambda row: row[0])
     return ranks, layers
 
 

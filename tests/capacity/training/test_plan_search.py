@@ -42,7 +42,7 @@ def planned(of: TrainingJob | None = None, links: Any = None, **changes: Any) ->
     return plan_parallel(TrainingProblem(of or job(), on, choices=choices)).best
 
 
-@pytest.mark.parametrize("number", [0, 2, 7])
+@pytest.mark.parametrize("number", [0, 2, 7, 18])
 def test_no_plan_of_all_is_two_per_cent_faster(number: int) -> None:
     case = small_case(1, number)
     asked = problem(
