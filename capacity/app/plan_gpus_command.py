@@ -73,8 +73,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Print the plan; 2 for wrong input and for a demand that cannot be met, with the conflict."""
     arguments = build_parser().parse_args(argv)
     plan, spec, source = _read(arguments)
+    if arguments.keep_old is not None:
+        spec = spec.model_copy(update={"keep_owned_within_cost_ratio": arguments.keep_old})
     problem = problem_of(spec, source, _knowledge(spec))
-    ratio = arguments.keep_old or spec.keep_owned_within_cost_ratio
+    ratio = spec.keep_owned_within_cost_ratio
     options = AnswerOptions(arguments.deadline_seconds, not arguments.no_explain, ratio)
     with _solver_lines_to_stderr():
         answer = _beside_signals(lambda: answer_mix(problem, SystemClock(), options))

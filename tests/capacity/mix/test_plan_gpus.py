@@ -174,6 +174,12 @@ def test_calls_of_a_graph_add_to_a_buckets_own_demand(folder: Folder) -> None:
     assert told == [{"bucket": "chat", "requestsPerSecond": 9.0}]
 
 
+def test_keeping_old_boards_is_refused_where_nothing_has_a_least_cost(folder: Folder) -> None:
+    status, _, err = folder.demand(changed("goal", "mostRequests"), "--keep-old", "1.05")
+    assert status == 2
+    assert "keepOwnedWithinCostRatio" in err
+
+
 def test_keeping_old_boards_within_a_cost_is_chosen_and_told(folder: Folder) -> None:
     """At 0.6 dollars the A100s are dearer per request, but they are there anyway."""
     body = changed("offers.1.isOwned", True, changed("offers.1.dollarsPerGpuHour", 1.9))
