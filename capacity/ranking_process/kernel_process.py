@@ -12,7 +12,6 @@ import select
 import signal
 import subprocess
 import sys
-import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from sys import path as search_path
@@ -22,6 +21,7 @@ import capacity
 from capacity.ranking.kernel_verdict import KernelRefused, Reason
 from capacity.ranking_process.process_limits import Limits
 from wattpack.clock import Clock
+from wattpack.scratch_folder import ScratchFolder
 from wattpack.units import NS_PER_SECOND, ns_to_seconds, seconds_to_ns
 
 LONGEST_ANSWER: Final = 2**20
@@ -45,8 +45,8 @@ class StartedChild:
     """
 
     def __init__(self, device: str, fds: Sequence[int] = ()) -> None:
-        self.folder = tempfile.TemporaryDirectory(prefix="wattpack-kernel-")
-        self.errors = Path(self.folder.name, "errors")
+        self.folder = ScratchFolder("wattpack-kernel-")
+        self.errors = self.folder.path / "errors"
         words_out, self.words = os.pipe()
         self.answers, answers_in = os.pipe()
         paths = module_folders(Path.cwd(), OWN_FOLDER)
@@ -55,7 +55,7 @@ class StartedChild:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "capacity.ranking_process.kernel_child",
                  str(words_out), str(answers_in), device],
-                cwd=self.folder.name, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                cwd=self.folder.path, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
                 stderr=errors, pass_fds=(words_out, answers_in, *fds), start_new_session=True,
                 env={**kept, **ONE_THREAD, "PYTHONPATH": os.pathsep.join(paths)},
             )  # fmt: skip
@@ -73,7 +73,7 @@ class StartedChild:
         self.process.wait()
         for descriptor in (self.words, self.answers):
             os.close(descriptor)
-        self.folder.cleanup()
+        self.folder.close()
 
 
 class KernelProcess:

@@ -138,11 +138,11 @@ plan gpus --demand garbage | file
 plan gpus --demand deep.yaml | 64 levels
 plan gpus --demand alias.yaml | alias
 plan gpus --demand unknown.yaml | foo
-plan gpus --demand object.json | apiVersion
+plan gpus --demand object.json | buckets
 plan gpus --demand object.json --deadline-seconds nan | --deadline-seconds
-plan gpus --demand object.json --table object.json | --table
-plan gpus -f object.json | --table
-plan gpus -f missing --table object.json | apiVersion
+plan gpus --demand object.json --table object.json | buckets
+plan gpus -f object.json | spec
+plan gpus -f missing --table object.json | file
 plan parallel | --model
 plan parallel --model m --gpus H100:4 --global-batch 8 --links missing | file
 plan parallel --model m --gpus H100:4 --global-batch 8 --links binary | file

@@ -85,7 +85,7 @@ def test_people_get_a_table_and_what_binds(command: Command) -> None:
 def test_a_model_that_does_not_fit_is_refused_with_the_conflict(command: Command) -> None:
     status, _, err = command.run(LINKS, "--no-offload", "--model", "llama-3.1-405b")
     assert status == 2
-    assert re.search(r"80 GB of memory a GPU.*need \d+\.\d+x the memory", err)
+    assert re.search(r"86 GB of memory a GPU.*need \d+\.\d+x the memory", err)
 
 
 @pytest.mark.parametrize(
