@@ -36,6 +36,9 @@ THREAD_VARIABLES: Final = (
 ONE_THREAD: Final = dict.fromkeys(THREAD_VARIABLES, "1")
 OWN_FOLDER: Final = Path(capacity.__file__ or ".").resolve().parent.parent
 _REASONS: Final = frozenset(get_args(Reason))
+THREAD_END_LOOKS: Final = 25
+THREAD_END_LOOK_NS: Final = NS_PER_SECOND // 100
+"""Beside a busy machine a thread that ended is gone after some milliseconds."""
 
 
 class StartedChild:
@@ -145,13 +148,26 @@ class KernelProcess:
         children = _descendants(self._process.pid)
         if children:
             raise KernelRefused("left_processes", f"{len(children)} processes run on")
+        own = self._own_threads(excused)
+        for _ in range(THREAD_END_LOOKS if own else 0):
+            # One that was joined is seen until the system has taken it away, and it stands still
+            # while the process is stopped.
+            self._signal(signal.SIGCONT)
+            self._clock.wait_until(self._clock.monotonic_ns() + THREAD_END_LOOK_NS)
+            self._signal(signal.SIGSTOP)
+            own = self._own_threads(excused)
+            if not own:
+                return
+        if own:
+            raise KernelRefused("left_threads", f"{len(own)} threads run on ({own[0]})")
+
+    def _own_threads(self, excused: tuple[str, ...]) -> list[str]:
+        """Names of threads that came with the kernel."""
         new = self._thread_names()
         for name in self._threads:
             if name in new:
                 new.remove(name)
-        own = [name for name in new if not excused or not name.startswith(excused)]
-        if own:
-            raise KernelRefused("left_threads", f"{len(own)} threads run on ({own[0]})")
+        return [name for name in new if not excused or not name.startswith(excused)]
 
     def close(self) -> float:
         """End it; minutes that it held the device."""
