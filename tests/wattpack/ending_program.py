@@ -83,5 +83,8 @@ if __name__ == "__main__":
     moment = MOMENTS[sys.argv[1]]
     ending.SAME_WORD_NS = 0
     tell_what_is_heard()
+    # Whoever runs the tests with nohup, or in the background, made them deaf to these.
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGALRM, lambda *_: moment())
     sys.exit(cli.main(sys.argv[2:]))
