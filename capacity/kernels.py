@@ -388,6 +388,23 @@ Kernel = (
     Gemm | Attention | MemoryStream | Elementwise | Idle | LaunchChain | Collective | DecoderStep
 )
 
+
+def bytes_read(kernel: Gemm | Attention | MemoryStream | Elementwise) -> float:
+    """Of ``bytes_moved`` those of the operands: all but the result."""
+    match kernel:
+        case Gemm():
+            size = FORMAT_BYTES[kernel.number_format]
+            return float(size * kernel.k * (kernel.m + kernel.n))
+        case Attention():
+            queries = kernel.batch * kernel.query_tokens * kernel.heads * kernel.head_dim
+            return kernel.bytes_moved - FORMAT_BYTES[kernel.number_format] * queries
+        case MemoryStream():
+            return float(kernel.buffer_bytes * {"copy": 1, "triad": 2, "read": 1}[kernel.pattern])
+        case Elementwise():
+            written = {"norm": 2, "rotate": 1, "gate": 1}[kernel.op]
+            return kernel.bytes_moved * (1 - written / _ARRAYS[kernel.op])
+
+
 _KINDS: Final[Mapping[str, type[Any]]] = {
     "gemm": Gemm,
     "attention_prefill": Attention,

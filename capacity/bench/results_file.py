@@ -63,29 +63,43 @@ def read_earlier_run(path: Path) -> EarlierRun:
 class ResultsFile:
     """Appends rows; opened by ``with``.
 
+    What an earlier run left is touched no sooner than the first new row is there, or the run ended
+    well: until then it may still turn out that the file is another board's.
+
     Args:
         earlier: What ``read_earlier_run`` said of the path.
     """
 
     def __init__(self, path: Path, earlier: EarlierRun) -> None:
+        self._earlier = earlier
+        self._is_mended = False
         self._file = path.open("r+b" if path.exists() else "xb")
-        if earlier.dropped:
-            content = self._file.read()
-            self._file.truncate(content.rfind(b"\n") + 1)
-        self._file.seek(0, 2)
-        if earlier.rows and not earlier.dropped:
-            self._end_last_line()
 
     def __enter__(self) -> ResultsFile:
         return self
 
-    def __exit__(self, *_: object) -> None:
-        self._file.close()
+    def __exit__(self, failure: type[BaseException] | None, *_: object) -> None:
+        with self._file:
+            if failure is None:
+                self._mend()
 
     def append(self, row: MeasurementRow) -> None:
         """The row is in the file when this returns."""
+        self._mend()
         self._file.write(row_line(row).encode() + b"\n")
         self._file.flush()
+
+    def _mend(self) -> None:
+        """The file ends with a whole line."""
+        if self._is_mended:
+            return
+        if self._earlier.dropped:
+            content = self._file.read()
+            self._file.truncate(content.rfind(b"\n") + 1)
+        self._file.seek(0, 2)
+        if self._earlier.rows and not self._earlier.dropped:
+            self._end_last_line()
+        self._is_mended = True
 
     def _end_last_line(self) -> None:
         self._file.seek(-1, 2)

@@ -15,7 +15,7 @@ from capacity.bench.point_bench import BenchRig
 from capacity.bench.ports import KernelUnavailable
 from capacity.kernels import Attention, Collective, Gemm, Kernel, LaunchChain, MemoryStream
 from capacity.numpy_backend import HostMeter, NumpyBackend
-from tests.capacity.bench_builders import a_rig, quick_points, run_on
+from tests.capacity.bench_builders import a_rig, a_row, quick_points, run_on
 from wattpack.clock import SystemClock
 
 KERNELS: list[Kernel] = [
@@ -133,6 +133,20 @@ def test_the_command_resumes_and_says_what_it_dropped(
     assert {json.loads(line)["gpu_product"] for line in file.read_text().splitlines()} == {
         "NVIDIA H200"
     }
+
+
+@pytest.mark.parametrize("ending", ["", "\n", '\n{"schema_version":1,"run'])
+def test_a_file_of_another_board_is_refused_as_it_stands(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], ending: str
+) -> None:
+    file = tmp_path / "rows.jsonl"
+    other = row_line(a_row())
+    file.write_text(other + ending)
+    before = file.read_bytes()
+    command = ["run", "--backend", "simulated", "--quick", "--sections", "launch"]
+    assert main([*command, "--out", str(file)]) == 2
+    assert "--out" in capsys.readouterr().err
+    assert file.read_bytes() == before
 
 
 def test_the_command_says_what_torch_needs(

@@ -21,7 +21,7 @@ from capacity.bench.measurement_row import (
 )
 from capacity.bench.results_file import ResultsFile, read_earlier_run
 from capacity.bench.row_checks import require_one_board, require_own_name, require_possible
-from capacity.kernels import Gemm, MemoryStream
+from capacity.kernels import Attention, DecoderStep, Gemm, Kernel, LaunchChain, MemoryStream
 from tests.capacity.bench_builders import IDENTITY, a_row
 from wattpack.errors import InputError
 
@@ -129,6 +129,77 @@ def test_more_than_the_roof_allows_is_refused_unless_the_row_says_so(row: Measur
     with pytest.raises(InputError, match=r"latency_ms.median.*H200"):
         require_possible([a_row(), row])
     require_possible([a_row(), replace(row, flags=("above_peak",))])
+
+
+SMALL: list[tuple[Kernel, float, float]] = [
+    # Less than the cache holds, seconds that are too few, and enough: operands at 4.8 TB/s.
+    (Gemm(1, 4096, 4096), 6.7e-6, 7.0e-6),
+    (Gemm(1, 4096, 4096, "fp8"), 3.3e-6, 3.5e-6),
+    (Gemm(8192, 4096, 256, "fp8"), 8.4e-6, 9.0e-6),  # 67 MB of results stay in the cache
+    (Attention("decode", 4, 1, 4096, 32, 8), 1.34e-5, 1.4e-5),
+    (MemoryStream("copy", 2**24), 3.3e-6, 3.5e-6),
+    (Gemm(1, 256, 256), 0.7e-6, 1.1e-6),  # nothing starts sooner
+]
+
+
+@pytest.mark.parametrize(("kernel", "too_few", "enough"), SMALL)
+def test_what_is_small_comes_from_memory_too_when_it_is_cold(
+    kernel: Kernel, too_few: float, enough: float
+) -> None:
+    require_possible([a_row(kernel=kernel, latency=took(enough))])
+    with pytest.raises(InputError, match=r"latency_ms.median.*H200"):
+        require_possible([a_row(kernel=kernel, latency=took(too_few))])
+
+
+@pytest.mark.parametrize(
+    ("kernel", "too_few"),
+    [
+        (MemoryStream("copy", 2**14), 0.7e-6),
+        (LaunchChain(200, "graph"), 1.5e-4),
+    ],
+)
+def test_no_kernel_runs_faster_than_an_empty_one(kernel: Kernel, too_few: float) -> None:
+    require_possible([a_row(kernel=kernel, cache_state="warm", latency=took(2.1e-4))])
+    with pytest.raises(InputError, match=r"latency_ms.median.*H200"):
+        require_possible([a_row(kernel=kernel, cache_state="warm", latency=took(too_few))])
+
+
+HELD_TO_MEMORY = Gemm | Attention | MemoryStream | DecoderStep
+
+
+def divided(row: MeasurementRow, by: float) -> MeasurementRow:
+    seconds = row.latency
+    return replace(
+        row,
+        flags=(),
+        latency=replace(
+            seconds,
+            median_seconds=seconds.median_seconds / by,
+            p10_seconds=seconds.p10_seconds / by,
+            p90_seconds=seconds.p90_seconds / by,
+        ),
+    )
+
+
+def is_possible(row: MeasurementRow) -> bool:
+    try:
+        require_possible([row])
+    except InputError:
+        return False
+    return True
+
+
+@pytest.mark.parametrize(
+    "file", ["h100", "h200", "h200-second-board", "h100-validation", "h100-steps", "h200-steps"]
+)
+def test_a_twentieth_of_a_cold_kernel_s_time_is_found(file: str) -> None:
+    cold = [
+        row for row in read_rows(PROFILES / f"{file}.jsonl.gz")
+        if row.cache_state == "cold" and isinstance(row.kernel, HELD_TO_MEMORY)
+        and row.section not in {"arrivals", "transition"}  # some of these times are the host's
+    ]  # fmt: skip
+    assert len(cold) > 60
+    assert [row.kernel for row in cold if is_possible(divided(row, 20))] == []
 
 
 def test_a_warm_row_may_pass_the_memory_roof() -> None:
