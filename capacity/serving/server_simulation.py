@@ -48,8 +48,12 @@ class IterationClock(Protocol):
 class BoardLimit(Protocol):
     """What a limit makes of an iteration."""
 
+    def would_hold_seconds(self, cost: Cost, count: int) -> float:
+        """Mean seconds of each of ``count`` equal iterations if they ran now."""
+        ...
+
     def held_seconds(self, cost: Cost, count: int) -> float:
-        """Mean seconds of each of ``count`` equal iterations that run now."""
+        """The same of iterations that do run."""
         ...
 
     def idle(self, seconds: float, watts: float) -> None:
@@ -59,6 +63,10 @@ class BoardLimit(Protocol):
 
 class NoLimit:
     """Full clock whatever it draws."""
+
+    def would_hold_seconds(self, cost: Cost, count: int) -> float:
+        """As they are."""
+        return cost[0]
 
     def held_seconds(self, cost: Cost, count: int) -> float:
         """As they are."""
@@ -272,16 +280,36 @@ class ServerSimulation:
             elif head.arrived <= self.now:
                 stride = 1
             elif decodes < self.rules.largest_batch:
-                one = self.clock.decode(decodes, self.held / decodes)[0]
-                stride = min(stride, int((head.arrived - self.now) / one) + 1)
+                stride = self._until(head.arrived, stride)
         return max(1, min(stride, self.longest_stride))
 
-    def _stride(self, stride: int) -> None:
+    def _until(self, arrival: float, most: int) -> int:
+        """Iterations that end within the one during which somebody arrives.
+
+        What one costs depends on how many there are: contexts grow, and so does what the limit
+        takes. Too few are no harm, the rest is the next stride's.
+        """
+        gap = arrival - self.now
+        _, one = self._decoded(1)
+        stride = min(most, int(gap / self.limit.would_hold_seconds(one, 1)) + 1)
+        while stride > 1:
+            held = self.limit.would_hold_seconds(self._decoded(stride)[1], stride)
+            fitting = int(gap / held) + 1
+            if stride <= fitting:
+                break
+            stride = fitting
+        return stride
+
+    def _decoded(self, stride: int) -> tuple[float, Cost]:
+        """Mean context of so many iterations, and what one of them costs at full clock."""
         decodes = len(self.running)
         context = self.held / decodes + (stride - 1) / 2
-        one = self.clock.decode(decodes, context)
+        return context, self.clock.decode(decodes, context)
+
+    def _stride(self, stride: int) -> None:
+        context, one = self._decoded(stride)
         self._record(stride, 0, 0, 0.0, context, one)
-        self.held += decodes * stride
+        self.held += len(self.running) * stride
 
     def _prompt_iteration(self, chunks: list[tuple[Request, int]]) -> None:
         decodes = len(self.running)

@@ -61,18 +61,25 @@ class Governor:
             depth -= self._depth(watts, self.free_watts)
         return max(0.0, depth)
 
-    def held_seconds(self, cost: Cost, count: int) -> float:
-        """Mean seconds of each of ``count`` equal iterations that run now."""
+    def would_hold_seconds(self, cost: Cost, count: int) -> float:
+        """Mean seconds of each of ``count`` equal iterations if they ran now."""
         seconds, joules, clock = cost
         now = joules / seconds
         time = count * seconds / REGULATOR_SECONDS
-        kept = math.exp(-time)
-        mean = now + (self.watts - now) * ((1 - kept) / time if time > 1e-9 else 1.0)
-        self.watts = now + (self.watts - now) * kept
-        return seconds + self.depth(mean) * clock
+        share = (1 - math.exp(-time)) / time if time > 1e-9 else 1.0
+        return seconds + self.depth(now + (self.watts - now) * share) * clock
+
+    def held_seconds(self, cost: Cost, count: int) -> float:
+        """The same of iterations that do run."""
+        held = self.would_hold_seconds(cost, count)
+        self._drew(count * cost[0], cost[1] / cost[0])
+        return held
 
     def idle(self, seconds: float, watts: float) -> None:
         """Nothing ran."""
+        self._drew(seconds, watts)
+
+    def _drew(self, seconds: float, watts: float) -> None:
         self.watts = watts + (self.watts - watts) * math.exp(-seconds / REGULATOR_SECONDS)
 
     def _depth(self, watts: float, limit: float) -> float:

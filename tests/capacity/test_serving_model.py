@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -11,10 +12,10 @@ from capacity.language_models import find_language_model
 from capacity.serving.deployment import Deployment
 from capacity.serving.engine import constants_from, find_engine
 from capacity.serving.phase_pools import Handover, PhasePools, Pool, QueueEstimate
-from capacity.serving.served_requests import ServerRun, Size, Work
+from capacity.serving.served_requests import OpenLoop, ServerRun, Size, Work
 from capacity.serving.server_simulation import simulate
 from capacity.serving.service_level import LatencyLimits, RequestBucket, max_rate, measure
-from tests.capacity.serving_builders import ToyClock, rules
+from tests.capacity.serving_builders import ToyClock, in_order, rules
 from wattpack.errors import InputError
 
 LLAMA = find_language_model("llama-3.1-8b")
@@ -90,6 +91,51 @@ def test_lower_limits_serve_less_for_fewer_joules(h200: Deployment) -> None:
 
 def test_limits_that_no_step_keeps_have_no_rate(h200: Deployment) -> None:
     assert max_rate(h200, BUCKET, LatencyLimits(1.0, 1e-4)) is None
+
+
+@pytest.mark.parametrize(
+    ("limit_watts", "prompt", "output", "rate"),
+    [(350.0, 1000, 500, 2.0), (350.0, 1000, 2000, 0.5), (700.0, 500, 8000, 0.4)],
+)
+def test_newcomers_wait_no_longer_for_long_strides(
+    h200: Deployment, limit_watts: float, prompt: int, output: int, rate: float
+) -> None:
+    times = np.cumsum(np.random.default_rng(8).exponential(1 / rate, 60)).tolist()
+    work = OpenLoop(times, (Size(prompt, output),) * 60)
+    one = replace(h200, number_format="bf16", cache_format="bf16", limit_watts=limit_watts)
+    waits = []
+    for longest in (2**31, 4):
+        server = one.simulation()
+        server.longest_stride = longest
+        waits.append([request.ttft for request in server.serve(work).requests])
+    free, short = (np.quantile(one, [0.5, 0.95]) for one in waits)
+    assert free == pytest.approx(short, rel=0.1)
+
+
+def test_a_newcomer_joins_in_the_middle_of_a_decode_of_minutes(h200: Deployment) -> None:
+    alone = h200.serve(OpenLoop((0.0,), (Size(100, 100_000),))).seconds
+    run = h200.serve(OpenLoop((0.0, alone / 2), (Size(100, 100_000), Size(100, 10))))
+    assert alone > 300
+    assert in_order(run)[1].ttft < 0.05
+
+
+@pytest.mark.parametrize(
+    ("limit_watts", "output", "ttft"), [(350.0, 500, 0.07), (700.0, 2000, 0.06)]
+)
+def test_a_higher_rate_keeps_no_more_requests_within_limits(
+    h200: Deployment, limit_watts: float, output: int, ttft: float
+) -> None:
+    one = replace(h200, number_format="bf16", cache_format="bf16", limit_watts=limit_watts)
+    limits = LatencyLimits(ttft, 0.012)
+    kept = [
+        measure(
+            one, RequestBucket(1000, output), requests_per_second=rate, limits=limits
+        ).attainment
+        for rate in (0.1, 0.3, 1.0, 2.0, 3.0, 4.0)
+    ]
+    assert kept[0] == 1.0
+    assert kept[-1] < 0.95
+    assert all(after <= before + 0.01 for before, after in pairwise(kept)), kept
 
 
 def test_reused_prefixes_serve_more(h200: Deployment) -> None:
