@@ -10,6 +10,8 @@ from capacity.decoder_kernels import DecoderShare
 from capacity.kernels import NumberFormat
 from capacity.language_models import LanguageModel
 from capacity.model.regulator import Regulator
+from capacity.profile_errors import UnknownGpuModel
+from capacity.profile_library import shipped_library
 from capacity.serving.engine import BatchingRules, Engine, find_engine
 from capacity.serving.kernel_prices import GpuPrices, shipped_prices
 from capacity.serving.phase_pools import QueueEstimate
@@ -78,7 +80,8 @@ class Deployment:
         rules: The engine's own if None.
 
     Raises:
-        InputError: an unknown type, weights that do not fit, heads that cannot be divided.
+        InputError: an unknown type, a limit that its boards cannot be set to, weights that do not
+            fit, heads that cannot be divided.
     """
 
     model: LanguageModel
@@ -95,7 +98,8 @@ class Deployment:
             formats = f"{self.number_format}, {self.cache_format}"
             raise InputError("number_format", f"one of {sorted(LAYER_BITS)}", formats)
         if self.limit_watts is not None:
-            require_number("limit_watts", self.limit_watts, exclusive_minimum=0)
+            low, high = self.settable_watts
+            require_number("limit_watts", self.limit_watts, minimum=low, maximum=high, unit="W")
         DecoderShare(self.model, self.tensor_parallel, self.number_format)
         roofs = self.prices.roofs
         if roofs.flops_per_second(self.number_format) <= 0:
@@ -119,6 +123,19 @@ class Deployment:
     def limit(self) -> float:
         """Of each board, watts."""
         return self.prices.limit_watts if self.limit_watts is None else self.limit_watts
+
+    @property
+    def settable_watts(self) -> tuple[float, float]:
+        """Least and largest limit that a board takes.
+
+        A type without a profile has no known least one: no limit below the draw of a board between
+        kernels can be held.
+        """
+        try:
+            profile = shipped_library().find(self.prices.roofs.model)
+        except UnknownGpuModel:
+            return self.prices.gap_watts, self.prices.limit_watts
+        return profile.min_limit_watts, profile.max_limit_watts
 
     @property
     def steps(self) -> PricedSteps:

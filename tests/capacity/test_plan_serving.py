@@ -54,6 +54,10 @@ def test_the_fewest_gpus_that_hold_the_weights_are_taken(
         (["llama-3.1-8b", "--prompt-tokens", "-5"], "prompt_tokens"),
         (["llama-3.1-8b", "--prompt-tokens", "4000000"], "prompt_tokens"),
         (["llama-3.1-8b", "--reused", "nan"], "reused"),
+        (["llama-3.1-8b", "--limit-watts", "5"], "limit_watts"),
+        (["llama-3.1-8b", "--limit-watts", "700", "5000"], "limit_watts"),
+        (["llama-3.1-8b", "--gpu", "L4", "--limit-watts", "5"], "limit_watts"),
+        (["llama-3.1-8b", "--gpu", "L4", "--limit-watts", "73"], "limit_watts"),
     ],
 )
 def test_impossible_questions_end_with_two_and_name_the_field(
