@@ -172,15 +172,26 @@ class WorkPhase(Settings):
 
 
 class Parameters(Settings):
-    """Figures of a method that scale what an entry does; each extends an entry by inheritance."""
+    """Figures of a method that scale what an entry does; each extends an entry by inheritance.
+
+    What is *declared, not priced* is kept and shown, and changes no time, draw or byte: a cycle is
+    priced, and these say how many of its results a user gets or how cycles come.
+    """
 
     weight_bits: Annotated[
         int, Field(ge=1, le=16, description="Stored width of weights; every integer is accepted")
     ] = 16
     tokens_per_step: Annotated[
-        float, Field(ge=1, le=64, description="Accepted tokens a sequence and decode step")
+        float,
+        Field(
+            ge=1,
+            le=64,
+            description="Accepted tokens a sequence and decode step. Declared, not priced",
+        ),
     ] = 1.0
-    output_tokens: Annotated[float | None, Field(gt=0, le=1e7, description="Mean a request")] = None
+    output_tokens: Annotated[
+        float | None, Field(gt=0, le=1e7, description="Mean a request. Declared, not priced")
+    ] = None
     kernel_efficiency: dict[LibraryKey, dict[Word, Annotated[float, Field(ge=0.01, le=20)]]] = (
         Field(
             default_factory=dict,
@@ -202,7 +213,8 @@ class Parameters(Settings):
     ] = False
     sparsity: Literal["none", "2:4", "butterfly"] = "none"
     offload_to_client: Annotated[
-        Share, Field(description="Share of requests that never reach the cluster")
+        Share,
+        Field(description="Share of requests that never reach the cluster. Declared, not priced"),
     ] = 0.0
     expert_skew: Annotated[
         float, Field(ge=0, le=3, description="Zipf exponent of experts' load; 0 is even")
@@ -212,10 +224,20 @@ class Parameters(Settings):
         Field(ge=0.05, le=1, description="Of prefill, where both phases share one GPU"),
     ] = 1.0
     step_time_spread: Annotated[
-        float, Field(ge=0, le=5, description="Standard deviation over mean of a cycle's time")
+        float,
+        Field(
+            ge=0,
+            le=5,
+            description="Standard deviation over mean of a cycle's time. Declared, not priced",
+        ),
     ] = 0.0
     fan_out: Annotated[
-        int, Field(ge=1, le=10_000, description="Model calls of one user request that come at once")
+        int,
+        Field(
+            ge=1,
+            le=10_000,
+            description="Model calls of one user request that come at once. Declared, not priced",
+        ),
     ] = 1
 
     @model_validator(mode="after")
