@@ -9,20 +9,37 @@ import difflib
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Self, TypeVar, get_args
+from typing import Any, Final, Self, TypeVar, get_args
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
+from pydantic_core import PydanticCustomError
 
 from wattpack.documents import parse_yaml, read_yaml
 from wattpack.errors import InputError
 
 M = TypeVar("M", bound=BaseModel)
 
+_TRUTH: Final = "truth_for_number"
+
 
 class Settings(BaseModel):
-    """A frozen settings model that refuses unknown keys, NaN and infinities."""
+    """A frozen settings model that refuses unknown keys, NaN, infinities and true as a number."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _no_truth_for_a_number(cls, values: object) -> object:
+        """Pydantic takes true for 1, also inside a mapping or a list."""
+        if not isinstance(values, Mapping):
+            return values
+        for name in cls.model_fields:
+            types = _plain_types(cls.model_fields[name].annotation)
+            is_number = bool(types & {int, float}) and bool not in types
+            if is_number and _has_truth(values.get(name)):
+                raise PydanticCustomError(_TRUTH, "a number, not true or false",
+                                          {"name": name, "value": values[name]})  # fmt: skip
+        return values
 
     @classmethod
     def load(
@@ -83,13 +100,31 @@ def validate(model: type[M], values: Mapping[str, Any], source: str = "") -> M:
         problems = error.errors()
         unknown = [p for p in problems if p["type"] == "extra_forbidden"]
         first = (unknown or problems)[0]
-        field = ".".join(str(part) for part in first["loc"]) or model.__name__
+        place: tuple[object, ...] = first["loc"]
+        got = first.get("input")
+        if first["type"] == _TRUTH:
+            place, got = (*place, first["ctx"]["name"]), first["ctx"]["value"]
+        field = ".".join(str(part) for part in place) or model.__name__
         expected = first["msg"][0].lower() + first["msg"][1:]
         if first["type"] == "extra_forbidden":
             near = difflib.get_close_matches(str(first["loc"][-1]), _all_names(model), n=1)
             hint = f" (did you mean {near[0]!r}?)" if near else ""
             expected = f"a known key{hint}"
-        raise InputError(field, expected, first.get("input"), source) from error
+        raise InputError(field, expected, got, source) from error
+
+
+def _plain_types(annotation: object) -> set[object]:
+    """Of an annotation, all that it is made of."""
+    parts = get_args(annotation)
+    return {annotation}.union(*map(_plain_types, parts)) if parts else {annotation}
+
+
+def _has_truth(value: object) -> bool:
+    if isinstance(value, Mapping):
+        return any(map(_has_truth, value.values()))
+    if isinstance(value, list | tuple):
+        return any(map(_has_truth, value))
+    return isinstance(value, bool)
 
 
 def _all_names(model: type[BaseModel], depth: int = 3) -> list[str]:
