@@ -14,14 +14,16 @@ beside it.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, replace
+from functools import partial
+from typing import Final
 
 import numpy as np
 
 from benchmarks._melange_formulation import MelangeAnswer, solve_melange
 from benchmarks._mix_cases import TOY, Bounds, Case, generate, to_problem
-from benchmarks.runner import Options, Result, Target
+from benchmarks.runner import OneCase, Options, Result, Row, Rows, Target, finished_rows
 from capacity.mix.mix_checker import complaints
 from capacity.mix.mix_model import NoMix, SolveOptions, solve_mix
 from capacity.mix.mix_problem import Goal, MixProblem, Phase
@@ -45,8 +47,10 @@ SPLIT_GAP = 1e-4
 TARGETS = {
     "toy_dollars_per_hour": Target(at_most=4.68 + SAME),
     "cases_dearer_than_melange": Target(at_most=0),
+    "mean_saving_percent": Target(at_least=2.0),
     "split_mean_saving_percent": Target(at_least=2.0),
     "full_size_gap_percent_max": Target(at_most=1.0),
+    "joint_requests_per_kw_gain_percent_mean": Target(at_least=10.0),
     "split_joint_requests_per_kw_gain_percent_mean": Target(at_least=10.0),
 }
 Figures = dict[str, float | int | str]
@@ -122,42 +126,50 @@ def toy(quick: bool) -> Figures:
     }
 
 
-def against_melange(seed: int, cases: int) -> Figures:
-    """Half of the cases like the toy (4 buckets), half like the paper's (9 to 36 buckets)."""
-    pairs: list[tuple[bool, Pair]] = []
-    for i in range(cases):
-        rng = np.random.default_rng([seed, 1, i])
-        is_small = i % 2 == 0
-        buckets = 4 if is_small else int(rng.integers(9, 37))
-        case = generate(
-            rng, int(rng.integers(2, 6)), buckets, (1.0, 8.0) if is_small else (1.0, 40.0)
-        )
-        pairs.append((is_small, compare(case)))
-    savings = [pair.split_saving_percent for _, pair in pairs]
-    whole = [pair.saving_percent for _, pair in pairs]
-    few = [p.saving_percent for _, p in pairs if sum(p.theirs.gpus) <= 4]
+def melange_row(seed: int, case_number: int) -> Row:
+    """Every other case is like the toy (4 buckets), the rest like the paper's (9 to 36 buckets)."""
+    rng = np.random.default_rng([seed, 1, case_number])
+    is_small = case_number % 2 == 0
+    buckets = 4 if is_small else int(rng.integers(9, 37))
+    case = generate(rng, int(rng.integers(2, 6)), buckets, (1.0, 8.0) if is_small else (1.0, 40.0))
+    pair = compare(case)
     return {
-        "cases": cases,
-        "cases_dearer_than_melange": sum(s < -100 * SAME for s in (*savings, *whole)),
+        "whole": pair.saving_percent,
+        "split": pair.split_saving_percent,
+        "slow_link": pair.slow_link_saving_percent,
+        "is_small": is_small,
+        "is_few_gpus": sum(pair.theirs.gpus) <= 4,
+        "splits": _splits(pair.split),
+        "ours_open": pair.ours.gap > 10 * SAME,
+        "melange_open": pair.theirs.bound < pair.theirs.dollars_per_hour * (1 - SAME),
+    }
+
+
+def against_melange(rows: Rows) -> Figures:
+    """Savings over all cases."""
+    whole, split = ([row[name] for row in rows] for name in ("whole", "split"))
+    return {
+        "cases": len(rows),
+        "cases_dearer_than_melange": sum(s < -100 * SAME for s in (*split, *whole)),
         "cases_cheaper_than_melange": sum(saving > 100 * SAME for saving in whole),
         "mean_saving_percent": _mean(whole),
         "saving_percent_max": max(whole),
-        "mean_saving_percent_4_buckets": _mean(p.saving_percent for small, p in pairs if small),
+        "mean_saving_percent_4_buckets": _mean(r["whole"] for r in rows if r["is_small"]),
         "mean_saving_percent_9_to_36_buckets": _mean(
-            p.saving_percent for small, p in pairs if not small
+            row["whole"] for row in rows if not row["is_small"]
         ),
-        "mean_saving_percent_at_most_4_gpus": _mean(few),
-        "split_cases_cheaper_than_melange": sum(saving > 100 * SAME for saving in savings),
-        "split_mean_saving_percent": _mean(savings),
-        "split_saving_percent_max": max(savings),
-        "split_mean_saving_percent_tenth_of_the_link": _mean(
-            p.slow_link_saving_percent for _, p in pairs
+        "mean_saving_percent_at_most_4_gpus": _mean(r["whole"] for r in rows if r["is_few_gpus"]),
+        "split_cases_cheaper_than_melange": sum(saving > 100 * SAME for saving in split),
+        "split_mean_saving_percent": _mean(split),
+        "split_saving_percent_max": max(split),
+        "split_mean_saving_percent_4_buckets": _mean(r["split"] for r in rows if r["is_small"]),
+        "split_mean_saving_percent_9_to_36_buckets": _mean(
+            row["split"] for row in rows if not row["is_small"]
         ),
-        "cases_that_split": sum(_splits(pair.split) for _, pair in pairs),
-        "ours_not_proved": sum(pair.ours.gap > 10 * SAME for _, pair in pairs),
-        "melange_not_proved": sum(
-            p.theirs.bound < p.theirs.dollars_per_hour * (1 - SAME) for _, p in pairs
-        ),
+        "split_mean_saving_percent_tenth_of_the_link": _mean(row["slow_link"] for row in rows),
+        "cases_that_split": sum(row["splits"] for row in rows),
+        "ours_not_proved": sum(row["ours_open"] for row in rows),
+        "melange_not_proved": sum(row["melange_open"] for row in rows),
     }
 
 
@@ -165,24 +177,33 @@ def _splits(plan: MixSolution | None) -> bool:
     return plan is not None and any(row.phase is not Phase.WHOLE for row in plan.served)
 
 
-def full_size(seed: int, cases: int, seconds: float = 2.0) -> Figures:
-    """6 types x 40 buckets x 5 caps, energy paid; every other one within 90 % of the free draw."""
-    clock, gaps, times, cpu = SystemClock(), [], [], []
-    for i in range(cases):
-        rng = np.random.default_rng([seed, 2, i])
-        case = generate(rng, 6, 40, (2.0, 100.0))
-        bounds = Bounds(CAPS, dollars_per_kwh=DOLLARS_PER_KWH)
-        if i % 2:
-            free = planned(to_problem(case, bounds), seconds, gap=1e-3)
-            bounds = replace(bounds, budget_watts=0.9 * free.mean_watts)
-        begun_ns, cpu_before = clock.monotonic_ns(), sum(os.times()[:2])
-        try:
-            solution = planned(to_problem(case, bounds), seconds, gap=1e-3)
-        except NoMix:
-            continue
-        times.append(ns_to_seconds(clock.monotonic_ns() - begun_ns))
-        cpu.append(sum(os.times()[:2]) - cpu_before)
-        gaps.append(100 * solution.gap)
+def full_size_row(seed: int, case_number: int, seconds: float = 2.0) -> Row:
+    """6 types x 40 buckets x 5 caps, energy paid; every other one within 90 % of the free draw.
+
+    Empty where the budget can be kept by no mix.
+    """
+    clock = SystemClock()
+    case = generate(np.random.default_rng([seed, 2, case_number]), 6, 40, (2.0, 100.0))
+    bounds = Bounds(CAPS, dollars_per_kwh=DOLLARS_PER_KWH)
+    if case_number % 2:
+        free = planned(to_problem(case, bounds), seconds, gap=1e-3)
+        bounds = replace(bounds, budget_watts=0.9 * free.mean_watts)
+    begun_ns, cpu_before = clock.monotonic_ns(), sum(os.times()[:2])
+    try:
+        solution = planned(to_problem(case, bounds), seconds, gap=1e-3)
+    except NoMix:
+        return {}
+    return {
+        "gap_percent": 100 * solution.gap,
+        "seconds": ns_to_seconds(clock.monotonic_ns() - begun_ns),
+        "cpu_seconds": sum(os.times()[:2]) - cpu_before,
+    }
+
+
+def full_size(rows: Rows) -> Figures:
+    """Gap and time of those that have a mix."""
+    solved = [row for row in rows if row]
+    gaps, times = ([row[name] for row in solved] for name in ("gap_percent", "seconds"))
     return {
         "full_size_cases": len(gaps),
         "full_size_gap_percent_max": max(gaps),
@@ -190,7 +211,7 @@ def full_size(seed: int, cases: int, seconds: float = 2.0) -> Figures:
         "full_size_cases_within_1_percent": sum(gap <= 1.0 for gap in gaps),
         "full_size_seconds_mean": _mean(times),
         "full_size_seconds_max": max(times),
-        "full_size_cpu_seconds_max": max(cpu),
+        "full_size_cpu_seconds_max": max(row["cpu_seconds"] for row in solved),
     }
 
 
@@ -237,23 +258,20 @@ def within_budget(case: Case, splits: bool) -> Capped:
     )
 
 
-def joint_caps(seed: int, cases: int) -> Figures:
-    """What it brings to choose mix and caps together, in requests a second for the same watts.
-
-    Requests stay whole on both sides; in ``split`` figures phases may part on both sides.
-    """
-    whole = _joint(seed, cases, splits=False, mark="")
-    return {"joint_cases": cases} | whole | _joint(seed, cases, splits=True, mark="split_")
+def joint_row(seed: int, case_number: int, splits: bool) -> Row:
+    """One case; phases may part on both sides or on neither."""
+    rng = np.random.default_rng([seed, 3, case_number])
+    return asdict(within_budget(generate(rng, TYPES, 12, (10.0, 60.0)), splits))
 
 
-def _joint(seed: int, cases: int, *, splits: bool, mark: str) -> Figures:
-    rngs = (np.random.default_rng([seed, 3, i]) for i in range(cases))
-    all_served = [within_budget(generate(rng, TYPES, 12, (10.0, 60.0)), splits) for rng in rngs]
+def joint_caps(rows: Rows, mark: str) -> Figures:
+    """What it brings to choose mix and caps together, in requests a second for the same watts."""
 
     def gains(better: str, base: str) -> list[float]:
-        return [100 * (getattr(s, better) / getattr(s, base) - 1) for s in all_served]
+        return [100 * (row[better] / row[base] - 1) for row in rows]
 
     return {
+        f"{mark}joint_cases": len(rows),
         f"{mark}joint_requests_per_kw_gain_percent_mean": _mean(gains("joint", "one_cap")),
         f"{mark}joint_requests_per_kw_gain_percent_min": min(gains("joint", "one_cap")),
         f"{mark}joint_requests_per_kw_gain_percent_max": max(gains("joint", "one_cap")),
@@ -267,21 +285,26 @@ def _joint(seed: int, cases: int, *, splits: bool, mark: str) -> Figures:
     }
 
 
+PARTS: Final[dict[str, tuple[OneCase, Callable[[Rows], Figures], int, int]]] = {
+    "melange": (melange_row, against_melange, 200, 20),
+    "full_size": (full_size_row, full_size, 20, 2),
+    "joint": (partial(joint_row, splits=False), partial(joint_caps, mark=""), 20, 1),
+    "split_joint": (partial(joint_row, splits=True), partial(joint_caps, mark="split_"), 20, 1),
+}
+"""By name: one case, the figures of all, how many, and how many in a quick run."""
+
+
 def run(options: Options) -> Result:
-    """All four parts; a quick run has fewer cases of the same sizes."""
-    quick = options.quick
-    figures: Figures = {}
-    for name, part in _parts(options.seed, quick):
-        figures |= part
-        options.progress(f"{name}: {part}")
+    """All parts; a quick run has fewer cases of the same sizes.
+
+    With ``--resume`` every finished case is kept in that folder and not solved again.
+    """
+    figures = toy(options.quick)
+    for name, (one_case, sum_up, full, quick) in PARTS.items():
+        rows = finished_rows(options, f"{NAME}-{name}", one_case, quick if options.quick else full)
+        figures |= sum_up(rows)
+        options.progress(f"{name}: {sum_up(rows)}")
     return Result(figures, TARGETS)
-
-
-def _parts(seed: int, quick: bool) -> Iterator[tuple[str, Figures]]:
-    yield "toy", toy(quick)
-    yield "against Mélange", against_melange(seed, 20 if quick else 200)
-    yield "full size", full_size(seed, 2 if quick else 20)
-    yield "joint caps", joint_caps(seed, 1 if quick else 20)
 
 
 def _mean(values: Iterator[float] | list[float]) -> float:

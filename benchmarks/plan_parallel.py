@@ -7,8 +7,7 @@ the seconds of a layer with the planner, which kernels and not plans decide.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, replace
 from functools import cache
 from itertools import combinations
@@ -35,7 +34,7 @@ from benchmarks._training_cases import (
     random_job,
     small_case,
 )
-from benchmarks.runner import Options, Result, Target
+from benchmarks.runner import OneCase, Options, Result, Row, Rows, Target, finished_rows
 from capacity.language_models import find_language_model
 from capacity.model.gpu_model import GpuModel
 from capacity.model.kernel_samples import Floats
@@ -70,8 +69,6 @@ TARGETS = {
     "islands_over_one_fabric_ratio": Target(at_most=1.1),
 }
 Figures = dict[str, float | int | str]
-Row = dict[str, float | int]
-Rows = Sequence[Row]
 LEAN = SearchChoices(
     recompute=("none", "full"),
     zero_stages=(0, 1),
@@ -350,7 +347,7 @@ def without_overlap(rows: Rows) -> Figures:
     }
 
 
-PARTS: Mapping[str, tuple[Callable[[int, int], Row], Callable[[Rows], Figures], int, int]] = {
+PARTS: Mapping[str, tuple[OneCase, Callable[[Rows], Figures], int, int]] = {
     "small": (small_row, small, 50, 1),
     "uneven": (uneven_row, uneven, 200, 2),
     "rings": (rings_row, rings, 1000, 5),
@@ -371,24 +368,11 @@ def run(options: Options) -> Result:
         count = quick if options.quick else full
         if count == 0:
             continue
-        rows = _rows(options, name, row, count)
+        rows = finished_rows(options, f"{NAME}-{name}", row, count)
         figures |= sum_up(rows)
         options.progress(f"{name}: {sum_up(rows)}")
     targets = {name: target for name, target in TARGETS.items() if name in figures}
     return Result(figures, targets)
-
-
-def _rows(options: Options, name: str, row: Callable[[int, int], Row], count: int) -> Rows:
-    kept = options.resume / f"plan_parallel-{name}.jsonl" if options.resume else None
-    rows: list[Row] = []
-    if kept is not None and kept.exists():
-        rows = [json.loads(line) for line in kept.read_text(encoding="utf-8").splitlines()][:count]
-    for number in range(len(rows), count):
-        rows.append(row(options.seed, number))
-        if kept is not None:
-            with kept.open("a", encoding="utf-8") as file:
-                file.write(json.dumps(rows[-1]) + "\n")
-    return rows
 
 
 def column(rows: Rows, name: str) -> Floats:

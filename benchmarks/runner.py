@@ -13,7 +13,7 @@ import pkgutil
 import platform
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
@@ -84,6 +84,26 @@ class Result:
             "targets": {key: target.to_json() for key, target in self.targets.items()},
             "met": self.met(),
         }
+
+
+Row = dict[str, Any]
+Rows = Sequence[Mapping[str, Any]]
+OneCase = Callable[[int, int], Row]
+"""Seed and number of a case in, what JSON can hold out."""
+
+
+def finished_rows(options: Options, name: str, one_case: OneCase, count: int) -> Rows:
+    """Cases 0 to ``count``; those that the folder of ``--resume`` holds are not run again."""
+    kept = options.resume / f"{name}.jsonl" if options.resume else None
+    rows: list[Row] = []
+    if kept is not None and kept.exists():
+        rows = [json.loads(line) for line in kept.read_text(encoding="utf-8").splitlines()][:count]
+    for number in range(len(rows), count):
+        rows.append(one_case(options.seed, number))
+        if kept is not None:
+            with kept.open("a", encoding="utf-8") as file:
+                file.write(json.dumps(rows[-1]) + "\n")
+    return rows
 
 
 def discover() -> dict[str, ModuleType]:
