@@ -6,10 +6,11 @@ of the server. Overshoot 1.05: docs/architecture.md, Words.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
+from capacity.gpu_profile import GpuProfile
 from capacity.mix.mix_problem import Phase, ReplicaShape, ServiceRate
 from capacity.profile_book import ProfileBook
 from wattpack.api.capacity_plan import BucketSpec, ServingSpec
@@ -137,20 +138,18 @@ def predicted_shapes(
 ) -> list[ReplicaShape]:
     """Replicas of every width and cap of these types: ``H200-SXM@700``, ``H200-SXMx2@700``.
 
+    Types share the list of caps, so each takes those within its own range.
+
     Raises:
-        InputError: for a GPU type without a profile.
+        InputError: for a GPU type without a profile, a cap that none of them takes, or a type that
+            takes none of the caps.
     """
+    profiles = {model: gpu_types.find(model) for model in gpu_models}
+    _refuse_strange_caps(serving.caps_watts, profiles)
     shapes = []
-    for model in gpu_models:
-        profile = gpu_types.find(model)
-        least, default, most = (
-            profile.min_limit_watts, profile.default_limit_watts, profile.max_limit_watts,
-        )  # fmt: skip
-        caps = serving.caps_watts or [share * default for share in CAP_SHARES]
-        allowed = sorted({round(cap, 1) for cap in caps if least <= cap <= most}, reverse=True)
-        if not allowed:
-            wanted = f"a cap that {model} takes: {least:g} to {most:g} W"
-            raise InputError("serving.capsWatts", wanted, caps)
+    for model, profile in profiles.items():
+        caps = serving.caps_watts or [share * profile.default_limit_watts for share in CAP_SHARES]
+        allowed = sorted({round(cap, 1) for cap in caps if _takes(profile, cap)}, reverse=True)
         for gpus in sorted(set(serving.tensor_parallel)):
             width = "" if gpus == 1 else f"x{gpus}"
             link = gpus * serving.link_bytes_per_second_per_gpu or None
@@ -163,6 +162,23 @@ def predicted_shapes(
                 for cap in allowed
             ]  # fmt: skip
     return shapes
+
+
+def _refuse_strange_caps(caps: Sequence[float], profiles: Mapping[str, GpuProfile]) -> None:
+    ranges = {
+        model: f"{model} takes: {profile.min_limit_watts:g} to {profile.max_limit_watts:g} W"
+        for model, profile in profiles.items()
+    }
+    strange = [cap for cap in caps if not any(_takes(p, cap) for p in profiles.values())]
+    if profiles and strange:
+        raise InputError("serving.capsWatts", f"caps that {'; '.join(ranges.values())}", strange)
+    for model, profile in profiles.items():
+        if caps and not any(_takes(profile, cap) for cap in caps):
+            raise InputError("serving.capsWatts", f"a cap that {ranges[model]}", list(caps))
+
+
+def _takes(profile: GpuProfile, cap_watts: float) -> bool:
+    return profile.min_limit_watts <= cap_watts <= profile.max_limit_watts
 
 
 def _ac_watts(serving: ServingSpec, board_watts: float, gpus: int) -> float:

@@ -28,13 +28,16 @@ serving model is held to: exp(-1.28 x ln(1.12) / 0.674) = 0.81, and 6 % for the 
 ANY_SECONDS: Final = 1e9
 _ALL_REUSED: Final = 0.999
 _DATA: Final = ("language_models.yaml", "serving_constants.yaml", "roofs.csv")
+_ROWS: Final = ("data/profiles", "reference/kernels")
+"""Folders of measured rows and public tables; files there that no prediction reads count as well,
+because which ones do is known only to the model, which takes seconds to load."""
 
 
 class ServedRates:
     """Every question once: a fleet asks the same of each bucket in every plan."""
 
     def digest(self) -> str:
-        """Of the data behind the answers."""
+        """Of the data behind the answers: models, constants, roofs, measured and public rows."""
         return _digest()
 
     def require(self, language_model: str, gpu_models: Iterable[str]) -> None:
@@ -65,9 +68,16 @@ class ServedRates:
 
 @lru_cache(maxsize=1)
 def _digest() -> str:
+    shipped = files("capacity")
+    rows = [
+        file
+        for folder in _ROWS
+        for file in sorted(shipped.joinpath(folder).iterdir(), key=lambda file: file.name)
+        if file.name.endswith(".gz")
+    ]
     made = hashlib.sha256()
-    for name in _DATA:
-        made.update((files("capacity") / "data" / name).read_bytes())
+    for file in [*(shipped.joinpath("data", name) for name in _DATA), *rows]:
+        made.update(file.name.encode() + b"\0" + hashlib.sha256(file.read_bytes()).digest())
     return made.hexdigest()[:16]
 
 

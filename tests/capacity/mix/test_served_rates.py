@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
+import shutil
+from pathlib import Path
 
 import pytest
 
+import capacity
 from capacity.mix.mix_problem import Phase
 from capacity.mix.mix_question import MOST_PREDICTIONS, Knowledge, problem_of
 from capacity.mix.predicted_rates import BoardRate, RateQuestion
-from capacity.mix.served_rates import ServedRates
+from capacity.mix.served_rates import ServedRates, _digest
 from capacity.profile_book import ProfileBook
 from capacity.profile_library import shipped_library
 from tests.forecasting.predictor import FlatPredictor
@@ -128,7 +131,52 @@ def test_a_question_of_too_many_predictions_is_refused() -> None:
         problem_of(spec(buckets=many, serving=serving), knowledge=KNOWN)
 
 
-def test_caps_outside_of_the_boards_range_are_refused_by_their_field() -> None:
-    serving = {"languageModel": "llama-3.1-8b", "capsWatts": [5000.0]}
-    with pytest.raises(InputError, match="capsWatts"):
+@pytest.mark.parametrize(
+    ("caps", "refused"),
+    [([9000.0], [9000.0]), ([5.0, 99.0, 700.0], [5.0, 99.0]), ([350.0, 701.0], [701.0])],
+)
+def test_caps_that_no_board_on_offer_takes_are_refused_by_their_field(
+    caps: list[float], refused: list[float]
+) -> None:
+    serving = {"languageModel": "llama-3.1-8b", "capsWatts": caps}
+    with pytest.raises(InputError, match="H200-SXM takes: 200 to 700 W") as caught:
         problem_of(spec(serving=serving), knowledge=KNOWN)
+    assert (caught.value.field, caught.value.got) == ("serving.capsWatts", repr(refused))
+
+
+def test_types_of_a_mixed_fleet_take_those_caps_that_are_theirs_and_at_least_one() -> None:
+    serving = {"languageModel": "llama-3.1-8b", "capsWatts": [100.0, 400.0, 700.0]}
+    problem = problem_of(spec(serving=serving), knowledge=KNOWN)
+    assert {shape.name for shape in problem.shapes} == {
+        "H200-SXM@700", "H200-SXM@400", "A100-SXM@400", "A100-SXM@100",
+    }  # fmt: skip
+    serving["capsWatts"] = [700.0]
+    with pytest.raises(InputError, match=r"A100-SXM takes: 100 to 400 W, got \[700.0\]"):
+        problem_of(spec(serving=serving), knowledge=KNOWN)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "data/language_models.yaml",
+        "data/serving_constants.yaml",
+        "data/roofs.csv",
+        "data/profiles/h200.jsonl.gz",
+        "data/profiles/h100.jsonl.gz",
+        "reference/kernels/gemm_A100-SXM.csv.gz",
+        "reference/kernels/collective_L40S.csv.gz",
+    ],
+)
+def test_new_data_behind_the_predictions_change_their_digest(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for part in ("data", "reference/kernels"):
+        shutil.copytree(Path(capacity.__file__).parent / part, tmp_path / part)
+    monkeypatch.setattr("capacity.mix.served_rates.files", lambda _: tmp_path)
+    digests = []
+    for tail in (b"", b"more"):
+        (tmp_path / name).write_bytes((tmp_path / name).read_bytes() + tail)
+        _digest.cache_clear()
+        digests.append(ServedRates().digest())
+    _digest.cache_clear()
+    assert digests[0] != digests[1]
