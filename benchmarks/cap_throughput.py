@@ -3,7 +3,9 @@
 Zeus: training jobs of six data set and network pairs on four GPU types, each at every power limit.
 A network is held out on every type at once, with both of its data sets; what is known of its jobs
 is their uncapped draw, and in the second part one own point of the network on the type (beside it:
-one of each job). Scored are caps below the job's uncapped draw. MMBT: a video model on a type without any sweep, from two of its 31 caps.
+one of each job). Scored are caps below the job's uncapped draw. MMBT: a video model on a type
+without any sweep, from two of its 31 caps. Last, a whole type held out, against the line that the
+shipped profiles read where a type has no sweep: the map judged here is not behind those profiles.
 """
 
 from __future__ import annotations
@@ -16,7 +18,13 @@ import numpy as np
 
 import capacity
 from benchmarks.runner import Options, Result, Target
-from capacity.fitting.curves import SweepPoint, zeus_points
+from capacity.fitting.curves import (
+    BINDING,
+    MIN_DRAW_SHARE,
+    SweepPoint,
+    leave_one_gpu_out,
+    zeus_points,
+)
 from capacity.fitting.reference_files import number, read_csv
 from capacity.model.cap_map import CapMap, ResidualPrior, fit_cap_map
 from capacity.model.latent_field import Floats
@@ -74,6 +82,7 @@ def run(options: Options) -> Result:
         )
         figures |= _references(gpu, points)
     figures |= video_figures(fit_cap_map(points))
+    figures |= type_figures(zeus_points(ZEUS))
     return Result(figures, TARGETS)
 
 
@@ -208,6 +217,23 @@ def video_figures(cap_map: CapMap) -> dict[str, float | int | str]:
         "video_power_law_mape_percent": 100 * naive,
         "video_over_power_law_ratio": error / naive,
     }
+
+
+def type_figures(points: Sequence[SweepPoint]) -> dict[str, float | int | str]:
+    """A whole type held out: the line that profiles of types without a sweep read, and the map.
+
+    On the line's own rows: jobs that draw at least 40 % of the limit, caps to 1.05 of their draw.
+    """
+    figures: dict[str, float | int | str] = {}
+    lines = leave_one_gpu_out(points)
+    for gpu, line_error in lines.items():
+        cap_map = fit_cap_map([point for point in points if point.gpu != gpu])
+        mine = [p for p in points if p.gpu == gpu and p.share >= MIN_DRAW_SHARE and p.x < BINDING]
+        cap, uncapped, limit, speed, _ = columns(mine)
+        error = np.abs(cap_map.throughput(gpu, cap, uncapped, limit) / speed - 1)
+        figures[f"type_held_out_line_mape_percent_{gpu}"] = 100 * line_error
+        figures[f"type_held_out_map_mape_percent_{gpu}"] = 100 * float(error.mean())
+    return figures
 
 
 def video_speeds() -> tuple[Floats, Floats]:
