@@ -22,7 +22,9 @@ from capacity.fitting.curves import (
     BINDING,
     MIN_DRAW_SHARE,
     SweepPoint,
-    leave_one_gpu_out,
+    curve_error,
+    fit_curve,
+    mmbt_points,
     zeus_points,
 )
 from capacity.fitting.reference_files import number, read_csv
@@ -33,6 +35,8 @@ NAME = "cap_throughput"
 SUMMARY = "speed and draw under an unseen cap of an unseen network, and of a video model"
 ZEUS: Final = Path(capacity.__file__).parent / "reference" / "zeus_power_limit_sweep.csv.gz"
 VIDEO: Final = Path(__file__).parent / "data" / "capacity" / "ltx_video_power_sweep.csv.gz"
+SERVED: Final = ZEUS.with_name("mmbt_power_limit_sweep.csv.gz")
+SERVED_TYPE: Final = "RTX-PRO-6000-serving"
 GPUS: Final = ("V100", "RTX6000", "A40")
 CANDIDATES: Final = (
     ResidualPrior(),
@@ -223,15 +227,17 @@ def type_figures(points: Sequence[SweepPoint]) -> dict[str, float | int | str]:
     """A whole type held out: the line that profiles of types without a sweep read, and the map.
 
     On the line's own rows: jobs that draw at least 40 % of the limit, caps to 1.05 of their draw.
+    Last a server of language models on a type that is in no fit.
     """
     figures: dict[str, float | int | str] = {}
-    lines = leave_one_gpu_out(points)
-    for gpu, line_error in lines.items():
-        cap_map = fit_cap_map([point for point in points if point.gpu != gpu])
-        mine = [p for p in points if p.gpu == gpu and p.share >= MIN_DRAW_SHARE and p.x < BINDING]
-        cap, uncapped, limit, speed, _ = columns(mine)
-        error = np.abs(cap_map.throughput(gpu, cap, uncapped, limit) / speed - 1)
-        figures[f"type_held_out_line_mape_percent_{gpu}"] = 100 * line_error
+    served = mmbt_points(SERVED)
+    for gpu in [*sorted({point.gpu for point in points}), SERVED_TYPE]:
+        rest = [point for point in points if point.gpu != gpu]
+        mine = [p for p in points if p.gpu == gpu] or served
+        figures[f"type_held_out_line_mape_percent_{gpu}"] = 100 * curve_error(fit_curve(rest), mine)
+        binding = [p for p in mine if p.share >= MIN_DRAW_SHARE and p.x < BINDING]
+        cap, uncapped, limit, speed, _ = columns(binding)
+        error = np.abs(fit_cap_map(rest).throughput(gpu, cap, uncapped, limit) / speed - 1)
         figures[f"type_held_out_map_mape_percent_{gpu}"] = 100 * float(error.mean())
     return figures
 
