@@ -18,7 +18,12 @@ from capacity.catalogue.catalogue_files import catalogue_with, find_workload
 from capacity.catalogue.draw_shape import draw_shape
 from capacity.catalogue.priced_gpu import REFERENCE_GPU, PricedGpu, priced_gpu
 from capacity.catalogue.startup_time import startup_time
-from capacity.catalogue.workload_memory import checkpoint_bytes, memory_use, stop_seconds
+from capacity.catalogue.workload_memory import (
+    checkpoint_bytes,
+    gpus_needed,
+    memory_use,
+    stop_seconds,
+)
 from capacity.catalogue.workload_model import Conditions, CyclePrice, price_cycle
 from capacity.catalogue.workload_schema import Workload
 from wattpack.api.object_meta import GROUP, VERSION
@@ -60,13 +65,14 @@ def main(argv: Sequence[str] | None = None) -> int:
         print("---\n".join(_profile(entry) for entry in catalogue.values()), end="")
         return 0
     if args.json:
-        print(json.dumps([document(catalogue[n], cycles[n], gpu) for n in catalogue], indent=2))
+        made = [document(catalogue[n], cycles[n], gpu, args.limit_watts) for n in catalogue]
+        print(json.dumps(made, indent=2))
         return 0
     console = Console()
     if not console.is_terminal:
         console = Console(width=150)
     if args.name:
-        _show(console, catalogue[args.name], cycles[args.name], gpu)
+        _show(console, catalogue[args.name], cycles[args.name], gpu, args.limit_watts)
     else:
         console.print(listing(catalogue, cycles, gpu))
     return 0
@@ -77,18 +83,25 @@ def entry_schema() -> str:
     return json.dumps(Workload.model_json_schema(), indent=1, sort_keys=True) + "\n"
 
 
-def document(entry: Workload, cycle: CyclePrice, gpu: PricedGpu) -> dict[str, Any]:
+def document(
+    entry: Workload, cycle: CyclePrice, gpu: PricedGpu, limit_watts: float | None = None
+) -> dict[str, Any]:
     """The entry and what follows from it on the GPU type, as plain values."""
     memory = memory_use(entry)
+    limit = gpu.limit_watts if limit_watts is None else limit_watts
     return {
         "entry": entry.model_dump(),
         "gpu": gpu.name,
         "basis": gpu.basis,
         "cycleSeconds": cycle.seconds,
+        "limitWatts": limit,
         "meanWatts": cycle.mean_watts,
         "shape": draw_shape(cycle, gpu.limit_watts).model_dump(),
         "gpuBytes": memory.gpu_bytes,
         "gpuP99Bytes": memory.gpu_p99_bytes,
+        "boardBytes": gpu.roofs.memory_bytes,
+        "fits": _fits(entry, gpu),
+        "gpusNeeded": gpus_needed(entry, gpu.roofs.memory_bytes),
         "checkpointBytes": checkpoint_bytes(entry),
         "stopSeconds": stop_seconds(entry),
         "startSeconds": _start(entry),
@@ -100,6 +113,7 @@ def document(entry: Workload, cycle: CyclePrice, gpu: PricedGpu) -> dict[str, An
                 "hostSeconds": phase.host_seconds,
                 "binds": phase.binds,
                 "meanWatts": phase.mean_watts,
+                "isAboveLimit": phase.mean_watts > limit,
             }
             for phase in cycle.phases
         ],
@@ -136,6 +150,12 @@ def listing(
 ) -> Table:
     """One row an entry."""
     table = Table(title=f"workloads on {gpu.name} ({gpu.basis})")
+    lacking = sum(not _fits(entry, gpu) for entry in catalogue.values())
+    if lacking:
+        table.caption = (
+            f"{lacking} of {len(catalogue)} do not fit in {_board_memory(gpu)}: "
+            "their draw is that of a board which had the memory"
+        )
     for name in ("workload", "kind", "phases: what binds"):
         table.add_column(name)
     for name in ("draw W", "memory GB", "loses by a stop"):
@@ -147,10 +167,27 @@ def listing(
         phases = ", ".join(f"{phase.name}: {phase.binds}" for phase in cycle.phases)
         table.add_row(
             name, entry.kind, phases, f"{cycle.mean_watts:.0f}",
-            f"{memory_use(entry).gpu_bytes / 1e9:.0f}", _lost(entry), entry.slo.kind,
+            _memory_cell(entry, gpu), _lost(entry), entry.slo.kind,
             entry.evidence, escape(entry.source),
         )  # fmt: skip
     return table
+
+
+def _fits(entry: Workload, gpu: PricedGpu) -> bool:
+    return memory_use(entry).gpu_p99_bytes <= gpu.roofs.memory_bytes
+
+
+def _board_memory(gpu: PricedGpu) -> str:
+    return f"{gpu.roofs.memory_bytes / 1e9:.0f} GB of {gpu.name}"
+
+
+def _memory_cell(entry: Workload, gpu: PricedGpu) -> str:
+    text = f"{memory_use(entry).gpu_bytes / 1e9:.0f}"
+    return text if _fits(entry, gpu) else f"{text}\n{_lack(entry, gpu)}"
+
+
+def _lack(entry: Workload, gpu: PricedGpu) -> str:
+    return f"does not fit: needs {gpus_needed(entry, gpu.roofs.memory_bytes)} GPUs"
 
 
 def _start(entry: Workload) -> dict[str, float]:
@@ -164,25 +201,23 @@ def _lost(entry: Workload) -> str:
     return "all" if seconds is None else f"{seconds:.0f} s"
 
 
-def _show(console: Console, entry: Workload, cycle: CyclePrice, gpu: PricedGpu) -> None:
+def _show(
+    console: Console,
+    entry: Workload,
+    cycle: CyclePrice,
+    gpu: PricedGpu,
+    limit_watts: float | None,
+) -> None:
+    limit = gpu.limit_watts if limit_watts is None else limit_watts
     console.print(f"[bold]{entry.name}[/bold]: {escape(entry.title)} ({entry.kind})")
-    table = Table(title=f"one cycle on {gpu.name} ({gpu.basis}), {cycle.seconds:.3g} s")
-    for name in ("phase", "binds"):
-        table.add_column(name)
-    for name in ("seconds", "GPU busy", "host", "storage", "network", "draw W"):
-        table.add_column(name, justify="right")
-    for phase in cycle.phases:
-        outside = [f"{phase.host_seconds[path]:.3g}" for path in ("host", "storage", "network")]
-        table.add_row(
-            phase.name, phase.binds, f"{phase.seconds:.3g}", f"{phase.busy_seconds:.3g}",
-            *outside, f"{phase.mean_watts:.0f}",
-        )  # fmt: skip
-    console.print(table)
+    console.print(_phase_table(cycle, gpu, limit))
+    if not _fits(entry, gpu):
+        console.print(f"{_lack(entry, gpu)} ({_board_memory(gpu)})", highlight=False)
     memory = memory_use(entry)
     start = _start(entry)
     parts = ", ".join(f"{name} {part.mean:.0f}" for name, part in startup_time(entry).parts)
     console.print(
-        f"draw {cycle.mean_watts:.0f} W of {gpu.limit_watts:.0f}; GPU memory "
+        f"draw {cycle.mean_watts:.0f} W of {limit:g}; GPU memory "
         f"{memory.gpu_bytes / 1e9:.1f} GB (p99 {memory.gpu_p99_bytes / 1e9:.1f}), host "
         f"{memory.host_bytes / 1e9:.0f} GB, NVMe {memory.storage_bytes / 1e9:.0f} GB\n"
         f"SLO {entry.slo.kind}; checkpoint {entry.checkpoint.mode}, "
@@ -191,6 +226,24 @@ def _show(console: Console, entry: Workload, cycle: CyclePrice, gpu: PricedGpu) 
         f"{entry.evidence}; source: {escape(entry.source)}",
         highlight=False,
     )
+
+
+def _phase_table(cycle: CyclePrice, gpu: PricedGpu, limit_watts: float) -> Table:
+    table = Table(title=f"one cycle on {gpu.name} ({gpu.basis}), {cycle.seconds:.3g} s")
+    for name in ("phase", "binds"):
+        table.add_column(name)
+    for name in ("seconds", "GPU busy", "host", "storage", "network", "draw W"):
+        table.add_column(name, justify="right")
+    for phase in cycle.phases:
+        outside = [f"{phase.host_seconds[path]:.3g}" for path in ("host", "storage", "network")]
+        is_above = phase.mean_watts > limit_watts
+        table.add_row(
+            phase.name, phase.binds, f"{phase.seconds:.3g}", f"{phase.busy_seconds:.3g}",
+            *outside, f"{phase.mean_watts:.0f}" + "*" * is_above,
+        )  # fmt: skip
+        if is_above:
+            table.caption = "* shorter than a board regulates over: the cycle's mean is held"
+    return table
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Final
 
@@ -62,6 +63,18 @@ def memory_use(workload: Workload) -> MemoryUse:
         storage_bytes=memory.storage_bytes,
         p99_ratio=memory.p99_ratio,
     )
+
+
+def gpus_needed(workload: Workload, board_bytes: float) -> int:
+    """Boards of so much memory that hold what the entry keeps on its own, at its 99th percentile.
+
+    The entry's own number where each share fits; else the least that have the bytes, if these can
+    be divided evenly at all.
+    """
+    kept = memory_use(workload).gpu_p99_bytes
+    if kept <= board_bytes:
+        return workload.gpus
+    return math.ceil(kept * workload.gpus / board_bytes)
 
 
 def checkpoint_bytes(workload: Workload) -> float:

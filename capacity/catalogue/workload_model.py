@@ -53,7 +53,8 @@ class PhasePrice:
         busy_seconds: Of them the GPU computes.
         host_seconds: By path outside the GPU, hidden or not.
         uncapped_watts: Mean draw if no limit held the board.
-        mean_watts: Under the limit.
+        mean_watts: As the limit holds the board. Of a cycle shorter than ``REGULATION_SECONDS``
+            the mean over the cycle is held, and one phase may be above.
     """
 
     name: str
