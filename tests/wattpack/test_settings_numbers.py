@@ -1,0 +1,46 @@
+from __future__ import annotations
+
+import pytest
+
+from wattpack.errors import InputError
+from wattpack.settings import Settings, validate
+
+
+class Inner(Settings):
+    watts: float = 1.0
+
+
+class Outer(Settings):
+    count: int = 1
+    share: float | None = None
+    shares: tuple[float, ...] = ()
+    by_name: dict[str, float] | None = None
+    on: bool = False
+    on_or_count: bool | int = 0
+    inner: Inner = Inner()
+
+
+@pytest.mark.parametrize(
+    ("values", "field"),
+    [
+        ({"count": True}, "count"),
+        ({"share": False}, "share"),
+        ({"shares": [0.5, True]}, "shares"),
+        ({"by_name": {"a": True}}, "by_name"),
+        ({"inner": {"watts": True}}, "inner.watts"),
+    ],
+)
+def test_true_is_no_number_at_any_depth(values: dict[str, object], field: str) -> None:
+    with pytest.raises(InputError, match="a number, not true or false") as refused:
+        validate(Outer, values)
+    assert refused.value.field == field
+
+
+def test_true_stays_true_where_it_belongs() -> None:
+    made = validate(Outer, {"on": True, "on_or_count": True, "count": "2", "share": 1})
+    assert (made.on, made.on_or_count, made.count, made.share) == (True, True, 2, 1.0)
+
+
+def test_an_environment_that_says_true_for_a_number_is_refused() -> None:
+    with pytest.raises(InputError, match="count"):
+        Outer.load(environment={"WATTPACK_COUNT": "true"})
