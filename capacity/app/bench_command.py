@@ -27,6 +27,7 @@ from capacity.bench.launch_bound import transition_batch
 from capacity.bench.measurement_row import row_line
 from capacity.bench.point_bench import BenchRig, BenchSettings
 from capacity.bench.results_file import EarlierRun, ResultsFile, read_earlier_run
+from capacity.bench.row_checks import roofs_unknown
 from gpu.device import GpuError
 from wattpack.errors import InputError, PermanentError
 from wattpack.flags import output_file
@@ -81,7 +82,8 @@ def _add_reports(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
         "check",
         help="is anything wrong with the board that these rows were measured on?",
         description="Ends with 1 and the faults that were found: busy neighbour, clock lock, cap, "
-        "MIG slice.",
+        "MIG slice; also with 1 (roofs_unknown) for a type whose roofs are not known: a sound "
+        "board's rows (--known) tell faults there, but nothing tells times that cannot be.",
     )
     check.add_argument("rows", type=Path, nargs="+", help="results files of one board")
     check.add_argument("--known", type=Path, help="rows of a sound board of the same type")
@@ -96,7 +98,7 @@ def _add_reports(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
     profile.add_argument("--gpu", help="profile to fill, refused if the rows are of another type")
     profile.add_argument("--json", action="store_true", help="JSON instead of YAML")
     profile.set_defaults(act=bench_reports.profile)
-    plot = verbs.add_parser("plot", help="roofline and power as PNG (needs matplotlib)")
+    plot = verbs.add_parser("plot", help="roofline, power and cap curve as PNG (needs matplotlib)")
     plot.add_argument("rows", type=Path, nargs="+", help="results files of one type")
     plot.add_argument("--out", type=Path, required=True, help="folder for the pictures")
     plot.set_defaults(act=bench_plot.plot)
@@ -208,6 +210,8 @@ def _summary(outcome: BenchOutcome) -> None:
         print(f"  gate: {remark}")
     for finding in find_faults(outcome.rows):
         print(f"  FAULT {finding.fault}: {finding.evidence}")
+    if unknown := roofs_unknown(outcome.rows):
+        print(f"  not judged: {unknown}")
     for row in bad[:SHOWN_FLAGGED]:
         print(f"  {row.kernel}: {', '.join(row.flags)}")
     if len(bad) > SHOWN_FLAGGED:

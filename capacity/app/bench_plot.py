@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from capacity.bench.cap_curves import CapCurve, cap_curves
 from capacity.bench.measurement_row import MeasurementRow, read_rows
 from capacity.roofs import Roofs, find_roofs
 from wattpack.errors import InputError, PermanentError
@@ -26,7 +27,7 @@ STREAM_INTENSITY: Final = 0.05
 
 
 def plot(args: argparse.Namespace) -> int:
-    """Write ``roofline.png`` and ``power.png`` into the folder.
+    """Write ``roofline.png``, ``power.png`` and, where one is known, ``cap-curve.png``.
 
     Raises:
         InputError: for rows that cannot be read or hold nothing to draw.
@@ -44,6 +45,11 @@ def plot(args: argparse.Namespace) -> int:
     pictures = {"roofline.png": _roofline, "power.png": _power}
     for name, draw in pictures.items():
         print(_saved(pyplot, draw, drawn, args.out / name))
+    curves = cap_curves(rows)
+    if curves:
+        print(_cap_picture(pyplot, rows[0], curves, args.out / "cap-curve.png"))
+    else:
+        print("no cap curve: no rows under caps, and no shipped profile of this type")
     return 0
 
 
@@ -73,6 +79,28 @@ def _saved(
     axis.set_xscale("log")
     axis.set_xlabel("operations per byte of the algorithm")
     axis.grid(alpha=0.3, which="both", lw=0.4)
+    axis.legend(fontsize=8, loc="lower right")
+    figure.tight_layout()
+    figure.savefig(file, dpi=90)
+    pyplot.close(figure)
+    return file
+
+
+def _cap_picture(
+    pyplot: Any,  # noqa: ANN401
+    row: MeasurementRow,
+    curves: Sequence[CapCurve],
+    file: Path,
+) -> Path:
+    """Speed over cap; the labels say whether it was measured here."""
+    figure, axis = pyplot.subplots(figsize=(9, 5.5))
+    for curve in curves:
+        axis.plot(curve.caps_watts, curve.speeds, "o-", ms=4, label=curve.label)
+    axis.set_title(f"{row.identity.gpu_product}: speed under a power cap")
+    axis.set_xlabel("cap, W")
+    axis.set_ylabel("speed over that at the highest cap")
+    axis.set_ylim(0, 1.05)
+    axis.grid(alpha=0.3, lw=0.4)
     axis.legend(fontsize=8, loc="lower right")
     figure.tight_layout()
     figure.savefig(file, dpi=90)

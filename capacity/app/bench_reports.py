@@ -20,6 +20,7 @@ from capacity.bench.row_checks import (
     require_own_name,
     require_possible,
     require_same_numbers,
+    roofs_unknown,
 )
 from capacity.profile_library import gpu_profile_object, shipped_library
 from wattpack.errors import InputError, read_from
@@ -29,7 +30,7 @@ LAUNCH_BOUND_ANNOTATION = "wattpack.io/launch-bound-batch"
 
 
 def check(args: argparse.Namespace) -> int:
-    """0 if nothing speaks against the rows, 1 with the faults that were found.
+    """0 if nothing speaks against the rows, 1 with the faults found or if roofs are not known.
 
     Raises:
         InputError: for rows that cannot be true.
@@ -43,7 +44,10 @@ def check(args: argparse.Namespace) -> int:
     print(f"{who.gpu_product}, board {who.gpu_uuid_hash}: {len(rows)} rows, {bad} flagged")
     for finding in findings:
         print(f"{finding.fault}: {finding.evidence}")
-    return 1 if findings else 0
+    unknown = roofs_unknown(rows)
+    if unknown:
+        print(f"roofs_unknown: {unknown}")
+    return 1 if findings or unknown else 0
 
 
 def profile(args: argparse.Namespace) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Final
 
 from capacity.bench.bench_identity import (
@@ -48,6 +48,30 @@ def _require_possible(row: MeasurementRow, roofs: Roofs | None) -> None:
         raise InputError(
             "power_w.mean", f"at most {LARGEST_DRAW} of {limit:g} W", row.power.mean_watts
         )
+
+
+@dataclass(frozen=True, slots=True)
+class RoofsUnknown:
+    """Rows of a type that the table of roofs does not hold: nobody looked whether they can be true.
+
+    Attributes:
+        products: The names, as the rows carry them.
+    """
+
+    products: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return (
+            f"no roofs are known of {', '.join(self.products)}: neither the times nor the name of "
+            "these rows could be held against a datasheet"
+        )
+
+
+def roofs_unknown(rows: Iterable[MeasurementRow]) -> RoofsUnknown | None:
+    """What ``require_possible`` and ``require_own_name`` had to pass over; None if nothing."""
+    products = sorted({row.identity.gpu_product for row in rows})
+    unknown = tuple(product for product in products if find_roofs(product) is None)
+    return RoofsUnknown(unknown) if unknown else None
 
 
 def require_one_board(rows: Sequence[MeasurementRow]) -> None:

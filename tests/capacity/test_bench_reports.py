@@ -14,16 +14,20 @@ import pytest
 import yaml
 
 from capacity.app.bench_command import main
+from capacity.bench.cap_curves import cap_curves
 from capacity.bench.known_numbers import require_known_numbers
 from capacity.bench.measured_profile import measured_profile
 from capacity.bench.measurement_row import MeasurementRow, content_sha256, read_rows, row_line
 from capacity.bench.row_checks import require_same_numbers
+from capacity.kernels import Gemm
 from capacity.profile_book import ProfileBook
 from capacity.profile_library import shipped_library
 from tests.capacity.bench_builders import IDENTITY, a_rig, a_row, quick_points, run_on
 from wattpack.errors import InputError
 
 PROFILES = Path(__file__).parents[2] / "capacity/data/profiles"
+POWER = a_row().power
+assert POWER is not None
 H200 = [str(PROFILES / "h200.jsonl.gz"), str(PROFILES / "h200-steps.jsonl.gz")]
 
 
@@ -110,6 +114,29 @@ def test_check_ends_with_one_and_names_the_fault(capsys: pytest.CaptureFixture[s
     assert main(["check", second, "--known", str(PROFILES / "h100.jsonl.gz")]) == 2
 
 
+def test_check_says_that_nobody_looked_where_the_roofs_are_not_known(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file, known = tmp_path / "rows.jsonl", tmp_path / "known.jsonl"
+    for path, board in ((file, "1" * 16), (known, "2" * 16)):
+        who = replace(IDENTITY, gpu_product="NVIDIA H2O0", gpu_uuid_hash=board)
+        path.write_text(row_line(a_row(identity=who)))
+    for more in ([], ["--known", str(known)]):
+        assert main(["check", str(file), *more]) == 1
+        said = capsys.readouterr().out
+        assert "roofs_unknown: no roofs are known of NVIDIA H2O0" in said
+    assert main(["check", H200[0]]) == 0
+    assert "roofs_unknown" not in capsys.readouterr().out
+
+
+def test_a_run_on_a_type_without_roofs_says_so(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = ["run", "--backend", "numpy", "--quick", "--sections", "launch"]
+    assert main([*command, "--out", str(tmp_path / "rows.jsonl")]) == 0
+    assert "not judged: no roofs are known of CPU" in capsys.readouterr().out
+
+
 def with_numbers(fingerprint: str, **identity: Any) -> list[MeasurementRow]:
     return [a_row(identity=replace(IDENTITY, numeric_fingerprint=fingerprint, **identity))]
 
@@ -180,11 +207,41 @@ def test_the_gate_flags_every_row_of_a_board_that_computes_as_none_of_its_name()
     assert run_on(replace(rig, known=(row.identity,)), points).rows[0].flags == ()
 
 
-def test_plots_are_two_pictures(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_plots_are_three_pictures(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("matplotlib")
     assert main(["plot", *H200, "--out", str(tmp_path / "new")]) == 0
-    for name in ("roofline.png", "power.png"):
+    for name in ("roofline.png", "power.png", "cap-curve.png"):
         assert (tmp_path / "new" / name).read_bytes()[:4] == b"\x89PNG"
+
+
+def with_cap(kernel: Gemm, cap_watts: float, seconds: float) -> MeasurementRow:
+    who = replace(IDENTITY, power_limit_watts=cap_watts)
+    power = replace(POWER, mean_watts=0.99 * cap_watts, sustained_seconds=seconds)
+    return a_row(section="caps", kernel=kernel, identity=who, power=power)
+
+
+def test_a_cap_curve_of_measured_rows_is_speed_over_the_highest_cap() -> None:
+    small, large = Gemm(1, 4096, 4096), Gemm(8192, 4096, 4096)
+    rows = [with_cap(small, cap, 2e-5) for cap in (350, 700)]
+    rows += [with_cap(large, 350, 5e-4), with_cap(large, 700, 4e-4), a_row()]
+    locked = replace(IDENTITY, sm_clock_lock_mhz=1400)
+    rows.append(a_row(section="caps", kernel=large, identity=locked))
+    curves = cap_curves(rows)
+    assert [curve.caps_watts for curve in curves] == [(350, 700), (350, 700)]
+    assert sorted(curve.speeds for curve in curves) == [(0.8, 1.0), (1.0, 1.0)]
+    assert all("measured" in curve.label for curve in curves)
+
+
+def test_without_rows_under_caps_the_curve_is_the_shipped_profile_s_and_says_so() -> None:
+    curves = cap_curves([a_row()])
+    profile = shipped_library().find("NVIDIA H200")
+    assert [c.label.split(",")[0] for c in curves] == ["prefill", "decode"]
+    for curve in curves:
+        kernel = profile.kernel_classes[curve.label.split(",")[0]]
+        assert curve.speeds == kernel.throughput
+        assert f"shipped profile, {kernel.curve_provenance}" in curve.label
+    unknown = replace(IDENTITY, gpu_product="NVIDIA H2O0")
+    assert cap_curves([a_row(identity=unknown)]) == ()
 
 
 def test_a_plot_without_matplotlib_says_what_is_missing(
