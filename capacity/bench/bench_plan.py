@@ -45,6 +45,8 @@ GEMM_SHAPES: Final = 60
 QUICK_GEMM_SHAPES: Final = 15
 ATTENTION_SHAPES: Final = 60
 QUICK_ATTENTION_SHAPES: Final = 12
+WINDOWED_SHAPES: Final = 8
+"""At large the design takes one window of 30 prefills, too few to judge them by."""
 REPEATED: Final = 5
 LEAST_REPEATED_BYTES: Final = 2**24
 
@@ -53,6 +55,11 @@ LATTICE_SEED: Final = 11
 """Candidates of the design. On the public H200 and H100 tables (folds inside their training parts,
 products of 256 to 16,384) 60 designed points of so spread candidates leave 5.5 and 6.2 %, of powers
 of two over model layers 7.6 %."""
+
+LAYER_ALIGNMENT: Final = 256
+"""Widths of the decoders whose steps are measured are multiples of it, but for one vocabulary's
+share. Libraries take other kernels for other widths: a design without aligned products priced the
+products of prefill steps 6 to 8 % too long."""
 
 JUDGED_FOLD: Final = 0
 WIDE_TURN: Final = 10
@@ -164,8 +171,18 @@ def gemm_candidates(number_format: NumberFormat = "bf16") -> list[Gemm]:
     n, k = (64 * (2 ** draw.uniform(2, 8, LATTICE)).round().astype(int) for _ in range(2))
     sizes = zip(tokens.tolist(), n.tolist(), k.tolist(), strict=True)
     every = [Gemm(a, b, c, number_format) for a, b, c in sizes]
+    every += [_aligned(gemm) for gemm in every]
+    every = list(dict.fromkeys(every))
     folds = hold_out_folds(every)
     return [gemm for gemm, fold in zip(every, folds, strict=True) if fold != JUDGED_FOLD]
+
+
+def _aligned(gemm: Gemm) -> Gemm:
+    """The nearest product of whole tiles."""
+    m, n, k = (
+        max(1, round(size / LAYER_ALIGNMENT)) * LAYER_ALIGNMENT for size in (gemm.m, gemm.n, gemm.k)
+    )
+    return replace(gemm, m=m if gemm.m >= LAYER_ALIGNMENT else gemm.m, n=n, k=k)
 
 
 def wide_candidates(number_format: NumberFormat = "bf16") -> list[Gemm]:
@@ -175,14 +192,26 @@ def wide_candidates(number_format: NumberFormat = "bf16") -> list[Gemm]:
 
 
 def designed_gemms(count: int, number_format: NumberFormat = "bf16") -> list[Gemm]:
-    """The ``count`` products to measure: one in ten is a wide one; prefixes are designs, too."""
+    """The ``count`` products to measure; prefixes are designs, too.
+
+    One in ten is a wide one; of the others every second is aligned as decoder layers are.
+    """
     wide = _diverse(wide_candidates(number_format), count // WIDE_TURN)
-    usual = _diverse(gemm_candidates(number_format), count - len(wide))
+    every = gemm_candidates(number_format)
+    aligned = np.array([is_aligned(gemm) for gemm in every])
+    features = gemm_features(every)
+    usual = [every[i] for i in diverse_subset(features, count - len(wide), odd_turns=aligned)]
     return [
         wide[turn // WIDE_TURN] if turn % WIDE_TURN == WIDE_TURN - 1
         else usual[turn - turn // WIDE_TURN]
         for turn in range(count)
     ]  # fmt: skip
+
+
+def is_aligned(gemm: Gemm) -> bool:
+    """Both widths fill whole tiles, as those of decoder layers do, and so do many tokens."""
+    sizes = (gemm.n, gemm.k, gemm.m if gemm.m >= LAYER_ALIGNMENT else 0)
+    return all(size % LAYER_ALIGNMENT == 0 for size in sizes)
 
 
 def _diverse(candidates: list[Gemm], count: int) -> list[Gemm]:
@@ -235,7 +264,7 @@ def attention_candidates() -> list[Attention]:
 
 
 def _attentions(board: BoardFacts, quick: bool, seed: int) -> list[BenchPoint]:
-    """Half prefill, half decode; power on the first of each."""
+    """Half prefill, half decode, and windows on top; power on the first of each."""
     count = QUICK_ATTENTION_SHAPES if quick else ATTENTION_SHAPES
     points: list[BenchPoint] = []
     for phase in ("prefill", "decode"):
@@ -243,12 +272,20 @@ def _attentions(board: BoardFacts, quick: bool, seed: int) -> list[BenchPoint]:
             a for a in attention_candidates()
             if a.phase == phase and a.bytes_moved <= _room(board, a)
         ]  # fmt: skip
-        chosen = diverse_subset(attention_features(fitting), count // 2)
+        chosen = _diverse_attentions(fitting, count // 2)
+        windowed = [a for a in fitting if a.mask == "window"]
+        if windowed and not quick:
+            chosen += _diverse_attentions(windowed, WINDOWED_SHAPES)
         points += [
-            BenchPoint("attention", fitting[i], measures_power=rank < (2 if quick else 12))
-            for rank, i in enumerate(chosen)
+            BenchPoint("attention", shape, measures_power=rank < (2 if quick else 12))
+            for rank, shape in enumerate(dict.fromkeys(chosen))
         ]
     return points
+
+
+def _diverse_attentions(candidates: list[Attention], count: int) -> list[Attention]:
+    chosen = diverse_subset(attention_features(candidates), min(count, len(candidates)))
+    return [candidates[i] for i in chosen]
 
 
 def _launches(board: BoardFacts, quick: bool, seed: int) -> list[BenchPoint]:

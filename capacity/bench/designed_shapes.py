@@ -43,13 +43,19 @@ def attention_features(shapes: Sequence[Attention]) -> Floats:
 
 
 def diverse_subset(
-    features: Floats, count: int, length_scale: float = LENGTH_SCALE
+    features: Floats,
+    count: int,
+    length_scale: float = LENGTH_SCALE,
+    *,
+    odd_turns: npt.NDArray[np.bool_] | None = None,
 ) -> npt.NDArray[np.int64]:
     """Indices of ``count`` rows that span the features best, in the order of their worth.
 
     Args:
         features: Standardised features, shape (n, d).
         count: How many; every prefix of the answer is itself the answer for fewer.
+        odd_turns: Rows that every second choice is made of, the others being left for the rest,
+            shape (n,); by default each choice is among all.
 
     Raises:
         InputError: if there are fewer rows than asked for.
@@ -61,7 +67,8 @@ def diverse_subset(
     projections = np.zeros((count, rows))
     chosen: list[int] = []
     for step in range(count):
-        best = int(np.argmax(gains))
+        open_now = gains if odd_turns is None else np.where(odd_turns == step % 2, gains, -np.inf)
+        best = int(np.argmax(open_now))
         chosen.append(best)
         gap = ((features - features[best]) ** 2).sum(axis=1)
         column = np.exp(-gap / (2 * length_scale**2 * features.shape[1]))

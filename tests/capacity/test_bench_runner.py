@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections import Counter
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -218,6 +219,33 @@ def test_the_design_is_sixty_products_and_each_prefix_is_itself_a_design() -> No
     assert not any(
         fold == 0 for fold in hold_out_folds([g for g in sixty if max(g.n, g.k) <= 16384])
     )
+
+
+@pytest.mark.parametrize("count", [15, 60])
+def test_half_of_the_designed_products_are_aligned_as_decoder_layers_are(count: int) -> None:
+    usual = [g for g in designed_gemms(count) if max(g.n, g.k) <= 16384]
+    aligned = sum(
+        g.n % 256 == 0 and g.k % 256 == 0 and (g.m < 256 or g.m % 256 == 0) for g in usual
+    )
+    assert aligned == len(usual) // 2
+    sizes = np.log2([(g.m, g.n, g.k) for g in usual])
+    apart = np.abs(sizes[:, None] - sizes).max(axis=2) + 9 * np.eye(len(usual))
+    assert apart.min() > 0.25  # no product stands beside its own aligned twin
+
+
+def test_a_full_run_holds_eight_windows_and_every_mask() -> None:
+    points = bench_plan(FACTS, ("attention",), quick=False, seed=1)
+    masks = Counter(getattr(p.kernel, "mask", "") for p in points if _is_prefill(p))
+    assert masks["window"] >= 8
+    assert masks["document"] >= 6
+    assert masks["causal"] >= 20
+    assert sum(p.measures_power for p in points) == 24  # a second each: a run is to stay short
+    quick = bench_plan(FACTS, ("attention",), quick=True, seed=1)
+    assert len(quick) == 12
+
+
+def _is_prefill(point: BenchPoint) -> bool:
+    return getattr(point.kernel, "phase", "") == "prefill"
 
 
 def test_no_point_asks_for_more_memory_than_the_board_has() -> None:
