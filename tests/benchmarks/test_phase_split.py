@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from benchmarks.phase_split import MachineTimes, _halves, _within_limits
+from benchmarks.phase_split import MachineTimes, _halves, _within_limits, choices, gains
 from capacity.serving.served_requests import Request
 
 IDLE = MachineTimes(np.array([100.0, 1000.0]), np.array([0.1, 1.0]), np.array([0.05, 0.05]))
@@ -51,3 +51,14 @@ def test_halves_of_the_table_agree_and_share_no_row() -> None:
             second[gpu].of("prompt", 1500), rel=0.05
         )
     assert first["a100"].of("prompt", 1500) > 2 * first["h100"].of("prompt", 1500)
+
+
+def test_what_one_half_chooses_is_scored_by_the_other() -> None:
+    fitted = {"conv": {"AA": 9.0, "a100": 10.0, "h100": 5.0}}
+    judge = {"conv": {"AA": 30.0, "a100": 8.0, "h100": 16.0}}
+    made = gains(fitted, judge)
+    assert made["gain_at_20_percent_less_cost_conv"] == pytest.approx(0.5)
+    assert made["gain_at_equal_cost_and_power"] == pytest.approx(1.0)
+    chosen = choices(fitted, judge, {"conv": {"AA": 1.0}})
+    assert chosen["chosen_over_best_on_the_other_half_min"] == pytest.approx(8 / 30)
+    assert chosen["split_chosen"] == 0.0

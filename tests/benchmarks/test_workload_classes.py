@@ -11,8 +11,8 @@ from capacity.kernels import DecoderStep
 
 @pytest.mark.parametrize(
     ("ratio", "side"),
-    [(0.1, "bandwidth"), (0.69, "bandwidth"), (0.71, "either"), (1.29, "either"), (1.31, "compute")],
-)  # fmt: skip
+    [(0.1, "bandwidth"), (0.69, "bandwidth"), (0.71, "either"), (1.29, "either"), (2, "compute")],
+)
 def test_operations_a_byte_say_which_roof_binds(ratio: float, side: str) -> None:
     assert side_of_ridge(ratio) == side
 
