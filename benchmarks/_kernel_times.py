@@ -11,10 +11,9 @@ from typing import Final
 import numpy as np
 
 from capacity.bench.measurement_row import read_rows
-from capacity.kernels import Kernel
 from capacity.model.hold_outs import hold_out_folds
 from capacity.model.kernel_features import kernel_group
-from capacity.model.kernel_samples import Floats, Indices, TimeSamples, time_samples
+from capacity.model.kernel_samples import Floats, TimeSamples, time_samples
 from capacity.model.point_design import designed_points
 from capacity.model.time_model import TimeModel, fit_time_model
 from capacity.roofs import Roofs, require_roofs
@@ -121,14 +120,6 @@ def own_split(samples: TimeSamples, group: str, least: int) -> Split:
         expected = f"at least {least} {group} rows to learn from and {LEAST_HELD_ROWS} held out"
         raise InputError("--measurements", expected, counts)
     return split
-
-
-def without_repeats(kernels: Sequence[Kernel]) -> Indices:
-    """The first row of each kernel."""
-    first: dict[Kernel, int] = {}
-    for row, kernel in enumerate(kernels):
-        first.setdefault(kernel, row)
-    return np.array(sorted(first.values()), dtype=np.int64)
 
 
 def rounded(figures: Mapping[str, float | int | str]) -> dict[str, float | int | str]:

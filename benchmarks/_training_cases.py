@@ -16,7 +16,7 @@ from capacity.training.layer_costs import RooflineCosts
 from capacity.training.link_matrix import Link, LinkMatrix
 from capacity.training.plan_values import SearchChoices, TrainingCluster, TrainingProblem
 from capacity.training.step_work import HostResources, TrainingGpu
-from capacity.training.training_job import ParallelLayout, TrainingJob
+from capacity.training.training_job import TrainingJob
 
 NVLINK = Link(370e9, 3e-6)
 INFINIBAND = Link(45e9, 5e-6)
@@ -162,8 +162,3 @@ def random_cluster(rng: np.random.Generator, most_hosts: int = 6) -> LinkMatrix:
     classes = [str(kind) for kind in rng.choice(kinds, hosts)]
     links = fabric(hosts, int(rng.choice([1, 2, 4])), INFINIBAND, classes)
     return perturbed(links, rng)
-
-
-def plain_layout(layout: ParallelLayout) -> tuple[int, int, int, int]:
-    """Its cuts."""
-    return layout.data, layout.tensor, layout.pipeline, layout.context

@@ -1,11 +1,11 @@
 """Embodied CO2e over a board's life, and an agents' fleet of old and new boards against new ones.
 
 First the proportional model beside FLOPs to Footprints (2025): utilisation from 20 to 60 %, three
-years of life instead of one, both: arithmetic, printed without a pass line. Then agents (a graph of model calls and look-ups) on H200 boards
-only and with A100 boards that are there already: wherever some mix costs at most 1.05 times as much
-as H200 only, `--keep-old 1.05` has to find one with as few H200 boards as a search that shares no
-code with the planner, and kWh are compared. Rates are the serving model's; rents and the
-look-ups' CPU servers are assumed.
+years of life instead of one, both: arithmetic, printed without a pass line. Then agents (a graph of
+model calls and look-ups) on H200 boards only and with A100 boards that are there already: wherever
+some mix costs at most 1.05 times as much as H200 only, `--keep-old 1.05` has to find one with as
+few H200 boards as a search that shares no code with the planner, and kWh are compared. Rates are
+the serving model's; rents and the look-ups' CPU servers are assumed.
 """
 
 from __future__ import annotations

@@ -59,7 +59,7 @@ def _known(at: str, name: str, known: Iterable[str]) -> None:
 
 
 class Tier(StrEnum):
-    """How sure a bucket's service must be: hard ones plan with the lower 90 % bound of rates."""
+    """How sure a bucket's service must be: hard ones plan with the lower rates."""
 
     HARD = "hard"
     BEST_EFFORT = "bestEffort"

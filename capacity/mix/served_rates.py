@@ -21,9 +21,9 @@ from wattpack.errors import InputError
 __all__ = ["LOWER_SHARE", "ServedRates"]
 
 LOWER_SHARE: Final = 0.76
-"""Lower end of the 90 % interval over the mean. Assumed for now, as no interval of rates was
-measured: a one-sided 90 % bound of a log-normal error whose median size is 12 %, the line that the
-serving model is held to: exp(-1.28 x ln(1.12) / 0.674) = 0.81, and 6 % for the kernels' own."""
+"""What hard tiers count on, over the mean. Assumed, not measured, as no interval of rates was: a
+one-sided 90 % bound of a log-normal error whose median size is 12 %, the line that the serving
+model is held to: exp(-1.28 x ln(1.12) / 0.674) = 0.81, and 6 % for the kernels' own."""
 
 ANY_SECONDS: Final = 1e9
 _ALL_REUSED: Final = 0.999

@@ -109,15 +109,6 @@ class LinkMatrix:
             delay[np.ix_(x, y)] = link.latency_seconds
         return replace(self, bytes_per_second=rate, latency_seconds=delay)
 
-    def with_inside(self, link: Link) -> Self:
-        """These links with those inside every host replaced, for example by measured ones."""
-        same = self.host[:, None] == self.host[None, :]
-        return replace(
-            self,
-            bytes_per_second=np.where(same, link.bytes_per_second, self.bytes_per_second),
-            latency_seconds=np.where(same, link.latency_seconds, self.latency_seconds),
-        )
-
     def take(self, gpus: Indices) -> Self:
         """The links among some GPUs, in ascending order; hosts are numbered anew."""
         kept = np.sort(gpus)

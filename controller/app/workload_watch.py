@@ -67,9 +67,9 @@ class WorkloadWatch(PeriodicThread):
         if outcome is None:
             return
         topology = outcome.topology
-        pods = self._desired.pods_of_gpus
-        if len(pods) != topology.n_gpus:
-            return
+        # By name: since the outcome was made, boards may have changed places.
+        pod_of = self._desired.pod_of_gpu
+        pods = ["/".join(pod_of.get(uuid, ())) for uuid in topology.gpu_uuids]
         seen, defaults = outcome.seen, topology.default_limit_watts
         draws = of_the_work(seen.gpu_draw_watts, seen.gpu_limit_watts, defaults)
         self._history.add(topology.gpu_uuids, pods, draws, self._fleet.signals(topology))

@@ -94,6 +94,23 @@ def test_a_label_that_names_nothing_known_counts_as_none() -> None:
     assert Watched("no-such-work").run(90, **DECODE).gpus.bound[0] == "bandwidth"
 
 
+def test_boards_that_change_places_keep_what_their_pods_showed() -> None:
+    watched = Watched()
+    watched.run(55, **DECODE)
+    bench = watched.bench
+    outcome = bench.tick("node-1", devices=[make_reading(f"node-1-gpu-{i}") for i in (0, 1)])
+    assert outcome is not None
+    hello = make_hello("node-1")
+    hello.devices[0].index, hello.devices[1].index = 1, 0
+    bench.fleet.hello(hello)
+    newer = bench.cluster.desired.topology(bench.fleet)
+    assert newer is not None
+    assert newer.gpu_uuids == outcome.topology.gpu_uuids[::-1]
+    watched.watch.take(outcome)
+    watched.watch.run_once()
+    assert watched.run(10, **DECODE).gpus.bound[1] == "bandwidth"
+
+
 def test_a_capped_board_keeps_the_verdict_of_before() -> None:
     watched = Watched()
     watched.run(90, **DECODE)

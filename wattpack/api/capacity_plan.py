@@ -122,7 +122,10 @@ class BucketSpec(ApiModel):
     ] = None
     tier: Annotated[
         Literal["hard", "bestEffort"],
-        Field(description="hard plans with the lower 90 % bound of rates, bestEffort with means"),
+        Field(
+            description="hard plans with lowerRequestsPerSecond (of predicted rates 0.76 of the"
+            " mean, assumed), bestEffort with means"
+        ),
     ] = "hard"
     minimum_replicas: Annotated[
         int, Field(ge=1, le=1000, description="No replica carries more than 1 / this of the bucket")
