@@ -183,15 +183,16 @@ def run(options: Options) -> Result:
         "cost_of_70_a100_over_40_h100": 70 * DOLLARS["a100"] / (40 * DOLLARS["h100"]),
         "power_of_70_a100_over_40_h100": 70 * POWER["a100"] / (40 * POWER["h100"]),
     }
-    rates: list[TraceRates] = []
+    rates: dict[str, TraceRates] = {}
     for prefix, times in (("fitted_half_", fitted), ("", judge)):
         options.progress(prefix or "other half")
-        rates.append({trace: design_rates(times, idle, trace, count) for trace in SPLITS})
-        for trace, made in rates[-1].items():
+        rates[prefix] = {trace: design_rates(times, idle, trace, count) for trace in SPLITS}
+        for trace, made in rates[prefix].items():
             figures |= {f"{prefix}{trace}_{name}_requests_per_second": made[name] for name in made}
     options.progress("a tenth of the link")
     slow = {trace: split_rates(fitted, idle, trace, count, 0.1) for trace in SPLITS}
-    figures |= gains(*rates) | choices(*rates, slow)
+    first, second = rates.values()
+    figures |= gains(first, second) | choices(first, second, slow)
     figures = {
         name: round(value, 3) if isinstance(value, float) else value
         for name, value in figures.items()
@@ -201,7 +202,7 @@ def run(options: Options) -> Result:
 
 def gains(fitted: TraceRates, judge: TraceRates) -> dict[str, float]:
     """What A100 machines gain on the other half, split where the first half says so."""
-    figures = {}
+    figures: dict[str, float] = {}
     for name, reference in REFERENCES.items():
         ratios = {}
         for trace, made in fitted.items():

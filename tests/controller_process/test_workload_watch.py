@@ -9,6 +9,7 @@ import pytest
 from console.cap_reasons import explain_gpu
 from controller.app.fleet import Fleet
 from controller.app.live_view_builder import shown_to
+from controller.app.tick_loop import TickOutcome
 from controller.app.workload_watch import WORKLOAD_LABEL, WorkloadWatch
 from tests.controller_process.messages import make_hello, make_reading
 from tests.controller_process.object_builders import (
@@ -45,15 +46,18 @@ class Watched:
         self.bench = Bench(cluster, fleet, lambda: self.watch.works())
         self.watch = WorkloadWatch(self.bench.clock, fleet, cluster.desired)
 
-    def run(self, seconds: int, **reading: Any) -> LiveView:
+    def tick(self, **reading: Any) -> TickOutcome:
         use = power_pb2.PodUse(
             namespace="team", name="chat", uid="u", device_uuids=["node-1-gpu-0"]
         )
+        readings = [make_reading(f"node-1-gpu-{i}", **(reading if i == 0 else {})) for i in (0, 1)]
+        outcome = self.bench.tick("node-1", devices=readings, pods=[use])
+        assert outcome is not None
+        return outcome
+
+    def run(self, seconds: int, **reading: Any) -> LiveView:
         for _ in range(seconds):
-            readings = [
-                make_reading(f"node-1-gpu-{i}", **(reading if i == 0 else {})) for i in (0, 1)
-            ]
-            self.watch.take(self.bench.tick("node-1", devices=readings, pods=[use]))
+            self.watch.take(self.tick(**reading))
             self.watch.run_once()
         view = self.bench.ticker.live()
         assert view is not None
@@ -97,16 +101,13 @@ def test_a_label_that_names_nothing_known_counts_as_none() -> None:
 def test_boards_that_change_places_keep_what_their_pods_showed() -> None:
     watched = Watched()
     watched.run(55, **DECODE)
-    bench = watched.bench
-    outcome = bench.tick("node-1", devices=[make_reading(f"node-1-gpu-{i}") for i in (0, 1)])
-    assert outcome is not None
+    older = watched.tick(**DECODE)
     hello = make_hello("node-1")
     hello.devices[0].index, hello.devices[1].index = 1, 0
-    bench.fleet.hello(hello)
-    newer = bench.cluster.desired.topology(bench.fleet)
-    assert newer is not None
-    assert newer.gpu_uuids == outcome.topology.gpu_uuids[::-1]
-    watched.watch.take(outcome)
+    watched.bench.fleet.hello(hello)
+    newer = watched.tick(**DECODE)
+    assert newer.topology.gpu_uuids == older.topology.gpu_uuids[::-1]
+    watched.watch.take(older)
     watched.watch.run_once()
     assert watched.run(10, **DECODE).gpus.bound[1] == "bandwidth"
 
