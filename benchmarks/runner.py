@@ -93,16 +93,24 @@ OneCase = Callable[[int, int], Row]
 
 
 def finished_rows(options: Options, name: str, one_case: OneCase, count: int) -> Rows:
-    """Cases 0 to ``count``; those that the folder of ``--resume`` holds are not run again."""
-    kept = options.resume / f"{name}.jsonl" if options.resume else None
-    rows: list[Row] = []
-    if kept is not None and kept.exists():
-        rows = [json.loads(line) for line in kept.read_text(encoding="utf-8").splitlines()][:count]
+    """Cases 0 to ``count``; those that the folder of ``--resume`` holds are not run again.
+
+    Raises:
+        InputError: if that folder cannot be made.
+    """
+    if options.resume is None:
+        return [one_case(options.seed, number) for number in range(count)]
+    try:
+        options.resume.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError("--resume", "a folder to write to", str(options.resume)) from error
+    kept = options.resume / f"{name}.jsonl"
+    lines = kept.read_text(encoding="utf-8").splitlines() if kept.exists() else []
+    rows: list[Row] = [json.loads(line) for line in lines[:count]]
     for number in range(len(rows), count):
         rows.append(one_case(options.seed, number))
-        if kept is not None:
-            with kept.open("a", encoding="utf-8") as file:
-                file.write(json.dumps(rows[-1]) + "\n")
+        with kept.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(rows[-1]) + "\n")
     return rows
 
 
