@@ -16,6 +16,7 @@ from capacity.language_models import find_language_model
 from capacity.mix.mix_problem import Phase
 from capacity.mix.predicted_rates import BoardRate, RateQuestion
 from capacity.roofs import require_roofs
+from wattpack.api.capacity_plan import MOST_TOKENS
 from wattpack.errors import InputError
 
 __all__ = ["LOWER_SHARE", "ServedRates"]
@@ -27,6 +28,8 @@ model is held to: exp(-1.28 x ln(1.12) / 0.674) = 0.81, and 6 % for the kernels'
 
 ANY_SECONDS: Final = 1e9
 _ALL_REUSED: Final = 0.999
+_UNSERVED: Final = frozenset({"tensor_parallel", "number_format"})
+"""Fields of a deployment that cannot be: weights or heads that do not fit, no such products."""
 _DATA: Final = ("language_models.yaml", "serving_constants.yaml", "roofs.csv")
 _ROWS: Final = ("data/profiles", "reference/kernels")
 """Folders of measured rows and public tables; files there that no prediction reads count as well,
@@ -103,9 +106,14 @@ def _rate(question: RateQuestion) -> BoardRate | None:
             question.number_format,
             limit_watts=question.cap_watts,
         )
-        found = max_rate(served, RequestBucket(*work), limits)
-    except InputError:
+    except InputError as error:
+        if error.field not in _UNSERVED:
+            raise
         return None
+    bucket = RequestBucket(*work)
+    if served.users(bucket.prompt_tokens + bucket.output_tokens) < 1:
+        return None
+    found = max_rate(served, bucket, limits)
     if found is None:
         return None
     mean = found.requests_per_second
@@ -119,7 +127,7 @@ def _work(question: RateQuestion) -> tuple[int, int, float, float] | None:
         return prompt, 1, 0.0, 0.0
     if question.phase is Phase.DECODE:
         # The first token comes from the prefill; the cache of the prompt is handed over.
-        return (prompt + 1, output - 1, 0.0, _ALL_REUSED) if output > 1 else None
+        return (min(prompt + 1, MOST_TOKENS), output - 1, 0.0, _ALL_REUSED) if output > 1 else None
     return prompt, output, 0.0, 0.0
 
 

@@ -21,6 +21,7 @@ import numpy.typing as npt
 
 from capacity.serving.deployment import Deployment
 from capacity.serving.served_requests import ClosedLoop, OpenLoop, Request, ServerRun, Size
+from wattpack.api.capacity_plan import MOST_TOKENS
 from wattpack.errors import InputError
 from wattpack.units import require_number
 
@@ -36,6 +37,17 @@ WARM_UP: Final = 0.15
 
 SEARCH_STEPS: Final = 9
 """Halvings of the bracket: the rate is found to a fifth of a per cent of its upper end."""
+
+LEAST_LOAD: Final = 0.02
+"""Of a request's own seconds, shares that requests come in: below, hardly two ever meet."""
+
+PROMPT_ITERATIONS: Final = 8_000
+"""Of an open run: prompts of hundreds of thousands of tokens are looked at fewer times."""
+
+FEWEST_LOOKED_AT: Final = 60
+
+REST_SECONDS: Final = 5.0
+"""After which a board's limit has forgotten what ran."""
 
 WINDOW_SECONDS: Final = 1.0
 """Of means of which the 99th percentile is told: what a breaker's thermal part can see."""
@@ -56,8 +68,8 @@ class RequestBucket:
     reused: float = 0.0
 
     def __post_init__(self) -> None:
-        require_number("prompt_tokens", self.prompt_tokens, minimum=1, maximum=2**22)
-        require_number("output_tokens", self.output_tokens, minimum=1, maximum=2**22)
+        require_number("prompt_tokens", self.prompt_tokens, minimum=1, maximum=MOST_TOKENS)
+        require_number("output_tokens", self.output_tokens, minimum=1, maximum=MOST_TOKENS)
         require_number("spread", self.spread, minimum=0, maximum=0.99)
         require_number("reused", self.reused, minimum=0, maximum=0.999)
 
@@ -157,10 +169,16 @@ def max_rate(
 ) -> MaxRate | None:
     """The largest Poisson rate at which enough requests keep the limits; None if none does.
 
+    A server that has each request to itself keeps most: where that is too few, no rate is tried.
+
     Raises:
         InputError: a request that can never fit the cache.
     """
     _require_room(deployment, bucket)
+    own_seconds = _own_seconds(deployment, bucket)
+    alone = _alone(deployment, bucket, limits, own_seconds)
+    if alone.attainment < limits.attainment:
+        return None
     busiest = min(deployment.batching.largest_batch, max(1, _users(deployment, bucket)))
     full = report_of(
         deployment, deployment.serve(ClosedLoop(busiest, bucket.sizes(3 * busiest))), None
@@ -175,7 +193,7 @@ def max_rate(
             best = MaxRate(rate, report.mean_watts, report.p99_watts, report)
         else:
             high = rate
-        if low == full.requests_per_second:
+        if low == full.requests_per_second or high < LEAST_LOAD / own_seconds:
             break
         rate = (low + high) / 2
     return best
@@ -188,7 +206,9 @@ def report_of(
     requests = sorted(run.requests, key=lambda one: one.sent)[skipped:]
     ttft = np.array([one.ttft for one in requests])
     tpot = np.array([one.tpot for one in requests])
-    watts = board_watts(deployment, run) * deployment.tensor_parallel
+    watts, spans = board_watts(deployment, run)
+    watts = watts * deployment.tensor_parallel
+    mean_watts = float(watts @ spans / spans.sum())
     tokens = sum(one.output for one in run.requests)
     counts, batch = np.array(run.log.counts), np.array(run.log.decodes)
     rate = len(run.requests) / run.seconds
@@ -201,18 +221,19 @@ def report_of(
         rate * share,
         share,
         float(counts @ batch / counts.sum()),
-        float(watts.mean()),
-        float(np.quantile(watts, 0.99)),
-        float(watts.mean()) * run.seconds / tokens,
+        mean_watts,
+        _quantile_of_windows(watts, spans, 0.99),
+        mean_watts * run.seconds / tokens,
         run.preempted,
     )
 
 
-def board_watts(deployment: Deployment, run: ServerRun) -> Floats:
-    """One-second means of one board's draw, shape (seconds,), from the strides' joules.
+def board_watts(deployment: Deployment, run: ServerRun) -> tuple[Floats, Floats]:
+    """One-second means of one board's draw, and how many seconds each stands for, shape (n,) both.
 
-    The regulator keeps means of a second at the limit; between iterations the board waits with
-    its clock up.
+    Seconds within one stride are alike and stand together: n grows with the strides and not with
+    the time. The regulator keeps means of a second at the limit; between iterations the board waits
+    with its clock up.
     """
     log = run.log
     busy = np.array(log.counts) * np.array(log.seconds)
@@ -222,11 +243,45 @@ def board_watts(deployment: Deployment, run: ServerRun) -> Floats:
     gap = deployment.prices.gap_watts
     watts = np.stack([np.full(len(free), gap), free], axis=1).ravel()
     energy = np.concatenate([[0.0], np.cumsum(np.maximum(0.0, np.diff(edges)) * watts)])
-    span = float(edges[-1])
-    marks = np.linspace(0.0, span, max(2, int(span / WINDOW_SECONDS) + 1))
-    means = np.diff(np.interp(marks, edges, energy)) / np.diff(marks)
+    count = max(1, int(float(edges[-1]) / WINDOW_SECONDS))
+    window = float(edges[-1]) / count
+    cut = np.floor(edges / window)
+    marks = np.unique(np.clip(np.concatenate([cut, cut + 1, [0.0, count]]), 0, count))
+    spans = np.diff(marks)
+    means = np.diff(np.interp(marks * window, edges, energy)) / (spans * window)
     held = deployment.regulator.held_share * deployment.limit
-    return np.asarray(np.minimum(means, held))
+    return np.minimum(means, held), spans
+
+
+def _quantile_of_windows(values: Floats, counts: Floats, share: float) -> float:
+    """``np.quantile`` of each value as often as it counts."""
+    order = np.argsort(values)
+    last = np.cumsum(counts[order]) - 1
+    place = share * last[-1]
+    low, high = values[order][np.searchsorted(last, [np.floor(place), np.ceil(place)])].tolist()
+    return float(low + (high - low) * (place - np.floor(place)))
+
+
+def _own_seconds(deployment: Deployment, bucket: RequestBucket) -> float:
+    """Of one request on an empty server."""
+    return deployment.serve(OpenLoop((0.0,), bucket.sizes(1))).seconds
+
+
+def _alone(
+    deployment: Deployment, bucket: RequestBucket, limits: LatencyLimits, own_seconds: float
+) -> ServingReport:
+    """Of requests that never meet: the next comes when the last is long gone."""
+    count = _looked_at(deployment, bucket) if bucket.spread else 1
+    apart = (own_seconds / (1 - bucket.spread) + REST_SECONDS) * np.arange(count)
+    run = deployment.serve(OpenLoop(apart.tolist(), bucket.sizes(count)))
+    return report_of(deployment, run, limits, int(WARM_UP * count))
+
+
+def _looked_at(deployment: Deployment, bucket: RequestBucket) -> int:
+    """Requests of an open run."""
+    prompt = bucket.prompt_tokens * (1 - bucket.reused)
+    iterations = int(prompt / deployment.batching.token_budget) + 1
+    return max(FEWEST_LOOKED_AT, min(LOOKED_AT, PROMPT_ITERATIONS // iterations))
 
 
 def _open_report(
@@ -235,10 +290,11 @@ def _open_report(
     requests_per_second: float,
     limits: LatencyLimits | None,
 ) -> ServingReport:
-    gaps = np.random.default_rng(SEED + 1).exponential(1.0, LOOKED_AT)
+    count = _looked_at(deployment, bucket)
+    gaps = np.random.default_rng(SEED + 1).exponential(1.0, count)
     times = (np.cumsum(gaps) / requests_per_second).tolist()
-    run = deployment.serve(OpenLoop(times, bucket.sizes(LOOKED_AT)))
-    return report_of(deployment, run, limits, int(WARM_UP * LOOKED_AT))
+    run = deployment.serve(OpenLoop(times, bucket.sizes(count)))
+    return report_of(deployment, run, limits, int(WARM_UP * count))
 
 
 def _users(deployment: Deployment, bucket: RequestBucket) -> int:

@@ -23,6 +23,7 @@ from forecasting.forecast_book import ForecastBook
 from forecasting.plan_due import has_moved
 from forecasting.plan_question import PlanQuestion, QuestionReader
 from forecasting.plan_verdict import PlanVerdict, accepted, refused, said_of, solved, told_of
+from forecasting.timed_predictor import TimedPredictor
 from wattpack.api.capacity_plan import CapacityPlan, CapacityPlanStatus, PlanReason
 from wattpack.clock import Clock
 from wattpack.errors import InputError, WattpackError
@@ -120,14 +121,14 @@ class PlanThread(PeriodicThread):
         book = ForecastBook.of("", self._sources.forecasts())
         self._read_gpu_types()
         seen: dict[Key, JsonObject] = {}
-        due: list[tuple[int, Key, PlanQuestion]] = []
+        due: list[tuple[tuple[bool, int], Key, PlanQuestion]] = []
         for body in self._sources.plans():
             key = (str(body["metadata"].get("namespace", "")), str(body["metadata"]["name"]))
             seen[key] = body
             self._begin(key, body)
             question = self._judged(key, body, book, now_ns)
             if question is not None:
-                due.append((self._unanswered_since_ns[key], key, question))
+                due.append((self._turn(key, question), key, question))
         self._forget_gone(seen)
         self._writer.flush()
         if due:
@@ -182,6 +183,13 @@ class PlanThread(PeriodicThread):
         self._unanswered_since_ns.setdefault(key, self._clock.monotonic_ns())
         return question
 
+    def _turn(self, key: Key, question: PlanQuestion) -> tuple[bool, int]:
+        """Who waits longest comes first, and behind all others what failed before."""
+        failed = self._attempts.get(key)
+        if failed is not None and failed.digest == question.digest:
+            return True, failed.again_ns
+        return False, self._unanswered_since_ns[key]
+
     def _is_answered(self, question: PlanQuestion) -> bool:
         """Whether the figures answer it, or nothing better can be said while forecasts are away."""
         status = question.plan.status
@@ -200,7 +208,8 @@ class PlanThread(PeriodicThread):
 
     def _solve(self, key: Key, question: PlanQuestion) -> None:
         began_ns = self._clock.monotonic_ns()
-        knowledge = Knowledge(self._gpu_types, self._sources.predictor, question.outlooks.rates)
+        predictor = self._sources.predictor and TimedPredictor(self._sources.predictor, self._clock)
+        knowledge = Knowledge(self._gpu_types, predictor, question.outlooks.rates)
         spec, plan = question.plan.spec, question.plan
         options = replace(
             self._options, keep_owned_within_cost_ratio=spec.keep_owned_within_cost_ratio

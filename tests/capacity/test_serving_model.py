@@ -14,8 +14,16 @@ from capacity.serving.engine import constants_from, find_engine
 from capacity.serving.phase_pools import Handover, PhasePools, Pool, QueueEstimate
 from capacity.serving.served_requests import OpenLoop, ServerRun, Size, Work
 from capacity.serving.server_simulation import simulate
-from capacity.serving.service_level import LatencyLimits, RequestBucket, max_rate, measure
+from capacity.serving.service_level import (
+    LatencyLimits,
+    RequestBucket,
+    board_watts,
+    max_rate,
+    measure,
+    report_of,
+)
 from tests.capacity.serving_builders import ToyClock, in_order, rules
+from wattpack.api.capacity_plan import MOST_TOKENS
 from wattpack.errors import InputError
 
 LLAMA = find_language_model("llama-3.1-8b")
@@ -138,6 +146,39 @@ def test_a_higher_rate_keeps_no_more_requests_within_limits(
     assert all(after <= before + 0.01 for before, after in pairwise(kept)), kept
 
 
+def test_draws_of_seconds_are_those_of_every_second(h200: Deployment) -> None:
+    run = h200.serve(OpenLoop((0.0, 3.3, 40.0), (Size(9000, 500), Size(2000, 900), Size(50, 2000))))
+    watts, spans = board_watts(h200, run)
+    count = int(run.seconds)
+    assert spans.sum() == count
+    assert len(watts) < count
+    log, window = run.log, run.seconds / count
+    each = np.zeros(count)
+    for end, n, one, free, joules in zip(
+        log.ends, log.counts, log.seconds, log.free_seconds, log.joules, strict=True
+    ):
+        starts = np.arange(count) * window
+        shared = np.minimum(starts + window, end) - np.maximum(starts, end - n * one)
+        each += np.maximum(0.0, shared) * (joules / free - h200.prices.gap_watts) / window
+    each = np.minimum(each + h200.prices.gap_watts, h200.regulator.held_share * h200.limit)
+    assert np.repeat(watts, spans.astype(int)) == pytest.approx(each)
+    report = report_of(h200, run, None)
+    assert report.p99_watts == pytest.approx(np.quantile(each, 0.99))
+    assert report.mean_watts == pytest.approx(each.mean())
+
+
+def test_a_limit_that_no_request_keeps_alone_tries_no_rate(
+    h200: Deployment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loads: list[Work] = []
+    serve = Deployment.serve
+    monkeypatch.setattr(
+        Deployment, "serve", lambda one, work: (loads.append(work), serve(one, work))[1]
+    )
+    assert max_rate(h200, RequestBucket(1000, 500_000), LatencyLimits(1.0, 1e-3)) is None
+    assert sum(len(load.sizes) for load in loads) == 2
+
+
 def test_reused_prefixes_serve_more(h200: Deployment) -> None:
     reused = max_rate(h200, replace(BUCKET, reused=0.8), LIMITS)
     plain = max_rate(h200, BUCKET, LIMITS)
@@ -213,8 +254,13 @@ def test_deployments_that_cannot_be_are_refused_by_field(
         (lambda d: measure(d, BUCKET), "concurrency"),
         (lambda d: measure(d, BUCKET, concurrency=0), "concurrency"),
         (lambda d: measure(d, BUCKET, requests_per_second=-1.0), "requests_per_second"),
-        (lambda d: measure(d, RequestBucket(2_000_000, 1), concurrency=1), "prompt_tokens"),
+        (
+            lambda d: measure(d, RequestBucket(MOST_TOKENS, MOST_TOKENS), concurrency=1),
+            "prompt_tokens",
+        ),
         (lambda d: RequestBucket(0, 1), "prompt_tokens"),
+        (lambda d: RequestBucket(MOST_TOKENS + 1, 1), "prompt_tokens"),
+        (lambda d: RequestBucket(1, MOST_TOKENS + 1), "output_tokens"),
         (lambda d: LatencyLimits(0.0, 1.0), "ttft_seconds"),
         (lambda d: find_engine("llama.cpp"), "engine"),
         (lambda d: constants_from({"constants": {"speed": 1}}), "constants.decode_attention"),

@@ -13,6 +13,7 @@ from capacity.mix.predicted_rates import BoardRate, RateQuestion
 from capacity.profile_library import gpu_profile_object, shipped_library
 from forecasting.app.plan_metrics import PlanMetrics
 from forecasting.app.plan_thread import LOOK_SECONDS, RETRY_SECONDS, PlanSources, PlanThread
+from forecasting.timed_predictor import PREDICTION_SECONDS
 from simulation.kube import EmbeddedKube
 from tests.forecasting.predictor import FlatPredictor
 from wattpack.api import CapacityPlan, DemandForecast, GPUProfile
@@ -486,6 +487,60 @@ def test_a_defect_that_one_plan_meets_leaves_the_others_answered(judges: bool) -
     assert world.said("bad")["Ready"] == ("False", "SolverFailed")
     assert world.said("good")["Ready"] == ("True", "Solved")
     assert world.thread.failures == 0
+
+
+class Slow(FlatPredictor):
+    """Takes a minute for every rate that it has not told before."""
+
+    def __init__(self) -> None:
+        self.clock = ManualClock()
+        self.known: set[RateQuestion] = set()
+
+    def rate(self, question: RateQuestion) -> BoardRate | None:
+        if question not in self.known:
+            self.clock.advance_seconds(60)
+            self.known.add(question)
+        return super().rate(question)
+
+
+def test_predictions_end_in_time_and_the_next_try_goes_on_from_there() -> None:
+    slow = Slow()
+    world = World(slow)
+    slow.clock = world.clock
+    world.ask("endless", **PREDICTED)
+    world.look()
+    first = len(slow.known)
+    assert first == PREDICTION_SECONDS / 60
+    assert world.said("endless") == {
+        "Accepted": ("True", "Valid"), "Ready": ("False", "OutOfTime"),
+    }  # fmt: skip
+    world.ask("good")
+    world.look(2)
+    assert world.said("good")["Ready"] == ("True", "Solved")
+    assert len(slow.known) == first, "not tried again at once"
+    world.look(4, seconds=RETRY_SECONDS + 1)
+    assert world.said("endless")["Ready"][0] == "True"
+    assert world.thread.failure() == ""
+
+
+def test_plans_that_run_out_of_time_leave_a_turn_to_others() -> None:
+    slow = Slow()
+    world = World(slow)
+    slow.clock = world.clock
+    slow.known = Forgetful()
+    for index in range(8):
+        world.ask(f"endless{index}", **PREDICTED)
+    world.look(8)
+    world.ask("good")
+    world.look(2)
+    assert world.said("good")["Ready"] == ("True", "Solved")
+
+
+class Forgetful(set[RateQuestion]):
+    """Nothing is ever known."""
+
+    def add(self, element: RateQuestion) -> None:
+        pass
 
 
 def test_a_status_of_another_version_is_no_obstacle(world: World) -> None:

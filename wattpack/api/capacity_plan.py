@@ -8,7 +8,7 @@ question that nobody can answer in time.
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Final, Literal
 
 from pydantic import Field
 
@@ -72,6 +72,10 @@ def _named(max_length: int, description: str, min_length: int = 0) -> Any:  # no
     )
 
 
+MOST_TOKENS: Final = 2**20
+"""Of a prompt and of an answer: prompts without end would take the serving model minutes."""
+
+
 class PlanReason(StrEnum):
     """Every reason of a CapacityPlan's conditions."""
 
@@ -109,10 +113,10 @@ class BucketSpec(ApiModel):
         Field(description="Take the demand from a forecast; solved anew when it moves by 5 %"),
     ] = None
     input_tokens: Annotated[
-        int | None, Field(ge=1, le=10_000_000, description="Prompt of one request, tokens")
+        int | None, Field(ge=1, le=MOST_TOKENS, description="Prompt of one request, tokens")
     ] = None
     output_tokens: Annotated[
-        int | None, Field(ge=1, le=10_000_000, description="Answer of one request, tokens")
+        int | None, Field(ge=1, le=MOST_TOKENS, description="Answer of one request, tokens")
     ] = None
     time_to_first_token_seconds: Annotated[
         Seconds | None, Field(description="Limit on the first token; unset: none")

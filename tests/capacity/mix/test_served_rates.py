@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import shutil
+import tracemalloc
 from pathlib import Path
 
 import pytest
+from pydantic import ValidationError
 
 import capacity
 from capacity.mix.mix_problem import Phase
@@ -15,8 +17,10 @@ from capacity.mix.predicted_rates import BoardRate, RateQuestion
 from capacity.mix.served_rates import ServedRates, _digest
 from capacity.profile_book import ProfileBook
 from capacity.profile_library import shipped_library
+from capacity.serving.deployment import Deployment
+from capacity.serving.server_simulation import ServerSimulation
 from tests.forecasting.predictor import FlatPredictor
-from wattpack.api.capacity_plan import CapacityPlanSpec
+from wattpack.api.capacity_plan import MOST_TOKENS, CapacityPlanSpec
 from wattpack.errors import InputError
 
 CHAT = RateQuestion("llama-3.1-8b", "H200-SXM", 1, 700.0, Phase.WHOLE, "bf16", 800, 200, 1.0, 0.05)
@@ -74,6 +78,62 @@ def test_what_cannot_be_served_there_has_no_rate(changes: dict[str, object]) -> 
 def test_unknown_names_are_refused_by_their_field(model: str, gpu: str, field: str) -> None:
     with pytest.raises(InputError, match=field):
         ServedRates().require(model, [gpu])
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"input_tokens": 1, "output_tokens": MOST_TOKENS, "time_per_output_token_seconds": 0.01},
+        {"input_tokens": 1, "output_tokens": MOST_TOKENS, "time_per_output_token_seconds": 1e-4},
+        {"input_tokens": MOST_TOKENS - 1, "output_tokens": 1, "time_to_first_token_seconds": None},
+        {"input_tokens": MOST_TOKENS, "output_tokens": 100, "phase": Phase.DECODE},
+    ],
+)
+def test_the_longest_requests_are_answered_in_little_memory_and_few_iterations(
+    changes: dict[str, object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    steps = 0
+
+    def counted(server: ServerSimulation) -> None:
+        nonlocal steps
+        steps += 1
+        step(server)
+
+    step = ServerSimulation.step
+    monkeypatch.setattr(ServerSimulation, "step", counted)
+    long = dataclasses.replace(CHAT, number_format="fp8")
+    ServedRates().rate(long)
+    steps = 0
+    tracemalloc.start()
+    try:
+        ServedRates().rate(dataclasses.replace(long, **changes))  # type: ignore[arg-type]
+        _, peak_bytes = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert steps < 120_000
+    assert peak_bytes < 150e6
+
+
+def test_a_defect_of_the_serving_model_is_not_told_as_a_missing_rate(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def broken(self: Deployment) -> object:
+        raise InputError("seconds", "a positive number", -1.0)
+
+    monkeypatch.setattr(Deployment, "clock", broken)
+    with pytest.raises(InputError, match="seconds"):
+        ServedRates().rate(dataclasses.replace(CHAT, output_tokens=123))
+
+
+def test_a_request_longer_than_the_cache_has_no_rate() -> None:
+    assert ServedRates().rate(dataclasses.replace(CHAT, input_tokens=MOST_TOKENS)) is None
+
+
+def test_requests_beyond_the_bound_are_refused_by_their_field() -> None:
+    for name in ("inputTokens", "outputTokens"):
+        bucket = {"name": "chat", "inputTokens": 1, "outputTokens": 1, name: MOST_TOKENS + 1}
+        with pytest.raises(ValidationError, match=name):
+            spec(buckets=[bucket])
 
 
 def spec(**more: object) -> CapacityPlanSpec:
