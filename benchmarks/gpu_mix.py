@@ -50,6 +50,7 @@ TARGETS = {
     "mean_saving_percent": Target(at_least=2.0),
     "split_mean_saving_percent": Target(at_least=2.0),
     "full_size_gap_percent_max": Target(at_most=1.0),
+    "full_size_cases_without_a_mix": Target(at_most=0),
     "joint_requests_per_kw_gain_percent_mean": Target(at_least=10.0),
     "split_joint_requests_per_kw_gain_percent_mean": Target(at_least=10.0),
 }
@@ -206,6 +207,7 @@ def full_size(rows: Rows) -> Figures:
     gaps, times = ([row[name] for row in solved] for name in ("gap_percent", "seconds"))
     return {
         "full_size_cases": len(gaps),
+        "full_size_cases_without_a_mix": len(rows) - len(solved),
         "full_size_gap_percent_max": max(gaps),
         "full_size_gap_percent_mean": _mean(gaps),
         "full_size_cases_within_1_percent": sum(gap <= 1.0 for gap in gaps),

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, replace
 from functools import cache
 from itertools import combinations
+from math import isfinite
 
 import numpy as np
 
@@ -120,14 +121,23 @@ def small_row(seed: int, number: int) -> Row:
     try:
         plan = plan_parallel(asked).best
     except InfeasibleTraining:
-        # A conflict that is none would be a plan infinitely worse than the best.
-        return {"over": 0.0 if best == float("inf") else 1e9, "formula": 0.0, "tried": tried}
+        return {"over": over_percent(float("inf"), best), "formula": 0.0, "tried": tried}
     seconds = case.played(plan.layout, plan.ranks.tolist(), list(plan.layers))
     return {
-        "over": 100 * (seconds / best - 1),
+        "over": over_percent(seconds, best),
         "formula": 100 * abs(plan.step_seconds / seconds - 1),
         "tried": tried,
     }
+
+
+def over_percent(seconds: float, best_seconds: float) -> float:
+    """What a plan's step is longer than the best of all plans'; infinite seconds: no plan.
+
+    A plan where the search by hand finds none, and none where it finds one, is as bad as can be.
+    """
+    if isfinite(seconds) and isfinite(best_seconds):
+        return 100 * (seconds / best_seconds - 1)
+    return 0.0 if seconds == best_seconds else 1e9
 
 
 def small(rows: Rows) -> Figures:

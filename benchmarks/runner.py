@@ -7,6 +7,7 @@ A figure is a number with its unit in the key; a target is a bound on one figure
 
 from __future__ import annotations
 
+import hashlib
 import importlib
 import json
 import pkgutil
@@ -15,6 +16,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -95,6 +97,8 @@ OneCase = Callable[[int, int], Row]
 def finished_rows(options: Options, name: str, one_case: OneCase, count: int) -> Rows:
     """Cases 0 to ``count``; those that the folder of ``--resume`` holds are not run again.
 
+    A file there is of one seed, and of the code and data that its name has the digest of.
+
     Raises:
         InputError: if that folder cannot be made.
     """
@@ -104,7 +108,7 @@ def finished_rows(options: Options, name: str, one_case: OneCase, count: int) ->
         options.resume.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise InputError("--resume", "a folder to write to", str(options.resume)) from error
-    kept = options.resume / f"{name}.jsonl"
+    kept = options.resume / f"{name}-seed-{options.seed}-{sources_digest()}.jsonl"
     lines = kept.read_text(encoding="utf-8").splitlines() if kept.exists() else []
     rows: list[Row] = [json.loads(line) for line in lines[:count]]
     for number in range(len(rows), count):
@@ -112,6 +116,19 @@ def finished_rows(options: Options, name: str, one_case: OneCase, count: int) ->
         with kept.open("a", encoding="utf-8") as file:
             file.write(json.dumps(rows[-1]) + "\n")
     return rows
+
+
+@cache
+def sources_digest() -> str:
+    """Of all code and data that a figure can depend on: the solvers' and the benchmarks'."""
+    made = hashlib.sha256()
+    root = Path(__file__).parent.parent
+    for folder in ("benchmarks", "capacity", "wattpack"):
+        for file in sorted((root / folder).rglob("*")):
+            parts = file.relative_to(root).parts
+            if file.is_file() and not {"__pycache__", "results"}.intersection(parts):
+                made.update("/".join(parts).encode() + b"\0" + file.read_bytes())
+    return made.hexdigest()[:12]
 
 
 def discover() -> dict[str, ModuleType]:
