@@ -3,8 +3,8 @@
 559 aggregated 8-bit runs of dense models (AIConfigurator's silicon sample); those of engines with
 two models or more are scored, SGLang's are printed. Kernel times are those of the shipped rows and
 tables, which hold no end-to-end run; the constants that engines add are fitted without any run of
-the model that is judged, on either engine. Ranking: pairs of GPU types in one cell (engine, model,
-prompt, output, concurrency, parallelism) by generated tokens per dollar.
+the model that is judged, on either engine. Ranking: pairs of two GPU types in one cell (model,
+prompt, output, concurrency, parallelism; two engines may share one) by generated tokens per dollar.
 """
 
 from __future__ import annotations
@@ -39,12 +39,16 @@ DOLLARS_PER_GPU_HOUR: Final = {"H100-SXM": 2.69, "H200-SXM": 3.59, "B200-SXM": 5
 PRICE_FACTORS: Final = (0.5, 0.71, 1.0, 1.41, 2.0)
 APART: Final = 0.10
 
+RANKINGS: Final = ("", "bandwidth_", "cheaper_")
+"""The prediction, "the higher bandwidth wins" and "the cheaper GPU-hour wins"."""
+
 TARGETS: Final = {
     "tpot_median_error_percent": Target(at_most=12.0),
     "ttft_median_error_percent": Target(at_most=25.0),
     "ranking_right_ratio": Target(at_least=0.95),
     "ranking_right_ratio_over_prices": Target(at_least=0.95),
     "ranking_gain_over_bandwidth": Target(at_least=0.001),
+    "ranking_gain_over_cheaper": Target(at_least=0.001),
 }
 
 
@@ -118,42 +122,52 @@ def roofline_alone(one: ReferenceRun) -> Judged:
 
 def ranking(judged: Sequence[Judged]) -> dict[str, float | int | str]:
     """Share of pairs over 10 % apart that are ranked right, at list prices and over a sweep."""
+    figures: dict[str, float | int | str] = {}
+    for prefix, by_engine in (("ranking_", False), ("ranking_within_engine_", True)):
+        pairs = _pairs(judged, by_engine)
+        listed = _right(pairs, dict.fromkeys(DOLLARS_PER_GPU_HOUR, 1.0))
+        swept = np.sum(
+            [
+                _right(pairs, dict(zip(DOLLARS_PER_GPU_HOUR, factors, strict=True)))
+                for factors in product(PRICE_FACTORS, repeat=len(DOLLARS_PER_GPU_HOUR))
+            ],
+            axis=0,
+        )
+        figures[f"{prefix}pairs"] = int(listed[-1])
+        for name, right, over in zip(RANKINGS, listed, swept, strict=False):
+            figures[f"{prefix}{name}right_ratio"] = right / max(1, listed[-1])
+            figures[f"{prefix}{name}right_ratio_over_prices"] = over / max(1, swept[-1])
+        for rule, over in zip(("bandwidth", "cheaper"), swept[1:3], strict=True):
+            figures[f"{prefix}gain_over_{rule}"] = (swept[0] - over) / max(1, swept[-1])
+    return figures
+
+
+def _pairs(judged: Sequence[Judged], by_engine: bool) -> list[tuple[Judged, Judged]]:
+    """Runs of different GPU types in one cell."""
     cells: dict[object, list[Judged]] = defaultdict(list)
     for one in judged:
         r = one.run
-        cells[
-            r.engine,
+        cell = (
             r.language_model,
             r.prompt_tokens,
             r.output_tokens,
             r.concurrency,
             r.tensor_parallel,
-        ].append(one)
-    pairs = [pair for cell in cells.values() for pair in combinations(cell, 2)]
-    listed = _right(pairs, dict.fromkeys(DOLLARS_PER_GPU_HOUR, 1.0))
-    swept = np.sum(
-        [
-            _right(pairs, dict(zip(DOLLARS_PER_GPU_HOUR, factors, strict=True)))
-            for factors in product(PRICE_FACTORS, repeat=len(DOLLARS_PER_GPU_HOUR))
-        ],
-        axis=0,
-    )
-    count = max(1, int(listed[2]))
-    return {
-        "ranking_pairs": int(listed[2]),
-        "ranking_right_ratio": listed[0] / count,
-        "ranking_bandwidth_right_ratio": listed[1] / count,
-        "ranking_right_ratio_over_prices": swept[0] / max(1, swept[2]),
-        "ranking_bandwidth_right_ratio_over_prices": swept[1] / max(1, swept[2]),
-        "ranking_gain_over_bandwidth": (swept[0] - swept[1]) / max(1, swept[2]),
-    }
+        )
+        cells[(*cell, r.engine) if by_engine else cell].append(one)
+    return [
+        (a, b)
+        for cell in cells.values()
+        for a, b in combinations(cell, 2)
+        if a.run.gpu != b.run.gpu
+    ]
 
 
 def _right(
     pairs: Sequence[tuple[Judged, Judged]], factors: Mapping[str, float]
-) -> tuple[int, int, int]:
-    """Pairs that are right by prediction, by bandwidth, and pairs far enough apart."""
-    right = by_bandwidth = apart = 0
+) -> tuple[int, int, int, int]:
+    """Pairs that are right as ``RANKINGS`` says, and pairs far enough apart."""
+    right = by_bandwidth = by_price = apart = 0
     for a, b in pairs:
         prices = [factors[x.run.gpu] * DOLLARS_PER_GPU_HOUR[x.run.gpu] for x in (a, b)]
         measured = [
@@ -171,7 +185,8 @@ def _right(
         apart += 1
         right += (predicted[0] > predicted[1]) == first
         by_bandwidth += (widths[0] > widths[1]) == first
-    return right, by_bandwidth, apart
+        by_price += (prices[0] < prices[1]) == first
+    return right, by_bandwidth, by_price, apart
 
 
 def _tokens_per_second(one: ReferenceRun, ttft: float, tpot: float) -> float:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from benchmarks.serving_latency import Judged, ranking
@@ -28,6 +30,22 @@ def test_a_pair_is_right_if_the_dearer_type_pays_for_itself_as_measured() -> Non
     assert (right["ranking_pairs"], right["ranking_right_ratio"]) == (1, 1.0)
     assert wrong["ranking_right_ratio"] == 0.0
     assert wrong["ranking_bandwidth_right_ratio"] == 1.0
+
+
+def test_two_engines_share_a_cell_and_equal_types_are_no_pair() -> None:
+    ours = measured("H200-SXM", 0.010)
+    other = replace(measured("B200-SXM", 0.005), engine="trtllm")
+    same = replace(ours, engine="trtllm", tpot_seconds=0.005)
+    found = ranking([Judged(ours, 0.0, 0.012), Judged(other, 0.0, 0.006), Judged(same, 0.0, 0.01)])
+    assert found["ranking_pairs"] == 2, "both H200 against the B200, not against each other"
+    assert found["ranking_within_engine_pairs"] == 1
+
+
+def test_the_cheaper_hour_wins_where_the_dearer_type_is_no_faster() -> None:
+    cell = [measured("H200-SXM", 0.010), measured("B200-SXM", 0.010)]
+    found = ranking([Judged(one, 0.0, 0.01) for one in cell])
+    assert found["ranking_cheaper_right_ratio"] == 1.0
+    assert found["ranking_bandwidth_right_ratio"] == 0.0
 
 
 def test_pairs_within_a_tenth_are_not_scored() -> None:
