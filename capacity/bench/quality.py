@@ -113,6 +113,8 @@ def judge_row(point: TimedPoint, roofs: Roofs | None, max_clock_mhz: int) -> tup
     flags: list[Flag] = []
     watch, settled = point.watch, point.settled
     fastest = point.latency.median_seconds
+    if watch:
+        fastest = min(fastest, watch.power.sustained_seconds)
     if roofs and above_roof(point.kernel, point.cache_is_cold, fastest, roofs):
         flags.append("above_peak")
     throttled = watch is not None and any(

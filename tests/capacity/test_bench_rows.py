@@ -207,6 +207,13 @@ def test_a_warm_row_may_pass_the_memory_roof() -> None:
     require_possible([a_row(kernel=stream, cache_state="warm", latency=took(4.2e-4))])
 
 
+def test_the_time_of_a_run_without_gaps_is_held_to_the_roof_too() -> None:
+    power = a_row().power
+    assert power is not None
+    with pytest.raises(InputError, match=r"sustained"):
+        require_possible([a_row(power=replace(power, sustained_seconds=1.3e-4))])
+
+
 def test_a_draw_far_above_the_limit_is_refused() -> None:
     power = a_row().power
     assert power is not None

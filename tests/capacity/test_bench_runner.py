@@ -167,6 +167,10 @@ def test_faster_than_the_roof_is_flagged() -> None:
     timed = TimedPoint(kernel, True, replace(a_row().latency, median_seconds=1e-4), True, None)
     assert judge_row(timed, H200, 1980) == ("above_peak",)
     assert judge_row(replace(timed, cache_is_cold=False), H200, 1980) == ()
+    seen = watch(Meter())
+    fast = replace(seen, power=replace(seen.power, sustained_seconds=1e-4))
+    slow = replace(timed, latency=replace(a_row().latency, median_seconds=6e-4), watch=seen)
+    assert "above_peak" in judge_row(replace(slow, watch=fast), H200, 1980)
     assert judge_row(timed, None, 1980) == ()
 
 
