@@ -9,7 +9,9 @@ was fitted on: the twin's iterations come from kernels (``capacity.fitting.step_
 
 from __future__ import annotations
 
+import csv
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
 import numpy as np
@@ -29,6 +31,7 @@ from wattpack.units import GpuUuid, NodeName, seconds_to_ns
 NAME = "serving_draw"
 SUMMARY = "mean draw of the twin's server against a real one under the same traces"
 
+RUNS_FILE: Final = Path(__file__).parent / "data" / "capacity" / "served_draws.csv"
 LANGUAGE_MODEL: Final = "llama-3.1-8b"
 STEP_SECONDS: Final = 0.25
 MAX_BATCH: Final = 256
@@ -41,12 +44,14 @@ LENGTH_SECONDS: Final = {False: 600.0, True: 40.0}
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """One run of the real server: what its board drew on average."""
+    """One run of the real server: what its board drew on average, and what else is known of it."""
 
     gpu: str
     trace: TraceName
     rate: float
     measured_watts: float
+    measured_batch: float | None
+    measured_first_token_seconds: tuple[float, float] | None
 
     @property
     def name(self) -> str:
@@ -55,18 +60,24 @@ class Served:
         return f"{self.gpu.split('-')[0].lower()}_{self.trace}_{rate}"
 
 
-RUNS: Final = (
-    Served("H200-SXM", "conversation", 0.8, 556.0),
-    Served("H200-SXM", "conversation", 1.6, 652.0),
-    Served("H200-SXM", "conversation", 2.4, 688.0),
-    Served("H200-SXM", "code", 1.5, 326.0),
-    Served("H200-SXM", "code", 4.0, 458.0),
-    Served("H100-SXM", "conversation", 0.8, 501.0),
-    Served("H100-SXM", "conversation", 1.6, 616.0),
-    Served("H100-SXM", "conversation", 2.4, 666.0),
-    Served("H100-SXM", "code", 1.5, 336.0),
-    Served("H100-SXM", "code", 4.0, 464.0),
-)
+def _measured() -> tuple[Served, ...]:
+    with RUNS_FILE.open(encoding="utf-8") as file:
+        return tuple(
+            Served(
+                row["gpu"],
+                "code" if row["trace"] == "code" else "conversation",
+                float(row["rate"]),
+                float(row["mean_watts"]),
+                float(row["batch_p50"]) if row["batch_p50"] else None,
+                (float(row["ttft_p50_min_seconds"]), float(row["ttft_p50_max_seconds"]))
+                if row["ttft_p50_min_seconds"]
+                else None,
+            )
+            for row in csv.DictReader(file)
+        )
+
+
+RUNS: Final = _measured()
 
 QUICK_RUNS: Final = RUNS[:3]
 """The code trace comes in bursts of minutes: a short part of it has a mean of its own."""
@@ -114,6 +125,12 @@ def run(options: Options) -> Result:
             f"{served.name}_batch_p50": float(np.median(first.batch)),
             f"{served.name}_ttft_p50_seconds": float(np.median(first.first_token_seconds)),
         }
+        if served.measured_batch is not None:
+            figures[f"{served.name}_measured_batch_p50"] = served.measured_batch
+        if served.measured_first_token_seconds is not None:
+            low, high = served.measured_first_token_seconds
+            figures[f"{served.name}_measured_ttft_p50_min_seconds"] = low
+            figures[f"{served.name}_measured_ttft_p50_max_seconds"] = high
         targets[f"{served.name}_error"] = Target(at_most=ERROR_LINE)
         errors.append(abs(off[0]))
     figures["error_mean"] = float(np.mean(errors))
