@@ -229,11 +229,8 @@ class Deployment:
         )
 
     def clock(self) -> ServingClock:
-        """What iterations cost."""
-        constants = self.engine.constants
-        interval = self.batching.stream_interval
-        spread = replace(constants, sequence_seconds=constants.sequence_seconds / interval)
-        return ServingClock(self.steps, spread, self.prices.gap_watts)
+        """What iterations cost; without a state, and kept: one question runs a dozen servers."""
+        return _clock(self)
 
     def governor(self) -> Governor:
         """The limit in force."""
@@ -250,6 +247,14 @@ class Deployment:
     def serve(self, work: Work) -> ServerRun:
         """The engine serves these requests."""
         return self.simulation().serve(work)
+
+
+@lru_cache(maxsize=8)
+def _clock(deployment: Deployment) -> ServingClock:
+    constants = deployment.engine.constants
+    interval = deployment.batching.stream_interval
+    spread = replace(constants, sequence_seconds=constants.sequence_seconds / interval)
+    return ServingClock(deployment.steps, spread, deployment.prices.gap_watts)
 
 
 @lru_cache(maxsize=128)
