@@ -225,6 +225,20 @@ def test_capacity_plans_show_what_to_run_what_it_costs_and_why(bench: Bench, pag
     assert wide["width"] / narrow["width"] == pytest.approx(8 / 3, rel=0.05)
 
 
+def test_a_tab_that_opens_later_begins_with_all_that_the_first_one_has(
+    bench: Bench, page: Page
+) -> None:
+    put_plans(bench, plan())
+    page.goto(bench.url)
+    is_live(page)
+    later = page.context.new_page()
+    later.goto(bench.url)
+    expect(later.locator("#capacity summary").first).to_contain_text("team/chat")
+    expect(later.locator("#domains tbody tr").first).to_contain_text("row")
+    expect(later.locator("#pending")).not_to_be_empty()
+    expect(later.locator("#feed")).to_contain_text("reached the cap band")
+
+
 def test_a_name_in_a_plan_is_text_and_nothing_else(bench: Bench, page: Page) -> None:
     odd = plan(ratesFrom="Given")
     odd["status"]["replicas"][0]["offer"] = "<img src=x onerror=alert(1)>"

@@ -7,8 +7,6 @@ import { applyChange, type Link, type Topology, type TopologyChange } from "./mo
 export type Message = { kind: "event"; name: string; body: unknown; agoMs: number } | { kind: "link"; link: Link };
 export type Request = { kind: "token"; token: string } | { kind: "bye" };
 
-const KEPT = ["hello", "topology", "caps", "temperature", "decisions", "forecasts", "domains", "tick", "placement", "pulse"];
-
 export class Relay {
   private readonly listeners = new Set<(message: Message) => void>();
   private readonly kept = new Map<string, { body: unknown; atMs: number }>();
@@ -23,10 +21,8 @@ export class Relay {
   add(listener: (message: Message) => void): void {
     this.listeners.add(listener);
     listener({ kind: "link", link: this.link });
-    for (const name of KEPT) {
-      const found = this.kept.get(name);
-      if (found) listener({ kind: "event", name, body: found.body, agoMs: performance.now() - found.atMs });
-    }
+    // In the order in which each first came, as the first tab saw them.
+    for (const [name, { body, atMs }] of this.kept) listener({ kind: "event", name, body, agoMs: performance.now() - atMs });
   }
 
   remove(listener: (message: Message) => void): void {
