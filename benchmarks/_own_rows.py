@@ -1,11 +1,10 @@
-"""Own measured rows, and the naive references that a model has to beat."""
+"""Rows of files that somebody gives, and the naive references that a model has to beat."""
 
 from __future__ import annotations
 
 import argparse
 import gzip
 from collections.abc import Sequence
-from importlib.resources import files
 from pathlib import Path
 
 import numpy as np
@@ -16,15 +15,8 @@ from wattpack.errors import InputError
 
 Floats = npt.NDArray[np.float64]
 
-FOLDER = "data/profiles"
 UNTOUCHED = 0.95
 """Share of the limit below which a row's draw is the work's own and not the regulator's."""
-
-
-def own_rows(name: str) -> list[MeasurementRow]:
-    """The rows of one of the shipped runs, for example ``h200``."""
-    packed = files("capacity").joinpath(FOLDER, f"{name}.jsonl.gz").read_bytes()
-    return list(parse_rows(gzip.decompress(packed).decode().splitlines(), name))
 
 
 def rows_of_file(file: Path) -> list[MeasurementRow]:

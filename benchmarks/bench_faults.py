@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from importlib.resources import as_file, files
 
 import numpy as np
 
@@ -20,8 +19,9 @@ from capacity.bench.bench_plan import bench_plan
 from capacity.bench.bench_point import BenchPoint
 from capacity.bench.bench_runner import run_bench
 from capacity.bench.fault_finder import Fault, find_faults
-from capacity.bench.measurement_row import MeasurementRow, read_rows
+from capacity.bench.measurement_row import MeasurementRow
 from capacity.bench.point_bench import BenchRig, BenchSettings
+from capacity.bench.shipped_rows import shipped_rows, shipped_runs
 from capacity.simulated_backend import BoardConstants, PlantedFault, SimulatedBackend
 from wattpack.clock import ManualClock
 
@@ -31,7 +31,7 @@ CLEAN_RUNS, FAULTY_RUNS = 500, 100
 QUICK_CLEAN_RUNS, QUICK_FAULTY_RUNS = 16, 4
 PRODUCTS = ("NVIDIA H200", "Unlisted GPU")
 SLICES = ((1 / 7, 1 / 8), (2 / 7, 2 / 8), (3 / 7, 4 / 8), (4 / 7, 4 / 8))
-REAL_BUSY = "h200-busy-neighbour.jsonl.gz"
+REAL_BUSY = "h200-busy-neighbour"
 
 TARGETS = {
     "found_ratio_min": Target(at_least=0.95),
@@ -123,13 +123,10 @@ class _Lab:
 
 def _real_boards() -> dict[str, float | int | str]:
     accused, found = 0, 0
-    for entry in (files("capacity") / "data" / "profiles").iterdir():
-        if not entry.name.endswith(".jsonl.gz"):
-            continue
-        with as_file(entry) as path:
-            rows = [_without_the_gate(row) for row in read_rows(path)]
+    for run in shipped_runs():
+        rows = [_without_the_gate(row) for row in shipped_rows(run)]
         faults = {finding.fault for finding in find_faults(rows)}
-        if entry.name == REAL_BUSY:
+        if run == REAL_BUSY:
             found = int(faults == {"busy_neighbour"})
         else:
             accused += bool(faults)

@@ -17,13 +17,13 @@ from benchmarks._own_rows import (
     best_constant_error,
     mean_error,
     measurement_files,
-    own_rows,
     rows_of_file,
     untouched,
 )
 from benchmarks.runner import Options, Result, Target
 from capacity.bench.fault_finder import find_faults
 from capacity.bench.measurement_row import MeasurementRow
+from capacity.bench.shipped_rows import shipped_rows
 from capacity.kernels import Gemm, Kernel
 from capacity.model.kernel_samples import power_samples, time_samples
 from capacity.model.power_model import fit_power_model
@@ -49,9 +49,9 @@ def run(options: Options) -> Result:
     if given:
         rows = [row for file in given for row in rows_of_file(file)]
         return Result({**profile_figures(rows, rows), **repeat_figures(rows)}, _TARGETS)
-    rows, judged = own_rows(BOARD), own_rows(JUDGED_BOARD)
+    rows, judged = shipped_rows(BOARD), shipped_rows(JUDGED_BOARD)
     older = profile_figures(judged, judged)
-    h100 = profile_figures(own_rows(OTHER_TYPE), own_rows(OTHER_JUDGED))
+    h100 = profile_figures(shipped_rows(OTHER_TYPE), shipped_rows(OTHER_JUDGED))
     figures = {
         **profile_figures(rows, judged),
         **repeat_figures(rows),
@@ -60,7 +60,7 @@ def run(options: Options) -> Result:
         "h100_validation_rows": h100["validation_rows"],
         "h100_latency_error": h100["latency_error"],
         "h100_draw_error": h100["draw_error"],
-        **neighbour_figures(own_rows(NEIGHBOUR), judged),
+        **neighbour_figures(shipped_rows(NEIGHBOUR), judged),
     }
     if not options.quick:  # the trees of the other types take 10 s
         figures |= helped_figures(rows, judged)

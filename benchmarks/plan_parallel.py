@@ -18,7 +18,6 @@ import numpy as np
 from benchmarks._cap_traces import CapWorld, cap_case, play
 from benchmarks._megatron_table import FITTED, TABLE, fit, held_out_errors, log_errors
 from benchmarks._memory_ledger import allocated_bytes, stage_peaks
-from benchmarks._own_rows import own_rows
 from benchmarks._plan_oracle import best_of_all, keeps_classes
 from benchmarks._step_simulator import Simulation
 from benchmarks._training_cases import (
@@ -36,6 +35,7 @@ from benchmarks._training_cases import (
     small_case,
 )
 from benchmarks.runner import OneCase, Options, Result, Row, Rows, Target, finished_rows
+from capacity.bench.shipped_rows import shipped_rows
 from capacity.language_models import find_language_model
 from capacity.model.gpu_model import GpuModel
 from capacity.model.kernel_samples import Floats
@@ -93,7 +93,7 @@ def large(quick: bool) -> Figures:
     """70B on 64 H100 of 8 uneven hosts, from the shipped rows: kernel model and search."""
     clock = SystemClock()
     begun_ns = clock.monotonic_ns()
-    model = GpuModel.from_rows(own_rows("h100"))
+    model = GpuModel.from_rows(shipped_rows("h100"))
     gpu = measured_gpu(model, shipped_library().find("H100-SXM"))
     links = perturbed(fabric(8, 8), np.random.default_rng(1))
     job = TrainingJob(find_language_model("llama-3.1-70b"), 1024, 4096)

@@ -17,12 +17,12 @@ from benchmarks._own_rows import (
     line_error,
     mean_error,
     measurement_files,
-    own_rows,
     rows_of_file,
     untouched,
 )
 from benchmarks.runner import Options, Result, Target
 from capacity.bench.measurement_row import MeasurementRow
+from capacity.bench.shipped_rows import shipped_rows
 from capacity.kernels import DecoderStep
 from capacity.model.gpu_model import GpuModel
 from capacity.model.step_model import StepPrediction
@@ -54,7 +54,7 @@ def run(options: Options) -> Result:
         return judge({"given": predict(rows, rows)})
     return judge(
         {
-            gpu: predict(own_rows(kernels), step_rows(steps))
+            gpu: predict(shipped_rows(kernels), step_rows(steps))
             for gpu, (kernels, steps) in RUNS.items()
         }
     )
@@ -62,7 +62,7 @@ def run(options: Options) -> Result:
 
 def step_rows(names: Sequence[str]) -> list[MeasurementRow]:
     """The steps of several shipped runs."""
-    return [row for name in names for row in own_rows(name)]
+    return [row for name in names for row in shipped_rows(name)]
 
 
 def predict(kernel_rows: Sequence[MeasurementRow], steps: Sequence[MeasurementRow]) -> Judged:

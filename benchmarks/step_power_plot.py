@@ -9,8 +9,8 @@ from typing import Any
 import matplotlib as mpl
 import numpy as np
 
-from benchmarks._own_rows import own_rows
 from benchmarks.step_power import RUNS, Judged, predict, step_rows
+from capacity.bench.shipped_rows import shipped_rows
 
 mpl.use("Agg")
 from matplotlib import pyplot as plt
@@ -23,7 +23,7 @@ def plot_steps(file: Path) -> None:
     """Decode draw by batch, measured and predicted, and time of all steps, for both GPUs."""
     figure, axes = plt.subplots(2, 2, figsize=(11, 8))
     for column, (gpu, (kernels, steps)) in enumerate(RUNS.items()):
-        judged = predict(own_rows(kernels), step_rows(steps))
+        judged = predict(shipped_rows(kernels), step_rows(steps))
         _plot_draw(axes[0, column], judged)
         _plot_time(axes[1, column], judged)
         axes[0, column].set_title(f"{gpu.upper()}: decode draw by batch")

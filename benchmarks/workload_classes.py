@@ -15,9 +15,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from benchmarks._own_rows import own_rows
 from benchmarks.catalogue_signature import HELD, played_phases
 from benchmarks.runner import Options, Result, Target
+from capacity.bench.shipped_rows import shipped_rows
 from capacity.catalogue.catalogue_files import shipped_catalogue
 from capacity.catalogue.priced_gpu import REFERENCE_GPU, priced_gpu
 from capacity.catalogue.telemetry_features import NAMES, Floats, Telemetry, features
@@ -204,7 +204,7 @@ def _recorded() -> Iterator[Window]:
     """Instantaneous draws of every measured decoder step, back to back."""
     for name, gpu in (("h200-steps", "H200-SXM"), ("h100-steps", "H100-SXM")):
         roofs = require_roofs(gpu)
-        for row in own_rows(name):
+        for row in shipped_rows(name):
             step = row.kernel
             if not isinstance(step, DecoderStep) or row.power is None:
                 continue

@@ -11,14 +11,14 @@ import argparse
 import json
 from collections.abc import Sequence
 from dataclasses import replace
-from importlib import resources
 from pathlib import Path
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from capacity.bench.measurement_row import MeasurementRow, read_rows
+from capacity.bench.measurement_row import read_rows
+from capacity.bench.shipped_rows import WHOLE_RUNS, shipped_rows
 from capacity.language_models import find_language_model
 from capacity.model.gpu_model import GpuModel
 from capacity.model.reference_kernels import shipped_times
@@ -48,8 +48,6 @@ from capacity.training.training_job import TrainingJob
 from wattpack.documents import read_yaml
 from wattpack.errors import InputError
 from wattpack.flags import positive
-
-SHIPPED_ROWS = {"H100-SXM": "h100.jsonl.gz", "H200-SXM": "h200.jsonl.gz"}
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -167,17 +165,11 @@ def _boards(
     profile = shipped_library().find(roofs.model)
     host = document.resources
     wanted = limits or [profile.default_limit_watts]
-    if roofs.model in SHIPPED_ROWS:
-        model = GpuModel.from_rows(_shipped_rows(SHIPPED_ROWS[roofs.model]))
+    if roofs.model in WHOLE_RUNS:
+        model = GpuModel.from_rows(shipped_rows(WHOLE_RUNS[roofs.model]))
         return tuple(measured_gpu(model, profile, limit, host) for limit in wanted)
     others = shipped_times()
     return tuple(profiled_gpu(profile, roofs, others, limit, host) for limit in wanted)
-
-
-def _shipped_rows(name: str) -> list[MeasurementRow]:
-    folder = resources.files("capacity") / "data" / "profiles"
-    with resources.as_file(folder / name) as file:
-        return read_rows(file)
 
 
 def _gpus(text: str) -> tuple[Roofs, int]:

@@ -7,32 +7,19 @@ what tells those apart is the memory's rate (``row_checks.require_own_name``).
 
 from __future__ import annotations
 
-import gzip
 from collections.abc import Iterable
 from functools import lru_cache
-from importlib.resources import files
-from typing import Final
 
 from capacity.bench.bench_identity import BenchIdentity
-from capacity.bench.measurement_row import parse_rows
 from capacity.bench.row_checks import rounds_alike
+from capacity.bench.shipped_rows import shipped_rows, shipped_runs
 from wattpack.errors import InputError
-
-FOLDER: Final = "data/profiles"
 
 
 @lru_cache(maxsize=1)
 def shipped_identities() -> tuple[BenchIdentity, ...]:
     """The boards of the shipped rows that say how they round, one each file."""
-    folder = files("capacity").joinpath(FOLDER)
-    if not folder.is_dir():
-        return ()
-    packed = sorted(f.name for f in folder.iterdir() if f.name.endswith(".jsonl.gz"))
-    found = []
-    for name in packed:
-        text = gzip.decompress(folder.joinpath(name).read_bytes()).decode()
-        (row,) = parse_rows(text.splitlines()[:1], name)
-        found.append(row.identity)
+    found = (shipped_rows(run)[0].identity for run in shipped_runs())
     return tuple(who for who in found if who.numeric_fingerprint)
 
 

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import gzip
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from importlib.resources import files
 from typing import Final, Literal
 
 import numpy as np
 
-from capacity.bench.measurement_row import parse_rows
+from capacity.bench.shipped_rows import WHOLE_RUNS, shipped_rows
 from capacity.catalogue.clock_response import Floats, roof_seconds
 from capacity.kernels import Kernel, LaunchChain
 from capacity.model.gpu_model import GpuModel
@@ -23,9 +21,6 @@ from capacity.roofs import Roofs, require_roofs
 
 REFERENCE_GPU: Final = "H200-SXM"
 """Whose draw the entries' shapes are of."""
-
-MEASURED: Final = {"H200-SXM": "h200", "H100-SXM": "h100"}
-"""Types with own rows of a whole benchmark, and the name of the run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,16 +55,13 @@ def priced_gpu(name: str) -> PricedGpu:
         InputError: naming the known types.
     """
     roofs = require_roofs(name)
-    if roofs.model in MEASURED:
+    if roofs.model in WHOLE_RUNS:
         return _of_rows(roofs)
     return _of_datasheet(roofs)
 
 
 def _of_rows(roofs: Roofs) -> PricedGpu:
-    run = MEASURED[roofs.model]
-    packed = files("capacity").joinpath("data", "profiles", f"{run}.jsonl.gz").read_bytes()
-    rows = list(parse_rows(gzip.decompress(packed).decode().splitlines(), run))
-    model = GpuModel.from_rows(rows)
+    model = GpuModel.from_rows(shipped_rows(WHOLE_RUNS[roofs.model]))
     steps = model.steps
     return PricedGpu(
         roofs, model.limit_watts, model.times, model.draws, steps.regulator, steps.launches,

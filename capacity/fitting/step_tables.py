@@ -15,7 +15,6 @@ old, host-bound runs (ML.ENERGY v2: 8B at batch 64, 35 ms an iteration where ker
 
 from __future__ import annotations
 
-import gzip
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -25,7 +24,9 @@ from typing import Any, Final
 
 import numpy as np
 
-from capacity.bench.measurement_row import MeasurementRow, parse_rows
+from capacity.bench import measurement_row
+from capacity.bench.measurement_row import MeasurementRow
+from capacity.bench.shipped_rows import WHOLE_RUNS
 from capacity.fitting.curves import Curve, fit_curve, zeus_points
 from capacity.fitting.iteration_times import GpuSpeed
 from capacity.fitting.step_parts import step_parts
@@ -47,7 +48,7 @@ from capacity.step_table import (
     StepTable,
 )
 
-RUNS: Final = {"H200-SXM": "h200", "H100-SXM": "h100"}
+RUNS: Final = WHOLE_RUNS
 """GPU types with a full run of the kernel benchmark and one of whole steps, by file stem."""
 
 REFERENCE_GPU: Final = "H200-SXM"
@@ -207,8 +208,7 @@ def _step_files(folder: Path, stem: str) -> list[str]:
 
 def read_rows(folder: Path, stem: str) -> list[MeasurementRow]:
     """The rows of one shipped run."""
-    file = folder / f"{stem}.jsonl.gz"
-    return list(parse_rows(gzip.decompress(file.read_bytes()).decode().splitlines(), str(file)))
+    return measurement_row.read_rows(folder / f"{stem}.jsonl.gz")
 
 
 def _held_board(model: GpuModel, swept: Curve) -> HeldBoard:

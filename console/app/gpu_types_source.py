@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import threading
 from functools import lru_cache
-from importlib import resources
 from typing import Any
 
-from capacity.bench.measurement_row import MeasurementRow, read_rows
+from capacity.bench.measurement_row import MeasurementRow
+from capacity.bench.shipped_rows import shipped_rows, shipped_runs
 from capacity.profile_book import ProfileBook
 from capacity.profile_library import shipped_library
 from console.gpu_types import gpu_type_views
@@ -58,6 +58,4 @@ class GpuTypesSource:
 @lru_cache(maxsize=1)
 def measured_rows() -> tuple[MeasurementRow, ...]:
     """Every row that ships with the package."""
-    with resources.as_file(resources.files("capacity") / "data" / "profiles") as folder:
-        files = sorted(folder.glob("*.jsonl.gz"))
-        return tuple(row for file in files for row in read_rows(file))
+    return tuple(row for run in shipped_runs() for row in shipped_rows(run))

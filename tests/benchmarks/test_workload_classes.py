@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from benchmarks._own_rows import own_rows
 from benchmarks.workload_classes import _recorded, side_of_ridge
+from capacity.bench.shipped_rows import shipped_rows
 from capacity.kernels import DecoderStep
 
 
@@ -18,6 +18,6 @@ def test_operations_a_byte_say_which_roof_binds(ratio: float, side: str) -> None
 
 
 def test_no_recorded_step_with_a_draw_is_left_out() -> None:
-    rows = [row for name in ("h200-steps", "h100-steps") for row in own_rows(name)]
+    rows = [row for name in ("h200-steps", "h100-steps") for row in shipped_rows(name)]
     drawn = [row for row in rows if isinstance(row.kernel, DecoderStep) and row.power is not None]
     assert len(list(_recorded())) == len(drawn)
