@@ -50,7 +50,7 @@ VERBS: dict[str, Verb] = {
     "console": Verb("console.app.console_command", "serve the dashboard"),
     "plan": Verb(
         "scheduler_plugin.app.plan_command",
-        "plan pods, gpus or training from a file; no cluster needed",
+        "pods, gpus, parallel or serving: what fits, costs and draws; no cluster needed",
     ),
     "bench": Verb("capacity.app.bench_command", "measure what a GPU does with time and watts"),
     "profiles": Verb("capacity.app.profiles_command", "show what each GPU type does with a watt"),

@@ -8,6 +8,8 @@ and YAML aliases, by which ten lines stand for a thousand million.
 from __future__ import annotations
 
 import json
+import os
+import select
 from collections.abc import Hashable
 from pathlib import Path
 from typing import Any
@@ -22,6 +24,8 @@ __all__ = ["parse_json", "parse_yaml", "read_json", "read_text", "read_yaml"]
 MAX_FILE_BYTES = 64 * 1024 * 1024
 #: The deepest file of ours (a scenario's faults) has 4 levels.
 MAX_DEPTH = 64
+#: For the next bytes of a pipe; nobody may ever write to it.
+PIPE_SECONDS = 10.0
 
 
 class _DeepError(ValueError):
@@ -54,16 +58,33 @@ def read_text(file: Path) -> str:
     """The file as text.
 
     Raises:
-        InputError: if it is missing, too large, or not UTF-8.
+        InputError: if it is missing, too large, not UTF-8, or a pipe to which nobody writes.
     """
     try:
-        with file.open("rb") as stream:
-            data = stream.read(MAX_FILE_BYTES + 1)
+        data = _data(file)
         if len(data) > MAX_FILE_BYTES:
             raise InputError("file", f"at most {MAX_FILE_BYTES} bytes", "more", str(file))
         return data.decode("utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise InputError("file", "a readable UTF-8 file", str(error), str(file)) from error
+
+
+def _data(file: Path) -> bytes:
+    """What is in the file, a byte more than the most at most."""
+    # Otherwise opening a pipe waits until somebody opens its other end.
+    descriptor = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    with open(descriptor, "rb", buffering=0) as stream:
+        some = select.poll()
+        some.register(stream, select.POLLIN)
+        data = bytearray()
+        while len(data) <= MAX_FILE_BYTES:
+            if not some.poll(1000.0 * PIPE_SECONDS):
+                raise TimeoutError(f"a pipe without a byte for {PIPE_SECONDS:g} s")
+            read = stream.read(MAX_FILE_BYTES + 1 - len(data))
+            if not read:
+                break
+            data += read
+        return bytes(data)
 
 
 def parse_yaml(text: str, source: str = "") -> object:

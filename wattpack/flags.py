@@ -63,12 +63,17 @@ def output_file(text: str) -> Path:
 
 
 def write_output(file: Path, text: str) -> None:
-    """The text is in the file.
+    """The text is in the file, all of it or none.
 
     Raises:
         PermanentError: where it was writable before the run and is not any more.
     """
     try:
-        file.write_text(text, encoding="utf-8")
+        if file.exists() and not file.is_file():
+            file.write_text(text, encoding="utf-8")  # a pipe or a terminal: nothing to replace
+            return
+        draft = file.resolve().with_name(f"{file.name}.part")
+        draft.write_text(text, encoding="utf-8")
+        draft.replace(file.resolve())
     except OSError as error:
         raise PermanentError(f"the result above is not in {file}: {error}") from error

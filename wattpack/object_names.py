@@ -15,11 +15,17 @@ GANG_SIZE_ANNOTATION = "wattpack.io/gang-size"
 GPU_MODELS_ANNOTATION = "wattpack.io/gpu-models"
 KERNEL_CLASS_ANNOTATION = "wattpack.io/kernel-class"
 EXPECTED_WATTS_ANNOTATION = "wattpack.io/expected-watts-per-gpu"
+#: On a pod: a WorkloadProfile of its namespace or a catalogue entry, by name.
+WORKLOAD_LABEL = "wattpack.io/workload"
 #: What a pod that shares boards keeps busy of one, alone on it, 0 to 1.
 GPU_COMPUTE_SHARE_ANNOTATION = "wattpack.io/gpu-compute-share"
 GPU_BANDWIDTH_SHARE_ANNOTATION = "wattpack.io/gpu-bandwidth-share"
+#: Samples of a step of a pod's workload, where measured pairs of it depend on that.
+BATCH_SIZE_ANNOTATION = "wattpack.io/batch-size"
 #: On a node: the most that pods which share its boards may slow one another down, from 1.
 SHARED_SLOW_DOWN_LABEL = "wattpack.io/shared-slow-down-limit"
+#: On a WorkloadProfile that the controller wrote from telemetry and keeps: what binds the work.
+CLASSIFIED_LABEL = "wattpack.io/classified"
 
 GPU_MODEL_LABEL = "wattpack.io/gpu-model"
 #: As NVIDIA's feature discovery says it.

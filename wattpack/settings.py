@@ -5,7 +5,6 @@ A process declares a ``Settings`` subclass; field names carry their unit.
 
 from __future__ import annotations
 
-import difflib
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -16,6 +15,7 @@ from pydantic_core import PydanticCustomError
 
 from wattpack.documents import parse_yaml, read_yaml
 from wattpack.errors import InputError
+from wattpack.near_names import near_name
 
 M = TypeVar("M", bound=BaseModel)
 
@@ -107,8 +107,8 @@ def validate(model: type[M], values: Mapping[str, Any], source: str = "") -> M:
         field = ".".join(str(part) for part in place) or model.__name__
         expected = first["msg"][0].lower() + first["msg"][1:]
         if first["type"] == "extra_forbidden":
-            near = difflib.get_close_matches(str(first["loc"][-1]), _all_names(model), n=1)
-            hint = f" (did you mean {near[0]!r}?)" if near else ""
+            near = near_name(str(first["loc"][-1]), _all_names(model))
+            hint = f" (did you mean {near!r}?)" if near else ""
             expected = f"a known key{hint}"
         raise InputError(field, expected, got, source) from error
 

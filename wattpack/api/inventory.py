@@ -170,6 +170,19 @@ class KernelClassSpec(ApiModel):
         return self
 
 
+class SharedPairSpec(ApiModel):
+    """Two kinds of work measured beside one another on one board of this type."""
+
+    workload: Annotated[Name, Field(description="One of them, as pods' wattpack.io/workload says")]
+    batch_size: Annotated[int, Field(ge=1, le=10**9, description="Samples of a step of it")] = 1
+    beside: Annotated[Name, Field(description="The other")]
+    beside_batch_size: Annotated[int, Field(ge=1, le=10**9, description="Of the other")] = 1
+    speed: Annotated[
+        float, Field(gt=0, le=1.02, description="Of the first, over its own alone on this type")
+    ]
+    beside_speed: Annotated[float, Field(gt=0, le=1.02, description="Of the other")]
+
+
 class GPUProfileSpec(ApiModel):
     """Measured constants of a GPU type."""
 
@@ -188,6 +201,10 @@ class GPUProfileSpec(ApiModel):
         list[KernelClassSpec],
         Field(min_length=1, max_length=32, description="Power and cap map by class of kernels"),
     ]
+    shared_pairs: Annotated[
+        list[SharedPairSpec],
+        Field(max_length=1024, description="Measured pairs of work that share a board, if any"),
+    ] = []
     provenance_hash: Annotated[
         str, Field(max_length=128, description="Digest of the data that the figures come from")
     ] = ""
@@ -254,14 +271,19 @@ class WorkloadProfileSpec(ApiModel):
         Field(max_length=64, description="Entry of the workload catalogue; empty = none"),
     ] = ""
     kernel_mix: Annotated[
-        dict[str, Fraction], Field(max_length=32, description="Kernel class to share of GPU time")
-    ]
+        dict[str, Fraction],
+        Field(
+            max_length=32,
+            description="Kernel class to share of GPU time; empty = that of the workload's entry",
+        ),
+    ] = {}
+    confidence: Annotated[
+        Fraction | None,
+        Field(description="Probability that a classifier gave; unset where people say it"),
+    ] = None
     phases: Annotated[
         list[Name], Field(max_length=16, description="Names of its phases, in order")
     ] = []
-    slo_p99_slowdown: Annotated[
-        float | None, Field(ge=1, le=1000, description="p99 slowdown that users bear, 1 = none")
-    ] = None
     checkpoint_seconds: Annotated[
         float | None, Field(ge=0, le=1e6, description="Work lost by a stop, seconds")
     ] = None
@@ -290,7 +312,14 @@ class WorkloadProfile(ApiObject):
         True,
         (
             PrintColumn("Kind", "string", ".spec.kind", "Serving, Training or Batch"),
-            PrintColumn("SLO", "number", ".spec.sloP99Slowdown", "p99 slowdown allowed"),
+            PrintColumn("Workload", "string", ".spec.workload", "Entry of the catalogue"),
+            PrintColumn(
+                "Classified",
+                "string",
+                ".metadata.labels.wattpack\\.io/classified",
+                "What binds the work, where the controller found out",
+            ),
+            PrintColumn("Confidence", "number", ".spec.confidence", "Of a classified profile"),
             PrintColumn("Checkpoint", "number", ".spec.checkpointSeconds", "Cost of a stop"),
             READY,
             AGE,

@@ -112,6 +112,21 @@ class QuantilePath(ApiModel):
     ]
 
 
+class ForecastLead(ApiModel):
+    """What may be needed before a replica that is ordered now works."""
+
+    workload: Annotated[
+        str, Field(max_length=253, description="Of what runs there, what takes longest to start")
+    ]
+    seconds: Annotated[
+        float, Field(ge=0, description="Within which a new replica of it works, 19 times in 20")
+    ]
+    kinds: Annotated[Counter, Field(description="Kinds of work that were asked for their start")]
+    p50: Annotated[float | None, Field(description="Highest step within it, level 0.5")] = None
+    p95: Annotated[float | None, Field(description="Highest step within it, level 0.95")] = None
+    p99: Annotated[float | None, Field(description="Highest step within it, level 0.99")] = None
+
+
 class DemandForecastStatus(ApiModel):
     """The newest forecast and how well earlier ones did."""
 
@@ -141,6 +156,10 @@ class DemandForecastStatus(ApiModel):
     quantiles: Annotated[
         list[QuantilePath], Field(max_length=21, description="The paths, one a level")
     ] = []
+    lead: Annotated[
+        ForecastLead | None,
+        Field(description="Start-up of what runs there, and what is needed until then"),
+    ] = None
     coverage_p99: Annotated[Fraction | None, Field(description="Observed share below p99")] = None
     coverage_n: Annotated[Counter | None, Field(description="Observations behind coverageP99")] = (
         None
@@ -161,6 +180,7 @@ class DemandForecast(ApiObject):
             PrintColumn("Now", "number", ".status.now", "Latest value"),
             PrintColumn("P50", "number", ".status.p50", "Median peak of the horizon"),
             PrintColumn("P99", "number", ".status.p99", "p99 peak of the horizon"),
+            PrintColumn("Lead", "number", ".status.lead.seconds", "Until a new replica works, s"),
             PrintColumn("Coverage", "number", ".status.coverageP99", "Observed share below p99"),
             READY,
             AGE,
