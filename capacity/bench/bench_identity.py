@@ -14,6 +14,9 @@ FINGERPRINT_PART_DIGITS: Final = 4
 SILENT_PART: Final = "0" * FINGERPRINT_PART_DIGITS
 """A way of rounding that a board lacks, or that changes from one computation to the next."""
 
+SIMULATED_DRIVER: Final = "simulated"
+"""What the simulated backend's boards tell as their driver."""
+
 _OWN: Final = {"run_id", "image_digest", "gpu_uuid_hash", "numeric_fingerprint"}
 """What differs between boards and runs whose rows may stand in for one another."""
 
@@ -45,6 +48,11 @@ class BenchIdentity:
     power_limit_watts: float
     sm_clock_lock_mhz: int | None = None
     numeric_fingerprint: str = ""
+
+    @property
+    def is_simulated(self) -> bool:
+        """Whether no board was measured."""
+        return self.driver == SIMULATED_DRIVER
 
     @property
     def cache_key(self) -> str:

@@ -18,6 +18,7 @@ from capacity.bench.ports import KernelUnavailable
 from capacity.bench.quality import Gate, drifted
 from capacity.bench.results_file import require_continuable
 from capacity.bench.row_checks import setting_of
+from wattpack.errors import read_from
 from wattpack.units import NS_PER_SECOND
 
 
@@ -61,6 +62,7 @@ def run_bench(
     settings: BenchSettings,
     *,
     known: Iterable[MeasurementRow] = (),
+    known_source: str = "",
     report: Callable[[Progress], None] = lambda progress: None,
 ) -> BenchOutcome:
     """Measure every point that is not known yet.
@@ -68,6 +70,7 @@ def run_bench(
     Args:
         points: In the order of measuring.
         known: Rows of an earlier, broken run of this board under these conditions.
+        known_source: The file that holds them.
         report: Called after each point; writes the row, draws the progress.
 
     Raises:
@@ -79,8 +82,9 @@ def run_bench(
     joules_before = rig.meter.sample(start_ns).energy_joules
     bench = PointBench(rig, settings)
     earlier = list(known)
-    rows = {_row_key(row): row for row in earlier if bench.owns(row)}
-    require_continuable(earlier, list(rows.values()))
+    with read_from(known_source):
+        rows = {_row_key(row): row for row in earlier if bench.owns(row)}
+        require_continuable(earlier, list(rows.values()))
     plan = list(points)
     skipped: dict[str, str] = {}
     pace = _Pace(plan, rows)

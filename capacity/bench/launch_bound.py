@@ -27,10 +27,7 @@ def transition_batch(rows: Iterable[MeasurementRow]) -> float | None:
         The smallest measured batch if no batch is launch-bound, infinity if all are, None without
         rows of section ``transition``.
     """
-    times: dict[str, dict[int, float]] = {"eager": {}, "graph": {}}
-    for row in rows:
-        if row.section == "transition" and isinstance(row.kernel, DecoderStep):
-            times[row.launch_mode][row.kernel.batch] = row.latency.median_seconds
+    times = _times(rows)
     batches = sorted(times["eager"].keys() & times["graph"].keys())
     if not batches:
         return None
@@ -46,3 +43,37 @@ def transition_batch(rows: Iterable[MeasurementRow]) -> float | None:
     ends = np.log(batches[last : last + 2])
     share = excess[last] / (excess[last] - excess[last + 1])
     return float(np.exp(ends[0] + share * (ends[1] - ends[0])))
+
+
+def eager_launch_seconds(rows: Iterable[MeasurementRow]) -> float | None:
+    """What the host takes to launch one kernel of a decoder step, where the step waits for it.
+
+    More than an empty kernel's launch (``LaunchCosts.eager_seconds``): arguments are prepared and
+    outputs allocated in between.
+
+    Returns:
+        Median over the launch-bound batches; None where none is.
+    """
+    kept = list(rows)
+    times = _times(kept)
+    launches = [
+        sum(count for _, count in row.kernel.kernel_mix())
+        for row in kept
+        if row.section == "transition" and isinstance(row.kernel, DecoderStep)
+    ]
+    bound = [
+        seconds
+        for batch, seconds in times["eager"].items()
+        if seconds > HOST_BOUND_RATIO * times["graph"].get(batch, np.inf)
+    ]
+    # Every step of the section is of one stack: all have as many kernels.
+    return float(np.median(bound)) / launches[0] if bound else None
+
+
+def _times(rows: Iterable[MeasurementRow]) -> dict[str, dict[int, float]]:
+    """Seconds of each batch by launch mode."""
+    times: dict[str, dict[int, float]] = {"eager": {}, "graph": {}}
+    for row in rows:
+        if row.section == "transition" and isinstance(row.kernel, DecoderStep):
+            times[row.launch_mode][row.kernel.batch] = row.latency.median_seconds
+    return times

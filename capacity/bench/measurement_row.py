@@ -114,7 +114,11 @@ class MeasurementRow:
         return not set(self.flags) - {"throttled"}
 
     def as_dict(self) -> dict[str, Any]:
-        """The row of the file."""
+        """The row of the file.
+
+        ``tflops`` and ``gbs`` are the rates of the power window's sustained time where draws were
+        measured, so they fall with the clock at the limit; else of the burst's median.
+        """
         who, time, power = self.identity, self.latency, self.power
         # Rates follow from the rounded time, so that a row read back writes the same line again.
         seconds = _digits((power.sustained_seconds if power else time.median_seconds) * 1e3) / 1e3

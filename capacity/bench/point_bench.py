@@ -147,10 +147,11 @@ class PointBench:
 
     def owns(self, row: MeasurementRow) -> bool:
         """Whether a known row was measured under the same conditions on the same board."""
-        theirs = at_default(row, self._identity)
-        require_one_fingerprint(self._identity, theirs)
-        same_board = theirs.gpu_uuid_hash == self._identity.gpu_uuid_hash
-        return same_board and theirs.cache_key == self._identity.cache_key
+        own, theirs = self._identity, at_default(row, self._identity)
+        if (theirs.gpu_product, theirs.gpu_uuid_hash) != (own.gpu_product, own.gpu_uuid_hash):
+            return False
+        require_one_fingerprint(own, theirs)
+        return theirs.cache_key == own.cache_key
 
     def measure(self, point: BenchPoint) -> MeasurementRow:
         """One row."""

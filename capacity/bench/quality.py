@@ -22,7 +22,6 @@ from capacity.kernels import (
     Kernel,
     LaunchChain,
     MemoryStream,
-    bytes_read,
 )
 from capacity.roofs import Roofs
 from gpu.board_meter import BoardSample, BoardState
@@ -168,7 +167,7 @@ def _memory_bytes(kernel: Kernel, roofs: Roofs) -> float:
     match kernel:
         case Gemm() | Attention() | MemoryStream() | Elementwise():
             fits = kernel.bytes_moved < 2 * roofs.l2_bytes
-            return bytes_read(kernel) if fits else kernel.bytes_moved
+            return kernel.bytes_read if fits else kernel.bytes_moved
         case DecoderStep():
             cache = kernel.cache_bytes if kernel.phase == "decode" else 0
             return max(0.0, kernel.weight_bytes + cache - roofs.l2_bytes)

@@ -117,7 +117,7 @@ def require_continuable(earlier: Sequence[MeasurementRow], owned: Sequence[Measu
         strange = next(row for row in earlier if row not in owned)
         raise InputError(
             "--out",
-            "a new file, or one of this board, limit and software",
+            "rows of this board, limit and software (choose another --out)",
             f"rows of {strange.identity.gpu_product} ({strange.identity.gpu_uuid_hash}), "
             f"{strange.identity.power_limit_watts:g} W, driver {strange.identity.driver}",
         )

@@ -2,26 +2,31 @@
 
 A kernel's time is a smooth maximum of its compute and memory time; its draw grows with how busy
 each of the two is and with the clock. Where that passes the limit the clock falls until it fits,
-and the draw then swings as a real board's does: above the limit for 0.9 s after a step, below for
-0.3 s, then in a beat of a second (measured on an H200). All other constants are assumed; they
-give products of this shape 500 to 700 W, near the measured rows.
+and the draw then swings as a recorded H200's does after a step (``model/capping_loop.py``). All
+other constants are assumed; they give products of this shape 500 to 700 W, near the measured rows.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cache
 from typing import Final
 
 import numpy as np
 
 from capacity.kernels import Attention, Collective, DecoderStep, Gemm, Kernel, LaunchChain
+from capacity.model.capping_loop import RECORDED_LOOP, Floats
 from wattpack.units import NS_PER_SECOND
 
 ENERGY_STEP_NS: Final = 100_000_000
 """The counter of a Hopper board moves in steps of about this."""
 
 TICK_NS: Final = 10_000_000
+BEATS_SECONDS: Final = 8.0
+STEP_FROM, STEP_TO = 0.2, 1.3
+"""Of the limit, that a step begins from and would draw without one."""
+
 SMOOTHNESS: Final = 4.0
 LAUNCH_SECONDS: Final = {"eager": 6.0e-6, "graph": 1.0e-6}
 KERNEL_START_SECONDS: Final = 3.0e-6
@@ -257,9 +262,15 @@ class BenchBoard:
 
 
 def _regulation(busy_seconds: float) -> float:
-    """Draw of a board at its limit, as a share of it, this long after work began."""
-    if busy_seconds < 0.9:
-        return 1.06
-    if busy_seconds < 1.2:
-        return 0.86
-    return 1.0 + 0.05 * math.sin(2 * math.pi * busy_seconds)
+    """Draw of a board at its limit, as a share of it, this long after heavy work began."""
+    response = _step_response()
+    return float(response[min(int(busy_seconds * NS_PER_SECOND / TICK_NS), len(response) - 1)])
+
+
+@cache
+def _step_response() -> Floats:
+    """In ticks, until beats have died down."""
+    tick = TICK_NS / NS_PER_SECOND
+    state = RECORDED_LOOP.settled(np.array([STEP_FROM]), 1.0, tick)
+    ticks = round(BEATS_SECONDS / tick)
+    return RECORDED_LOOP.play(state, np.full((ticks, 1), STEP_TO), 1.0)[1][:, 0]

@@ -6,6 +6,7 @@ import hashlib
 from dataclasses import dataclass
 from typing import Final
 
+from capacity.bench.bench_identity import SIMULATED_DRIVER
 from capacity.bench.bench_point import BoardFacts
 from capacity.bench.board_settings import BoardSetting
 from capacity.bench.measurement_row import CacheState
@@ -121,7 +122,7 @@ class SimulatedMeter:
             product=board.product,
             uuid=f"GPU-simulated-{board.product}",
             vbios="",
-            driver="simulated",
+            driver=SIMULATED_DRIVER,
             power_limit_watts=told,
             default_limit_watts=board.default_limit_watts,
             max_clock_mhz=board.max_clock_mhz,
