@@ -50,16 +50,26 @@ class TokenGroup:
 class DecoderShare:
     """What one of ``tensor_parallel`` GPUs computes of a model.
 
+    Attributes:
+        expert_parallel: GPUs among which the experts are dealt out, each with tokens of its own:
+            a GPU holds fewer experts, which as many tokens visit.
+        visits_factor: Of this GPU's experts, relative to an even deal.
+
     Raises:
-        InputError: heads or widths that the parallelism does not divide.
+        InputError: heads, widths or experts that the parallelism does not divide.
     """
 
     model: LanguageModel
     tensor_parallel: int
     number_format: NumberFormat
+    expert_parallel: int = 1
+    visits_factor: float = 1.0
 
     def __post_init__(self) -> None:
         require_number("tensor_parallel", self.tensor_parallel, minimum=1, maximum=1024)
+        experts = self.model.experts.count if self.model.experts else 1
+        if experts % self.expert_parallel:
+            raise InputError("expert_parallel", f"a divisor of {experts}", self.expert_parallel)
         widths = (self.model.heads, self.model.intermediate)
         if any(width % self.tensor_parallel for width in widths):
             raise InputError(
@@ -158,9 +168,10 @@ class DecoderShare:
         if part.shared:
             width = part.shared * part.intermediate
             yield from self._network(tokens, tokens, width, 1, sparse)
-        visits = tokens * part.per_token
-        missed = (1 - part.per_token / part.count) ** tokens
-        visited = max(part.per_token, round(part.count * (1 - missed)))
+        visits = round(tokens * part.per_token * self.visits_factor)
+        held = part.count // self.expert_parallel
+        missed = (1 - part.per_token / part.count) ** (tokens * self.expert_parallel)
+        visited = max(min(part.per_token, held), round(held * (1 - missed)))
         each = max(1, round(visits / visited))
         yield from self._network(each, visits, part.intermediate, visited, sparse)
         yield self._gemm(tokens, part.count, model.hidden), sparse

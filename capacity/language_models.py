@@ -18,6 +18,7 @@ import yaml
 from capacity.decoder_kernels import DecoderShare, TokenGroup
 from capacity.kernels import FORMAT_BYTES, Kernel, NumberFormat, Phase
 from wattpack.errors import InputError, read_from
+from wattpack.near_names import one_of
 from wattpack.units import require_number
 
 MODELS_FILE: Final = "data/language_models.yaml"
@@ -242,7 +243,7 @@ def find_language_model(name: str, models: Sequence[LanguageModel] | None = None
     for model in known:
         if name.strip().lower() in _names(model):
             return model
-    raise InputError("language_model", f"one of {', '.join(m.name for m in known)}", name)
+    raise InputError("language_model", one_of(name, [m.name for m in known]), name)
 
 
 def _names(model: LanguageModel) -> list[str]:

@@ -16,6 +16,7 @@ from itertools import pairwise
 from types import MappingProxyType
 
 from capacity.gpu_profile import GpuProfile, KernelClass
+from capacity.interference.pair_model import PairRow, SharedJob
 from capacity.profile_errors import UnknownGpuModel
 from capacity.profile_library import ProfileLibrary, normal_name
 from wattpack.api import GPUProfile
@@ -26,6 +27,9 @@ from wattpack.kube.port import JsonObject
 __all__ = ["ProfileBook", "ProfileRefusal"]
 
 # No GPU board takes this much; a larger number is in milliwatts.
+SIMULATED_ANNOTATION = "wattpack.io/simulated"
+"""Of GPUProfiles that ``wattpack bench profile --allow-simulated`` made."""
+
 _MILLIWATTS_FROM_WATTS = 5000.0
 # A board sold under one name does not take twice, or half, of what was measured of it.
 _LIMIT_FACTOR = 2.0
@@ -51,11 +55,13 @@ class ProfileBook:
         library: What is shipped.
         taken: Last good profile of each GPUProfile object, by the object's name.
         refusals: Of newest specs, by the object's name.
+        shared_pairs: Measured members of pairs that share a board, by GPU type.
     """
 
     library: ProfileLibrary
     taken: Mapping[str, GpuProfile] = field(default_factory=dict)
     refusals: Mapping[str, ProfileRefusal] = field(default_factory=dict)
+    shared_pairs: Mapping[str, tuple[PairRow, ...]] = field(default_factory=dict)
     _by_name: Mapping[str, GpuProfile] = field(default_factory=dict)
 
     @classmethod
@@ -67,18 +73,21 @@ class ProfileBook:
         """The book of these objects; of one that is refused its last good profile stays."""
         taken: dict[str, GpuProfile] = {}
         refusals: dict[str, ProfileRefusal] = {}
+        pairs: dict[str, tuple[PairRow, ...]] = {}
         owner: dict[str, str] = {}
         for body in sorted(bodies, key=lambda b: str(b["metadata"]["name"])):
             name = str(body["metadata"]["name"])
             try:
-                profile = self._judged(body, owner)
+                profile, rows = self._judged(body, owner)
             except InputError as error:
                 generation = int(body["metadata"].get("generation", 0))
                 refusals[name] = ProfileRefusal(name, str(error), generation)
                 if name not in self.taken:
                     continue
                 profile = self.taken[name]
+                rows = self.shared_pairs.get(profile.model, ())
             taken[name] = profile
+            pairs[profile.model] = rows
             owner.update(dict.fromkeys(_names(profile), name))
         by_name = {n: p for p in self.library.profiles.values() for n in _names(p)}
         by_name |= {n: p for p in taken.values() for n in _names(p)}
@@ -86,6 +95,7 @@ class ProfileBook:
             self,
             taken=MappingProxyType(taken),
             refusals=MappingProxyType(refusals),
+            shared_pairs=MappingProxyType({model: rows for model, rows in pairs.items() if rows}),
             _by_name=MappingProxyType(by_name),
         )
 
@@ -108,16 +118,22 @@ class ProfileBook:
         """Those that count for any name, each once."""
         return list({id(p): p for p in self._by_name.values()}.values())
 
-    def _judged(self, body: JsonObject, owner: Mapping[str, str]) -> GpuProfile:
+    def _judged(
+        self, body: JsonObject, owner: Mapping[str, str]
+    ) -> tuple[GpuProfile, tuple[PairRow, ...]]:
         parsed = GPUProfile.read(body)
         spec, source = parsed.spec, f"GPUProfile {parsed.name}"
+        marked = (body["metadata"].get("annotations") or {}).get(SIMULATED_ANNOTATION)
+        if marked is not None:
+            wanted = "none: a profile of simulated rows holds for no board"
+            raise InputError(f"metadata.annotations.{SIMULATED_ANNOTATION}", wanted, marked, source)
         for name in (spec.model, *spec.product_names):
             other = owner.get(normal_name(name), parsed.name)
             if other != parsed.name:
                 raise InputError("spec.productNames", f"a name that {other} lacks", name, source)
         shipped = self._shipped(spec)
         _require_sense(spec, shipped, source)
-        return _profile(spec, shipped, source)
+        return _profile(spec, shipped, source), _pair_rows(spec, source)
 
     def _shipped(self, spec: GPUProfileSpec) -> GpuProfile | None:
         for name in (spec.model, *spec.product_names):
@@ -130,6 +146,27 @@ class ProfileBook:
 
 def _names(profile: GpuProfile) -> list[str]:
     return [normal_name(name) for name in (profile.model, *profile.product_names)]
+
+
+def _pair_rows(spec: GPUProfileSpec, source: str) -> tuple[PairRow, ...]:
+    """Both members of each measured pair, of a job beside its like one.
+
+    Raises:
+        InputError: naming a pair that is stated twice, or that contradicts itself.
+    """
+    rows: dict[tuple[SharedJob, SharedJob], PairRow] = {}
+    for index, pair in enumerate(spec.shared_pairs):
+        field_name = f"spec.sharedPairs[{index}]"
+        one = SharedJob(pair.workload, pair.batch_size)
+        other = SharedJob(pair.beside, pair.beside_batch_size)
+        if (one, other) in rows:
+            raise InputError(field_name, "each pair once", [pair.workload, pair.beside], source)
+        if one == other and pair.speed != pair.beside_speed:
+            both = [pair.speed, pair.beside_speed]
+            raise InputError(f"{field_name}.besideSpeed", "equal speeds of equals", both, source)
+        rows[one, other] = PairRow(one, other, pair.speed)
+        rows[other, one] = PairRow(other, one, pair.beside_speed)
+    return tuple(rows.values())
 
 
 def _require_sense(spec: GPUProfileSpec, shipped: GpuProfile | None, source: str) -> None:

@@ -7,10 +7,10 @@ InputError (wattpack.errors)
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable
 
 from wattpack.errors import InputError
+from wattpack.near_names import one_of
 
 
 class UnknownGpuModel(InputError):
@@ -22,14 +22,11 @@ class UnknownGpuModel(InputError):
     """
 
     def __init__(self, got: str, known: Iterable[str]) -> None:
-        names = sorted(known)
-        near = difflib.get_close_matches(got, names, n=1)
-        hint = f"; the nearest known name is {near[0]!r}" if near else ""
-        super().__init__("gpuModel", f"one of {', '.join(names)}{hint}", got)
+        super().__init__("gpuModel", one_of(got, sorted(known)), got)
 
 
 class UnknownServingModel(InputError):
     """No iteration times are known for this combination of GPU, language model and parallelism."""
 
     def __init__(self, got: str, known: Iterable[str]) -> None:
-        super().__init__("servingModel", f"one of {', '.join(sorted(known))}", got)
+        super().__init__("servingModel", one_of(got, sorted(known)), got)

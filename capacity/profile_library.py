@@ -100,6 +100,19 @@ def shipped_library() -> ProfileLibrary:
         return load_library(file)
 
 
+def settable_watts(gpu: str, gap_watts: float, limit_watts: float) -> tuple[float, float]:
+    """Least and largest limit that a board takes.
+
+    A type without a shipped profile has no known least one: no limit below the draw of a board
+    between kernels (``gap_watts``) can be held, and none above its default one is known.
+    """
+    try:
+        profile = shipped_library().find(gpu)
+    except UnknownGpuModel:
+        return gap_watts, limit_watts
+    return profile.min_limit_watts, profile.max_limit_watts
+
+
 def gpu_profile_object(profile: GpuProfile, reference_sha256: str) -> dict[str, Any]:
     """A ``GPUProfile`` object (``wattpack.io/v1alpha1``) as plain values.
 

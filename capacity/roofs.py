@@ -10,6 +10,7 @@ from importlib.resources import files
 from typing import Final
 
 from wattpack.errors import InputError, read_from
+from wattpack.near_names import one_of
 from wattpack.units import require_number
 
 ROOFS_FILE: Final = "data/roofs.csv"
@@ -22,6 +23,8 @@ class Roofs:
     Attributes:
         model: wattpack's own name, for example ``H200-SXM``.
         architecture: NVIDIA's or AMD's generation name.
+        memory_bytes: The driver's total, not the datasheet's: error correction inside GDDR6 takes
+            a sixteenth of an L4, L40S, A10G, A40 or T4; a B300 offers 7 % less than is printed.
         peak_flops: Dense operations a second, by number format; absent formats have no unit.
         source: Where the figures were read, and which are from memory.
     """
@@ -69,9 +72,17 @@ def require_roofs(product: str) -> Roofs:
     """
     roofs = find_roofs(product)
     if roofs is None:
-        known = ", ".join(r.model for r in shipped_roofs())
-        raise InputError("gpu", f"one of {known}", product)
+        raise InputError("gpu", one_of(product, [r.model for r in shipped_roofs()]), product)
     return roofs
+
+
+def asked_roofs(name: str) -> Roofs:
+    """The type that a person means; a bare generation (H100) is its SXM board.
+
+    Raises:
+        InputError: as ``require_roofs``. What a driver says is never completed: ``find_roofs``.
+    """
+    return find_roofs(name) or find_roofs(f"{name.strip()}-SXM") or require_roofs(name)
 
 
 def _roofs(row: Mapping[str, str]) -> Roofs:
@@ -87,8 +98,7 @@ def _roofs(row: Mapping[str, str]) -> Roofs:
         architecture=row["architecture"],
         product_names=tuple(name for name in row["product_names"].split("|") if name),
         multiprocessors=int(number("multiprocessors")),
-        # Datasheets say GB and mean GiB: an H200 of "141 GB" reports 143,771 MiB.
-        memory_bytes=number("memory_gb") * 2**30,
+        memory_bytes=number("memory_mib") * 2**20,
         bytes_per_second=number("memory_gbs") * 1e9,
         l2_bytes=number("l2_mb") * 2**20,
         max_clock_mhz=number("max_clock_mhz"),

@@ -45,6 +45,7 @@ class SweepPoint:
         uncapped_watts: Mean draw at that highest limit.
         throughput: Relative to the highest limit.
         draw: Mean draw relative to ``uncapped_watts``.
+        batch_size: Of the job; 1 where the file has none.
     """
 
     gpu: str
@@ -54,6 +55,7 @@ class SweepPoint:
     uncapped_watts: float
     throughput: float
     draw: float
+    batch_size: float = 1.0
 
     @property
     def x(self) -> float:
@@ -119,6 +121,7 @@ def zeus_points(file: Path) -> list[SweepPoint]:
                     watts,
                     seconds / t,
                     w / watts,
+                    float(key[3]),
                 )
             )
     return points

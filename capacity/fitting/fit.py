@@ -35,6 +35,14 @@ from capacity.fitting.iteration_times import (
     transfer_error,
     transferred_times,
 )
+from capacity.fitting.map_classes import (
+    SERVING_CLASSES,
+    map_curves,
+    map_error,
+    network_held_out_errors,
+    served_note,
+    swept_note,
+)
 from capacity.fitting.reference_files import Row, number, read_csv, reference_sha256
 from capacity.fitting.step_classes import (
     PHASES,
@@ -46,6 +54,7 @@ from capacity.fitting.step_classes import (
 )
 from capacity.fitting.step_tables import Board, build_tables, tables_document
 from capacity.gpu_profile import GpuProfile, KernelClass, Provenance
+from capacity.model.cap_map import CapMap, fit_cap_map
 from capacity.profile_library import SCHEMA, library_from_dict
 from capacity.serving_model import ServingTimes
 
@@ -66,6 +75,14 @@ def kernel_class(draw: Draw, limit: float, curve: Curve, note: Mapping[str, Any]
     """A class whose curve is the fitted line read at cap / uncapped draw."""
     throughput, drawn = curve.at(CAP_FRACTIONS * limit / draw.p50_watts)
     return _kernel_class(draw, throughput, drawn, note)
+
+
+def _mapped_class(
+    cap_map: CapMap, swept: str | None, draw: Draw, limit: float, note: Mapping[str, Any]
+) -> KernelClass:
+    """A class whose curves are the cap map's."""
+    speed, drawn = map_curves(cap_map, swept, draw, limit, CAP_FRACTIONS)
+    return _kernel_class(draw, speed, drawn, note)
 
 
 def _kernel_class(
@@ -131,6 +148,10 @@ def build_profiles(folder: Path, rows: Path = ROWS) -> tuple[list[GpuProfile], d
     }
     outside = mmbt_points(folder / "mmbt_power_limit_sweep.csv.gz")
     checks["curve_mape_rtx_pro_6000_serving"] = round(curve_error(pooled, outside), 4)
+    cap_map = fit_cap_map(points)
+    unseen, served = network_held_out_errors(points), map_error(cap_map, outside)
+    checks |= {f"map_mape_networks_held_out_{g.lower()}": round(e, 4) for g, e in unseen.items()}
+    checks["map_mape_rtx_pro_6000_serving"] = round(served, 4)
     steps = {gpu: {phase: step_draws(board, phase) for phase in PHASES}
              for gpu, board in tested.items()}  # fmt: skip
     draws = draws_by_class(folder, points, gpus, steps)
@@ -150,9 +171,17 @@ def build_profiles(folder: Path, rows: Path = ROWS) -> tuple[list[GpuProfile], d
         if model in SWEPT:
             own = [p for p in points if p.gpu == SWEPT[model]]
             curve, notes = fit_curve(own), _own_notes(own, SWEPT[model])
+        swept = SWEPT.get(model)
+        note = served_note(pooled.samples, served)
+        if swept is not None:
+            note = swept_note(swept, curve.samples, unseen[swept])
         kernels = {
+            name: _mapped_class(cap_map, swept, draws[model][name], limit, note)
+            for name in SERVING_CLASSES
+        }
+        kernels |= {
             name: kernel_class(draws[model][name], limit, curve, notes[name])
-            for name in ("prefill", "decode", "training", "batch")
+            for name in ("training", "batch")
         }
         if model in tested:
             kernels |= _step_kernels(tested[model], draws[model])
@@ -183,7 +212,7 @@ def _step_kernels(board: Board, draws: Mapping[str, Draw]) -> dict[str, KernelCl
 
 
 def _own_notes(own: Sequence[SweepPoint], gpu: str) -> dict[str, dict[str, Any]]:
-    """Curve labels of a swept type: measured for training, borrowed by the serving classes."""
+    """Curve labels of a swept type's training."""
     samples = fit_curve(own).samples
     error = round(leave_one_job_out(own), 4)
     measured = {
@@ -193,11 +222,7 @@ def _own_notes(own: Sequence[SweepPoint], gpu: str) -> dict[str, dict[str, Any]]
         "error_mape": error,
         "error_kind": "each network predicted from the others on the same GPU",
     }
-    borrowed = measured | {
-        "curve_provenance": "derived",
-        "curve_source": f"zeus_power_limit_sweep.csv.gz: {gpu} training at the same cap / draw",
-    }
-    return {"training": measured, "batch": measured, "prefill": borrowed, "decode": borrowed}
+    return {"training": measured, "batch": measured}
 
 
 def _profile(row: Row, kernels: Mapping[str, KernelClass], knee_share: float) -> GpuProfile:

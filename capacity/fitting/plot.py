@@ -10,11 +10,14 @@ from typing import Any
 import matplotlib as mpl
 import numpy as np
 
+from capacity.fitting.board_steps import LIMIT_WATTS, read_steps
+from capacity.fitting.capping_loop_fit import demands, first_tick, played
 from capacity.fitting.classes import SWEPT
 from capacity.fitting.curves import MIN_DRAW_SHARE, SweepPoint, fit_curve, mmbt_points, zeus_points
 from capacity.fitting.fit import REFERENCE
 from capacity.gpu_profile import KERNEL_CLASSES, GpuProfile
 from capacity.model.cap_map import fit_cap_map
+from capacity.model.capping_loop import capping_loop
 from capacity.profile_library import shipped_library
 
 mpl.use("Agg")
@@ -111,6 +114,32 @@ def plot_cap_map(points: Sequence[SweepPoint], file: Path) -> None:
     plt.close(figure)
 
 
+def plot_capping_loop(file: Path) -> None:
+    """A plain step that was left out of the fit and a part of the training-like load, modelled."""
+    steps, loop = read_steps(), capping_loop("H200-SXM")
+    figure, axes = plt.subplots(1, 2, figsize=(13, 3.8), sharey=True, width_ratios=(3, 5))
+    plain = first_tick(steps, "gemm2")
+    train = int(np.flatnonzero(np.char.startswith(steps.phases, "train"))[0])
+    for axis, first, ticks, title in (
+        (axes[0], plain - 1, 30, "matrix products after idling (left out of the fit)"),
+        (axes[1], train, 60, "0.9 s of work, 0.35 s of waiting (left out as a whole)"),
+    ):
+        made = played(loop, demands(steps, [first], ticks), ticks)[:, 0]
+        at = 0.1 * np.arange(ticks)
+        seen = steps.draws[first : first + ticks] / LIMIT_WATTS
+        axis.step(at, seen, where="post", c="0.5", lw=2.5, label="recorded")
+        axis.step(at, made / LIMIT_WATTS, where="post", c="#d1495b", lw=1.2, label="capping loop")
+        axis.axhline(1, c="k", lw=0.8)
+        axis.set(xlabel="seconds", title=title)
+        axis.title.set_fontsize(10)
+        axis.grid(alpha=0.3)
+    axes[0].set_ylabel("draw of 100 ms over limit")
+    axes[0].legend(fontsize=8)
+    figure.tight_layout()
+    figure.savefig(file, dpi=90)
+    plt.close(figure)
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Write the pictures."""
     parser = argparse.ArgumentParser(prog="python -m capacity.fitting.plot", description=__doc__)
@@ -123,6 +152,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     check = mmbt_points(REFERENCE / "mmbt_power_limit_sweep.csv.gz")
     plot_shared_line(points, check, args.out / "capacity-shared-line.png")
     plot_cap_map(points, args.out / "capacity-cap-map.png")
+    plot_capping_loop(args.out / "capacity-capping-loop.png")
     return 0
 
 

@@ -29,12 +29,14 @@ from capacity.bench.measurement_row import MeasurementRow
 from capacity.bench.shipped_rows import WHOLE_RUNS
 from capacity.fitting.curves import Curve, fit_curve, zeus_points
 from capacity.fitting.iteration_times import GpuSpeed
-from capacity.fitting.step_parts import step_parts
+from capacity.fitting.table_parts import table_parts
 from capacity.kernels import DecoderStep, NumberFormat, Phase
 from capacity.language_models import find_language_model
 from capacity.model.gpu_model import GpuModel
 from capacity.model.model_errors import ModelErrors, held_out_errors
 from capacity.model.step_model import StepPrediction
+from capacity.serving.kernel_prices import board_prices
+from capacity.serving.step_costs import price_steps
 from capacity.serving_model import ServingTimes
 from capacity.step_library import SCHEMA, step_library_from_dict, table_as_dict
 from capacity.step_table import (
@@ -268,12 +270,13 @@ def _own_table(board: Board, entry: ServingTimes) -> StepTable:
     model = board.model
     number_format: NumberFormat = "fp8" if entry.precision == "fp8" else "bf16"
     decoder = find_language_model(entry.language_model)
+    priced = price_steps(decoder, board_prices(model), entry.tensor_parallel, number_format)
     return StepTable(
         gpu=model.gpu,
         language_model=entry.language_model,
         precision=entry.precision,
         tensor_parallel=entry.tensor_parallel,
-        parts=step_parts(model, decoder, entry.tensor_parallel, number_format),
+        parts=table_parts(priced),
         host_seconds=0.0,
         host_watts=round(model.steps.gap_watts, 1),
         held=board.held,

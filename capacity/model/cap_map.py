@@ -17,7 +17,7 @@ decode draws little, so few caps bind it.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -26,6 +26,7 @@ from scipy.optimize import least_squares
 from capacity.fitting.curves import SweepPoint
 from capacity.model.latent_field import Floats, LatentField, fit_latent_field, likeness
 from wattpack.errors import InputError
+from wattpack.units import require_number
 
 PRIOR: Final = np.array([0.3, -1.2, 0.0, 0.5, 0.1])
 """Floor over limit; log exponent, and its slope in the draw's share of the limit; log gain; share
@@ -51,6 +52,15 @@ CORNER: Final = 6.0
 RESIDUAL_LIMIT: Final = 0.12
 CORRECTION_SPREAD: Final = 0.5
 OWN_POINT_NOISE: Final = 0.025
+
+BATCH_SLOPE_SPREAD: Final = 0.5
+"""Prior spread of what a doubled batch adds to the exponent (found: 0.15 to 0.17)."""
+
+JOB_EXPONENT_SPREAD: Final = 0.15
+"""Of a job's exponent around the line in its batch, beside the noise of its speeds."""
+
+LEAST_TOLD: Final = 1e-4
+"""Sum of squared log speeds below which a job's caps tell nothing about its exponent."""
 
 NO_LINE: Final = 4.0
 """Log gain of a type without a sweep: where its lowest voltage lies nobody has shown, so it keeps
@@ -103,12 +113,15 @@ class CapMap:
     Attributes:
         laws: Parameters by type, as ``PRIOR``.
         mean_law: Of a type that no sweep covers: the mean over types, without the line.
+        batch_slope: What a doubled batch adds to the exponent of a network's jobs, on any type:
+            larger batches wait less on the host and on memory, so a cap costs them more.
     """
 
     laws: dict[str, Floats]
     mean_law: Floats
     speed_field: LatentField
     draw_field: LatentField
+    batch_slope: float
 
     def throughput(
         self,
@@ -146,17 +159,31 @@ class CapMap:
         share = np.exp(self.draw_field.mean(self._rows(gpu, cap, uncapped, limit)))
         return np.asarray(uncapped * np.where(cap >= uncapped, 1.0, np.minimum(1.0, share)))
 
-    def exponent_of_own_points(self, gpu: str, points: Sequence[SweepPoint]) -> float:
-        """The power of the map's answer that own points of one job ask for, shrunk towards 1."""
+    def exponent_of_own_points(
+        self, gpu: str, points: Sequence[SweepPoint], batch_ratio: float | None = None
+    ) -> float:
+        """The power of the map's answer that own points of one job ask for, shrunk towards 1.
+
+        Args:
+            batch_ratio: For another job of the same network: its batch size over that of the
+                points' job. None for that job itself.
+
+        Raises:
+            InputError: a ratio that is not finite and above 0.
+        """
+        moved, apart = 0.0, 0.0
+        if batch_ratio is not None:
+            ratio = require_number("batch_ratio", batch_ratio, exclusive_minimum=0)
+            moved, apart = self.batch_slope * float(np.log2(ratio)), JOB_EXPONENT_SPREAD
         binding = [point for point in points if point.x < 1]
         if not binding:
             return 1.0
         columns = np.array([(p.limit_watts, p.uncapped_watts, p.max_limit_watts) for p in binding])
         expected = np.log(self.throughput(gpu, *columns.T))
         measured = np.log([point.throughput for point in binding])
-        information = float(expected @ expected) * CORRECTION_SPREAD**2
+        information = float(expected @ expected) * (CORRECTION_SPREAD**2 + apart**2)
         surprise = float(expected @ (measured - expected)) * CORRECTION_SPREAD**2
-        return max(0.0, 1 + surprise / (information + OWN_POINT_NOISE**2))
+        return max(0.0, 1 + surprise / (information + OWN_POINT_NOISE**2) + moved)
 
     def _rows(self, gpu: str, cap: Floats, uncapped: Floats, limit: Floats) -> Floats:
         kind = list(self.laws).index(gpu) if gpu in self.laws else -1
@@ -188,7 +215,9 @@ def law_speed(law: Floats, cap: Floats, uncapped: Floats, limit: Floats) -> Floa
     active = uncapped + np.clip(law[4], 0.0, 1.0) * (limit - uncapped)
     s = np.clip((cap - floor) / np.maximum(active - floor, 1.0), 0.01, 1.0)
     blunt = (gain**-CORNER + 1.0) ** (1 / CORNER)
-    return np.asarray(((gain * s) ** -CORNER + s ** (-CORNER * exponent)) ** (-1 / CORNER) * blunt)
+    bound = ((gain * s) ** -CORNER + s ** (-CORNER * exponent)) ** (-1 / CORNER) * blunt
+    # Exactly 1 where nothing binds: the two factors' product may be the next smaller number.
+    return np.asarray(np.where(s >= 1.0, 1.0, bound))
 
 
 def fit_cap_map(points: Sequence[SweepPoint], residual: ResidualPrior | None = None) -> CapMap:
@@ -211,12 +240,40 @@ def fit_cap_map(points: Sequence[SweepPoint], residual: ResidualPrior | None = N
     expected = np.log([law_speed(laws[t], *columns[:, [i]])[0] for i, t in enumerate(numbers)])
     left = np.clip(speed - expected, -RESIDUAL_LIMIT, RESIDUAL_LIMIT)
     rows = np.column_stack([columns[0] / columns[1], columns[1] / columns[2], numbers])
-    return CapMap(
+    cap_map = CapMap(
         dict(zip(types, laws, strict=True)),
         mean_law,
         fit_latent_field(prior.speed, rows, left, prior.noise),
         fit_latent_field(prior.draw, rows, draw, SPEED_NOISE),
+        0.0,
     )
+    return replace(cap_map, batch_slope=_batch_slope(cap_map, binding))
+
+
+def _batch_slope(cap_map: CapMap, points: Sequence[SweepPoint]) -> float:
+    """What a doubled batch adds to a job's exponent, between jobs of one network on one type."""
+    networks: dict[tuple[str, str], dict[tuple[float, float], list[SweepPoint]]] = {}
+    for point in points:
+        if point.limit_watts >= 0.5 * point.max_limit_watts:
+            jobs = networks.setdefault((point.gpu, point.job), {})
+            jobs.setdefault((point.batch_size, point.uncapped_watts), []).append(point)
+    agreed, known = 0.0, BATCH_SLOPE_SPREAD**-2
+    for (gpu, _), jobs in networks.items():
+        rows = []
+        for (batch, uncapped), mine in jobs.items():
+            cap = np.array([point.limit_watts for point in mine])
+            expected = np.log(cap_map.throughput(gpu, cap, uncapped, mine[0].max_limit_watts))
+            measured = np.log([point.throughput for point in mine])
+            told = float(expected @ expected)
+            if told > LEAST_TOLD:
+                noise = JOB_EXPONENT_SPREAD**2 + OWN_POINT_NOISE**2 / told
+                rows.append((np.log2(batch), float(expected @ measured) / told, 1 / noise))
+        if rows:
+            batches, exponents, weights = np.array(rows).T
+            apart = batches - np.average(batches, weights=weights)
+            agreed += float(weights @ (apart * exponents))
+            known += float(weights @ apart**2)
+    return agreed / known
 
 
 def _fit_laws(

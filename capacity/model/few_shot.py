@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 Floats = npt.NDArray[np.float64]
+Indices = npt.NDArray[np.int64]
 
 LENGTH: Final = 4.0
 """In natural logarithms: shapes within a factor of about 50 tell of each other."""
@@ -55,6 +56,15 @@ class FewShot:
             known = np.einsum("ij,jk,ik->i", shared, self.inverse, shared, optimize=True)
             parts.append(np.sqrt(self.variance * np.maximum(1 + self.noise - known, self.noise)))
         return np.concatenate(parts) if parts else np.zeros(0)
+
+    def without(self, held: Indices) -> FewShot:
+        """The process that never saw these observations, its variances kept: in closed form."""
+        kept = np.setdiff1d(np.arange(len(self.weights)), held)
+        across = self.inverse[np.ix_(kept, held)]
+        across = across @ np.linalg.inv(self.inverse[np.ix_(held, held)])
+        weights = self.weights[kept] - across @ self.weights[held]
+        inverse = self.inverse[np.ix_(kept, kept)] - across @ self.inverse[np.ix_(held, kept)]
+        return FewShot(self.points[kept], weights, inverse, self.variance, self.noise)
 
     def scores(self) -> Floats:
         """Error at each observation from all the others, in its own deviations, shape (n,)."""

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
 
 from capacity.kernels import Kernel
 from capacity.model.conformal import ConformalScores
+from capacity.model.few_shot import FewShot
 from capacity.model.group_layers import Layers, fit_layers
-from capacity.model.hold_outs import hold_out_folds
+from capacity.model.hold_outs import hold_out_folds, hold_out_group
 from capacity.model.kernel_features import KernelTable, kernel_table
 from capacity.model.kernel_samples import Floats, TimeSamples
 from capacity.model.neighbours import Neighbourhood, kinship, neighbourhood
 from capacity.model.residual_trees import ResidualTrees, TreeFeatures, grow_trees
+from capacity.model.rising_times import rising_log_seconds
 from capacity.model.roofline import RooflineConstants
 from capacity.roofs import Roofs
 from wattpack.errors import InputError
@@ -28,8 +30,8 @@ DIFFICULTY_LEAF: Final = 60
 LEAST_DIFFICULTY: Final = 0.004
 """In log units: what two runs of one kernel differ by."""
 
-CHUNK: Final = 20_000
-"""Kernels at a time: their features stay in the cache."""
+CHUNK: Final = 100_000
+"""Kernels at a time: some 150 MB of features."""
 
 UNKNOWN_ERROR: Final = 1.0
 """Log error promised at any coverage where nothing was ever judged: a factor e."""
@@ -54,17 +56,29 @@ class GroupTime:
 
     def seconds(self, kernels: Sequence[Kernel]) -> Floats:
         """Shape (n_kernels,)."""
+        if self._may_fall and len(kernels):
+            return np.exp(rising_log_seconds(kernels, self._log_seconds))
+        return np.exp(self._log_seconds(kernels))
+
+    @property
+    def _may_fall(self) -> bool:
+        """A correction from few rows may; where tables of other types say it, times really do."""
+        sized = self.group.startswith(("gemm", "attention"))
+        return sized and self.layers.smooth is not None and not self.layers.neighbours.members
+
+    def _log_seconds(self, kernels: Sequence[Kernel]) -> Floats:
         parts = [kernels[start : start + CHUNK] for start in range(0, len(kernels), CHUNK)]
         made = [self.layers.log_seconds(kernel_table(self.group, p, self.roofs)) for p in parts]
-        return np.exp(np.concatenate(made)) if made else np.zeros(0)
+        return np.concatenate(made) if made else np.zeros(0)
 
-    def log_widths(self, kernels: Sequence[Kernel], coverage: float) -> Floats:
-        """Half widths of intervals in log units, shape (n_kernels,)."""
-        factor = self.scores.factor(coverage)
-        if factor is not None:
-            return factor * self._difficulties(kernel_table(self.group, kernels, self.roofs))
+    def log_reach(self, kernels: Sequence[Kernel], coverage: float) -> Floats:
+        """How far intervals reach below and above the middle in log units, (n_kernels, 2)."""
+        factors = self.scores.factors(coverage)
+        if factors is not None:
+            sizes = self._difficulties(kernel_table(self.group, kernels, self.roofs))
+            return np.outer(sizes, factors)
         unseen = self.unseen.factor(coverage)
-        return np.full(len(kernels), UNKNOWN_ERROR if unseen is None else unseen)
+        return np.full((len(kernels), 2), UNKNOWN_ERROR if unseen is None else unseen)
 
     def _difficulties(self, table: KernelTable) -> Floats:
         if self.difficulty is not None:
@@ -92,12 +106,46 @@ def fit_group_time(
     if layers.trees is not None:
         scores, difficulty = _calibrated(group, own, roofs, nearby)
         return GroupTime(group, roofs, layers, scores, difficulty, unseen)
-    if layers.smooth is not None:
+    fitted = GroupTime(group, roofs, layers, ConformalScores(np.zeros(0)), None, unseen)
+    if fitted._may_fall:
+        scores = _rising_scores(fitted, own)
+    elif layers.smooth is not None:
         scores = ConformalScores.from_errors(layers.smooth.scores())
     else:
         errors = np.log(own.seconds) - layers.log_seconds(table)
         scores = ConformalScores.from_errors(errors)
-    return GroupTime(group, roofs, layers, scores, None, unseen)
+    return replace(fitted, scores=scores)
+
+
+def _rising_scores(fitted: GroupTime, own: TimeSamples) -> ConformalScores:
+    """Scores of the rising curve that is answered, each from a fit without its hold-out group.
+
+    Shapes that no design holds are slower than a smooth correction says more often than faster,
+    so the ends are ranked apart.
+    """
+    layers, smooth = fitted.layers, fitted.layers.smooth
+    assert smooth is not None
+    groups, mine = np.unique([hold_out_group(k) for k in own.kernels], return_inverse=True)
+    unseeing = [smooth.without(np.flatnonzero(mine == row)) for row in range(len(groups))]
+
+    def held_out(
+        kernels: Sequence[Kernel], ask: Callable[[FewShot, Floats], Floats]
+    ) -> tuple[KernelTable, Floats]:
+        table = kernel_table(fitted.group, kernels, fitted.roofs)
+        features = table.smooth_features(layers.constants)
+        # Sizes of one family share its hold-out group.
+        names = np.searchsorted(groups, [hold_out_group(k) for k in kernels])
+        made = np.empty(len(kernels))
+        for row, part in enumerate(unseeing):
+            made[names == row] = ask(part, features[names == row])
+        return table, made
+
+    def log_seconds(kernels: Sequence[Kernel]) -> Floats:
+        table, corrections = held_out(kernels, FewShot.predict)
+        return replace(layers, smooth=None).log_seconds(table) + corrections
+
+    errors = np.log(own.seconds) - rising_log_seconds(own.kernels, log_seconds)
+    return ConformalScores.from_sided_errors(errors, held_out(own.kernels, FewShot.deviation)[1])
 
 
 def _calibrated(

@@ -28,27 +28,45 @@ class ResidualTrees:
     forest: Any = field(repr=False)
 
     def predict(self, features: AnyFloats) -> Floats:
-        """Mean over the trees, shape (n,)."""
-        if not len(features):
-            return np.zeros(0)
-        return np.asarray(self.forest.predict(features), dtype=np.float64)
+        """Mean over the trees, shape (n,).
+
+        As the forest's own ``predict``, less what that spends on checks and threads at each tree.
+        """
+        total = np.zeros(len(features))
+        narrow = _narrow(features)
+        for tree in self.forest.estimators_ if len(features) else ():
+            total += tree.tree_.predict(narrow)[:, 0]
+        return total / len(self.forest.estimators_)
 
     def spread(self, features: AnyFloats) -> Floats:
         """Standard deviation between the trees, shape (n,): large where few rows were near."""
-        narrow = features.astype(np.float32, copy=False)
-        return np.asarray(np.std([tree.predict(narrow) for tree in self.forest], axis=0))
+        narrow = _narrow(features)
+        told = [tree.tree_.predict(narrow)[:, 0] for tree in self.forest.estimators_]
+        return np.asarray(np.std(told, axis=0))
 
 
 def grow_trees(
-    features: AnyFloats, targets: Floats, trees: int, smallest_leaf: int = 2
+    features: AnyFloats,
+    targets: Floats,
+    trees: int,
+    smallest_leaf: int = 2,
+    least_gain: float = 0.0,
 ) -> ResidualTrees:
     """A forest that predicts the targets.
 
     Args:
         features: Shape (n, d).
         targets: Shape (n,).
+        least_gain: Variance of all targets that a branch has to explain for each of its leaves;
+            others are cut off (minimal cost-complexity pruning, Breiman et al. 1984).
     """
     from sklearn.ensemble import ExtraTreesRegressor
 
-    forest = ExtraTreesRegressor(trees, min_samples_leaf=smallest_leaf, random_state=SEED)
+    forest = ExtraTreesRegressor(
+        trees, min_samples_leaf=smallest_leaf, random_state=SEED, ccp_alpha=least_gain
+    )
     return ResidualTrees(forest.fit(features, targets))
+
+
+def _narrow(features: AnyFloats) -> TreeFeatures:
+    return np.ascontiguousarray(features, dtype=np.float32)

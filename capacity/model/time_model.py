@@ -51,13 +51,16 @@ class TimeModel:
         """
         require_coverage(coverage)
         middle = self.seconds(kernels)
-        widths = self._by_group(kernels, lambda model, part: model.log_widths(part, coverage))
-        return middle * np.exp(-widths), middle * np.exp(widths)
+        reach = self._by_group(kernels, lambda model, part: model.log_reach(part, coverage), (2,))
+        return middle * np.exp(-reach[:, 0]), middle * np.exp(reach[:, 1])
 
     def _by_group(
-        self, kernels: Sequence[Kernel], ask: Callable[[GroupTime, Sequence[Kernel]], Floats]
+        self,
+        kernels: Sequence[Kernel],
+        ask: Callable[[GroupTime, Sequence[Kernel]], Floats],
+        columns: tuple[int, ...] = (),
     ) -> Floats:
-        made = np.empty(len(kernels))
+        made = np.empty((len(kernels), *columns))
         for group, rows in _rows_by_group(kernels).items():
             model = self.groups.get(group)
             if model is None:
