@@ -1,4 +1,4 @@
-"""One language model on some GPUs behind one engine: memory, single steps, long contexts."""
+"""One language model on some GPUs behind one engine: memory and single steps."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ from capacity.decoder_kernels import DecoderShare
 from capacity.kernels import NumberFormat
 from capacity.language_models import LanguageModel
 from capacity.model.regulator import Regulator
-from capacity.profile_errors import UnknownGpuModel
-from capacity.profile_library import shipped_library
+from capacity.profile_library import settable_watts
 from capacity.serving.engine import BatchingRules, Engine, find_engine
 from capacity.serving.kernel_prices import GpuPrices, shipped_prices
 from capacity.serving.phase_pools import QueueEstimate
@@ -54,29 +53,14 @@ class ServedStep:
 
 
 @dataclass(frozen=True, slots=True)
-class LongContext:
-    """The four costs of a context that come from its cache (arXiv 2405.08944, section 2).
-
-    Attributes:
-        users: At once: floor((memory - weights) / cache of one user); 0 if none fits.
-        prefill_seconds: Until a prompt of this length has its first token, alone.
-        decode_seconds: Of one token with all users at once.
-        switch_seconds: To move one user's cache to or from host memory.
-    """
-
-    users: int
-    prefill_seconds: float
-    decode_seconds: float
-    switch_seconds: float
-
-
-@dataclass(frozen=True, slots=True)
 class Deployment:
     """What serves.
 
     Attributes:
         gpu: wattpack's or the driver's name of the type.
         limit_watts: Power limit of each board; the default one if None.
+        takes_watts: Least and largest limit that a board takes; those of the shipped profile if
+            None.
         rules: The engine's own if None.
 
     Raises:
@@ -92,6 +76,7 @@ class Deployment:
     engine: Engine = field(default_factory=lambda: find_engine("vllm"))
     limit_watts: float | None = None
     rules: BatchingRules | None = None
+    takes_watts: tuple[float, float] | None = None
 
     def __post_init__(self) -> None:
         if self.number_format not in LAYER_BITS or self.cache_format not in LAYER_BITS:
@@ -103,7 +88,9 @@ class Deployment:
         DecoderShare(self.model, self.tensor_parallel, self.number_format)
         roofs = self.prices.roofs
         if roofs.flops_per_second(self.number_format) <= 0:
-            raise InputError("number_format", f"one that {roofs.model} has", self.number_format)
+            known = [name for name in LAYER_BITS if roofs.flops_per_second(name) > 0]
+            wanted = f"one that {roofs.model} has ({', '.join(known)})"
+            raise InputError("number_format", wanted, self.number_format)
         if self.cache_tokens < 1:
             needed = f"{self.weight_bytes_per_gpu / 1e9:.0f} GB of weights a GPU"
             fits = f"enough GPUs for {self.model.name} on {roofs.model} ({needed})"
@@ -126,16 +113,11 @@ class Deployment:
 
     @property
     def settable_watts(self) -> tuple[float, float]:
-        """Least and largest limit that a board takes.
-
-        A type without a profile has no known least one: no limit below the draw of a board between
-        kernels can be held.
-        """
-        try:
-            profile = shipped_library().find(self.prices.roofs.model)
-        except UnknownGpuModel:
-            return self.prices.gap_watts, self.prices.limit_watts
-        return profile.min_limit_watts, profile.max_limit_watts
+        """Least and largest limit that a board takes."""
+        if self.takes_watts is not None:
+            return self.takes_watts
+        prices = self.prices
+        return settable_watts(prices.roofs.model, prices.gap_watts, prices.limit_watts)
 
     @property
     def steps(self) -> PricedSteps:
@@ -173,21 +155,6 @@ class Deployment:
         """How many sequences of this length fit at once: floor((memory - weights) / KV of one)."""
         each = self.model.kv_bytes(context, self.cache_format, self.tensor_parallel)
         return max(0, int(self.cache_bytes_per_gpu / each))
-
-    def long_context(self, context: int, host_bytes_per_second: float) -> LongContext:
-        """The four costs of contexts of this length.
-
-        Args:
-            host_bytes_per_second: Of one GPU's link to host memory.
-        """
-        users = self.users(context)
-        each = self.model.kv_bytes(context, self.cache_format, self.tensor_parallel)
-        return LongContext(
-            users,
-            self.step(context, 0, 0).seconds,
-            self.step(0, max(1, users), context).seconds,
-            each / host_bytes_per_second,
-        )
 
     def step(self, prefill_tokens: int, decode_batch: int, context: float) -> ServedStep:
         """An iteration with one prompt chunk, decodes of a mean context, or both, for seconds.
@@ -251,7 +218,7 @@ class Deployment:
 
 @lru_cache(maxsize=8)
 def _clock(deployment: Deployment) -> ServingClock:
-    constants = deployment.engine.constants
+    constants = deployment.engine.constants.of_format(deployment.number_format)
     interval = deployment.batching.stream_interval
     spread = replace(constants, sequence_seconds=constants.sequence_seconds / interval)
     return ServingClock(deployment.steps, spread, deployment.prices.gap_watts)

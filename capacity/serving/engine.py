@@ -7,7 +7,7 @@ model's runs better than an engine's own set does, which has only one or two mod
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import astuple, dataclass, fields
+from dataclasses import astuple, dataclass, fields, replace
 from functools import lru_cache
 from importlib.resources import files
 from typing import Final, Literal
@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import yaml
 
+from capacity.kernels import NumberFormat
 from wattpack.errors import InputError, read_from
 from wattpack.units import require_number
 
@@ -61,8 +62,8 @@ class EngineConstants:
     """What kernels' predicted seconds are multiplied by, and what comes on top.
 
     Attributes:
-        decode_products: Factor on products of steps without prompts; the gain or loss of the
-            engine's 8-bit kernels against the half-depth rule is in here (number-format factor).
+        decode_products: Factor on 8-bit products of steps without prompts: what the engine's
+            kernels gain or lose against the half-depth rule (see ``of_format``).
         prompt_products: The same of steps that carry prompt tokens.
         decode_attention, prompt_attention, sums, passes: Factors on these kernels.
         layer_seconds: Added a layer and step: launch gaps and small kernels.
@@ -88,8 +89,18 @@ class EngineConstants:
     prompt_token_seconds: float = 2e-6
 
     def as_array(self) -> Floats:
-        """Shape (11,), in the order of the fields."""
+        """Shape (12,), in the order of the fields."""
         return np.array(astuple(self))
+
+    def of_format(self, number_format: NumberFormat) -> EngineConstants:
+        """The constants of a deployment whose products have this format.
+
+        Every run that constants were fitted on has 8-bit products. Those of 16 bits are priced by
+        rows of their own, which need no factor.
+        """
+        if number_format == "fp8":
+            return self
+        return replace(self, decode_products=1.0, prompt_products=1.0)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,8 @@ of log errors, and again with the schedules that the new constants make. Priors 
 ``EngineConstants``) were set before any run was looked at; each model and engine counts about the
 same however many runs it has.
 
-``python -m capacity.serving.engine_fit`` writes ``capacity/data/serving_constants.yaml``.
+``python -m capacity.serving.engine_fit`` writes ``capacity/data/serving_constants.yaml`` and, of
+runs of models that a fit did not see, ``capacity/data/serving_errors.yaml``.
 """
 
 from __future__ import annotations
@@ -16,15 +17,23 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 
 import numpy as np
 from scipy.optimize import least_squares
 
-from capacity.serving.engine import CONSTANTS_FILE, EngineConstants, Floats
+from capacity.model.conformal import ConformalScores
+from capacity.serving.deployment import Deployment
+from capacity.serving.engine import CONSTANTS_FILE, BatchingRules, EngineConstants, Floats
 from capacity.serving.reference_runs import ReferenceRun, scored_runs
+from capacity.serving.served_requests import Work
+from capacity.serving.time_bound import CONFIDENCE, ERRORS_FILE
+from wattpack.errors import InputError
 
 NAMES: Final = tuple(field.name for field in fields(EngineConstants))
+PRODUCT_TERMS: Final = 2
+"""Leading constants that hold for 8-bit products alone (``EngineConstants.of_format``)."""
+
 STEP_TERMS: Final = 9
 """Leading constants that an iteration's seconds are linear in."""
 
@@ -47,6 +56,44 @@ LEAST_SHARE: Final = 0.2
 """Of its present latency that a run may be thought to fall to in one round."""
 
 
+class FittedRun(Protocol):
+    """A measured run that can be simulated: means over its requests."""
+
+    @property
+    def engine(self) -> str:
+        """Which engine served."""
+        ...
+
+    @property
+    def language_model(self) -> str:
+        """What it served."""
+        ...
+
+    @property
+    def ttft_seconds(self) -> float:
+        """To the first token."""
+        ...
+
+    @property
+    def tpot_seconds(self) -> float:
+        """For each further token."""
+        ...
+
+    @property
+    def rules(self) -> BatchingRules:
+        """How the server batched."""
+        ...
+
+    @property
+    def work(self) -> Work:
+        """What its clients sent."""
+        ...
+
+    def deployment(self, constants: EngineConstants) -> Deployment:
+        """What served, with these constants."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class RunPrediction:
     """A simulated run and how its means depend on the constants, shapes (12,)."""
@@ -57,7 +104,7 @@ class RunPrediction:
     tpot_terms: Floats
 
 
-def predict_run(run: ReferenceRun, constants: EngineConstants) -> RunPrediction:
+def predict_run(run: FittedRun, constants: EngineConstants) -> RunPrediction:
     """The run with these constants."""
     deployment = run.deployment(constants)
     done = deployment.serve(run.work)
@@ -68,13 +115,15 @@ def predict_run(run: ReferenceRun, constants: EngineConstants) -> RunPrediction:
     terms[:, NAMES.index("sequence_seconds")] /= run.rules.stream_interval
     launch = NAMES.index("launch_layer_seconds")
     layers = float(deployment.model.layers)
-    values = constants.as_array()
+    values = constants.of_format(deployment.number_format).as_array()
     prompted = iterations.prompt_tokens > iterations.prompts
     bound = prompted & (terms @ values < values[launch] * layers)
     terms[bound] = 0.0
     terms[bound, launch] = layers
     stretch = np.array(log.seconds) / np.maximum(1e-12, terms @ values)
     terms *= (stretch * counts)[:, None]
+    if deployment.number_format != "fp8":
+        terms[:, :PRODUCT_TERMS] = 0.0
     sums = np.vstack([np.zeros(len(NAMES)), np.cumsum(terms, axis=0)])
     strides = np.array([one.strides for one in done.requests])
     further = np.array([max(1, one.output - 1) for one in done.requests])
@@ -91,9 +140,15 @@ def predict_run(run: ReferenceRun, constants: EngineConstants) -> RunPrediction:
     )
 
 
-def fit_constants(runs: Sequence[ReferenceRun], rounds: int = 3) -> EngineConstants:
-    """The constants that these runs speak for."""
-    prior = EngineConstants().as_array()
+def fit_constants(
+    runs: Sequence[FittedRun], rounds: int = 3, prior_constants: EngineConstants | None = None
+) -> EngineConstants:
+    """The constants that these runs speak for.
+
+    Args:
+        prior_constants: What is believed without them; priors that no run was used for if None.
+    """
+    prior = (prior_constants or EngineConstants()).as_array()
     values = prior
     weights = _weights(runs) / ERROR_SCALE
     measured_ttft = np.array([run.ttft_seconds for run in runs])
@@ -121,29 +176,77 @@ def fit_constants(runs: Sequence[ReferenceRun], rounds: int = 3) -> EngineConsta
     return EngineConstants(*values.tolist())
 
 
-def _weights(runs: Sequence[ReferenceRun]) -> Floats:
+def _weights(runs: Sequence[FittedRun]) -> Floats:
     groups = Counter((run.engine, run.language_model) for run in runs)
     whole, least = GROUP_RUNS
     sizes = np.array([groups[run.engine, run.language_model] for run in runs])
     return np.asarray(np.sqrt(whole / np.maximum(least, sizes)))
 
 
+def held_out_ratios(runs: Sequence[ReferenceRun]) -> list[float]:
+    """A request's measured over its predicted time, by constants of the other models' runs."""
+    models = sorted({run.language_model for run in runs})
+    constants = {
+        model: fit_constants([run for run in runs if run.language_model != model])
+        for model in models
+    }
+    ratios = []
+    for run in runs:
+        made, further = predict_run(run, constants[run.language_model]), run.output_tokens - 1
+        measured = run.ttft_seconds + further * run.tpot_seconds
+        ratios.append(measured / (made.ttft_seconds + further * made.tpot_seconds))
+    return ratios
+
+
+def bounds_of(runs: Sequence[ReferenceRun], ratios: Sequence[float]) -> dict[str, float]:
+    """By model and by GPU type: how many times as long as predicted held-out runs may take.
+
+    Raises:
+        InputError: a group with too few runs to say anything at this confidence.
+    """
+    groups: dict[str, list[float]] = {}
+    for run, ratio in zip(runs, ratios, strict=True):
+        for name in (run.language_model, run.gpu):
+            groups.setdefault(name, []).append(ratio)
+    made = {}
+    for name, scores in sorted(groups.items()):
+        factor = ConformalScores(np.sort(scores)).factor(CONFIDENCE)
+        if factor is None:
+            raise InputError(f"runs of {name}", f"enough for {CONFIDENCE:.0%}", len(scores))
+        made[name] = factor
+    return made
+
+
 def main() -> int:
-    """Write the constants that all scored runs speak for."""
-    constants = fit_constants(scored_runs())
-    lines = [
-        "# Written by python -m capacity.serving.engine_fit from the scored runs of",
-        "# capacity/reference/serving; what each constant is: capacity/serving/engine.py.",
-        "constants:",
-        *(
-            f"  {name}: {value:.4g}"
-            for name, value in zip(NAMES, constants.as_array(), strict=True)
-        ),
-    ]
-    target = Path(__file__).parents[1] / CONSTANTS_FILE
-    target.write_text("\n".join(lines) + "\n", encoding="utf-8")
-    print(f"wrote {target}", file=sys.stderr)
+    """Write the constants that all scored runs speak for, and what such constants err by."""
+    runs = scored_runs()
+    constants = fit_constants(runs)
+    named = zip(NAMES, constants.as_array(), strict=True)
+    _write(
+        CONSTANTS_FILE,
+        "capacity/reference/serving; what each constant is: capacity/serving/engine.py.",
+        ["constants:", *(f"  {name}: {value:.4g}" for name, value in named)],
+    )
+    bounds = bounds_of(runs, held_out_ratios(runs))
+    _write(
+        ERRORS_FILE,
+        "capacity/reference/serving, each model by constants of the others; what a ratio is:\n"
+        "# capacity/serving/time_bound.py.",
+        [
+            f"confidence: {CONFIDENCE}",
+            f"runs: {len(runs)}",
+            "time_ratios:",
+            *(f"  {name}: {ratio:.4g}" for name, ratio in bounds.items()),
+        ],
+    )
     return 0
+
+
+def _write(name: str, of: str, lines: Sequence[str]) -> None:
+    head = ["# Written by python -m capacity.serving.engine_fit from the scored runs of", f"# {of}"]
+    target = Path(__file__).parents[1] / name
+    target.write_text("\n".join([*head, *lines]) + "\n", encoding="utf-8")
+    print(f"wrote {target}", file=sys.stderr)
 
 
 if __name__ == "__main__":

@@ -19,8 +19,9 @@ from typing import Final, Protocol
 
 import numpy as np
 
-from capacity.catalogue.priced_gpu import PricedGpu, priced_gpu
+from capacity.catalogue.priced_gpu import PricedGpu, priced_board, priced_gpu
 from capacity.kernels import Attention, Collective, Elementwise, Gemm, Kernel
+from capacity.model.gpu_model import GpuModel
 from capacity.model.kernel_samples import Floats, TimeSamples
 from capacity.model.reference_kernels import (
     ATTENTION_GPUS,
@@ -46,7 +47,8 @@ STREAM_SECONDS: Final = 2e-6
 own H200 and H100 rows give 0.75 to 0.85 and 1.5 to 3 us."""
 
 EXCHANGE_SHARE: Final = 0.5
-"""Draw over limit while GPUs exchange results; assumed: no row of a collective holds a draw."""
+"""Draw over limit while GPUs exchange results; assumed as in training steps (POLCA, arXiv
+2308.12908, dips to half of TDP): no row of a collective holds a draw."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,9 +194,7 @@ def shipped_prices(gpu: str) -> GpuPrices:
     """
     priced = priced_gpu(gpu)
     name = priced.name
-    sums = {}
-    if name in COLLECTIVE_GPUS:
-        sums = {gpus: _faster_sums(name, gpus) for gpus in (2, 4, 8)}
+    sums = _measured_sums(name)
     if priced.basis == "measured":
         return GpuPrices(priced, None, sums)
     own = list(_tables(name, TABLE_ROWS))
@@ -212,6 +212,11 @@ def shipped_prices(gpu: str) -> GpuPrices:
         np.concatenate([np.zeros(0), *(table.seconds for table in own)]),
     )
     return GpuPrices(priced, fit_time_model(joined, priced.roofs, kin), sums)
+
+
+def board_prices(model: GpuModel) -> GpuPrices:
+    """Prices of a GPU type from the model of its own rows."""
+    return GpuPrices(priced_board(model), None, _measured_sums(model.gpu))
 
 
 def _tables(gpu: str, rows: int) -> Iterable[TimeSamples]:
@@ -242,6 +247,12 @@ def _as_measured(kernel: Kernel) -> Kernel:
     if isinstance(kernel, Gemm) and kernel.number_format == "fp8":
         return Gemm(kernel.m, kernel.n, max(1, kernel.k // 2))
     return kernel
+
+
+def _measured_sums(gpu: str) -> dict[int, tuple[Floats, Floats]]:
+    if gpu not in COLLECTIVE_GPUS:
+        return {}
+    return {gpus: _faster_sums(gpu, gpus) for gpus in (2, 4, 8)}
 
 
 def _faster_sums(gpu: str, gpus: int) -> tuple[Floats, Floats]:

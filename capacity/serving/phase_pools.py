@@ -44,6 +44,19 @@ class QueueEstimate:
 
 
 @dataclass(frozen=True, slots=True)
+class PoolsRun:
+    """Outcome of a simulation of several servers.
+
+    Attributes:
+        requests: As their clients saw them, in the order they were sent.
+        runs: Of each server that had work, with that server.
+    """
+
+    requests: Sequence[Request]
+    runs: Sequence[tuple[Server, ServerRun]]
+
+
+@dataclass(frozen=True, slots=True)
 class Pool:
     """So many equal servers behind one router."""
 
@@ -55,14 +68,16 @@ class Pool:
         if self.servers < 1:
             raise InputError("servers", "at least 1", self.servers)
 
-    def serve(self, times: Sequence[float], sizes: Sequence[Size]) -> list[Request]:
+    def serve(self, times: Sequence[float], sizes: Sequence[Size]) -> PoolsRun:
         """Whole requests, in the order of ``times``."""
-        done: list[Request | None] = [None] * len(times)
+        done: dict[int, Request] = {}
+        runs: list[tuple[Server, ServerRun]] = []
         for mine in self.by_prompt_work(times, sizes):
             work = OpenLoop([times[i] for i in mine], tuple(sizes[i] for i in mine))
-            for index, request in zip(mine, _in_order(self.server.serve(work)), strict=True):
-                done[index] = request
-        return [one for one in done if one is not None]
+            run = self.server.serve(work)
+            runs.append((self.server, run))
+            done |= zip(mine, _in_order(run), strict=True)
+        return PoolsRun([done[index] for index in range(len(times))], runs)
 
     def by_prompt_work(self, times: Sequence[float], sizes: Sequence[Size]) -> list[list[int]]:
         """Indices of each busy server's requests: least prompt work first."""
@@ -122,32 +137,37 @@ class PhasePools:
     decode: Pool
     handover: Handover
 
-    def serve(self, times: Sequence[float], sizes: Sequence[Size]) -> list[Request]:
+    def serve(self, times: Sequence[float], sizes: Sequence[Size]) -> PoolsRun:
         """Every request as its client saw it, in the order of ``times``."""
+        runs: list[tuple[Server, ServerRun]] = []
         requests = [Request(t, s.prompt, s.output) for t, s in zip(times, sizes, strict=True)]
         arrivals = [0.0] * len(requests)
         for mine in self.prefill.by_prompt_work(times, sizes):
-            self._prefill([requests[i] for i in mine], [sizes[i] for i in mine])
+            run = self._prefill([requests[i] for i in mine], [sizes[i] for i in mine])
+            runs.append((self.prefill.server, run))
             ends = _on_link([requests[i] for i in mine], self.handover)
             for index, end in zip(mine, ends, strict=True):
                 arrivals[index] = end
         rest = [index for index, request in enumerate(requests) if request.output > 1]
         when, left = [arrivals[i] for i in rest], [sizes[i] for i in rest]
         for mine in self.decode.by_flight(when, left):
-            self._decode([requests[rest[k]] for k in mine], [when[k] for k in mine])
-        return requests
+            run = self._decode([requests[rest[k]] for k in mine], [when[k] for k in mine])
+            runs.append((self.decode.server, run))
+        return PoolsRun(requests, runs)
 
-    def _prefill(self, requests: Sequence[Request], sizes: Sequence[Size]) -> None:
+    def _prefill(self, requests: Sequence[Request], sizes: Sequence[Size]) -> ServerRun:
         first = tuple(Size(one.prompt, 1, one.cached) for one in sizes)
         run = self.prefill.server.serve(OpenLoop([one.sent for one in requests], first))
         for request, done in zip(requests, _in_order(run), strict=True):
             request.first = request.last = done.first
+        return run
 
-    def _decode(self, requests: Sequence[Request], arrivals: Sequence[float]) -> None:
+    def _decode(self, requests: Sequence[Request], arrivals: Sequence[float]) -> ServerRun:
         rest = tuple(Size(one.prompt + 1, one.output - 1, one.prompt) for one in requests)
         run = self.decode.server.serve(OpenLoop(list(arrivals), rest))
         for request, done in zip(requests, _in_order(run), strict=True):
             request.last = done.last
+        return run
 
 
 def _on_link(requests: Sequence[Request], handover: Handover) -> list[float]:

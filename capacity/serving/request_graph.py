@@ -9,6 +9,8 @@ takes the call with the earliest stage deadline (HexGen-Text2SQL, arXiv 2505.052
 
 from __future__ import annotations
 
+import heapq
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -17,16 +19,27 @@ from capacity.serving.server_simulation import ServerSimulation
 from wattpack.errors import InputError
 
 LONGEST_STRIDE = 8
-"""Iterations between looks at what other servers finished: about a quarter of a second."""
+"""Iterations between looks at what other servers finished: about a quarter of a second ..."""
+LOOKS_A_CALL = 128
+"""... and at most so many within the longest call."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """One model call, when all that it waits for is done."""
+    """One model call, or a tool's time, when all that it waits for is done.
+
+    Attributes:
+        size: Of the call; None: something else works for ``seconds``.
+    """
 
     name: str
-    size: Size
+    size: Size | None
     after: tuple[str, ...] = ()
+    seconds: float = 0.0
+
+    def expected(self, call_seconds: Callable[[Size], float]) -> float:
+        """Seconds of it without a queue."""
+        return self.seconds if self.size is None else call_seconds(self.size)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,12 +70,17 @@ class RequestGraph:
         Args:
             expected: Seconds of a call on a server without a queue.
         """
+        ends = self.expected_ends(expected)
+        longest = max(ends.values())
+        return {name: seconds * end / longest for name, end in ends.items()}
+
+    def expected_ends(self, expected: Callable[[Size], float]) -> Mapping[str, float]:
+        """When each stage ends without any queue, from the graph's start."""
         ends: dict[str, float] = {}
         for stage in self.stages:
             begins = max((ends[name] for name in stage.after), default=0.0)
-            ends[stage.name] = begins + expected(stage.size)
-        longest = max(ends.values())
-        return {name: seconds * end / longest for name, end in ends.items()}
+            ends[stage.name] = begins + stage.expected(expected)
+        return ends
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,14 +116,20 @@ def serve_graphs(
         expected: As in ``RequestGraph.deadlines``.
     """
     work = _Work(servers, dispatch)
+    outputs = (s.size.output for _, g in graphs for s in g.stages if s.size is not None)
+    longest = max(outputs, default=0)
     for server in servers:
         server.urgent = dispatch.urgent
-        server.longest_stride = LONGEST_STRIDE
+        server.longest_stride = max(LONGEST_STRIDE, longest // LOOKS_A_CALL)
     runs = [_Run(g, t, g.deadlines(deadline_seconds, expected)) for t, g in graphs]
     waiting = list(reversed(runs))
-    while waiting or any(server.busy for server in servers):
+    while waiting or work.tools or any(server.busy for server in servers):
         soonest = min(servers, key=lambda one: one.next_seconds())
-        if waiting and waiting[-1].start <= soonest.next_seconds():
+        start = waiting[-1].start if waiting else math.inf
+        if work.tools and work.tools[0][0] <= min(start, soonest.next_seconds()):
+            work.tool_ended()
+            continue
+        if start <= soonest.next_seconds():
             run = waiting.pop()
             run.left = {stage.name for stage in run.graph.stages}
             work.release(run, run.start)
@@ -118,19 +142,27 @@ def serve_graphs(
 
 
 class _Work:
-    """Calls under way and where the next one goes."""
+    """Calls and tools under way, and where the next call goes."""
 
     def __init__(self, servers: Sequence[ServerSimulation], dispatch: Dispatch) -> None:
         self.servers = servers
         self.dispatch = dispatch
         self.calls: dict[int, tuple[_Run, str]] = {}
         self.turn = 0
+        self.tools: list[tuple[float, int, _Run, str]] = []
+        self.order = 0
 
     def release(self, run: _Run, now: float) -> None:
         """Send every call that waits for nothing any more."""
+        if not run.left:
+            return
         for stage in run.graph.stages:
-            if stage.name in run.left and set(stage.after) <= run.done:
+            if stage.name in run.left and run.done.issuperset(stage.after):
                 run.left.remove(stage.name)
+                if stage.size is None:
+                    self.order += 1
+                    heapq.heappush(self.tools, (now + stage.seconds, self.order, run, stage.name))
+                    continue
                 server = self._server(stage.size)
                 sent = server.offer(now, stage.size, run.start + run.deadlines[stage.name])
                 self.calls[id(sent)] = (run, stage.name)
@@ -138,14 +170,24 @@ class _Work:
     def finished(self, request: Request) -> None:
         """Note the end of a call and send what waited for it."""
         run, name = self.calls.pop(id(request))
+        self._ended(run, name, request.last)
+
+    def tool_ended(self) -> None:
+        """The same of the tool that ends first."""
+        time, _, run, name = heapq.heappop(self.tools)
+        self._ended(run, name, time)
+
+    def _ended(self, run: _Run, name: str, time: float) -> None:
         run.done.add(name)
-        run.ends = max(run.ends, request.last)
-        self.release(run, request.last)
+        run.ends = max(run.ends, time)
+        self.release(run, time)
 
     def _server(self, size: Size) -> ServerSimulation:
         if not self.dispatch.balanced:
             self.turn += 1
             return self.servers[self.turn % len(self.servers)]
+        if len(self.servers) == 1:
+            return self.servers[0]
         return min(self.servers, key=lambda one: _seconds_to_end(one, size))
 
 

@@ -5,10 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
 import numpy as np
 
-from capacity.serving.step_costs import Iterations
+from capacity.serving.step_costs import IterationLoads
+from wattpack.errors import InputError
+
+MOST_STRIDES: Final = 300_000
+"""Of one load: some ten seconds. 4,096 clients of 9,000 tokens on one board need fewer."""
 
 
 @dataclass(slots=True)
@@ -19,6 +24,7 @@ class Request:
         sent: When the client sent it, seconds.
         number: Its place among those sent.
         prompt, output: Tokens.
+        cached: Leading prompt tokens that nobody had to compute.
         first: When its first token came; NaN before.
         last: When its last token came; NaN before.
         deadline: When its last token should have come; orders an urgent server's queue.
@@ -33,6 +39,7 @@ class Request:
     last: float = float("nan")
     strides: list[int] = field(default_factory=lambda: [0, 0, 0])
     deadline: float = math.inf
+    cached: int = 0
     filled: int = 0
     reused: int = 0
     made: int = 0
@@ -64,9 +71,19 @@ class StrideLog:
     joules: list[float] = field(default_factory=list)
     ends: list[float] = field(default_factory=list)
 
-    def iterations(self) -> Iterations:
+    def require_few(self) -> None:
+        """Pass what is still short enough to be played to its end.
+
+        Raises:
+            InputError: where clients whose tokens the cache never holds drive one another out.
+        """
+        if len(self.counts) > MOST_STRIDES:
+            fits = f"a load that ends within {MOST_STRIDES:,} strides: fewer clients or tokens"
+            raise InputError("concurrency", fits, f"{sum(self.counts):,} iterations, no end")
+
+    def iterations(self) -> IterationLoads:
         """One mean iteration a stride."""
-        return Iterations(
+        return IterationLoads(
             np.array(self.decodes, dtype=np.int64),
             np.array(self.prompts, dtype=np.int64),
             np.array(self.tokens, dtype=np.int64),

@@ -168,12 +168,16 @@ class ServerSimulation:
             self.later.extend(work.sizes[work.concurrency :])
         while self.busy:
             self.step()
+            self.log.require_few()
+        return self.outcome()
+
+    def outcome(self) -> ServerRun:
+        """What it did up to now."""
         return ServerRun(self.done, self.log, self.now, self.idle, self.preempted)
 
     def _send(self, time: float, size: Size) -> None:
-        request = Request(
-            time, size.prompt, size.output, self.sent, filled=size.cached, reused=size.cached
-        )
+        request = Request(time, size.prompt, size.output, self.sent, cached=size.cached)
+        request.filled = request.reused = size.cached
         self.sent += 1
         request.arrived = time + self.way[0] + size.prompt * self.way[1]
         request.strides[0] = len(self.log.counts)

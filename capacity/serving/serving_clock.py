@@ -8,6 +8,7 @@ at full clock; prompts without end are held.
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
 from dataclasses import dataclass
 from typing import Final
 
@@ -17,10 +18,14 @@ from capacity.model.regulator import Regulator
 from capacity.serving.engine import EngineConstants
 from capacity.serving.kernel_prices import KernelPricer
 from capacity.serving.step_costs import (
+    BEFORE,
+    CHUNKS,
     CONTEXT_NODES,
     CONTEXT_RATIO,
     CONTEXT_START,
     CONTEXTS,
+    LEAST,
+    SMALLEST_CHUNK,
     PricedSteps,
     StepCosts,
 )
@@ -96,7 +101,6 @@ class ServingClock:
             _Layer(priced.joules, constants, gap_watts),
             _Layer(priced.clock, constants, 0.0),
         ]
-        self._pairs = priced.seconds.pairs
         self._launch = constants.launch_layer_seconds * priced.seconds.layers
         self._gap_watts = gap_watts
 
@@ -119,13 +123,12 @@ class ServingClock:
             seen = (decodes * context + pairs) / (decodes + prompts)
             return self.decode(decodes + prompts, seen)
         node, share = _node(context)
-        each = pairs / prompts
-        scale = prompts * max(1.0, each / float(self._pairs[-1]))
+        chunk = _chunk(tokens / prompts, pairs / tokens)
         made = []
         for layer in self._layers:
             value = layer.prompt[min(decodes + tokens, layer.largest_tokens)]
             value += layer.sequence[min(decodes + prompts, layer.largest_batch)]
-            value += scale * float(np.interp(each, self._pairs, layer.prompt_attention))
+            value += prompts * layer.chunk_attention(*chunk)
             made.append(value + (layer.attention(decodes, node, share) if decodes else 0.0))
         seconds, joules, clock = made
         wait = max(0.0, self._launch - seconds)
@@ -150,12 +153,32 @@ class _Layer:
         self.rows: list[list[float]] = (
             constants.decode_attention * costs.decode_attention
         ).tolist()
-        self.prompt_attention = constants.prompt_attention * costs.prompt_attention
+        priced = np.maximum(LEAST, constants.prompt_attention * costs.prompt_attention)
+        self.chunk_logs: list[list[float]] = np.log(priced).tolist()
 
     def attention(self, decodes: int, node: int, share: float) -> float:
         row = self.rows[min(decodes, self.largest_batch)]
         value = row[node] + share * (row[node + 1] - row[node])
         return value if value > 0 else 0.0
+
+    def chunk_attention(self, row: int, octave: float, column: int, share: float) -> float:
+        """As ``StepCosts`` does for many: a power law in tokens, a line in those before."""
+        low, high = self.chunk_logs[row], self.chunk_logs[row + 1]
+        near = math.exp(low[column] + octave * (high[column] - low[column]))
+        column += 1
+        far = math.exp(low[column] + octave * (high[column] - low[column]))
+        value = near + share * (far - near)
+        return value if value > 0 else 0.0
+
+
+def _chunk(tokens: float, mean_keys: float) -> tuple[int, float, int, float]:
+    """Row, column, and how far beyond them a chunk lies; its tokens see so many keys on average."""
+    octaves = max(0.0, math.log2(tokens / SMALLEST_CHUNK))
+    row = min(int(octaves), len(CHUNKS) - 2)
+    before = max(0.0, mean_keys - (tokens + 1) / 2)
+    column = bisect_right(BEFORE, before, 1, len(BEFORE) - 1) - 1
+    start = BEFORE[column]
+    return row, octaves - row, column, (before - start) / (BEFORE[column + 1] - start)
 
 
 def _node(context: float) -> tuple[int, float]:

@@ -1,4 +1,8 @@
-"""Seconds of any iteration of one deployment, from kernels priced once on a grid.
+"""What any iteration of a language model on some GPUs costs, from kernels priced once on a grid.
+
+This is the one place where an iteration's kernels are counted and priced. ``ServingClock`` looks
+single iterations up here; a ``StepTable`` is an excerpt that ships as data, for the twin's many
+servers at once (``capacity.fitting.table_parts``).
 
 An iteration is ``decodes`` sequences with one new token each beside prompt chunks. Its terms, each
 multiplied by one of the engine's constants (``EngineConstants``), are the columns of ``terms``::
@@ -22,6 +26,8 @@ from capacity.decoder_kernels import DecoderShare, TokenGroup
 from capacity.kernels import Attention, Collective, Gemm, Kernel, NumberFormat
 from capacity.language_models import LanguageModel
 from capacity.serving.kernel_prices import KernelPricer
+from capacity.step_table import CHUNKS as PIECES
+from capacity.step_table import PROMPTS as PIECE_PROMPTS
 
 Floats = npt.NDArray[np.float64]
 
@@ -35,7 +41,17 @@ CONTEXTS: Final[Floats] = np.asarray(
 )
 
 BATCHES: Final = (1, 2, 4, 8, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024)
-PROMPTS: Final = (16, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384, 32768)
+SMALLEST_CHUNK: Final = 16
+CHUNKS: Final = tuple(SMALLEST_CHUNK * 2**i for i in range(12))
+"""Tokens of a prompt in one iteration, 16 to 32,768 in octaves."""
+
+BEFORE: Final = (0, 1024, 4096, 16384, 65536)
+"""Tokens of the prompt that earlier iterations, or a cache, hold already. Time is linear between
+them, and beyond."""
+
+LEAST: Final = 1e-30
+"""Stands for nothing where a logarithm follows."""
+
 TOKENS: Final = tuple(
     sorted({*range(1, 5), 6, 8, 12, 16, *(int(16 * 2 ** (i / 3)) for i in range(34))})
 )
@@ -51,7 +67,11 @@ class StepCosts:
         outputs: Output layer by sequences, shape (largest_batch + 1,).
         sums, passes: By new tokens.
         decode_attention: By decodes and context node, shape (largest_batch + 1, CONTEXT_NODES).
-        pairs, prompt_attention: Query-key pairs of a causal prompt, rising, and its seconds.
+        prompt_attention: By tokens of a prompt in an iteration and those that came before, shape
+            (len(CHUNKS), len(BEFORE)): a few tokens of a long prompt read all its keys, which a
+            whole prompt of as many pairs does not.
+        piece_attention: The same on the grid of ``capacity.step_table`` (``CHUNKS``, ``PROMPTS``),
+            which ships: by tokens and the prompt's length.
 
     The surfaces hold seconds, joules or seconds that follow the clock, as ``PricedSteps`` says.
     """
@@ -62,8 +82,8 @@ class StepCosts:
     sums: Floats
     passes: Floats
     decode_attention: Floats
-    pairs: Floats
     prompt_attention: Floats
+    piece_attention: Floats
 
     @property
     def largest_tokens(self) -> int:
@@ -75,7 +95,7 @@ class StepCosts:
         """Decodes of the largest iteration on the grid."""
         return len(self.outputs) - 1
 
-    def terms(self, iterations: Iterations) -> Floats:
+    def terms(self, iterations: IterationLoads) -> Floats:
         """The nine terms of each iteration, shape (n, 9)."""
         decodes = iterations.decodes
         tokens = np.minimum(decodes + iterations.prompt_tokens, self.largest_tokens)
@@ -85,8 +105,8 @@ class StepCosts:
         return np.column_stack([
             np.where(prompted, 0.0, products),
             np.where(prompted, products, 0.0),
-            self._decode_attention(decodes, iterations.context),
-            self._prompt_attention(iterations.pairs, iterations.prompts),
+            self.decode_attention_of(decodes, iterations.context),
+            self._prompt_attention(iterations),
             self.sums[tokens],
             self.passes[tokens],
             np.full(len(tokens), float(self.layers)),
@@ -94,7 +114,8 @@ class StepCosts:
             sequences.astype(np.float64),
         ])  # fmt: skip
 
-    def _decode_attention(self, decodes: npt.NDArray[np.int64], context: Floats) -> Floats:
+    def decode_attention_of(self, decodes: npt.NDArray[np.int64], context: Floats) -> Floats:
+        """Attention of so many decodes with this mean context, (n,)."""
         rows = np.minimum(decodes, self.largest_batch)
         where = np.log(np.maximum(context, CONTEXT_START) / CONTEXT_START) / np.log(CONTEXT_RATIO)
         node = np.clip(where.astype(np.int64), 0, CONTEXT_NODES - 2)
@@ -102,16 +123,29 @@ class StepCosts:
         low, high = self.decode_attention[rows, node], self.decode_attention[rows, node + 1]
         return np.asarray(np.maximum(0.0, low + share * (high - low)))
 
-    def _prompt_attention(self, pairs: Floats, prompts: npt.NDArray[np.int64]) -> Floats:
+    def _prompt_attention(self, iterations: IterationLoads) -> Floats:
         """Prompts of one iteration are like each other: their pairs are shared out equally."""
-        each = pairs / np.maximum(1, prompts)
-        inside = np.interp(each, self.pairs, self.prompt_attention)
-        beyond = np.maximum(1.0, each / self.pairs[-1])
-        return np.asarray(np.where(pairs > 0, inside * beyond * np.maximum(1, prompts), 0.0))
+        prompts = np.maximum(1, iterations.prompts)
+        tokens = np.maximum(1.0, iterations.prompt_tokens / prompts)
+        before = np.maximum(0.0, iterations.pairs / (prompts * tokens) - (tokens + 1) / 2)
+        octaves = np.maximum(0.0, np.log2(tokens / SMALLEST_CHUNK))
+        row = np.minimum(octaves.astype(np.int64), len(CHUNKS) - 2)
+        column = np.searchsorted(BEFORE[1:-1], before, side="right")
+        starts = np.array(BEFORE, dtype=np.float64)
+        share = (before - starts[column]) / (starts[column + 1] - starts[column])
+        logs = np.log(np.maximum(LEAST, self.prompt_attention))
+
+        def at(places: npt.NDArray[np.int64]) -> Floats:
+            low, high = logs[row, places], logs[row + 1, places]
+            return np.asarray(np.exp(low + (octaves - row) * (high - low)))
+
+        near, far = at(column), at(column + 1)
+        each = np.maximum(0.0, near + share * (far - near))
+        return np.asarray(np.where(iterations.prompt_tokens > 0, prompts * each, 0.0))
 
 
 @dataclass(frozen=True, slots=True)
-class Iterations:
+class IterationLoads:
     """Iterations by what they carry, each array of shape (n,).
 
     Attributes:
@@ -134,7 +168,7 @@ class PricedSteps:
 
     Attributes:
         seconds: At full clock.
-        joules: Of one GPU's board without a limit, beyond what idles.
+        joules: Of one GPU's board without a limit.
         clock: Seconds that follow the clock.
     """
 
@@ -150,7 +184,7 @@ def price_steps(
     number_format: NumberFormat = "bf16",
     cache_format: NumberFormat = "bf16",
 ) -> PricedSteps:
-    """The surfaces of a deployment: about 700 kernels, priced in one call.
+    """The surfaces of a deployment: about 800 kernels, priced in one call.
 
     An 8-bit cache is priced as a 16-bit one of half its length: the same bytes, and the same time
     on units of twice the rate.
@@ -175,7 +209,7 @@ class _Cell:
     row: int
     column: int
     kernel: Kernel
-    count: int
+    count: float
 
 
 _SHAPES: Final = {
@@ -184,7 +218,8 @@ _SHAPES: Final = {
     "passes": (len(TOKENS), 1),
     "outputs": (len(BATCHES), 1),
     "decode": (len(BATCHES), CONTEXT_NODES),
-    "prompt": (len(PROMPTS), 1),
+    "prompt": (len(CHUNKS), len(BEFORE)),
+    "piece": (len(PIECES), len(PIECE_PROMPTS)),
 }
 
 
@@ -204,9 +239,18 @@ def _cells(
             group = TokenGroup("decode", batch, 1, max(1, round(context / halves)))
             for kernel, count in share.attention(group):
                 yield _Cell("decode", row, column, kernel, count)
-    for row, prompt in enumerate(PROMPTS):
-        for kernel, count in share.attention(TokenGroup("prefill", 1, prompt, prompt)):
-            yield _Cell("prompt", row, 0, kernel, count)
+    for row, tokens in enumerate(CHUNKS):
+        for column, before in enumerate(BEFORE):
+            for kernel, count in share.attention(TokenGroup("prefill", 1, tokens, tokens + before)):
+                yield _Cell("prompt", row, column, kernel, count)
+    for row, tokens in enumerate(PIECES):
+        for column, prompt in enumerate(PIECE_PROMPTS):
+            inside = min(tokens, prompt)
+            # On average half of what comes before a piece is there.
+            seen = (tokens + prompt) // 2 if prompt > tokens else inside
+            group = TokenGroup("prefill", 1, inside, seen)
+            for kernel, count in share.attention(group):
+                yield _Cell("piece", row, column, kernel, count * tokens / inside)
 
 
 def _dense(layers: int, cells: Sequence[_Cell], values: Floats) -> StepCosts:
@@ -215,7 +259,6 @@ def _dense(layers: int, cells: Sequence[_Cell], values: Floats) -> StepCosts:
         nodes[cell.surface][cell.row, cell.column] += cell.count * value
     tokens = np.arange(TOKENS[-1] + 1)
     batches = np.arange(BATCHES[-1] + 1)
-    prompts = np.array(PROMPTS, dtype=np.float64)
 
     def by_tokens(name: str) -> Floats:
         return np.concatenate([[0.0], np.interp(tokens[1:], TOKENS, nodes[name][:, 0])])
@@ -229,8 +272,8 @@ def _dense(layers: int, cells: Sequence[_Cell], values: Floats) -> StepCosts:
         sums=by_tokens("sums"),
         passes=by_tokens("passes"),
         decode_attention=decode,
-        pairs=prompts * (prompts + 1) / 2,
-        prompt_attention=nodes["prompt"][:, 0],
+        prompt_attention=nodes["prompt"],
+        piece_attention=nodes["piece"],
     )
 
 
