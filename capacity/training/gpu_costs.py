@@ -42,9 +42,11 @@ class MeasuredCosts:
     model: GpuModel
     limit_watts: float
 
-    def layer(self, job: TrainingJob, micro_batch: int, tensor: int, context: int) -> LayerCosts:
+    def layer(
+        self, job: TrainingJob, micro_batch: int, tensor: int, context: int, expert: int = 1
+    ) -> LayerCosts:
         """As ``StepModel.predict``: the mean draw of the layer decides how deep it is throttled."""
-        kernels, counts = layer_kernels(job, micro_batch, tensor, context)
+        kernels, counts = layer_kernels(job, micro_batch, tensor, context, expert)
         single = self.model.seconds(kernels)
         watts = self.model.uncapped_watts(kernels)
         times = counts * single
@@ -72,9 +74,11 @@ class ProfileCosts:
     work: KernelClass
     limit_share: float
 
-    def layer(self, job: TrainingJob, micro_batch: int, tensor: int, context: int) -> LayerCosts:
+    def layer(
+        self, job: TrainingJob, micro_batch: int, tensor: int, context: int, expert: int = 1
+    ) -> LayerCosts:
         """The cap slows all kernels alike."""
-        kernels, counts = layer_kernels(job, micro_batch, tensor, context)
+        kernels, counts = layer_kernels(job, micro_batch, tensor, context, expert)
         output = output_kernel(job, micro_batch, tensor, context)
         speed = float(np.interp(self.limit_share, self.work.cap_fractions, self.work.throughput))
         draw = float(np.interp(self.limit_share, self.work.cap_fractions, self.work.draw))

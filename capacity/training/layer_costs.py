@@ -14,6 +14,7 @@ from typing import Final, Protocol, Self
 
 import numpy as np
 
+from capacity.decoder_kernels import DecoderShare, TokenGroup
 from capacity.kernels import Attention, Collective, Elementwise, Gemm, Kernel
 from capacity.model.kernel_samples import Floats
 from capacity.roofs import Roofs
@@ -69,8 +70,10 @@ class LayerCosts:
 class ComputeCosts(Protocol):
     """Where layer costs come from."""
 
-    def layer(self, job: TrainingJob, micro_batch: int, tensor: int, context: int) -> LayerCosts:
-        """Costs of one GPU's share of a layer; the job's shape divides by these cuts."""
+    def layer(
+        self, job: TrainingJob, micro_batch: int, tensor: int, context: int, expert: int = 1
+    ) -> LayerCosts:
+        """Costs of one GPU's share of a mean layer; the job's shape divides by these cuts."""
         ...
 
 
@@ -91,9 +94,11 @@ class RooflineCosts:
     memory_share: float
     draw_watts: float
 
-    def layer(self, job: TrainingJob, micro_batch: int, tensor: int, context: int) -> LayerCosts:
+    def layer(
+        self, job: TrainingJob, micro_batch: int, tensor: int, context: int, expert: int = 1
+    ) -> LayerCosts:
         """Each kernel at its own roof."""
-        kernels, counts = layer_kernels(job, micro_batch, tensor, context)
+        kernels, counts = layer_kernels(job, micro_batch, tensor, context, expert)
         times = counts * np.array([self._seconds(kernel) for kernel in kernels])
         output = self._seconds(output_kernel(job, micro_batch, tensor, context))
         return LayerCosts.of(kernels, times, output, self.draw_watts)
@@ -111,19 +116,13 @@ class RooflineCosts:
 
 
 def layer_kernels(
-    job: TrainingJob, micro_batch: int, tensor: int, context: int
+    job: TrainingJob, micro_batch: int, tensor: int, context: int, expert: int = 1
 ) -> tuple[list[Kernel], Floats]:
-    """Kernels of one layer's forward pass with how often each runs, collectives left out."""
-    one = replace(job.model, layers=1)
+    """Kernels of a mean layer's forward pass with how often each runs, collectives left out."""
     tokens = job.sequence_tokens // context
-    mix = one.step_mix(
-        "prefill",
-        micro_batch,
-        tokens,
-        tokens,
-        tensor_parallel=tensor,
-        number_format=job.number_format,
-    )
+    uneven = job.expert_imbalance if expert > 1 else 1.0
+    part = DecoderShare(job.model, tensor, job.number_format, expert, uneven)
+    mix = part.mix((TokenGroup("prefill", micro_batch, tokens, tokens),))
     kernels: list[Kernel] = []
     counts: list[float] = []
     for kernel, count in mix[:-1]:
@@ -138,7 +137,7 @@ def layer_kernels(
         if isinstance(kernel, Elementwise) and kernel.op == "norm":
             share = 1.0 / tensor
         kernels.append(kernel)
-        counts.append(count * share)
+        counts.append(count * share / job.model.layers)
     return kernels, np.array(counts)
 
 

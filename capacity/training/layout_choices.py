@@ -8,7 +8,7 @@ from itertools import product
 from capacity.training.plan_values import SearchChoices
 from capacity.training.training_job import ParallelLayout, TrainingJob
 
-__all__ = ["gpu_counts", "options", "shapes"]
+__all__ = ["expert_cuts", "gpu_counts", "options", "shapes"]
 
 
 def gpu_counts(gpus: int, choices: SearchChoices) -> list[int]:
@@ -27,10 +27,21 @@ def shapes(gpus: int) -> Iterator[tuple[int, int, int, int]]:
                 yield gpus // tensor // pipeline // context, tensor, pipeline, context
 
 
+def expert_cuts(job: TrainingJob, shape: tuple[int, int, int, int]) -> list[int]:
+    """Ways to deal a layer's experts out to the replicas of a shape; one for a dense decoder."""
+    if job.model.experts is None:
+        return [1]
+    replicas = shape[0] * shape[3]
+    return [cut for cut in _divisors(replicas) if job.model.experts.count % cut == 0]
+
+
 def options(
-    job: TrainingJob, shape: tuple[int, int, int, int], choices: SearchChoices
+    job: TrainingJob,
+    shape: tuple[int, int, int, int],
+    choices: SearchChoices,
+    expert: int = 1,
 ) -> list[ParallelLayout]:
-    """Every layout of one shape that the job can be cut into.
+    """Every layout of one shape and deal of experts that the job can be cut into.
 
     ZeRO beyond the optimiser state sums gradients in every micro-batch, which a pipeline has many
     of; with one replica there is nothing to share.
@@ -56,7 +67,9 @@ def options(
         if job.global_batch % data == 0 and share % size == 0
     ]
     made = (
-        ParallelLayout(data, tensor, pipeline, context, size, recompute, zero, offload, count)
+        ParallelLayout(
+            data, tensor, pipeline, context, size, recompute, zero, offload, count, expert
+        )
         for size, recompute, zero, offload, count in product(
             micro, choices.recompute, zeros, choices.offload, chunks
         )

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
@@ -16,7 +18,8 @@ from capacity.training.plan_values import (
     TrainingProblem,
 )
 from capacity.training.power_wave import mean_draw_watts, power_of
-from capacity.training.rank_placement import PlacedLinks, placed_links
+from capacity.training.rank_placement import PlacedLinks, first_placements, placed_links
+from capacity.training.stage_split import fitting_split, most_layers, split_by_speed
 from capacity.training.step_time import StepTimes, StepWork, step_times
 from capacity.training.step_work import KnownCosts, TrainingGpu, step_work
 from capacity.training.training_job import ParallelLayout, TrainingJob
@@ -44,7 +47,7 @@ class Priced:
 
 
 class LayoutPricing:
-    """Prices layouts of one problem on GPUs under one limit.
+    """Prices layouts of one problem on its GPUs, those of the first type under one limit.
 
     Args:
         numbers: What the problem's GPUs are called outside, ascending; their own numbers if None.
@@ -55,8 +58,16 @@ class LayoutPricing:
     ) -> None:
         self.problem, self.gpu = problem, gpu
         self.numbers = np.arange(problem.cluster.links.gpus) if numbers is None else numbers
-        self.known = KnownCosts(problem.job, gpu)
-        self._speed = problem.cluster.gpu_speed
+        cluster = problem.cluster
+        boards = (gpu, *cluster.others)
+        self._known = tuple(KnownCosts(problem.job, board) for board in boards)
+        self._speed, self._type = cluster.gpu_speed, cluster.types
+        self._room = np.array([board.memory_bytes for board in boards])[self._type]
+        bandwidth = np.array([board.bytes_per_second for board in boards])
+        self._update_speed = (bandwidth / gpu.bytes_per_second)[self._type]
+        shares = np.bincount(self._type, minlength=len(boards)) / max(1, len(self._type))
+        self._shares: Floats = shares
+        self._mean = _mean_board(boards, shares)
 
     @property
     def job(self) -> TrainingJob:
@@ -69,30 +80,34 @@ class LayoutPricing:
         Args:
             ranks: Shape (n, pipeline, data, context, tensor).
         """
-        work = step_work(self.known, table)
-        return self._priced(table, work, placed_links(self.problem.cluster.links, ranks), ranks)
+        work = step_work(self._known[0], table)
+        links = placed_links(self.problem.cluster.links, ranks, table.expert)
+        return self._priced(table, work, links, ranks)
+
+    def starts(self, layout: ParallelLayout) -> Iterator[Indices]:
+        """Placements to begin with, each (pipeline, data, context, tensor)."""
+        return first_placements(self.problem.cluster.links, layout, self._type)
 
     def price_without_links(self, table: LayoutTable, ranks: Indices) -> Priced:
         """As ``price``, were every link infinitely fast."""
         n, pipeline = len(ranks), table.pipeline
-        free, none = np.full(n, np.inf), np.zeros(n)
-        edges, stages = np.full((n, pipeline - 1), np.inf), np.full((n, pipeline), np.inf)
-        links = PlacedLinks(
-            edges, np.zeros_like(edges), stages, np.zeros_like(stages), free, none, free, none
-        )
-        return self._priced(table, step_work(self.known, table), links, ranks)
+        edges = np.full((n, ranks.shape[2], pipeline - 1), np.inf)
+        free = np.full((n, pipeline), np.inf)
+        none = np.zeros_like(free)
+        rings = (free, none) * 4
+        links = PlacedLinks(edges, np.zeros_like(edges), *rings, none, none)
+        return self._priced(table, step_work(self._known[0], table), links, ranks)
 
     def _priced(
         self, table: LayoutTable, work: StepWork, links: PlacedLinks, ranks: Indices
     ) -> Priced:
         rows = max(len(table.layouts), len(ranks), len(table.layers))
         layers = np.broadcast_to(table.layers, (rows, table.pipeline)).astype(np.float64)
-        speed = np.broadcast_to(
-            self._speed[ranks].min(axis=(2, 3, 4)), (rows, table.pipeline)
-        ).astype(np.float64)
-        times = step_times(work, links, layers, speed)
-        draw = np.array([self.known.of(layout).draw_watts for layout in table.layouts])
-        mean = mean_draw_watts(self.gpu, times, draw, table.offload)
+        links, speed = _distinct_replicas(links, self._speeds(table.layouts, ranks))
+        update_speed = self._update_speed[ranks].min(axis=(2, 3, 4))
+        times = step_times(work, links, layers, speed, update_speed)
+        draw = self._by_type(table.layouts, "draw_watts") @ self._shares
+        mean = mean_draw_watts(self._mean, times, draw, table.offload)
         joules = mean * times.total * ranks[0].size
         prices = self.problem.prices
         hours = times.total / SECONDS_PER_HOUR
@@ -100,29 +115,88 @@ class LayoutPricing:
         dollars = dollars + joules / JOULES_PER_KWH * prices.dollars_per_kwh
         return Priced(times, draw, joules, dollars)
 
+    @property
+    def is_mixed(self) -> bool:
+        """Whether what a stage has room for depends on where it lies."""
+        return bool(np.ptp(self._room) > 0)
+
+    @property
+    def is_uneven(self) -> bool:
+        """Whether a split to begin with depends on where the stages lie."""
+        return len(self._known) > 1 or bool(np.ptp(self._speed) > 0)
+
+    def _by_type(self, layouts: Sequence[ParallelLayout], name: str) -> Floats:
+        """One of the layer costs, shape (n_layouts, n_types)."""
+        rows = [[getattr(known.of(one), name) for known in self._known] for one in layouts]
+        return np.array(rows, dtype=np.float64)
+
+    def _speeds(self, layouts: Sequence[ParallelLayout], ranks: Indices) -> Floats:
+        """Of each replica's and stage's slowest GPU relative to the first type uncapped.
+
+        For a single layout or a single placement; shape (n, data, pipeline).
+        """
+        each = self._speed[ranks]
+        if len(self._known) > 1:
+            seconds = self._by_type(layouts, "forward_seconds")
+            ratio = seconds[:, :1] / seconds
+            at = self._type[ranks]
+            each = each * (ratio[0][at] if len(layouts) == 1 else ratio[:, at[0]])
+        return np.moveaxis(each.min(axis=(3, 4)), 2, 1)
+
+    def cut(self, table: LayoutTable, ranks: Indices) -> LayoutTable:
+        """The layouts with a split to begin with: by the stages' speed, within their memory.
+
+        Args:
+            ranks: One placement, shape (pipeline, data, context, tensor).
+        """
+        if self.is_uneven:
+            speed = self._speeds(table.layouts, ranks[None]).min(axis=1)
+            if np.ptp(speed) > 0:
+                speed = np.broadcast_to(speed, table.layers.shape)
+                table = table.with_layers(split_by_speed(table, speed))
+        on_gpu = most_layers(table, self.memory_bytes, self.stage_room(ranks[None]))
+        away = partial(offloaded_bytes, self.job)
+        most = np.minimum(on_gpu, most_layers(table, away, self._host_room(table)[:, None]))
+        return table.with_layers(fitting_split(table, most))
+
+    def stage_room(self, ranks: Indices) -> Floats:
+        """Bytes of each stage's smallest GPU, shape (n, pipeline)."""
+        room: Floats = self._room[ranks].min(axis=(2, 3, 4))
+        return room
+
     def memory_bytes(self, table: LayoutTable) -> Floats:
         """Of each stage's fullest rank, shape (n, pipeline)."""
         return rank_memory(self.job, table).total
 
-    def fits(self, table: LayoutTable) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-        """Whether GPUs and hosts can hold it, shape (n,)."""
-        holds: np.ndarray[tuple[int], np.dtype[np.bool_]] = self.on_gpu(table) & self.off_gpu(table)
+    def fits(
+        self, table: LayoutTable, ranks: Indices
+    ) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+        """Whether GPUs and hosts can hold it there, shape (n,); ``ranks`` as for ``price``."""
+        holds: np.ndarray[tuple[int], np.dtype[np.bool_]] = self.on_gpu(
+            table, ranks
+        ) & self.off_gpu(table)
         return holds
 
-    def on_gpu(self, table: LayoutTable) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-        """Whether every rank's memory suffices, shape (n,)."""
-        holds: np.ndarray[tuple[int], np.dtype[np.bool_]] = (
-            self.memory_bytes(table).max(axis=1) <= self.gpu.memory_bytes
+    def on_gpu(
+        self, table: LayoutTable, ranks: Indices
+    ) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+        """Whether every rank's memory suffices, shape (n,); ``ranks`` as for ``price``."""
+        holds: np.ndarray[tuple[int], np.dtype[np.bool_]] = np.all(
+            self.memory_bytes(table) <= self.stage_room(ranks), axis=1
         )
         return holds
 
     def off_gpu(self, table: LayoutTable) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
         """Whether what is offloaded has room on the host, shape (n,)."""
         away = offloaded_bytes(self.job, table).max(axis=1)
-        host = self.gpu.host
-        room = np.array([np.inf, host.memory_bytes, host.nvme_bytes])[table.offload]
-        holds: np.ndarray[tuple[int], np.dtype[np.bool_]] = away <= room
+        holds: np.ndarray[tuple[int], np.dtype[np.bool_]] = away <= self._host_room(table)
         return holds
+
+    def _host_room(self, table: LayoutTable) -> Floats:
+        """Bytes where the layout offloads to, shape (n,)."""
+        host = self.gpu.host
+        room: Floats = np.array([np.inf, host.memory_bytes, host.nvme_bytes])[table.offload]
+        return room
 
     def plan(self, layout: ParallelLayout, ranks: Indices, layers: Indices) -> ParallelPlan:
         """Everything about one layout on one placement, with these layers a stage."""
@@ -149,9 +223,34 @@ class LayoutPricing:
             dollars=float(priced.dollars[0]),
             tokens_per_second=self.job.tokens / seconds,
             memory_bytes=tuple(self.memory_bytes(table)[0].tolist()),
-            power=power_of(self.gpu, times, priced.draw_watts, away=away),
+            power=power_of(self._mean, times, priced.draw_watts, away=away),
             shares={name: float(part[0]) / seconds for name, part in parts.items()},
         )
+
+
+def _mean_board(boards: tuple[TrainingGpu, ...], shares: Floats) -> TrainingGpu:
+    """The first board with the mean draws of all of them."""
+
+    def mean(watts: Callable[[TrainingGpu], float]) -> float:
+        return float(np.array([watts(board) for board in boards]) @ shares)
+
+    return replace(
+        boards[0],
+        idle_watts=mean(lambda board: board.idle_watts),
+        wait_watts=mean(lambda board: board.wait_watts),
+        exchange_watts=mean(lambda board: board.exchange_watts),
+        update_watts=mean(lambda board: board.update_watts),
+    )
+
+
+def _distinct_replicas(links: PlacedLinks, speed: Floats) -> tuple[PlacedLinks, Floats]:
+    """Of a single placement, replicas that are alike only once: most are, on like hosts."""
+    if len(speed) > 1 or speed.shape[1] == 1:
+        return links, speed
+    columns = (speed[0], links.boundary_rate[0], links.boundary_delay[0])
+    kept = np.unique(np.concatenate(columns, axis=1), axis=0, return_index=True)[1]
+    rate, delay = links.boundary_rate[:, kept], links.boundary_delay[:, kept]
+    return replace(links, boundary_rate=rate, boundary_delay=delay), speed[:, kept]
 
 
 def offloaded_bytes(job: TrainingJob, table: LayoutTable) -> Floats:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Self
 
 import numpy as np
@@ -16,7 +16,7 @@ __all__ = ["LayoutTable", "even_split"]
 
 @dataclass(frozen=True, slots=True)
 class LayoutTable:
-    """``n`` layouts that fit the job's shape and share one pipeline length.
+    """``n`` layouts that fit the job's shape and share one pipeline length and deal of experts.
 
     Attributes:
         layers: Of each stage, shape (n, pipeline).
@@ -26,6 +26,7 @@ class LayoutTable:
 
     layouts: tuple[ParallelLayout, ...]
     pipeline: int
+    expert: int
     layers: Indices
     replicas: Floats
     tensor: Floats
@@ -52,6 +53,7 @@ class LayoutTable:
         return cls(
             layouts=tuple(layouts),
             pipeline=pipeline,
+            expert=layouts[0].expert,
             layers=layers,
             replicas=column(lambda x: x.replicas),
             tensor=column(lambda x: x.tensor),
@@ -63,6 +65,10 @@ class LayoutTable:
             zero_stage=column(lambda x: x.zero_stage).astype(np.int64),
             offload=column(lambda x: OFFLOADS.index(x.offload)).astype(np.int64),
         )
+
+    def with_layers(self, layers: Indices) -> Self:
+        """The same layouts cut into these stages, shape (n, pipeline)."""
+        return replace(self, layers=layers)
 
     def tokens(self, job: TrainingJob) -> Floats:
         """Of one micro-batch on one GPU before the tensor cut, shape (n,)."""

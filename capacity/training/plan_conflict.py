@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import combinations
 
 import numpy as np
 
-from capacity.model.kernel_samples import Floats
-from capacity.training.layout_choices import gpu_counts, options, shapes
+from capacity.model.kernel_samples import Floats, Indices
+from capacity.training.layout_choices import expert_cuts, gpu_counts, options, shapes
 from capacity.training.layout_pricing import LayoutPricing
 from capacity.training.layout_table import LayoutTable
 from capacity.training.plan_values import TrainingProblem
-from capacity.training.rank_placement import first_placements
 from capacity.training.training_errors import InfeasibleTraining
+from capacity.training.training_job import ParallelLayout
 from capacity.training.training_memory import rank_memory
 
 __all__ = ["conflict_of"]
@@ -37,10 +38,13 @@ def conflict_of(problem: TrainingProblem) -> InfeasibleTraining:
 
 
 def _names(problem: TrainingProblem) -> tuple[str, ...]:
-    gpu = problem.cluster.gpus[0]
+    gpu, *others = (problem.cluster.gpus[0], *problem.cluster.others)
     host = gpu.host
+    room = f"{gpu.memory_bytes / 1e9:.0f}"
+    for other in others:
+        room += f" or {other.memory_bytes / 1e9:.0f}"
     return (
-        f"{gpu.memory_bytes / 1e9:.0f} GB of memory a GPU",
+        f"{room} GB of memory a GPU",
         f"{host.memory_bytes / 1e9:.0f} GB of host memory and {host.nvme_bytes / 1e9:.0f} GB of "
         "NVMe a GPU",
         "tensor groups within a host and rings within a NIC class",
@@ -51,37 +55,55 @@ def _judged(
     problem: TrainingProblem,
 ) -> tuple[np.ndarray[tuple[int, int], np.dtype[np.bool_]], str]:
     """For every layout whether it keeps each constraint, and what the nearest one needs."""
-    pricing = LayoutPricing(problem, problem.cluster.gpus[0])
+    cluster = problem.cluster
     rows: list[np.ndarray[tuple[int, int], np.dtype[np.bool_]]] = []
     nearest, words = (1, np.inf), ""
-    links = problem.cluster.links
-    for count in gpu_counts(links.gpus, problem.choices):
-        part = links if count == links.gpus else links.take(np.arange(count))
-        for shape in shapes(count):
-            layouts = options(problem.job, shape, problem.choices)
+    for count in gpu_counts(cluster.links.gpus, problem.choices):
+        part = replace(problem, cluster=cluster.take(cluster.first(count)))
+        pricing = LayoutPricing(part, cluster.gpus[0])
+        cuts = [(s, e) for s in shapes(count) for e in expert_cuts(problem.job, s)]
+        for shape, expert in cuts:
+            layouts = options(problem.job, shape, problem.choices, expert)
             if not layouts:
                 continue
-            table = LayoutTable.of(problem.job, layouts)
-            placed = any(True for _ in first_placements(part, layouts[0]))
-            kept = [pricing.on_gpu(table), pricing.off_gpu(table), np.full(len(layouts), placed)]
+            placed = list(pricing.starts(layouts[0]))
+            ranks = placed[0] if placed else _any_placement(layouts[0])
+            table = pricing.cut(LayoutTable.of(problem.job, layouts), ranks)
+            kept = [
+                np.any([_on_gpu(pricing, table, at) for at in placed or [ranks]], axis=0),
+                pricing.off_gpu(table),
+                np.full(len(layouts), bool(placed)),
+            ]
             rows.append(np.stack(kept, axis=1))
-            ratio = pricing.memory_bytes(table).max(axis=1) / pricing.gpu.memory_bytes
+            room = pricing.stage_room(ranks[None])
+            ratio = (pricing.memory_bytes(table) / room).max(axis=1)
             allowed = kept[1] & kept[2]
             is_allowed = bool(allowed.any())
             row = int((np.where(allowed, ratio, np.inf) if is_allowed else ratio).argmin())
             if (0 if is_allowed else 1, ratio[row]) < nearest:
                 nearest = (0 if is_allowed else 1, float(ratio[row]))
-                words = _needs(problem, table, row)
+                words = _needs(problem, table, row, room[0])
     return (np.concatenate(rows) if rows else np.zeros((0, 3), dtype=np.bool_)), words
 
 
-def _needs(problem: TrainingProblem, table: LayoutTable, row: int) -> str:
+def _any_placement(layout: ParallelLayout) -> Indices:
+    shape = (layout.pipeline, layout.data, layout.context, layout.tensor)
+    return np.arange(layout.gpus).reshape(shape)
+
+
+def _on_gpu(
+    pricing: LayoutPricing, table: LayoutTable, ranks: Indices
+) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+    """Whether each layout fits on this placement, with its own split to begin with."""
+    return pricing.on_gpu(pricing.cut(table, ranks), ranks[None])
+
+
+def _needs(problem: TrainingProblem, table: LayoutTable, row: int, room: Floats) -> str:
     memory = rank_memory(problem.job, table)
-    stage = int(memory.total[row].argmax())
-    room = problem.cluster.gpus[0].memory_bytes
+    stage = int((memory.total[row] / room).argmax())
 
     def times(part: Floats) -> str:
-        return f"{part[row, stage] / room:.2f}x"
+        return f"{part[row, stage] / room[stage]:.2f}x"
 
     return (
         f"weights + optimizer + gradients need {times(memory.state)} the memory, activations "

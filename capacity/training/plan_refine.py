@@ -12,10 +12,9 @@ import numpy as np
 
 from capacity.model.kernel_samples import Indices
 from capacity.training.layout_pricing import LayoutPricing
-from capacity.training.layout_table import LayoutTable, even_split
+from capacity.training.layout_table import LayoutTable
 from capacity.training.rank_placement import (
     drawn_placements,
-    first_placements,
     neighbours,
     rings_are_pure,
 )
@@ -42,31 +41,42 @@ def refine(
     """
     problem = pricing.problem
     rng = np.random.default_rng(problem.choices.seed)
-    even = even_split(pricing.job.model.layers, layout.pipeline)
     if not thorough:
-        starts = list(first_placements(problem.cluster.links, layout))
-        seconds = [_seconds(pricing, layout, ranks[None], even[None])[0] for ranks in starts]
-        ranks = starts[int(np.argmin(seconds))]
-        layers = balanced(pricing, layout, ranks, even)
+        starts = [(ranks, _split(pricing, layout, ranks)) for ranks in pricing.starts(layout)]
+        starts = [start for start in starts if _fits(pricing, layout, *start)] or starts
+        seconds = [_seconds(pricing, layout, r[None], split[None])[0] for r, split in starts]
+        ranks, split = starts[int(np.argmin(seconds))]
+        layers = balanced(pricing, layout, ranks, split)
         return _placed(pricing, layout, ranks, layers, rng), layers
-    found = [
-        _from(pricing, layout, ranks, even, rng) for ranks in _starts(pricing, layout, even, rng)
-    ]
+    begun = [(ranks, _split(pricing, layout, ranks)) for ranks in _starts(pricing, layout, rng)]
+    begun = [start for start in begun if _fits(pricing, layout, *start)] or begun
+    found = [_from(pricing, layout, ranks, split, rng) for ranks, split in begun]
     _, ranks, layers = min(found, key=lambda row: row[0])
     # Memory can wall off the other way round: the first stage holds the most micro-batches.
     for turned in ((ranks[::-1], layers[::-1]), (ranks[::-1], layers), (ranks, layers[::-1])):
-        if pricing.on_gpu(LayoutTable.of(pricing.job, [layout], turned[1][None]))[0]:
+        if _fits(pricing, layout, *turned):
             found.append(_from(pricing, layout, *turned, rng))
     _, ranks, layers = min(found, key=lambda row: row[0])
     return ranks, layers
 
 
+def _split(pricing: LayoutPricing, layout: ParallelLayout, ranks: Indices) -> Indices:
+    """Layers a stage to begin with on this placement."""
+    split: Indices = pricing.cut(LayoutTable.of(pricing.job, [layout]), ranks).layers[0]
+    return split
+
+
+def _fits(pricing: LayoutPricing, layout: ParallelLayout, ranks: Indices, layers: Indices) -> bool:
+    return bool(pricing.fits(LayoutTable.of(pricing.job, [layout], layers[None]), ranks[None])[0])
+
+
 def _starts(
-    pricing: LayoutPricing, layout: ParallelLayout, layers: Indices, rng: np.random.Generator
+    pricing: LayoutPricing, layout: ParallelLayout, rng: np.random.Generator
 ) -> list[Indices]:
     """The first placements, and the best few of many others."""
     links = pricing.problem.cluster.links
-    starts = list(first_placements(links, layout))
+    starts = list(pricing.starts(layout))
+    layers = _split(pricing, layout, starts[0])
     others = np.concatenate([drawn_placements(ranks, rng) for ranks in starts[:1]])
     others = others[rings_are_pure(links, others)]
     if len(others):
@@ -104,10 +114,14 @@ def _moved_together(
     now = float(_seconds(pricing, layout, ranks[None], layers[None])[0])
     near = np.concatenate([ranks[None], neighbours(ranks, rng)])
     near = near[rings_are_pure(pricing.problem.cluster.links, near)]
-    moves = _fitting_moves(pricing, layout, layers)
+    moves = _layer_moves(layout, layers)
     if not len(moves) or len(near) * len(moves) > MOST_PAIRS:
         return ranks, layers, now
     one, two = np.divmod(np.arange(len(near) * len(moves)), len(moves))
+    kept = pricing.fits(LayoutTable.of(pricing.job, [layout], moves[two]), near[one])
+    one, two = one[kept], two[kept]
+    if not len(one):
+        return ranks, layers, now
     seconds = _seconds(pricing, layout, near[one], moves[two])
     best = int(seconds.argmin())
     if seconds[best] >= now * (1 - SAME):
@@ -127,6 +141,8 @@ def _placed(
     for _ in range(MOST_TURNS):
         near = neighbours(ranks, rng)
         near = near[rings_are_pure(links, near)]
+        if pricing.is_mixed:
+            near = near[pricing.fits(LayoutTable.of(pricing.job, [layout], layers[None]), near)]
         if not len(near):
             return ranks
         seconds = _seconds(pricing, layout, near, layers[None])
@@ -145,7 +161,9 @@ def balanced(
         return layers
     best = _seconds(pricing, layout, ranks[None], layers[None])[0]
     for _ in range(MOST_TURNS):
-        moves = _fitting_moves(pricing, layout, layers)
+        moves = _layer_moves(layout, layers)
+        if len(moves):
+            moves = moves[pricing.fits(LayoutTable.of(pricing.job, [layout], moves), ranks[None])]
         if not len(moves):
             return layers
         seconds = _seconds(pricing, layout, ranks[None], moves)
@@ -156,15 +174,11 @@ def balanced(
     return layers
 
 
-def _fitting_moves(pricing: LayoutPricing, layout: ParallelLayout, layers: Indices) -> Indices:
-    """Layers a stage after one move that every rank has memory for, shape (n, pipeline)."""
+def _layer_moves(layout: ParallelLayout, layers: Indices) -> Indices:
+    """Layers a stage after one move, shape (n, pipeline)."""
     moves = layers + _moves(layout)
-    moves = moves[moves.min(axis=1, initial=layout.chunks) >= layout.chunks]
-    if not len(moves):
-        return np.asarray(moves, dtype=np.int64)
-    table = LayoutTable.of(pricing.job, [layout], moves)
-    fitting: Indices = np.asarray(moves[pricing.on_gpu(table)], dtype=np.int64)
-    return fitting
+    kept: Indices = moves[moves.min(axis=1, initial=layout.chunks) >= layout.chunks]
+    return kept
 
 
 def _moves(layout: ParallelLayout) -> Indices:

@@ -14,7 +14,7 @@ import numpy as np
 
 from capacity.model.kernel_samples import Floats, Indices
 from capacity.training.batch_plateau import batch_warnings
-from capacity.training.layout_choices import gpu_counts, options, shapes
+from capacity.training.layout_choices import expert_cuts, gpu_counts, options, shapes
 from capacity.training.layout_pricing import LayoutPricing
 from capacity.training.layout_table import LayoutTable
 from capacity.training.plan_conflict import conflict_of
@@ -23,10 +23,8 @@ from capacity.training.plan_values import (
     Objective,
     ParallelPlan,
     ParallelPlans,
-    TrainingCluster,
     TrainingProblem,
 )
-from capacity.training.rank_placement import first_placements
 from capacity.training.step_work import TrainingGpu
 from capacity.training.training_job import ParallelLayout
 
@@ -49,9 +47,9 @@ class _Option:
     amounts: dict[Objective, float]
 
     @property
-    def shape(self) -> tuple[int, int, int, int]:
+    def shape(self) -> tuple[int, int, int, int, int]:
         one = self.layout
-        return one.data, one.tensor, one.pipeline, one.context
+        return one.data, one.tensor, one.pipeline, one.context, one.expert
 
 
 def plan_parallel(problem: TrainingProblem) -> ParallelPlans:
@@ -93,11 +91,16 @@ def _best(plans: Sequence[ParallelPlan], goal: Objective) -> ParallelPlan:
 
 def _priced(problem: TrainingProblem) -> Iterator[_Option]:
     counts = gpu_counts(problem.cluster.links.gpus, problem.choices)
-    todo = [(count, shape) for count in counts for shape in shapes(count)]
+    todo = [
+        (count, shape, expert)
+        for count in counts
+        for shape in shapes(count)
+        for expert in expert_cuts(problem.job, shape)
+    ]
     pricings: dict[tuple[int, int], LayoutPricing] = {}
-    for done, (count, shape) in enumerate(todo):
+    for done, (count, shape, expert) in enumerate(todo):
         problem.progress(done, len(todo))
-        layouts = options(problem.job, shape, problem.choices)
+        layouts = options(problem.job, shape, problem.choices, expert)
         if not layouts:
             continue
         for at, gpu in enumerate(problem.cluster.gpus):
@@ -112,21 +115,24 @@ def _part(
 ) -> tuple[TrainingProblem, TrainingGpu, Indices]:
     """The problem on the first GPUs, hosts of one NIC class together, and these GPUs' numbers."""
     cluster = problem.cluster
-    kinds = np.unique(cluster.links.class_of_gpu, return_inverse=True)[1]
-    kept = np.sort(np.lexsort((np.arange(cluster.links.gpus), kinds))[:count])
-    fewer = TrainingCluster(cluster.links.take(kept), cluster.gpus, cluster.gpu_speed[kept])
-    return replace(problem, cluster=fewer), gpu, kept
+    kept = cluster.first(count)
+    return replace(problem, cluster=cluster.take(kept)), gpu, kept
 
 
 def _priced_shape(pricing: LayoutPricing, layouts: list[ParallelLayout]) -> Iterator[_Option]:
-    starts = list(first_placements(pricing.problem.cluster.links, layouts[0]))
+    starts = list(pricing.starts(layouts[0]))
     if not starts:
         return
     table = LayoutTable.of(pricing.job, layouts)
-    fits = pricing.fits(table)
-    on_each = [pricing.price(table, ranks[None]) for ranks in starts]
+    cuts = [pricing.cut(table, ranks) for ranks in (starts if pricing.is_uneven else starts[:1])]
+    cuts = cuts if len(cuts) == len(starts) else cuts * len(starts)
+    holds = [pricing.fits(cut, ranks[None]) for cut, ranks in zip(cuts, starts, strict=True)]
+    fits = np.any(holds, axis=0)
+    on_each = [pricing.price(cut, ranks[None]) for cut, ranks in zip(cuts, starts, strict=True)]
+    counts = np.array(holds) | ~fits
     amounts: dict[Objective, Floats] = {
-        goal: np.min([priced.amount(goal) for priced in on_each], axis=0) for goal in Objective
+        goal: np.where(counts, [priced.amount(goal) for priced in on_each], np.inf).min(axis=0)
+        for goal in Objective
     }
     for row, layout in enumerate(layouts):
         yield _Option(

@@ -48,16 +48,21 @@ class Objective(StrEnum):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TrainingCluster:
-    """GPUs of one type and their links.
+    """GPUs and their links.
 
     Attributes:
         gpus: The type under each limit that may be chosen, all else alike.
-        speed: Of each GPU relative to an uncapped one, shape (n_gpus,); all 1 if None.
+        speed: Of each GPU relative to an uncapped one of its type, shape (n_gpus,); all 1 if None.
+        others: Further types, each under one limit.
+        type_of_gpu: 0 for ``gpus``, then the position in ``others`` and one, shape (n_gpus,); None
+            where there is one type.
     """
 
     links: LinkMatrix
     gpus: tuple[TrainingGpu, ...]
     speed: Floats | None = None
+    others: tuple[TrainingGpu, ...] = ()
+    type_of_gpu: Indices | None = None
 
     def __post_init__(self) -> None:
         if not self.gpus:
@@ -69,6 +74,35 @@ class TrainingCluster:
             or not (np.isfinite(self.speed).all() and (self.speed > 0).all())
         ):
             raise InputError("speed", "a positive number a GPU", self.speed.shape)
+        types = self.types
+        if types.shape != (self.links.gpus,) or set(types.tolist()) - set(range(self.type_count)):
+            raise InputError("type_of_gpu", f"0 to {self.type_count - 1} for each GPU", types.shape)
+        if self.others and self.type_of_gpu is None:
+            raise InputError("type_of_gpu", "the type of each GPU", None)
+
+    @property
+    def type_count(self) -> int:
+        """How many types there are."""
+        return 1 + len(self.others)
+
+    @property
+    def types(self) -> Indices:
+        """Of each GPU, shape (n_gpus,)."""
+        if self.type_of_gpu is None:
+            return np.zeros(self.links.gpus, dtype=np.int64)
+        return self.type_of_gpu
+
+    def take(self, kept: Indices) -> TrainingCluster:
+        """Some of the GPUs, by ascending number."""
+        return TrainingCluster(
+            self.links.take(kept), self.gpus, self.gpu_speed[kept], self.others, self.types[kept]
+        )
+
+    def first(self, count: int) -> Indices:
+        """As many GPUs, hosts of one NIC class together, by ascending number."""
+        kinds = np.unique(self.links.class_of_gpu, return_inverse=True)[1]
+        kept: Indices = np.sort(np.lexsort((np.arange(self.links.gpus), kinds))[:count])
+        return kept
 
     @property
     def gpu_speed(self) -> Floats:

@@ -37,11 +37,15 @@ class PlacedLinks:
     """The slowest link of each group of ranks, for n placements.
 
     Attributes:
-        boundary_rate: Between stages s and s + 1, shape (n, pipeline - 1), bytes a second.
+        boundary_rate: Between stages s and s + 1 of each replica, shape (n, data, pipeline - 1),
+            bytes a second.
         ring_rate: Of each stage's sum over data and context, shape (n, pipeline). Rings that
             pass through a host with several members use as many network cards.
-        tensor_rate, context_rate: Over all groups, shape (n,).
+        expert_ring_rate: As ``ring_rate``, of replicas that hold the same experts.
+        tensor_rate, context_rate: Over all groups of each stage, shape (n, pipeline).
         *_delay: Of the slowest hop, seconds, likewise.
+        deal_seconds_per_byte: Of what every rank sends to all of the ranks among which experts are
+            dealt out, itself included; ``deal_delay``: of all its turns. Shape (n, pipeline).
     """
 
     boundary_rate: Floats
@@ -52,29 +56,62 @@ class PlacedLinks:
     tensor_delay: Floats
     context_rate: Floats
     context_delay: Floats
+    expert_ring_rate: Floats
+    expert_ring_delay: Floats
+    deal_seconds_per_byte: Floats
+    deal_delay: Floats
 
 
-def placed_links(links: LinkMatrix, ranks: Indices) -> PlacedLinks:
-    """What these placements give, shape (n, pipeline, data, context, tensor)."""
+def placed_links(links: LinkMatrix, ranks: Indices, expert: int = 1) -> PlacedLinks:
+    """What these placements give, shape (n, pipeline, data, context, tensor).
+
+    Args:
+        expert: Neighbouring replicas among which experts are dealt out.
+    """
     n, pipeline, data, context, tensor = ranks.shape
     ahead, behind = ranks[:, :-1], ranks[:, 1:]
-    slowest = links.bytes_per_second[ahead, behind].min(axis=(2, 3, 4), initial=np.inf)
-    longest = links.latency_seconds[ahead, behind].max(axis=(2, 3, 4), initial=0.0)
+    slowest = links.bytes_per_second[ahead, behind].min(axis=(3, 4), initial=np.inf)
+    longest = links.latency_seconds[ahead, behind].max(axis=(3, 4), initial=0.0)
     members = ranks.reshape(n, pipeline, data * context, tensor)
     rings = np.moveaxis(members, 3, 2)
     ring_rate, ring_delay = _ring(links, rings)
     tensor_rate, tensor_delay = _ring(links, ranks)
     context_rate, context_delay = _ring(links, np.moveaxis(ranks, 3, 4), splits=False)
+    dealt = rings.reshape(*rings.shape[:3], data * context // expert, expert)
+    alike_rate, alike_delay = ring_rate, ring_delay
+    if expert > 1:
+        rate, delay = _ring(links, np.moveaxis(dealt, 3, 4))
+        alike_rate, alike_delay = rate.min(axis=3), delay.max(axis=3)
+    deal_seconds, deal_delay = _deal(links, dealt)
     return PlacedLinks(
-        boundary_rate=slowest,
-        boundary_delay=longest,
+        boundary_rate=np.moveaxis(slowest, 2, 1),
+        boundary_delay=np.moveaxis(longest, 2, 1),
         ring_rate=ring_rate.min(axis=2),
         ring_delay=ring_delay.max(axis=2),
-        tensor_rate=tensor_rate.min(axis=(1, 2, 3)),
-        tensor_delay=tensor_delay.max(axis=(1, 2, 3)),
-        context_rate=context_rate.min(axis=(1, 2, 3)),
-        context_delay=context_delay.max(axis=(1, 2, 3)),
+        tensor_rate=tensor_rate.min(axis=(2, 3)),
+        tensor_delay=tensor_delay.max(axis=(2, 3)),
+        context_rate=context_rate.min(axis=(2, 3)),
+        context_delay=context_delay.max(axis=(2, 3)),
+        expert_ring_rate=alike_rate.min(axis=2),
+        expert_ring_delay=alike_delay.max(axis=2),
+        deal_seconds_per_byte=deal_seconds.max(axis=(2, 3)),
+        deal_delay=deal_delay.max(axis=(2, 3)),
     )
+
+
+def _deal(links: LinkMatrix, members: Indices) -> tuple[Floats, Floats]:
+    """Seconds a byte and delay of an all-to-all over the last axis.
+
+    In turn k every member sends its part to the k-th one after it, so that each card has one flow
+    out and one in; a turn is as long as its slowest flow.
+    """
+    size = members.shape[-1]
+    seconds, delays = np.zeros(members.shape[:-1]), np.zeros(members.shape[:-1])
+    for turn in range(1, size):
+        there = np.roll(members, -turn, axis=-1)
+        seconds += (1 / links.bytes_per_second[members, there]).max(axis=-1) / size
+        delays += links.latency_seconds[members, there].max(axis=-1)
+    return seconds, delays
 
 
 def _ring(links: LinkMatrix, members: Indices, splits: bool = True) -> tuple[Floats, Floats]:
@@ -114,14 +151,26 @@ def rings_are_pure(links: LinkMatrix, ranks: Indices) -> np.ndarray[tuple[int], 
     return pure
 
 
-def first_placements(links: LinkMatrix, layout: ParallelLayout) -> Iterator[Indices]:
+def first_placements(
+    links: LinkMatrix, layout: ParallelLayout, types: Indices | None = None
+) -> Iterator[Indices]:
     """Placements to begin with, each (pipeline, data, context, tensor): tensor groups in one host.
 
     Stages on neighbouring GPUs, then replicas on neighbouring GPUs, both with the hosts grouped by
-    NIC class, so that the pipeline crosses between classes once. Nothing comes where a tensor group
-    would span hosts or a ring would mix classes.
+    NIC class and GPU type, so that the pipeline crosses between them once; where there are several
+    types, also the other way round. Nothing comes where a tensor group would span hosts or a ring
+    would mix classes.
+
+    Args:
+        types: Of each GPU, shape (n_gpus,); one if None.
     """
-    order = _by_class(links)
+    kinds = np.zeros(links.gpus, dtype=np.int64) if types is None else types
+    for order in [kinds] if np.ptp(kinds) == 0 else [kinds, -kinds]:
+        yield from _placements_in(links, layout, _by_class(links, order))
+
+
+def _placements_in(links: LinkMatrix, layout: ParallelLayout, order: Indices) -> Iterator[Indices]:
+    """Both placements of GPUs in this order that keep the rules."""
     shape = (layout.pipeline, layout.data, layout.context, layout.tensor)
     stages = order.reshape(shape)
     replicas = np.moveaxis(
@@ -134,10 +183,10 @@ def first_placements(links: LinkMatrix, layout: ParallelLayout) -> Iterator[Indi
             yield ranks
 
 
-def _by_class(links: LinkMatrix) -> Indices:
-    """All GPUs, classes one after the other, hosts together."""
+def _by_class(links: LinkMatrix, types: Indices) -> Indices:
+    """All GPUs, classes one after the other, in each the types, hosts together."""
     kinds = np.unique(links.class_of_gpu, return_inverse=True)[1]
-    return np.lexsort((np.arange(links.gpus), links.host, kinds)).astype(np.int64)
+    return np.lexsort((np.arange(links.gpus), links.host, types, kinds)).astype(np.int64)
 
 
 def neighbours(ranks: Indices, rng: np.random.Generator) -> Indices:

@@ -10,6 +10,7 @@ Source: Karlin et al. 1988, Competitive snoopy caching (Algorithmica 3, section 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Self
 
@@ -17,11 +18,11 @@ import numpy as np
 
 from capacity.training.link_matrix import LinkMatrix
 from capacity.training.plan_values import ParallelPlan
-from capacity.training.training_job import TrainingJob
+from capacity.training.training_job import ParallelLayout, TrainingJob
 from capacity.training.training_memory import MASTER_BYTES, WEIGHT_BYTES
 from wattpack.units import require_number
 
-__all__ = ["ReplanRule", "reshard_seconds"]
+__all__ = ["Move", "ReplanRule", "best_move", "reshard_seconds"]
 
 RESTART_SECONDS: Final = 30.0
 """Draining the step, new process groups, first step anew; assumed."""
@@ -70,18 +71,89 @@ class ReplanRule:
             lost_seconds=before.lost_seconds + share * elapsed_seconds,
         )
 
-    def moves(self, price_seconds: float, remaining_seconds: float = REMAINING_SECONDS) -> bool:
+    def moves(self, price_seconds: float, remaining_seconds: float | None = None) -> bool:
         """Whether to re-plan now.
 
         Args:
             price_seconds: Of the move, one way.
-            remaining_seconds: That the present state is expected to last on; its known end where
-                there is one.
+            remaining_seconds: To the end of the present state, None where nobody knows it. What
+                has been lost already says nothing about a state whose end is known.
         """
         if self.elapsed_seconds <= max(price_seconds, DWELL_SECONDS) or self.lost_seconds <= 0:
             return False
-        ahead = self.lost_seconds / self.elapsed_seconds * remaining_seconds
-        return max(ahead, self.lost_seconds) >= 2 * price_seconds
+        share = self.lost_seconds / self.elapsed_seconds
+        if remaining_seconds is not None:
+            return share * remaining_seconds >= 2 * price_seconds
+        return max(share * REMAINING_SECONDS, self.lost_seconds) >= 2 * price_seconds
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """A plan that a job could go over to.
+
+    Attributes:
+        step_seconds: Under present caps and links; ``lost_share`` of the running plan's time is
+            lost by staying, negative where the running plan is the faster one.
+        price_seconds: Without work, one way.
+    """
+
+    plan: ParallelPlan
+    step_seconds: float
+    price_seconds: float
+    lost_share: float
+
+    def gain_seconds(self, lasting_seconds: float) -> float:
+        """Of work if the state lasts on for this long, the way there and back paid."""
+        return self.lost_share * lasting_seconds - 2 * self.price_seconds
+
+    @property
+    def pays_after_seconds(self) -> float:
+        """How long a state has to last on for the move to pay; infinite if it never does."""
+        return 2 * self.price_seconds / self.lost_share if self.lost_share > 0 else float("inf")
+
+    def begins_seconds(self, lasting_seconds: float | None = None) -> float:
+        """After the change, when the rule moves; infinite if it never does.
+
+        Args:
+            lasting_seconds: Of the change, None where nobody knows.
+        """
+        earliest = max(self.price_seconds, DWELL_SECONDS)
+        if self.lost_share <= 0:
+            return float("inf")
+        if lasting_seconds is not None:
+            pays = lasting_seconds - earliest >= self.pays_after_seconds
+            return earliest if pays else float("inf")
+        return earliest if self.pays_after_seconds <= REMAINING_SECONDS else self.pays_after_seconds
+
+
+def best_move(
+    job: TrainingJob,
+    links: LinkMatrix,
+    running: ParallelPlan,
+    plans: Sequence[ParallelPlan],
+    lasting_seconds: float = REMAINING_SECONDS,
+) -> Move:
+    """The faster plan that gains the most: often one that moves few layers, not the fastest.
+
+    Staying, where none is faster.
+
+    Args:
+        running: The job's plan, and ``plans`` others, as priced under present caps and links.
+        lasting_seconds: That these are expected to last on.
+    """
+    others = [
+        Move(
+            plan,
+            plan.step_seconds,
+            reshard_seconds(job, running, plan, links),
+            1 - plan.step_seconds / running.step_seconds,
+        )
+        for plan in plans
+    ]
+    faster = [move for move in others if move.lost_share > 0]
+    if not faster:
+        return Move(running, running.step_seconds, 0.0, 0.0)
+    return max(faster, key=lambda move: move.gain_seconds(lasting_seconds))
 
 
 def reshard_seconds(
@@ -95,15 +167,21 @@ def reshard_seconds(
     if _same(old, new):
         return 0.0
     before, after = _held(old, links.gpus), _held(new, links.gpus)
-    cut = (old.layout.tensor, old.layout.zero_stage, old.layout.replicas)
-    alike = cut == (new.layout.tensor, new.layout.zero_stage, new.layout.replicas)
+    alike = _cut(old.layout) == _cut(new.layout)
     fetched = after & ~before if alike else after
     most = float(fetched.sum(axis=1).max())
     state = WEIGHT_BYTES + MASTER_BYTES + 2 * job.optimizer_bits / 8
-    size = most * job.parameters_per_layer / new.layout.tensor * state
+    dealt = job.expert_parameters_per_layer
+    each = job.parameters_per_layer - dealt + dealt / new.layout.expert
+    size = most * each / new.layout.tensor * state
     off = ~np.eye(links.gpus, dtype=np.bool_)
     slowest = links.bytes_per_second[off].min() if links.gpus > 1 else np.inf
     return RESTART_SECONDS + size / float(slowest)
+
+
+def _cut(layout: ParallelLayout) -> tuple[int, ...]:
+    """What decides which part of a layer a rank holds."""
+    return layout.tensor, layout.zero_stage, layout.replicas, layout.expert
 
 
 def _same(old: ParallelPlan, new: ParallelPlan) -> bool:

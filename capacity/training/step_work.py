@@ -73,17 +73,20 @@ def step_work(known: KnownCosts, table: LayoutTable) -> StepWork:
     costs = [known.of(layout) for layout in table.layouts]
     tokens = table.tokens(job)
     zero, shards = table.zero_stage, np.where(table.zero_stage >= 1, table.replicas, 1.0)
-    per_layer = job.parameters_per_layer / table.tensor
+    experts = job.expert_parameters_per_layer / table.tensor / table.expert
+    per_layer = (job.parameters_per_layer - job.expert_parameters_per_layer) / table.tensor
+    updated = per_layer / shards + experts / np.where(zero >= 1, table.replicas / table.expert, 1.0)
     per_table = job.table_parameters / table.tensor
     full = table.recompute == RECOMPUTES.index("full")
     selective = table.recompute == RECOMPUTES.index("selective")
     forward, light = _column(costs, "forward_seconds"), _column(costs, "light_seconds")
     again = np.where(full, forward, np.where(selective, light, 0.0))
     output = _column(costs, "output_seconds")
-    offload = _offload_seconds(job, gpu, table) / shards
-    local = np.where(table.offload > 0, 0.0, _update_bytes(job) / shards) / (
+    offload = _offload_seconds(job, gpu, table)
+    local = np.where(table.offload > 0, 0.0, _update_bytes(job)) / (
         UPDATE_MEMORY_SHARE * gpu.bytes_per_second
     )
+    sums = 1.0 + job.visits_per_token
     gathers = np.where((zero == 1) | (zero == 2), WEIGHT_BYTES, 0.0)
     return StepWork(
         micro_batches=table.micro_batches,
@@ -97,8 +100,12 @@ def step_work(known: KnownCosts, table: LayoutTable) -> StepWork:
         context=table.context,
         replicas=table.replicas,
         tensor_bytes=WIRE_BYTES * tokens * job.model.hidden,
-        forward_sums=np.full(len(tokens), 2.0),
-        backward_sums=np.where(full, 4.0, 2.0),
+        forward_sums=np.full(len(tokens), sums),
+        backward_sums=np.where(full, 2.0, 1.0) * sums,
+        dealt_bytes=_dealt_bytes(job, table),
+        backward_deals=np.where(full, 2.0, 1.0),
+        expert_ratio=experts / per_layer,
+        expert=np.full(len(tokens), float(table.expert)),
         context_bytes=_context_bytes(job, table),
         boundary_bytes=WIRE_BYTES * tokens * job.model.hidden / table.tensor,
         layer_gradient_bytes=job.gradient_bytes * per_layer,
@@ -109,10 +116,10 @@ def step_work(known: KnownCosts, table: LayoutTable) -> StepWork:
         micro_scatter_bytes=np.where(zero >= 2, job.gradient_bytes * per_layer, 0.0),
         gather_bytes=gathers * per_layer,
         table_gather_bytes=gathers * per_table,
-        update_seconds=local * per_layer,
-        table_update_seconds=local * per_table,
-        offload_seconds=offload * per_layer,
-        table_offload_seconds=offload * per_table,
+        update_seconds=local * updated,
+        table_update_seconds=local * per_table / shards,
+        offload_seconds=offload * updated,
+        table_offload_seconds=offload * per_table / shards,
         overlap=job.overlap,
         offload_overlap=job.offload_overlap,
     )
@@ -123,11 +130,11 @@ class KnownCosts:
 
     def __init__(self, job: TrainingJob, gpu: TrainingGpu) -> None:
         self.job, self.gpu = job, gpu
-        self._known: dict[tuple[int, int, int], LayerCosts] = {}
+        self._known: dict[tuple[int, int, int, int], LayerCosts] = {}
 
     def of(self, layout: ParallelLayout) -> LayerCosts:
         """Of one GPU's share of a layer in this layout."""
-        key = (layout.micro_batch, layout.tensor, layout.context)
+        key = (layout.micro_batch, layout.tensor, layout.context, layout.expert)
         if key not in self._known:
             self._known[key] = self.gpu.costs.layer(self.job, *key)
         return self._known[key]
@@ -142,6 +149,17 @@ def _context_bytes(job: TrainingJob, table: LayoutTable) -> Floats:
     heads = np.maximum(1, job.model.kv_heads // table.tensor)
     passed: Floats = WIRE_BYTES * table.tokens(job) * 2 * heads * job.model.head_dim
     return np.where(table.context > 1, passed, 0.0)
+
+
+def _dealt_bytes(job: TrainingJob, table: LayoutTable) -> Floats:
+    """Of one rank's tokens on their way to the experts that they visit, and once more back."""
+    part = job.model.experts
+    if part is None or table.expert == 1:
+        return np.zeros(len(table.layouts))
+    sparse = (job.model.layers - part.dense_layers) / job.model.layers
+    visits = sparse * part.per_token * job.expert_imbalance
+    sent: Floats = 2 * WIRE_BYTES * table.tokens(job) / table.tensor * visits * job.model.hidden
+    return sent
 
 
 def _update_bytes(job: TrainingJob) -> float:

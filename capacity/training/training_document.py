@@ -2,19 +2,36 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from math import isfinite
 from typing import Annotated, Any, Literal
 
 import numpy as np
 from pydantic import Field
+from pydantic.alias_generators import to_camel
 
+from capacity.model.kernel_samples import Indices
+from capacity.training.capped_job import CappedJob
 from capacity.training.link_matrix import Link, LinkMatrix
-from capacity.training.plan_values import ParallelPlan, ParallelPlans
+from capacity.training.plan_values import ParallelPlan, ParallelPlans, TrainingCluster
 from capacity.training.step_work import HostResources
+from capacity.training.training_job import Offload, ParallelLayout, Recompute
 from wattpack.api.object_meta import ApiModel
 from wattpack.errors import InputError
 from wattpack.settings import validate
 
-__all__ = ["LinksDocument", "answer_json", "links_of", "parse_links"]
+__all__ = [
+    "LinksDocument",
+    "RunningPlan",
+    "answer_json",
+    "host_names",
+    "host_ranges",
+    "links_of",
+    "move_json",
+    "parse_links",
+    "parse_running",
+    "types_of",
+]
 
 MOST_GPUS = 4096
 
@@ -22,6 +39,7 @@ Rate = Annotated[float, Field(ge=1e6, le=1e14)]
 Delay = Annotated[float, Field(ge=0, le=1)]
 Label = Annotated[str, Field(min_length=1, max_length=128)]
 Two = Annotated[list[Label], Field(min_length=2, max_length=2)]
+Count = Annotated[int, Field(ge=1, le=2**31)]
 Amount = Annotated[float, Field(ge=0, le=1e18)]
 
 
@@ -38,12 +56,16 @@ class LinkText(ApiModel):
 
 
 class HostsText(ApiModel):
-    """Hosts that are alike; with a count above 1 they are called name-0, name-1 and so on."""
+    """Hosts that are alike; with a count above 1 they are called name-0, name-1 and so on.
+
+    ``gpu`` is their type, needed where the job's GPUs are of several.
+    """
 
     name: Label
     gpus: Annotated[int, Field(ge=1, le=64)]
     nic: Label
     count: Annotated[int, Field(ge=1, le=MOST_GPUS)] = 1
+    gpu: Label | None = None
 
 
 class ClassLinkText(LinkText):
@@ -125,6 +147,21 @@ def links_of(document: LinksDocument, inside: Link | None = None) -> LinkMatrix:
     return matrix
 
 
+def types_of(document: LinksDocument, known: Sequence[str]) -> list[int]:
+    """Position of each GPU's type among ``known``; 0 for all where that is one.
+
+    Raises:
+        InputError: a host without a type, or of another one.
+    """
+    types: list[int] = []
+    for index, text in enumerate(document.hosts):
+        named = known[0] if text.gpu is None and len(known) == 1 else text.gpu
+        if named not in known:
+            raise InputError(f"hosts.{index}.gpu", f"one of {', '.join(known)}", text.gpu)
+        types += [known.index(named)] * text.gpus * text.count
+    return types
+
+
 def _hosts(document: LinksDocument) -> tuple[list[str], list[int], list[str]]:
     names, gpus, kinds = [], [], []
     for text in document.hosts:
@@ -140,12 +177,99 @@ def _hosts(document: LinksDocument) -> tuple[list[str], list[int], list[str]]:
     return names, gpus, kinds
 
 
-def answer_json(plans: ParallelPlans) -> dict[str, Any]:
-    """The answer: every figure with its unit in the key."""
+def host_names(document: LinksDocument) -> list[str]:
+    """By number."""
+    return _hosts(document)[0]
+
+
+class RunningPlan(ApiModel):
+    """What of ``best`` in a ``wattpack.io/training-plan/v1`` says how a job runs."""
+
+    data: Count
+    tensor: Count
+    pipeline: Count
+    context: Count
+    micro_batch: Count
+    recompute: Recompute
+    zero_stage: Annotated[int, Field(ge=0, le=3)]
+    offload: Offload
+    chunks: Count
+    expert: Count = 1
+    layers_of_stage: Annotated[list[Count], Field(min_length=1)]
+    limit_watts: Annotated[float, Field(gt=0, le=1e5)]
+    gpu_of_rank: list[list[list[list[Annotated[int, Field(ge=0, lt=MOST_GPUS)]]]]]
+
+    @property
+    def layout(self) -> ParallelLayout:
+        """As a value."""
+        names = ParallelLayout.__slots__
+        return ParallelLayout(**{name: getattr(self, name) for name in names})
+
+    @property
+    def ranks(self) -> Indices:
+        """GPU numbers, shape (pipeline, data, context, tensor).
+
+        Raises:
+            InputError: rows of different lengths.
+        """
+        try:
+            return np.array(self.gpu_of_rank, dtype=np.int64)
+        except ValueError as error:
+            raise InputError("gpuOfRank", "rows of one length", "others") from error
+
+
+def parse_running(document: object, source: str = "") -> RunningPlan:
+    """The plan of a job from the answer that it was started with.
+
+    Raises:
+        InputError: naming the field.
+    """
+    best = document.get("best") if isinstance(document, dict) else None
+    if not isinstance(best, dict):
+        raise InputError("best", "the plan of a wattpack.io/training-plan/v1", best, source)
+    names = {to_camel(name) for name in RunningPlan.model_fields}
+    kept = {name: value for name, value in best.items() if name in names}
+    return validate(RunningPlan, kept, source)
+
+
+def move_json(capped: CappedJob, cap_watts: Mapping[str, float]) -> dict[str, Any]:
+    """The verdict: every figure with its unit in the key, null for never.
+
+    Args:
+        cap_watts: Of each capped host's GPUs.
+    """
+    move = capped.move
+    return {
+        "apiVersion": "wattpack.io/training-move/v1",
+        "capWatts": dict(cap_watts),
+        "moves": isfinite(capped.moves_after_seconds),
+        "moveAfterSeconds": _or_null(capped.moves_after_seconds),
+        "paysAfterSeconds": _or_null(move.pays_after_seconds),
+        "moveSeconds": move.price_seconds,
+        "lostShare": move.lost_share,
+        "uncappedStepSeconds": capped.running.step_seconds,
+        "cappedStepSeconds": capped.staying.step_seconds,
+        "movedStepSeconds": move.step_seconds,
+        "running": _plan_json(capped.staying) | {"gpuOfRank": capped.staying.ranks.tolist()},
+        "best": _plan_json(move.plan) | {"gpuOfRank": move.plan.ranks.tolist()},
+    }
+
+
+def _or_null(seconds: float) -> float | None:
+    return seconds if isfinite(seconds) else None
+
+
+def answer_json(plans: ParallelPlans, gpu_types: Sequence[str]) -> dict[str, Any]:
+    """The answer: every figure with its unit in the key.
+
+    Args:
+        gpu_types: Of each GPU, by number.
+    """
     return {
         "apiVersion": "wattpack.io/training-plan/v1",
         "best": _plan_json(plans.best) | {"gpuOfRank": plans.best.ranks.tolist()},
         "front": [_plan_json(plan) for plan in plans.front],
+        "gpuTypes": list(gpu_types),
         "layoutsConsidered": plans.considered,
         "layoutsTooLarge": plans.too_large,
         "binding": [{"limit": name, "share": share} for name, share in plans.binding],
@@ -166,6 +290,7 @@ def _plan_json(plan: ParallelPlan) -> dict[str, Any]:
         "zeroStage": layout.zero_stage,
         "offload": layout.offload,
         "chunks": layout.chunks,
+        "expert": layout.expert,
         "layersOfStage": list(plan.layers),
         "limitWatts": plan.limit_watts,
         "stepSeconds": plan.step_seconds,
@@ -187,10 +312,12 @@ def _plan_json(plan: ParallelPlan) -> dict[str, Any]:
     }
 
 
-def host_ranges(plan: ParallelPlan, links: LinkMatrix) -> list[str]:
-    """Hosts of each stage, in words."""
-    said = []
+def host_ranges(plan: ParallelPlan, cluster: TrainingCluster) -> list[str]:
+    """Hosts of each stage in words, with their types where there are several."""
+    boards, said = (cluster.gpus[0], *cluster.others), []
     for stage in plan.ranks:
-        hosts = np.unique(links.host[stage.ravel()]).tolist()
-        said.append(", ".join(str(host) for host in hosts))
+        hosts = np.unique(cluster.links.host[stage.ravel()]).tolist()
+        types = sorted({boards[t].model for t in cluster.types[stage.ravel()].tolist()})
+        named = f" ({', '.join(types)})" if cluster.others else ""
+        said.append(", ".join(str(host) for host in hosts) + named)
     return said

@@ -22,7 +22,7 @@ _MOST: Final = 2**31
 
 @dataclass(frozen=True, slots=True)
 class TrainingJob:
-    """One training run of a dense decoder.
+    """One training run of a decoder, dense or with experts.
 
     Attributes:
         global_batch: Sequences a step, over all replicas.
@@ -36,6 +36,9 @@ class TrainingJob:
         offload_overlap: Share of the step under which offloaded updates hide: 0 for
             updates after the step, 1 where host and NVMe work all the time.
         training_tokens: Of the whole run, None if not known; bounds useful batch sizes.
+        expert_imbalance: Tokens that visit the fullest rank's experts over the mean, where experts
+            are dealt out; assumed (capacity factors of published runs are 1.0 to 1.25, Fedus et al.
+            2021, arXiv 2101.03961, section 2.2).
     """
 
     model: LanguageModel
@@ -49,10 +52,11 @@ class TrainingJob:
     overlap: bool = True
     offload_overlap: float = 0.0
     training_tokens: float | None = None
+    expert_imbalance: float = 1.2
 
     def __post_init__(self) -> None:
-        if self.model.experts is not None or self.model.latent is not None:
-            raise InputError("model", "a dense decoder without latent attention", self.model.name)
+        if self.model.latent is not None:
+            raise InputError("model", "a decoder without latent attention", self.model.name)
         _whole("global_batch", self.global_batch)
         _whole("sequence_tokens", self.sequence_tokens)
         if self.number_format not in FORMAT_BYTES:
@@ -65,6 +69,7 @@ class TrainingJob:
                 raise InputError(name, f"one of {allowed}", value)
         require_number("activation_factor", self.activation_factor, minimum=0.05, maximum=4)
         require_number("offload_overlap", self.offload_overlap, minimum=0, maximum=1)
+        require_number("expert_imbalance", self.expert_imbalance, minimum=1, maximum=16)
         if self.training_tokens is not None:
             require_number("training_tokens", self.training_tokens, minimum=1e6, maximum=1e18)
 
@@ -79,6 +84,25 @@ class TrainingJob:
         return self.model.layer_parameters / self.model.layers
 
     @property
+    def expert_parameters_per_layer(self) -> float:
+        """Of them, what can be dealt out; mean over the layers."""
+        part = self.model.experts
+        if part is None:
+            return 0.0
+        matrices = 3 if self.model.gated else 2
+        each = matrices * self.model.hidden * part.intermediate * part.count
+        return each * (self.model.layers - part.dense_layers) / self.model.layers
+
+    @property
+    def visits_per_token(self) -> float:
+        """Networks that a token passes in a layer, mean over the layers; 1 for a dense decoder."""
+        part = self.model.experts
+        if part is None:
+            return 1.0
+        sparse = (self.model.layers - part.dense_layers) / self.model.layers
+        return sparse * (part.per_token + (part.shared > 0)) + 1 - sparse
+
+    @property
     def table_parameters(self) -> int:
         """The embedding table; the output layer is another one of this size, or the same."""
         return self.model.vocabulary * self.model.hidden
@@ -91,7 +115,7 @@ class TrainingJob:
         """
         model = self.model
         attention = 6.0 * model.layers * self.sequence_tokens * model.heads * model.head_dim
-        return self.tokens * (6.0 * (model.layer_parameters + self.table_parameters) + attention)
+        return self.tokens * (6.0 * model.active_parameters + attention)
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +131,7 @@ class ParallelLayout:
             3 and weights (Rajbhandari et al. 2020, arXiv 1910.02054).
         offload: Where the optimiser state lives and is updated.
         chunks: Model pieces a pipeline rank holds (interleaved schedule above 1).
+        expert: Neighbouring replicas among which a layer's experts are dealt out.
     """
 
     data: int = 1
@@ -118,9 +143,10 @@ class ParallelLayout:
     zero_stage: int = 0
     offload: Offload = "none"
     chunks: int = 1
+    expert: int = 1
 
     def __post_init__(self) -> None:
-        for name in ("data", "tensor", "pipeline", "context", "micro_batch", "chunks"):
+        for name in ("data", "tensor", "pipeline", "context", "micro_batch", "chunks", "expert"):
             _whole(name, getattr(self, name))
         if self.recompute not in RECOMPUTES:
             raise InputError("recompute", f"one of {RECOMPUTES}", self.recompute)
@@ -155,10 +181,20 @@ class ParallelLayout:
             and self.micro_batches(job) > 0
             and (self.chunks == 1 or self.micro_batches(job) % self.pipeline == 0)
             and (self.chunks == 1 or self.pipeline > 1)
+            and self._deals_experts(job)
         )
+
+    def _deals_experts(self, job: TrainingJob) -> bool:
+        part = job.model.experts
+        if part is None:
+            return self.expert == 1
+        widths = (part.intermediate, part.intermediate * max(1, part.shared))
+        cut = all(width % self.tensor == 0 for width in widths)
+        return cut and part.count % self.expert == 0 and self.replicas % self.expert == 0
 
     def __str__(self) -> str:
         cuts = f"dp {self.data} tp {self.tensor} pp {self.pipeline} cp {self.context}"
+        cuts += f" ep {self.expert}" if self.expert > 1 else ""
         parts = [cuts, f"micro-batch {self.micro_batch}"]
         parts += [f"recompute {self.recompute}"] if self.recompute != "none" else []
         parts += [f"ZeRO {self.zero_stage}"] if self.zero_stage else []

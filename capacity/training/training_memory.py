@@ -64,57 +64,78 @@ class RankMemory:
 
 def rank_memory(job: TrainingJob, table: LayoutTable) -> RankMemory:
     """Memory of every stage of every layout."""
-    parameters = _parameters(job, table)
-    shards = table.replicas[:, None]
+    whole, shared = _parameters(job, table)
     zero = table.zero_stage[:, None]
     state_bytes = MASTER_BYTES + 2 * job.optimizer_bits / 8
     gathered = np.where(zero >= 3, _gathered(job, table), 0.0)
-    optimizer = state_bytes * parameters / np.where(zero >= 1, shards, 1.0)
+    optimizer = state_bytes * np.where(zero >= 1, shared, whole)
     return RankMemory(
-        weights=WEIGHT_BYTES * parameters / np.where(zero >= 3, shards, 1.0) + gathered,
-        gradients=job.gradient_bytes * parameters / np.where(zero >= 2, shards, 1.0),
+        weights=WEIGHT_BYTES * np.where(zero >= 3, shared, whole) + gathered,
+        gradients=job.gradient_bytes * np.where(zero >= 2, shared, whole),
         optimizer=np.where(table.offload[:, None] > 0, STAGING_BYTES, optimizer),
         activations=_activations(job, table),
         output=_output(job, table),
     )
 
 
-def _parameters(job: TrainingJob, table: LayoutTable) -> Floats:
-    """On one rank before ZeRO, shape (n, pipeline)."""
-    counts = table.layers * job.parameters_per_layer
+def _parameters(job: TrainingJob, table: LayoutTable) -> tuple[Floats, Floats]:
+    """On one rank, and if replicas shared instead of copying, both of shape (n, pipeline).
+
+    Experts that are dealt out have fewer copies to share among, so that a share is the same.
+    """
+    dealt = job.expert_parameters_per_layer
+    counts = table.layers * (job.parameters_per_layer - dealt)
     counts[:, 0] += job.table_parameters
     if table.pipeline > 1 or not job.model.tied_embeddings:
         counts[:, -1] += job.table_parameters
-    held: Floats = counts / table.tensor[:, None]
-    return held
+    experts = table.layers * dealt
+    held: Floats = (counts + experts / table.expert) / table.tensor[:, None]
+    share: Floats = (counts + experts) / (table.tensor * table.replicas)[:, None]
+    return held, share
 
 
 def _gathered(job: TrainingJob, table: LayoutTable) -> Floats:
     """Two layers of whole weights and one of whole gradients, while they are in use."""
-    each = (2 * WEIGHT_BYTES + job.gradient_bytes) * job.parameters_per_layer
+    dealt = job.expert_parameters_per_layer
+    held = job.parameters_per_layer - dealt + dealt / table.expert
+    each = (2 * WEIGHT_BYTES + job.gradient_bytes) * held
     whole: Floats = np.broadcast_to(each / table.tensor[:, None], table.layers.shape)
     return whole
 
 
-def kept_bytes_per_token(job: TrainingJob) -> Floats:
+def kept_bytes_per_token(job: TrainingJob, expert: int = 1) -> Floats:
     """Activations that one layer keeps for one token before any cut, by ``RECOMPUTES``, shape (3,).
 
     Inputs of both norms, of the products and of attention (whose probabilities are never kept), and
-    of the activation function.
+    of the activation function. A token that visits experts is kept once for each, there and back,
+    on the fullest of the ranks among which experts are dealt out.
 
     Source: the sum of Korthikanti et al. 2022 (arXiv 2205.05198), section 4.1, for this layer.
     """
     model = job.model
     queries, keys = model.heads * model.head_dim, model.kv_heads * model.head_dim
-    wide = (2 if model.gated else 1) * model.intermediate
+    inner, copies = _visited_width(job, expert)
+    wide = (2 if model.gated else 1) * inner + 2 * copies * model.hidden
     selective = 2 * (2 * model.hidden + 2 * queries + 2 * keys + wide)
-    everything = selective + 2 * (2 * model.hidden + model.intermediate)
+    everything = selective + 2 * (2 * model.hidden + inner)
     return np.array([everything, selective, 2 * model.hidden], dtype=np.float64)
+
+
+def _visited_width(job: TrainingJob, expert: int) -> tuple[float, float]:
+    """Inner width of the networks that a token passes, and its copies sent to experts: means."""
+    part = job.model.experts
+    if part is None:
+        return job.model.intermediate, 0.0
+    sparse = (job.model.layers - part.dense_layers) / job.model.layers
+    uneven = job.expert_imbalance if expert > 1 else 1.0
+    copies = sparse * part.per_token * uneven
+    inner = copies * part.intermediate + sparse * part.shared * part.intermediate
+    return inner + (1 - sparse) * job.model.intermediate, copies
 
 
 def _activations(job: TrainingJob, table: LayoutTable) -> Floats:
     """With sequence parallelism: the tensor cut divides all of them. Shape (n, pipeline)."""
-    kept = kept_bytes_per_token(job)
+    kept = kept_bytes_per_token(job, table.expert)
     full = RECOMPUTES.index("full")
     factor = np.where(np.arange(len(kept)) == full, 1.0, job.activation_factor)
     share = table.tokens(job) / table.tensor
