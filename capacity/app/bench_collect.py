@@ -17,8 +17,10 @@ from capacity.bench_jobs import BENCH_LABEL, CONTAINER
 from capacity.profile_library import normal_name
 from wattpack.api import GPUProfile
 from wattpack.errors import InputError, read_from
+from wattpack.flags import write_output
 from wattpack.kube.port import JOBS, PODS, KubeApi, KubeError, PodLogs
 from wattpack.object_names import GPU_PRODUCT_LABEL
+from wattpack.pod_owner import owner_of
 
 JOB_NAME_LABEL: Final = "batch.kubernetes.io/job-name"
 FIELD_MANAGER: Final = "wattpack-bench"
@@ -77,32 +79,41 @@ def _state(job: Mapping[str, Any]) -> str:
 
 def _collect_job(api: KubeApi, logs: PodLogs, job: Mapping[str, Any], where: Collection) -> str:
     name = job["metadata"]["name"]
-    rows = _rows(api, logs, name, where.namespace)
+    rows = _rows(api, logs, job["metadata"], where.namespace)
     selector = job["spec"]["template"]["spec"].get("nodeSelector") or {}
     product = rows[0].identity.gpu_product
     if normal_name(selector.get(GPU_PRODUCT_LABEL, product)) != normal_name(product):
         raise InputError("gpu_product", selector[GPU_PRODUCT_LABEL], product)
     require_sound_board(rows)
-    _write(where.folder / f"{name}.jsonl", "".join(row_line(row) + "\n" for row in rows))
+    write_output(where.folder / f"{name}.jsonl", "".join(row_line(row) + "\n" for row in rows))
     try:
         body = profile_object(rows)
     except InputError as error:
         return f"{len(rows)} rows, no profile: {error}"
     text = yaml.safe_dump(body, sort_keys=False)
-    _write(where.folder / f"{name}.gpuprofile.yaml", text)
+    write_output(where.folder / f"{name}.gpuprofile.yaml", text)
     if where.applies:
         _apply(api, body)
     profile = body["metadata"]["name"]
     return f"{len(rows)} rows, GPUProfile {profile} {'applied' if where.applies else 'written'}"
 
 
-def _rows(api: KubeApi, logs: PodLogs, job: str, namespace: str) -> list[MeasurementRow]:
-    """The rows in the log of the pod that ended well."""
-    pods = api.list(PODS, namespace, label_selector=f"{JOB_NAME_LABEL}={job}").items
-    ended = [pod for pod in pods if (pod.get("status") or {}).get("phase") == "Succeeded"]
-    if not ended:
-        raise InputError("pod", f"one of Job {job} that ended well and is still there", len(pods))
-    name = ended[-1]["metadata"]["name"]
+def _rows(
+    api: KubeApi, logs: PodLogs, job: Mapping[str, Any], namespace: str
+) -> list[MeasurementRow]:
+    """The rows in the log of the Job's pod that ended well.
+
+    A label is what any author of pods may write: another pod that carries it counts for nothing.
+    Who copies the Job's UID, too, makes a second one, and then neither counts.
+    """
+    name = job["name"]
+    pods = api.list(PODS, namespace, label_selector=f"{JOB_NAME_LABEL}={name}").items
+    own = [pod for pod in pods if owner_of(pod).uid == job["uid"]]
+    ended = [pod for pod in own if (pod.get("status") or {}).get("phase") == "Succeeded"]
+    if len(ended) != 1:
+        expected = f"one of Job {name} that ended well and is still there"
+        raise InputError("pod", expected, f"{len(ended)} of {len(own)}")
+    name = ended[0]["metadata"]["name"]
     lines = [
         line.decode("utf-8", errors="replace") for line in logs.pod_log(name, namespace, CONTAINER)
     ]
@@ -120,10 +131,3 @@ def _apply(api: KubeApi, body: dict[str, Any]) -> None:
               field_manager=FIELD_MANAGER)  # fmt: skip
     status = {k: v for k, v in body.items() if k != "spec"}
     api.apply(resource, status, field_manager=FIELD_MANAGER, subresource="status")
-
-
-def _write(file: Path, text: str) -> None:
-    """All of it or nothing."""
-    draft = file.with_name(f"{file.name}.part")
-    draft.write_text(text, "utf-8")
-    draft.replace(file)

@@ -97,6 +97,10 @@ def _add_reports(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
     profile.add_argument("rows", type=Path, nargs="+", help="results files of one board")
     profile.add_argument("--gpu", help="profile to fill, refused if the rows are of another type")
     profile.add_argument("--json", action="store_true", help="JSON instead of YAML")
+    profile.add_argument(
+        "--allow-simulated", action="store_true",
+        help="rows of the simulated backend, too; no part of wattpack reads the object then",
+    )  # fmt: skip
     profile.set_defaults(act=bench_reports.profile)
     plot = verbs.add_parser("plot", help="roofline, power and cap curve as PNG (needs matplotlib)")
     plot.add_argument("rows", type=Path, nargs="+", help="results files of one type")
@@ -192,7 +196,9 @@ def _measure(args: argparse.Namespace, rig: BenchRig, earlier: EarlierRun) -> Be
             name = progress.row.kernel.kernel_class if progress.row else progress.skipped
             bar.update(task, completed=progress.done, remaining=left, description=name[:40])
 
-        return run_bench(points, rig, settings, known=earlier.rows, report=report)
+        return run_bench(
+            points, rig, settings, known=earlier.rows, known_source=str(args.out), report=report
+        )
 
 
 def _summary(outcome: BenchOutcome) -> None:

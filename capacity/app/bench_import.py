@@ -18,10 +18,10 @@ from capacity.catalogue.serving_measurement import (
     require_possible,
 )
 from capacity.language_models import LanguageModel, find_language_model
-from capacity.roofs import require_roofs
+from capacity.roofs import asked_roofs
 from wattpack.documents import read_text
 from wattpack.errors import InputError, read_from
-from wattpack.flags import output_file
+from wattpack.flags import output_file, write_output
 
 
 def add_import(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -42,7 +42,7 @@ def add_import(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
 
 def import_results(args: argparse.Namespace) -> int:
     """0 imported; InputError for what is refused, before anything is written."""
-    gpu = require_roofs(args.gpu).model
+    gpu = asked_roofs(args.gpu).model
     rows: list[ServingMeasurement] = []
     for file in args.files:
         made = read_results(read_text(file), args.format, gpu, args.gpus, str(file))
@@ -56,7 +56,7 @@ def import_results(args: argparse.Namespace) -> int:
     if len(versions) > 1:
         raise InputError("files", "results of one version of the benchmark", versions)
     if args.out:
-        args.out.write_text("".join(json.dumps(row.document()) + "\n" for row in rows))
+        write_output(args.out, "".join(json.dumps(row.document()) + "\n" for row in rows))
     console = Console()
     (console if console.is_terminal else Console(width=120)).print(_table(rows))
     return 0

@@ -143,7 +143,7 @@ def _try_all(
 def _show(lines: Sequence[RankedKernel], tasks: Sequence[RankedTask], minutes: float) -> None:
     table = Table(title="times as fast as the best baseline of each shape")
     for heading in ("kernel", "speed", *(task.describe() for task in tasks), "remarks"):
-        table.add_column(heading)
+        table.add_column(heading, overflow="fold")  # a path is cut nowhere
     for line in lines:
         verdict = line.verdict
         name = escape(f"{verdict.kernel} (baseline)" if line.baseline else verdict.kernel)

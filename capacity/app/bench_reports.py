@@ -10,6 +10,7 @@ from typing import Any
 
 import yaml
 
+from capacity.bench.bench_identity import SIMULATED_DRIVER
 from capacity.bench.fault_finder import find_faults
 from capacity.bench.known_numbers import require_known_numbers
 from capacity.bench.launch_bound import transition_batch
@@ -22,6 +23,7 @@ from capacity.bench.row_checks import (
     require_same_numbers,
     roofs_unknown,
 )
+from capacity.profile_book import SIMULATED_ANNOTATION
 from capacity.profile_library import gpu_profile_object, shipped_library
 from wattpack.errors import InputError, read_from
 
@@ -57,26 +59,34 @@ def profile(args: argparse.Namespace) -> int:
         InputError: for rows that cannot be true, are of a faulty board, or of another type.
     """
     rows = _rows_of_one_board(args.rows)
-    body = profile_object(rows, args.gpu)
+    body = profile_object(rows, args.gpu, allow_simulated=args.allow_simulated)
     text = json.dumps(body, indent=2) if args.json else yaml.safe_dump(body, sort_keys=False)
     print(text.rstrip())
     return 0
 
 
-def profile_object(rows: Sequence[MeasurementRow], gpu: str | None = None) -> dict[str, Any]:
+def profile_object(
+    rows: Sequence[MeasurementRow], gpu: str | None = None, *, allow_simulated: bool = False
+) -> dict[str, Any]:
     """The GPUProfile object that rows of one board give.
 
     Args:
         gpu: The profile to fill; the rows' own type if None.
+        allow_simulated: Make an object of simulated rows, marked so that no reader takes it.
 
     Raises:
-        InputError: for rows of a faulty board, of another type or of one without a profile.
+        InputError: for rows of a faulty board, of another type or of one without a profile, and
+            for simulated ones.
     """
+    is_simulated = any(row.identity.is_simulated for row in rows)
+    if is_simulated and not allow_simulated:
+        raise InputError("driver", "rows of a real board, or --allow-simulated", SIMULATED_DRIVER)
     for finding in find_faults(rows):
         raise InputError("rows", f"a sound board, no {finding.fault}", finding.evidence)
     shipped = shipped_library().find(gpu or rows[0].identity.gpu_product)
     body = gpu_profile_object(measured_profile(rows, shipped), content_sha256(rows))
     annotations = {FINGERPRINT_ANNOTATION: rows[0].identity.numeric_fingerprint}
+    annotations[SIMULATED_ANNOTATION] = "true" if is_simulated else ""
     annotations[LAUNCH_BOUND_ANNOTATION] = _launch_bound_batch(rows)
     body["metadata"]["annotations"] = {k: v for k, v in annotations.items() if v}
     return body

@@ -9,32 +9,42 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-import sys
 import threading
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from capacity.mix.mix_answer import Answer, AnswerOptions, answer_mix, status_of
+from capacity.app.own_measurements import (
+    add_measurements,
+    correction_json,
+    correction_line,
+    correction_of,
+)
+from capacity.app.solver_lines import solver_lines_dropped
+from capacity.mix.mix_answer import Answer, AnswerOptions, answer_mix, counted_rates, status_of
 from capacity.mix.mix_document import answer_json, asked_by, parse_mix
 from capacity.mix.mix_explain import Explanation
 from capacity.mix.mix_problem import Goal, MixProblem, Phase
 from capacity.mix.mix_question import Knowledge, demand_of, problem_of
 from capacity.mix.mix_solution import MixSolution
-from capacity.mix.served_rates import ServedRates
+from capacity.mix.predicted_rates import RateMargin
+from capacity.mix.served_rates import ENGINE, ServedRates
 from capacity.profile_book import ProfileBook
 from capacity.profile_library import shipped_library
-from wattpack.api.capacity_plan import CapacityPlan, CapacityPlanSpec
+from wattpack.api.capacity_plan import CapacityPlan, CountedRates
+from wattpack.api.capacity_question import CapacityPlanSpec
 from wattpack.clock import SystemClock
 from wattpack.documents import read_yaml
 from wattpack.errors import InputError
 from wattpack.flags import positive
+
+if TYPE_CHECKING:
+    from capacity.serving.measured_runs import Correction
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -46,6 +56,7 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--table", type=Path, metavar="FILE", help="a gpu-mix/v1 whose measured rates win"
     )
+    add_measurements(parser)
     parser.add_argument(
         "--keep-old",
         type=_ratio,
@@ -75,15 +86,20 @@ def main(argv: Sequence[str] | None = None) -> int:
     plan, spec, source = _read(arguments)
     if arguments.keep_old is not None:
         spec = spec.model_copy(update={"keep_owned_within_cost_ratio": arguments.keep_old})
-    problem = problem_of(spec, source, _knowledge(spec))
+    correction = _correction(arguments.measurements, spec)
+    known = _knowledge(spec, correction)
+    problem = problem_of(spec, source, known)
+    margin = known.predictor.margin() if known.predictor else None
     ratio = spec.keep_owned_within_cost_ratio
     options = AnswerOptions(arguments.deadline_seconds, not arguments.no_explain, ratio)
-    with _solver_lines_to_stderr():
+    with solver_lines_dropped():
         answer = _beside_signals(lambda: answer_mix(problem, SystemClock(), options))
     if arguments.json:
-        body = answer_json(answer.solution, answer.explanation)
+        body = answer_json(answer.solution, answer.explanation, counted_rates(answer, margin))
+        if correction is not None:
+            body["measurements"] = correction_json(correction)
         if plan is not None:
-            status = status_of(answer, demand_of(spec, {}))
+            status = status_of(answer, demand_of(spec, {}), margin)
             status = status.model_copy(update={"observed_generation": plan.generation})
             body["capacityPlan"] = plan.model_copy(update={"status": status}).to_json()
         print(json.dumps(body, indent=2))
@@ -92,16 +108,27 @@ def main(argv: Sequence[str] | None = None) -> int:
     if not console.is_terminal:
         console = Console(width=120)
     console.print(replica_table(answer.problem, answer.solution))
-    for line in summary_lines(answer):
+    for line in summary_lines(answer, margin):
         console.print(line, highlight=False, markup=False)
+    if correction is not None:
+        console.print(correction_line(correction), highlight=False, markup=False)
     return 0
 
 
-def _knowledge(spec: CapacityPlanSpec) -> Knowledge:
+def _correction(files: list[Path] | None, spec: CapacityPlanSpec) -> Correction | None:
+    if not files:
+        return None
+    if spec.serving is None:
+        raise InputError("measurements", "a question with serving.languageModel", "none")
+    number_format = spec.serving.number_format
+    return correction_of(files, ENGINE, number_format, number_format)
+
+
+def _knowledge(spec: CapacityPlanSpec, correction: Correction | None) -> Knowledge:
     """The serving model where the question names a language model, nothing else."""
     if spec.serving is None:
         return Knowledge()
-    predictor = ServedRates()
+    predictor = ServedRates(correction.constants if correction else None)
     predictor.require(spec.serving.language_model, {offer.gpu_model for offer in spec.offers})
     return Knowledge(ProfileBook.shipped(shipped_library()), predictor)
 
@@ -145,19 +172,6 @@ def _beside_signals(work: Callable[[], Answer]) -> Answer:
     return outcome[0]
 
 
-@contextmanager
-def _solver_lines_to_stderr() -> Iterator[None]:
-    """HiGHS 1.12 writes lines of its own to descriptor 1, whatever it is told."""
-    sys.stdout.flush()
-    kept = os.dup(1)
-    os.dup2(2, 1)
-    try:
-        yield
-    finally:
-        os.dup2(kept, 1)
-        os.close(kept)
-
-
 def replica_table(problem: MixProblem, solution: MixSolution) -> Table:
     """One row per offer and shape, with what it serves."""
     shapes = {shape.name: shape for shape in problem.shapes}
@@ -185,19 +199,20 @@ def replica_table(problem: MixProblem, solution: MixSolution) -> Table:
     return table
 
 
-def summary_lines(answer: Answer) -> list[str]:
-    """Costs, watts, carbon, the proof, and what the constraints cost."""
+def summary_lines(answer: Answer, margin: RateMargin | None = None) -> list[str]:
+    """Costs, watts, carbon, the proof, how careful it is, and what the constraints cost."""
     solution, costs = answer.solution, answer.solution.costs
     lines = [
         f"${costs.total:.2f} an hour: GPUs {costs.rent:.2f}, energy {costs.energy:.2f}, "
         f"carbon {costs.carbon:.2f}, starts {costs.start:.2f}; gap {solution.gap:.2%}",
         f"{solution.mean_watts / 1000:.2f} kWh an hour, p99 at the breakers "
-        f"{solution.p99_watts / 1000:.2f} kW; CO2e an hour: energy "
-        f"{solution.operational_grams_per_hour / 1000:.2f} kg, hardware "
-        f"{solution.embodied_grams_per_hour / 1000:.3f} kg",
+        f"{solution.p99_watts / 1000:.2f} kW; CO2e an hour: {_carbon(answer.problem, solution)}",
     ]
     if answer.problem.goal is Goal.MOST_REQUESTS:
         lines.append(f"{solution.served_fraction:.1%} of every bucket is served")
+    counted = counted_rates(answer, margin)
+    if counted is not None:
+        lines.append(_careful_line(counted))
     if answer.saved_fraction is not None:
         lines.append(f"{answer.saved_fraction:.1%} saved against what runs")
     if answer.cheapest is not None:
@@ -205,6 +220,34 @@ def summary_lines(answer: Answer) -> list[str]:
     if answer.explanation is not None:
         lines += _reasons(answer.problem, answer.explanation)
     return lines
+
+
+def _carbon(problem: MixProblem, solution: MixSolution) -> str:
+    """What is known of it: a figure nobody gave is not zero."""
+    is_stated = problem.prices.grams_per_kwh > 0
+    energy = f"{solution.operational_grams_per_hour / 1000:.2f} kg" if is_stated else "not stated"
+    used = {row.offer for row in solution.replicas}
+    silent = [
+        offer.name
+        for offer in problem.offers
+        if offer.name in used and not offer.embodied_grams_per_gpu_hour
+    ]
+    if used and len(silent) == len(used):
+        return f"energy {energy}, hardware not stated"
+    rest = f" (not stated for {', '.join(silent)})" if silent else ""
+    return f"energy {energy}, hardware {solution.embodied_grams_per_hour / 1000:.3f} kg{rest}"
+
+
+def _careful_line(counted: CountedRates) -> str:
+    """What hard tiers count on, and why."""
+    shares = sorted({f"{counted.least_share:.0%}", f"{counted.most_share:.0%}"})
+    line = f"Hard tiers count on {' to '.join(shares)} of the mean rates"
+    if counted.time_factor is None or counted.confidence is None:
+        return line
+    return (
+        f"{line}: those predicted are of replicas that take {counted.time_factor:.2f} times as "
+        f"long, as {counted.confidence:.0%} of measured runs of unknown models stayed below"
+    )
 
 
 def _kept_line(problem: MixProblem, kept: MixSolution, cheapest: MixSolution) -> str:

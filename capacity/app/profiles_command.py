@@ -62,8 +62,8 @@ def summary_table(profiles: Sequence[GpuProfile]) -> Table:
     for name in ("speed at 80 %", "at 60 %"):
         table.add_column(name, justify="right")
     table.add_column("errors %", justify="right", no_wrap=True)
-    table.add_column("power")
-    table.add_column("cap curve")
+    for name in ("power", "cap curve"):
+        table.add_column(name, min_width=len("measured"), no_wrap=True)
     for profile in profiles:
         limits = f"{profile.min_limit_watts:g}-{profile.max_limit_watts:g}"
         first = (escape(profile.model), limits, f"{profile.knee_watts:g}")

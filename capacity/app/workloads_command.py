@@ -6,18 +6,21 @@ import argparse
 import json
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import yaml
+from pydantic.alias_generators import to_camel
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
 from capacity.catalogue.catalogue_files import catalogue_with, find_workload
-from capacity.catalogue.draw_shape import draw_shape
+from capacity.catalogue.draw_shape import draw_shape, seen_range
 from capacity.catalogue.priced_gpu import REFERENCE_GPU, PricedGpu, priced_gpu
 from capacity.catalogue.startup_time import startup_time
+from capacity.catalogue.work_done import WorkDone, work_done
 from capacity.catalogue.workload_memory import (
     checkpoint_bytes,
     gpus_needed,
@@ -26,6 +29,8 @@ from capacity.catalogue.workload_memory import (
 )
 from capacity.catalogue.workload_model import Conditions, CyclePrice, price_cycle
 from capacity.catalogue.workload_schema import Workload
+from capacity.model.clock_map import clock_map
+from capacity.roofs import asked_roofs
 from wattpack.api.object_meta import GROUP, VERSION
 from wattpack.errors import InputError
 
@@ -36,6 +41,12 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("name", nargs="?", help="one entry, phase by phase")
     parser.add_argument("--gpu", default=REFERENCE_GPU, help="GPU type (default: %(default)s)")
     parser.add_argument("--limit-watts", type=float, help="power limit (default: the type's own)")
+    parser.add_argument(
+        "--clock-share",
+        type=float,
+        default=1.0,
+        help="clock lock as a share of the clock that the work sustains (default: none)",
+    )
     parser.add_argument("--catalogue", type=Path, metavar="FOLDER", help="more entries, *.yaml")
     parser.add_argument("--json", action="store_true", help="as a JSON list")
     parser.add_argument(
@@ -55,8 +66,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         catalogue = catalogue_with(args.catalogue)
         if args.name:
             catalogue = {args.name: find_workload(catalogue, args.name)}
-        gpu = priced_gpu(args.gpu)
-        held = Conditions(limit_watts=args.limit_watts)
+        gpu = priced_gpu(asked_roofs(args.gpu).model)
+        held = Conditions(args.clock_share, args.limit_watts)
+        if held.limit_watts is not None:
+            gpu.require_limit(held.limit_watts)
         cycles = {name: price_cycle(entry, gpu, held) for name, entry in catalogue.items()}
     except InputError as error:
         print(f"wattpack workloads: {error}", file=sys.stderr)
@@ -65,12 +78,19 @@ def main(argv: Sequence[str] | None = None) -> int:
         print("---\n".join(_profile(entry) for entry in catalogue.values()), end="")
         return 0
     if args.json:
-        made = [document(catalogue[n], cycles[n], gpu, args.limit_watts) for n in catalogue]
+        lock = {"clockShare": held.clock_share, "clockResponse": clock_map(gpu.name).provenance}
+        made = [document(catalogue[n], cycles[n], gpu, args.limit_watts) | lock for n in catalogue]
         print(json.dumps(made, indent=2))
         return 0
     console = Console()
     if not console.is_terminal:
         console = Console(width=150)
+    if held.clock_share < 1:
+        console.print(
+            f"clock locked at {held.clock_share:.0%} of what the work sustains; "
+            f"the draw's response to a lock is {clock_map(gpu.name).provenance} on {gpu.name}",
+            highlight=False,
+        )
     if args.name:
         _show(console, catalogue[args.name], cycles[args.name], gpu, args.limit_watts)
     else:
@@ -89,6 +109,7 @@ def document(
     """The entry and what follows from it on the GPU type, as plain values."""
     memory = memory_use(entry)
     limit = gpu.limit_watts if limit_watts is None else limit_watts
+    lowest, highest = seen_range(cycle, gpu, limit)
     return {
         "entry": entry.model_dump(),
         "gpu": gpu.name,
@@ -96,7 +117,9 @@ def document(
         "cycleSeconds": cycle.seconds,
         "limitWatts": limit,
         "meanWatts": cycle.mean_watts,
-        "shape": draw_shape(cycle, gpu.limit_watts).model_dump(),
+        "lowestWatts": lowest,
+        "highestWatts": highest,
+        "shape": draw_shape(cycle, gpu, limit).model_dump(),
         "gpuBytes": memory.gpu_bytes,
         "gpuP99Bytes": memory.gpu_p99_bytes,
         "boardBytes": gpu.roofs.memory_bytes,
@@ -105,6 +128,7 @@ def document(
         "checkpointBytes": checkpoint_bytes(entry),
         "stopSeconds": stop_seconds(entry),
         "startSeconds": _start(entry),
+        "workDone": _camel(asdict(work_done(entry, cycle))),
         "phases": [
             {
                 "name": phase.name,
@@ -190,6 +214,36 @@ def _lack(entry: Workload, gpu: PricedGpu) -> str:
     return f"does not fit: needs {gpus_needed(entry, gpu.roofs.memory_bytes)} GPUs"
 
 
+def _camel(fields: Mapping[str, Any]) -> dict[str, Any]:
+    return {to_camel(name): value for name, value in fields.items()}
+
+
+def _work_lines(entry: Workload, done: WorkDone) -> list[str]:
+    """What users get of it, as far as the entry says how."""
+    lines = []
+    if done.tokens_per_second and done.joules_per_token and done.seconds_per_token:
+        lines.append(
+            f"tokens: {done.tokens_per_second:.0f} a second, {done.joules_per_token:.3g} J each; "
+            f"{1000 * done.seconds_per_token:.3g} ms a token and sequence"
+        )
+    if done.answer_seconds:
+        lines.append(
+            f"a call's {entry.parameters.output_tokens:g} tokens: {done.answer_seconds:.3g} s"
+        )
+    if done.requests_per_second and done.joules_per_request:
+        lines.append(
+            f"requests of users: {done.requests_per_second:.3g} a second, "
+            f"{done.joules_per_request:.3g} J each"
+        )
+    if entry.parameters.step_time_spread:
+        members = entry.malleability.max_gpus
+        lines.append(
+            f"a cycle's 95th percentile {done.p95_seconds:.3g} s; "
+            f"{done.gang_seconds:.3g} s where {members} GPUs wait for one another"
+        )
+    return lines
+
+
 def _start(entry: Workload) -> dict[str, float]:
     time = startup_time(entry)
     p50, p95 = time.quantiles([0.5, 0.95])
@@ -213,11 +267,18 @@ def _show(
     console.print(_phase_table(cycle, gpu, limit))
     if not _fits(entry, gpu):
         console.print(f"{_lack(entry, gpu)} ({_board_memory(gpu)})", highlight=False)
+    for line in _work_lines(entry, work_done(entry, cycle)):
+        console.print(line, highlight=False)
+    if entry.stages:
+        asked = f"wattpack plan serving MODEL --graph {entry.name}"
+        console.print(f"one request: {_stages(entry)} ({asked})", highlight=False, markup=False)
     memory = memory_use(entry)
     start = _start(entry)
+    lowest, highest = seen_range(cycle, gpu, limit)
     parts = ", ".join(f"{name} {part.mean:.0f}" for name, part in startup_time(entry).parts)
     console.print(
-        f"draw {cycle.mean_watts:.0f} W of {limit:g}; GPU memory "
+        f"draw {cycle.mean_watts:.0f} W of {limit:g}, over 100 ms {lowest:.0f} to {highest:.0f} W\n"
+        "GPU memory "
         f"{memory.gpu_bytes / 1e9:.1f} GB (p99 {memory.gpu_p99_bytes / 1e9:.1f}), host "
         f"{memory.host_bytes / 1e9:.0f} GB, NVMe {memory.storage_bytes / 1e9:.0f} GB\n"
         f"SLO {entry.slo.kind}; checkpoint {entry.checkpoint.mode}, "
@@ -226,6 +287,21 @@ def _show(
         f"{entry.evidence}; source: {escape(entry.source)}",
         highlight=False,
     )
+
+
+def _stages(entry: Workload) -> str:
+    """What one user request waits for, in words."""
+    words = []
+    for stage in entry.stages:
+        times = f"{stage.calls} × " if stage.calls > 1 else ""
+        size = (
+            f"{stage.seconds:g} s"
+            if stage.seconds is not None
+            else f"{stage.prompt_tokens} + {stage.output_tokens} tokens"
+        )
+        waits = "" if stage.after is None else f", after {', '.join(stage.after) or 'nothing'}"
+        words.append(f"{times}{stage.name} ({size}{waits})")
+    return " → ".join(words)
 
 
 def _phase_table(cycle: CyclePrice, gpu: PricedGpu, limit_watts: float) -> Table:

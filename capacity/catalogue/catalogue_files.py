@@ -17,6 +17,7 @@ from typing import Any, Final
 
 from capacity.catalogue.workload_schema import Workload
 from wattpack.errors import InputError
+from wattpack.near_names import one_of
 from wattpack.settings import read_yaml_mapping, validate
 
 FOLDER: Final = "workloads"
@@ -73,7 +74,7 @@ def find_workload(catalogue: Mapping[str, Workload], name: str) -> Workload:
         InputError: naming what there is.
     """
     if name not in catalogue:
-        raise InputError("workload", f"one of {', '.join(catalogue)}", name)
+        raise InputError("workload", one_of(name, catalogue), name)
     return catalogue[name]
 
 

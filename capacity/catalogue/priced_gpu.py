@@ -17,7 +17,9 @@ from capacity.model.launch_costs import LaunchCosts
 from capacity.model.regulator import UNKNOWN_RESPONSE, Regulator
 from capacity.model.roofline import SHARPNESS, TYPICAL_LOGS
 from capacity.model.step_model import KernelDraws, KernelTimes
+from capacity.profile_library import settable_watts
 from capacity.roofs import Roofs, require_roofs
+from wattpack.errors import InputError
 
 REFERENCE_GPU: Final = "H200-SXM"
 """Whose draw the entries' shapes are of."""
@@ -41,6 +43,17 @@ class PricedGpu:
     gap_watts: float
     basis: Literal["measured", "datasheet"]
 
+    def require_limit(self, limit_watts: float) -> None:
+        """Pass limits that the type's board can be set to.
+
+        Raises:
+            InputError: for any other.
+        """
+        low, high = settable_watts(self.name, self.gap_watts, self.limit_watts)
+        if not low <= limit_watts <= high:
+            wanted = f"one from {low:.0f} to {high:.0f} W for {self.name}"
+            raise InputError("limit_watts", wanted, limit_watts)
+
     @property
     def name(self) -> str:
         """Wattpack's name of the type."""
@@ -56,15 +69,15 @@ def priced_gpu(name: str) -> PricedGpu:
     """
     roofs = require_roofs(name)
     if roofs.model in WHOLE_RUNS:
-        return _of_rows(roofs)
+        return priced_board(GpuModel.from_rows(shipped_rows(WHOLE_RUNS[roofs.model])))
     return _of_datasheet(roofs)
 
 
-def _of_rows(roofs: Roofs) -> PricedGpu:
-    model = GpuModel.from_rows(shipped_rows(WHOLE_RUNS[roofs.model]))
+def priced_board(model: GpuModel) -> PricedGpu:
+    """The type as its own rows tell it."""
     steps = model.steps
     return PricedGpu(
-        roofs, model.limit_watts, model.times, model.draws, steps.regulator, steps.launches,
+        steps.roofs, model.limit_watts, model.times, model.draws, steps.regulator, steps.launches,
         steps.gap_watts, "measured",
     )  # fmt: skip
 

@@ -7,12 +7,13 @@ count come from whoever imports it. What no such server can have done is refused
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from typing import Any, Final
 
 from capacity.language_models import LanguageModel
 from capacity.roofs import Roofs, require_roofs
-from wattpack.errors import InputError
+from wattpack.documents import parse_json
+from wattpack.errors import InputError, read_from
 from wattpack.units import require_number
 
 SCHEMA: Final = "wattpack.io/serving-measurement/v1"
@@ -78,7 +79,7 @@ class RunFacts:
         if self.concurrency is not None:
             require_number("concurrency", self.concurrency, minimum=1, maximum=10**6)
         if self.request_rate is not None:
-            require_number("request_rate", self.request_rate, exclusive_minimum=0)
+            require_number("request_rate", self.request_rate, minimum=1e-7, maximum=1e7)
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +121,64 @@ class ServingMeasurement:
     def document(self) -> dict[str, Any]:
         """As plain values, one JSON line."""
         return {"schema": SCHEMA, **asdict(self)}
+
+
+def parse_measurements(text: str, source: str = "") -> tuple[ServingMeasurement, ...]:
+    """The rows that ``wattpack bench import --out`` wrote, one a line.
+
+    Raises:
+        InputError: naming source, line and field of what is cut off, unknown or impossible.
+    """
+    rows = []
+    for number, line in enumerate(text.splitlines(), start=1):
+        if line.strip():
+            with read_from(f"{source}:{number}"):
+                rows.append(measurement_of(parse_json(line)))
+    if not rows:
+        raise InputError("measurements", "at least one row", 0, source)
+    return tuple(rows)
+
+
+def measurement_of(document: object) -> ServingMeasurement:
+    """The row behind ``ServingMeasurement.document``.
+
+    Raises:
+        InputError: naming the field.
+    """
+    row = _exactly("row", document, {"schema", *_names(ServingMeasurement)})
+    if row.pop("schema") != SCHEMA:
+        raise InputError("schema", SCHEMA, document)
+    run = RunFacts(**_exactly("run", row.pop("run"), _names(RunFacts)))
+    counts = {"run.gpus": run.gpus, "run.concurrency": run.concurrency, "requests": row["requests"]}
+    for name, count in counts.items():
+        if not isinstance(count, int) and (count is not None or name != "run.concurrency"):
+            raise InputError(name, "a whole number", count)
+    for name in ("format", "version", "model", "gpu"):
+        if not isinstance(getattr(run, name), str):
+            raise InputError(f"run.{name}", "a text", getattr(run, name))
+    first = _latency("time_to_first_token", row.pop("time_to_first_token"))
+    each = row.pop("time_per_output_token")
+    token = None if each is None else _latency("time_per_output_token", each)
+    return ServingMeasurement(
+        run=run, time_to_first_token=first, time_per_output_token=token, **row
+    )
+
+
+def _latency(field: str, document: object) -> Latency:
+    return Latency(**_exactly(field, document, _names(Latency)))
+
+
+def _names(kind: type) -> set[str]:
+    return {one.name for one in fields(kind)}
+
+
+def _exactly(field: str, document: object, names: set[str]) -> dict[str, Any]:
+    if not isinstance(document, dict):
+        raise InputError(field, "a mapping", document)
+    for key in sorted(set(document) ^ names, key=str):
+        expected = "a known key" if key in document else "a value"
+        raise InputError(f"{field}.{key}", expected, document.get(key))
+    return dict(document)
 
 
 def require_close(field: str, stated: float, counted: float) -> None:

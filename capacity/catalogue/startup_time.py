@@ -168,22 +168,23 @@ class StartupTime:
         reached = np.cumsum(whole) / whole.sum()
         return [float(np.searchsorted(reached, level)) * width for level in levels]
 
-    def move_cost_seconds(self, lost_seconds: float) -> float:
-        """What a move costs a replica: the start, and the work that the stop loses."""
-        return self.mean_seconds + require_number("lost_seconds", lost_seconds, minimum=0)
-
 
 def startup_time(
-    workload: Workload, host: HostRoofline | None = None, *, image_is_there: bool = False
+    workload: Workload,
+    host: HostRoofline | None = None,
+    *,
+    image_is_there: bool = False,
+    weight_bytes: float | None = None,
 ) -> StartupTime:
     """Parts of a catalogue entry's start on a node.
 
     Args:
         host: Rates of the node's storage and PCIe.
         image_is_there: No pull.
+        weight_bytes: Loaded by one GPU; the entry's own if None.
     """
     rates = host or HostRoofline()
-    weights = memory_use(workload).weight_bytes
+    weights = memory_use(workload).weight_bytes if weight_bytes is None else weight_bytes
     path = min(rates.storage_bytes_per_second * SHARED_LOAD, rates.pcie_bytes_per_second)
     medians = {
         "image": 0.0 if image_is_there else workload.startup.image_bytes / IMAGE_BYTES_PER_SECOND,

@@ -27,6 +27,10 @@ WorkClass = Literal["compute", "bandwidth", "outside", "starved"]
 """``outside``: waits for host, storage, network or requests. ``starved``: by launches or by
 operations that each need the one before; watts do not tell the two apart."""
 
+AT_LIMIT: Final = 0.97
+"""Draw over limit from which a board shows its limit and not its work: limits hold boards at 0.988
+(own H200) and 0.994 (own H100) of theirs, less 1.5 % for meters."""
+
 LEAST_CONFIDENCE: Final = 0.6
 """Probability of a class below which the answer is unknown."""
 
@@ -86,6 +90,8 @@ class WorkloadClassifier:
         """
         if observed.shape != (len(NAMES),):
             raise InputError("features", f"{len(NAMES)} numbers", observed.shape)
+        if _shows_its_limit(observed):
+            return Verdict(UNKNOWN, "", "", 0.0, 0.0)
         distances = self.distances(observed)
         known = int(np.isfinite(observed).sum())
         if known < 4 or distances.min() / known > self.farthest:
@@ -118,6 +124,12 @@ class WorkloadClassifier:
         scores = -0.5 * (distances - distances.min()) / self.temperature
         weights = np.exp(scores)
         return np.asarray(weights / weights.sum())
+
+
+def _shows_its_limit(observed: Floats) -> bool:
+    """At the limit draw and utilisation are the same for all work: only memory tells it apart."""
+    level, memory = (observed[NAMES.index(name)] for name in ("level", "memory_utilisation"))
+    return bool(level >= AT_LIMIT and np.isnan(memory))
 
 
 @lru_cache(maxsize=1)

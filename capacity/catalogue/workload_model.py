@@ -52,7 +52,7 @@ class PhasePrice:
     Attributes:
         busy_seconds: Of them the GPU computes.
         host_seconds: By path outside the GPU, hidden or not.
-        uncapped_watts: Mean draw if no limit held the board.
+        uncapped_watts: Mean draw if no limit held the board; under a clock lock that of the lock.
         mean_watts: As the limit holds the board. Of a cycle shorter than ``REGULATION_SECONDS``
             the mean over the cycle is held, and one phase may be above.
     """
@@ -178,9 +178,13 @@ def price_cycle(
         return sustained
     locked = [_price(workload, part.at_clock(held.clock_share), gpu, held.host) for part in parts]
     draws = clock_map(gpu.name)
-    return CyclePrice(tuple(
-        replace(price, mean_watts=_locked_watts(price, full, held.clock_share, draws, gpu))
+    watts = [
+        _locked_watts(price, full, held.clock_share, draws, gpu)
         for price, full in zip(locked, sustained.phases, strict=True)
+    ]
+    return CyclePrice(tuple(
+        replace(price, uncapped_watts=w, mean_watts=w)
+        for price, w in zip(locked, watts, strict=True)
     ))  # fmt: skip
 
 

@@ -5,6 +5,7 @@ names. Unknown keys, NaN and infinities are refused by name.
 
 Workload
 ├── parameters      figures that scale the phases: weight_bits, tokens_per_step, sparsity, …
+├── stages[]        what one user request waits for, where it is a graph of calls
 ├── phases[]        one after the other, then again from the first
 │   ├── kernels[]   what one GPU runs: gemm, attention, stream, launches, sequence, decoder
 │   └── traffic     what crosses PCIe, host memory, NVMe, NIC and the links between GPUs
@@ -18,6 +19,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
+from capacity.catalogue.request_stages import Stages
 from capacity.kernels import LaunchMode, Mask, NumberFormat, Phase, StreamPattern
 from wattpack.settings import Settings
 
@@ -124,6 +126,9 @@ class DecoderPart(Settings):
         bool, Field(description="Backward pass too: twice the products, 2.5 times the attention")
     ] = False
     recompute: Annotated[bool, Field(description="One more forward pass")] = False
+    is_draft: Annotated[
+        bool, Field(description="Guesses tokens that another pass verifies: yields none itself")
+    ] = False
     count: Count = 1
 
 
@@ -174,8 +179,8 @@ class WorkPhase(Settings):
 class Parameters(Settings):
     """Figures of a method that scale what an entry does; each extends an entry by inheritance.
 
-    What is *declared, not priced* is kept and shown, and changes no time, draw or byte: a cycle is
-    priced, and these say how many of its results a user gets or how cycles come.
+    ``tokens_per_step``, ``output_tokens``, ``offload_to_client``, ``fan_out`` and
+    ``step_time_spread`` change no cycle: they say what users get of it (``work_done``).
     """
 
     weight_bits: Annotated[
@@ -186,11 +191,11 @@ class Parameters(Settings):
         Field(
             ge=1,
             le=64,
-            description="Accepted tokens a sequence and decode step. Declared, not priced",
+            description="Accepted tokens a sequence and decode step",
         ),
     ] = 1.0
     output_tokens: Annotated[
-        float | None, Field(gt=0, le=1e7, description="Mean a request. Declared, not priced")
+        float | None, Field(gt=0, le=1e7, description="Mean of one model call")
     ] = None
     kernel_efficiency: dict[LibraryKey, dict[Word, Annotated[float, Field(ge=0.01, le=20)]]] = (
         Field(
@@ -213,8 +218,7 @@ class Parameters(Settings):
     ] = False
     sparsity: Literal["none", "2:4", "butterfly"] = "none"
     offload_to_client: Annotated[
-        Share,
-        Field(description="Share of requests that never reach the cluster. Declared, not priced"),
+        float, Field(ge=0, lt=1, description="Share of requests that never reach the cluster")
     ] = 0.0
     expert_skew: Annotated[
         float, Field(ge=0, le=3, description="Zipf exponent of experts' load; 0 is even")
@@ -228,7 +232,7 @@ class Parameters(Settings):
         Field(
             ge=0,
             le=5,
-            description="Standard deviation over mean of a cycle's time. Declared, not priced",
+            description="Standard deviation over mean of a cycle's time",
         ),
     ] = 0.0
     fan_out: Annotated[
@@ -236,7 +240,7 @@ class Parameters(Settings):
         Field(
             ge=1,
             le=10_000,
-            description="Model calls of one user request that come at once. Declared, not priced",
+            description="Model calls of one user request that come at once",
         ),
     ] = 1
 
@@ -286,9 +290,6 @@ class Checkpoint(Settings):
         NonNegative | None, Field(description="GPU time lost a checkpoint; None: from bytes")
     ] = None
     interval_seconds: Annotated[Positive | None, Field(description="Between checkpoints")] = None
-    portable: Annotated[bool, Field(description="Resumes on another number or type of GPUs")] = (
-        False
-    )
 
     @model_validator(mode="after")
     def _saved_work_has_an_interval(self) -> Self:
@@ -333,7 +334,15 @@ class DrawShape(Settings):
     """
 
     level: Annotated[Share, Field(description="Mean draw over the limit")]
-    depth: Annotated[Share, Field(description="Highest less lowest draw over the limit")]
+    depth: Annotated[
+        float,
+        Field(
+            ge=0,
+            le=2,
+            description="Highest less lowest draw over the limit; a step of "
+            "heavy work begins above it",
+        ),
+    ]
     period_seconds: Annotated[Positive, Field(description="Length of one cycle")]
 
 
@@ -353,6 +362,7 @@ class Workload(Settings):
     gpus: Annotated[Count, Field(description="Of one member of the gang or one replica")] = 1
     parameters: Parameters = Parameters()
     phases: Annotated[tuple[WorkPhase, ...], Field(min_length=1, max_length=16)]
+    stages: Annotated[Stages, Field(description="What one user request waits for, if calls")] = ()
     cpu_cores: Annotated[NonNegative, Field(description="Busy host cores a GPU")] = 1.0
     memory: Memory = Memory()
     startup: Startup = Startup()

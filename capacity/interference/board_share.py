@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from capacity.work_mix import WorkMix
 from wattpack.errors import InputError
 
 
@@ -29,6 +30,17 @@ class BoardShare:
             value = getattr(self, name)
             if not 0.0 <= value <= 1.0:  # NaN is refused, too
                 raise InputError(name, "a share of one board from 0 to 1", value)
+
+
+def share_of_mix(mix: WorkMix) -> BoardShare:
+    """What a kind of work keeps busy of a board alone, by its parts (assumed, not measured).
+
+    Compute is all time in which kernels run, since boards that are shared by time slices run
+    nobody else's then; bandwidth is the part of it that memory or launches hold up.
+    """
+    busy = [(part, part.time_share * part.busy_share) for part in mix.parts]
+    bound = sum(share for part, share in busy if part.kernel_class == "decode")
+    return BoardShare(min(1.0, sum(share for _, share in busy)), min(1.0, bound))
 
 
 def slow_down(members: Sequence[BoardShare], boards: int = 1) -> float:

@@ -10,21 +10,23 @@ from dataclasses import dataclass
 from capacity.mix.mix_conflict import plan_mix
 from capacity.mix.mix_explain import Explanation, explain_mix
 from capacity.mix.mix_model import NoMix, SolveOptions, solve_mix
-from capacity.mix.mix_problem import Goal, MixLimits, MixProblem, Phase
+from capacity.mix.mix_problem import Goal, MixLimits, MixProblem, Phase, Tier
 from capacity.mix.mix_solution import MixSolution
+from capacity.mix.predicted_rates import RateMargin
 from wattpack.api.capacity_plan import (
     MAX_COSTS,
     MAX_SERVES,
     BucketDemand,
     CapacityPlanStatus,
     ConstraintCostStatus,
+    CountedRates,
     PlannedCosts,
     PlannedReplicas,
 )
 from wattpack.clock import Clock
 from wattpack.errors import DeadlineExceededError
 
-__all__ = ["Answer", "AnswerOptions", "answer_mix", "status_of"]
+__all__ = ["Answer", "AnswerOptions", "answer_mix", "counted_rates", "status_of"]
 
 _FIGURES = 8
 
@@ -111,8 +113,36 @@ def _saved(problem: MixProblem, solution: MixSolution, seconds: float) -> float 
     return 1.0 - solution.costs.total / today.costs.total if today.costs.total else 0.0
 
 
-def status_of(answer: Answer, demand: Mapping[str, float]) -> CapacityPlanStatus:
-    """The figures of a status; who solved it when, and conditions, are the caller's."""
+def counted_rates(answer: Answer, margin: RateMargin | None = None) -> CountedRates | None:
+    """Lower over mean rates of what the plan serves in hard tiers; None if there is none.
+
+    Args:
+        margin: Of predicted rates; None if all were given.
+    """
+    rates = {shape.name: shape.rates for shape in answer.problem.shapes}
+    hard = {bucket.name for bucket in answer.problem.buckets if bucket.tier is Tier.HARD}
+    used = [rates[row.shape][row.bucket, row.phase] for row in answer.solution.served
+            if row.bucket in hard]  # fmt: skip
+    shares = [_rounded(rate.lower_requests_per_second / rate.requests_per_second) for rate in used]
+    if not shares:
+        return None
+    return CountedRates(
+        least_share=min(shares),
+        most_share=max(shares),
+        time_factor=margin.time_factor if margin else None,
+        confidence=margin.confidence if margin else None,
+    )
+
+
+def status_of(
+    answer: Answer, demand: Mapping[str, float], margin: RateMargin | None = None
+) -> CapacityPlanStatus:
+    """The figures of a status; who solved it when, and conditions, are the caller's.
+
+    Args:
+        demand: Requests a second by bucket.
+        margin: Of predicted rates; None if all were given.
+    """
     solution, costs = answer.solution, answer.solution.costs
     shapes = {shape.name: shape for shape in answer.problem.shapes}
     serves: dict[tuple[str, str], list[str]] = defaultdict(list)
@@ -120,6 +150,7 @@ def status_of(answer: Answer, demand: Mapping[str, float]) -> CapacityPlanStatus
         phase = "" if row.phase is Phase.WHOLE else f" {row.phase.value}"
         serves[row.offer, row.shape].append(f"{row.bucket}{phase} {row.share:.1%}")
     return CapacityPlanStatus(
+        counted_rates=counted_rates(answer, margin),
         demand=[
             BucketDemand(bucket=name, requests_per_second=_rounded(rate))
             for name, rate in demand.items()

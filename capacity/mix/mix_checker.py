@@ -5,6 +5,7 @@ Shares no code with ``mix_model``; it only knows the two documents.
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Iterator
 
@@ -27,6 +28,7 @@ def complaints(problem: MixProblem, solution: MixSolution) -> tuple[str, ...]:
     return (
         *_demand(problem, solution),
         *_replicas(problem, solution),
+        *_spare(problem, solution),
         *_stock_and_power(problem, solution),
         *_care(problem, solution),
         *_figures(problem, solution),
@@ -82,7 +84,7 @@ def _replicas(problem: MixProblem, solution: MixSolution) -> Iterator[str]:
         sure = bucket.tier is Tier.HARD
         per_second = rate.lower_requests_per_second if sure else rate.requests_per_second
         arriving = row.share * bucket.requests_per_second
-        load[row.offer, row.shape] += arriving / per_second
+        load[row.offer, row.shape] += arriving / per_second if per_second else math.inf
         if row.phase is not Phase.WHOLE:
             moved[row.offer, row.shape] += arriving * bucket.kv_bytes_per_request
             link, longest = shapes[row.shape].link_bytes_per_second, bucket.longest_transfer_seconds
@@ -95,6 +97,29 @@ def _replicas(problem: MixProblem, solution: MixSolution) -> Iterator[str]:
         link = shapes[key[1]].link_bytes_per_second or 0.0
         if _over(rate_bytes / (LINK_SHARE * link) if link else 1e9, counts.get(key, 0)):
             yield f"links of {key} carry {rate_bytes:.3g} B/s"
+
+
+def _spare(problem: MixProblem, solution: MixSolution) -> Iterator[str]:
+    """Replicas without which the rest could do all that it is said to do."""
+    shapes = {shape.name: shape for shape in problem.shapes}
+    buckets = {bucket.name: bucket for bucket in problem.buckets}
+    for count in solution.replicas:
+        shape, busy, handing, least = shapes[count.shape], 0.0, 0.0, 0.0
+        for row in solution.served:
+            if (row.offer, row.shape) != (count.offer, count.shape):
+                continue
+            bucket, rate = buckets[row.bucket], shape.rates[row.bucket, row.phase]
+            arriving = row.share * bucket.requests_per_second
+            sure = bucket.tier is Tier.HARD
+            per_second = rate.lower_requests_per_second if sure else rate.requests_per_second
+            busy += arriving / per_second if per_second else math.inf
+            if row.phase is not Phase.WHOLE and shape.link_bytes_per_second:
+                link = LINK_SHARE * shape.link_bytes_per_second
+                handing += arriving * bucket.kv_bytes_per_request / link
+            least = max(least, row.share * bucket.minimum_replicas)
+        needed = max(busy, handing, least)
+        if needed == 0 or _over(count.replicas - 1, needed):
+            yield f"{count.replicas} replicas of {count.shape}, {needed:.6f} are enough"
 
 
 def _stock_and_power(problem: MixProblem, solution: MixSolution) -> Iterator[str]:
@@ -178,7 +203,7 @@ def _figures(problem: MixProblem, solution: MixSolution) -> Iterator[str]:
         embodied += gpus * offers[row.offer].embodied_grams_per_gpu_hour
         peak += row.replicas * shapes[row.shape].p99_watts
     grams = mean / 1000 * prices.grams_per_kwh
-    new = 0
+    starts = 0.0
     for offer in problem.offers:
         for width in {shape.gpus for shape in problem.shapes}:
             after = sum(
@@ -189,12 +214,19 @@ def _figures(problem: MixProblem, solution: MixSolution) -> Iterator[str]:
             before = sum(
                 n for name, n in offer.running_replicas.items() if shapes[name].gpus == width
             )
-            new += max(0, after - before)
+            slowest = max(
+                (s.start_seconds for s in problem.shapes
+                 if s.gpus == width and s.gpu_model == offer.gpu_model), default=0.0,
+            )  # fmt: skip
+            each = width * offer.dollars_per_gpu_hour * slowest / 3600
+            if prices.dollars_per_start is not None:
+                each = prices.dollars_per_start
+            starts += max(0, after - before) * each
     told = {
         "rent": (solution.costs.rent, rent),
         "energy": (solution.costs.energy, mean / 1000 * prices.dollars_per_kwh),
         "carbon": (solution.costs.carbon, (grams + embodied) / 1e6 * prices.dollars_per_tonne),
-        "start": (solution.costs.start, new * prices.dollars_per_start / prices.horizon_hours),
+        "start": (solution.costs.start, starts / prices.horizon_hours),
         "mean watts": (solution.mean_watts, mean),
         "p99 watts": (solution.p99_watts, peak),
         "operational grams": (solution.operational_grams_per_hour, grams),

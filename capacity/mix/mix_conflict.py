@@ -11,9 +11,10 @@ import dataclasses
 from collections.abc import Callable, Iterable, Iterator
 from itertools import combinations
 
+from capacity.mix.constraint_names import constraint_names
 from capacity.mix.mix_checker import complaints
 from capacity.mix.mix_errors import InfeasibleMix
-from capacity.mix.mix_model import NoMix, SolveOptions, constraint_names, solve_mix
+from capacity.mix.mix_model import NoMix, SolveOptions, solve_mix
 from capacity.mix.mix_problem import MixProblem
 from capacity.mix.mix_solution import MixSolution
 from wattpack.clock import Clock

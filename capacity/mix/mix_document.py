@@ -12,7 +12,8 @@ from typing import Any, Literal
 
 from capacity.mix.mix_explain import Explanation
 from capacity.mix.mix_solution import MixSolution
-from wattpack.api.capacity_plan import CapacityPlanSpec
+from wattpack.api.capacity_plan import CountedRates
+from wattpack.api.capacity_question import CapacityPlanSpec
 from wattpack.errors import InputError
 from wattpack.settings import validate
 
@@ -66,7 +67,11 @@ def asked_by(spec: CapacityPlanSpec, table: MixDocument) -> CapacityPlanSpec:
     return spec.model_copy(update={**filled, "buckets": buckets, "shapes": shapes or spec.shapes})
 
 
-def answer_json(solution: MixSolution, explanation: Explanation | None = None) -> dict[str, Any]:
+def answer_json(
+    solution: MixSolution,
+    explanation: Explanation | None = None,
+    counted: CountedRates | None = None,
+) -> dict[str, Any]:
     """The answer as ``wattpack.io/gpu-mix-plan/v1``: every figure with its unit in the key."""
     costs = solution.costs
     body: dict[str, Any] = {
@@ -82,6 +87,7 @@ def answer_json(solution: MixSolution, explanation: Explanation | None = None) -
         "embodiedGramsPerHour": solution.embodied_grams_per_hour,
         "bound": solution.bound,
         "gap": solution.gap,
+        "countedRates": None if counted is None else counted.to_json(),
     }
     if explanation is not None:
         body["constraintCosts"] = [

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from capacity.mix.mix_model import NoMix, SolveOptions, constraint_names, solve_mix
+from capacity.mix.constraint_names import constraint_names
+from capacity.mix.mix_model import NoMix, SolveOptions, solve_mix
 from capacity.mix.mix_problem import Goal, MixProblem
 from capacity.mix.mix_solution import MixSolution
 from wattpack.clock import Clock

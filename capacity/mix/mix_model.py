@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import datetime
 import itertools
+import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,6 +17,13 @@ from typing import Any
 
 from ortools.math_opt.python import mathopt
 
+from capacity.mix.constraint_names import (
+    CAUTION,
+    EMISSIONS,
+    MINIMUM_REPLICAS,
+    SPEND,
+    SPOT_SHARE,
+)
 from capacity.mix.mix_problem import (
     Bucket,
     Goal,
@@ -28,15 +36,15 @@ from capacity.mix.mix_problem import (
 from capacity.mix.mix_solution import MixCosts, MixSolution, ReplicaCount, ServedShare
 from wattpack.errors import DeadlineExceededError
 
-__all__ = ["NoMix", "SolveOptions", "constraint_names", "solve_mix"]
+__all__ = ["NoMix", "SolveOptions", "solve_mix"]
 
 #: Of a link's rate that hand-overs may take on average: bursts need the rest. Assumed; 80 % is the
 #: load at which queues are kept elsewhere in the capacity model, too.
 LINK_USE = 0.8
-MINIMUM_REPLICAS, SPOT_SHARE, CAUTION = "minimum replicas", "spot share", "lower 90 % rates"
-SPEND, EMISSIONS = "dollars per hour", "grams of CO2e per hour"
 #: Shares below are numerical dust of the solver (its own feasibility tolerance is 1e-7).
 _DUST = 1e-7
+#: Of a replica: below, a bucket's shares could hide in what the solver tolerates of a whole one.
+_SLIGHT = 0.1
 _Column = tuple[str, str]
 #: A bucket's shares of these phases make one whole.
 _STARTING = (Phase.WHOLE, Phase.PREFILL)
@@ -66,29 +74,6 @@ class SolveOptions:
     gap: float = 1e-6
     without: frozenset[str] = frozenset()
     holds_running: bool = False
-
-
-def constraint_names(problem: MixProblem) -> tuple[str, ...]:
-    """Every constraint that can be left out, by the name that people read."""
-    names = [f"stock of {offer.name}" for offer in problem.offers]
-    for domain in problem.domains:
-        names += [f"breaker of {domain.name}"] if domain.breaker_watts is not None else []
-        names += [f"power budget of {domain.name}"] if domain.budget_watts is not None else []
-    names += [SPEND] if problem.limits.dollars_per_hour is not None else []
-    names += [EMISSIONS] if problem.limits.grams_per_hour is not None else []
-    if any(bucket.minimum_replicas > 1 for bucket in problem.buckets):
-        names.append(MINIMUM_REPLICAS)
-    if any(offer.is_spot for offer in problem.offers) and any(
-        bucket.largest_spot_share < 1 for bucket in problem.buckets
-    ):
-        names.append(SPOT_SHARE)
-    if any(
-        rate.lower_requests_per_second < rate.requests_per_second
-        for shape in problem.shapes
-        for rate in shape.rates.values()
-    ):
-        names.append(CAUTION)
-    return tuple(names)
 
 
 def solve_mix(problem: MixProblem, options: SolveOptions | None = None) -> MixSolution:
@@ -142,6 +127,7 @@ class _Program:
         self.counts: dict[_Column, Any] = {}
         self.shares: dict[tuple[str, Phase, _Column], Any] = {}
         self.loads: dict[_Column, Any] = defaultdict(float)
+        self.needs: dict[_Column, list[Any]] = defaultdict(list)
         self.watts: dict[_Column, Any] = {}
         self.starts: dict[_Column, Any] = {}
         self.served: Any = 1.0
@@ -162,17 +148,18 @@ class _Program:
                 if shape.gpu_model == offer.gpu_model and shape.rates:
                     column = (offer.name, shape.name)
                     self.counts[column] = self.model.add_integer_variable(lb=0.0)
-                    for (bucket, phase), rate in shape.rates.items():
-                        if _is_quick_enough(self.buckets[bucket], phase, shape):
+                    for (name, phase), rate in shape.rates.items():
+                        bucket, counted = self.buckets[name], self._counted(name, rate)
+                        if counted > 0 and _is_quick_enough(bucket, phase, shape):
                             share = self.model.add_variable(lb=0.0, ub=1.0)
-                            self.shares[bucket, phase, column] = share
-                            self.loads[column] += share * self._load(bucket, rate)
+                            self.shares[name, phase, column] = share
+                            self.loads[column] += share * (bucket.requests_per_second / counted)
 
-    def _load(self, bucket: str, rate: ServiceRate) -> float:
-        """Replicas that the whole bucket keeps busy."""
-        asked = self.buckets[bucket]
-        counted = rate.counted(asked.tier) if self._keeps(CAUTION) else rate.requests_per_second
-        return asked.requests_per_second / counted
+    def _counted(self, bucket: str, rate: ServiceRate) -> float:
+        """Requests a second that one replica is counted on; 0: it does not serve the bucket."""
+        if not self._keeps(CAUTION):
+            return rate.requests_per_second
+        return rate.counted(self.buckets[bucket].tier)
 
     def _demand(self) -> None:
         if self.problem.goal is Goal.MOST_REQUESTS:
@@ -200,12 +187,17 @@ class _Program:
                 moved[column] += share * bucket.requests_per_second * bucket.kv_bytes_per_request
         for column, count in self.counts.items():
             shape = self.shapes[column[1]]
-            self.model.add_linear_constraint(self.loads[column] - count <= 0.0)
+            self._need(column, self.loads[column])
             self.watts[column] = count * shape.idle_watts + dynamic[column]
             if column in moved and shape.link_bytes_per_second is not None:
                 # In units of one link, so that the solver sees numbers near one.
                 link = shape.link_bytes_per_second * LINK_USE
-                self.model.add_linear_constraint(moved[column] * (1 / link) - count <= 0.0)
+                self._need(column, moved[column] * (1 / link))
+
+    def _need(self, column: _Column, replicas: Any) -> None:  # noqa: ANN401
+        """At least so many, an expression of shares."""
+        self.model.add_linear_constraint(replicas - self.counts[column] <= 0.0)
+        self.needs[column].append(replicas)
 
     def _stock(self) -> None:
         for offer in self.problem.offers:
@@ -240,10 +232,11 @@ class _Program:
         running = float(sum(offer.running_replicas.get(s, 0) for s in shapes))
         if self.options.holds_running:
             self.model.add_linear_constraint(together == running)
-        if self.problem.prices.dollars_per_start:
+        dollars = self.problem.start_dollars(offer, self.shapes[shapes[0]].gpus)
+        if dollars:
             started = self.model.add_variable(lb=0.0)
             self.model.add_linear_constraint(started >= together - running)
-            self.starts[offer.name, shapes[0]] = started
+            self.starts[offer.name, shapes[0]] = started * dollars
 
     def _domains(self) -> None:
         for domain in self.problem.domains:
@@ -266,10 +259,10 @@ class _Program:
         spot: dict[tuple[str, Phase], Any] = defaultdict(float)
         for (name, phase, column), share in self.shares.items():
             bucket = self.buckets[name]
-            if bucket.minimum_replicas > 1 and self._keeps(MINIMUM_REPLICAS):
-                self.model.add_linear_constraint(
-                    share * float(bucket.minimum_replicas) - self.counts[column] <= 0.0
-                )
+            least = bucket.minimum_replicas if self._keeps(MINIMUM_REPLICAS) else 1
+            rate = self._counted(name, self.shapes[column[1]].rates[name, phase])
+            if least > 1 or bucket.requests_per_second < _SLIGHT * rate:
+                self._need(column, share * float(least))
             if self.offers[column[0]].is_spot:
                 spot[name, Phase.DECODE if phase is Phase.DECODE else Phase.WHOLE] += share
         for (name, _), share in spot.items():
@@ -284,7 +277,7 @@ class _Program:
             sums.rent
             + sums.watts * (prices.dollars_per_kwh * 1e-3)
             + grams * (prices.dollars_per_tonne * 1e-6)
-            + sums.starts * (prices.dollars_per_start / prices.horizon_hours)
+            + sums.starts * (1 / prices.horizon_hours)
         )
         if limits.dollars_per_hour is not None and self._keeps(SPEND):
             self.model.add_linear_constraint(dollars <= limits.dollars_per_hour)
@@ -322,12 +315,19 @@ class _Program:
     def solution(self, values: Mapping[Any, float], bound: float) -> MixSolution:
         """The solver's values as an answer; every figure is that of whole replicas."""
         counts = {column: round(values[n]) for column, n in self.counts.items()}
+        if not self.options.holds_running:
+            # What costs nothing is as good on as off to the solver; spare boards only draw power.
+            counts = {column: min(n, self._needed(column, values)) for column, n in counts.items()}
         shares = {
             key: values[share]
             for key, share in self.shares.items()
             if values[share] > _DUST and counts[key[2]]
         }
         return self._priced(counts, shares, bound)
+
+    def _needed(self, column: _Column, values: Mapping[Any, float]) -> int:
+        needs = (float(mathopt.evaluate_expression(n, values)) for n in self.needs[column])
+        return math.ceil(max(needs) - _DUST)
 
     def _priced(
         self,
@@ -348,7 +348,7 @@ class _Program:
             rent=sum(n * self.offers[o].dollars_per_gpu_hour for (o, _), n in gpus.items()),
             energy=watts * prices.dollars_per_kwh * 1e-3,
             carbon=(operational + embodied) * prices.dollars_per_tonne * 1e-6,
-            start=self._started(counts) * prices.dollars_per_start / prices.horizon_hours,
+            start=self._start_dollars(counts) / prices.horizon_hours,
         )
         fraction = min(
             sum(v for (b, p, _), v in shares.items() if b == name and p is not Phase.DECODE)
@@ -372,14 +372,15 @@ class _Program:
             gap=max(0.0, abs(bound - reached) / abs(reached)) if reached else 0.0,
         )
 
-    def _started(self, counts: Mapping[_Column, int]) -> int:
+    def _start_dollars(self, counts: Mapping[_Column, int]) -> float:
         running: dict[tuple[str, int], int] = defaultdict(int)
         for (o, s), n in counts.items():
             running[o, self.shapes[s].gpus] += n
         for offer in self.problem.offers:
             for s, n in offer.running_replicas.items():
                 running[offer.name, self.shapes[s].gpus] -= n
-        return sum(max(0, n) for n in running.values())
+        price = self.problem.start_dollars
+        return sum(n * price(self.offers[o], gpus) for (o, gpus), n in running.items() if n > 0)
 
 
 def _is_quick_enough(bucket: Bucket, phase: Phase, shape: ReplicaShape) -> bool:

@@ -124,7 +124,8 @@ class ServiceRate:
 
     Attributes:
         requests_per_second: Mean, within the bucket's latency limits.
-        lower_requests_per_second: Lower end of the 90 % interval, at most the mean.
+        lower_requests_per_second: Lower end of the 90 % interval, at most the mean; 0 if nothing is
+            sure, so that no hard tier is served.
         busy_watts: Mean draw while doing it.
     """
 
@@ -138,7 +139,7 @@ class ServiceRate:
         require_number(
             "lowerRequestsPerSecond",
             self.lower_requests_per_second,
-            exclusive_minimum=0,
+            minimum=0,
             maximum=self.requests_per_second,
         )
         require_number("busyWatts", self.busy_watts, minimum=0)
@@ -161,6 +162,7 @@ class ReplicaShape:
         p99_watts: 99th percentile of its draw; what a breaker has to carry.
         link_bytes_per_second: What it can hand over or take; None: it does not split phases.
         rates: By bucket name and phase; what is missing cannot be served.
+        start_seconds: From asking for a replica until it works, on average.
     """
 
     name: str
@@ -171,6 +173,7 @@ class ReplicaShape:
     p99_watts: float
     rates: Mapping[tuple[str, Phase], ServiceRate]
     link_bytes_per_second: float | None = None
+    start_seconds: float = 0.0
 
     def __post_init__(self) -> None:
         """Refuse powers that contradict each other."""
@@ -179,6 +182,7 @@ class ReplicaShape:
         _number(at, "gpus", self.gpus, minimum=1, maximum=4096)
         _number(at, "idleWatts", self.idle_watts)
         _number(at, "p99Watts", self.p99_watts, minimum=self.idle_watts)
+        _number(at, "startSeconds", self.start_seconds)
         if self.link_bytes_per_second is not None:
             _number(at, "linkBytesPerSecond", self.link_bytes_per_second, exclusive_minimum=0)
         for (bucket, phase), rate in self.rates.items():
@@ -256,14 +260,15 @@ class MixPrices:
         dollars_per_kwh: Energy, AC.
         grams_per_kwh: CO2e of that energy.
         dollars_per_tonne: Price put on CO2e, of energy and boards alike.
-        dollars_per_start: One start of a replica: model load and warm-up, or a move.
+        dollars_per_start: One start of a replica: model load and warm-up, or a move; None: what
+            its boards cost until it works (``MixProblem.start_dollars``).
         horizon_hours: How long the plan is to stand; starts are spread over it.
     """
 
     dollars_per_kwh: float = 0.0
     grams_per_kwh: float = 0.0
     dollars_per_tonne: float = 0.0
-    dollars_per_start: float = 0.0
+    dollars_per_start: float | None = None
     horizon_hours: float = 1.0
 
     def __post_init__(self) -> None:
@@ -271,7 +276,8 @@ class MixPrices:
         _number("prices", "dollarsPerKwh", self.dollars_per_kwh)
         _number("prices", "gramsPerKwh", self.grams_per_kwh)
         _number("prices", "dollarsPerTonne", self.dollars_per_tonne)
-        _number("prices", "dollarsPerStart", self.dollars_per_start)
+        if self.dollars_per_start is not None:
+            _number("prices", "dollarsPerStart", self.dollars_per_start)
         _number("prices", "horizonHours", self.horizon_hours, exclusive_minimum=0)
 
 
@@ -326,6 +332,20 @@ class MixProblem:
             self._require_hand_over(shape)
         if self.goal is Goal.LEAST_NEW_GPUS and not self.limits.dollars_per_hour:
             raise InputError("limits.dollarsPerHour", "a bound above 0 for leastNewGpus", None)
+
+    def start_dollars(self, offer: Offer, gpus: int) -> float:
+        """What one start on so many boards of the offer costs: a price, or idle boards' rent.
+
+        Starts are counted by width; of shapes that start in different times the slowest counts.
+        """
+        if self.prices.dollars_per_start is not None:
+            return self.prices.dollars_per_start
+        slowest = max(
+            shape.start_seconds
+            for shape in self.shapes
+            if (shape.gpu_model, shape.gpus) == (offer.gpu_model, gpus)
+        )
+        return slowest / 3600 * gpus * offer.dollars_per_gpu_hour
 
     def above(self, domain: str) -> tuple[str, ...]:
         """The domain and all above it.

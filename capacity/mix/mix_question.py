@@ -24,10 +24,15 @@ from capacity.mix.mix_problem import (
     ServiceRate,
     Tier,
 )
-from capacity.mix.predicted_rates import PredictedRates, RatePredictor, predicted_shapes
+from capacity.mix.predicted_rates import (
+    PredictedRates,
+    RatePredictor,
+    predicted_shapes,
+    start_seconds,
+)
 from capacity.mix.throughput_table import FirstOf, GivenRates, ThroughputTable, with_rates
 from capacity.profile_book import ProfileBook
-from wattpack.api.capacity_plan import (
+from wattpack.api.capacity_question import (
     BucketSpec,
     CallGraphSpec,
     CapacityPlanSpec,
@@ -42,7 +47,7 @@ __all__ = ["PLAN_DOMAIN", "Knowledge", "demand_of", "problem_of"]
 
 #: The domain above all others that a plan's budget makes.
 PLAN_DOMAIN = "the plan"
-#: Of one question; the serving model takes up to 0.3 s for each that it has not answered before.
+#: Of one question; the serving model takes up to 0.5 s for each that it has not answered before.
 MOST_PREDICTIONS = 1_000
 #: More columns than this would not be answered in seconds, nor fit a small process.
 MOST_SHARES = 50_000
@@ -102,6 +107,11 @@ def problem_of(
         if spec.keep_owned_within_cost_ratio is not None and spec.goal != Goal.LEAST_COST.value:
             # The most requests have no least cost that a ratio could speak of.
             raise InputError("keepOwnedWithinCostRatio", "only with goal leastCost", spec.goal)
+        if spec.keep_owned_within_cost_ratio is not None and not any(
+            offer.is_owned for offer in spec.offers
+        ):
+            wanted = "an offer with isOwned: true (keepOwnedWithinCostRatio, --keep-old)"
+            raise InputError("offers", wanted, [offer.name for offer in spec.offers])
         demand = demand_of(spec, known.forecasts)
         asked = [bucket for bucket in spec.buckets if demand[bucket.name] > 0]
         offers = _offers(spec)
@@ -169,17 +179,18 @@ def _offer(text: OfferSpec, above: str) -> Offer:
 def _shapes(
     spec: CapacityPlanSpec, asked: Sequence[BucketSpec], models: set[str], known: Knowledge
 ) -> tuple[ReplicaShape, ...]:
-    shapes, given = _given_shapes(spec)
+    shapes, given = _given_shapes(spec, known)
     table: ThroughputTable = GivenRates(given)
     if spec.serving is not None and known.predictor is not None and known.gpu_types is not None:
         # A type that somebody measured is planned with what was measured, all of it.
         unmeasured = sorted(models - {shape.gpu_model for shape in shapes})
         shapes = [
             *shapes,
-            *predicted_shapes(spec.serving, unmeasured, known.gpu_types),
+            *predicted_shapes(spec.serving, unmeasured, known.gpu_types, known.predictor),
         ]
         _require_few_predictions(asked, shapes)
-        predicted = PredictedRates(spec.serving, {b.name: b for b in asked}, known.predictor)
+        sizes = {bucket.name: bucket for bucket in asked}
+        predicted = PredictedRates(spec.serving, sizes, known.gpu_types, known.predictor)
         table = FirstOf((table, predicted))
     made = with_rates(table, shapes, (bucket.name for bucket in asked))
     for bucket in asked:
@@ -191,21 +202,23 @@ def _shapes(
 
 
 def _given_shapes(
-    spec: CapacityPlanSpec,
+    spec: CapacityPlanSpec, known: Knowledge
 ) -> tuple[list[ReplicaShape], dict[tuple[str, str, Phase], ServiceRate]]:
-    known = {bucket.name for bucket in spec.buckets}
+    buckets = {bucket.name for bucket in spec.buckets}
     given: dict[tuple[str, str, Phase], ServiceRate] = {}
     shapes = []
     for text in spec.shapes:
         fields = _fields(text)
         for bucket, phases in fields.pop("rates").items():
             at = f"shapes.{text.name}.rates.{bucket}"
-            if bucket not in known:
-                raise InputError(at, f"one of {', '.join(sorted(known)) or 'none'}", bucket)
+            if bucket not in buckets:
+                raise InputError(at, f"one of {', '.join(sorted(buckets)) or 'none'}", bucket)
             for phase in Phase:
                 rate = getattr(phases, phase.value)
                 if rate is not None:
                     given[text.name, bucket, phase] = _rate(rate, f"{at}.{phase.value}")
+        if text.start_seconds is None:
+            fields["start_seconds"] = start_seconds(spec.serving, known.predictor, text.gpus)
         shapes.append(ReplicaShape(**fields, rates={}))
     return shapes, given
 

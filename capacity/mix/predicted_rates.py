@@ -13,10 +13,18 @@ from typing import Literal, Protocol
 from capacity.gpu_profile import GpuProfile
 from capacity.mix.mix_problem import Phase, ReplicaShape, ServiceRate
 from capacity.profile_book import ProfileBook
-from wattpack.api.capacity_plan import BucketSpec, ServingSpec
+from wattpack.api.capacity_question import BucketSpec, ServingSpec
 from wattpack.errors import InputError
 
-__all__ = ["BoardRate", "PredictedRates", "RatePredictor", "RateQuestion", "predicted_shapes"]
+__all__ = [
+    "BoardRate",
+    "PredictedRates",
+    "RateMargin",
+    "RatePredictor",
+    "RateQuestion",
+    "predicted_shapes",
+    "start_seconds",
+]
 
 #: Of the default limit; those below the board's least are left out.
 CAP_SHARES = (1.0, 0.875, 0.75, 0.625, 0.5)
@@ -28,6 +36,7 @@ class RateQuestion:
     """One replica, one kind of request.
 
     Attributes:
+        takes_watts: Least and largest cap that a board takes, as its profile in force says.
         phase: The whole request, or one half of it on replicas that do nothing else.
         time_to_first_token_seconds: None: any.
         time_per_output_token_seconds: None: any.
@@ -37,6 +46,7 @@ class RateQuestion:
     gpu_model: str
     tensor_parallel: int
     cap_watts: float
+    takes_watts: tuple[float, float]
     phase: Phase
     number_format: Literal["fp8", "bf16"]
     input_tokens: int
@@ -51,13 +61,26 @@ class BoardRate:
 
     Attributes:
         requests_per_second: Mean.
-        lower_requests_per_second: Lower end of the 90 % interval.
+        lower_requests_per_second: Lower end of the 90 % interval; 0: nothing is sure.
         board_watts: Mean draw of all boards of the replica while it does this.
     """
 
     requests_per_second: float
     lower_requests_per_second: float
     board_watts: float
+
+
+@dataclass(frozen=True, slots=True)
+class RateMargin:
+    """Where lower rates come from.
+
+    Attributes:
+        time_factor: Everything that a replica does is taken to last so many times as long.
+        confidence: Share of the runs of an unknown model that lasted no longer.
+    """
+
+    time_factor: float
+    confidence: float
 
 
 class RatePredictor(Protocol):
@@ -79,6 +102,16 @@ class RatePredictor(Protocol):
         """The largest rate within the limits; None: none is."""
         ...
 
+    def margin(self) -> RateMargin:
+        """What lower rates allow for."""
+        ...
+
+    def start_seconds(
+        self, language_model: str, number_format: Literal["fp8", "bf16"], gpus: int
+    ) -> float:
+        """Until a new replica on so many boards works, on average."""
+        ...
+
     def kv_bytes(self, language_model: str, tokens: int) -> float:
         """KV cache of one request's prompt, over all boards of a replica."""
         ...
@@ -91,11 +124,13 @@ class PredictedRates:
     Attributes:
         serving: What is served, and how DC becomes AC.
         buckets: By name; sizes and limits are theirs.
+        gpu_types: Of which the shapes were made.
         predictor: Who knows.
     """
 
     serving: ServingSpec
     buckets: Mapping[str, BucketSpec]
+    gpu_types: ProfileBook
     predictor: RatePredictor
 
     def rate(self, bucket: str, phase: Phase, shape: ReplicaShape) -> ServiceRate | None:
@@ -105,12 +140,14 @@ class PredictedRates:
             return None
         if asked.input_tokens is None or asked.output_tokens is None:
             raise InputError(f"buckets.{bucket}.inputTokens", "sizes, to predict its rates", None)
+        profile = self.gpu_types.find(shape.gpu_model)
         found = self.predictor.rate(
             RateQuestion(
                 self.serving.language_model,
                 shape.gpu_model,
                 shape.gpus,
                 shape.cap_watts,
+                (profile.min_limit_watts, profile.max_limit_watts),
                 phase,
                 self.serving.number_format,
                 asked.input_tokens,
@@ -135,6 +172,7 @@ def predicted_shapes(
     serving: ServingSpec,
     gpu_models: Iterable[str],
     gpu_types: ProfileBook,
+    predictor: RatePredictor,
 ) -> list[ReplicaShape]:
     """Replicas of every width and cap of these types: ``H200-SXM@700``, ``H200-SXMx2@700``.
 
@@ -153,15 +191,23 @@ def predicted_shapes(
         for gpus in sorted(set(serving.tensor_parallel)):
             width = "" if gpus == 1 else f"x{gpus}"
             link = gpus * serving.link_bytes_per_second_per_gpu or None
+            start = start_seconds(serving, predictor, gpus)
             idle = _ac_watts(serving, gpus * profile.context_watts, gpus)
             shapes += [
                 ReplicaShape(
                     f"{model}{width}@{cap:g}", model, cap, gpus, idle,
-                    max(idle, _ac_watts(serving, gpus * cap * OVERSHOOT, gpus)), {}, link,
+                    max(idle, _ac_watts(serving, gpus * cap * OVERSHOOT, gpus)), {}, link, start,
                 )
                 for cap in allowed
             ]  # fmt: skip
     return shapes
+
+
+def start_seconds(serving: ServingSpec | None, predictor: RatePredictor | None, gpus: int) -> float:
+    """Until a new replica on so many boards works, on average; 0 where nobody knows."""
+    if serving is None or predictor is None:
+        return 0.0
+    return predictor.start_seconds(serving.language_model, serving.number_format, gpus)
 
 
 def _refuse_strange_caps(caps: Sequence[float], profiles: Mapping[str, GpuProfile]) -> None:

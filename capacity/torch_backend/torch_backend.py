@@ -11,6 +11,7 @@ import torch
 
 from capacity.bench.bench_point import BoardFacts
 from capacity.bench.measurement_row import CacheState
+from capacity.bench.operand_copies import operand_copies
 from capacity.bench.ports import KernelUnavailable, LoadedKernel, Software
 from capacity.kernels import (
     FORMAT_BYTES,
@@ -34,14 +35,10 @@ from capacity.torch_backend.rounding import numeric_fingerprint
 from capacity.torch_backend.tuning import TunedConfigs
 from wattpack.clock import Clock
 
-COLD_FACTOR: Final = 3
-"""Operand copies together fill the L2 cache this many times over: each run misses."""
-
 LAUNCH_SECONDS: Final = 0.002
 """Aimed length of one recorded launch."""
 
 MAX_RUNS: Final = 400
-MAX_COPIES: Final = 400
 
 _SOURCES: Final = ("triton_kernels.py", "attention_kernels.py", "decoder_stack.py")
 
@@ -136,7 +133,7 @@ class TorchBackend:
     # -- the kernels -----------------------------------------------------------------------------
 
     def _gemm(self, kernel: Gemm, cache_state: CacheState) -> RecordedLaunch:
-        copies = self._copies(kernel.bytes_moved, cache_state)
+        copies = self._copies(kernel, cache_state)
         xs = [self._normal((kernel.m, kernel.k)) for _ in range(copies)]
         ws = [self._normal((kernel.n, kernel.k), kernel.k**-0.5) for _ in range(copies)]
         ys = [self._empty((kernel.m, kernel.n)) for _ in range(copies)]
@@ -151,7 +148,7 @@ class TorchBackend:
         return self._record(product, kernel, copies, "cublas")
 
     def _attention(self, kernel: Attention, cache_state: CacheState) -> RecordedLaunch:
-        copies = self._copies(kernel.bytes_moved, cache_state)
+        copies = self._copies(kernel, cache_state)
         works = attention_kernels.implementations(kernel, copies, self._device, self._tuned)
         best: RecordedLaunch | None = None
         best_seconds = math.inf
@@ -168,7 +165,7 @@ class TorchBackend:
         return best
 
     def _stream(self, kernel: MemoryStream, cache_state: CacheState) -> RecordedLaunch:
-        copies = self._copies(kernel.bytes_moved, cache_state)
+        copies = self._copies(kernel, cache_state)
         elements = max(1, kernel.buffer_bytes // FORMAT_BYTES["bf16"])
         a = [self._normal((elements,)) for _ in range(copies)]
         b = [self._normal((elements,)) for _ in range(copies)]
@@ -186,7 +183,7 @@ class TorchBackend:
         return self._record(run, kernel, copies, "torch")
 
     def _elementwise(self, kernel: Elementwise, cache_state: CacheState) -> RecordedLaunch:
-        copies = self._copies(kernel.bytes_moved, cache_state)
+        copies = self._copies(kernel, cache_state)
         work = elementwise_kernels.work(kernel, copies, self._device)
         return self._record(work, kernel, copies, "triton")
 
@@ -218,11 +215,8 @@ class TorchBackend:
 
     # -- operands --------------------------------------------------------------------------------
 
-    def _copies(self, operand_bytes: float, cache_state: CacheState) -> int:
-        if cache_state == "warm":
-            return 1
-        wanted = math.ceil(COLD_FACTOR * self.facts().l2_bytes / operand_bytes)
-        return min(MAX_COPIES, max(2 if operand_bytes < 2**32 else 1, wanted))
+    def _copies(self, kernel: Kernel, cache_state: CacheState) -> int:
+        return operand_copies(kernel, self.facts().l2_bytes, cache_state)
 
     def _record(self, work: Work, kernel: Kernel, copies: int, name: str) -> RecordedLaunch:
         if self._eager:
