@@ -131,7 +131,7 @@ def explain_gpu(
         "limitWatts": gpus.limit_watts[index],
         "requestWatts": gpus.request_watts[index],
         "floorWatts": gpus.floor_watts[index] if gpus.floor_watts else None,
-        "work": _work(view, index),
+        "work": "; ".join(part for part in (_work(view, index), _speed(view, index)) if part),
         "reason": f"UNKNOWN_{gpus.reason[index]}" if reason is None else reason.name,
         "bindingDomain": domain.name if binding >= 0 else None,
         "sentence": texts.headline.format(**figures),
@@ -158,6 +158,22 @@ def _work(view: LiveView, index: int) -> str:
     like = f", like {gpus.workload[index]}" if gpus.workload[index] else ""
     return f"{_BOUNDS.get(bound, bound)} with {sure:.0%} confidence{like}"
 
+
+def _speed(view: LiveView, index: int) -> str:
+    """What the limit costs the work, in words; empty where nobody knows."""
+    gpus = view.gpus
+    kept, limit = (
+        gpus.speed_fraction[index] if gpus.speed_fraction else None,
+        gpus.limit_watts[index],
+    )
+    if kept is None or limit is None:
+        return ""
+    if kept >= _FULL_SPEED:
+        return f"{limit:.0f} W cost it no speed"
+    return f"at {limit:.0f} W it keeps about {kept:.0%} of its speed (modelled)"
+
+
+_FULL_SPEED = 0.995
 
 _BOUNDS = {
     "compute": "bound by operations",

@@ -64,6 +64,7 @@ def _figures(status: CapacityPlanStatus) -> dict[str, object]:
         "servedFraction": status.served_fraction,
         "savedFraction": status.saved_fraction,
         "gap": status.gap,
+        "countedRates": None if status.counted_rates is None else status.counted_rates.to_json(),
     }
 
 

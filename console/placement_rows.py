@@ -33,6 +33,10 @@ CAUSES: Mapping[str, tuple[str, str]] = {
     "InsufficientCpu": ("not enough CPU beside free GPUs", "ask for less CPU, or wait"),
     "InsufficientMemory": ("not enough memory beside free GPUs", "ask for less memory, or wait"),
     "TooManyPods": ("nodes are at their pod limit", "raise the kubelet's pod limit"),
+    "SlowNeighbours": (
+        "who shares the boards would slow it down, or it them",
+        "wait, share with other work, or raise the node's slow-down limit",
+    ),
     "ResourcesFragmented": ("free capacity is spread over nodes", "wait, or move small pods"),
     "LargerThanAnyNode": ("larger than any node", "ask for less on one node"),
     "GangIncomplete": ("members of the gang are missing", "create the missing members"),

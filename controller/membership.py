@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from capacity.catalogue.pod_works import KnownWork
 from wattpack.errors import InputError
 from wattpack.power.power_grid import Feeding, PowerGrid
 
@@ -58,6 +59,7 @@ class PodSpec:
 
     Attributes:
         gang: Name of its gang; the GPUs of one pod are a gang of their own without it.
+        work: What it does, by its label or its owner's profile; None where nobody knows.
     """
 
     namespace: str
@@ -66,6 +68,7 @@ class PodSpec:
     labels: Mapping[str, str] = field(default_factory=dict)
     priority_class: str = ""
     gang: str = ""
+    work: KnownWork | None = None
 
 
 def require_per_gpu_watts(field: str, watts: float, max_limit_watts: float) -> float:

@@ -9,6 +9,7 @@ import numpy as np
 
 from capacity.gpu_profile import GpuProfile
 from controller.membership import GpuSpec, PodSpec
+from controller.work_curves import curves_of_gpus
 from wattpack.api import PowerPolicy
 from wattpack.api.policy import Actuator
 from wattpack.errors import InputError
@@ -103,7 +104,7 @@ def owed(
         floor_watts=np.array([r[1] for r in rows]),
         request_watts=np.array([r[2] for r in rows]),
         gang=gang,
-        value_per_watt=np.array([_value_per_watt(profile) for profile in profiles]),
+        value_per_watt=_values_per_watt(profiles, position, pods),
         clock_lock=np.array([r[3] for r in rows], dtype=np.bool_),
     )
 
@@ -143,7 +144,17 @@ def _gangs(n_gpus: int, position: Mapping[str, int], pods: Sequence[PodSpec]) ->
     return gang
 
 
-def _value_per_watt(profile: GpuProfile) -> float:
+def _values_per_watt(
+    profiles: Sequence[GpuProfile], position: Mapping[str, int], pods: Sequence[PodSpec]
+) -> FloatArray:
+    """By the work on each GPU where it is known, the most of its tenants'; else by the type."""
+    values = np.array([_value_of_any_work(profile) for profile in profiles])
+    for i, curves in curves_of_gpus(profiles, position, pods).items():
+        values[i] = max(curve.value_per_watt(profiles[i].knee_watts) for curve in curves)
+    return values
+
+
+def _value_of_any_work(profile: GpuProfile) -> float:
     """Share of a GPU's work that one watt between knee and default limit buys, over all kernels."""
     span = profile.default_limit_watts - profile.knee_watts
     if span <= 0.0 or not profile.kernel_classes:

@@ -1,6 +1,8 @@
 """What every board showed over the last two minutes, by second, and what that looks like.
 
-Arrays by GPU, no objects: a column is forgotten when another pod takes the board.
+Arrays by GPU, no objects: a column is forgotten when another named pod takes the board. A second in
+which nobody has it is no word on that: an agent that reconnects names its pods with its first
+report only. Such a second is kept as unknown.
 """
 
 from __future__ import annotations
@@ -36,6 +38,8 @@ class WorkloadHistory:
     def __init__(self) -> None:
         self._uuids: tuple[str, ...] = ()
         self._pods: tuple[str, ...] = ()
+        #: The last named pod of each board: whose past the column holds.
+        self._told_of: tuple[str, ...] = ()
         self._ring = np.full((WINDOW, SIGNALS, 0), np.nan, dtype=np.float32)
         self._next = 0
 
@@ -50,7 +54,8 @@ class WorkloadHistory:
             signals: Utilisation, memory utilisation and clock share, (3, n_gpus).
         """
         self._follow(tuple(uuids), tuple(pods))
-        self._ring[self._next] = np.vstack([draw_watts, signals])
+        of_a_pod = np.array([bool(pod) for pod in pods], dtype=np.bool_)
+        self._ring[self._next] = np.where(of_a_pod, np.vstack([draw_watts, signals]), np.nan)
         self._next = (self._next + 1) % WINDOW
 
     def boards_of_pods(self) -> dict[str, list[int]]:
@@ -60,6 +65,10 @@ class WorkloadHistory:
             if pod:
                 found.setdefault(pod, []).append(index)
         return found
+
+    def remembered_pods(self) -> set[str]:
+        """Pods whose past is kept: those on boards, and the last ones of boards without a pod."""
+        return {pod for pod in self._told_of if pod}
 
     def verdict(
         self, boards: Sequence[int], limit_watts: FloatArray, classifier: WorkloadClassifier
@@ -90,11 +99,14 @@ class WorkloadHistory:
             return
         known = {uuid: i for i, uuid in enumerate(self._uuids)}
         ring = np.full((WINDOW, SIGNALS, len(uuids)), np.nan, dtype=np.float32)
+        told_of = list(pods)
         for index, (uuid, pod) in enumerate(zip(uuids, pods, strict=True)):
             old = known.get(uuid)
-            if old is not None and self._pods[old] == pod:
+            if old is not None and (not pod or self._told_of[old] in ("", pod)):
                 ring[:, :, index] = self._ring[:, :, old]
+                told_of[index] = pod or self._told_of[old]
         self._uuids, self._pods, self._ring = uuids, pods, ring
+        self._told_of = tuple(told_of)
 
 
 def of_the_work(

@@ -7,9 +7,11 @@ from typing import Any, Final
 
 from forecasting.forecast_choice import FALLBACKS, Forecast, level_index
 from forecasting.forecast_round import TargetForecast
+from forecasting.lead_time import StepWindow, needed_within
+from forecasting.start_leads import Lead
 from forecasting.targets import Target
 from wattpack.api.object_meta import Condition, ConditionStatus
-from wattpack.api.planning import DemandForecastStatus, QuantilePath
+from wattpack.api.planning import DemandForecastStatus, ForecastLead, QuantilePath
 from wattpack.errors import WattpackError
 from wattpack.times import rfc3339
 from wattpack.units import seconds_to_ns
@@ -20,9 +22,14 @@ bins and rounds of ten minutes."""
 
 LONGEST_MESSAGE: Final = 4000
 
+_LEAD_LEVELS: Final = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
+
 
 def status_of(
-    answer: TargetForecast, now_seconds: float, interval_seconds: float = 600.0
+    answer: TargetForecast,
+    now_seconds: float,
+    interval_seconds: float = 600.0,
+    lead: ForecastLead | None = None,
 ) -> dict[str, Any]:
     """The status as the API takes it (camelCase, no NaN); figures only where there are any.
 
@@ -30,6 +37,7 @@ def status_of(
         answer: From ``forecasting.forecast_round.step``.
         now_seconds: When it was made, Unix time.
         interval_seconds: Until the next round.
+        lead: From ``needed_in_lead``, if it is known what runs there.
     """
     target, made = answer.target, answer.made
     if made is None:
@@ -54,12 +62,35 @@ def status_of(
         method=method,
         fallback=method in FALLBACKS,
         now=_rounded(newest) if math.isfinite(newest) else None,
+        lead=lead,
         coverage_p99=1 - record.violations / record.windows if record.windows else None,
         coverage_n=record.windows,
         violations=record.violations,
         conditions=conditions(target.generation, reason, message),
         **figures,
     ).to_json()
+
+
+def needed_in_lead(
+    answer: TargetForecast, lead: Lead | None, now_seconds: float
+) -> ForecastLead | None:
+    """What may be needed before a replica that is ordered now works; None where nobody knows.
+
+    Without figures, or with a window that ends sooner, it has the lead time alone.
+    """
+    made = answer.made
+    if lead is None or made is None:
+        return None
+    needed: dict[str, float] = {}
+    window = StepWindow(made.data_until_seconds, answer.target.step_seconds)
+    reach = made.data_until_seconds + answer.target.horizon * answer.target.step_seconds
+    if has_figures(answer) and now_seconds + lead.seconds <= reach:
+        for name, level in _LEAD_LEVELS.items():
+            path = made.quantiles[answer.row, :, level_index(made.levels, level)].tolist()
+            needed[name] = _rounded(needed_within(window, path, now_seconds, lead.seconds))
+    return ForecastLead(
+        workload=lead.workload, seconds=round(lead.seconds, 1), kinds=lead.kinds, **needed
+    )
 
 
 def has_figures(answer: TargetForecast) -> bool:

@@ -55,6 +55,21 @@ class ForecastPath:
 
 
 @dataclass(frozen=True, slots=True)
+class IssuedLead:
+    """What is needed before a replica that is ordered now works.
+
+    Attributes:
+        workload: Of what runs there, what takes longest to start.
+        seconds: Within which a new replica of it works, 19 times in 20.
+        p99: Highest step within it, level 0.99; not calibrated, None if the window ends sooner.
+    """
+
+    workload: str
+    seconds: float
+    p99: float | None
+
+
+@dataclass(frozen=True, slots=True)
 class IssuedForecast:
     """A forecast that is sound in itself. Times are Unix seconds, values in the series' unit.
 
@@ -74,6 +89,7 @@ class IssuedForecast:
         is_fallback: The forecaster itself fell back.
         step_seconds: Width of a step.
         paths: Ascending by level.
+        lead: None where nobody said what runs there. Nothing is decided by it.
     """
 
     key: ForecastKey
@@ -91,6 +107,7 @@ class IssuedForecast:
     is_fallback: bool
     step_seconds: int
     paths: tuple[ForecastPath, ...]
+    lead: IssuedLead | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,6 +175,7 @@ def _issued(
         is_fallback=status.get("fallback") is not False,
         step_seconds=step,
         paths=_paths(status.get("quantiles", ())),
+        lead=_lead(_mapping(status.get("lead"))),
     )
 
 
@@ -208,6 +226,19 @@ def _paths(given: object) -> tuple[ForecastPath, ...]:
         if not fits or any(a > b for a, b in zip(low.values, high.values, strict=True)):
             raise InputError("status.quantiles", "equally long paths that rise with the level")
     return tuple(paths)
+
+
+def _lead(given: Mapping[str, Any]) -> IssuedLead | None:
+    """The lead time; one that makes no sense is left out, the forecast stands without it."""
+    workload, needed = given.get("workload"), given.get("p99")
+    if not isinstance(workload, str) or not workload:
+        return None
+    try:
+        seconds = require_number("status.lead.seconds", given.get("seconds"), minimum=0)
+        p99 = None if needed is None else require_number("status.lead.p99", needed, minimum=0)
+    except InputError:
+        return None
+    return IssuedLead(workload[:253], seconds, p99)
 
 
 def _positive(status: Mapping[str, Any], name: str) -> float:

@@ -14,13 +14,8 @@ from dataclasses import dataclass, field
 from capacity.profile_book import ProfileBook
 from forecasting.forecast_book import ForecastBook
 from forecasting.issued_forecast import ForecastKey
-from wattpack.api.capacity_plan import (
-    BucketSpec,
-    CallGraphSpec,
-    CapacityPlan,
-    CapacityPlanSpec,
-    CapacityPlanStatus,
-)
+from wattpack.api.capacity_plan import CapacityPlan, CapacityPlanStatus
+from wattpack.api.capacity_question import BucketSpec, CallGraphSpec, CapacityPlanSpec
 
 __all__ = ["LEVELS", "MOVED_SHARE", "Outlooks", "digest_of", "has_moved", "outlooks_of", "parts_of"]
 

@@ -10,7 +10,8 @@ from capacity.mix.predicted_rates import RatePredictor
 from capacity.profile_book import ProfileBook
 from forecasting.forecast_book import ForecastBook
 from forecasting.plan_due import LEVELS, Outlooks, digest_of, outlooks_of, parts_of
-from wattpack.api.capacity_plan import CapacityPlan, CapacityPlanSpec, CapacityPlanStatus
+from wattpack.api.capacity_plan import CapacityPlan, CapacityPlanStatus
+from wattpack.api.capacity_question import CapacityPlanSpec
 from wattpack.errors import InputError
 from wattpack.kube.port import JsonObject
 

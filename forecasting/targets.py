@@ -32,6 +32,7 @@ class Target:
         asked_levels: Levels whose paths go into the status.
         ceiling: What the series cannot exceed, or None.
         generation: The object's generation that this was read from.
+        subject: The PowerDomain or workload by name; empty for a plain series.
     """
 
     namespace: str
@@ -43,6 +44,7 @@ class Target:
     asked_levels: tuple[float, ...]
     ceiling: float | None
     generation: int
+    subject: str = ""
 
     @property
     def key(self) -> TargetKey:
@@ -77,11 +79,11 @@ def target_of(body: Mapping[str, Any]) -> Target:
     for level in spec.levels:
         if not 0 < level < 1:
             raise InputError("spec.levels", "levels between 0 and 1", level, found.name)
-    kind = "series"
+    kind, subject = "series", ""
     if spec.target.power_domain is not None:
-        kind = "domain"
+        kind, subject = "domain", spec.target.power_domain
     elif spec.target.workload is not None:
-        kind = "workload"
+        kind, subject = "workload", spec.target.workload
     if "\x00" in spec.target.series:
         raise InputError("spec.target.series", "text without NUL", None, found.name)
     return Target(
@@ -94,4 +96,5 @@ def target_of(body: Mapping[str, Any]) -> Target:
         asked_levels=tuple(spec.levels),
         ceiling=spec.ceiling_watts,
         generation=int(metadata.get("generation", 0)),
+        subject=subject,
     )

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Final
+from typing import Final, Literal
 
-from capacity.mix.predicted_rates import BoardRate, RatePredictor, RateQuestion
+from capacity.mix.predicted_rates import BoardRate, RateMargin, RatePredictor, RateQuestion
 from wattpack.clock import Clock
 from wattpack.errors import DeadlineExceededError
 from wattpack.units import seconds_to_ns
@@ -40,6 +40,16 @@ class TimedPredictor:
     def require(self, language_model: str, gpu_models: Iterable[str]) -> None:
         """As the predictor's."""
         self._predictor.require(language_model, gpu_models)
+
+    def margin(self) -> RateMargin:
+        """As the predictor's."""
+        return self._predictor.margin()
+
+    def start_seconds(
+        self, language_model: str, number_format: Literal["fp8", "bf16"], gpus: int
+    ) -> float:
+        """As the predictor's."""
+        return self._predictor.start_seconds(language_model, number_format, gpus)
 
     def kv_bytes(self, language_model: str, tokens: int) -> float:
         """As the predictor's."""

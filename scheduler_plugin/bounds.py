@@ -88,12 +88,18 @@ def _node_gpus(problem: Problem, fitting: list[int], nodes: np.ndarray) -> IntAr
     free = problem.free[nodes]
     step = math.gcd(*(int(g) for g in requests[:, GPUS]))
     gpus: IntArray = free[:, GPUS] // step * step
-    for resource in range(MILLI_CPU, len(problem.columns)):
+    for resource in _bounding(problem):
         least = int(np.argmin(requests[:, resource] / requests[:, GPUS]))
         amount, per = int(requests[least, resource]), int(requests[least, GPUS])
         if amount:
             gpus = np.minimum(gpus, free[:, resource] * per // amount)
     return gpus
+
+
+def _bounding(problem: Problem) -> list[int]:
+    """Columns that every plan keeps; shares of boards give way where pairs were measured."""
+    given_way = problem.share_columns if problem.neighbours is not None else ()
+    return [r for r in range(MILLI_CPU, len(problem.columns)) if r not in given_way]
 
 
 def _power_bound(problem: Problem, usable: IntArray, cheapest: np.ndarray) -> int:
@@ -120,7 +126,7 @@ def _host_bound(problem: Problem, fits: IntArray, possible: IntArray, members: l
         return 0
     reachable = (fits[members] > 0).any(axis=0)
     best = int(possible[members].sum())
-    for resource in range(MILLI_CPU, len(problem.columns)):
+    for resource in _bounding(problem):
         left = int(problem.free[reachable, resource].sum())
         packed = 0
         for c in sorted(members, key=lambda c: int(problem.requests[c, resource])):

@@ -11,6 +11,7 @@ from scheduler_plugin.plan_document import Placement, Plan
 from scheduler_plugin.snapshot import Node, NodeTerm, Pod, Requirement, Snapshot, Taint, Toleration
 
 _HOLDS_PLACE = ("bound", "promised")
+_SHARES = ("wattpack.io/shared-compute-milli", "wattpack.io/shared-bandwidth-milli")
 
 
 def complaints(snapshot: Snapshot, plan: Plan, *, digest: str = "") -> tuple[str, ...]:
@@ -129,14 +130,52 @@ def _capacity(
     for placement in placements:
         added[placement.node].update(_taken(pods[placement.uid]))
     found: list[str] = []
+    joined = {p.node for p in placements if snapshot.slow_downs and _feels(pods[p.uid])}
+    sharing: dict[str, list[Pod]] = defaultdict(list)
+    for pod in snapshot.pods:
+        if pod.state.value in _HOLDS_PLACE and pod.node in joined and _feels(pod):
+            sharing[pod.node].append(pod)
+    for placement in placements:
+        if _feels(pods[placement.uid]):
+            sharing[placement.node].append(pods[placement.uid])
+    pairs = {(s.gpu_model, s.work, s.beside): s.slow_down_milli for s in snapshot.slow_downs}
     for name, more in added.items():
         offered = _offered(nodes[name])
+        slow, measured = (
+            _shared(nodes[name], sharing[name], pairs) if name in joined else (0, False)
+        )
+        if slow > nodes[name].slow_down_limit_milli > 0:
+            found.append(f"node {name}: pods that share it would take {slow} / 1000 of their time")
         for resource, amount in more.items():
+            if measured and resource in _SHARES:
+                continue
             limit = offered.get(resource, 0)
             wanted = fixed[name][resource] + amount
             if amount and wanted > limit:
                 found.append(f"node {name}: {resource} would be {wanted} of {limit}")
     return found
+
+
+def _feels(pod: Pod) -> bool:
+    return bool(pod.shared_work) or any(pod.resources.get(name) for name in _SHARES)
+
+
+def _shared(
+    node: Node, sharers: list[Pod], pairs: dict[tuple[str, str, str], int]
+) -> tuple[int, bool]:
+    """The worst slow-down on a board, thousandths, and whether all pairs are known and limited."""
+    on_board = -(-len(sharers) // node.shared_boards)
+    worst, known = 1000, node.slow_down_limit_milli > 0
+    for pod in sharers:
+        told = [
+            pairs.get((node.gpu_model, pod.shared_work, other.shared_work))
+            for other in sharers
+            if other is not pod
+        ]
+        known = known and None not in told
+        added = sorted((milli - 1000 for milli in told if milli is not None), reverse=True)
+        worst = max(worst, 1000 + sum(added[: on_board - 1]))
+    return worst, known
 
 
 def _gangs(snapshot: Snapshot, placements: tuple[Placement, ...]) -> list[str]:

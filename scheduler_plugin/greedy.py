@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable
 import numpy as np
 import numpy.typing as npt
 
+from scheduler_plugin.board_neighbours import NOBODY, Crowd, Neighbours, Sharer
 from scheduler_plugin.objective import objective
 from scheduler_plugin.problem import Assignment, IntArray, Job, Problem
 from scheduler_plugin.resource_columns import GPUS, MEMORY, MILLI_CPU
@@ -37,6 +38,8 @@ class Packing:
         self._log: list[tuple[int, int, int]] = []
         self._stale = True
         self._node_headroom: IntArray = np.zeros(len(problem.free), dtype=np.int64)
+        rule = problem.neighbours
+        self._sharing: dict[int, Crowd] = {} if rule is None else dict(rule.present)
         for (class_index, node), count in (assignment or {}).items():
             self.put(class_index, node, count)
 
@@ -49,6 +52,9 @@ class Packing:
             above = problem.path[node]
             self.headroom[above[above < len(self.headroom) - 1]] -= watts
             self._stale = True
+        sharer = problem.sharers[class_index]
+        if sharer is not None:
+            self._sharing[node] = self.sharing(node).plus(sharer, count)
         key = (class_index, node)
         self.assignment[key] = self.assignment.get(key, 0) + count
         if not self.assignment[key]:
@@ -69,9 +75,10 @@ class Packing:
         """How many pods of a class each node could take alone, shape (n,)."""
         problem = self.problem
         request = problem.requests[class_index]
+        rule, sharer = problem.neighbours, problem.sharers[class_index]
         fits = np.full(len(self.free), np.iinfo(np.int64).max, dtype=np.int64)
         for resource, amount in enumerate(request):
-            if amount:
+            if amount and not (rule and resource in problem.share_columns):
                 np.minimum(fits, self.free[:, resource] // amount, out=fits)
         watts = problem.watts[class_index]
         if self._stale:
@@ -80,7 +87,27 @@ class Packing:
         if watts.any():
             np.minimum(fits, self._node_headroom // np.maximum(watts, 1), out=fits, where=watts > 0)
         fits[~problem.eligible[class_index]] = 0
+        if rule is not None and sharer is not None:
+            self._among_neighbours(class_index, rule, sharer, fits)
         return fits
+
+    def sharing(self, node: int) -> Crowd:
+        """Who shares the node's boards, where pairs were measured."""
+        return self._sharing.get(node, NOBODY)
+
+    def _among_neighbours(
+        self, class_index: int, rule: Neighbours, sharer: Sharer, fits: IntArray
+    ) -> None:
+        """Lower ``fits`` to what neighbours bear, or to free shares where there is no limit."""
+        request, count = self.problem.requests[class_index], int(self.problem.counts[class_index])
+        shares = [r for r in self.problem.share_columns if request[r]]
+        for node in np.flatnonzero(fits).tolist():
+            most = int(min(fits[node], count))
+            if rule.is_limited(node):
+                fits[node] = rule.most_more(node, self.sharing(node), sharer, most)
+            else:
+                room = [int(self.free[node, r] // request[r]) for r in shares]
+                fits[node] = max(0, min([most, *room]))
 
     def place(self, class_index: int, count: int) -> int:
         """Book up to ``count`` pods where they strand least; how many found a place.
@@ -171,7 +198,12 @@ def pack(problem: Problem, order: JobOrder) -> Assignment:
 
 
 def incumbent(problem: Problem, enough: Callable[[Assignment], bool]) -> Assignment:
-    """The best of the greedy orders; later ones run only while ``enough`` says no."""
+    """The best of the greedy orders; later ones run only while ``enough`` says no.
+
+    Args:
+        problem: What is packed.
+        enough: Whether an assignment needs no better one, or time is up.
+    """
     best = pack(problem, ORDERS[0])
     for order in ORDERS[1:]:
         if enough(best):

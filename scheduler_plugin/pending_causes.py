@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from scheduler_plugin.board_neighbours import Neighbours, Sharer
 from scheduler_plugin.greedy import Packing
 from scheduler_plugin.plan_document import Pending, PendingReason
 from scheduler_plugin.problem import Assignment, BoolArray, Job, Problem
@@ -91,6 +92,8 @@ def _room_when_empty(problem: Problem, class_index: int) -> int:
     asked = request > 0
     if not candidates.any() or not asked.any():
         return 0
+    if problem.neighbours is not None:
+        asked[list(problem.share_columns)] = False
     rooms = (problem.total[candidates][:, asked] // request[asked]).min(axis=1)
     return int(rooms.sum())
 
@@ -135,8 +138,15 @@ def _shortage(packing: Packing, class_index: int, candidates: BoolArray) -> Caus
         text = f"no eligible node has {what} in total ({count} eligible)"
         return Cause(PendingReason.LARGER_THAN_ANY_NODE, text)
     enough = packing.free[candidates] >= request
+    sharer = problem.sharers[class_index]
+    if problem.neighbours is not None and sharer is not None:
+        enough[:, list(problem.share_columns)] = True
     if enough.all(axis=1).any():
         roomy = np.flatnonzero(candidates)[enough.all(axis=1)]
+        if problem.neighbours is not None and sharer is not None:
+            cause = _neighbour_cause(packing, problem.neighbours, sharer, roomy)
+            if cause is not None:
+                return cause
         return _power_cause(packing, class_index, roomy)
     for resource in asked:
         if not enough[:, resource].any():
@@ -149,6 +159,31 @@ def _shortage(packing: Packing, class_index: int, candidates: BoolArray) -> Caus
     names = [(r, _WORDS.get(r, problem.columns[r])) for r in asked]
     counts = ", ".join(f"{int(enough[:, r].sum())} have the {name}" for r, name in names)
     return Cause(PendingReason.FRAGMENTED, f"of {count} eligible nodes {counts}, none all")
+
+
+def _neighbour_cause(
+    packing: Packing, rule: Neighbours, sharer: Sharer, nodes: np.ndarray
+) -> Cause | None:
+    """Who shares the boards of the node where the pod would be borne best, if nobody bears it."""
+    best: tuple[int, int] | None = None
+    for node in map(int, nodes):
+        together = packing.sharing(node).plus(sharer, 1)
+        if not rule.is_limited(node) or rule.holds(node, together):
+            return None
+        slow = rule.worst_milli(node, together)
+        best = min(best or (slow, node), (slow, node))
+    if best is None:
+        return None
+    slow, node = best
+    at = packing.problem.snapshot.nodes[node]
+    allowed = at.slow_down_limit_milli
+    if slow > allowed:
+        text = f"would take {slow / 1000:.2f} times as long, {allowed / 1000:.2f} is allowed"
+        text = f"beside who shares {at.name} one of them {text} (measured pairs)"
+    else:
+        text = f"shares of who is on {at.name} would exceed {allowed / 1000:.2f}; a pair of them"
+        text += " was never measured"
+    return Cause(PendingReason.SLOW_NEIGHBOURS, text)
 
 
 def _by_weight(problem: Problem) -> list[int]:

@@ -26,6 +26,7 @@ class PendingReason(StrEnum):
     INSUFFICIENT_MEMORY = "InsufficientMemory"
     INSUFFICIENT_RESOURCE = "InsufficientResource"
     TOO_MANY_PODS = "TooManyPods"
+    SLOW_NEIGHBOURS = "SlowNeighbours"
     FRAGMENTED = "ResourcesFragmented"
     POWER_DOMAIN_FULL = "PowerDomainFull"
     GUARANTEED_CAPS_INFEASIBLE = "GuaranteedCapsInfeasible"
@@ -44,11 +45,22 @@ class Placement(Value):
     watts: Annotated[int, Field(ge=0)] = 0
 
 
+class Move(Value):
+    """A running pod that would have to be somewhere else."""
+
+    uid: Id
+    source: Id
+    target: Id
+    gpu_seconds: Annotated[int, Field(ge=0)]
+
+
 class Pending(Value):
     """One pod without a place; the message names the binding constraint with figures.
 
     Attributes:
         domains: Power domains that are short above its best node, the tightest first.
+        moves: The cheapest moves found that would make room for it on one node; nobody makes them.
+        pays_after_seconds: They pay where it would otherwise wait for longer; 0 without moves.
     """
 
     uid: Id
@@ -56,6 +68,8 @@ class Pending(Value):
     message: str = ""
     gang: Label = ""
     domains: tuple[Id, ...] = ()
+    moves: tuple[Move, ...] = ()
+    pays_after_seconds: Annotated[int, Field(ge=0)] = 0
 
 
 class Tier(Value):

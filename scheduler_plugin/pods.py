@@ -14,6 +14,7 @@ from wattpack.object_names import (
     GATE,
     GPU_MODELS_ANNOTATION,
 )
+from wattpack.pod_owner import owner_of
 from wattpack.quantities import pod_requests
 
 _MIRROR = "kubernetes.io/config.mirror"
@@ -61,10 +62,7 @@ def is_bare(pod: Mapping[str, Any]) -> bool:
 
 def owner_key(pod: Mapping[str, Any]) -> str:
     """What survives the pod's replacement: its controller's uid, or its own."""
-    for owner in pod["metadata"].get("ownerReferences") or ():
-        if owner.get("controller"):
-            return str(owner["uid"])
-    return uid(pod)
+    return owner_of(pod).uid
 
 
 def belongs_to_job(pod: Mapping[str, Any]) -> bool:

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from capacity.gpu_profile import GpuProfile
 from capacity.profile_book import ProfileBook
 from forecasting.forecast_book import FORECAST_TRUSTED, ForecastBook, Question
 from scheduler_plugin.snapshot import PowerDomain as SnapshotDomain
@@ -62,12 +63,14 @@ class ModelWatts:
         idle_watts: Without work.
         worst_watts: The most that one board draws: its highest limit with overshoot.
         class_watts: 95th percentile of each kernel class.
+        profile: What it does under a cap.
     """
 
     model: str
     idle_watts: float
     worst_watts: float
     class_watts: Mapping[str, float]
+    profile: GpuProfile
 
 
 def model_watts(book: ProfileBook) -> dict[str, ModelWatts]:
@@ -79,6 +82,7 @@ def model_watts(book: ProfileBook) -> dict[str, ModelWatts]:
             profile.max_limit_watts * OVERSHOOT_RATIO,
             # Work that calls itself idle would pass every budget; it counts like unknown work.
             {k: c.power_p95_watts for k, c in profile.kernel_classes.items() if k != "idle"},
+            profile,
         )
         for name, profile in book.items()
     }

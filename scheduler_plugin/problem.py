@@ -14,6 +14,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from scheduler_plugin.board_neighbours import SHARES, Neighbours, Sharer, neighbours_of
 from scheduler_plugin.headroom import ancestors, counted_watts
 from scheduler_plugin.plan_document import PendingReason
 from scheduler_plugin.resource_columns import columns_of, node_amounts, pod_amounts, row
@@ -75,6 +76,8 @@ class Problem:
         headroom: Watts that each domain may still take, shape (d + 1,), the last unlimited.
         path: Domains above each node, padded with the unlimited one, shape (n, depth).
         tiers: Priorities, most important first.
+        neighbours: Which sharers of boards bear one another; None where no pair was measured.
+        sharers: What neighbours feel of a pod of each class, shape (c,); None without the rule.
     """
 
     snapshot: Snapshot
@@ -93,6 +96,21 @@ class Problem:
     path: IntArray
     tiers: tuple[int, ...]
     blocked: tuple[Blocked, ...]
+    neighbours: Neighbours | None
+    sharers: tuple[Sharer | None, ...]
+
+    @property
+    def kept_in_place(self) -> frozenset[int]:
+        """Classes whose places CP-SAT leaves as they are: what neighbours bear is not linear."""
+        if self.neighbours is None:
+            return frozenset()
+        jobs = (job.classes for job in self.jobs)
+        return frozenset(c for j in jobs if any(self.sharers[m] for m in j) for c in j)
+
+    @property
+    def share_columns(self) -> tuple[int, ...]:
+        """Columns of shares of boards, which measured pairs may replace."""
+        return tuple(r for r, name in enumerate(self.columns) if name in SHARES)
 
 
 def compile_problem(snapshot: Snapshot) -> Problem:
@@ -103,6 +121,7 @@ def compile_problem(snapshot: Snapshot) -> Problem:
     columns = columns_of(k.pod for k in classes)
     total, free = _capacity(snapshot, index, columns)
     requests = _rows([pod_amounts(k.pod) for k in classes], columns)
+    rule = neighbours_of(snapshot)
     return Problem(
         snapshot=snapshot,
         node_names=tuple(index),
@@ -120,6 +139,8 @@ def compile_problem(snapshot: Snapshot) -> Problem:
         path=path,
         tiers=tuple(sorted({job.priority for job in jobs}, reverse=True)),
         blocked=blocked,
+        neighbours=rule,
+        sharers=tuple(None if rule is None else rule.sharer_of(k.pod) for k in classes),
     )
 
 

@@ -26,21 +26,29 @@ UNLIMITED = 10**9
 _MOST_SLOW_DOWN = 100.0
 
 
-def asked_milli(requests: Mapping[str, int], annotations: Mapping[str, str]) -> dict[str, int]:
-    """Thousandths of a board that a pod keeps busy; nothing unless it shares and says how much.
+def asked_milli(
+    requests: Mapping[str, int],
+    annotations: Mapping[str, str],
+    known: BoardShare | None = None,
+) -> dict[str, int]:
+    """Thousandths of a board that a pod keeps busy; nothing unless it shares and that is known.
 
     Args:
         requests: What the pod asks for, by resource name.
-        annotations: Of the pod.
+        annotations: Of the pod; what they say counts before all else.
+        known: From the kind of work that the pod does.
 
     Raises:
         InputError: naming the annotation that is no share, or the one that is missing.
     """
     names = (GPU_COMPUTE_SHARE_ANNOTATION, GPU_BANDWIDTH_SHARE_ANNOTATION)
-    if not _shares(requests) or not any(name in annotations for name in names):
+    if not shares_boards(requests):
         return {}
-    compute, bandwidth = (_share(name, annotations) for name in names)
-    share = BoardShare(compute, bandwidth)
+    share = known
+    if any(name in annotations for name in names):
+        share = BoardShare(*(_share(name, annotations) for name in names))
+    if share is None:
+        return {}
     asked = {COMPUTE_MILLI: share.compute, BANDWIDTH_MILLI: share.bandwidth}
     return {name: math.ceil(1000.0 * part) for name, part in asked.items() if part}
 
@@ -54,20 +62,36 @@ def offered_milli(
     Where no label counts them there may be one. A limit that cannot be read offers nothing, so that
     no promise is made on a guess.
     """
-    if not _shares(amounts):
+    if not shares_boards(amounts):
         return {}
-    text = labels.get(SHARED_SLOW_DOWN_LABEL)
-    if text is None:
+    if SHARED_SLOW_DOWN_LABEL not in labels:
         return {COMPUTE_MILLI: UNLIMITED, BANDWIDTH_MILLI: UNLIMITED}
-    limit = _number(text)
-    if not 1.0 <= limit <= _MOST_SLOW_DOWN:
+    limit = _limit(labels)
+    if limit is None:
         return {}
     # A product such as 1.1 * 1000 lies just above the whole number that is meant, or just below.
-    milli = math.floor(1000.0 * limit * (boards if COUNT_LABEL in labels else 1) + 1e-6)
+    milli = math.floor(1000.0 * limit * shared_board_count(labels, boards) + 1e-6)
     return {COMPUTE_MILLI: milli, BANDWIDTH_MILLI: milli}
 
 
-def _shares(amounts: Mapping[str, int]) -> bool:
+def limit_milli(amounts: Mapping[str, int], labels: Mapping[str, str]) -> int:
+    """The most that a node's pods may slow one another down; 0 for none that can be read."""
+    limit = _limit(labels) if shares_boards(amounts) else None
+    return 0 if limit is None else math.floor(1000.0 * limit + 1e-6)
+
+
+def shared_board_count(labels: Mapping[str, str], boards: int) -> int:
+    """Boards that a node's pods share: where no label counts them there may be one."""
+    return max(1, boards) if COUNT_LABEL in labels else 1
+
+
+def _limit(labels: Mapping[str, str]) -> float | None:
+    limit = _number(labels.get(SHARED_SLOW_DOWN_LABEL, ""))
+    return limit if 1.0 <= limit <= _MOST_SLOW_DOWN else None
+
+
+def shares_boards(amounts: Mapping[str, int]) -> bool:
+    """Whether shares of boards are among these resources."""
     return any(amount and gpu_kind(name) is GpuKind.SHARED for name, amount in amounts.items())
 
 

@@ -39,6 +39,9 @@ GpuMilli = Annotated[int, Field(ge=0, le=MAX_GPUS * MILLI_PER_GPU)]
 #: Twenty kilowatts on one GPU is a figure in milliwatts, or of a whole node.
 GpuWatts = Annotated[int, Field(ge=0, le=20_000)]
 WattsInt = Annotated[int, Field(ge=0, le=10**9)]
+SlowDownMilli = Annotated[int, Field(ge=0, le=100_000)]
+#: Every pair of the kinds of work that share boards, both ways; far beyond any real cluster.
+MAX_PAIRS = 250_000
 
 
 class Value(BaseModel):
@@ -101,6 +104,9 @@ class Node(Value):
         power_known: False below a power domain without figures for the GPU type, or where it is
             unknown which breaker feeds it: no promises (I8).
         disrupted: Marked for drain, consolidation or maintenance: gets no promises.
+        shared_boards: Boards that pods share here.
+        slow_down_limit_milli: The most that they may slow one another down, in thousandths of the
+            time alone; 0 for no limit.
     """
 
     name: Id
@@ -121,6 +127,8 @@ class Node(Value):
     ready: bool = True
     schedulable: bool = True
     disrupted: bool = False
+    shared_boards: Annotated[int, Field(ge=1, le=MAX_GPUS)] = 1
+    slow_down_limit_milli: SlowDownMilli = 0
 
     @field_validator("gpu_milli")
     @classmethod
@@ -157,6 +165,10 @@ class Pod(Value):
         kernel_class: Chooses the node's ``class_watts_per_gpu``.
         expected_watts_per_gpu: Declared draw, overrides the node's figures.
         excluded_nodes: Pairs under quarantine.
+        move_seconds: What a move would cost each GPU of a running pod: the mean start of its work
+            and what the stop loses; None where it cannot be moved or nobody knows.
+        shared_work: Kind of work of a pod that shares boards, as in ``slow_downs``; empty for
+            unknown.
     """
 
     uid: Id
@@ -177,6 +189,8 @@ class Pod(Value):
     kernel_class: Label = ""
     expected_watts_per_gpu: GpuWatts | None = None
     excluded_nodes: tuple[Label, ...] = ()
+    shared_work: Label = ""
+    move_seconds: Annotated[int | None, Field(ge=0, le=10**8)] = None
 
     @field_validator("gpu_milli")
     @classmethod
@@ -226,6 +240,19 @@ class PowerDomain(Value):
     guaranteed_margin_watts: Annotated[int, Field(ge=-(10**9), le=10**9)] = 0
 
 
+class SlowDown(Value):
+    """What one kind of work suffers beside another on one board, by measured pairs.
+
+    Attributes:
+        slow_down_milli: Time over time alone, in thousandths.
+    """
+
+    gpu_model: Label
+    work: Id
+    beside: Id
+    slow_down_milli: Annotated[int, Field(ge=1000, le=100_000)]
+
+
 class Snapshot(Value):
     """One consistent view. Lists are sorted by id whatever order they came in."""
 
@@ -234,6 +261,7 @@ class Snapshot(Value):
     pods: Annotated[tuple[Pod, ...], Field(max_length=MAX_PODS)] = ()
     gangs: Annotated[tuple[Gang, ...], Field(max_length=MAX_PODS)] = ()
     domains: Annotated[tuple[PowerDomain, ...], Field(max_length=MAX_NODES)] = ()
+    slow_downs: Annotated[tuple[SlowDown, ...], Field(max_length=MAX_PAIRS)] = ()
 
     @field_validator("nodes")
     @classmethod
@@ -255,12 +283,18 @@ class Snapshot(Value):
     def _sort_domains(cls, value: tuple[PowerDomain, ...]) -> tuple[PowerDomain, ...]:
         return tuple(sorted(value, key=lambda domain: domain.name))
 
+    @field_validator("slow_downs")
+    @classmethod
+    def _sort_slow_downs(cls, value: tuple[SlowDown, ...]) -> tuple[SlowDown, ...]:
+        return tuple(sorted(value, key=lambda s: (s.gpu_model, s.work, s.beside)))
+
     @model_validator(mode="after")
     def _ids_and_references_hold(self) -> Self:
         _unique("nodes.name", [node.name for node in self.nodes])
         _unique("pods.uid", [pod.uid for pod in self.pods])
         _unique("gangs.id", [gang.id for gang in self.gangs])
         _unique("domains.name", [domain.name for domain in self.domains])
+        _unique("slow_downs", [f"{s.gpu_model}/{s.work}/{s.beside}" for s in self.slow_downs])
         domains = {domain.name for domain in self.domains}
         _known("nodes.domain", {node.domain for node in self.nodes} - {""}, domains)
         _known("domains.parent", {domain.parent for domain in self.domains} - {""}, domains)

@@ -10,28 +10,30 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from capacity.catalogue.pod_works import PodWorks
+from capacity.interference.shared_speeds import SharedSpeeds
 from capacity.profile_library import normal_name
 from scheduler_plugin import pods as pod_facts
 from scheduler_plugin.gang_census import GangCensus
 from scheduler_plugin.gang_places import Room, gangs_with_places
 from scheduler_plugin.ledger import Ledger
+from scheduler_plugin.own_rules import rules_of, rules_of_next
 from scheduler_plugin.power_view import BoundLoad, ModelWatts, PowerView
-from scheduler_plugin.shared_boards import asked_milli, offered_milli
+from scheduler_plugin.shared_boards import limit_milli, offered_milli, shared_board_count
+from scheduler_plugin.shared_work import SharedWork
 from scheduler_plugin.snapshot import (
     MAX_GPUS,
     MAX_QUANTITY,
     MILLI_PER_GPU,
     Node,
-    NodeTerm,
     Pod,
     PodState,
-    Requirement,
     Snapshot,
     Taint,
     TaintEffect,
-    Toleration,
     named_error,
 )
+from scheduler_plugin.work_draw import WorkDraws
 from wattpack.errors import InputError
 from wattpack.gangs import GangRef, GangSources
 from wattpack.gpu_resources import board_count, counts_whole_boards, gpu_demand
@@ -40,7 +42,6 @@ from wattpack.object_names import (
     DISRUPTION_TAINTS,
     GATE,
     GPU_MODEL_LABELS,
-    KERNEL_CLASS_ANNOTATION,
 )
 from wattpack.pod_binding import bound_at_seconds
 from wattpack.quantities import pod_requests, resources
@@ -61,6 +62,8 @@ class ClusterObjects:
         wall_seconds: Unix time of the reading.
         shadow_namespaces: Where pods without our gate are planned too (mode Shadow).
         claims: GPUs that bound pods hold beside those of their resource names.
+        works: What kind of work a pod does.
+        shared_speeds: What kinds of work do to one another on shared boards, where measured.
     """
 
     nodes: tuple[JsonObject, ...]
@@ -70,6 +73,8 @@ class ClusterObjects:
     gangs: GangSources = field(default_factory=GangSources.empty)
     shadow_namespaces: frozenset[str] = frozenset()
     claims: ClaimBook = field(default_factory=ClaimBook)
+    works: PodWorks = field(default_factory=PodWorks)
+    shared_speeds: SharedSpeeds = field(default_factory=SharedSpeeds)
     wall_seconds: float = 0.0
 
 
@@ -94,18 +99,20 @@ def build_snapshot(objects: ClusterObjects, ledger: Ledger) -> BuiltSnapshot:
     """One consistent snapshot. A pod or node that cannot be read never spoils the others."""
     live = {pod_facts.uid(body) for body in objects.pods if not pod_facts.is_finished(body)}
     objects = replace(objects, claims=objects.claims.among(live))
-    nodes = [_node_or_nothing(body, objects) for body in objects.nodes]
+    draws = WorkDraws(objects.works, objects.pods)
+    nodes = [_node_or_nothing(body, objects, draws) for body in objects.nodes]
+    sharing = SharedWork(objects.works, objects.shared_speeds, nodes)
     planned: list[Pod] = []
     pending: dict[str, JsonObject] = {}
     refs: dict[str, GangRef] = {}
     refused: dict[str, str] = {}
-    census = GangCensus(objects.pods, objects.gangs)
+    around = _Around(objects, ledger, GangCensus(objects.pods, objects.gangs), sharing, draws)
     for body in objects.pods:
         try:
             state, node = _state(body, ledger, objects.shadow_namespaces)
             if state is None:
                 continue
-            pod, ref = _pod(body, state, node, objects, ledger, census)
+            pod, ref = _pod(body, state, node, around)
             if ref is not None and ref.size is None and state is PodState.PENDING:
                 raise InputError("gang", "a declared size", ref.id, pod_facts.key(body))
         except (InputError, ValidationError) as error:
@@ -126,7 +133,11 @@ def build_snapshot(objects: ClusterObjects, ledger: Ledger) -> BuiltSnapshot:
         _hosts(nodes, objects.power), _loads(nodes, planned, bound_at), objects.wall_seconds
     )
     snapshot = Snapshot(
-        nodes=tuple(nodes), pods=tuple(everyone), gangs=tuple(gangs), domains=domains
+        nodes=tuple(nodes),
+        pods=tuple(everyone),
+        gangs=tuple(gangs),
+        domains=domains,
+        slow_downs=sharing.slow_downs(),
     )
     kept = frozenset(pod.uid for pod in absent if pod.state is PodState.PROMISED)
     return BuiltSnapshot(snapshot, pending, refused, kept)
@@ -137,15 +148,15 @@ def _named(error: InputError | ValidationError, source: str) -> InputError:
     return error if isinstance(error, InputError) else named_error(error, source)
 
 
-def _node_or_nothing(body: JsonObject, objects: ClusterObjects) -> Node:
+def _node_or_nothing(body: JsonObject, objects: ClusterObjects, draws: WorkDraws) -> Node:
     """The node; one that cannot be read holds nothing and takes nothing."""
     try:
-        return _node(body, objects)
+        return _node(body, objects, draws)
     except ValidationError:
         return Node(name=body["metadata"]["name"], milli_cpu=0, memory_bytes=0, ready=False)
 
 
-def _node(body: JsonObject, objects: ClusterObjects) -> Node:
+def _node(body: JsonObject, objects: ClusterObjects, draws: WorkDraws) -> Node:
     metadata, spec = body["metadata"], body.get("spec") or {}
     labels = dict(metadata.get("labels") or {})
     allocatable = (body.get("status") or {}).get("allocatable") or {}
@@ -162,7 +173,7 @@ def _node(body: JsonObject, objects: ClusterObjects) -> Node:
     gpus = gpu_demand(amounts).whole if counts_whole_boards(labels) else 0
     boards = min(board_count(body), MAX_GPUS) if known else 0
     efficiency = objects.power.grid.path_efficiency(feeding.domain)
-    extra = _added_watts(watts, efficiency) if watts else {}
+    extra = _added_watts(watts, draws.class_watts(watts), efficiency) if watts else {}
     return Node(
         name=metadata["name"],
         gpu_model=watts.model if watts else label,
@@ -181,6 +192,8 @@ def _node(body: JsonObject, objects: ClusterObjects) -> Node:
         ready=known and _ready(body),
         schedulable=not spec.get("unschedulable"),
         power_known=not feeding.strangers and (watts is not None or not (gpus and feeding.domain)),
+        shared_boards=shared_board_count(labels, boards),
+        slow_down_limit_milli=limit_milli(amounts, labels),
         disrupted=bool(metadata.get("deletionTimestamp"))
         or any(t.get("key") in DISRUPTION_TAINTS for t in taints),
     )
@@ -195,10 +208,12 @@ def _others(amounts: Mapping[str, int], most: int) -> dict[str, int]:
     }
 
 
-def _added_watts(watts: ModelWatts, efficiency: float) -> dict[str, int]:
+def _added_watts(
+    watts: ModelWatts, class_watts: Mapping[str, float], efficiency: float
+) -> dict[str, int]:
     return {
         name: math.ceil(max(0.0, p95 - watts.idle_watts) / efficiency)
-        for name, p95 in watts.class_watts.items()
+        for name, p95 in class_watts.items()
     }
 
 
@@ -244,21 +259,28 @@ def _state(body: JsonObject, ledger: Ledger, shadow: frozenset[str]) -> tuple[Po
     return None, ""
 
 
+@dataclass(frozen=True, slots=True)
+class _Around:
+    """What pods are read against."""
+
+    objects: ClusterObjects
+    ledger: Ledger
+    census: GangCensus
+    sharing: SharedWork
+    draws: WorkDraws
+
+
 def _pod(
-    body: JsonObject,
-    state: PodState,
-    node: str,
-    objects: ClusterObjects,
-    ledger: Ledger,
-    census: GangCensus,
+    body: JsonObject, state: PodState, node: str, around: _Around
 ) -> tuple[Pod, GangRef | None]:
+    objects, ledger = around.objects, around.ledger
     requests = pod_requests(body)
     metadata, spec = body["metadata"], body["spec"]
     waits = state is PodState.PENDING
-    gang = census.gang(body)
+    gang = around.census.gang(body)
     models = [objects.models.get(normal_name(m)) for m in pod_facts.gpu_models(body)]
     names = [w.model if w else n for w, n in zip(models, pod_facts.gpu_models(body), strict=True)]
-    annotations = metadata.get("annotations") or {}
+    work, shares = around.sharing.of_pod(body, requests)
     pod = Pod(
         uid=pod_facts.uid(body),
         namespace=str(metadata.get("namespace", "default")),
@@ -270,17 +292,25 @@ def _pod(
         **_asked(
             requests,
             objects.claims.held(body) if state is PodState.BOUND else 0,
-            asked_milli(requests, annotations),
+            shares,
         ),
         gpu_models=tuple(names),
-        node_selector=dict(spec.get("nodeSelector") or {}) if waits else {},
-        required_terms=_terms(spec) if waits else (),
-        tolerations=tuple(_toleration(t) for t in spec.get("tolerations") or ()) if waits else (),
-        kernel_class=str(annotations.get(KERNEL_CLASS_ANNOTATION, "")),
+        **(rules_of(spec) if waits else _move(body, state, objects.works)),
+        kernel_class=around.draws.kernel_class(body),
         expected_watts_per_gpu=pod_facts.expected_watts_per_gpu(body),
         excluded_nodes=ledger.excluded_nodes(pod_facts.owner_key(body)) if waits else (),
+        shared_work=work,
     )
     return pod, gang
+
+
+def _move(body: JsonObject, state: PodState, works: PodWorks) -> dict[str, Any]:
+    """Where a running pod could be instead, and what that costs; nothing where it has to stay."""
+    work = works.of_pod(body) if state is PodState.BOUND else None
+    if work is None or not work.is_sure or work.move_seconds is None:
+        return {}
+    rules = rules_of_next(body)
+    return {} if rules is None else {**rules, "move_seconds": math.ceil(work.move_seconds)}
 
 
 def _still_holds(body: JsonObject, ledger: Ledger, claims: ClaimBook) -> list[Pod]:
@@ -309,36 +339,6 @@ def _asked(
         "memory_bytes": min(requests.get("memory", 0), MAX_QUANTITY),
         "resources": {**_others(requests, MAX_QUANTITY), **shares},
     }
-
-
-def _terms(spec: Mapping[str, Any]) -> tuple[NodeTerm, ...]:
-    affinity = (spec.get("affinity") or {}).get("nodeAffinity") or {}
-    required = affinity.get("requiredDuringSchedulingIgnoredDuringExecution") or {}
-    return tuple(
-        NodeTerm(
-            match_expressions=tuple(_requirement(r) for r in t.get("matchExpressions") or ()),
-            match_fields=tuple(_requirement(r) for r in t.get("matchFields") or ()),
-        )
-        for t in required.get("nodeSelectorTerms") or ()
-    )
-
-
-def _requirement(rule: Mapping[str, Any]) -> Requirement:
-    operator = rule.get("operator")
-    if operator not in ("In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt"):
-        raise InputError("nodeSelectorTerms.operator", "an operator of core/v1", operator)
-    values = tuple(str(v) for v in rule.get("values") or ())
-    return Requirement(key=str(rule.get("key", "")), operator=operator, values=values)
-
-
-def _toleration(body: Mapping[str, Any]) -> Toleration:
-    effect = body.get("effect")
-    return Toleration(
-        key=str(body.get("key") or ""),
-        operator="Exists" if body.get("operator") == "Exists" else "Equal",
-        value=str(body.get("value") or ""),
-        effect=TaintEffect(effect) if effect else None,
-    )
 
 
 def _hosts(nodes: list[Node], power: PowerView) -> dict[str, float]:

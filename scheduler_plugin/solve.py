@@ -7,6 +7,7 @@ same plan; the hard deadline is the business of ``scheduler_plugin.app.solver_pr
 from __future__ import annotations
 
 import random
+from collections import Counter
 from collections.abc import Callable
 from typing import Literal
 
@@ -15,6 +16,7 @@ import numpy as np
 from scheduler_plugin.bounds import cumulative_bounds
 from scheduler_plugin.checker import complaints
 from scheduler_plugin.greedy import Packing, fill, incumbent
+from scheduler_plugin.move_advice import with_moves
 from scheduler_plugin.objective import demanded_values, objective, placed_values
 from scheduler_plugin.pending_causes import explain_pending
 from scheduler_plugin.plan_document import Pending, PendingReason, Placement, Plan, Statistics, Tier
@@ -30,6 +32,8 @@ NEIGHBOURHOOD_NODES = 32
 PATIENCE = 12
 #: CP-SAT's deterministic work for a second of deadline; a unit took 1 to 3 s where we measured.
 WORK_PER_SECOND = 0.3
+#: Looks of ``board_neighbours`` for a second of deadline: assumed.
+LOOKS_PER_SECOND = 3e6
 #: Without a wall limit only deterministic work ends a search.
 NO_WALL_LIMIT = 1e9
 
@@ -43,17 +47,33 @@ class _Search:
         self, problem: Problem, work: float, wall_seconds: float, seed: int, workers: int
     ) -> None:
         self.problem = problem
+        self.kept = problem.kept_in_place
         self.proved = False
         self.bounds: tuple[int, ...] | None = None
-        self.best = incumbent(problem, self._reaches_bound)
-        self.best_objective = objective(problem, self.best)
-        self.start_values = placed_values(problem, self.best)
         self.budget = work
         self.wall_seconds = wall_seconds
-        self.spent = self.wall = 0.0
+        self.solver_work = self.wall = 0.0
+        self.best = incumbent(problem, self._is_enough)
+        self.best_objective = objective(problem, self.best)
+        self.start_values = placed_values(problem, self.best)
         self.rounds = self.improving = 0
         self.seed, self.workers = seed, workers
         self.random = random.Random(seed)
+
+    @property
+    def spent(self) -> float:
+        """Deterministic work, CP-SAT's and what asking for neighbours has cost.
+
+        Each greedy pass asks every node about every class: thousands of pods that all differ take
+        longer than the deadline by passes alone.
+        """
+        rule = self.problem.neighbours
+        looks = 0 if rule is None else rule.looks
+        return self.solver_work + looks * WORK_PER_SECOND / LOOKS_PER_SECOND
+
+    def _is_enough(self, assignment: Assignment) -> bool:
+        """A further greedy order is of no use, or there is no time for it."""
+        return self.spent > self.budget or self._reaches_bound(assignment)
 
     def _reaches_bound(self, assignment: Assignment) -> bool:
         values = placed_values(self.problem, assignment)
@@ -84,6 +104,7 @@ class _Search:
         # OR-Tools brings pandas with it: a process that lets a child search starts without them.
         from scheduler_plugin.cpsat import SolverLimits, improve
 
+        classes = [c for c in classes if c not in self.kept]
         limits = SolverLimits(
             min(self.budget * share, self.budget - self.spent),
             max(0.01, self.wall_seconds - self.wall),
@@ -91,7 +112,7 @@ class _Search:
             self.workers,
         )
         result = improve(self.problem, self.best, classes, nodes, limits)
-        self.spent += max(result.deterministic_time, 1e-3)
+        self.solver_work += max(result.deterministic_time, 1e-3)
         self.wall += result.wall_seconds
         self.rounds += 1
         packing = Packing(self.problem, result.assignment)
@@ -145,18 +166,27 @@ def plan(
 
 
 def _improve(search: _Search) -> None:
-    """The whole problem if it is small, else neighbourhoods around one waiting job at a time."""
+    """The whole problem if it is small, else neighbourhoods around one waiting job at a time.
+
+    A job that stays where greedy put it is nothing that CP-SAT could place.
+    """
     problem = search.problem
+    jobs = [job for job in problem.jobs if search.kept.isdisjoint(job.classes)]
+    if not jobs:
+        return
     free = Packing(problem)
     fits = np.stack([free.capacity(c) for c in range(len(problem.classes))])
     useful = np.flatnonzero(fits.any(axis=0))
     if int((fits > 0).sum()) <= WHOLE_PROBLEM_COUNTS:
         search.attempt(list(range(len(problem.classes))), [int(n) for n in useful], 1.0)
         return
+    jobs = [job for job in jobs if all(fits[c].any() for c in job.classes)]
     fruitless = turn = 0
     while fruitless < PATIENCE and not search.done():
-        waiting = [job for job in problem.jobs if _waits(search, job)]
-        waiting = [job for job in waiting if all(fits[c].any() for c in job.classes)]
+        placed = Counter[int]()
+        for (c, _), count in search.best.items():
+            placed[c] += count
+        waiting = [job for job in jobs if any(placed[c] < problem.counts[c] for c in job.classes)]
         if not waiting:
             return
         waiting.sort(key=lambda job: -job.priority)
@@ -164,11 +194,6 @@ def _improve(search: _Search) -> None:
         classes, nodes = _neighbourhood(search, job, fits > 0)
         fruitless = 0 if search.attempt(classes, nodes, 0.25) else fruitless + 1
         turn += 1
-
-
-def _waits(search: _Search, job: Job) -> bool:
-    placed = sum(k for (c, _), k in search.best.items() if c in job.classes)
-    return placed < sum(int(search.problem.counts[c]) for c in job.classes)
 
 
 def _neighbourhood(
@@ -211,7 +236,7 @@ def _assemble(search: _Search, digest: str, method: Literal["greedy", "cp_sat"])
         snapshot_digest=digest,
         method=method,
         placements=tuple(sorted(placements, key=lambda p: p.uid)),
-        pending=explain_pending(problem, search.best),
+        pending=with_moves(problem, search.best, explain_pending(problem, search.best)),
         tiers=tiers,
         objective=search.best_objective,
         gap=max(
@@ -223,7 +248,7 @@ def _assemble(search: _Search, digest: str, method: Literal["greedy", "cp_sat"])
             pod_classes=len(problem.classes),
             rounds=search.rounds,
             improving_rounds=search.improving,
-            deterministic_time=round(search.spent, 6),
+            deterministic_time=round(search.solver_work, 6),
             incumbent_value=search.start_values,
         ),
     )

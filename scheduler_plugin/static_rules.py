@@ -24,7 +24,7 @@ NO_RULE = frozenset(
     [
         *("uid", "namespace", "name", "priority", "state", "node", "gang"),
         *("gpu_milli", "milli_cpu", "memory_bytes", "resources"),
-        *("kernel_class", "expected_watts_per_gpu"),
+        *("kernel_class", "expected_watts_per_gpu", "move_seconds"),
     ]
 )
 

@@ -59,9 +59,9 @@ CLOCK_EXPONENT: Final = 2.3
 limit is held at it 1.16 times slower (own H200 rows)."""
 
 FOLLOW_SECONDS: Final = 0.06
-"""Time constant with which the clock follows what the limit asks. Boards overshoot for 0.9 s and
-then undershoot for 0.3 s (``h200_power_steps``), which cancels in energy; a fast follower keeps
-the energy and leaves both out."""
+"""Time constant with which the clock follows what the limit asks. Boards stand above their limit
+for 0.9 s and then dip for 0.3 s (``h200_power_steps``), which cancels in energy; this follower
+keeps the energy and leaves both out."""
 
 SLICE_SECONDS: Final = 0.01
 """Of a phase with traffic: each slice has its kernels, then its share of the traffic. Buffers are

@@ -26,10 +26,10 @@ from wattpack.object_names import (
     GANG_LABEL,
     GANG_SIZE_ANNOTATION,
     KERNEL_CLASS_ANNOTATION,
+    WORKLOAD_LABEL,
 )
 
 WORK_LABEL = "wattpack.io/twin-work"
-WORKLOAD_LABEL = "wattpack.io/workload"
 NAMESPACE = "twin"
 OPENB_PODS = "openb_pod_list_default.csv.gz"
 

@@ -6,35 +6,22 @@ its tick moved; an answer that repeats itself ages like no answer. A browser nev
 
 from __future__ import annotations
 
-import http.client
 import logging
 import threading
-import urllib.error
 import urllib.parse
-import urllib.request
 from collections.abc import Sequence
 from dataclasses import dataclass
-from http.client import HTTPMessage
 from pathlib import Path
-from typing import IO
-
-from pydantic import ValidationError
 
 from console.freshness import GREY_SECONDS, Age, age
 from console.histories import Histories
 from wattpack.clock import Clock
-from wattpack.errors import InputError
+from wattpack.live_client import READ_ERRORS, LiveClient, cause_of
 from wattpack.live_view import LiveView
 from wattpack.periodic import PeriodicThread
 from wattpack.units import NS_PER_SECOND
 
 log = logging.getLogger(__name__)
-#: Ten thousand GPUs take 2 MiB.
-MAX_VIEW_BYTES = 64 * 1024 * 1024
-REQUEST_SECONDS = 3.0
-#: For a whole answer, however slowly it drips.
-ANSWER_SECONDS = 10.0
-_CHUNK_BYTES = 1 << 16
 
 
 @dataclass(slots=True)
@@ -57,13 +44,13 @@ class LiveSource:
     """
 
     def __init__(self, urls: Sequence[str], clock: Clock, token_file: Path | None = None) -> None:
-        self.urls, self._clock, self._token_file = tuple(urls), clock, token_file
+        self.urls, self._clock = tuple(urls), clock
+        self._client = LiveClient(clock, token_file)
         self._lock = threading.Lock()
         self._replicas = {url: _Replica() for url in self.urls}
         self._histories = Histories()
         self._shown_key: tuple[object, ...] = ()
         self._begun_ns = clock.monotonic_ns()
-        self._opener = urllib.request.build_opener(urllib.request.ProxyHandler({}), _NoRedirect())
         self.failures = 0
 
     def latest(self) -> tuple[LiveView | None, Age]:
@@ -101,9 +88,9 @@ class LiveSource:
         replica = self._replicas[url]
         view, cause = None, ""
         try:
-            view = parse_view(self._fetch(url))
-        except (OSError, http.client.HTTPException, InputError, ValueError) as error:
-            cause = _words(error)
+            view = self._client.read(url)
+        except READ_ERRORS as error:
+            cause = cause_of(error)
             log.debug("no live view from %s: %s", url, error)
         with self._lock:
             replica.tried_ns, replica.cause = self._clock.monotonic_ns(), cause
@@ -132,26 +119,6 @@ class LiveSource:
 
         return max(heard, key=rank, default=None)
 
-    def _fetch(self, url: str) -> bytes:
-        request = urllib.request.Request(url)
-        if self._token_file is not None:
-            token = self._token_file.read_text(encoding="ascii").strip()
-            request.add_header("Authorization", f"Bearer {token}")
-        deadline_ns = self._clock.monotonic_ns() + round(ANSWER_SECONDS * NS_PER_SECOND)
-        chunks, size = [], 0
-        with self._opener.open(request, timeout=REQUEST_SECONDS) as answer:
-            while chunk := answer.read1(_CHUNK_BYTES):
-                chunks.append(chunk)
-                size += len(chunk)
-                if size > MAX_VIEW_BYTES:
-                    raise InputError("live", f"at most {MAX_VIEW_BYTES} bytes", "more")
-                if self._clock.monotonic_ns() > deadline_ns:
-                    raise InputError("live", f"a whole answer within {ANSWER_SECONDS:g} s", "less")
-            declared = answer.headers.get("Content-Length")
-        if declared is not None and int(declared) != size:
-            raise InputError("live", f"{declared} bytes, as declared", size)
-        return b"".join(chunks)
-
 
 class ReplicaReader(PeriodicThread):
     """Reads one replica every second."""
@@ -165,36 +132,6 @@ class ReplicaReader(PeriodicThread):
         self._source.read(self._url)
 
 
-class _NoRedirect(urllib.request.HTTPRedirectHandler):
-    """A controller redirects nobody; whoever does must not get our token."""
-
-    def redirect_request(
-        self,
-        req: urllib.request.Request,
-        fp: IO[bytes],
-        code: int,
-        msg: str,
-        headers: HTTPMessage,
-        newurl: str,
-    ) -> None:
-        """None: the redirection becomes an ``HTTPError``."""
-        return
-
-
-def parse_view(body: bytes) -> LiveView:
-    """The view of an answer.
-
-    Raises:
-        InputError: naming the first field that this release does not understand.
-    """
-    try:
-        return LiveView.model_validate_json(body, extra="ignore")
-    except ValidationError as error:
-        first = error.errors(include_url=False, include_context=False, include_input=False)[0]
-        field = ".".join(str(part) for part in first["loc"]) or "live"
-        raise InputError(field, f"a live view of this release ({first['msg']})") from error
-
-
 def _key(view: LiveView | None) -> tuple[object, ...]:
     return () if view is None else (view.epoch, view.leading, view.tick, view.wall_time_ns)
 
@@ -205,11 +142,3 @@ def _short(url: str) -> str:
     host = parts.hostname or url
     named = host.partition(".")[0]
     return f"{host}:{parts.port}" if named.isdigit() else named
-
-
-def _words(error: Exception) -> str:
-    if isinstance(error, urllib.error.HTTPError):
-        return f"HTTP {error.code}"
-    if isinstance(error, urllib.error.URLError):
-        return str(error.reason)
-    return str(error)[:200]

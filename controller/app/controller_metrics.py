@@ -6,7 +6,7 @@ One registry a controller, so that several can live in one process (the demo, te
 from __future__ import annotations
 
 from collections import Counter as Tally
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
@@ -17,18 +17,23 @@ from controller.tick_values import Band, Decisions, Observations, Topology
 from forecasting.forecast_book import Outlook
 
 
-class ControllerMetrics:
-    """Everything that the tick exports."""
+def _makers(registry: CollectorRegistry) -> tuple[Callable[..., Gauge], Callable[..., Counter]]:
+    """Makers of metrics under the project's prefix: name, text, labels."""
 
-    def __init__(self) -> None:
-        self.registry = CollectorRegistry()
+    def gauge(name: str, text: str, *labels: str) -> Gauge:
+        return Gauge(f"wattpack_{name}", text, labels, registry=registry)
 
-        def gauge(name: str, text: str, *labels: str) -> Gauge:
-            return Gauge(f"wattpack_{name}", text, labels, registry=self.registry)
+    def counter(name: str, text: str, *labels: str) -> Counter:
+        return Counter(f"wattpack_{name}", text, labels, registry=registry)
 
-        def counter(name: str, text: str, *labels: str) -> Counter:
-            return Counter(f"wattpack_{name}", text, labels, registry=self.registry)
+    return gauge, counter
 
+
+class DomainMetrics:
+    """What a power domain draws, may draw and is expected to draw."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        gauge, counter = _makers(registry)
         self.draw = gauge("domain_draw_watts", "Estimated AC draw of a domain", "domain")
         self.limit = gauge("domain_limit_watts", "What a domain may draw now", "domain")
         self.rating = gauge("domain_rating_watts", "Continuous rating", "domain")
@@ -52,21 +57,24 @@ class ControllerMetrics:
             "domain_forecast_contradicted", "1 while measured draw contradicts it", "domain"
         )
         self.brakes = counter("domain_brakes_total", "Times a domain entered the brake", "domain")
-        self.silent_nodes = gauge("silent_nodes", "Nodes without a fresh report")
-        self.nodes = gauge("nodes", "Nodes that have said hello")
-        self.pods_by_bound = gauge(
-            "pods_by_bound",
-            "Pods on GPUs by what binds their work, as telemetry shows it",
-            "bound",
+        self.aside = gauge(
+            "servers_counted_aside",
+            "Servers of a domain whose newest spec is refused that count in the next one above",
+            "domain",
         )
-        self.untrusted = gauge("untrusted_gpus", "GPUs budgeted at their maximum (I7)")
-        self.stale_readings = gauge(
-            "stale_readings", "GPUs whose power readings stand still or hide energy (I7)"
+        self.uncounted = gauge(
+            "servers_uncounted",
+            "Servers of a refused domain above which no accepted one is known: in no sum (I1)",
+            "domain",
         )
-        self.ignored_epochs = gauge(
-            "ignored_epochs", "Nodes that report an epoch no Lease of ours can have reached (I4)"
-        )
-        self.streams = gauge("agent_streams", "Open agent streams")
+
+
+class StreamMetrics:
+    """The streams to the node agents."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        gauge, counter = _makers(registry)
+        self.open = gauge("agent_streams", "Open agent streams")
         self.refused = counter("refused_reports_total", "Agent reports that were refused")
         self.refused_streams = counter(
             "refused_streams_total", "Agent streams that were refused, by gRPC status", "reason"
@@ -82,33 +90,60 @@ class ControllerMetrics:
             "When the certificate that is shown ends, Unix time",
             "server",
         )
-        self.leading = gauge("leading", "1 if this replica leads")
-        self.epoch = gauge("epoch", "Fencing epoch while leading, else 0")
         self.batches = counter("lease_batches_total", "Lease batches handed to the streams")
-        self.not_accepted = gauge("objects_not_accepted", "Objects whose newest spec is refused")
-        self.aside = gauge(
-            "servers_counted_aside",
-            "Servers of a domain whose newest spec is refused that count in the next one above",
-            "domain",
-        )
-        self.uncounted = gauge(
-            "servers_uncounted",
-            "Servers of a refused domain above which no accepted one is known: in no sum (I1)",
-            "domain",
-        )
-        self.odd_servers = gauge(
-            "odd_servers", "Servers that are counted otherwise than they say", "reason"
-        )
+
+
+class LoopMetrics:
+    """The tick itself and the files that it writes."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        gauge, counter = _makers(registry)
         self.failed_ticks = counter("failed_ticks_total", "Ticks that raised an error")
-        self.audit_failures = counter("audit_rows_lost_total", "Decision rows that were not kept")
-        self.audit_bytes = gauge("audit_bytes", "Size of the decisions' file with its log")
-        self.history_bytes = gauge("history_bytes", "Size of the draw history with its log")
-        self.history_failures = counter("history_rows_lost_total", "Draw samples not kept")
         self.tick_seconds = Histogram(
             "wattpack_tick_seconds",
             "Work of one tick",
             buckets=(0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0),
-            registry=self.registry,
+            registry=registry,
+        )
+        self.audit_failures = counter("audit_rows_lost_total", "Decision rows that were not kept")
+        self.audit_bytes = gauge("audit_bytes", "Size of the decisions' file with its log")
+        self.history_bytes = gauge("history_bytes", "Size of the draw history with its log")
+        self.history_failures = counter("history_rows_lost_total", "Draw samples not kept")
+
+
+class ControllerMetrics:
+    """Everything that the tick exports."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        self.domains = DomainMetrics(self.registry)
+        self.streams = StreamMetrics(self.registry)
+        self.loop = LoopMetrics(self.registry)
+        gauge, counter = _makers(self.registry)
+        self.silent_nodes = gauge("silent_nodes", "Nodes without a fresh report")
+        self.nodes = gauge("nodes", "Nodes that have said hello")
+        self.pods_by_bound = gauge(
+            "pods_by_bound",
+            "Pods on GPUs by what binds their work, as telemetry shows it",
+            "bound",
+        )
+        self.profile_writes = counter(
+            "classified_profile_writes_total",
+            "WorkloadProfiles written from telemetry; kept_by_people: left as somebody set them",
+            "outcome",
+        )
+        self.untrusted = gauge("untrusted_gpus", "GPUs budgeted at their maximum (I7)")
+        self.stale_readings = gauge(
+            "stale_readings", "GPUs whose power readings stand still or hide energy (I7)"
+        )
+        self.ignored_epochs = gauge(
+            "ignored_epochs", "Nodes that report an epoch no Lease of ours can have reached (I4)"
+        )
+        self.leading = gauge("leading", "1 if this replica leads")
+        self.epoch = gauge("epoch", "Fencing epoch while leading, else 0")
+        self.not_accepted = gauge("objects_not_accepted", "Objects whose newest spec is refused")
+        self.odd_servers = gauge(
+            "odd_servers", "Servers that are counted otherwise than they say", "reason"
         )
         self._bands: dict[str, int] = {}
         self._shown: dict[Gauge, frozenset[str]] = {}
@@ -119,16 +154,16 @@ class ControllerMetrics:
     ) -> None:
         """Export one tick; ``capped`` counts GPUs below request by domain."""
         for index, name in enumerate(topology.tree.names):
-            self.draw.labels(name).set(decisions.draw_watts[index])
-            self.limit.labels(name).set(seen.budget_watts[index])
-            self.rating.labels(name).set(topology.tree.rating_watts[index])
-            self.cap_band.labels(name).set(decisions.cap_band_watts[index])
-            self.worst.labels(name).set(decisions.worst_watts[index])
-            self.heat.labels(name).set(decisions.heat[index])
+            self.domains.draw.labels(name).set(decisions.draw_watts[index])
+            self.domains.limit.labels(name).set(seen.budget_watts[index])
+            self.domains.rating.labels(name).set(topology.tree.rating_watts[index])
+            self.domains.cap_band.labels(name).set(decisions.cap_band_watts[index])
+            self.domains.worst.labels(name).set(decisions.worst_watts[index])
+            self.domains.heat.labels(name).set(decisions.heat[index])
             band = int(decisions.band[index])
-            self.band.labels(name).set(band)
-            self.capped.labels(name).set(capped[index])
-            brakes = self.brakes.labels(name)
+            self.domains.band.labels(name).set(band)
+            self.domains.capped.labels(name).set(capped[index])
+            brakes = self.domains.brakes.labels(name)
             if band == Band.BRAKE and self._bands.get(name) != Band.BRAKE:
                 brakes.inc()
             self._bands[name] = band
@@ -144,11 +179,11 @@ class ControllerMetrics:
     ) -> None:
         """Export what was measured and what is expected of each domain, on which authority."""
         known = {n: o.p99_watts for n, o in outlooks.items() if o.method != "limit"}
-        self._replace(self.forecast, known)
-        self._replace(self.measured, measured_watts)
+        self._replace(self.domains.forecast, known)
+        self._replace(self.domains.measured, measured_watts)
         for name, outlook in outlooks.items():
-            self.forecast_fallback.labels(name).set(outlook.is_fallback)
-            self.forecast_contradicted.labels(name).set(outlook.state == "Contradicted")
+            self.domains.forecast_fallback.labels(name).set(outlook.is_fallback)
+            self.domains.forecast_contradicted.labels(name).set(outlook.state == "Contradicted")
 
     def observe_aside(self, aside: Sequence[Aside]) -> None:
         """Export which domains' servers count elsewhere, or nowhere."""
@@ -156,8 +191,10 @@ class ControllerMetrics:
         for servers in aside:
             if servers.counted_in:
                 counted[servers.claimed_by] += servers.servers
-        self._replace(self.aside, counted)
-        self._replace(self.uncounted, {a.claimed_by: a.servers for a in aside if not a.counted_in})
+        self._replace(self.domains.aside, counted)
+        self._replace(
+            self.domains.uncounted, {a.claimed_by: a.servers for a in aside if not a.counted_in}
+        )
 
     def observe_refusals(self, refusals: Sequence[Refusal]) -> None:
         """Export what does not run, and which servers are odd."""

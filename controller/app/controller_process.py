@@ -16,6 +16,7 @@ from functools import partial
 from capacity.profile_library import ProfileLibrary
 from controller.app.agent_gateway import AgentGateway
 from controller.app.agent_identity import NodeAuthenticator
+from controller.app.classified_profiles import ClassifiedProfiles
 from controller.app.controller_metrics import ControllerMetrics
 from controller.app.controller_settings import ControllerSettings
 from controller.app.decision_log import DecisionLog
@@ -47,7 +48,7 @@ from wattpack.http_port import HttpAnswer, HttpPort, Route
 from wattpack.kube.election import Bid, ElectionSettings, LeaderElector
 from wattpack.kube.informer import Informer
 from wattpack.kube.port import NODES, PODS, PRIORITY_CLASSES, KubeApi
-from wattpack.kube.write_budget import write_budget
+from wattpack.kube.write_budget import TokenBucket, write_budget
 from wattpack.metrics_port import RefusalCollector, health_route, metrics_route
 from wattpack.sqlite_retention import kept
 from wattpack.units import seconds_to_ns
@@ -113,20 +114,8 @@ class ControllerProcess:
         forecasts = ForecastReader(self.store)
         self.desired = DesiredTopology(self.store, forecasts)
         self.informers = _informers(around, self.store)
-        identity = around.holder or settings.replica
         self._term_begins = False
-        self.elector = LeaderElector(
-            around.api,
-            around.clock,
-            Bid(
-                LEASE_NAME,
-                settings.namespace,
-                identity,
-                around.election,
-                around.seed,
-                won=self._won,
-            ),
-        )
+        self.elector = self._new_elector(around)
         self.gateway = AgentGateway(
             self.fleet,
             NodeAuthenticator(around.api, around.clock, settings.agent_username),
@@ -144,13 +133,9 @@ class ControllerProcess:
         self.ticker = self._new_ticker(around)
         bucket = write_budget(around.clock)
         self.status = StatusThread(
-            around.api,
-            around.clock,
-            self.desired,
-            settings.replica,
-            bucket,
-            self.elector.is_leader,
+            around.api, around.clock, self.desired, settings.replica, bucket, self.elector.is_leader
         )
+        self.classified = self._new_classified_profiles(around, bucket)
         self.taints = TaintThread(
             around.api, around.clock, self.store, self.desired, bucket, settings.replica
         )
@@ -159,14 +144,43 @@ class ControllerProcess:
             kept(settings.history_retention_days, settings.history_max_mebibytes),
         )
         forecasts.preload(self.history.hourly_maxima(around.clock.wall_time_ns()))
-        self.access = HttpAccess(
+        self.access = self._new_http_access(around)
+        self.metrics.registry.register(RefusalCollector(self.access.refused))
+        self.http = self._new_http_port()
+        self._thread = threading.Thread(target=self._run, name="tick", daemon=True)
+
+    def _new_elector(self, around: Surroundings) -> LeaderElector:
+        settings = self.settings
+        identity = around.holder or settings.replica
+        bid = Bid(
+            LEASE_NAME,
+            settings.namespace,
+            identity,
+            around.election,
+            around.seed,
+            won=self._won,
+        )
+        return LeaderElector(around.api, around.clock, bid)
+
+    def _new_classified_profiles(
+        self, around: Surroundings, bucket: TokenBucket
+    ) -> ClassifiedProfiles:
+        return ClassifiedProfiles(
+            around.api,
+            around.clock,
+            self.desired,
+            self.works.works,
+            lambda: self.settings.write_workload_profiles and self.elector.is_leader(),
+            bucket,
+        )
+
+    def _new_http_access(self, around: Surroundings) -> HttpAccess:
+        settings = self.settings
+        return HttpAccess(
             (*settings.http_names, *(n for n in settings.server_names if not is_address(n))),
             None if settings.http_insecure else around.api,
             around.clock,
         )
-        self.metrics.registry.register(RefusalCollector(self.access.refused))
-        self.http = self._new_http_port()
-        self._thread = threading.Thread(target=self._run, name="tick", daemon=True)
 
     def _new_ticker(self, around: Surroundings) -> Ticker:
         return Ticker(
@@ -210,6 +224,7 @@ class ControllerProcess:
         self.status.start()
         self.taints.start()
         self.works.start()
+        self.classified.start()
         self._thread.start()
 
     def stop(self) -> None:
@@ -225,6 +240,7 @@ class ControllerProcess:
         self.status.stop()
         self.taints.stop()
         self.works.stop()
+        self.classified.stop()
         for informer in self.informers:
             informer.stop()
         self.streams.stop()
@@ -265,24 +281,26 @@ class ControllerProcess:
         except Exception:
             # The lease protocol makes a missed tick safe; a dead loop would only be noticed later.
             log.exception("tick failed")
-            self.metrics.failed_ticks.inc()
+            self.metrics.loop.failed_ticks.inc()
 
     def _count(self) -> None:
         """Bring up to date what others count."""
         metrics, gateway, streams = self.metrics, self.gateway, self.streams
-        metrics.streams.set(gateway.connected())
-        metrics.count_up(metrics.refused, gateway.refused_reports)
-        metrics.count_up(metrics.renewals, streams.renewals)
-        metrics.count_up(metrics.failed_renewals, streams.failed_renewals)
+        metrics.streams.open.set(gateway.connected())
+        metrics.count_up(metrics.streams.refused, gateway.refused_reports)
+        metrics.count_up(metrics.streams.renewals, streams.renewals)
+        metrics.count_up(metrics.streams.failed_renewals, streams.failed_renewals)
         expires = expires_at_seconds(streams.certificate_pem)
-        metrics.certificate_expires.labels("stream").set(expires)
-        metrics.audit_bytes.set(self.audit.size_bytes)
+        metrics.streams.certificate_expires.labels("stream").set(expires)
+        metrics.loop.audit_bytes.set(self.audit.size_bytes)
         for bound, pods in self.works.count_by_bound().items():
             metrics.pods_by_bound.labels(bound).set(pods)
-        metrics.history_bytes.set(self.history.size_bytes)
-        metrics.count_up(metrics.history_failures, self.history.failures)
+        for outcome, writes in self.classified.outcomes.copy().items():
+            metrics.count_up(metrics.profile_writes.labels(outcome), writes)
+        metrics.loop.history_bytes.set(self.history.size_bytes)
+        metrics.count_up(metrics.loop.history_failures, self.history.failures)
         for reason, count in gateway.refused_streams.copy().items():
-            metrics.count_up(metrics.refused_streams.labels(reason), count)
+            metrics.count_up(metrics.streams.refused_streams.labels(reason), count)
 
     def synced(self) -> bool:
         """Whether every informer has listed once."""

@@ -84,6 +84,9 @@ class ControllerSettings(Settings):
     meter_prometheus_url: Annotated[
         str, Field(description="Prometheus that answers the domains' meter queries; empty for none")
     ] = ""
+    write_workload_profiles: Annotated[
+        bool, Field(description="Write a WorkloadProfile for owners of pods that nobody described")
+    ] = True
     simulated: Annotated[bool, Field(description="Marks everything shown as simulated")] = False
     label: Annotated[str, Field(max_length=200, description="Shown in the console's header")] = ""
 

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from capacity.catalogue.pod_works import ObjectName, PodWorks
 from capacity.profile_book import ProfileBook
 from capacity.profile_library import ProfileLibrary, shipped_library
 from forecasting.forecast_book import ForecastBook
@@ -61,7 +62,7 @@ class Objects:
     #: The newest word of each domain on its members, also where the spec is unreadable otherwise.
     claims: dict[str, MemberClaim] = field(default_factory=dict)
     plain_profiles: dict[str, JsonObject] = field(default_factory=dict)
-    #: WorkloadProfiles by kind, namespace and name: judged, used by nothing.
+    #: WorkloadProfiles by kind, namespace and name.
     planning: dict[ObjectId, JsonObject] = field(default_factory=dict)
     priority_classes: dict[str, JsonObject] = field(default_factory=dict)
     pods: dict[tuple[str, str], JsonObject] = field(default_factory=dict)
@@ -87,6 +88,9 @@ class ObjectStore:
         self.objects = Objects()
         self.version = 0
         self.profiles = ProfileBook.shipped(library or shipped_library())
+        self._works = PodWorks()
+        #: What was read of WorkloadProfiles since, empty of those that are gone.
+        self._changed_works: dict[ObjectName, PodWorks] = {}
         self.forecasts = ForecastBook(authority)
         self.forecast_version = 0
         #: Deleted Node objects whose machines may still draw power.
@@ -105,9 +109,7 @@ class ObjectStore:
             if old is not None and (new is None or _uid(old) != _uid(new)):
                 self._ended.add(key)
             if resource.kind in _PLANNING:
-                self.objects.planning.pop(key, None)
-                if new is not None:
-                    self.objects.planning[key] = new
+                self._take_work(key, new)
             elif resource.kind == DemandForecast.meta.kind:
                 self._take_forecast(name, new, old or {})
             elif resource.kind == GPUProfile.meta.kind:
@@ -118,6 +120,14 @@ class ObjectStore:
                 self._take_model(resource.kind, name, new)
             else:
                 self._take_plain(resource, name, new or old or {}, gone=new is None)
+
+    def works(self) -> PodWorks:
+        """Which work pods do; changes are merged when somebody asks, not at each event."""
+        with self.lock:
+            if self._changed_works:
+                self._works = self._works.with_changes(self._changed_works)
+                self._changed_works = {}
+            return self._works
 
     def take_ended(self) -> set[ObjectId]:
         """Objects that ended since the last call; one of the same name may have followed."""
@@ -146,12 +156,27 @@ class ObjectStore:
         with self.lock:
             return list(self._unreadable.values())
 
+    def _take_work(self, key: ObjectId, new: JsonObject | None) -> None:
+        old = self.objects.planning.pop(key, None)
+        if new is not None:
+            self.objects.planning[key] = new
+        if _said_of_work(old) == _said_of_work(new):
+            return
+        said = () if new is None else (new,)
+        self._changed_works[key[1:]] = PodWorks.of(said, self._kernel_classes())
+        self.version += 1
+
+    def _kernel_classes(self) -> set[str]:
+        return {name for profile in self.profiles.profiles() for name in profile.kernel_classes}
+
     def _take_profile(self, name: str, new: JsonObject | None) -> None:
         old = self.objects.plain_profiles.pop(name, {})
         if new is not None:
             self.objects.plain_profiles[name] = new
         if new is None or old.get("spec") != new.get("spec"):
             self.profiles = self.profiles.with_objects(self.objects.plain_profiles.values())
+            self._works = PodWorks.of(self.objects.planning.values(), self._kernel_classes())
+            self._changed_works = {}
             self.version += 1
 
     def _take_claim(self, name: str, new: JsonObject | None) -> None:
@@ -257,6 +282,13 @@ def _spec(parsed: Any) -> object:  # noqa: ANN401 - every kind has its own
 
 def _labels(body: JsonObject) -> object:
     return body["metadata"].get("labels")
+
+
+def _said_of_work(body: JsonObject | None) -> object:
+    """What of a WorkloadProfile pods are judged by: not its status, which we write ourselves."""
+    if body is None:
+        return None
+    return body.get("spec"), _labels(body), body["metadata"].get("ownerReferences")
 
 
 def _told(body: JsonObject) -> object:

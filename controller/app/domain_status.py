@@ -167,7 +167,7 @@ class StatusThread(PeriodicThread):
         ):
             self._writer.offer(resource, name, status)
         for found in self._planning.statuses(
-            desired.newest().planning, desired.gpu_types(), self._clock.wall_time_ns()
+            desired.newest().planning, desired.works(), self._clock.wall_time_ns()
         ):
             self._writer.offer(found.resource, found.name, found.status, found.namespace)
 

@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 
 from controller.tick_values import Band, CapReason, Decisions, Observations, Topology
+from controller.work_curves import Curves, speeds_at
 from controller.work_seen import PodWork
 from forecasting.forecast_book import Outlook
 from forecasting.issued_forecast import IssuedForecast
-from wattpack.live_view import LiveDecision, LiveDomain, LiveForecast, LiveGpus, LiveView
+from wattpack.live_view import LiveDecision, LiveDomain, LiveForecast, LiveGpus, LiveLead, LiveView
 from wattpack.power.domain_tree import FloatArray, IntArray
 
 #: Shown where a GPU has a pod whose name is not the reader's to know.
@@ -33,6 +34,7 @@ class ViewContext:
     simulated: bool
     label: str
     works: Mapping[str, PodWork] = field(default_factory=dict)
+    curves: Curves = field(default_factory=dict)
 
 
 def shown_to(view: LiveView, visible: Callable[[Collection[str]], Collection[str]]) -> LiveView:
@@ -40,12 +42,17 @@ def shown_to(view: LiveView, visible: Callable[[Collection[str]], Collection[str
     pods = view.gpus.pod
     shown = visible({namespace_of(pod) for pod in pods if pod})
     named = [p if not p or namespace_of(p) in shown else HIDDEN_POD for p in pods]
-    known = {"pod": named}
+    known: dict[str, list[Any]] = {"pod": named}
     # What strangers run is theirs to tell.
     if view.gpus.workload:
         known["workload"] = [
             work if pod != HIDDEN_POD else ""
             for work, pod in zip(view.gpus.workload, named, strict=True)
+        ]
+    if view.gpus.speed_fraction:
+        known["speed_fraction"] = [
+            None if pod == HIDDEN_POD else kept
+            for kept, pod in zip(view.gpus.speed_fraction, named, strict=True)
         ]
     return view.model_copy(update={"gpus": view.gpus.model_copy(update=known)})
 
@@ -137,6 +144,7 @@ def _domain(
         forecast_state=outlook.state if outlook else "",
         forecast_reason=outlook.reason if outlook else "",
         forecast_window=_window(known.source) if known and known.source else None,
+        forecast_lead=_lead(known.source) if known and known.source else None,
     )
 
 
@@ -154,6 +162,14 @@ def _window(issue: IssuedForecast) -> LiveForecast | None:
         step_seconds=issue.step_seconds,
         p50_watts=list(paths[0.5]),
         p99_watts=list(paths[0.99]),
+    )
+
+
+def _lead(issue: IssuedForecast) -> LiveLead | None:
+    if issue.lead is None:
+        return None
+    return LiveLead(
+        workload=issue.lead.workload, seconds=issue.lead.seconds, p99_watts=issue.lead.p99
     )
 
 
@@ -177,6 +193,7 @@ def _gpus(
         pod=list(context.pods),
         floor_watts=[round(float(w), 1) for w in topology.floor_watts],
         temperature_celsius=_numbers(context.temperatures_celsius),
+        speed_fraction=_numbers(speeds_at(context.curves, seen.gpu_limit_watts), 3),
         **_works(context),
     )
 
@@ -196,6 +213,6 @@ def _known(watts: float) -> float | None:
     return round(float(watts), 1) if np.isfinite(watts) else None
 
 
-def _numbers(values: FloatArray) -> list[float | None]:
+def _numbers(values: FloatArray, digits: int = 1) -> list[float | None]:
     """Rounded numbers, None for what is not known."""
-    return [None if value != value else round(value, 1) for value in values.tolist()]
+    return [None if value != value else round(value, digits) for value in values.tolist()]

@@ -1,7 +1,7 @@
-"""What becomes of WorkloadProfiles: accepted or not, and never ready.
+"""What becomes of WorkloadProfiles: accepted and in use, or not, and why.
 
-No process plans by them in this version; whoever writes such an object is told so, and told what is
-wrong with it, instead of being left to wait. CapacityPlans are the forecaster's.
+One that was written from telemetry says so in a condition of its own. CapacityPlans are the
+forecaster's.
 """
 
 from __future__ import annotations
@@ -12,8 +12,7 @@ from dataclasses import dataclass
 
 from pydantic import ValidationError
 
-from capacity.catalogue.catalogue_files import shipped_catalogue
-from capacity.profile_book import ProfileBook
+from capacity.catalogue.pod_works import PodWorks, is_classified
 from controller.app.desired_state import ObjectId
 from wattpack.api import ApiObject, Condition, WorkloadProfile
 from wattpack.api.conditions import Finding, set_condition
@@ -25,12 +24,10 @@ from wattpack.kube.port import JsonObject, Resource
 __all__ = ["PLANNING_KINDS", "PlanningStatus", "PlanningVerdicts"]
 
 PLANNING_KINDS: tuple[type[ApiObject], ...] = (WorkloadProfile,)
-_UNUSED = (
-    "shown for pods whose label wattpack.io/workload names it; "
-    "nothing plans by workload profiles in this version"
+_IN_USE = (
+    "controller and planner count by it for the pods whose label wattpack.io/workload names it"
 )
-# Shares are written with a few decimals; their sum is not exact.
-_SUM_TOLERANCE = 1e-6
+_IN_USE_OF_OWNER = "controller and planner count by it for the pods of its owner"
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,49 +45,39 @@ class PlanningVerdicts:
 
     def __init__(self) -> None:
         self._conditions: dict[ObjectId, list[Condition]] = {}
-        self._judged_on: tuple[Mapping[ObjectId, JsonObject], ProfileBook] | None = None
-        self._refused: Mapping[ObjectId, str] = {}
 
     def forget(self, key: ObjectId) -> None:
         """Drop what was said of an object that is gone."""
         self._conditions.pop(key, None)
 
     def statuses(
-        self, objects: Mapping[ObjectId, JsonObject], gpu_types: ProfileBook, wall_time_ns: int
+        self, objects: Mapping[ObjectId, JsonObject], works: PodWorks, wall_time_ns: int
     ) -> Iterator[PlanningStatus]:
         """The status of every object.
 
         Args:
             objects: The newest, as the API gave them.
-            gpu_types: Every GPU type that is known.
+            works: What was read of them.
             wall_time_ns: Now.
         """
-        if self._judged_on != (objects, gpu_types):
-            self._refused = _refusals(objects, gpu_types)
-            self._judged_on = (objects, gpu_types)
         for key, body in objects.items():
             _, namespace, name = key
             generation = int(body["metadata"].get("generation", 0))
-            conditions = self._judged(key, body, self._refused.get(key), wall_time_ns)
+            refusal = works.refusals.get((namespace, name))
+            conditions = self._judged(key, body, refusal, wall_time_ns)
             status = WorkloadProfileStatus(observed_generation=generation, conditions=conditions)
             yield PlanningStatus(WorkloadProfile.meta.resource, namespace, name, status)
 
     def _judged(
-        self, key: ObjectId, body: JsonObject, cause: str | None, wall_time_ns: int
+        self, key: ObjectId, body: JsonObject, refusal: InputError | None, wall_time_ns: int
     ) -> list[Condition]:
         conditions = self._conditions.get(key)
         if conditions is None:
             conditions = _conditions_of(body)
-        if cause is None:
-            accepted = (True, "Valid", "the spec is understood")
-            ready = (False, "NotImplemented", _UNUSED)
-        else:
-            accepted = (False, "NotUnderstood", cause)
-            ready = accepted
-        for kind, (holds, reason, message) in (("Accepted", accepted), ("Ready", ready)):
+        for finding in _findings(body, refusal):
             conditions = set_condition(
                 conditions,
-                Finding(kind, holds, reason, message),
+                finding,
                 observed_generation=int(body["metadata"].get("generation", 0)),
                 wall_time_ns=wall_time_ns,
             )
@@ -98,34 +85,26 @@ class PlanningVerdicts:
         return conditions
 
 
-def _refusals(
-    objects: Mapping[ObjectId, JsonObject], gpu_types: ProfileBook
-) -> dict[ObjectId, str]:
-    """Why each object that cannot be used cannot."""
-    refused: dict[ObjectId, str] = {}
-    kernels = {name for profile in gpu_types.profiles() for name in profile.kernel_classes}
-    for key, given in objects.items():
-        body = {part: value for part, value in given.items() if part != "status"}
-        try:
-            _require_shares(WorkloadProfile.read(body), kernels)
-        except InputError as error:
-            refused[key] = str(error)
-    return refused
-
-
-def _require_shares(profile: WorkloadProfile, kernels: set[str]) -> None:
-    """Pass a mix of known kernel classes that takes no more than all of the time."""
-    mix, source = profile.spec.kernel_mix, f"WorkloadProfile {profile.name}"
-    for name in mix:
-        if name not in kernels:
-            wanted = f"one of the kernel classes {', '.join(sorted(kernels))}"
-            raise InputError(f"spec.kernelMix.{name}", wanted, name, source)
-    entry = profile.spec.workload
-    if entry and entry not in shipped_catalogue():
-        raise InputError("spec.workload", "an entry of `wattpack workloads`", entry, source)
-    total = sum(mix.values())
-    if total > 1 + _SUM_TOLERANCE:
-        raise InputError("spec.kernelMix", "shares whose sum is at most 1", total, source)
+def _findings(body: JsonObject, refusal: InputError | None) -> Iterator[Finding]:
+    """What is said of one object."""
+    classified = is_classified(body)
+    if refusal is not None:
+        yield Finding("Accepted", False, "NotUnderstood", str(refusal))
+        yield Finding("Ready", False, "NotUnderstood", str(refusal))
+    else:
+        yield Finding("Accepted", True, "Valid", "the spec is understood")
+        yield Finding("Ready", True, "InUse", _IN_USE_OF_OWNER if classified else _IN_USE)
+    if classified:
+        sure = body["spec"].get("confidence")
+        told = (
+            f"with a confidence of {sure:.2f}" if isinstance(sure, float | int) else "by telemetry"
+        )
+        message = f"taken for its work {told}; a label wattpack.io/workload on the pods overrides"
+        if sure == 0:
+            message = "the pods no longer look like it: it counts as unknown work until they do"
+        yield Finding("Classified", True, "Withdrawn" if sure == 0 else "FromTelemetry", message)
+    elif any(c.type == "Classified" for c in _conditions_of(body)):
+        yield Finding("Classified", False, "TakenOver", "people took it over: it is left alone")
 
 
 def _conditions_of(body: JsonObject) -> list[Condition]:

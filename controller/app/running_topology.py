@@ -11,8 +11,8 @@ import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from capacity.catalogue.pod_works import PodWorks
 from capacity.gpu_profile import GpuProfile
-from capacity.profile_book import ProfileBook
 from controller.acceptance import BREAKS_I1, Acceptance, Site, accept
 from controller.app.desired_state import ObjectId, Objects, ObjectStore, Refusal
 from controller.app.fleet import Fleet, NodeRecord
@@ -22,6 +22,7 @@ from controller.membership import PodSpec
 from controller.policies import require_sound
 from controller.servers_aside import Aside, counted_aside, moves_aside
 from controller.tick_values import Topology, Transition
+from controller.work_curves import Curves, curves_of_gpus
 from wattpack.api import GPUProfile, PowerDomain, PowerPolicy
 from wattpack.api.conditions import find_condition
 from wattpack.api.object_meta import ConditionStatus
@@ -54,6 +55,7 @@ class DesiredTopology:
         self._moves: list[Transition] = []
         self.models: Sequence[str] = ()
         self.pods_of_gpus: Sequence[str] = ()
+        self.curves_of_gpus: Curves = {}
         self.pod_of_gpu: Mapping[str, tuple[str, str]] = {}
         self.idle_watts_of_gpu: Mapping[str, float] = {}
 
@@ -113,10 +115,9 @@ class DesiredTopology:
         """Objects that ended since the last call."""
         return self._store.take_ended()
 
-    def gpu_types(self) -> ProfileBook:
-        """Every GPU type that is known."""
-        with self._store.lock:
-            return self._store.profiles
+    def works(self) -> PodWorks:
+        """Which work pods do, as WorkloadProfiles and labels say."""
+        return self._store.works()
 
     def profiles_in_use(self) -> Mapping[str, GpuProfile]:
         """What is used of each GPUProfile object, by its name."""
@@ -159,8 +160,9 @@ class DesiredTopology:
     def _rebuild(self, records: Sequence[NodeRecord]) -> None:
         with self._store.lock:
             objects, profiles = self._store.snapshot(), self._store.profiles
+            works = self._store.works()
         members = find_members(records, objects.nodes, profiles)
-        uses = pod_specs(records, members, objects.pods)
+        uses = pod_specs(records, members, objects.pods, works)
         refused_policies = self._judge_policies(objects.policies)
         domains, waiting = _held_back(objects.domains, members)
         policies = list(self._policies.values())
@@ -217,6 +219,9 @@ class DesiredTopology:
         }
         self.models = [model_of[uuid] for uuid in self._topology.gpu_uuids]
         self.pods_of_gpus = [pod_of.get(uuid, "") for uuid in self._topology.gpu_uuids]
+        position = {uuid: i for i, uuid in enumerate(self._topology.gpu_uuids)}
+        profiles = [members.profiles[model] for model in self.models]
+        self.curves_of_gpus = curves_of_gpus(profiles, position, uses)
 
 
 def _with_unheard(acceptance: Acceptance, site: Site, members: Members) -> Topology | None:
@@ -295,8 +300,9 @@ def pod_specs(
     records: Sequence[NodeRecord],
     members: Members,
     pods: Mapping[tuple[str, str], JsonObject],
+    works: PodWorks,
 ) -> list[PodSpec]:
-    """Pods on GPUs as the agents attribute them, with class and gang as the API says.
+    """Pods on GPUs as the agents attribute them, with class, gang and work as the API says.
 
     An agent's word counts for its own GPUs and for pods that are bound to its own node.
     """
@@ -317,6 +323,7 @@ def pod_specs(
                     metadata.get("labels") or {},
                     str(spec.get("priorityClassName", "")),
                     gang_name(body),
+                    works.of_pod(body) if body else None,
                 )
             )
     return specs

@@ -174,7 +174,7 @@ class Ticker:
             self._leadership.raise_epoch_above(seen.highest_epoch_seen)
         tick = Tick(topology, seen, self._settings, started_ns)
         self._state, commands, decisions = step(tick, self._state)
-        self._metrics.batches.inc(self._send(topology, commands))
+        self._metrics.streams.batches.inc(self._send(topology, commands))
         self._count += 1
         news = self._desired.take_moves()
         changes = (*decisions.transitions, *outlooks.transitions, *news)
@@ -230,10 +230,10 @@ class Ticker:
         )
         self._metrics.observe_outlooks(outcome.outlooks, outcome.measured_watts)
         self._metrics.nodes.set(len(self._fleet.records()))
-        self._metrics.count_up(self._metrics.audit_failures, self._audit.failures)
+        self._metrics.count_up(self._metrics.loop.audit_failures, self._audit.failures)
         self._metrics.observe_refusals(self._desired.refusals())
         self._metrics.observe_aside(self._desired.counted_aside())
-        self._metrics.tick_seconds.observe(seconds)
+        self._metrics.loop.tick_seconds.observe(seconds)
         self._tick_seconds = seconds
         self._shown = outcome
 
@@ -252,6 +252,7 @@ class Ticker:
                 outlooks=outcome.outlooks,
                 temperatures_celsius=self._fleet.temperatures_celsius(outcome.topology),
                 works=self._works(),
+                curves=self._desired.curves_of_gpus,
                 simulated=self._identity.simulated,
                 label=self._identity.label,
             ),

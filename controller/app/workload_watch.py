@@ -11,23 +11,18 @@ from bisect import bisect_right
 from collections.abc import Mapping
 from typing import get_args
 
-from capacity.catalogue.catalogue_files import shipped_catalogue
+from capacity.catalogue.pod_works import PodWorks
 from capacity.catalogue.workload_classifier import UNKNOWN, WorkClass, shipped_classifier
-from controller.app.desired_state import ObjectId
 from controller.app.fleet import Fleet
 from controller.app.running_topology import DesiredTopology
 from controller.app.tick_loop import TickOutcome
 from controller.work_seen import PodWork
 from controller.workload_history import WorkloadHistory, of_the_work
-from wattpack.api import WorkloadProfile
 from wattpack.clock import Clock
 from wattpack.kube.port import JsonObject
 from wattpack.periodic import PeriodicThread
 from wattpack.power.domain_tree import FloatArray
 from wattpack.units import NS_PER_SECOND
-
-WORKLOAD_LABEL = "wattpack.io/workload"
-"""On a pod: a WorkloadProfile of its namespace or a catalogue entry, by name."""
 
 BOARDS_A_LOOK = 32
 """Judged in one look, half a millisecond each: small fleets every second, 10,000 in 5 minutes."""
@@ -74,13 +69,15 @@ class WorkloadWatch(PeriodicThread):
         draws = of_the_work(seen.gpu_draw_watts, seen.gpu_limit_watts, defaults)
         self._history.add(topology.gpu_uuids, pods, draws, self._fleet.signals(topology))
         self._judge(defaults)
-        told = labelled_works(self._desired.pods(), self._desired.newest().planning)
-        self._works = {**self._seen, **told}
+        told = labelled_works(self._desired.pods(), self._desired.works())
+        running = self._history.boards_of_pods()
+        self._works = {pod: work for pod, work in self._seen.items() if pod in running} | told
 
     def _judge(self, limit_watts: FloatArray) -> None:
         """The next pods in the order of their names, as many as one look has time for."""
         boards = self._history.boards_of_pods()
-        self._seen = {pod: work for pod, work in self._seen.items() if pod in boards}
+        remembered = self._history.remembered_pods()
+        self._seen = {pod: work for pod, work in self._seen.items() if pod in remembered}
         names = sorted(boards)
         start = bisect_right(names, self._turn)
         judged = 0
@@ -97,15 +94,12 @@ class WorkloadWatch(PeriodicThread):
 
 
 def labelled_works(
-    pods: Mapping[tuple[str, str], JsonObject], profiles: Mapping[ObjectId, JsonObject]
+    pods: Mapping[tuple[str, str], JsonObject], works: PodWorks
 ) -> dict[str, PodWork]:
     """What labels say; a name that is neither profile nor entry counts as no label."""
-    kind = WorkloadProfile.meta.kind
     found = {}
     for (namespace, name), body in pods.items():
-        wanted = (body["metadata"].get("labels") or {}).get(WORKLOAD_LABEL)
-        if not isinstance(wanted, str) or not wanted:
-            continue
-        if (kind, namespace, wanted) in profiles or wanted in shipped_catalogue():
-            found[f"{namespace}/{name}"] = PodWork(wanted, "", 1.0, "label")
+        work = works.labelled(body)
+        if work is not None:
+            found[f"{namespace}/{name}"] = PodWork(work.name, "", 1.0, "label")
     return found

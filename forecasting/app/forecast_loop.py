@@ -8,16 +8,18 @@ What is new or changed between two rounds is told its verdict by ``forecast_verd
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from forecasting.app.forecast_metrics import ForecastMetrics
 from forecasting.app.forecast_statuses import ForecastStatuses, key_of
+from forecasting.app.running_work_reader import RunningWorkReader
 from forecasting.forecast_round import ForecasterState, TargetForecast, step
-from forecasting.forecast_status import status_of
+from forecasting.forecast_status import needed_in_lead, status_of
 from forecasting.series_source import SeriesSource
+from forecasting.start_leads import RunningWork
 from forecasting.targets import Target, TargetKey, target_of
-from wattpack.api.planning import DemandForecast
+from wattpack.api.planning import DemandForecast, ForecastLead
 from wattpack.clock import Clock, Wake
 from wattpack.errors import InputError, WattpackError
 from wattpack.heartbeat import Heartbeat
@@ -57,6 +59,7 @@ class ForecasterProcess:
         self._state = ForecasterState()
         self.metrics = metrics or ForecastMetrics()
         self._statuses = ForecastStatuses(kube, self.metrics)
+        self._running = RunningWorkReader(kube)
         self._beat = Heartbeat(clock, PATIENCE_SECONDS)
 
     @property
@@ -97,6 +100,7 @@ class ForecasterProcess:
             self.metrics.failed(error)
             return False
         targets = self._targets(bodies, now_seconds)
+        running = self._running.read(targets.values())
         try:
             self._state, answers = step(
                 self._state, now_seconds, self._source, list(targets.values())
@@ -109,20 +113,30 @@ class ForecasterProcess:
                     self._statuses.say(body, "HistoryUnavailable", str(error), now_seconds)
             return False
         by_key = {key_of(body): body for body in bodies}
-        written = [self._tell(by_key[a.target.key], a, now_seconds) for a in answers]
+        leads = _leads(answers, running, now_seconds)
+        written = [
+            self._tell(by_key[a.target.key], a, now_seconds, leads.get(a.target.key))
+            for a in answers
+        ]
         duration = ns_to_seconds(self._clock.monotonic_ns() - began_ns)
-        self.metrics.show(answers, duration, now_seconds)
+        self.metrics.show(answers, duration, now_seconds, leads)
         log.info("forecast %d series in %.2f s", len(answers), duration)
         return all(written)
 
-    def _tell(self, body: JsonObject, answer: TargetForecast, now_seconds: float) -> bool:
+    def _tell(
+        self,
+        body: JsonObject,
+        answer: TargetForecast,
+        now_seconds: float,
+        lead: ForecastLead | None,
+    ) -> bool:
         """Write one answer; the last figures stay where the history failed this series alone."""
         if answer.error is not None:
             self.metrics.failed(answer.error)
             if not isinstance(answer.error, InputError):
                 why = str(answer.error)
                 return self._statuses.say(body, "HistoryUnavailable", why, now_seconds)
-        status = status_of(answer, now_seconds, self._interval_seconds)
+        status = status_of(answer, now_seconds, self._interval_seconds, lead)
         return self._statuses.put(body, status, now_seconds)
 
     def _targets(
@@ -139,3 +153,15 @@ class ForecasterProcess:
             else:
                 targets[target.key] = target
         return targets
+
+
+def _leads(
+    answers: Sequence[TargetForecast], running: RunningWork, now_seconds: float
+) -> dict[TargetKey, ForecastLead]:
+    """What each target may need until a new replica of what runs there works."""
+    found = {}
+    for answer in answers:
+        lead = needed_in_lead(answer, running.lead(answer.target), now_seconds)
+        if lead is not None:
+            found[answer.target.key] = lead
+    return found

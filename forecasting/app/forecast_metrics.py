@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 from prometheus_client import CollectorRegistry, Counter, Gauge
 
 from forecasting.forecast_choice import FALLBACKS
 from forecasting.forecast_round import TargetForecast
 from forecasting.forecast_status import has_figures
+from forecasting.targets import TargetKey
+from wattpack.api.planning import ForecastLead
 
 _LABELS = ("namespace", "name")
 
@@ -54,6 +57,16 @@ class ForecastMetrics:
             "wattpack_forecast_data_timestamp_seconds", "End of the newest observed bin, Unix time",
             _LABELS, registry=self.registry,
         )  # fmt: skip
+        self._lead = Gauge(
+            "wattpack_forecast_lead_seconds",
+            "Until a new replica of what runs there works (p95 of the slowest start)",
+            (*_LABELS, "workload"), registry=self.registry,
+        )  # fmt: skip
+        self._lead_peak = Gauge(
+            "wattpack_forecast_lead_peak",
+            "Quantile of the highest step within the lead time, in the unit of the series",
+            (*_LABELS, "level"), registry=self.registry,
+        )  # fmt: skip
         self._round = Gauge(
             "wattpack_forecast_round_duration_seconds", "Duration of the last round",
             registry=self.registry,
@@ -68,11 +81,15 @@ class ForecastMetrics:
         )  # fmt: skip
 
     def show(
-        self, answers: Sequence[TargetForecast], duration_seconds: float, now_seconds: float
+        self,
+        answers: Sequence[TargetForecast],
+        duration_seconds: float,
+        now_seconds: float,
+        leads: Mapping[TargetKey, ForecastLead] = MappingProxyType({}),
     ) -> None:
         """Replace all values by those of one good round."""
         per_object = (self._peak, self._now, self._coverage, self._windows, self._violations,
-                      self._fallback, self._data_until)  # fmt: skip
+                      self._fallback, self._data_until, self._lead, self._lead_peak)  # fmt: skip
         for gauge in per_object:
             gauge.clear()
         for answer in answers:
@@ -91,6 +108,11 @@ class ForecastMetrics:
             self._windows.labels(*key).set(record.windows)
             self._violations.labels(*key).set(record.violations)
             self._fallback.labels(*key).set(float(made.methods[answer.row] in FALLBACKS))
+        for key, lead in leads.items():
+            self._lead.labels(*key, lead.workload).set(lead.seconds)
+            for level, needed in ((0.5, lead.p50), (0.95, lead.p95), (0.99, lead.p99)):
+                if needed is not None:
+                    self._lead_peak.labels(*key, f"{level:g}").set(needed)
         self._round.set(duration_seconds)
         self._last.set(now_seconds)
 

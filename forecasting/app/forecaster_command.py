@@ -16,8 +16,9 @@ from pydantic import Field
 from rich.console import Console
 from rich.table import Table
 
+from capacity.app.solver_lines import solver_lines_dropped
 from capacity.catalogue.catalogue_files import find_workload, shipped_catalogue
-from capacity.catalogue.startup_time import startup_time
+from capacity.catalogue.pod_works import lead_seconds
 from capacity.mix.mix_answer import AnswerOptions
 from capacity.mix.served_rates import ServedRates
 from forecasting.app.forecast_loop import ForecasterProcess
@@ -44,9 +45,6 @@ from wattpack.metrics_port import metrics_port, reader_access
 from wattpack.settings import Settings
 from wattpack.times import parse_rfc3339
 from wattpack.units import NS_PER_SECOND, require_number
-
-LEAD_LEVEL: Final = 0.95
-"""Of the start's distribution: one start in twenty is later."""
 
 _FLAGS: Final = (
     "history_file", "prometheus_url", "interval_seconds", "metrics_host", "metrics_port",
@@ -136,7 +134,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         if args.series:
             return print_series(args, source)
         log_json(args.log_level)
-        return serve(settings, source, args.once)
+        # CapacityPlans are solved here, and what is printed goes into the log that people read.
+        with solver_lines_dropped():
+            return serve(settings, source, args.once)
     except InputError as error:
         print(f"wattpack forecaster: {error}", file=sys.stderr)
         return 2
@@ -244,8 +244,7 @@ def lead_line(workload: str, status: dict[str, Any], now_seconds: float) -> str:
     Raises:
         InputError: an unknown entry, or a lead time beyond the window.
     """
-    start = startup_time(find_workload(shipped_catalogue(), workload))
-    lead = start.quantile(LEAD_LEVEL)
+    lead = lead_seconds(find_workload(shipped_catalogue(), workload).name)
     window = StepWindow(parse_rfc3339(status["windowStart"]).timestamp(), BIN_SECONDS)
     needed = {
         path["level"]: needed_within(window, path["values"], now_seconds, lead)

@@ -234,7 +234,8 @@ class PlanThread(PeriodicThread):
                 "inputs_digest": question.digest,
                 "rates_from": _rates_from(question),
             }
-            figures = status_of(answer, question.demand).model_copy(update=update)
+            margin = predictor.margin() if predictor and spec.serving is not None else None
+            figures = status_of(answer, question.demand, margin).model_copy(update=update)
             self._attempts.pop(key, None)
             self._say(key, plan, figures, verdict)
         seconds = ns_to_seconds(self._clock.monotonic_ns() - began_ns)

@@ -381,7 +381,7 @@ class Applier:
                 promises.append(
                     promise_line(absent_uid(slot), (space, ""), place.node, place.gang, until)
                 )
-        pending = [pending_line(p, pods[p.uid]) for p in plan.pending if "#" not in p.uid]
+        pending = [pending_line(p, pods) for p in plan.pending if "#" not in p.uid]
         self._archive.write(plan, promises, pending, domain_rooms(snapshot, chosen))
 
 

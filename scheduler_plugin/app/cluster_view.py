@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import logging
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
+from capacity.catalogue.pod_works import PodWorks
+from capacity.interference.shared_speeds import SharedSpeeds
 from capacity.profile_book import ProfileBook
 from capacity.profile_library import shipped_library
 from forecasting.forecast_book import ForecastBook
 from scheduler_plugin import pods as pod_facts
 from scheduler_plugin.power_view import ModelWatts, PowerView, model_watts
 from scheduler_plugin.snapshot_builder import ClusterObjects
-from wattpack.api import DemandForecast, GPUProfile, PowerDomain, PowerPolicy
+from wattpack.api import DemandForecast, GPUProfile, PowerDomain, PowerPolicy, WorkloadProfile
 from wattpack.clock import Clock
 from wattpack.errors import InputError
 from wattpack.gangs import (
@@ -50,7 +52,8 @@ _DOMAINS = PowerDomain.meta.resource
 _FORECASTS = DemandForecast.meta.resource
 _PROFILES = GPUProfile.meta.resource
 _POLICIES = PowerPolicy.meta.resource
-_KINDS = (PODS, NODES, _DOMAINS, _POLICIES, _FORECASTS, _PROFILES)
+_WORKLOADS = WorkloadProfile.meta.resource
+_KINDS = (PODS, NODES, _DOMAINS, _POLICIES, _FORECASTS, _PROFILES, _WORKLOADS)
 #: A change of these may make room at once.
 _WAKING = frozenset([PODS, _DOMAINS, _POLICIES, _FORECASTS])
 Size = Callable[[JsonObject], int | None]
@@ -89,6 +92,9 @@ class ClusterReader:
         self._profiles = ProfileBook.shipped(shipped_library())
         self._profile_versions: tuple[object, ...] = ()
         self._watts = model_watts(self._profiles)
+        self._shared_speeds = SharedSpeeds()
+        self._works = PodWorks()
+        self._works_versions: tuple[object, ...] = ()
 
     def start(self, on_change: Callable[[], None]) -> None:
         """Follow the cluster in threads, if there are to be any; ``on_change`` is called from them.
@@ -145,6 +151,8 @@ class ClusterReader:
                 ForecastBook.of(self._authority, self._informers[_FORECASTS].list()),
             ),
             models=self._models(),
+            works=self._pod_works(),
+            shared_speeds=self._shared_speeds,
             gangs=self._gang_sources(pods),
             claims=self._claims.book() if any(map(asks_for_claims, pods)) else ClaimBook(),
             wall_seconds=self._clock.wall_time_ns() / NS_PER_SECOND,
@@ -154,16 +162,23 @@ class ClusterReader:
     def _models(self) -> Mapping[str, ModelWatts]:
         """What GPU types draw; a profile that is refused keeps its last good figures."""
         bodies = self._informers[_PROFILES].list()
-        versions = tuple(
-            (b["metadata"]["name"], b["metadata"].get("resourceVersion")) for b in bodies
-        )
+        versions = _versions(bodies)
         if versions != self._profile_versions:
             self._profile_versions = versions
             self._profiles = self._profiles.with_objects(bodies)
             self._watts = model_watts(self._profiles)
+            self._shared_speeds = SharedSpeeds(self._profiles.shared_pairs)
             for refusal in self._profiles.refusals.values():
                 log.warning("a GPUProfile is not used: %s", refusal.message)
         return self._watts
+
+    def _pod_works(self) -> PodWorks:
+        """What kinds of work WorkloadProfiles describe; read again only when one changed."""
+        bodies = self._informers[_WORKLOADS].list()
+        versions = _versions(bodies)
+        if versions != self._works_versions:
+            self._works_versions, self._works = versions, PodWorks.of(bodies)
+        return self._works
 
     def opted_in(self) -> frozenset[str]:
         """Namespaces that carry our opt-in label (mode Shadow only)."""
@@ -222,6 +237,13 @@ def _sizes(owners: Sequence[JsonObject], size_of: Size) -> dict[str, int]:
         if size is not None:
             found[key] = size
     return found
+
+
+def _versions(bodies: Iterable[JsonObject]) -> tuple[object, ...]:
+    """Equal as long as no object changed."""
+    return tuple(
+        (_space(b), b["metadata"]["name"], b["metadata"].get("resourceVersion")) for b in bodies
+    )
 
 
 def _space(body: JsonObject) -> str:

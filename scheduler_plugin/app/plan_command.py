@@ -14,6 +14,7 @@ from pathlib import Path
 
 from scheduler_plugin.app.cluster_view import ClusterReader
 from scheduler_plugin.ledger import Ledger
+from scheduler_plugin.move_advice import advice_text
 from scheduler_plugin.plan_document import Plan, plan_schema
 from scheduler_plugin.snapshot import Snapshot, parse_snapshot, snapshot_schema
 from scheduler_plugin.snapshot_builder import build_snapshot
@@ -129,6 +130,8 @@ def describe(snapshot: Snapshot, result: Plan) -> str:
         lines.append(f"  {title(placement.uid)} -> {placement.node} (+{placement.watts:,} W)")
     for pending in result.pending:
         lines.append(f"  {title(pending.uid)} waits: {pending.reason}: {pending.message}")
+        advice = advice_text(pending, {move.uid: title(move.uid) for move in pending.moves})
+        lines += [f"    {advice}"] if advice else []
     for reason, count in sorted(Counter(p.reason.value for p in result.pending).items()):
         lines.append(f"{count} x {reason}")
     return "\n".join(lines)

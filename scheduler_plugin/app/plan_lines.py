@@ -2,23 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from scheduler_plugin.headroom import DomainRoom
+from scheduler_plugin.move_advice import advice_text
 from scheduler_plugin.plan_document import Pending
 from scheduler_plugin.snapshot import Pod
 from wattpack.api.planning import MAX_HEADROOM_DOMAINS, MAX_SHORT_DOMAINS
 from wattpack.kube.port import JsonObject
 
 
-def pending_line(entry: Pending, pod: Pod) -> JsonObject:
-    """A pod without a place, and why."""
+def pending_line(entry: Pending, pods: Mapping[str, Pod]) -> JsonObject:
+    """A pod without a place, why, and which moves would give it one.
+
+    Args:
+        entry: Of the plan.
+        pods: Of its snapshot, by uid.
+    """
+    pod = pods[entry.uid]
+    moved = (pods[move.uid] for move in entry.moves)
+    advice = advice_text(entry, {p.uid: f"{p.namespace}/{p.name}" for p in moved})
+    message = "; ".join(part for part in (entry.message, advice) if part)
     line: JsonObject = {
         "podUid": entry.uid,
         "namespace": pod.namespace,
         "name": pod.name,
         "reason": entry.reason.value,
-        "message": entry.message[:1024],
+        "message": message[:1024],
     }
     domains = list(entry.domains)[:MAX_SHORT_DOMAINS]
     return line | ({"powerDomains": domains} if domains else {})

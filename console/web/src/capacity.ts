@@ -81,6 +81,7 @@ function listOf(plan: CapacityPlanRow): HTMLElement {
     list.append(make("dt", "", name), make("dd", "", ...value));
   };
   put("Demand", `${plan.requestsPerSecond.toLocaleString("en", { maximumFractionDigits: 2 })} requests a second in ${count(plan.buckets, "bucket")}${plan.goal === "mostRequests" ? `, ${percent(plan.servedFraction)} of each served` : ""}; rates ${plan.ratesFrom === "Given" ? "given" : plan.ratesFrom === "Predicted" ? "predicted" : "given and predicted"}`);
+  if (plan.countedRates !== null) put("Hard tiers", carefulness(plan.countedRates));
   const costs = plan.costs;
   if (costs !== null) put("Cost", `${dollars(plan.dollarsPerHour)} an hour: GPUs ${dollars(costs.rent)}, energy ${dollars(costs.energy)}, carbon ${dollars(costs.carbon)}, starts ${dollars(costs.start)}`);
   put("Power", `${kilowatts(plan.powerWatts)} on average${plan.budgetWatts === null ? "" : ` of ${kilowatts(plan.budgetWatts)}`}, p99s add up to ${kilowatts(plan.p99Watts)}`);
@@ -88,6 +89,13 @@ function listOf(plan: CapacityPlanRow): HTMLElement {
   if (plan.gap !== null) put("Proof", `within ${percent(Math.max(plan.gap, 0.001))} of the best there can be`);
   put("What constraints cost", plan.constraintCosts.length > 0 ? constraintsOf(plan) : "none costs anything");
   return list;
+}
+
+function carefulness(counted: NonNullable<CapacityPlanRow["countedRates"]>): string {
+  const shares = [...new Set([percent(counted.leastShare), percent(counted.mostShare)])].join(" to ");
+  const words = `count on ${shares} of the mean rates`;
+  if (counted.timeFactor === undefined || counted.confidence === undefined) return words;
+  return `${words}; predicted ones as if everything took ${counted.timeFactor.toFixed(2)} times as long, as ${percent(counted.confidence)} of measured runs of unknown models stayed below`;
 }
 
 function constraintsOf(plan: CapacityPlanRow): HTMLElement {

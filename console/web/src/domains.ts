@@ -28,7 +28,7 @@ export function renderDomains(body: HTMLTableSectionElement, domains: Domain[]):
       if (column === 2) renderBar(cell, domain);
       else if (cell.textContent !== text) cell.textContent = text;
     });
-    row.cells[7]!.title = domain.forecast_reason;
+    row.cells[7]!.title = [domain.forecast_reason, leadOf(domain)].filter(Boolean).join("\n");
     row.cells[6]!.dataset.low = String(domain.survivable_watts !== null && domain.survivable_watts - domain.worst_watts < 0.01 * domain.rating_watts);
   });
 }
@@ -56,6 +56,14 @@ function renderBar(cell: HTMLTableCellElement, domain: Domain): void {
   p99.hidden = domain.forecast_p99_watts === null || domain.forecast_state !== "Forecast";
   p99.style.left = `${(100 * (domain.forecast_p99_watts ?? 0)) / scale}%`;
   bar.title = `draw ${kilowatts(domain.draw_watts)}, cap band ${kilowatts(domain.cap_band_watts)}, rating ${kilowatts(domain.rating_watts)}`;
+}
+
+/** What it may draw until a new replica of what runs below it works; empty where nobody said what runs. */
+function leadOf(domain: Domain): string {
+  const lead = domain.forecast_lead;
+  if (!lead) return "";
+  const needed = lead.p99_watts === null ? "" : `: p99 ${kilowatts(lead.p99_watts)}`;
+  return `until a new ${lead.workload} works (${Math.round(lead.seconds)} s)${needed}`;
 }
 
 /** Levels below the root; parents may come in any order, and a circle ends. */

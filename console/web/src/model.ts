@@ -19,6 +19,14 @@ export interface Domain {
   forecast_p99_watts: number | null;
   forecast_state: string;
   forecast_reason: string;
+  forecast_lead: Lead | null;
+}
+
+/** What a domain may draw before a replica that is ordered now works. */
+export interface Lead {
+  workload: string;
+  seconds: number;
+  p99_watts: number | null;
 }
 
 /** What of a domain moves each second; the rest comes once. */
@@ -157,6 +165,7 @@ export interface CapacityPlanRow {
   servedFraction: number | null;
   savedFraction: number | null;
   gap: number | null;
+  countedRates: { leastShare: number; mostShare: number; timeFactor?: number; confidence?: number } | null;
 }
 
 export interface Capacity {
