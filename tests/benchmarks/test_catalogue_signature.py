@@ -9,22 +9,28 @@ from capacity.catalogue.priced_gpu import REFERENCE_GPU, priced_gpu
 from capacity.catalogue.workload_schema import Workload
 
 
-def test_every_shipped_entry_is_bound_as_declared_and_draws_its_level_for_its_period() -> None:
-    figures = run(Options(quick=True)).to_json("catalogue_signature")["figures"]
-    for name in (
-        "phases_against_their_declared_bound", "entries_off_in_level", "entries_off_in_period",
-    ):  # fmt: skip
-        assert figures[name] == 0, figures["worst"]
-
-
-def test_every_entry_that_misses_the_tenth_in_depth_is_counted_and_none_is_excused() -> None:
+def test_every_shipped_phase_is_bound_as_declared_and_every_missed_shape_is_counted() -> None:
     line = run(Options(quick=True)).to_json("catalogue_signature")
     figures = line["figures"]
+    assert figures["phases_against_their_declared_bound"] == 0, figures["worst"]
     assert line["targets"]["entries_of_another_shape"] == {"at_most": 0}
-    assert figures["entries_of_another_shape"] == figures["entries_off_in_depth"]
-    assert line["met"] is (figures["entries_off_in_depth"] == 0)
-    assert figures["entries_off_in_depth_without_overshoot"] <= figures["entries_off_in_depth"]
-    assert figures["entries_off_in_depth_by_kinder_band"] == 0
+    missed = figures["entries_of_another_shape"]
+    off = [figures[f"entries_off_in_{what}"] for what in ("level", "period", "depth")]
+    assert max(off) <= missed <= sum(off)
+    assert line["met"] is (missed == 0)
+    assert len(figures["worst"].split(", ")) == missed or figures["worst"] == "none"
+    assert figures["entries_off_in_depth_by_kinder_band"] <= figures["entries_off_in_depth"]
+    assert figures["level_error_mean"] < 0.2 * figures["level_error_of_best_constant"]
+
+
+def test_the_depth_of_a_step_of_training_takes_the_capping_loop() -> None:
+    """A board that stood at its limit from the first moment would swing from 0.987 to 0.218."""
+    gpu = priced_gpu(REFERENCE_GPU)
+    assert judge(shipped_catalogue()["train-data-parallel"], gpu).has_shape
+    shape = shipped_catalogue()["train-data-parallel"].shape
+    assert shape is not None
+    stiff = changed("train-data-parallel", shape=shape.model_copy(update={"depth": 0.769}))
+    assert not judge(stiff, gpu).has_shape
 
 
 def test_a_depth_of_a_few_hundredths_of_the_limit_is_excused_by_the_kinder_band_alone() -> None:

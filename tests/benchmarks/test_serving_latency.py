@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from benchmarks.serving_latency import Judged, ranking
+from benchmarks.serving_latency import Judged, ranking, time_bound
 from capacity.serving.engine_fit import fit_constants
 from capacity.serving.reference_runs import ReferenceRun, reference_runs, scored_runs
 
@@ -73,3 +73,14 @@ def test_every_client_sends_ten_requests(run: ReferenceRun) -> None:
     work = run.work
     assert len(work.sizes) == 10 * run.concurrency
     assert all(size.prompt <= run.prompt_tokens for size in work.sizes)
+
+
+def test_a_model_that_is_slower_than_all_others_exceeds_their_bound() -> None:
+    runs = [measured("H200-SXM", 0.010)] * 20
+    other = [replace(run, language_model="qwen3-32b") for run in runs]
+    figures = time_bound([
+        *(Judged(run, 0.0, 0.010) for run in runs), *(Judged(run, 0.0, 0.008) for run in other)
+    ])  # fmt: skip
+    # Those that last 1.25 times as long exceed what exact ones let expect, and not the other way.
+    assert figures["time_bound_exceeded_percent_model_held_out"] == 50.0
+    assert figures["time_bound_exceeded_percent_model_worst"] == 100.0

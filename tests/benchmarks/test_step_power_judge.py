@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -11,7 +10,7 @@ import numpy as np
 import pytest
 
 from benchmarks import step_power
-from benchmarks._own_rows import best_constant_error, line_error, mean_error, rows_of_file
+from benchmarks._own_rows import best_constant_error, line_error, mean_error
 from benchmarks.h200_profile import neighbour_figures, profile_figures, repeat_figures
 from benchmarks.step_power import Judged, judge
 from capacity.bench.measurement_row import MeasurementRow, row_line
@@ -110,19 +109,6 @@ def test_a_neighbour_shows_in_what_a_kernel_sustains() -> None:
     assert seen["clean_rows_accused_by_check"] == 0
     assert seen["neighbour_burst_stretch_median"] == pytest.approx(1.0)
     assert seen["neighbour_sustained_stretch_median"] == pytest.approx(1.7)
-
-
-def test_rows_are_read_packed_or_not_and_refused_by_file_and_line(tmp_path: Path) -> None:
-    line = row_line(kernel_row(Gemm(1, 512, 512), 1e-5))
-    plain, packed, torn = (tmp_path / name for name in ("a.jsonl", "a.jsonl.gz", "b.jsonl"))
-    plain.write_text(line)
-    packed.write_bytes(gzip.compress(line.encode()))
-    torn.write_text(line + "\n" + line[:40])
-    assert rows_of_file(plain) == rows_of_file(packed)
-    with pytest.raises(InputError, match=r"b\.jsonl.*2"):
-        rows_of_file(torn)
-    with pytest.raises(InputError, match="measurements"):
-        rows_of_file(tmp_path / "missing.jsonl")
 
 
 def test_rows_without_steps_are_refused(tmp_path: Path) -> None:

@@ -145,7 +145,7 @@ def test_a_file_of_another_board_is_refused_as_it_stands(
     before = file.read_bytes()
     command = ["run", "--backend", "simulated", "--quick", "--sections", "launch"]
     assert main([*command, "--out", str(file)]) == 2
-    assert "--out" in capsys.readouterr().err
+    assert f"{file}: --out: expected rows of this board" in capsys.readouterr().err
     assert file.read_bytes() == before
 
 

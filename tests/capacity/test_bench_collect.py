@@ -43,23 +43,43 @@ def cluster(**jobs: dict[str, Any]) -> EmbeddedKube:
     api = EmbeddedKube(ManualClock())
     for product, status in jobs.items():
         job = bench_job(product.replace("_", "-"), SETTINGS)
-        api.create(JOBS, job, "bench")
+        made = api.create(JOBS, job, "bench")
         api.replace(JOBS, {**job, "status": status}, "bench")
         if status.get("succeeded"):
-            name = job["metadata"]["name"]
-            pod = {
-                "apiVersion": "v1",
-                "kind": "Pod",
-                "metadata": {
-                    "name": f"{name}-x", "labels": {"batch.kubernetes.io/job-name": name},
-                },
-                "spec": job["spec"]["template"]["spec"],
-            }  # fmt: skip
-            api.create(PODS, pod, "bench")
-            api.replace(
-                PODS, {**pod, "status": {"phase": "Succeeded"}}, "bench", subresource="status"
-            )
+            ended_pod(api, made, f"{job['metadata']['name']}-x", made["metadata"]["uid"])
     return api
+
+
+def ended_pod(api: EmbeddedKube, job: dict[str, Any], name: str, owner_uid: str) -> None:
+    owner = {"apiVersion": "batch/v1", "kind": "Job", "name": "any", "uid": owner_uid}
+    pod = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "name": name,
+            "labels": {"batch.kubernetes.io/job-name": job["metadata"]["name"]},
+            "ownerReferences": [{**owner, "controller": True}],
+        },
+        "spec": job["spec"]["template"]["spec"],
+    }
+    api.create(PODS, pod, "bench")
+    api.replace(PODS, {**pod, "status": {"phase": "Succeeded"}}, "bench", subresource="status")
+
+
+def test_a_pod_that_only_carries_the_label_counts_for_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    api = cluster(NVIDIA_H200={"succeeded": 1})
+    (job,) = api.list(JOBS, "bench").items
+    logs = Logs({f"{H200}-x": shipped_lines("h200"), "forged": shipped_lines("h200-second-board")})
+    ended_pod(api, job, "forged", "another-uid")
+    where = Collection("bench", tmp_path, applies=False)
+    assert collect_rows(api, logs, where) == 0
+    assert len(read_rows(tmp_path / f"{H200}.jsonl")) == len(logs.texts[f"{H200}-x"])
+    api.delete(PODS, "forged", "bench")
+    ended_pod(api, job, "forged", job["metadata"]["uid"])
+    assert collect_rows(api, logs, where) == 1
+    assert "2 of 2" in capsys.readouterr().out
 
 
 def test_a_finished_job_gives_rows_and_a_profile(
@@ -72,7 +92,8 @@ def test_a_finished_job_gives_rows_and_a_profile(
     assert len(read_rows(tmp_path / f"{H200}.jsonl")) == len(lines) - 1
     written = yaml.safe_load((tmp_path / f"{H200}.gpuprofile.yaml").read_text())
     (stored,) = api.list(GPUProfile.meta.resource).items
-    assert stored["spec"] == without_nulls(written["spec"])  # as the server stores it
+    as_stored = without_nulls(written["spec"]) | {"sharedPairs": []}  # the server's default
+    assert stored["spec"] == as_stored
     assert stored["status"] == written["status"]
     assert "GPUProfile h200-sxm applied" in capsys.readouterr().out
 

@@ -14,6 +14,7 @@ import pytest
 import yaml
 
 from capacity.app.bench_command import main
+from capacity.bench.bench_identity import SIMULATED_DRIVER
 from capacity.bench.cap_curves import cap_curves
 from capacity.bench.known_numbers import require_known_numbers
 from capacity.bench.measured_profile import measured_profile
@@ -57,6 +58,24 @@ def test_measured_steps_give_the_draws_of_a_profile_that_is_accepted(
     book = ProfileBook.shipped(shipped_library()).with_objects([body])
     taken = book.find("NVIDIA H200").kernel_classes["decode"]
     assert taken.power_p50_watts == shown["powerP50Watts"]
+
+
+def test_simulated_rows_make_no_profile_that_anything_applies(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    rows = [
+        replace(row, identity=replace(row.identity, driver=SIMULATED_DRIVER))
+        for row in read_rows(Path(H200[1]))
+    ]
+    file = tmp_path / "rows.jsonl"
+    file.write_text("".join(row_line(row) + "\n" for row in rows))
+    assert main(["profile", str(file)]) == 2
+    assert "--allow-simulated" in capsys.readouterr().err
+    body = profile_of(capsys, str(file), "--allow-simulated")
+    book = ProfileBook.shipped(shipped_library()).with_objects([body])
+    (refusal,) = book.refusals.values()
+    assert "wattpack.io/simulated" in refusal.message
+    assert book.find("NVIDIA H200") == shipped_library().find("NVIDIA H200")
 
 
 def test_a_cap_below_the_measured_draw_costs_speed() -> None:

@@ -285,7 +285,13 @@ def test_a_broken_run_goes_on_and_measures_nothing_twice() -> None:
 
 
 @pytest.mark.parametrize(
-    "change", [{"gpu_uuid_hash": "1" * 16}, {"driver": "x"}, {"power_limit_watts": 1.0}]
+    "change",
+    [
+        {"gpu_uuid_hash": "1" * 16},
+        {"driver": "x"},
+        {"power_limit_watts": 1.0},
+        {"gpu_product": "NVIDIA H100", "numeric_fingerprint": "1" * 16},
+    ],
 )
 def test_a_run_does_not_go_on_with_another_board_s_rows(change: dict[str, object]) -> None:
     rig = a_rig()

@@ -71,6 +71,26 @@ def test_one_own_point_moves_the_whole_curve_to_it() -> None:
     assert after[1] < before[1]
 
 
+def test_what_a_larger_batch_costs_under_a_cap_is_learned_and_told() -> None:
+    def job(batch: float) -> list[SweepPoint]:
+        power, draw = 0.3 + 0.05 * np.log2(batch), 270.0 + np.log2(batch)
+        return [
+            SweepPoint("A", "net", c, LIMIT, draw, ((c - 80) / (draw - 80)) ** power, 1.0, batch)
+            for c in CAPS
+            if c < draw
+        ]
+
+    cap_map = fit_cap_map([point for batch in (1.0, 4.0, 16.0) for point in job(batch)])
+    own = job(4.0)[4:5]
+    for jobs, ratio in ((job(1.0)[4:], 0.25), (job(16.0)[4:], 4.0)):
+        exponent = cap_map.exponent_of_own_points("A", own, ratio)
+        caps, draw = np.array([p.limit_watts for p in jobs]), jobs[0].uncapped_watts
+        told = cap_map.throughput("A", caps, draw, LIMIT, exponent)
+        assert told == pytest.approx([p.throughput for p in jobs], rel=0.02)
+    with pytest.raises(InputError, match="batch_ratio"):
+        cap_map.exponent_of_own_points("A", own, 0.0)
+
+
 def test_an_own_point_whose_cap_does_not_bind_tells_nothing(shipped: CapMap) -> None:
     free = SweepPoint("V100", "mine", 250.0, 250.0, 200.0, 0.9, 1.0)
     assert shipped.exponent_of_own_points("V100", [free]) == 1.0

@@ -60,6 +60,26 @@ def test_the_call_with_least_slack_goes_first() -> None:
     assert by_slack[2] > in_order[2]
 
 
+def test_a_tool_takes_its_time_and_no_server() -> None:
+    graph = RequestGraph((
+        Stage("plan", Size(2, 10)),
+        Stage("look-up", None, ("plan",), seconds=7.5),
+        Stage("answer", Size(2, 5), ("look-up",)),
+    ))  # fmt: skip
+    assert graph.deadlines(45.0, expected) == {"plan": 20.0, "look-up": 35.0, "answer": 45.0}
+    (server,) = servers(1)
+    (taken,) = serve_graphs([server], [(0.0, graph)], Dispatch(True, True), 45.0, expected)
+    assert taken == pytest.approx(22.5, abs=0.3)
+    assert server.outcome().idle_seconds == pytest.approx(7.5, abs=0.3)
+
+
+def test_a_graph_of_tools_alone_ends_without_servers_work() -> None:
+    tools = RequestGraph((Stage("a", None, (), 2.0), Stage("b", None, ("a",), 3.0)))
+    assert serve_graphs(
+        servers(1), [(1.0, tools), (1.5, tools)], Dispatch(True, True), 9.0, expected
+    ) == [5.0, 5.0]
+
+
 @pytest.mark.parametrize(
     ("stages", "field"),
     [

@@ -11,19 +11,15 @@ import pytest
 from capacity.language_models import find_language_model
 from capacity.serving.deployment import Deployment
 from capacity.serving.engine import constants_from, find_engine
+from capacity.serving.open_runs import OpenRun, arrivals
 from capacity.serving.phase_pools import Handover, PhasePools, Pool, QueueEstimate
+from capacity.serving.request_mix import ANY_SECONDS, LatencyLimits, RequestBucket, RequestMix
+from capacity.serving.run_energy import board_watts
 from capacity.serving.served_requests import OpenLoop, ServerRun, Size, Work
 from capacity.serving.server_simulation import simulate
-from capacity.serving.service_level import (
-    LatencyLimits,
-    RequestBucket,
-    board_watts,
-    max_rate,
-    measure,
-    report_of,
-)
+from capacity.serving.service_level import max_rate, measure, report_of
 from tests.capacity.serving_builders import ToyClock, in_order, rules
-from wattpack.api.capacity_plan import MOST_TOKENS
+from wattpack.api.capacity_question import MOST_TOKENS
 from wattpack.errors import InputError
 
 LLAMA = find_language_model("llama-3.1-8b")
@@ -42,13 +38,6 @@ def test_users_are_the_memory_left_over_one_users_cache(h200: Deployment) -> Non
         assert h200.users(context) == int(h200.cache_bytes_per_gpu // each)
     halves = replace(h200, cache_format="bf16")
     assert halves.users(50_000) == pytest.approx(h200.users(50_000) / 2, abs=1)
-
-
-def test_long_contexts_cost_all_four_terms_more(h200: Deployment) -> None:
-    short, long = h200.long_context(4096, 50e9), h200.long_context(131_072, 50e9)
-    assert long.users < short.users / 25
-    assert long.prefill_seconds > 32 * short.prefill_seconds
-    assert long.switch_seconds == pytest.approx(32 * short.switch_seconds)
 
 
 def test_steps_add_up_and_follow_the_limit(h200: Deployment) -> None:
@@ -78,13 +67,58 @@ def test_more_clients_mean_more_tokens_and_longer_waits(h200: Deployment) -> Non
     assert many.p99_watts <= 700
 
 
-def test_the_largest_rate_keeps_the_limits_and_a_tenth_more_does_not(h200: Deployment) -> None:
+def test_the_largest_rate_keeps_the_limits_and_a_fifth_more_does_not(h200: Deployment) -> None:
     best = max_rate(h200, BUCKET, LIMITS)
     assert best is not None
     assert best.report.attainment >= LIMITS.attainment
-    rate = 1.1 * best.requests_per_second
+    rate = 1.2 * best.requests_per_second
     assert measure(h200, BUCKET, requests_per_second=rate, limits=LIMITS).attainment < 0.95
     assert best.mean_watts <= best.p99_watts <= 700
+
+
+@pytest.mark.parametrize(
+    ("size", "limits"),
+    [
+        (RequestBucket(1024, 256, spread=0.1), LatencyLimits(1.0, 0.03)),
+        (RequestBucket(1024, 256, spread=0.2), LatencyLimits(0.5, 0.012)),
+        (RequestBucket(4096, 1), LatencyLimits(1.0, ANY_SECONDS)),
+    ],
+)
+def test_a_rate_is_one_that_lasts_with_other_arrivals(
+    h200: Deployment, size: RequestBucket, limits: LatencyLimits
+) -> None:
+    """Ten times the 400 requests of a look: near saturation a server fills for thousands."""
+    best = max_rate(h200, size, limits)
+    assert best is not None
+    gaps = np.random.default_rng(7).exponential(1.0, 6_000)
+    times = np.cumsum(gaps) / (gaps.mean() * best.requests_per_second)
+    run = h200.serve(OpenLoop(times.tolist(), RequestMix.of(size).sizes(6_000)))
+    assert report_of(h200, run, size, limits, 1_000).attainment > 0.92
+
+
+def test_figures_of_the_largest_rate_are_of_that_rate(h200: Deployment) -> None:
+    best = max_rate(h200, RequestBucket(256, 512, spread=0.2), LatencyLimits(1.0, 0.015))
+    assert best is not None
+    report = best.report
+    assert report.requests_per_second == best.requests_per_second
+    assert report.joules_per_token * report.tokens_per_second == pytest.approx(best.mean_watts)
+    share = report.buckets[0].attainment
+    assert report.buckets[0].goodput == pytest.approx(share * best.requests_per_second)
+
+
+def test_as_many_requests_come_as_are_told() -> None:
+    """The seed's own gaps are 4 % short: rates were 4 % higher than printed."""
+    assert arrivals(400, 20.0)[-1] == pytest.approx(20.0)
+
+
+def test_requests_that_take_longer_and_longer_do_not_last(h200: Deployment) -> None:
+    """No limit on the wait: only its growth tells that more come than are served."""
+    patient = LatencyLimits(ANY_SECONDS, ANY_SECONDS)
+    best = max_rate(h200, BUCKET, patient)
+    assert best is not None
+    mix = RequestMix.of(BUCKET)
+    assert OpenRun.of(h200, mix, best.requests_per_second, patient).lasts()
+    assert not OpenRun.of(h200, mix, 1.3 * best.requests_per_second, patient).lasts()
 
 
 def test_lower_limits_serve_less_for_fewer_joules(h200: Deployment) -> None:
@@ -139,9 +173,9 @@ def test_a_higher_rate_keeps_no_more_requests_within_limits(
         measure(
             one, RequestBucket(1000, output), requests_per_second=rate, limits=limits
         ).attainment
-        for rate in (0.1, 0.3, 1.0, 2.0, 3.0, 4.0)
+        for rate in (0.1, 0.3, 1.0, 2.0, 3.0, 5.0)
     ]
-    assert kept[0] == 1.0
+    assert kept[0] == pytest.approx(1.0, abs=1e-3)
     assert kept[-1] < 0.95
     assert all(after <= before + 0.01 for before, after in pairwise(kept)), kept
 
@@ -162,7 +196,7 @@ def test_draws_of_seconds_are_those_of_every_second(h200: Deployment) -> None:
         each += np.maximum(0.0, shared) * (joules / free - h200.prices.gap_watts) / window
     each = np.minimum(each + h200.prices.gap_watts, h200.regulator.held_share * h200.limit)
     assert np.repeat(watts, spans.astype(int)) == pytest.approx(each)
-    report = report_of(h200, run, None)
+    report = report_of(h200, run, BUCKET, None)
     assert report.p99_watts == pytest.approx(np.quantile(each, 0.99))
     assert report.mean_watts == pytest.approx(each.mean())
 
@@ -196,9 +230,9 @@ def test_split_phases_keep_decodes_from_stalling(h200: Deployment) -> None:
     times = np.cumsum(np.random.default_rng(1).exponential(0.12, 200)).tolist()
     token = LLAMA.kv_bytes_per_token("fp8")
     pool = Pool(h200, 1, h200.queue_estimate)
-    fast = PhasePools(pool, pool, Handover(25e9, token)).serve(times, sizes)
-    slow = PhasePools(pool, pool, Handover(0.1e9, token)).serve(times, sizes)
-    mixed = Pool(h200, 2, h200.queue_estimate).serve(times, sizes)
+    fast = PhasePools(pool, pool, Handover(25e9, token)).serve(times, sizes).requests
+    slow = PhasePools(pool, pool, Handover(0.1e9, token)).serve(times, sizes).requests
+    mixed = Pool(h200, 2, h200.queue_estimate).serve(times, sizes).requests
     assert np.quantile([o.tpot for o in fast], 0.95) < np.quantile([o.tpot for o in mixed], 0.95)
     assert np.mean([one.tpot for one in slow]) > 2 * np.mean([one.tpot for one in fast])
     assert all(one.sent < one.first < one.last for one in fast)
@@ -216,7 +250,7 @@ def test_requests_join_the_shortest_queue() -> None:
 def test_one_cache_crosses_the_link_at_a_time() -> None:
     pool = Pool(ToyServer(), 2, QueueEstimate(lambda tokens: tokens / 100, 1.0))
     whole = PhasePools(pool, Pool(ToyServer(), 1, pool.estimate), Handover(100.0, 10.0))
-    first, second, third = whole.serve([0.0, 0.0, 0.0], [Size(100, 2)] * 3)
+    first, second, third = whole.serve([0.0, 0.0, 0.0], [Size(100, 2)] * 3).requests
     assert [first.first, second.first, third.first] == [2.0, 2.0, 4.0]
     # 100 tokens of 10 bytes over 100 bytes a second: 10 s each, first and third on one link
     assert first.last == pytest.approx(13.0, abs=0.05)

@@ -12,9 +12,11 @@ import pytest
 from capacity.decoder_kernels import TokenGroup
 from capacity.fitting.fit import ROWS
 from capacity.fitting.step_tables import RUNS, model_of, step_rows
-from capacity.kernels import DecoderStep
+from capacity.kernels import DecoderStep, NumberFormat
 from capacity.language_models import find_language_model
 from capacity.profile_errors import UnknownServingModel
+from capacity.serving.deployment import Deployment
+from capacity.serving.engine import EngineConstants, find_engine
 from capacity.step_library import (
     SCHEMA,
     shipped_step_tables,
@@ -197,3 +199,25 @@ def test_a_sound_file_comes_back_as_it_was() -> None:
     read = step_library_from_dict(document())
     (table,) = read.tables.values()
     assert table_as_dict(table) == document()["tables"][0]
+
+
+@pytest.mark.parametrize("gpu", ["H200-SXM", "H100-SXM"])
+@pytest.mark.parametrize(
+    ("model", "tp", "number_format"), [(MODEL, 1, "bf16"), ("llama-3.1-70b", 4, "fp8")]
+)
+def test_a_server_s_plan_and_the_twin_price_the_same_iteration_alike(
+    gpu: str, model: str, tp: int, number_format: NumberFormat
+) -> None:
+    table = replace(LIBRARY.find(gpu, model, tp), host_seconds=0.0)
+    kernels = EngineConstants(
+        prompt_products=1.0, layer_seconds=0.0, step_seconds=0.0, sequence_seconds=0.0,
+        launch_layer_seconds=0.0,
+    )  # fmt: skip
+    engine = replace(find_engine("vllm"), constants=kernels)
+    decoder = find_language_model(model)
+    planned = Deployment(decoder, gpu, tp, number_format, "bf16", engine)
+    for prompt, batch, context in ((0, 1, 512), (0, 48, 3000), (2048, 0, 1), (1024, 32, 1500)):
+        step = planned.step(prompt, batch, context)
+        made = table.iteration(IterationWork.of(prompt, max(1, prompt), batch, context))
+        assert made.seconds[0] == pytest.approx(step.uncapped_seconds, rel=0.03)
+        assert made.watts[0] == pytest.approx(step.uncapped_watts, rel=0.03)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ from capacity.model.few_shot import fit_few_shot
 from capacity.model.hold_outs import hold_out_folds, hold_out_group
 from capacity.model.kernel_features import kernel_table
 from capacity.model.kernel_samples import Floats, TimeSamples
+from capacity.model.neighbours import neighbourhood
 from capacity.model.point_design import designed_points
 from capacity.model.reference_kernels import reference_all_reduces, reference_gemms
 from capacity.model.roofline import RooflineConstants, RoofTimes, fit_constants
@@ -139,6 +141,47 @@ def test_leaving_one_out_in_closed_form_is_leaving_one_out() -> None:
         assert fitted.scores()[left] == pytest.approx(error / spread, rel=1e-6)
 
 
+def test_leaving_a_group_out_in_closed_form_is_leaving_it_out() -> None:
+    draw = np.random.default_rng(4)
+    points, values = draw.normal(size=(12, 2)) * 4, draw.normal(size=12)
+    fitted, asked = fit_few_shot(points, values), draw.normal(size=(5, 2)) * 4
+    kept = np.arange(12) >= 3
+    part = fitted.without(np.arange(3))
+    covariance = np.linalg.inv(fitted.inverse)[np.ix_(kept, kept)]
+    weights = np.linalg.solve(covariance, values[kept])
+    np.testing.assert_allclose(part.weights, weights, rtol=1e-6)
+    np.testing.assert_allclose(part.inverse, np.linalg.inv(covariance), rtol=1e-6, atol=1e-9)
+    nothing = fitted.without(np.arange(12))
+    np.testing.assert_array_equal(nothing.predict(asked), 0)
+    assert (nothing.deviation(asked) > part.deviation(asked)).all()
+
+
+def test_ends_of_an_interval_miss_equally_often_where_errors_lean() -> None:
+    draw = np.random.default_rng(5)
+    errors, later = draw.exponential(size=400) - 0.2, draw.exponential(size=20_000) - 0.2
+    below, above = ConformalScores.from_sided_errors(errors, 1.0).factors(0.9)
+    assert np.mean(later < -below) == pytest.approx(0.05, abs=0.02)
+    assert np.mean(later > above) == pytest.approx(0.05, abs=0.02)
+    few = ConformalScores.from_sided_errors(errors[:20], 1.0)
+    assert few.factors(0.95) == (few.factor(0.95),) * 2
+    assert few.factors(0.99) is None
+
+
+def test_few_own_rows_rank_the_rising_curve_that_is_answered() -> None:
+    """A kernel's score is of its answer from a fit that never saw its layer."""
+    own = samples(grid(60, seed=1), H200, 0.05)
+    group = fit_time_model(own, H200).groups["gemm_16_bit"]
+    kernel = own.kernels[0]
+    rest = [i for i, k in enumerate(own.kernels) if {k.n, k.k} != {kernel.n, kernel.k}]
+    held = [i for i in range(60) if i not in rest]
+    smooth = group.layers.smooth.without(np.array(held))
+    part = replace(group, layers=replace(group.layers, smooth=smooth))
+    table = kernel_table("gemm_16_bit", [kernel], H200)
+    spread = smooth.deviation(table.smooth_features(group.layers.constants))
+    score = np.log(own.seconds[0] / part.seconds([kernel])) / spread
+    assert np.abs(group.scores.signed - score).min() < 1e-9
+
+
 def test_few_own_rows_correct_what_the_roofline_cannot_know() -> None:
     kernels, held = grid(60, seed=1), grid(200, seed=2)
     own, truth = samples(kernels, H200), samples(held, H200)
@@ -154,6 +197,18 @@ def test_what_others_show_completes_fifteen_rows() -> None:
     alone = fit_time_model(own, H200).seconds(truth.kernels)
     helped = fit_time_model(own, H200, others).seconds(truth.kernels)
     assert error_of(helped, truth.seconds) < 0.6 * error_of(alone, truth.seconds)
+
+
+def test_kernels_asked_in_order_of_size_are_told_what_forests_tell_each() -> None:
+    others = tuple(samples(grid(400, seed=s), roofs) for s, roofs in ((3, H100), (4, B200)))
+    nearby = neighbourhood("gemm_16_bit", H200, others)
+    features = kernel_table("gemm_16_bit", grid(50), H200).tree_features(TRUTH)
+    plain = sum(
+        share * member.trees.forest.predict(features)
+        for member, share in zip(nearby.members, nearby.shares, strict=True)
+    )
+    np.testing.assert_allclose(nearby.residuals(features), plain, rtol=1e-12)
+    assert nearby.residuals(features[:0]).shape == (0,)
 
 
 def test_a_type_that_nobody_measured_is_forecast_with_an_honest_width() -> None:

@@ -12,6 +12,7 @@ from tests.chart.helm_render import (
     args_of,
     of_kind,
     pod_specs,
+    render,
     rendered,
 )
 
@@ -78,6 +79,22 @@ def test_the_controller_may_taint_nodes_only_where_it_enforces() -> None:
 
     assert writes("default") == []
     assert writes("enforcing") == [{"apiGroups": [""], "resources": ["nodes"], "verbs": ["patch"]}]
+
+
+def test_the_controller_may_write_workload_profiles_unless_it_is_told_not_to() -> None:
+    def verbs(objects: tuple[dict[str, Any], ...]) -> set[str]:
+        return {
+            verb
+            for item in of_kind(objects, "ClusterRole")
+            if item["metadata"]["name"] == "wp-wattpack-controller"
+            for rule in item["rules"]
+            if "workloadprofiles" in rule.get("resources", ())
+            for verb in rule["verbs"]
+        }
+
+    assert verbs(rendered("default")) == {"list", "watch", "create", "patch"}
+    off = {"controller": {"settings": {"write_workload_profiles": False}}}
+    assert verbs(tuple(render(off))) == {"list", "watch"}
 
 
 def test_agents_keep_their_gpu_node_with_the_token_of_their_pod() -> None:

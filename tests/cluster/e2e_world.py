@@ -29,7 +29,13 @@ VALUES: dict[str, Any] = {
     **NO_FLOW_SCHEMA,
     # A quick election, so that the test need not wait for the ordinary 15 s.
     "controller": {
-        "settings": {"lease_seconds": 4, "renew_deadline_seconds": 3.0, "retry_seconds": 0.5},
+        "settings": {
+            "lease_seconds": 4,
+            "renew_deadline_seconds": 3.0,
+            "retry_seconds": 0.5,
+            # Verdicts take five minutes, this story less than two: see test_classified_profiles.
+            "write_workload_profiles": False,
+        },
         # The test server does not count volume claim templates among a pod's volumes.
         "persistence": {"enabled": False},
     },

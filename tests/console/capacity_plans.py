@@ -28,10 +28,13 @@ def plan(name: str = "chat", *, ready: bool = True, **status: Any) -> dict[str, 
         "costPerHour": 31.4, "costs": {"rent": 30.0, "energy": 1.1, "carbon": 0.2, "start": 0.1},
         "powerWatts": 9100, "p99Watts": 11800, "operationalGramsPerHour": 3458,
         "embodiedGramsPerHour": 61, "servedFraction": 1, "gap": 0.0004, "savedFraction": 0.12,
+        "countedRates": {
+            "leastShare": 0.62, "mostShare": 0.78, "timeFactor": 1.28, "confidence": 0.95,
+        },
         "replicas": [
             row("H200-SXM", 700, 5, "h200", "chat 45.0%"),
             row("H200-SXM", 500, 3, "h200", "chat 20.0%", "digest prefill 100.0%"),
-            row("A100-SXM-80GB", 300, 4, "old-a100", "chat 35.0%", gpus=2),
+            row("A100-SXM", 300, 4, "old-a100", "chat 35.0%", gpus=2),
         ],
         "constraintCosts": [
             {"constraint": "stock of old-a100", "gain": 3.2, "leastGain": 3.1},

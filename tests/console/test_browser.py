@@ -58,6 +58,10 @@ def test_the_page_shows_the_fleet_and_says_why_a_gpu_is_capped(bench: Bench, pag
     page.goto(bench.url)
     page.wait_for_selector("#domains tbody tr:nth-child(5)")
     assert "row" in page.inner_text("#domains tbody tr:first-child")
+    forecast = page.locator("#domains tbody tr:first-child td:nth-child(8)")
+    expect(forecast).to_have_attribute(
+        "title", "wattpack-system/row: ridge\nuntil a new chat works (244 s): p99 340.0 kW"
+    )
     expect(page.locator("#state")).to_have_text("CAPPING")
     expect(page.locator("#headroom")).to_have_text("24.8 kW")
     expect(page.locator("#capped-note")).to_contain_text("of 416 GPUs: 40 band")
@@ -218,6 +222,8 @@ def test_capacity_plans_show_what_to_run_what_it_costs_and_why(bench: Bench, pag
     expect(chat.locator(".block")).to_have_count(12)
     expect(chat).to_contain_text("5 × H200-SXM at 700 W")
     expect(chat).to_contain_text("without stock of old-a100: $3.20 an hour less")
+    expect(chat).to_contain_text("count on 62.0 % to 78.0 % of the mean rates")
+    expect(chat).to_contain_text("as if everything took 1.28 times as long")
     wide, narrow = (chat.locator(".blocks").nth(i).bounding_box() for i in (2, 1))
     assert wide is not None
     assert narrow is not None

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from console.app import live_source
 from console.app.live_source import LiveSource, ReplicaReader
 from console.app.placement_source import PlacementSource
 from simulation.kube.embedded_api import EmbeddedKube
 from tests.console.views import make_view
+from wattpack import live_client
 from wattpack.clock import ManualClock
 from wattpack.http_access import HttpAccess
 from wattpack.http_port import HttpAnswer, HttpPort, health
@@ -202,7 +202,7 @@ def view_with(**gpus: Any) -> bytes:
 def test_an_answer_that_is_no_live_view_is_counted_and_the_console_lives_on(
     answer: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(live_source, "MAX_VIEW_BYTES", 50_000)
+    monkeypatch.setattr(live_client, "MAX_VIEW_BYTES", 50_000)
     url, thread = serve_once(answer)
     source = LiveSource((url,), ManualClock())
     source.poll()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from controller.tick_values import CapReason
-from wattpack.live_view import LiveDecision, LiveDomain, LiveForecast, LiveGpus, LiveView
+from wattpack.live_view import LiveDecision, LiveDomain, LiveForecast, LiveGpus, LiveLead, LiveView
 
 WALL_NS = 1_700_000_000_000_000_000
 
@@ -51,6 +51,9 @@ def make_view(
             forecast_state="Forecast",
             forecast_reason="wattpack-system/row: ridge",
             forecast_window=window(rating if name == "row" else rating / racks),
+            forecast_lead=LiveLead(workload="chat", seconds=243.6, p99_watts=340_000.0)
+            if name == "row"
+            else None,
         )
         for name in names
     ]
@@ -82,6 +85,7 @@ def make_view(
             workload=["decoder-decode"] * gpus,
             bound=["bandwidth"] * gpus,
             workload_confidence=[0.9] * gpus,
+            speed_fraction=[0.9 if i < capped else 1.0 for i in range(gpus)],
         ),
         decisions=[
             LiveDecision(

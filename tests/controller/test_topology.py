@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from capacity.catalogue.catalogue_files import shipped_catalogue
+from capacity.catalogue.pod_works import KnownWork
 from capacity.gpu_profile import GpuProfile
 from capacity.profile_library import shipped_library
 from controller.acceptance import Acceptance, Site, accept
@@ -21,7 +23,8 @@ from controller.topology import (
     build_topology,
 )
 from tests.controller.builders import SETTINGS, make_observations, seconds
-from wattpack.api import PowerDomain, PowerPolicy
+from wattpack.api import PowerDomain, PowerPolicy, WorkloadProfile
+from wattpack.api.inventory import WorkloadProfileSpec
 from wattpack.errors import InputError, SafetyError
 
 MODEL = "H200-SXM"
@@ -259,3 +262,30 @@ def test_a_tree_without_servers_ticks_and_takes_its_first_ones_over() -> None:
         observed = make_observations(grown, seconds(tick))
         state, commands, _ = step(Tick(grown, observed, SETTINGS, seconds(tick)), state)
     assert np.all(commands.cap_watts == 700.0)
+
+
+def test_a_watt_is_worth_what_the_work_on_its_board_makes_of_it() -> None:
+    def of(name: str, **shares: float) -> KnownWork:
+        spec = WorkloadProfileSpec(kind="Serving", kernel_mix=shares)
+        return KnownWork(name, None, WorkloadProfile(metadata={"name": name}, spec=spec))
+
+    pods = [
+        PodSpec("team", "hot", ("n0-0",), work=of("hot", prefill=1.0)),
+        PodSpec("team", "mixed", ("n0-1",), work=of("mixed", prefill=0.3, decode=0.7)),
+        PodSpec("team", "cool", ("n0-2",), work=of("cool", decode=1.0)),
+        PodSpec(
+            "team", "entry", ("n0-3",), work=KnownWork("e", shipped_catalogue()["decoder-decode"])
+        ),
+        PodSpec("team", "nobody-knows", ("n0-4",)),
+        PodSpec("team", "of-a-class-that-the-type-lacks", ("n0-5",), work=of("x", magic=1.0)),
+        PodSpec("team", "shares", ("n0-6",), work=of("cool", decode=1.0)),
+        PodSpec("team", "shares-too", ("n0-6",), work=of("hot", prefill=1.0)),
+    ]
+    topology = build_topology(
+        [make_domain("row"), rack("a")], [], [make_node("n0")], pods, profiles()
+    )
+    hot, mixed, cool, entry, *unknown, shared, free = topology.value_per_watt.tolist()
+    assert hot > mixed > cool > 0
+    assert entry > 0
+    assert unknown == [free, free]
+    assert shared == hot

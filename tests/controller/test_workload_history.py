@@ -60,3 +60,18 @@ def test_a_board_at_its_cap_shows_the_cap_and_not_its_work() -> None:
     limits = np.array([450.0, 450.0, 700.0, np.nan])
     told = of_the_work(draws, limits, np.full(4, 700.0))
     assert np.isnan(told).tolist() == [True, False, False, False]
+
+
+def test_a_look_between_an_agents_hello_and_its_report_forgets_nothing() -> None:
+    """A reconnected agent's boards have no pod until its first report."""
+    made = seen(WorkloadHistory(), {"a": DECODE, "b": TINY}, ["team/x", ""], WINDOW)
+    made = seen(made, {"a": DECODE, "b": TINY}, ["", ""], 1)
+    made = seen(made, {"a": DECODE, "b": TINY}, ["team/x", "team/z"], 1)
+    assert verdict(made, "team/x") == "bandwidth"
+    assert verdict(made, "team/z") is None
+
+
+def test_a_board_that_was_free_for_long_begins_anew() -> None:
+    made = seen(WorkloadHistory(), {"a": DECODE}, ["team/x"], WINDOW)
+    made = seen(made, {"a": TINY}, [""], WINDOW)
+    assert verdict(seen(made, {"a": TINY}, ["team/y"], 1), "team/y") is None

@@ -98,6 +98,25 @@ def test_a_forecast_of_another_namespace_neither_counts_nor_replaces_ours(row: R
     assert outcome.seen.forecast_p99_watts.tolist() == [30_000.0]
 
 
+def test_the_live_view_says_what_is_needed_until_a_new_replica_works(row: Row) -> None:
+    row.issue(30_000.0, lead={"workload": "chat", "seconds": 244.0, "kinds": 2, "p99": 25_000.0})
+    row.tick("node-1")
+    lead = row.live().forecast_lead
+    assert lead is not None
+    assert (lead.workload, lead.seconds, lead.p99_watts) == ("chat", 244.0, 25_000.0)
+
+
+@pytest.mark.parametrize(
+    "lead",
+    [{"workload": "", "seconds": 2.0}, {"workload": "chat", "seconds": "soon"}, "no mapping"],
+)
+def test_a_lead_time_without_sense_costs_no_forecast(row: Row, lead: object) -> None:
+    row.issue(30_000.0, lead=lead)
+    row.tick("node-1")
+    live = row.live()
+    assert (live.forecast_state, live.forecast_lead) == ("Forecast", None)
+
+
 def test_without_a_day_of_draws_nothing_is_promised_and_the_reason_is_said(row: Row) -> None:
     row.issue(30_000.0, conditions=None)
     outcome = row.tick("node-1")

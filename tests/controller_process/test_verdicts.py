@@ -162,11 +162,11 @@ def test_what_is_in_use_says_so_with_words(resource: Resource, body: JsonObject)
     assert all(message for _, _, message in found.values())
 
 
-def test_what_no_process_reads_is_accepted_and_says_that_nobody_will() -> None:
+def test_a_workload_profile_says_for_whom_it_counts() -> None:
     found = Bench((WORKLOADS, workload())).conditions(WORKLOADS, "chat")
     assert found["Accepted"][0] == "True"
-    assert found["Ready"][:2] == ("False", "NotImplemented")
-    assert "nothing plans" in found["Ready"][2]
+    assert found["Ready"][:2] == ("True", "InUse")
+    assert "wattpack.io/workload" in found["Ready"][2]
 
 
 @pytest.mark.parametrize("resource", list(VALID))

@@ -7,10 +7,12 @@ from typing import Any
 import pytest
 
 from console.cap_reasons import explain_gpu
+from controller.app.classified_profiles import ClassifiedProfiles
 from controller.app.fleet import Fleet
 from controller.app.live_view_builder import shown_to
 from controller.app.tick_loop import TickOutcome
-from controller.app.workload_watch import WORKLOAD_LABEL, WorkloadWatch
+from controller.app.workload_watch import WorkloadWatch
+from simulation.kube import EmbeddedKube
 from tests.controller_process.messages import make_hello, make_reading
 from tests.controller_process.object_builders import (
     PODS,
@@ -21,7 +23,9 @@ from tests.controller_process.object_builders import (
 )
 from tests.controller_process.test_tick_attacks import Bench
 from wattpack.api import WorkloadProfile
+from wattpack.kube.write_budget import write_budget
 from wattpack.live_view import LiveView
+from wattpack.object_names import CLASSIFIED_LABEL, WORKLOAD_LABEL
 from wattpack.wire.v1 import power_pb2
 
 DECODE = {"draw_watts": 532.0, "utilisation": 1.0, "memory_utilisation": 0.85}
@@ -36,7 +40,10 @@ class Watched:
         cluster = make_cluster(make_node("node-1"))
         labels = {WORKLOAD_LABEL: label} if label else {}
         cluster.put(
-            PODS, make_pod("chat", node="node-1", metadata={"namespace": "team", "labels": labels})
+            PODS,
+            make_pod(
+                "chat", node="node-1", metadata={"namespace": "team", "uid": "u", "labels": labels}
+            ),
         )
         for name in profiles:
             body = make_object(
@@ -117,6 +124,37 @@ def test_a_capped_board_keeps_the_verdict_of_before() -> None:
     watched.run(90, **DECODE)
     view = watched.run(90, draw_watts=349.0, limit_watts=350.0, utilisation=1.0)
     assert view.gpus.bound[0] == "bandwidth"
+
+
+def test_what_telemetry_shows_for_minutes_becomes_a_profile() -> None:
+    """From reports to the object: the tick, the watch and the writer, one beside the other."""
+    watched = Watched()
+    clock, cluster = watched.bench.clock, watched.bench.cluster
+    kube = EmbeddedKube(clock)
+    writer = ClassifiedProfiles(
+        kube, clock, cluster.desired, watched.watch.works, lambda: True, write_budget(clock)
+    )
+    for _ in range(90):
+        watched.run(5, **DECODE)
+        writer.run_once()
+    (body,) = kube.list(WorkloadProfile.meta.resource).items
+    assert body["metadata"]["name"] == "pod-chat"
+    assert body["metadata"]["labels"] == {CLASSIFIED_LABEL: "bandwidth"}
+    assert body["spec"]["confidence"] >= 0.6
+
+
+def test_a_label_tells_what_the_limit_costs_the_work() -> None:
+    watched = Watched("rl-rollout")
+    free = watched.run(3, draw_watts=690.0)
+    assert free.gpus.speed_fraction == [1.0, None]
+    assert "cost it no speed" in str(explain_gpu(free, "node-1-gpu-0")["work"])
+    view = watched.run(3, draw_watts=349.0, limit_watts=350.0)
+    kept = view.gpus.speed_fraction[0]
+    assert kept is not None
+    assert 0.5 < kept < 0.9
+    told = str(explain_gpu(view, "node-1-gpu-0")["work"])
+    assert f"at 350 W it keeps about {kept:.0%}" in told
+    assert shown_to(view, lambda namespaces: ()).gpus.speed_fraction == [None, None]
 
 
 def test_strangers_do_not_learn_what_a_pod_runs() -> None:

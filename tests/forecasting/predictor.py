@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from capacity.mix.predicted_rates import BoardRate, RateQuestion
+from capacity.mix.predicted_rates import BoardRate, RateMargin, RateQuestion
 from wattpack.errors import InputError
 
 
@@ -21,6 +21,12 @@ class FlatPredictor:
     def rate(self, question: RateQuestion) -> BoardRate | None:
         mean = 4.0 * question.tensor_parallel * question.cap_watts / 700.0
         return BoardRate(mean, 0.9 * mean, 0.9 * question.cap_watts * question.tensor_parallel)
+
+    def margin(self) -> RateMargin:
+        return RateMargin(1 / 0.9, 0.95)
+
+    def start_seconds(self, language_model: str, number_format: str, gpus: int) -> float:
+        return 0.0
 
     def kv_bytes(self, language_model: str, tokens: int) -> float:
         return 1e5 * tokens

@@ -365,6 +365,10 @@ class TestPredictedRates:
         status = world.status()
         assert world.said()["Ready"][0] == "True"
         assert status["ratesFrom"] == "Predicted"
+        assert status["countedRates"] == {
+            "leastShare": 0.9, "mostShare": 0.9, "timeFactor": pytest.approx(1 / 0.9),
+            "confidence": 0.95,
+        }  # fmt: skip
         assert {row["gpuModel"] for row in status["replicas"]} == {"H200-SXM"}
 
     def test_a_changed_gpu_profile_is_solved_again_and_another_types_is_not(self) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -373,3 +374,16 @@ def test_a_typo_in_the_settings_file_names_the_key(
     file.write_text("intervall_seconds: 5\n", encoding="utf-8")
     assert main(["--config", str(file)]) == 2
     assert "interval_seconds" in capsys.readouterr().err
+
+
+def test_lines_of_the_plans_solver_do_not_reach_the_log(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def chatty(*_: object) -> int:
+        os.write(1, b"HighsMipAnalysis::checkSubSolverCallTime\n")
+        return 0
+
+    monkeypatch.setattr("forecasting.app.forecaster_command.serve", chatty)
+    HistoryStore(tmp_path / "history.db").close()
+    assert main(["--history-file", str(tmp_path / "history.db")]) == 0
+    assert capfd.readouterr().out == ""

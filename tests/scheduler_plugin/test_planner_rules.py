@@ -56,6 +56,8 @@ POD_FIELDS: dict[str, tuple[Any, ...]] = {
     "kernel_class": ("", "decode"),
     "expected_watts_per_gpu": (None, 100),
     "excluded_nodes": ((), ("n",)),
+    "shared_work": ("", "chat"),
+    "move_seconds": (None, 60),
 }
 NODE_FIELDS: dict[str, tuple[Any, ...]] = {
     "name": ("n",),
@@ -76,6 +78,8 @@ NODE_FIELDS: dict[str, tuple[Any, ...]] = {
     "ready": (True, False),
     "schedulable": (True, False),
     "disrupted": (False, True),
+    "shared_boards": (1, 2),
+    "slow_down_limit_milli": (0, 1300),
 }
 #: What is left below the breaker, the margin of I1, and what another pod holds on the node.
 AROUND: tuple[tuple[int, int, dict[str, int] | None], ...] = (

@@ -11,7 +11,15 @@ import kubernetes_validate
 import pytest
 import yaml
 
-from wattpack.api import KINDS, ApiObject, GpuNode, PowerDomain, PowerOverride, PowerPolicy
+from wattpack.api import (
+    KINDS,
+    ApiObject,
+    GpuNode,
+    PowerDomain,
+    PowerOverride,
+    PowerPolicy,
+    WorkloadProfile,
+)
 from wattpack.api.crdgen import custom_resource_definition, structural_schema, walk
 from wattpack.errors import InputError
 from wattpack.generate import crds, tree
@@ -233,6 +241,15 @@ def test_a_process_reads_the_objects_of_a_newer_version(path: Path) -> None:
         assert kind.read(newer).to_json()["spec"] == kind.from_json(document).to_json()["spec"]
         with pytest.raises(InputError):
             kind.from_json(newer)
+
+
+def test_a_stored_profile_with_a_field_of_before_is_read() -> None:
+    spec: dict[str, Any] = {"kind": "Serving", "workload": "decoder-decode"}
+    body = {"metadata": {"name": "chat"}, "spec": spec}
+    spec = spec | {"sloP99Slowdown": 1.2}
+    assert WorkloadProfile.read(body | {"spec": spec}) == WorkloadProfile.read(body)
+    with pytest.raises(InputError, match="sloP99Slowdown"):
+        WorkloadProfile.from_json(body | {"spec": spec})
 
 
 def test_a_status_with_unknown_fields_is_read() -> None:

@@ -7,12 +7,15 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from wattpack import __version__
 from wattpack.cli import VERBS, main
-from wattpack.flags import output_file
+from wattpack.documents import read_text
+from wattpack.errors import InputError, PermanentError
+from wattpack.flags import output_file, write_output
 
 FILES = {
     "garbage": b"not json",
@@ -260,6 +263,38 @@ def test_trying_a_result_file_leaves_none_and_keeps_what_is_there(tmp_path: Path
     assert [output_file(str(new)), output_file(str(old))] == [new, old]
     assert not new.exists()
     assert old.read_text() == "kept"
+
+
+def test_an_output_file_is_whole_or_as_it_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "rows.jsonl"
+    write_output(file, "old")
+    half = Path.write_text
+
+    def full(self: Path, text: str, **_: Any) -> int:
+        half(self, text[:1])
+        raise OSError(28, "no space left")
+
+    monkeypatch.setattr(Path, "write_text", full)
+    with pytest.raises(PermanentError, match="no space"):
+        write_output(file, "new")
+    assert file.read_text() == "old"
+
+
+def test_a_pipe_is_read_to_its_end_and_is_refused_if_nobody_writes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("wattpack.documents.PIPE_SECONDS", 0.01)
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    with pytest.raises(InputError, match="without a byte"):
+        read_text(pipe)
+    reader, writer = os.pipe()
+    os.write(writer, b"text")
+    os.close(writer)
+    assert read_text(Path(f"/dev/fd/{reader}")) == "text"
+    os.close(reader)
 
 
 @pytest.mark.parametrize("line", ["--help", "profiles --json", "plan pods --schema snapshot"])

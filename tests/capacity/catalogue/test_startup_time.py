@@ -52,11 +52,6 @@ def test_narrow_weights_a_faster_disk_and_a_present_image_start_sooner() -> None
     assert slow - there.mean_seconds > 60
 
 
-def test_a_move_costs_the_start_and_the_lost_work() -> None:
-    made = StartupTime((("load", LogNormal(30, 30)),))
-    assert made.move_cost_seconds(900) == 930
-
-
 @pytest.mark.parametrize(
     ("build", "named"),
     [

@@ -58,6 +58,17 @@ def test_telemetry_names_what_binds(title: str, made: Telemetry, bound: str) -> 
     assert verdict(made) == bound, title
 
 
+@pytest.mark.parametrize(
+    ("memory", "bound"), [(None, UNKNOWN), (0.2, "compute"), (0.75, "bandwidth")]
+)
+def test_at_its_limit_a_board_tells_nothing_but_by_its_memory(
+    memory: float | None, bound: str
+) -> None:
+    """Own H200: prefill and decoding at a batch of 64 both draw what the limit allows."""
+    known = {} if memory is None else {"memory_utilisation": memory}
+    assert verdict(telemetry(0.99, utilisation=1, **known)) == bound
+
+
 def test_equal_utilisation_is_not_an_equal_verdict() -> None:
     low = telemetry(0.22, utilisation=1.0, memory_utilisation=0.0)
     high = telemetry(0.985, utilisation=1.0, memory_utilisation=0.35)

@@ -107,6 +107,41 @@ def test_hard_tiers_count_on_the_lower_bound_and_best_effort_on_the_mean() -> No
         assert counts(planned(problem)) == {"X@700": replicas}
 
 
+def test_a_start_costs_what_its_boards_cost_until_it_works_unless_it_has_a_price() -> None:
+    """Two boards for 900 s at 4 dollars an hour, over two hours; one replica runs."""
+
+    def start(**prices: float) -> float:
+        problem = MixProblem(
+            (bucket(requests_per_second=30.0),),
+            (shape("X", {"chat": 10.0}, gpus=2, start_seconds=900.0),),
+            (offer("X", 4.0, running_replicas={"X@700": 1}),),
+            prices=MixPrices(horizon_hours=2.0, **prices),
+        )
+        return planned(problem).costs.start
+
+    assert start() == pytest.approx(2 * (900 / 3600 * 2 * 4.0) / 2)
+    assert start(dollars_per_start=0.7) == pytest.approx(2 * 0.7 / 2)
+    assert start(dollars_per_start=0.0) == 0.0
+
+
+def test_boards_that_start_slowly_lose_to_dearer_ones_that_run() -> None:
+    """Half an hour of start-up on a plan for one hour: 1.5 dollars against 1.2."""
+    shapes = tuple(shape(t, {"chat": 10.0}, start_seconds=1800.0) for t in "XY")
+    offers = (offer("X", 1.0), offer("Y", 1.2, running_replicas={"Y@700": 1}))
+    for hours, best in ((1.0, "Y@700"), (24.0, "X@700")):
+        prices = MixPrices(horizon_hours=hours)
+        assert counts(planned(MixProblem((bucket(),), shapes, offers, prices=prices))) == {best: 1}
+
+
+def test_a_replica_of_which_nothing_is_sure_serves_best_effort_alone() -> None:
+    rates = {"chat": ServiceRate(10.0, 0.0, 500.0)}
+    problem = MixProblem((bucket(),), (shape("X", rates),), (offer("X", 1.0),))
+    assert counts(planned(problem)) == {"X@700": 1}
+    with pytest.raises(InfeasibleMix) as caught:
+        planned(dataclasses.replace(problem, buckets=(bucket(tier=Tier.HARD),)))
+    assert caught.value.constraints == ("lower rates",)
+
+
 def test_the_breaker_adds_p99s_and_the_budget_adds_means() -> None:
     """Two replicas at 700 W draw 2 x 550 W on average at this load, at worst 2 x 770 W."""
     one = MixProblem((bucket(requests_per_second=15.0),), (shape("X", {"chat": 10.0}),), ())
@@ -232,6 +267,36 @@ def test_what_may_be_spent_or_emitted_limits_the_plan(limits: MixLimits) -> None
         planned(problem)
     most = planned(dataclasses.replace(problem, goal=Goal.MOST_REQUESTS))
     assert most.served_fraction == pytest.approx(0.5)
+
+
+CAPS = (700.0, 612.5, 525.0, 437.5, 350.0)
+
+
+def at_any_cap(requests_per_second: float, dollars: float) -> MixProblem:
+    """One type whose boards slow down a little with their cap."""
+    shapes = tuple(
+        shape("X", {"chat": 10.0 - k}, cap_watts=cap, idle_watts=70.0) for k, cap in enumerate(CAPS)
+    )
+    return MixProblem((bucket("chat", requests_per_second),), shapes, (offer("X", dollars),))
+
+
+@pytest.mark.parametrize("requests_per_second", [1e-12, 1e-6, 1e-3])
+def test_a_demand_that_hardly_loads_a_replica_still_gets_one(requests_per_second: float) -> None:
+    """Less than the solver's tolerance of one replica is not nothing."""
+    assert sum(counts(planned(at_any_cap(requests_per_second, 3.0))).values()) == 1
+
+
+@pytest.mark.parametrize("goal", [Goal.LEAST_COST, Goal.MOST_REQUESTS])
+def test_boards_that_cost_nothing_are_off_where_they_serve_nothing(goal: Goal) -> None:
+    free = dataclasses.replace(at_any_cap(25.0, 0.0), goal=goal)
+    solution = planned(free)
+    assert {row.shape for row in solution.served} == set(counts(solution))
+    assert sum(counts(solution).values()) <= 3 + len(solution.served) - 1
+    one_more = tuple(
+        dataclasses.replace(row, replicas=row.replicas + 1) for row in solution.replicas
+    )
+    told = complaints(free, broken(solution, replicas=one_more))
+    assert any("are enough" in line for line in told)
 
 
 PREFILL_KIND = {("chat", Phase.PREFILL): 20.0, ("chat", Phase.WHOLE): 5.0}

@@ -73,7 +73,7 @@ def test_the_price_of_caution_is_told() -> None:
     )
     clock = ManualClock()
     [cost] = explain_mix(problem, plan_mix(problem, clock), clock).costs
-    assert (cost.constraint, cost.gain) == ("lower 90 % rates", pytest.approx(1.0))
+    assert (cost.constraint, cost.gain) == ("lower rates", pytest.approx(1.0))
 
 
 def test_what_would_be_served_on_top_is_told_where_the_goal_is_to_serve_the_most() -> None:

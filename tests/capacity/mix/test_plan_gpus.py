@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import ctypes
 import json
 import os
 import re
@@ -15,6 +16,8 @@ import pytest
 import yaml
 
 from capacity.mix.embodied_share import Embodied
+from capacity.mix.mix_answer import Answer, answer_mix
+from capacity.roofs import shipped_roofs
 from wattpack.api import CapacityPlan
 from wattpack.cli import main
 
@@ -76,6 +79,12 @@ def folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Folder:
     return Folder(tmp_path, capsys)
 
 
+def test_the_example_of_the_docs_names_types_that_rates_can_be_predicted_for() -> None:
+    """Given shapes may be of any type, but who takes them out of the example would be refused."""
+    named = {offer["gpuModel"] for offer in EXAMPLE["offers"] + EXAMPLE["shapes"]}
+    assert named <= {roofs.model for roofs in shipped_roofs()}
+
+
 def test_the_example_of_the_docs_is_planned_and_explained(folder: Folder) -> None:
     status, out, _ = folder.demand(EXAMPLE)
     assert status == 0
@@ -111,8 +120,23 @@ def test_the_json_has_every_figure_with_its_unit(folder: Folder) -> None:
     )
     assert {c["constraint"] for c in body["constraintCosts"]} <= {
         "stock of h200", "stock of old-a100", "breaker of row-a", "power budget of row-a",
-        "minimum replicas", "lower 90 % rates",
+        "minimum replicas", "lower rates",
     }  # fmt: skip
+
+
+def test_how_careful_a_plan_is_stands_beside_it(folder: Folder) -> None:
+    """Given rates: the example's own; predicted ones say by what runs they are."""
+    _, out, _ = folder.demand(EXAMPLE)
+    assert "Hard tiers count on 88% to 90% of the mean rates\n" in out
+    body = copy.deepcopy(EXAMPLE) | {"serving": {"languageModel": "llama-3.1-8b"}, "shapes": []}
+    body["offers"] = [{"name": "h", "gpuModel": "H200-SXM", "gpus": 8, "dollarsPerGpuHour": 3.5}]
+    body["buckets"] = [
+        {"name": "chat", "requestsPerSecond": 5.0, "inputTokens": 800, "outputTokens": 200}
+    ]
+    _, out, _ = folder.demand(body)
+    assert "as 95% of measured runs of unknown models stayed below" in " ".join(out.split())
+    counted = json.loads(folder.demand(body, "--json")[1])["countedRates"]
+    assert counted["leastShare"] == pytest.approx(1 / counted["timeFactor"], rel=1e-6)
 
 
 def test_a_capacity_plan_is_answered_within_its_budget(folder: Folder) -> None:
@@ -178,6 +202,20 @@ def test_keeping_old_boards_is_refused_where_nothing_has_a_least_cost(folder: Fo
     status, _, err = folder.demand(changed("goal", "mostRequests"), "--keep-old", "1.05")
     assert status == 2
     assert "keepOwnedWithinCostRatio" in err
+
+
+def test_keeping_old_boards_is_refused_where_none_is_owned(folder: Folder) -> None:
+    status, _, err = folder.demand(changed("offers.1.isOwned", None), "--keep-old", "1.05")
+    assert status == 2
+    assert "isOwned: true" in err
+
+
+def test_carbon_that_nobody_stated_is_not_told_as_none(folder: Folder) -> None:
+    _, out, _ = folder.demand(EXAMPLE, "--no-explain")
+    assert "(not stated for h200)" in " ".join(out.split())
+    body = changed("prices.gramsPerKwh", None, changed("offers.1.embodied", None))
+    _, out, _ = folder.demand(body, "--no-explain")
+    assert "energy not stated, hardware not stated" in " ".join(out.split())
 
 
 def test_keeping_old_boards_within_a_cost_is_chosen_and_told(folder: Folder) -> None:
@@ -285,3 +323,28 @@ def test_a_signal_while_the_solver_works_ends_the_command(
         assert folder.demand(EXAMPLE)[0] == 130
     finally:
         in_its_thread.set()
+
+
+#: Of C's standard output for the rest of the process.
+BUFFER = ctypes.create_string_buffer(4096)
+
+
+def test_lines_that_the_solver_prints_by_itself_are_not_in_the_answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """HiGHS prints with C's printf, whose buffer is written when the process ends."""
+    c_library = ctypes.CDLL(None)
+    stdout = ctypes.c_void_p.in_dll(c_library, "stdout")
+    # As in a process without PYTHONUNBUFFERED, whose buffer would be one byte.
+    c_library.setvbuf(stdout, BUFFER, 0, len(BUFFER))
+
+    def chatty(*arguments: Any) -> Answer:
+        c_library.printf(b"HighsMipAnalysis::checkSubSolverCallTime\n")
+        return answer_mix(*arguments)
+
+    monkeypatch.setattr("capacity.app.plan_gpus_command.answer_mix", chatty)
+    file = tmp_path / "mix.yaml"
+    file.write_text(yaml.safe_dump(EXAMPLE), encoding="utf-8")
+    assert main(["plan", "gpus", "--demand", str(file), "--json"]) == 0
+    c_library.fflush(None)
+    assert json.loads(capfd.readouterr().out)["replicas"]

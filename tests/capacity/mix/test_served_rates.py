@@ -11,19 +11,29 @@ import pytest
 from pydantic import ValidationError
 
 import capacity
-from capacity.mix.mix_problem import Phase
+from capacity.catalogue.catalogue_files import shipped_catalogue
+from capacity.catalogue.startup_time import startup_time
+from capacity.language_models import find_language_model
+from capacity.mix.mix_conflict import plan_mix
+from capacity.mix.mix_errors import InfeasibleMix
+from capacity.mix.mix_problem import MixProblem, Phase
 from capacity.mix.mix_question import MOST_PREDICTIONS, Knowledge, problem_of
 from capacity.mix.predicted_rates import BoardRate, RateQuestion
 from capacity.mix.served_rates import ServedRates, _digest
 from capacity.profile_book import ProfileBook
-from capacity.profile_library import shipped_library
+from capacity.profile_library import gpu_profile_object, shipped_library
 from capacity.serving.deployment import Deployment
+from capacity.serving.request_mix import LatencyLimits, RequestBucket
 from capacity.serving.server_simulation import ServerSimulation
+from capacity.serving.service_level import measure
 from tests.forecasting.predictor import FlatPredictor
-from wattpack.api.capacity_plan import MOST_TOKENS, CapacityPlanSpec
+from wattpack.api.capacity_question import MOST_TOKENS, CapacityPlanSpec
+from wattpack.clock import ManualClock
 from wattpack.errors import InputError
 
-CHAT = RateQuestion("llama-3.1-8b", "H200-SXM", 1, 700.0, Phase.WHOLE, "bf16", 800, 200, 1.0, 0.05)
+CHAT = RateQuestion(
+    "llama-3.1-8b", "H200-SXM", 1, 700.0, (200.0, 700.0), Phase.WHOLE, "bf16", 800, 200, 1.0, 0.05
+)
 KNOWN = Knowledge(ProfileBook.shipped(shipped_library()), FlatPredictor())
 
 
@@ -50,6 +60,57 @@ def test_each_half_alone_is_faster_than_both_and_hard_tiers_count_on_less() -> N
     assert whole.lower_requests_per_second < whole.requests_per_second
     for phase in (Phase.PREFILL, Phase.DECODE):
         assert rate(phase=phase).requests_per_second > whole.requests_per_second
+
+
+def test_without_limits_the_lower_rate_is_that_of_a_slower_clock() -> None:
+    free = rate(time_to_first_token_seconds=None, time_per_output_token_seconds=None)
+    factor = ServedRates().margin().time_factor
+    assert free.lower_requests_per_second == pytest.approx(free.requests_per_second / factor)
+
+
+def test_the_closer_a_limit_is_the_less_of_the_mean_is_sure() -> None:
+    """A share of the mean, as it was before, promised most where the limit was about to break."""
+    shares = []
+    for limit in (0.05, 0.012, 0.006):
+        found = rate(time_per_output_token_seconds=limit)
+        shares.append(found.lower_requests_per_second / found.requests_per_second)
+    assert shares == sorted(shares, reverse=True)
+    assert shares[-1] < 0.6 < 0.75 < shares[0]
+
+
+def test_the_lower_rate_is_within_the_limits_of_a_server_that_is_slower() -> None:
+    served = Deployment(find_language_model("llama-3.1-8b"), "H200-SXM", 1, "bf16", "bf16")
+    factor = ServedRates().margin().time_factor
+    sure = rate(time_per_output_token_seconds=0.012).lower_requests_per_second
+    # Time of a server that is slower by the factor, in units of the quicker one's.
+    report = measure(
+        served, RequestBucket(800, 200), requests_per_second=sure * factor,
+        limits=LatencyLimits(1.0 / factor, 0.012 / factor),
+    )  # fmt: skip
+    assert report.attainment >= 0.95
+
+
+def test_what_is_sure_of_nothing_serves_no_hard_tier_and_the_conflict_says_so() -> None:
+    limit = 1.1 * measure(
+        Deployment(find_language_model("llama-3.1-8b"), "H200-SXM", 1, "bf16", "bf16"),
+        RequestBucket(800, 200), concurrency=1,
+    ).tpot_seconds[1]  # fmt: skip
+    found = rate(time_per_output_token_seconds=limit)
+    assert found.requests_per_second > 0 == found.lower_requests_per_second
+    asked = {
+        "name": "chat", "requestsPerSecond": 1.0, "inputTokens": 800, "outputTokens": 200,
+        "timeToFirstTokenSeconds": 1.0, "timePerOutputTokenSeconds": limit,
+    }  # fmt: skip
+    serving = {"languageModel": "llama-3.1-8b", "capsWatts": [700.0]}
+    known = Knowledge(ProfileBook.shipped(shipped_library()), ServedRates())
+
+    def problem(**more: object) -> MixProblem:
+        only = {"buckets": [{**asked, **more}], "serving": serving, "gpuModels": ["H200-SXM"]}
+        return problem_of(spec(**only), knowledge=known)
+
+    with pytest.raises(InfeasibleMix, match="lower rates"):
+        plan_mix(problem(), ManualClock())
+    assert plan_mix(problem(tier="bestEffort"), ManualClock()).replicas
 
 
 def test_a_tighter_limit_serves_less() -> None:
@@ -159,6 +220,32 @@ def test_replicas_are_made_of_every_type_and_cap_and_watts_are_ac_with_the_serve
     assert full.rates["chat", Phase.WHOLE].busy_watts == pytest.approx((0.9 * 700 + 125) / 0.94)
 
 
+def test_a_start_is_predicted_from_the_weights_of_each_board_and_may_be_given() -> None:
+    rates = ServedRates()
+    one, two = (rates.start_seconds("llama-3.1-8b", "bf16", gpus) for gpus in (1, 2))
+    assert two < one < rates.start_seconds("llama-3.1-70b", "bf16", 1)
+    assert rates.start_seconds("llama-3.1-8b", "fp8", 1) == pytest.approx(two, rel=0.05)
+    shipped = startup_time(shipped_catalogue()["decoder-decode"]).mean_seconds
+    assert one == pytest.approx(shipped, rel=0.02), "the entry is of this model"
+    rated = {"requestsPerSecond": 9.0, "busyWatts": 700.0}
+    given = {
+        "name": "mine", "gpuModel": "H200-SXM", "capWatts": 650.0, "idleWatts": 100.0,
+        "p99Watts": 900.0, "rates": {"chat": {"whole": rated}},
+    }  # fmt: skip
+    for more, seconds in (({}, one), ({"startSeconds": 7.0}, 7.0)):
+        asked = spec(shapes=[given | more])
+        known = Knowledge(ProfileBook.shipped(shipped_library()), StartsOnly())
+        starts = {s.name: s.start_seconds for s in problem_of(asked, knowledge=known).shapes}
+        assert (starts["mine"], starts["A100-SXM@400"]) == (seconds, one)
+
+
+class StartsOnly(FlatPredictor):
+    """Flat rates, and starts as they are."""
+
+    def start_seconds(self, language_model: str, number_format: str, gpus: int) -> float:
+        return ServedRates().start_seconds(language_model, "bf16", gpus)
+
+
 def test_a_given_table_wins_for_its_type_and_the_others_are_predicted() -> None:
     rated = {"requestsPerSecond": 9.0, "busyWatts": 700.0}
     given = {
@@ -215,11 +302,25 @@ def test_types_of_a_mixed_fleet_take_those_caps_that_are_theirs_and_at_least_one
         problem_of(spec(serving=serving), knowledge=KNOWN)
 
 
+def test_caps_of_an_own_profile_that_is_wider_than_the_shipped_one_have_rates() -> None:
+    """The serving model held each cap against the shipped limits, and no plan had an answer."""
+    own = gpu_profile_object(shipped_library().find("H200-SXM"), "")
+    own["spec"] |= {"minLimitWatts": 150.0, "maxLimitWatts": 750.0}
+    book = ProfileBook.shipped(shipped_library()).with_objects([own])
+    serving = {"languageModel": "llama-3.1-8b", "capsWatts": [160.0, 720.0]}
+    asked = spec(serving=serving, gpuModels=["H200-SXM"])
+    low, high = problem_of(asked, knowledge=Knowledge(book, ServedRates())).shapes[::-1]
+    assert (low.cap_watts, high.cap_watts) == (160.0, 720.0)
+    rates = [shape.rates["chat", Phase.WHOLE].requests_per_second for shape in (low, high)]
+    assert 0 < rates[0] < rates[1]
+
+
 @pytest.mark.parametrize(
     "name",
     [
         "data/language_models.yaml",
         "data/serving_constants.yaml",
+        "data/serving_errors.yaml",
         "data/roofs.csv",
         "data/profiles/h200.jsonl.gz",
         "data/profiles/h100.jsonl.gz",

@@ -75,6 +75,27 @@ def test_the_answer_is_one_json_document_with_units_in_its_keys(command: Command
     assert max(best["memoryBytesOfStage"]) <= 80e9
 
 
+def test_stages_lie_on_gpus_of_two_types(command: Command) -> None:
+    hosts = [
+        {"name": "a", "gpus": 1, "nic": "infiniband", "gpu": "H100"},
+        {"name": "b", "gpus": 1, "nic": "infiniband", "gpu": "H200"},
+    ]
+    links = {name: value for name, value in LINKS.items() if name != "pairs"} | {"hosts": hosts}
+    flags = ("--json", "--all-gpus", "--optimizer-bits", "8")
+    status, out, _ = command.run(links, *flags, gpus="H100:1,H200:1")
+    answer = json.loads(out)
+    assert status == 0
+    assert answer["gpuTypes"] == ["H100-SXM", "H200-SXM"]
+    assert answer["best"]["gpus"] == 2
+    for gpus, more, words in (
+        ("H100:2,H200:1", (), "the 2 GPUs of"),
+        ("H100:1,A100:1", (), "hosts.1.gpu"),
+        ("H100:1,H100:1", (), "each type once"),
+        ("H100:1,H200:1", ("--limits", "500"), "GPUs of one type"),
+    ):
+        assert words in command.run(links, *more, gpus=gpus)[2]
+
+
 def test_people_get_a_table_and_what_binds(command: Command) -> None:
     status, out, _ = command.run(LINKS, "--limits", "700,500", "--training-tokens", "1e8")
     assert status == 0

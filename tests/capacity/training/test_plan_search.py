@@ -11,6 +11,7 @@ import pytest
 from benchmarks._memory_ledger import allocated_bytes, stage_peaks
 from benchmarks._plan_oracle import best_of_all, keeps_classes
 from benchmarks._training_cases import board, choices_of, problem, small_case
+from capacity.language_models import find_language_model
 from capacity.training.batch_plateau import batch_warnings, best_batch_tokens
 from capacity.training.layout_choices import options
 from capacity.training.layout_pricing import LayoutPricing
@@ -42,9 +43,10 @@ def planned(of: TrainingJob | None = None, links: Any = None, **changes: Any) ->
     return plan_parallel(TrainingProblem(of or job(), on, choices=choices)).best
 
 
-@pytest.mark.parametrize("number", [0, 2, 7, 18])
-def test_no_plan_of_all_is_two_per_cent_faster(number: int) -> None:
-    case = small_case(1, number)
+@pytest.mark.parametrize(("seed", "number"), [(1, 0), (1, 2), (1, 7), (1, 18), (2, 16)])
+def test_no_plan_of_all_is_two_per_cent_faster(seed: int, number: int) -> None:
+    """The last one: the best layout holds the model with uneven stages only."""
+    case = small_case(seed, number)
     asked = problem(
         case.job, case.links, choices_of(case), board(case.memory_bytes), np.array(case.speed)
     )
@@ -119,9 +121,11 @@ def test_lean_activations_double_the_micro_batch_that_fits() -> None:
     only: Any = {"recompute": ("none",), "offload": ("none",), "zero_stages": (0,)}
 
     def largest(of: TrainingJob) -> int:
-        asked = problem(of, cluster(1, 1), SearchChoices(**only, largest_micro_batch=64))
+        choices = SearchChoices(**only, largest_micro_batch=64)
+        asked = problem(of, cluster(1, 1), choices, board(40e9))
         layouts = options(of, (1, 1, 1, 1), asked.choices)
-        fits = LayoutPricing(asked, board(40e9)).fits(LayoutTable.of(of, layouts))
+        ranks = np.zeros((1, 1, 1, 1, 1), dtype=np.int64)
+        fits = LayoutPricing(asked, asked.cluster.gpus[0]).fits(LayoutTable.of(of, layouts), ranks)
         return max(layout.micro_batch for layout, holds in zip(layouts, fits, strict=True) if holds)
 
     lean = job(
@@ -177,11 +181,9 @@ def test_nonsense_in_a_job_is_refused_by_its_field(field: str, value: object) ->
         job(**{field: value})
 
 
-def test_experts_are_refused() -> None:
-    from capacity.language_models import find_language_model
-
-    with pytest.raises(InputError, match="a dense decoder"):
-        TrainingJob(find_language_model("qwen3-235b-a22b"), 8, 1024)
+def test_latent_attention_is_refused() -> None:
+    with pytest.raises(InputError, match="without latent attention"):
+        TrainingJob(find_language_model("deepseek-v3"), 8, 1024)
 
 
 def test_a_slow_gpu_gets_fewer_layers() -> None:

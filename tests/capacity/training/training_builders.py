@@ -90,15 +90,16 @@ def predicted(
     """The closed form on the first placement."""
     board = board or gpu()
     table = LayoutTable.of(of, [layout])
-    placed = placed_links(links, first(links, layout)[None])
+    placed = placed_links(links, first(links, layout)[None], layout.expert)
     layers: Floats = table.layers.astype(np.float64)
-    return step_times(step_work(KnownCosts(of, board), table), placed, layers, np.ones_like(layers))
+    speed = np.ones((1, layout.data, layout.pipeline))
+    return step_times(step_work(KnownCosts(of, board), table), placed, layers, speed)
 
 
 def simulated(of: TrainingJob, layout: ParallelLayout, links: LinkMatrix) -> float:
     """The judge on the same placement."""
     board = gpu()
-    costs = board.costs.layer(of, layout.micro_batch, layout.tensor, layout.context)
+    costs = KnownCosts(of, board).of(layout)
     host = board.host
     device = Device(
         board.bytes_per_second,
