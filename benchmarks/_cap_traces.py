@@ -23,6 +23,7 @@ from benchmarks._training_cases import (
     problem,
 )
 from capacity.model.kernel_samples import Floats
+from capacity.training.capped_job import capped_job
 from capacity.training.layout_pricing import LayoutPricing
 from capacity.training.link_matrix import Link
 from capacity.training.plan_search import plan_parallel
@@ -68,6 +69,7 @@ class CapWorld:
     _plans: dict[State, ParallelPlan] = field(default_factory=dict)
     _oracle: dict[State, ParallelPlan] = field(default_factory=dict)
     _seconds: dict[tuple[int, State], float] = field(default_factory=dict)
+    _targets: dict[tuple[int, State], ParallelPlan] = field(default_factory=dict)
 
     def planned(self, state: State) -> ParallelPlan:
         """The planner's answer to these caps."""
@@ -79,6 +81,16 @@ class CapWorld:
             )  # fmt: skip
             self._plans[state] = plan_parallel(asked).best
         return self._plans[state]
+
+    def target(self, plan: ParallelPlan, state: State) -> ParallelPlan:
+        """Where the product would move a job that runs this plan under these caps."""
+        key = (id(plan), state)
+        if key not in self._targets:
+            case = self._at(state)
+            asked = problem(case.job, case.links, choices_of(case), board(case.memory_bytes))
+            speed, fastest = np.array(case.speed), self.planned(state)
+            self._targets[key] = capped_job(asked, plan, speed, fastest=fastest).move.plan
+        return self._targets[key]
 
     def exhaustive(self, state: State) -> ParallelPlan:
         """The best of all plans under these caps."""
@@ -161,7 +173,7 @@ def _ruled(world: CapWorld, trace: list[tuple[State, bool]]) -> tuple[float, int
         if waits > 0:
             waits -= TICK_SECONDS
             continue
-        best = world.planned(state)
+        best = world.target(plan, state)
         now, then = world.step(plan, state), world.step(best, state)
         steps += TICK_SECONDS / now
         rule = rule.after(TICK_SECONDS, str(state), now, then)

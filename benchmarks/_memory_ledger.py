@@ -46,11 +46,16 @@ def layer_tensors(job: TrainingJob, layout: ParallelLayout) -> dict[str, float]:
         "attention result": half * heads,
         "residual": half * model.hidden,
         "network norm": half * model.hidden,
-        "up": half * model.intermediate,
-        "activated": half * model.intermediate,
     }
+    inner = float(model.intermediate)
+    if model.experts is not None:
+        visits = model.experts.per_token * (job.expert_imbalance if layout.expert > 1 else 1.0)
+        inner = (visits + model.experts.shared) * model.experts.intermediate
+        tensors["sent to experts"] = half * visits * model.hidden
+        tensors["back from experts"] = half * visits * model.hidden
+    tensors["up"] = tensors["activated"] = half * inner
     if model.gated:
-        tensors["gate"] = half * model.intermediate
+        tensors["gate"] = half * inner
     return {name: job.activation_factor * size for name, size in tensors.items()}
 
 
@@ -78,21 +83,28 @@ def _stage_peak(job: TrainingJob, layout: ParallelLayout, layers: list[int], sta
         else:
             peak = max(peak, live + whole)
             live -= here * kept
-    weights = layers[stage] * model.layer_parameters / model.layers
-    one_layer = model.layer_parameters / model.layers / layout.tensor
+    routed = 0.0
+    if model.experts is not None:
+        one = (3 if model.gated else 2) * model.hidden * model.experts.intermediate
+        routed = one * model.experts.count
+    elsewhere = routed - routed / layout.expert
+    weights = layers[stage] * (model.layer_parameters / model.layers - elsewhere)
+    one_layer = (model.layer_parameters / model.layers - elsewhere) / layout.tensor
     if stage == 0:
         weights += model.vocabulary * model.hidden
     if stage == layout.pipeline - 1 and not (model.tied_embeddings and layout.pipeline == 1):
         weights += model.vocabulary * model.hidden
     weights /= layout.tensor
     share = layout.data * layout.context
-    state = 2 * weights if layout.zero_stage < 3 else 2 * weights / share
-    state += job.gradient_bytes * weights / (share if layout.zero_stage >= 2 else 1)
+    # A rank shares its experts with fewer: in all, as many hold as much as without dealing out.
+    owned = (weights + layers[stage] * elsewhere / layout.tensor) / share
+    state = 2 * weights if layout.zero_stage < 3 else 2 * owned
+    state += job.gradient_bytes * (owned if layout.zero_stage >= 2 else weights)
     if layout.zero_stage == 3:
         state += 2 * one_layer + 2 * one_layer + job.gradient_bytes * one_layer
     moments = 4 + 2 * job.optimizer_bits / 8
     if layout.offload == "none":
-        state += moments * weights / (share if layout.zero_stage >= 1 else 1)
+        state += moments * (owned if layout.zero_stage >= 1 else weights)
     else:
         state += 1e9
     output = 0.0

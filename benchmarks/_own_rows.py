@@ -3,34 +3,18 @@
 from __future__ import annotations
 
 import argparse
-import gzip
 from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
-from capacity.bench.measurement_row import MeasurementRow, parse_rows
-from wattpack.errors import InputError
+from capacity.bench.measurement_row import MeasurementRow
 
 Floats = npt.NDArray[np.float64]
 
 UNTOUCHED = 0.95
 """Share of the limit below which a row's draw is the work's own and not the regulator's."""
-
-
-def rows_of_file(file: Path) -> list[MeasurementRow]:
-    """Rows that ``--measurements`` names, packed or not.
-
-    Raises:
-        InputError: naming the file, and the line that is no row.
-    """
-    try:
-        data = file.read_bytes()
-        text = (gzip.decompress(data) if file.suffix == ".gz" else data).decode()
-    except (OSError, EOFError, UnicodeDecodeError, gzip.BadGzipFile) as error:
-        raise InputError("measurements", "a readable file of rows", str(file)) from error
-    return list(parse_rows(text.splitlines(), str(file)))
 
 
 def measurement_files(arguments: Sequence[str], summary: str) -> list[Path]:

@@ -4,7 +4,8 @@ Every replica runs its own pipeline (one forward one backward, or interleaved) a
 operations in a fixed order; an operation begins when its stage is free and its input has arrived.
 Transfers between stages queue on their link, one queue a direction. Gradient sums are buckets of
 one layer that wait for every replica and for the bucket before them. Rings are passed step by step
-over the links that the ranks really have.
+over the links that the ranks really have. Tokens go to experts and back part by part: each member
+of a group sends to one after the other and waits for who sends to it.
 """
 
 from __future__ import annotations
@@ -38,6 +39,7 @@ class Simulation:
     layers: list[int]
     device: Device
     speed: list[float] = field(default_factory=list)
+    update_speed: list[float] = field(default_factory=list)
 
     def seconds(self) -> float:
         """From the first forward pass to the last update."""
@@ -107,7 +109,14 @@ class Simulation:
         layers = whole // shape.chunks
         sums = 2 if kind == "F" else (4 if shape.recompute == "full" else 2)
         size = 2 * self._tokens() * self.job.model.hidden
+        if self.job.model.experts is not None:
+            sums = sums // 2 * (1 + self._networks())
         exchange = sums * max(2 * self._ring(row, size) for row in rows)
+        exchange += (
+            (2 if sums and kind == "B" and shape.recompute == "full" else 1)
+            * 2
+            * (self._deal(stage))
+        )
         attention = costs.attention_seconds / slow
         if kind == "F":
             compute, turns, head = costs.forward_seconds / slow, 1.0, costs.output_seconds / slow
@@ -144,19 +153,17 @@ class Simulation:
         shape = self.layout
         if shape.zero_stage < 2 or shape.data * shape.context == 1:
             return [compute] * layers
-        each = self.job.model.layer_parameters / self.job.model.layers / shape.tensor
         load = 0.0
         if shape.zero_stage == 3:
-            load += self._stage_ring(stage, 2 * each)
+            load += self._layer_ring(stage, 2)
         if kind == "B":
-            load += self._stage_ring(stage, self.job.gradient_bytes * each)
+            load += self._layer_ring(stage, self.job.gradient_bytes)
         return [max(compute, load) if self.job.overlap else compute + load] * layers
 
     # -- the end of the step ---------------------------------------------------------------------
 
     def _finish(self, ends: list[list[list[float]]]) -> float:
         shape, model = self.layout, self.job.model
-        each = model.layer_parameters / model.layers / shape.tensor
         table = model.vocabulary * model.hidden / shape.tensor
         passes = {0: 2, 1: 1, 2: 0, 3: 0}[shape.zero_stage]
         summed = 0.0
@@ -168,34 +175,40 @@ class Simulation:
             if not self.job.overlap:
                 marks = [marks[-1]] * len(marks)
             comm = 0.0
-            bucket = passes * self._stage_ring(stage, self.job.gradient_bytes * each)
+            bucket = passes * self._layer_ring(stage, self.job.gradient_bytes)
             for mark in marks:
                 comm = max(comm, mark) + bucket
             tables = (stage == 0) + (stage == shape.pipeline - 1)
             once = self._stage_ring(stage, self.job.gradient_bytes * table)
             comm += tables * (2 if shape.zero_stage == 0 else 1) * once
             summed = max(summed, comm)
-        return summed + self._update(summed, each, table)
+        return summed + self._update(summed, table)
 
-    def _update(self, so_far: float, each: float, table: float) -> float:
+    def _update(self, so_far: float, table: float) -> float:
         shape, job, device = self.layout, self.job, self.device
+        rest, experts = self._weights_of_layer()
         shards = shape.data * shape.context if shape.zero_stage else 1
         longest = 0.0
         for stage in range(shape.pipeline):
             tables = (stage == 0) + (stage == shape.pipeline - 1)
-            held = self.layers[stage] * each + tables * table
-            touched = held / shards * (job.gradient_bytes + 8 + job.optimizer_bits / 2 + 2)
+            dense = self.layers[stage] * rest + tables * table
+            routed = self.layers[stage] * experts
+            # Those who hold the same experts are fewer, and share among themselves.
+            held = dense / shards + routed / max(1, shards // shape.expert)
+            touched = held * (job.gradient_bytes + 8 + job.optimizer_bits / 2 + 2)
             if shape.offload == "none":
-                seconds = touched / (0.8 * device.bytes_per_second)
+                slow = min(self._update_speed(g) for t in range(shape.tensor)
+                           for g in self._members(stage, t))  # fmt: skip
+                seconds = touched / (0.8 * device.bytes_per_second * slow)
             else:
-                over = held / shards * (job.gradient_bytes + 2) / device.host_link
+                over = held * (job.gradient_bytes + 2) / device.host_link
                 seconds = max(over, touched / device.host_memory)
                 if shape.offload == "nvme":
-                    state = held / shards * (8 + job.optimizer_bits / 2)
+                    state = held * (8 + job.optimizer_bits / 2)
                     seconds = max(seconds, state / device.nvme)
                 seconds = max(0.0, seconds - job.offload_overlap * so_far)
             if shape.zero_stage in (1, 2):
-                seconds += self._stage_ring(stage, 2 * held)
+                seconds += self._stage_ring(stage, 2 * dense) + self._alike_ring(stage, 2 * routed)
             longest = max(longest, seconds)
         return longest
 
@@ -206,6 +219,9 @@ class Simulation:
 
     def _speed(self, gpu: int) -> float:
         return self.speed[gpu] if self.speed else 1.0
+
+    def _update_speed(self, gpu: int) -> float:
+        return self.update_speed[gpu] if self.update_speed else 1.0
 
     def _hop(self, a: int, b: int, size: float) -> float:
         links = self.links
@@ -239,6 +255,67 @@ class Simulation:
                 self.ranks[stage][d][c][t] for d in range(shape.data) for c in range(shape.context)
             ]
             longest = max(longest, self._ring(ring, size))
+        return longest
+
+    # -- experts ---------------------------------------------------------------------------------
+
+    def _networks(self) -> int:
+        """That one token passes in a layer."""
+        part = self.job.model.experts
+        return 1 if part is None else part.per_token + min(1, part.shared)
+
+    def _weights_of_layer(self) -> tuple[float, float]:
+        """Parameters on one rank: of what every replica has, and of its experts."""
+        model, shape = self.job.model, self.layout
+        whole = model.layer_parameters / model.layers
+        if model.experts is None:
+            return whole / shape.tensor, 0.0
+        one = (3 if model.gated else 2) * model.hidden * model.experts.intermediate
+        routed = one * model.experts.count
+        return (whole - routed) / shape.tensor, routed / shape.tensor / shape.expert
+
+    def _members(self, stage: int, t: int) -> list[int]:
+        return [row[t] for replica in self.ranks[stage] for row in replica]
+
+    def _deal(self, stage: int) -> float:
+        """Tokens of a micro-batch to the ranks that hold their experts, one way."""
+        shape, part = self.layout, self.job.model.experts
+        if part is None or shape.expert == 1:
+            return 0.0
+        visits = part.per_token * self.job.expert_imbalance
+        size = 2 * self._tokens() / shape.tensor * visits * self.job.model.hidden / shape.expert
+        longest = 0.0
+        for t in range(shape.tensor):
+            everyone = self._members(stage, t)
+            for first in range(0, len(everyone), shape.expert):
+                group = everyone[first : first + shape.expert]
+                longest = max(longest, self._all_to_all(group, size))
+        return longest
+
+    def _all_to_all(self, group: list[int], size: float) -> float:
+        count = len(group)
+        clock = [0.0] * count
+        for turn in range(1, count):
+            sent = [
+                max(clock[i], clock[(i + turn) % count])
+                + self._hop(group[i], group[(i + turn) % count], size)
+                for i in range(count)
+            ]
+            clock = [max(sent[i], sent[(i - turn) % count]) for i in range(count)]
+        return max(clock)
+
+    def _layer_ring(self, stage: int, number_bytes: float) -> float:
+        rest, experts = self._weights_of_layer()
+        alike = self._alike_ring(stage, number_bytes * experts)
+        return self._stage_ring(stage, number_bytes * rest) + alike
+
+    def _alike_ring(self, stage: int, size: float) -> float:
+        """Over the replicas that hold the same experts."""
+        longest, stride = 0.0, self.layout.expert
+        for t in range(self.layout.tensor if size else 0):
+            everyone = self._members(stage, t)
+            for first in range(stride):
+                longest = max(longest, self._ring(everyone[first::stride], size))
         return longest
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from benchmarks._plan_oracle import SmallCase
 from benchmarks._step_simulator import Device
-from capacity.language_models import LanguageModel, find_language_model
+from capacity.language_models import Experts, LanguageModel, find_language_model
 from capacity.model.kernel_samples import Floats
 from capacity.roofs import require_roofs
 from capacity.training.layer_costs import RooflineCosts
@@ -45,6 +45,12 @@ def decoder(layers: int, hidden: int) -> LanguageModel:
         weight_bits=16,
         source="made up",
     )
+
+
+def with_experts(model: LanguageModel, count: int) -> LanguageModel:
+    """The decoder with narrower networks, two of which each token visits, and one for all."""
+    width = model.intermediate // 4
+    return replace(model, experts=Experts(count, 2, width, shared=1), intermediate=width)
 
 
 def board(memory_bytes: float = ROOFS.memory_bytes) -> TrainingGpu:
@@ -144,6 +150,8 @@ def random_job(rng: np.random.Generator) -> TrainingJob:
         model = find_language_model(str(rng.choice(names)))
     else:
         model = decoder(int(rng.integers(12, 49)), int(rng.choice([2048, 3072, 4096, 6144])))
+        if rng.random() < 0.3:
+            model = with_experts(model, int(rng.choice([8, 16, 64])))
     return TrainingJob(
         model,
         int(rng.choice([32, 64, 96, 256])),

@@ -2,15 +2,16 @@
 
 Zeus: training jobs of six data set and network pairs on four GPU types, each at every power limit.
 A network is held out on every type at once, with both of its data sets; what is known of its jobs
-is their uncapped draw, and in the second part one own point of the network on the type (beside it:
-one of each job). Scored are caps below the job's uncapped draw. MMBT: a video model on a type
-without any sweep, from two of its 31 caps. Last, a whole type held out, against the line that the
-shipped profiles read where a type has no sweep: the map judged here is not behind those profiles.
+is their uncapped draw, and in the second part one own point of the network on the type, with each
+job's batch size over that of the measured one (beside it: one own point of each job). Scored are
+caps below the job's uncapped draw. MMBT: a video model on a type without any sweep, from two of its
+31 caps. Last, a whole type held out: shipped profiles read the map for prefill and decode and the
+line for training, unless they have own rows of the work.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
@@ -49,6 +50,10 @@ CANDIDATES: Final = (
 OWN_CAP_SHARE: Final = 0.5
 """Of the limit: where a job's own point is taken, as near as its caps come."""
 
+EXPONENTS: Final = np.linspace(0, 3, 61)
+SLOPES: Final = np.linspace(-4, 4, 41)
+"""Of corrections sought in hindsight: what one or two parameters a network could reach."""
+
 VIDEO_TYPE: Final = "RTX-PRO-6000"
 VIDEO_CAPS: Final = (600.0, 350.0)
 COLD_CELSIUS: Final = 45.0
@@ -67,9 +72,12 @@ TARGETS: Final = {
 
 def run(options: Options) -> Result:
     """Measure; ``--quick`` leaves the choice of the residual's prior inside each fold out."""
-    points = [point for point in zeus_points(ZEUS) if point.x < 1]
+    sweeps = zeus_points(ZEUS)
+    points = [point for point in sweeps if point.x < 1]
     figures: dict[str, float | int | str] = {}
     parts: dict[str, list[Floats]] = {gpu: [] for gpu in GPUS}
+    lines: dict[str, list[Floats]] = {gpu: [] for gpu in GPUS}
+    hindsight: dict[str, list[Floats]] = {gpu: [] for gpu in GPUS}
     for held in sorted({network(point) for point in points}):
         rest = [point for point in points if network(point) != held]
         options.progress(f"{held} held out")
@@ -77,6 +85,8 @@ def run(options: Options) -> Result:
         for gpu in GPUS:
             mine = [p for p in points if network(p) == held and p.gpu == gpu]
             parts[gpu].append(np.stack([scores(cap_map, mine) for cap_map in maps]))
+            hindsight[gpu].append(hindsight_errors(maps[0], mine))
+            lines[gpu].append(line_errors([p for p in sweeps if network(p) != held], mine))
     for gpu in GPUS:
         tables = np.concatenate(parts[gpu], axis=1)
         figures |= _figures(gpu, tables[0])
@@ -85,8 +95,16 @@ def run(options: Options) -> Result:
             high[:, 1].mean()
         )
         figures |= _references(gpu, points)
+        best = np.concatenate(hindsight[gpu], axis=1)[:, tables[0][:, 0] > 0].mean(axis=1)
+        figures[f"hindsight_mape_percent_{gpu}_exponent_per_network"] = 100 * float(best[0])
+        figures[f"hindsight_mape_percent_{gpu}_exponent_and_slope_per_network"] = 100 * float(
+            best[1]
+        )
+        line = np.concatenate(lines[gpu])
+        figures[f"own_line_mape_percent_{gpu}"] = 100 * float(line[tables[0][:, 0] > 0].mean())
+        figures[f"own_line_mape_percent_{gpu}_all_caps"] = 100 * float(line.mean())
     figures |= video_figures(fit_cap_map(points))
-    figures |= type_figures(zeus_points(ZEUS))
+    figures |= type_figures(sweeps)
     return Result(figures, TARGETS)
 
 
@@ -113,27 +131,39 @@ def chosen(points: Sequence[SweepPoint]) -> ResidualPrior:
 
 
 def scores(cap_map: CapMap, points: Sequence[SweepPoint]) -> Floats:
-    """Five columns a point: whether its cap is at least half the limit, then relative errors.
+    """Six columns a point: whether its cap is at least half the limit, then relative errors.
 
-    The errors are of speed, of draw, of speed with an own point of its job, and with one of its
-    network; NaN for those points themselves.
+    The errors are of speed, of draw, of speed with an own point of its job, with one of its
+    network (its middle job by draw), and the mean over whose point that is; NaN for own points.
     """
     if not points:
-        return np.zeros((0, 5))
+        return np.zeros((0, 6))
     gpu = points[0].gpu
     cap, uncapped, limit, speed, draw = columns(points)
     predicted = cap_map.throughput(gpu, cap, uncapped, limit)
-    by_job = _with_own_points(cap_map, points, lambda point: point.uncapped_watts)
-    by_network = _with_own_points(cap_map, points, lambda _: 0.0)
+    jobs = np.unique(uncapped)
+    told = np.array([_with_own_point(cap_map, points, job) for job in jobs])
+    errors = np.abs(told / speed - 1)
+    own = errors[np.searchsorted(jobs, uncapped), np.arange(len(points))]
     return np.column_stack(
         [
             cap >= 0.5 * limit,
             np.abs(predicted / speed - 1),
             np.abs(cap_map.draw_watts(gpu, cap, uncapped, limit) / (draw * uncapped) - 1),
-            np.abs(by_job / speed - 1),
-            np.abs(by_network / speed - 1),
+            own,
+            errors[len(jobs) // 2],
+            _mean_of_known(errors),
         ]
     )
+
+
+def line_errors(points: Sequence[SweepPoint], held: Sequence[SweepPoint]) -> Floats:
+    """Of the line that a swept type's training reads, fitted on its other networks."""
+    if not held:
+        return np.zeros(0)
+    line = fit_curve([point for point in points if point.gpu == held[0].gpu])
+    cap, uncapped, _, speed, _ = columns(held)
+    return np.asarray(np.abs(line.at(cap / uncapped)[0] / speed - 1))
 
 
 def columns(points: Sequence[SweepPoint]) -> Floats:
@@ -143,24 +173,47 @@ def columns(points: Sequence[SweepPoint]) -> Floats:
     ).T
 
 
-def _with_own_points(
-    cap_map: CapMap, points: Sequence[SweepPoint], unit: Callable[[SweepPoint], float]
-) -> Floats:
-    """Speed with one own point for each unit: its middle job at the cap nearest to the rule."""
-    units = np.array([unit(point) for point in points])
+def _with_own_point(cap_map: CapMap, points: Sequence[SweepPoint], job: float) -> Floats:
+    """Speed of a network's jobs with one point of that which draws so much; NaN for the point."""
     cap, uncapped, limit, _, _ = columns(points)
-    speed = np.full(len(points), np.nan)
-    for value in np.unique(units):
-        mine = np.flatnonzero(units == value)
-        draws = np.unique(uncapped[mine])
-        jobs = mine[uncapped[mine] == draws[len(draws) // 2]]
-        own = jobs[np.argmin(np.abs(cap[jobs] / limit[jobs] - OWN_CAP_SHARE))]
-        gpu = points[own].gpu
-        exponent = cap_map.exponent_of_own_points(gpu, [points[own]])
-        rest = mine[mine != own]
-        if len(rest):
-            speed[rest] = cap_map.throughput(gpu, cap[rest], uncapped[rest], limit[rest], exponent)
+    mine = np.flatnonzero(uncapped == job)
+    own = int(mine[np.argmin(np.abs(cap[mine] / limit[mine] - OWN_CAP_SHARE))])
+    point, speed = points[own], np.full(len(points), np.nan)
+    asked_for = {(other.batch_size, other.uncapped_watts == job) for other in points}
+    for batch, is_same in asked_for:
+        asked = np.array([other.batch_size == batch for other in points])
+        asked &= (uncapped == job) == is_same
+        ratio = None if is_same else batch / point.batch_size
+        exponent = cap_map.exponent_of_own_points(point.gpu, [point], ratio)
+        speed[asked] = cap_map.throughput(
+            point.gpu, cap[asked], uncapped[asked], limit[asked], exponent
+        )
+    speed[own] = np.nan
     return speed
+
+
+def _mean_of_known(errors: Floats) -> Floats:
+    """Mean over rows, NaN left out; NaN where a column has nothing else."""
+    known = np.isfinite(errors)
+    total = np.where(known, errors, 0.0).sum(axis=0)
+    return np.asarray(np.where(known.any(axis=0), total, np.nan) / np.maximum(known.sum(axis=0), 1))
+
+
+def hindsight_errors(cap_map: CapMap, points: Sequence[SweepPoint]) -> Floats:
+    """Shape (2, n): the best exponent on these very points, and the best that is linear in draw."""
+    if not points:
+        return np.zeros((2, 0))
+    cap, uncapped, limit, speed, _ = columns(points)
+    high, draw = cap >= 0.5 * limit, uncapped / limit - 0.75
+    expected = np.log(cap_map.throughput(points[0].gpu, cap, uncapped, limit))
+    slopes = SLOPES[:, None] * draw
+    tables = [
+        np.abs(np.exp(expected * np.maximum(exponent + slopes, 0.0)) / speed - 1)
+        for exponent in EXPONENTS
+    ]
+    every = np.concatenate(tables)
+    flat = np.concatenate([table[[len(SLOPES) // 2]] for table in tables])
+    return np.stack([rows[rows[:, high].mean(axis=1).argmin()] for rows in (flat, every)])
 
 
 def _figures(gpu: str, table: Floats) -> dict[str, float | int | str]:
@@ -178,6 +231,7 @@ def _figures(gpu: str, table: Floats) -> dict[str, float | int | str]:
         f"draw_mape_percent_{gpu}_all_caps": percent(table, 2),
         f"speed_mape_percent_{gpu}_own_point_per_network": percent(high, 4),
         f"speed_mape_percent_{gpu}_own_point_per_network_all_caps": percent(table, 4),
+        f"speed_mape_percent_{gpu}_own_point_per_network_any_job": percent(high, 5),
         f"speed_mape_percent_{gpu}_own_point_per_job": percent(high, 3),
         f"speed_mape_percent_{gpu}_own_point_per_job_all_caps": percent(table, 3),
     }
@@ -224,21 +278,27 @@ def video_figures(cap_map: CapMap) -> dict[str, float | int | str]:
 
 
 def type_figures(points: Sequence[SweepPoint]) -> dict[str, float | int | str]:
-    """A whole type held out: the line that profiles of types without a sweep read, and the map.
+    """A whole type held out: the line, which training reads in profiles of such types, and the map.
 
     On the line's own rows: jobs that draw at least 40 % of the limit, caps to 1.05 of their draw.
-    Last a server of language models on a type that is in no fit.
+    Last a server of language models on a type that is in no fit, swept from half of its limit: why
+    prefill and decode read the map.
     """
     figures: dict[str, float | int | str] = {}
     served = mmbt_points(SERVED)
     for gpu in [*sorted({point.gpu for point in points}), SERVED_TYPE]:
         rest = [point for point in points if point.gpu != gpu]
         mine = [p for p in points if p.gpu == gpu] or served
-        figures[f"type_held_out_line_mape_percent_{gpu}"] = 100 * curve_error(fit_curve(rest), mine)
+        line = fit_curve(rest)
+        figures[f"type_held_out_line_mape_percent_{gpu}"] = 100 * curve_error(line, mine)
+        half = 100 * curve_error(line, mine, above_share=OWN_CAP_SHARE)
+        figures[f"type_held_out_line_mape_percent_{gpu}_caps_from_half"] = half
         binding = [p for p in mine if p.share >= MIN_DRAW_SHARE and p.x < BINDING]
         cap, uncapped, limit, speed, _ = columns(binding)
         error = np.abs(fit_cap_map(rest).throughput(gpu, cap, uncapped, limit) / speed - 1)
         figures[f"type_held_out_map_mape_percent_{gpu}"] = 100 * float(error.mean())
+        half = 100 * float(error[cap >= OWN_CAP_SHARE * limit].mean())
+        figures[f"type_held_out_map_mape_percent_{gpu}_caps_from_half"] = half
     return figures
 
 

@@ -23,7 +23,7 @@ from capacity.mix.mix_problem import Phase
 from capacity.mix.mix_question import problem_of
 from capacity.mix.predicted_rates import BoardRate, RateQuestion
 from capacity.mix.served_rates import ServedRates
-from wattpack.api.capacity_plan import CapacityPlanSpec
+from wattpack.api.capacity_question import CapacityPlanSpec
 from wattpack.clock import SystemClock
 
 NAME = "embodied"
@@ -93,7 +93,7 @@ def predicted() -> Rates:
     for gpu_model, cap in CAP_WATTS.items():
         for call, (tokens_in, tokens_out, _) in CALLS.items():
             question = RateQuestion(
-                LANGUAGE_MODEL, gpu_model, 1, cap, Phase.WHOLE, "bf16",
+                LANGUAGE_MODEL, gpu_model, 1, cap, (cap, cap), Phase.WHOLE, "bf16",
                 tokens_in, tokens_out, 2.0, 0.06,
             )  # fmt: skip
             rate = served.rate(question)

@@ -33,6 +33,10 @@ RIDGE: Final = 250.0
 be held at the limit, so they tell more, and the design draws others a tenth as often."""
 
 TIME_ROWS: Final = 1000
+SWEPT_ROWS: Final = (60, 250, 1000, 2000)
+"""Random training rows on the first type: how many it takes to tell which products stay below."""
+
+FEW_TOKENS: Final = 64
 TARGETS: Final = {
     "h200_mape_percent_60_shapes": Target(at_most=7.5),
     "h200_60_shapes_over_best_constant_ratio": Target(at_most=1.0),
@@ -51,17 +55,27 @@ def run(options: Options) -> Result:
         figures |= {f"{name}_rows": len(scored), f"{name}_best_constant_mape_percent": constant}
         tables = []
         for draw in range(1 if options.quick else DRAWS):
-            tables.append(_errors(few_shot_model(known, options.seed + draw), scored))
+            tables.append(_errors(few_shot_model(known, options.seed + draw), held))
             options.progress(f"{gpu}, 60 shapes, draw {draw}: {tables[-1]}")
-        free, told = np.mean(tables, axis=0)
+        free, told, every, few, more = np.mean(tables, axis=0)
         figures[f"{name}_mape_percent_60_shapes"] = free
         figures[f"{name}_mape_percent_60_shapes_worst_draw"] = float(np.max(tables, axis=0)[0])
         figures[f"{name}_mape_percent_60_shapes_known_to_be_below"] = told
         figures[f"{name}_60_shapes_over_best_constant_ratio"] = free / constant
+        figures[f"{name}_mape_percent_60_shapes_rows_at_limit_too"] = every
+        figures[f"{name}_mape_percent_60_shapes_to_{FEW_TOKENS}_tokens"] = few
+        figures[f"{name}_mape_percent_60_shapes_above_{FEW_TOKENS}_tokens"] = more
         if not options.quick:
-            free, told = _errors(full_model(known, options.seed), scored)
+            free, told, every, _, _ = _errors(full_model(known, options.seed), held)
             figures[f"{name}_mape_percent_all"] = free
             figures[f"{name}_mape_percent_all_known_to_be_below"] = told
+            figures[f"{name}_mape_percent_all_rows_at_limit_too"] = every
+    if not options.quick:
+        known, held = split(GPUS[0])
+        for count in SWEPT_ROWS:
+            some = np.random.default_rng(options.seed).choice(len(known), count, replace=False)
+            error = _errors(full_model(known.take(some), options.seed), held)[0]
+            figures[f"h200_mape_percent_{count}_random_rows"] = error
     return Result(figures, TARGETS)
 
 
@@ -91,7 +105,8 @@ def few_shot_model(known: PowerSamples, seed: int) -> PowerModel:
 
 def full_model(known: PowerSamples, seed: int) -> PowerModel:
     """From every row; times from a thousand."""
-    some = np.random.default_rng(seed).choice(len(known), TIME_ROWS, replace=False)
+    count = min(TIME_ROWS, len(known))
+    some = np.random.default_rng(seed).choice(len(known), count, replace=False)
     times = fit_time_model(known.take(some).times(), require_roofs(known.gpu))
     return fit_power_model(known, times.seconds)
 
@@ -102,10 +117,18 @@ def best_constant_error(draw_watts: Floats) -> float:
     return 100 * float(np.abs(guesses[:, None] / draw_watts - 1).mean(axis=1).min())
 
 
-def _errors(model: PowerModel, scored: PowerSamples) -> tuple[float, float]:
-    """Mean error in percent of the draw, and of the draw given that the row stays below."""
-    limit = float(scored.limit_watts[0])
-    free = model.draw_watts(scored.kernels, limit)
-    told = model.draw_below_watts(scored.kernels, SCORED_SHARE * limit)
-    first, second = (100 * float(np.abs(w / scored.draw_watts - 1).mean()) for w in (free, told))
-    return first, second
+def _errors(model: PowerModel, held: PowerSamples) -> tuple[float, float, float, float, float]:
+    """Mean errors in percent of the draw.
+
+    Of scored rows; of these given that they stay below; of all rows, those at the limit too; of
+    scored rows of few tokens, and of more.
+    """
+    limit = float(held.limit_watts[0])
+    free = model.draw_watts(held.kernels, limit)
+    told = model.draw_below_watts(held.kernels, SCORED_SHARE * limit)
+    first, second = (100 * np.abs(watts / held.draw_watts - 1) for watts in (free, told))
+    low = held.draw_watts < SCORED_SHARE * limit
+    few = np.array([getattr(kernel, "m", 0) <= FEW_TOKENS for kernel in held.kernels])
+    parts = (first[low], second[low], first, first[low & few], first[low & ~few])
+    whole, known_below, every, small, large = (float(part.mean()) for part in parts)
+    return whole, known_below, every, small, large

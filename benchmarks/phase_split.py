@@ -31,7 +31,7 @@ import numpy.typing as npt
 from benchmarks.runner import Options, Result, Target
 from capacity.language_models import find_language_model
 from capacity.serving.engine import BatchingRules
-from capacity.serving.phase_pools import Handover, PhasePools, Pool, QueueEstimate
+from capacity.serving.phase_pools import Handover, PhasePools, Pool, PoolsRun, QueueEstimate
 from capacity.serving.served_requests import Request, ServerRun, Size, Work
 from capacity.serving.server_simulation import simulate
 
@@ -40,7 +40,7 @@ SUMMARY = "Splitwise's designs from half of its table: gains, and when a slow li
 
 Floats = npt.NDArray[np.float64]
 TraceRates = Mapping[str, Mapping[str, float]]
-Serve = Callable[[Sequence[float], Sequence[Size]], list[Request]]
+Serve = Callable[[Sequence[float], Sequence[Size]], PoolsRun]
 
 HERE: Final = Path(__file__).parent
 TIMES: Final = HERE / "data" / "capacity" / "splitwise_times_tp8.csv.gz"
@@ -266,7 +266,7 @@ def _largest_rate(serve: Serve, sizes: Sequence[Size], idle: MachineTimes) -> fl
     for _ in range(STEPS):
         rate = (low + high) / 2
         times = (np.cumsum(gaps) * SCALE / rate).tolist()
-        if _within_limits(serve(times, sizes), idle):
+        if _within_limits(serve(times, sizes).requests, idle):
             low = rate
         else:
             high = rate

@@ -61,6 +61,7 @@ SUMMARY = (
 TARGETS = {
     "plan_70b_on_64_gpus_seconds": Target(at_most=60.0),
     "small_cases_over_exhaustive_percent_max": Target(at_most=2.0),
+    "fresh_cases_over_exhaustive_percent_max": Target(at_most=2.0),
     "megatron_held_out_error_percent_mean": Target(at_most=10.0),
     "perturbed_measured_beats_nominal_percent": Target(at_least=95.0),
     "rings_that_mix_nic_classes": Target(at_most=0),
@@ -152,6 +153,19 @@ def small(rows: Rows) -> Figures:
         "small_cases_formula_error_percent_mean": float(formula.mean()),
         "small_cases_formula_error_percent_max": float(formula.max()),
     }
+
+
+FRESH_SEEDS, CASES_A_SEED = 100, 50
+
+
+def fresh_row(seed: int, number: int) -> Row:
+    """A small case of a seed on which nothing was mended."""
+    return small_row(seed + FRESH_SEEDS + number // CASES_A_SEED, number % CASES_A_SEED)
+
+
+def fresh(rows: Rows) -> Figures:
+    """Of the small cases of fresh seeds."""
+    return {f"fresh_{name.removeprefix('small_')}": value for name, value in small(rows).items()}
 
 
 def megatron(quick: bool) -> Figures:
@@ -359,6 +373,7 @@ def without_overlap(rows: Rows) -> Figures:
 
 PARTS: Mapping[str, tuple[OneCase, Callable[[Rows], Figures], int, int]] = {
     "small": (small_row, small, 50, 1),
+    "fresh": (fresh_row, fresh, 200, 0),
     "uneven": (uneven_row, uneven, 200, 2),
     "rings": (rings_row, rings, 1000, 5),
     "memory": (memory_row, memory, 500, 2),

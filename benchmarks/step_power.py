@@ -17,11 +17,10 @@ from benchmarks._own_rows import (
     line_error,
     mean_error,
     measurement_files,
-    rows_of_file,
     untouched,
 )
 from benchmarks.runner import Options, Result, Target
-from capacity.bench.measurement_row import MeasurementRow
+from capacity.bench.measurement_row import MeasurementRow, read_rows
 from capacity.bench.shipped_rows import shipped_rows
 from capacity.kernels import DecoderStep
 from capacity.model.gpu_model import GpuModel
@@ -33,12 +32,14 @@ NAME = "step_power"
 SUMMARY = "time and draw of whole decoder steps, predicted from kernel rows alone"
 TAKES_ARGUMENTS = True
 
-RUNS = {
-    "h200": ("h200", ("h200-steps", "h200-steps-first-board")),
-    "h100": ("h100", ("h100-steps",)),
+RUNS = {"h200": ("h200", "h200-steps"), "h100": ("h100", "h100-steps")}
+"""Kernel rows, and the steps of the same board that they are judged on."""
+
+OTHER_BOARDS = {
+    "h200_kernels_of_another_board": ("h200-fifth-board", "h200-steps"),
+    "h200_steps_of_another_board": ("h200", "h200-third-board-steps"),
 }
-"""Kernel rows, and the files of steps that they are judged on. The second H200 file holds the steps
-of a slice of 70B that the first lacks, from another board."""
+"""The same across two boards of one type: what they differ by counts as an error; printed."""
 
 SMALLEST_CLASS = 3
 """Steps that a batch class needs before its own error is a figure."""
@@ -50,19 +51,17 @@ def run(options: Options) -> Result:
     """Both GPUs, or the one whose rows ``--measurements`` holds."""
     given = measurement_files(options.arguments, SUMMARY)
     if given:
-        rows = [row for file in given for row in rows_of_file(file)]
+        rows = [row for file in given for row in read_rows(file)]
         return judge({"given": predict(rows, rows)})
-    return judge(
-        {
-            gpu: predict(shipped_rows(kernels), step_rows(steps))
-            for gpu, (kernels, steps) in RUNS.items()
-        }
-    )
+    return judge(of_runs(RUNS), beside=of_runs(OTHER_BOARDS))
 
 
-def step_rows(names: Sequence[str]) -> list[MeasurementRow]:
-    """The steps of several shipped runs."""
-    return [row for name in names for row in shipped_rows(name)]
+def of_runs(runs: Mapping[str, tuple[str, str]]) -> dict[str, Judged]:
+    """The shipped steps of each pair of runs, predicted."""
+    return {
+        name: predict(shipped_rows(kernels), shipped_rows(steps))
+        for name, (kernels, steps) in runs.items()
+    }
 
 
 def predict(kernel_rows: Sequence[MeasurementRow], steps: Sequence[MeasurementRow]) -> Judged:
@@ -82,9 +81,14 @@ def predict(kernel_rows: Sequence[MeasurementRow], steps: Sequence[MeasurementRo
     return judged
 
 
-def judge(judged: Mapping[str, Judged]) -> Result:
-    """Figures and targets of all GPUs."""
-    figures: dict[str, float | int | str] = {}
+def judge(judged: Mapping[str, Judged], beside: Mapping[str, Judged] | None = None) -> Result:
+    """Figures and targets of all GPUs, and the main errors of what is printed beside them."""
+    figures: dict[str, float | int | str] = {
+        f"{name}_{error}": value
+        for name, steps in (beside or {}).items()
+        for error, value in _figures(steps).items()
+        if error in _TARGETS
+    }
     targets: dict[str, Target] = {}
     instants = [_instant_exceedances(steps) for steps in judged.values()]
     for gpu, steps in judged.items():

@@ -9,8 +9,7 @@ from typing import Any
 import matplotlib as mpl
 import numpy as np
 
-from benchmarks.step_power import RUNS, Judged, predict, step_rows
-from capacity.bench.shipped_rows import shipped_rows
+from benchmarks.step_power import RUNS, Judged, of_runs
 
 mpl.use("Agg")
 from matplotlib import pyplot as plt
@@ -22,8 +21,7 @@ CONTEXTS = {512: "o", 2048: "s", 8192: "^"}
 def plot_steps(file: Path) -> None:
     """Decode draw by batch, measured and predicted, and time of all steps, for both GPUs."""
     figure, axes = plt.subplots(2, 2, figsize=(11, 8))
-    for column, (gpu, (kernels, steps)) in enumerate(RUNS.items()):
-        judged = predict(shipped_rows(kernels), step_rows(steps))
+    for column, (gpu, judged) in enumerate(of_runs(RUNS).items()):
         _plot_draw(axes[0, column], judged)
         _plot_time(axes[1, column], judged)
         axes[0, column].set_title(f"{gpu.upper()}: decode draw by batch")

@@ -3,15 +3,17 @@
 The plant of ``catalogue_signature`` plays every entry with its sizes changed by up to a third and
 its own laws of time and draw; meters drift, requests pause, boards differ. Recorded draws of all
 decoder steps (H200, H100) are judged beside: operations a byte against the roofs' ridge say what
-binds, and near the ridge either of the two is right. A class that is given has to be right;
-``unknown`` is counted apart. The mean over three seeds is judged, the worst is told.
+binds, and near the ridge either of the two is right; once by draw and a utilisation of 1, once with
+the recorded clock, once with the memory utilisation that bytes over measured time give. A class
+that is given has to be right; ``unknown`` is counted apart. The mean over three seeds is judged,
+the worst is told.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -19,11 +21,15 @@ from benchmarks.catalogue_signature import HELD, played_phases
 from benchmarks.runner import Options, Result, Target
 from capacity.bench.shipped_rows import shipped_rows
 from capacity.catalogue.catalogue_files import shipped_catalogue
+from capacity.catalogue.entry_mix import entry_mix
+from capacity.catalogue.pod_works import SURE, WAITS
 from capacity.catalogue.priced_gpu import REFERENCE_GPU, priced_gpu
 from capacity.catalogue.telemetry_features import NAMES, Floats, Telemetry, features
 from capacity.catalogue.workload_classifier import UNKNOWN, shipped_classifier
 from capacity.kernels import DecoderStep
+from capacity.profile_library import shipped_library
 from capacity.roofs import require_roofs
+from capacity.work_mix import cap_curve
 from simulation.phase_plant import (
     PEAK_BYTES,
     PEAK_OPERATIONS,
@@ -62,6 +68,14 @@ class Window:
     observed: Floats
     truth: str
     entry: str
+    #: Recorded signals that ``observed`` lacks.
+    beside: Mapping[str, float] = field(default_factory=dict)
+
+    def with_signal(self, name: str) -> Window:
+        """The window as it looks where this signal is told, too."""
+        observed = self.observed.copy()
+        observed[NAMES.index(name)] = self.beside[name]
+        return replace(self, observed=observed)
 
 
 def run(options: Options) -> Result:
@@ -83,6 +97,10 @@ def run(options: Options) -> Result:
     figures |= _scores(recorded, "recorded_")
     figures["recorded_windows_near_the_ridge"] = sum(w.truth == EITHER for w in recorded)
     figures |= _by_truth(recorded)
+    figures |= _scores([window.with_signal("clock") for window in recorded], "recorded_clock_")
+    memory = [window.with_signal(MEMORY) for window in recorded]
+    figures |= _scores(memory, "recorded_memory_")
+    figures |= _above_their_entry(windows)
     strange = np.random.default_rng([options.seed, 40973])
     strangers = [shipped_classifier().classify(row) for row in _strangers(strange)]
     figures["levels_above_the_limit_called_unknown"] = float(
@@ -119,6 +137,28 @@ def _by_truth(recorded: Sequence[Window]) -> dict[str, int]:
     """Recorded windows by what binds and what they were called."""
     called = Counter((w.truth, shipped_classifier().classify(w.observed).bound) for w in recorded)
     return {f"recorded_{truth}_called_{bound}": n for (truth, bound), n in sorted(called.items())}
+
+
+def _above_their_entry(windows: Sequence[Window]) -> dict[str, float]:
+    """Of sure verdicts: the share of windows whose 95th percentile is over 1.05 times the entry's.
+
+    The class is sure, the entry is not; what waits outside is told apart (docs/adr/0026).
+    """
+    gpu = shipped_library().profiles[REFERENCE_GPU]
+    above: dict[bool, list[bool]] = {True: [], False: []}
+    for window in windows:
+        verdict = shipped_classifier().classify(window.observed)
+        mix = entry_mix(verdict.workload, gpu.model)
+        curve = cap_curve(gpu, mix) if mix is not None and verdict.confidence >= SURE else None
+        if curve is not None:
+            high = float(window.observed[NAMES.index("high")]) * LIMIT_WATTS
+            above[verdict.bound == WAITS].append(high > 1.05 * curve.p95_watts)
+    return {
+        "sure_outside_windows": len(above[True]),
+        "sure_outside_above_their_entry": float(np.mean(above[True])),
+        "sure_others_windows": len(above[False]),
+        "sure_others_above_their_entry": float(np.mean(above[False])),
+    }
 
 
 def _is_right(bound: str, window: Window) -> bool:
@@ -214,7 +254,11 @@ def _recorded() -> Iterator[Window]:
             limit = row.identity.power_limit_watts
             made = features(Telemetry(draws, limit, np.ones(WINDOW), unknown, unknown, unknown))
             assert made is not None
-            yield Window(made, side_of_ridge(step.flops / step.bytes_moved / ridge), name)
+            clock = np.nan if row.sm_clock_mhz is None else row.sm_clock_mhz / roofs.max_clock_mhz
+            moved = step.bytes_moved / row.latency.median_seconds / roofs.bytes_per_second
+            beside = {"clock": clock, MEMORY: min(1.0, moved)}
+            side = side_of_ridge(step.flops / step.bytes_moved / ridge)
+            yield Window(made, side, name, beside)
 
 
 def side_of_ridge(intensity_ratio: float) -> str:
