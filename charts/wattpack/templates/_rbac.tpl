@@ -3,6 +3,10 @@
 - {apiGroups: [wattpack.io], resources: [powerdomains, powerpolicies, poweroverrides, demandforecasts, gpuprofiles, workloadprofiles], verbs: [list, watch]}
 - {apiGroups: [wattpack.io], resources: [powerdomains/status, powerpolicies/status, poweroverrides/status, gpuprofiles/status, workloadprofiles/status], verbs: [patch]}
 - {apiGroups: [""], resources: [nodes, pods], verbs: [list, watch]}
+{{- if dig "write_workload_profiles" true .Values.controller.settings }}
+# For owners of pods that nobody described; server-side apply, never over what people set.
+- {apiGroups: [wattpack.io], resources: [workloadprofiles], verbs: [create, patch]}
+{{- end }}
 {{- if include "wattpack.enforces" . }}
 # The taint wattpack.io/uncontrolled, in domains that enforce.
 - {apiGroups: [""], resources: [nodes], verbs: [patch]}
@@ -28,7 +32,7 @@
 - {apiGroups: [jobset.x-k8s.io], resources: [jobsets], verbs: [list]}
 - {apiGroups: [scheduling.x-k8s.io], resources: [podgroups], verbs: [list]}
 - {apiGroups: [resource.k8s.io], resources: [resourceclaims], verbs: [list, watch]}
-- {apiGroups: [wattpack.io], resources: [powerdomains, powerpolicies, gpuprofiles, demandforecasts], verbs: [list, watch]}
+- {apiGroups: [wattpack.io], resources: [powerdomains, powerpolicies, gpuprofiles, demandforecasts, workloadprofiles], verbs: [list, watch]}
 - {apiGroups: [wattpack.io], resources: [placementplans], verbs: [list, create, delete]}
 - {apiGroups: [wattpack.io], resources: [placementplans/status], verbs: [update]}
 - {apiGroups: [events.k8s.io], resources: [events], verbs: [create, patch]}
@@ -41,6 +45,9 @@
 {{- end }}
 {{- define "wattpack.rules.forecaster" }}
 - {apiGroups: [wattpack.io], resources: [demandforecasts, capacityplans, gpuprofiles], verbs: [list, watch]}
+# What runs below a domain, for its lead time: once a round, pods that name their workload.
+- {apiGroups: [wattpack.io], resources: [powerdomains, workloadprofiles], verbs: [list]}
+- {apiGroups: [""], resources: [nodes, pods], verbs: [list]}
 - {apiGroups: [wattpack.io], resources: [demandforecasts/status, capacityplans/status], verbs: [patch]}
 {{- include "wattpack.rules.reviews" . }}
 {{- end }}
