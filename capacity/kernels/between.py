@@ -8,8 +8,24 @@ from capacity.kernels.fields import CollectiveOp, ContextState, LaunchMode, requ
 from wattpack.errors import InputError
 
 
+class _NothingComputed:
+    """Neither arithmetic nor memory."""
+
+    __slots__ = ()
+
+    @property
+    def flops(self) -> float:
+        """None."""
+        return 0.0
+
+    @property
+    def bytes_moved(self) -> float:
+        """None."""
+        return 0.0
+
+
 @dataclass(frozen=True, slots=True)
-class Idle:
+class Idle(_NothingComputed):
     """Nothing runs: what the board draws before a process opens it, and after."""
 
     context: ContextState
@@ -22,19 +38,9 @@ class Idle:
         """``idle``."""
         return "idle"
 
-    @property
-    def flops(self) -> float:
-        """None."""
-        return 0.0
-
-    @property
-    def bytes_moved(self) -> float:
-        """None."""
-        return 0.0
-
 
 @dataclass(frozen=True, slots=True)
-class LaunchChain:
+class LaunchChain(_NothingComputed):
     """``kernels`` launches that do nothing: what the host and the queue cost."""
 
     kernels: int
@@ -47,16 +53,6 @@ class LaunchChain:
     def kernel_class(self) -> str:
         """``launch``."""
         return "launch"
-
-    @property
-    def flops(self) -> float:
-        """None."""
-        return 0.0
-
-    @property
-    def bytes_moved(self) -> float:
-        """None."""
-        return 0.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,8 +16,8 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 from scipy.linalg import cho_factor, cho_solve, solve_triangular
-from scipy.stats import norm
 
+from capacity.model import standard_normal
 from wattpack.errors import InputError
 
 Floats = npt.NDArray[np.float64]
@@ -111,7 +111,11 @@ def fit_latent_field(
 def log_likelihood(function: Floats, values: Floats, noise: Floats | float, bound: Bools) -> float:
     """Of the observations given the function: normal density, or probability of being above."""
     z = (values - function) / noise
-    return float(np.where(bound, norm.logsf(z), norm.logpdf(z) - np.log(noise)).sum())
+    return float(
+        np.where(
+            bound, standard_normal.log_below(-z), standard_normal.log_density(z) - np.log(noise)
+        ).sum()
+    )
 
 
 def _likelihood(
@@ -119,7 +123,7 @@ def _likelihood(
 ) -> tuple[Floats, Floats]:
     """Slope and negative curvature of each observation's log likelihood in the function."""
     z = (function - values) / sigma
-    ratio = np.exp(norm.logpdf(z) - norm.logcdf(z))
+    ratio = standard_normal.hazard_below(z)
     slope = np.where(bound, ratio / sigma, -z / sigma)
     curvature = np.where(bound, np.maximum(ratio * (z + ratio), LEAST_CURVATURE), 1.0) / sigma**2
     return slope, curvature

@@ -18,9 +18,9 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
-from scipy.stats import norm
 
 from capacity.kernels import Elementwise, Kernel
+from capacity.model import standard_normal
 from capacity.model.hold_outs import FOLDS, hold_out_folds
 from capacity.model.kernel_features import kernel_group, kernel_table
 from capacity.model.kernel_samples import PowerSamples
@@ -107,14 +107,16 @@ class PowerModel:
         require_number("limit_watts", limit_watts, exclusive_minimum=0)
         middle, spread = self.uncapped_watts(kernels), self._spread_watts(kernels)
         room = (HELD_SHARE * limit_watts - middle) / spread
-        return np.asarray(middle + spread * (room * norm.sf(room) - norm.pdf(room)))
+        return np.asarray(
+            middle + spread * (room * standard_normal.above(room) - standard_normal.density(room))
+        )
 
     def draw_below_watts(self, kernels: Sequence[Kernel], limit_watts: float) -> Floats:
         """Expected draw of kernels of which it is known that they stay below ``limit_watts``."""
         require_number("limit_watts", limit_watts, exclusive_minimum=0)
         middle, spread = self.uncapped_watts(kernels), self._spread_watts(kernels)
         room = (limit_watts - middle) / spread
-        return np.asarray(middle - spread * np.exp(norm.logpdf(room) - norm.logcdf(room)))
+        return np.asarray(middle - spread * standard_normal.hazard_below(room))
 
     def bound_watts(
         self, kernels: Sequence[Kernel], limit_watts: float, probability: float = 0.99
@@ -128,7 +130,7 @@ class PowerModel:
         # spreads are never trusted to be wider than a normal distribution's.
         rank = int(np.ceil(probability * (len(self.tails) + 1))) - 1
         seen = float(self.tails[min(rank, len(self.tails) - 1)]) if len(self.tails) else 0.0
-        reach = max(seen, float(norm.ppf(probability))) * self._spread_watts(kernels)
+        reach = max(seen, standard_normal.quantile(probability)) * self._spread_watts(kernels)
         most = MOST_HELD_SHARE * limit_watts
         return np.asarray(np.minimum(self.uncapped_watts(kernels) + reach, most))
 
