@@ -175,7 +175,10 @@ class Filling:
         """
         # Who was held back in an earlier stage has its holder, and that domain is closed.
         members = members[self.binding[members] < 0]
-        rounds = _GANG_ROUNDS if np.any(self.gang[members] >= 0) else 1
+        in_gangs = bool(np.any(self.gang[members] >= 0))
+        if not in_gangs:
+            members = self._hold_below_closed(members, goal_watts)
+        rounds = _GANG_ROUNDS if in_gangs else 1
         for _ in range(rounds):
             short, holder = self._raise_once(goal_watts, members)
             self.binding[members] = -1
@@ -184,6 +187,25 @@ class Filling:
                 break
         holders = self.binding[members]
         self.closed[holders[holders >= 0]] = True
+
+    def _hold_below_closed(self, members: IntArray, goal_watts: FloatArray) -> IntArray:
+        """The members below no closed domain; the others that are short get theirs as holder.
+
+        A full domain stays full for all later stages: most stages of a full row end here.
+        """
+        if not self.closed.any():
+            return members
+        above = self.load.gpu_domains[:, members]
+        marked = np.append(self.closed, False)[above]
+        below = marked.any(axis=0)
+        if not below.any():
+            return members
+        held = members[below]
+        deepest = len(marked) - 1 - np.argmax(marked[::-1, below], axis=0)
+        short = goal_watts[held] - self.caps[held] > _GAP_WATTS
+        holder = above[deepest, np.flatnonzero(below)]
+        self.binding[held[short]] = holder[short]
+        return members[~below]
 
     def _raise_once(self, goal_watts: FloatArray, members: IntArray) -> tuple[BoolArray, IntArray]:
         """One round: which members are still short, and their holders.

@@ -93,7 +93,7 @@ class LoadTree:
         return self._sum(self._flat_nodes, values)
 
     def _sum(self, bins: IntArray, values: FloatArray) -> FloatArray:
-        repeated = np.tile(values, self._depths)
+        repeated = np.concatenate((values,) * self._depths)
         total = np.bincount(bins, weights=repeated, minlength=self._n + 1)[: self._n]
         return total.astype(np.float64, copy=False)
 
