@@ -139,8 +139,13 @@ def _gangs(n_gpus: int, position: Mapping[str, int], pods: Sequence[PodSpec]) ->
             continue
         # A gang's name is a tenant's word: it ties pods of one class and raises none to another.
         name = f"gang {pod.gang} class {pod.priority_class}" if pod.gang else f"pod {pod.name}"
-        key = (pod.namespace, name)
-        gang[mine] = numbers.setdefault(key, len(numbers))
+        number = numbers.setdefault((pod.namespace, name), len(numbers))
+        others = {int(n) for n in gang[mine] if n >= 0 and n != number}
+        gang[mine] = number
+        if others:
+            # A board has one cap: gangs that share one have it all in common.
+            gang[np.isin(gang, list(others))] = number
+            numbers.update({key: number for key, n in numbers.items() if n in others})
     return gang
 
 

@@ -107,6 +107,24 @@ def test_nodes_gpus_and_policies_become_arrays() -> None:
     assert topology.node_worst_watts[0] / 0.94 == pytest.approx(2000.0)
 
 
+def test_i5_gangs_that_share_a_board_are_one_gang_of_the_highest_class() -> None:
+    policies = [
+        make_policy("serving", 100, selector={"priorityClasses": ["high"]}),
+        make_policy("batch", 0, selector={"priorityClasses": ["low"]}),
+    ]
+    pods = [
+        PodSpec("web", "a", ("n0-0", "n0-1"), priority_class="low"),
+        PodSpec("web", "b", ("n0-2", "n0-3"), priority_class="low"),
+        PodSpec("web", "c", ("n0-1", "n0-2"), priority_class="high"),
+        PodSpec("web", "d", ("n0-4", "n0-5"), priority_class="low"),
+    ]
+    topology = build_topology([rack("a", None)], policies, [make_node("n0")], pods, profiles())
+    assert len(set(topology.gang[:4])) == 1
+    assert topology.gang[4] == topology.gang[5] not in (topology.gang[0], -1)
+    assert topology.priority[:4].tolist() == [100] * 4
+    assert topology.priority[4:6].tolist() == [0] * 2
+
+
 @pytest.mark.parametrize(
     ("change", "field"),
     [
