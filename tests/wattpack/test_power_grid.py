@@ -63,6 +63,12 @@ def test_the_highest_load_ratio_keeps_below_the_short_time_pick_up() -> None:
     assert grid.tree.max_load_ratio.tolist() == pytest.approx([1.28, 1.5])
 
 
+def test_the_highest_load_ratio_is_no_higher_than_the_curve_tells() -> None:
+    points = [{"loadRatio": 1.1, "tripSeconds": 400.0}, {"loadRatio": 1.3, "tripSeconds": 100.0}]
+    grid = PowerGrid.of({"a": spec(breaker={"curve": "Points", "points": points})})
+    assert grid.tree.max_load_ratio.tolist() == [1.3]
+
+
 def test_cold_points_count_a_quarter_and_parents_come_first() -> None:
     points = [{"loadRatio": 1.2, "tripSeconds": 400.0}, {"loadRatio": 2.0, "tripSeconds": 40.0}]
     breaker = {"curve": "Points", "points": points, "thermalColdCurve": True}

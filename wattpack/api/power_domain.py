@@ -53,7 +53,11 @@ class BreakerSpec(ApiModel):
     ] = "RackThermal"
     points: Annotated[
         list[CurvePoint],
-        Field(max_length=32, description="The curve, rising in loadRatio; only with curve Points"),
+        Field(
+            max_length=32,
+            description="The curve, rising in loadRatio; only with curve Points; what lies beyond "
+            "the last counts as borne for no time",
+        ),
     ] = []
     thermal_cold_curve: Annotated[
         bool, Field(description="The points are of a cold breaker: times count a quarter")

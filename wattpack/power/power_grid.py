@@ -39,7 +39,7 @@ __all__ = ["Feeding", "PowerGrid", "accepted", "accepted_domains", "rating_after
 
 _NO_CLAIMS: Mapping[str, MemberClaim] = MappingProxyType({})
 
-# I2: r_max = min(1.5, 0.8 * lowest short-time or magnetic pick-up).
+# I2: r_max = min(1.5, 0.8 * lowest short-time or magnetic pick-up), and no more than a curve tells.
 _HIGHEST_LOAD_RATIO = 1.5
 _PICKUP_SHARE = 0.8
 
@@ -293,7 +293,6 @@ def _tree(specs: Mapping[str, PowerDomainSpec], parents: Mapping[str, str | None
     position = {name: i for i, name in enumerate(specs)}
     above = [parents[name] for name in specs]
     rating = _floats(rating_after_feed_loss(s.rating_watts, s.redundancy) for s in specs.values())
-    pickup = _floats(s.breaker.short_time_pickup_ratio for s in specs.values())
     return DomainTree(
         names=tuple(specs),
         parent=np.array([-1 if p is None else position[p] for p in above], dtype=np.int64),
@@ -302,7 +301,7 @@ def _tree(specs: Mapping[str, PowerDomainSpec], parents: Mapping[str, str | None
             sum(e.worst_watts for e in s.external_loads) for s in specs.values()
         ),
         curves=tuple(_curve(s.breaker) for s in specs.values()),
-        max_load_ratio=np.minimum(_HIGHEST_LOAD_RATIO, _PICKUP_SHARE * pickup),
+        max_load_ratio=_floats(_highest_load_ratio(s.breaker) for s in specs.values()),
         cooling_seconds=_floats(s.breaker.cooling_seconds for s in specs.values()),
         phase_imbalance=_floats(s.phase_imbalance for s in specs.values()),
         supply_efficiency=_floats(s.supply_efficiency for s in specs.values()),
@@ -316,6 +315,13 @@ def _tree(specs: Mapping[str, PowerDomainSpec], parents: Mapping[str, str | None
 
 def _floats(values: Iterable[float]) -> FloatArray:
     return np.fromiter(values, dtype=np.float64)
+
+
+def _highest_load_ratio(breaker: BreakerSpec) -> float:
+    """r_max of I2: what is borne for no time at all."""
+    pickup = _PICKUP_SHARE * breaker.short_time_pickup_ratio
+    told = breaker.points[-1].load_ratio if breaker.points else _HIGHEST_LOAD_RATIO
+    return min(_HIGHEST_LOAD_RATIO, pickup, told)
 
 
 def _curve(breaker: BreakerSpec) -> BreakerCurve:
