@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from controller.tick_values import Commands, Observations, Topology
-from tests.controller.oracle import House, house_of
+from tests.controller.oracle import Tree, house_of
 
 NS = 1_000_000_000
 NONCE_SECONDS = 2.0
@@ -98,7 +98,7 @@ class Plant:
     """
 
     def __init__(self, topology: Topology, faults: Faults, rng: np.random.Generator) -> None:
-        self.house: House = house_of(topology)
+        self.house: Tree = house_of(topology)
         self.faults, self.rng = faults, rng
         self.boards = [
             Board(int(node), float(low), float(default), cap=float(low))
@@ -231,7 +231,7 @@ class Plant:
         received = np.array([s.received for s in servers], dtype=np.int64)
         told_cap = np.array([b.told_cap for b in boards])
         known = ~np.isnan(told_cap)
-        domains = len(self.house.parents)
+        domains = len(self.house.domains())
         return Observations(
             node_received_ns=received,
             node_nonce=np.where(received >= 0, received // NS + 1, 0).astype(np.uint64),

@@ -1,0 +1,128 @@
+"""I1 and I2 on random houses that are written as objects, judged by plain loops over the house.
+
+Nothing that judges here was built from what the controller built: the house comes first, and
+PowerDomains, PowerPolicies, nodes and pods are written from it.
+"""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+import pytest
+from hypothesis import given
+
+from benchmarks._house_objects import topology_of
+from benchmarks._power_house import Domain, House
+from benchmarks._random_houses import owed, random_house, random_work
+from controller.step import initial_state, step
+from controller.tick_values import Decisions, Tick, Topology
+from tests.controller.builders import SETTINGS, make_observations
+from tests.controller.closed_loop import SEEDS
+from tests.controller.oracle import fault_seconds
+from tests.examples import examples
+from wattpack.errors import SafetyError
+
+MANY = examples(200)
+
+
+def overfull(house: House) -> list[Domain]:
+    """Enforcing domains that not even the hardware minimum fits."""
+    least = [board.minimum for board in house.boards]
+    enforcing = [domain for domain in house.domains if domain.enforces]
+    return [d for d in enforcing if d.floor_case(least) > d.rating_watts + 1e-6]
+
+
+@MANY
+@given(SEEDS)
+def test_i1_a_tree_is_refused_exactly_when_its_minimum_does_not_fit(seed: int) -> None:
+    rng = random.Random(seed)
+    house = random_house(rng)
+    works = random_work(rng, house)
+    if overfull(house):
+        with pytest.raises(SafetyError, match="I1"):
+            topology_of(house, works, strict=True)
+    else:
+        topology_of(house, works, strict=True)
+
+
+@MANY
+@given(SEEDS)
+def test_i1_guaranteed_caps_fit_every_domain_that_they_can_fit(seed: int) -> None:
+    rng = random.Random(seed)
+    house = random_house(rng)
+    topology = topology_of(house, random_work(rng, house))
+    guaranteed, full = topology.guaranteed_watts.tolist(), overfull(house)
+    assert all(guaranteed[b.number] >= b.minimum for b in house.boards)
+    for domain in house.domains:
+        fits = domain.floor_case(guaranteed) <= domain.rating_watts + 1e-6
+        assert fits or domain in full or not domain.enforces
+    for domain in full:
+        assert all(guaranteed[b.number] == b.minimum for b in domain.all_boards)
+
+
+@MANY
+@given(SEEDS)
+def test_i1_no_domain_could_guarantee_all_its_boards_four_watts_more(seed: int) -> None:
+    rng = random.Random(seed)
+    house = random_house(rng)
+    works = random_work(rng, house)
+    guaranteed, full = topology_of(house, works).guaranteed_watts.tolist(), overfull(house)
+    floors = owed(house, works).floor
+    for board in house.boards:
+        mine = house.paths[board.number]
+        if guaranteed[board.number] >= floors[board.number] - 4.0 or set(mine) & set(full):
+            continue
+        # Some breaker above is full, so that all below it could not rise together.
+        assert any(d.enforces and more_is_too_much(d, guaranteed, floors) for d in mine)
+
+
+def more_is_too_much(domain: Domain, guaranteed: list[float], floors: list[float]) -> bool:
+    """Whether the domain could not carry four watts more a board, up to the floors."""
+    more = list(guaranteed)
+    for board in domain.all_boards:
+        number = board.number
+        more[number] = max(min(more[number] + 4.0, floors[number]), more[number])
+    return domain.floor_case(more) > domain.rating_watts
+
+
+def first_tick(house: House, topology: Topology, heat: list[float]) -> Decisions:
+    state = initial_state(topology, SETTINGS, np.array(heat))
+    observed = make_observations(topology, 0)
+    return step(Tick(topology, observed, SETTINGS, 0), state)[2]
+
+
+@MANY
+@given(SEEDS)
+def test_i2_decided_caps_survive_the_jump_at_every_breaker_however_hot(seed: int) -> None:
+    rng = random.Random(seed)
+    house, away = random_house(rng), fault_seconds(SETTINGS)
+    topology = topology_of(house, random_work(rng, house))
+    heat = [rng.uniform(0.0, 0.5) for _ in house.domains]
+    decisions = first_tick(house, topology, heat)
+    caps = decisions.decided_cap_watts.tolist()
+    least = [board.minimum for board in house.boards]
+    for domain in house.domains:
+        worst, hot = domain.worst(caps), heat[domain.number]
+        lowest = worst <= domain.worst(least) + 1e-6
+        assert domain.survives(worst, hot, away) or lowest
+        by_hand = domain.survivable(hot, away)
+        assert decisions.survivable_watts[domain.number] == pytest.approx(by_hand, rel=1e-6)
+
+
+@MANY
+@given(SEEDS)
+def test_what_is_owed_and_what_i1_counts_is_what_the_house_says(seed: int) -> None:
+    rng = random.Random(seed)
+    house = random_house(rng)
+    works = random_work(rng, house)
+    topology, due = topology_of(house, works), owed(house, works)
+    assert topology.priority.tolist() == due.priority
+    assert topology.floor_watts == pytest.approx(np.array(due.floor))
+    assert topology.request_watts == pytest.approx(np.array(due.request))
+    for gang in due.gangs:
+        assert len(set(topology.gang[gang].tolist())) == 1
+    decisions = first_tick(house, topology, [0.0] * len(house.domains))
+    guaranteed = topology.guaranteed_watts.tolist()
+    by_hand = [domain.floor_case(guaranteed) for domain in house.domains]
+    assert decisions.guaranteed_watts == pytest.approx(by_hand)
