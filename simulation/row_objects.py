@@ -39,8 +39,8 @@ def row_objects(world: World, reference_sha256: str = "") -> Objects:
         *_namespaces(),
         *_priority_classes(scenario),
         *_nodes(world),
-        *_domains(scenario),
-        *_policies(scenario),
+        *domain_objects(scenario),
+        *policy_objects(scenario),
         *[
             (GPUProfile.meta.resource, gpu_profile_object(profile, reference_sha256))
             for profile in world.profiles
@@ -90,7 +90,8 @@ def _nodes(world: World) -> Objects:
     return nodes
 
 
-def _domains(scenario: Scenario) -> Objects:
+def domain_objects(scenario: Scenario) -> Objects:
+    """The row and its racks as an operator declares them."""
     row, plant = scenario.row, scenario.plant
     # The plant counts a server in DC watts, a PowerDomain in AC watts at the breaker.
     worst_host = plant.worst_host_watts / plant.supply_efficiency
@@ -129,7 +130,8 @@ def _domains(scenario: Scenario) -> Objects:
     ]
 
 
-def _policies(scenario: Scenario) -> Objects:
+def policy_objects(scenario: Scenario) -> Objects:
+    """One PowerPolicy for each class of work."""
     policies: Objects = []
     for settings in scenario.priority_classes:
         spec: dict[str, Any] = {

@@ -1,0 +1,284 @@
+"""The actuators of a row as arrays: leases, fences, writes and read-backs (I3, I4, I10).
+
+Written from docs/architecture.md (Promises), not from the product's lease table; a test holds the
+two to each other. Times of the run are ns on the controller's clock; a lease runs on the node's.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from simulation.row_control.messages import LeaseBatches
+from simulation.row_control.work import Bools, Floats, Integers
+from wattpack.units import NS_PER_MS, NS_PER_SECOND
+
+NEVER: Final = np.iinfo(np.int64).max // 2
+NONCE_LIFE_NS: Final = 2 * NS_PER_SECOND
+READ_BACK_NS: Final = NS_PER_SECOND
+MATCH_WATTS: Final = 1.0
+FAILURES_UNTIL_UNCONTROLLED: Final = 3
+_RING = 16
+
+
+@dataclass(frozen=True, slots=True)
+class ActuatorTimes:
+    """Delays between a word and its write; assumed, within the product's 0.5 s at p99.9.
+
+    Attributes:
+        write_seconds: Lowest and highest of an ordinary write and its read-back.
+        slow_write_seconds: The same of a slow one.
+        slow_chance: How often it is slow.
+        host_unit_seconds: From a server's boot to the guaranteed caps of its host unit (I10).
+    """
+
+    write_seconds: tuple[float, float] = (0.01, 0.08)
+    slow_write_seconds: tuple[float, float] = (0.1, 0.5)
+    slow_chance: float = 0.01
+    host_unit_seconds: float = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class BoardRange:
+    """What the boards accept, (n_nodes, g) each."""
+
+    min_watts: Floats
+    default_watts: Floats
+    max_watts: Floats
+
+
+class RowActuators:
+    """One actuator a server, all at once; arrays are (n_nodes,) or (n_nodes, g).
+
+    Args:
+        boards: Their ranges.
+        guaranteed_watts: Guaranteed caps as configured and persisted, (n_nodes, g).
+        times: Delays.
+        generator: Of delays, clocks and failing writes.
+        start_ns: First instant.
+        clock_spread_seconds: Each node's clock is off by up to so much.
+
+    Attributes:
+        cap_watts: What each board shall hold.
+        limit_watts: What its driver holds.
+        seen_watts: What was read back last.
+        deadline_ns: End of its lease on the node's clock, ``NEVER`` without one.
+        confirmed_sequence: Of the last command that a read-back agreed with.
+        refused: Batches that were not accepted, in all.
+        expired: Boards whose lease ran out, in all.
+    """
+
+    def __init__(
+        self,
+        boards: BoardRange,
+        guaranteed_watts: Floats,
+        times: ActuatorTimes,
+        generator: np.random.Generator,
+        start_ns: int = 0,
+        clock_spread_seconds: float = 5.0,
+    ) -> None:
+        n, g = int(guaranteed_watts.shape[0]), int(guaranteed_watts.shape[1])
+        shape = (n, g)
+        self._boards, self._times, self._generator = boards, times, generator
+        spread_ns = clock_spread_seconds * NS_PER_SECOND
+        offsets = spread_ns * generator.uniform(0.0, 2.0, size=n)
+        self.clock_offset_ns: Integers = offsets.astype(np.int64)
+        self.guaranteed_watts = guaranteed_watts.copy()
+        self.cap_watts = guaranteed_watts.copy()
+        self.limit_watts = guaranteed_watts.copy()
+        self.seen_watts = guaranteed_watts.copy()
+        self.lock_mhz = np.zeros(shape, dtype=np.int64)
+        self.driver_lock_mhz = np.zeros(shape, dtype=np.int64)
+        self.deadline_ns = np.full(shape, NEVER)
+        self.sequence = np.zeros(shape, dtype=np.int64)
+        self.confirmed_sequence = np.zeros(shape, dtype=np.int64)
+        self.ever_confirmed: Bools = np.ones(shape, dtype=np.bool_)
+        self.failures = np.zeros(shape, dtype=np.int64)
+        self.epoch = np.zeros(n, dtype=np.int64)
+        self.fence_sequence = np.zeros(n, dtype=np.int64)
+        self.fence_issued_ns = np.full(n, -1, dtype=np.int64)
+        self.write_ns = np.full(n, NEVER)
+        self.next_read_ns: Integers = start_ns + generator.integers(0, READ_BACK_NS, size=n)
+        self.boot = np.ones(n, dtype=np.int64)
+        self.ready_ns = np.zeros(n, dtype=np.int64)
+        self._nonces = np.zeros(n, dtype=np.int64)
+        self._nonce_ring = np.zeros((n, _RING), dtype=np.int64)
+        self._issued_ring = np.zeros((n, _RING), dtype=np.int64)
+        self.refused = self.expired = 0
+
+    def local_ns(self, now_ns: Integers | int, nodes: Integers | slice = slice(None)) -> Integers:
+        """The nodes' own clocks at a time, (n,)."""
+        return np.asarray(now_ns + self.clock_offset_ns[nodes], dtype=np.int64)
+
+    # -- what is told ----------------------------------------------------------------------------
+
+    def new_nonces(self, nodes: Integers, at_ns: Integers) -> Integers:
+        """A nonce for a status that each of the nodes gives now, (n,)."""
+        self._nonces[nodes] += 1
+        nonces = self._nonces[nodes]
+        slot = nonces % _RING
+        self._nonce_ring[nodes, slot] = nonces
+        self._issued_ring[nodes, slot] = self.local_ns(at_ns, nodes)
+        return nonces
+
+    def controlled(self, nodes: Integers) -> Bools:
+        """Boards that the actuator vouches for, (n, g)."""
+        too_high = self.seen_watts[nodes] > self.cap_watts[nodes] + MATCH_WATTS
+        helpless = too_high & (self.failures[nodes] >= FAILURES_UNTIL_UNCONTROLLED)
+        return np.asarray(self.ever_confirmed[nodes] & ~helpless)
+
+    def leased(self, nodes: Integers, at_ns: Integers) -> Bools:
+        """Boards under a running lease, (n, g)."""
+        deadline = self.deadline_ns[nodes]
+        local = self.local_ns(at_ns, nodes)[:, None]
+        return np.asarray((deadline < NEVER) & (deadline > local))
+
+    # -- what is commanded -----------------------------------------------------------------------
+
+    def apply(self, batches: LeaseBatches, nodes: Integers, at_ns: Integers) -> Bools:
+        """Judge a batch a node, and hold what is accepted; which were, (n,).
+
+        Args:
+            batches: One row a node.
+            nodes: Which, each at most once, (n,).
+            at_ns: When each arrived, (n,).
+        """
+        self.expire(at_ns, nodes)
+        local = self.local_ns(at_ns, nodes)
+        slot = batches.nonce % _RING
+        issued = self._issued_ring[nodes, slot]
+        known = (self._nonce_ring[nodes, slot] == batches.nonce) & (batches.nonce > 0)
+        fresh = known & (local - issued <= NONCE_LIFE_NS)
+        deadline = issued + batches.ttl_ms * NS_PER_MS
+        same = batches.epoch == self.epoch[nodes]
+        newer = (issued > self.fence_issued_ns[nodes]) | (
+            (issued == self.fence_issued_ns[nodes])
+            & (batches.sequence > self.fence_sequence[nodes])
+        )
+        follows = np.where(same, newer, batches.epoch > self.epoch[nodes])
+        accepted = fresh & follows & (deadline > local) & (self.ready_ns[nodes] <= at_ns)
+        self.refused += int((~accepted).sum())
+        if accepted.any():
+            self._hold(batches.rows(accepted), nodes[accepted], deadline[accepted])
+            self.fence_issued_ns[nodes[accepted]] = issued[accepted]
+            self._due(nodes[accepted], at_ns[accepted])
+        return np.asarray(accepted)
+
+    def _hold(self, batches: LeaseBatches, nodes: Integers, deadline_ns: Integers) -> None:
+        self.epoch[nodes] = batches.epoch
+        self.fence_sequence[nodes] = batches.sequence
+        new = batches.guaranteed_watts > 0.0
+        self.guaranteed_watts[nodes] = np.where(
+            new, batches.guaranteed_watts, self.guaranteed_watts[nodes]
+        )
+        self.cap_watts[nodes] = batches.cap_watts
+        self.lock_mhz[nodes] = batches.lock_max_mhz
+        self.deadline_ns[nodes] = deadline_ns[:, None]
+        self.sequence[nodes] = batches.sequence[:, None]
+
+    def _due(self, nodes: Integers, at_ns: Integers) -> None:
+        """Writes of these nodes begin now; one that is under way is waited for."""
+        begin = np.where(self.write_ns[nodes] < NEVER, self.write_ns[nodes], at_ns)
+        times, n = self._times, len(nodes)
+        slow = self._generator.random(n) < times.slow_chance
+        share = self._generator.random(n)
+        low = np.where(slow, times.slow_write_seconds[0], times.write_seconds[0])
+        high = np.where(slow, times.slow_write_seconds[1], times.write_seconds[1])
+        delay = ((low + share * (high - low)) * NS_PER_SECOND).astype(np.int64)
+        self.write_ns[nodes] = np.maximum(begin, at_ns) + delay
+
+    # -- what time does --------------------------------------------------------------------------
+
+    def expire(self, until_ns: Integers, nodes: Integers | slice = slice(None)) -> None:
+        """End leases that have run out; silence raises nothing, a lock stays.
+
+        Args:
+            until_ns: By node, (n,).
+            nodes: Which.
+        """
+        deadline = self.deadline_ns[nodes]
+        over = deadline <= self.local_ns(until_ns, nodes)[:, None]
+        if not over.any():
+            return
+        self.expired += int(over.sum())
+        struck = over.any(axis=1)
+        ended = np.where(over, deadline, NEVER).min(axis=1)[struck]
+        caps, seen = self.cap_watts[nodes], self.seen_watts[nodes]
+        fallen = np.minimum(np.minimum(caps, self.guaranteed_watts[nodes]), seen)
+        self.cap_watts[nodes] = np.where(over, fallen, caps)
+        self.deadline_ns[nodes] = np.where(over, NEVER, deadline)
+        which = np.flatnonzero(struck) if isinstance(nodes, slice) else nodes[struck]
+        self._due(which, ended - self.clock_offset_ns[which])
+
+    def write(self, until_ns: Integers, fail_chance: Floats) -> None:
+        """Carry out the writes that are through by then, and read them back.
+
+        Args:
+            until_ns: By node, (n_nodes,).
+            fail_chance: That a write changes nothing, silently, (n_nodes, g).
+        """
+        nodes = np.flatnonzero(self.write_ns <= until_ns)
+        if not nodes.size:
+            return
+        self.write_ns[nodes] = NEVER
+        caps, limits = self.cap_watts[nodes], self.limit_watts[nodes]
+        tried = np.abs(self.seen_watts[nodes] - caps) > MATCH_WATTS
+        fails = fail_chance[nodes]
+        works = np.ones(caps.shape, dtype=np.bool_)
+        if fails.any():
+            works = self._generator.random(caps.shape) >= fails
+        limits = np.where(tried & works, caps, limits)
+        self.limit_watts[nodes] = limits
+        locks = self.lock_mhz[nodes]
+        self.driver_lock_mhz[nodes] = np.where(works, locks, self.driver_lock_mhz[nodes])
+        self._see(nodes, limits, tried)
+
+    def _see(self, nodes: Integers, limits: Floats, tried: Bools) -> None:
+        self.seen_watts[nodes] = limits
+        agrees = np.abs(limits - self.cap_watts[nodes]) <= MATCH_WATTS
+        self.failures[nodes] = np.where(agrees, 0, self.failures[nodes] + tried)
+        self.ever_confirmed[nodes] |= agrees
+        self.confirmed_sequence[nodes] = np.where(
+            agrees, self.sequence[nodes], self.confirmed_sequence[nodes]
+        )
+
+    def read_back(self, until_ns: int) -> None:
+        """Once a second look what the drivers hold, and write again where it differs (I10)."""
+        nodes = np.flatnonzero((self.next_read_ns <= until_ns) & (self.ready_ns <= until_ns))
+        if not nodes.size:
+            return
+        at_ns = self.next_read_ns[nodes]
+        self.next_read_ns[nodes] = at_ns + READ_BACK_NS
+        limits = self.limit_watts[nodes]
+        self._see(nodes, limits, np.zeros(limits.shape, dtype=np.bool_))
+        differs = (np.abs(limits - self.cap_watts[nodes]) > MATCH_WATTS).any(axis=1)
+        differs &= self.write_ns[nodes] == NEVER
+        if differs.any():
+            self._due(nodes[differs], at_ns[differs])
+
+    # -- what happens to a server ----------------------------------------------------------------
+
+    def driver_reloaded(self, node: int) -> None:
+        """Limits are the default ones and locks gone, until somebody looks."""
+        self.limit_watts[node] = self._boards.default_watts[node]
+        self.driver_lock_mhz[node] = 0
+
+    def rebooted(self, node: int, up_ns: int) -> None:
+        """Leases, fence and nonces are gone; guaranteed caps come with the host unit (I10)."""
+        self.driver_reloaded(node)
+        self.boot[node] += 1
+        ready_ns = up_ns + round(self._times.host_unit_seconds * NS_PER_SECOND)
+        self.ready_ns[node], self.write_ns[node] = ready_ns, ready_ns
+        self.next_read_ns[node] = ready_ns + READ_BACK_NS
+        self.cap_watts[node] = self.guaranteed_watts[node]
+        self.seen_watts[node] = self.limit_watts[node]
+        self.lock_mhz[node] = 0
+        self.deadline_ns[node] = NEVER
+        self.sequence[node] = self.confirmed_sequence[node] = 0
+        self.ever_confirmed[node] = False
+        self.failures[node] = 0
+        self.epoch[node] = self.fence_sequence[node] = 0
+        self.fence_issued_ns[node] = -1
+        self._nonce_ring[node] = 0

@@ -1,0 +1,269 @@
+"""One run: a row, its work, a policy and what goes wrong, window by window.
+
+sensors ──> agents ──reports──> policy ──batches──> actuators ──limits──> boards
+              (times to the ns inside a window)            │
+work ──wanted watts──> boards ──> servers ──> breakers <───┘  (one step a window)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from simulation.row_control.accounts import RowAccounts, RowResult
+from simulation.row_control.actuators import ActuatorTimes, BoardRange, RowActuators
+from simulation.row_control.agents import AgentSettings, RowAgents
+from simulation.row_control.faults import RowFaultKind, RowFaults
+from simulation.row_control.messages import BoardWrites, LeaseBatches, Orders
+from simulation.row_control.row_monitor import RowMonitor
+from simulation.row_control.row_plant import RowPlant
+from simulation.row_control.row_policy import Known, RowPolicy
+from simulation.row_control.work import Floats, RowWork
+from simulation.scenario import Scenario
+from wattpack.units import NS_PER_SECOND, seconds_to_ns
+
+K = RowFaultKind
+START_NS = 1_000 * NS_PER_SECOND
+METER_FRESH_NS = 10 * NS_PER_SECOND
+"""A source of meter readings drops older ones, as the product's does by default."""
+
+MakePolicy = Callable[[int], RowPolicy]
+"""A policy that begins with nothing, for a fencing epoch from 1 on."""
+
+
+@dataclass(frozen=True, slots=True)
+class RowSetup:
+    """What a run is made of, besides its work and policy.
+
+    Attributes:
+        scenario: Plant, shape, seed, lease and step.
+        faults: What goes wrong.
+        agents: How agents report.
+        times: How fast actuators are.
+        meters: Whether the domains' meters reach the policy.
+        clock_spread_seconds: How far nodes' clocks are apart.
+    """
+
+    scenario: Scenario
+    faults: RowFaults = field(default_factory=RowFaults)
+    agents: AgentSettings = field(default_factory=AgentSettings)
+    times: ActuatorTimes = field(default_factory=ActuatorTimes)
+    meters: bool = True
+    clock_spread_seconds: float = 5.0
+
+
+class RowRun:
+    """A row under a policy.
+
+    Args:
+        setup: Plant, faults, agents.
+        work: Fresh work; it is used up.
+        make_policy: Called at the begin and after each crash of the controller.
+    """
+
+    def __init__(self, setup: RowSetup, work: RowWork, make_policy: MakePolicy) -> None:
+        self.setup, self.work, self._make_policy = setup, work, make_policy
+        scenario = setup.scenario
+        self.plant = plant = RowPlant(scenario, START_NS)
+        self._epoch, self._crashed, self._brakes = 1, False, 0
+        self.policy = make_policy(self._epoch)
+        shape = (plant.n_nodes, plant.gpus_per_node)
+        bank = plant.bank
+        ranges = (bank.min_limit_watts, bank.default_limit_watts, bank.max_limit_watts)
+        self.actuators = RowActuators(
+            BoardRange(*(column.reshape(shape) for column in ranges)),
+            self.policy.initial_watts().reshape(shape),
+            setup.times,
+            self._generator(11),
+            START_NS,
+            setup.clock_spread_seconds,
+        )
+        self.agents = RowAgents(plant, self.actuators, setup.agents, self._generator(12))
+        bank.limit_watts[:] = self.actuators.limit_watts.ravel()
+        self.accounts = RowAccounts(plant, work)
+        lease = scenario.control.lease_ttl_ms / 1000.0
+        self.monitor = RowMonitor(plant, self.actuators, lease)
+        self._heard_ns = np.full(plant.n_nodes, START_NS, dtype=np.float64)
+        self._tick_ns = seconds_to_ns(scenario.control.tick_seconds)
+        self._next_tick_ns = START_NS
+        self._orders: list[tuple[int, BoardWrites]] = []
+        self._writes_generator = self._generator(13)
+        self.ticks = 0
+
+    def _generator(self, stream: int) -> np.random.Generator:
+        return np.random.default_rng((self.setup.scenario.seed, stream))
+
+    def run(self, seconds: float) -> RowResult:
+        """Go on for so long; the books since the run began."""
+        step_seconds = self.setup.scenario.step_seconds
+        for _ in range(round(seconds / step_seconds)):
+            self._window(step_seconds)
+        violations = dict(self.monitor.counts)
+        brakes = self._brakes + (0 if self._crashed else self.policy.brakes)
+        return self.accounts.result(brakes, self.actuators.expired, violations)
+
+    def _window(self, step_seconds: float) -> None:
+        plant, faults = self.plant, self.setup.faults
+        begin_ns = plant.now_ns
+        end_ns = begin_ns + seconds_to_ns(step_seconds)
+        seconds = (begin_ns - plant.start_ns) / NS_PER_SECOND
+        self._events(seconds, step_seconds)
+        plant.begin_window(faults, seconds)
+        self._talk(begin_ns, end_ns, seconds)
+        self._set_limits()
+        self._advance(seconds, step_seconds)
+        self.accounts.took(step_seconds)
+        if self.policy.uses_leases and plant.now_ns % NS_PER_SECOND < end_ns - begin_ns:
+            self.monitor.check(self._heard_ns, self._excused(seconds))
+
+    def _advance(self, seconds: float, step_seconds: float) -> None:
+        plant = self.plant
+        held = plant.held()
+        wanted = self.work.step(seconds, step_seconds, held)
+        full = self.setup.faults.struck(K.ALL_TO_FULL, seconds, plant.n_gpus)
+        highest = np.maximum(wanted, plant.bank.default_limit_watts)
+        wanted = np.where(full, highest, wanted)
+        plant.advance(np.where(held.alive, wanted, 0.0), step_seconds)
+
+    def _events(self, seconds: float, step_seconds: float) -> None:
+        """Reboots and driver reloads that begin in this window."""
+        for fault in self.setup.faults.beginning(seconds, seconds + step_seconds):
+            up_ns = self.plant.start_ns + seconds_to_ns(fault.end_seconds)
+            for node in np.flatnonzero(fault.struck).tolist():
+                if fault.kind is K.DRIVER_RELOAD:
+                    self.plant.reload_driver(node)
+                    self.actuators.driver_reloaded(node)
+                else:
+                    # The host unit runs before any work can start (I10).
+                    self.actuators.rebooted(node, up_ns)
+                    self.plant.reboot(node, int(self.actuators.ready_ns[node]))
+
+    # -- what is said in a window ----------------------------------------------------------------
+
+    def _talk(self, begin_ns: int, end_ns: int, seconds: float) -> None:
+        self._crash(seconds)
+        if not self.policy.uses_leases:
+            self._regular_tick(begin_ns, seconds)
+            self._stand(begin_ns)
+            return
+        actuators, agents, faults = self.actuators, self.agents, self.setup.faults
+        fails = self._write_failures(seconds)
+        agents.look(begin_ns)
+        self._regular_tick(begin_ns, seconds)
+        # Until each node's report in this window, then the report, then the rest of the window.
+        due_ns = agents.due_ns(end_ns)
+        self._serve(due_ns, fails)
+        agents.report(end_ns, faults, seconds)
+        self._hear(end_ns, seconds)
+        ends = np.full(self.plant.n_nodes, end_ns - 1)
+        self._serve(ends, fails)
+        actuators.read_back(end_ns - 1)
+
+    def _serve(self, until_ns: np.ndarray[tuple[int], np.dtype[np.int64]], fails: Floats) -> None:
+        """Leases end, batches arrive, writes are through: by each node's own time."""
+        self.actuators.write(until_ns, fails)
+        self.agents.deliver(until_ns)
+        self.actuators.expire(until_ns)
+        self.actuators.write(until_ns, fails)
+
+    def _write_failures(self, seconds: float) -> Floats:
+        faults, plant = self.setup.faults, self.plant
+        chance = faults.chance(K.WRITES_FAIL, seconds, plant.n_gpus)
+        return chance.reshape(plant.n_nodes, plant.gpus_per_node)
+
+    def _crash(self, seconds: float) -> None:
+        """Both replicas die, or the next leader begins, with a higher epoch and nothing else."""
+        down = self.setup.faults.any_active(K.CONTROLLER_DOWN, seconds)
+        if down and not self._crashed:
+            self._brakes += self.policy.brakes
+        if self._crashed and not down:
+            self._epoch += 1
+            self.policy = self._make_policy(self._epoch)
+        self._crashed = down
+
+    def _regular_tick(self, now_ns: int, seconds: float) -> None:
+        if now_ns < self._next_tick_ns:
+            return
+        self._next_tick_ns += self._tick_ns
+        self._hear(now_ns, seconds)
+        self._tick(now_ns, seconds)
+
+    def _hear(self, until_ns: int, seconds: float) -> None:
+        """Give the policy what has arrived; it may ask for a tick in between."""
+        reports = self.agents.arrived(until_ns) if self.policy.uses_leases else None
+        while reports is not None and len(reports) and not self._crashed:
+            answer = self.policy.arrived(reports)
+            taken = reports.rows(slice(0, answer.taken))
+            self._heard_ns[taken.node] = taken.arrival_ns
+            at_ns = int(taken.arrival_ns[-1])
+            self._carry_out(answer.orders, at_ns, seconds)
+            if answer.taken == len(reports):
+                return
+            self._tick(at_ns, seconds)
+            reports = reports.rows(slice(answer.taken, None))
+
+    def _tick(self, now_ns: int, seconds: float) -> None:
+        if self._crashed:
+            return
+        self.ticks += 1
+        self._carry_out(self.policy.tick(self._known(now_ns, seconds)), now_ns, seconds)
+
+    def _known(self, now_ns: int, seconds: float) -> Known:
+        meters, faults = self.plant.meters, self.setup.faults
+        n = len(meters.watts)
+        skew_ns = (faults.shift(K.METER_CLOCK, seconds, n) * NS_PER_SECOND).astype(np.int64)
+        # A stamp of the future is one of now, as the product's reader of meters has it.
+        stamp_ns = np.minimum(meters.time_ns + skew_ns, now_ns)
+        fresh = (meters.time_ns >= 0) & (now_ns - stamp_ns <= METER_FRESH_NS)
+        fresh &= self.setup.meters
+        return Known(
+            now_ns,
+            np.where(fresh, meters.watts, np.nan),
+            np.where(fresh, stamp_ns, -1),
+            not faults.any_active(K.API_DOWN, seconds),
+        )
+
+    def _carry_out(self, orders: Orders, now_ns: int, seconds: float) -> None:
+        if orders.batches is not None:
+            self._send(orders.batches, now_ns, seconds)
+        if orders.writes is not None:
+            due_ns = now_ns + seconds_to_ns(orders.writes.delay_seconds)
+            self._orders.append((due_ns, orders.writes))
+
+    def _send(self, batches: LeaseBatches, now_ns: int, seconds: float) -> None:
+        loss = self.setup.faults.chance(K.MESSAGE_LOSS, seconds, self.plant.n_nodes)
+        self.agents.send(batches, now_ns, loss)
+
+    # -- what reaches the boards -----------------------------------------------------------------
+
+    def _stand(self, now_ns: int) -> None:
+        """Words without lease that act now; what stands is kept over reboots, in their favour."""
+        actuators, shape = self.actuators, self.actuators.cap_watts.shape
+        for due_ns, writes in [entry for entry in self._orders if entry[0] <= now_ns]:
+            self._orders.remove((due_ns, writes))
+            limits, locks = writes.limit_watts.reshape(shape), writes.lock_mhz.reshape(shape)
+            actuators.cap_watts = np.where(np.isnan(limits), actuators.cap_watts, limits)
+            actuators.lock_mhz = np.where(locks < 0, actuators.lock_mhz, locks)
+        seconds = (now_ns - self.plant.start_ns) / NS_PER_SECOND
+        fails = self._write_failures(seconds)
+        wrong = (actuators.limit_watts != actuators.cap_watts) | (
+            actuators.driver_lock_mhz != actuators.lock_mhz
+        )
+        if fails.any():
+            wrong &= self._writes_generator.random(shape) >= fails
+        actuators.limit_watts = np.where(wrong, actuators.cap_watts, actuators.limit_watts)
+        actuators.driver_lock_mhz = np.where(wrong, actuators.lock_mhz, actuators.driver_lock_mhz)
+
+    def _set_limits(self) -> None:
+        bank, actuators = self.plant.bank, self.actuators
+        limits = actuators.limit_watts.ravel()
+        changed = bank.limit_watts != limits
+        if changed.any():
+            bank.set_limits(limits, changed)
+        bank.lock_max_mhz[:] = actuators.driver_lock_mhz.ravel()
+
+    def _excused(self, seconds: float) -> np.ndarray[tuple[int, int], np.dtype[np.bool_]]:
+        """Boards that silent write failures keep from obeying, (n_nodes, g)."""
+        return self._write_failures(seconds) > 0.0
