@@ -1,0 +1,228 @@
+"""When requests come: many clients, each with a rate, a burstiness and moods of its own.
+
+As ServeGen (Alibaba, Apache-2.0) describes production streams: a few clients carry most of the
+load, single clients are burstier than a Poisson process, their rates wander over tens of minutes,
+and chat comes in conversations. A stream is never another one's copy. What ServeGen's data tell is
+measured (``RATE_SPREAD``, ``WANDER_SPREAD``); how bursty the requests of one client are and how
+high the load is, ``row_calibration`` has fitted to the published row.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.signal import lfilter
+
+from simulation.inference_row.request_classes import (
+    POLCA_CLASSES,
+    RequestClass,
+    class_of_servers,
+)
+from simulation.inference_row.server_times import KV_TOKENS, MAX_BATCH, bloom_on_a100
+from wattpack.errors import InputError
+
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+
+DAY_SECONDS = 86_400.0
+BIN_SECONDS = 600.0
+BINS_PER_DAY = 144
+
+CLIENTS_PER_SERVER = 4
+"""Assumed: some 40 clients a class at 40 servers; ServeGen's m-small has 43."""
+
+RATE_SPREAD = 1.8
+"""Standard deviation of the logarithm of clients' rates: the largest of 43 then carries about
+three tenths, as in ServeGen's m-small (0.30; benchmarks/data/forecasting)."""
+
+WANDER_SPREAD = 0.5
+"""Standard deviation of the logarithm of a client's ten-minute rate around its day. ServeGen's
+m-small: a coefficient of variation of 0.16 to 1.17, median 0.57, with the day in it."""
+
+WANDER_SECONDS = 3600.0
+"""Time constant with which a client's rate wanders. Assumed."""
+
+TROUGH_RATIO = 1.0 / 3.3
+"""Night's rate over the day's peak: DynamoLLM (HPCA 2025), chat trace, read second-hand."""
+
+PEAK_HOUR = 14.0
+WEEKEND_RATIO = 0.8
+"""Rate on days 5 and 6 of a week over that of other days. Assumed."""
+
+TURNS_MEAN = 3.0
+THINK_SECONDS_MEDIAN = 60.0
+THINK_SPREAD = 1.0
+"""Conversations: turns are geometric, pauses lognormal. Assumed; ServeGen has such clients."""
+
+
+@dataclass(frozen=True, slots=True)
+class RowRequests:
+    """Requests of all classes in order of arrival, each (n,).
+
+    Attributes:
+        arrival_seconds: Since Monday, midnight.
+        of_class: Position in the classes.
+        prompt_tokens: At least one.
+        output_tokens: At least two, so that there is a time between tokens.
+        server: That answers it.
+    """
+
+    arrival_seconds: Floats
+    of_class: Integers
+    prompt_tokens: Floats
+    output_tokens: Floats
+    server: Integers
+
+    def __len__(self) -> int:
+        return len(self.arrival_seconds)
+
+
+def day_shape(seconds: Floats) -> Floats:
+    """Rate over the weekday's peak at times since Monday, midnight, (n,)."""
+    hour = seconds / 3600.0
+    wave = 0.5 + 0.5 * np.cos((hour - PEAK_HOUR) / 24.0 * 2.0 * np.pi)
+    weekend = np.where(np.floor(hour / 24.0) % 7 >= 5, WEEKEND_RATIO, 1.0)
+    return np.asarray((TROUGH_RATIO + (1.0 - TROUGH_RATIO) * wave) * weekend, dtype=np.float64)
+
+
+def saturated_seconds(one: RequestClass) -> float:
+    """Server seconds of a mean request on a full server: what load 1 means."""
+    times = bloom_on_a100()
+    prompts = np.linspace(*one.prompt_tokens, 101, dtype=np.float64)
+    output = sum(one.output_tokens) / 2.0
+    tokens = float(prompts.mean()) + output
+    batch = np.array([int(np.clip(KV_TOKENS // tokens, 1, MAX_BATCH))], dtype=np.int64)
+    context = np.array([float(batch[0]) * (tokens - output / 2.0)])
+    per_token = times.seconds_of_token(batch, context) / batch
+    return float(times.seconds_of_prompt(prompts).mean() + output * per_token[0])
+
+
+class ClientArrivals:
+    """The requests of a row; the same arguments give the same requests, in any windows.
+
+    Args:
+        n_servers: Of the row; clients grow with them, so a larger row has more of them, not
+            larger ones.
+        load: Rate at the weekday's peak over what full servers can answer.
+        burst_cv: Coefficient of variation of the gaps between a client's requests (or, in chat,
+            conversations); 1 is a Poisson process.
+        seed: Of clients and requests.
+        days: Days that may be asked for.
+        classes: Kinds of requests.
+    """
+
+    def __init__(
+        self,
+        n_servers: int,
+        *,
+        load: float,
+        burst_cv: float,
+        seed: int,
+        days: int = 42,
+        classes: tuple[RequestClass, ...] = POLCA_CLASSES,
+    ) -> None:
+        if not load > 0:
+            raise InputError("load", "a rate above 0 of what full servers answer", load)
+        if not burst_cv > 0:
+            raise InputError("burst_cv", "a coefficient of variation above 0", burst_cv)
+        self._classes, self._burst_cv, self._seed, self._days = classes, burst_cv, seed, days
+        self.class_of_server = class_of_servers(n_servers, classes)
+        middle = (np.arange(days * BINS_PER_DAY, dtype=np.float64) + 0.5) * BIN_SECONDS
+        shape = day_shape(middle)
+        self._rates = [
+            self._client_rates(k, load, shape) for k in range(len(classes))
+        ]  # requests per second, (clients, bins)
+
+    def _client_rates(self, k: int, load: float, shape: Floats) -> Floats:
+        rng = np.random.default_rng([self._seed, 1, k])
+        servers = int(np.count_nonzero(self.class_of_server == k))
+        clients = CLIENTS_PER_SERVER * servers
+        share = np.exp(RATE_SPREAD * rng.standard_normal(clients))
+        share = share / share.sum()
+        keep = np.exp(-BIN_SECONDS / WANDER_SECONDS)
+        noise = rng.standard_normal((clients, len(shape))) * np.sqrt(1.0 - keep**2)
+        start = rng.standard_normal((clients, 1))
+        wander, _ = lfilter([1.0], [1.0, -keep], noise, axis=1, zi=keep * start)
+        mood = np.exp(WANDER_SPREAD * wander - 0.5 * WANDER_SPREAD**2)
+        peak = load * servers / saturated_seconds(self._classes[k])
+        return np.asarray(peak * share[:, None] * shape * mood, dtype=np.float64)
+
+    def between(self, begin_seconds: float, end_seconds: float) -> RowRequests:
+        """Requests that arrive in [begin, end), dealt in turn to the servers of their class.
+
+        Raises:
+            InputError: for times outside the days.
+        """
+        if not 0 <= begin_seconds < end_seconds <= self._days * DAY_SECONDS:
+            raise InputError(
+                "begin_seconds, end_seconds", f"times within {self._days} days", begin_seconds
+            )
+        first = max(0, int(begin_seconds // DAY_SECONDS) - 1)
+        last = int(np.ceil(end_seconds / DAY_SECONDS))
+        parts = [
+            self._class_requests(k, range(first, last), begin_seconds, end_seconds)
+            for k in range(len(self._classes))
+        ]
+        arrival, of_class, prompt, output, server = (
+            np.concatenate(column) for column in zip(*parts, strict=True)
+        )
+        order = np.argsort(arrival, kind="stable")
+        return RowRequests(
+            arrival[order],
+            of_class[order].astype(np.int64),
+            prompt[order],
+            output[order],
+            server[order].astype(np.int64),
+        )
+
+    def _class_requests(
+        self, k: int, days: range, begin_seconds: float, end_seconds: float
+    ) -> tuple[Floats, Floats, Floats, Floats, Floats]:
+        one = self._classes[k]
+        drawn = []
+        for day in days:
+            rng = np.random.default_rng([self._seed, 2, k, day])
+            times = self._day_times(k, day, rng)
+            prompt = rng.integers(*one.prompt_tokens, len(times), endpoint=True)
+            output = rng.integers(*one.output_tokens, len(times), endpoint=True)
+            drawn.append(np.stack([times, prompt, output]))
+        times, prompt, output = np.concatenate(drawn, axis=1)
+        inside = np.flatnonzero((times >= begin_seconds) & (times < end_seconds))
+        order = inside[np.argsort(times[inside], kind="stable")]
+        mine = np.flatnonzero(self.class_of_server == k)
+        server = mine[np.arange(len(order)) % len(mine)].astype(np.float64)
+        return times[order], np.full(len(order), float(k)), prompt[order], output[order], server
+
+    def _day_times(self, k: int, day: int, rng: np.random.Generator) -> Floats:
+        """Times of one class and day in no order; follow-ups may fall into the next day."""
+        chat = self._classes[k].name.startswith("chat")
+        per_session = TURNS_MEAN if chat else 1.0
+        bins = self._rates[k][:, day * BINS_PER_DAY : (day + 1) * BINS_PER_DAY] / per_session
+        expected = np.concatenate(
+            [np.zeros((len(bins), 1)), np.cumsum(bins * BIN_SECONDS, axis=1)], axis=1
+        )
+        edges = day * DAY_SECONDS + BIN_SECONDS * np.arange(BINS_PER_DAY + 1, dtype=np.float64)
+        times = [self._renewals(total, edges, rng) for total in expected]
+        starts = np.concatenate(times)
+        return _with_follow_ups(starts, rng) if chat else starts
+
+    def _renewals(self, expected: Floats, edges: Floats, rng: np.random.Generator) -> Floats:
+        """A gamma process run at a changing rate: ``expected`` arrivals until each edge."""
+        shape = 1.0 / self._burst_cv**2
+        total = expected[-1]
+        spare = int(total + 6.0 * (1.0 + self._burst_cv) * np.sqrt(total + 1.0)) + 20
+        gaps = rng.gamma(shape, 1.0 / shape, spare)
+        # The first gap is cut at random, or every client would begin its day with one.
+        at = np.cumsum(gaps) - gaps[0] * rng.random()
+        return np.asarray(np.interp(at[at < total], expected, edges), dtype=np.float64)
+
+
+def _with_follow_ups(starts: Floats, rng: np.random.Generator) -> Floats:
+    turns = rng.geometric(1.0 / TURNS_MEAN, len(starts))
+    pauses = THINK_SECONDS_MEDIAN * np.exp(THINK_SPREAD * rng.standard_normal(int(turns.sum())))
+    first = np.cumsum(turns) - turns
+    pauses[first] = 0.0
+    since = np.cumsum(pauses)
+    return np.asarray(np.repeat(starts - since[first], turns) + since, dtype=np.float64)

@@ -1,0 +1,139 @@
+"""Published power policies as decisions: row power over rating in, clocks and brake out.
+
+POLCA (arXiv 2308.12908), read second-hand, as tabled in docs/simulation.md: above 80 % low priority
+is locked to 1275 MHz; above 89 % to 1110 MHz, and if that was not enough high priority to 1305 MHz;
+above 100 % the brake (288 MHz on every board) after 5 s; release 5 points below. Commands take 40 s
+out of band, readings are 2 s old.
+
+What is not published is decided in the policy's favour: the second step waits until the first one's
+command could have worked, the brake is counted when it is pulled and let go below 89 % less 5.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from wattpack.errors import InputError
+
+LOW_BASE_MHZ = 1275
+LOW_DEEP_MHZ = 1110
+HIGH_MHZ = 1305
+BRAKE_MHZ = 288
+UNLOCKED_MHZ = 0
+
+FIRST_THRESHOLD = 0.80
+SECOND_THRESHOLD = 0.89
+BRAKE_THRESHOLD = 1.0
+HYSTERESIS = 0.05
+COMMAND_SECONDS = 40.0
+BRAKE_SECONDS = 5.0
+READING_SECONDS = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class Clocks:
+    """Locked clocks by priority, MHz; 0 unlocks."""
+
+    low_mhz: int
+    high_mhz: int
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """Clocks to lock and how long that takes; ``brake`` pulls it.
+
+    Attributes:
+        clocks: By priority.
+        delay_seconds: Until they hold.
+        brake: Whether this is the power brake.
+    """
+
+    clocks: Clocks
+    delay_seconds: float
+    brake: bool = False
+
+
+FREE = Clocks(UNLOCKED_MHZ, UNLOCKED_MHZ)
+
+PolicyName = Literal["polca", "one_threshold_low", "one_threshold_all"]
+
+
+class ThresholdPolicy:
+    """One of the published policies with thresholds; all of them have the brake.
+
+    ``polca``: two thresholds. ``one_threshold_low``: at the second threshold low priority goes to
+    1110 MHz. ``one_threshold_all``: at the second threshold every board does.
+
+    Args:
+        name: Which.
+
+    Raises:
+        InputError: for a name that is none of them.
+    """
+
+    def __init__(self, name: PolicyName) -> None:
+        if name not in ("polca", "one_threshold_low", "one_threshold_all"):
+            raise InputError("policy", "polca, one_threshold_low or one_threshold_all", name)
+        self._name = name
+        self._level = 0
+        self._level_since = 0.0
+        self._wanted = FREE
+        self._braked = False
+        self.brakes = 0
+
+    @property
+    def clocks(self) -> Clocks:
+        """What is commanded without the brake."""
+        return self._wanted
+
+    def decide(self, now_seconds: float, ratio: float) -> Command | None:
+        """What to command on a reading, or None.
+
+        Args:
+            now_seconds: When it is decided.
+            ratio: Row power over rating, as the newest reading says.
+        """
+        if ratio > BRAKE_THRESHOLD and not self._braked:
+            self._braked = True
+            self.brakes += 1
+            return Command(Clocks(BRAKE_MHZ, BRAKE_MHZ), BRAKE_SECONDS, brake=True)
+        level = self._next_level(now_seconds, ratio)
+        if level != self._level:
+            self._level, self._level_since = level, now_seconds
+        wanted = self._clocks_of(self._level)
+        released = self._braked and ratio < SECOND_THRESHOLD - HYSTERESIS
+        if released:
+            self._braked = False
+            self._wanted = wanted
+            return Command(wanted, BRAKE_SECONDS)
+        if wanted == self._wanted or self._braked:
+            return None
+        self._wanted = wanted
+        return Command(wanted, COMMAND_SECONDS)
+
+    def _next_level(self, now_seconds: float, ratio: float) -> int:
+        """0 free, 1 above the first threshold, 2 above the second, 3 still above it."""
+        if self._name != "polca":
+            held = SECOND_THRESHOLD - (HYSTERESIS if self._level else 0.0)
+            return 2 if ratio > held else 0
+        above = SECOND_THRESHOLD - (HYSTERESIS if self._level >= 2 else 0.0)
+        if ratio > above:
+            # The deeper step for low priority is given its time before high priority is touched.
+            waited = now_seconds - self._level_since >= COMMAND_SECONDS + READING_SECONDS
+            again = self._level == 2 and waited and ratio > SECOND_THRESHOLD
+            return 3 if again or self._level == 3 else 2
+        first = FIRST_THRESHOLD - (HYSTERESIS if self._level >= 1 else 0.0)
+        return 1 if ratio > first else 0
+
+    def _clocks_of(self, level: int) -> Clocks:
+        if self._name == "one_threshold_low":
+            return Clocks(LOW_DEEP_MHZ, UNLOCKED_MHZ) if level else FREE
+        if self._name == "one_threshold_all":
+            return Clocks(LOW_DEEP_MHZ, LOW_DEEP_MHZ) if level else FREE
+        return (
+            FREE,
+            Clocks(LOW_BASE_MHZ, UNLOCKED_MHZ),
+            Clocks(LOW_DEEP_MHZ, UNLOCKED_MHZ),
+            Clocks(LOW_DEEP_MHZ, HIGH_MHZ),
+        )[level]
