@@ -18,10 +18,12 @@ import numpy as np
 
 from benchmarks.runner import Options, Result, Target
 from capacity.gpu_profile import GpuProfile
+from capacity.model.capping_loop import capping_loop
 from capacity.profile_library import shipped_library
 from capacity.step_library import shipped_step_tables
 from gpu.simulated.board_arrays import BoardBank, BoardSpec
 from simulation.arrivals import Requests
+from simulation.capping_boards import CappingRegulation
 from simulation.plant_constants import frozen_plant
 from simulation.serving_queues import Replica, ServingFleet
 from simulation.serving_steps import BoardState
@@ -142,7 +144,7 @@ def serve(served: Served, begin_seconds: float, seconds: float) -> Twin:
     """The twin's server and board under one part of a trace."""
     profile = shipped_library().find(served.gpu)
     table = shipped_step_tables().find(profile.model, LANGUAGE_MODEL, 1)
-    fleet, bank = ServingFleet(1), BoardBank([_board(profile)])
+    fleet, bank = ServingFleet(1), _bank(profile)
     fleet.add(Replica(0, table, MAX_BATCH, CHUNK_TOKENS))
     requests = _requests(shipped_trace(served.trace), served.rate, begin_seconds, seconds)
     knee = frozen_plant().decode_clock_knee_ratio
@@ -167,6 +169,15 @@ def serve(served: Served, begin_seconds: float, seconds: float) -> Twin:
     )
 
 
+def _bank(profile: GpuProfile) -> BoardBank:
+    """One board of the twin whose sensor reads true, as the measured means are of one that did."""
+    loop = capping_loop(profile.model)
+    regulation = CappingRegulation(loop, np.array([profile.idle_watts]))
+    bank = BoardBank([_board(profile)], regulation=regulation)
+    bank.sensor_gain = np.ones(1)
+    return bank
+
+
 def _board(profile: GpuProfile) -> BoardSpec:
     return BoardSpec(
         uuid=GpuUuid("GPU-served"),
@@ -179,7 +190,6 @@ def _board(profile: GpuProfile) -> BoardSpec:
         max_limit_watts=profile.max_limit_watts,
         max_clock_mhz=round(profile.max_clock_mhz),
         knee_watts=profile.knee_watts,
-        settle_seconds=frozen_plant().settle_seconds,
     )
 
 

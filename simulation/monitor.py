@@ -312,9 +312,9 @@ class InvariantMonitor:
         return domain in (world.domain_names[0], world.domain_names[1 + world.rack_of_node[node]])
 
     def _check_trust(self, told: Told, now_ns: int) -> None:
-        """I7: who draws 10 % above its cap over 3 s for long is no longer trusted."""
+        """I7: whose counter shows 10 % above its cap over 3 s for long is no longer trusted."""
         bank = self._world.bank
-        self._energy.append((now_ns, bank.energy_joules.copy()))
+        self._energy.append((now_ns, bank.counted_joules.copy()))
         while len(self._energy) > 1 and now_ns - self._energy[1][0] >= 3 * NS_PER_SECOND:
             self._energy.pop(0)
         then_ns, then = self._energy[0]
@@ -322,7 +322,7 @@ class InvariantMonitor:
         self._limit_watts = bank.limit_watts.copy()
         if now_ns - then_ns < 3 * NS_PER_SECOND:
             return
-        mean = (bank.energy_joules - then) / ((now_ns - then_ns) / NS_PER_SECOND)
+        mean = (bank.counted_joules - then) / ((now_ns - then_ns) / NS_PER_SECOND)
         hot = (mean > 1.10 * bank.limit_watts + 1.0) & ~changed
         self._hot_since_ns = np.where(
             hot, np.where(self._hot_since_ns < 0, now_ns, self._hot_since_ns), -1

@@ -10,9 +10,9 @@ import hashlib
 import json
 from functools import lru_cache
 from importlib import resources
-from typing import Annotated
+from typing import Annotated, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from wattpack.documents import parse_json
 from wattpack.errors import InputError
@@ -53,8 +53,18 @@ class PlantConstants(Settings):
     host_noise_ratio: Annotated[
         Share, Field(description="Standard deviation of host watts from second to second")
     ]
-    settle_seconds: Annotated[
-        Positive, Field(description="95 % of a lowered power limit's effect has come, seconds")
+    cap_delay_min_seconds: Annotated[
+        NonNegative, Field(description="Quickest board: until a lowered limit acts, seconds")
+    ]
+    cap_delay_max_seconds: Annotated[
+        NonNegative, Field(description="Slowest board: until a lowered limit acts, seconds")
+    ]
+    lock_delay_seconds: Annotated[
+        NonNegative, Field(description="Until a clock lock acts, seconds")
+    ]
+    full_demand_ratio: Annotated[
+        float,
+        Field(ge=1, le=2, description="What the hottest work wants over a board's default limit"),
     ]
     training_dip_ratio: Annotated[
         Share, Field(description="GPU draw in a training step's exchange over its full draw")
@@ -82,6 +92,12 @@ class PlantConstants(Settings):
     breaker_magnetic_ratio: Annotated[
         Positive, Field(description="Load over rating at which a breaker opens at once")
     ]
+
+    @model_validator(mode="after")
+    def _delays_are_ordered(self) -> Self:
+        if self.cap_delay_min_seconds > self.cap_delay_max_seconds:
+            raise ValueError("cap_delay_min_seconds exceeds cap_delay_max_seconds")
+        return self
 
     def sha256(self) -> str:
         """Hash of the canonical JSON of all constants."""

@@ -77,15 +77,20 @@ class StruckPlant:
         lost = faults.struck(FaultKind.FEED_LOSS, since_ns, domains)
         self._breakers.lost_feeds = lost.astype(np.int64)
 
-    def demand(self, wanted_watts: Floats, now_ns: int) -> Floats:
-        """What the boards are asked for, after a step of everything to full power, (n_gpus,)."""
+    def demand(self, wanted_watts: Floats, full_watts: Floats, now_ns: int) -> Floats:
+        """What the boards are asked for, after a step of everything to full power, (n_gpus,).
+
+        Args:
+            wanted_watts: By their work, (n_gpus,).
+            full_watts: By the hottest work, (n_gpus,).
+            now_ns: The step's begin.
+        """
         if not self._faults.faults:
             return wanted_watts
         stepped = self._faults.struck(
             FaultKind.DEMAND_STEP, now_ns - self._start_ns, len(self._bank)
         )
-        full = np.maximum(wanted_watts, self._bank.default_limit_watts)
-        return np.where(stepped, full, wanted_watts)
+        return np.where(stepped, np.maximum(wanted_watts, full_watts), wanted_watts)
 
     def take_reboots(self) -> list[str]:
         """Nodes that rebooted since the last call."""

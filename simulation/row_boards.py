@@ -9,7 +9,8 @@ from numpy.typing import NDArray
 
 from capacity.gpu_profile import GpuProfile
 from capacity.profile_library import shipped_library
-from gpu.simulated.board_arrays import BoardBank, BoardSpec
+from gpu.simulated.board_arrays import BoardBank, BoardSpec, WriteDelays
+from simulation.capping_boards import CappingRegulation, row_loops
 from simulation.plant import node_names
 from simulation.scenario import Scenario
 from simulation.speeds import GpuTypes
@@ -42,7 +43,7 @@ def build_boards(scenario: Scenario, generator: np.random.Generator, start_ns: i
 
     Args:
         scenario: Types, counts and constants.
-        generator: Of sensor gains and overshoots.
+        generator: Of what differs from board to board.
         start_ns: First instant.
 
     Raises:
@@ -54,22 +55,36 @@ def build_boards(scenario: Scenario, generator: np.random.Generator, start_ns: i
     of_node = [names.index(g.gpu_model) for g in row.groups for _ in range(g.count)]
     profile_of_node = interleaved(of_node)
     specs = [
-        _spec(scenario, profiles[profile_of_node[node]], name, i)
+        _spec(profiles[profile_of_node[node]], name, i)
         for node, name in enumerate(node_names(scenario))
         for i in range(row.gpus_per_server)
     ]
     node_of_gpu = np.repeat(np.arange(row.servers, dtype=np.int64), row.gpus_per_server)
+    of_gpu = [profile_of_node[int(node)] for node in node_of_gpu]
+    idle_watts = np.array([spec.idle_watts for spec in specs])
+    loops = row_loops([profiles[i].model for i in of_gpu], generator)
+    plant = scenario.plant
+    bank = BoardBank(
+        specs,
+        seed=generator,
+        start_ns=start_ns,
+        regulation=CappingRegulation(loops, idle_watts),
+        delays=WriteDelays(
+            generator.uniform(plant.cap_delay_min_seconds, plant.cap_delay_max_seconds, len(specs)),
+            plant.lock_delay_seconds,
+        ),
+    )
     return RowBoards(
         profiles,
         profile_of_node,
         node_of_gpu,
-        BoardBank(specs, seed=generator, start_ns=start_ns),
-        GpuTypes.of(profiles, [profile_of_node[int(node)] for node in node_of_gpu]),
+        bank,
+        GpuTypes.of(profiles, of_gpu),
         tuple(str(spec.uuid) for spec in specs),
     )
 
 
-def _spec(scenario: Scenario, profile: GpuProfile, node: str, index: int) -> BoardSpec:
+def _spec(profile: GpuProfile, node: str, index: int) -> BoardSpec:
     return BoardSpec(
         uuid=GpuUuid(f"GPU-{node}-{index}"),
         model=profile.product_names[0],
@@ -81,7 +96,6 @@ def _spec(scenario: Scenario, profile: GpuProfile, node: str, index: int) -> Boa
         max_limit_watts=profile.max_limit_watts,
         max_clock_mhz=round(profile.max_clock_mhz),
         knee_watts=profile.knee_watts,
-        settle_seconds=scenario.plant.settle_seconds,
     )
 
 

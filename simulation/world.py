@@ -87,6 +87,7 @@ class World:
         self.profiles, self.profile_of_node = boards.profiles, boards.profile_of_node
         self.node_of_gpu, self.gpu_uuids = boards.node_of_gpu, boards.uuids
         self.bank, self.types = boards.bank, boards.types
+        self._full_watts = scenario.plant.full_demand_ratio * self.bank.default_limit_watts
         check_ratings(scenario, self.bank.min_limit_watts, self.node_of_gpu)
         self.servers = ServerRow(scenario, self.node_of_gpu, self._generator(4))
         self.breakers = breakers_of(scenario)
@@ -102,7 +103,12 @@ class World:
             scenario.seed,
         )
         self._struck = StruckPlant(
-            self.faults, self.bank, self.breakers, self._meters, self.node_names, start_ns
+            self.faults,
+            self.bank,
+            self.breakers,
+            self._meters,
+            self.node_names,
+            start_ns,
         )
         self._work, self._calendar = RunningWork(scenario, boards), WorkCalendar(scenario)
         self.effects = CapEffects(len(self.bank))
@@ -182,7 +188,7 @@ class World:
         alive = self._alive(begin_ns)
         begin = (begin_ns - self.start_ns) / NS_PER_SECOND
         wanted = self._work.step(begin, seconds, self._speeds(alive), self.ledger)
-        demand = np.where(alive, self._struck.demand(wanted, begin_ns), 0.0)
+        demand = np.where(alive, self._struck.demand(wanted, self._full_watts, begin_ns), 0.0)
         drawn = self.bank.advance(demand, end_ns)
         watts = self.servers.advance(drawn, seconds)
         opened = self.breakers.advance(watts, seconds)

@@ -119,12 +119,33 @@ class CappingLoop:
             demand_watts: Mean of what the work would draw in this tick, at least 0.
         """
         mean = state.weights @ state.recent_watts
-        above = np.maximum(0.0, mean - self.threshold_share * limit_watts)
-        taken = self.ceiling_share * limit_watts - self.gain * above
-        allowed = np.maximum(taken, LEAST_SHARE * np.asarray(limit_watts))
-        drawn, felt = self._follow(demand_watts, state.felt_watts, allowed, state.tick_seconds)
+        drawn, felt = self.held(
+            mean, state.felt_watts, demand_watts, limit_watts, state.tick_seconds
+        )
         recent = np.concatenate([drawn[np.newaxis], state.recent_watts[:-1]])
         return LoopState(recent, felt, state.tick_seconds, state.weights), drawn
+
+    def held(
+        self,
+        mean_watts: Floats,
+        felt_watts: Floats,
+        demand_watts: Floats,
+        limit_watts: Floats | float,
+        seconds: float,
+    ) -> tuple[Floats, Floats]:
+        """Mean draw over a tick and what is felt after it, for callers with a record of their own.
+
+        Args:
+            mean_watts: The slow loop's mean, shape (n_boards,).
+            felt_watts: What the fast loop takes the demand for as the tick begins, (n_boards,).
+            demand_watts: Mean of what the work would draw in this tick, at least 0, (n_boards,).
+            limit_watts: Of each board, as it reads itself; infinite for one that holds none.
+            seconds: Length of the tick; at most ``LONGEST_TICK_SECONDS``.
+        """
+        above = np.maximum(0.0, mean_watts - self.threshold_share * limit_watts)
+        taken = self.ceiling_share * limit_watts - self.gain * above
+        allowed = np.maximum(taken, LEAST_SHARE * np.asarray(limit_watts))
+        return self._follow(demand_watts, felt_watts, allowed, seconds)
 
     def play(
         self, state: LoopState, demand_watts: Floats, limit_watts: Floats | float

@@ -1,7 +1,16 @@
 """Simulated boards: the device port's first-class, in-memory adapter."""
 
-from gpu.simulated.board_arrays import BoardBank
+from gpu.simulated.board_arrays import BoardBank, WriteDelays
+from gpu.simulated.board_regulation import Regulation
 from gpu.simulated.board_spec import BoardSpec, node_boards
 from gpu.simulated.simulated_device import SimulatedDevice, SimulatedDriver
 
-__all__ = ["BoardBank", "BoardSpec", "SimulatedDevice", "SimulatedDriver", "node_boards"]
+__all__ = [
+    "BoardBank",
+    "BoardSpec",
+    "Regulation",
+    "SimulatedDevice",
+    "SimulatedDriver",
+    "WriteDelays",
+    "node_boards",
+]

@@ -1,28 +1,27 @@
 """Many simulated GPU boards as arrays, with the behaviour that real boards show.
 
-A power limit works late and not exactly: the board sheds what lies above the limit with a
-first-order lag, holds a little more than asked, holds worse below its knee, and cannot go below
-what the silicon needs. Limits and locks vanish on reboot and driver reload. Sensors average over
-the trailing second and carry a per-board gain; the energy counter is exact.
+A power limit works late and not exactly. It is read back at once; lowered, it acts after the
+board's own delay. The board holds what its *sensor* reads, which is up to 5 % off, so the error
+moves the true draw; it holds worse below its knee and cannot go below what the silicon needs. How
+it holds is the regulation's (``board_regulation``). Limits and locks vanish on reboot and driver
+reload. Sensors average over the trailing second; they and the energy counter carry the same gain.
 """
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from gpu.device import GpuInvalidArgument
+from gpu.simulated.board_regulation import LONGEST_TICK_SECONDS, FirstOrderLag, Regulation
 from gpu.simulated.board_spec import (
-    BELOW_KNEE_OVERSHOOT,
+    BELOW_KNEE_EXCESS,
     CLOCK_POWER_EXPONENT,
     SENSOR_GAIN_SPREAD,
-    SENSOR_WINDOW_NS,
-    SETTLE_SECONDS,
-    TYPICAL_OVERSHOOT,
-    WORST_OVERSHOOT,
+    SENSOR_WINDOW_SECONDS,
+    WORST_EXCESS,
     WORST_SHARE,
     BoardSpec,
     Bools,
@@ -30,19 +29,38 @@ from gpu.simulated.board_spec import (
     PowerAtClock,
     power_at_clock,
 )
+from gpu.simulated.late_limits import LateLimits
+from gpu.simulated.recent_draws import RecentDraws
 from gpu.simulated.simulated_device import SimulatedDevice, SimulatedDriver
 from wattpack.errors import InputError
-from wattpack.units import NS_PER_SECOND, NodeName
+from wattpack.units import NS_PER_SECOND, NodeName, seconds_to_ns
 
 __all__ = [
-    "SETTLE_SECONDS",
     "BoardBank",
     "BoardSpec",
     "Bools",
     "Floats",
     "PowerAtClock",
+    "WriteDelays",
     "power_at_clock",
 ]
+
+_LONGEST_TICK_NS = seconds_to_ns(LONGEST_TICK_SECONDS)
+
+
+class WriteDelays(NamedTuple):
+    """How late a write acts.
+
+    Attributes:
+        cap_seconds: A lowered limit, (n,) or one for all; a raised one acts at once.
+        lock_seconds: A clock lock, set or removed.
+    """
+
+    cap_seconds: Floats | float = 0.0
+    lock_seconds: float = 0.0
+
+
+NO_DELAYS = WriteDelays()
 
 
 class SensedBoard(NamedTuple):
@@ -62,12 +80,11 @@ class BoardBank:
 
     Args:
         specs: One a board; uuids unique.
-        seed: Of the per-board sensor gains and overshoots.
+        seed: Of the per-board sensor gains and excesses.
         start_ns: The time of the first state.
         clock_model: Watts at a locked clock.
-        regulates_by_sensor: True lets a board hold its *sensed* power to the limit, so that the
-            gain error moves the true draw too, as on real boards; False keeps the draw within
-            limit x overshoot.
+        regulation: How boards hold their limits; made for these boards.
+        delays: Of what is written; none leaves all lag to the regulation.
     """
 
     def __init__(
@@ -77,17 +94,21 @@ class BoardBank:
         seed: int | np.random.Generator = 0,
         start_ns: int = 0,
         clock_model: PowerAtClock = power_at_clock,
-        regulates_by_sensor: bool = False,
+        regulation: Regulation | None = None,
+        delays: WriteDelays = NO_DELAYS,
     ) -> None:
         self.specs = tuple(specs)
         self.index_of = {spec.uuid: i for i, spec in enumerate(self.specs)}
         if len(self.index_of) != len(self.specs):
             raise InputError("specs", "unique uuids", [spec.uuid for spec in self.specs][:5])
         self._clock_model = clock_model
-        self._regulates_by_sensor = regulates_by_sensor
+        self._regulation = regulation or FirstOrderLag()
+        self._lock_delay_ns = seconds_to_ns(delays.lock_seconds)
         self._take_constants()
         self._draw_spread(np.random.default_rng(seed))
         self._start_state(start_ns)
+        lowered = np.broadcast_to(np.asarray(delays.cap_seconds, dtype=np.float64), (len(self),))
+        self._acting = LateLimits(self.limit_watts, lowered)
 
     def _take_constants(self) -> None:
         def column(name: str) -> Floats:
@@ -102,27 +123,29 @@ class BoardBank:
         knee, hold = column("knee_watts"), column("hold_watts")
         self.knee_watts = np.where(knee > 0, knee, 0.55 * self.default_limit_watts)
         self.hold_watts = np.where(hold > 0, hold, 0.9 * self.min_limit_watts)
-        # 95 % of a first-order response has come after three time constants.
-        self._tau_seconds = np.maximum(column("settle_seconds") / 3.0, 1e-9)
+        self._knee_room_watts = np.maximum(self.knee_watts - self.min_limit_watts, 1e-9)
 
     def _draw_spread(self, generator: np.random.Generator) -> None:
         n = len(self.specs)
         self.sensor_gain = 1.0 + generator.uniform(-SENSOR_GAIN_SPREAD, SENSOR_GAIN_SPREAD, n)
-        typical = generator.uniform(0.0, TYPICAL_OVERSHOOT, n)
-        worst = generator.uniform(TYPICAL_OVERSHOOT, WORST_OVERSHOOT, n)
-        self._overshoot = np.where(generator.random(n) < WORST_SHARE, worst, typical)
+        worst = generator.uniform(0.02, WORST_EXCESS, n)
+        self._excess = np.where(generator.random(n) < WORST_SHARE, worst, 0.0)
 
     def _start_state(self, start_ns: int) -> None:
         n = len(self.specs)
         self.now_ns = start_ns
         self.limit_watts = self.default_limit_watts.copy()
         self.lock_max_mhz = np.zeros(n)  # 0 = no lock
-        self.drawn_watts = self.idle_watts.copy()
+        self._seen_lock_mhz = np.zeros(n)
+        self._acting_lock_mhz = np.zeros(n)
+        self._lock_acts_ns = start_ns
+        self.drawn_watts = self.idle_watts.copy()  # mean of the last step
         self.demand_watts = self.idle_watts.copy()
         self.shed_watts = np.zeros(n)
-        self.energy_joules = np.zeros(n)  # since start of the bank, never reset
-        self._energy_at_load = np.zeros(n)
-        self._window: deque[tuple[int, Floats]] = deque([(start_ns, self.energy_joules.copy())])
+        self._instant_watts = self.idle_watts.copy()  # mean of the last tick
+        self._history = RecentDraws(self.idle_watts, SENSOR_WINDOW_SECONDS)
+        self.counted_joules = np.zeros(n)  # as the sensors read it; no driver reload resets it
+        self._counted_at_load = np.zeros(n)
         self._boots = {spec.node: 1 for spec in self.specs}
         self._sensed: dict[str, Floats] = {}  # of this step; each device view asks again
         self._rows: list[SensedBoard] | None = None
@@ -154,71 +177,97 @@ class BoardBank:
             raise InputError("now_ns", f"a time after {self.now_ns}", now_ns)
         seconds = (now_ns - self.now_ns) / NS_PER_SECOND
         self.demand_watts = np.where(self.lost, self.idle_watts, demand)
-        wanted = self._at_clock(np.maximum(self.demand_watts, self.idle_watts))
-        target = np.maximum(0.0, wanted - self.held_limit_watts())
-        target[self.ignores_cap] = 0.0
-        decay = np.exp(-seconds / self._tau_seconds)
-        gap = self.shed_watts - target
-        mean_shed = target + gap * self._tau_seconds / seconds * (1.0 - decay)
-        self.shed_watts = target + gap * decay
-        mean_watts = np.clip(wanted - mean_shed, self.idle_watts, None)
-        self.drawn_watts = np.clip(wanted - self.shed_watts, self.idle_watts, None)
-        self.energy_joules = self.energy_joules + mean_watts * seconds
-        self.now_ns = now_ns
+        before = self._history.joules
+        wanted_watts = self._play(np.maximum(self.demand_watts, self.idle_watts), now_ns)
+        mean_watts = (self._history.joules - before) / seconds
+        self.counted_joules = self.counted_joules + mean_watts * self.sensor_gain * seconds
+        self.drawn_watts = mean_watts
+        self.shed_watts = np.maximum(wanted_watts - mean_watts, 0.0)
         self._sensed.clear()
         self._rows = None
-        self._remember()
         return mean_watts
 
+    def _play(self, demand_watts: Floats, to_ns: int) -> Floats:
+        """Tick to a time; what the work wanted at the acting clocks on the way, mean, (n,)."""
+        begin_ns = self.now_ns
+        self._acting.take_in(self.limit_watts, begin_ns)
+        self._take_in_locks()
+        change_ns = min(max(self._lock_acts_ns, begin_ns), to_ns)
+        mean = np.zeros(len(self))
+        for end_ns in (change_ns, to_ns):
+            if end_ns > self.now_ns:
+                wanted = self._at_clock(demand_watts)
+                mean += wanted * ((end_ns - self.now_ns) / (to_ns - begin_ns))
+                self._tick(wanted, end_ns)
+            if self._lock_acts_ns <= end_ns:
+                self._acting_lock_mhz = self._seen_lock_mhz
+        return mean
+
+    def _take_in_locks(self) -> None:
+        if np.array_equal(self.lock_max_mhz, self._seen_lock_mhz):
+            return
+        self._acting_lock_mhz = self._seen_lock_mhz  # what was on its way acts by now
+        self._seen_lock_mhz = self.lock_max_mhz.copy()
+        self._lock_acts_ns = self.now_ns + self._lock_delay_ns
+
+    def _tick(self, wanted_watts: Floats, to_ns: int) -> None:
+        begin_ns, span_ns = self.now_ns, to_ns - self.now_ns
+        count = -(-span_ns // _LONGEST_TICK_NS)
+        limit_watts = self._regulated_watts()
+        for tick in range(1, count + 1):
+            end_ns = begin_ns + span_ns * tick // count
+            seconds = (end_ns - self.now_ns) / NS_PER_SECOND
+            if self._acting.come_due((self.now_ns + end_ns) // 2):
+                limit_watts = self._regulated_watts()
+            drawn = self._regulation.hold(wanted_watts, limit_watts, self.hold_watts, seconds)
+            drawn = np.maximum(drawn, self.idle_watts)
+            self._history.add(drawn, seconds)
+            self._instant_watts = drawn
+            self.now_ns = end_ns
+
     def _at_clock(self, demand_watts: Floats) -> Floats:
-        locked = self.lock_max_mhz > 0
+        locked = self._acting_lock_mhz > 0
         if not locked.any():
             return demand_watts
-        clock = np.where(locked, self.lock_max_mhz, self.max_clock_mhz)
+        clock = np.where(locked, self._acting_lock_mhz, self.max_clock_mhz)
         watts = self._clock_model(clock, self.max_clock_mhz, demand_watts, self.idle_watts)
         return np.where(locked, np.minimum(watts, demand_watts), demand_watts)
 
-    def held_limit_watts(self) -> Floats:
-        """What the boards really settle at under full load, (n,)."""
-        room = np.maximum(self.knee_watts - self.min_limit_watts, 1e-9)
-        depth = np.clip((self.knee_watts - self.limit_watts) / room, 0.0, 1.0)
-        overshoot = self._overshoot + depth * (BELOW_KNEE_OVERSHOOT - self._overshoot)
-        held = self.limit_watts * (1.0 + overshoot)
-        if self._regulates_by_sensor:
-            held = held / self.sensor_gain
-        return np.asarray(np.maximum(held, self.hold_watts), dtype=np.float64)
-
-    def _remember(self) -> None:
-        self._window.append((self.now_ns, self.energy_joules))
-        # One entry older than the window stays: the average interpolates from it.
-        while len(self._window) > 2 and self._window[1][0] <= self.now_ns - SENSOR_WINDOW_NS:
-            self._window.popleft()
+    def _regulated_watts(self) -> Floats:
+        """The limits that act, in true watts: a board that reads too much holds less, (n,)."""
+        acting = self._acting.watts
+        depth = np.clip((self.knee_watts - acting) / self._knee_room_watts, 0.0, 1.0)
+        excess = self._excess + depth * (BELOW_KNEE_EXCESS - self._excess)
+        watts = acting * (1.0 + excess) / self.sensor_gain
+        if self.ignores_cap.any():
+            watts[self.ignores_cap] = np.inf
+        return np.asarray(watts, dtype=np.float64)
 
     # -- sensors ---------------------------------------------------------------------------------
 
     def sensed_draw_watts(self) -> Floats:
         """Sensed mean over the trailing second, (n,)."""
         if "average" not in self._sensed:
-            self._sensed["average"] = self._average_draw_watts()
+            mean = self._history.mean_watts(SENSOR_WINDOW_SECONDS)
+            self._sensed["average"] = mean * self.sensor_gain
         return self._sensed["average"]
 
-    def _average_draw_watts(self) -> Floats:
-        begin_ns = max(self.now_ns - SENSOR_WINDOW_NS, self._window[0][0])
-        if begin_ns >= self.now_ns:
-            return self.drawn_watts * self.sensor_gain
-        (t0, e0), (t1, e1) = self._window[0], self._window[1]
-        share = min(1.0, max(0.0, (begin_ns - t0) / (t1 - t0)))
-        begin_joules = e0 + share * (e1 - e0)
-        seconds = (self.now_ns - begin_ns) / NS_PER_SECOND
-        return (self.energy_joules - begin_joules) / seconds * self.sensor_gain
-
     def sensed_instant_draw_watts(self) -> Floats:
-        """Sensed power at the end of the last step, (n,)."""
-        return self.drawn_watts * self.sensor_gain
+        """Sensed power at the end of the last step, (n,).
+
+        A real sensor shows the mean of 25 ms in each 100 ms. The last tick, of at most 100 ms,
+        stands for it: what a board does in less is in the tick's mean.
+        """
+        return self._instant_watts * self.sensor_gain
 
     def counter_joules(self) -> Floats:
-        """Energy counters since each board's driver was loaded, (n,)."""
-        return self.energy_joules - self._energy_at_load
+        """Energy counters since each board's driver was loaded, with the sensors' gain, (n,)."""
+        return self.counted_joules - self._counted_at_load
+
+    @property
+    def energy_joules(self) -> Floats:
+        """True energy since the bank began, (n,)."""
+        return self._history.joules
 
     def sm_clock_mhz(self) -> Floats:
         """SM clocks that fit the last step's draw, (n,); the inverse of ``power_at_clock``."""
@@ -233,7 +282,8 @@ class BoardBank:
         clock = np.where(
             busy, self.max_clock_mhz * share ** (1.0 / CLOCK_POWER_EXPONENT), self.min_clock_mhz
         )
-        top = np.where(self.lock_max_mhz > 0, self.lock_max_mhz, self.max_clock_mhz)
+        lock = self._acting_lock_mhz
+        top = np.where(lock > 0, lock, self.max_clock_mhz)
         return np.clip(clock, np.minimum(self.min_clock_mhz, top), top)
 
     def sensed(self, i: int) -> SensedBoard:
@@ -312,7 +362,7 @@ class BoardBank:
             raise InputError("node", "a node with boards", node)
         self.limit_watts[boards] = self.default_limit_watts[boards]
         self.lock_max_mhz[boards] = 0
-        self._energy_at_load = np.where(boards, self.energy_joules, self._energy_at_load)
+        self._counted_at_load = np.where(boards, self.counted_joules, self._counted_at_load)
         self._rows = None
 
     def reboot(self, node: NodeName) -> None:

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from wattpack.errors import InputError
-from wattpack.units import NS_PER_SECOND, GpuUuid, NodeName, require_number
+from wattpack.units import GpuUuid, NodeName, require_number
 
 Floats = npt.NDArray[np.float64]
 Bools = npt.NDArray[np.bool_]
@@ -46,27 +46,19 @@ def node_boards(node: NodeName, count: int, model: str) -> list[BoardSpec]:
     ]
 
 
-SETTLE_SECONDS = 0.5
-"""Time for 95 % of a limit's effect. Measured once, on an H200 at its 700 W limit: instantaneous
-power was above 1.05 x limit until 0.42 s after a load began (tests/telemetry/fixtures/h200/
-rise.json). That a *changed* limit settles alike is assumed: no setting was touched there."""
-
-SENSOR_WINDOW_NS = NS_PER_SECOND
+SENSOR_WINDOW_SECONDS = 1.0
 """nvmlDeviceGetPowerUsage: 1 s average on Ampere and newer except GA100 (NVML API reference)."""
 
 SENSOR_GAIN_SPREAD = 0.05
 """Largest relative gain error of a board's sensor. Source: arXiv 2312.02741."""
 
-TYPICAL_OVERSHOOT = 0.02
-"""Steady draw above the limit on most boards, as a share. Source: Zeus A40 sweep, median 1.02."""
-
-WORST_OVERSHOOT = 0.05
-"""Steady draw above the limit on the worst boards: what I1 and I2 count with."""
+WORST_EXCESS = 0.05
+"""Steady draw above what the type holds, on the worst boards: what I1 and I2 count with."""
 
 WORST_SHARE = 0.05
-"""Share of boards with an overshoot between typical and worst. Assumed."""
+"""Share of boards that hold 2 % (Zeus A40 sweep, median) to ``WORST_EXCESS`` more. Assumed."""
 
-BELOW_KNEE_OVERSHOOT = 0.10
+BELOW_KNEE_EXCESS = 0.10
 """Draw above the limit at the lowest limit. Source: Zeus A40 sweep, 1.15 at p90, 100 W of 300."""
 
 CLOCK_POWER_EXPONENT = 2.2
@@ -81,7 +73,6 @@ class BoardSpec:
     Attributes:
         knee_watts: Limit below which regulation gets worse; 0 means 55 % of the default limit.
         hold_watts: Least power to which the board can bring a full load; 0 means 90 % of min.
-        settle_seconds: Time until 95 % of a new limit's effect has come.
     """
 
     uuid: GpuUuid
@@ -96,10 +87,9 @@ class BoardSpec:
     min_clock_mhz: int = 210
     knee_watts: float = 0.0
     hold_watts: float = 0.0
-    settle_seconds: float = SETTLE_SECONDS
 
     def __post_init__(self) -> None:
-        for name in ("idle_watts", "knee_watts", "hold_watts", "settle_seconds"):
+        for name in ("idle_watts", "knee_watts", "hold_watts"):
             require_number(name, getattr(self, name), minimum=0.0)
         require_number("min_limit_watts", self.min_limit_watts, exclusive_minimum=0.0, unit="W")
         require_number("max_clock_mhz", self.max_clock_mhz, minimum=self.min_clock_mhz, unit="MHz")

@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpu.device import GpuInvalidArgument, GpuLost, GpuNoPermission, GpuTimeout
-from gpu.simulated import BoardBank, BoardSpec
+from gpu.simulated import BoardBank, BoardSpec, WriteDelays
+from gpu.simulated.late_limits import LateLimits
 from tests.examples import examples
 from wattpack.errors import InputError
 from wattpack.units import GpuUuid, NodeName
@@ -61,7 +62,8 @@ def test_energy_is_the_integral_of_power(
         drawn = boards.advance(np.full(3, demand), boards.now_ns + step_ms * MS)
         total += drawn * step_ms / 1000
         assert (drawn >= boards.idle_watts - 1e-9).all()
-    assert boards.counter_joules() == pytest.approx(total)
+    assert boards.energy_joules == pytest.approx(total)
+    assert boards.counter_joules() == pytest.approx(total * boards.sensor_gain)
 
 
 @examples(25)
@@ -74,7 +76,7 @@ def test_a_settled_board_draws_no_more_than_its_limit_with_overshoot(
     drawn = run(boards, demand, 5.0)
     knee = boards.knee_watts[0]
     worst = 1.05 if limit >= knee else 1.10
-    assert (drawn <= limit * worst + 1e-6).all()
+    assert (drawn * boards.sensor_gain <= limit * worst + 1e-6).all()
     assert (drawn <= max(demand, 75.0) + 1e-6).all()
 
 
@@ -85,7 +87,7 @@ def test_a_new_limit_takes_effect_late() -> None:
     after_50_ms = run(boards, 690.0, 0.05, step_ms=50)
     after_settling = run(boards, 690.0, 0.6)
     assert (after_50_ms > 500).all()
-    assert (after_settling < 440).all()
+    assert (after_settling * boards.sensor_gain < 425).all()
 
 
 def test_a_sudden_load_shoots_over_the_limit_before_it_is_held() -> None:
@@ -135,12 +137,120 @@ def test_the_average_interpolates_when_steps_do_not_divide_the_second() -> None:
     assert boards.sensed_draw_watts() == pytest.approx(expected)
 
 
-def test_sensor_regulation_moves_the_true_draw_by_the_gain() -> None:
-    boards = bank(regulates_by_sensor=True)
-    boards.set_limits(np.full(4, 500.0))
-    run(boards, 900.0, 3.0)
+def test_boards_hold_what_they_read_and_so_draw_more_or_less_than_their_limit() -> None:
+    boards = bank(8)
+    boards.set_limits(np.full(8, 500.0))
+    drawn = run(boards, 900.0, 3.0)
     assert (boards.sensed_draw_watts() >= 500.0 - 1e-6).all()
-    assert (boards.sensed_draw_watts() <= 500.0 * 1.05).all()
+    assert (boards.sensed_draw_watts() <= 500.0 * 1.05 + 1e-6).all()
+    assert drawn == pytest.approx(boards.sensed_draw_watts() / boards.sensor_gain)
+    assert np.ptp(drawn) > 10.0
+
+
+def settled_at(limit_watts: float, delays: WriteDelays, n: int = 4) -> BoardBank:
+    boards = bank(n, delays=delays)
+    boards.set_limits(np.full(n, limit_watts))
+    run(boards, 690.0, 5.0)
+    return boards
+
+
+def test_a_lowered_limit_acts_after_its_boards_delay_and_a_raised_one_at_once() -> None:
+    boards = settled_at(600.0, WriteDelays(np.array([0.0, 0.3, 1.0, 3.0])))
+    before = boards.drawn_watts
+    boards.set_limits(np.full(4, 300.0))
+    assert (boards.device(2).limits().limit_watts, boards.limit_watts[2]) == (300.0, 300.0)
+    acted = {}
+    for tenth in range(1, 41):
+        boards.advance(np.full(4, 690.0), boards.now_ns + 100 * MS)
+        for i in np.flatnonzero(boards.drawn_watts < before - 20.0):
+            acted.setdefault(int(i), tenth / 10)
+    assert acted == {0: 0.1, 1: 0.4, 2: 1.1, 3: 3.1}
+    boards.set_limits(np.full(4, 600.0))
+    boards.advance(np.full(4, 690.0), boards.now_ns + 1000 * MS)
+    assert (boards.drawn_watts > 400.0).all()
+
+
+def test_a_limit_that_is_lowered_again_and_again_still_comes_to_act() -> None:
+    boards = settled_at(600.0, WriteDelays(1.0))
+    for k in range(12):
+        boards.set_limits(np.full(4, 580.0 - 20.0 * k))
+        run(boards, 690.0, 0.5)
+    # What was written a second ago acts by now.
+    assert boards.sensed_instant_draw_watts() == pytest.approx(400.0, rel=0.06)
+
+
+def test_what_is_raised_before_it_acted_never_acts() -> None:
+    boards = settled_at(600.0, WriteDelays(1.0))
+    before = boards.drawn_watts
+    boards.set_limits(np.full(4, 300.0))
+    run(boards, 690.0, 0.5)
+    boards.set_limits(np.full(4, 600.0))
+    for _ in range(20):
+        boards.advance(np.full(4, 690.0), boards.now_ns + 100 * MS)
+        assert boards.drawn_watts == pytest.approx(before, rel=1e-3)
+
+
+@examples(50)
+@given(
+    writes=st.lists(
+        st.tuples(st.integers(0, 30), st.sampled_from([300.0, 400.0, 500.0, 600.0])), max_size=12
+    ),
+    delay_tenths=st.integers(0, 12),
+)
+def test_the_acting_limit_is_the_highest_that_was_written_within_the_delay(
+    writes: list[tuple[int, float]], delay_tenths: int
+) -> None:
+    limits = np.array([700.0])
+    late = LateLimits(limits, np.array([delay_tenths / 10]))
+    written = [700.0] * 100  # what stood after each tenth of a second, 50 of them before the first
+    at = dict(writes)
+    for tenth in range(50):
+        now_ns = tenth * 100 * MS
+        if tenth in at:
+            limits = np.array([at[tenth]])
+        written.append(float(limits[0]))
+        late.take_in(limits, now_ns)
+        late.come_due(now_ns)
+        assert late.watts[0] == max(written[len(written) - delay_tenths - 1 :])
+
+
+def test_a_clock_lock_acts_after_its_own_delay() -> None:
+    boards = bank(1, delays=WriteDelays(0.0, 0.05))
+    run(boards, 600.0, 1.0)
+    boards.device(0).lock_clocks(990)
+    assert boards.advance(np.array([600.0]), boards.now_ns + 40 * MS)[0] == pytest.approx(600.0)
+    half = boards.advance(np.array([600.0]), boards.now_ns + 20 * MS)[0]
+    locked = boards.advance(np.array([600.0]), boards.now_ns + 20 * MS)[0]
+    assert locked < 250
+    assert half == pytest.approx((600.0 + locked) / 2)
+
+
+def test_a_lock_and_a_limit_hold_together_each_what_the_other_leaves() -> None:
+    free = bank(1, seed=1)
+    free.device(0).lock_clocks(1500)
+    by_lock = run(free, 690.0, 2.0)[0]
+    assert 300.0 < by_lock < 450.0
+    for limit, expected in ((500.0, by_lock), (390.0, 390.0 / free.sensor_gain[0])):
+        both = bank(1, seed=1)
+        both.device(0).lock_clocks(1500)
+        both.device(0).set_power_limit(limit)
+        assert run(both, 690.0, 2.0)[0] == pytest.approx(expected)
+        held = both.drawn_watts + both.shed_watts
+        assert held[0] == pytest.approx(by_lock)  # what the work wants at its clock
+
+
+def test_long_steps_are_divided_and_tell_what_short_ones_tell() -> None:
+    generator = np.random.default_rng(1)
+    demands = generator.uniform(100.0, 900.0, (30, 4))
+    joules = []
+    for step_ms in (100, 1000):
+        boards = bank(delays=WriteDelays(0.55))
+        for second in range(30):
+            boards.set_limits(np.full(4, 700.0 - 15.0 * second))
+            for _ in range(1000 // step_ms):
+                boards.advance(demands[second], boards.now_ns + step_ms * MS)
+        joules.append(boards.energy_joules)
+    assert joules[0] == pytest.approx(joules[1], rel=1e-9)
 
 
 @pytest.mark.parametrize("event", ["reload_driver", "reboot"])

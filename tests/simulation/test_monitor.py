@@ -159,7 +159,7 @@ def test_i7_a_board_that_draws_above_its_cap_is_trusted_for_long(
     n = len(court.world.gpu_uuids)
     told = replace(court.told(), trusted=(trusted, *([True] * (n - 1))))
     for second in range(20):
-        court.world.bank.energy_joules[0] += 340.0
+        court.world.bank.counted_joules[0] += 340.0
         court.judge.decided(told, second * SECOND)
     assert court.names() == broken
 
