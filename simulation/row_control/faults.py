@@ -29,7 +29,9 @@ class RowFaultKind(StrEnum):
     API_DOWN = "api_down"  # the leader may extend and lower, never raise
     WRITES_FAIL = "writes_fail"  # gpus; amount: chance that a write changes nothing, silently
     IGNORES_CAP = "ignores_cap"  # gpus
-    SENSOR_GAIN = "sensor_gain"  # gpus; amount: multiplies what the sensor says
+    SENSOR_GAIN = (
+        "sensor_gain"  # gpus; amount: multiplies what the sensor says, within its tolerance
+    )
     NODE_REBOOT = "node_reboot"  # nodes; dark until the end, then default limits until capped
     DRIVER_RELOAD = "driver_reload"  # nodes; default limits until the actuator looks
     FEED_LOST = "feed_lost"  # domains

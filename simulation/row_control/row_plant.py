@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from gpu.simulated.board_spec import SENSOR_GAIN_SPREAD
 from simulation.plant import ROW, ServerRow, breakers_of, domain_names, node_names, rack_of_nodes
 from simulation.plant_breakers import Meters
 from simulation.row_boards import build_boards
@@ -63,7 +64,11 @@ class RowPlant:
         """Let faults of boards, meters and feeds hold that last at a time of the run."""
         bank, n = self.bank, self.n_gpus
         bank.ignores_cap = faults.struck(K.IGNORES_CAP, seconds, n)
-        bank.sensor_gain = self._gain * faults.factor(K.SENSOR_GAIN, seconds, n)
+        if faults.any_active(K.SENSOR_GAIN, seconds):
+            gain = self._gain * faults.factor(K.SENSOR_GAIN, seconds, n)
+            bank.sensor_gain = np.clip(gain, 1.0 - SENSOR_GAIN_SPREAD, 1.0 + SENSOR_GAIN_SPREAD)
+        else:
+            bank.sensor_gain = self._gain
         n_domains = len(self.domain_names)
         self.meters.silent = faults.struck(K.METER_SILENT, seconds, n_domains)
         lost = faults.struck(K.FEED_LOST, seconds, n_domains)
