@@ -83,6 +83,11 @@ class ThresholdPolicy:
         self.brakes = 0
 
     @property
+    def braked(self) -> bool:
+        """Whether the brake is commanded and not released yet."""
+        return self._braked
+
+    @property
     def clocks(self) -> Clocks:
         """What is commanded without the brake."""
         return self._wanted
