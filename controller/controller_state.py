@@ -12,9 +12,11 @@ from numpy.typing import NDArray
 from controller.alarms import Alarms, no_alarms
 from controller.allocation import gang_kinds
 from controller.bands import BandMemory, RiseMemory, initial_bands, initial_rises
+from controller.changes import ChangeMemory, no_changes_yet
 from controller.commitments import Commitments, initial_commitments
 from controller.demand import no_demand_yet
-from controller.estimate import MeterMemory, initial_meters
+from controller.felt_heat import FeltMemory, nothing_felt
+from controller.meters import MeterMemory, initial_meters
 from controller.readings import ReadingMemory, initial_readings
 from controller.standing import Standing, nothing_stood
 from controller.tick_values import PowerSettings, Topology
@@ -55,6 +57,8 @@ class State:
         readings: Which readings move.
         standing: What was held under the last leases.
         meters: What meters taught.
+        changes: How the readable draws moved lately.
+        felt: By which draws heat was advanced lately.
         commitments: What was sent.
         alarms: Conditions that hold.
     """
@@ -80,6 +84,8 @@ class State:
     readings: ReadingMemory
     standing: Standing
     meters: MeterMemory
+    changes: ChangeMemory
+    felt: FeltMemory
     commitments: Commitments
     alarms: Alarms
 
@@ -125,6 +131,8 @@ def initial_state(
         readings=initial_readings(n_gpus, n_nodes),
         standing=nothing_stood(n_gpus),
         meters=initial_meters(n_domains),
+        changes=no_changes_yet(n_gpus, n_nodes, n_domains),
+        felt=nothing_felt(n_domains),
         commitments=initial_commitments(n_gpus, n_nodes, 0, 0),
         alarms=no_alarms(n_domains),
     )
@@ -261,13 +269,15 @@ def _moved_readings(
 
 
 def _moved_meters(fresh: MeterMemory, old: MeterMemory, domains: IntArray) -> MeterMemory:
-    """Node sums of the past are of other members, so only the learned gains are kept."""
+    """Gain and share are of other members, but nearer to the truth than nothing."""
     return replace(
         fresh,
         last_watts=_moved(fresh.last_watts, old.last_watts, domains),
         last_time_ns=_moved(fresh.last_time_ns, old.last_time_ns, domains),
         same_count=_moved(fresh.same_count, old.same_count, domains),
         gain=_moved(fresh.gain, old.gain, domains),
+        host_share=_moved(fresh.host_share, old.host_share, domains),
+        lessons=_moved(fresh.lessons, old.lessons, domains),
     )
 
 

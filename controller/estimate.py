@@ -1,72 +1,50 @@
 """What every domain draws now, when meters lag, reports are missing and devices lie (I7).
 
-    domain draw = max( meter + change of its nodes since the meter's time stamp,
-                       sum of nodes * learned gain + declared rest )
+    by nodes   sum of nodes * learned gain + declared rest; what cannot be read counts at its most
+    by meter   meter + change of the readable nodes since its time stamp, and 8 % on top
+    draw       by nodes, but never below the meter and never above its upper bound
 
-What cannot be read counts at the most it could draw, never at zero.
+Meters of other levels bound a domain as well: what its children's meters show together, and what is
+left of its parent's when everything else below that is taken off.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
-from controller.tick_values import Tick, Topology
-from wattpack.power.board_trust import STALE_AFTER_SAME
-from wattpack.power.domain_tree import OVERSHOOT_RATIO, BoolArray, FloatArray, IntArray
+from controller.meters import MeterMemory
+from controller.tick_values import Topology
+from wattpack.power.domain_tree import OVERSHOOT_RATIO, BoolArray, FloatArray
 from wattpack.power.feasibility import LoadTree
 
 __all__ = [
-    "MeterMemory",
+    "CROSS_CHECK_SHARE",
+    "Bounds",
     "Metered",
-    "domain_draw",
-    "initial_meters",
+    "NodeDraw",
+    "bounds_of",
     "node_draw",
     "readable_gpu_watts",
+    "readable_host_watts",
+    "sum_of_nodes",
 ]
 
 # No board draws more than this over its default limit, even for 100 ms (Acme A100: 600 of 400 W);
 # a larger reading is in another unit or of another thing.
 _CREDIBLE_OVER_DEFAULT = 2.0
-_HISTORY = 16
 _METER_LOST_MARGIN = 1.05  # assumed: board sensors are good to 5 % (arXiv 2312.02741)
-_GAIN_RATE = 0.05
-_GAIN_BOUNDS = (1.0, 1.25)
-_CREDIBLE_OVER_RATING = 3.0
 
+CROSS_CHECK_SHARE = 0.08
+"""Meter and nodes may differ by this; research page on power, "Leases"."""
 
-@dataclass(frozen=True, slots=True)
-class MeterMemory:
-    """What the domain meters taught.
+# A reading that is seconds old bounds what cannot be read less and less: POLCA's production row
+# (arXiv 2308.12908) rose by at most 9 % of its rating in 2 s and by 11.8 % in 40 s.
+_RISE_SHARE_PER_SECOND = 0.001
 
-    Attributes:
-        last_watts: Last fresh reading, (n_domains,).
-        last_time_ns: Its time stamp, -1 before the first, (n_domains,).
-        same_count: Identical readings in a row, (n_domains,).
-        gain: Learned meter over sum of nodes, (n_domains,).
-        times_ns: Ring of the last ticks, (n_ring,).
-        nodes_watts: Sum of nodes at those ticks, (n_ring, n_domains).
-    """
-
-    last_watts: FloatArray
-    last_time_ns: IntArray
-    same_count: IntArray
-    gain: FloatArray
-    times_ns: IntArray
-    nodes_watts: FloatArray
-
-
-def initial_meters(n_domains: int) -> MeterMemory:
-    """No meter was heard yet."""
-    return MeterMemory(
-        np.zeros(n_domains),
-        np.full(n_domains, -1, dtype=np.int64),
-        np.zeros(n_domains, dtype=np.int64),
-        np.ones(n_domains),
-        np.full(_HISTORY, -1, dtype=np.int64),
-        np.zeros((_HISTORY, n_domains)),
-    )
+# Of a learned host share this much is drawn even where fans have slowed down since. Assumed.
+_LEAST_OF_LEARNED = 0.8
 
 
 def readable_gpu_watts(topology: Topology, watts: FloatArray, fresh_gpu: BoolArray) -> FloatArray:
@@ -79,22 +57,84 @@ def readable_gpu_watts(topology: Topology, watts: FloatArray, fresh_gpu: BoolArr
     return np.asarray(np.where(credible & fresh_gpu, watts, np.nan), dtype=np.float64)
 
 
+def readable_host_watts(
+    topology: Topology, host_watts: FloatArray, fresh_node: BoolArray
+) -> FloatArray:
+    """Metered draws of servers that can be believed, NaN for the others, (n_nodes,)."""
+    with np.errstate(invalid="ignore"):
+        credible = fresh_node & (host_watts >= 0.0)
+        credible &= host_watts <= _CREDIBLE_OVER_DEFAULT * topology.node_worst_watts + 1000.0
+    return np.where(credible, host_watts, np.nan)
+
+
+@dataclass(frozen=True, slots=True)
+class NodeDraw:
+    """What the servers draw, in sums over each domain, AC, (n_domains,) each.
+
+    Attributes:
+        most_watts: With everything that cannot be read at the most it could draw.
+        known_watts: Only what is read.
+        least_watts: That and most of what heard servers were learned to draw beside it, DC.
+        unmetered_worst_watts: Declared worst of the servers without a reading of their own.
+        host_watts: Of ``most_watts`` what is drawn beside GPUs.
+    """
+
+    most_watts: FloatArray
+    known_watts: FloatArray
+    least_watts: FloatArray
+    unmetered_worst_watts: FloatArray
+    host_watts: FloatArray
+
+
 def node_draw(
     topology: Topology,
-    gpu_draw_watts: FloatArray,
+    load: LoadTree,
+    gpu_watts: FloatArray,
     host_watts: FloatArray,
     highest_cap_watts: FloatArray,
-    fresh_node: BoolArray,
-) -> FloatArray:
-    """DC watts of each server; what is unreadable counts at the most it could draw, (n_nodes,)."""
-    most = highest_cap_watts * OVERSHOOT_RATIO
-    gpus = np.where(np.isnan(gpu_draw_watts), most, gpu_draw_watts)
-    with np.errstate(invalid="ignore"):
-        host_known = fresh_node & (host_watts >= 0.0)
-        host_known &= host_watts <= _CREDIBLE_OVER_DEFAULT * topology.node_worst_watts + 1000.0
-    host = np.where(host_known, host_watts, topology.node_worst_watts)
-    by_node = np.bincount(topology.node_of_gpu, weights=gpus, minlength=topology.n_nodes)
-    return np.asarray(by_node + host, dtype=np.float64)
+    host_share: FloatArray,
+) -> NodeDraw:
+    """Sums over the servers below each domain.
+
+    Args:
+        topology: For the declared worsts.
+        load: Tree and members.
+        gpu_watts: Readable draws, NaN for the others, (n_gpus,).
+        host_watts: Readable draws of servers without GPUs, NaN for the others, (n_nodes,).
+        highest_cap_watts: What each GPU may hold, (n_gpus,).
+        host_share: Learned share of the declared worst, 1 for silent servers, (n_nodes,).
+    """
+    unread = np.isnan(host_watts)
+    hosts = np.where(unread, host_share * topology.node_worst_watts, host_watts)
+    gpus = np.where(np.isnan(gpu_watts), highest_cap_watts * OVERSHOOT_RATIO, gpu_watts)
+    hosts_ac = load.sum_nodes(hosts) / load.efficiency
+    known = load.sum_gpus(np.nan_to_num(gpu_watts)) + load.sum_nodes(np.nan_to_num(host_watts))
+    worst = np.where(unread, topology.node_worst_watts, 0.0)
+    shown = np.where(host_share < 1.0, _LEAST_OF_LEARNED * host_share * worst, 0.0)
+    return NodeDraw(
+        load.sum_gpus(gpus) / load.efficiency + hosts_ac,
+        known / load.efficiency,
+        known + load.sum_nodes(shown),
+        load.sum_nodes(worst) / load.efficiency,
+        hosts_ac,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """Between what each domain's draw lies, AC, (n_domains,) each.
+
+    Attributes:
+        lower_watts: By meters, 0 without one.
+        upper_watts: By meters, infinite without one.
+    """
+
+    lower_watts: FloatArray
+    upper_watts: FloatArray
+
+    def applied_to(self, watts: FloatArray) -> FloatArray:
+        """Watts within the bounds; where they contradict each other the lower one holds."""
+        return np.maximum(np.minimum(watts, self.upper_watts), self.lower_watts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,75 +142,89 @@ class Metered:
     """What meters and nodes say together, each (n_domains,).
 
     Attributes:
-        draw_watts: AC draw by the better informed of the two.
+        draw_watts: AC draw by all that is known.
         meter_watts: Usable readings, NaN for the others.
         modelled_watts: Nodes and declared load at the time of each reading.
+        bounds: What meters say of the draw now.
+        host_watts: Draw beside GPUs and external load that is counted, AC.
     """
 
     draw_watts: FloatArray
     meter_watts: FloatArray
     modelled_watts: FloatArray
+    bounds: Bounds
+    host_watts: FloatArray
 
 
-def domain_draw(
-    tick: Tick, load: LoadTree, memory: MeterMemory, nodes_watts: FloatArray, complete: BoolArray
-) -> tuple[Metered, MeterMemory]:
-    """AC draw of each domain and the memory with what was learned of the gains.
+def sum_of_nodes(
+    load: LoadTree, nodes: NodeDraw, memory: MeterMemory, usable: BoolArray
+) -> FloatArray:
+    """AC draw of each domain without its meter, (n_domains,)."""
+    lost = ~usable & (memory.last_time_ns >= 0)
+    margin = memory.gain * np.where(lost, _METER_LOST_MARGIN, 1.0)
+    return nodes.most_watts * margin + load.external_watts
+
+
+def bounds_of(
+    load: LoadTree,
+    nodes: NodeDraw,
+    by_nodes_watts: FloatArray,
+    meter_watts: FloatArray,
+    age_seconds: FloatArray,
+) -> Bounds:
+    """What the meters of all levels say of each domain.
+
+    A meter that shows less than what is read below it has lost its scale: it bounds nothing.
 
     Args:
-        tick: For the readings.
         load: Tree and members.
-        memory: Of the last tick.
-        nodes_watts: AC watts of the nodes below each domain, (n_domains,).
-        complete: Domains all of whose nodes reported; only they teach, (n_domains,).
+        nodes: Sums over servers.
+        by_nodes_watts: Draw without meters, (n_domains,).
+        meter_watts: Readings brought to this moment, NaN for unusable ones, (n_domains,).
+        age_seconds: How old each reading is, (n_domains,).
     """
-    memory, usable = _taken(tick, load, memory, nodes_watts)
-    then = _nodes_at(memory, tick.observations.meter_time_ns)
-    modelled = then + load.external_watts
-    meter = np.where(usable, tick.observations.meter_watts, 0.0)
-    teaches = usable & complete & (modelled > 0)
-    ratio = np.divide(meter, modelled, out=np.ones_like(meter), where=teaches)
-    gain = np.where(teaches, memory.gain + _GAIN_RATE * (ratio - memory.gain), memory.gain)
-    gain = np.clip(gain, *_GAIN_BOUNDS)
-    lost = ~usable & (memory.last_time_ns >= 0)
-    by_nodes = nodes_watts * gain * np.where(lost, _METER_LOST_MARGIN, 1.0) + load.external_watts
-    by_meter = np.where(usable, meter + nodes_watts - then, 0.0)
-    metered = Metered(np.maximum(by_meter, by_nodes), np.where(usable, meter, np.nan), modelled)
-    return metered, replace(memory, gain=gain)
+    usable = ~np.isnan(meter_watts)
+    lower = np.where(usable, np.maximum(meter_watts, 0.0), 0.0)
+    above = lower * (1.0 + CROSS_CHECK_SHARE)
+    bounds_above = usable & (nodes.known_watts <= above)
+    upper = np.where(bounds_above, above + lower * _RISE_SHARE_PER_SECOND * age_seconds, np.inf)
+    if len(load.tree) > 1 and usable.any():
+        lower, upper = _with_children(load, nodes, by_nodes_watts, lower, upper)
+        upper = _with_parents(load, nodes, lower, upper)
+    return Bounds(lower, upper)
 
 
-def _taken(
-    tick: Tick, load: LoadTree, memory: MeterMemory, nodes_watts: FloatArray
-) -> tuple[MeterMemory, BoolArray]:
-    """Take in this tick's meter readings and node sums; also which meters can be used now.
-
-    Five identical readings in a row are a stuck meter; so is one without a new reading.
-    """
-    watts, stamp = tick.observations.meter_watts, tick.observations.meter_time_ns
-    with np.errstate(invalid="ignore"):
-        valid = (watts >= 0.0) & (watts <= _CREDIBLE_OVER_RATING * load.rating_watts)
-    valid &= stamp <= tick.now_ns
-    new = valid & (stamp > memory.last_time_ns)
-    same = np.where(new, np.where(watts == memory.last_watts, memory.same_count + 1, 1), 0)
-    same_count = np.where(new, same, memory.same_count)
-    usable = valid & (same_count < STALE_AFTER_SAME)
-    ring_times = np.append(memory.times_ns[1:], tick.now_ns)
-    ring_watts = np.concatenate((memory.nodes_watts[1:], nodes_watts[None, :]))
-    updated = replace(
-        memory,
-        last_watts=np.where(new, watts, memory.last_watts),
-        last_time_ns=np.where(new, stamp, memory.last_time_ns),
-        same_count=same_count,
-        times_ns=ring_times,
-        nodes_watts=ring_watts,
-    )
-    return updated, np.asarray(usable)
+def _with_children(
+    load: LoadTree,
+    nodes: NodeDraw,
+    by_nodes: FloatArray,
+    lower: FloatArray,
+    upper: FloatArray,
+) -> tuple[FloatArray, FloatArray]:
+    """From the leaves up: a domain draws what its children do and what hangs directly below it."""
+    lower, upper = lower.copy(), upper.copy()
+    for parents, children, owner in load.families_upwards:
+        # Losses on the way only add, so the lower bound goes without them.
+        below = np.bincount(owner, weights=lower[children], minlength=len(parents))
+        lower[parents] = np.maximum(lower[parents], below)
+        lossy = upper[children] * load.efficiency[children] / load.efficiency[parents][owner]
+        most = np.bincount(owner, weights=lossy, minlength=len(parents))
+        # Whatever no child accounts for hangs directly below and counts at its most.
+        share = by_nodes[children] * load.efficiency[children] / load.efficiency[parents][owner]
+        direct = by_nodes[parents] - np.bincount(owner, weights=share, minlength=len(parents))
+        upper[parents] = np.minimum(upper[parents], most + np.maximum(direct, 0.0))
+    return lower, np.maximum(upper, lower)
 
 
-def _nodes_at(memory: MeterMemory, when_ns: IntArray) -> FloatArray:
-    """Sum of nodes at a past time, the lowest known before the ring begins, (n_domains,)."""
-    known = memory.times_ns >= 0
-    times, watts = memory.times_ns[known], memory.nodes_watts[known]
-    position = np.searchsorted(times, when_ns, side="right") - 1
-    inside = watts[np.maximum(position, 0), np.arange(watts.shape[1])]
-    return np.asarray(np.where(position >= 0, inside, watts.min(axis=0)), dtype=np.float64)
+def _with_parents(
+    load: LoadTree, nodes: NodeDraw, lower: FloatArray, upper: FloatArray
+) -> FloatArray:
+    """From the root down: a domain draws no more than its parent without all the others."""
+    upper = upper.copy()
+    # Of what no meter sees at least that is drawn which is read; without losses, as above.
+    least = np.maximum(lower, nodes.least_watts)
+    for parents, children, owner in load.families_upwards[::-1]:
+        others = np.bincount(owner, weights=least[children], minlength=len(parents))
+        left = upper[parents][owner] - (others[owner] - least[children])
+        upper[children] = np.maximum(np.minimum(upper[children], left), lower[children])
+    return upper

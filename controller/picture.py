@@ -6,10 +6,20 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from controller.breaker_heat import advance_heat
+from controller.changes import changed_since, changes_taken
 from controller.commitments import Holding, holding
 from controller.controller_state import State
-from controller.estimate import Metered, domain_draw, node_draw, readable_gpu_watts
+from controller.estimate import (
+    CROSS_CHECK_SHARE,
+    Metered,
+    bounds_of,
+    node_draw,
+    readable_gpu_watts,
+    readable_host_watts,
+    sum_of_nodes,
+)
+from controller.felt_heat import Felt, feel_heat
+from controller.meters import Lesson, learned, node_host_share, take_meters
 from controller.readings import ReadingMemory, stale_boards, stale_hosts, take_readings
 from controller.tick_values import Tick
 from wattpack.power.board_trust import judged
@@ -17,6 +27,8 @@ from wattpack.power.domain_tree import OVERSHOOT_RATIO, BoolArray, FloatArray
 from wattpack.units import NS_PER_SECOND
 
 __all__ = ["Picture", "look"]
+
+_CREDIBLE_ENERGY_OVER_DEFAULT = 2.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +41,8 @@ class Picture:
         gpu_draw_watts: Readable draws, NaN for the others, (n_gpus,).
         used_watts: Readable draws and for the others the most they could draw, (n_gpus,).
         metered: AC draw (I7), and what the meters say.
-        rest_watts: What is drawn beside GPUs, AC, (n_domains,).
+        rest_watts: What is drawn beside ``used_watts``, AC; negative where a meter says that boards
+            which cannot be read draw less than their most, (n_domains,).
         complete: Domains of which everything is known, (n_domains,).
         stale_gpu: Readings that came but are not of this moment, (n_gpus,).
     """
@@ -49,9 +62,6 @@ class Picture:
         return self.metered.draw_watts
 
 
-_CREDIBLE_ENERGY_OVER_DEFAULT = 2.5
-
-
 def look(tick: Tick, state: State) -> tuple[State, Picture]:
     """Take in a tick's observations; the returned state remembers them."""
     load, topology = state.load, tick.topology
@@ -66,31 +76,79 @@ def look(tick: Tick, state: State) -> tuple[State, Picture]:
     readings, stale = _readings(tick, state, fresh_gpu, energy)
     watts = np.where(fresh_gpu & ~stale, readings.gpu_draw_watts, np.nan)
     unreadable = np.isnan(watts)
-    used = np.where(unreadable, highest * OVERSHOOT_RATIO, watts)
     hosts = np.where(stale_hosts(readings), np.nan, tick.observations.host_watts)
-    nodes = node_draw(topology, watts, hosts, highest, hold.fresh_node)
+    hosts = readable_host_watts(topology, hosts, hold.fresh_node)
     missing = load.sum_nodes((~hold.fresh_node).astype(np.float64))
     complete = missing + load.sum_gpus(unreadable.astype(np.float64)) == 0.0
-    nodes_ac = load.sum_nodes(nodes) / load.efficiency
-    metered, meters = domain_draw(tick, load, state.meters, nodes_ac, complete)
+    state = replace(
+        state,
+        trust=trust,
+        readings=readings,
+        demand=state.demand.with_watts(watts, tick.now_ns),
+        changes=changes_taken(state.changes, load, watts, hosts, tick.now_ns),
+    )
+    known = _Known(watts, hosts, highest, hold.fresh_node, complete)
+    state, metered, news = _measured(tick, state, known)
+    used = np.where(unreadable, highest * OVERSHOOT_RATIO, watts)
     picture = Picture(
         holding=hold,
         highest_watts=highest,
         gpu_draw_watts=watts,
         used_watts=used,
         metered=metered,
-        rest_watts=np.maximum(metered.draw_watts - load.sum_gpus(used) / load.efficiency, 0.0),
+        rest_watts=metered.draw_watts - load.sum_gpus(used) / load.efficiency,
         complete=complete,
         stale_gpu=stale,
     )
-    state = replace(
-        state,
-        trust=trust,
-        meters=meters,
-        readings=readings,
-        demand=state.demand.with_watts(watts, tick.now_ns),
+    return _heated(tick, state, picture, news), picture
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """Readings and what stands in for them."""
+
+    gpu_watts: FloatArray
+    host_watts: FloatArray
+    highest_watts: FloatArray
+    fresh_node: BoolArray
+    complete: BoolArray
+
+
+def _measured(tick: Tick, state: State, known: _Known) -> tuple[State, Metered, BoolArray]:
+    """AC draw of each domain, what its meter taught, and which meters said something new."""
+    load = state.load
+    memory, usable, new = take_meters(tick, load, state.meters)
+    stamp = np.where(usable, tick.observations.meter_time_ns, tick.now_ns)
+    change = changed_since(state.changes, stamp)
+    share = np.where(known.fresh_node, node_host_share(memory, load), 1.0)
+    boards = (known.gpu_watts, known.host_watts, known.highest_watts)
+    nodes = node_draw(tick.topology, load, *boards, share)
+    meter = np.where(usable, tick.observations.meter_watts, np.nan)
+    then = nodes.known_watts - change.stamped_watts + load.external_watts
+    # What is read below it and a meter that shows less cannot both be right: it teaches nothing.
+    credible = usable & (
+        then - load.external_watts <= (1.0 + CROSS_CHECK_SHARE) * np.nan_to_num(meter)
     )
-    return _feel_heat(tick, state, picture), picture
+    memory = learned(
+        memory,
+        Lesson(
+            credible,
+            credible & new & known.complete,
+            np.nan_to_num(meter),
+            then,
+            nodes.unmetered_worst_watts,
+        ),
+        0.0 if state.now_ns < 0 else (tick.now_ns - state.now_ns) / NS_PER_SECOND,
+    )
+    share = np.where(known.fresh_node, node_host_share(memory, load), 1.0)
+    nodes = node_draw(tick.topology, load, *boards, share)
+    by_nodes = sum_of_nodes(load, nodes, memory, usable)
+    age = (tick.now_ns - stamp) / NS_PER_SECOND
+    bounds = bounds_of(load, nodes, by_nodes, meter + change.largest_watts, age)
+    draw = bounds.applied_to(by_nodes)
+    modelled = nodes.most_watts - change.stamped_watts + load.external_watts
+    metered = Metered(draw, meter, modelled, bounds, nodes.host_watts)
+    return replace(state, meters=memory), metered, new
 
 
 def _readings(
@@ -111,30 +169,34 @@ def _energy(tick: Tick, fresh_gpu: BoolArray) -> FloatArray:
     return np.where(fresh_gpu & credible, energy, np.nan)
 
 
-def _feel_heat(tick: Tick, state: State, picture: Picture) -> State:
+def _heated(tick: Tick, state: State, picture: Picture, news: BoolArray) -> State:
     """The state with breaker heat advanced over the time since the last tick.
 
-    Heat is a record of the past, not a bound on the next seconds: a node that was silent for longer
-    than every lease and has a host unit was at its guaranteed caps (I3, I10), whatever its limits
-    may be by now. Before most nodes were heard for the first time nothing is recorded.
+    Before most nodes were heard for the first time nothing is recorded.
     """
     if state.now_ns < 0:
         return state
+    metered, observed = picture.metered, tick.observations
+    watts = metered.draw_watts - _fallen_watts(tick, state, picture.highest_watts)
+    felt = Felt(metered.bounds.applied_to(watts), metered.meter_watts, observed.meter_time_ns, news)
+    span_ns = (state.now_ns, tick.now_ns)
+    heat, memory = feel_heat(state.load, state.felt, state.heat, felt, span_ns)
+    return replace(state, heat=np.where(state.heard, heat, state.heat), felt=memory)
+
+
+def _fallen_watts(tick: Tick, state: State, highest_watts: FloatArray) -> FloatArray:
+    """What silent boards no longer draw since their leases ran out, AC, (n_domains,).
+
+    Heat is a record of the past, not a bound on the next seconds: a node that was silent for longer
+    than every lease and has a host unit was at its guaranteed caps (I3, I10), whatever its limits
+    may be by now.
+    """
     load, topology, observed = state.load, tick.topology, tick.observations
     settled_ns = tick.lease_ns + tick.settings.nonce_max_age_ns
     settled_ns += int(tick.settings.settle_seconds * NS_PER_SECOND)
     expired = (tick.now_ns - observed.node_received_ns > settled_ns) & topology.node_host_unit
     expired &= observed.node_received_ns >= 0
     guaranteed = np.fmax(observed.gpu_guaranteed_watts, topology.guaranteed_watts)
-    gpu = expired[topology.node_of_gpu] & (guaranteed < picture.highest_watts)
-    phantom = np.where(gpu, (picture.highest_watts - guaranteed) * OVERSHOOT_RATIO, 0.0)
-    felt = picture.metered.draw_watts - load.sum_gpus(phantom) / load.efficiency
-    felt = np.fmax(felt, picture.metered.meter_watts)
-    seconds = min((tick.now_ns - state.now_ns) / NS_PER_SECOND, _LONGEST_TICK_SECONDS)
-    heat = advance_heat(load, state.heat, felt, seconds)
-    return replace(state, heat=np.where(state.heard, np.minimum(heat, _HIGHEST_HEAT), state.heat))
-
-
-_LONGEST_TICK_SECONDS = 60.0
-# A breaker that tripped is replaced or reset by people; more heat than a trip means nothing.
-_HIGHEST_HEAT = 1.0
+    gpu = expired[topology.node_of_gpu] & (guaranteed < highest_watts)
+    phantom = np.where(gpu, (highest_watts - guaranteed) * OVERSHOOT_RATIO, 0.0)
+    return load.sum_gpus(phantom) / load.efficiency

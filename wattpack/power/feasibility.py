@@ -58,6 +58,8 @@ class LoadTree:
         external_watts: Declared external load below, AC at the domain, (n_domains,).
         nodes_below: (n_domains,).
         has_children: (n_domains,).
+        families_upwards: Domains that feed others, those that they feed, and of each of these the
+            position of its parent among the former; a level each, from the leaves up.
         curves: Trip curves.
     """
 
@@ -82,6 +84,7 @@ class LoadTree:
         self.external_watts = external_dc / self.efficiency
         self.nodes_below = self.sum_nodes(np.ones(self.n_nodes))
         self.has_children = np.isin(np.arange(self._n), tree.parent)
+        self.families_upwards = _families_upwards(tree)
         self.curves = CurveBank(tree.curves)
 
     def sum_gpus(self, values: FloatArray) -> FloatArray:
@@ -117,6 +120,17 @@ def _ancestors_by_depth(tree: DomainTree) -> IntArray:
             ancestors[:, domain] = ancestors[:, parent]
         ancestors[depth[domain], domain] = domain
     return ancestors
+
+
+def _families_upwards(tree: DomainTree) -> list[tuple[IntArray, IntArray, IntArray]]:
+    """Parents, children and each child's position among the parents, from the leaves up."""
+    depth = tree.depths()
+    families = []
+    for level in range(int(depth.max(initial=0)), 0, -1):
+        children = np.flatnonzero(depth == level)
+        parents, owner = np.unique(tree.parent[children], return_inverse=True)
+        families.append((parents, children, owner))
+    return families
 
 
 def worst_watts(load: LoadTree, caps_watts: FloatArray, node_worst_watts: FloatArray) -> FloatArray:

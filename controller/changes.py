@@ -1,0 +1,130 @@
+"""How much the readable part of each domain has changed since a meter's time stamp.
+
+A meter speaks of a moment some seconds ago. What boards and metered servers drew more since then is
+known from their own readings; only those that could be read all the time count, and of one that
+comes back after a silence only a rise counts: its fall may lie before the meter's moment.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from wattpack.power.domain_tree import BoolArray, FloatArray, IntArray
+from wattpack.power.feasibility import LoadTree
+from wattpack.units import NS_PER_MS, NS_PER_SECOND
+
+__all__ = ["Change", "ChangeMemory", "changed_since", "changes_taken", "no_changes_yet"]
+
+_RING = 48
+# Ticks between two entries (on a large rise) are seen by the next one.
+_SPACING_NS = 500 * NS_PER_MS
+# A reading is the mean of a second and reaches a tick up to a second later, so boards may show a
+# fall only now that the meter has shown already; counting it twice would hide load.
+_READINGS_LAG_NS = 2 * NS_PER_SECOND
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeMemory:
+    """Running sums of changes.
+
+    Attributes:
+        gpu_watts: Last readable draw, NaN before the first, (n_gpus,).
+        gpu_seen: Whether the last tick had one, (n_gpus,).
+        host_watts: The same of metered servers, (n_nodes,).
+        host_seen: (n_nodes,).
+        total_watts: Sum of all changes up to now, AC, (n_domains,).
+        times_ns: Ring of ticks, -1 for empty, (n_ring,).
+        totals_watts: ``total_watts`` at those ticks, (n_ring, n_domains).
+    """
+
+    gpu_watts: FloatArray
+    gpu_seen: BoolArray
+    host_watts: FloatArray
+    host_seen: BoolArray
+    total_watts: FloatArray
+    times_ns: IntArray
+    totals_watts: FloatArray
+
+
+def no_changes_yet(n_gpus: int, n_nodes: int, n_domains: int) -> ChangeMemory:
+    """Nothing was read yet."""
+    return ChangeMemory(
+        np.full(n_gpus, np.nan),
+        np.zeros(n_gpus, dtype=np.bool_),
+        np.full(n_nodes, np.nan),
+        np.zeros(n_nodes, dtype=np.bool_),
+        np.zeros(n_domains),
+        np.full(_RING, -1, dtype=np.int64),
+        np.zeros((_RING, n_domains)),
+    )
+
+
+def changes_taken(
+    memory: ChangeMemory,
+    load: LoadTree,
+    gpu_watts: FloatArray,
+    host_watts: FloatArray,
+    now_ns: int,
+) -> ChangeMemory:
+    """The memory after this tick's readings.
+
+    Args:
+        memory: So far.
+        load: Tree and members.
+        gpu_watts: Readable draws, NaN for the others, (n_gpus,).
+        host_watts: Metered servers without GPUs, NaN for the others, (n_nodes,).
+        now_ns: Now.
+    """
+    gpu, gpu_last, gpu_seen = _change(memory.gpu_watts, memory.gpu_seen, gpu_watts)
+    host, host_last, host_seen = _change(memory.host_watts, memory.host_seen, host_watts)
+    changed = (load.sum_gpus(gpu) + load.sum_nodes(host)) / load.efficiency
+    total = memory.total_watts + changed
+    times, totals = memory.times_ns, memory.totals_watts
+    if now_ns - times[-1] >= _SPACING_NS or times[-1] < 0:
+        times = np.append(times[1:], now_ns)
+        totals = np.concatenate((totals[1:], total[None, :]))
+    return ChangeMemory(gpu_last, gpu_seen, host_last, host_seen, total, times, totals)
+
+
+def _change(
+    last: FloatArray, seen: BoolArray, watts: FloatArray
+) -> tuple[FloatArray, FloatArray, BoolArray]:
+    """The change of each reading, the last known ones, and which are known now."""
+    known = ~np.isnan(watts)
+    change = np.where(known & ~np.isnan(last), watts - last, 0.0)
+    change = np.where(seen, change, np.maximum(change, 0.0))
+    return change, np.where(known, watts, last), known
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """Change of what is readable since a past time, AC, (n_domains,) each.
+
+    Attributes:
+        stamped_watts: By the time stamps of ticks and reading.
+        largest_watts: The largest that it can be, as readings lag.
+    """
+
+    stamped_watts: FloatArray
+    largest_watts: FloatArray
+
+
+def changed_since(memory: ChangeMemory, when_ns: IntArray) -> Change:
+    """Change of what is readable since a past time of each domain, (n_domains,)."""
+    known = memory.times_ns >= 0
+    if not known.any():
+        return Change(np.zeros_like(memory.total_watts), np.zeros_like(memory.total_watts))
+    times, totals = memory.times_ns[known], memory.totals_watts[known]
+    columns = np.arange(len(when_ns))
+    # The last tick at or before the time, and what readings said for as long as they may lag.
+    first = np.maximum(np.searchsorted(times, when_ns, side="right") - 1, 0)
+    inside = np.arange(len(times))[:, None] >= first[None, :]
+    inside &= times[:, None] <= (when_ns + _READINGS_LAG_NS)[None, :]
+    inside[first, columns] = True
+    # From before the first entry nothing is known: the lowest of all.
+    inside[:, when_ns < times[0]] = True
+    lowest = np.where(inside, totals, np.inf).min(axis=0)
+    total = memory.total_watts
+    return Change(total - totals[first, columns], total - lowest)

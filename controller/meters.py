@@ -1,0 +1,156 @@
+"""Domain meters: which readings can be used, and what they teach about servers without a meter.
+
+    host share   what servers draw beside their GPUs, over their declared worst   0 .. 1
+    gain         what is drawn beyond GPUs, servers at their worst and external load   1 .. 1.25
+
+Both belong to a domain. They follow its meter while every board below it can be read; without a
+meter the share returns to the declared worst, because nobody watches fans and CPUs any more.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from controller.tick_values import Tick
+from wattpack.power.board_trust import STALE_AFTER_SAME
+from wattpack.power.domain_tree import BoolArray, FloatArray, IntArray
+from wattpack.power.feasibility import LoadTree
+
+__all__ = ["Lesson", "MeterMemory", "initial_meters", "learned", "node_host_share", "take_meters"]
+
+_GAIN_RATE = 0.05
+_GAIN_BOUNDS = (1.0, 1.25)
+_CREDIBLE_OVER_RATING = 3.0
+# Fans follow a load within a minute; a share that fell is believed ten times more slowly, so that
+# a meter that is lost at night does not leave the night's share for the day. Assumed.
+_SHARE_RISE_RATE = 0.05
+_SHARE_FALL_RATE = 0.005
+_FORGOTTEN_AFTER_SECONDS = 600.0
+
+
+@dataclass(frozen=True, slots=True)
+class MeterMemory:
+    """What the domain meters taught.
+
+    Attributes:
+        last_watts: Last fresh reading, (n_domains,).
+        last_time_ns: Its time stamp, -1 before the first, (n_domains,).
+        same_count: Identical readings in a row, (n_domains,).
+        gain: Learned meter over sum of nodes, (n_domains,).
+        host_share: Learned non-GPU draw over its declared worst, NaN before the first lesson,
+            (n_domains,).
+        lessons: Readings that taught the share, (n_domains,).
+    """
+
+    last_watts: FloatArray
+    last_time_ns: IntArray
+    same_count: IntArray
+    gain: FloatArray
+    host_share: FloatArray
+    lessons: IntArray
+
+
+def initial_meters(n_domains: int) -> MeterMemory:
+    """No meter was heard yet."""
+    return MeterMemory(
+        np.zeros(n_domains),
+        np.full(n_domains, -1, dtype=np.int64),
+        np.zeros(n_domains, dtype=np.int64),
+        np.ones(n_domains),
+        np.full(n_domains, np.nan),
+        np.zeros(n_domains, dtype=np.int64),
+    )
+
+
+def take_meters(
+    tick: Tick, load: LoadTree, memory: MeterMemory
+) -> tuple[MeterMemory, BoolArray, BoolArray]:
+    """Take in this tick's readings: the memory, which meters can be used, and which are new.
+
+    Five identical readings in a row are a stuck meter; so is one without a new reading.
+    """
+    watts, stamp = tick.observations.meter_watts, tick.observations.meter_time_ns
+    with np.errstate(invalid="ignore"):
+        valid = (watts >= 0.0) & (watts <= _CREDIBLE_OVER_RATING * load.rating_watts)
+    valid &= stamp <= tick.now_ns
+    new = valid & (stamp > memory.last_time_ns)
+    same = np.where(new, np.where(watts == memory.last_watts, memory.same_count + 1, 1), 0)
+    same_count = np.where(new, same, memory.same_count)
+    usable = valid & (same_count < STALE_AFTER_SAME)
+    taken = replace(
+        memory,
+        last_watts=np.where(new, watts, memory.last_watts),
+        last_time_ns=np.where(new, stamp, memory.last_time_ns),
+        same_count=same_count,
+    )
+    return taken, np.asarray(usable), np.asarray(new & usable)
+
+
+@dataclass(frozen=True, slots=True)
+class Lesson:
+    """What a domain's meter says about the rest of its load, each (n_domains,).
+
+    Attributes:
+        usable: Meters that can be used.
+        teaches: Those with a new reading, of domains whose boards can all be read.
+        meter_watts: Readings, AC.
+        known_watts: Boards and metered servers at the time of the reading, AC, with external load.
+        unknown_worst_watts: Declared worst of the servers that nobody meters, AC.
+    """
+
+    usable: BoolArray
+    teaches: BoolArray
+    meter_watts: FloatArray
+    known_watts: FloatArray
+    unknown_worst_watts: FloatArray
+
+
+def learned(memory: MeterMemory, lesson: Lesson, seconds: float) -> MeterMemory:
+    """The memory after a tick.
+
+    Args:
+        memory: So far.
+        lesson: Of this tick.
+        seconds: Since the last tick.
+    """
+    hidden = lesson.unknown_worst_watts > 1.0
+    shows = lesson.teaches & hidden
+    target = np.divide(
+        lesson.meter_watts - lesson.known_watts,
+        lesson.unknown_worst_watts,
+        out=np.zeros_like(lesson.meter_watts),
+        where=shows,
+    )
+    target = np.clip(target, 0.0, 1.0)
+    before = np.where(np.isnan(memory.host_share), target, memory.host_share)
+    first = 1.0 / (memory.lessons + 1.0)
+    rate = np.maximum(np.where(target > before, _SHARE_RISE_RATE, _SHARE_FALL_RATE), first)
+    share = np.where(shows, before + rate * (target - before), memory.host_share)
+    forgotten = min(seconds / _FORGOTTEN_AFTER_SECONDS, 1.0)
+    share = np.where(lesson.usable, share, share + (1.0 - share) * forgotten)
+    # The gain is what is left when servers already count at their worst.
+    modelled = lesson.known_watts + np.where(hidden, lesson.unknown_worst_watts, 0.0)
+    teaches = lesson.teaches & (modelled > 0.0)
+    ratio = np.divide(lesson.meter_watts, modelled, out=np.ones_like(modelled), where=teaches)
+    gain = np.where(teaches, memory.gain + _GAIN_RATE * (ratio - memory.gain), memory.gain)
+    return replace(
+        memory,
+        gain=np.clip(gain, *_GAIN_BOUNDS),
+        host_share=share,
+        lessons=memory.lessons + shows,
+    )
+
+
+def node_host_share(memory: MeterMemory, load: LoadTree) -> FloatArray:
+    """Non-GPU draw of each server over its declared worst, (n_nodes,).
+
+    By the nearest meter above it that taught something; 1 without one.
+    """
+    share = np.append(memory.host_share, np.nan)
+    found = np.ones(load.n_nodes)
+    for domains in load.node_domains:
+        here = share[domains]
+        found = np.where(np.isnan(here), found, here)
+    return found

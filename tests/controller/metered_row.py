@@ -1,0 +1,171 @@
+"""A small row with meters and agents that send no host power: truth, and what is told of it.
+
+It judges the estimate, so it takes nothing of the controller's arithmetic: boards, servers and
+breakers are added up here board by board from the row's own bare numbers (``House``).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from controller.step import State, initial_state, step
+from controller.tick_values import Decisions, Observations, Tick, Topology
+from tests.controller.builders import SETTINGS, make_observations, seconds
+from tests.controller.oracle import House, house_of
+
+FULL_WATTS = 700.0
+LEASE_SECONDS = 4
+REGULATED = 1.02
+
+
+@dataclass
+class MeteredRow:
+    """Truth, a second a step.
+
+    Attributes:
+        topology: What hangs where.
+        demand: Watts that every board wants at a second, (n_gpus,).
+        metered: Domains with a meter.
+        silent: Servers whose reports and batches are lost at a second, (n_nodes,).
+        meter_delay: Seconds from measurement to delivery.
+        meter_error: Gain error of every meter.
+        sensor_error: Gain error of each board's sensor at most.
+        host_base, host_per_gpu: Draw of a server without its boards, and what each watt of them
+            brings with it.
+    """
+
+    topology: Topology
+    demand: Callable[[int], np.ndarray]
+    rng: np.random.Generator
+    metered: tuple[int, ...] = ()
+    silent: Callable[[int], np.ndarray] | None = None
+    meter_delay: int = 2
+    meter_period: int = 1
+    meter_error: float = 0.0
+    meter_noise: float = 0.002
+    sensor_error: float = 0.0
+    host_base: float = 500.0
+    host_per_gpu: float = 0.1
+    draw: np.ndarray = field(init=False)
+    caps: np.ndarray = field(init=False)
+
+    def __post_init__(self) -> None:
+        t = self.topology
+        self.house: House = house_of(t)
+        self.draw = np.full(t.n_gpus, 100.0)
+        self.caps = t.guaranteed_watts.astype(float).copy()
+        self.until = np.full(t.n_gpus, -1)
+        self.confirmed = np.zeros(t.n_gpus, dtype=np.int64)
+        self.gain = 1.0 + self.sensor_error * self.rng.uniform(-1, 1, t.n_gpus)
+        self.received = np.full(t.n_nodes, -1, dtype=np.int64)
+        self.told = {"draw": np.full(t.n_gpus, np.nan), "caps": self.caps.copy()}
+        self.told_confirmed = self.confirmed.copy()
+        self.joules = np.zeros(t.n_gpus)
+        self.told_joules: deque[tuple[int, np.ndarray]] = deque(maxlen=4)
+        self.readings: list[tuple[int, list[float]]] = []
+        self.heat = [0.0 for _ in self.house.domains()]
+        self.work = np.zeros(t.n_gpus)
+        self.offered = np.zeros(t.n_gpus)
+
+    def hosts(self) -> list[float]:
+        """Every server without its boards."""
+        mine = np.bincount(self.topology.node_of_gpu, self.draw, self.topology.n_nodes)
+        worst = self.topology.node_worst_watts
+        return [
+            min(self.host_base + self.host_per_gpu * m, w)
+            for m, w in zip(mine.tolist(), worst.tolist(), strict=True)
+        ]
+
+    def true_watts(self) -> list[float]:
+        """AC load of each domain."""
+        draws, hosts = self.draw.tolist(), self.hosts()
+        return [self.house.load(d, draws, hosts) for d in self.house.domains()]
+
+    def is_silent(self, second: int) -> np.ndarray:
+        """Servers that nobody hears."""
+        if self.silent is None:
+            return np.zeros(self.topology.n_nodes, dtype=bool)
+        return self.silent(second)
+
+    def advance(self, second: int) -> None:
+        """One second passes."""
+        fallen = (self.until >= 0) & (self.until <= second)
+        self.caps = np.where(fallen, self.topology.guaranteed_watts, self.caps)
+        self.until = np.where(fallen, -1, self.until)
+        wanted = self.demand(second)
+        allowed = np.minimum(wanted, self.caps * REGULATED)
+        self.draw = self.draw + 0.67 * (allowed - self.draw)
+        self.joules = self.joules + self.draw
+        self.work += np.minimum(self.draw, wanted)
+        self.offered += wanted
+        watts = self.true_watts()
+        for domain, value in enumerate(watts):
+            self.heat[domain] = self.house.heated(domain, self.heat[domain], value)
+        if second % self.meter_period == 0:
+            noisy = (1.0 + self.meter_error) * (
+                1.0 + self.meter_noise * self.rng.standard_normal(len(watts))
+            )
+            self.readings.append((second, [w * n for w, n in zip(watts, noisy, strict=True)]))
+
+    def observe(self, second: int) -> Observations:
+        """What the controller is told."""
+        t = self.topology
+        here = ~self.is_silent(second)
+        boards = here[t.node_of_gpu]
+        self.received = np.where(here, seconds(second), self.received)
+        noise = 1.0 + 0.001 * self.rng.standard_normal(t.n_gpus)
+        self.told["draw"] = np.where(boards, self.draw * self.gain * noise, self.told["draw"])
+        self.told["caps"] = np.where(boards, self.caps, self.told["caps"])
+        self.told_confirmed = np.where(boards, self.confirmed, self.told_confirmed)
+        self.told_joules.append((second, self.joules.copy()))
+        first, joules = self.told_joules[0]
+        mean = (self.joules - joules) / max(second - first, 1) if second > first else self.draw
+        meter = np.full(t.n_domains, np.nan)
+        stamp = np.full(t.n_domains, -1, dtype=np.int64)
+        ripe = [r for r in self.readings if r[0] <= second - self.meter_delay]
+        for domain in self.metered if ripe else ():
+            meter[domain], stamp[domain] = ripe[-1][1][domain], seconds(ripe[-1][0])
+        return make_observations(
+            t,
+            seconds(second),
+            node_received_ns=self.received.copy(),
+            host_watts=np.full(t.n_nodes, np.nan),
+            gpu_draw_watts=self.told["draw"].copy(),
+            gpu_energy_mean_watts=mean * self.gain,
+            gpu_limit_watts=self.told["caps"].copy(),
+            gpu_confirmed_sequence=self.told_confirmed.copy(),
+            meter_watts=meter,
+            meter_time_ns=stamp,
+        )
+
+    def run(self, count: int) -> Iterator[tuple[int, Decisions]]:
+        """Drive the controller for so many seconds, a tick a second."""
+        state: State = initial_state(self.topology, SETTINGS)
+        for second in range(count):
+            self.advance(second)
+            observed = self.observe(second)
+            tick = Tick(self.topology, observed, SETTINGS, seconds(second))
+            state, commands, decisions = step(tick, state)
+            heard = commands.send & ~self.is_silent(second)
+            boards = heard[self.topology.node_of_gpu]
+            self.caps = np.where(boards, commands.cap_watts, self.caps)
+            self.until = np.where(boards, second + LEASE_SECONDS, self.until)
+            self.confirmed = np.where(boards, commands.sequence, self.confirmed)
+            yield second, decisions
+
+
+def bursts(
+    n: int, rng: np.random.Generator, low: float, high: float, count: int = 4000
+) -> Callable[[int], np.ndarray]:
+    """Boards that change between two levels on their own, each some seconds long."""
+    table = np.empty((count, n))
+    level = rng.uniform(low, high, n)
+    for second in range(count):
+        change = rng.random(n) < 0.15
+        level = np.where(change, rng.uniform(low, high, n), level)
+        table[second] = level
+    return lambda second: table[min(second, count - 1)]
