@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Mapping
 
-from actuator.app.board_writes import Hands
+from actuator.app.board_writes import DEADLINE_NS, Hands
 from actuator.app.persisted_state import StateNotSaved, StateStore
 from actuator.audit_log import AuditSink, SparseAudit
 from actuator.epoch_fence import ImplausibleEpoch
@@ -140,7 +140,7 @@ class Actuator:
         with self._lock:
             self._end_leases()
             now_ns = self._clock.monotonic_ns()
-            if now_ns < self._next_read_ns:
+            if now_ns < self._due_ns(now_ns):
                 return
             late_periods = (now_ns - self._next_read_ns) // READ_BACK_PERIOD_NS
             self._next_read_ns += (late_periods + 1) * READ_BACK_PERIOD_NS
@@ -171,8 +171,21 @@ class Actuator:
     def next_wake_ns(self) -> int:
         """When ``tick`` has something to do next."""
         with self._lock:
-            deadline_ns = self._table.next_deadline_ns()
-            return min(self._next_read_ns, deadline_ns or self._next_read_ns)
+            due_ns = self._due_ns(self._clock.monotonic_ns())
+            return min(due_ns, self._table.next_deadline_ns() or due_ns)
+
+    def _due_ns(self, now_ns: int) -> int:
+        """When limits are read back next: not where a hung board could hold up the end of a lease.
+
+        A round takes up to the boards' deadline; one that began just before a lease ends would have
+        its other boards written that much later. What ends a lease reads the boards back itself.
+        """
+        deadline_ns = self._table.next_deadline_ns()
+        begin_ns = max(now_ns, self._next_read_ns)
+        late = begin_ns - self._next_read_ns >= DEADLINE_NS
+        if deadline_ns is None or late or deadline_ns - begin_ns >= DEADLINE_NS:
+            return self._next_read_ns
+        return max(self._next_read_ns, deadline_ns)
 
     def _carry_out(self, plans: Plans) -> dict[str, Outcome]:
         outcomes = self._hands.carry_out(plans)
