@@ -1,8 +1,9 @@
 """The highest cap that each GPU may hold now (I3, I6), from what was sent and what was read back.
 
 A command counts until a later one was read back, or until its lease has run out and a report newer
-than that came. The guaranteed cap always counts, because expiry falls to it. A GPU of which nothing
-fresh is known counts at its default limit: its node may have rebooted.
+than that came; reports may be answered by it until shortly after its tick (``renewals``). The
+guaranteed cap always counts, because expiry falls to it. A GPU of which nothing fresh is known
+counts at its default limit: its node may have rebooted.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from controller.renewals import REPEATED_WITHIN_NS
 from controller.tick_values import Commands, Observations, Tick
 from wattpack.power.domain_tree import BoolArray, FloatArray, IntArray
 from wattpack.units import NS_PER_SECOND
@@ -19,8 +21,8 @@ __all__ = ["Commitments", "Holding", "holding", "initial_commitments", "record",
 
 _RING = 8
 # A report that came this long after a lease must have ended was issued after its end: reports
-# older than 2 s are answered by nobody (I4).
-_EXPIRY_MARGIN_NS = 2 * NS_PER_SECOND
+# older than 2 s are answered by nobody (I4). A lease ends as much later as it may be repeated.
+_EXPIRY_MARGIN_NS = 2 * NS_PER_SECOND + REPEATED_WITHIN_NS
 # Commands of an epoch that has ended are superseded by time alone.
 _NEVER_CONFIRMED = 1 << 62
 

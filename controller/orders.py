@@ -104,4 +104,5 @@ def _batches(tick: Tick, state: State, picture: Picture, grants: Grants) -> Comm
         cap_watts=np.maximum(caps, topology.min_limit_watts),
         lock_max_mhz=np.zeros(topology.n_gpus, dtype=np.int64),
         guaranteed_watts=np.zeros(topology.n_gpus),
+        decided_ns=tick.now_ns,
     )

@@ -182,8 +182,13 @@ class PowerSettings:
         lease_ttl_ms: Lease length (I3).
         report_stale_ns: A node is silent after this long without a report.
         nonce_max_age_ns: Reports older than this get no command (I4).
-        settle_seconds: p99.9 settling of a board after a lower limit; 3 s until measured (I2).
-        actuation_seconds: Command to written limit at p99.9.
+        settle_seconds: From a written limit to the draw that it allows, p99.9 (I2): as an H200
+            settles after a *load* step, 0.9 s above its limit and 0.3 s below (recording
+            ``capacity/reference/boards/h200_power_steps.csv.gz``, read in
+            ``capacity/model/capping_loop.py``).
+            How a *lowered* limit acts was not measured: assumed the same.
+        actuation_seconds: From a command, or the end of a lease, to the written limit, p99.9: the
+            actuator's deadline for all boards of a node (``actuator/app/board_writes.py``).
         brake_heat: Predicted heat above which everything brakes.
         parent_heat: The same for domains with children (selectivity).
         target_margin: Target = cap band - this share of L.
@@ -196,8 +201,8 @@ class PowerSettings:
     lease_ttl_ms: int = 4000
     report_stale_ns: int = 3_000_000_000
     nonce_max_age_ns: int = 2_000_000_000
-    settle_seconds: float = 3.0
-    actuation_seconds: float = 1.0
+    settle_seconds: float = 1.3
+    actuation_seconds: float = 0.5
     brake_heat: float = 0.5
     parent_heat: float = 0.25
     target_margin: float = 0.02
@@ -251,6 +256,7 @@ class Commands:
         cap_watts: Power limit, (n_gpus,).
         lock_max_mhz: Clock lock, 0 = none, (n_gpus,).
         guaranteed_watts: New guaranteed cap, 0 = leave, (n_gpus,).
+        decided_ns: Time of the tick; 0 where nobody is to repeat them (``controller.renewals``).
     """
 
     epoch: int
@@ -261,6 +267,7 @@ class Commands:
     cap_watts: FloatArray
     lock_max_mhz: IntArray
     guaranteed_watts: FloatArray
+    decided_ns: int = 0
 
 
 @dataclass(frozen=True, slots=True)

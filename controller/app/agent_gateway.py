@@ -1,8 +1,8 @@
 """What is said on the agents' streams, in the event loop of ``controller.app.stream_server``.
 
-The tick never waits for it: reports land in the fleet, lease batches are handed over and sent from
-here. A slow or dead agent only fills its own short queue, whose oldest batch is dropped first (a
-lease batch is worthless once there is a newer one).
+The tick never waits for it: reports land in the fleet and are answered on arrival, lease batches
+are handed over and sent from here. A slow or dead agent only fills its own short queue, whose
+oldest batch is dropped first (a lease batch is worthless once there is a newer one).
 """
 
 from __future__ import annotations
@@ -12,11 +12,14 @@ import logging
 from collections import Counter, deque
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 
 import grpc
 
 from controller.app.agent_identity import REVIEWS, NodeAuthenticator
+from controller.app.answer_desk import AnswerDesk, lease_batches, words_of
 from controller.app.fleet import Fleet
+from controller.renewals import Word
 from controller.tick_values import Commands, Topology
 from wattpack.clock import Clock
 from wattpack.errors import InputError, WattpackError
@@ -71,8 +74,30 @@ class _Stream:
             self._clock.message_handled()
 
 
+@dataclass(frozen=True, slots=True)
+class TickSide:
+    """The tick and the term, as the streams see them.
+
+    Attributes:
+        wake: Makes the next tick come at once.
+        epoch: Of the present term, 0 while we do not lead: then no report is answered on arrival.
+    """
+
+    wake: Callable[[], None]
+    epoch: Callable[[], int] = lambda: 0
+
+
 class AgentGateway(power_pb2_grpc.PowerControlServicer):
-    """Accepts streams, fills the fleet, sends lease batches."""
+    """Accepts streams, fills the fleet, sends lease batches.
+
+    Args:
+        fleet: Takes the reports.
+        authenticator: Tells which node a token is bound to.
+        clock: Time, and the book-keeping of messages.
+        name: Of this replica.
+        report_period_ms: Asked of agents.
+        tick: What reports set off.
+    """
 
     def __init__(
         self,
@@ -82,10 +107,11 @@ class AgentGateway(power_pb2_grpc.PowerControlServicer):
         *,
         name: str,
         report_period_ms: int,
-        wake: Callable[[], None],
+        tick: TickSide,
     ) -> None:
+        self._desk = AnswerDesk(tick.epoch)
         self._fleet, self._authenticator, self._clock = fleet, authenticator, clock
-        self._name, self._report_period_ms, self._wake = name, report_period_ms, wake
+        self._name, self._report_period_ms, self._wake = name, report_period_ms, tick.wake
         self._streams: dict[str, _Stream] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
         self._reviewers = ThreadPoolExecutor(REVIEWS.at_once, thread_name_prefix="token-review")
@@ -96,6 +122,11 @@ class AgentGateway(power_pb2_grpc.PowerControlServicer):
     def connected(self) -> int:
         """Number of open streams."""
         return len(self._streams)
+
+    @property
+    def renewals(self) -> int:
+        """How many reports were answered on arrival."""
+        return self._desk.renewals
 
     async def Stream(  # noqa: N802 - the name in the proto file
         self,
@@ -200,13 +231,23 @@ class AgentGateway(power_pb2_grpc.PowerControlServicer):
                     raise InputError("stream", f"the newest stream of node {node!r}", "an earlier")
                 if message.WhichOneof("body") != "report" or message.report.node != node:
                     raise InputError("body", f"a report of node {node!r}", message.report.node)
-                if self._fleet.report(message.report, self._clock.monotonic_ns()):
-                    self._wake()
+                self._take(node, message.report, stream)
             except InputError as error:
                 self.refused_reports += 1
                 log.warning("report refused: %s", error)
             finally:
                 self._clock.message_handled()
+
+    def _take(self, node: str, report: power_pb2.NodeReport, stream: _Stream) -> None:
+        """Keep a report, and answer it now or wake the tick."""
+        now_ns = self._clock.monotonic_ns()
+        arrival = self._fleet.report(report, now_ns)
+        if arrival.calls_for_tick:
+            self._wake()
+        answer = self._desk.arrived(node, arrival, now_ns)
+        if answer is not None:
+            self._clock.message_sent()
+            stream.offer(answer)
 
     def end_streams(self) -> None:
         """End every stream in order, so that agents see an end and not a failure."""
@@ -233,62 +274,20 @@ class AgentGateway(power_pb2_grpc.PowerControlServicer):
         self._loop = loop
 
     def send(self, topology: Topology, commands: Commands) -> int:
-        """Hand the batches of a tick over to the event loop; returns how many."""
-        batches = lease_batches(topology, commands)
-        if self._loop is None or not batches:
+        """Hand a tick's commands over to the event loop; returns to how many nodes it speaks."""
+        if self._loop is None:
             return 0
-        self._clock.message_sent(len(batches))
-        self._loop.call_soon_threadsafe(self._offer_all, batches)
+        words, batches = words_of(topology, commands), lease_batches(topology, commands)
+        self._clock.message_sent()
+        self._loop.call_soon_threadsafe(self._offer_all, words, batches)
         return len(batches)
 
-    def _offer_all(self, batches: dict[str, power_pb2.ControllerMessage]) -> None:
-        for node, message in batches.items():
+    def _offer_all(
+        self, words: dict[str, Word], batches: dict[str, power_pb2.ControllerMessage]
+    ) -> None:
+        for node, message in self._desk.decided(words, batches).items():
             stream = self._streams.get(node)
-            if stream is None:
-                self._clock.message_handled()
-            else:
+            if stream is not None:
+                self._clock.message_sent()
                 stream.offer(message)
-
-
-def lease_batches(topology: Topology, commands: Commands) -> dict[str, power_pb2.ControllerMessage]:
-    """The wire messages of a tick by node."""
-    batches: dict[str, power_pb2.ControllerMessage] = {}
-    boundaries = _boundaries(topology)
-    for index in commands.send.nonzero()[0]:
-        batch = power_pb2.LeaseBatch(
-            epoch=commands.epoch,
-            sequence=commands.sequence,
-            nonce=int(commands.nonce[index]),
-            ttl_ms=commands.ttl_ms,
-            devices=[
-                power_pb2.DeviceLease(
-                    uuid=_own_name(topology.gpu_uuids[gpu]),
-                    cap_watts=float(commands.cap_watts[gpu]),
-                    lock_max_mhz=int(commands.lock_max_mhz[gpu]),
-                    guaranteed_watts=float(commands.guaranteed_watts[gpu]),
-                )
-                for gpu in range(boundaries[index], boundaries[index + 1])
-            ],
-        )
-        batches[topology.node_names[index]] = power_pb2.ControllerMessage(leases=batch)
-    return batches
-
-
-def _own_name(uuid: str) -> str:
-    """What the agent itself calls its board, however the topology had to name it.
-
-    A stream is bound to the node that it was authenticated for, so its leases are about that
-    node's boards alone, also where two nodes name the same UUID (``known_servers``).
-    """
-    return uuid.rpartition("/")[2]
-
-
-def _boundaries(topology: Topology) -> list[int]:
-    """Where each node's GPUs start in the arrays, which are ordered by node."""
-    counts = [0] * topology.n_nodes
-    for node in topology.node_of_gpu:
-        counts[node] += 1
-    edges = [0]
-    for count in counts:
-        edges.append(edges[-1] + count)
-    return edges
+        self._clock.message_handled()

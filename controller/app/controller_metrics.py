@@ -90,7 +90,10 @@ class StreamMetrics:
             "When the certificate that is shown ends, Unix time",
             "server",
         )
-        self.batches = counter("lease_batches_total", "Lease batches handed to the streams")
+        self.batches = counter("lease_batches_total", "Lease batches that ticks decided")
+        self.answered = counter(
+            "reports_answered_on_arrival_total", "Reports that renewed a lease at unchanged caps"
+        )
 
 
 class LoopMetrics:

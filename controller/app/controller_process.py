@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from capacity.profile_library import ProfileLibrary
-from controller.app.agent_gateway import AgentGateway
+from controller.app.agent_gateway import AgentGateway, TickSide
 from controller.app.agent_identity import NodeAuthenticator
 from controller.app.classified_profiles import ClassifiedProfiles
 from controller.app.controller_metrics import ControllerMetrics
@@ -32,7 +32,6 @@ from controller.app.stream_server import StreamServer
 from controller.app.taint_writer import TaintThread
 from controller.app.tick_loop import MeterSource, Ticker, TickIdentity, TickOutcome, TickPorts
 from controller.app.workload_watch import WorkloadWatch
-from controller.tick_values import PowerSettings
 from wattpack.api import (
     DemandForecast,
     GPUProfile,
@@ -122,7 +121,7 @@ class ControllerProcess:
             around.clock,
             name=settings.replica,
             report_period_ms=settings.report_period_ms,
-            wake=self._wake.set,
+            tick=TickSide(self._wake.set, self.elector.epoch),
         )
         self.streams = StreamServer(self.gateway, settings.stream_address, around.identity)
         self.audit = DecisionLog(
@@ -197,7 +196,7 @@ class ControllerProcess:
                 send=self.gateway.send,
                 works=self.works.works,
             ),
-            PowerSettings(lease_ttl_ms=self.settings.lease_ttl_ms),
+            self.settings.power(),
             TickIdentity(self.settings.replica, self.settings.simulated, self.settings.label),
         )
 
@@ -288,6 +287,7 @@ class ControllerProcess:
         metrics, gateway, streams = self.metrics, self.gateway, self.streams
         metrics.streams.open.set(gateway.connected())
         metrics.count_up(metrics.streams.refused, gateway.refused_reports)
+        metrics.count_up(metrics.streams.answered, gateway.renewals)
         metrics.count_up(metrics.streams.renewals, streams.renewals)
         metrics.count_up(metrics.streams.failed_renewals, streams.failed_renewals)
         expires = expires_at_seconds(streams.certificate_pem)

@@ -7,10 +7,13 @@ from typing import Annotated
 from pydantic import Field
 
 from controller.app import decision_log
+from controller.tick_values import PowerSettings
 from forecasting.sqlite import history_store
 from wattpack.kube.election import CONTROLLER_ELECTION, ElectionSettings
 from wattpack.object_names import SYSTEM_NAMESPACE
 from wattpack.settings import Settings
+
+_POWER = PowerSettings()
 
 
 class ControllerSettings(Settings):
@@ -63,6 +66,12 @@ class ControllerSettings(Settings):
     report_period_ms: Annotated[int, Field(ge=50, le=10_000, description="Asked of agents")] = 1000
     tick_seconds: Annotated[float, Field(gt=0, le=10, description="Between two decisions")] = 1.0
     lease_ttl_ms: Annotated[int, Field(ge=500, le=10_000, description="Lease length (I3)")] = 4000
+    actuation_seconds: Annotated[
+        float, Field(gt=0, le=60, description="From a command to the written limit, p99.9 (I2)")
+    ] = _POWER.actuation_seconds
+    settle_seconds: Annotated[
+        float, Field(gt=0, le=60, description="From a written limit to its effect, p99.9 (I2)")
+    ] = _POWER.settle_seconds
     audit_file: Annotated[
         str, Field(description="SQLite file of decisions; :memory: keeps none")
     ] = ":memory:"
@@ -89,6 +98,14 @@ class ControllerSettings(Settings):
     ] = True
     simulated: Annotated[bool, Field(description="Marks everything shown as simulated")] = False
     label: Annotated[str, Field(max_length=200, description="Shown in the console's header")] = ""
+
+    def power(self) -> PowerSettings:
+        """The constants of the power loop."""
+        return PowerSettings(
+            lease_ttl_ms=self.lease_ttl_ms,
+            settle_seconds=self.settle_seconds,
+            actuation_seconds=self.actuation_seconds,
+        )
 
     def election(self) -> ElectionSettings:
         """The durations of the election.

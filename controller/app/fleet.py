@@ -57,6 +57,20 @@ class NodeRecord:
     energy_mean_watts: FloatArray = field(default_factory=lambda: np.zeros(0))
 
 
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """A report that was accepted.
+
+    Attributes:
+        rebooted: The node has another boot id than at the last tick.
+        calls_for_tick: The fleet has risen so much since the last tick that one is due now.
+    """
+
+    sample: NodeSample
+    rebooted: bool
+    calls_for_tick: bool
+
+
 def _with_lost_devices(
     named: tuple[DeviceDescription, ...], known: tuple[DeviceDescription, ...]
 ) -> tuple[DeviceDescription, ...]:
@@ -117,8 +131,8 @@ class Fleet:
             )
             self._version += 1
 
-    def report(self, report: power_pb2.NodeReport, received_ns: int) -> bool:
-        """Keep a report; returns whether the fleet has risen so much that a tick is due now.
+    def report(self, report: power_pb2.NodeReport, received_ns: int) -> Arrival:
+        """Keep a report; what its answer depends on.
 
         Raises:
             InputError: naming the field; the last good report stays.
@@ -144,7 +158,7 @@ class Fleet:
                 self._risen_watts += _known_watts(sample.draw_watts) - _known_watts(
                     previous.draw_watts
                 )
-            return self._risen_watts > self.large_rise_watts
+            return Arrival(sample, record.rebooted, self._risen_watts > self.large_rise_watts)
 
     def begin_tick(self, largest_rating_watts: float) -> None:
         """A tick takes everything into account that has risen until now."""

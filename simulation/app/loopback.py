@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from controller.app.agent_gateway import lease_batches
+from controller.app.answer_desk import lease_batches
 from controller.app.fleet import Fleet
 from controller.tick_values import Commands, Topology
 from wattpack.errors import InputError

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
 import numpy as np
 
 from controller.tick_values import Commands, Topology
@@ -47,9 +50,11 @@ def make_small_topology(nodes: tuple[str, ...] = ("node-1",), gpus_per_node: int
     )
 
 
-def make_commands(topology: Topology, *, send: BoolArray, cap_watts: float) -> Commands:
+def make_commands(
+    topology: Topology, *, send: BoolArray, cap_watts: float, **changes: Any
+) -> Commands:
     n = topology.n_gpus
-    return Commands(
+    commands = Commands(
         epoch=1,
         sequence=1,
         ttl_ms=4000,
@@ -59,3 +64,4 @@ def make_commands(topology: Topology, *, send: BoolArray, cap_watts: float) -> C
         lock_max_mhz=np.zeros(n, dtype=np.int64),
         guaranteed_watts=np.zeros(n),
     )
+    return replace(commands, **changes)

@@ -11,7 +11,7 @@ import tempfile
 import threading
 from pathlib import Path
 
-from controller.app.agent_gateway import AgentGateway
+from controller.app.agent_gateway import AgentGateway, TickSide
 from controller.app.agent_identity import NodeAuthenticator
 from controller.app.fleet import Fleet
 from controller.app.stream_server import StreamServer
@@ -41,7 +41,7 @@ def main() -> None:
         clock,
         name="storm",
         report_period_ms=200,
-        wake=lambda: None,
+        tick=TickSide(lambda: None),
     )
     authority = new_authority("storm", clock.wall_time_ns())
     server = StreamServer(gateway, "127.0.0.1:0", serving(authority, clock).server, 1.0)

@@ -10,8 +10,9 @@ import grpc
 import numpy as np
 import pytest
 
-from controller.app.agent_gateway import AgentGateway, lease_batches
+from controller.app.agent_gateway import AgentGateway, TickSide
 from controller.app.agent_identity import NodeAuthenticator
+from controller.app.answer_desk import lease_batches
 from controller.app.fleet import Fleet
 from controller.app.stream_server import StreamServer
 from tests.controller_process.messages import make_hello, make_report
@@ -68,7 +69,7 @@ def server() -> Iterator[Server]:
     tokens = TokenTable({"token-1": "node-1", "unbound": "", "of-another": "node-1"})
     authenticator = NodeAuthenticator(tokens, clock, "agent")  # type: ignore[arg-type]
     gateway = AgentGateway(
-        fleet, authenticator, clock, name="test", report_period_ms=200, wake=lambda: None
+        fleet, authenticator, clock, name="test", report_period_ms=200, tick=TickSide(lambda: None)
     )
     authority = new_authority("test", clock.wall_time_ns())
     identity = new_server(authority, ["localhost", "127.0.0.1"], clock.wall_time_ns())

@@ -106,9 +106,9 @@ def test_servers_that_rise_together_ask_for_a_tick_at_once() -> None:
         make_reading("node-1-gpu-0", draw_watts=690.0),
         make_reading("node-1-gpu-1", draw_watts=690.0),
     ]
-    assert fleet.report(make_report(sequence=2, devices=risen), received_ns=2)
+    assert fleet.report(make_report(sequence=2, devices=risen), received_ns=2).calls_for_tick
     fleet.begin_tick(largest_rating_watts=25_000.0)
-    assert not fleet.report(make_report(sequence=3, devices=risen), received_ns=3)
+    assert not fleet.report(make_report(sequence=3, devices=risen), received_ns=3).calls_for_tick
 
 
 def test_a_small_rise_waits_for_the_next_tick() -> None:
@@ -119,7 +119,7 @@ def test_a_small_rise_waits_for_the_next_tick() -> None:
         make_reading("node-1-gpu-0", draw_watts=390.0),
         make_reading("node-1-gpu-1", draw_watts=390.0),
     ]
-    assert not fleet.report(make_report(sequence=2, devices=risen), received_ns=2)
+    assert not fleet.report(make_report(sequence=2, devices=risen), received_ns=2).calls_for_tick
 
 
 @pytest.mark.parametrize(
