@@ -2,7 +2,7 @@
 
 The sampling thread reads boards every 100 to 200 ms and must not wait for anybody. The main
 thread talks to the actuator (which may be slow) and to the controllers once a second, and at once
-when a batch comes or the node exceeds its own limit.
+when a batch comes, the node exceeds its own limit or its draw has risen by a lot.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class SamplingThread:
         attributor: Gets the list of processes now and then.
         clock: Real time.
         period_ns: Between rounds.
-        wake: Set when the node exceeds its own limit.
+        wake: Set when the node exceeds its own limit or has risen by a lot.
     """
 
     def __init__(
@@ -90,7 +90,7 @@ class SamplingThread:
             now_ns = self._clock.monotonic_ns()
             self._source.before_round(now_ns)
             state = self._agent.sample(now_ns)
-            if self._agent.over_limit():
+            if self._agent.over_limit() or self._agent.has_risen(now_ns):
                 self._wake.set()
             if now_ns - submitted_ns >= PROCESSES_PERIOD_NS:
                 self._attributor.submit({s.identity.uuid: s.processes for s in state.samples})
@@ -163,7 +163,7 @@ class Sampling(Protocol):
 def exchange_until(
     agent: NodeAgent, sampling: Sampling, clock: Clock, wake: Wake, stop: threading.Event
 ) -> int:
-    """Report once a period and handle batches at once, until ``stop``; the exit status.
+    """Report once a period and on large rises, handle batches at once; the exit status.
 
     1 means that the process should be started anew: no samples, or no board readable for a minute.
     """
@@ -182,6 +182,10 @@ def exchange_until(
         if now_ns >= report_ns:
             agent.exchange(now_ns)
             report_ns = max(report_ns + agent.report_period_ns(), now_ns)
+        elif agent.has_risen(now_ns):
+            # In between: the next regular report comes when it would have, so that servers which
+            # rose together do not report in step from now on.
+            agent.exchange(now_ns)
         agent.handle()
         clock.wait_until(report_ns, wake)
     return 0

@@ -22,6 +22,7 @@ from actuator.lease_messages import (
 )
 from actuator.unix_socket.client import ActuatorError
 from telemetry.attribution.attribute import Attribution
+from telemetry.large_rise import LastReport, calls_for_report, told
 from telemetry.node_limit import Cut, GuardedDevice, emergency_cuts
 from telemetry.node_state import NodeState
 from telemetry.report_messages import build_hello, build_report, to_command
@@ -110,6 +111,7 @@ class NodeAgent:
         self._attribution = senses.attribution
         self._host_watts = senses.host_watts
         self._sequence = 0
+        self._told = LastReport()
         self._actuator_failing = False
         self._cut_ns: int | None = None
         self._actuator_status: ActuatorStatus | None = None
@@ -138,6 +140,7 @@ class NodeAgent:
         # Not read back from ``self.state``: the sampling thread replaces that at any moment.
         self.state = state = self._new_state(now_ns)
         self._sequence += 1
+        self._told = told(state.samples, now_ns)
         report = build_report(state, self._sequence, self._host_watts())
         for link in self._links:
             link.keep_open(now_ns, self._hello)
@@ -161,6 +164,10 @@ class NodeAgent:
             return False
         total = sum(_worst_watts(sample) for sample in self._sampler.samples())
         return total + self.facts.other_watts > limit
+
+    def has_risen(self, now_ns: int) -> bool:
+        """Whether the last sample is so far above the last report that another is due now."""
+        return calls_for_report(self._told, self._sampler.samples(), now_ns)
 
     def guard(self, now_ns: int) -> tuple[Cut, ...]:
         """Cut the node below its own limit at once, if it exceeds it; what was cut."""
