@@ -168,8 +168,11 @@ class Domain:
 
     def boards_worst(self, caps: Sequence[float]) -> float:
         """AC watts that these caps bring at worst, hosts and external load aside."""
-        total = sum(caps[board.number] for board in self.all_boards)
-        return total * OVERSHOOT * self.gain / self.efficiency
+        return self.at_breaker(sum(caps[board.number] for board in self.all_boards))
+
+    def at_breaker(self, board_watts: float) -> float:
+        """AC watts at worst of boards below whose caps come to so much."""
+        return board_watts * OVERSHOOT * self.gain / self.efficiency
 
     def worst(self, caps: Sequence[float]) -> float:
         """AC watts with every board at its cap, as far over it as boards go, hosts at worst."""

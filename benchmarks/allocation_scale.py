@@ -16,7 +16,7 @@ import numpy as np
 
 from benchmarks._allocation_oracle import loop_allocate
 from benchmarks.runner import Options, Result, Target
-from controller.allocation import Wants, allocate, gang_kinds
+from controller.allocation import Limit, Wants, allocate, gang_kinds
 from controller.step import initial_state, step
 from controller.tick_values import Observations, PowerSettings, Tick, Topology
 from wattpack.power.domain_tree import DomainTree, FloatArray
@@ -116,7 +116,7 @@ def time_allocations(topology: Topology, count: int, rng: np.random.Generator) -
         expected = rng.uniform(80.0, _DEFAULT_WATTS, topology.n_gpus)
         full = load.sum_gpus(expected) * load.gpu_factor
         room = full * rng.uniform(0.55, 1.05, topology.n_domains)
-        seconds.append(_timed(partial(allocate, load, wants, room, expected)))
+        seconds.append(_timed(partial(allocate, load, wants, Limit(room, expected))))
     return seconds
 
 
@@ -185,7 +185,7 @@ def loop_ratio(rng: np.random.Generator, repeats: int) -> float:
     for _ in range(repeats):
         expected = rng.uniform(80.0, _DEFAULT_WATTS, topology.n_gpus)
         room = load.sum_gpus(expected) * load.gpu_factor * 0.8
-        fast.append(_timed(partial(allocate, load, wants, room, expected)))
+        fast.append(_timed(partial(allocate, load, wants, Limit(room, expected))))
         slow.append(_timed(partial(loop_allocate, load, wants, room, expected)))
     return float(np.median(slow) / np.median(fast))
 

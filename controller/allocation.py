@@ -2,14 +2,13 @@
 
     minimum -> guaranteed -> floor -> class by class -> request -> slack by value -> default
 
-Each arrow is a stage of progressive filling: all GPUs of the stage rise together from where they
-stand towards their goal, by a common share of the way, until a domain above is full; that domain
-then holds its members while the others go on. Because every level is common below a domain, the
-max-min fair level of a GPU is the least of its domains' levels, and one pass from the leaves to the
-root finds them all.
+Each arrow is a stage of progressive filling (``controller.filling``): all GPUs of the stage rise
+together from where they stand towards their goal, by a common share of the way, until a domain
+above is full; that domain then holds its members while the others go on.
 
-Domains limit load, not caps: a GPU at cap c counts min(c, the draw expected of it). With an
-infinite expectation it counts its cap (I2). See docs/adr/0001.
+A limit on load counts a GPU at cap c with min(c, the draw expected of it); the limit on the worst
+case (I2) counts its cap. Both are kept in one filling: filled one after the other, what the second
+takes from a gang would stay unused under the first. See docs/adr/0001.
 """
 
 from __future__ import annotations
@@ -18,14 +17,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from controller.filling import Filling, Room
 from wattpack.power.domain_tree import BoolArray, FloatArray, IntArray
 from wattpack.power.feasibility import LoadTree
 
-__all__ = ["Allocation", "Filling", "Wants", "allocate", "even_gangs", "gang_kinds"]
+__all__ = ["Allocation", "Limit", "Wants", "allocate", "even_gangs", "gang_kinds"]
 
-_LEVEL_EPSILON = 1e-9
-_GANG_ROUNDS = 2
-_GAP_WATTS = 1e-6
 # GPUs of about the same value share slack; more classes would only order measurement noise.
 _VALUE_CLASSES = 4
 
@@ -60,48 +57,68 @@ class Wants:
 
 
 @dataclass(frozen=True, slots=True)
+class Limit:
+    """One kind of limit on the domains.
+
+    Attributes:
+        room_watts: AC watts for the GPUs that are not fixed, below each domain, (n_domains,).
+        counted_watts: Draw beyond which a higher cap counts nothing: infinite counts caps, minus
+            infinite never counts the GPU, (n_gpus,).
+    """
+
+    room_watts: FloatArray
+    counted_watts: FloatArray
+
+
+@dataclass(frozen=True, slots=True)
 class Allocation:
-    """Caps and the domain that held each GPU below its goal.
+    """Caps and what held each GPU below its goal.
 
     Attributes:
         cap_watts: (n_gpus,).
         binding_domain: -1 where nothing held the GPU back, (n_gpus,).
+        binding_limit: Which limit it was there, in the order given, -1 for none, (n_gpus,).
     """
 
     cap_watts: FloatArray
     binding_domain: IntArray
+    binding_limit: IntArray
 
 
-def allocate(
-    load: LoadTree, wants: Wants, room_watts: FloatArray, expected_watts: FloatArray | None = None
-) -> Allocation:
-    """Caps that keep every domain's counted load in its room, in priority order (I5).
+def allocate(load: LoadTree, wants: Wants, *limits: Limit) -> Allocation:
+    """Caps that keep every domain's counted load in its rooms, in priority order (I5).
 
     Args:
         load: Tree and members.
         wants: What each GPU is owed.
-        room_watts: AC watts for the GPUs that are not fixed, below each domain, (n_domains,).
-        expected_watts: Draw expected of each GPU if its cap allows it; None counts caps, (n_gpus,).
+        limits: All of them are kept.
 
     Returns:
-        Caps between minimum and slack goal; at the minimum even where the room is too small.
+        Caps between minimum and slack goal; at the minimum even where a room is too small.
     """
-    counted = np.full(load.n_gpus, np.inf) if expected_watts is None else expected_watts
     active = ~wants.fixed
     wants = _even_goals(wants, active)
     top = np.where(active, wants.slack_watts, wants.minimum_watts)
-    binding = np.full(load.n_gpus, -1, dtype=np.int64)
-    everything = load.sum_gpus(np.where(active, np.minimum(top, counted), 0.0))
-    if np.all(everything * load.gpu_factor <= room_watts):
-        return Allocation(top, binding)
-    caps = np.array(wants.minimum_watts, dtype=np.float64, copy=True)
-    least = load.sum_gpus(np.where(active, np.minimum(caps, counted), 0.0))
-    room_dc = np.maximum(room_watts / load.gpu_factor - least, 0.0)
-    closed = np.zeros(len(load.tree), dtype=np.bool_)
-    filling = Filling(load, wants.gang, counted, caps, room_dc, closed, binding)
+    if all(
+        np.all(_counted(load, active, top, k) * load.gpu_factor <= k.room_watts) for k in limits
+    ):
+        nobody = np.full(load.n_gpus, -1, dtype=np.int64)
+        return Allocation(top, nobody, nobody)
+    caps = wants.minimum_watts
+    rooms = tuple(
+        Room(k.counted_watts, k.room_watts / load.gpu_factor - _counted(load, active, caps, k))
+        for k in limits
+    )
+    filling = Filling.begin(load, wants.gang, caps, rooms)
     for members, goal in _stages(wants, active):
         filling.raise_to(goal, members)
-    return Allocation(filling.caps, filling.binding)
+    return Allocation(filling.caps, filling.binding, filling.binding_kind)
+
+
+def _counted(load: LoadTree, active: BoolArray, caps: FloatArray, limit: Limit) -> FloatArray:
+    """What active GPUs at these caps count below each domain, over its GPU factor, (n_domains,)."""
+    drawn = np.maximum(np.minimum(caps, limit.counted_watts), 0.0)
+    return load.sum_gpus(np.where(active, drawn, 0.0))
 
 
 def _even_goals(wants: Wants, active: BoolArray) -> Wants:
@@ -141,171 +158,6 @@ def _value_with_gangs(wants: Wants) -> FloatArray:
     lowest = np.full(int(wants.gang.max()) + 1, np.inf)
     np.minimum.at(lowest, wants.gang[inside], wants.value_per_watt[inside])
     return np.where(inside, lowest[wants.gang], wants.value_per_watt)
-
-
-@dataclass(slots=True)
-class Filling:
-    """Caps on their way up, stage by stage; everything but load and gangs changes in place.
-
-    Attributes:
-        load: Tree and members.
-        gang: Members of one gang rise by one common share, (n_gpus,).
-        counted_watts: Draw beyond which a higher cap counts nothing, (n_gpus,).
-        caps: (n_gpus,).
-        room_dc: Room over the domain's GPU factor, (n_domains,).
-        closed: Domains that held back more important work: nobody below rises any more, not even
-            into watts that he would not draw (I5), (n_domains,).
-        binding: The domain that held each GPU back, -1 for none, (n_gpus,).
-    """
-
-    load: LoadTree
-    gang: IntArray
-    counted_watts: FloatArray
-    caps: FloatArray
-    room_dc: FloatArray
-    closed: BoolArray
-    binding: IntArray
-
-    def raise_to(self, goal_watts: FloatArray, members: IntArray) -> None:
-        """Raise the members' caps towards their goals as far as there is room.
-
-        Args:
-            goal_watts: (n_gpus,).
-            members: Indexes of the GPUs of this stage, (n_members,).
-        """
-        # Who was held back in an earlier stage has its holder, and that domain is closed.
-        members = members[self.binding[members] < 0]
-        in_gangs = bool(np.any(self.gang[members] >= 0))
-        if not in_gangs:
-            members = self._hold_below_closed(members, goal_watts)
-        rounds = _GANG_ROUNDS if in_gangs else 1
-        for _ in range(rounds):
-            short, holder = self._raise_once(goal_watts, members)
-            self.binding[members] = -1
-            self.binding[members[short]] = holder
-            if not short.any():
-                break
-        holders = self.binding[members]
-        self.closed[holders[holders >= 0]] = True
-
-    def _hold_below_closed(self, members: IntArray, goal_watts: FloatArray) -> IntArray:
-        """The members below no closed domain; the others that are short get theirs as holder.
-
-        A full domain stays full for all later stages: most stages of a full row end here.
-        """
-        if not self.closed.any():
-            return members
-        above = self.load.gpu_domains[:, members]
-        marked = np.append(self.closed, False)[above]
-        below = marked.any(axis=0)
-        if not below.any():
-            return members
-        held = members[below]
-        deepest = len(marked) - 1 - np.argmax(marked[::-1, below], axis=0)
-        short = goal_watts[held] - self.caps[held] > _GAP_WATTS
-        holder = above[deepest, np.flatnonzero(below)]
-        self.binding[held[short]] = holder[short]
-        return members[~below]
-
-    def _raise_once(self, goal_watts: FloatArray, members: IntArray) -> tuple[BoolArray, IntArray]:
-        """One round: which members are still short, and their holders.
-
-        A gang that one domain holds back leaves room in its others, which the next round hands on.
-        """
-        start = self.caps[members]
-        gap = goal_watts[members] - start
-        moving = gap > _GAP_WATTS
-        if not moving.any():
-            return moving, np.zeros(0, dtype=np.int64)
-        movers, start, span = members[moving], start[moving], gap[moving]
-        bend = np.clip((self.counted_watts[movers] - start) / span, 0.0, 1.0)
-        level, holder = self._levels(movers, span, bend)
-        gangs = self.gang[movers]
-        if np.any(gangs >= 0) and np.any(level < 1.0):
-            ceiling, by = _common_to_gangs(gangs, level, holder)
-            level, holder = self._levels(movers, span, np.minimum(bend, ceiling))
-            holder = np.where((gangs >= 0) & (ceiling < 1.0), by, holder)
-            level = np.minimum(level, ceiling)
-        self.caps[movers] = start + span * level
-        stopped = level < 1.0 - _LEVEL_EPSILON
-        short = moving.copy()
-        short[moving] = stopped
-        used = np.zeros(self.load.n_gpus)
-        used[movers] = span * np.minimum(level, bend)
-        self.room_dc = np.maximum(self.room_dc - self.load.sum_gpus(used), 0.0)
-        return short, holder[stopped]
-
-    def _levels(
-        self, members: IntArray, span: FloatArray, bend: FloatArray
-    ) -> tuple[FloatArray, IntArray]:
-        """Max-min fair share of the way for each member and the domain that set it, (n_members,).
-
-        A member's counted load at level x is span * min(x, bend).
-        """
-        level = np.ones(len(members))
-        holder = np.full(len(members), -1, dtype=np.int64)
-        n_domains = len(self.load.tree)
-        open_room = np.append(np.where(self.closed, -1.0, self.room_dc), np.inf)
-        for domains in self.load.gpu_domains[::-1]:
-            above = domains[members]
-            wanted = np.bincount(above, weights=span * bend, minlength=n_domains + 1)
-            over = wanted > open_room
-            if not over.any():
-                continue
-            inside = np.flatnonzero(over[above])
-            limit = _level_of_each(above[inside], span[inside], bend[inside], open_room)
-            tighter = limit < level[inside]
-            level[inside] = np.minimum(level[inside], limit)
-            holder[inside[tighter]] = above[inside[tighter]]
-            bend = np.minimum(bend, level)
-        return level, holder
-
-
-def _level_of_each(
-    domains: IntArray, span: FloatArray, bend: FloatArray, room: FloatArray
-) -> FloatArray:
-    """The level x at which sum(span * min(x, bend)) of each domain equals its room, by member.
-
-    All domains at once: members sorted by domain and bend give each domain's load at every bend as
-    running sums; the level lies in the first piece that the room does not cover.
-    """
-    order = np.lexsort((bend, domains))
-    group, span_s, bend_s = domains[order], span[order], bend[order]
-    starts = np.flatnonzero(np.diff(group, prepend=-1))
-    sizes = np.diff(np.append(starts, len(group)))
-    which = np.repeat(np.arange(len(starts)), sizes)
-    load_before = _running_before(span_s * bend_s, starts, which)
-    span_before = _running_before(span_s, starts, which)
-    span_total = np.add.reduceat(span_s, starts)
-    at_bend = load_before + bend_s * (span_total[which] - span_before)
-    group_room = room[group[starts]]
-    covered = np.add.reduceat((at_bend <= group_room[which]).astype(np.int64), starts)
-    piece = starts + np.minimum(covered, sizes - 1)
-    rest = span_total - span_before[piece]
-    level = (group_room - load_before[piece]) / np.maximum(rest, 1e-12)
-    by_member = np.empty(len(domains))
-    by_member[order] = np.clip(level, 0.0, 1.0)[which]
-    return by_member
-
-
-def _running_before(values: FloatArray, starts: IntArray, which: IntArray) -> FloatArray:
-    """Sum of the values before each entry inside its own group."""
-    before = np.cumsum(values) - values
-    return np.asarray(before - before[starts][which], dtype=np.float64)
-
-
-def _common_to_gangs(
-    gangs: IntArray, level: FloatArray, holder: IntArray
-) -> tuple[FloatArray, IntArray]:
-    """Each gang member's level becomes the gang's lowest, with that member's holder."""
-    common, by = np.ones(len(level)), np.array(holder, copy=True)
-    order = np.lexsort((level, gangs))
-    sorted_gangs = gangs[order]
-    first = order[np.searchsorted(sorted_gangs, gangs)]
-    in_gang = gangs >= 0
-    common[in_gang] = level[first[in_gang]]
-    by[in_gang] = holder[first[in_gang]]
-    return common, by
 
 
 def gang_kinds(gang: IntArray, default_watts: FloatArray, minimum_watts: FloatArray) -> IntArray:

@@ -1,8 +1,4 @@
-"""From limits to caps: the survivable jump first, the load bands inside it (I1, I2, I5).
-
-Both passes are the same filling in the same order, so a GPU that the first pass held back had all
-less important GPUs of its binding domain at their floors already; the second pass only lowers.
-"""
+"""From limits to caps: the survivable jump and the load bands in one filling (I1, I2, I5)."""
 
 from __future__ import annotations
 
@@ -10,12 +6,15 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from controller.allocation import Wants, allocate
+from controller.allocation import Limit, Wants, allocate
 from controller.tick_values import Observations, Topology
 from wattpack.power.domain_tree import BoolArray, FloatArray, IntArray
 from wattpack.power.feasibility import LoadTree
 
 __all__ = ["Decided", "Situation", "decide", "domain_load", "effective_wants"]
+
+# Position of I2's limit among those of one filling.
+_JUMP = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,29 +95,23 @@ def _inactive_draw(now: Situation) -> FloatArray:
 
 def decide(load: LoadTree, topology: Topology, wants: Wants, now: Situation) -> Decided:
     """Caps that keep I2 and the bands in every domain, in the order of I5."""
-    jump_fixed = ~now.active | topology.clock_lock
-    counted = np.where(jump_fixed, np.maximum(now.highest_watts, _lock_limit(topology)), 0.0)
-    counted = np.where(jump_fixed & now.active, topology.default_limit_watts, counted)
-    room = now.survivable_watts - now.worst_rest_watts - load.sum_gpus(counted) * load.gpu_factor
-    jump = allocate(load, replace(wants, fixed=jump_fixed), room)
-    ceiling = np.where(topology.clock_lock, wants.slack_watts, jump.cap_watts)
-    inner = replace(
-        wants,
-        guaranteed_watts=np.minimum(wants.guaranteed_watts, ceiling),
-        floor_watts=np.minimum(wants.floor_watts, ceiling),
-        request_watts=np.minimum(wants.request_watts, ceiling),
-        slack_watts=np.minimum(wants.slack_watts, ceiling),
-        fixed=~now.active,
-    )
+    unlimited = ~now.active | topology.clock_lock
+    counted = np.where(unlimited, np.maximum(now.highest_watts, _lock_limit(topology)), 0.0)
+    counted = np.where(unlimited & now.active, topology.default_limit_watts, counted)
+    jump = now.survivable_watts - now.worst_rest_watts - load.sum_gpus(counted) * load.gpu_factor
     others = load.sum_gpus(np.where(now.active, 0.0, _inactive_draw(now))) * load.gpu_factor
-    band = allocate(load, inner, now.load_limit_watts - now.rest_watts - others, now.expected_watts)
-    # Boards take whole watts; what takes no part falls back to its floor, or as the jump allows.
-    caps = np.where(now.active, np.floor(band.cap_watts + 1e-6), wants.floor_watts)
-    by_band = band.binding_domain >= 0
+    found = allocate(
+        load,
+        replace(wants, fixed=~now.active),
+        Limit(jump, np.where(unlimited, -np.inf, np.inf)),
+        Limit(now.load_limit_watts - now.rest_watts - others, now.expected_watts),
+    )
+    # Boards take whole watts; what takes no part falls back to its floor.
+    caps = np.where(now.active, np.floor(found.cap_watts + 1e-6), wants.floor_watts)
     return Decided(
         np.maximum(caps, topology.min_limit_watts),
-        np.where(by_band, band.binding_domain, jump.binding_domain),
-        ~by_band & (jump.binding_domain >= 0),
+        found.binding_domain,
+        found.binding_limit == _JUMP,
     )
 
 

@@ -11,9 +11,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from controller.allocation import Filling, even_gangs
+from controller.allocation import even_gangs
 from controller.controller_state import State
 from controller.decide import Situation
+from controller.filling import Filling, Room
 from controller.tick_values import CapReason
 from wattpack.power.domain_tree import BoolArray, FloatArray, IntArray
 
@@ -66,15 +67,8 @@ class _Raise:
     ) -> tuple[FloatArray, IntArray]:
         """Caps, most important class first, and who held each GPU back, (n_gpus,) each."""
         load, topology = self.state.load, self.state.topology
-        filling = Filling(
-            load,
-            topology.gang,
-            np.full(load.n_gpus, np.inf) if expected is None else expected,
-            np.array(start, copy=True),
-            np.maximum(room_dc, 0.0),
-            np.zeros(len(load.tree), dtype=np.bool_),
-            np.full(load.n_gpus, -1, dtype=np.int64),
-        )
+        counted = np.full(load.n_gpus, np.inf) if expected is None else expected
+        filling = Filling.begin(load, topology.gang, start, (Room(counted, room_dc),))
         members = np.flatnonzero(self.raising)
         priority = topology.priority[members]
         for level in np.unique(priority)[::-1]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import given
 
-from controller.allocation import Wants, allocate, gang_kinds
+from controller.allocation import Limit, Wants, allocate, gang_kinds
 from controller.tick_values import Band, CapReason, Topology
 from tests.controller.closed_loop import CHEAP, LOOPS, SEEDS, drive, random_topology
 from tests.controller.faulty_plant import Faults
@@ -27,7 +27,7 @@ def test_i5_no_more_important_gpu_is_short_while_a_lesser_one_is_above_its_floor
     full = np.array([house.gpu_part(d, expected.tolist()) for d in house.domains()])
     room = full * rng.uniform(0.4, 1.1, topology.n_domains)
     load = LoadTree(topology.tree, topology.domain_of_node, topology.node_of_gpu)
-    result = allocate(load, wants_of(topology, fixed), room, expected)
+    result = allocate(load, wants_of(topology, fixed), Limit(room, expected))
     caps, binding = result.cap_watts, result.binding_domain
     assert caps_fit(topology, np.where(fixed, 0.0, np.minimum(caps, expected)), room, fixed)
     short = ~fixed & (caps < topology.request_watts - 1e-6)

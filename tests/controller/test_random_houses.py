@@ -1,4 +1,4 @@
-"""I1 and I2 on random houses that are written as objects, judged by plain loops over the house.
+"""I1, I2 and I5 on random houses that are written as objects, judged by plain loops over the house.
 
 Nothing that judges here was built from what the controller built: the house comes first, and
 PowerDomains, PowerPolicies, nodes and pods are written from it.
@@ -13,6 +13,8 @@ import pytest
 from hypothesis import given
 
 from benchmarks._house_objects import topology_of
+from benchmarks._order_cases import decided_caps, random_moment
+from benchmarks._order_judge import judged
 from benchmarks._power_house import Domain, House
 from benchmarks._random_houses import owed, random_house, random_work
 from controller.step import initial_state, step
@@ -22,6 +24,7 @@ from tests.controller.closed_loop import SEEDS
 from tests.controller.oracle import fault_seconds
 from tests.examples import examples
 from wattpack.errors import SafetyError
+from wattpack.power.feasibility import LoadTree
 
 MANY = examples(200)
 
@@ -126,3 +129,18 @@ def test_what_is_owed_and_what_i1_counts_is_what_the_house_says(seed: int) -> No
     guaranteed = topology.guaranteed_watts.tolist()
     by_hand = [domain.floor_case(guaranteed) for domain in house.domains]
     assert decisions.guaranteed_watts == pytest.approx(by_hand)
+
+
+@MANY
+@given(SEEDS)
+def test_i5_decided_caps_keep_order_floors_gangs_and_both_limits(seed: int) -> None:
+    rng = random.Random(seed)
+    house = random_house(rng)
+    works = random_work(rng, house)
+    topology, due = topology_of(house, works), owed(house, works)
+    load = LoadTree(topology.tree, topology.domain_of_node, topology.node_of_gpu)
+    guaranteed = topology.guaranteed_watts.tolist()
+    for _ in range(3):
+        moment = random_moment(rng, house, due, guaranteed, fault_seconds(SETTINGS))
+        caps = decided_caps(topology, load, moment)
+        assert not judged(house, moment.due, moment.limits, caps)

@@ -1,0 +1,307 @@
+"""Progressive filling of one power tree, stage by stage, under one or two kinds of limits at once.
+
+All GPUs of a stage rise together, each by a common share of its way, until a domain is full; that
+domain then holds its members while the others go on. Below one domain the level is common, so that
+the max-min fair level of a GPU is the least of its domains' levels, and one pass from the leaves to
+the root finds them all. A gang ties GPUs of several branches, which no single pass settles: there,
+domains are settled step by step, all those at once that no GPU of theirs waits for elsewhere.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from wattpack.power.domain_tree import BoolArray, FloatArray, IntArray
+from wattpack.power.feasibility import LoadTree
+
+__all__ = ["Filling", "Room"]
+
+_LEVEL_EPSILON = 1e-9
+_GAP_WATTS = 1e-6
+# Steps in which gangs are settled exactly. What chains of gangs leave open after that rises by what
+# is safe: room may stay unused then, no limit is passed.
+_GANG_STEPS = 48
+
+
+@dataclass(slots=True)
+class Room:
+    """What one kind of limit leaves.
+
+    Attributes:
+        counted_watts: Draw beyond which a higher cap counts nothing; infinite counts caps, minus
+            infinite never counts the GPU, (n_gpus,).
+        dc_watts: Room over the domain's GPU factor, (n_domains,).
+    """
+
+    counted_watts: FloatArray
+    dc_watts: FloatArray
+
+
+@dataclass(frozen=True, slots=True)
+class _Held:
+    """How far each mover comes and what stops it, (n_movers,) each.
+
+    Attributes:
+        level: Share of the way, 0 to 1.
+        domain: What set it, -1 for none.
+        kind: Which of the rooms.
+    """
+
+    level: FloatArray
+    domain: IntArray
+    kind: IntArray
+
+    @staticmethod
+    def free(n_movers: int) -> _Held:
+        """Nothing holds anybody."""
+        none = np.full(n_movers, -1, dtype=np.int64)
+        return _Held(np.ones(n_movers), none, np.zeros(n_movers, dtype=np.int64))
+
+    def lower(self, where: IntArray, limit: FloatArray, domain: IntArray, kind: int) -> None:
+        """Take in limits of some movers, where they are tighter."""
+        tighter = limit < self.level[where]
+        chosen = where[tighter]
+        self.level[chosen] = limit[tighter]
+        self.domain[chosen] = domain[tighter]
+        self.kind[chosen] = kind
+
+    def of(self, source: IntArray) -> _Held:
+        """Each mover as another one is held."""
+        return _Held(self.level[source], self.domain[source], self.kind[source])
+
+
+@dataclass(slots=True)
+class Filling:
+    """Caps on their way up, stage by stage; everything but load and gangs changes in place.
+
+    Attributes:
+        load: Tree and members.
+        gang: Members of one gang rise by one common share, (n_gpus,).
+        caps: (n_gpus,).
+        rooms: What each kind of limit leaves.
+        closed_by: Which room held back more important work in a domain, -1 for none: nobody below
+            rises any more, not even into watts that he would not draw (I5), (n_domains,).
+        binding: The domain that held each GPU back, -1 for none, (n_gpus,).
+        binding_kind: Which of the rooms it lacked there, (n_gpus,).
+    """
+
+    load: LoadTree
+    gang: IntArray
+    caps: FloatArray
+    rooms: tuple[Room, ...]
+    closed_by: IntArray
+    binding: IntArray
+    binding_kind: IntArray
+
+    @classmethod
+    def begin(
+        cls, load: LoadTree, gang: IntArray, caps: FloatArray, rooms: tuple[Room, ...]
+    ) -> Filling:
+        """Nobody was held back yet; a room that is overdrawn is none."""
+        left = tuple(Room(r.counted_watts, np.maximum(r.dc_watts, 0.0)) for r in rooms)
+        nobody = np.full(load.n_gpus, -1, dtype=np.int64)
+        open_ = np.full(len(load.tree), -1, dtype=np.int64)
+        start = np.array(caps, dtype=np.float64, copy=True)
+        return cls(load, gang, start, left, open_, nobody, nobody.copy())
+
+    @property
+    def _closed(self) -> BoolArray:
+        return np.asarray(self.closed_by >= 0)
+
+    def raise_to(self, goal_watts: FloatArray, members: IntArray) -> None:
+        """Raise the members' caps towards their goals as far as there is room.
+
+        Args:
+            goal_watts: (n_gpus,).
+            members: Indexes of the GPUs of this stage, (n_members,).
+        """
+        # Who was held back in an earlier stage has its holder, and that domain is closed.
+        members = members[self.binding[members] < 0]
+        movers = members[goal_watts[members] - self.caps[members] > _GAP_WATTS]
+        movers = self._hold_below_closed(movers)
+        if not movers.size:
+            return
+        start = self.caps[movers]
+        span = goal_watts[movers] - start
+        bends = [
+            np.clip((room.counted_watts[movers] - start) / span, 0.0, 1.0) for room in self.rooms
+        ]
+        held = self._held(movers, span, bends)
+        self.caps[movers] = start + span * held.level
+        for room, bend in zip(self.rooms, bends, strict=True):
+            used = np.zeros(self.load.n_gpus)
+            used[movers] = span * np.minimum(held.level, bend)
+            room.dc_watts = np.maximum(room.dc_watts - self.load.sum_gpus(used), 0.0)
+        short = held.level < 1.0 - _LEVEL_EPSILON
+        self.binding[movers[short]] = held.domain[short]
+        self.binding_kind[movers[short]] = held.kind[short]
+        self.closed_by[held.domain[short]] = held.kind[short]
+
+    def _hold_below_closed(self, movers: IntArray) -> IntArray:
+        """The movers below no closed domain; the others get theirs as holder, and so does a gang.
+
+        A full domain stays full for all later stages: most stages of a full row end here.
+        """
+        closed = self._closed
+        if not movers.size or not closed.any():
+            return movers
+        above = self.load.gpu_domains[:, movers]
+        marked = np.append(closed, False)[above]
+        below = np.asarray(marked.any(axis=0))
+        if not below.any():
+            return movers
+        deepest = len(marked) - 1 - np.argmax(marked[::-1], axis=0)
+        holder = np.where(below, above[deepest, np.arange(len(movers))], -1)
+        gangs = self.gang[movers]
+        if np.any(gangs[below] >= 0):
+            first = _first_of_gang(gangs, np.where(below, 0.0, 1.0))
+            below, holder = below[first], holder[first]
+        self.binding[movers[below]] = holder[below]
+        self.binding_kind[movers[below]] = self.closed_by[holder[below]]
+        return movers[~below]
+
+    def _held(self, movers: IntArray, span: FloatArray, bends: list[FloatArray]) -> _Held:
+        held = self._levels(movers, span, bends)
+        gangs = self.gang[movers]
+        if not np.any(gangs >= 0):
+            return held
+        first = _first_of_gang(gangs, held.level)
+        if np.all(held.level - held.level[first] <= _LEVEL_EPSILON):
+            return held.of(first)
+        return self._levels_with_gangs(movers, span, bends)
+
+    def _open_rooms(self) -> list[FloatArray]:
+        """Room of every domain and, last, of none, (n_domains + 1,) each; closed ones have less."""
+        closed = self._closed
+        return [np.append(np.where(closed, -1.0, r.dc_watts), np.inf) for r in self.rooms]
+
+    def _levels(self, movers: IntArray, span: FloatArray, bends: list[FloatArray]) -> _Held:
+        """Max-min fair share of the way for each mover, gangs aside.
+
+        A mover's counted load at level x is span * min(x, bend).
+        """
+        held = _Held.free(len(movers))
+        rooms = self._open_rooms()
+        for domains in self.load.gpu_domains[::-1]:
+            above = domains[movers]
+            for kind, (room, bend) in enumerate(zip(rooms, bends, strict=True)):
+                reached = np.minimum(bend, held.level)
+                inside, limit = _limits(above, span, reached, room)
+                held.lower(inside, limit, above[inside], kind)
+        return held
+
+    def _levels_with_gangs(
+        self, movers: IntArray, span: FloatArray, bends: list[FloatArray]
+    ) -> _Held:
+        """The same with a common share for each gang.
+
+        A domain's level when nobody below it is held elsewhere is the least that it can be. Where
+        all its movers have just that level and none a lower one elsewhere, it is their level.
+        """
+        result, rooms, closed = _Held.free(len(movers)), self._open_rooms(), self._closed
+        alive = np.arange(len(movers))
+        for step in range(_GANG_STEPS):
+            mine, here = movers[alive], [bend[alive] for bend in bends]
+            alone, domain_level = self._alone(mine, span[alive], here, rooms)
+            held = alone.of(_first_of_gang(self.gang[mine], alone.level))
+            stopped = held.level < 1.0
+            if not stopped.any():
+                break
+            settles = self._settles(mine, held.level, domain_level)
+            settled = np.asarray(stopped & settles[held.domain])
+            if step == _GANG_STEPS - 1 or not settled.any():
+                settled = np.ones(len(alive), dtype=np.bool_)
+            done = alive[settled]
+            result.level[done] = held.level[settled]
+            result.domain[done] = held.domain[settled]
+            result.kind[done] = held.kind[settled]
+            for kind, bend in enumerate(here):
+                used = np.zeros(self.load.n_gpus)
+                used[mine[settled]] = span[done] * np.minimum(held.level, bend)[settled]
+                left = np.maximum(rooms[kind][:-1] - self.load.sum_gpus(used), 0.0)
+                rooms[kind][:-1] = np.where(closed, -1.0, left)
+            alive = alive[~settled]
+            if not alive.size:
+                break
+        return result
+
+    def _alone(
+        self,
+        movers: IntArray,
+        span: FloatArray,
+        bends: list[FloatArray],
+        rooms: list[FloatArray],
+    ) -> tuple[_Held, FloatArray]:
+        """Each mover's least level, and each domain's if no other held its movers.
+
+        Shapes: movers as given, (n_domains + 1,).
+        """
+        held, domain_level = _Held.free(len(movers)), np.ones(len(self.load.tree) + 1)
+        for domains in self.load.gpu_domains[::-1]:
+            above = domains[movers]
+            for kind, (room, bend) in enumerate(zip(rooms, bends, strict=True)):
+                inside, limit = _limits(above, span, bend, room)
+                held.lower(inside, limit, above[inside], kind)
+                np.minimum.at(domain_level, above[inside], limit)
+        return held, domain_level
+
+    def _settles(self, movers: IntArray, level: FloatArray, domain_level: FloatArray) -> BoolArray:
+        """Domains none of whose movers has a lower level than theirs, (n_domains + 1,)."""
+        lowest = np.full(len(domain_level), np.inf)
+        for domains in self.load.gpu_domains:
+            np.minimum.at(lowest, domains[movers], level)
+        return np.asarray(lowest >= domain_level - _LEVEL_EPSILON)
+
+
+def _first_of_gang(gangs: IntArray, level: FloatArray) -> IntArray:
+    """For each GPU the one of its gang that has the lowest level, itself outside of gangs."""
+    order = np.lexsort((level, gangs))
+    first = order[np.searchsorted(gangs[order], gangs)]
+    return np.where(gangs >= 0, first, np.arange(len(gangs)))
+
+
+def _limits(
+    above: IntArray, span: FloatArray, bend: FloatArray, room: FloatArray
+) -> tuple[IntArray, FloatArray]:
+    """Positions of the movers below domains that have too little room, and their levels there."""
+    wanted = np.bincount(above, weights=span * bend, minlength=len(room))
+    over = wanted > room
+    if not over.any():
+        return np.zeros(0, dtype=np.int64), np.zeros(0)
+    inside = np.flatnonzero(over[above])
+    return inside, _level_of_each(above[inside], span[inside], bend[inside], room)
+
+
+def _level_of_each(
+    domains: IntArray, span: FloatArray, bend: FloatArray, room: FloatArray
+) -> FloatArray:
+    """The level x at which sum(span * min(x, bend)) of each domain equals its room, by member.
+
+    All domains at once: members sorted by domain and bend give each domain's load at every bend as
+    running sums; the level lies in the first piece that the room does not cover.
+    """
+    order = np.lexsort((bend, domains))
+    group, span_s, bend_s = domains[order], span[order], bend[order]
+    starts = np.flatnonzero(np.diff(group, prepend=-1))
+    sizes = np.diff(np.append(starts, len(group)))
+    which = np.repeat(np.arange(len(starts)), sizes)
+    load_before = _running_before(span_s * bend_s, starts, which)
+    span_before = _running_before(span_s, starts, which)
+    span_total = np.add.reduceat(span_s, starts)
+    at_bend = load_before + bend_s * (span_total[which] - span_before)
+    group_room = room[group[starts]]
+    covered = np.add.reduceat((at_bend <= group_room[which]).astype(np.int64), starts)
+    piece = starts + np.minimum(covered, sizes - 1)
+    rest = span_total - span_before[piece]
+    level = (group_room - load_before[piece]) / np.maximum(rest, 1e-12)
+    by_member = np.empty(len(domains))
+    by_member[order] = np.clip(level, 0.0, 1.0)[which]
+    return by_member
+
+
+def _running_before(values: FloatArray, starts: IntArray, which: IntArray) -> FloatArray:
+    """Sum of the values before each entry inside its own group."""
+    before = np.cumsum(values) - values
+    return np.asarray(before - before[starts][which], dtype=np.float64)
