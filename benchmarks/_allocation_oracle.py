@@ -51,7 +51,9 @@ def loop_allocate(
     for i in active:
         for d in above[i]:
             room[d] -= min(caps[i], expected[i])
-    filling = Filling(above, expected, caps, [max(r, 0.0) for r in room])
+    # A domain that the minimum alone overdraws lets nobody rise, idle or not.
+    closed = {d for d, r in enumerate(room) if r < -_TINY}
+    filling = Filling(above, expected, caps, [max(r, 0.0) for r in room], closed)
     for members, goal in _stages(wants, active):
         rising = [i for i in members if i not in filling.stopped and goal[i] - caps[i] > 1e-6]
         _fill(rising, goal, filling)

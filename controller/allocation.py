@@ -23,6 +23,7 @@ from wattpack.power.feasibility import LoadTree
 
 __all__ = ["Allocation", "Limit", "Wants", "allocate", "even_gangs", "gang_kinds"]
 
+_GAP_WATTS = 1e-6
 # GPUs of about the same value share slack; more classes would only order measurement noise.
 _VALUE_CLASSES = 4
 
@@ -110,6 +111,9 @@ def allocate(load: LoadTree, wants: Wants, *limits: Limit) -> Allocation:
         for k in limits
     )
     filling = Filling.begin(load, wants.gang, caps, rooms)
+    for kind, room in enumerate(rooms):
+        # Over its limit with everybody at the minimum: nobody there rises, idle or not.
+        filling.closed_by[room.dc_watts < -_GAP_WATTS] = kind
     for members, goal in _stages(wants, active):
         filling.raise_to(goal, members)
     return Allocation(filling.caps, filling.binding, filling.binding_kind)

@@ -87,6 +87,15 @@ def test_an_impossible_room_leaves_everybody_at_the_minimum() -> None:
     assert np.all(result.binding_domain >= 0)
 
 
+def test_below_an_overdrawn_domain_nobody_rises_not_even_idle_boards() -> None:
+    topology = make_topology(parents=(-1, 0, 0), nodes=(1, 2), priority=[10] * 4 + [0] * 4)
+    load = make_load(topology)
+    expected = np.array([650.0] * 4 + [100.0] * 4)
+    result = allocated(load, make_wants(topology), room_for(load, 1000.0), expected)
+    assert np.all(result.cap_watts == topology.min_limit_watts)
+    assert np.all(result.binding_domain == 0)
+
+
 def test_an_idle_important_board_does_not_waste_the_budget() -> None:
     topology = make_topology(parents=(-1,), nodes=(0,), priority=[10, 10, 0, 0])
     load = make_load(topology)
