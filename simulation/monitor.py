@@ -30,7 +30,9 @@ LEASE_SECONDS = 4.0
 REACTION_SECONDS = 0.5 + 1.3
 """Actuation and settling at p99.9, as measured on boards: what a jump lasts beyond a lease (I2)."""
 
-CURVE_TOLERANCE = 0.8
+HEAT_TOLERANCE = 0.03
+"""Curves through the same published points differ by up to 4 % between and beside them."""
+
 LIMIT_TOLERANCE_WATTS = 1.5
 HELD_SECONDS = 2.5
 """A limit above what is held is undone within a read-back period, seen a tick later (I10)."""
@@ -264,20 +266,17 @@ class InvariantMonitor:
         no = np.zeros(len(world.node_names), dtype=np.bool_)
         worst = np.full(len(world.node_names), plant.worst_host_watts)
         ratio = self._domain_watts(caps, worst, no) / self._ratings()
-        over = np.maximum(ratio**2 - 1.0, 1e-12)
-        racks = world.scenario.row.racks
-        a = np.array([plant.row_breaker_a_seconds] + [plant.rack_breaker_a_seconds] * racks)
-        b = np.array([plant.row_breaker_b] + [plant.rack_breaker_b] * racks)
-        trip_seconds = CURVE_TOLERANCE * a * over**-b
+        trip_seconds = world.breakers.earliest_seconds(ratio)
         fault = self._lease_seconds + REACTION_SECONDS
-        heat = world.breakers.heat + np.where(ratio > 1.0, fault / trip_seconds, 0.0)
+        heat = world.breakers.heat + fault / trip_seconds
+        racks = world.scenario.row.racks
         allowed = np.array([0.25] + [0.5] * racks)
         # Silent nodes count at their default limits; once the others are at guaranteed caps there
         # is nothing left to lower: electricity that is there cannot be refused (I1).
         above = ~quiet & (caps > self._guaranteed_watts + LIMIT_TOLERANCE_WATTS)
         rack_of_gpu = world.rack_of_node[world.node_of_gpu]
         left = [above.any(), *(above[rack_of_gpu == rack].any() for rack in range(racks))]
-        bad = ((heat > allowed + 0.02) | (ratio > 1.5)) & np.array(left)
+        bad = ((heat > allowed + HEAT_TOLERANCE) | (ratio > 1.5)) & np.array(left)
         since_ns = np.where(self._jump_since_ns < 0, now_ns, self._jump_since_ns)
         self._jump_since_ns = np.where(bad, since_ns, -1)
         late = bad & (now_ns - since_ns > JUMP_SECONDS * NS_PER_SECOND)

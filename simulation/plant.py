@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from simulation.plant_breakers import Breakers
 from simulation.scenario import Scenario
+from simulation.trip_bands import TripBands
 from wattpack.errors import InputError
 
 Floats = NDArray[np.float64]
@@ -20,6 +21,7 @@ Bools = NDArray[np.bool_]
 Integers = NDArray[np.int64]
 
 ROW = 0
+_BREAKER_STREAM = 7
 
 
 def rack_of_nodes(scenario: Scenario) -> Integers:
@@ -38,16 +40,19 @@ def node_names(scenario: Scenario) -> tuple[str, ...]:
 
 
 def breakers_of(scenario: Scenario) -> Breakers:
-    """The row's and the racks' breakers."""
+    """The row's and the racks' breakers; their places in the band are drawn from the seed."""
     plant, racks = scenario.plant, scenario.row.racks
-    rating = np.array([scenario.row_rating_watts] + [scenario.rack_rating_watts] * racks)
     return Breakers(
-        rating,
-        np.array([plant.row_breaker_a_seconds] + [plant.rack_breaker_a_seconds] * racks),
-        np.array([plant.row_breaker_b] + [plant.rack_breaker_b] * racks),
-        plant.breaker_cooling_seconds,
-        plant.breaker_magnetic_ratio,
-        feeds=2 if scenario.row.redundancy == "2N" else 1,
+        np.array([scenario.row_rating_watts] + [scenario.rack_rating_watts] * racks),
+        TripBands(
+            [plant.row_breaker_points] + [plant.rack_breaker_points] * racks,
+            plant.breaker_tolerance_ratio,
+            np.random.default_rng((scenario.seed, _BREAKER_STREAM)),
+        ),
+        cooling_seconds=plant.breaker_cooling_seconds,
+        magnetic_ratio=plant.breaker_magnetic_ratio,
+        feeds=scenario.row.fed_by,
+        required_feeds=scenario.row.carried_by,
     )
 
 
@@ -84,7 +89,7 @@ class ServerRow:
     Args:
         scenario: Constants and shape.
         node_of_gpu: Server of each GPU, (n_gpus,).
-        generator: Of the host's noise.
+        generator: Of what differs from server to server, and of the host's noise.
     """
 
     def __init__(
@@ -97,12 +102,20 @@ class ServerRow:
         self._n_racks = scenario.row.racks
         self._external_watts = scenario.row.external_watts
         n = scenario.row.servers
+        self._draw_servers(n)
         self._heat_watts = np.zeros(n)  # GPU watts as the fans have followed them
+        self._noise = self._plant.host_noise_ratio * generator.standard_normal(n)
         self.on: Bools = np.ones(n, dtype=np.bool_)
         self.gpu_watts = np.zeros(n)
-        self.host_watts = np.full(n, self._plant.host_base_watts)
+        self.host_watts = self.base_watts.copy()
         self.ac_watts = np.zeros(n)
         self.domain_watts = np.zeros(1 + self._n_racks)
+
+    def _draw_servers(self, n: int) -> None:
+        plant, uniform = self._plant, self._generator.uniform
+        base, fans = plant.host_base_spread_ratio, plant.fan_range_spread_ratio
+        self.base_watts = plant.host_base_watts * uniform(1.0 - base, 1.0 + base, n)
+        self.fan_watts = plant.fan_range_watts * uniform(1.0 - fans, 1.0 + fans, n)
 
     def advance(self, gpu_watts: Floats, seconds: float) -> Floats:
         """Mean AC watts at every domain over a step, (n_domains,).
@@ -113,22 +126,32 @@ class ServerRow:
         """
         plant = self._plant
         n = len(self.on)
-        self.gpu_watts = np.bincount(self._node_of_gpu, gpu_watts, n).astype(np.float64)
-        follow = 1.0 - np.exp(-seconds / plant.fan_lag_seconds)
-        self._heat_watts = self._heat_watts + follow * (self.gpu_watts - self._heat_watts)
-        speed = np.minimum(1.0, self._heat_watts / plant.fan_full_gpu_watts)
-        host = (
-            plant.host_base_watts
-            + plant.host_watts_per_gpu_watt * self.gpu_watts
-            + plant.fan_range_watts * speed**plant.fan_exponent
+        gpu: Floats = np.bincount(self._node_of_gpu, gpu_watts, n).astype(np.float64)
+        host = self._host(gpu, seconds)
+        if not self.on.all():
+            gpu, host = np.where(self.on, gpu, 0.0), np.where(self.on, host, 0.0)
+        self.gpu_watts, self.host_watts = gpu, host
+        self.ac_watts = (gpu + host) / plant.supply_efficiency
+        watts = np.empty(1 + self._n_racks)
+        watts[1:] = np.bincount(self._rack_of_node, self.ac_watts, self._n_racks)
+        watts[ROW] = watts[1:].sum() + self._external_watts
+        self.domain_watts = watts
+        return watts
+
+    def _host(self, gpu_watts: Floats, seconds: float) -> Floats:
+        """Servers without GPUs, (n_nodes,); fans are integrated over the step by its middle."""
+        plant = self._plant
+        lag = self._heat_watts - gpu_watts
+        half = np.exp(-0.5 * seconds / plant.fan_lag_seconds)
+        speed = np.minimum(1.0, (gpu_watts + lag * half) / plant.fan_full_gpu_watts)
+        self._heat_watts = gpu_watts + lag * half * half
+        keep = np.exp(-seconds / plant.host_noise_lag_seconds)
+        new = plant.host_noise_ratio * np.sqrt(1.0 - keep * keep)
+        self._noise = keep * self._noise + new * self._generator.standard_normal(len(lag))
+        followed = self.base_watts + plant.host_watts_per_gpu_watt * gpu_watts
+        return np.asarray(
+            (followed + self.fan_watts * speed**plant.fan_exponent) * (1.0 + self._noise)
         )
-        noise = 1.0 + plant.host_noise_ratio * self._generator.standard_normal(n)
-        self.host_watts = np.where(self.on, host * noise, 0.0)
-        self.gpu_watts = np.where(self.on, self.gpu_watts, 0.0)
-        self.ac_watts = (self.gpu_watts + self.host_watts) / plant.supply_efficiency
-        racks = np.bincount(self._rack_of_node, self.ac_watts, minlength=self._n_racks)
-        self.domain_watts = np.concatenate([[racks.sum() + self._external_watts], racks])
-        return self.domain_watts
 
     def switch_off(self, domain: int) -> None:
         """The domain's breaker has opened: its servers are dark for good."""

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from simulation.scenario import MeterSettings
+from simulation.trip_bands import TripBands
 from wattpack.units import NS_PER_SECOND, seconds_to_ns
 
 Floats = NDArray[np.float64]
@@ -19,32 +20,33 @@ Bools = NDArray[np.bool_]
 
 
 class Breakers:
-    """One breaker a feed and domain; with two feeds each carries half until one is lost.
+    """One breaker a feed and domain; the feeds that are left carry the load in equal parts.
 
     Args:
-        rating_watts: Of one feed, (n,).
-        a_seconds: Of ``t = a (r^2 - 1)^-b``, (n,).
-        b_exponent: (n,).
+        rating_watts: What a domain's required feeds carry together, (n,).
+        bands: Times to trip, drawn for the run.
         cooling_seconds: Time constant of cooling.
         magnetic_ratio: Load over rating that opens at once.
         feeds: Feeds of every domain.
+        required_feeds: As many carry ``rating_watts``; each one's breaker is rated an equal part.
     """
 
     def __init__(
         self,
         rating_watts: Floats,
-        a_seconds: Floats,
-        b_exponent: Floats,
+        bands: TripBands,
+        *,
         cooling_seconds: float,
         magnetic_ratio: float,
         feeds: int = 1,
+        required_feeds: int = 1,
     ) -> None:
         n = len(rating_watts)
         self.rating_watts = rating_watts
-        self._a, self._b = a_seconds, b_exponent
+        self._bands = bands
         self._cooling_seconds = cooling_seconds
         self._magnetic_ratio = magnetic_ratio
-        self._feeds = feeds
+        self._feeds, self._feed_watts = feeds, rating_watts / required_feeds
         self.lost_feeds = np.zeros(n, dtype=np.int64)
         self.heat = np.zeros(n)
         self.tripped: Bools = np.zeros(n, dtype=np.bool_)
@@ -61,30 +63,33 @@ class Breakers:
     def load_ratio(self, watts: Floats) -> Floats:
         """Load of the busiest feed over its rating, (n,)."""
         feeds = np.maximum(1, self._feeds - self.lost_feeds)
-        return np.asarray(watts / feeds / self.rating_watts, dtype=np.float64)
+        return np.asarray(watts / feeds / self._feed_watts, dtype=np.float64)
+
+    def earliest_seconds(self, ratio: Floats) -> Floats:
+        """Time to trip at the lower edge of the band, whatever was drawn, (n,)."""
+        return self._bands.earliest_seconds(ratio)
 
     def advance(self, watts: Floats, seconds: float) -> Bools:
         """Carry a load for a time; which breakers opened in it, (n,)."""
         ratio = self.load_ratio(watts)
         over = ratio > 1.0
-        excess = np.where(over, ratio**2 - 1.0, 1.0)
-        heating = excess**self._b / self._a * seconds
-        cooled = self.heat * np.exp(-seconds / self._cooling_seconds)
-        self.heat = np.where(over, self.heat + heating, cooled)
+        self.heat = self.heat * np.where(over, 1.0, np.exp(-seconds / self._cooling_seconds))
+        if over.any():
+            self.heat = self.heat + seconds / self._bands.seconds_to_trip(ratio)
+            self.seconds_above_rating += np.where(over, seconds, 0.0)
         self.max_heat = np.maximum(self.max_heat, self.heat)
         self.peak_ratio = np.maximum(self.peak_ratio, ratio)
-        self.seconds_above_rating += np.where(over, seconds, 0.0)
         opens = ~self.tripped & ((self.heat >= 1.0) | (ratio >= self._magnetic_ratio))
         self.tripped = self.tripped | opens
         return opens
 
 
 class Meters:
-    """Power meters at the breakers: a mean over each period, late, noisy, with gaps.
+    """Power meters at breakers or in servers: means over each period, late, noisy, with gaps.
 
     Args:
-        settings: Period, delay, noise and gaps.
-        n_domains: Meters.
+        settings: Period, delay, resolution, noise and gaps.
+        n_meters: Their number.
         generator: Of noise and gaps.
         start_ns: First instant.
     """
@@ -92,7 +97,7 @@ class Meters:
     def __init__(
         self,
         settings: MeterSettings,
-        n_domains: int,
+        n_meters: int,
         generator: np.random.Generator,
         start_ns: int = 0,
     ) -> None:
@@ -101,11 +106,11 @@ class Meters:
         self._period_ns = seconds_to_ns(settings.period_seconds)
         self._delay_ns = seconds_to_ns(settings.delay_seconds)
         self._begin_ns = start_ns
-        self._joules = np.zeros(n_domains)
+        self._joules = np.zeros(n_meters)
         self._on_the_way: deque[tuple[int, int, Floats]] = deque()
-        self.silent: Bools = np.zeros(n_domains, dtype=np.bool_)
-        self.watts = np.full(n_domains, np.nan)
-        self.time_ns = np.full(n_domains, -1, dtype=np.int64)
+        self.silent: Bools = np.zeros(n_meters, dtype=np.bool_)
+        self.watts = np.full(n_meters, np.nan)
+        self.time_ns = np.full(n_meters, -1, dtype=np.int64)
 
     def advance(self, watts: Floats, begin_ns: int, end_ns: int) -> None:
         """Take in a step's mean load and deliver what has arrived, (n,)."""
@@ -124,6 +129,9 @@ class Meters:
         noise = 1.0 + self._settings.noise_ratio * self._generator.standard_normal(n)
         lost = (self._generator.random(n) < self._settings.gap_probability) | self.silent
         reading = np.where(lost, np.nan, mean * noise)
+        step = self._settings.resolution_watts
+        if step > 0.0:
+            reading = np.round(reading / step) * step
         self._on_the_way.append((now_ns + self._delay_ns, now_ns, reading))
         self._joules = np.zeros(n)
         self._begin_ns = now_ns

@@ -6,10 +6,9 @@ constants; its results then carry another hash and ``plant_frozen`` is false.
 
 from __future__ import annotations
 
-import hashlib
-import json
 from functools import lru_cache
 from importlib import resources
+from itertools import pairwise
 from typing import Annotated, Self
 
 from pydantic import Field, model_validator
@@ -21,6 +20,7 @@ from wattpack.settings import Settings, validate
 Positive = Annotated[float, Field(gt=0, le=1e9)]
 NonNegative = Annotated[float, Field(ge=0, le=1e9)]
 Share = Annotated[float, Field(ge=0, le=1)]
+CurvePoints = tuple[tuple[float, float], ...]
 
 
 class PlantConstants(Settings):
@@ -51,7 +51,16 @@ class PlantConstants(Settings):
         NonNegative, Field(description="CPU and NIC work beyond what GPU work brings, at worst")
     ]
     host_noise_ratio: Annotated[
-        Share, Field(description="Standard deviation of host watts from second to second")
+        Share, Field(description="Standard deviation of host watts around what they follow")
+    ]
+    host_noise_lag_seconds: Annotated[
+        Positive, Field(description="Time over which that noise forgets, seconds")
+    ]
+    host_base_spread_ratio: Annotated[
+        Share, Field(description="Largest deviation of a server's base from host_base_watts")
+    ]
+    fan_range_spread_ratio: Annotated[
+        Share, Field(description="Largest deviation of a server's fans from fan_range_watts")
     ]
     cap_delay_min_seconds: Annotated[
         NonNegative, Field(description="Quickest board: until a lowered limit acts, seconds")
@@ -78,14 +87,17 @@ class PlantConstants(Settings):
     decode_clock_knee_ratio: Annotated[
         Share, Field(description="Locked clock over highest clock above which decode keeps speed")
     ]
-    row_breaker_a_seconds: Annotated[
-        Positive, Field(description="Row breaker, t = a (r^2 - 1)^-b: a in seconds")
+    row_breaker_points: Annotated[
+        CurvePoints,
+        Field(min_length=2, description="Row breaker: load over rating, seconds to trip if hot"),
     ]
-    row_breaker_b: Annotated[Positive, Field(description="Row breaker, exponent b")]
-    rack_breaker_a_seconds: Annotated[
-        Positive, Field(description="Rack breaker, t = a (r^2 - 1)^-b: a in seconds")
+    rack_breaker_points: Annotated[
+        CurvePoints,
+        Field(min_length=2, description="Rack breaker: load over rating, seconds to trip if hot"),
     ]
-    rack_breaker_b: Annotated[Positive, Field(description="Rack breaker, exponent b")]
+    breaker_tolerance_ratio: Annotated[
+        float, Field(ge=0, lt=1, description="Half width of the band around the curve, of the time")
+    ]
     breaker_cooling_seconds: Annotated[
         Positive, Field(description="Time constant of a breaker's cooling, seconds")
     ]
@@ -94,19 +106,19 @@ class PlantConstants(Settings):
     ]
 
     @model_validator(mode="after")
-    def _delays_are_ordered(self) -> Self:
+    def _values_are_ordered(self) -> Self:
+        for name in ("row_breaker_points", "rack_breaker_points"):
+            points = getattr(self, name)
+            falls = all(a[0] < b[0] and a[1] > b[1] for a, b in pairwise(points))
+            if not falls or points[0][0] <= 1.0 or points[-1][1] <= 0.0:
+                raise ValueError(f"{name}: load rises from above 1, seconds fall to above 0")
         if self.cap_delay_min_seconds > self.cap_delay_max_seconds:
             raise ValueError("cap_delay_min_seconds exceeds cap_delay_max_seconds")
         return self
 
-    def sha256(self) -> str:
-        """Hash of the canonical JSON of all constants."""
-        text = json.dumps(self.model_dump(), sort_keys=True, separators=(",", ":"))
-        return hashlib.sha256(text.encode()).hexdigest()
-
     @property
     def worst_host_watts(self) -> float:
-        """Most that a server draws without its GPUs, DC: fans at maximum and a CPU burst."""
+        """Most that a server is declared to draw without its GPUs, DC: fans at maximum, a burst."""
         gpu = self.host_watts_per_gpu_watt * self.fan_full_gpu_watts
         return self.host_base_watts + gpu + self.fan_range_watts + self.host_burst_watts
 

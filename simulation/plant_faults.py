@@ -74,8 +74,10 @@ class StruckPlant:
         bank.sensor_gain = self._gain * gain
         domains = len(self._breakers.rating_watts)
         self._meters.silent = faults.struck(FaultKind.METER_GAP, since_ns, domains)
-        lost = faults.struck(FaultKind.FEED_LOSS, since_ns, domains)
-        self._breakers.lost_feeds = lost.astype(np.int64)
+        lost = np.zeros(domains, dtype=np.int64)
+        for fault in faults.active(FaultKind.FEED_LOSS, since_ns):
+            lost += fault.struck
+        self._breakers.lost_feeds = lost
 
     def demand(self, wanted_watts: Floats, full_watts: Floats, now_ns: int) -> Floats:
         """What the boards are asked for, after a step of everything to full power, (n_gpus,).

@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from capacity.step_library import shipped_step_tables
 from simulation.cap_effects import URGENT, EffectFigures
 from simulation.placed import PlacementEvent
+from simulation.plant_hash import plant_sha256
 from simulation.pod_work import WorkKind
 from simulation.scenario import Scenario
 from simulation.slo import LEAD_OUT_SECONDS, quantile_ratio
@@ -221,7 +222,7 @@ def summarise(world: World, uncapped: World, policy: str, product: Mapping[str, 
         policy=policy,
         seed=scenario.seed,
         simulated_seconds=round(max(0.0, ran_seconds(world) - scenario.warmup_seconds), 2),
-        plant_sha256=scenario.plant.sha256(),
+        plant_sha256=plant_sha256(scenario.plant),
         plant_frozen=scenario.plant_frozen,
         step_tables_sha256=shipped_step_tables().content_sha256,
         trace_rate_factor=scenario.trace_rate_factor,

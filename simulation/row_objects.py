@@ -97,7 +97,11 @@ def domain_objects(scenario: Scenario) -> Objects:
     worst_host = plant.worst_host_watts / plant.supply_efficiency
     idle_host = plant.host_base_watts / plant.supply_efficiency
     common: dict[str, Any] = {
-        "redundancy": {"mode": row.redundancy, "feeds": 2 if row.redundancy == "2N" else 1},
+        "redundancy": {
+            "mode": row.redundancy,
+            "feeds": row.fed_by,
+            "requiredFeeds": row.carried_by,
+        },
         "nonGpuPerNode": {"worstWatts": worst_host, "idleWatts": idle_host},
         "supplyEfficiency": plant.supply_efficiency,
         "loadDeclaredComplete": True,
@@ -108,7 +112,7 @@ def domain_objects(scenario: Scenario) -> Objects:
     external = [{"name": "switches-and-storage", "worstWatts": row.external_watts}]
     specs: list[dict[str, Any]] = [
         {
-            "ratingWatts": scenario.row_rating_watts,
+            "ratingWatts": scenario.row_rating_watts / row.carried_by,
             "breaker": {"curve": "SwitchboardThermal", **cooling},
             "externalLoads": external if row.external_watts > 0 else [],
             **common,
@@ -118,7 +122,7 @@ def domain_objects(scenario: Scenario) -> Objects:
         specs.append(
             {
                 "parent": names[0],
-                "ratingWatts": scenario.rack_rating_watts,
+                "ratingWatts": scenario.rack_rating_watts / row.carried_by,
                 "breaker": {"curve": "RackThermal", **cooling},
                 "members": {"nodeSelector": {RACK_LABEL: rack}},
                 **common,

@@ -41,6 +41,9 @@ class MeterSettings(Settings):
     ] = 2.0
     noise_ratio: Annotated[Share, Field(description="Standard deviation over reading")] = 0.003
     gap_probability: Annotated[Share, Field(description="Chance that a reading is lost")] = 0.01
+    resolution_watts: Annotated[
+        float, Field(ge=0, le=1e6, description="Readings are multiples of it; 0: exact")
+    ] = 0.0
 
 
 class RowSettings(Settings):
@@ -67,14 +70,44 @@ class RowSettings(Settings):
         float, Field(ge=0, le=1e8, description="Switches and storage on the row, AC watts")
     ] = 3_000.0
     redundancy: Annotated[
-        Literal["None", "2N"], Field(description="2N: two feeds share the load, one may be lost")
+        Literal["None", "2N", "KofN"],
+        Field(description="2N: two feeds share the load, one may be lost; KofN: as declared below"),
     ] = "None"
+    feeds: Annotated[int, Field(ge=1, le=16, description="N with KofN, else without meaning")] = 3
+    required_feeds: Annotated[
+        int, Field(ge=1, le=16, description="k with KofN: as many carry the rating together")
+    ] = 2
     enforcement: Annotated[
         Literal["DryRun", "Enforce"], Field(description="Whether caps are written")
     ] = "Enforce"
     milli_cpu_per_server: Annotated[int, Field(ge=1000, le=10**7, description="milliCPU")] = 224_000
     memory_bytes_per_server: Annotated[int, Field(ge=2**30, le=2**45, description="bytes")] = 2**41
     meter: Annotated[MeterSettings, Field(description="Meter at each breaker")] = MeterSettings()
+    bmc: Annotated[
+        Literal["none", "simulated"],
+        Field(
+            description="Whether servers tell their draw without GPUs (Redfish, IPMI), or nobody"
+        ),
+    ] = "none"
+    bmc_meter: Annotated[
+        MeterSettings, Field(description="How late and coarse a simulated BMC tells it; assumed")
+    ] = MeterSettings(period_seconds=2.0, noise_ratio=0.01, resolution_watts=10.0)
+
+    @model_validator(mode="after")
+    def _feeds_are_ordered(self) -> Self:
+        if self.redundancy == "KofN" and not self.required_feeds < self.feeds:
+            raise ValueError("required_feeds must be below feeds with KofN")
+        return self
+
+    @property
+    def fed_by(self) -> int:
+        """Feeds of every domain."""
+        return {"None": 1, "2N": 2, "KofN": self.feeds}[self.redundancy]
+
+    @property
+    def carried_by(self) -> int:
+        """Feeds that carry a domain's rating together."""
+        return self.required_feeds if self.redundancy == "KofN" else 1
 
     @property
     def servers(self) -> int:
@@ -331,12 +364,12 @@ class Scenario(Settings):
 
     @property
     def row_rating_watts(self) -> float:
-        """Continuous rating of the row's breaker (one feed), AC watts."""
+        """What the row may draw for long, whichever feeds are lost as declared, AC watts."""
         return self.row.rated_servers * self.row.rated_server_watts
 
     @property
     def rack_rating_watts(self) -> float:
-        """Continuous rating of a rack's breaker (one feed), AC watts."""
+        """What a rack may draw for long, whichever feeds are lost as declared, AC watts."""
         return self.row.rack_rated_servers * self.row.rated_server_watts
 
 

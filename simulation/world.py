@@ -5,7 +5,7 @@
     world.pods_changed(pods)                  # after each change: all pods as the API shows them
     world.advance(to_ns)                      # physics and queues up to a time
     world.driver(node)                        # GPUs behind the device port (agents, actuators)
-    world.host_watts(node)                    # server without its GPUs, DC watts, as sensed
+    world.host_watts(node)                    # server without its GPUs, DC watts; None: no BMC
     world.meter("row")                        # newest delivered reading, or None
     world.boot_id(node); world.pod_uses(node) # what an agent reports besides
     world.take_finished()                     # batch pods whose work is done: delete them
@@ -94,6 +94,10 @@ class World:
         self._meters = Meters(
             scenario.row.meter, len(self.domain_names), self._generator(5), start_ns
         )
+        self._bmcs = None
+        if scenario.row.bmc == "simulated":
+            bmc, nodes = scenario.row.bmc_meter, len(self.node_names)
+            self._bmcs = Meters(bmc, nodes, self._generator(8), start_ns)
         self.faults = FaultSchedule(
             scenario.faults,
             self.gpu_uuids,
@@ -197,6 +201,8 @@ class World:
             for domain in np.flatnonzero(opened):
                 self.servers.switch_off(int(domain))
         self._meters.advance(watts, begin_ns, end_ns)
+        if self._bmcs is not None:
+            self._bmcs.advance(self.servers.host_watts, begin_ns, end_ns)
         self.now_ns = end_ns
         self.effects.observe(end_ns, self.bank.limit_watts, self.bank.sensed_draw_watts())
         self.ledger.energy_joules += float(watts[0]) * seconds
@@ -243,9 +249,12 @@ class World:
         i = self.node_names.index(node)
         return bool(self.servers.on[i] and self._struck.down_until_ns[i] <= self.now_ns)
 
-    def host_watts(self, node: str) -> float:
-        """What the server draws without its GPUs, DC watts."""
-        return float(self.servers.host_watts[self.node_names.index(node)])
+    def host_watts(self, node: str) -> float | None:
+        """What a BMC told last of the server without its GPUs, DC watts; None if nothing does."""
+        if self._bmcs is None:
+            return None
+        watts = float(self._bmcs.watts[self.node_names.index(node)])
+        return None if np.isnan(watts) else watts
 
     def meter(self, domain: str) -> tuple[float, int] | None:
         """AC watts of the newest delivered reading and when it was taken, None before the first."""

@@ -19,8 +19,10 @@ OVERSHOOT = 1.05
 GAIN_SPREAD = 0.09
 MATCH_WATTS = 1.5
 PARENT_HEAT, LEAF_HEAT = 0.25, 0.5
+HEAT_TOLERANCE = 0.03
+"""Curves through the same published points differ by up to 4 % between and beside them."""
+
 HIGHEST_RATIO = 1.5
-CURVE_EDGE = 0.8
 REACTION_SECONDS = 0.5 + 1.3
 """Actuation and settling at p99.9: what a jump lasts beyond a lease (I2)."""
 
@@ -57,11 +59,6 @@ class RowMonitor:
         self._above_since_ns = np.full(actuators.cap_watts.shape, NEVER)
         self._epoch = actuators.epoch.copy()
         self._boot = actuators.boot.copy()
-        constants = plant.scenario.plant
-        racks = n_domains - 1
-        row_a, rack_a = constants.row_breaker_a_seconds, constants.rack_breaker_a_seconds
-        self._a = np.array([row_a] + [rack_a] * racks)
-        self._b = np.array([constants.row_breaker_b] + [constants.rack_breaker_b] * racks)
 
     def _shaped(self, boards: Floats) -> Floats:
         return boards.reshape(self._actuators.cap_watts.shape)
@@ -141,15 +138,13 @@ class RowMonitor:
         caps = np.where(quiet[:, None], self._default, caps)
         breakers = self._plant.breakers
         ratio = self._domain_watts(caps.sum(axis=1)) / breakers.rating_watts
-        over = np.maximum(ratio**2 - 1.0, 1e-12)
-        trip_seconds = CURVE_EDGE * self._a * over**-self._b
         fault = self._lease_seconds + REACTION_SECONDS
-        heat = breakers.heat + np.where(ratio > 1.0, fault / trip_seconds, 0.0)
+        heat = breakers.heat + fault / breakers.earliest_seconds(ratio)
         allowed = np.full(len(heat), LEAF_HEAT)
         allowed[0] = PARENT_HEAT
         lowerable = (actuators.cap_watts > actuators.guaranteed_watts + MATCH_WATTS).any(axis=1)
         left = (self._members & (lowerable & ~quiet)).any(axis=1)
-        bad = ((heat > allowed + 0.02) | (ratio > HIGHEST_RATIO)) & left
+        bad = ((heat > allowed + HEAT_TOLERANCE) | (ratio > HIGHEST_RATIO)) & left
         self._jump_since_ns = np.where(bad, np.minimum(self._jump_since_ns, now_ns), NEVER)
         late = bad & (now_ns - self._jump_since_ns > JUMP_SECONDS * NS_PER_SECOND)
         for domain in np.flatnonzero(late):

@@ -10,13 +10,18 @@ from hypothesis import strategies as st
 from simulation.plant import ServerRow
 from simulation.plant_breakers import Breakers, Meters
 from simulation.scenario import MeterSettings, load_scenario
+from simulation.trip_bands import Points, TripBands
 from tests.examples import examples
 from tests.simulation.twin_builders import small_scenario
 from wattpack.units import NS_PER_SECOND
 
+ROW_POINTS = ((1.05, 120.0), (1.15, 60.0))
+RACK_POINTS = ((1.1, 1020.0), (1.4, 60.0))
 
-def breaker(feeds: int = 1, a: float = 30.3, b: float = 0.605) -> Breakers:
-    return Breakers(np.array([100.0]), np.array([a]), np.array([b]), 600.0, 5.0, feeds)
+
+def breaker(points: Points = ROW_POINTS, **feeds: int) -> Breakers:
+    bands = TripBands([points], 0.2)
+    return Breakers(np.array([100.0]), bands, cooling_seconds=600.0, magnetic_ratio=5.0, **feeds)
 
 
 def seconds_to_trip(b: Breakers, watts: float, step: float = 0.5) -> float:
@@ -27,20 +32,38 @@ def seconds_to_trip(b: Breakers, watts: float, step: float = 0.5) -> float:
 
 
 @pytest.mark.parametrize(
-    ("a", "b", "ratio", "published_seconds"),
+    ("points", "ratio", "published_seconds"),
     [
-        (30.3, 0.605, 1.05, 120),
-        (30.3, 0.605, 1.15, 60),
-        (55.6, 1.864, 1.1, 1020),
-        (55.6, 1.864, 1.4, 60),
+        (ROW_POINTS, 1.05, 120),
+        (ROW_POINTS, 1.15, 60),
+        (RACK_POINTS, 1.1, 1020),
+        (RACK_POINTS, 1.4, 60),
     ],
 )
 def test_a_breaker_opens_when_published_curves_say(
-    a: float, b: float, ratio: float, published_seconds: float
+    points: Points, ratio: float, published_seconds: float
 ) -> None:
-    assert seconds_to_trip(breaker(a=a, b=b), 100.0 * ratio) == pytest.approx(
+    assert seconds_to_trip(breaker(points), 100.0 * ratio) == pytest.approx(
         published_seconds, rel=0.02
     )
+
+
+@pytest.mark.parametrize("ratio", [1.01, 1.1, 1.5, 2.0, 4.0])
+def test_each_breaker_trips_inside_its_band_and_some_runs_at_its_lower_edge(ratio: float) -> None:
+    shares: list[float] = []
+    edges = 0
+    for seed in range(200):
+        bands = TripBands([ROW_POINTS, RACK_POINTS], 0.2, np.random.default_rng(seed))
+        middle = TripBands([ROW_POINTS, RACK_POINTS], 0.2)
+        load = np.full(2, ratio)
+        share = bands.seconds_to_trip(load) / middle.seconds_to_trip(load)
+        assert bands.earliest_seconds(load) == pytest.approx(0.8 * middle.seconds_to_trip(load))
+        edges += bool((np.abs(share - 0.8) < 1e-9).all())
+        shares.extend(share)
+    assert min(shares) >= 0.8 - 1e-9
+    assert max(shares) <= 1.2 + 1e-9
+    assert np.ptp(shares) > 0.35
+    assert 30 <= edges <= 70
 
 
 def test_a_breaker_never_opens_at_its_rating_and_at_once_on_a_short() -> None:
@@ -58,11 +81,23 @@ def test_heat_carries_over_and_cools_by_its_time_constant() -> None:
     assert b.seconds_above_rating[0] == 10.0
 
 
-def test_a_lost_feed_doubles_the_load_of_the_other() -> None:
-    b = breaker(feeds=2)
-    assert b.load_ratio(np.array([140.0]))[0] == pytest.approx(0.7)
-    b.lost_feeds[:] = 1
-    assert b.load_ratio(np.array([140.0]))[0] == pytest.approx(1.4)
+@pytest.mark.parametrize(
+    ("feeds", "required", "lost", "ratio"),
+    [
+        (1, 1, 0, 1.4),
+        (2, 1, 0, 0.7),
+        (2, 1, 1, 1.4),
+        (4, 2, 0, 0.7),
+        (4, 2, 2, 1.4),
+        (4, 2, 3, 2.8),
+    ],
+)
+def test_the_feeds_that_are_left_carry_the_load(
+    feeds: int, required: int, lost: int, ratio: float
+) -> None:
+    b = breaker(feeds=feeds, required_feeds=required)
+    b.lost_feeds[:] = lost
+    assert b.load_ratio(np.array([140.0]))[0] == pytest.approx(ratio)
 
 
 def test_a_breaker_trips_once() -> None:
@@ -88,6 +123,12 @@ def test_a_meter_gives_the_mean_of_its_period_late() -> None:
     assert m.time_ns[0] == NS_PER_SECOND
 
 
+def test_a_coarse_meter_gives_multiples_of_its_resolution() -> None:
+    m = meters(delay_seconds=0.0, resolution_watts=10.0)
+    m.advance(np.array([1234.0]), 0, NS_PER_SECOND)
+    assert m.watts[0] == 1230.0
+
+
 def test_a_silent_meter_keeps_its_last_reading_and_its_time() -> None:
     m = meters(delay_seconds=0.0)
     m.advance(np.array([50.0]), 0, NS_PER_SECOND)
@@ -96,8 +137,11 @@ def test_a_silent_meter_keeps_its_last_reading_and_its_time() -> None:
     assert (m.watts[0], m.time_ns[0]) == (50.0, NS_PER_SECOND)
 
 
-def server_row(**overrides: object) -> tuple[ServerRow, int]:
-    scenario = small_scenario(plant={"host_noise_ratio": 0.0}, **overrides)
+SAME = {"host_noise_ratio": 0.0, "host_base_spread_ratio": 0.0, "fan_range_spread_ratio": 0.0}
+
+
+def server_row(**plant: float) -> tuple[ServerRow, int]:
+    scenario = small_scenario(plant=SAME | plant)
     gpus = scenario.row.servers * scenario.row.gpus_per_server
     node_of_gpu = np.repeat(np.arange(scenario.row.servers), scenario.row.gpus_per_server)
     return ServerRow(scenario, node_of_gpu, np.random.default_rng(0)), gpus
@@ -131,6 +175,30 @@ def test_servers_without_gpus_are_never_a_constant() -> None:
     row.advance(np.full(gpus, 700.0), 600.0)
     assert at_once - idle == pytest.approx(0.1 * 8 * 628.0, rel=0.05)
     assert row.host_watts[0] - at_once > 700.0  # fans follow the heat
+
+
+def test_no_two_servers_are_alike_and_none_exceeds_what_is_declared() -> None:
+    row, gpus = server_row(host_base_spread_ratio=0.05, fan_range_spread_ratio=0.15)
+    row.advance(np.full(gpus, 72.0), 600.0)
+    assert np.ptp(row.host_watts) > 20.0
+    row.advance(np.full(gpus, 735.0), 600.0)
+    assert (row.host_watts <= small_scenario().plant.worst_host_watts).all()
+
+
+def test_fans_and_noise_do_not_depend_on_the_step() -> None:
+    joules, spreads = [], []
+    for steps in (600, 60):
+        row, gpus = server_row()
+        row.advance(np.full(gpus, 100.0), 300.0)
+        seconds = 60.0 / steps
+        joules.append(sum(
+            row.advance(np.full(gpus, 600.0), seconds)[0] * seconds for _ in range(steps)
+        ))  # fmt: skip
+        row, gpus = server_row(host_noise_ratio=0.01)
+        watts = [row.advance(np.full(gpus, 100.0), 20.0 * seconds)[0] for _ in range(400)]
+        spreads.append(np.std(watts) / np.mean(watts))
+    assert joules[0] == pytest.approx(joules[1], rel=1e-3)
+    assert spreads[0] == pytest.approx(spreads[1], rel=0.3)
 
 
 def test_an_open_breaker_darkens_only_what_is_below_it() -> None:

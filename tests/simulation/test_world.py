@@ -7,10 +7,13 @@ import pytest
 
 from simulation.cap_effects import DecidedCaps
 from simulation.pod_work import NAMESPACE, pod_manifest
+from simulation.row_objects import row_objects
 from simulation.scenario import Scenario
 from simulation.world import World
 from tests.simulation.twin_builders import small_scenario
+from wattpack.api import PowerDomain
 from wattpack.errors import InputError
+from wattpack.power.power_grid import rating_after_feed_loss
 from wattpack.units import NS_PER_SECOND
 
 SECOND = NS_PER_SECOND
@@ -187,6 +190,36 @@ def test_a_sensor_gain_fault_changes_what_is_sensed_and_at_a_limit_what_is_drawn
     assert ratio[free] == pytest.approx(1.05)
     # A board holds what it reads: one that reads more comes to draw less.
     assert (world.bank.drawn_watts <= plain.bank.drawn_watts + 1e-6).all()
+
+
+def test_without_a_bmc_nobody_tells_what_servers_draw_and_with_one_it_comes_late() -> None:
+    assert running(small_scenario()).host_watts("node-000") is None
+    row = small_scenario().row.model_dump() | {"bmc": "simulated"}
+    world = World(small_scenario(row=row))
+    world.advance(3 * SECOND)
+    assert world.host_watts("node-000") is None
+    world.advance(60 * SECOND)
+    told = world.host_watts("node-000")
+    assert told is not None
+    assert told % 10.0 == 0.0
+    assert told == pytest.approx(world.servers.host_watts[0], rel=0.06)
+
+
+def test_feeds_that_are_lost_one_after_the_other_add_up() -> None:
+    faults = fault("feed_loss", target="row") + fault("feed_loss", target="row")
+    row = {"redundancy": "KofN", "feeds": 4, "required_feeds": 2}
+    world = World(small_scenario(faults=faults, row=small_scenario().row.model_dump() | row))
+    whole = np.array([world.breakers.rating_watts[0], 0.0, 0.0])
+    assert world.breakers.load_ratio(whole)[0] == pytest.approx(0.5)
+    world.advance(15 * SECOND)
+    assert world.breakers.load_ratio(whole)[0] == pytest.approx(1.0)
+    specs = [
+        PowerDomain.model_validate(body).spec
+        for _, body in row_objects(world)
+        if body["kind"] == PowerDomain.meta.kind
+    ]
+    rated = [rating_after_feed_loss(spec.rating_watts, spec.redundancy) for spec in specs]
+    assert rated == pytest.approx(world.breakers.rating_watts.tolist())
 
 
 def test_everything_steps_to_full_power_at_once() -> None:
