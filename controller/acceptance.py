@@ -133,7 +133,7 @@ def _guaranteed_case(topology: Topology) -> tuple[LoadTree, FloatArray]:
     load = LoadTree(topology.tree, topology.domain_of_node, topology.node_of_gpu)
     case = guaranteed_case_watts(
         load,
-        np.where(topology.clock_lock, topology.default_limit_watts, topology.guaranteed_watts),
+        topology.guaranteed_watts,
         topology.default_limit_watts,
         topology.node_worst_watts,
         ~topology.node_host_unit,

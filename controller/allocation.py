@@ -1,6 +1,6 @@
 """Who gets how many watts: one pure, vectorised function over the whole power tree.
 
-    minimum -> guaranteed -> floor -> class by class -> request -> slack by value -> default
+    minimum -> guaranteed -> floor -> class by class, by value -> request -> slack -> default
 
 Each arrow is a stage of progressive filling (``controller.filling``): all GPUs of the stage rise
 together from where they stand towards their goal, by a common share of the way, until a domain
@@ -13,7 +13,7 @@ takes from a gang would stay unused under the first. See docs/adr/0001.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -43,6 +43,7 @@ class Wants:
         gang_kind: Kind of board within a gang, see ``gang_kinds``.
         value_per_watt: Order of the slack.
         fixed: Takes no part: counted elsewhere, keeps its minimum here.
+        value_steps_watts: Order inside a class, (n_steps, n_gpus); see ``Topology``.
     """
 
     minimum_watts: FloatArray
@@ -55,6 +56,7 @@ class Wants:
     gang_kind: IntArray
     value_per_watt: FloatArray
     fixed: BoolArray
+    value_steps_watts: FloatArray = field(default_factory=lambda: np.zeros((0, 0)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +145,9 @@ def _stages(wants: Wants, active: BoolArray) -> list[tuple[IntArray, FloatArray]
     stages = [(everyone, wants.guaranteed_watts), (everyone, wants.floor_watts)]
     priority = wants.priority[everyone]
     for level in np.unique(priority)[::-1]:
-        stages.append((everyone[priority == level], wants.request_watts))
+        members = everyone[priority == level]
+        stages += [(members, goal) for goal in _value_goals(wants, members)]
+        stages.append((members, wants.request_watts))
     greedy = everyone[wants.slack_watts[everyone] > wants.request_watts[everyone]]
     if greedy.size:
         value = _value_with_gangs(wants)[greedy]
@@ -152,6 +156,22 @@ def _stages(wants: Wants, active: BoolArray) -> list[tuple[IntArray, FloatArray]
         for level in np.unique(rank)[::-1]:
             stages.append((greedy[rank == level], wants.slack_watts))
     return stages
+
+
+def _value_goals(wants: Wants, members: IntArray) -> list[FloatArray]:
+    """Goals on the way to the members' requests, the watts that buy most first.
+
+    None where a watt buys the same everywhere: one common filling is the best then.
+    """
+    steps = wants.value_steps_watts
+    if steps.shape[0] == 0:
+        return []
+    mine = steps[:, members]
+    if np.ptp(mine, axis=1).max(initial=0.0) <= _GAP_WATTS:
+        return []
+    everybody = np.ones(len(wants.gang), dtype=np.bool_)
+    goals = [even_gangs(step, wants.gang_kind, everybody) for step in steps]
+    return [np.minimum(goal, wants.request_watts) for goal in goals]
 
 
 def _value_with_gangs(wants: Wants) -> FloatArray:

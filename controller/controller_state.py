@@ -49,7 +49,7 @@ class State:
         fresh_ticks: Ticks in a row with nearly all reports, (n_domains,).
         seamless: Fully known since before our term began, (n_domains,).
         decided_watts: Caps decided at the last tick, 0 before the first, (n_gpus,).
-        lock_watts: Power that each clock lock stands for, infinite without one, (n_gpus,).
+        lock_watts: Cap that each clock lock follows, infinite without one, (n_gpus,).
         rises: Rise history of the bands.
         bands: Present bands.
         demand: Recent draws.

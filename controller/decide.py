@@ -76,6 +76,7 @@ def effective_wants(
         gang_kind=gang_kind,
         value_per_watt=topology.value_per_watt,
         fixed=np.zeros(topology.n_gpus, dtype=np.bool_),
+        value_steps_watts=topology.value_steps_watts,
     )
 
 
@@ -95,15 +96,13 @@ def _inactive_draw(now: Situation) -> FloatArray:
 
 def decide(load: LoadTree, topology: Topology, wants: Wants, now: Situation) -> Decided:
     """Caps that keep I2 and the bands in every domain, in the order of I5."""
-    unlimited = ~now.active | topology.clock_lock
-    counted = np.where(unlimited, np.maximum(now.highest_watts, _lock_limit(topology)), 0.0)
-    counted = np.where(unlimited & now.active, topology.default_limit_watts, counted)
+    counted = np.where(now.active, 0.0, now.highest_watts)
     jump = now.survivable_watts - now.worst_rest_watts - load.sum_gpus(counted) * load.gpu_factor
     others = load.sum_gpus(np.where(now.active, 0.0, _inactive_draw(now))) * load.gpu_factor
     found = allocate(
         load,
         replace(wants, fixed=~now.active),
-        Limit(jump, np.where(unlimited, -np.inf, np.inf)),
+        Limit(jump, np.full(topology.n_gpus, np.inf)),
         Limit(now.load_limit_watts - now.rest_watts - others, now.expected_watts),
     )
     # Boards take whole watts; what takes no part falls back to its floor.
@@ -113,8 +112,3 @@ def decide(load: LoadTree, topology: Topology, wants: Wants, now: Situation) -> 
         found.binding_domain,
         found.binding_limit == _JUMP,
     )
-
-
-def _lock_limit(topology: Topology) -> FloatArray:
-    """In I2 a clock lock is no reduction: such a GPU counts at its default limit."""
-    return np.where(topology.clock_lock, topology.default_limit_watts, 0.0)

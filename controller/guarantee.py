@@ -46,10 +46,8 @@ def guaranteed_case(topology: Topology, load: LoadTree, observed: Observations) 
 
 
 def _case(topology: Topology, load: LoadTree, caps: FloatArray, fixed: BoolArray) -> FloatArray:
-    # A clock lock is no reduction, so such a GPU is guaranteed nothing below its default limit.
-    counted = np.where(topology.clock_lock, topology.default_limit_watts, caps)
     return guaranteed_case_watts(
-        load, counted, topology.default_limit_watts, topology.node_worst_watts, fixed
+        load, caps, topology.default_limit_watts, topology.node_worst_watts, fixed
     )
 
 
@@ -79,7 +77,7 @@ def _lowered(topology: Topology, state: State, fixed_nodes: BoolArray) -> FloatA
     what is still missing there is taken from the rack's neighbours.
     """
     load, caps = state.load, topology.guaranteed_watts
-    held = fixed_nodes[topology.node_of_gpu] | topology.clock_lock
+    held = fixed_nodes[topology.node_of_gpu]
     depths = topology.tree.depths()
     for depth in range(int(depths.max(initial=0)), -1, -1):
         here = topology.tree.enforce & (depths == depth)

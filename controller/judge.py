@@ -12,6 +12,7 @@ from controller.controller_state import State
 from controller.decide import Decided, Situation, decide, domain_load, effective_wants
 from controller.demand import expected_draw
 from controller.grants import RAISE_DEADBAND, Permit
+from controller.locks import most_drawn, unlocked_draw
 from controller.picture import Picture
 from controller.recovery import restorable_watts
 from controller.tick_values import Band, CapReason, Observations, Tick, Topology
@@ -73,7 +74,7 @@ def open_situation(tick: Tick, state: State, picture: Picture) -> Situation:
             state.demand,
             picture.gpu_draw_watts,
             tick.observations.gpu_limit_watts,
-            topology.request_watts,
+            most_drawn(topology),
             np.isfinite(state.lock_watts),
         ),
         active=(picture.holding.writable | (dry & fresh_gpu)) & trusted,
@@ -90,9 +91,12 @@ def move_bands(
     # Raises below the deadband are not made, so what is nearly there has arrived.
     wanted = state.decided_watts - RAISE_DEADBAND * topology.default_limit_watts - 1.0
     short = situation.active & (picture.holding.held_watts < wanted)
+    locked = load.any_above_gpu(state.bands.band >= Band.CAPPING)
+    unlocked = unlocked_draw(topology, situation.expected_watts, locked)
+    freed = replace(situation, expected_watts=unlocked)
     loads = DomainLoads(
         draw_share=np.where(state.heard, picture.draw_watts / base, 0.0),
-        uncapped_share=domain_load(load, topology.request_watts, situation) / base,
+        uncapped_share=domain_load(load, topology.request_watts, freed) / base,
         cap_band=cap_band,
         braking=state.heard & must_brake(load, state.heat, picture.draw_watts, settings),
         capped=load.sum_gpus(short.astype(np.float64)) > 0,
@@ -147,9 +151,9 @@ def _decide_for(tick: Tick, state: State, now: Situation, domains: BoolArray) ->
     load = state.load
     slack = _KEEP_OVER_TARGET * base_watts(state)
     fits = domain_load(load, caps, now) <= now.load_limit_watts + slack
-    counted = np.where(now.active & ~topology.clock_lock, caps, now.highest_watts)
+    counted = np.where(now.active, caps, now.highest_watts)
     worst = load.sum_gpus(counted) * load.gpu_factor + now.worst_rest_watts
-    ideal_counted = np.where(now.active & ~topology.clock_lock, ideal.cap_watts, now.highest_watts)
+    ideal_counted = np.where(now.active, ideal.cap_watts, now.highest_watts)
     ideal_worst = load.sum_gpus(ideal_counted) * load.gpu_factor + now.worst_rest_watts
     fits &= worst <= np.maximum(now.survivable_watts, ideal_worst) + 1e-6
     return replace(ideal, cap_watts=caps) if fits.all() else ideal

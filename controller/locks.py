@@ -1,48 +1,79 @@
-"""Clock locks: the other actuator, for work that a power limit does not reach."""
+"""Clock locks beside the limits: they shed at less loss where the work does not wait for the clock.
+
+A locked GPU has its limit like any other, so a lock may be loosened at any time: what it then
+draws was counted already (I1, I2, I6).
+"""
 
 from __future__ import annotations
 
 import numpy as np
 
-from controller.controller_state import State
+from controller.lock_law import LockLaw, unknown_work
 from controller.tick_values import Topology
-from wattpack.power.clock_power import CLOCK_POWER_EXPONENT
 from wattpack.power.domain_tree import BoolArray, FloatArray, IntArray
 
-__all__ = ["lock_clocks", "lockable"]
+__all__ = ["law_of", "lock_clocks", "lockable", "most_drawn", "unlocked_draw"]
 
 _CLOCK_STEP_MHZ = 15  # step of the clock lists that A100 and H100 drivers offer
-_LOWEST_SHARE = 0.25
 
 
 def lockable(topology: Topology) -> BoolArray:
-    """GPUs whose power is reduced by locks and whose clocks are known, (n_gpus,)."""
+    """GPUs that are locked when watts are short and whose clocks are known, (n_gpus,)."""
     if topology.max_clock_mhz.size == 0:
         return np.zeros(topology.n_gpus, dtype=np.bool_)
     return topology.clock_lock & (topology.max_clock_mhz > 0)
 
 
-def lock_clocks(
-    topology: Topology,
-    state: State,
-    wanted_watts: FloatArray,
-    held_watts: FloatArray,
-    may_raise: BoolArray,
-) -> tuple[IntArray, FloatArray]:
-    """Highest clocks to command, 0 for none, and the power that each stands for, (n_gpus,) each.
+def law_of(topology: Topology) -> LockLaw:
+    """What a lock stands for on each GPU."""
+    return topology.lock_law or unknown_work(topology.default_limit_watts)
 
-    A lock is only loosened when no lower limit in its domains still waits for read-back (I6).
+
+def lock_clocks(
+    topology: Topology, cap_watts: FloatArray, short: BoolArray
+) -> tuple[IntArray, FloatArray]:
+    """Highest clocks to command, 0 for none, and the caps they follow, (n_gpus,) each.
+
+    Where watts are short a GPU first gives up what costs it nothing, then follows its cap.
+
+    Args:
+        cap_watts: Limits as commanded, (n_gpus,).
+        short: Below a domain that holds its load down, (n_gpus,).
+
+    Returns:
+        Clocks, and the cap that each lock stands for, infinite where it only gives up what costs
+        nothing.
     """
     locks = lockable(topology)
     if not locks.any():
         return np.zeros(topology.n_gpus, dtype=np.int64), np.full(topology.n_gpus, np.inf)
-    load = state.load
-    pending = ~locks & (held_watts > wanted_watts + 1.0)
-    open_domains = load.sum_gpus(pending.astype(np.float64)) > 0
-    may = may_raise & ~load.any_above_gpu(open_domains)
-    watts = np.where(may, wanted_watts, np.minimum(wanted_watts, state.lock_watts))
-    share = np.clip(watts / topology.default_limit_watts, 0.0, 1.0) ** (1 / CLOCK_POWER_EXPONENT)
-    clocks = topology.max_clock_mhz * np.maximum(share, _LOWEST_SHARE)
-    needed = locks & (watts < topology.request_watts - 1.0)
-    mhz = np.where(needed, np.floor(clocks / _CLOCK_STEP_MHZ) * _CLOCK_STEP_MHZ, 0.0)
-    return mhz.astype(np.int64), np.where(needed, watts, np.inf)
+    law = law_of(topology)
+    for_cap = np.where(cap_watts < law.open_watts - 1.0, law.share_for(cap_watts), 1.0)
+    share = np.minimum(for_cap, np.where(short, law.free_share, 1.0))
+    steps = np.ceil(topology.max_clock_mhz * share / _CLOCK_STEP_MHZ)
+    mhz = np.where(locks & (share < 1.0), steps * _CLOCK_STEP_MHZ, 0.0)
+    mhz = np.where(mhz < topology.max_clock_mhz, mhz, 0.0)
+    follows = (mhz > 0.0) & (for_cap <= share)
+    return mhz.astype(np.int64), np.where(follows, cap_watts, np.inf)
+
+
+def most_drawn(topology: Topology) -> FloatArray:
+    """What held GPUs count at: their requests, or their work at the full clock, (n_gpus,)."""
+    locks = lockable(topology)
+    if not locks.any():
+        return topology.request_watts
+    most = np.minimum(topology.request_watts, law_of(topology).open_watts)
+    return np.where(locks, most, topology.request_watts)
+
+
+def unlocked_draw(topology: Topology, draw_watts: FloatArray, short: BoolArray) -> FloatArray:
+    """Draws as they would be without the locks that cost nothing, (n_gpus,).
+
+    A domain that counted the locked draw as demand would lift its caps, see the draw rise and cap
+    again.
+    """
+    held = lockable(topology) & short & topology.tree.enforce[topology.domain_of_gpu]
+    if not held.any():
+        return draw_watts
+    law = law_of(topology)
+    return np.where(held, draw_watts / law.draw_share(law.free_share), draw_watts)

@@ -11,7 +11,7 @@ from controller.decide import Decided, Situation
 from controller.grants import Grants, Permit, grant
 from controller.guarantee import guaranteed_case, guaranteed_commands
 from controller.judge import raise_permit
-from controller.locks import lock_clocks, lockable
+from controller.locks import lock_clocks
 from controller.picture import Picture
 from controller.quiet import quieted
 from controller.tick_values import Commands, Tick
@@ -27,7 +27,7 @@ class Orders:
     Attributes:
         grants: Caps, and why some are lower than decided.
         commands: The batches.
-        lock_watts: Power that each clock lock stands for, infinite without one, (n_gpus,).
+        lock_watts: Cap that each clock lock follows, infinite without one, (n_gpus,).
         guaranteed_watts: I1's worst case, (n_domains,).
     """
 
@@ -54,17 +54,17 @@ def give_orders(
     writable = picture.holding.writable & topology.tree.enforce[topology.domain_of_gpu]
     grants = grant(
         state,
-        np.where(lockable(topology), topology.default_limit_watts, commanded.cap_watts),
+        commanded.cap_watts,
         _free_watts(tick, picture, permit),
         replace(now, active=now.active & writable),
         permit,
     )
-    locks_mhz, lock_watts = lock_clocks(
-        topology, state, commanded.cap_watts, picture.holding.held_watts, permit.gpus
-    )
+    batches = _batches(tick, state, picture, grants)
+    short = state.load.any_above_gpu(np.isfinite(now.load_limit_watts))
+    locks_mhz, lock_watts = lock_clocks(topology, batches.cap_watts, short)
     case = guaranteed_case(topology, state.load, tick.observations)
     commands = replace(
-        _batches(tick, state, picture, grants),
+        batches,
         lock_max_mhz=locks_mhz,
         guaranteed_watts=guaranteed_commands(tick, state, case, permit.gpus),
     )

@@ -8,8 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from capacity.gpu_profile import GpuProfile
+from controller.actuators import choose_actuators
+from controller.lock_law import LockLaw
 from controller.membership import GpuSpec, PodSpec
-from controller.work_curves import curves_of_gpus
+from controller.watt_values import value_steps
+from controller.work_curves import Curves, works_of_gpus
 from wattpack.api import PowerPolicy
 from wattpack.api.policy import Actuator
 from wattpack.errors import InputError
@@ -28,6 +31,8 @@ class Owed:
     gang: IntArray
     value_per_watt: FloatArray
     clock_lock: BoolArray
+    lock_law: LockLaw
+    value_steps_watts: FloatArray
 
 
 def matches(policy: PowerPolicy, pod: PodSpec) -> bool:
@@ -99,29 +104,36 @@ def owed(
     for number in np.unique(gang[gang >= 0]):
         # One cap for a gang means one class: its highest member's.
         priority[gang == number] = priority[gang == number].max()
+    works, curves = works_of_gpus(profiles, position, pods)
+    default = np.array([gpu.default_limit_watts for gpu in gpus])
+    allowed = [ruling[i].spec.allowed_actuators if i in ruling else () for i in range(len(gpus))]
+    limits = np.array([Actuator.POWER_LIMIT in a or not a for a in allowed], dtype=np.bool_)
+    locks = np.array([Actuator.CLOCK_LOCK in a for a in allowed], dtype=np.bool_)
+    locked, law = choose_actuators(works, limits, locks, default)
     return Owed(
         priority=priority,
         floor_watts=np.array([r[1] for r in rows]),
         request_watts=np.array([r[2] for r in rows]),
         gang=gang,
-        value_per_watt=_values_per_watt(profiles, position, pods),
-        clock_lock=np.array([r[3] for r in rows], dtype=np.bool_),
+        value_per_watt=_values_per_watt(profiles, curves),
+        clock_lock=locked,
+        lock_law=law,
+        value_steps_watts=value_steps(profiles, works, locked),
     )
 
 
 def _row(
     gpu: GpuSpec, profile: GpuProfile, policy: PowerPolicy | None, lowest: int
-) -> tuple[int, float, float, bool]:
-    """Priority, floor, request and whether clocks are locked, for one GPU."""
+) -> tuple[int, float, float]:
+    """Priority, floor and request of one GPU."""
     knee = profile.knee_watts
     if policy is None:
-        return lowest, _floor(gpu, knee), gpu.default_limit_watts, False
+        return lowest, _floor(gpu, knee), gpu.default_limit_watts
     spec = policy.spec
     require_sound(policy)
     floor = knee if spec.floor_fraction is None else spec.floor_fraction * gpu.default_limit_watts
     request = max(spec.request_fraction * gpu.default_limit_watts, gpu.min_limit_watts)
-    lock = list(spec.allowed_actuators) == [Actuator.CLOCK_LOCK]
-    return spec.priority, _floor(gpu, floor), request, lock
+    return spec.priority, _floor(gpu, floor), request
 
 
 def _floor(gpu: GpuSpec, watts: float) -> float:
@@ -149,13 +161,11 @@ def _gangs(n_gpus: int, position: Mapping[str, int], pods: Sequence[PodSpec]) ->
     return gang
 
 
-def _values_per_watt(
-    profiles: Sequence[GpuProfile], position: Mapping[str, int], pods: Sequence[PodSpec]
-) -> FloatArray:
+def _values_per_watt(profiles: Sequence[GpuProfile], curves: Curves) -> FloatArray:
     """By the work on each GPU where it is known, the most of its tenants'; else by the type."""
     values = np.array([_value_of_any_work(profile) for profile in profiles])
-    for i, curves in curves_of_gpus(profiles, position, pods).items():
-        values[i] = max(curve.value_per_watt(profiles[i].knee_watts) for curve in curves)
+    for i, mine in curves.items():
+        values[i] = max(curve.value_per_watt(profiles[i].knee_watts) for curve in mine)
     return values
 
 

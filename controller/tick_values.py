@@ -20,6 +20,7 @@ from enum import IntEnum
 import numpy as np
 from numpy.typing import NDArray
 
+from controller.lock_law import LockLaw
 from wattpack.fencing import EPOCH_ROOM
 from wattpack.power.domain_tree import BoolArray, DomainTree, FloatArray, IntArray
 from wattpack.units import NS_PER_MS
@@ -67,11 +68,15 @@ class Topology:
         priority: Higher is capped later, (n_gpus,).
         gang: Gang number, -1 for none; members get one common cap, (n_gpus,).
         value_per_watt: Relative work that one more watt buys here, (n_gpus,).
-        clock_lock: Whether power is reduced by locking clocks rather than by the limit, (n_gpus,).
+        clock_lock: Whether clocks are locked beside the limit, because that sheds at less loss,
+            (n_gpus,).
         node_worst_watts: Worst draw of each server without its GPUs, DC-equivalent, (n_nodes,).
         node_host_unit: Whether the host caps before kubelet starts (I10), (n_nodes,).
         max_clock_mhz: Highest SM clock, 0 = unknown: such a GPU is not clock-locked, (n_gpus,);
             empty if no clock is known.
+        lock_law: What a lock stands for; None: every GPU's work is unknown.
+        value_steps_watts: Caps up to which a watt still buys the work of each step, from the most
+            valuable on and never falling, (n_steps, n_gpus); no step: all watts are alike.
     """
 
     gpu_uuids: tuple[str, ...]
@@ -91,6 +96,8 @@ class Topology:
     node_worst_watts: FloatArray
     node_host_unit: BoolArray
     max_clock_mhz: IntArray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    lock_law: LockLaw | None = None
+    value_steps_watts: FloatArray = field(default_factory=lambda: np.zeros((0, 0)))
 
     @property
     def n_gpus(self) -> int:

@@ -118,11 +118,9 @@ def topology_of(
     floor = np.clip(due.floor_watts, minimum, due.request_watts)
     worst = _servers_without_gpus(grid, fed, domain_of_node)
     unheld = np.array([not node.host_unit for node in members], dtype=np.bool_)
-    # A clock lock counts as no reduction (I2): such a GPU can be held at its default limit only.
-    lowest = np.where(due.clock_lock, default, minimum)
     enforced = load.only_where(load.tree.enforce)
     size = size_guaranteed_caps if strict else size_where_feasible
-    guaranteed = size(enforced, lowest, np.maximum(floor, lowest), default, worst, unheld)
+    guaranteed = size(enforced, minimum, floor, default, worst, unheld)
     return Topology(
         gpu_uuids=tuple(gpu.uuid for gpu in gpus),
         node_names=tuple(node.name for node in members),
@@ -141,6 +139,8 @@ def topology_of(
         node_worst_watts=worst,
         node_host_unit=~unheld,
         max_clock_mhz=np.array([gpu.max_clock_mhz for gpu in gpus], dtype=np.int64),
+        lock_law=due.lock_law,
+        value_steps_watts=due.value_steps_watts,
     )
 
 

@@ -1,23 +1,98 @@
-"""What the known work on each GPU does under a cap."""
+"""What the known work on each GPU does under a limit and under a clock lock."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Final
 
 import numpy as np
 
+from capacity.catalogue.entry_clock import ClockResponse
 from capacity.gpu_profile import GpuProfile
 from capacity.work_mix import CapCurve
+from controller.lock_law import LOWEST_CLOCK_SHARE
 from controller.membership import PodSpec
 from wattpack.power.domain_tree import FloatArray
+
+FREE_LOSS: Final = 0.01
+"""Of the speed: a lock that costs no more is no sacrifice (the goal of decode under locks)."""
+
+WORTH_SHARE: Final = 0.9
+"""A lock is worth having from a tenth of the clock that costs nothing. At one draw a lock and a
+limit leave about the same clock, so work that waits for it is held by the limit: limits were
+measured, locks nearly nowhere."""
+
+_SHARES: Final = np.linspace(LOWEST_CLOCK_SHARE, 1.0, 25)
+_BINDS_WATTS: Final = 1.0
+
+
+@dataclass(frozen=True)
+class HeldWork:
+    """One kind of work on one GPU type.
+
+    Attributes:
+        gpu: Model name of the type.
+        knee_watts: Of the type: limits are lower for emergencies only.
+        curve: Under limits.
+        clock: Under locks; None where nobody knows, which counts as bound by the clock.
+    """
+
+    gpu: str
+    knee_watts: float
+    curve: CapCurve
+    clock: ClockResponse | None
+
+    @property
+    def open_watts(self) -> float:
+        """Mean draw at the default limit and the full clock."""
+        return float(self.curve.draw_watts[-1])
+
+    @cached_property
+    def free_share(self) -> float:
+        """Lowest clock over the highest that costs at most ``FREE_LOSS``; 1 where nobody knows."""
+        if self.clock is None:
+            return 1.0
+        speeds = self.clock.speed(self.gpu, _SHARES)
+        return float(_SHARES[np.flatnonzero(speeds >= 1.0 - FREE_LOSS)[0]])
+
+    @cached_property
+    def locked(self) -> tuple[FloatArray, FloatArray]:
+        """Draw and speed at ``_SHARES`` of the highest clock, rising; empty where unknown."""
+        if self.clock is None:
+            return np.zeros(0), np.zeros(0)
+        draws = self.clock.draw_watts(self.gpu, _SHARES, self.open_watts)
+        return draws, self.clock.speed(self.gpu, _SHARES)
+
+    @cached_property
+    def lock_is_better(self) -> bool:
+        """Whether a lock sheds the same watts at less loss than a limit does.
+
+        Judged where a limit above the knee binds; work that draws less than that only a lock
+        reaches, and it is better where it costs nothing.
+        """
+        if self.free_share > WORTH_SHARE:
+            return False
+        draws, speeds = self.locked
+        binds = self.curve.draw_watts < self.open_watts - _BINDS_WATTS
+        binds &= (self.curve.cap_watts >= self.knee_watts) & (self.curve.draw_watts >= draws[0])
+        if not binds.any():
+            return True
+        locked = np.interp(self.curve.draw_watts[binds], draws, speeds)
+        return bool(locked.mean() > self.curve.speed[binds].mean() + FREE_LOSS)
+
+
+Works = Mapping[int, Sequence[HeldWork]]
+"""By GPU, of each of its tenants; a GPU with a tenant whose work is unknown is left out."""
 
 Curves = Mapping[int, Sequence[CapCurve]]
 """By GPU, of each of its tenants whose work is known."""
 
 
-def curves_of_gpus(
+def works_of_gpus(
     profiles: Sequence[GpuProfile], position: Mapping[str, int], pods: Sequence[PodSpec]
-) -> Curves:
+) -> tuple[Works, Curves]:
     """Each kind of work is priced once a GPU type.
 
     Args:
@@ -25,19 +100,39 @@ def curves_of_gpus(
         position: Of each GPU's UUID in that order.
         pods: Work on GPUs.
     """
-    priced: dict[tuple[int, str, str], CapCurve | None] = {}
-    found: dict[int, list[CapCurve]] = {}
+    priced: dict[tuple[int, str, str], HeldWork | None] = {}
+    found: dict[int, list[HeldWork]] = {}
+    unknown: set[int] = set()
     for pod in pods:
-        if pod.work is None:
-            continue
         for i in sorted({position[uuid] for uuid in pod.gpu_uuids if uuid in position}):
-            key = (id(profiles[i]), pod.namespace, pod.work.name)
-            if key not in priced:
-                priced[key] = pod.work.curve(profiles[i])
-            curve = priced[key]
-            if curve is not None:
-                found.setdefault(i, []).append(curve)
-    return found
+            held = None if pod.work is None else _priced(priced, pod, profiles[i])
+            if held is None:
+                unknown.add(i)
+            else:
+                found.setdefault(i, []).append(held)
+    curves = {i: [held.curve for held in works] for i, works in found.items()}
+    return {i: works for i, works in found.items() if i not in unknown}, curves
+
+
+def _priced(
+    priced: dict[tuple[int, str, str], HeldWork | None], pod: PodSpec, profile: GpuProfile
+) -> HeldWork | None:
+    assert pod.work is not None
+    key = (id(profile), pod.namespace, pod.work.name)
+    if key not in priced:
+        curve = pod.work.curve(profile)
+        clock = pod.work.clock(profile.model)
+        priced[key] = (
+            None if curve is None else HeldWork(profile.model, profile.knee_watts, curve, clock)
+        )
+    return priced[key]
+
+
+def curves_of_gpus(
+    profiles: Sequence[GpuProfile], position: Mapping[str, int], pods: Sequence[PodSpec]
+) -> Curves:
+    """The second part of ``works_of_gpus``."""
+    return works_of_gpus(profiles, position, pods)[1]
 
 
 def speeds_at(curves: Curves, limit_watts: FloatArray) -> FloatArray:

@@ -17,6 +17,7 @@ from functools import lru_cache
 from typing import Any, Final
 
 from capacity.catalogue.catalogue_files import shipped_catalogue
+from capacity.catalogue.entry_clock import ClockResponse, entry_clock
 from capacity.catalogue.entry_mix import entry_mix, has_own_mixes
 from capacity.catalogue.startup_time import startup_time
 from capacity.catalogue.workload_memory import stop_seconds
@@ -99,6 +100,16 @@ class KnownWork:
         """Under a cap on this GPU type; None where the work or one of its classes is unknown."""
         mix = self.mix(profile.model)
         return None if mix is None else cap_curve(profile, mix)
+
+    def clock(self, gpu: str) -> ClockResponse | None:
+        """Under clock locks on this GPU type; None where nobody knows.
+
+        A ``kernelMix`` tells classes, not what waits for the clock, and a doubtful verdict nothing.
+        """
+        mixed = self.profile is not None and self.profile.spec.kernel_mix
+        if self.entry is None or mixed or not self.is_sure:
+            return None
+        return entry_clock(self.entry.name, gpu)
 
     def p95_watts(self, profile: GpuProfile) -> float | None:
         """Of the draw at the default limit; None where nobody knows.

@@ -84,20 +84,19 @@ def make_topology(
     floor = np.full(n_gpus, floor_watts)
     lock = np.full(n_gpus, clock_lock)
     fixed = np.full(n_nodes, not host_unit)
-    lowest = np.where(lock, default, minimum)
     tree = make_tree(parents, external=external, **tree_options)
     house = bare_house(tree, domain_of_node, node_of_gpu, default, worst)
     rating = np.array([house.worst(d, default.tolist()) for d in house.domains()])
     rating = rating / oversubscription
     if guaranteed_watts is None:
-        caps = np.where(fixed[node_of_gpu], default, lowest).tolist()
+        caps = np.where(fixed[node_of_gpu], default, minimum).tolist()
         least = np.array([house.floor_case(d, caps) for d in house.domains()])
         rating = np.maximum(rating, 1.01 * least)
     tree = make_tree(parents, rating, external=external, **tree_options)
     if guaranteed_watts is None:
         load = LoadTree(tree, domain_of_node, node_of_gpu)
         guaranteed = size_guaranteed_caps(
-            load, lowest, np.maximum(floor, lowest), default, worst, fixed
+            load, minimum, np.maximum(floor, minimum), default, worst, fixed
         )
     else:
         guaranteed = np.full(n_gpus, guaranteed_watts)

@@ -260,23 +260,6 @@ def test_an_old_meter_reading_is_brought_up_by_what_the_nodes_changed_since() ->
     assert risen.draw_watts == pytest.approx(calm.draw_watts * 1.1 + change, rel=1e-3)
 
 
-def test_clock_locks_count_as_no_reduction_and_are_sent_as_clocks() -> None:
-    topology = big_topology(clock_lock=True, oversubscription=1.0)
-    topology = replace(topology, max_clock_mhz=np.full(topology.n_gpus, 1980))
-    loop = Loop(topology)
-    loop.caps[:] = 700.0
-    loop.run(30)
-    loop.demand[:] = 690.0
-    loop.changes = {"budget_watts": 0.8 * topology.tree.rating_watts}
-    commands, decisions = loop.run(3)
-    locked = decisions.decided_cap_watts < 699.0
-    assert locked.any()
-    assert np.all(commands.lock_max_mhz[locked] > 0)
-    assert np.all(commands.lock_max_mhz % 15 == 0)
-    assert np.all(commands.cap_watts == 700.0)
-    assert np.all(decisions.highest_cap_watts == 700.0)
-
-
 def test_uncontrolled_boards_degrade_the_domain_and_lower_the_guarantees_of_others() -> None:
     topology = big_topology()
     controlled = np.ones(topology.n_gpus, dtype=np.bool_)
