@@ -116,8 +116,8 @@ def allocate(load: LoadTree, wants: Wants, *limits: Limit) -> Allocation:
     for kind, room in enumerate(rooms):
         # Over its limit with everybody at the minimum: nobody there rises, idle or not.
         filling.closed_by[room.dc_watts < -_GAP_WATTS] = kind
-    for members, goal in _stages(wants, active):
-        filling.raise_to(goal, members)
+    for members, goals in _stages(wants, active):
+        filling.raise_through(goals, members)
     return Allocation(filling.caps, filling.binding, filling.binding_kind)
 
 
@@ -140,21 +140,21 @@ def _even_goals(wants: Wants, active: BoolArray) -> Wants:
     )
 
 
-def _stages(wants: Wants, active: BoolArray) -> list[tuple[IntArray, FloatArray]]:
+def _stages(wants: Wants, active: BoolArray) -> list[tuple[IntArray, list[FloatArray]]]:
+    """Who rises, and the goals on the way, none below the one before it."""
     everyone = np.flatnonzero(active)
-    stages = [(everyone, wants.guaranteed_watts), (everyone, wants.floor_watts)]
+    stages = [(everyone, [wants.guaranteed_watts, wants.floor_watts])]
     priority = wants.priority[everyone]
     for level in np.unique(priority)[::-1]:
         members = everyone[priority == level]
-        stages += [(members, goal) for goal in _value_goals(wants, members)]
-        stages.append((members, wants.request_watts))
+        stages.append((members, [*_value_goals(wants, members), wants.request_watts]))
     greedy = everyone[wants.slack_watts[everyone] > wants.request_watts[everyone]]
     if greedy.size:
         value = _value_with_gangs(wants)[greedy]
         edges = np.unique(np.quantile(value, np.linspace(0, 1, _VALUE_CLASSES + 1)[1:-1]))
         rank = np.searchsorted(edges, value)
         for level in np.unique(rank)[::-1]:
-            stages.append((greedy[rank == level], wants.slack_watts))
+            stages.append((greedy[rank == level], [wants.slack_watts]))
     return stages
 
 

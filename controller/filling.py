@@ -9,6 +9,7 @@ domains are settled step by step, all those at once that no GPU of theirs waits 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -109,6 +110,39 @@ class Filling:
     @property
     def _closed(self) -> BoolArray:
         return np.asarray(self.closed_by >= 0)
+
+    def raise_through(self, goals_watts: Sequence[FloatArray], members: IntArray) -> None:
+        """Raise the members' caps to one goal after the other, as far as there is room.
+
+        Up to the last goal that all of them reach there is nothing to divide: it is looked for by
+        halves and gone to at once.
+
+        Args:
+            goals_watts: Each (n_gpus,), none below the one before it.
+        """
+        reached, beyond = 0, len(goals_watts)
+        while reached + 1 < beyond:
+            middle = (reached + beyond) // 2
+            if self._all_reach(goals_watts[middle], members):
+                reached = middle
+            else:
+                beyond = middle
+        for goal in goals_watts[reached:]:
+            self.raise_to(goal, members)
+
+    def _all_reach(self, goal_watts: FloatArray, members: IntArray) -> bool:
+        if np.any(self.binding[members] >= 0):
+            return False
+        if self._closed.any() and self.load.any_above_gpu(self._closed)[members].any():
+            return False
+        start = self.caps[members]
+        goal = np.maximum(goal_watts[members], start)
+        for room in self.rooms:
+            counted, more = room.counted_watts[members], np.zeros(self.load.n_gpus)
+            more[members] = np.maximum(np.minimum(goal, counted) - np.minimum(start, counted), 0.0)
+            if np.any(self.load.sum_gpus(more) > room.dc_watts):
+                return False
+        return True
 
     def raise_to(self, goal_watts: FloatArray, members: IntArray) -> None:
         """Raise the members' caps towards their goals as far as there is room.

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from capacity.gpu_profile import GpuProfile
-from controller.actuators import choose_actuators
+from controller.actuator_choice import choose_actuators
 from controller.lock_law import LockLaw
 from controller.membership import GpuSpec, PodSpec
 from controller.watt_values import value_steps

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import linprog
 
-from controller.allocation import Wants, allocate
+from controller.allocation import Limit, Wants, allocate
 from controller.topology import PodSpec, build_topology
 from controller.watt_values import concave
 from tests.controller.builders import make_topology
@@ -43,7 +43,8 @@ def one_domain(n: int) -> LoadTree:
 
 def filled(wants: Wants, watts: float) -> FloatArray:
     load = one_domain(len(wants.priority))
-    return allocate(load, wants, watts * load.gpu_factor).cap_watts
+    counts = np.full(len(wants.priority), np.inf)
+    return allocate(load, wants, Limit(watts * load.gpu_factor, counts)).cap_watts
 
 
 @given(st.integers(0, 2**32 - 1))
