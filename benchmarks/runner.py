@@ -119,11 +119,11 @@ def finished_rows(options: Options, name: str, one_case: OneCase, count: int) ->
 
 
 @cache
-def sources_digest() -> str:
-    """Of all code and data that a figure can depend on: the solvers' and the benchmarks'."""
+def sources_digest(folders: tuple[str, ...] = ("benchmarks", "capacity", "wattpack")) -> str:
+    """Of all code and data that a figure can depend on: by default solvers' and benchmarks'."""
     made = hashlib.sha256()
     root = Path(__file__).parent.parent
-    for folder in ("benchmarks", "capacity", "wattpack"):
+    for folder in folders:
         for file in sorted((root / folder).rglob("*")):
             parts = file.relative_to(root).parts
             if file.is_file() and not {"__pycache__", "results"}.intersection(parts):

@@ -28,7 +28,7 @@ class RequestTimes:
     Attributes:
         whole_seconds: From arrival to the last token.
         first_seconds: From arrival to the first token.
-        token_seconds: Mean time between two tokens of the answer.
+        token_seconds: Mean time between two tokens of the answer; NaN before the first.
     """
 
     whole_seconds: Floats
@@ -43,7 +43,8 @@ class RequestTimes:
         done = np.where(np.isnan(servers.done_seconds), end_seconds, servers.done_seconds)
         arrival = requests.arrival_seconds
         between = (done - first) / np.maximum(1.0, requests.output_tokens - 1.0)
-        return cls(done - arrival, first - arrival, between)
+        begun = np.isfinite(servers.first_seconds)
+        return cls(done - arrival, first - arrival, np.where(begun, between, np.nan))
 
 
 def latency_losses(
@@ -79,9 +80,13 @@ def latency_losses(
         for kind in ("whole", "first", "token"):
             mine, theirs = (getattr(t, f"{kind}_seconds")[chosen] for t in (times, plain))
             for quantile in QUANTILES:
-                losses[f"{name}_{kind}_p{quantile}"] = (
-                    float(np.percentile(mine, quantile) / np.percentile(theirs, quantile) - 1.0)
-                    if chosen.any()
-                    else float("nan")
-                )
+                losses[f"{name}_{kind}_p{quantile}"] = _loss(mine, theirs, quantile)
     return losses
+
+
+def _loss(mine: Floats, theirs: Floats, quantile: float) -> float:
+    """Quantile over quantile, less 1; NaN where nothing is known."""
+    known, plain = mine[np.isfinite(mine)], theirs[np.isfinite(theirs)]
+    if not len(known) or not len(plain):
+        return float("nan")
+    return float(np.percentile(known, quantile) / np.percentile(plain, quantile) - 1.0)

@@ -12,7 +12,7 @@ command could have worked, the brake is counted when it is pulled and let go bel
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 from wattpack.errors import InputError
 
@@ -56,14 +56,16 @@ class Command:
 
 FREE = Clocks(UNLOCKED_MHZ, UNLOCKED_MHZ)
 
-PolicyName = Literal["polca", "one_threshold_low", "one_threshold_all"]
+PolicyName = Literal["no_cap", "one_threshold_low", "one_threshold_all", "polca"]
+POLICIES: tuple[PolicyName, ...] = get_args(PolicyName)
 
 
 class ThresholdPolicy:
     """One of the published policies with thresholds; all of them have the brake.
 
     ``polca``: two thresholds. ``one_threshold_low``: at the second threshold low priority goes to
-    1110 MHz. ``one_threshold_all``: at the second threshold every board does.
+    1110 MHz. ``one_threshold_all``: at the second threshold every board does. ``no_cap``: nothing
+    but the brake.
 
     Args:
         name: Which.
@@ -73,8 +75,8 @@ class ThresholdPolicy:
     """
 
     def __init__(self, name: PolicyName) -> None:
-        if name not in ("polca", "one_threshold_low", "one_threshold_all"):
-            raise InputError("policy", "polca, one_threshold_low or one_threshold_all", name)
+        if name not in POLICIES:
+            raise InputError("policy", " or ".join(POLICIES), name)
         self._name = name
         self._level = 0
         self._level_since = 0.0
@@ -119,6 +121,8 @@ class ThresholdPolicy:
 
     def _next_level(self, now_seconds: float, ratio: float) -> int:
         """0 free, 1 above the first threshold, 2 above the second, 3 still above it."""
+        if self._name == "no_cap":
+            return 0
         if self._name != "polca":
             held = SECOND_THRESHOLD - (HYSTERESIS if self._level else 0.0)
             return 2 if ratio > held else 0

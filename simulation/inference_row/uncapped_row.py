@@ -26,7 +26,7 @@ READING_SECONDS = 2.0
 """Of the published row's meter."""
 
 LEAD_SECONDS = 1800.0
-"""A day begins empty, this long before midnight's trough is counted."""
+"""A day begins empty, so long before it is counted."""
 
 STEP_SECONDS = 1.0
 
@@ -58,7 +58,8 @@ def uncapped_days(
 ) -> Floats:
     """Row power over rating in readings of 2 s, (days, readings).
 
-    Days are independent rows side by side: each starts empty half an hour before ``hours``.
+    Days are independent rows side by side: each starts empty half an hour before ``hours``, so that
+    day 0 has no midnight.
 
     Args:
         arrivals: Of the row.
@@ -67,8 +68,7 @@ def uncapped_days(
         hours: Of each day.
     """
     n = len(arrivals.class_of_server)
-    lead = min(LEAD_SECONDS, hours[0] * 3600.0)
-    begin, end = hours[0] * 3600.0 - lead, hours[1] * 3600.0
+    begin, end = hours[0] * 3600.0 - LEAD_SECONDS, hours[1] * 3600.0
     parts = []
     for row, day in enumerate(days):
         part = arrivals.between(day * DAY_SECONDS + begin, day * DAY_SECONDS + end)
@@ -85,7 +85,7 @@ def uncapped_days(
         gpus = GPUS_PER_SERVER * servers.step(STEP_SECONDS, full, full).watts
         watts = around.step(gpus, STEP_SECONDS)
         rows[:, i] = watts.reshape(len(days), n).sum(axis=1)
-    kept = rows[:, round(lead / STEP_SECONDS) :] / power.row_rating_watts
+    kept = rows[:, round(LEAD_SECONDS / STEP_SECONDS) :] / power.row_rating_watts
     each = round(READING_SECONDS / STEP_SECONDS)
     whole = kept.shape[1] // each * each
     return np.asarray(kept[:, :whole].reshape(len(days), -1, each).mean(axis=2))

@@ -1,0 +1,160 @@
+"""The inference row on the twin's plant under one power policy: who may play, what came of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from controller.tick_values import PowerSettings
+from simulation.inference_row.client_arrivals import ClientArrivals
+from simulation.inference_row.published_policies import POLICIES, PolicyName
+from simulation.inference_row.row_power import GPUS_PER_SERVER, RATED_SERVERS, ServerPower
+from simulation.inference_row.row_work import GPU_MODEL, InferenceWork
+from simulation.row_control.accounts import RowResult
+from simulation.row_control.product_topology import product_topology
+from simulation.row_control.published_row_policy import PublishedRowPolicy
+from simulation.row_control.row_plant import RowPlant
+from simulation.row_control.row_policy import RowPolicy, Uncapped
+from simulation.row_control.run import START_NS, RowRun, RowSetup
+from simulation.row_control.wattpack_policy import WattpackPolicy
+from simulation.scenario import Scenario, load_scenario
+from wattpack.errors import InputError
+
+Floats = NDArray[np.float64]
+
+RACKS: Final = 4
+UNCAPPED: Final = "uncapped"
+WATTPACK: Final = "wattpack"
+ROW_POLICIES: Final = (UNCAPPED, *POLICIES, WATTPACK)
+
+
+def polca_scenario(
+    n_servers: int, seed: int, power: ServerPower, step_seconds: float = 0.25
+) -> Scenario:
+    """A row of A100 servers behind a breaker for 40; its racks carry all that stands in them.
+
+    Args:
+        n_servers: In the row.
+        seed: Of boards, meters and noise.
+        power: The servers around the GPUs.
+        step_seconds: Of the plant.
+    """
+    in_rack = -(-n_servers // RACKS)
+    row = {
+        "groups": [{"gpu_model": GPU_MODEL, "count": n_servers}],
+        "gpus_per_server": GPUS_PER_SERVER,
+        "racks": RACKS,
+        "rated_servers": float(RATED_SERVERS),
+        "rated_server_watts": power.rated_ac_watts,
+        # The published row has one breaker: racks are rated beyond what can be drawn.
+        "rack_rated_servers": 1.25 * in_rack,
+        "external_watts": 0.0,
+    }
+    return load_scenario(
+        None,
+        name=f"polca-{n_servers}",
+        seed=seed,
+        step_seconds=step_seconds,
+        row=row,
+        plant=power.plant.model_dump(),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """A time of the six weeks.
+
+    Attributes:
+        begin_seconds: Since Monday, midnight; the row starts empty there.
+        lead_seconds: Not counted, while it fills.
+        seconds: Counted.
+        tail_seconds: Arrivals here are not counted, so that those before come to their end.
+    """
+
+    begin_seconds: float
+    lead_seconds: float
+    seconds: float
+    tail_seconds: float
+
+    @property
+    def whole_seconds(self) -> float:
+        """All of the run."""
+        return self.lead_seconds + self.seconds + self.tail_seconds
+
+    @property
+    def counted(self) -> tuple[float, float]:
+        """Arrivals that count, since Monday, midnight."""
+        begin = self.begin_seconds + self.lead_seconds
+        return begin, begin + self.seconds
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyRun:
+    """What came of a window under a policy.
+
+    Attributes:
+        result: The rig's books.
+        work: The work with its requests.
+        guaranteed_watts: What a board falls to without a controller, (n_gpus,).
+        floor_watts: Lowest cap that the policy promises, (n_gpus,); 0 where it promises none.
+    """
+
+    result: RowResult
+    work: InferenceWork
+    guaranteed_watts: Floats
+    floor_watts: Floats
+
+
+def run_policy(
+    name: str, arrivals: ClientArrivals, window: Window, scenario: Scenario
+) -> PolicyRun:
+    """One window of a row under a policy.
+
+    Args:
+        name: One of ``ROW_POLICIES``.
+        arrivals: Of the row.
+        window: When.
+        scenario: The row's plant.
+
+    Raises:
+        InputError: for another policy.
+        SafetyError: if the product finds that I1 cannot hold on such a row.
+    """
+    if name not in ROW_POLICIES:
+        raise InputError("policy", f"one of {ROW_POLICIES}", name)
+    begin = window.begin_seconds
+    requests = arrivals.between(begin, begin + window.whole_seconds)
+    work = InferenceWork(requests, arrivals.class_of_server, begin)
+    plant = RowPlant(scenario, START_NS)
+    limits = plant.bank.default_limit_watts.copy()
+    none = np.zeros(len(limits))
+    make: Callable[[int], RowPolicy]
+    guaranteed, floors = limits, none
+    if name == WATTPACK:
+        gang = np.arange(len(limits)) // GPUS_PER_SERVER
+        topology = product_topology(plant, work.priority, gang)
+        settings = PowerSettings(lease_ttl_ms=scenario.control.lease_ttl_ms)
+        guaranteed, floors = topology.guaranteed_watts, topology.floor_watts
+
+        def make(epoch: int) -> RowPolicy:
+            return WattpackPolicy(topology, settings, epoch)
+
+    elif name == UNCAPPED:
+
+        def make(epoch: int) -> RowPolicy:
+            del epoch
+            return Uncapped(limits)
+
+    else:
+        published: PolicyName = next(one for one in POLICIES if one == name)
+
+        def make(epoch: int) -> RowPolicy:
+            del epoch
+            return PublishedRowPolicy(published, plant, work.priority)
+
+    run = RowRun(RowSetup(scenario), work, make)
+    return PolicyRun(run.run(window.whole_seconds), work, guaranteed, floors)
