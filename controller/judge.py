@@ -143,6 +143,8 @@ def _decide_for(tick: Tick, state: State, now: Situation, domains: BoolArray) ->
     ideal = decide(state.load, topology, wants, now)
     kept = state.decided_watts
     near = np.abs(ideal.cap_watts - kept) <= _KEEP_SHARE * topology.default_limit_watts
+    # A manual cap is obeyed to the watt, also where it changes little.
+    near &= kept <= wants.slack_watts
     same_rank = (ideal.cap_watts >= wants.request_watts) == (kept >= wants.request_watts)
     same_rank &= (ideal.cap_watts > wants.floor_watts) == (kept > wants.floor_watts)
     if not np.all((near & same_rank) | ~now.active):

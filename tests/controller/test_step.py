@@ -181,15 +181,16 @@ def test_a_watching_parent_does_not_lower_what_an_enforcing_child_commands() -> 
     assert np.any(decisions.decided_cap_watts < 700.0)
 
 
-def test_an_override_caps_a_board_and_its_end_gives_it_back() -> None:
+@pytest.mark.parametrize("watts", [333.0, 690.0])
+def test_an_override_caps_a_board_and_its_end_gives_it_back(watts: float) -> None:
     topology = big_topology()
     loop = Loop(topology)
     loop.run(60)
     cap = np.full(topology.n_gpus, np.nan)
-    cap[3] = 333.0
+    cap[3] = watts
     loop.changes = {"override_cap_watts": cap}
     _, decisions = loop.run(2)
-    assert loop.caps[3] == 333.0
+    assert loop.caps[3] == watts
     assert decisions.reason[3] == CapReason.OVERRIDE
     loop.changes = {}
     loop.run(3)
