@@ -17,7 +17,7 @@ from functools import cached_property
 
 from benchmarks._power_house import Domain, House
 
-__all__ = ["Due", "Limits", "Violation", "judged"]
+__all__ = ["Due", "Limits", "Violation", "judged", "judged_claims"]
 
 # Boards take whole watts.
 ROUNDING_WATTS = 1.5
@@ -101,6 +101,7 @@ class _Case:
     limits: Limits
     caps: Sequence[float]
     found: list[Violation] = field(default_factory=list)
+    named: Sequence[int] | None = None
 
     @cached_property
     def full(self) -> list[bool]:
@@ -147,8 +148,11 @@ class _Case:
         return [unit for unit in units if unit]
 
     def holder(self, number: int) -> Domain | None:
-        """The full breaker nearest above a board."""
+        """The full breaker nearest above a board, or that a mate of its gang waits for."""
         above = self.house.paths[number]
+        if self.named is not None:
+            name = self.named[number]
+            return self.house.domains[name] if name >= 0 else None
         return next((domain for domain in above if self.full[domain.number]), None)
 
 
@@ -163,6 +167,23 @@ def judged(house: House, due: Due, limits: Limits, caps: Sequence[float]) -> lis
     _judge_goal(case, "floor", due.floor, due.floor, _anybody)
     _judge_goal(case, "order", due.request, due.floor, _lesser(due))
     _judge_goal(case, "slack", due.request, due.request, _anybody)
+    return case.found
+
+
+def judged_claims(
+    house: House, due: Due, caps: Sequence[float], binding: Sequence[int]
+) -> list[Violation]:
+    """The same of caps whose full breakers are not known here but named, by board, -1 for none.
+
+    ``idle_room`` is who is short and names no domain.
+    """
+    due.even(house)
+    nothing = Limits([], [], [], [], [], [])
+    case = _Case(house, due, nothing, caps, named=binding)
+    _judge_ranges(case)
+    _judge_gangs(case)
+    _judge_goal(case, "floor", due.floor, due.floor, _anybody)
+    _judge_goal(case, "order", due.request, due.floor, _lesser(due))
     return case.found
 
 

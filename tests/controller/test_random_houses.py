@@ -15,6 +15,7 @@ from hypothesis import given
 from benchmarks._house_objects import topology_of
 from benchmarks._order_cases import decided_caps, random_moment
 from benchmarks._order_judge import judged
+from benchmarks._order_ticks import run_ticks
 from benchmarks._power_house import Domain, House
 from benchmarks._random_houses import owed, random_house, random_work
 from controller.step import initial_state, step
@@ -144,3 +145,14 @@ def test_i5_decided_caps_keep_order_floors_gangs_and_both_limits(seed: int) -> N
         moment = random_moment(rng, house, due, guaranteed, fault_seconds(SETTINGS))
         caps = decided_caps(topology, load, moment)
         assert not judged(house, moment.due, moment.limits, caps)
+
+
+@examples(40)
+@given(SEEDS)
+def test_i5_every_tick_of_a_lossy_loop_keeps_order_floors_gangs_and_the_jump(seed: int) -> None:
+    rng = random.Random(seed)
+    house = random_house(rng)
+    works = random_work(rng, house)
+    topology = topology_of(house, works)
+    for found in run_ticks(rng, house, topology, owed(house, works), 10):
+        assert not found
