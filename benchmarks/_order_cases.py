@@ -113,6 +113,7 @@ def decided_caps(topology: Topology, load: LoadTree, moment: Moment) -> list[flo
         gang_kind=kinds,
         value_per_watt=topology.value_per_watt,
         fixed=np.zeros(topology.n_gpus, dtype=np.bool_),
+        value_steps_watts=topology.value_steps_watts,
     )
     active = np.array(due.active)
     worst_rest = load.sum_nodes(topology.node_worst_watts) / load.efficiency
