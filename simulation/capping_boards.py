@@ -69,11 +69,8 @@ class CappingRegulation:
         """Past draws count as shares of the limit once it falls: the slow loop stays in balance."""
         if limit_watts is self._limit_watts:
             return
-        lowered = limit_watts < self._limit_watts
-        if lowered.any():
-            finite = lowered & np.isfinite(self._limit_watts)
-            ratio = np.divide(
-                limit_watts, self._limit_watts, out=np.ones(len(lowered)), where=finite
-            )
-            self._counted.scale(ratio, finite)
+        before = self._limit_watts
+        lowered = np.flatnonzero((limit_watts < before) & (before < np.inf))
+        if lowered.size:
+            self._counted.scale(lowered, limit_watts[lowered] / before[lowered])
         self._limit_watts = limit_watts

@@ -29,7 +29,7 @@ from gpu.simulated.board_spec import (
     PowerAtClock,
     power_at_clock,
 )
-from gpu.simulated.late_limits import LateLimits
+from gpu.simulated.late_limits import NO_DELAYS, LateLimits, WriteDelays
 from gpu.simulated.recent_draws import RecentDraws
 from gpu.simulated.simulated_device import SimulatedDevice, SimulatedDriver
 from wattpack.errors import InputError
@@ -48,19 +48,13 @@ __all__ = [
 _LONGEST_TICK_NS = seconds_to_ns(LONGEST_TICK_SECONDS)
 
 
-class WriteDelays(NamedTuple):
-    """How late a write acts.
+class _Regulated(NamedTuple):
+    """Limits in true watts, and what they were made from, (n,) each."""
 
-    Attributes:
-        cap_seconds: A lowered limit, (n,) or one for all; a raised one acts at once.
-        lock_seconds: A clock lock, set or removed.
-    """
-
-    cap_seconds: Floats | float = 0.0
-    lock_seconds: float = 0.0
-
-
-NO_DELAYS = WriteDelays()
+    acting_watts: Floats
+    gain: Floats
+    ignores: Bools
+    watts: Floats
 
 
 class SensedBoard(NamedTuple):
@@ -147,6 +141,7 @@ class BoardBank:
         self.counted_joules = np.zeros(n)  # as the sensors read it; no driver reload resets it
         self._counted_at_load = np.zeros(n)
         self._boots = {spec.node: 1 for spec in self.specs}
+        self._regulated: _Regulated | None = None
         self._sensed: dict[str, Floats] = {}  # of this step; each device view asks again
         self._rows: list[SensedBoard] | None = None
         self.silent_writes: Bools = np.zeros(n, dtype=np.bool_)
@@ -234,14 +229,29 @@ class BoardBank:
         return np.where(locked, np.minimum(watts, demand_watts), demand_watts)
 
     def _regulated_watts(self) -> Floats:
-        """The limits that act, in true watts: a board that reads too much holds less, (n,)."""
+        """The limits that act, in true watts: a board that reads too much holds less, (n,).
+
+        The same array as long as nothing changes, so that regulations see at once that it did not.
+        """
+        seen = self._regulated
+        if seen is not None and all(
+            np.array_equal(now, then)
+            for now, then in (
+                (self._acting.watts, seen.acting_watts),
+                (self.sensor_gain, seen.gain),
+                (self.ignores_cap, seen.ignores),
+            )
+        ):
+            return seen.watts
         acting = self._acting.watts
         depth = np.clip((self.knee_watts - acting) / self._knee_room_watts, 0.0, 1.0)
         excess = self._excess + depth * (BELOW_KNEE_EXCESS - self._excess)
         watts = acting * (1.0 + excess) / self.sensor_gain
-        if self.ignores_cap.any():
-            watts[self.ignores_cap] = np.inf
-        return np.asarray(watts, dtype=np.float64)
+        watts[self.ignores_cap] = np.inf
+        self._regulated = _Regulated(
+            acting.copy(), self.sensor_gain.copy(), self.ignores_cap.copy(), watts
+        )
+        return watts
 
     # -- sensors ---------------------------------------------------------------------------------
 

@@ -2,10 +2,27 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from gpu.simulated.board_spec import Bools, Floats
 from wattpack.units import NS_PER_SECOND
+
+
+class WriteDelays(NamedTuple):
+    """How late a write acts.
+
+    Attributes:
+        cap_seconds: A lowered limit, (n,) or one for all; a raised one acts at once.
+        lock_seconds: A clock lock, set or removed.
+    """
+
+    cap_seconds: Floats | float = 0.0
+    lock_seconds: float = 0.0
+
+
+NO_DELAYS = WriteDelays()
 
 
 class LateLimits:

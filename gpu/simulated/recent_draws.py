@@ -5,8 +5,14 @@ from __future__ import annotations
 from bisect import bisect_right
 
 import numpy as np
+from numpy.typing import NDArray
 
-from gpu.simulated.board_spec import Bools, Floats
+from gpu.simulated.board_spec import Floats
+
+Integers = NDArray[np.intp]
+
+FIRST_ROWS = 64
+"""Ticks that the buffer holds at first; it grows where ticks are short."""
 
 
 class RecentDraws:
@@ -19,23 +25,35 @@ class RecentDraws:
 
     def __init__(self, watts: Floats, keep_seconds: float) -> None:
         self._keep_seconds = keep_seconds
+        # Row i of the buffer is the energy at the i-th of these times.
         self._ends = [-keep_seconds, 0.0]
-        self._joules = [-keep_seconds * watts, np.zeros(len(watts))]
+        self._rows = np.zeros((FIRST_ROWS, len(watts)))
+        self._rows[0] = -keep_seconds * watts
 
     @property
     def joules(self) -> Floats:
         """Drawn since the first tick began, (n,)."""
-        return self._joules[-1]
+        return np.array(self._rows[len(self._ends) - 1])
 
     def add(self, watts: Floats, seconds: float) -> None:
         """Append a tick with its mean draw, (n,)."""
         now = self._ends[-1] + seconds
-        self._joules.append(self._joules[-1] + watts * seconds)
+        if len(self._ends) == len(self._rows):
+            self._make_room(now)
+        last = len(self._ends) - 1
+        row = self._rows[last + 1]
+        np.multiply(watts, seconds, out=row)
+        row += self._rows[last]
         self._ends.append(now)
-        # One entry older than what is kept stays: means interpolate from it.
-        old = bisect_right(self._ends, now - self._keep_seconds) - 1
-        if old > 0:
-            del self._ends[:old], self._joules[:old]
+
+    def _make_room(self, now: float) -> None:
+        """Forget what is too old; one entry older than what is kept stays to interpolate from."""
+        old = max(0, bisect_right(self._ends, now - self._keep_seconds) - 1)
+        left = self._rows[old : len(self._ends)].copy()
+        del self._ends[:old]
+        if 2 * len(left) > len(self._rows):
+            self._rows = np.zeros((2 * len(self._rows), left.shape[1]))
+        self._rows[: len(left)] = left
 
     def mean_watts(self, begin_ago_seconds: float, end_ago_seconds: float = 0.0) -> Floats:
         """Mean draw between two moments before now, (n,).
@@ -49,15 +67,18 @@ class RecentDraws:
         return joules / (begin_ago_seconds - end_ago_seconds)
 
     def _at(self, moment: float) -> Floats:
+        """Energy at a moment, (n,); not to be written to."""
         i = bisect_right(self._ends, moment) - 1
+        before: Floats = self._rows[i]
         if i == len(self._ends) - 1:
-            return self._joules[-1]
+            return before
         share = (moment - self._ends[i]) / (self._ends[i + 1] - self._ends[i])
-        return self._joules[i] + share * (self._joules[i + 1] - self._joules[i])
+        return np.asarray(before + share * (self._rows[i + 1] - before))
 
-    def scale(self, ratio: Floats, where: Bools) -> None:
-        """Multiply all past draws of some boards, each by its ratio, both (n,)."""
-        which = np.flatnonzero(where)
-        now, factor = self._joules[-1][which].copy(), ratio[which]
-        for joules in self._joules:
-            joules[which] = now + (joules[which] - now) * factor
+    def scale(self, which: Integers, ratio: Floats) -> None:
+        """Multiply the draws that are kept of some boards, each by its ratio, both (k,)."""
+        last = len(self._ends) - 1
+        first = max(0, bisect_right(self._ends, self._ends[-1] - self._keep_seconds) - 1)
+        now = self._rows[last, which]
+        kept = self._rows[first:last, which]
+        self._rows[first:last, which] = now + (kept - now) * ratio
