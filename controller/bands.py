@@ -1,10 +1,14 @@
 """Bands on a domain's load: when to cap, how far, and when to let go (docs/power-control.md).
 
-    0 ........ release ........ target .. cap band .......... 1.00 of L
-      NORMAL                    CAPPING holds the target      BRAKE on predicted heat
+    0 ........ release ............ cap band .. target ...... 1.00 of L
+      NORMAL                        CAPPING holds the target  BRAKE on predicted heat
 
 The cap band is 1 - q99.9 of the rise within the reaction time. A domain learns it from its own
 uncapped history; the step model (``rise_quantile_prior``) is the least that is ever kept free.
+
+While it caps, caps forbid most of such a rise, and what is expected is the highest of the last
+minute anyway. What is kept free then is q99.9 of how far the draw went beyond the target, from the
+history of capped times (``held_rise_prior`` at least).
 """
 
 from __future__ import annotations
@@ -20,12 +24,16 @@ from wattpack.units import NS_PER_SECOND
 __all__ = [
     "BandMemory",
     "DomainLoads",
+    "HeldMemory",
     "RiseMemory",
     "cap_band_share",
+    "held_target_share",
     "initial_bands",
+    "initial_held",
     "initial_rises",
     "release_share",
     "update_bands",
+    "update_held",
     "update_rises",
 ]
 
@@ -39,6 +47,7 @@ _FORGET_PER_SAMPLE = 1.0 - 1.0 / 86_400.0
 _LOWEST_CAP_BAND = 0.70
 _RING = 16
 _BRAKE_DWELL_SECONDS = 5.0
+_HELD_AFTER_SECONDS = 15.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,12 +140,79 @@ def cap_band_share(memory: RiseMemory, settings: PowerSettings) -> FloatArray:
     """Cap band as share of L, (n_domains,)."""
     enough = memory.total >= _SAMPLES_FOR_QUANTILE
     rise = np.full(len(memory.total), settings.rise_quantile_prior)
-    if enough.any():
-        cumulative = np.cumsum(memory.counts[enough], axis=1)
-        needed = _QUANTILE * memory.total[enough]
-        position = np.sum(cumulative < needed[:, None] - 1e-6, axis=1)
-        rise[enough] = np.maximum(rise[enough], position * _BIN_SHARE)
+    rise = np.where(enough, np.maximum(rise, _quantile(memory.counts, memory.total)), rise)
     return np.maximum(1.0 - rise, _LOWEST_CAP_BAND)
+
+
+def _quantile(counts: FloatArray, total: FloatArray) -> FloatArray:
+    """The 99.9 % quantile of each histogram, as share of L, (n_domains,)."""
+    below = np.cumsum(counts, axis=1) < (_QUANTILE * total)[:, None] - 1e-6
+    return np.asarray(np.sum(below, axis=1) * _BIN_SHARE, dtype=np.float64)
+
+
+@dataclass(frozen=True, slots=True)
+class HeldMemory:
+    """How far each domain's draw went beyond its target while it capped.
+
+    Attributes:
+        since_ns: When it began to cap, -1 while it does not, (n_domains,).
+        counts: Histogram of excursions, (n_domains, n_bins).
+        total: Samples, (n_domains,).
+    """
+
+    since_ns: IntArray
+    counts: FloatArray
+    total: FloatArray
+
+
+def initial_held(n_domains: int) -> HeldMemory:
+    """Nothing was held yet."""
+    return HeldMemory(
+        np.full(n_domains, -1, dtype=np.int64), np.zeros((n_domains, _BINS)), np.zeros(n_domains)
+    )
+
+
+def update_held(
+    memory: HeldMemory,
+    draw_share: FloatArray,
+    target_share: FloatArray,
+    capping: BoolArray,
+    now_ns: int,
+) -> HeldMemory:
+    """Count this tick's excursion beyond the target, once caps have had time to act.
+
+    Args:
+        memory: So far.
+        draw_share: Draw over L, (n_domains,).
+        target_share: What caps aimed at, (n_domains,).
+        capping: Domains in CAPPING with complete telemetry, (n_domains,).
+        now_ns: Now.
+    """
+    since = np.where(capping, np.where(memory.since_ns < 0, now_ns, memory.since_ns), -1)
+    counted = np.flatnonzero(capping & (now_ns - since >= _HELD_AFTER_SECONDS * NS_PER_SECOND))
+    if not counted.size:
+        return HeldMemory(since, memory.counts, memory.total)
+    excursion = np.maximum(draw_share - target_share, 0.0)[counted]
+    bins = np.clip(np.ceil(excursion / _BIN_SHARE), 0, _BINS - 1).astype(np.int64)
+    counts = memory.counts.copy()
+    counts[counted] *= _FORGET_PER_SAMPLE
+    counts[counted, bins] += 1.0
+    return HeldMemory(since, counts, counts.sum(axis=1))
+
+
+def held_target_share(
+    memory: HeldMemory, cap_band: FloatArray, settings: PowerSettings
+) -> FloatArray:
+    """What caps aim at, as share of L, (n_domains,).
+
+    A domain whose draw leaps more than the step model says keeps that much more free, until its
+    capped history says how much of it caps hold back.
+    """
+    leaps = np.maximum(1.0 - cap_band - settings.rise_quantile_prior, 0.0)
+    learned = np.maximum(_quantile(memory.counts, memory.total), settings.held_rise_prior)
+    enough = memory.total >= _SAMPLES_FOR_QUANTILE
+    free = np.where(enough, learned, settings.held_rise_prior + leaps)
+    return np.maximum(1.0 - free, _LOWEST_CAP_BAND)
 
 
 @dataclass(frozen=True, slots=True)

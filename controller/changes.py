@@ -15,14 +15,22 @@ from wattpack.power.domain_tree import BoolArray, FloatArray, IntArray
 from wattpack.power.feasibility import LoadTree
 from wattpack.units import NS_PER_MS, NS_PER_SECOND
 
-__all__ = ["Change", "ChangeMemory", "changed_since", "changes_taken", "no_changes_yet"]
+__all__ = [
+    "READINGS_LAG_NS",
+    "Change",
+    "ChangeMemory",
+    "changed_since",
+    "changes_taken",
+    "no_changes_yet",
+]
 
 _RING = 48
 # Ticks between two entries (on a large rise) are seen by the next one.
 _SPACING_NS = 500 * NS_PER_MS
-# A reading is the mean of a second and reaches a tick up to a second later, so boards may show a
-# fall only now that the meter has shown already; counting it twice would hide load.
-_READINGS_LAG_NS = 2 * NS_PER_SECOND
+
+READINGS_LAG_NS = NS_PER_SECOND
+"""A reading is the mean of a second and reaches a tick up to a second later, so boards show later
+what the meter has shown already; counting a fall twice would hide load."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,27 +112,30 @@ class Change:
 
     Attributes:
         stamped_watts: By the time stamps of ticks and reading.
-        largest_watts: The largest that it can be, as readings lag.
+        lagged_watts: By what readings showed when they had followed up to that time.
     """
 
     stamped_watts: FloatArray
-    largest_watts: FloatArray
+    lagged_watts: FloatArray
+
+    @property
+    def largest_watts(self) -> FloatArray:
+        """The larger of both: a rise counts at once, a fall where it is counted once."""
+        return np.maximum(self.stamped_watts, self.lagged_watts)
 
 
 def changed_since(memory: ChangeMemory, when_ns: IntArray) -> Change:
     """Change of what is readable since a past time of each domain, (n_domains,)."""
     known = memory.times_ns >= 0
-    if not known.any():
-        return Change(np.zeros_like(memory.total_watts), np.zeros_like(memory.total_watts))
-    times, totals = memory.times_ns[known], memory.totals_watts[known]
-    columns = np.arange(len(when_ns))
-    # The last tick at or before the time, and what readings said for as long as they may lag.
-    first = np.maximum(np.searchsorted(times, when_ns, side="right") - 1, 0)
-    inside = np.arange(len(times))[:, None] >= first[None, :]
-    inside &= times[:, None] <= (when_ns + _READINGS_LAG_NS)[None, :]
-    inside[first, columns] = True
-    # From before the first entry nothing is known: the lowest of all.
-    inside[:, when_ns < times[0]] = True
-    lowest = np.where(inside, totals, np.inf).min(axis=0)
     total = memory.total_watts
-    return Change(total - totals[first, columns], total - lowest)
+    if not known.any():
+        return Change(np.zeros_like(total), np.zeros_like(total))
+    times, totals = memory.times_ns[known], memory.totals_watts[known]
+
+    def since(then_ns: IntArray) -> FloatArray:
+        position = np.searchsorted(times, then_ns, side="right") - 1
+        then = totals[np.maximum(position, 0), np.arange(len(then_ns))]
+        # From before the first entry nothing is known: the lowest of all.
+        return np.asarray(total - np.where(position >= 0, then, totals.min(axis=0)))
+
+    return Change(since(when_ns), since(when_ns + READINGS_LAG_NS))

@@ -11,8 +11,16 @@ from numpy.typing import NDArray
 
 from controller.alarms import Alarms, no_alarms
 from controller.allocation import gang_kinds
-from controller.bands import BandMemory, RiseMemory, initial_bands, initial_rises
+from controller.bands import (
+    BandMemory,
+    HeldMemory,
+    RiseMemory,
+    initial_bands,
+    initial_held,
+    initial_rises,
+)
 from controller.changes import ChangeMemory, no_changes_yet
+from controller.coincidence import no_coincidence_yet
 from controller.commitments import Commitments, initial_commitments
 from controller.demand import no_demand_yet
 from controller.felt_heat import FeltMemory, nothing_felt
@@ -51,6 +59,7 @@ class State:
         decided_watts: Caps decided at the last tick, 0 before the first, (n_gpus,).
         lock_watts: Cap that each clock lock follows, infinite without one, (n_gpus,).
         rises: Rise history of the bands.
+        held: History of draws beyond the target while capping.
         bands: Present bands.
         demand: Recent draws.
         trust: Which devices obey.
@@ -59,6 +68,8 @@ class State:
         meters: What meters taught.
         changes: How the readable draws moved lately.
         felt: By which draws heat was advanced lately.
+        together: Measured over modelled draw of boards lately.
+        recent_draws: Estimates of the last minute.
         commitments: What was sent.
         alarms: Conditions that hold.
     """
@@ -78,6 +89,7 @@ class State:
     decided_watts: FloatArray
     lock_watts: FloatArray
     rises: RiseMemory
+    held: HeldMemory
     bands: BandMemory
     demand: RecentHighest
     trust: BoardTrust
@@ -86,6 +98,8 @@ class State:
     meters: MeterMemory
     changes: ChangeMemory
     felt: FeltMemory
+    together: RecentHighest
+    recent_draws: RecentHighest
     commitments: Commitments
     alarms: Alarms
 
@@ -125,6 +139,7 @@ def initial_state(
         decided_watts=np.zeros(n_gpus),
         lock_watts=np.full(n_gpus, np.inf),
         rises=initial_rises(n_domains),
+        held=initial_held(n_domains),
         bands=initial_bands(n_domains),
         demand=no_demand_yet(n_gpus),
         trust=all_trusted(n_gpus),
@@ -133,6 +148,8 @@ def initial_state(
         meters=initial_meters(n_domains),
         changes=no_changes_yet(n_gpus, n_nodes, n_domains),
         felt=nothing_felt(n_domains),
+        together=no_coincidence_yet(n_domains),
+        recent_draws=no_coincidence_yet(n_domains),
         commitments=initial_commitments(n_gpus, n_nodes, 0, 0),
         alarms=no_alarms(n_domains),
     )
@@ -202,6 +219,11 @@ def _with_domains(fresh: State, old: State, domains: IntArray) -> State:
         fresh_ticks=moved(fresh.fresh_ticks, old.fresh_ticks),
         seamless=moved(fresh.seamless, old.seamless),
         rises=_moved_rises(fresh.rises, old.rises, domains),
+        held=HeldMemory(
+            moved(fresh.held.since_ns, old.held.since_ns),
+            moved(fresh.held.counts, old.held.counts),
+            moved(fresh.held.total, old.held.total),
+        ),
         bands=BandMemory(
             moved(fresh.bands.band, old.bands.band),
             moved(fresh.bands.calm_since_ns, old.bands.calm_since_ns),

@@ -26,6 +26,7 @@ class Situation:
         load_limit_watts: Limit on the expected load, infinite for a calm domain, (n_domains,).
         worst_rest_watts: Servers and external load at their worst, AC, (n_domains,).
         rest_watts: What is drawn now beside GPUs, AC, (n_domains,).
+        coincidence: Share of the boards' summed draws that comes together, (n_domains,).
         highest_watts: The highest cap that each GPU may hold, (n_gpus,).
         expected_watts: Draw expected at an open cap, (n_gpus,).
         active: GPUs whose caps can be decided, (n_gpus,).
@@ -36,6 +37,7 @@ class Situation:
     load_limit_watts: FloatArray
     worst_rest_watts: FloatArray
     rest_watts: FloatArray
+    coincidence: FloatArray
     highest_watts: FloatArray
     expected_watts: FloatArray
     active: BoolArray
@@ -84,7 +86,7 @@ def domain_load(load: LoadTree, caps: FloatArray, now: Situation) -> FloatArray:
     """Expected AC load of each domain at these caps, (n_domains,)."""
     drawn = np.minimum(caps, now.expected_watts)
     counted = np.where(now.active, drawn, _inactive_draw(now))
-    return load.sum_gpus(counted) * load.gpu_factor + now.rest_watts
+    return load.sum_gpus(counted) * load.gpu_factor * now.coincidence + now.rest_watts
 
 
 def _inactive_draw(now: Situation) -> FloatArray:
@@ -99,11 +101,12 @@ def decide(load: LoadTree, topology: Topology, wants: Wants, now: Situation) -> 
     counted = np.where(now.active, 0.0, now.highest_watts)
     jump = now.survivable_watts - now.worst_rest_watts - load.sum_gpus(counted) * load.gpu_factor
     others = load.sum_gpus(np.where(now.active, 0.0, _inactive_draw(now))) * load.gpu_factor
+    together = (now.load_limit_watts - now.rest_watts) / now.coincidence
     found = allocate(
         load,
         replace(wants, fixed=~now.active),
         Limit(jump, np.full(topology.n_gpus, np.inf)),
-        Limit(now.load_limit_watts - now.rest_watts - others, now.expected_watts),
+        Limit(together - others, now.expected_watts),
     )
     # Boards take whole watts; what takes no part falls back to its floor.
     caps = np.where(now.active, np.floor(found.cap_watts + 1e-6), wants.floor_watts)

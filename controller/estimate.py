@@ -76,14 +76,12 @@ class NodeDraw:
         known_watts: Only what is read.
         least_watts: That and most of what heard servers were learned to draw beside it, DC.
         unmetered_worst_watts: Declared worst of the servers without a reading of their own.
-        host_watts: Of ``most_watts`` what is drawn beside GPUs.
     """
 
     most_watts: FloatArray
     known_watts: FloatArray
     least_watts: FloatArray
     unmetered_worst_watts: FloatArray
-    host_watts: FloatArray
 
 
 def node_draw(
@@ -116,7 +114,6 @@ def node_draw(
         known / load.efficiency,
         known + load.sum_nodes(shown),
         load.sum_nodes(worst) / load.efficiency,
-        hosts_ac,
     )
 
 
@@ -143,17 +140,17 @@ class Metered:
 
     Attributes:
         draw_watts: AC draw by all that is known.
+        by_nodes_watts: AC draw without the meters of this moment.
         meter_watts: Usable readings, NaN for the others.
         modelled_watts: Nodes and declared load at the time of each reading.
         bounds: What meters say of the draw now.
-        host_watts: Draw beside GPUs and external load that is counted, AC.
     """
 
     draw_watts: FloatArray
+    by_nodes_watts: FloatArray
     meter_watts: FloatArray
     modelled_watts: FloatArray
     bounds: Bounds
-    host_watts: FloatArray
 
 
 def sum_of_nodes(

@@ -135,8 +135,8 @@ def _raised(
     if np.isfinite(now.load_limit_watts).any():
         possible = np.minimum(now.highest_watts, now.expected_watts)
         counted = np.where(now.doubtful, now.highest_watts, possible)
-        used = load.sum_gpus(counted) + now.rest_watts / load.gpu_factor
-        band_dc = now.load_limit_watts / load.gpu_factor - used
+        room_dc = (now.load_limit_watts - now.rest_watts) / (load.gpu_factor * now.coincidence)
+        band_dc = room_dc - load.sum_gpus(counted)
         goal, by_band = steps.fill(caps, goal, now.expected_watts, band_dc)
         held_back = np.where(by_band >= 0, by_band, held_back)
     slow = np.append(rate_dc < jump_dc, False)

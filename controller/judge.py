@@ -6,8 +6,15 @@ from dataclasses import replace
 
 import numpy as np
 
-from controller.bands import DomainLoads, update_bands, update_rises
+from controller.bands import (
+    DomainLoads,
+    held_target_share,
+    update_bands,
+    update_held,
+    update_rises,
+)
 from controller.breaker_heat import heat_limits, must_brake
+from controller.coincidence import coincidence
 from controller.controller_state import State
 from controller.decide import Decided, Situation, decide, domain_load, effective_wants
 from controller.demand import expected_draw
@@ -26,6 +33,7 @@ __all__ = [
     "decide_caps",
     "enforced_situation",
     "good_budget",
+    "measure_coincidence",
     "move_bands",
     "open_situation",
     "raise_permit",
@@ -35,7 +43,9 @@ __all__ = [
 _LONGEST_RAISE_SECONDS = 1.0
 # Caps that are still safe are kept while the ideal ones differ by less: boards live calmly (G6).
 _KEEP_SHARE = 0.03
-_KEEP_OVER_TARGET = 0.01
+_KEEP_OVER_TARGET = 0.005
+# A rise beyond all draws of the last minute by this share of L is new load.
+_NEW_LOAD_SHARE = 0.02
 
 
 def good_budget(state: State, observed: Observations) -> FloatArray:
@@ -69,6 +79,7 @@ def open_situation(tick: Tick, state: State, picture: Picture) -> Situation:
         load_limit_watts=np.full(topology.n_domains, np.inf),
         worst_rest_watts=worst_rest + load.external_watts,
         rest_watts=picture.rest_watts,
+        coincidence=np.ones(topology.n_domains),
         highest_watts=picture.highest_watts,
         expected_watts=expected_draw(
             state.demand,
@@ -80,6 +91,27 @@ def open_situation(tick: Tick, state: State, picture: Picture) -> Situation:
         active=(picture.holding.writable | (dry & fresh_gpu)) & trusted,
         doubtful=~fresh_gpu | ~trusted | np.isnan(picture.gpu_draw_watts),
     )
+
+
+def measure_coincidence(
+    tick: Tick, state: State, picture: Picture, situation: Situation
+) -> tuple[State, Situation]:
+    """The situation with the share of boards' draws that comes together, and the memory of it."""
+    load, settings = state.load, tick.settings
+    reaction_ns = round((1.0 + settings.reaction_seconds) * NS_PER_SECOND)
+    # A lowered cap is read back before the draw has followed it: the caps of that time count.
+    caps = state.trust.caps.since(tick.now_ns - reaction_ns)
+    modelled = domain_load(load, caps, replace(situation, rest_watts=0.0 * load.rating_watts))
+    measured = load.sum_gpus(picture.used_watts) / load.efficiency
+    ratio = np.divide(measured, modelled, out=np.ones_like(measured), where=modelled > 0.0)
+    together = state.together.with_watts(ratio, tick.now_ns)
+    draws = state.recent_draws
+    new_load = picture.draw_watts > draws.highest() + _NEW_LOAD_SHARE * base_watts(state)
+    factor = coincidence(together, new_load)
+    state = replace(
+        state, together=together, recent_draws=draws.with_watts(picture.draw_watts, tick.now_ns)
+    )
+    return state, replace(situation, coincidence=factor)
 
 
 def move_bands(
@@ -107,10 +139,12 @@ def move_bands(
         state.rises, picture.draw_watts / load.rating_watts, usable, now_ns, settings
     )
     limited = (bands.band == Band.CAPPING) | (bands.band == Band.BRAKE)
-    target = (cap_band - settings.target_margin) * base
+    target = held_target_share(state.held, cap_band, settings)
+    capping = (bands.band == Band.CAPPING) & picture.complete & state.heard
+    held = update_held(state.held, picture.draw_watts / base, target, capping, now_ns)
     return (
-        replace(state, bands=bands, rises=rises),
-        replace(situation, load_limit_watts=np.where(limited, target, np.inf)),
+        replace(state, bands=bands, rises=rises, held=held),
+        replace(situation, load_limit_watts=np.where(limited, target * base, np.inf)),
     )
 
 

@@ -87,6 +87,8 @@ def report(tick: Tick, j: Judgement) -> tuple[Decisions, Alarms]:
         trusted=state.trust.trusted,
         silent_nodes=~j.picture.holding.fresh_node,
         stale_readings=j.picture.stale_gpu,
+        host_share=np.where(np.isnan(state.meters.host_share), 1.0, state.meters.host_share),
+        coincidence=j.situation.coincidence,
         transitions=(
             *_band_changes(tick, j),
             *_alarm_changes(tick, j, alarms),

@@ -29,6 +29,8 @@ from wattpack.units import NS_PER_SECOND
 __all__ = ["Picture", "look"]
 
 _CREDIBLE_ENERGY_OVER_DEFAULT = 2.5
+# Class 1 meters, and readings that lag by a second behind them in a row that moves. Assumed.
+_NOISE_SHARE = 0.02
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,11 +98,22 @@ def look(tick: Tick, state: State) -> tuple[State, Picture]:
         gpu_draw_watts=watts,
         used_watts=used,
         metered=metered,
-        rest_watts=metered.draw_watts - load.sum_gpus(used) / load.efficiency,
+        rest_watts=_rest(metered) - load.sum_gpus(used) / load.efficiency,
         complete=complete,
         stale_gpu=stale,
     )
     return _heated(tick, state, picture, news), picture
+
+
+def _rest(metered: Metered) -> FloatArray:
+    """The draw to plan with: of boards and of what servers are known to draw, not of a reading.
+
+    A meter's noise and lag would move every cap at every tick; what it shows to be missing for
+    longer is learned, and what is more than noise counts at once.
+    """
+    excess = metered.draw_watts - metered.by_nodes_watts
+    noise = _NOISE_SHARE * metered.draw_watts
+    return metered.by_nodes_watts + np.where(excess > 0.0, np.maximum(excess - noise, 0.0), excess)
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +160,7 @@ def _measured(tick: Tick, state: State, known: _Known) -> tuple[State, Metered, 
     bounds = bounds_of(load, nodes, by_nodes, meter + change.largest_watts, age)
     draw = bounds.applied_to(by_nodes)
     modelled = nodes.most_watts - change.stamped_watts + load.external_watts
-    metered = Metered(draw, meter, modelled, bounds, nodes.host_watts)
+    metered = Metered(draw, by_nodes, meter, modelled, bounds)
     return replace(state, meters=memory), metered, new
 
 
@@ -197,6 +210,8 @@ def _fallen_watts(tick: Tick, state: State, highest_watts: FloatArray) -> FloatA
     expired = (tick.now_ns - observed.node_received_ns > settled_ns) & topology.node_host_unit
     expired &= observed.node_received_ns >= 0
     guaranteed = np.fmax(observed.gpu_guaranteed_watts, topology.guaranteed_watts)
-    gpu = expired[topology.node_of_gpu] & (guaranteed < highest_watts)
+    # Where nothing is enforced nothing was leased, so nothing falls.
+    leased = topology.tree.enforce[topology.domain_of_gpu]
+    gpu = leased & expired[topology.node_of_gpu] & (guaranteed < highest_watts)
     phantom = np.where(gpu, (highest_watts - guaranteed) * OVERSHOOT_RATIO, 0.0)
     return load.sum_gpus(phantom) / load.efficiency

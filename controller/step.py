@@ -17,6 +17,7 @@ from controller.judge import (
     decide_caps,
     enforced_situation,
     good_budget,
+    measure_coincidence,
     move_bands,
     open_situation,
 )
@@ -47,6 +48,7 @@ def step(tick: Tick, state: State) -> tuple[State, Commands, Decisions]:
     state, picture = look(tick, _opened(tick, state))
     state = update_recovery(tick, state, picture.holding.fresh_node)
     situation = open_situation(tick, state, picture)
+    state, situation = measure_coincidence(tick, state, picture, situation)
     cap_band = cap_band_share(state.rises, tick.settings)
     state, situation = move_bands(tick, state, picture, situation, cap_band)
     enforced = enforced_situation(tick.topology, situation)

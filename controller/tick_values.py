@@ -203,6 +203,8 @@ class PowerSettings:
         release_dwell_seconds: Below release for this long before caps are lifted.
         rise_quantile_prior: Share of L by which draw may rise within the reaction time until the
             domain's own history says more.
+        held_rise_prior: Share of L that a capping domain keeps free above its target until its own
+            capped history says more.
     """
 
     lease_ttl_ms: int = 4000
@@ -216,6 +218,7 @@ class PowerSettings:
     release_margin: float = 0.05
     release_dwell_seconds: float = 30.0
     rise_quantile_prior: float = 0.05
+    held_rise_prior: float = 0.03
 
     @property
     def reaction_seconds(self) -> float:
@@ -311,6 +314,10 @@ class Decisions:
         trusted: (n_gpus,).
         silent_nodes: (n_nodes,).
         stale_readings: GPUs whose readings are not of this moment (I7), (n_gpus,).
+        host_share: Draw of servers beside their GPUs over its declared worst, as each domain's own
+            meter taught it, 1 without one, (n_domains,).
+        coincidence: Share of its boards' summed draws that each domain expects at one time,
+            (n_domains,).
         transitions: Changes in this tick.
     """
 
@@ -329,4 +336,6 @@ class Decisions:
     trusted: BoolArray
     silent_nodes: BoolArray
     stale_readings: BoolArray
+    host_share: FloatArray
+    coincidence: FloatArray
     transitions: tuple[Transition, ...] = field(default=())

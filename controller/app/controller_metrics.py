@@ -40,6 +40,16 @@ class DomainMetrics:
         self.cap_band = gauge("domain_cap_band_watts", "Draw at which caps begin", "domain")
         self.worst = gauge("domain_worst_watts", "AC draw if every GPU reached its cap", "domain")
         self.heat = gauge("domain_breaker_heat_ratio", "Breaker heat; 1 trips", "domain")
+        self.host_share = gauge(
+            "domain_host_share_ratio",
+            "Draw beside GPUs over the servers' declared worst, as the meter taught it; 1 without",
+            "domain",
+        )
+        self.coincidence = gauge(
+            "domain_coincidence_ratio",
+            "Share of its boards' summed draws that a domain expects at one time",
+            "domain",
+        )
         self.band = gauge("domain_band", "0 normal, 1 releasing, 2 capping, 3 brake", "domain")
         self.capped = gauge("domain_capped_gpus", "GPUs held below their request", "domain")
         self.measured = gauge(
@@ -163,6 +173,8 @@ class ControllerMetrics:
             self.domains.cap_band.labels(name).set(decisions.cap_band_watts[index])
             self.domains.worst.labels(name).set(decisions.worst_watts[index])
             self.domains.heat.labels(name).set(decisions.heat[index])
+            self.domains.host_share.labels(name).set(decisions.host_share[index])
+            self.domains.coincidence.labels(name).set(decisions.coincidence[index])
             band = int(decisions.band[index])
             self.domains.band.labels(name).set(band)
             self.domains.capped.labels(name).set(capped[index])

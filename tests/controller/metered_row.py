@@ -34,6 +34,7 @@ class MeteredRow:
         meter_delay: Seconds from measurement to delivery.
         meter_error: Gain error of every meter.
         sensor_error: Gain error of each board's sensor at most.
+        obeys: Whether commands reach the boards at all.
         host_base, host_per_gpu: Draw of a server without its boards, and what each watt of them
             brings with it.
     """
@@ -50,6 +51,7 @@ class MeteredRow:
     sensor_error: float = 0.0
     host_base: float = 500.0
     host_per_gpu: float = 0.1
+    obeys: bool = True
     draw: np.ndarray = field(init=False)
     caps: np.ndarray = field(init=False)
 
@@ -150,7 +152,7 @@ class MeteredRow:
             observed = self.observe(second)
             tick = Tick(self.topology, observed, SETTINGS, seconds(second))
             state, commands, decisions = step(tick, state)
-            heard = commands.send & ~self.is_silent(second)
+            heard = commands.send & ~self.is_silent(second) & self.obeys
             boards = heard[self.topology.node_of_gpu]
             self.caps = np.where(boards, commands.cap_watts, self.caps)
             self.until = np.where(boards, second + LEASE_SECONDS, self.until)

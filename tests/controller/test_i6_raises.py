@@ -61,8 +61,8 @@ def test_i6_power_moves_only_after_the_lower_cap_was_read_back() -> None:
             state, commands, decisions = step(
                 Tick(topology, observed, SETTINGS, seconds(tick)), state
             )
-            # The budget is such that the present draw is just above the cap band.
-            budget = decisions.draw_watts / 0.96 if budget is None else budget
+            # The budget is such that the present draw is just above the target of caps.
+            budget = decisions.draw_watts / 0.985 if budget is None else budget
             caps = np.where(low & (not low_obeys), 700.0, commands.cap_watts)
             # Guaranteed caps are of no interest here: nobody is below them.
             caps = np.maximum(caps, 400.0)

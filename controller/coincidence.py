@@ -1,0 +1,43 @@
+"""How much of the summed draws of its boards a domain really draws at one time.
+
+Boards do not reach their highest draws together, and one at its cap draws what it draws, not 1.05
+times as much. The factor closes the loop: measured over modelled draw, its highest of a minute.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from wattpack.power.domain_tree import BoolArray, FloatArray
+from wattpack.power.recent_highest import RecentHighest, nothing_yet
+from wattpack.units import NS_PER_SECOND
+
+__all__ = ["LOWEST_COINCIDENCE", "coincidence", "no_coincidence_yet"]
+
+_BUCKET_NS = 10 * NS_PER_SECOND
+_SPAN_NS = 50 * NS_PER_SECOND
+# So many buckets must have been seen before less than the whole sum is expected.
+_KNOWN_BUCKETS = 3
+
+LOWEST_COINCIDENCE = 0.5
+"""Idle rows teach little about busy ones."""
+
+
+def no_coincidence_yet(n_domains: int) -> RecentHighest:
+    """Everything at once is expected."""
+    return nothing_yet(n_domains, _BUCKET_NS, _SPAN_NS)
+
+
+def coincidence(memory: RecentHighest, new_load: BoolArray) -> FloatArray:
+    """Share of the modelled draw of boards to expect, 1 before anything is known, (n_domains,).
+
+    Args:
+        memory: Measured over modelled draw of boards of the last minute.
+        new_load: Domains that rose beyond all that the last minute showed: everything is expected
+            to come together again, (n_domains,).
+    """
+    seen = int(np.count_nonzero(memory.begins_ns >= 0))
+    if seen < _KNOWN_BUCKETS:
+        return np.ones(len(new_load))
+    factor = np.clip(memory.highest(), LOWEST_COINCIDENCE, 1.0)
+    return np.asarray(np.where(new_load, 1.0, factor), dtype=np.float64)

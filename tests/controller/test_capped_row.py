@@ -1,0 +1,83 @@
+"""A capped row stands near its target: what comes together counts, not the sum of all highest."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from controller.coincidence import LOWEST_COINCIDENCE, coincidence, no_coincidence_yet
+from controller.tick_values import Band
+from tests.controller.builders import make_topology, seconds
+from tests.controller.metered_row import MeteredRow, bursts
+
+
+def capped_row(seed: int, n_nodes: int = 8) -> MeteredRow:
+    """Boards that reach their highest draws at different times, more than the breaker bears."""
+    topology = make_topology(
+        parents=(-1,),
+        nodes=(0,) * n_nodes,
+        priority=[0, 0, 10, 10] * n_nodes,
+        oversubscription=1.32,
+        floor_watts=250.0,
+    )
+    rng = np.random.default_rng(seed)
+    demand = bursts(topology.n_gpus, rng, 500.0, 700.0)
+    return MeteredRow(topology, demand, rng, metered=(0,), host_base=900.0)
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_a_capped_row_stands_at_its_target_and_never_above_its_rating(seed: int) -> None:
+    plant = capped_row(seed)
+    shares, bands, wanted = [], set(), []
+    for second, decisions in plant.run(240):
+        if second >= 120:
+            shares.append(plant.true_watts()[0] / plant.house.ratings[0])
+            bands.add(Band(decisions.band[0]))
+            wanted.append(plant.demand(second).sum())
+    hosts = sum(plant.hosts())
+    uncapped = (np.mean(wanted) + hosts) / plant.house.efficiency(0) / plant.house.ratings[0]
+    assert uncapped > 1.0
+    assert bands == {Band.CAPPING}
+    assert np.mean(shares) > 0.95
+    assert max(shares) < 1.0
+
+
+def test_high_priority_loses_nothing_while_low_priority_can_give() -> None:
+    plant = capped_row(3)
+    high = plant.topology.priority == 10
+    shares = []
+    for second, _ in plant.run(240):
+        if second >= 120:
+            shares.append(plant.draw / plant.demand(second))
+    share = np.mean(shares, axis=0)
+    assert share[high].mean() > 0.985
+    assert 0.75 < share[~high].mean() < 0.97
+
+
+def test_without_half_a_minute_of_history_everything_is_expected_at_once() -> None:
+    memory = no_coincidence_yet(1)
+    calm = np.zeros(1, dtype=np.bool_)
+    for second in range(20):
+        memory = memory.with_watts(np.array([0.8]), seconds(second))
+    assert coincidence(memory, calm)[0] == 1.0
+    for second in range(20, 60):
+        memory = memory.with_watts(np.array([0.8]), seconds(second))
+    assert coincidence(memory, calm)[0] == 0.8
+
+
+def test_new_load_and_idle_rows_are_not_expected_to_stay_apart() -> None:
+    memory = no_coincidence_yet(2)
+    for second in range(70):
+        memory = memory.with_watts(np.array([0.8, 0.1]), seconds(second))
+    assert coincidence(memory, np.array([True, False])).tolist() == [1.0, LOWEST_COINCIDENCE]
+
+
+def test_the_highest_of_the_last_minute_counts() -> None:
+    memory = no_coincidence_yet(1)
+    calm = np.zeros(1, dtype=np.bool_)
+    for second in range(200):
+        share = 0.95 if second == 100 else 0.8
+        memory = memory.with_watts(np.array([share]), seconds(second))
+        expected = 0.95 if 100 <= second < 150 else 0.8
+        if second >= 30 and not 150 <= second < 162:
+            assert coincidence(memory, calm)[0] == expected
