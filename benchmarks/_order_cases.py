@@ -122,6 +122,7 @@ def decided_caps(topology: Topology, load: LoadTree, moment: Moment) -> list[flo
         load_limit_watts=np.array(limits.load),
         worst_rest_watts=worst_rest + load.external_watts,
         rest_watts=np.array(limits.rest),
+        coincidence=np.ones(topology.n_domains),
         highest_watts=np.array(limits.idle_worst),
         expected_watts=np.array(limits.expected),
         active=active,
