@@ -48,7 +48,7 @@ _TEXTS = {
         (_MORE_POWER, "Declare the breaker's real trip curve if the assumed one is stricter."),
     ),
     CapReason.BRAKE: _Texts(
-        "{domain} is in the brake. Every GPU below it holds its guaranteed cap.",
+        "{domain} is in the brake. Every GPU below it goes to its lowest limit.",
         "breaker of {domain}: heat {heat} of 1, draw {draw}, rating {rating}",
         "{domain} has to fall below its cap band of {band} for 5 s; then caps are raised slowly",
         ("Take load off: suspend low-priority work below {domain}.",),
@@ -129,6 +129,7 @@ def explain_gpu(
         "priority": gpus.priority[index],
         "drawWatts": gpus.draw_watts[index],
         "limitWatts": gpus.limit_watts[index],
+        "decidedWatts": gpus.decided_watts[index] if gpus.decided_watts else None,
         "requestWatts": gpus.request_watts[index],
         "floorWatts": gpus.floor_watts[index] if gpus.floor_watts else None,
         "work": "; ".join(part for part in (_work(view, index), _speed(view, index)) if part),

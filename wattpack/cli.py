@@ -52,6 +52,7 @@ VERBS: dict[str, Verb] = {
         "scheduler_plugin.app.plan_command",
         "pods, gpus, parallel or serving: what fits, costs and draws; no cluster needed",
     ),
+    "explain": Verb("console.app.explain_command", "cap: why a GPU is capped, what would lift it"),
     "bench": Verb("capacity.app.bench_command", "measure what a GPU does with time and watts"),
     "profiles": Verb("capacity.app.profiles_command", "show what each GPU type does with a watt"),
     "workloads": Verb(
@@ -72,8 +73,18 @@ SUBJECTS: dict[str, dict[str, Verb]] = {
         "serving": Verb(
             "capacity.app.plan_serving_command", "latency, goodput and watts of a language model"
         ),
-    }
+    },
+    "explain": {
+        "cap": Verb(
+            "console.app.explain_command",
+            "the decision on a GPU's cap, what bound it, and what would lift it",
+        ),
+    },
 }
+
+
+#: Whose first subject may still be left out.
+_ONCE_WITHOUT_SUBJECT = frozenset({"plan"})
 
 
 def usage() -> str:
@@ -110,7 +121,7 @@ def _find(name: str, rest: list[str]) -> tuple[Verb, list[str]]:
     if rest and rest[0] in subjects:
         return subjects[rest[0]], rest[1:]
     if subjects:
-        if not rest or not rest[0].startswith("-"):
+        if name not in _ONCE_WITHOUT_SUBJECT or not rest or not rest[0].startswith("-"):
             raise InputError(name, f"one of {', '.join(subjects)}", rest[0] if rest else "nothing")
         first = next(iter(subjects))
         print(

@@ -96,6 +96,8 @@ class LiveGpus(_View):
     trusted: list[bool]
     pod: list[str]
     floor_watts: list[float] = []
+    decided_watts: list[float] = []
+    """What the tick decided; the limit that is read back follows, or waits for others (I6)."""
     temperature_celsius: list[float | None] = []
     workload: list[str] = []
     """What the pod's label names, or the catalogue entry that its telemetry looks like."""
@@ -118,6 +120,7 @@ class LiveGpus(_View):
 _ADDED_LATER = frozenset(
     {
         "floor_watts",
+        "decided_watts",
         "temperature_celsius",
         "workload",
         "bound",

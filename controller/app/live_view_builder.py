@@ -192,6 +192,7 @@ def _gpus(
         trusted=decisions.trusted.tolist(),
         pod=list(context.pods),
         floor_watts=[round(float(w), 1) for w in topology.floor_watts],
+        decided_watts=[round(float(w), 1) for w in decisions.decided_cap_watts],
         temperature_celsius=_numbers(context.temperatures_celsius),
         speed_fraction=_numbers(speeds_at(context.curves, seen.gpu_limit_watts), 3),
         **_works(context),

@@ -81,6 +81,7 @@ def make_view(
             trusted=[True] * gpus,
             pod=[f"default/pod-{i // 4}" for i in range(gpus)],
             floor_watts=[400.0] * gpus,
+            decided_watts=[450.0 if i < capped else 700.0 for i in range(gpus)],
             temperature_celsius=[None if i % 97 == 96 else 45.0 + i % 30 for i in range(gpus)],
             workload=["decoder-decode"] * gpus,
             bound=["bandwidth"] * gpus,

@@ -33,6 +33,7 @@ END_SECONDS = 2.0
 # Verbs whose work has an end of its own: nobody waits, so nobody could look.
 FINISH_BY_THEMSELVES = {
     "bench": "measures one board; the same command goes on where it ended",
+    "explain": "answers one question",
     "plan": "places one snapshot",
     "profiles": "prints tables",
     "release": "asks a person, then writes once",
