@@ -1,0 +1,238 @@
+"""POLCA's row under POLCA's policy, its baselines and wattpack: the same requests, the same plant.
+
+A window is some hours of one day of the six weeks; every policy gets the row with the same clients
+in it. Losses are quantiles of request times over the same quantile uncapped; the published targets
+are 0 brakes, high priority p50 < 1 % and p99 < 5 %, low priority p50 < 5 % and p99 < 50 % over six
+weeks, with p50 of low priority up to 25 % in peak hours. Work is what the servers got done.
+
+wattpack is told no forecast and no host's draw, reads the same meter, and holds leases of 4 s; the
+published policies lock clocks 40 s late. No mean without its baseline: figures of every policy are
+of the same windows.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+
+from benchmarks.runner import (
+    Options,
+    Result,
+    Row,
+    Rows,
+    Target,
+    finished_rows,
+    sources_digest,
+)
+from simulation.inference_row.client_arrivals import DAY_SECONDS, ClientArrivals
+from simulation.inference_row.latency_accounts import latency_losses
+from simulation.inference_row.row_calibration import frozen_calibration
+from simulation.inference_row.row_power import GPU_SHARE, ServerPower
+from simulation.inference_row.row_under_policy import (
+    ROW_POLICIES,
+    UNCAPPED,
+    WATTPACK,
+    PolicyRun,
+    Window,
+    polca_scenario,
+    run_policy,
+)
+from simulation.inference_row.row_work import GPU_MODEL
+from simulation.inference_row.server_times import bloom_on_a100
+from simulation.scenario import Scenario, load_scenario
+from wattpack.errors import InputError
+
+NAME = "polca_row"
+SUMMARY = "inference row at +30 %: POLCA, its baselines and wattpack against the uncapped row"
+TAKES_ARGUMENTS = True
+POLCA: Final = "polca"
+SERVERS: Final = 52
+SIX_WEEKS_DAYS: Final = 42
+PEAK_HOUR: Final = 13.0
+LEAD_SECONDS, TAIL_SECONDS = 600.0, 300.0
+HOTTEST: Final = 2
+QUICK_DAY: Final = 1
+HOURS: Final = 1.0
+LIMITS: Final = {"high_p50": 0.01, "high_p99": 0.05, "low_p50": 0.25, "low_p99": 0.50}
+"""Highest losses in peak hours; over six weeks low_p50 is 0.05."""
+
+
+def _slos(policy: str, kinds: Sequence[str]) -> dict[str, Target]:
+    return {
+        f"{policy}_{name.split('_')[0]}_{kind}_{name.split('_')[1]}": Target(at_most=limit)
+        for kind in kinds
+        for name, limit in LIMITS.items()
+    }
+
+
+TARGETS: Final = {
+    "polca_brakes": Target(at_most=0),
+    **_slos("polca", ("whole",)),
+    "wattpack_brakes": Target(at_most=0),
+    "wattpack_trips": Target(at_most=0),
+    **_slos("wattpack", ("whole", "first", "token")),
+    "wattpack_work_low_over_polca": Target(at_least=1.0),
+    "wattpack_work_high_over_polca": Target(at_least=1.0),
+}
+WORST: Final = ("peak_ratio", "p99_9_ratio", "max_heat")
+SUMMED: Final = ("brakes", "trips", "above_seconds", "cap_changes", "invariant_violations")
+
+
+def run(options: Options) -> Result:
+    """Every policy in every window; one shard a window."""
+    given = _arguments(options)
+    policies = tuple(given.policies)
+    windows = _windows(given, options)
+
+    def one_window(seed: int, number: int) -> Row:
+        return _window_row(policies, windows[number], seed, given, options)
+
+    rows = finished_rows(options, _kind(given, windows), one_window, len(windows))
+    figures: dict[str, float | int | str] = {
+        "servers": given.servers,
+        "windows": len(windows),
+        "gpu_share": given.gpu_share,
+        "calibration_sha256": frozen_calibration().sha256,
+    }
+    for policy in policies:
+        figures |= summary(policy, rows)
+    if {POLCA, WATTPACK} <= set(policies):
+        for name in ("work_low", "work_high"):
+            ratio = float(figures[f"{WATTPACK}_{name}"]) / float(figures[f"{POLCA}_{name}"])
+            figures[f"{WATTPACK}_{name}_over_polca"] = ratio
+    complete = not options.quick and set(ROW_POLICIES) <= set(policies)
+    return Result(figures, TARGETS if complete else {})
+
+
+def _arguments(options: Options) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog=f"python -m benchmarks {NAME}", description=SUMMARY)
+    parser.add_argument("--servers", type=int, default=SERVERS, help="in the row rated for 40")
+    parser.add_argument("--policies", nargs="+", choices=ROW_POLICIES, default=list(ROW_POLICIES))
+    parser.add_argument("--days", nargs="+", type=int, help="0 is a Monday; the hottest if unset")
+    parser.add_argument("--hottest", type=int, default=HOTTEST, help="so many of them")
+    parser.add_argument("--hours", type=float, default=HOURS, help="of each day, from 13:00 on")
+    parser.add_argument("--hotter", type=float, default=0.0, help="share of more requests")
+    parser.add_argument("--gpu-share", type=float, default=GPU_SHARE, help="of a server's draw")
+    parser.add_argument("--step-seconds", type=float, default=0.25, help="of the plant")
+    parser.add_argument("--scenario", type=Path, help="row, meter, plant and faults instead")
+    return parser.parse_args(options.arguments)
+
+
+def _windows(given: argparse.Namespace, options: Options) -> Sequence[Window]:
+    if options.quick:
+        begin = QUICK_DAY * DAY_SECONDS + PEAK_HOUR * 3600.0
+        return [Window(begin - 120.0, 120.0, 60.0, 20.0)]
+    arrivals = _arrivals_of(given, options.seed)
+    days = given.days or hottest_days(arrivals, given.hours)[: given.hottest]
+    return [
+        Window(
+            day * DAY_SECONDS + PEAK_HOUR * 3600.0 - LEAD_SECONDS,
+            LEAD_SECONDS,
+            given.hours * 3600.0,
+            TAIL_SECONDS,
+        )
+        for day in days
+    ]
+
+
+def _arrivals_of(given: argparse.Namespace, seed: int) -> ClientArrivals:
+    return frozen_calibration().arrivals(given.servers, seed=seed, hotter=given.hotter)
+
+
+def hottest_days(arrivals: ClientArrivals, hours: float) -> list[int]:
+    """Days by the work that arrives in their peak hours, the most first; looks at no policy."""
+    times = bloom_on_a100()
+    work = []
+    for day in range(SIX_WEEKS_DAYS):
+        begin = day * DAY_SECONDS + PEAK_HOUR * 3600.0
+        asked = arrivals.between(begin, begin + hours * 3600.0)
+        answers = float(asked.output_tokens.sum()) * times.work_seconds_per_token
+        work.append(float(times.seconds_of_prompt(asked.prompt_tokens).sum()) + answers)
+    return [int(day) for day in np.argsort(work)[::-1]]
+
+
+def _scenario_of(given: argparse.Namespace, seed: int) -> Scenario:
+    """The row asked for; a file's servers must be what the requests' times were measured on."""
+    if given.scenario is None:
+        power = ServerPower.of(given.gpu_share)
+        return polca_scenario(given.servers, seed, power, given.step_seconds)
+    scenario = load_scenario(given.scenario, seed=seed)
+    models = {group.gpu_model for group in scenario.row.groups}
+    if models != {GPU_MODEL} or scenario.row.servers != given.servers:
+        expected = f"{given.servers} servers of {GPU_MODEL} (--servers)"
+        raise InputError("row.groups", expected, sorted(models), str(given.scenario))
+    return scenario
+
+
+def _window_row(
+    policies: Sequence[str],
+    window: Window,
+    seed: int,
+    given: argparse.Namespace,
+    options: Options,
+) -> Row:
+    arrivals = _arrivals_of(given, seed)
+    scenario = _scenario_of(given, seed)
+    uncapped = run_policy(UNCAPPED, arrivals, window, scenario)
+    row: Row = {}
+    for policy in policies:
+        mine = uncapped if policy == UNCAPPED else run_policy(policy, arrivals, window, scenario)
+        row[policy] = figures_of(mine, uncapped, window)
+        options.progress(f"day {window.begin_seconds / DAY_SECONDS:.2f}, {policy}: {row[policy]}")
+    return row
+
+
+def figures_of(mine: PolicyRun, uncapped: PolicyRun, window: Window) -> dict[str, float]:
+    """Books, work and losses of one run against the uncapped one of the same window."""
+    result = mine.result
+    inside = result.seconds > window.lead_seconds
+    load = result.load_ratio[inside, 0]
+    span = (window.lead_seconds, window.lead_seconds + window.seconds)
+    work = result.work_between(*span) / uncapped.result.work_between(*span)
+    end = window.begin_seconds + window.whole_seconds
+    return {
+        "mean_ratio": float(load.mean()),
+        "peak_ratio": float(load.max()),
+        "p99_9_ratio": float(np.percentile(load, 99.9)),
+        "max_heat": float(result.max_heat[0]),
+        "above_seconds": float(result.above_seconds[0]),
+        "brakes": result.brakes,
+        "trips": result.trips,
+        "cap_changes": result.cap_changes,
+        "invariant_violations": sum(result.violations.values()),
+        "work_low": float(work[0]),
+        "work_high": float(work[1]),
+        "guaranteed_watts": float(mine.guaranteed_watts.mean()),
+        "floor_watts": float(mine.floor_watts.mean()),
+        **latency_losses(mine.work.servers, uncapped.work.servers, window.counted, end),
+    }
+
+
+def summary(policy: str, rows: Rows) -> dict[str, float]:
+    """Over the windows: sums of events, the worst of loads, the mean of the rest."""
+    mine: list[Mapping[str, float]] = [row[policy] for row in rows]
+    made: dict[str, float] = {}
+    for name in mine[0]:
+        values = [one[name] for one in mine]
+        total = sum(values)
+        mean = total / len(values)
+        made[f"{policy}_{name}"] = (
+            max(values) if name in WORST else total if name in SUMMED else mean
+        )
+    return made
+
+
+def _kind(given: argparse.Namespace, windows: Sequence[Window]) -> str:
+    """Name of the shards: whatever a row of figures depends on, besides seed and benchmarks."""
+    asked = {**vars(given), "windows": [str(window) for window in windows]}
+    if given.scenario is not None:
+        asked["scenario"] = given.scenario.read_text(encoding="utf-8")
+    asked["sources"] = sources_digest(("controller", "gpu", "simulation"))
+    text = json.dumps(asked, sort_keys=True, default=str)
+    return f"{NAME}-{hashlib.sha256(text.encode()).hexdigest()[:12]}"
