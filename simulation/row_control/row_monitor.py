@@ -57,6 +57,8 @@ class RowMonitor:
         self._default = self._shaped(plant.bank.default_limit_watts)
         self._jump_since_ns = np.full(n_domains, NEVER)
         self._above_since_ns = np.full(actuators.cap_watts.shape, NEVER)
+        self._floor_of = np.zeros(0)
+        self._floor_broken: list[str] = []
         self._epoch = actuators.epoch.copy()
         self._boot = actuators.boot.copy()
 
@@ -91,7 +93,16 @@ class RowMonitor:
 
     def _check_floor(self, now_ns: int) -> None:
         """I1: guaranteed caps, and the largest 5 % of a domain's servers at default limits."""
-        guaranteed = self._actuators.guaranteed_watts.sum(axis=1)
+        held = self._actuators.guaranteed_watts
+        if not np.array_equal(held, self._floor_of):
+            self._floor_of = held.copy()
+            self._floor_broken = self._broken_floors(held.sum(axis=1))
+        for text in self._floor_broken:
+            self._violated("I1", now_ns, text)
+
+    def _broken_floors(self, guaranteed: Floats) -> list[str]:
+        """Domains that bear too much then, each in words."""
+        broken = []
         jump = self._default.sum(axis=1) - guaranteed
         for domain, members in enumerate(self._members):
             count = max(1, int(np.ceil(0.05 * members.sum())))
@@ -102,7 +113,8 @@ class RowMonitor:
             rating = float(self._plant.breakers.rating_watts[domain])
             if watts > rating + 1.0:
                 name = self._plant.domain_names[domain]
-                self._violated("I1", now_ns, f"{name}: {watts:.0f} of {rating:.0f} W")
+                broken.append(f"{name}: {watts:.0f} of {rating:.0f} W")
+        return broken
 
     def _check_leases(self, now_ns: int, excused: Bools) -> None:
         """I3, I4, I10: who holds more than guaranteed has a lease; epochs rise; limits are kept."""

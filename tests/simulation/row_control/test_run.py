@@ -91,7 +91,7 @@ def test_a_rebooted_server_is_dark_then_capped_before_it_works() -> None:
     done = run.work.done()[2 * 8]
     run.run(5.0)
     assert run.work.done()[2 * 8] == done
-    run.run(5.0)
+    run.run(2.5)
     assert run.plant.up[2]
     guaranteed = run.actuators.guaranteed_watts[2]
     assert (run.actuators.limit_watts[2] <= guaranteed + 1e-6).all()

@@ -1,0 +1,149 @@
+"""One random fault run of the row: the product's controller, a published policy and the oracle.
+
+All three see the same work, servers, breakers and faults of one seed. Work is compared outside of
+the faults: from ``SETTLED_SECONDS``, when the row has come up from its guaranteed caps, to the
+first fault's onset, and from ``AFTER_SECONDS`` after the last fault's end.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
+
+import numpy as np
+
+from controller.tick_values import PowerSettings
+from simulation.row_control.accounts import RowResult
+from simulation.row_control.fault_draws import FaultDraw, RowCounts, draw_faults
+from simulation.row_control.product_topology import product_topology
+from simulation.row_control.published_row_policy import PublishedRowPolicy
+from simulation.row_control.random_row import RandomRow
+from simulation.row_control.row_plant import RowPlant
+from simulation.row_control.run import START_NS, RowRun, RowSetup
+from simulation.row_control.wattpack_policy import WattpackPolicy
+from simulation.row_control.work import HIGH, LOW, Floats
+from simulation.scenario import Scenario
+
+RUN_SECONDS: Final = 900.0
+SETTLED_SECONDS: Final = 45.0
+AFTER_SECONDS: Final = 60.0
+COOL_HEAT: Final = 0.1
+BACK_SHARE: Final = 0.95
+BACK_WINDOW_SECONDS: Final = 10.0
+SEEDS_APART: Final = 100_000
+
+
+class Timed(Protocol):
+    """A finished run that tells the work of a span."""
+
+    def work_between(self, begin_seconds: float, end_seconds: float) -> Floats:
+        """Of ``LOW`` and ``HIGH``, (2,)."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class FaultRun:
+    """A run before it is run.
+
+    Attributes:
+        scenario: With the run's own seed, and two feeds where one may be lost.
+        draw: Its faults.
+        seconds: Its length.
+    """
+
+    scenario: Scenario
+    draw: FaultDraw
+    seconds: float
+
+    @classmethod
+    def of(cls, scenario: Scenario, seed: int, number: int, seconds: float) -> FaultRun:
+        """Run ``number`` of a seed."""
+        own = seed * SEEDS_APART + number
+        row = scenario.row
+        counts = RowCounts(row.servers, row.servers * row.gpus_per_server, row.racks + 1)
+        draw = draw_faults(own, counts)
+        if draw.two_feeds:
+            row = row.model_copy(update={"redundancy": "2N"})
+        return cls(scenario.model_copy(update={"seed": own, "row": row}), draw, seconds)
+
+    def spans(self) -> list[tuple[float, float]]:
+        """Where work is compared."""
+        spans = [
+            (SETTLED_SECONDS, min(self.draw.onset_seconds, self.seconds)),
+            (self.draw.end_seconds + AFTER_SECONDS, self.seconds),
+        ]
+        return [(begin, end) for begin, end in spans if end > begin]
+
+
+def one_run(scenario: Scenario, seed: int, number: int, seconds: float) -> dict[str, Any]:
+    """A row of figures that JSON can hold."""
+    run = FaultRun.of(scenario, seed, number, seconds)
+    plant = RowPlant(run.scenario, START_NS)
+    row = RandomRow(plant, run.scenario.seed)
+    work = row.work()
+    priority = work.priority
+    topology = product_topology(plant, priority, work.gang)
+    setup = RowSetup(run.scenario, run.draw.faults, run.draw.agents, meters=run.draw.meters)
+    settings = PowerSettings(lease_ttl_ms=run.scenario.control.lease_ttl_ms)
+    driven = RowRun(setup, work, lambda epoch: WattpackPolicy(topology, settings, epoch))
+    ours = driven.run(seconds)
+    published = RowRun(setup, row.work(), lambda _: PublishedRowPolicy("polca", plant, priority))
+    theirs = published.run(seconds)
+    step_seconds = run.scenario.step_seconds
+    best = row.oracle(topology.floor_watts, run.draw.faults).run(seconds, step_seconds)
+    return {
+        "number": number,
+        "causes": list(run.draw.causes),
+        "onset_seconds": round(run.draw.onset_seconds, 2),
+        "end_seconds": round(run.draw.end_seconds, 2),
+        **_safety(ours),
+        "monitor": driven.monitor.details[:5],
+        "work": _works(run, ours),
+        "oracle_work": _works(run, best),
+        "polca_work": _works(run, theirs),
+        **_back(run, ours, best),
+        "polca_trips": theirs.trips,
+        "polca_brakes": theirs.brakes,
+        "polca_above_seconds": float(theirs.above_seconds[0]),
+    }
+
+
+def _safety(ours: RowResult) -> dict[str, Any]:
+    return {
+        "trips": ours.trips,
+        "heat": float(ours.max_heat.max()),
+        "row_heat": float(ours.max_heat[0]),
+        "peak_ratio": float(ours.peak_ratio.max()),
+        "above_seconds": float(ours.above_seconds.max()),
+        "brakes": ours.brakes,
+        "expired": ours.expired,
+        "cap_changes": ours.cap_changes,
+        "gpu_hours": ours.gpu_hours,
+        "violations": ours.violations,
+    }
+
+
+def _works(run: FaultRun, result: Timed) -> list[float]:
+    """Work of ``LOW`` and ``HIGH`` outside of the faults."""
+    total = np.zeros(2)
+    for begin, end in run.spans():
+        total += result.work_between(begin, end)
+    return [float(total[LOW]), float(total[HIGH])]
+
+
+def _back(run: FaultRun, ours: RowResult, best: Timed) -> dict[str, Any]:
+    """From the end of faults and H < 0.1 until a window holds 95 % of the oracle's work.
+
+    A run that ends too soon after that tells nothing; one that never cools or comes back is told
+    as None.
+    """
+    after = (ours.seconds >= run.draw.end_seconds) & (ours.heat.max(axis=1) < COOL_HEAT)
+    cool = float(ours.seconds[after.argmax()]) if after.any() else run.seconds
+    if run.draw.end_seconds + AFTER_SECONDS > run.seconds:
+        return {"back_told": False, "back_seconds": None}
+    for begin in np.arange(cool, run.seconds - BACK_WINDOW_SECONDS, 1.0).tolist():
+        end = begin + BACK_WINDOW_SECONDS
+        done, could = ours.work_between(begin, end), best.work_between(begin, end)
+        if done.sum() >= BACK_SHARE * could.sum():
+            return {"back_told": True, "back_seconds": float(begin - cool)}
+    return {"back_told": True, "back_seconds": None}
