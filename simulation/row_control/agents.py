@@ -29,7 +29,8 @@ class AgentSettings:
         host_noise_ratio: Standard deviation over reading.
         counters: Whether the boards have energy counters.
         rise_ratio: A node reports at once when its boards draw more than at its last report by
-            this share of their default limits; 0: it never does.
+            this share of their default limits, as the product's agents do; 0: it never does.
+        rest_seconds: Between such a report and the one before it.
     """
 
     report_seconds: float = 1.0
@@ -39,7 +40,8 @@ class AgentSettings:
     host_delay_seconds: float = 2.0
     host_noise_ratio: float = 0.01
     counters: bool = True
-    rise_ratio: float = 0.0
+    rise_ratio: float = 0.10
+    rest_seconds: float = 0.25
 
 
 class RowAgents:
@@ -70,14 +72,18 @@ class RowAgents:
         self._batches: list[tuple[Integers, LeaseBatches]] = []
         self._frozen_watts: Floats = np.full(self._shape, np.nan)
         self._frozen_joules: Floats = np.full(self._shape, np.nan)
-        self._told_watts: Floats = np.zeros(n)
+        self._told_watts: Floats = np.full(n, np.inf)
+        self._told_ns = np.full(n, plant.start_ns)
+        self._now_ns = plant.start_ns
+        self._risen: Bools = np.zeros(n, dtype=np.bool_)
+        self._largest_watts = plant.bank.default_limit_watts.reshape(self._shape).sum(axis=1)
         hosts = max(1, round(settings.host_delay_seconds / plant.scenario.step_seconds))
         self._hosts: list[Floats] = [np.full(n, np.nan)] * hosts
         self.sent = self.lost = 0
 
     def due_ns(self, end_ns: int) -> Integers:
         """When each node reports next if that is before a time, else that time, (n_nodes,)."""
-        return np.minimum(self._next_ns, end_ns)
+        return np.where(self._risen, self._now_ns, np.minimum(self._next_ns, end_ns))
 
     def look(self, now_ns: int) -> None:
         """Before each window: remember what late sensors will tell; see large rises."""
@@ -85,13 +91,12 @@ class RowAgents:
             self._shape[0]
         )
         self._hosts = [*self._hosts[1:], self._plant.servers.host_watts * noise]
+        self._now_ns = now_ns
         ratio = self._settings.rise_ratio
         if ratio > 0.0:
-            bank = self._plant.bank
-            draws = bank.sensed_instant_draw_watts().reshape(self._shape).sum(axis=1)
-            largest = bank.default_limit_watts.reshape(self._shape).sum(axis=1)
-            risen = draws - self._told_watts > ratio * largest
-            self._next_ns = np.where(risen, np.minimum(self._next_ns, now_ns), self._next_ns)
+            draws = self._plant.bank.sensed_draw_watts().reshape(self._shape).sum(axis=1)
+            rested = now_ns - self._told_ns >= self._settings.rest_seconds * NS_PER_SECOND
+            self._risen = (draws - self._told_watts > ratio * self._largest_watts) & rested
 
     def report(self, end_ns: int, faults: RowFaults, seconds: float) -> None:
         """Send every report that is due before a time.
@@ -101,12 +106,14 @@ class RowAgents:
             faults: What is lost or frozen.
             seconds: The window's begin since the run began.
         """
-        due = self._next_ns < end_ns
-        if not due.any():
+        regular = self._next_ns < end_ns
+        nodes = np.flatnonzero(regular | self._risen)
+        if not nodes.size:
             return
-        nodes = np.flatnonzero(due)
-        at_ns = self._next_ns[nodes]
-        self._next_ns[nodes] = at_ns + self._period_ns
+        # One in between leaves the rhythm as it is, so that servers that rose together do not
+        # report in step from then on.
+        at_ns = self.due_ns(end_ns)[nodes]
+        self._next_ns = np.where(regular, self._next_ns + self._period_ns, self._next_ns)
         ready = self._plant.up[nodes] & (self._actuators.ready_ns[nodes] <= at_ns)
         nodes, at_ns = nodes[ready], at_ns[ready]
         if not nodes.size:
@@ -116,6 +123,7 @@ class RowAgents:
         loss = faults.chance(K.MESSAGE_LOSS, seconds, self._shape[0])[nodes]
         arrives = self._network.arrive(loss)
         self._told_watts[nodes] = draws[nodes].sum(axis=1)
+        self._told_ns[nodes] = at_ns
         self.sent += len(arrives)
         self.lost += int((~arrives).sum())
         if arrives.any():
@@ -170,17 +178,17 @@ class RowAgents:
         together = joined(ready)
         return together.rows(np.argsort(together.arrival_ns, kind="stable"))
 
-    def send(self, batches: LeaseBatches, sent_ns: int, loss: Floats) -> None:
+    def send(self, batches: LeaseBatches, sent_ns: Integers, loss: Floats) -> None:
         """Put batches on the way.
 
         Args:
-            batches: One a node at most.
-            sent_ns: When.
+            batches: To nodes.
+            sent_ns: When, (k,).
             loss: Chance by a fault, (n_nodes,).
         """
         if not len(batches):
             return
-        arrival = self._network.arrivals_ns(np.full(len(batches), sent_ns))
+        arrival = self._network.arrivals_ns(sent_ns)
         through = self._network.arrive(loss[batches.node])
         self.sent += len(through)
         self.lost += int((~through).sum())

@@ -16,7 +16,7 @@ from simulation.row_control.accounts import RowAccounts, RowResult
 from simulation.row_control.actuators import ActuatorTimes, BoardRange, RowActuators
 from simulation.row_control.agents import AgentSettings, RowAgents
 from simulation.row_control.faults import RowFaultKind, RowFaults
-from simulation.row_control.messages import BoardWrites, LeaseBatches, Orders
+from simulation.row_control.messages import BoardWrites, LeaseBatches, Orders, Reports
 from simulation.row_control.row_monitor import RowMonitor
 from simulation.row_control.row_plant import RowPlant
 from simulation.row_control.row_policy import Known, RowPolicy
@@ -198,7 +198,8 @@ class RowRun:
             taken = reports.rows(slice(0, answer.taken))
             self._heard_ns[taken.node] = taken.arrival_ns
             at_ns = int(taken.arrival_ns[-1])
-            self._carry_out(answer.orders, at_ns, seconds)
+            if answer.orders.batches is not None:
+                self._answer(answer.orders.batches, taken, seconds)
             if answer.taken == len(reports):
                 return
             self._tick(at_ns, seconds)
@@ -225,6 +226,13 @@ class RowRun:
             not faults.any_active(K.API_DOWN, seconds),
         )
 
+    def _answer(self, batches: LeaseBatches, reports: Reports, seconds: float) -> None:
+        """Each batch leaves when its node's report came."""
+        came_ns = np.zeros(self.plant.n_nodes, dtype=np.int64)
+        came_ns[reports.node] = reports.arrival_ns
+        loss = self.setup.faults.chance(K.MESSAGE_LOSS, seconds, self.plant.n_nodes)
+        self.agents.send(batches, came_ns[batches.node], loss)
+
     def _carry_out(self, orders: Orders, now_ns: int, seconds: float) -> None:
         if orders.batches is not None:
             self._send(orders.batches, now_ns, seconds)
@@ -234,7 +242,7 @@ class RowRun:
 
     def _send(self, batches: LeaseBatches, now_ns: int, seconds: float) -> None:
         loss = self.setup.faults.chance(K.MESSAGE_LOSS, seconds, self.plant.n_nodes)
-        self.agents.send(batches, now_ns, loss)
+        self.agents.send(batches, np.full(len(batches), now_ns), loss)
 
     # -- what reaches the boards -----------------------------------------------------------------
 

@@ -18,9 +18,10 @@ from controller.tick_values import (
     Tick,
     Topology,
 )
-from simulation.row_control.messages import NO_ORDERS, LeaseBatches, Orders, Reports
+from simulation.row_control.answers import Answers
+from simulation.row_control.messages import NO_ORDERS, LeaseBatches, Orders, Reports, joined
 from simulation.row_control.row_policy import Answer, Known
-from simulation.row_control.work import Floats, Integers
+from simulation.row_control.work import Bools, Floats, Integers
 from wattpack.units import NS_PER_SECOND
 
 LARGE_RISE_SHARE = 0.02
@@ -102,6 +103,7 @@ class WattpackPolicy:
         self._controlled = np.zeros(shape, dtype=np.bool_)
         self._leased = np.zeros(shape, dtype=np.bool_)
         self._means = _EnergyMeans(*shape)
+        self._answers = Answers(*shape, epoch)
         self._risen_watts = 0.0
         self._rise_watts = LARGE_RISE_SHARE * float(topology.tree.rating_watts.max())
 
@@ -118,16 +120,20 @@ class WattpackPolicy:
         over = np.flatnonzero(risen > self._rise_watts)
         taken = int(over[0]) + 1 if over.size else len(reports)
         self._risen_watts = float(risen[taken - 1])
-        self._take(reports.rows(slice(0, taken)) if over.size else reports)
-        return Answer(taken)
+        judged = np.zeros(taken, dtype=np.bool_)
+        judged[-1] = bool(over.size)
+        answers = self._take(reports.rows(slice(0, taken)) if over.size else reports, judged)
+        return Answer(taken, Orders(joined(answers)) if answers else NO_ORDERS)
 
-    def _take(self, reports: Reports) -> None:
+    def _take(self, reports: Reports, judged: Bools) -> list[LeaseBatches]:
+        """Remember reports; the answers that go out at once."""
         nodes = reports.node
         if len(np.unique(nodes)) < len(nodes):
             # Two of one node, as after a pause: one after the other.
+            answers: list[LeaseBatches] = []
             for i in range(len(nodes)):
-                self._take(reports.rows(slice(i, i + 1)))
-            return
+                answers += self._take(reports.rows(slice(i, i + 1)), judged[i : i + 1])
+            return answers
         booted = (self._boot[nodes] != 0) & (self._boot[nodes] != reports.boot)
         self._rebooted[nodes] |= booted
         self._means.forget(nodes[booted])
@@ -145,6 +151,8 @@ class WattpackPolicy:
         self._confirmed[nodes] = np.where(ours, reports.confirmed_sequence, 0)
         self._controlled[nodes] = reports.controlled
         self._leased[nodes] = reports.leased
+        answer = self._answers.arrived(reports, judged | self._rebooted[nodes])
+        return [] if answer is None else [answer]
 
     def tick(self, known: Known) -> Orders:
         """One step of the product's controller."""
@@ -184,7 +192,8 @@ class WattpackPolicy:
         )
 
     def _orders(self, commands: Commands) -> Orders:
-        nodes = np.flatnonzero(commands.send)
+        leaves, nonce = self._answers.decided(commands)
+        nodes = np.flatnonzero(leaves)
         if not nodes.size:
             return NO_ORDERS
         shape = self._draw.shape
@@ -194,7 +203,7 @@ class WattpackPolicy:
                 node=nodes,
                 epoch=np.full(k, commands.epoch, dtype=np.int64),
                 sequence=np.full(k, commands.sequence, dtype=np.int64),
-                nonce=commands.nonce[nodes].astype(np.int64),
+                nonce=nonce[nodes],
                 ttl_ms=np.full(k, commands.ttl_ms, dtype=np.int64),
                 cap_watts=commands.cap_watts.reshape(shape)[nodes],
                 lock_max_mhz=commands.lock_max_mhz.reshape(shape)[nodes],

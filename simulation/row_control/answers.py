@@ -1,0 +1,96 @@
+"""Which batches leave when, for all nodes at once: the product's answer desk as arrays.
+
+Ticks decide; a report is answered on arrival by what the last tick told its node, where the product
+may say that again (``controller.renewals`` has the rule, ``controller.app.answer_desk`` the order).
+A test plays the same reports and ticks to the product's desk.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from controller.renewals import REPEATED_WITHIN_NS
+from controller.tick_values import Commands
+from simulation.row_control.messages import LeaseBatches, Reports
+from simulation.row_control.work import Bools, Integers
+
+_SAME_WATTS = 0.5
+
+
+class Answers:
+    """What was said to each node, and whether it may be said again.
+
+    Args:
+        n_nodes: Nodes.
+        g: Boards of each.
+        epoch: Of our term.
+    """
+
+    def __init__(self, n_nodes: int, g: int, epoch: int) -> None:
+        self._epoch = epoch
+        self._told: Bools = np.zeros(n_nodes, dtype=np.bool_)
+        self._sequence = np.zeros(n_nodes, dtype=np.int64)
+        self._decided_ns = np.zeros(n_nodes, dtype=np.int64)
+        self._ttl_ms = np.zeros(n_nodes, dtype=np.int64)
+        self._cap_watts = np.zeros((n_nodes, g))
+        self._lock_mhz = np.zeros((n_nodes, g), dtype=np.int64)
+        self._heard_nonce = np.zeros(n_nodes, dtype=np.int64)
+        self._answered = np.zeros(n_nodes, dtype=np.int64)
+        self._sent_sequence = np.zeros(n_nodes, dtype=np.int64)
+        self._doubtful: Bools = np.ones(n_nodes, dtype=np.bool_)
+
+    def decided(self, commands: Commands) -> tuple[Bools, Integers]:
+        """Which nodes' batches of a tick leave now, and which report each answers, (n_nodes,)."""
+        shape = self._cap_watts.shape
+        caps = commands.cap_watts.reshape(shape)
+        locks = commands.lock_max_mhz.reshape(shape)
+        same = (np.abs(caps - self._cap_watts) <= _SAME_WATTS) & (locks == self._lock_mhz)
+        news = ~self._told | ~same.all(axis=1)
+        sent = commands.send
+        # Nothing was sent: an older word is repeated only where it is still what is meant.
+        self._told = sent | (self._told & ~news)
+        news = news | (commands.guaranteed_watts.reshape(shape) > 0.0).any(axis=1)
+        answered = (self._heard_nonce == self._answered) & (self._answered != 0)
+        nonce = np.where(answered, self._heard_nonce, commands.nonce.astype(np.int64))
+        self._cap_watts = np.where(sent[:, None], caps, self._cap_watts)
+        self._lock_mhz = np.where(sent[:, None], locks, self._lock_mhz)
+        self._decided_ns = np.where(sent, commands.decided_ns, self._decided_ns)
+        self._ttl_ms = np.where(sent, commands.ttl_ms, self._ttl_ms)
+        self._sequence = np.where(sent, commands.sequence, self._sequence)
+        leaves = sent & ~(answered & ~news & ~self._doubtful)
+        self._sent_sequence = np.where(leaves, commands.sequence, self._sent_sequence)
+        return leaves, nonce
+
+    def arrived(self, reports: Reports, refused: Bools) -> LeaseBatches | None:
+        """Answers to reports, None if the next tick has to give them all.
+
+        Args:
+            reports: One a node.
+            refused: Reports that a tick has to judge first: of a node that rebooted, or of a large
+                rise, (k,).
+        """
+        nodes = reports.node
+        in_row = reports.nonce == self._heard_nonce[nodes] + 1
+        behind = reports.confirmed_sequence < self._sent_sequence[nodes][:, None]
+        confirms = ~(reports.controlled & behind).any(axis=1)
+        self._doubtful[nodes] = ~(in_row & confirms)
+        self._heard_nonce[nodes] = reports.nonce
+        may = self._told[nodes] & ~refused & (reports.epoch <= self._epoch)
+        may &= reports.arrival_ns - self._decided_ns[nodes] <= REPEATED_WITHIN_NS
+        held = np.fmax(reports.limit_watts, reports.guaranteed_watts)
+        may &= (self._cap_watts[nodes] <= held + _SAME_WATTS).all(axis=1)
+        if not may.any():
+            return None
+        answered = nodes[may]
+        self._answered[answered] = reports.nonce[may]
+        self._sent_sequence[answered] = self._sequence[answered]
+        return LeaseBatches(
+            node=answered,
+            epoch=np.full(len(answered), self._epoch, dtype=np.int64),
+            sequence=self._sequence[answered],
+            nonce=reports.nonce[may],
+            ttl_ms=self._ttl_ms[answered],
+            cap_watts=self._cap_watts[answered],
+            lock_max_mhz=self._lock_mhz[answered],
+            guaranteed_watts=np.zeros(self._cap_watts[answered].shape),
+        )
