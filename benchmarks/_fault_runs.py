@@ -46,7 +46,7 @@ class FaultRun:
     """A run before it is run.
 
     Attributes:
-        scenario: With the run's own seed, and two feeds where one may be lost.
+        scenario: With the run's own seed, and several feeds where one may be lost.
         draw: Its faults.
         seconds: Its length.
     """
@@ -62,8 +62,8 @@ class FaultRun:
         row = scenario.row
         counts = RowCounts(row.servers, row.servers * row.gpus_per_server, row.racks + 1)
         draw = draw_faults(own, counts)
-        if draw.two_feeds:
-            row = row.model_copy(update={"redundancy": "2N"})
+        if draw.redundancy != "None" and row.redundancy == "None":
+            row = row.model_copy(update={"redundancy": draw.redundancy})
         return cls(scenario.model_copy(update={"seed": own, "row": row}), draw, seconds)
 
     def spans(self) -> list[tuple[float, float]]:

@@ -26,6 +26,7 @@ from scipy.stats import beta
 
 from benchmarks._fault_runs import RUN_SECONDS, one_run
 from benchmarks.runner import Options, Result, Target, sources_digest
+from simulation.plant_hash import plant_sha256
 from simulation.row_control.work import HIGH, LOW
 from simulation.scenario import Scenario, load_scenario
 from wattpack.errors import InputError
@@ -62,7 +63,9 @@ def run(options: Options) -> Result:
     else:
         rows = list(_all_rows(options, asked, scenario))
     seconds = time.perf_counter() - began
-    return Result({**figures(rows), "wall_seconds": seconds}, TARGETS)
+    told = figures(rows)
+    told |= {"plant_sha256": plant_sha256(scenario.plant), "wall_seconds": seconds}
+    return Result(told, TARGETS)
 
 
 def _arguments(arguments: Sequence[str]) -> argparse.Namespace:
@@ -116,7 +119,7 @@ def _shard(job: tuple[Scenario, int, range, Path | None]) -> list[dict[str, Any]
         return kept
     rows = [one_run(scenario, seed, number, RUN_SECONDS) for number in numbers]
     if file is not None:
-        _keep(file, {"seed": seed, "plant_sha256": scenario.plant.sha256(), "rows": rows})
+        _keep(file, {"seed": seed, "plant_sha256": plant_sha256(scenario.plant), "rows": rows})
     return rows
 
 

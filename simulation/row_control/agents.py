@@ -24,9 +24,8 @@ class AgentSettings:
         report_seconds: Between two reports of a node.
         delay_seconds: Lowest and highest one-way delay of a message.
         loss: Chance of each message, both ways.
-        host_meter: Whether the server's draw without its GPUs is told.
-        host_delay_seconds: Age of that reading.
-        host_noise_ratio: Standard deviation over reading.
+        host_meter: Whether a BMC tells the server's draw without its GPUs, whatever the scenario
+            says; how late and coarse it does is the scenario's ``row.bmc_meter``.
         counters: Whether the boards have energy counters.
         rise_ratio: A node reports at once when its boards draw more than at its last report by
             this share of their default limits, as the product's agents do; 0: it never does.
@@ -37,8 +36,6 @@ class AgentSettings:
     delay_seconds: tuple[float, float] = (0.02, 0.08)
     loss: float = 0.0
     host_meter: bool = False
-    host_delay_seconds: float = 2.0
-    host_noise_ratio: float = 0.01
     counters: bool = True
     rise_ratio: float = 0.10
     rest_seconds: float = 0.25
@@ -77,8 +74,7 @@ class RowAgents:
         self._now_ns = plant.start_ns
         self._risen: Bools = np.zeros(n, dtype=np.bool_)
         self._largest_watts = plant.bank.default_limit_watts.reshape(self._shape).sum(axis=1)
-        hosts = max(1, round(settings.host_delay_seconds / plant.scenario.step_seconds))
-        self._hosts: list[Floats] = [np.full(n, np.nan)] * hosts
+        self._host_meter = settings.host_meter or plant.scenario.row.bmc == "simulated"
         self.sent = self.lost = 0
 
     def due_ns(self, end_ns: int) -> Integers:
@@ -86,11 +82,7 @@ class RowAgents:
         return np.where(self._risen, self._now_ns, np.minimum(self._next_ns, end_ns))
 
     def look(self, now_ns: int) -> None:
-        """Before each window: remember what late sensors will tell; see large rises."""
-        noise = 1.0 + self._settings.host_noise_ratio * self._generator.standard_normal(
-            self._shape[0]
-        )
-        self._hosts = [*self._hosts[1:], self._plant.servers.host_watts * noise]
+        """Before each window: which nodes have risen so much that they report at once."""
         self._now_ns = now_ns
         ratio = self._settings.rise_ratio
         if ratio > 0.0:
@@ -145,7 +137,8 @@ class RowAgents:
 
     def _made(self, nodes: Integers, at_ns: Integers, draws: Floats, joules: Floats) -> Reports:
         actuators, settings = self._actuators, self._settings
-        hosts = self._hosts[0][nodes] if settings.host_meter else np.full(len(nodes), np.nan)
+        told = self._plant.bmcs.watts[nodes]
+        hosts = told if self._host_meter else np.full(len(nodes), np.nan)
         counters = joules[nodes] if settings.counters else np.full(joules[nodes].shape, np.nan)
         return Reports(
             node=nodes,

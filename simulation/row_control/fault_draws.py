@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 
@@ -44,14 +45,14 @@ class FaultDraw:
         faults: With times and targets.
         agents: How agents report and what the network does in this run.
         meters: Whether domain meters reach the controller at all.
-        two_feeds: The row has two feeds, of which one may be lost.
+        redundancy: Of every domain: None, or what a lost feed lies within.
     """
 
     causes: tuple[str, ...]
     faults: RowFaults
     agents: AgentSettings
     meters: bool
-    two_feeds: bool
+    redundancy: Literal["None", "2N", "KofN"]
 
     @property
     def onset_seconds(self) -> float:
@@ -212,4 +213,7 @@ def draw_faults(seed: int, counts: RowCounts) -> FaultDraw:
     meters = bool(rng.random() < 0.75)
     if not meters:
         names = [*names, "no_domain_meter"]
-    return FaultDraw(tuple(names), RowFaults(faults), agents, meters, "feed_loss" in names)
+    redundancy: Literal["None", "2N", "KofN"] = "None"
+    if "feed_loss" in names:
+        redundancy = "2N" if rng.random() < 0.5 else "KofN"
+    return FaultDraw(tuple(names), RowFaults(faults), agents, meters, redundancy)

@@ -37,6 +37,7 @@ class RowPlant:
         self.breakers = breakers_of(scenario)
         n_domains = len(self.domain_names)
         self.meters = Meters(scenario.row.meter, n_domains, self._generator(5), start_ns)
+        self.bmcs = Meters(scenario.row.bmc_meter, self.n_nodes, self._generator(8), start_ns)
         self.watts = np.zeros(n_domains)
         self.drawn_watts = np.zeros(self.n_gpus)
         self.trips = 0
@@ -87,6 +88,7 @@ class RowPlant:
         self.watts = self.servers.advance(self.drawn_watts, seconds)
         opened = self.breakers.advance(self.watts, seconds)
         self.meters.advance(self.watts, begin_ns, self.now_ns)
+        self.bmcs.advance(self.servers.host_watts, begin_ns, self.now_ns)
         if opened.any():
             self.trips += int(opened.sum())
             for domain in np.flatnonzero(opened):

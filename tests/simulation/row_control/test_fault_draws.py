@@ -50,7 +50,7 @@ def test_faults_lie_in_the_declared_ranges() -> None:
                 struck = fault.struck.mean() * fault.amount
                 assert 0.009 <= struck <= 0.051
             if fault.kind is K.FEED_LOST:
-                assert draw.two_feeds
+                assert draw.redundancy in ("2N", "KofN")
 
 
 def test_amounts_combine_over_faults_that_last_together() -> None:
