@@ -132,7 +132,9 @@ def explain_gpu(
         "decidedWatts": gpus.decided_watts[index] if gpus.decided_watts else None,
         "requestWatts": gpus.request_watts[index],
         "floorWatts": gpus.floor_watts[index] if gpus.floor_watts else None,
-        "work": "; ".join(part for part in (_work(view, index), _speed(view, index)) if part),
+        "work": "; ".join(
+            part for part in (_work(view, index), _speed(view, index), _lock(view, index)) if part
+        ),
         "reason": f"UNKNOWN_{gpus.reason[index]}" if reason is None else reason.name,
         "bindingDomain": domain.name if binding >= 0 else None,
         "sentence": texts.headline.format(**figures),
@@ -172,6 +174,13 @@ def _speed(view: LiveView, index: int) -> str:
     if kept >= _FULL_SPEED:
         return f"{limit:.0f} W cost it no speed"
     return f"at {limit:.0f} W it keeps about {kept:.0%} of its speed (modelled)"
+
+
+def _lock(view: LiveView, index: int) -> str:
+    """That the board is held by its clock, too; empty where the limit alone holds it."""
+    gpus = view.gpus
+    clock = gpus.lock_max_mhz[index] if gpus.lock_max_mhz else 0
+    return f"its clock is locked to {clock} MHz beside the limit" if clock else ""
 
 
 _FULL_SPEED = 0.995

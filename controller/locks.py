@@ -44,7 +44,7 @@ def lock_clocks(
         Clocks, and the cap that each lock stands for, infinite where it only gives up what costs
         nothing.
     """
-    locks = lockable(topology)
+    locks = lockable(topology) & topology.tree.enforce[topology.domain_of_gpu]
     if not locks.any():
         return np.zeros(topology.n_gpus, dtype=np.int64), np.full(topology.n_gpus, np.inf)
     law = law_of(topology)

@@ -94,6 +94,7 @@ def report(tick: Tick, j: Judgement) -> tuple[Decisions, Alarms]:
             *_alarm_changes(tick, j, alarms),
             *_trust_changes(tick, j),
         ),
+        lock_max_mhz=j.orders.commands.lock_max_mhz,
     )
     return decisions, alarms
 

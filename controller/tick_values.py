@@ -319,6 +319,7 @@ class Decisions:
         coincidence: Share of its boards' summed draws that each domain expects at one time,
             (n_domains,).
         transitions: Changes in this tick.
+        lock_max_mhz: Clock lock beside the limit, 0 for none, (n_gpus,); empty: no locks.
     """
 
     draw_watts: FloatArray
@@ -339,3 +340,4 @@ class Decisions:
     host_share: FloatArray
     coincidence: FloatArray
     transitions: tuple[Transition, ...] = field(default=())
+    lock_max_mhz: IntArray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))

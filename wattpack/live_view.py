@@ -107,6 +107,8 @@ class LiveGpus(_View):
     """Probability of ``bound``; 1 for a label, None while too little was seen."""
     speed_fraction: list[float | None] = []
     """At the limit that is read back over the default limit's; modelled, None for unknown work."""
+    lock_max_mhz: list[int] = []
+    """Highest clock that the board is locked to beside its limit, 0 for none."""
 
     @model_validator(mode="after")
     def _parallel(self) -> Self:
@@ -126,6 +128,7 @@ _ADDED_LATER = frozenset(
         "bound",
         "workload_confidence",
         "speed_fraction",
+        "lock_max_mhz",
     }
 )
 

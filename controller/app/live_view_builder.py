@@ -195,6 +195,7 @@ def _gpus(
         decided_watts=[round(float(w), 1) for w in decisions.decided_cap_watts],
         temperature_celsius=_numbers(context.temperatures_celsius),
         speed_fraction=_numbers(speeds_at(context.curves, seen.gpu_limit_watts), 3),
+        lock_max_mhz=decisions.lock_max_mhz.tolist(),
         **_works(context),
     )
 

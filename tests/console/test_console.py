@@ -251,6 +251,14 @@ def test_every_reason_has_an_answer_also_one_of_a_newer_controller(reason: int) 
     assert "{" not in json.dumps([answer["sentence"], answer["limit"], answer["actions"]])
 
 
+def test_a_gpu_that_is_held_by_its_clock_too_says_so() -> None:
+    clocks = [990, *[0] * (len(make_view().gpus.uuid) - 1)]
+    view = with_gpus(make_view(), lock_max_mhz=clocks)
+    told = str(explain_gpu(view, "GPU-00000")["work"])
+    assert "its clock is locked to 990 MHz beside the limit" in told
+    assert "locked" not in str(explain_gpu(view, "GPU-00001")["work"])
+
+
 def test_pods_of_other_namespaces_are_not_named() -> None:
     answer = explain_gpu(make_view(), "GPU-00000", frozenset({"mine"}))
     assert "default/" not in json.dumps(answer)

@@ -67,6 +67,7 @@ def test_a_locked_board_is_limited_like_any_other() -> None:
     assert np.array_equal(by_limits.guaranteed_watts, by_both.guaranteed_watts)
     assert np.array_equal(locked.lock_max_mhz > 0, locked.cap_watts < DEFAULT_WATTS - 1.0)
     assert not limited.lock_max_mhz.any()
+    assert np.array_equal(by_both.lock_max_mhz, locked.lock_max_mhz)
 
 
 def test_i2_lowers_locked_boards_too() -> None:
@@ -126,6 +127,16 @@ def test_the_watts_that_a_lock_sheds_do_not_end_the_capping_that_sheds_them() ->
     loop.turn(30)
     bands = {int(loop.turn(1)[1].band.max()) for _ in range(200)}
     assert bands == {int(Band.CAPPING)}
+
+
+def test_a_domain_that_only_watches_locks_nothing() -> None:
+    loop = Loop(locked_topology(free_until(0.5), enforce=False))
+    loop.caps[:] = DEFAULT_WATTS
+    loop.run(60)
+    loop.demand[:] = 690.0
+    _, decisions = loop.run(8)
+    assert np.all(decisions.band == Band.CAPPING)
+    assert not decisions.lock_max_mhz.any()
 
 
 def test_locks_go_when_the_demand_does() -> None:
