@@ -111,7 +111,7 @@ def test_what_a_lock_sheds_for_nothing_is_shed_before_anybody_is_limited_further
         half = np.arange(48) % 4 < 2
         topology = locked_topology(law, priority=0, oversubscription=1.0)
         loop = LockedLoop(replace(topology, clock_lock=half))
-        loop.changes = {"budget_watts": 0.8 * topology.tree.rating_watts}
+        loop.changes = {"budget_watts": 0.7 * topology.tree.rating_watts}
         loop.turn(60)
         loop.wanted[:] = 690.0
         _, decisions = loop.turn(120)

@@ -72,7 +72,11 @@ class PowerPolicySpec(ApiModel):
     ] = False
     allowed_actuators: Annotated[
         list[Actuator],
-        Field(min_length=1, max_length=2, description="How power may be reduced"),
+        Field(
+            min_length=1,
+            max_length=2,
+            description="How power may be reduced; with both, what is known of the work decides",
+        ),
     ] = [Actuator.POWER_LIMIT]
     disruptions_per_hour: Annotated[
         int, Field(ge=0, le=10000, description="Evictions allowed each hour to save power")
