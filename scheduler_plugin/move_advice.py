@@ -15,8 +15,8 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
+from scheduler_plugin.domain_rooms import pod_watts
 from scheduler_plugin.greedy import Packing
-from scheduler_plugin.headroom import pod_watts
 from scheduler_plugin.plan_document import Move, Pending
 from scheduler_plugin.problem import Assignment, IntArray, Problem
 from scheduler_plugin.resource_columns import GPUS, pod_amounts, row

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from scheduler_plugin.board_neighbours import SHARES, Neighbours, Sharer, neighbours_of
-from scheduler_plugin.headroom import ancestors, counted_watts
+from scheduler_plugin.domain_rooms import ancestors, counted_watts
 from scheduler_plugin.plan_document import PendingReason
 from scheduler_plugin.resource_columns import columns_of, node_amounts, pod_amounts, row
 from scheduler_plugin.snapshot import MILLI_PER_GPU, Pod, PodState, Snapshot

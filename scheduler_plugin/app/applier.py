@@ -18,7 +18,7 @@ from enum import Enum
 from scheduler_plugin import pods as pod_facts
 from scheduler_plugin.app.plan_archive import PlanArchive
 from scheduler_plugin.app.plan_lines import absent_uid, pending_line, promise_line
-from scheduler_plugin.headroom import domain_rooms
+from scheduler_plugin.domain_rooms import domain_rooms
 from scheduler_plugin.ledger import Ledger, Promise, Reservation, Stage
 from scheduler_plugin.plan_document import Placement, Plan
 from scheduler_plugin.snapshot import Pod, Snapshot

@@ -16,7 +16,7 @@ from itertools import groupby
 from typing import NamedTuple
 
 from scheduler_plugin.app.plan_lines import headroom_status
-from scheduler_plugin.headroom import DomainRoom
+from scheduler_plugin.domain_rooms import DomainRoom
 from scheduler_plugin.plan_document import Plan
 from wattpack.api import PlacementPlan
 from wattpack.api.planning import Promise

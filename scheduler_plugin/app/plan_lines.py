@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from scheduler_plugin.headroom import DomainRoom
+from scheduler_plugin.domain_rooms import DomainRoom
 from scheduler_plugin.move_advice import advice_text
 from scheduler_plugin.plan_document import Pending
 from scheduler_plugin.snapshot import Pod

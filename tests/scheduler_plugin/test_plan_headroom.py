@@ -6,7 +6,7 @@ from typing import Any
 
 from console.placement_rows import placement_view, pod_row
 from scheduler_plugin.admission import Mode
-from scheduler_plugin.headroom import DomainRoom, domain_rooms
+from scheduler_plugin.domain_rooms import DomainRoom, domain_rooms
 from scheduler_plugin.plan_document import Placement
 from scheduler_plugin.snapshot import Node, Pod, PodState, PowerDomain, Snapshot
 from tests.scheduler_plugin.placement_cluster import (

@@ -11,8 +11,8 @@ import pytest
 from scheduler_plugin import pending_causes, static_rules
 from scheduler_plugin import problem as problem_module
 from scheduler_plugin.checker import complaints
+from scheduler_plugin.domain_rooms import pod_watts
 from scheduler_plugin.greedy import Packing
-from scheduler_plugin.headroom import pod_watts
 from scheduler_plugin.ledger import Ledger, Reservation
 from scheduler_plugin.plan_document import Pending, PendingReason, Placement, Plan
 from scheduler_plugin.problem import compile_problem

@@ -1,0 +1,194 @@
+"""What ``headroom``, ``response`` and ``calm`` share: a row, random work, the product on it.
+
+Rows come from a scenario file (``--scenario FILE``, docs/scenario.md), how much of which work from
+another (``--work FILE``, the fields of ``RandomWorkSettings``); a benchmark's own load stands in
+for what the second does not say.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from benchmarks.runner import sources_digest
+from controller.tick_values import PowerSettings, Topology
+from simulation.row_control.agents import AgentSettings
+from simulation.row_control.faults import RowFaults
+from simulation.row_control.oracle_run import NO_FAULTS, OracleResult
+from simulation.row_control.product_topology import product_topology
+from simulation.row_control.random_row import RandomRow
+from simulation.row_control.random_work import RandomWorkSettings
+from simulation.row_control.row_plant import RowPlant
+from simulation.row_control.run import START_NS, RowRun, RowSetup
+from simulation.row_control.wattpack_policy import WattpackPolicy
+from simulation.row_control.work import Held
+from simulation.scenario import Scenario, load_scenario
+from telemetry.large_rise import RISE_SHARE
+from wattpack.errors import InputError
+from wattpack.settings import read_yaml_mapping, validate
+
+Floats = NDArray[np.float64]
+
+ROW: Final = 0
+SOURCES: Final = ("benchmarks", "capacity", "controller", "gpu", "simulation", "wattpack")
+BREAKER_CURVES: Final = "row SwitchboardThermal, racks RackThermal"
+"""What the row's objects declare (``simulation.row_objects``); the plant has its own."""
+
+
+STEADY: Final = {
+    "drift_ratio": 0.0,
+    "swing_ratio": 0.0,
+    "replica_ratio": 0.0,
+    "training_share": 0.0,
+    "batch_jump_seconds": 1e9,
+    "board_noise_ratio": 0.01,
+}
+"""Work without change: each board keeps its level within noise of 1 %."""
+
+
+@dataclass(frozen=True, slots=True)
+class Arm:
+    """What the controller is told beside its boards.
+
+    Attributes:
+        domain_meter: Meters of row and racks.
+        host_meter: Each server's draw without its GPUs.
+    """
+
+    domain_meter: bool = True
+    host_meter: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What the command line gave."""
+
+    scenario: Path | None
+    work: Path | None
+    runs: int
+
+
+def asked_of(name: str, arguments: Sequence[str], runs: int) -> Asked:
+    """The benchmark's own arguments.
+
+    Raises:
+        InputError: for any other.
+    """
+    usage = "--scenario FILE, --work FILE, --runs N"
+    parser = argparse.ArgumentParser(prog=name, add_help=False, exit_on_error=False)
+    parser.add_argument("--scenario", type=Path)
+    parser.add_argument("--work", type=Path)
+    parser.add_argument("--runs", type=int, default=runs)
+    try:
+        given, rest = parser.parse_known_args(list(arguments))
+    except argparse.ArgumentError as error:
+        raise InputError("arguments", usage, str(error)) from error
+    if rest:
+        raise InputError("arguments", usage, " ".join(rest))
+    if given.runs < 1:
+        raise InputError("--runs", "an integer >= 1", given.runs)
+    return Asked(given.scenario, given.work, given.runs)
+
+
+def shard_kind(name: str, asked: Asked, seconds: float) -> str:
+    """Name of finished runs in the folder of ``--resume``: their row, work, length and sources."""
+    made = hashlib.sha256(sources_digest(SOURCES).encode())
+    for file in (asked.scenario, asked.work):
+        made.update(file.read_bytes() if file is not None else b"own")
+    return f"{name}-{seconds:g}-{made.hexdigest()[:12]}"
+
+
+class RowCase:
+    """One row with one seed's work.
+
+    Args:
+        asked: Files of row and work.
+        seed: Of plant and work.
+        work: What the benchmark loads the row with where the file does not say.
+        scenario: What the benchmark sets where no file is given.
+    """
+
+    def __init__(
+        self,
+        asked: Asked,
+        seed: int,
+        work: Mapping[str, Any],
+        scenario: Mapping[str, Any] | None = None,
+    ) -> None:
+        own = {} if asked.scenario is not None else dict(scenario or {})
+        self.scenario: Scenario = load_scenario(asked.scenario, **own, seed=seed)
+        told = read_yaml_mapping(asked.work) if asked.work is not None else {}
+        source = str(asked.work) if asked.work is not None else ""
+        self.settings = validate(RandomWorkSettings, {**work, **told}, source)
+        self.plant = RowPlant(self.scenario, START_NS)
+        self.row = RandomRow(self.plant, seed, self.settings)
+        first = self.row.work()
+        self.topology: Topology = product_topology(self.plant, first.priority, first.gang)
+
+    def wattpack(self, arm: Arm, faults: RowFaults = NO_FAULTS) -> RowRun:
+        """The product's controller on this row, at its begin."""
+        setup = RowSetup(
+            self.scenario,
+            faults,
+            AgentSettings(host_meter=arm.host_meter, rise_ratio=RISE_SHARE),
+            meters=arm.domain_meter,
+        )
+        settings = PowerSettings(lease_ttl_ms=self.scenario.control.lease_ttl_ms)
+        topology = self.topology
+        return RowRun(
+            setup, self.row.work(), lambda epoch: WattpackPolicy(topology, settings, epoch)
+        )
+
+    def oracle(self, seconds: float, *, declared_worst: bool = False) -> OracleResult:
+        """The bound on the same arrivals."""
+        run = self.row.oracle(self.topology.floor_watts, declared_worst=declared_worst)
+        return run.run(seconds, self.scenario.step_seconds)
+
+
+def level_for(
+    asked: Asked, seed: int, scenario: Mapping[str, Any], load_ratio: float
+) -> dict[str, float]:
+    """Serving level at which steady work holds the row at a share of its rating, uncapped."""
+    low, high = 0.12, 1.0
+    for _ in range(LEVEL_STEPS):
+        level = 0.5 * (low + high)
+        fields = {"serving_level_lowest": level, "serving_level_highest": level}
+        case = RowCase(asked, seed, STEADY | fields, scenario)
+        low, high = (level, high) if _steady_load(case) < load_ratio else (low, level)
+    return fields
+
+
+LEVEL_STEPS: Final = 9
+
+
+def _steady_load(case: RowCase) -> float:
+    """Uncapped load over rating once fans have settled."""
+    n = case.plant.n_gpus
+    work = case.row.work()
+    wanted = work.step(0.0, 1.0, Held(np.ones(n), np.ones(n), np.ones(n, dtype=np.bool_)))
+    case.plant.servers.advance(wanted, FANS_SETTLED_SECONDS)
+    watts = case.plant.servers.advance(wanted, 1.0)
+    return float(watts[ROW] / case.scenario.row_rating_watts)
+
+
+FANS_SETTLED_SECONDS: Final = 600.0
+
+
+def second_means(load_ratio: Floats, step_seconds: float) -> Floats:
+    """Means over whole seconds of a series by steps, (n_seconds,)."""
+    steps = round(1.0 / step_seconds)
+    whole = len(load_ratio) // steps * steps
+    return np.asarray(load_ratio[:whole].reshape(-1, steps).mean(axis=1))
+
+
+def minute_means(seconds: Floats) -> Floats:
+    """Running means over 60 s of a series by seconds, (n_seconds - 59,)."""
+    sums = np.concatenate([[0.0], np.cumsum(seconds)])
+    return np.asarray((sums[60:] - sums[:-60]) / 60.0)

@@ -1,0 +1,179 @@
+"""How often caps move when nothing else does: cap changes, cycles and overshoot of a capped row.
+
+Work that wants a little more than the row's rating and stands still but for 1 % of noise on each
+board, under the product's controller, with three answers of the row to a watt at its boards: half,
+as declared, and double. The rest of that answer is load that follows the boards of each server from
+the time at which accounts begin (as cooling in the row would), which nobody declared: the gain of
+the loop is wrong and its level is not. After that, 3 % of the rating of undeclared load comes at
+once, so that the loop has to answer. Then the random work of the fault runs, replayed.
+
+A cap change is a move of a power limit by 5 W or more since it was last counted. A cycle would show
+as a line in the spectrum of the row's load: the strongest of 4 to 120 s is told, as amplitude over
+the rating, of the time that stands still and of that from 15 s after the step on. Overshoot is how
+far 1 s means lie from the settled mean in that last time, as a share of the rating.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from benchmarks._following_load import FollowingLoad
+from benchmarks._row_cases import (
+    BREAKER_CURVES,
+    ROW,
+    STEADY,
+    Arm,
+    Asked,
+    RowCase,
+    asked_of,
+    level_for,
+    shard_kind,
+)
+from benchmarks.runner import Options, Result, Row, Rows, Target, finished_rows
+from simulation.row_control.run import RowRun
+
+Floats = NDArray[np.float64]
+
+NAME = "calm"
+SUMMARY = "cap changes per GPU-hour, cycles and overshoot of a capped row that stands still"
+TAKES_ARGUMENTS = True
+
+RUNS: Final = 3
+WARM_SECONDS, SECONDS = 240.0, 600.0
+QUICK_WARM_SECONDS, QUICK_SECONDS = 60.0, 60.0
+STEP_RATIO: Final = 0.03
+SETTLE_SECONDS: Final = 15
+WANTED_RATIO: Final = 1.04
+GAINS: Final = {"gain_half": 0.5, "gain_as_declared": 1.0, "gain_double": 2.0}
+REPLAYED: Final = "replayed"
+CYCLE_SECONDS: Final = (4.0, 120.0)
+CYCLE_RATIO: Final = 0.005
+"""Amplitude over the rating from which a line in the spectrum is called a cycle; the noise of
+boards and servers comes to a tenth of it. Chosen."""
+
+TARGETS: Final = {
+    **{f"{gain}_cap_changes_per_gpu_hour": Target(at_most=6.0) for gain in GAINS},
+    **{f"{gain}_cycle_amplitude_ratio": Target(at_most=CYCLE_RATIO) for gain in GAINS},
+    **{f"{gain}_cycle_after_step_amplitude_ratio": Target(at_most=CYCLE_RATIO) for gain in GAINS},
+    **{f"{gain}_overshoot_ratio": Target(at_most=0.02) for gain in GAINS},
+    f"{REPLAYED}_cap_changes_per_gpu_hour": Target(at_most=60.0),
+}
+
+
+def run(options: Options) -> Result:
+    """Some seeds under each gain and replayed."""
+    asked = asked_of(NAME, options.arguments, 1 if options.quick else RUNS)
+    warm, seconds = (
+        (QUICK_WARM_SECONDS, QUICK_SECONDS) if options.quick else (WARM_SECONDS, SECONDS)
+    )
+
+    def one_case(seed: int, number: int) -> Row:
+        options.progress(f"run {number + 1} of {asked.runs}")
+        return _row(asked, seed + number, warm, seconds)
+
+    rows = finished_rows(options, shard_kind(NAME, asked, seconds), one_case, asked.runs)
+    return Result(figures(rows), TARGETS)
+
+
+def _row(asked: Asked, seed: int, warm_seconds: float, seconds: float) -> Row:
+    steady = RowCase(asked, seed, STEADY | level_for(asked, seed, {}, WANTED_RATIO))
+    row: Row = {}
+    for name, gain in GAINS.items():
+        driven = steady.wattpack(Arm())
+        load = FollowingLoad.of(driven.plant)
+        driven.run(warm_seconds)
+        load.follow(gain)
+        still = _judged(driven, seconds)
+        load.add(STEP_RATIO * steady.scenario.row_rating_watts)
+        row[name] = still | _after_step(driven, seconds)
+    replayed = RowCase(asked, seed, {}).wattpack(Arm())
+    replayed.run(warm_seconds)
+    return row | {REPLAYED: _judged(replayed, seconds)}
+
+
+def _judged(driven: RowRun, seconds: float) -> dict[str, Any]:
+    changes = driven.accounts.cap_changes
+    result = driven.run(seconds)
+    load = result.load_ratio[-round(seconds) :, ROW]
+    amplitude, period = strongest_cycle(load)
+    hours = driven.plant.n_gpus * seconds / 3600.0
+    return {
+        "changes": (driven.accounts.cap_changes - changes) / hours,
+        "amplitude": amplitude,
+        "period": period,
+        "mean": float(load.mean()),
+        "peak": float(load.max()),
+        "above": float(result.above_seconds[ROW]),
+        "trips": result.trips,
+        "brakes": result.brakes,
+    }
+
+
+def _after_step(driven: RowRun, seconds: float) -> dict[str, Any]:
+    result = driven.run(seconds)
+    load = result.load_ratio[-round(seconds) + SETTLE_SECONDS :, ROW]
+    amplitude, period = strongest_cycle(load)
+    settled = float(load[len(load) // 2 :].mean())
+    return {
+        "step_amplitude": amplitude,
+        "step_period": period,
+        "overshoot": float(np.abs(load - settled).max()),
+        "step_peak": float(result.peak_ratio[ROW]),
+        "above": float(result.above_seconds[ROW]),
+        "trips": result.trips,
+        "brakes": result.brakes,
+    }
+
+
+def strongest_cycle(seconds: Floats) -> tuple[float, float]:
+    """Amplitude and period of the strongest line in the spectrum of a series by seconds.
+
+    Args:
+        seconds: Evenly a second apart, (n_seconds,).
+
+    Returns:
+        In the series' unit, and in seconds; of a sine the amplitude itself.
+    """
+    n = len(seconds)
+    # Hann's window keeps a slow drift out of the lines beside it; its mean is a half.
+    window = np.hanning(n)
+    level = np.average(seconds, weights=window)
+    lines = np.abs(np.fft.rfft((seconds - level) * window)) * 2.0 / window.sum()
+    periods = n / np.maximum(np.arange(len(lines)), 1e-9)
+    inside = (periods >= CYCLE_SECONDS[0]) & (periods <= min(CYCLE_SECONDS[1], n / 3.0))
+    best = int(np.flatnonzero(inside)[lines[inside].argmax()])
+    return float(lines[best]), float(periods[best])
+
+
+def figures(rows: Rows) -> dict[str, float | int | str]:
+    """Of any number of runs, at least one: the worst of each."""
+    found: dict[str, float | int | str] = {"runs": len(rows), "breaker_curves": BREAKER_CURVES}
+    for name in (*GAINS, REPLAYED):
+        arm = [row[name] for row in rows]
+        found |= {
+            f"{name}_cap_changes_per_gpu_hour": max(one["changes"] for one in arm),
+            **_worst_cycle(f"{name}_cycle", arm, "amplitude", "period"),
+            f"{name}_mean_load_ratio": float(np.mean([one["mean"] for one in arm])),
+            f"{name}_peak_load_ratio": max(one["peak"] for one in arm),
+            f"{name}_above_rating_seconds": sum(one["above"] for one in arm),
+            f"{name}_trips": sum(one["trips"] for one in arm),
+            f"{name}_brakes": sum(one["brakes"] for one in arm),
+        }
+    for name in GAINS:
+        arm = [row[name] for row in rows]
+        found |= {
+            **_worst_cycle(f"{name}_cycle_after_step", arm, "step_amplitude", "step_period"),
+            f"{name}_overshoot_ratio": max(one["overshoot"] for one in arm),
+            f"{name}_step_peak_load_ratio": max(one["step_peak"] for one in arm),
+        }
+    return found
+
+
+def _worst_cycle(
+    name: str, arm: list[dict[str, Any]], amplitude: str, period: str
+) -> dict[str, float]:
+    worst = max(arm, key=lambda one: float(one[amplitude]))
+    return {f"{name}_amplitude_ratio": worst[amplitude], f"{name}_seconds": worst[period]}

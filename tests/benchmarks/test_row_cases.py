@@ -1,0 +1,163 @@
+"""The judges of ``headroom``, ``response`` and ``calm`` see what is there, and only that."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from benchmarks import calm, headroom, response
+from benchmarks._following_load import FollowingLoad
+from benchmarks._row_cases import (
+    ROW,
+    STEADY,
+    Arm,
+    Asked,
+    RowCase,
+    asked_of,
+    level_for,
+    minute_means,
+    second_means,
+    shard_kind,
+)
+from benchmarks.runner import Result
+from simulation.row_control.row_policy import Uncapped
+from simulation.row_control.run import RowRun, RowSetup
+from wattpack.errors import InputError
+
+OWN = Asked(None, None, 1)
+SMALL = {
+    "row": {
+        "groups": [{"gpu_model": "H200-SXM", "count": 3}],
+        "racks": 1,
+        "rated_servers": 2.4,
+        "rack_rated_servers": 2.6,
+        "external_watts": 0.0,
+    }
+}
+
+
+def uncapped(case: RowCase) -> RowRun:
+    policy = Uncapped(case.plant.bank.default_limit_watts)
+    return RowRun(RowSetup(case.scenario), case.row.work(), lambda _: policy)
+
+
+def test_a_sine_is_told_with_its_amplitude_and_period_and_noise_is_not_a_cycle() -> None:
+    seconds = np.arange(600.0)
+    noise = 0.001 * np.random.default_rng(1).standard_normal(600)
+    amplitude, period = calm.strongest_cycle(
+        0.9 + 0.01 * np.sin(2 * np.pi * seconds / 12.0) + noise
+    )
+    assert amplitude == pytest.approx(0.01, rel=0.1)
+    assert period == pytest.approx(12.0, rel=0.05)
+    assert calm.strongest_cycle(0.9 + noise)[0] < calm.CYCLE_RATIO / 10
+    drifting = 0.9 + 0.02 * seconds / 600.0
+    assert calm.strongest_cycle(drifting)[0] < calm.CYCLE_RATIO
+
+
+@pytest.mark.parametrize("gain", [0.5, 2.0])
+def test_a_following_load_changes_the_answer_of_the_row_by_its_gain(gain: float) -> None:
+    answers = []
+    for followed in (1.0, gain):
+        case = RowCase(OWN, 1, STEADY, SMALL)
+        driven = uncapped(case)
+        load = FollowingLoad.of(driven.plant)
+        driven.run(60.0)
+        load.follow(followed)
+        before = driven.run(5.0).load_ratio[-4:, ROW].mean()
+        driven.actuators.cap_watts[:] = 450.0
+        answers.append(before - driven.run(8.0).load_ratio[-1, ROW])
+    # Fans follow the boards, not the load beside them.
+    assert answers[1] / answers[0] == pytest.approx(gain, rel=0.1)
+
+
+def test_load_beside_the_servers_reaches_row_and_rack() -> None:
+    driven = uncapped(RowCase(OWN, 1, STEADY, SMALL))
+    load = FollowingLoad.of(driven.plant)
+    before = driven.run(5.0).load_ratio[-1]
+    load.add(1000.0)
+    after = driven.run(2.0).load_ratio[-1]
+    rise = (after - before) * driven.plant.breakers.rating_watts
+    assert rise == pytest.approx([1000.0, 1000.0], abs=150.0)
+
+
+def test_the_level_found_is_the_load_asked_for() -> None:
+    case = RowCase(OWN, 2, STEADY | level_for(OWN, 2, SMALL, 0.9), SMALL)
+    assert uncapped(case).run(120.0).load_ratio[-20:, ROW].mean() == pytest.approx(0.9, abs=0.01)
+
+
+def test_time_above_the_rating_runs_from_the_first_to_the_last_moment() -> None:
+    load = np.full(200, 0.9)
+    load[[10, 30]] = 1.01
+    assert response.seconds_above(load, 0.1) == pytest.approx(2.1)
+    assert response.seconds_above(np.full(200, 1.0), 0.1) == 0.0
+
+
+def test_means_of_seconds_and_minutes() -> None:
+    steps = np.repeat(np.arange(120.0), 4)
+    assert (second_means(steps, 0.25) == np.arange(120.0)).all()
+    means = minute_means(np.arange(120.0))
+    assert len(means) == 61
+    assert means[0] == pytest.approx(29.5)
+
+
+def test_headroom_counts_minutes_in_which_the_oracle_is_full_and_sums_work() -> None:
+    arm = {
+        "minute_means": [0.96, 0.94], "above": 0.5, "peak": 1.01, "trips": 0, "brakes": 0,
+        "violations": 0, "work": [90.0, 99.0], "oracle_work": [100.0, 100.0],
+        "worst_oracle_work": [90.0, 99.0],
+    }  # fmt: skip
+    rows = [{"plant_sha256": "x", **dict.fromkeys(headroom.ARMS, arm)}] * 2
+    figures = headroom.figures(rows)
+    assert figures["domain_meter_minute_mean_lowest"] == 0.94
+    assert figures["domain_meter_above_rating_seconds"] == 1.0
+    assert figures["domain_meter_low_work_of_oracle"] == pytest.approx(0.9)
+    assert figures["neither_low_work_of_worst_oracle"] == pytest.approx(1.0)
+    assert not Result(figures, headroom.TARGETS).met()
+    never_full = [{**row, "domain_meter": {**arm, "minute_means": []}} for row in rows]
+    good = {"domain_meter_minute_mean_lowest": headroom.TARGETS["domain_meter_minute_mean_lowest"]}
+    assert not Result(headroom.figures(never_full), good).met()
+
+
+def test_runs_that_never_crossed_meet_no_line_on_how_fast_they_came_back() -> None:
+    one = {
+        "seconds": 0.0, "peak": 0.99, "heat": 0.0, "trips": 0, "brakes": 0,
+        "load_before": 0.9, "normal": True, "at_default": 1.0,
+    }  # fmt: skip
+    figures = response.figures([{"as_plant": one, "feed_loss": one}], ["as_plant", "feed_loss"])
+    assert figures["as_plant_runs_above_rating"] == 0
+    assert figures["as_plant_runs_normal_at_default_caps"] == 1
+    assert not Result(figures, response.TARGETS).met()
+
+
+def test_a_row_under_the_product_stays_below_its_rating() -> None:
+    case = RowCase(OWN, 1, {}, SMALL)
+    result = case.wattpack(Arm()).run(20.0)
+    assert result.trips == 0
+    assert result.above_seconds.max() == 0.0
+
+
+@pytest.mark.parametrize("wrong", [["--runs", "0"], ["--runs", "x"], ["more"], ["--scenario"]])
+def test_wrong_arguments_are_named(wrong: list[str]) -> None:
+    with pytest.raises(InputError):
+        asked_of("headroom", wrong, 3)
+
+
+def test_finished_runs_of_another_row_or_work_are_not_taken(tmp_path: Path) -> None:
+    file = tmp_path / "work.yaml"
+    file.write_text("idle_share: 0.1\n", encoding="utf-8")
+    one = shard_kind("calm", Asked(None, file, 1), 60.0)
+    file.write_text("idle_share: 0.2\n", encoding="utf-8")
+    assert (
+        len({one, shard_kind("calm", Asked(None, file, 1), 60.0), shard_kind("calm", OWN, 60.0)})
+        == 3
+    )
+    assert RowCase(Asked(None, file, 1), 1, {"idle_share": 0.5}, SMALL).settings.idle_share == 0.2
+
+
+def test_a_typo_in_the_work_is_named(tmp_path: Path) -> None:
+    file = tmp_path / "work.yaml"
+    file.write_text("idle_shar: 0.1\n", encoding="utf-8")
+    with pytest.raises(InputError, match="idle_share"):
+        RowCase(Asked(None, file, 1), 1, {}, SMALL)
