@@ -70,6 +70,7 @@ class State:
         felt: By which draws heat was advanced lately.
         together: Measured over modelled draw of boards lately.
         recent_draws: Estimates of the last minute.
+        beyond_nodes_watts: What meters showed beyond the nodes, smoothed, (n_domains,).
         commitments: What was sent.
         alarms: Conditions that hold.
     """
@@ -100,6 +101,7 @@ class State:
     felt: FeltMemory
     together: RecentHighest
     recent_draws: RecentHighest
+    beyond_nodes_watts: FloatArray
     commitments: Commitments
     alarms: Alarms
 
@@ -150,6 +152,7 @@ def initial_state(
         felt=nothing_felt(n_domains),
         together=no_coincidence_yet(n_domains),
         recent_draws=no_coincidence_yet(n_domains),
+        beyond_nodes_watts=np.zeros(n_domains),
         commitments=initial_commitments(n_gpus, n_nodes, 0, 0),
         alarms=no_alarms(n_domains),
     )

@@ -24,10 +24,12 @@ __all__ = [
     "Bounds",
     "Metered",
     "NodeDraw",
+    "NodeReadings",
     "bounds_of",
     "node_draw",
     "readable_gpu_watts",
     "readable_host_watts",
+    "readings_of",
     "sum_of_nodes",
 ]
 
@@ -68,27 +70,52 @@ def readable_host_watts(
 
 
 @dataclass(frozen=True, slots=True)
-class NodeDraw:
-    """What the servers draw, in sums over each domain, AC, (n_domains,) each.
+class NodeReadings:
+    """What is read of the servers, and in sums over each domain.
 
     Attributes:
-        most_watts: With everything that cannot be read at the most it could draw.
-        known_watts: Only what is read.
+        gpu_watts: Readable draws, NaN for the others, (n_gpus,).
+        host_watts: Readable draws of servers without GPUs, NaN for the others, (n_nodes,).
+        known_watts: Sum of both, AC, (n_domains,).
+        unmetered_worst_watts: Declared worst of the servers without a reading of their own, AC,
+            (n_domains,).
+    """
+
+    gpu_watts: FloatArray
+    host_watts: FloatArray
+    known_watts: FloatArray
+    unmetered_worst_watts: FloatArray
+
+
+def readings_of(
+    topology: Topology, load: LoadTree, gpu_watts: FloatArray, host_watts: FloatArray
+) -> NodeReadings:
+    """Sums of what is read; shapes as in ``NodeReadings``."""
+    known = load.sum_gpus(np.nan_to_num(gpu_watts)) + load.sum_nodes(np.nan_to_num(host_watts))
+    worst = np.where(np.isnan(host_watts), topology.node_worst_watts, 0.0)
+    worst_ac = load.sum_nodes(worst) / load.efficiency
+    return NodeReadings(gpu_watts, host_watts, known / load.efficiency, worst_ac)
+
+
+@dataclass(frozen=True, slots=True)
+class NodeDraw:
+    """What the servers draw, in sums over each domain, (n_domains,) each.
+
+    Attributes:
+        most_watts: With everything that cannot be read at the most it could draw, AC.
+        known_watts: Only what is read, AC.
         least_watts: That and most of what heard servers were learned to draw beside it, DC.
-        unmetered_worst_watts: Declared worst of the servers without a reading of their own.
     """
 
     most_watts: FloatArray
     known_watts: FloatArray
     least_watts: FloatArray
-    unmetered_worst_watts: FloatArray
 
 
 def node_draw(
     topology: Topology,
     load: LoadTree,
-    gpu_watts: FloatArray,
-    host_watts: FloatArray,
+    read: NodeReadings,
     highest_cap_watts: FloatArray,
     host_share: FloatArray,
 ) -> NodeDraw:
@@ -97,23 +124,21 @@ def node_draw(
     Args:
         topology: For the declared worsts.
         load: Tree and members.
-        gpu_watts: Readable draws, NaN for the others, (n_gpus,).
-        host_watts: Readable draws of servers without GPUs, NaN for the others, (n_nodes,).
+        read: What is known.
         highest_cap_watts: What each GPU may hold, (n_gpus,).
         host_share: Learned share of the declared worst, 1 for silent servers, (n_nodes,).
     """
-    unread = np.isnan(host_watts)
-    hosts = np.where(unread, host_share * topology.node_worst_watts, host_watts)
-    gpus = np.where(np.isnan(gpu_watts), highest_cap_watts * OVERSHOOT_RATIO, gpu_watts)
-    hosts_ac = load.sum_nodes(hosts) / load.efficiency
-    known = load.sum_gpus(np.nan_to_num(gpu_watts)) + load.sum_nodes(np.nan_to_num(host_watts))
-    worst = np.where(unread, topology.node_worst_watts, 0.0)
-    shown = np.where(host_share < 1.0, _LEAST_OF_LEARNED * host_share * worst, 0.0)
+    hidden = np.isnan(read.gpu_watts)
+    boards = np.where(hidden, highest_cap_watts * OVERSHOOT_RATIO, 0.0)
+    learned = host_share * np.where(np.isnan(read.host_watts), topology.node_worst_watts, 0.0)
+    shown = np.where(host_share < 1.0, _LEAST_OF_LEARNED * learned, 0.0)
+    unread = load.sum_nodes(learned)
+    if hidden.any():
+        unread = unread + load.sum_gpus(boards)
     return NodeDraw(
-        load.sum_gpus(gpus) / load.efficiency + hosts_ac,
-        known / load.efficiency,
-        known + load.sum_nodes(shown),
-        load.sum_nodes(worst) / load.efficiency,
+        read.known_watts + unread / load.efficiency,
+        read.known_watts,
+        read.known_watts * load.efficiency + load.sum_nodes(shown),
     )
 
 
@@ -142,6 +167,7 @@ class Metered:
         draw_watts: AC draw by all that is known.
         by_nodes_watts: AC draw without the meters of this moment.
         meter_watts: Usable readings, NaN for the others.
+        followed_watts: The same with the change of the boards that have followed since.
         modelled_watts: Nodes and declared load at the time of each reading.
         bounds: What meters say of the draw now.
     """
@@ -149,6 +175,7 @@ class Metered:
     draw_watts: FloatArray
     by_nodes_watts: FloatArray
     meter_watts: FloatArray
+    followed_watts: FloatArray
     modelled_watts: FloatArray
     bounds: Bounds
 

@@ -43,7 +43,7 @@ __all__ = [
 _LONGEST_RAISE_SECONDS = 1.0
 # Caps that are still safe are kept while the ideal ones differ by less: boards live calmly (G6).
 _KEEP_SHARE = 0.03
-_KEEP_OVER_TARGET = 0.005
+_KEEP_OVER_TARGET = 0.01
 # A rise beyond all draws of the last minute by this share of L is new load.
 _NEW_LOAD_SHARE = 0.02
 

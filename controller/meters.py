@@ -18,16 +18,26 @@ from wattpack.power.board_trust import STALE_AFTER_SAME
 from wattpack.power.domain_tree import BoolArray, FloatArray, IntArray
 from wattpack.power.feasibility import LoadTree
 
-__all__ = ["Lesson", "MeterMemory", "initial_meters", "learned", "node_host_share", "take_meters"]
+__all__ = [
+    "Lesson",
+    "MeterMemory",
+    "initial_meters",
+    "learned",
+    "node_host_share",
+    "shown_share",
+    "take_meters",
+]
 
 _GAIN_RATE = 0.05
 _GAIN_BOUNDS = (1.0, 1.25)
 _CREDIBLE_OVER_RATING = 3.0
-# Fans follow a load within a minute; a share that fell is believed ten times more slowly, so that
-# a meter that is lost at night does not leave the night's share for the day. Assumed.
-_SHARE_RISE_RATE = 0.05
-_SHARE_FALL_RATE = 0.005
+# Fans follow a load within a minute; a share that fell is believed more slowly, so that noise errs
+# to the safe side. More asymmetry makes noise a load: at ten to one 3 % of a rating. Assumed.
+_SHARE_RISE_RATE = 0.02
+_SHARE_FALL_RATE = 0.01
 _FORGOTTEN_AFTER_SECONDS = 600.0
+# A few readings, perhaps of a start, are no share to count on.
+_LESSONS_TO_COUNT = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,12 +153,17 @@ def learned(memory: MeterMemory, lesson: Lesson, seconds: float) -> MeterMemory:
     )
 
 
+def shown_share(memory: MeterMemory) -> FloatArray:
+    """Shares that may be counted on, NaN for the others, (n_domains,)."""
+    return np.where(memory.lessons >= _LESSONS_TO_COUNT, memory.host_share, np.nan)
+
+
 def node_host_share(memory: MeterMemory, load: LoadTree) -> FloatArray:
     """Non-GPU draw of each server over its declared worst, (n_nodes,).
 
     By the nearest meter above it that taught something; 1 without one.
     """
-    share = np.append(memory.host_share, np.nan)
+    share = np.append(shown_share(memory), np.nan)
     found = np.ones(load.n_nodes)
     for domains in load.node_domains:
         here = share[domains]

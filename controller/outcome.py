@@ -11,6 +11,7 @@ from controller.alarms import Alarms, Condition, debounced
 from controller.controller_state import State
 from controller.decide import Decided, Situation
 from controller.judge import braked_gpus
+from controller.meters import shown_share
 from controller.orders import Orders
 from controller.picture import Picture
 from controller.tick_values import Band, CapReason, Decisions, Tick, Transition
@@ -87,7 +88,7 @@ def report(tick: Tick, j: Judgement) -> tuple[Decisions, Alarms]:
         trusted=state.trust.trusted,
         silent_nodes=~j.picture.holding.fresh_node,
         stale_readings=j.picture.stale_gpu,
-        host_share=np.where(np.isnan(state.meters.host_share), 1.0, state.meters.host_share),
+        host_share=np.nan_to_num(shown_share(state.meters), nan=1.0),
         coincidence=j.situation.coincidence,
         transitions=(
             *_band_changes(tick, j),

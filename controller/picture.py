@@ -16,6 +16,7 @@ from controller.estimate import (
     node_draw,
     readable_gpu_watts,
     readable_host_watts,
+    readings_of,
     sum_of_nodes,
 )
 from controller.felt_heat import Felt, feel_heat
@@ -29,8 +30,8 @@ from wattpack.units import NS_PER_SECOND
 __all__ = ["Picture", "look"]
 
 _CREDIBLE_ENERGY_OVER_DEFAULT = 2.5
-# Class 1 meters, and readings that lag by a second behind them in a row that moves. Assumed.
-_NOISE_SHARE = 0.02
+_BEYOND_NODES_SECONDS = 5.0
+_STEADY_SHARE = 0.01
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +92,8 @@ def look(tick: Tick, state: State) -> tuple[State, Picture]:
     )
     known = _Known(watts, hosts, highest, hold.fresh_node, complete)
     state, metered, news = _measured(tick, state, known)
+    planned, beyond = _planned(tick, state, metered)
+    state = replace(state, beyond_nodes_watts=beyond)
     used = np.where(unreadable, highest * OVERSHOOT_RATIO, watts)
     picture = Picture(
         holding=hold,
@@ -98,22 +101,27 @@ def look(tick: Tick, state: State) -> tuple[State, Picture]:
         gpu_draw_watts=watts,
         used_watts=used,
         metered=metered,
-        rest_watts=_rest(metered) - load.sum_gpus(used) / load.efficiency,
+        rest_watts=planned - load.sum_gpus(used) / load.efficiency,
         complete=complete,
         stale_gpu=stale,
     )
     return _heated(tick, state, picture, news), picture
 
 
-def _rest(metered: Metered) -> FloatArray:
-    """The draw to plan with: of boards and of what servers are known to draw, not of a reading.
+def _planned(tick: Tick, state: State, metered: Metered) -> tuple[FloatArray, FloatArray]:
+    """The draw to plan with, and what meters show beyond the nodes, smoothed, (n_domains,) each.
 
-    A meter's noise and lag would move every cap at every tick; what it shows to be missing for
-    longer is learned, and what is more than noise counts at once.
+    It rests on boards and on what servers are known to draw: a single reading, with its noise and
+    lag, would move every cap. What a meter shows beyond that counts as it lasts; brake and bands
+    see it at once, and what lasts is learned.
     """
-    excess = metered.draw_watts - metered.by_nodes_watts
-    noise = _NOISE_SHARE * metered.draw_watts
-    return metered.by_nodes_watts + np.where(excess > 0.0, np.maximum(excess - noise, 0.0), excess)
+    nodes = metered.by_nodes_watts
+    seconds = 0.0 if state.now_ns < 0 else (tick.now_ns - state.now_ns) / NS_PER_SECOND
+    beyond = np.nan_to_num(metered.followed_watts - nodes)
+    rate = 1.0 - np.exp(-seconds / _BEYOND_NODES_SECONDS)
+    beyond = state.beyond_nodes_watts + rate * (beyond - state.beyond_nodes_watts)
+    excess = metered.draw_watts - nodes
+    return nodes + np.where(excess > 0.0, np.clip(beyond, 0.0, excess), excess), beyond
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,34 +141,34 @@ def _measured(tick: Tick, state: State, known: _Known) -> tuple[State, Metered, 
     memory, usable, new = take_meters(tick, load, state.meters)
     stamp = np.where(usable, tick.observations.meter_time_ns, tick.now_ns)
     change = changed_since(state.changes, stamp)
-    share = np.where(known.fresh_node, node_host_share(memory, load), 1.0)
-    boards = (known.gpu_watts, known.host_watts, known.highest_watts)
-    nodes = node_draw(tick.topology, load, *boards, share)
     meter = np.where(usable, tick.observations.meter_watts, np.nan)
-    then = nodes.known_watts - change.stamped_watts + load.external_watts
+    read = readings_of(tick.topology, load, known.gpu_watts, known.host_watts)
+    then = read.known_watts - change.lagged_watts
     # What is read below it and a meter that shows less cannot both be right: it teaches nothing.
-    credible = usable & (
-        then - load.external_watts <= (1.0 + CROSS_CHECK_SHARE) * np.nan_to_num(meter)
+    credible = usable & (then <= (1.0 + CROSS_CHECK_SHARE) * np.nan_to_num(meter))
+    # While draws move it is not known which of them a reading has seen.
+    moved = np.abs(change.stamped_watts - change.lagged_watts)
+    steady = moved <= _STEADY_SHARE * np.nan_to_num(meter)
+    lesson = Lesson(
+        credible,
+        credible & new & known.complete & steady,
+        np.nan_to_num(meter),
+        then + load.external_watts,
+        read.unmetered_worst_watts,
     )
-    memory = learned(
-        memory,
-        Lesson(
-            credible,
-            credible & new & known.complete,
-            np.nan_to_num(meter),
-            then,
-            nodes.unmetered_worst_watts,
-        ),
-        0.0 if state.now_ns < 0 else (tick.now_ns - state.now_ns) / NS_PER_SECOND,
-    )
+    seconds = 0.0 if state.now_ns < 0 else (tick.now_ns - state.now_ns) / NS_PER_SECOND
+    memory = learned(memory, lesson, seconds)
     share = np.where(known.fresh_node, node_host_share(memory, load), 1.0)
-    nodes = node_draw(tick.topology, load, *boards, share)
+    nodes = node_draw(tick.topology, load, read, known.highest_watts, share)
     by_nodes = sum_of_nodes(load, nodes, memory, usable)
     age = (tick.now_ns - stamp) / NS_PER_SECOND
-    bounds = bounds_of(load, nodes, by_nodes, meter + change.largest_watts, age)
+    # What cannot be read may have risen while the rest fell.
+    since = change.largest_watts
+    since = np.where(known.complete, since, np.maximum(since, 0.0))
+    bounds = bounds_of(load, nodes, by_nodes, meter + since, age)
     draw = bounds.applied_to(by_nodes)
     modelled = nodes.most_watts - change.stamped_watts + load.external_watts
-    metered = Metered(draw, by_nodes, meter, modelled, bounds)
+    metered = Metered(draw, by_nodes, meter, meter + change.lagged_watts, modelled, bounds)
     return replace(state, meters=memory), metered, new
 
 

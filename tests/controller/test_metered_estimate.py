@@ -136,7 +136,8 @@ def test_a_parents_meter_bounds_the_child_whose_servers_are_silent() -> None:
     for second, decisions in plant.run(110):
         if second > 57:
             recent.see(decisions)
-    assert np.min(recent.low) > 0.985
+    # The racks have no meter: what their servers draw beside GPUs is the row's mean share.
+    assert np.min(recent.low) > 0.97
     # 8 % of the parent and what is not known of the other child: not twice as much.
     assert np.max(recent.high) < 1.5
     assert all(Band(b) != Band.BRAKE for b in decisions.band)
