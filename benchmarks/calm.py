@@ -5,7 +5,7 @@ board, under the product's controller, with three answers of the row to a watt a
 as declared, and double. The rest of that answer is load that follows the boards of each server from
 the time at which accounts begin (as cooling in the row would), which nobody declared: the gain of
 the loop is wrong and its level is not. After that, 3 % of the rating of undeclared load comes at
-once, so that the loop has to answer. Then the random work of the fault runs, replayed.
+once, so that the loop has to answer. Then random work that fills the row, replayed.
 
 A cap change is a move of a power limit by 5 W or more since it was last counted. A cycle would show
 as a line in the spectrum of the row's load: the strongest of 4 to 120 s is told, as amplitude over
@@ -47,6 +47,8 @@ QUICK_WARM_SECONDS, QUICK_SECONDS = 60.0, 60.0
 STEP_RATIO: Final = 0.03
 SETTLE_SECONDS: Final = 15
 WANTED_RATIO: Final = 1.04
+FULL: Final = {"serving_level_lowest": 0.94, "serving_level_highest": 1.0}
+"""Replayed: work that wants about the rating all the time, so that caps have something to do."""
 GAINS: Final = {"gain_half": 0.5, "gain_as_declared": 1.0, "gain_double": 2.0}
 REPLAYED: Final = "replayed"
 CYCLE_SECONDS: Final = (4.0, 120.0)
@@ -89,7 +91,7 @@ def _row(asked: Asked, seed: int, warm_seconds: float, seconds: float) -> Row:
         still = _judged(driven, seconds)
         load.add(STEP_RATIO * steady.scenario.row_rating_watts)
         row[name] = still | _after_step(driven, seconds)
-    replayed = RowCase(asked, seed, {}).wattpack(Arm())
+    replayed = RowCase(asked, seed, FULL).wattpack(Arm())
     replayed.run(warm_seconds)
     return row | {REPLAYED: _judged(replayed, seconds)}
 
