@@ -61,3 +61,17 @@ def test_events_are_summed_and_loads_are_the_worst() -> None:
     assert made == pytest.approx(
         {"polca_brakes": 3, "polca_peak_ratio": 0.9, "polca_high_whole_p50": 0.02}
     )
+
+
+def test_losses_are_held_against_a_row_that_does_not_go_dark(tmp_path: Path) -> None:
+    file = tmp_path / "dark.yaml"
+    file.write_text(
+        "row: {groups: [{gpu_model: A100-SXM, count: 4}], racks: 1, rated_servers: 1.7,"
+        " rated_server_watts: 5800, rack_rated_servers: 6, external_watts: 0}\n",
+        encoding="utf-8",
+    )
+    asked = ("--servers", "4", "--policies", "uncapped", "--scenario", str(file))
+    figures = polca_row.run(Options(quick=True, arguments=asked)).figures
+    assert figures["uncapped_trips"] == 1
+    assert float(figures["uncapped_work_high"]) < 0.9
+    assert float(figures["uncapped_high_first_p99"]) > 0.0
