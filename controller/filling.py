@@ -138,7 +138,9 @@ class Filling:
         start = self.caps[members]
         goal = np.maximum(goal_watts[members], start)
         for room in self.rooms:
-            counted, more = room.counted_watts[members], np.zeros(self.load.n_gpus)
+            # Minus infinite never counts the GPU: as good as drawing nothing.
+            counted = np.maximum(room.counted_watts[members], 0.0)
+            more = np.zeros(self.load.n_gpus)
             more[members] = np.maximum(np.minimum(goal, counted) - np.minimum(start, counted), 0.0)
             if np.any(self.load.sum_gpus(more) > room.dc_watts):
                 return False
