@@ -16,7 +16,6 @@ import json
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, Final
@@ -96,8 +95,9 @@ def _all_rows(
     shards = [numbers[i : i + SHARD_RUNS] for i in range(0, asked.runs, SHARD_RUNS)]
     jobs = [(scenario, options.seed, shard, options.resume) for shard in shards]
     done = trips = 0
-    with ProcessPoolExecutor(asked.processes, mp_context=get_context("spawn")) as pool:
-        for rows in pool.map(_shard, jobs):
+    # A pool that takes its processes with it when this one is told to end.
+    with get_context("spawn").Pool(asked.processes) as pool:
+        for rows in pool.imap(_shard, jobs):
             done += len(rows)
             trips += sum(row["trips"] for row in rows)
             bar = _bar(done / asked.runs)
