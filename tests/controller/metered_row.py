@@ -34,6 +34,7 @@ class MeteredRow:
         meter_delay: Seconds from measurement to delivery.
         meter_error: Gain error of every meter.
         sensor_error: Gain error of each board's sensor at most.
+        frozen_from: From this second on all power readings and energy counters stand still.
         obeys: Whether commands reach the boards at all.
         host_base, host_per_gpu: Draw of a server without its boards, and what each watt of them
             brings with it.
@@ -52,6 +53,7 @@ class MeteredRow:
     host_base: float = 500.0
     host_per_gpu: float = 0.1
     obeys: bool = True
+    frozen_from: int = 1_000_000
     draw: np.ndarray = field(init=False)
     caps: np.ndarray = field(init=False)
 
@@ -67,6 +69,7 @@ class MeteredRow:
         self.told = {"draw": np.full(t.n_gpus, np.nan), "caps": self.caps.copy()}
         self.told_confirmed = self.confirmed.copy()
         self.joules = np.zeros(t.n_gpus)
+        self.counters = self.joules.copy()
         self.told_joules: deque[tuple[int, np.ndarray]] = deque(maxlen=4)
         self.readings: list[tuple[int, list[float]]] = []
         self.heat = [0.0 for _ in self.house.domains()]
@@ -119,13 +122,17 @@ class MeteredRow:
         here = ~self.is_silent(second)
         boards = here[t.node_of_gpu]
         self.received = np.where(here, seconds(second), self.received)
+        boards &= second < self.frozen_from
         noise = 1.0 + 0.001 * self.rng.standard_normal(t.n_gpus)
         self.told["draw"] = np.where(boards, self.draw * self.gain * noise, self.told["draw"])
-        self.told["caps"] = np.where(boards, self.caps, self.told["caps"])
-        self.told_confirmed = np.where(boards, self.confirmed, self.told_confirmed)
-        self.told_joules.append((second, self.joules.copy()))
+        heard = here[t.node_of_gpu]
+        self.told["caps"] = np.where(heard, self.caps, self.told["caps"])
+        self.told_confirmed = np.where(heard, self.confirmed, self.told_confirmed)
+        if second < self.frozen_from:
+            self.counters = self.joules.copy()
+        self.told_joules.append((second, self.counters.copy()))
         first, joules = self.told_joules[0]
-        mean = (self.joules - joules) / max(second - first, 1) if second > first else self.draw
+        mean = (self.counters - joules) / max(second - first, 1) if second > first else self.draw
         meter = np.full(t.n_domains, np.nan)
         stamp = np.full(t.n_domains, -1, dtype=np.int64)
         ripe = [r for r in self.readings if r[0] <= second - self.meter_delay]

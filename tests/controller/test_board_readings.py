@@ -9,6 +9,7 @@ from controller.step import initial_state, step
 from controller.tick_values import Band, Decisions, Tick
 from tests.controller.builders import SETTINGS, SWITCHBOARD_THERMAL, make_topology, seconds
 from tests.controller.faulty_plant import Faults, Plant
+from tests.controller.metered_row import MeteredRow
 
 IDLE_SECONDS = 60
 
@@ -68,3 +69,28 @@ def test_boards_whose_readings_froze_are_counted_at_the_most_they_may_draw_and_t
 def test_an_idle_board_as_steady_as_its_counter_is_believed() -> None:
     _, told = run(Faults(), IDLE_SECONDS, asked_watts=100.0)
     assert not told[-1].stale_readings.any()
+
+
+def test_frozen_readings_and_counters_without_any_meter_are_seen_within_seconds() -> None:
+    """Everything that agents read stands still at idle while every board goes to full power."""
+    topology = make_topology(
+        parents=(-1,), nodes=(0,) * 8, oversubscription=1.4, curve=SWITCHBOARD_THERMAL
+    )
+    full = np.full(topology.n_gpus, 690.0)
+    idle = np.full(topology.n_gpus, 110.0)
+    plant = MeteredRow(
+        topology,
+        lambda second: full if second >= IDLE_SECONDS else idle,
+        np.random.default_rng(1),
+        frozen_from=IDLE_SECONDS - 1,
+        host_base=1200.0,
+    )
+    seen, above = [], 0
+    for second, decisions in plant.run(IDLE_SECONDS + 90):
+        if second >= IDLE_SECONDS:
+            above += plant.true_watts()[0] > plant.house.ratings[0]
+            if decisions.stale_readings.all():
+                seen.append(second)
+    assert seen[0] <= IDLE_SECONDS + 6
+    assert 1 <= above <= 10
+    assert plant.heat[0] < 0.5
