@@ -271,9 +271,10 @@ class InvariantMonitor:
         heat = world.breakers.heat + fault / trip_seconds
         racks = world.scenario.row.racks
         allowed = np.array([0.25] + [0.5] * racks)
-        # Silent nodes count at their default limits; once the others are at guaranteed caps there
-        # is nothing left to lower: electricity that is there cannot be refused (I1).
-        above = ~quiet & (caps > self._guaranteed_watts + LIMIT_TOLERANCE_WATTS)
+        # Silent nodes count at their default limits; once the others that can be written are at
+        # guaranteed caps there is nothing left to lower: what is there cannot be refused (I1).
+        lowerable = ~quiet & ~self._excused(now_ns)
+        above = lowerable & (caps > self._guaranteed_watts + LIMIT_TOLERANCE_WATTS)
         rack_of_gpu = world.rack_of_node[world.node_of_gpu]
         left = [above.any(), *(above[rack_of_gpu == rack].any() for rack in range(racks))]
         bad = ((heat > allowed + HEAT_TOLERANCE) | (ratio > 1.5)) & np.array(left)

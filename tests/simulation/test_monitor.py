@@ -82,10 +82,10 @@ def test_a_row_at_its_guaranteed_caps_breaks_nothing(court: Court) -> None:
     assert court.judge.details == []
 
 
-def behind(rated_servers: float) -> Court:
+def behind(rated_servers: float, **scenario: object) -> Court:
     """Four servers behind a breaker for fewer."""
     row = small_scenario().row.model_dump() | {"rated_servers": rated_servers}
-    return Court(World(small_scenario(row=row)))
+    return Court(World(small_scenario(row=row, **scenario)))
 
 
 @pytest.mark.parametrize(("rated_servers", "broken"), [(3.2, False), (2.2, True)])
@@ -111,6 +111,19 @@ def test_i2_electricity_that_is_there_is_no_violation_once_nothing_is_left_to_lo
         court.judge.check(second * SECOND)
         court.judge.decided(told, second * SECOND)
     assert "I2" not in court.names()
+
+
+@pytest.mark.parametrize(("hung_share", "broken"), [(1.0, False), (0.5, True)])
+def test_i2_boards_that_no_call_reaches_cannot_be_lowered(hung_share: float, broken: bool) -> None:
+    hung = {"kind": "gpu_hung", "at_seconds": 0.0, "duration_seconds": 60.0, "share": hung_share}
+    court = behind(2.2, faults=[hung])
+    court.world.bank.set_limits(np.full(len(court.world.bank), 700.0))
+    for second in range(6):
+        for board in court.boards():
+            board.cap_watts, board.lease_deadline_ns = 700.0, (second + 2) * SECOND
+        court.judge.check(second * SECOND)
+        court.judge.decided(court.told(), second * SECOND)
+    assert ("I2" in court.names()) is broken
 
 
 def test_i3_a_lease_longer_than_any_that_is_given(court: Court) -> None:
