@@ -91,8 +91,11 @@ def _batches(tick: Tick, state: State, picture: Picture, grants: Grants) -> Comm
     leads = observed.leading and observed.epoch > 0
     send = answerable & topology.tree.enforce[topology.domain_of_node] & leads
     held = picture.holding.held_watts
-    # What takes no part is never raised: unreadable boards go to their guaranteed caps.
-    careful = np.where(held > 0.0, np.minimum(grants.cap_watts, held), topology.guaranteed_watts)
+    # What takes no part is never raised: not to what was sent before a reboot either, and boards
+    # of which nothing was ever known go to their guaranteed caps.
+    read_back = np.fmax(observed.gpu_limit_watts, topology.guaranteed_watts)
+    at_most = np.where(np.isfinite(observed.gpu_limit_watts), read_back, held)
+    careful = np.where(held > 0.0, np.minimum(grants.cap_watts, at_most), topology.guaranteed_watts)
     part = picture.holding.writable & state.trust.trusted
     caps = np.where(part, grants.cap_watts, careful)
     return Commands(

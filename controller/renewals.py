@@ -98,9 +98,13 @@ def may_be_repeated(
 
 
 def says_the_same(one: Word, other: Word) -> bool:
-    """Whether two words ask for the same limits and locks."""
+    """Whether two words of one term ask for the same limits and locks.
+
+    A new term is news: until its first word comes, actuators take an earlier leader's (I4).
+    """
     return (
-        len(one.cap_watts) == len(other.cap_watts)
+        one.epoch == other.epoch
+        and len(one.cap_watts) == len(other.cap_watts)
         and bool(np.all(np.abs(one.cap_watts - other.cap_watts) <= _RAISES_NOTHING_WATTS))
         and bool(np.array_equal(one.lock_max_mhz, other.lock_max_mhz))
     )

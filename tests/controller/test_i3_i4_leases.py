@@ -118,3 +118,29 @@ def test_i4_an_epoch_out_of_reach_neither_stops_raises_nor_goes_untold() -> None
         kinds += [(t.domain, t.kind) for t in decisions.transitions]
     assert raised
     assert kinds == [("d1", "EpochIgnored")]
+
+
+def test_i4_a_node_that_rebooted_is_not_raised_to_what_was_sent_before() -> None:
+    topology = make_topology(oversubscription=1.3)
+    state = initial_state(topology, SETTINGS)
+    limits, sequence = topology.guaranteed_watts.copy(), 0
+    for tick in range(60):
+        confirmed = np.full(topology.n_gpus, sequence)
+        observed = make_observations(
+            topology, seconds(tick), gpu_limit_watts=limits, gpu_confirmed_sequence=confirmed
+        )
+        state, commands, _ = step(Tick(topology, observed, SETTINGS, seconds(tick)), state)
+        limits, sequence = commands.cap_watts.copy(), commands.sequence
+    back = topology.node_of_gpu == 0
+    assert np.all(limits[back] > topology.guaranteed_watts[back] + 20.0)
+    limits[back] = topology.guaranteed_watts[back]
+    observed = make_observations(
+        topology,
+        seconds(60),
+        gpu_limit_watts=limits,
+        gpu_confirmed_sequence=np.where(back, 0, sequence),
+        node_rebooted=np.array([True, False, False, False]),
+    )
+    _, commands, _ = step(Tick(topology, observed, SETTINGS, seconds(60)), state)
+    assert commands.send[0]
+    assert np.all(commands.cap_watts[back] <= topology.guaranteed_watts[back] + 1e-6)

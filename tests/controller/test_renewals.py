@@ -79,9 +79,10 @@ def test_i6_up_to_the_guaranteed_cap_is_no_raise() -> None:
     assert repeated(low, replace(HEARD, limit_watts=np.array([np.nan, 300.0])))
 
 
-def test_a_word_is_the_same_only_with_the_same_limits_and_locks() -> None:
+def test_a_word_is_the_same_only_in_one_term_with_the_same_limits_and_locks() -> None:
     assert says_the_same(WORD, replace(WORD, sequence=18))
     assert not says_the_same(WORD, replace(WORD, cap_watts=np.array([501.0, 450.0])))
+    assert not says_the_same(WORD, replace(WORD, epoch=4))
     assert not says_the_same(WORD, replace(WORD, lock_max_mhz=np.array([0, 1200])))
 
 
