@@ -1,0 +1,273 @@
+"""Judges a small row from outside: leases by its own account, limits by reading the boards.
+
+It knows when each nonce was given and which commands were accepted, and works out for itself until
+when each board may hold what. Nothing here is the controller's or the actuator's code; worst loads
+and trip times are those of the house that it is given (``tests/controller/oracle.py``).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from actuator.lease_messages import LeaseCommand
+from benchmarks._lease_node import DEFAULT_WATTS, Board
+from benchmarks._lease_row import Row
+from controller.tick_values import Decisions, Topology
+from wattpack.units import NS_PER_MS, NS_PER_SECOND
+from wattpack.wire.v1 import power_pb2
+
+#: What the design promises, written down again.
+LEASE_NS = 4 * NS_PER_SECOND
+SET_WITHIN_NS = NS_PER_SECOND // 2
+READ_BACK_WITHIN_NS = 3 * NS_PER_SECOND // 2
+NONCE_LIFE_NS = 2 * NS_PER_SECOND
+FAULT_SECONDS = 4.0 + 0.5 + 1.3
+#: A limit that somebody raised is undone within a read-back period and a write (I10).
+UNDONE_WITHIN_NS = NS_PER_SECOND + SET_WITHIN_NS
+#: Messages are under way for no longer; a node is silent 3 s after its newest report, which was
+#: sent up to 1 s before it was cut off, as seen at a tick up to 1 s later.
+UNDER_WAY_NS = 200 * NS_PER_MS
+SILENT_AFTER_NS = 5 * NS_PER_SECOND + UNDER_WAY_NS
+ROUNDING_WATTS = 1.5
+
+
+class House(Protocol):
+    """Worst loads and what breakers bear."""
+
+    def domains(self) -> range:
+        """All domains."""
+        ...
+
+    def worst(self, domain: int, caps: Sequence[float]) -> float:
+        """AC watts with every board at its cap."""
+        ...
+
+    def floor_case(self, domain: int, guaranteed: Sequence[float]) -> float:
+        """AC watts of I1's case."""
+        ...
+
+    def survives(self, domain: int, watts: float, heat: float, fault_seconds: float) -> bool:
+        """Whether the breaker bears a load for so long."""
+        ...
+
+
+Unfair = Callable[[Topology, Decisions], int]
+"""How many pairs of boards break I5."""
+
+
+@dataclass(slots=True)
+class _Command:
+    """One that an actuator accepted.
+
+    Attributes:
+        until_ns: End of its lease, or when a later one was accepted.
+        caps: By board of the node; the guaranteed cap where it names none.
+    """
+
+    accepted_ns: int
+    until_ns: int
+    caps: dict[str, float]
+
+
+class Judge:
+    """Counts what breaks a promise, and how long the ends of leases took.
+
+    Args:
+        house: The row's breakers.
+        ratings: Continuous watts of each domain.
+        guaranteed: Of each board, in watts.
+        unfair: Judges I5.
+    """
+
+    def __init__(
+        self, house: House, ratings: Sequence[float], guaranteed: Sequence[float], unfair: Unfair
+    ) -> None:
+        self._house, self._ratings, self._unfair = house, list(ratings), unfair
+        self._guaranteed = list(guaranteed)
+        self.violations: Counter[str] = Counter()
+        self.details: list[str] = []
+        self.set_seconds: list[float] = []
+        self.read_back_seconds: list[float] = []
+        self._boards: list[Board] = []
+        self.expiries = 0
+        self.looks = self.raised_looks = 0
+        self._issued: dict[tuple[int, int], int] = {}
+        self._spoken: set[tuple[int, int, int, int]] = set()
+        self._flying: list[tuple[int, int, dict[str, float]]] = []
+        self._commands: dict[int, list[_Command]] = {}
+        self._epochs: Counter[int] = Counter()
+        self._ended: dict[int, int] = {}
+        self._told: dict[int, int] = {}
+        self._excused: dict[str, int] = {}
+        self._hung_until: dict[str, int] = {}
+        self._calm_from_ns = 0
+        self._cut_since: dict[int, int] = {}
+        self._recent: dict[str, list[tuple[int, float]]] = {}
+        self._terms: dict[int, int] = {}
+
+    # -- what it is told -------------------------------------------------------------------------
+
+    def issued(self, node: int, nonce: int, now_ns: int) -> None:
+        """An actuator gave a nonce: a lease that answers it runs from now."""
+        self._issued[node, nonce] = now_ns
+
+    def spoke(self, node: int, batch: power_pb2.LeaseBatch, now_ns: int) -> None:
+        """A replica put a batch on the wire."""
+        self._spoken.add((node, batch.epoch, batch.sequence, batch.nonce))
+        caps = {device.uuid: device.cap_watts for device in batch.devices}
+        self._flying.append((now_ns, node, caps))
+        began_ns = self._terms.setdefault(batch.epoch, now_ns)
+        if batch.epoch > 1 and now_ns - began_ns < LEASE_NS:
+            for uuid, cap in caps.items():
+                # What does not answer is known to nobody and counts at its default limit.
+                if now_ns < self._hung_until.get(uuid, 0):
+                    continue
+                held = [w for at, w in self._recent.get(uuid, ()) if at >= now_ns - NONCE_LIFE_NS]
+                # Written since the last look.
+                held += [b.limit_watts for b in self._boards if b.identity.uuid == uuid]
+                if cap > max([self._of(uuid), *held]) + ROUNDING_WATTS:
+                    self._note("I4", f"{uuid}: a new leader asks for {cap:.0f} W", now_ns)
+
+    def accepted(self, node: int, command: LeaseCommand, now_ns: int) -> None:
+        """An actuator took a command."""
+        issued_ns = self._issued.get((node, command.nonce))
+        if issued_ns is None or now_ns - issued_ns > NONCE_LIFE_NS:
+            self._note("I4", f"node {node}: an answer to no recent report", now_ns)
+            return
+        key = (node, command.epoch, command.sequence, command.nonce)
+        if key not in self._spoken:
+            self._note("I4", f"node {node}: nobody said {key}", now_ns)
+        if command.epoch < self._epochs[node]:
+            self._note("I4", f"node {node}: epoch {command.epoch} after a newer one", now_ns)
+        self._epochs[node] = max(self._epochs[node], command.epoch)
+        if command.ttl_ms * NS_PER_MS > LEASE_NS:
+            self._note("I3", f"node {node}: a lease of {command.ttl_ms} ms", now_ns)
+        earlier = self._commands.setdefault(node, [])
+        if earlier:
+            earlier[-1].until_ns = min(earlier[-1].until_ns, now_ns)
+        caps = {d.uuid: d.cap_watts or self._of(d.uuid) for d in command.devices}
+        earlier.append(_Command(now_ns, issued_ns + command.ttl_ms * NS_PER_MS, caps))
+        self._ended.pop(node, None)
+
+    def decided(self, topology: Topology, decisions: Decisions, leading: bool, now_ns: int) -> None:
+        """A replica ticked."""
+        if not leading:
+            return
+        if self._unfair(topology, decisions):
+            self._note("I5", "a less important board is favoured", now_ns)
+        for node, since_ns in self._cut_since.items():
+            if now_ns - since_ns < SILENT_AFTER_NS:
+                continue
+            mine = topology.node_of_gpu == node
+            if (
+                not decisions.silent_nodes[node]
+                or (decisions.highest_cap_watts[mine] < DEFAULT_WATTS).any()
+            ):
+                self._note("I7", f"node {node} is cut off and not counted at its most", now_ns)
+
+    def excuse(self, row: Row, uuids: Sequence[str], for_ns: int = UNDONE_WITHIN_NS) -> None:
+        """These boards were raised, or cannot be written, by nobody's command for so long."""
+        for uuid in uuids:
+            self._excused[uuid] = max(self._excused.get(uuid, 0), row.now_ns + for_ns)
+        self._calm_from_ns = max(self._calm_from_ns, row.now_ns + for_ns)
+
+    # -- what it sees ----------------------------------------------------------------------------
+
+    def look(self, row: Row) -> None:
+        """Every board, by its limit."""
+        now_ns, self._boards = row.now_ns, row.boards
+        while self._flying and self._flying[0][0] < now_ns - UNDER_WAY_NS:
+            self._flying.pop(0)
+        for node in row.nodes:
+            if node.cut_up:
+                self._cut_since.setdefault(node.number, now_ns)
+            else:
+                self._cut_since.pop(node.number, None)
+            for uuid, board in node.boards.items():
+                if board.hangs:
+                    self.excuse(row, [uuid])
+                    self._hung_until[uuid] = now_ns + NONCE_LIFE_NS
+                seen = self._recent.setdefault(uuid, [])
+                seen.append((now_ns, board.limit_watts))
+                while seen[0][0] < now_ns - NONCE_LIFE_NS - NS_PER_SECOND:
+                    seen.pop(0)
+                self.looks += 1
+                self.raised_looks += board.limit_watts > self._of(uuid) + ROUNDING_WATTS
+                if now_ns < self._excused.get(uuid, 0):
+                    continue
+                allowed = self._allowed(node.number, uuid, now_ns)
+                if board.limit_watts > allowed + ROUNDING_WATTS:
+                    what = f"{uuid} holds {board.limit_watts:.0f} W of {allowed:.0f} W"
+                    self._note("I3", what, now_ns)
+            self._look_at_end(row, node.number)
+        self._look_at_breakers(row)
+
+    def _allowed(self, node: int, uuid: str, now_ns: int) -> float:
+        commands = self._commands.get(node, [])
+        while len(commands) > 1 and commands[0].until_ns + SET_WITHIN_NS < now_ns:
+            commands.pop(0)
+        caps = [
+            command.caps.get(uuid, 0.0)
+            for command in commands
+            if now_ns <= command.until_ns + SET_WITHIN_NS
+        ]
+        return max([self._of(uuid), *caps])
+
+    def _look_at_end(self, row: Row, number: int) -> None:
+        """How long it took, after a lease ended, until limits were set and read back."""
+        commands, now_ns = self._commands.get(number, []), row.now_ns
+        if not commands or now_ns < commands[-1].until_ns:
+            return
+        end_ns, node = commands[-1].until_ns, row.nodes[number]
+        if self._ended.get(number) != end_ns:
+            self._ended[number] = end_ns
+            self.expiries += 1
+        boards = {
+            uuid: board
+            for uuid, board in node.boards.items()
+            if not board.hangs and now_ns >= self._excused.get(uuid, 0)
+        }
+        late_ns = now_ns - end_ns
+        held = [node.table.held(uuid).limit_watts for uuid in boards]
+        read_back = [*held, *(board.limit_watts for board in boards.values())]
+        if any(
+            watts is None or watts > self._of(uuid) + ROUNDING_WATTS
+            for uuid, watts in zip([*boards, *boards], read_back, strict=True)
+        ):
+            if late_ns > READ_BACK_WITHIN_NS:
+                self._note("I3", f"node {number}: not read back {late_ns / 1e9:.2f} s late", now_ns)
+        elif self._told.get(number) != end_ns:
+            self._told[number] = end_ns
+            self.read_back_seconds.append(late_ns / NS_PER_SECOND)
+            changed = [board.changed_ns - end_ns for board in boards.values()]
+            self.set_seconds += [ns / NS_PER_SECOND for ns in changed if ns > 0]
+
+    def _look_at_breakers(self, row: Row) -> None:
+        if row.now_ns % NS_PER_SECOND >= 50 * NS_PER_MS:
+            return
+        boards = row.boards
+        floors = [row.nodes[n].guaranteed_watts for n in row.topology.node_of_gpu.tolist()]
+        may_hold = {str(b.identity.uuid): b.limit_watts for b in boards}
+        for _, _, caps in self._flying:
+            for uuid, cap in caps.items():
+                may_hold[uuid] = max(may_hold[uuid], cap)
+        highest = list(may_hold.values())
+        for domain in self._house.domains():
+            if self._house.floor_case(domain, floors) > self._ratings[domain] * (1 + 1e-9):
+                self._note("I1", f"domain {domain}", row.now_ns)
+            worst = self._house.worst(domain, highest)
+            # Demand never reaches a rating here for long enough to heat a breaker.
+            calm = row.now_ns >= self._calm_from_ns
+            if calm and not self._house.survives(domain, worst, 0.0, FAULT_SECONDS):
+                self._note("I2", f"domain {domain} may draw {worst:.0f} W", row.now_ns)
+
+    def _of(self, uuid: str) -> float:
+        return self._guaranteed[int(uuid.rpartition("-")[2])]
+
+    def _note(self, invariant: str, what: str, now_ns: int) -> None:
+        self.violations[invariant] += 1
+        if len(self.details) < 20:
+            self.details.append(f"{now_ns / NS_PER_SECOND:.2f} s {invariant} {what}")

@@ -1,0 +1,249 @@
+"""Leases end in time whatever is killed, and do not end where messages are merely lost.
+
+Two experiments on a small row in virtual time, with the product's own agents, actuators, answer
+desk and ``step()`` (``_lease_row``), judged from outside (``_lease_judge``):
+
+- *kills*: controllers, agents, actuators, network, API, nodes and boards are killed and healed in
+  random order at random moments. How long after the end of a lease was the limit set, and read
+  back? Was anything held that I1 to I7 and I10 forbid?
+- *losses*: nothing is killed, a share of all messages is lost each way. How often does a node's
+  lease run out? Once as it is, once without answers on arrival.
+
+Write times (10 to 80 ms) and delays (2 to 80 ms) are assumed. How fast draw follows a limit is not
+in it: the last part of T_fault is the settling time, measured on a board.
+"""
+
+from __future__ import annotations
+
+import importlib
+import random
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any, Final
+
+import numpy as np
+
+from benchmarks._lease_judge import FAULT_SECONDS, Judge
+from benchmarks._lease_row import SETTINGS, Row
+from benchmarks.runner import Options, Result, Target, finished_rows
+from benchmarks.runner import Row as Figures
+from controller.tick_values import Decisions, Topology
+
+NAME: Final = "lease_safety"
+SUMMARY: Final = "seconds from the end of a lease to the limit, and expiries at 5 % loss"
+RUNS, QUICK_RUNS = 40, 3
+ACTIONS_A_RUN: Final = 30
+LOSS: Final = 0.05
+LOSS_SECONDS, QUICK_LOSS_SECONDS = 3600.0, 120.0
+LOSS_CASES, QUICK_LOSS_CASES = 2, 1
+TARGETS: Final = {
+    "violations": Target(at_most=0),
+    "limit_set_seconds_after_lease_max": Target(at_most=0.5),
+    "read_back_seconds_after_lease_max": Target(at_most=1.5),
+    "expiries_per_node_hour": Target(at_most=5.0),
+}
+
+
+def new_row(seed: int) -> tuple[Row, Judge]:
+    """Four servers of four boards below two racks and a row, and their judge."""
+    builders = importlib.import_module("tests.controller.builders")
+    oracle = importlib.import_module("tests.controller.oracle")
+    topology: Topology = builders.make_topology(
+        gpus_per_node=4, oversubscription=1.6, priority=[0, 10] * 8
+    )
+    # Raised quickly, so that caps reach what I2 allows between two kills.
+    quick = replace(topology.tree, max_raise_watts_per_second=0.2 * topology.tree.rating_watts)
+    topology = replace(topology, tree=quick)
+    house = oracle.house_of(topology)
+
+    def unfair(topology: Topology, decisions: Decisions) -> int:
+        pairs = oracle.unfair_pairs(
+            house,
+            decisions.decided_cap_watts.tolist(),
+            topology.request_watts.tolist(),
+            topology.floor_watts.tolist(),
+            topology.priority.tolist(),
+            decisions.binding_domain.tolist(),
+        )
+        return len(pairs)
+
+    judge = Judge(house, house.ratings, topology.guaranteed_watts.tolist(), unfair)
+    row = Row(topology, judge, seed)
+    judge.excuse(row, topology.gpu_uuids)
+    return row, judge
+
+
+def _any_board(row: Row, rng: random.Random) -> Any:  # noqa: ANN401 - a node and its board
+    node = rng.choice(row.nodes)
+    return node, rng.choice(list(node.boards.values()))
+
+
+def _hang(row: Row, judge: Judge, rng: random.Random) -> None:
+    _, board = _any_board(row, rng)
+    board.hangs = not board.hangs
+    judge.excuse(row, [str(board.identity.uuid)])
+
+
+def _tamper(row: Row, judge: Judge, rng: random.Random) -> None:
+    _, board = _any_board(row, rng)
+    judge.excuse(row, [str(board.identity.uuid)])
+    board.written_watts = 700.0
+    board.hold(700.0)
+
+
+def _reboot(row: Row, judge: Judge, rng: random.Random) -> None:
+    node = rng.choice(row.nodes)
+    judge.excuse(row, list(node.boards))
+    node.reboot()
+
+
+def _restart_actuator(row: Row, judge: Judge, rng: random.Random) -> None:
+    node = rng.choice(row.nodes)
+    # One that starts while a board hangs leaves that board out until its next start.
+    if not any(board.hangs for board in node.boards.values()):
+        node.start_actuator()
+
+
+def _kill_agent(row: Row, judge: Judge, rng: random.Random) -> None:
+    rng.choice(row.nodes).kill_agent()
+
+
+def _start_agent(row: Row, judge: Judge, rng: random.Random) -> None:
+    for node in row.nodes:
+        if node.agent is None:
+            node.start_agent()
+
+
+def _cut(row: Row, judge: Judge, rng: random.Random) -> None:
+    node = rng.choice(row.nodes)
+    node.cut_up, node.cut_down = rng.choice([(True, True), (True, False), (False, True)])
+
+
+def _heal(row: Row, judge: Judge, rng: random.Random) -> None:
+    for node in row.nodes:
+        node.cut_up = node.cut_down = False
+
+
+def _ask(row: Row, judge: Judge, rng: random.Random) -> None:
+    watts = rng.choice([100.0, 300.0, 690.0])
+    for board in row.boards:
+        if rng.random() < 0.7:
+            board.demand_watts = watts
+
+
+def _lose(row: Row, judge: Judge, rng: random.Random) -> None:
+    row.loss = rng.choice([0.0, 0.05, 0.3])
+
+
+def _garbage(row: Row, judge: Judge, rng: random.Random) -> None:
+    row.garbage(rng.choice(row.nodes).number)
+
+
+ACTIONS: Final[Mapping[str, Callable[[Row, Judge, random.Random], None]]] = {
+    "kill_leader": lambda row, judge, rng: row.end_leader(kill=True),
+    "stop_leader": lambda row, judge, rng: row.end_leader(kill=False),
+    "depose_leader": lambda row, judge, rng: row.depose_leader(),
+    "start_replica": lambda row, judge, rng: row.start_replica(),
+    "api_down": lambda row, judge, rng: row.set_api(up=False),
+    "api_up": lambda row, judge, rng: row.set_api(up=True),
+    "kill_agent": _kill_agent,
+    "start_agent": _start_agent,
+    "cut": _cut,
+    "heal": _heal,
+    "restart_actuator": _restart_actuator,
+    "reboot": _reboot,
+    "tamper": _tamper,
+    "hang": _hang,
+    "ask": _ask,
+    "lose": _lose,
+    "garbage": _garbage,
+}
+
+
+def one_kill_run(seed: int, number: int) -> Figures:
+    """One run of random kills; a function of seed and number."""
+    rng = random.Random(f"{seed}/{number}/kills")
+    row, judge = new_row(rng.randrange(2**31))
+    row.run(12.0, lambda _: judge.look(row))
+    for _ in range(ACTIONS_A_RUN):
+        ACTIONS[rng.choice(list(ACTIONS))](row, judge, rng)
+        row.run(rng.choice([0.3, 1.0, 3.0, 8.0]), lambda _: judge.look(row))
+    return {
+        "seconds": row.now_ns / 1e9,
+        "violations": dict(judge.violations),
+        "details": judge.details[:5],
+        "ends": judge.expiries,
+        "raised_share": judge.raised_looks / judge.looks,
+        "set": [round(s, 4) for s in judge.set_seconds],
+        "read_back": [round(s, 4) for s in judge.read_back_seconds],
+        "answered": sum(replica.renewals for replica in row.replicas),
+    }
+
+
+def one_loss_run(seed: int, number: int, seconds: float, *, answers: bool) -> Figures:
+    """Node-hours without any kill, and how many leases ran out in them."""
+    rng = random.Random(f"{seed}/{number}/losses")
+    row, judge = new_row(rng.randrange(2**31))
+    row.answers = answers
+    row.run(20.0, lambda _: judge.look(row))
+    before, row.loss = judge.expiries, LOSS
+    row.run(seconds, lambda _: judge.look(row))
+    return {
+        "expiries": judge.expiries - before,
+        "node_hours": len(row.nodes) * seconds / 3600.0,
+        "violations": dict(judge.violations),
+        "details": judge.details[:5],
+    }
+
+
+def run(options: Options) -> Result:
+    """Measure both."""
+    quick = options.quick
+    runs = QUICK_RUNS if quick else RUNS
+    cases = QUICK_LOSS_CASES if quick else LOSS_CASES
+    seconds = QUICK_LOSS_SECONDS if quick else LOSS_SECONDS
+    kills = finished_rows(options, f"{NAME}-kills", one_kill_run, runs)
+    losses = finished_rows(
+        options,
+        f"{NAME}-losses-{seconds:.0f}",
+        lambda seed, number: one_loss_run(seed, number, seconds, answers=True),
+        cases,
+    )
+    ticks_only = finished_rows(
+        options,
+        f"{NAME}-ticks-{seconds:.0f}",
+        lambda seed, number: one_loss_run(seed, number, seconds, answers=False),
+        cases,
+    )
+    broken: Counter[str] = Counter()
+    for one in (*kills, *losses, *ticks_only):
+        broken.update(one["violations"])
+        for line in one["details"]:
+            options.progress(line)
+    late = np.array([s for one in kills for s in one["set"]] or [np.nan])
+    back = np.array([s for one in kills for s in one["read_back"]] or [np.nan])
+    figures: dict[str, float | int | str] = {
+        "violations": sum(broken.values()),
+        "violated": ", ".join(f"{name} {count}" for name, count in sorted(broken.items()))
+        or "none",
+        "runs": runs,
+        "simulated_hours": sum(one["seconds"] for one in kills) / 3600.0,
+        "above_guaranteed_ratio": float(np.mean([one["raised_share"] for one in kills])),
+        "leases_ended": sum(one["ends"] for one in kills),
+        "reports_answered_on_arrival": sum(one["answered"] for one in kills),
+        "limit_set_seconds_after_lease_p999": float(np.quantile(late, 0.999)),
+        "limit_set_seconds_after_lease_max": float(late.max()),
+        "read_back_seconds_after_lease_max": float(back.max()),
+        "t_fault_seconds": SETTINGS.fault_seconds,
+        "t_fault_promised_seconds": FAULT_SECONDS,
+        "node_hours_with_losses": sum(one["node_hours"] for one in losses),
+        "expiries_per_node_hour": _rate(losses),
+        "expiries_per_node_hour_ticks_only": _rate(ticks_only),
+    }
+    return Result(figures, TARGETS)
+
+
+def _rate(cases: Any) -> float:  # noqa: ANN401 - rows of a file
+    hours = sum(one["node_hours"] for one in cases)
+    return float(sum(one["expiries"] for one in cases) / hours)
