@@ -5,12 +5,16 @@ is locked to 1275 MHz; above 89 % to 1110 MHz, and if that was not enough high p
 above 100 % the brake (288 MHz on every board) after 5 s; release 5 points below. Commands take 40 s
 out of band, readings are 2 s old.
 
-What is not published is decided in the policy's favour: the second step waits until the first one's
-command could have worked, the brake is counted when it is pulled and let go below 89 % less 5.
+What is not published is decided in the policy's favour. The second step waits until the first one's
+command could have worked. A reading above 100 % is above both thresholds, so the brake goes with
+the deeper locks; a reading under the brake does not tell what the row wants, so the level stands
+while the brake does and until its release shows in readings. The brake is counted when it is
+pulled, held until it shows in readings, let go below 89 % less 5; its release brings the locks.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Literal, get_args
 
@@ -29,6 +33,8 @@ HYSTERESIS = 0.05
 COMMAND_SECONDS = 40.0
 BRAKE_SECONDS = 5.0
 READING_SECONDS = 2.0
+SETTLED_SECONDS = BRAKE_SECONDS + 2.0 * READING_SECONDS
+"""From a brake or its release until a reading is wholly of it: effect, age, span of its mean."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +85,8 @@ class ThresholdPolicy:
             raise InputError("policy", " or ".join(POLICIES), name)
         self._name = name
         self._level = 0
-        self._level_since = 0.0
+        self._works_seconds = 0.0
+        self._settled_seconds = -math.inf
         self._wanted = FREE
         self._braked = False
         self.brakes = 0
@@ -101,23 +108,30 @@ class ThresholdPolicy:
             now_seconds: When it is decided.
             ratio: Row power over rating, as the newest reading says.
         """
-        if ratio > BRAKE_THRESHOLD and not self._braked:
+        if self._braked:
+            return self._release(now_seconds, ratio)
+        braked = ratio > BRAKE_THRESHOLD
+        if braked or now_seconds >= self._settled_seconds:
+            level = self._next_level(now_seconds, ratio)
+            if level != self._level:
+                self._level = level
+                self._works_seconds = now_seconds + COMMAND_SECONDS + READING_SECONDS
+        wanted = self._clocks_of(self._level)
+        changed, self._wanted = wanted != self._wanted, wanted
+        if braked:
             self._braked = True
+            self._settled_seconds = now_seconds + SETTLED_SECONDS
             self.brakes += 1
             return Command(Clocks(BRAKE_MHZ, BRAKE_MHZ), BRAKE_SECONDS, brake=True)
-        level = self._next_level(now_seconds, ratio)
-        if level != self._level:
-            self._level, self._level_since = level, now_seconds
-        wanted = self._clocks_of(self._level)
-        released = self._braked and ratio < SECOND_THRESHOLD - HYSTERESIS
-        if released:
-            self._braked = False
-            self._wanted = wanted
-            return Command(wanted, BRAKE_SECONDS)
-        if wanted == self._wanted or self._braked:
+        return Command(wanted, COMMAND_SECONDS) if changed else None
+
+    def _release(self, now_seconds: float, ratio: float) -> Command | None:
+        """The level's locks in the brake's place, once the brake shows and is not needed."""
+        if now_seconds < self._settled_seconds or ratio >= SECOND_THRESHOLD - HYSTERESIS:
             return None
-        self._wanted = wanted
-        return Command(wanted, COMMAND_SECONDS)
+        self._braked = False
+        self._settled_seconds = self._works_seconds = now_seconds + SETTLED_SECONDS
+        return Command(self._wanted, BRAKE_SECONDS)
 
     def _next_level(self, now_seconds: float, ratio: float) -> int:
         """0 free, 1 above the first threshold, 2 above the second, 3 still above it."""
@@ -129,7 +143,7 @@ class ThresholdPolicy:
         above = SECOND_THRESHOLD - (HYSTERESIS if self._level >= 2 else 0.0)
         if ratio > above:
             # The deeper step for low priority is given its time before high priority is touched.
-            waited = now_seconds - self._level_since >= COMMAND_SECONDS + READING_SECONDS
+            waited = now_seconds >= self._works_seconds
             again = self._level == 2 and waited and ratio > SECOND_THRESHOLD
             return 3 if again or self._level == 3 else 2
         first = FIRST_THRESHOLD - (HYSTERESIS if self._level >= 1 else 0.0)

@@ -45,7 +45,7 @@ class PublishedRowPolicy:
         self._rating_watts = float(plant.breakers.rating_watts[0])
         self._high: Bools = np.asarray(priority == HIGH)
         self._coming: list[tuple[int, Command]] = []
-        self._braked = False
+        self._decided_of_ns = -1
 
     @property
     def brakes(self) -> int:
@@ -63,29 +63,24 @@ class PublishedRowPolicy:
     def tick(self, known: Known) -> Orders:
         """Decide on the newest reading of the row; carry out what has taken its time.
 
-        A reading that does not come leaves everything as it is.
+        A reading that does not come leaves everything as it is. What comes to hold ends every
+        order given before it: a lock still on its way does not lift a brake or undo its release.
         """
-        watts = float(known.meter_watts[0])
-        if math.isfinite(watts):
+        watts, of_ns = float(known.meter_watts[0]), int(known.meter_time_ns[0])
+        if math.isfinite(watts) and of_ns != self._decided_of_ns:
+            self._decided_of_ns = of_ns
             now_seconds = known.now_ns / NS_PER_SECOND
             command = self._policy.decide(now_seconds, watts / self._rating_watts)
             if command is not None:
                 due_ns = known.now_ns + round(command.delay_seconds * NS_PER_SECOND)
                 self._coming.append((due_ns, command))
-        due = [entry for entry in self._coming if entry[0] <= known.now_ns]
-        self._coming = [entry for entry in self._coming if entry[0] > known.now_ns]
-        orders = NO_ORDERS
-        for _, command in due:
-            released = self._braked and not self._braking
-            if command.brake or not self._braked or released:
-                orders = Orders(writes=self._writes(command.clocks))
-                self._braked = command.brake
-        return orders
-
-    @property
-    def _braking(self) -> bool:
-        """Whether the policy still wants its brake: clocks commanded earlier do not lift it."""
-        return self._policy.braked
+        due = [i for i, (due_ns, _) in enumerate(self._coming) if due_ns <= known.now_ns]
+        if not due:
+            return NO_ORDERS
+        newest = due[-1]
+        _, command = self._coming[newest]
+        del self._coming[: newest + 1]
+        return Orders(writes=self._writes(command.clocks))
 
     def _writes(self, clocks: Clocks) -> BoardWrites:
         published = np.where(self._high, clocks.high_mhz, clocks.low_mhz)

@@ -66,6 +66,69 @@ def test_the_brake_is_let_go_below_the_second_threshold() -> None:
     assert policy.brakes == 2
 
 
+def braked_and_released(policy: ThresholdPolicy, at_seconds: float) -> Clocks:
+    """Pulls the brake and says what its release brings, 20 s later."""
+    brake = policy.decide(at_seconds, 1.01)
+    assert brake is not None
+    assert brake.brake
+    for later in range(2, 20, 2):
+        released = policy.decide(at_seconds + later, 0.5)
+        if released is not None:
+            assert not released.brake
+            assert released.delay_seconds == 5.0
+            return released.clocks
+    raise AssertionError("the brake is never let go")
+
+
+def test_the_level_before_a_brake_stands_after_it() -> None:
+    policy = ThresholdPolicy("polca")
+    after(policy, *[0.90] * 30)
+    assert policy.clocks == BOTH
+    assert braked_and_released(policy, 60.0) == BOTH
+
+
+def test_a_brake_takes_the_row_above_both_thresholds() -> None:
+    assert braked_and_released(ThresholdPolicy("polca"), 0.0) == DEEP
+    waited = ThresholdPolicy("polca")
+    after(waited, *[0.90] * 20)
+    assert braked_and_released(waited, 42.0) == BOTH
+    assert braked_and_released(ThresholdPolicy("no_cap"), 0.0) == FREE
+    assert braked_and_released(ThresholdPolicy("one_threshold_low"), 0.0) == DEEP
+
+
+def test_a_brake_is_held_until_it_shows_in_readings() -> None:
+    policy = ThresholdPolicy("polca")
+    policy.decide(0.0, 1.01)
+    assert policy.decide(4.0, 0.70) is None
+    assert policy.decide(8.0, 0.70) is None
+    assert policy.braked
+    assert policy.decide(9.0, 0.70) is not None
+
+
+def test_braked_readings_do_not_lower_the_level_while_the_release_is_on_its_way() -> None:
+    policy = ThresholdPolicy("polca")
+    policy.decide(0.0, 1.01)
+    assert policy.decide(9.0, 0.5) is not None
+    assert policy.decide(12.0, 0.5) is None
+    assert policy.decide(17.0, 0.5) is None
+    assert policy.clocks == DEEP
+    lowered = policy.decide(18.0, 0.83)
+    assert lowered is not None
+    assert (lowered.clocks, lowered.delay_seconds) == (BASE, 40.0)
+
+
+def test_still_above_after_a_release_is_the_third_step() -> None:
+    policy = ThresholdPolicy("polca")
+    policy.decide(0.0, 1.01)
+    policy.decide(9.0, 0.5)
+    assert policy.decide(16.0, 0.95) is None
+    third = policy.decide(18.0, 0.95)
+    assert third is not None
+    assert third.clocks == BOTH
+    assert policy.decide(20.0, 1.01) is not None
+    assert policy.brakes == 2
+
+
 @pytest.mark.parametrize(
     ("name", "locked"), [("one_threshold_low", DEEP), ("one_threshold_all", Clocks(1110, 1110))]
 )

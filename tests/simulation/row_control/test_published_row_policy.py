@@ -49,6 +49,44 @@ def test_the_brake_comes_after_five_seconds_and_an_earlier_lock_does_not_lift_it
     assert seen == {35: round(288 / 1410 * 1980)}
 
 
+def written(policy: PublishedRowPolicy, plant: RowPlant, ratios: list[float]) -> dict[int, int]:
+    """Highest lock that was written, by second, with one reading a second."""
+    seen = {}
+    for second, ratio in enumerate(ratios):
+        writes = policy.tick(known(plant, second, ratio)).writes
+        if writes is not None:
+            low = halves(plant.n_gpus) != HIGH
+            seen[second] = int(writes.lock_mhz[low].max())
+    return seen
+
+
+def test_a_lock_on_its_way_neither_lifts_a_brake_nor_undoes_its_release() -> None:
+    policy, plant = policy_and_plant()
+    deep, brake = (round(mhz / 1410 * 1980) for mhz in (1110, 288))
+    ratios = [0.81] * 20 + [1.05] + [0.5] * 14 + [0.86] * 60
+    assert written(policy, plant, ratios) == {25: brake, 34: deep}
+    assert policy.brakes == 1
+
+
+def test_an_older_lock_still_comes_before_a_newer_one() -> None:
+    policy, plant = policy_and_plant()
+    base, deep = (round(mhz / 1410 * 1980) for mhz in (1275, 1110))
+    assert written(policy, plant, [0.81] * 10 + [0.90] + [0.86] * 45) == {40: base, 50: deep}
+
+
+def test_one_reading_is_decided_on_once() -> None:
+    policy, plant = policy_and_plant()
+    first = known(plant, 0, 0.90)
+    policy.tick(first)
+    locks = []
+    for second in range(1, 120):
+        at_ns = START_NS + second * NS_PER_SECOND
+        writes = policy.tick(Known(at_ns, first.meter_watts, first.meter_time_ns)).writes
+        if writes is not None:
+            locks.append((second, int(writes.lock_mhz[halves(plant.n_gpus) == HIGH].max())))
+    assert locks == [(40, 0)]
+
+
 def test_a_reading_that_does_not_come_changes_nothing() -> None:
     policy, _ = policy_and_plant()
     silent = Known(START_NS, np.full(3, np.nan), np.full(3, -1))
