@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from controller.allocation import even_gangs
 from controller.bands import (
     DomainLoads,
     held_target_share,
@@ -184,6 +185,9 @@ def _decide_for(tick: Tick, state: State, now: Situation, domains: BoolArray) ->
     if not np.all((near & same_rank) | ~now.active):
         return ideal
     caps = np.where(now.active, kept, ideal.cap_watts)
+    # Who is heard again was decided apart from its gang.
+    if np.any(even_gangs(caps, state.gang_kind, now.active) != caps):
+        return ideal
     load = state.load
     slack = _KEEP_OVER_TARGET * base_watts(state)
     fits = domain_load(load, caps, now) <= now.load_limit_watts + slack

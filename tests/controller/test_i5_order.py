@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from hypothesis import given
 
 from controller.allocation import Limit, Wants, allocate, gang_kinds
-from controller.tick_values import Band, CapReason, Topology
+from controller.step import initial_state, step
+from controller.tick_values import Band, CapReason, PowerSettings, Tick, Topology
+from tests.controller.builders import MIN_WATTS, make_observations, make_topology, seconds
 from tests.controller.closed_loop import CHEAP, LOOPS, SEEDS, drive, random_topology
 from tests.controller.faulty_plant import Faults
 from tests.controller.oracle import house_of, unfair_pairs
 from wattpack.power.domain_tree import BoolArray, FloatArray, IntArray
 from wattpack.power.feasibility import LoadTree
+
+SETTINGS = PowerSettings()
 
 
 @CHEAP
@@ -103,3 +108,28 @@ def test_i5_members_of_a_gang_are_commanded_one_cap(seed: int) -> None:
             members = topology.gang == number
             assert np.ptp(row.decisions.decided_cap_watts[members]) < 1e-6
             assert np.ptp(row.commands.cap_watts[members]) < 1e-6
+
+
+@pytest.mark.parametrize("oversubscription", [1.165, 1.17, 1.175, 1.18])
+def test_i5_a_gang_is_alike_at_once_when_a_silent_member_is_heard_again(
+    oversubscription: float,
+) -> None:
+    # The room is for caps a little below the floors, which a silent member counts as decided.
+    topology = make_topology(
+        parents=(-1,),
+        nodes=(0,) * 40,
+        gpus_per_node=1,
+        gang=0,
+        oversubscription=oversubscription,
+        max_load_ratio=1.0,
+        guaranteed_watts=MIN_WATTS,
+    )
+    state = initial_state(topology, SETTINGS)
+    for second in range(12):
+        now_ns = seconds(second)
+        heard_ns = np.full(topology.n_nodes, now_ns, dtype=np.int64)
+        heard_ns[-1] = now_ns if second < 4 or second > 9 else seconds(3)
+        observed = make_observations(topology, now_ns, node_received_ns=heard_ns)
+        state, _, decisions = step(Tick(topology, observed, SETTINGS, now_ns), state)
+        if second > 9:
+            assert np.ptp(decisions.decided_cap_watts) == 0.0
