@@ -2,7 +2,8 @@
 
 A meter speaks of a moment some seconds ago. What boards and metered servers drew more since then is
 known from their own readings; only those that could be read all the time count, and of one that
-comes back after a silence only a rise counts: its fall may lie before the meter's moment.
+comes back after a silence only a rise counts: its fall may lie before the meter's moment. Where no
+more than a report or two was lost, a fall counts from the report before that: it lies after it.
 """
 
 from __future__ import annotations
@@ -17,10 +18,12 @@ from wattpack.units import NS_PER_MS, NS_PER_SECOND
 
 __all__ = [
     "READINGS_LAG_NS",
+    "SILENCE_NS",
     "Change",
     "ChangeMemory",
     "changed_since",
     "changes_taken",
+    "least_change",
     "no_changes_yet",
 ]
 
@@ -31,6 +34,10 @@ _SPACING_NS = 500 * NS_PER_MS
 READINGS_LAG_NS = NS_PER_SECOND
 """A reading is the mean of a second and reaches a tick up to a second later, so boards show later
 what the meter has shown already; counting a fall twice would hide load."""
+
+SILENCE_NS = 1500 * NS_PER_MS
+"""Reports come each second and up to 0.1 s later: after this long at least one was lost. Until
+the next one nothing is known of that server."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +81,7 @@ def changes_taken(
     load: LoadTree,
     gpu_watts: FloatArray,
     host_watts: FloatArray,
+    before_ns: IntArray,
     now_ns: int,
 ) -> ChangeMemory:
     """The memory after this tick's readings.
@@ -83,17 +91,40 @@ def changes_taken(
         load: Tree and members.
         gpu_watts: Readable draws, NaN for the others, (n_gpus,).
         host_watts: Metered servers without GPUs, NaN for the others, (n_nodes,).
+        before_ns: When each server that has a new report was heard last, now for the others,
+            (n_nodes,).
         now_ns: Now.
     """
     gpu, gpu_last, gpu_seen = _change(memory.gpu_watts, memory.gpu_seen, gpu_watts)
     host, host_last, host_seen = _change(memory.host_watts, memory.host_seen, host_watts)
     changed = (load.sum_gpus(gpu) + load.sum_nodes(host)) / load.efficiency
     total = memory.total_watts + changed
-    times, totals = memory.times_ns, memory.totals_watts
+    times = memory.times_ns
+    totals = _with_falls(memory, load, np.minimum(gpu, 0.0), np.minimum(host, 0.0), before_ns)
     if now_ns - times[-1] >= _SPACING_NS or times[-1] < 0:
         times = np.append(times[1:], now_ns)
         totals = np.concatenate((totals[1:], total[None, :]))
     return ChangeMemory(gpu_last, gpu_seen, host_last, host_seen, total, times, totals)
+
+
+def _with_falls(
+    memory: ChangeMemory,
+    load: LoadTree,
+    gpu_falls: FloatArray,
+    host_falls: FloatArray,
+    before_ns: IntArray,
+) -> FloatArray:
+    """Past totals, with falls as of the first report that could have shown them."""
+    begin_ns = before_ns + READINGS_LAG_NS
+    rows = np.flatnonzero((memory.times_ns >= begin_ns.min()) & (memory.times_ns >= 0))
+    if len(rows) == 0:
+        return memory.totals_watts
+    totals = memory.totals_watts.copy()
+    for row in rows:
+        shown = begin_ns <= memory.times_ns[row]
+        gpu = load.sum_gpus(np.where(shown[load.node_of_gpu], gpu_falls, 0.0))
+        totals[row] += (gpu + load.sum_nodes(np.where(shown, host_falls, 0.0))) / load.efficiency
+    return totals
 
 
 def _change(
@@ -139,3 +170,13 @@ def changed_since(memory: ChangeMemory, when_ns: IntArray) -> Change:
         return np.asarray(total - np.where(position >= 0, then, totals.min(axis=0)))
 
     return Change(since(when_ns), since(when_ns + READINGS_LAG_NS))
+
+
+def least_change(watts: FloatArray, unread_watts: FloatArray) -> FloatArray:
+    """The change with that of what could not be read: it may have risen while the rest fell.
+
+    Args:
+        watts: Change of what is readable, AC, (n_domains,).
+        unread_watts: The most that the rest could draw, AC, (n_domains,).
+    """
+    return np.where(watts < 0.0, np.minimum(watts + unread_watts, 0.0), watts)

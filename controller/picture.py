@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from controller.changes import changed_since, changes_taken
+from controller.changes import SILENCE_NS, changed_since, changes_taken, least_change
 from controller.commitments import Holding, holding
 from controller.controller_state import State
 from controller.estimate import (
@@ -83,12 +83,14 @@ def look(tick: Tick, state: State) -> tuple[State, Picture]:
     hosts = readable_host_watts(topology, hosts, hold.fresh_node)
     missing = load.sum_nodes((~hold.fresh_node).astype(np.float64))
     complete = missing + load.sum_gpus(unreadable.astype(np.float64)) == 0.0
+    heard_ns, before_ns = tick.observations.node_received_ns, state.readings.received_ns
+    before_ns = np.where(heard_ns > before_ns, before_ns, tick.now_ns)
     state = replace(
         state,
         trust=trust,
         readings=readings,
         demand=state.demand.with_watts(watts, tick.now_ns),
-        changes=changes_taken(state.changes, load, watts, hosts, tick.now_ns),
+        changes=changes_taken(state.changes, load, watts, hosts, before_ns, tick.now_ns),
     )
     known = _Known(watts, hosts, highest, hold.fresh_node, complete)
     state, metered, news = _measured(tick, state, known)
@@ -162,14 +164,23 @@ def _measured(tick: Tick, state: State, known: _Known) -> tuple[State, Metered, 
     nodes = node_draw(tick.topology, load, read, known.highest_watts, share)
     by_nodes = sum_of_nodes(load, nodes, memory, usable)
     age = (tick.now_ns - stamp) / NS_PER_SECOND
-    # What cannot be read may have risen while the rest fell.
-    since = change.largest_watts
-    since = np.where(known.complete, since, np.maximum(since, 0.0))
+    since = least_change(change.largest_watts, _unheard_watts(tick, state, known))
     bounds = bounds_of(load, nodes, by_nodes, meter + since, age)
     draw = bounds.applied_to(by_nodes)
     modelled = nodes.most_watts - change.stamped_watts + load.external_watts
     metered = Metered(draw, by_nodes, meter, meter + change.lagged_watts, modelled, bounds)
     return replace(state, meters=memory), metered, new
+
+
+def _unheard_watts(tick: Tick, state: State, known: _Known) -> FloatArray:
+    """The most that those could draw of which nothing was read for a moment, AC, (n_domains,)."""
+    load, topology = state.load, tick.topology
+    unheard = tick.now_ns - tick.observations.node_received_ns > SILENCE_NS
+    unheard |= ~known.fresh_node
+    unread = unheard[load.node_of_gpu] | np.isnan(known.gpu_watts)
+    boards = load.sum_gpus(np.where(unread, known.highest_watts * OVERSHOOT_RATIO, 0.0))
+    hosts = load.sum_nodes(np.where(unheard, topology.node_worst_watts, 0.0))
+    return (boards + hosts) / load.efficiency
 
 
 def _readings(

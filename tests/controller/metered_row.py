@@ -38,6 +38,7 @@ class MeteredRow:
         obeys: Whether commands reach the boards at all.
         host_base, host_per_gpu: Draw of a server without its boards, and what each watt of them
             brings with it.
+        undeclared_watts: What each server draws beyond all that, whatever it declares.
     """
 
     topology: Topology
@@ -52,6 +53,7 @@ class MeteredRow:
     sensor_error: float = 0.0
     host_base: float = 500.0
     host_per_gpu: float = 0.1
+    undeclared_watts: float = 0.0
     obeys: bool = True
     frozen_from: int = 1_000_000
     draw: np.ndarray = field(init=False)
@@ -81,7 +83,7 @@ class MeteredRow:
         mine = np.bincount(self.topology.node_of_gpu, self.draw, self.topology.n_nodes)
         worst = self.topology.node_worst_watts
         return [
-            min(self.host_base + self.host_per_gpu * m, w)
+            min(self.host_base + self.host_per_gpu * m, w) + self.undeclared_watts
             for m, w in zip(mine.tolist(), worst.tolist(), strict=True)
         ]
 

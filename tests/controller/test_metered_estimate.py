@@ -141,3 +141,23 @@ def test_a_parents_meter_bounds_the_child_whose_servers_are_silent() -> None:
     # 8 % of the parent and what is not known of the other child: not twice as much.
     assert np.max(recent.high) < 1.5
     assert all(Band(b) != Band.BRAKE for b in decisions.band)
+
+
+def test_a_fall_that_the_meter_has_shown_counts_once_after_two_lost_reports() -> None:
+    topology = make_topology(parents=(-1,), nodes=(0, 0), oversubscription=1.3, enforce=False)
+    levels = np.repeat([[700.0, 150.0], [500.0, 500.0]], 4, axis=0).T
+    plant = MeteredRow(
+        topology,
+        lambda t: levels[int(t >= 10)],
+        np.random.default_rng(1),
+        metered=(0,),
+        silent=lambda t: np.array([t in (10, 11), False]),
+        undeclared_watts=1000.0,
+        obeys=False,
+    )
+    plant.caps[:] = 700.0
+    recent = Recent(plant)
+    for t, decisions in plant.run(18):
+        if t > 4:
+            recent.see(decisions)
+    assert np.min(recent.low) > 0.985
