@@ -116,6 +116,8 @@ def _with_falls(
 ) -> FloatArray:
     """Past totals, with falls as of the first report that could have shown them."""
     begin_ns = before_ns + READINGS_LAG_NS
+    if len(begin_ns) == 0:
+        return memory.totals_watts
     rows = np.flatnonzero((memory.times_ns >= begin_ns.min()) & (memory.times_ns >= 0))
     if len(rows) == 0:
         return memory.totals_watts
