@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections.abc import Sequence
 from importlib.resources import files
@@ -21,6 +20,7 @@ from capacity.catalogue.entry_clock import (
     entry_clock,
 )
 from capacity.catalogue.entry_mix_fit import GPUS
+from capacity.catalogue.entry_table import entry_table_text
 from capacity.catalogue.priced_gpu import priced_gpu
 from capacity.catalogue.workload_model import Conditions, price_cycle
 from capacity.catalogue.workload_schema import Workload
@@ -57,14 +57,7 @@ def fit_clocks() -> EntryClocks:
 
 def text() -> str:
     """The file's content, one line an entry."""
-    document = clocks_document(fit_clocks())
-    types = ",\n".join(
-        f" {json.dumps(gpu)}: {{\n"
-        + ",\n".join(f"  {json.dumps(name)}: {json.dumps(pair)}" for name, pair in entries.items())
-        + "\n }"
-        for gpu, entries in document["types"].items()
-    )
-    return f'{{"schema": {json.dumps(document["schema"])}, "types": {{\n{types}\n}}}}\n'
+    return entry_table_text(clocks_document(fit_clocks()))
 
 
 def differs(name: str, gpu: str) -> bool:

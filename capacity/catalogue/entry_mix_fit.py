@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections.abc import Sequence
 from importlib.resources import files
@@ -17,6 +16,7 @@ from capacity.catalogue.entry_mix import (
     entry_mix,
     mixes_document,
 )
+from capacity.catalogue.entry_table import entry_table_text
 from capacity.catalogue.priced_gpu import priced_gpu
 from capacity.catalogue.workload_model import (
     REGULATION_SECONDS,
@@ -65,14 +65,7 @@ def fit_mixes() -> EntryMixes:
 
 def text() -> str:
     """The file's content, one line an entry."""
-    document = mixes_document(fit_mixes())
-    types = ",\n".join(
-        f" {json.dumps(gpu)}: {{\n"
-        + ",\n".join(f"  {json.dumps(name)}: {json.dumps(mix)}" for name, mix in entries.items())
-        + "\n }"
-        for gpu, entries in document["types"].items()
-    )
-    return f'{{"schema": {json.dumps(document["schema"])}, "types": {{\n{types}\n}}}}\n'
+    return entry_table_text(mixes_document(fit_mixes()))
 
 
 def is_stale() -> bool:
