@@ -43,8 +43,7 @@ from simulation.inference_row.row_under_policy import (
     polca_scenario,
     run_policy,
 )
-from simulation.inference_row.row_work import GPU_MODEL
-from simulation.inference_row.server_times import bloom_on_a100
+from simulation.inference_row.server_times import A100_MODEL
 from simulation.scenario import Scenario, load_scenario
 from wattpack.errors import InputError
 
@@ -149,7 +148,7 @@ def _arrivals_of(given: argparse.Namespace, seed: int) -> ClientArrivals:
 
 def hottest_days(arrivals: ClientArrivals, hours: float) -> list[int]:
     """Days by the work that arrives in their peak hours, the most first; looks at no policy."""
-    times = bloom_on_a100()
+    times = arrivals.times
     work = []
     for day in range(SIX_WEEKS_DAYS):
         begin = day * DAY_SECONDS + PEAK_HOUR * 3600.0
@@ -166,8 +165,8 @@ def _scenario_of(given: argparse.Namespace, seed: int) -> Scenario:
         return polca_scenario(given.servers, seed, power, given.step_seconds)
     scenario = load_scenario(given.scenario, seed=seed)
     models = {group.gpu_model for group in scenario.row.groups}
-    if models != {GPU_MODEL} or scenario.row.servers != given.servers:
-        expected = f"{given.servers} servers of {GPU_MODEL} (--servers)"
+    if models != {A100_MODEL} or scenario.row.servers != given.servers:
+        expected = f"{given.servers} servers of {A100_MODEL} (--servers)"
         raise InputError("row.groups", expected, sorted(models), str(given.scenario))
     return scenario
 

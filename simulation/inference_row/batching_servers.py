@@ -16,13 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from simulation.inference_row.client_arrivals import RowRequests
-from simulation.inference_row.server_times import (
-    IDLE_WATTS,
-    KV_TOKENS,
-    MAX_BATCH,
-    ServerTimes,
-    bloom_on_a100,
-)
+from simulation.inference_row.server_times import ServerTimes, bloom_on_a100
 from wattpack.errors import InputError
 
 Floats = NDArray[np.float64]
@@ -94,8 +88,8 @@ class BatchingServers:
         self._context = np.zeros(n)  # tokens that the running answers attend to
         self._reserved = np.zeros(n)  # tokens of memory held by running requests
         self._turns = np.zeros(n)  # tokens that each running answer has got since the beginning
-        self._ends_at = np.full((n, MAX_BATCH), NEVER)  # in turns
-        self._slot_of = np.full((n, MAX_BATCH), -1, dtype=np.int64)
+        self._ends_at = np.full((n, self._times.max_batch), NEVER)  # in turns
+        self._slot_of = np.full((n, self._times.max_batch), -1, dtype=np.int64)
         self._next_end = np.full(n, NEVER)
         self._first = np.full(len(requests) + 1, np.nan)
         self._done = np.full(len(requests) + 1, np.nan)
@@ -157,7 +151,7 @@ class BatchingServers:
             self._process(rows[prompts], (spent * prompt_speed[rows])[prompts])
             rows = rows[self._now[rows] < end[rows] - TINY_SECONDS]
         self._now = end
-        watts = np.where(dark, IDLE_WATTS, joules / seconds)
+        watts = np.where(dark, self._times.idle_watts, joules / seconds)
         return StepDraw(watts, in_prompts / seconds, in_decode / seconds)
 
     def _admit(self, rows: Integers) -> None:
@@ -175,7 +169,9 @@ class BatchingServers:
         head = self._head[rows]
         which = np.where(head < self._stop[rows], head, -1)
         need = self._prompt[which] + self._output[which]
-        fits = (self._batch[rows] < MAX_BATCH) & (self._reserved[rows] + need <= KV_TOKENS)
+        times = self._times
+        fits = self._batch[rows] < times.max_batch
+        fits &= self._reserved[rows] + need <= times.kv_tokens
         return np.where(fits, self._arrival[which], NEVER) - TINY_SECONDS
 
     def _token_seconds(self, rows: Integers, decode: Bools, speed: Floats) -> Floats:
@@ -201,7 +197,8 @@ class BatchingServers:
     def _watts(self, rows: Integers, prompts: Bools, decode: Bools) -> Floats:
         of_prompt = self._prompt_watts[self._under_way[rows]]
         of_decode = self._times.watts_of_decode(self._batch[rows], self._context[rows])
-        return np.where(prompts, of_prompt, np.where(decode, of_decode, IDLE_WATTS))
+        idle = self._times.idle_watts
+        return np.where(prompts, of_prompt, np.where(decode, of_decode, idle))
 
     def _decode(self, rows: Integers, tokens: Floats) -> None:
         self._turns[rows] += tokens

@@ -20,7 +20,7 @@ from simulation.inference_row.request_classes import (
     RequestClass,
     class_of_servers,
 )
-from simulation.inference_row.server_times import KV_TOKENS, MAX_BATCH, bloom_on_a100
+from simulation.inference_row.server_times import ServerTimes, bloom_on_a100
 from wattpack.errors import InputError
 
 Floats = NDArray[np.float64]
@@ -87,13 +87,14 @@ def day_shape(seconds: Floats) -> Floats:
     return np.asarray((TROUGH_RATIO + (1.0 - TROUGH_RATIO) * wave) * weekend, dtype=np.float64)
 
 
-def saturated_seconds(one: RequestClass) -> float:
+def saturated_seconds(one: RequestClass, times: ServerTimes | None = None) -> float:
     """Server seconds of a mean request on a full server: what load 1 means."""
-    times = bloom_on_a100()
+    times = times or bloom_on_a100()
     prompts = np.linspace(*one.prompt_tokens, 101, dtype=np.float64)
     output = sum(one.output_tokens) / 2.0
     tokens = float(prompts.mean()) + output
-    batch = np.array([int(np.clip(KV_TOKENS // tokens, 1, MAX_BATCH))], dtype=np.int64)
+    fits = int(np.clip(times.kv_tokens // tokens, 1, times.max_batch))
+    batch = np.array([fits], dtype=np.int64)
     context = np.array([float(batch[0]) * (tokens - output / 2.0)])
     per_token = times.seconds_of_token(batch, context) / batch
     return float(times.seconds_of_prompt(prompts).mean() + output * per_token[0])
@@ -110,7 +111,7 @@ class ClientArrivals:
             conversations); 1 is a Poisson process.
         seed: Of clients and requests.
         days: Days that may be asked for.
-        classes: Kinds of requests.
+        times: What a server takes and draws.
     """
 
     def __init__(
@@ -121,18 +122,19 @@ class ClientArrivals:
         burst_cv: float,
         seed: int,
         days: int = 42,
-        classes: tuple[RequestClass, ...] = POLCA_CLASSES,
+        times: ServerTimes | None = None,
     ) -> None:
+        self.times = times or bloom_on_a100()
         if not load > 0:
             raise InputError("load", "a rate above 0 of what full servers answer", load)
         if not burst_cv > 0:
             raise InputError("burst_cv", "a coefficient of variation above 0", burst_cv)
-        self._classes, self._burst_cv, self._seed, self._days = classes, burst_cv, seed, days
-        self.class_of_server = class_of_servers(n_servers, classes)
+        self._burst_cv, self._seed, self._days = burst_cv, seed, days
+        self.class_of_server = class_of_servers(n_servers)
         middle = (np.arange(days * BINS_PER_DAY, dtype=np.float64) + 0.5) * BIN_SECONDS
         shape = day_shape(middle)
         self._rates = [
-            self._client_rates(k, load, shape) for k in range(len(classes))
+            self._client_rates(k, load, shape) for k in range(len(POLCA_CLASSES))
         ]  # requests per second, (clients, bins)
 
     def _client_rates(self, k: int, load: float, shape: Floats) -> Floats:
@@ -146,7 +148,7 @@ class ClientArrivals:
         start = rng.standard_normal((clients, 1))
         wander, _ = lfilter([1.0], [1.0, -keep], noise, axis=1, zi=keep * start)
         mood = np.exp(WANDER_SPREAD * wander - 0.5 * WANDER_SPREAD**2)
-        peak = load * servers / saturated_seconds(self._classes[k])
+        peak = load * servers / saturated_seconds(POLCA_CLASSES[k], self.times)
         return np.asarray(peak * share[:, None] * shape * mood, dtype=np.float64)
 
     def between(self, begin_seconds: float, end_seconds: float) -> RowRequests:
@@ -163,7 +165,7 @@ class ClientArrivals:
         last = int(np.ceil(end_seconds / DAY_SECONDS))
         parts = [
             self._class_requests(k, range(first, last), begin_seconds, end_seconds)
-            for k in range(len(self._classes))
+            for k in range(len(POLCA_CLASSES))
         ]
         arrival, of_class, prompt, output, server = (
             np.concatenate(column) for column in zip(*parts, strict=True)
@@ -180,7 +182,7 @@ class ClientArrivals:
     def _class_requests(
         self, k: int, days: range, begin_seconds: float, end_seconds: float
     ) -> tuple[Floats, Floats, Floats, Floats, Floats]:
-        one = self._classes[k]
+        one = POLCA_CLASSES[k]
         drawn = []
         for day in days:
             rng = np.random.default_rng([self._seed, 2, k, day])
@@ -197,7 +199,7 @@ class ClientArrivals:
 
     def _day_times(self, k: int, day: int, rng: np.random.Generator) -> Floats:
         """Times of one class and day in no order; follow-ups may fall into the next day."""
-        chat = self._classes[k].name.startswith("chat")
+        chat = POLCA_CLASSES[k].name.startswith("chat")
         per_session = TURNS_MEAN if chat else 1.0
         bins = self._rates[k][:, day * BINS_PER_DAY : (day + 1) * BINS_PER_DAY] / per_session
         expected = np.concatenate(

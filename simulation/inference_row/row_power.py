@@ -34,7 +34,8 @@ class ServerPower:
 
     Attributes:
         gpu_share: GPUs' draw over the server's at full load, DC over AC watts.
-        rated_ac_watts: Provisioned for one server: its draw with all GPUs at TDP, settled.
+        rated_ac_watts: Provisioned for one server; with ``of`` its draw with all GPUs at TDP,
+            settled.
         base_watts: Without GPUs, fans at their lowest.
         plant: The twin's constants, with this server's base and fans.
     """
@@ -66,6 +67,19 @@ class ServerPower:
             }
         )
         return cls(gpu_share, rated, base, mine)
+
+    @classmethod
+    def of_nameplate(cls, rated_ac_watts: float, gpu_default_watts: float) -> ServerPower:
+        """A server of the twin's own plant (DGX-H100), provisioned for so many AC watts.
+
+        Raises:
+            InputError: for a nameplate that is not positive.
+        """
+        if not rated_ac_watts > 0:
+            raise InputError("rated_ac_watts", "AC watts above 0", rated_ac_watts)
+        plant = frozen_plant()
+        share = GPUS_PER_SERVER * gpu_default_watts / rated_ac_watts
+        return cls(share, rated_ac_watts, plant.host_base_watts, plant)
 
     @property
     def row_rating_watts(self) -> float:

@@ -13,7 +13,8 @@ from controller.tick_values import PowerSettings
 from simulation.inference_row.client_arrivals import ClientArrivals
 from simulation.inference_row.published_policies import POLICIES, PolicyName
 from simulation.inference_row.row_power import GPUS_PER_SERVER, RATED_SERVERS, ServerPower
-from simulation.inference_row.row_work import GPU_MODEL, InferenceWork
+from simulation.inference_row.row_work import InferenceWork
+from simulation.inference_row.server_times import A100_MODEL
 from simulation.row_control.accounts import RowResult
 from simulation.row_control.product_topology import product_topology
 from simulation.row_control.published_row_policy import PublishedRowPolicy
@@ -33,19 +34,24 @@ ROW_POLICIES: Final = (UNCAPPED, *POLICIES, WATTPACK)
 
 
 def polca_scenario(
-    n_servers: int, seed: int, power: ServerPower, step_seconds: float = 0.25
+    n_servers: int,
+    seed: int,
+    power: ServerPower,
+    step_seconds: float = 0.25,
+    gpu_model: str = A100_MODEL,
 ) -> Scenario:
-    """A row of A100 servers behind a breaker for 40; its racks carry all that stands in them.
+    """A row of servers behind a breaker for 40; its racks carry all that stands in them.
 
     Args:
         n_servers: In the row.
         seed: Of boards, meters and noise.
         power: The servers around the GPUs.
         step_seconds: Of the plant.
+        gpu_model: Of every board.
     """
     in_rack = -(-n_servers // RACKS)
     row = {
-        "groups": [{"gpu_model": GPU_MODEL, "count": n_servers}],
+        "groups": [{"gpu_model": gpu_model, "count": n_servers}],
         "gpus_per_server": GPUS_PER_SERVER,
         "racks": RACKS,
         "rated_servers": float(RATED_SERVERS),
@@ -128,7 +134,7 @@ def run_policy(
         raise InputError("policy", f"one of {ROW_POLICIES}", name)
     begin = window.begin_seconds
     requests = arrivals.between(begin, begin + window.whole_seconds)
-    work = InferenceWork(requests, arrivals.class_of_server, begin)
+    work = InferenceWork(requests, arrivals.class_of_server, begin, times=arrivals.times)
     plant = RowPlant(scenario, START_NS)
     limits = plant.bank.default_limit_watts.copy()
     none = np.zeros(len(limits))

@@ -18,13 +18,12 @@ from simulation.inference_row.batching_servers import BatchingServers
 from simulation.inference_row.client_arrivals import RowRequests
 from simulation.inference_row.request_classes import POLCA_CLASSES, RequestClass
 from simulation.inference_row.row_power import GPUS_PER_SERVER
+from simulation.inference_row.server_times import ServerTimes, bloom_on_a100
 from wattpack.errors import InputError
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 Bools = NDArray[np.bool_]
-
-GPU_MODEL = "A100-SXM"
 
 DECODE_CLOCK_SHARE = 0.25
 """Share of decode that waits for the clock: POLCA publishes at most about 7 % less speed for 20 %
@@ -61,6 +60,7 @@ class InferenceWork:
         class_of_server: (n_servers,).
         begin_seconds: Time since Monday, midnight, at which the run begins.
         classes: Kinds of requests.
+        times: What a server takes and draws.
     """
 
     def __init__(
@@ -69,13 +69,15 @@ class InferenceWork:
         class_of_server: Integers,
         begin_seconds: float,
         classes: tuple[RequestClass, ...] = POLCA_CLASSES,
+        times: ServerTimes | None = None,
     ) -> None:
-        self.servers = BatchingServers(requests, len(class_of_server), begin_seconds)
+        times = times or bloom_on_a100()
+        self.servers = BatchingServers(requests, len(class_of_server), begin_seconds, times)
         of_class = np.array([one.priority for one in classes], dtype=np.int64)
         self._priority = np.repeat(of_class[class_of_server], GPUS_PER_SERVER)
         self._begin_seconds = begin_seconds
         self._spent_seconds = 0.0
-        self._table = ProfileTable.of([shipped_library().find(GPU_MODEL)])
+        self._table = ProfileTable.of([shipped_library().find(times.gpu_model)])
         self._kernels = class_index(["prefill", "decode"])
 
     @property

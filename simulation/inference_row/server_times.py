@@ -1,4 +1,4 @@
-"""What a server of eight A100 with BLOOM-176B takes and draws, by phase.
+"""What a server takes and draws, by phase; here eight A100 with BLOOM-176B.
 
 Measured: Splitwise's performance model (``simulation/data/inference_row``). A prompt is processed
 alone; answers decode together, one token each at a time. The table's peak power is taken as the
@@ -18,6 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
+
+A100_MODEL = "A100-SXM"
 
 TDP_WATTS = 400.0
 """A100 SXM4 80 GB: default and highest power limit."""
@@ -43,19 +45,27 @@ TOKEN_WORK_BATCH = 8
 
 @dataclass(frozen=True, slots=True)
 class ServerTimes:
-    """The measured points as arrays to interpolate in.
+    """The measured points as arrays to interpolate in, and what a server can hold.
 
     Attributes:
+        gpu_model: Of its boards, a name of capacity's profiles.
+        tdp_watts: Default limit of a board.
+        idle_watts: Of a board without work.
+        kv_tokens: That fit beside the weights.
         prompt_tokens: Lengths measured alone, ascending, (p,).
         prompt_seconds: Of one prompt, (p,).
         prompt_ratio: GPU draw over TDP in the prompt phase, at most 1: the boards' limit, (p,).
-        token_seconds_by_batch: Of one token of every request, index = batch, (MAX_BATCH + 1,).
+        token_seconds_by_batch: Of one token of every request, index = batch, (max_batch + 1,).
         token_seconds_per_context: Added for each token attended to beyond ``TABLE_PROMPT_TOKENS``
             a request.
         decode_ratio: GPU draw over TDP in decode, by context alone, (p,).
-        batch_ratio: Factor on it, index = batch, (MAX_BATCH + 1,).
+        batch_ratio: Factor on it, index = batch, (max_batch + 1,).
     """
 
+    gpu_model: str
+    tdp_watts: float
+    idle_watts: float
+    kv_tokens: float
     prompt_tokens: Floats
     prompt_seconds: Floats
     prompt_ratio: Floats
@@ -73,7 +83,7 @@ class ServerTimes:
 
     def watts_of_prompt(self, tokens: Floats) -> Floats:
         """Draw of one board while prompts are processed, (n,)."""
-        return np.asarray(TDP_WATTS * np.interp(tokens, self.prompt_tokens, self.prompt_ratio))
+        return np.asarray(self.tdp_watts * np.interp(tokens, self.prompt_tokens, self.prompt_ratio))
 
     def seconds_of_token(self, batch: NDArray[np.int64], context_tokens: Floats) -> Floats:
         """Full-speed seconds in which every request of a batch gets one token, (n,).
@@ -92,7 +102,12 @@ class ServerTimes:
         """Draw of one board while answers decode, (n,)."""
         mean = context_tokens / np.maximum(batch, 1)
         alone = np.interp(mean, self.prompt_tokens, self.decode_ratio)
-        return np.asarray(TDP_WATTS * alone * self.batch_ratio[batch], dtype=np.float64)
+        return np.asarray(self.tdp_watts * alone * self.batch_ratio[batch], dtype=np.float64)
+
+    @property
+    def max_batch(self) -> int:
+        """Requests that decode together at most."""
+        return len(self.batch_ratio) - 1
 
     @property
     def work_seconds_per_token(self) -> float:
@@ -118,6 +133,10 @@ def bloom_on_a100() -> ServerTimes:
     batches = np.arange(MAX_BATCH + 1, dtype=np.float64)
     ratios = np.array([r["average_power_ratio"] for r in powered])
     return ServerTimes(
+        gpu_model=A100_MODEL,
+        tdp_watts=TDP_WATTS,
+        idle_watts=IDLE_WATTS,
+        kv_tokens=float(KV_TOKENS),
         prompt_tokens=tokens,
         prompt_seconds=np.array([r["prompt_ms"] for r in alone]) / 1e3,
         prompt_ratio=np.minimum(1.0, [r["peak_power_ratio"] for r in alone]),

@@ -76,7 +76,7 @@ def uncapped_days(
         parts.append((since, part.of_class, part.prompt_tokens, part.output_tokens,
                       part.server + row * n))  # fmt: skip
     side_by_side = RowRequests(*(np.concatenate(column) for column in zip(*parts, strict=True)))
-    servers = BatchingServers(side_by_side, n * len(days), begin)
+    servers = BatchingServers(side_by_side, n * len(days), begin, arrivals.times)
     full = np.ones(n * len(days))
     around = ServersAround(power, np.zeros(n * len(days)))
     steps = round((end - begin) / STEP_SECONDS)
