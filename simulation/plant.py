@@ -126,7 +126,7 @@ class ServerRow:
         """
         plant = self._plant
         n = len(self.on)
-        gpu: Floats = np.bincount(self._node_of_gpu, gpu_watts, n).astype(np.float64)
+        gpu: Floats = np.bincount(self._node_of_gpu, gpu_watts, n).astype(np.float64, copy=False)
         host = self._host(gpu, seconds)
         if not self.on.all():
             gpu, host = np.where(self.on, gpu, 0.0), np.where(self.on, host, 0.0)

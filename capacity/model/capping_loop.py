@@ -187,15 +187,14 @@ class CappingLoop:
         after = demand + (felt - demand) * math.exp(-seconds / reaction)
         was_held, is_held = felt > allowed, after > allowed
         drawn = np.array(demand, dtype=np.float64)
-        (held,) = np.nonzero(was_held & is_held)
+        (held,) = (was_held & is_held).nonzero()
         if held.size:
-            shed = 1 + reaction / seconds * np.log(after[held] / felt[held])
-            drawn[held] = allowed[held] * shed
-        (turned,) = np.nonzero(was_held != is_held)
+            shed = 1 + reaction / seconds * np.log(after.take(held) / felt.take(held))
+            drawn[held] = allowed.take(held) * shed
+        (turned,) = (was_held != is_held).nonzero()
         if turned.size:
-            drawn[turned] = self._turning(
-                demand[turned], felt[turned], allowed[turned], after[turned], seconds
-            )
+            demand, felt, allowed = demand.take(turned), felt.take(turned), allowed.take(turned)
+            drawn[turned] = self._turning(demand, felt, allowed, after.take(turned), seconds)
         return drawn, after
 
     def _turning(

@@ -166,12 +166,16 @@ class BoardBank:
                 does not move on; nothing is changed then.
         """
         demand = np.asarray(demand_watts, dtype=np.float64)
-        if demand.shape != (len(self),) or not np.isfinite(demand).all() or (demand < 0).any():
+        # NaN is neither at least 0 nor below infinity.
+        usable = demand.shape == (len(self),) and 0.0 <= demand.min() <= demand.max() < np.inf
+        if not usable:
             raise InputError("demand_watts", f"({len(self)},) finite watts >= 0", demand_watts)
         if now_ns <= self.now_ns:
             raise InputError("now_ns", f"a time after {self.now_ns}", now_ns)
         seconds = (now_ns - self.now_ns) / NS_PER_SECOND
-        self.demand_watts = np.where(self.lost, self.idle_watts, demand)
+        self.demand_watts = demand.copy()
+        if self.lost.any():
+            self.demand_watts[self.lost] = self.idle_watts[self.lost]
         before = self._history.joules
         wanted_watts = self._play(np.maximum(self.demand_watts, self.idle_watts), now_ns)
         mean_watts = (self._history.joules - before) / seconds
@@ -199,7 +203,7 @@ class BoardBank:
         return mean
 
     def _take_in_locks(self) -> None:
-        if np.array_equal(self.lock_max_mhz, self._seen_lock_mhz):
+        if not (self.lock_max_mhz != self._seen_lock_mhz).any():
             return
         self._acting_lock_mhz = self._seen_lock_mhz  # what was on its way acts by now
         self._seen_lock_mhz = self.lock_max_mhz.copy()
@@ -234,13 +238,10 @@ class BoardBank:
         The same array as long as nothing changes, so that regulations see at once that it did not.
         """
         seen = self._regulated
-        if seen is not None and all(
-            np.array_equal(now, then)
-            for now, then in (
-                (self._acting.watts, seen.acting_watts),
-                (self.sensor_gain, seen.gain),
-                (self.ignores_cap, seen.ignores),
-            )
+        if seen is not None and not (
+            (self._acting.watts != seen.acting_watts).any()
+            or (self.sensor_gain != seen.gain).any()
+            or (self.ignores_cap != seen.ignores).any()
         ):
             return seen.watts
         acting = self._acting.watts

@@ -100,6 +100,7 @@ class RowActuators:
         self.fence_sequence = np.zeros(n, dtype=np.int64)
         self.fence_issued_ns = np.full(n, -1, dtype=np.int64)
         self.write_ns = np.full(n, NEVER)
+        self._soonest_ns = NEVER  # no lease ends before it
         self.next_read_ns: Integers = start_ns + generator.integers(0, READ_BACK_NS, size=n)
         self.boot = np.ones(n, dtype=np.int64)
         self.ready_ns = np.zeros(n, dtype=np.int64)
@@ -110,14 +111,17 @@ class RowActuators:
 
     def local_ns(self, now_ns: Integers | int, nodes: Integers | slice = slice(None)) -> Integers:
         """The nodes' own clocks at a time, (n,)."""
-        return np.asarray(now_ns + self.clock_offset_ns[nodes], dtype=np.int64)
+        offsets = self.clock_offset_ns
+        if not isinstance(nodes, slice):
+            offsets = offsets.take(nodes)
+        return np.asarray(now_ns + offsets, dtype=np.int64)
 
     # -- what is told ----------------------------------------------------------------------------
 
     def new_nonces(self, nodes: Integers, at_ns: Integers) -> Integers:
         """A nonce for a status that each of the nodes gives now, (n,)."""
-        self._nonces[nodes] += 1
-        nonces = self._nonces[nodes]
+        nonces = self._nonces.take(nodes) + 1
+        self._nonces[nodes] = nonces
         slot = nonces % _RING
         self._nonce_ring[nodes, slot] = nonces
         self._issued_ring[nodes, slot] = self.local_ns(at_ns, nodes)
@@ -125,13 +129,16 @@ class RowActuators:
 
     def controlled(self, nodes: Integers) -> Bools:
         """Boards that the actuator vouches for, (n, g)."""
+        controlled = self.ever_confirmed.take(nodes, axis=0)
+        failed = self.failures.take(nodes, axis=0) >= FAILURES_UNTIL_UNCONTROLLED
+        if not failed.any():
+            return controlled
         too_high = self.seen_watts[nodes] > self.cap_watts[nodes] + MATCH_WATTS
-        helpless = too_high & (self.failures[nodes] >= FAILURES_UNTIL_UNCONTROLLED)
-        return np.asarray(self.ever_confirmed[nodes] & ~helpless)
+        return np.asarray(controlled & ~(too_high & failed))
 
     def leased(self, nodes: Integers, at_ns: Integers) -> Bools:
         """Boards under a running lease, (n, g)."""
-        deadline = self.deadline_ns[nodes]
+        deadline = self.deadline_ns.take(nodes, axis=0)
         local = self.local_ns(at_ns, nodes)[:, None]
         return np.asarray((deadline < NEVER) & (deadline > local))
 
@@ -147,32 +154,40 @@ class RowActuators:
         """
         self.expire(at_ns, nodes)
         local = self.local_ns(at_ns, nodes)
-        slot = batches.nonce % _RING
-        issued = self._issued_ring[nodes, slot]
-        known = (self._nonce_ring[nodes, slot] == batches.nonce) & (batches.nonce > 0)
+        slot = nodes * _RING + batches.nonce % _RING
+        issued = self._issued_ring.take(slot)
+        known = (self._nonce_ring.take(slot) == batches.nonce) & (batches.nonce > 0)
         fresh = known & (local - issued <= NONCE_LIFE_NS)
         deadline = issued + batches.ttl_ms * NS_PER_MS
-        same = batches.epoch == self.epoch[nodes]
-        newer = (issued > self.fence_issued_ns[nodes]) | (
-            (issued == self.fence_issued_ns[nodes])
-            & (batches.sequence > self.fence_sequence[nodes])
+        epoch, fence_ns = self.epoch.take(nodes), self.fence_issued_ns.take(nodes)
+        newer = (issued > fence_ns) | (
+            (issued == fence_ns) & (batches.sequence > self.fence_sequence.take(nodes))
         )
-        follows = np.where(same, newer, batches.epoch > self.epoch[nodes])
-        accepted = fresh & follows & (deadline > local) & (self.ready_ns[nodes] <= at_ns)
-        self.refused += int((~accepted).sum())
-        if accepted.any():
-            self._hold(batches.rows(accepted), nodes[accepted], deadline[accepted])
-            self.fence_issued_ns[nodes[accepted]] = issued[accepted]
-            self._due(nodes[accepted], at_ns[accepted])
-        return np.asarray(accepted)
+        follows = np.where(batches.epoch == epoch, newer, batches.epoch > epoch)
+        accepted: Bools = fresh & follows & (deadline > local)
+        accepted &= self.ready_ns.take(nodes) <= at_ns
+        if not accepted.all():
+            self.refused += int((~accepted).sum())
+            if not accepted.any():
+                return accepted
+            nodes, at_ns, issued = nodes[accepted], at_ns[accepted], issued[accepted]
+            batches, deadline = batches.rows(accepted), deadline[accepted]
+        self._hold(batches, nodes, deadline)
+        self.fence_issued_ns[nodes] = issued
+        self._due(nodes, at_ns)
+        return accepted
 
     def _hold(self, batches: LeaseBatches, nodes: Integers, deadline_ns: Integers) -> None:
+        self._soonest_ns = min(
+            self._soonest_ns, int((deadline_ns - self.clock_offset_ns.take(nodes)).min())
+        )
         self.epoch[nodes] = batches.epoch
         self.fence_sequence[nodes] = batches.sequence
         new = batches.guaranteed_watts > 0.0
-        self.guaranteed_watts[nodes] = np.where(
-            new, batches.guaranteed_watts, self.guaranteed_watts[nodes]
-        )
+        if new.any():
+            self.guaranteed_watts[nodes] = np.where(
+                new, batches.guaranteed_watts, self.guaranteed_watts[nodes]
+            )
         self.cap_watts[nodes] = batches.cap_watts
         self.lock_mhz[nodes] = batches.lock_max_mhz
         self.deadline_ns[nodes] = deadline_ns[:, None]
@@ -180,14 +195,17 @@ class RowActuators:
 
     def _due(self, nodes: Integers, at_ns: Integers) -> None:
         """Writes of these nodes begin now; one that is under way is waited for."""
-        begin = np.where(self.write_ns[nodes] < NEVER, self.write_ns[nodes], at_ns)
+        under_way = self.write_ns.take(nodes)
+        begin = np.where(under_way < NEVER, np.maximum(under_way, at_ns), at_ns)
         times, n = self._times, len(nodes)
         slow = self._generator.random(n) < times.slow_chance
         share = self._generator.random(n)
-        low = np.where(slow, times.slow_write_seconds[0], times.write_seconds[0])
-        high = np.where(slow, times.slow_write_seconds[1], times.write_seconds[1])
-        delay = ((low + share * (high - low)) * NS_PER_SECOND).astype(np.int64)
-        self.write_ns[nodes] = np.maximum(begin, at_ns) + delay
+        low, high = times.write_seconds
+        seconds = low + share * (high - low)
+        if slow.any():
+            low, high = times.slow_write_seconds
+            seconds = np.where(slow, low + share * (high - low), seconds)
+        self.write_ns[nodes] = begin + (seconds * NS_PER_SECOND).astype(np.int64)
 
     # -- what time does --------------------------------------------------------------------------
 
@@ -198,6 +216,10 @@ class RowActuators:
             until_ns: By node, (n,).
             nodes: Which.
         """
+        if not len(until_ns) or int(until_ns.max()) < self._soonest_ns:
+            return
+        offsets = self.clock_offset_ns[:, None]
+        self._soonest_ns = int((self.deadline_ns - offsets).min())
         deadline = self.deadline_ns[nodes]
         over = deadline <= self.local_ns(until_ns, nodes)[:, None]
         if not over.any():
@@ -219,26 +241,35 @@ class RowActuators:
             until_ns: By node, (n_nodes,).
             fail_chance: That a write changes nothing, silently, (n_nodes, g).
         """
-        nodes = np.flatnonzero(self.write_ns <= until_ns)
+        nodes = (self.write_ns <= until_ns).nonzero()[0]
         if not nodes.size:
             return
         self.write_ns[nodes] = NEVER
-        caps, limits = self.cap_watts[nodes], self.limit_watts[nodes]
-        tried = np.abs(self.seen_watts[nodes] - caps) > MATCH_WATTS
-        fails = fail_chance[nodes]
-        works = np.ones(caps.shape, dtype=np.bool_)
+        caps, limits = self.cap_watts.take(nodes, axis=0), self.limit_watts.take(nodes, axis=0)
+        tried = np.abs(self.seen_watts.take(nodes, axis=0) - caps) > MATCH_WATTS
+        locks = self.lock_mhz.take(nodes, axis=0)
+        written = tried
+        fails = fail_chance.take(nodes, axis=0)
         if fails.any():
             works = self._generator.random(caps.shape) >= fails
-        limits = np.where(tried & works, caps, limits)
+            written = tried & works
+            locks = np.where(works, locks, self.driver_lock_mhz[nodes])
+        limits = np.where(written, caps, limits)
         self.limit_watts[nodes] = limits
-        locks = self.lock_mhz[nodes]
-        self.driver_lock_mhz[nodes] = np.where(works, locks, self.driver_lock_mhz[nodes])
-        self._see(nodes, limits, tried)
+        self.driver_lock_mhz[nodes] = locks
+        self._see(nodes, limits, caps, tried)
 
-    def _see(self, nodes: Integers, limits: Floats, tried: Bools) -> None:
+    def _see(self, nodes: Integers, limits: Floats, caps: Floats, tried: Bools | None) -> None:
+        """Take in what the drivers hold, and whether that is meant, (k, g) each."""
         self.seen_watts[nodes] = limits
-        agrees = np.abs(limits - self.cap_watts[nodes]) <= MATCH_WATTS
-        self.failures[nodes] = np.where(agrees, 0, self.failures[nodes] + tried)
+        agrees = np.abs(limits - caps) <= MATCH_WATTS
+        if agrees.all():
+            self.failures[nodes] = 0
+            self.ever_confirmed[nodes] = True
+            self.confirmed_sequence[nodes] = self.sequence.take(nodes, axis=0)
+            return
+        failures = self.failures[nodes] if tried is None else self.failures[nodes] + tried
+        self.failures[nodes] = np.where(agrees, 0, failures)
         self.ever_confirmed[nodes] |= agrees
         self.confirmed_sequence[nodes] = np.where(
             agrees, self.sequence[nodes], self.confirmed_sequence[nodes]
@@ -246,14 +277,14 @@ class RowActuators:
 
     def read_back(self, until_ns: int) -> None:
         """Once a second look what the drivers hold, and write again where it differs (I10)."""
-        nodes = np.flatnonzero((self.next_read_ns <= until_ns) & (self.ready_ns <= until_ns))
+        nodes = ((self.next_read_ns <= until_ns) & (self.ready_ns <= until_ns)).nonzero()[0]
         if not nodes.size:
             return
-        at_ns = self.next_read_ns[nodes]
+        at_ns = self.next_read_ns.take(nodes)
         self.next_read_ns[nodes] = at_ns + READ_BACK_NS
-        limits = self.limit_watts[nodes]
-        self._see(nodes, limits, np.zeros(limits.shape, dtype=np.bool_))
-        differs = (np.abs(limits - self.cap_watts[nodes]) > MATCH_WATTS).any(axis=1)
+        caps, limits = self.cap_watts.take(nodes, axis=0), self.limit_watts.take(nodes, axis=0)
+        self._see(nodes, limits, caps, None)
+        differs = (np.abs(limits - caps) > MATCH_WATTS).any(axis=1)
         differs &= self.write_ns[nodes] == NEVER
         if differs.any():
             self._due(nodes[differs], at_ns[differs])

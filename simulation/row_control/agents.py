@@ -41,6 +41,16 @@ class AgentSettings:
     rest_seconds: float = 0.25
 
 
+@dataclass(frozen=True, slots=True)
+class _Sent:
+    """Reports on their way, in order of arrival, (k,) each."""
+
+    nodes: Integers
+    at_ns: Integers
+    arrival_ns: Integers
+    nonces: Integers
+
+
 class RowAgents:
     """All agents and the network between them and the controller.
 
@@ -67,8 +77,7 @@ class RowAgents:
         self._next_ns = plant.start_ns + generator.integers(0, self._period_ns, n)
         self._reports: list[Reports] = []
         self._batches: list[tuple[Integers, LeaseBatches]] = []
-        self._frozen_watts: Floats = np.full(self._shape, np.nan)
-        self._frozen_joules: Floats = np.full(self._shape, np.nan)
+        self._frozen_watts, self._frozen_joules = _Frozen(self._shape), _Frozen(self._shape)
         self._told_watts: Floats = np.full(n, np.inf)
         self._told_ns = np.full(n, plant.start_ns)
         self._now_ns = plant.start_ns
@@ -99,7 +108,7 @@ class RowAgents:
             seconds: The window's begin since the run began.
         """
         regular = self._next_ns < end_ns
-        nodes = np.flatnonzero(regular | self._risen)
+        nodes = (regular | self._risen).nonzero()[0]
         if not nodes.size:
             return
         # One in between leaves the rhythm as it is, so that servers that rose together do not
@@ -107,19 +116,26 @@ class RowAgents:
         at_ns = self.due_ns(end_ns)[nodes]
         self._next_ns = np.where(regular, self._next_ns + self._period_ns, self._next_ns)
         ready = self._plant.up[nodes] & (self._actuators.ready_ns[nodes] <= at_ns)
-        nodes, at_ns = nodes[ready], at_ns[ready]
+        if not ready.all():
+            nodes, at_ns = nodes[ready], at_ns[ready]
         if not nodes.size:
             return
         draws, joules = self._sensed(faults, seconds)
-        reports = self._made(nodes, at_ns, draws, joules)
+        arrival_ns = self._network.arrivals_ns(at_ns)
         loss = faults.chance(K.MESSAGE_LOSS, seconds, self._shape[0])[nodes]
         arrives = self._network.arrive(loss)
-        self._told_watts[nodes] = draws[nodes].sum(axis=1)
+        nonces = self._actuators.new_nonces(nodes, at_ns)
+        self._told_watts[nodes] = draws.take(nodes, axis=0).sum(axis=1)
         self._told_ns[nodes] = at_ns
         self.sent += len(arrives)
-        self.lost += int((~arrives).sum())
-        if arrives.any():
-            self._reports.append(reports if arrives.all() else reports.rows(arrives))
+        # In order of arrival from here on, so that those of a time are a slice.
+        order = arrival_ns.argsort(kind="stable")
+        if not arrives.all():
+            order = order[arrives[order]]
+            self.lost += len(arrives) - len(order)
+        if order.size:
+            sent = _Sent(nodes[order], at_ns[order], arrival_ns[order], nonces[order])
+            self._reports.append(self._made(sent, draws, joules))
 
     def _sensed(self, faults: RowFaults, seconds: float) -> tuple[Floats, Floats]:
         """Draws and counters as the sensors show them, (n_nodes, g) each."""
@@ -127,49 +143,52 @@ class RowAgents:
         draws = bank.sensed_draw_watts().reshape(shape)
         joules = bank.counter_joules().reshape(shape)
         frozen = faults.struck(K.READINGS_FROZEN, seconds, draws.size).reshape(shape)
-        self._frozen_watts = _kept(self._frozen_watts, draws, frozen)
         stuck = faults.struck(K.COUNTERS_FROZEN, seconds, draws.size).reshape(shape)
-        self._frozen_joules = _kept(self._frozen_joules, joules, stuck)
-        return (
-            np.where(frozen, self._frozen_watts, draws),
-            np.where(stuck, self._frozen_joules, joules),
-        )
+        return self._frozen_watts.shown(draws, frozen), self._frozen_joules.shown(joules, stuck)
 
-    def _made(self, nodes: Integers, at_ns: Integers, draws: Floats, joules: Floats) -> Reports:
-        actuators, settings = self._actuators, self._settings
-        told = self._plant.bmcs.watts[nodes]
-        hosts = told if self._host_meter else np.full(len(nodes), np.nan)
-        counters = joules[nodes] if settings.counters else np.full(joules[nodes].shape, np.nan)
+    def _made(self, sent: _Sent, draws: Floats, joules: Floats) -> Reports:
+        actuators, nodes = self._actuators, sent.nodes
+        shape = (len(nodes), self._shape[1])
+        hosts, counters = np.full(shape[0], np.nan), np.full(shape, np.nan)
+        if self._host_meter:
+            hosts = self._plant.bmcs.watts.take(nodes)
+        if self._settings.counters:
+            counters = joules.take(nodes, axis=0)
         return Reports(
             node=nodes,
-            arrival_ns=self._network.arrivals_ns(at_ns),
-            nonce=actuators.new_nonces(nodes, at_ns),
-            boot=actuators.boot[nodes],
-            clock_ns=actuators.local_ns(at_ns, nodes),
-            epoch=actuators.epoch[nodes],
+            arrival_ns=sent.arrival_ns,
+            nonce=sent.nonces,
+            boot=actuators.boot.take(nodes),
+            clock_ns=actuators.local_ns(sent.at_ns, nodes),
+            epoch=actuators.epoch.take(nodes),
             host_watts=hosts,
-            draw_watts=draws[nodes],
+            draw_watts=draws.take(nodes, axis=0),
             energy_joules=counters,
-            limit_watts=actuators.seen_watts[nodes],
-            guaranteed_watts=actuators.guaranteed_watts[nodes],
-            confirmed_sequence=actuators.confirmed_sequence[nodes],
+            limit_watts=actuators.seen_watts.take(nodes, axis=0),
+            guaranteed_watts=actuators.guaranteed_watts.take(nodes, axis=0),
+            confirmed_sequence=actuators.confirmed_sequence.take(nodes, axis=0),
             controlled=actuators.controlled(nodes),
-            leased=actuators.leased(nodes, at_ns),
+            leased=actuators.leased(nodes, sent.at_ns),
         )
 
     def arrived(self, until_ns: int) -> Reports | None:
         """Reports that have arrived by then and were not taken yet, in order of arrival."""
-        ready = []
-        for i, reports in enumerate(self._reports):
-            here = reports.arrival_ns <= until_ns
-            if here.any():
-                ready.append(reports.rows(here))
-                self._reports[i] = reports.rows(~here)
+        ready, waiting = [], []
+        for reports in self._reports:
+            here = int(reports.arrival_ns.searchsorted(until_ns, side="right"))
+            if here == len(reports):
+                ready.append(reports)
+                continue
+            waiting.append(reports.rows(slice(here, None)))
+            if here:
+                ready.append(reports.rows(slice(0, here)))
         if not ready:
             return None
-        self._reports = [reports for reports in self._reports if len(reports)]
+        self._reports = waiting
         together = joined(ready)
-        return together.rows(np.argsort(together.arrival_ns, kind="stable"))
+        if len(ready) == 1:
+            return together
+        return together.rows(together.arrival_ns.argsort(kind="stable"))
 
     def send(self, batches: LeaseBatches, sent_ns: Integers, loss: Floats) -> None:
         """Put batches on the way.
@@ -185,7 +204,9 @@ class RowAgents:
         through = self._network.arrive(loss[batches.node])
         self.sent += len(through)
         self.lost += int((~through).sum())
-        if through.any():
+        if through.all():
+            self._batches.append((arrival, batches))
+        elif through.any():
             self._batches.append((arrival[through], batches.rows(through)))
 
     def deliver(self, until_ns: Integers) -> None:
@@ -196,14 +217,30 @@ class RowAgents:
         """
         waiting = []
         for arrival, batches in self._batches:
-            here = arrival <= until_ns[batches.node]
+            here = arrival <= until_ns.take(batches.node)
+            if here.all():
+                self._actuators.apply(batches, batches.node, arrival)
+                continue
             if here.any():
-                self._actuators.apply(batches.rows(here), batches.node[here], arrival[here])
-            if not here.all():
-                waiting.append((arrival[~here], batches.rows(~here)))
+                some = batches.rows(here)
+                self._actuators.apply(some, some.node, arrival[here])
+                arrival, batches = arrival[~here], batches.rows(~here)
+            waiting.append((arrival, batches))
         self._batches = waiting
 
 
-def _kept(kept: Floats, now: Floats, frozen: Bools) -> Floats:
-    """What a frozen sensor goes on saying: its value when it froze, NaN while it moves."""
-    return np.where(frozen, np.where(np.isnan(kept), now, kept), np.nan)
+class _Frozen:
+    """Sensors of which some stand still: they go on saying what they said when they froze."""
+
+    def __init__(self, shape: tuple[int, int]) -> None:
+        self._moving: Floats = np.full(shape, np.nan)
+        self._kept = self._moving
+
+    def shown(self, now: Floats, frozen: Bools) -> Floats:
+        """What they show, (n_nodes, g)."""
+        if not frozen.any():
+            self._kept = self._moving
+            return now
+        kept = self._kept
+        self._kept = np.where(frozen, np.where(np.isnan(kept), now, kept), np.nan)
+        return np.where(frozen, self._kept, now)

@@ -70,27 +70,32 @@ class Answers:
                 rise, (k,).
         """
         nodes = reports.node
-        in_row = reports.nonce == self._heard_nonce[nodes] + 1
-        behind = reports.confirmed_sequence < self._sent_sequence[nodes][:, None]
-        confirms = ~(reports.controlled & behind).any(axis=1)
-        self._doubtful[nodes] = ~(in_row & confirms)
-        self._heard_nonce[nodes] = reports.nonce
-        may = self._told[nodes] & ~refused & (reports.epoch <= self._epoch)
-        may &= reports.arrival_ns - self._decided_ns[nodes] <= REPEATED_WITHIN_NS
+        nonces = reports.nonce
+        doubtful = nonces != self._heard_nonce.take(nodes) + 1
+        behind = reports.confirmed_sequence < self._sent_sequence.take(nodes)[:, None]
+        if behind.any():
+            doubtful |= (reports.controlled & behind).any(axis=1)
+        self._doubtful[nodes] = doubtful
+        self._heard_nonce[nodes] = nonces
+        may = self._told.take(nodes) & ~refused & (reports.epoch <= self._epoch)
+        may &= reports.arrival_ns - self._decided_ns.take(nodes) <= REPEATED_WITHIN_NS
+        caps = self._cap_watts.take(nodes, axis=0)
         held = np.fmax(reports.limit_watts, reports.guaranteed_watts)
-        may &= (self._cap_watts[nodes] <= held + _SAME_WATTS).all(axis=1)
-        if not may.any():
-            return None
-        answered = nodes[may]
-        self._answered[answered] = reports.nonce[may]
-        self._sent_sequence[answered] = self._sequence[answered]
+        may &= (caps <= held + _SAME_WATTS).all(axis=1)
+        if not may.all():
+            if not may.any():
+                return None
+            nodes, nonces, caps = nodes[may], nonces[may], caps[may]
+        sequence = self._sequence.take(nodes)
+        self._answered[nodes] = nonces
+        self._sent_sequence[nodes] = sequence
         return LeaseBatches(
-            node=answered,
-            epoch=np.full(len(answered), self._epoch, dtype=np.int64),
-            sequence=self._sequence[answered],
-            nonce=reports.nonce[may],
-            ttl_ms=self._ttl_ms[answered],
-            cap_watts=self._cap_watts[answered],
-            lock_max_mhz=self._lock_mhz[answered],
-            guaranteed_watts=np.zeros(self._cap_watts[answered].shape),
+            node=nodes,
+            epoch=np.full(len(nodes), self._epoch, dtype=np.int64),
+            sequence=sequence,
+            nonce=nonces,
+            ttl_ms=self._ttl_ms.take(nodes),
+            cap_watts=caps,
+            lock_max_mhz=self._lock_mhz.take(nodes, axis=0),
+            guaranteed_watts=np.zeros(caps.shape),
         )

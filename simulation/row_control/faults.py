@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import cache
 
 import numpy as np
 
@@ -15,6 +16,22 @@ from wattpack.errors import InputError
 from wattpack.units import NS_PER_SECOND
 
 _NOBODY: Bools = np.zeros(0, dtype=np.bool_)
+
+
+@cache
+def _none_of(n: int) -> Bools:
+    """Nobody struck, not to be written to, (n,)."""
+    found = np.zeros(n, dtype=np.bool_)
+    found.flags.writeable = False
+    return found
+
+
+@cache
+def _same_for(n: int, amount: float) -> Floats:
+    """The same amount for everybody, not to be written to, (n,)."""
+    found = np.full(n, amount)
+    found.flags.writeable = False
+    return found
 
 
 class RowFaultKind(StrEnum):
@@ -38,7 +55,7 @@ class RowFaultKind(StrEnum):
     ALL_TO_FULL = "all_to_full"  # gpus; at least the default limit is wanted
 
 
-EVENTS = frozenset({RowFaultKind.NODE_REBOOT, RowFaultKind.DRIVER_RELOAD})
+EVENTS = (RowFaultKind.NODE_REBOOT, RowFaultKind.DRIVER_RELOAD)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,29 +118,32 @@ class RowFaults:
         return bool(self._by_kind[kind]) and bool(self.active(kind, seconds))
 
     def struck(self, kind: RowFaultKind, seconds: float, n: int) -> Bools:
-        """Who is struck at a time, (n,)."""
+        """Who is struck at a time; not to be written to, (n,)."""
+        active = self.active(kind, seconds)
+        if not active:
+            return _none_of(n)
         found = np.zeros(n, dtype=np.bool_)
-        for fault in self.active(kind, seconds):
+        for fault in active:
             found |= fault.struck
         return found
 
     def chance(self, kind: RowFaultKind, seconds: float, n: int) -> Floats:
         """The highest amount of the active faults that strike each, 0 for none, (n,)."""
-        highest = np.zeros(n)
+        highest = _same_for(n, 0.0)
         for fault in self.active(kind, seconds):
             highest = np.where(fault.struck, np.maximum(highest, fault.amount), highest)
         return highest
 
     def factor(self, kind: RowFaultKind, seconds: float, n: int) -> Floats:
         """The product of the amounts that strike each, (n,)."""
-        product = np.ones(n)
+        product = _same_for(n, 1.0)
         for fault in self.active(kind, seconds):
             product = np.where(fault.struck, product * fault.amount, product)
         return product
 
     def shift(self, kind: RowFaultKind, seconds: float, n: int) -> Floats:
         """The sum of the amounts that strike each, (n,)."""
-        total = np.zeros(n)
+        total = _same_for(n, 0.0)
         for fault in self.active(kind, seconds):
             total = np.where(fault.struck, total + fault.amount, total)
         return total

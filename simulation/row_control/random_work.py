@@ -132,6 +132,8 @@ class RandomWork:
         self._works = np.where(layout.kind == WorkKind.IDLE, 0.0, 1.0)
         self._order = np.argsort(layout.unit_of_gpu, kind="stable")
         self._first = np.searchsorted(layout.unit_of_gpu[self._order], np.arange(layout.n_units))
+        self._low_curve = layout.low_curve[layout.unit_of_gpu]
+        self._high_curve = layout.high_curve[layout.unit_of_gpu]
         self._speed = np.ones(layout.n_units)
         self._wanted = shape.context_watts.copy()
         self._mix = np.zeros(layout.n_units)
@@ -141,9 +143,9 @@ class RandomWork:
         self._speed = self._speeds(held)
         activity, noise = self._activity.at(begin_seconds + 0.5 * seconds)
         level = np.where(self._trains, self._gang_level(seconds), activity)
-        self._mix = np.clip(2.0 * level - 1.0, 0.0, 1.0)
+        self._mix = np.minimum(np.maximum(2.0 * level - 1.0, 0.0), 1.0)
         self._progress += self._speed * self._works * seconds
-        share = level[self.layout.unit_of_gpu] * noise
+        share = level.take(self.layout.unit_of_gpu) * noise
         self._wanted = self._shape.context_watts + self._range_watts * share
         at = self.settings.everything_steps_at_seconds
         if at is not None and begin_seconds >= at:
@@ -185,12 +187,12 @@ class RandomWork:
         """Speed of each unit's slowest board, (n_units,)."""
         layout = self.layout
         of_gpu = layout.unit_of_gpu
-        low, high, mix = layout.low_curve[of_gpu], layout.high_curve[of_gpu], self._mix[of_gpu]
-        slow = self._curves.at(low, held.drawn_share)
-        fast = self._curves.at(high, held.drawn_share)
+        slow, fast = self._curves.at_both(self._low_curve, self._high_curve, held.drawn_share)
         if (held.clock_share < 1.0).any():
             knee = layout.low_clock_knee[of_gpu]
             slow = slow * np.minimum(1.0, held.clock_share / knee)
             fast = fast * np.minimum(1.0, held.clock_share)
-        speed = np.where(held.alive, slow + mix * (fast - slow), 0.0)
-        return np.minimum.reduceat(speed[self._order], self._first)
+        speed = slow + self._mix.take(of_gpu) * (fast - slow)
+        if not held.alive.all():
+            speed = np.where(held.alive, speed, 0.0)
+        return np.minimum.reduceat(speed.take(self._order), self._first)

@@ -12,7 +12,7 @@ import numpy as np
 
 from simulation.row_control.actuators import NEVER, RowActuators
 from simulation.row_control.row_plant import RowPlant
-from simulation.row_control.work import Bools, Floats
+from simulation.row_control.work import Bools, Floats, Integers
 from wattpack.units import NS_PER_SECOND
 
 OVERSHOOT = 1.05
@@ -65,7 +65,7 @@ class RowMonitor:
     def _shaped(self, boards: Floats) -> Floats:
         return boards.reshape(self._actuators.cap_watts.shape)
 
-    def check(self, heard_ns: Floats, excused: Bools) -> None:
+    def check(self, heard_ns: Integers, excused: Bools) -> None:
         """Look once.
 
         Args:
@@ -138,7 +138,7 @@ class RowMonitor:
         if late.any():
             self._violated("I10", now_ns, f"{late.sum()} boards above their cap for too long")
 
-    def _check_jump(self, now_ns: int, heard_ns: Floats) -> None:
+    def _check_jump(self, now_ns: int, heard_ns: Integers) -> None:
         """I2: every board at the highest cap it may hold, for as long as a dead controller allows.
 
         Silent nodes count at their default limits; once all others are at guaranteed caps there is

@@ -42,6 +42,7 @@ class RowPlant:
         self.drawn_watts = np.zeros(self.n_gpus)
         self.trips = 0
         self._gain = self.bank.sensor_gain.copy()
+        self._full_clock = np.ones(self.n_gpus)
         self._down_until_ns: Integers = np.zeros(self.n_nodes, dtype=np.int64)
 
     def _generator(self, stream: int) -> np.random.Generator:
@@ -56,10 +57,13 @@ class RowPlant:
         """How the boards are held now."""
         bank = self.bank
         share = bank.drawn_watts / np.maximum(bank.drawn_watts + bank.shed_watts, 1e-9)
+        share = np.minimum(np.maximum(share, 0.0), 1.0)
         locked = bank.lock_max_mhz > 0
-        clock = np.where(locked, bank.lock_max_mhz / bank.max_clock_mhz, 1.0)
-        alive = self.up[self.node_of_gpu] & ~bank.lost
-        return Held(np.where(alive, np.clip(share, 0.0, 1.0), 0.0), clock, alive)
+        clock = self._full_clock
+        if locked.any():
+            clock = np.where(locked, bank.lock_max_mhz / bank.max_clock_mhz, 1.0)
+        alive = self.up.take(self.node_of_gpu) & ~bank.lost
+        return Held(share if alive.all() else np.where(alive, share, 0.0), clock, alive)
 
     def begin_window(self, faults: RowFaults, seconds: float) -> None:
         """Let faults of boards, meters and feeds hold that last at a time of the run."""

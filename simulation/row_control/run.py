@@ -16,7 +16,7 @@ from simulation.row_control.accounts import RowAccounts, RowResult
 from simulation.row_control.actuators import ActuatorTimes, BoardRange, RowActuators
 from simulation.row_control.agents import AgentSettings, RowAgents
 from simulation.row_control.faults import RowFaultKind, RowFaults
-from simulation.row_control.messages import BoardWrites, LeaseBatches, Orders, Reports
+from simulation.row_control.messages import BoardWrites, LeaseBatches, Orders
 from simulation.row_control.row_monitor import RowMonitor
 from simulation.row_control.row_plant import RowPlant
 from simulation.row_control.row_policy import Known, RowPolicy
@@ -85,7 +85,7 @@ class RowRun:
         self.accounts = RowAccounts(plant, work)
         lease = scenario.control.lease_ttl_ms / 1000.0
         self.monitor = RowMonitor(plant, self.actuators, lease)
-        self._heard_ns = np.full(plant.n_nodes, START_NS, dtype=np.float64)
+        self._heard_ns = np.full(plant.n_nodes, START_NS, dtype=np.int64)
         self._tick_ns = seconds_to_ns(scenario.control.tick_seconds)
         self._next_tick_ns = START_NS
         self._orders: list[tuple[int, BoardWrites]] = []
@@ -123,8 +123,9 @@ class RowRun:
         held = plant.held()
         wanted = self.work.step(seconds, step_seconds, held)
         full = self.setup.faults.struck(K.ALL_TO_FULL, seconds, plant.n_gpus)
-        highest = np.maximum(wanted, plant.bank.default_limit_watts)
-        wanted = np.where(full, highest, wanted)
+        if full.any():
+            highest = np.maximum(wanted, plant.bank.default_limit_watts)
+            wanted = np.where(full, highest, wanted)
         plant.advance(np.where(held.alive, wanted, 0.0), step_seconds)
 
     def _events(self, seconds: float, step_seconds: float) -> None:
@@ -195,14 +196,13 @@ class RowRun:
         reports = self.agents.arrived(until_ns) if self.policy.uses_leases else None
         while reports is not None and len(reports) and not self._crashed:
             answer = self.policy.arrived(reports)
-            taken = reports.rows(slice(0, answer.taken))
-            self._heard_ns[taken.node] = taken.arrival_ns
-            at_ns = int(taken.arrival_ns[-1])
+            nodes, came_ns = reports.node[: answer.taken], reports.arrival_ns[: answer.taken]
+            self._heard_ns[nodes] = came_ns
             if answer.orders.batches is not None:
-                self._answer(answer.orders.batches, taken, seconds)
+                self._answer(answer.orders.batches, seconds)
             if answer.taken == len(reports):
                 return
-            self._tick(at_ns, seconds)
+            self._tick(int(came_ns[-1]), seconds)
             reports = reports.rows(slice(answer.taken, None))
 
     def _tick(self, now_ns: int, seconds: float) -> None:
@@ -226,12 +226,10 @@ class RowRun:
             not faults.any_active(K.API_DOWN, seconds),
         )
 
-    def _answer(self, batches: LeaseBatches, reports: Reports, seconds: float) -> None:
+    def _answer(self, batches: LeaseBatches, seconds: float) -> None:
         """Each batch leaves when its node's report came."""
-        came_ns = np.zeros(self.plant.n_nodes, dtype=np.int64)
-        came_ns[reports.node] = reports.arrival_ns
         loss = self.setup.faults.chance(K.MESSAGE_LOSS, seconds, self.plant.n_nodes)
-        self.agents.send(batches, came_ns[batches.node], loss)
+        self.agents.send(batches, self._heard_ns.take(batches.node), loss)
 
     def _carry_out(self, orders: Orders, now_ns: int, seconds: float) -> None:
         if orders.batches is not None:
@@ -261,6 +259,8 @@ class RowRun:
         )
         if fails.any():
             wrong &= self._writes_generator.random(shape) >= fails
+        if not wrong.any():
+            return
         actuators.limit_watts = np.where(wrong, actuators.cap_watts, actuators.limit_watts)
         actuators.driver_lock_mhz = np.where(wrong, actuators.lock_mhz, actuators.driver_lock_mhz)
 

@@ -66,12 +66,25 @@ class ShareCurves:
             curve: Which curve, (n,).
             share: Drawn over wanted watts; held at 0 and 1, (n,).
         """
-        place = np.minimum(np.maximum(share, 0.0), 1.0) * (GRID_POINTS - 1)
-        low = np.minimum(place.astype(np.int64), GRID_POINTS - 2)
-        flat = self.speed.ravel()
+        low, above = _places(share)
+        return self._between(curve, low, above)
+
+    def at_both(self, first: Integers, second: Integers, share: Floats) -> tuple[Floats, Floats]:
+        """Speeds on two curves at the same shares, as ``at`` has them, (n,) each."""
+        low, above = _places(share)
+        return self._between(first, low, above), self._between(second, low, above)
+
+    def _between(self, curve: Integers, low: Integers, above: Floats) -> Floats:
         index = curve * GRID_POINTS + low
-        below = flat[index]
-        return np.asarray(below + (place - low) * (flat[index + 1] - below))
+        below = self.speed.take(index)
+        return np.asarray(below + above * (self.speed.take(index + 1) - below))
+
+
+def _places(share: Floats) -> tuple[Integers, Floats]:
+    """The point of the grid below each share, and how far it is above that, (n,) each."""
+    place = np.minimum(np.maximum(share, 0.0), 1.0) * (GRID_POINTS - 1)
+    low = np.minimum(place.astype(np.int64), GRID_POINTS - 2)
+    return low, place - low
 
 
 def share_grid() -> Floats:

@@ -30,43 +30,44 @@ one due at once, as in the product's fleet."""
 
 _ENERGY_NS = 3 * NS_PER_SECOND
 _RING = 16
+_NO_READING_NS = 1 << 61
+"""Later than every reading: of no age."""
 
 
 class _EnergyMeans:
     """Each board's mean draw over at least 3 s by its counter, of nodes that report."""
 
     def __init__(self, n_nodes: int, g: int) -> None:
-        self._clock_ns = np.full((n_nodes, _RING), -1, dtype=np.int64)
-        self._joules = np.full((n_nodes, _RING, g), np.nan)
+        self._clock_ns = np.full((n_nodes, _RING), _NO_READING_NS, dtype=np.int64)
+        self._joules = np.full((n_nodes * _RING, g), np.nan)
         self._next = np.zeros(n_nodes, dtype=np.int64)
+        self._rows = np.arange(n_nodes)
 
     def forget(self, nodes: Integers) -> None:
         """These nodes' counters began anew."""
-        self._clock_ns[nodes] = -1
+        self._clock_ns[nodes] = _NO_READING_NS
 
     def take(self, nodes: Integers, clock_ns: Integers, joules: Floats) -> Floats:
         """Means after a reading of each of the nodes, NaN where one is too little, (k, g)."""
-        last = (self._next[nodes] - 1) % _RING
-        known = self._clock_ns[nodes, last] >= 0
-        before: Floats = self._joules[nodes, last]
-        again = known & np.asarray(joules < before).any(axis=1)
-        self.forget(nodes[again])
-        at = self._next[nodes]
+        first, at = nodes * _RING, self._next.take(nodes)
+        fell = np.asarray(joules < self._joules.take(first + (at - 1) % _RING, axis=0))
+        if fell.any():
+            self.forget(nodes[fell.any(axis=1)])
         self._clock_ns[nodes, at] = clock_ns
-        self._joules[nodes, at] = joules
+        self._joules[first + at] = joules
         self._next[nodes] = (at + 1) % _RING
-        stamps = self._clock_ns[nodes]
-        age = clock_ns[:, None] - stamps
-        usable = (stamps >= 0) & (age > 0)
-        old = usable & (age >= _ENERGY_NS)
+        age = clock_ns[:, None] - self._clock_ns.take(nodes, axis=0)
         # The youngest of those that are old enough, else the oldest there is.
-        rank = np.where(old, -age, np.where(usable, age - (1 << 60), -(1 << 61)))
-        begin = rank.argmax(axis=1)
-        rows = np.arange(len(nodes))
-        seconds = age[rows, begin] / NS_PER_SECOND
-        with np.errstate(invalid="ignore", divide="ignore"):
-            means = (joules - self._joules[nodes, begin]) / seconds[:, None]
-        return np.where(usable[rows, begin][:, None], means, np.nan)
+        begin = np.where(age >= _ENERGY_NS, _NO_READING_NS - age, age).argmax(axis=1)
+        age = age[self._rows[: len(nodes)], begin]
+        none = age <= 0
+        if none.any():
+            age = np.where(none, 1, age)
+        seconds = age / NS_PER_SECOND
+        means = (joules - self._joules.take(first + begin, axis=0)) / seconds[:, None]
+        if none.any():
+            means[none] = np.nan
+        return np.asarray(means)
 
 
 class WattpackPolicy:
@@ -98,10 +99,13 @@ class WattpackPolicy:
         self._node_epoch = np.zeros(n, dtype=np.int64)
         self._host_watts = np.full(n, np.nan)
         self._draw, self._energy = np.full(shape, np.nan), np.full(shape, np.nan)
+        self._drawn_watts = np.zeros(n)
         self._limit, self._guaranteed = np.full(shape, np.nan), np.full(shape, np.nan)
         self._confirmed = np.zeros(shape, dtype=np.int64)
         self._controlled = np.zeros(shape, dtype=np.bool_)
         self._leased = np.zeros(shape, dtype=np.bool_)
+        self._no_forecast = np.full(topology.n_domains, np.nan)
+        self._no_override = np.full(topology.n_gpus, np.nan)
         self._means = _EnergyMeans(*shape)
         self._answers = Answers(*shape, epoch)
         self._risen_watts = 0.0
@@ -113,45 +117,51 @@ class WattpackPolicy:
 
     def arrived(self, reports: Reports) -> Answer:
         """Take reports in until one completes a large rise."""
-        before = np.nansum(self._draw[reports.node], axis=1)
-        known = self._received_ns[reports.node] >= 0
-        rise = np.where(known, np.nansum(reports.draw_watts, axis=1) - before, 0.0)
-        risen = self._risen_watts + np.cumsum(rise)
-        over = np.flatnonzero(risen > self._rise_watts)
-        taken = int(over[0]) + 1 if over.size else len(reports)
+        before = self._drawn_watts.take(reports.node)
+        known = self._received_ns.take(reports.node) >= 0
+        rise = np.where(known, _sums(reports.draw_watts) - before, 0.0)
+        risen = self._risen_watts + rise.cumsum()
+        over = risen > self._rise_watts
+        large = bool(over.any())
+        taken = int(over.argmax()) + 1 if large else len(reports)
         self._risen_watts = float(risen[taken - 1])
         judged = np.zeros(taken, dtype=np.bool_)
-        judged[-1] = bool(over.size)
-        answers = self._take(reports.rows(slice(0, taken)) if over.size else reports, judged)
+        judged[-1] = large
+        answers = self._take(reports.rows(slice(0, taken)) if large else reports, judged)
         return Answer(taken, Orders(joined(answers)) if answers else NO_ORDERS)
 
     def _take(self, reports: Reports, judged: Bools) -> list[LeaseBatches]:
         """Remember reports; the answers that go out at once."""
         nodes = reports.node
-        if len(np.unique(nodes)) < len(nodes):
+        if len(set(nodes.tolist())) < len(nodes):
             # Two of one node, as after a pause: one after the other.
             answers: list[LeaseBatches] = []
             for i in range(len(nodes)):
                 answers += self._take(reports.rows(slice(i, i + 1)), judged[i : i + 1])
             return answers
-        booted = (self._boot[nodes] != 0) & (self._boot[nodes] != reports.boot)
-        self._rebooted[nodes] |= booted
-        self._means.forget(nodes[booted])
+        before = self._boot.take(nodes)
+        booted = (before != 0) & (before != reports.boot)
+        if booted.any():
+            self._rebooted[nodes] |= booted
+            self._means.forget(nodes[booted])
         self._boot[nodes] = reports.boot
         self._received_ns[nodes] = reports.arrival_ns
-        self._nonce[nodes] = reports.nonce.astype(np.uint64)
+        self._nonce[nodes] = reports.nonce
         self._node_epoch[nodes] = reports.epoch
         self._host_watts[nodes] = reports.host_watts
         self._draw[nodes] = reports.draw_watts
+        self._drawn_watts[nodes] = _sums(reports.draw_watts)
         self._energy[nodes] = self._means.take(nodes, reports.clock_ns, reports.energy_joules)
         self._limit[nodes] = reports.limit_watts
         self._guaranteed[nodes] = reports.guaranteed_watts
         # Sequences begin anew with each epoch: a confirmation counts only in the one it is of.
-        ours = (reports.epoch == self._epoch)[:, None]
-        self._confirmed[nodes] = np.where(ours, reports.confirmed_sequence, 0)
+        ours, confirmed = reports.epoch == self._epoch, reports.confirmed_sequence
+        if not ours.all():
+            confirmed = np.where(ours[:, None], confirmed, 0)
+        self._confirmed[nodes] = confirmed
         self._controlled[nodes] = reports.controlled
         self._leased[nodes] = reports.leased
-        answer = self._answers.arrived(reports, judged | self._rebooted[nodes])
+        answer = self._answers.arrived(reports, judged | self._rebooted.take(nodes))
         return [] if answer is None else [answer]
 
     def tick(self, known: Known) -> Orders:
@@ -167,24 +177,23 @@ class WattpackPolicy:
         return self._orders(commands)
 
     def _observed(self, known: Known) -> Observations:
-        n_gpus = self.topology.n_gpus
         return Observations(
             node_received_ns=self._received_ns.copy(),
             node_nonce=self._nonce.copy(),
             node_rebooted=self._rebooted.copy(),
             host_watts=self._host_watts.copy(),
-            gpu_draw_watts=self._draw.ravel().copy(),
-            gpu_energy_mean_watts=self._energy.ravel().copy(),
-            gpu_limit_watts=self._limit.ravel().copy(),
-            gpu_guaranteed_watts=self._guaranteed.ravel().copy(),
-            gpu_confirmed_sequence=self._confirmed.ravel().copy(),
-            gpu_leased=self._leased.ravel().copy(),
-            gpu_controlled=self._controlled.ravel().copy(),
+            gpu_draw_watts=self._draw.flatten(),
+            gpu_energy_mean_watts=self._energy.flatten(),
+            gpu_limit_watts=self._limit.flatten(),
+            gpu_guaranteed_watts=self._guaranteed.flatten(),
+            gpu_confirmed_sequence=self._confirmed.flatten(),
+            gpu_leased=self._leased.flatten(),
+            gpu_controlled=self._controlled.flatten(),
             meter_watts=known.meter_watts,
             meter_time_ns=known.meter_time_ns,
-            forecast_p99_watts=np.full(self.topology.n_domains, np.nan),
-            budget_watts=self.topology.tree.rating_watts.copy(),
-            override_cap_watts=np.full(n_gpus, np.nan),
+            forecast_p99_watts=self._no_forecast,
+            budget_watts=self.topology.tree.rating_watts,
+            override_cap_watts=self._no_override,
             epoch=self._epoch,
             leading=True,
             may_raise=known.may_raise,
@@ -193,7 +202,7 @@ class WattpackPolicy:
 
     def _orders(self, commands: Commands) -> Orders:
         leaves, nonce = self._answers.decided(commands)
-        nodes = np.flatnonzero(leaves)
+        nodes = leaves.nonzero()[0]
         if not nodes.size:
             return NO_ORDERS
         shape = self._draw.shape
@@ -205,8 +214,14 @@ class WattpackPolicy:
                 sequence=np.full(k, commands.sequence, dtype=np.int64),
                 nonce=nonce[nodes],
                 ttl_ms=np.full(k, commands.ttl_ms, dtype=np.int64),
-                cap_watts=commands.cap_watts.reshape(shape)[nodes],
-                lock_max_mhz=commands.lock_max_mhz.reshape(shape)[nodes],
-                guaranteed_watts=commands.guaranteed_watts.reshape(shape)[nodes],
+                cap_watts=commands.cap_watts.reshape(shape).take(nodes, axis=0),
+                lock_max_mhz=commands.lock_max_mhz.reshape(shape).take(nodes, axis=0),
+                guaranteed_watts=commands.guaranteed_watts.reshape(shape).take(nodes, axis=0),
             )
         )
+
+
+def _sums(draw_watts: Floats) -> Floats:
+    """Of each node's boards, those that cannot be read left out, (k,)."""
+    sums: Floats = draw_watts.sum(axis=1)
+    return np.asarray(np.nansum(draw_watts, axis=1) if np.isnan(sums).any() else sums)
