@@ -20,7 +20,9 @@ from wattpack.wire.v1 import power_pb2
 VERSIONS = (1,)
 
 
-def build_hello(state: NodeState, agent_version: str, *, host_unit: bool) -> power_pb2.Hello:
+def build_hello(
+    state: NodeState, agent_version: str, *, host_unit: bool, instance: str = ""
+) -> power_pb2.Hello:
     """The first message of a stream.
 
     A device whose limits were never read is described by its name only: the controller has to
@@ -32,6 +34,7 @@ def build_hello(state: NodeState, agent_version: str, *, host_unit: bool) -> pow
         boot_id=boot_id(state),
         agent_version=agent_version,
         host_unit=host_unit,
+        instance=instance,
         devices=[_description(sample) for sample in state.samples],
     )
 

@@ -1,5 +1,7 @@
 """``/metrics`` for those who may read them, ``/healthz`` for the kubelet: the same in each process.
 
+Where one process follows another, ``/readyz`` says when the other may go.
+
 access = reader_access(host, insecure=False, reviews=lambda: kube, clock=clock)
 http = metrics_port((host, port), registry, access, lambda: "the loop hangs" if late else "")
 """
@@ -43,6 +45,7 @@ def metrics_port(
     registry: CollectorRegistry,
     access: HttpAccess,
     failure: Callable[[], str] = str,
+    unready: Callable[[], str] | None = None,
 ) -> HttpPort:
     """The port, not started yet; the registry learns of refused requests, too.
 
@@ -51,6 +54,7 @@ def metrics_port(
         registry: Shown as text.
         access: Who may read it.
         failure: Why the process does not work; empty while it does.
+        unready: What it waits for before its work can rest on it; None for no ``/readyz``.
 
     Raises:
         InputError: if the port is taken.
@@ -60,6 +64,8 @@ def metrics_port(
         "/metrics": metrics_route(lambda: generate_latest(registry)),
         "/healthz": health_route(failure),
     }
+    if unready is not None:
+        routes["/readyz"] = health_route(unready)
     return HttpPort(*address, routes, access)
 
 

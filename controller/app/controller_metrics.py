@@ -84,7 +84,15 @@ class StreamMetrics:
 
     def __init__(self, registry: CollectorRegistry) -> None:
         gauge, counter = _makers(registry)
-        self.open = gauge("agent_streams", "Open agent streams")
+        self.open = gauge("agent_streams", "Nodes of which an agent stream is heard")
+        self.waiting = gauge(
+            "agent_streams_waiting", "Agents that wait beside another agent of their node"
+        )
+        self.handovers = counter(
+            "agent_handovers_total",
+            "Times that another agent of a node was heard: the one before ended, or was silent",
+            "cause",
+        )
         self.refused = counter("refused_reports_total", "Agent reports that were refused")
         self.refused_streams = counter(
             "refused_streams_total", "Agent streams that were refused, by gRPC status", "reason"

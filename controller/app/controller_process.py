@@ -286,6 +286,9 @@ class ControllerProcess:
         """Bring up to date what others count."""
         metrics, gateway, streams = self.metrics, self.gateway, self.streams
         metrics.streams.open.set(gateway.connected())
+        metrics.streams.waiting.set(gateway.waiting())
+        for cause, count in gateway.handovers.copy().items():
+            metrics.count_up(metrics.streams.handovers.labels(cause), count)
         metrics.count_up(metrics.streams.refused, gateway.refused_reports)
         metrics.count_up(metrics.streams.answered, gateway.renewals)
         metrics.count_up(metrics.streams.renewals, streams.renewals)

@@ -40,6 +40,7 @@ class NodeRecord:
     """A node that has said hello.
 
     Attributes:
+        instance: Of the agent process that is heard.
         joined: Number of its first hello; earlier nodes have the older claim to a UUID.
         newest_sequence: Of the present stream's reports, -1 before the first: an agent that was
             started anew counts from the beginning.
@@ -49,6 +50,7 @@ class NodeRecord:
     boot_id: str
     host_unit: bool
     devices: tuple[DeviceDescription, ...]
+    instance: str = ""
     joined: int = 0
     newest_sequence: int = -1
     rebooted: bool = False
@@ -83,6 +85,15 @@ def _with_lost_devices(
     return (*named, *lost)
 
 
+def _devices_of(
+    hello: power_pb2.Hello, named: tuple[DeviceDescription, ...], known: NodeRecord | None
+) -> tuple[DeviceDescription, ...]:
+    """The devices that a node has once its hello is taken: boards stay until it boots again."""
+    if known is None or known.boot_id != hello.boot_id:
+        return named
+    return _with_lost_devices(named, known.devices)
+
+
 class Fleet:
     """All nodes that have said hello. Thread-safe."""
 
@@ -108,14 +119,18 @@ class Fleet:
         Raises:
             InputError: naming the field; what was known of the node stays.
         """
-        devices = describe(hello)
+        named = describe(hello)
         with self._lock:
             known = self._nodes.get(hello.node)
             rebooted = known is not None and known.boot_id != hello.boot_id
-            if known is not None and not rebooted:
-                devices = _with_lost_devices(devices, known.devices)
+            devices = _devices_of(hello, named, known)
             if known is not None and known.devices == devices and not rebooted:
                 known.newest_sequence = -1
+                if known.instance != hello.instance:
+                    # Another process samples at other moments: a counter's difference between the
+                    # two would be a mean over a time that nobody knows.
+                    known.energy_history.clear()
+                    known.instance = hello.instance
                 if known.host_unit != hello.host_unit:
                     known.host_unit = hello.host_unit
                     self._version += 1
@@ -126,10 +141,21 @@ class Fleet:
                 hello.boot_id,
                 hello.host_unit,
                 devices,
+                hello.instance,
                 joined=self._hellos if known is None else known.joined,
                 rebooted=rebooted,
             )
             self._version += 1
+
+    def check(self, hello: power_pb2.Hello) -> None:
+        """Change nothing; whether ``hello`` could be taken now.
+
+        Raises:
+            InputError: naming the field.
+        """
+        named = describe(hello)
+        with self._lock:
+            _devices_of(hello, named, self._nodes.get(hello.node))
 
     def report(self, report: power_pb2.NodeReport, received_ns: int) -> Arrival:
         """Keep a report; what its answer depends on.

@@ -12,6 +12,7 @@ import contextlib
 import gc
 import logging
 import random
+import secrets
 import threading
 from importlib.metadata import PackageNotFoundError, version
 from typing import Protocol
@@ -22,6 +23,7 @@ from telemetry.app.attributor import Attributor
 from telemetry.app.device_sources import Source
 from telemetry.app.metrics_access import api_server, metrics_access, node_registry
 from telemetry.app.node_agent import NodeAgent, NodeFacts, Senses
+from telemetry.app.readiness import Readiness
 from telemetry.gpunode import GpuNodePublisher, GpuNodeThread
 from telemetry.sampler import PROCESSES_PERIOD_NS, Sampler
 from telemetry.stream.grpc_link import Endpoint, GrpcLink, GrpcLoop
@@ -131,7 +133,10 @@ def run_agent(
         gpunode = _gpunode(options, agent, clock)
         access = metrics_access(options, clock)
         registry = node_registry(lambda: agent.state)
-        http = metrics_port((options.address, options.port), registry, access)
+        readiness = Readiness(clock.monotonic_ns())
+        http = metrics_port(
+            (options.address, options.port), registry, access, unready=lambda: readiness.missing
+        )
         undo.callback(http.stop)
         http.start()
         log.info("%s reports to %s", options.node, ", ".join(options.controller))
@@ -148,7 +153,7 @@ def run_agent(
         if gpunode is not None:
             gpunode.start()
             undo.callback(gpunode.stop)
-        return exchange_until(agent, sampling, clock, wake, stop)
+        return exchange_until(agent, sampling, clock, wake, stop, readiness)
 
 
 class Sampling(Protocol):
@@ -161,13 +166,19 @@ class Sampling(Protocol):
 
 
 def exchange_until(
-    agent: NodeAgent, sampling: Sampling, clock: Clock, wake: Wake, stop: threading.Event
+    agent: NodeAgent,
+    sampling: Sampling,
+    clock: Clock,
+    wake: Wake,
+    stop: threading.Event,
+    readiness: Readiness | None = None,
 ) -> int:
-    """Report once a period and on large rises, handle batches at once; the exit status.
+    """Report once a period, on large rises and on a welcome, handle batches at once; exit status.
 
     1 means that the process should be started anew: no samples, or no board readable for a minute.
     """
     report_ns = seen_ns = clock.monotonic_ns()
+    readiness = readiness or Readiness(report_ns)
     while not stop.is_set():
         now_ns = clock.monotonic_ns()
         if not sampling.alive:
@@ -182,10 +193,11 @@ def exchange_until(
         if now_ns >= report_ns:
             agent.exchange(now_ns)
             report_ns = max(report_ns + agent.report_period_ns(), now_ns)
-        elif agent.has_risen(now_ns):
+        elif agent.has_risen(now_ns) or agent.is_awaited():
             # In between: the next regular report comes when it would have, so that servers which
-            # rose together do not report in step from now on.
+            # rose or came back together do not report in step from now on.
             agent.exchange(now_ns)
+        readiness.look(agent, now_ns)
         agent.handle()
         clock.wait_until(report_ns, wake)
     return 0
@@ -216,6 +228,7 @@ def _facts(options: argparse.Namespace, source: Source) -> NodeFacts:
         options.node_limit_watts,
         options.other_watts,
         source.unidentified,
+        secrets.token_hex(8),
     )
 
 

@@ -53,6 +53,8 @@ class NodeFacts:
         host_unit: The host sets guaranteed caps before the kubelet starts (I10).
         limit_watts: The node's own limit, None for none.
         other_watts: Worst power of the node without its GPUs.
+        instance: Other at every start of the process, so that controllers know it from the agent
+            that it follows.
     """
 
     node: str
@@ -62,6 +64,7 @@ class NodeFacts:
     limit_watts: float | None = None
     other_watts: float = 0.0
     unidentified: int = 0
+    instance: str = ""
 
 
 def no_attribution() -> Attribution:
@@ -112,6 +115,7 @@ class NodeAgent:
         self._host_watts = senses.host_watts
         self._sequence = 0
         self._told = LastReport()
+        self._reported_to: frozenset[int] = frozenset()
         self._actuator_failing = False
         self._cut_ns: int | None = None
         self._actuator_status: ActuatorStatus | None = None
@@ -142,6 +146,7 @@ class NodeAgent:
         self._sequence += 1
         self._told = told(state.samples, now_ns)
         report = build_report(state, self._sequence, self._host_watts())
+        self._reported_to = self._welcomed()
         for link in self._links:
             link.keep_open(now_ns, self._hello)
             link.send(report)
@@ -168,6 +173,18 @@ class NodeAgent:
     def has_risen(self, now_ns: int) -> bool:
         """Whether the last sample is so far above the last report that another is due now."""
         return calls_for_report(self._told, self._sampler.samples(), now_ns)
+
+    def is_awaited(self) -> bool:
+        """Whether a controller has welcomed this agent and was sent no report since."""
+        return not self._welcomed() <= self._reported_to
+
+    def has_actuator(self) -> bool:
+        """Whether the actuator answered at the last exchange, or none was given."""
+        return self._actuator is None or self._actuator_status is not None
+
+    def welcomes(self) -> tuple[int, int]:
+        """How many replicas have welcomed this agent, and how many there are."""
+        return len(self._welcomed()), len(self._links)
 
     def guard(self, now_ns: int) -> tuple[Cut, ...]:
         """Cut the node below its own limit at once, if it exceeds it; what was cut."""
@@ -201,6 +218,9 @@ class NodeAgent:
 
     # -- inside ----------------------------------------------------------------------------------
 
+    def _welcomed(self) -> frozenset[int]:
+        return frozenset(i for i, link in enumerate(self._links) if link.connected)
+
     def _new_state(self, now_ns: int) -> NodeState:
         return NodeState(
             self.facts.node,
@@ -214,7 +234,9 @@ class NodeAgent:
 
     def _hello(self) -> power_pb2.Hello:
         facts = self.facts
-        return build_hello(self.state, facts.agent_version, host_unit=facts.host_unit)
+        return build_hello(
+            self.state, facts.agent_version, host_unit=facts.host_unit, instance=facts.instance
+        )
 
     def _status(self) -> ActuatorStatus | None:
         if self._actuator is None:

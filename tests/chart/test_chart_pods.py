@@ -25,7 +25,11 @@ CHECK_ACTUATOR = "exec wattpack actuator --check --socket=/run/wattpack/actuator
 CHECK_WATCHDOG = "exec wattpack watchdog --check --beat-file=/tmp/beat"
 PROBES = {
     "actuator": {"liveness": CHECK_ACTUATOR, "readiness": CHECK_ACTUATOR},
-    "agent": dict.fromkeys(("startup", "liveness", "readiness"), "HTTP metrics /healthz"),
+    "agent": {
+        "startup": "HTTP metrics /healthz",
+        "liveness": "HTTP metrics /healthz",
+        "readiness": "HTTP metrics /readyz",
+    },
     "console": dict.fromkeys(("startup", "liveness", "readiness"), "HTTP http /livez"),
     "controller": {
         "startup": "HTTP http /healthz",
@@ -174,3 +178,31 @@ def test_what_installs_the_driver_tolerates_the_taint_that_waits_for_it() -> Non
     ]
     for place in places:
         assert "wattpack.io/uncontrolled" in {t["key"] for t in place["tolerations"]}
+
+
+def test_an_agent_is_followed_by_one_that_is_there_before_it_goes() -> None:
+    (daemon_set,) = (
+        item
+        for item in of_kind(rendered("everything"), "DaemonSet")
+        if item["metadata"]["labels"]["app.kubernetes.io/component"] == "agent"
+    )
+    spec = daemon_set["spec"]
+    assert spec["updateStrategy"] == {
+        "type": "RollingUpdate",
+        "rollingUpdate": {"maxSurge": "5%", "maxUnavailable": 0},
+    }
+    assert spec["minReadySeconds"] > 2  # until the one before is asked to go, both were heard
+    pod = spec["template"]["spec"]
+    assert pod["terminationGracePeriodSeconds"] == 10
+    # Two pods of one node must not want the same port of the host.
+    assert not pod.get("hostNetwork")
+    assert all("hostPort" not in p for c in pod["containers"] for p in c.get("ports", ()))
+
+
+def test_a_controller_replica_has_heard_ten_ticks_before_the_next_one_goes() -> None:
+    (controller,) = of_kind(rendered("default"), "StatefulSet")
+    # Agents come back within 8 s at the latest; a standby takes over whole after ten ticks (I6).
+    assert controller["spec"]["minReadySeconds"] >= 8 + 10
+    assert controller["spec"].get("updateStrategy", {}).get("type", "RollingUpdate") == (
+        "RollingUpdate"
+    )

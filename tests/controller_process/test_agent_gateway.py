@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import queue
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import grpc
@@ -15,7 +15,7 @@ from controller.app.agent_identity import NodeAuthenticator
 from controller.app.answer_desk import lease_batches
 from controller.app.fleet import Fleet
 from controller.app.stream_server import StreamServer
-from tests.controller_process.messages import make_hello, make_report
+from tests.controller_process.messages import make_hello, make_reading, make_report
 from wattpack.clock import SystemClock
 from wattpack.errors import InputError
 from wattpack.kube.port import TokenIdentity, TokenRefusedError
@@ -282,3 +282,79 @@ def test_bytes_that_are_no_hello_end_that_stream_only(server: Server, raw: bytes
     assert next(agent.call).welcome.version == 1
     agent.close()
     assert list(agent.call) == []
+
+
+def eventually(holds: Callable[[], bool]) -> None:
+    """Wait for the server's thread to have read what was sent."""
+    for _ in range(500):
+        if holds():
+            return
+        SystemClock().wait_until(SystemClock().monotonic_ns() + 10_000_000)
+    raise AssertionError("it never came")
+
+
+def newest(server: Server) -> int:
+    """Sequence of the report that the fleet has."""
+    sample = server.fleet.records()[0].sample
+    return sample.sequence if sample is not None else -1
+
+
+def test_an_agent_beside_another_waits_and_is_heard_and_answered_when_that_one_ends(
+    server: Server,
+) -> None:
+    from tests.controller_process.controller_builders import make_commands, make_small_topology
+
+    topology = make_small_topology(nodes=("node-1",), gpus_per_node=2)
+    old = Agent(server)
+    old.say(hello=make_hello(instance="old"))
+    next(old.call)
+    old.say(report=make_report(sequence=900))
+    eventually(lambda: newest(server) == 900)
+    new = Agent(server)
+    new.say(hello=make_hello(instance="new"))
+    assert next(new.call).WhichOneof("body") == "welcome"
+    new.say(report=make_report(sequence=1))
+    eventually(lambda: server.gateway.waiting() == 1)
+    server.gateway.send(topology, make_commands(topology, send=np.array([True]), cap_watts=450.0))
+    assert next(old.call).leases.devices[0].cap_watts == 450.0
+    old.say(report=make_report(sequence=901))
+    eventually(lambda: newest(server) == 901)
+    old.close()
+    assert list(old.call) == []
+    eventually(lambda: server.gateway.waiting() == 0)
+    new.say(report=make_report(sequence=2))
+    eventually(lambda: newest(server) == 2)
+    server.gateway.send(topology, make_commands(topology, send=np.array([True]), cap_watts=440.0))
+    assert next(new.call).leases.devices[0].cap_watts == 440.0
+    assert server.gateway.handovers == {"ended": 1}
+    assert server.gateway.refused_reports == 0
+    new.close()
+
+
+def test_a_third_agent_of_a_node_is_refused_while_two_speak(server: Server) -> None:
+    agents = [Agent(server) for _ in range(3)]
+    for number, agent in enumerate(agents):
+        agent.say(hello=make_hello(instance=f"agent-{number}"))
+        if number < 2:
+            next(agent.call)
+    with pytest.raises(grpc.RpcError) as refusal:
+        next(agents[2].call)
+    assert refusal.value.code() == grpc.StatusCode.RESOURCE_EXHAUSTED
+    assert (server.gateway.connected(), server.gateway.waiting()) == (1, 1)
+    for agent in agents:
+        agent.close()
+
+
+def test_a_counter_is_not_differenced_between_two_agents(server: Server) -> None:
+    def report(sequence: int, joules: float) -> power_pb2.NodeReport:
+        devices = [make_reading(f"node-1-gpu-{i}", energy_joules=joules) for i in range(2)]
+        return make_report(sequence=sequence, clock_ns=sequence * 10**9, devices=devices)
+
+    fleet = Fleet()
+    fleet.hello(make_hello(instance="old"))
+    fleet.report(report(1, 1000.0), 1)
+    fleet.report(report(2, 1300.0), 2)
+    assert fleet.records()[0].energy_mean_watts.tolist() == [300.0, 300.0]
+    fleet.hello(make_hello(instance="new"))
+    fleet.report(report(3, 1700.0), 3)
+    assert np.isnan(fleet.records()[0].energy_mean_watts).all()
