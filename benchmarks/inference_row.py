@@ -2,10 +2,9 @@
 
 POLCA (arXiv 2308.12908, read second-hand): 40 servers in six weeks reach 79 % of their rating, rise
 by about 9 % of it within 2 s and by 11.8 % within 40 s at worst, and follow the day. Load and
-burstiness were fitted to these three figures in the eight hours around each day's peak, where
-limits matter, on seed 1 (``--fit`` prints the grid), and are frozen; seeds 2 and 3 show what chance
-does to a worst case in six weeks. Nights are told apart: few requests on many servers rise further
-there, from far below. Non-GPU watts, the night's rate and the GPUs' share are no result of the fit.
+burstiness were fitted to these three figures in whole days on seed 1 (``--fit`` prints the grid),
+and are frozen; seeds 2 and 3 show what chance does to a worst case in six weeks. Non-GPU watts, the
+night's rate, servers in use and the GPUs' share are no result of the fit.
 """
 
 from __future__ import annotations
@@ -26,26 +25,32 @@ from simulation.inference_row.uncapped_row import READING_SECONDS, Floats, marks
 NAME = "inference_row"
 SUMMARY = "uncapped inference row: peak, rises in 2 s and 40 s, night, against POLCA's row"
 TAKES_ARGUMENTS = True
-DAYS: Final = 42
+DAYS: Final = range(1, 42)
+"""Day 0 has no midnight before it."""
 DAYS_AT_A_TIME: Final = 14
 FITTED_SEED: Final = 1
 HELD_OUT: Final = (2, 3)
-FIT_LOADS: Final = (0.6, 0.65)
-FIT_BURSTS: Final = (1.75, 1.85, 2.0)
+FIT_LOADS: Final = (0.65, 0.66, 0.67)
+FIT_BURSTS: Final = (1.6, 1.75, 1.85)
+WHOLE_DAY: Final = (0.0, 24.0)
 BUSY_HOURS: Final = (10.0, 18.0)
-WHOLE_DAYS: Final = range(1, 15)
 QUICK_HOURS: Final = (13.0, 14.0)
 QUICK_DAYS: Final = range(2)
+FITTED_WITHIN: Final = 0.01
+HELD_OUT_WITHIN: Final = 0.02
+"""Of the rating. The marks are the worst of six weeks: another six weeks have others."""
 
-TARGETS: Final = {
-    "peak_ratio": Target(at_least=PUBLISHED.peak - 0.01, at_most=PUBLISHED.peak + 0.01),
-    "rise_2_seconds_ratio": Target(
-        at_least=PUBLISHED.rise_2_seconds - 0.01, at_most=PUBLISHED.rise_2_seconds + 0.01
-    ),
-    "rise_40_seconds_ratio": Target(
-        at_least=PUBLISHED.rise_40_seconds - 0.01, at_most=PUBLISHED.rise_40_seconds + 0.01
-    ),
-}
+
+def _targets() -> dict[str, Target]:
+    cases = (("", FITTED_WITHIN), *((f"_held_out_{seed}", HELD_OUT_WITHIN) for seed in HELD_OUT))
+    return {
+        f"{name}_ratio{case}": Target(at_least=mark - within, at_most=mark + within)
+        for case, within in cases
+        for name, mark in asdict(PUBLISHED).items()
+    }
+
+
+TARGETS: Final = _targets()
 
 
 def run(options: Options) -> Result:
@@ -61,7 +66,7 @@ def run(options: Options) -> Result:
         case = cases[number]
         options.progress(f"{case.name}: seed {case.seed + first - 1}, {len(case.days)} days")
         arrivals = frozen_calibration().arrivals(seed=case.seed + first - 1)
-        return figures_of(days_of(arrivals, case.days, case.hours))
+        return judged(days_of(arrivals, case.days, case.hours))
 
     rows = finished_rows(options, _kind("quick" if options.quick else "full"), of_case, len(cases))
     power, frozen = ServerPower.of(), frozen_calibration()
@@ -92,9 +97,8 @@ def _cases(*, quick: bool) -> tuple[_Case, ...]:
     if quick:
         return (_Case("", FITTED_SEED, QUICK_DAYS, QUICK_HOURS),)
     return (
-        _Case("", FITTED_SEED, range(DAYS), BUSY_HOURS),
-        _Case("_whole_days", FITTED_SEED, WHOLE_DAYS, (0.0, 24.0)),
-        *(_Case(f"_held_out_{seed}", seed, range(DAYS), BUSY_HOURS) for seed in HELD_OUT),
+        _Case("", FITTED_SEED, DAYS, WHOLE_DAY),
+        *(_Case(f"_held_out_{seed}", seed, DAYS, WHOLE_DAY) for seed in HELD_OUT),
     )
 
 
@@ -123,6 +127,17 @@ def figures_of(readings: Floats) -> Row:
     }
 
 
+def judged(readings: Floats) -> Row:
+    """Figures of readings; of whole days those of the busy hours, too, told apart."""
+    made = figures_of(readings)
+    each = round(3600.0 / READING_SECONDS)
+    if readings.shape[1] == round(WHOLE_DAY[1]) * each:
+        begin, end = (round(hour) * each for hour in BUSY_HOURS)
+        busy = figures_of(readings[:, begin:end])
+        made |= {f"{name}_busy_hours": value for name, value in busy.items()}
+    return made
+
+
 def _fit(options: Options) -> Result:
     grid = [(load, burst) for load in FIT_LOADS for burst in FIT_BURSTS]
     if options.quick:
@@ -131,7 +146,7 @@ def _fit(options: Options) -> Result:
     def one_point(seed: int, number: int) -> Row:
         load, burst = grid[number]
         arrivals = ClientArrivals(RATED_SERVERS, load=load, burst_cv=burst, seed=seed)
-        days, hours = (QUICK_DAYS, QUICK_HOURS) if options.quick else (range(DAYS), BUSY_HOURS)
+        days, hours = (QUICK_DAYS, QUICK_HOURS) if options.quick else (DAYS, WHOLE_DAY)
         made = figures_of(days_of(arrivals, days, hours))
         options.progress(f"load {load:g}, gaps {burst:g}: {made}")
         return made

@@ -11,34 +11,36 @@ from pathlib import Path
 import matplotlib as mpl
 import numpy as np
 
-from benchmarks.inference_row import BUSY_HOURS, DAYS, FITTED_SEED, WHOLE_DAYS, days_of
+from benchmarks.inference_row import BUSY_HOURS, DAYS, FITTED_SEED, WHOLE_DAY, days_of
 from simulation.inference_row.row_calibration import PUBLISHED, frozen_calibration
 from simulation.inference_row.uncapped_row import READING_SECONDS, Floats
 
 mpl.use("Agg")
 from matplotlib import pyplot as plt
 
+PLOTTED_DAYS = 14
 BLUE, RED = "#00798c", "#d1495b"
 
 
-def plot_row(file: Path, whole: Floats, busy: Floats) -> None:
+def plot_row(file: Path, whole: Floats) -> None:
     """Two weeks, the busy hours of the highest day, and how often the row rises by how much.
 
     Args:
         file: To write.
-        whole: Readings of whole days.
-        busy: Readings of the busy hours of all days.
+        whole: Readings of ``DAYS``, whole.
     """
+    first, last = (round(hour * 3600 / READING_SECONDS) for hour in BUSY_HOURS)
+    busy = whole[:, first:last]
     figure, axes = plt.subplots(3, 1, figsize=(11, 10))
-    bins = whole.reshape(-1, round(600 / READING_SECONDS))
-    days = WHOLE_DAYS[0] + np.arange(len(bins)) * 600 / 86_400
+    bins = whole[:PLOTTED_DAYS].reshape(-1, round(600 / READING_SECONDS))
+    days = DAYS[0] + np.arange(len(bins)) * 600 / 86_400
     axes[0].fill_between(days, bins.min(axis=1), bins.max(axis=1), color=BLUE, alpha=0.3, lw=0)
     axes[0].plot(days, bins.mean(axis=1), c=BLUE, lw=0.7, label="10 min: mean, range of 2 s")
     axes[0].set(xlabel="days since Monday, midnight", ylabel="power over rating")
     day = int(np.argmax(busy.max(axis=1)))
     hours = BUSY_HOURS[0] + np.arange(busy.shape[1]) * READING_SECONDS / 3600
     axes[1].plot(hours, busy[day], c=BLUE, lw=0.3)
-    axes[1].set(xlabel=f"hours of day {day}, the highest", ylabel="power over rating")
+    axes[1].set(xlabel=f"hours of day {DAYS[day]}, the highest", ylabel="power over rating")
     for axis in axes[:2]:
         axis.axhline(PUBLISHED.peak, c=RED, ls="--", label="published peak of six weeks")
     for seconds, mark, colour in ((2, PUBLISHED.rise_2_seconds, BLUE),
@@ -70,8 +72,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", type=Path, default=Path("docs/images/inference-row.png"))
     arrivals = frozen_calibration().arrivals(seed=FITTED_SEED)
-    whole = days_of(arrivals, WHOLE_DAYS, (0.0, 24.0))
-    plot_row(parser.parse_args().out, whole, days_of(arrivals, range(DAYS), BUSY_HOURS))
+    plot_row(parser.parse_args().out, days_of(arrivals, DAYS, WHOLE_DAY))
 
 
 if __name__ == "__main__":

@@ -154,6 +154,11 @@ class BatchingServers:
         watts = np.where(dark, self._times.idle_watts, joules / seconds)
         return StepDraw(watts, in_prompts / seconds, in_decode / seconds)
 
+    def full_speed_watts(self, steps: int, seconds: float) -> Floats:
+        """Watts of one board of each server in each of so many steps, (steps, n_servers)."""
+        full = np.ones(len(self._now))
+        return np.array([self.step(seconds, full, full).watts for _ in range(steps)])
+
     def _admit(self, rows: Integers) -> None:
         """Begin the prompt of the next request where one waits and fits."""
         head = self._head[rows]

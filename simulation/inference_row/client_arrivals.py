@@ -51,6 +51,10 @@ PEAK_HOUR = 14.0
 WEEKEND_RATIO = 0.8
 """Rate on days 5 and 6 of a week over that of other days. Assumed."""
 
+SPARE_SERVERS = 0.25
+"""Servers of a class in use beyond what the hour's rate needs at the peak's load of each; the rest
+idle, models loaded. Assumed; that instances follow the load is how DynamoLLM (HPCA 2025) runs."""
+
 TURNS_MEAN = 3.0
 THINK_SECONDS_MEDIAN = 60.0
 THINK_SPREAD = 1.0
@@ -85,6 +89,12 @@ def day_shape(seconds: Floats) -> Floats:
     wave = 0.5 + 0.5 * np.cos((hour - PEAK_HOUR) / 24.0 * 2.0 * np.pi)
     weekend = np.where(np.floor(hour / 24.0) % 7 >= 5, WEEKEND_RATIO, 1.0)
     return np.asarray((TROUGH_RATIO + (1.0 - TROUGH_RATIO) * wave) * weekend, dtype=np.float64)
+
+
+def servers_in_use(n_servers: int, seconds: Floats) -> Integers:
+    """How many of a class's servers get requests at times since Monday, midnight, (n,)."""
+    share = np.minimum(1.0, (1.0 + SPARE_SERVERS) * day_shape(seconds))
+    return np.asarray(np.ceil(n_servers * share), dtype=np.int64)
 
 
 def saturated_seconds(one: RequestClass, times: ServerTimes | None = None) -> float:
@@ -152,7 +162,7 @@ class ClientArrivals:
         return np.asarray(peak * share[:, None] * shape * mood, dtype=np.float64)
 
     def between(self, begin_seconds: float, end_seconds: float) -> RowRequests:
-        """Requests that arrive in [begin, end), dealt in turn to the servers of their class.
+        """Requests that arrive in [begin, end), dealt in turn to the servers in use of their class.
 
         Raises:
             InputError: for times outside the days.
@@ -194,8 +204,10 @@ class ClientArrivals:
         inside = np.flatnonzero((times >= begin_seconds) & (times < end_seconds))
         order = inside[np.argsort(times[inside], kind="stable")]
         mine = np.flatnonzero(self.class_of_server == k)
-        server = mine[np.arange(len(order)) % len(mine)].astype(np.float64)
-        return times[order], np.full(len(order), float(k)), prompt[order], output[order], server
+        arrival = times[order]
+        turn = np.arange(len(order)) % servers_in_use(len(mine), arrival)
+        server = mine[turn].astype(np.float64)
+        return arrival, np.full(len(order), float(k)), prompt[order], output[order], server
 
     def _day_times(self, k: int, day: int, rng: np.random.Generator) -> Floats:
         """Times of one class and day in no order; follow-ups may fall into the next day."""
@@ -216,8 +228,10 @@ class ClientArrivals:
         total = expected[-1]
         spare = int(total + 6.0 * (1.0 + self._burst_cv) * np.sqrt(total + 1.0)) + 20
         gaps = rng.gamma(shape, 1.0 / shape, spare)
-        # The first gap is cut at random, or every client would begin its day with one.
-        at = np.cumsum(gaps) - gaps[0] * rng.random()
+        # A day begins somewhere in a gap, in a long one more likely than in a short one; without
+        # that all clients' bursts would come at midnight.
+        first = rng.gamma(shape + 1.0, 1.0 / shape) * rng.random()
+        at = np.cumsum(gaps) - gaps[0] + first
         return np.asarray(np.interp(at[at < total], expected, edges), dtype=np.float64)
 
 

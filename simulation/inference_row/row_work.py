@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from capacity.capacity_table import ProfileTable, class_index, throughput
 from capacity.profile_library import shipped_library
-from simulation.inference_row.batching_servers import BatchingServers
 from simulation.inference_row.client_arrivals import RowRequests
+from simulation.inference_row.compiled_servers import fastest_servers
 from simulation.inference_row.request_classes import POLCA_CLASSES, RequestClass
 from simulation.inference_row.row_power import GPUS_PER_SERVER
 from simulation.inference_row.server_times import ServerTimes, bloom_on_a100
@@ -72,7 +72,7 @@ class InferenceWork:
         times: ServerTimes | None = None,
     ) -> None:
         times = times or bloom_on_a100()
-        self.servers = BatchingServers(requests, len(class_of_server), begin_seconds, times)
+        self.servers = fastest_servers(requests, len(class_of_server), begin_seconds, times)
         of_class = np.array([one.priority for one in classes], dtype=np.int64)
         self._priority = np.repeat(of_class[class_of_server], GPUS_PER_SERVER)
         self._begin_seconds = begin_seconds

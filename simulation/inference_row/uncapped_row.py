@@ -8,12 +8,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from simulation.inference_row.batching_servers import BatchingServers
 from simulation.inference_row.client_arrivals import (
     DAY_SECONDS,
     ClientArrivals,
     RowRequests,
 )
+from simulation.inference_row.compiled_servers import fastest_servers
 from simulation.inference_row.row_power import (
     GPUS_PER_SERVER,
     ServerPower,
@@ -29,6 +29,7 @@ LEAD_SECONDS = 1800.0
 """A day begins empty, so long before it is counted."""
 
 STEP_SECONDS = 1.0
+STEPS_AT_A_TIME = 600
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,15 +77,16 @@ def uncapped_days(
         parts.append((since, part.of_class, part.prompt_tokens, part.output_tokens,
                       part.server + row * n))  # fmt: skip
     side_by_side = RowRequests(*(np.concatenate(column) for column in zip(*parts, strict=True)))
-    servers = BatchingServers(side_by_side, n * len(days), begin, arrivals.times)
-    full = np.ones(n * len(days))
+    servers = fastest_servers(side_by_side, n * len(days), begin, arrivals.times)
     around = ServersAround(power, np.zeros(n * len(days)))
     steps = round((end - begin) / STEP_SECONDS)
     rows = np.empty((len(days), steps))
-    for i in range(steps):
-        gpus = GPUS_PER_SERVER * servers.step(STEP_SECONDS, full, full).watts
-        watts = around.step(gpus, STEP_SECONDS)
-        rows[:, i] = watts.reshape(len(days), n).sum(axis=1)
+    for first in range(0, steps, STEPS_AT_A_TIME):
+        count = min(STEPS_AT_A_TIME, steps - first)
+        boards = servers.full_speed_watts(count, STEP_SECONDS)
+        for i in range(count):
+            watts = around.step(GPUS_PER_SERVER * boards[i], STEP_SECONDS)
+            rows[:, first + i] = watts.reshape(len(days), n).sum(axis=1)
     kept = rows[:, round(LEAD_SECONDS / STEP_SECONDS) :] / power.row_rating_watts
     each = round(READING_SECONDS / STEP_SECONDS)
     whole = kept.shape[1] // each * each

@@ -20,3 +20,13 @@ def test_hours_are_means_over_days() -> None:
     made = inference_row.figures_of(readings)
     assert made["busiest_hour"] == pytest.approx(0.65, abs=1e-3)
     assert made["quietest_hour"] == pytest.approx(0.55, abs=1e-3)
+
+
+def test_busy_hours_of_whole_days_are_told_apart() -> None:
+    readings = np.full((2, 24 * 1800), 0.5)
+    readings[:, 2 * 1800] = 0.9
+    readings[1, 12 * 1800] = 0.7
+    made = inference_row.judged(readings)
+    assert (made["peak"], made["peak_busy_hours"]) == (0.9, 0.7)
+    assert made["rise_2_seconds_busy_hours"] == pytest.approx(0.2)
+    assert "peak_busy_hours" not in inference_row.judged(readings[:, :1800])

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from simulation.inference_row import compiled_servers
 from simulation.inference_row.batching_servers import BatchingServers
 from simulation.inference_row.client_arrivals import (
     DAY_SECONDS,
@@ -15,7 +16,9 @@ from simulation.inference_row.client_arrivals import (
     RowRequests,
     day_shape,
     saturated_seconds,
+    servers_in_use,
 )
+from simulation.inference_row.compiled_servers import CompiledServers
 from simulation.inference_row.latency_accounts import latency_losses
 from simulation.inference_row.request_classes import LOW, POLCA_CLASSES, class_of_servers
 from simulation.inference_row.row_power import FULL_GPU_WATTS, ServerPower, ServersAround
@@ -123,12 +126,47 @@ def test_queues_agree_with_a_plain_one(seed: int) -> None:
 
 
 def test_steps_of_any_length_give_the_same_answers() -> None:
-    arrivals = ClientArrivals(8, load=0.6, burst_cv=2.0, seed=3, days=1)
+    arrivals = ClientArrivals(8, load=0.9, burst_cv=2.0, seed=3, days=1)
     given = arrivals.between(0.0, 300.0)
     fine, coarse = (ran(given, 8, 600.0, step=s) for s in (0.25, 10.0))
     ended = np.isfinite(fine.done_seconds)
-    assert ended.sum() > 50
+    assert ended.sum() > 20
     np.testing.assert_allclose(coarse.done_seconds[ended], fine.done_seconds[ended], rtol=5e-3)
+
+
+@pytest.mark.parametrize("step", [0.25, 1.0, 10.0])
+def test_compiled_queues_are_the_same_to_the_last_bit(step: float) -> None:
+    given = ClientArrivals(8, load=0.7, burst_cv=2.0, seed=4, days=1).between(36_000.0, 36_200.0)
+    rng = np.random.default_rng(5)
+    both = [made(given, 8, 36_000.0) for made in (BatchingServers, CompiledServers)]
+    for _ in range(round(120.0 / step)):
+        prompt, decode = rng.uniform(0.4, 1.0, (2, 8)) * (rng.random((2, 8)) > 0.02)
+        plain, compiled = (one.step(step, prompt, decode) for one in both)
+        np.testing.assert_array_equal(compiled.watts, plain.watts)
+        np.testing.assert_array_equal(compiled.prompt_share, plain.prompt_share)
+        np.testing.assert_array_equal(compiled.decode_share, plain.decode_share)
+    assert np.isfinite(both[0].done_seconds).sum() > 10
+    for name in ("done_seconds", "first_seconds", "work_seconds", "waiting"):
+        np.testing.assert_array_equal(*(getattr(one, name) for one in both))
+    with pytest.raises(InputError, match="above 0"):
+        both[1].step(0.0, np.ones(8), np.ones(8))
+
+
+def test_steps_at_full_speed_are_many_single_ones() -> None:
+    given = ClientArrivals(8, load=0.7, burst_cv=2.0, seed=4, days=1).between(36_000.0, 36_100.0)
+    many, compiled, single = (
+        made(given, 8, 36_000.0) for made in (BatchingServers, CompiledServers, CompiledServers)
+    )
+    full = np.ones(8)
+    expected = [single.step(1.0, full, full).watts for _ in range(50)]
+    for one in (many, compiled):
+        np.testing.assert_array_equal(one.full_speed_watts(50, 1.0), expected)
+
+
+def test_without_a_compiler_the_queues_run_in_numpy(monkeypatch: pytest.MonkeyPatch) -> None:
+    given = requests((0.5, 2048, 101, 0))
+    monkeypatch.setattr(compiled_servers, "njit", None)
+    assert type(compiled_servers.fastest_servers(given, 1)) is BatchingServers
 
 
 def test_work_is_what_was_asked_for_once_all_is_done() -> None:
@@ -184,6 +222,27 @@ def test_rates_follow_load_and_day() -> None:
     ]
     assert np.mean(weekdays) == pytest.approx(expected, rel=0.1)
     assert day_shape(np.array([2.0, 14.0]) * 3600.0) == pytest.approx([1 / 3.3, 1.0])
+
+
+def test_at_night_fewer_servers_are_in_use() -> None:
+    hours = np.array([2.0, 8.0, 14.0])
+    assert servers_in_use(10, hours * 3600.0).tolist() == [4, 9, 10]
+    made = ClientArrivals(40, load=0.5, burst_cv=1.0, seed=1, days=1)
+    night, noon = (
+        made.between(hour * 3600.0, (hour + 0.2) * 3600.0).server for hour in (2.0, 14.0)
+    )
+    assert len(np.unique(night)) == 16
+    assert len(np.unique(noon)) == 40
+
+
+def test_no_day_begins_with_a_burst() -> None:
+    seconds = []
+    for seed in range(8):
+        made = ClientArrivals(40, load=0.5, burst_cv=3.0, seed=seed, days=2)
+        seconds.append(made.between(DAY_SECONDS - 600.0, DAY_SECONDS + 600.0).arrival_seconds)
+    counts = np.histogram(np.concatenate(seconds) - DAY_SECONDS, np.arange(-600.0, 601.0, 20.0))[0]
+    # Without length bias in the first gap the first bin has 6.7 times the mean.
+    assert counts[30] < 2.0 * counts.mean()
 
 
 def test_lengths_stay_in_the_published_ranges() -> None:
