@@ -46,11 +46,7 @@ def _domains(domain: Domain, parent: str | None) -> list[PowerDomain]:
     spec: dict[str, Any] = {
         "ratingWatts": domain.feed_watts,
         "breaker": _breaker(domain.trip),
-        "redundancy": {
-            "mode": domain.redundancy,
-            "feeds": domain.feeds,
-            "requiredFeeds": domain.required_feeds,
-        },
+        "redundancy": _redundancy(domain),
         "phases": 3,
         "phaseImbalance": domain.imbalance,
         "members": {"nodeNames": [_node_name(server) for server in domain.servers]},
@@ -66,6 +62,23 @@ def _domains(domain: Domain, parent: str | None) -> list[PowerDomain]:
     return [PowerDomain.from_json(_object("PowerDomain", name, spec)), *below]
 
 
+def _redundancy(domain: Domain) -> dict[str, Any]:
+    declared: dict[str, Any] = {
+        "mode": domain.redundancy,
+        "feeds": domain.feeds,
+        "requiredFeeds": domain.required_feeds,
+    }
+    if domain.feed_trip is not None:
+        declared["useReserve"] = True
+        declared["overloadCurve"] = _points(domain.feed_trip)
+        declared["feedShare"] = {"prometheusQuery": "share", "maxAgeSeconds": 3.0}
+    return declared
+
+
+def _points(trip: Trip) -> list[dict[str, float]]:
+    return [{"loadRatio": ratio, "tripSeconds": s} for ratio, s in trip.points]
+
+
 def _breaker(trip: Trip) -> dict[str, Any]:
     if trip == RACK_TRIP:
         return {"curve": "RackThermal"}
@@ -73,7 +86,7 @@ def _breaker(trip: Trip) -> dict[str, Any]:
         return {"curve": "SwitchboardThermal"}
     return {
         "curve": "Points",
-        "points": [{"loadRatio": ratio, "tripSeconds": s} for ratio, s in trip.points],
+        "points": _points(trip),
         "thermalColdCurve": trip.cold,
         "shortTimePickupRatio": trip.pickup_ratio,
     }

@@ -103,6 +103,8 @@ class Domain:
         own_efficiency: DC over AC, down to the boards, as declared here.
         external_watts: Declared load directly below, AC here.
         enforces: Whether caps below are written.
+        feed_trip: How long UPS and transformer of a feed bear a load, where load may use the
+            feeds that redundancy keeps in reserve.
     """
 
     number: int
@@ -115,6 +117,7 @@ class Domain:
     external_watts: float = 0.0
     trip: Trip = field(default_factory=Trip)
     enforces: bool = True
+    feed_trip: Trip | None = None
     servers: list[Server] = field(default_factory=list)
     children: list[Domain] = field(default_factory=list)
 
@@ -202,10 +205,15 @@ class Domain:
         if ratio <= 1.0:
             return True
         limit = PARENT_HEAT_LIMIT if self.children else HEAT_LIMIT
-        trip = self.trip.seconds(ratio)
-        if ratio > self.trip.highest_ratio() + 1e-9 or trip <= 0.0:
-            return False
-        return heat + away_seconds / trip <= limit + 1e-9
+        for device in (self.trip, self.feed_trip):
+            if device is None:
+                continue
+            trip = device.seconds(ratio)
+            if ratio > device.highest_ratio() + 1e-9 or trip <= 0.0:
+                return False
+            if heat + away_seconds / trip > limit + 1e-9:
+                return False
+        return True
 
     def survivable(self, heat: float, away_seconds: float) -> float:
         """I2: the most watts that it survives, by halving; its rating always."""

@@ -25,6 +25,7 @@ class Condition(IntEnum):
     NODES_SILENT = 3
     READINGS_FROZEN = 4
     EPOCH_IGNORED = 5
+    RESERVE_MISSING = 6
 
 
 @dataclass(frozen=True, slots=True)

@@ -83,8 +83,11 @@ def budget_watts(
     overrides: Iterable[PowerOverride],
     wall_time_ns: int,
 ) -> FloatArray:
-    """The lowest of rating, active budget windows and active domain overrides, (n_domains,)."""
-    budget = topology.tree.rating_watts.copy()
+    """The lowest of rating, active budget windows and active domain overrides, (n_domains,).
+
+    The rating is that of all feeds that load may use; what they carry now is for the tick to say.
+    """
+    budget = topology.tree.all_feeds_watts.copy()
     for index, name in enumerate(topology.tree.names):
         for window in domains[name].spec.budgets:
             if window_active(window, wall_time_ns):

@@ -26,6 +26,7 @@ from controller.demand import no_demand_yet
 from controller.felt_heat import FeltMemory, nothing_felt
 from controller.meters import MeterMemory, initial_meters
 from controller.readings import ReadingMemory, initial_readings
+from controller.reserve_feeds import FeedMemory, initial_feeds
 from controller.standing import Standing, nothing_stood
 from controller.tick_values import PowerSettings, Topology
 from wattpack.errors import InputError
@@ -73,6 +74,9 @@ class State:
         beyond_nodes_watts: What meters showed beyond the nodes, smoothed, (n_domains,).
         commitments: What was sent.
         alarms: Conditions that hold.
+        feeds: How unevenly feeds carried.
+        available_watts: What the feeds that carry may do for long, over phase imbalance: the rating
+            where no reserve is used, (n_domains,).
     """
 
     topology: Topology
@@ -104,6 +108,15 @@ class State:
     beyond_nodes_watts: FloatArray
     commitments: Commitments
     alarms: Alarms
+    feeds: FeedMemory
+    available_watts: FloatArray
+
+    @property
+    def rated_load(self) -> LoadTree:
+        """The tree at what its feeds carry now: what heats breakers, and what bands are of."""
+        if self.load.tree.reserve is None:
+            return self.load
+        return self.load.rated_at(self.available_watts)
 
 
 def initial_state(
@@ -133,7 +146,7 @@ def initial_state(
         first_ns=-1,
         heat=start,
         draw_watts=np.zeros(n_domains),
-        budget_watts=load.rating_watts.copy(),
+        budget_watts=load.tree.all_feeds_watts / load.tree.phase_imbalance,
         heard=no,
         recovering=~no,
         fresh_ticks=np.zeros(n_domains, dtype=np.int64),
@@ -155,6 +168,8 @@ def initial_state(
         beyond_nodes_watts=np.zeros(n_domains),
         commitments=initial_commitments(n_gpus, n_nodes, 0, 0),
         alarms=no_alarms(n_domains),
+        feeds=initial_feeds(n_domains),
+        available_watts=load.rating_watts,
     )
 
 
@@ -216,7 +231,7 @@ def _with_domains(fresh: State, old: State, domains: IntArray) -> State:
         fresh,
         heat=moved(fresh.heat, old.heat),
         draw_watts=moved(fresh.draw_watts, old.draw_watts),
-        budget_watts=np.minimum(budget, fresh.load.rating_watts),
+        budget_watts=np.minimum(budget, fresh.budget_watts),
         heard=moved(fresh.heard, old.heard),
         recovering=moved(fresh.recovering, old.recovering),
         fresh_ticks=moved(fresh.fresh_ticks, old.fresh_ticks),
@@ -232,6 +247,7 @@ def _with_domains(fresh: State, old: State, domains: IntArray) -> State:
             moved(fresh.bands.calm_since_ns, old.bands.calm_since_ns),
         ),
         meters=_moved_meters(fresh.meters, old.meters, domains),
+        feeds=_moved_feeds(fresh.feeds, old.feeds, domains),
         alarms=Alarms(
             moved(fresh.alarms.on, old.alarms.on, 1),
             moved(fresh.alarms.seen_ns, old.alarms.seen_ns, 1),
@@ -303,6 +319,15 @@ def _moved_meters(fresh: MeterMemory, old: MeterMemory, domains: IntArray) -> Me
         gain=_moved(fresh.gain, old.gain, domains),
         host_share=_moved(fresh.host_share, old.host_share, domains),
         lessons=_moved(fresh.lessons, old.lessons, domains),
+    )
+
+
+def _moved_feeds(fresh: FeedMemory, old: FeedMemory, domains: IntArray) -> FeedMemory:
+    return FeedMemory(
+        _moved(fresh.last_share, old.last_share, domains),
+        _moved(fresh.last_time_ns, old.last_time_ns, domains),
+        _moved(fresh.same_count, old.same_count, domains),
+        _moved_highest(fresh.highest, old.highest, domains),
     )
 
 

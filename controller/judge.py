@@ -20,6 +20,7 @@ from controller.controller_state import State
 from controller.decide import Decided, Situation, decide, domain_load, effective_wants
 from controller.demand import expected_draw
 from controller.grants import RAISE_DEADBAND, Permit
+from controller.heat_budget import budgeted_target
 from controller.locks import most_drawn, unlocked_draw
 from controller.picture import Picture
 from controller.recovery import restorable_watts
@@ -57,8 +58,8 @@ def good_budget(state: State, observed: Observations) -> FloatArray:
 
 
 def base_watts(state: State) -> FloatArray:
-    """What the bands are shares of: the rating or a lower budget, (n_domains,)."""
-    return np.minimum(state.load.rating_watts, state.budget_watts)
+    """What the bands are shares of: what the feeds carry or a lower budget, (n_domains,)."""
+    return np.minimum(state.available_watts, state.budget_watts)
 
 
 def braked_gpus(state: State, domains: BoolArray) -> BoolArray:
@@ -116,9 +117,23 @@ def measure_coincidence(
 
 
 def move_bands(
-    tick: Tick, state: State, picture: Picture, situation: Situation, cap_band: FloatArray
+    tick: Tick,
+    state: State,
+    picture: Picture,
+    situation: Situation,
+    cap_band: FloatArray,
+    spare: FloatArray,
 ) -> tuple[State, Situation]:
-    """Each domain's next band, and the situation with the load limits that follow."""
+    """Each domain's next band, and the situation with the load limits that follow.
+
+    Args:
+        tick: What is known now.
+        state: From the last tick, with what this one measured.
+        picture: Draws.
+        situation: With the bands still open.
+        cap_band: As share of L, (n_domains,).
+        spare: How far above the rating a rise may end, as share of it, (n_domains,).
+    """
     load, base, topology = state.load, base_watts(state), tick.topology
     settings, now_ns = tick.settings, tick.now_ns
     # Raises below the deadband are not made, so what is nearly there has arrived.
@@ -131,7 +146,8 @@ def move_bands(
         draw_share=np.where(state.heard, picture.draw_watts / base, 0.0),
         uncapped_share=domain_load(load, topology.request_watts, freed) / base,
         cap_band=cap_band,
-        braking=state.heard & must_brake(load, state.heat, picture.draw_watts, settings),
+        braking=state.heard
+        & must_brake(state.rated_load, state.heat, picture.draw_watts, settings),
         capped=load.sum_gpus(short.astype(np.float64)) > 0,
     )
     bands = update_bands(state.bands, loads, settings, now_ns)
@@ -140,7 +156,7 @@ def move_bands(
         state.rises, picture.draw_watts / load.rating_watts, usable, now_ns, settings
     )
     limited = (bands.band == Band.CAPPING) | (bands.band == Band.BRAKE)
-    target = held_target_share(state.held, cap_band, settings)
+    target = budgeted_target(held_target_share(state.held, cap_band, settings), spare)
     capping = (bands.band == Band.CAPPING) & picture.complete & state.heard
     held = update_held(state.held, picture.draw_watts / base, target, capping, now_ns)
     return (

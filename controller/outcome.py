@@ -14,6 +14,7 @@ from controller.judge import braked_gpus
 from controller.meters import shown_share
 from controller.orders import Orders
 from controller.picture import Picture
+from controller.reserve_feeds import reserve_missing
 from controller.tick_values import Band, CapReason, Decisions, Tick, Transition
 from wattpack.power.domain_tree import BoolArray, FloatArray, IntArray
 
@@ -90,6 +91,8 @@ def report(tick: Tick, j: Judgement) -> tuple[Decisions, Alarms]:
         stale_readings=j.picture.stale_gpu,
         host_share=np.nan_to_num(shown_share(state.meters), nan=1.0),
         coincidence=j.situation.coincidence,
+        available_watts=state.available_watts,
+        reserve_missing=reserve_missing(load, state.available_watts, tick.settings),
         transitions=(
             *_band_changes(tick, j),
             *_alarm_changes(tick, j, alarms),
@@ -116,6 +119,7 @@ def _conditions(tick: Tick, j: Judgement) -> BoolArray:
     holds[Condition.NODES_SILENT] = j.state.heard & (missing > _SILENT_SHARE * load.nodes_below)
     holds[Condition.READINGS_FROZEN] = _stale_boards(tick, j) > 0
     holds[Condition.EPOCH_IGNORED] = _poisoned_nodes(tick) > 0
+    holds[Condition.RESERVE_MISSING] = reserve_missing(load, j.state.available_watts, tick.settings)
     return holds
 
 
@@ -150,6 +154,7 @@ _KINDS = {
     Condition.NODES_SILENT: ("NodesSilent", "NodesHeard"),
     Condition.READINGS_FROZEN: ("ReadingsFrozen", "ReadingsMove"),
     Condition.EPOCH_IGNORED: ("EpochIgnored", "EpochCredible"),
+    Condition.RESERVE_MISSING: ("ReserveMissing", "ReserveCarries"),
 }
 
 
@@ -187,6 +192,12 @@ def _texts(tick: Tick, j: Judgement) -> dict[Condition, list[str]]:
             f"{n} GPUs whose power readings stand still or hide energy count at their caps"
             for n in _stale_boards(tick, j)
         ],
+        Condition.RESERVE_MISSING: held(
+            "draw",
+            draw,
+            "a feed is lost or nobody tells: for long the feeds carry",
+            j.state.available_watts,
+        ),
         Condition.EPOCH_IGNORED: [
             f"{n} nodes report an epoch that no Lease of ours can have reached; it is ignored"
             for n in _poisoned_nodes(tick)

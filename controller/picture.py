@@ -212,7 +212,7 @@ def _heated(tick: Tick, state: State, picture: Picture, news: BoolArray) -> Stat
     watts = metered.draw_watts - _fallen_watts(tick, state, picture.highest_watts)
     felt = Felt(metered.bounds.applied_to(watts), metered.meter_watts, observed.meter_time_ns, news)
     span_ns = (state.now_ns, tick.now_ns)
-    heat, memory = feel_heat(state.load, state.felt, state.heat, felt, span_ns)
+    heat, memory = feel_heat(state.rated_load, state.felt, state.heat, felt, span_ns)
     return replace(state, heat=np.where(state.heard, heat, state.heat), felt=memory)
 
 

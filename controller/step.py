@@ -9,9 +9,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
+
 from controller.bands import cap_band_share, release_share
 from controller.commitments import record, seen
 from controller.controller_state import State, carry_over, initial_state
+from controller.heat_budget import budgeted_band, spare_share
 from controller.judge import (
     base_watts,
     decide_caps,
@@ -25,6 +28,7 @@ from controller.orders import give_orders
 from controller.outcome import Judgement, report
 from controller.picture import look
 from controller.recovery import update_recovery
+from controller.reserve_feeds import take_feeds, unseen_heat
 from controller.standing import still_standing
 from controller.tick_values import Commands, Decisions, Tick
 from wattpack.errors import InputError
@@ -49,8 +53,9 @@ def step(tick: Tick, state: State) -> tuple[State, Commands, Decisions]:
     state = update_recovery(tick, state, picture.holding.fresh_node)
     situation = open_situation(tick, state, picture)
     state, situation = measure_coincidence(tick, state, picture, situation)
-    cap_band = cap_band_share(state.rises, tick.settings)
-    state, situation = move_bands(tick, state, picture, situation, cap_band)
+    spare = spare_share(state.rated_load, state.heat, base_watts(state), tick.settings)
+    cap_band = budgeted_band(cap_band_share(state.rises, tick.settings), spare)
+    state, situation = move_bands(tick, state, picture, situation, cap_band, spare)
     enforced = enforced_situation(tick.topology, situation)
     decided, commanded = decide_caps(tick, state, situation, enforced)
     orders = give_orders(tick, state, picture, enforced, commanded)
@@ -73,9 +78,15 @@ def step(tick: Tick, state: State) -> tuple[State, Commands, Decisions]:
 
 
 def _opened(tick: Tick, state: State) -> State:
-    """The state with what this tick's epoch, reboots, budgets and leases say before anything."""
+    """The state with what this tick's epoch, feeds, budgets and leases say before anything."""
+    memory, feeds = take_feeds(tick, state.load, state.feeds, state.now_ns)
+    if feeds.unseen_seconds.any():
+        unseen = unseen_heat(state.load, state.available_watts, feeds, state.draw_watts)
+        state = replace(state, heat=np.minimum(state.heat + unseen, 1.0))
     return replace(
         state,
+        feeds=memory,
+        available_watts=feeds.available_watts,
         first_ns=tick.now_ns if state.first_ns < 0 else state.first_ns,
         budget_watts=good_budget(state, tick.observations),
         commitments=seen(tick, state.commitments),

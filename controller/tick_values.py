@@ -145,6 +145,9 @@ class Observations:
         leading: Whether we may command.
         may_raise: Whether the Lease was renewed recently enough to raise (I4).
         node_epoch: Highest epoch that each actuator reports, whatever it is, (n_nodes,).
+        feed_share: The busiest feed's share of each domain's load, NaN if nobody tells,
+            (n_domains,); empty: nobody tells any.
+        feed_time_ns: Time stamp of that reading, (n_domains,).
     """
 
     node_received_ns: IntArray
@@ -167,6 +170,8 @@ class Observations:
     leading: bool
     may_raise: bool
     node_epoch: IntArray
+    feed_share: FloatArray = field(default_factory=lambda: np.zeros(0))
+    feed_time_ns: IntArray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
 
     @property
     def poisoned_nodes(self) -> BoolArray:
@@ -318,6 +323,10 @@ class Decisions:
             meter taught it, 1 without one, (n_domains,).
         coincidence: Share of its boards' summed draws that each domain expects at one time,
             (n_domains,).
+        available_watts: What the feeds that carry may do for long, over phase imbalance,
+            (n_domains,).
+        reserve_missing: Load may use reserve feeds and cannot: one is lost, or nobody tells,
+            (n_domains,).
         transitions: Changes in this tick.
         lock_max_mhz: Clock lock beside the limit, 0 for none, (n_gpus,); empty: no locks.
     """
@@ -339,5 +348,7 @@ class Decisions:
     stale_readings: BoolArray
     host_share: FloatArray
     coincidence: FloatArray
+    available_watts: FloatArray
+    reserve_missing: BoolArray
     transitions: tuple[Transition, ...] = field(default=())
     lock_max_mhz: IntArray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))

@@ -60,6 +60,10 @@ class Breakers:
         self.peak_ratio = np.zeros(len(self.heat))
         self.seconds_above_rating = np.zeros(len(self.heat))
 
+    def busiest_share(self) -> Floats:
+        """What one of the feeds that are left carries of each domain's load, (n,)."""
+        return 1.0 / np.maximum(1, self._feeds - self.lost_feeds)
+
     def load_ratio(self, watts: Floats) -> Floats:
         """Load of the busiest feed over its rating, (n,)."""
         feeds = np.maximum(1, self._feeds - self.lost_feeds)

@@ -8,10 +8,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from capacity.profile_library import gpu_profile_object
 from simulation.plant import domain_names
 from simulation.pod_work import NAMESPACE
 from simulation.scenario import Scenario
+from simulation.trip_bands import Points, TripBands
 from simulation.world import World
 from wattpack.api import DemandForecast, GPUProfile, PowerDomain, PowerPolicy
 from wattpack.gpu_resources import NVIDIA_GPU
@@ -19,6 +22,12 @@ from wattpack.kube.port import NAMESPACES, NODES, PRIORITY_CLASSES, KubeApi, Res
 from wattpack.object_names import GPU_MODEL_LABEL, OPT_IN_LABEL, OPT_IN_VALUE, SYSTEM_NAMESPACE
 
 RACK_LABEL = "wattpack.io/rack"
+SHEET_RATIOS = tuple(round(1.0 + 0.02 * 1.25**i, 4) for i in range(16))
+"""Loads over rating at which the data sheet of a simulated breaker is read: straight lines between
+them are within 2 % of the curve."""
+
+FEED_SHARE_AGE_SECONDS = 3.0
+"""A reading is measured over a second, arrives half a second later, and one may be lost."""
 
 Objects = list[tuple[Resource, dict[str, Any]]]
 
@@ -97,23 +106,18 @@ def domain_objects(scenario: Scenario) -> Objects:
     worst_host = plant.worst_host_watts / plant.supply_efficiency
     idle_host = plant.host_base_watts / plant.supply_efficiency
     common: dict[str, Any] = {
-        "redundancy": {
-            "mode": row.redundancy,
-            "feeds": row.fed_by,
-            "requiredFeeds": row.carried_by,
-        },
+        "redundancy": _redundancy(scenario),
         "nonGpuPerNode": {"worstWatts": worst_host, "idleWatts": idle_host},
         "supplyEfficiency": plant.supply_efficiency,
         "loadDeclaredComplete": True,
         "enforcement": row.enforcement,
     }
-    cooling = {"coolingSeconds": plant.breaker_cooling_seconds}
     names = domain_names(scenario)
     external = [{"name": "switches-and-storage", "worstWatts": row.external_watts}]
     specs: list[dict[str, Any]] = [
         {
             "ratingWatts": scenario.row_rating_watts / row.carried_by,
-            "breaker": {"curve": "SwitchboardThermal", **cooling},
+            "breaker": _breaker(scenario, "SwitchboardThermal", plant.row_breaker_points),
             "externalLoads": external if row.external_watts > 0 else [],
             **common,
         }
@@ -123,7 +127,7 @@ def domain_objects(scenario: Scenario) -> Objects:
             {
                 "parent": names[0],
                 "ratingWatts": scenario.rack_rating_watts / row.carried_by,
-                "breaker": {"curve": "RackThermal", **cooling},
+                "breaker": _breaker(scenario, "RackThermal", plant.rack_breaker_points),
                 "members": {"nodeSelector": {RACK_LABEL: rack}},
                 **common,
             }
@@ -132,6 +136,37 @@ def domain_objects(scenario: Scenario) -> Objects:
         (PowerDomain.meta.resource, _ours(PowerDomain.meta.kind, name, spec))
         for name, spec in zip(names, specs, strict=True)
     ]
+
+
+def _breaker(scenario: Scenario, published: str, points: Points) -> dict[str, Any]:
+    """By the published fit; with a heat budget by its own data sheet, as a site has to."""
+    plant, budget = scenario.plant, scenario.row.heat_budget_ratio
+    cooling = {"coolingSeconds": plant.breaker_cooling_seconds}
+    if budget <= 0.0:
+        return {"curve": published, **cooling}
+    band = TripBands([points], plant.breaker_tolerance_ratio)
+    edge = [(ratio, float(band.earliest_seconds(np.array([ratio]))[0])) for ratio in SHEET_RATIOS]
+    return {
+        "curve": "Points",
+        "points": [{"loadRatio": ratio, "tripSeconds": seconds} for ratio, seconds in edge],
+        "hundredPercentRated": True,
+        "heatBudgetRatio": budget,
+        **cooling,
+    }
+
+
+def _redundancy(scenario: Scenario) -> dict[str, Any]:
+    row = scenario.row
+    declared = {"mode": row.redundancy, "feeds": row.fed_by, "requiredFeeds": row.carried_by}
+    if not row.use_reserve:
+        return declared
+    return declared | {
+        "useReserve": True,
+        "overloadCurve": [
+            {"loadRatio": ratio, "tripSeconds": seconds} for ratio, seconds in row.overload_points
+        ],
+        "feedShare": {"prometheusQuery": "simulated", "maxAgeSeconds": FEED_SHARE_AGE_SECONDS},
+    }
 
 
 def policy_objects(scenario: Scenario) -> Objects:

@@ -25,6 +25,9 @@ Name = Annotated[str, Field(pattern=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$", max_leng
 PodGpus = Annotated[int, Field(ge=1, le=16)]
 
 
+OverloadPoint = tuple[Annotated[float, Field(gt=1, le=20)], Annotated[float, Field(gt=0, le=1e6)]]
+
+
 class ServerGroup(Settings):
     """Servers of one GPU type."""
 
@@ -77,6 +80,30 @@ class RowSettings(Settings):
     required_feeds: Annotated[
         int, Field(ge=1, le=16, description="k with KofN: as many carry the rating together")
     ] = 2
+    use_reserve: Annotated[
+        bool, Field(description="Load may use all feeds while all carry (2N or KofN)")
+    ] = False
+    overload_points: Annotated[
+        tuple[OverloadPoint, ...],
+        Field(
+            min_length=1,
+            description="With use_reserve: load over a feed's rating, seconds that its UPS and "
+            "transformer bear it; assumed, as data sheets of double-conversion UPSes have it",
+        ),
+    ] = ((1.1, 3600.0), (1.25, 600.0), (1.5, 60.0))
+    feed_meter: Annotated[
+        MeterSettings,
+        Field(description="With use_reserve: the busiest feed's share of the load; assumed"),
+    ] = MeterSettings(delay_seconds=0.5)
+    heat_budget_ratio: Annotated[
+        float,
+        Field(
+            ge=0,
+            le=0.2,
+            description="Heat that the bands may spend; breakers are declared 100 %-rated then, "
+            "with the lower edge of their own curves",
+        ),
+    ] = 0.0
     enforcement: Annotated[
         Literal["DryRun", "Enforce"], Field(description="Whether caps are written")
     ] = "Enforce"
@@ -97,6 +124,10 @@ class RowSettings(Settings):
     def _feeds_are_ordered(self) -> Self:
         if self.redundancy == "KofN" and not self.required_feeds < self.feeds:
             raise ValueError("required_feeds must be below feeds with KofN")
+        if self.use_reserve and self.redundancy == "None":
+            raise ValueError("use_reserve needs redundancy 2N or KofN")
+        if self.use_reserve and self.heat_budget_ratio > 0.0:
+            raise ValueError("use_reserve and heat_budget_ratio would spend the same heat")
         return self
 
     @property

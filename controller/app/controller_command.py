@@ -12,16 +12,24 @@ import logging
 import os
 import secrets
 import zlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from capacity.profile_library import shipped_library
 from controller.app.controller_process import ControllerProcess, Surroundings
 from controller.app.controller_settings import ControllerSettings
-from controller.app.prometheus_meters import DEADLINE_SECONDS, PrometheusMeters
+from controller.app.prometheus_meters import (
+    DEADLINE_SECONDS,
+    DOMAIN_WATTS,
+    FEED_SHARES,
+    Metered,
+    PrometheusMeters,
+    Question,
+)
 from controller.app.tick_loop import MeterSource, NoMeters
 from forecasting.prometheus.query import QueryApi
-from wattpack.api.power_domain import MeterSpec
+from wattpack.api.breaker_and_feeds import FeedShareSpec
+from wattpack.api.power_domain import MeterSpec, PowerDomainSpec
 from wattpack.clock import Clock, SystemClock, Wake
 from wattpack.ending import end_noted
 from wattpack.kube.election import ElectionSettings
@@ -175,25 +183,32 @@ def _process(
     """The replica, with its meters running."""
     made: list[ControllerProcess] = []
 
-    def specs() -> Mapping[str, MeterSpec]:
-        domains = made[0].desired.accepted_domains() if made else {}
-        return {
-            name: domain.spec.meter
-            for name, domain in domains.items()
-            if domain.spec.meter is not None
-        }
+    def domains() -> Mapping[str, PowerDomainSpec]:
+        accepted = made[0].desired.accepted_domains() if made else {}
+        return {name: domain.spec for name, domain in accepted.items()}
 
-    meters: MeterSource = NoMeters()
-    if settings.meter_prometheus_url:
+    def meter_specs() -> Mapping[str, MeterSpec]:
+        return {n: spec.meter for n, spec in domains().items() if spec.meter is not None}
+
+    def feed_specs() -> Mapping[str, FeedShareSpec]:
+        feeds = ((n, s.redundancy) for n, s in domains().items() if s.redundancy.use_reserve)
+        return {n: feed.feed_share for n, feed in feeds if feed.feed_share is not None}
+
+    def asking(specs: Callable[[], Mapping[str, Question]], what: Metered) -> MeterSource:
+        if not settings.meter_prometheus_url:
+            return NoMeters()
         prometheus = QueryApi(settings.meter_prometheus_url, "query", DEADLINE_SECONDS)
-        meters = asking = PrometheusMeters(prometheus, clock, specs)
-        asking.start()
-        undo.callback(asking.stop)
+        meters = PrometheusMeters(prometheus, clock, specs, what)
+        meters.start()
+        undo.callback(meters.stop)
+        return meters
+
     around = Surroundings(
         api=api,
         clock=clock,
         identity=identity.server,
-        meters=meters,
+        meters=asking(meter_specs, DOMAIN_WATTS),
+        feeds=asking(feed_specs, FEED_SHARES),
         profiles=shipped_library(),
         election=election,
         seed=zlib.crc32(settings.replica.encode()),

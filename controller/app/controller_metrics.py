@@ -37,6 +37,16 @@ class DomainMetrics:
         self.draw = gauge("domain_draw_watts", "Estimated AC draw of a domain", "domain")
         self.limit = gauge("domain_limit_watts", "What a domain may draw now", "domain")
         self.rating = gauge("domain_rating_watts", "Continuous rating", "domain")
+        self.available = gauge(
+            "domain_available_watts",
+            "What the feeds that carry may do for long; the rating without useReserve",
+            "domain",
+        )
+        self.reserve_missing = gauge(
+            "domain_reserve_missing",
+            "1 if load may use reserve feeds and cannot: one is lost, or nobody tells",
+            "domain",
+        )
         self.cap_band = gauge("domain_cap_band_watts", "Draw at which caps begin", "domain")
         self.worst = gauge("domain_worst_watts", "AC draw if every GPU reached its cap", "domain")
         self.heat = gauge("domain_breaker_heat_ratio", "Breaker heat; 1 trips", "domain")
@@ -178,6 +188,9 @@ class ControllerMetrics:
             self.domains.draw.labels(name).set(decisions.draw_watts[index])
             self.domains.limit.labels(name).set(seen.budget_watts[index])
             self.domains.rating.labels(name).set(topology.tree.rating_watts[index])
+            available = decisions.available_watts[index] * topology.tree.phase_imbalance[index]
+            self.domains.available.labels(name).set(available)
+            self.domains.reserve_missing.labels(name).set(int(decisions.reserve_missing[index]))
             self.domains.cap_band.labels(name).set(decisions.cap_band_watts[index])
             self.domains.worst.labels(name).set(decisions.worst_watts[index])
             self.domains.heat.labels(name).set(decisions.heat[index])

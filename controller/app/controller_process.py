@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 
 from capacity.profile_library import ProfileLibrary
@@ -30,7 +30,14 @@ from controller.app.live_view_builder import shown_to
 from controller.app.running_topology import DesiredTopology
 from controller.app.stream_server import StreamServer
 from controller.app.taint_writer import TaintThread
-from controller.app.tick_loop import MeterSource, Ticker, TickIdentity, TickOutcome, TickPorts
+from controller.app.tick_loop import (
+    MeterSource,
+    NoMeters,
+    Ticker,
+    TickIdentity,
+    TickOutcome,
+    TickPorts,
+)
 from controller.app.workload_watch import WorkloadWatch
 from wattpack.api import (
     DemandForecast,
@@ -79,6 +86,7 @@ class Surroundings:
         clock: Time.
         identity: Certificate and key that agents are shown.
         meters: Domain meters.
+        feeds: The busiest feed's share of a domain's load, where reserve feeds are used.
         profiles: GPU types.
         election: Durations of the election.
         seed: Of jitter.
@@ -95,6 +103,7 @@ class Surroundings:
     seed: int = 0
     holder: str = ""
     on_tick: Callable[[TickOutcome], None] = lambda outcome: None
+    feeds: MeterSource = field(default_factory=NoMeters)
 
 
 class ControllerProcess:
@@ -195,6 +204,7 @@ class ControllerProcess:
                 metrics=self.metrics,
                 send=self.gateway.send,
                 works=self.works.works,
+                feeds=around.feeds,
             ),
             self.settings.power(),
             TickIdentity(self.settings.replica, self.settings.simulated, self.settings.label),

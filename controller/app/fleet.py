@@ -289,6 +289,8 @@ class Fleet:
             leading=leadership.leading,
             may_raise=leadership.may_raise,
             node_epoch=arrays.highest_epoch,
+            feed_share=domains.feed_share,
+            feed_time_ns=domains.feed_time_ns,
         )
 
 
@@ -303,12 +305,14 @@ class Leadership:
 
 @dataclass(frozen=True, slots=True)
 class DomainInputs:
-    """Meters, forecasts and budgets at a tick, (n_domains,) each."""
+    """Meters, forecasts and budgets at a tick, (n_domains,) each; see ``Observations``."""
 
     meter_watts: FloatArray
     meter_time_ns: IntArray
     forecast_p99_watts: FloatArray
     budget_watts: FloatArray
+    feed_share: FloatArray = field(default_factory=lambda: np.zeros(0))
+    feed_time_ns: IntArray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
 
 
 @dataclass(slots=True)

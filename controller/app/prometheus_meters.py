@@ -9,11 +9,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from controller.app.tick_loop import MeterSource
 from forecasting.prometheus.query import BadAnswerError, QueryApi, number
-from wattpack.api.power_domain import MeterSpec
 from wattpack.clock import Clock
 from wattpack.errors import InputError, WattpackError
 from wattpack.periodic import PeriodicThread
@@ -32,20 +31,64 @@ class _Reading:
     max_age_ns: int
 
 
+class Question(Protocol):
+    """What one meter is asked; ``MeterSpec`` and ``FeedShareSpec`` are such."""
+
+    @property
+    def prometheus_query(self) -> str:
+        """PromQL of one series; empty for no meter."""
+        ...
+
+    @property
+    def max_age_seconds(self) -> float:
+        """Older readings count as missing."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Metered:
+    """What the meters of one thread read.
+
+    Attributes:
+        thread: Its name.
+        field: Of a PowerDomain, for messages.
+        unit: What a reading is.
+        highest: A reading.
+        period_ns: Between two questions.
+    """
+
+    thread: str
+    field: str
+    unit: str
+    highest: float
+    period_ns: int
+
+
+DOMAIN_WATTS = Metered("meters", "spec.meter", "AC watts from 0 to 1e9", HIGHEST_WATTS, PERIOD_NS)
+FEED_SHARES = Metered(
+    "feeds", "spec.redundancy.feedShare", "a share from 0 to 1", 1.0, PERIOD_NS // 2
+)
+
+
 class PrometheusMeters(PeriodicThread, MeterSource):
-    """The newest reading of each metered domain.
+    """The newest reading of each domain that has a meter.
 
     Args:
         api: Prometheus, path ``query``.
         clock: Time stamps of readings are brought onto its monotonic side.
         specs: The meters that domains have now.
+        what: What they read.
     """
 
     def __init__(
-        self, api: QueryApi, clock: Clock, specs: Callable[[], Mapping[str, MeterSpec]]
+        self,
+        api: QueryApi,
+        clock: Clock,
+        specs: Callable[[], Mapping[str, Question]],
+        what: Metered = DOMAIN_WATTS,
     ) -> None:
-        super().__init__(clock, "meters", PERIOD_NS)
-        self._api, self._specs = api, specs
+        super().__init__(clock, what.thread, what.period_ns)
+        self._api, self._specs, self._what = api, specs, what
         self._readings: dict[str, _Reading] = {}
         self._problems: dict[str, str] = {}
 
@@ -65,7 +108,7 @@ class PrometheusMeters(PeriodicThread, MeterSource):
 
     def run_once(self) -> int:
         """Ask every meter; the pause that keeps the rhythm whatever the answers took."""
-        due_ns = self._clock.monotonic_ns() + PERIOD_NS
+        due_ns = self._clock.monotonic_ns() + self._what.period_ns
         self.ask_all()
         return max(1, due_ns - self._clock.monotonic_ns())
 
@@ -85,30 +128,30 @@ class PrometheusMeters(PeriodicThread, MeterSource):
         # Replaced whole: the tick reads it from another thread.
         self._readings = fresh
 
-    def _ask(self, spec: MeterSpec) -> _Reading:
+    def _ask(self, spec: Question) -> _Reading:
         """One meter's newest reading.
 
         Raises:
-            WattpackError: no answer, or one that is no AC power.
+            WattpackError: no answer, or one that is no reading of its kind.
         """
         query, now_ns = spec.prometheus_query, self._clock.monotonic_ns()
         now_seconds = self._clock.wall_time_ns() / NS_PER_SECOND
         watts = self._one(query, now_seconds)
         # The answer's own stamp is the time of the question; the sample's has to be asked for.
         stamp_seconds = self._one(f"timestamp({query})", now_seconds)
-        if not 0.0 <= watts <= HIGHEST_WATTS:
-            raise InputError("spec.meter.prometheusQuery", "AC watts from 0 to 1e9", watts, query)
+        if not 0.0 <= watts <= self._what.highest:
+            raise InputError(f"{self._what.field}.prometheusQuery", self._what.unit, watts, query)
         age_seconds = now_seconds - stamp_seconds
         if not -spec.max_age_seconds <= age_seconds <= spec.max_age_seconds:
             expected = f"a reading of the last {spec.max_age_seconds:g} s"
-            raise InputError("spec.meter", expected, f"one {age_seconds:.0f} s old", query)
+            raise InputError(self._what.field, expected, f"one {age_seconds:.0f} s old", query)
         # A clock that is ahead of ours must not make a reading one of the future.
         time_ns = now_ns - max(0, seconds_to_ns(age_seconds))
         return _Reading(watts, time_ns, seconds_to_ns(spec.max_age_seconds))
 
     def _one(self, query: str, at_seconds: float) -> float:
         body = self._api.ask({"query": query, "time": f"{at_seconds:.3f}"}, query)
-        return number(_single_value(body, query), query)
+        return number(_single_value(body, query, f"{self._what.field}.prometheusQuery"), query)
 
     def _tell(self, name: str, problem: str) -> None:
         """Log a problem once, and its end."""
@@ -119,7 +162,7 @@ class PrometheusMeters(PeriodicThread, MeterSource):
         self._problems[name] = problem
 
 
-def _single_value(body: Any, query: str) -> str:  # noqa: ANN401 - JSON
+def _single_value(body: Any, query: str, field: str) -> str:  # noqa: ANN401 - JSON
     """The value text of an instant query that gives one series, or a scalar."""
     data = body.get("data")
     result = data.get("result") if isinstance(data, dict) else None
@@ -130,7 +173,7 @@ def _single_value(body: Any, query: str) -> str:  # noqa: ANN401 - JSON
     elif data.get("resultType") == "vector":
         if len(result) != 1:
             expected = "an expression that gives one series"
-            raise InputError("spec.meter.prometheusQuery", expected, f"{len(result)} series", query)
+            raise InputError(field, expected, f"{len(result)} series", query)
         pair = result[0].get("value") if isinstance(result[0], dict) else None
     else:
         raise BadAnswerError(f"{query}: expected a vector")

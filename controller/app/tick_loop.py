@@ -45,7 +45,7 @@ METER_FRESH_NS = 10 * NS_PER_SECOND
 
 
 class MeterSource(Protocol):
-    """Domain meters: a reading is (AC watts, time stamp on the controller's clock)."""
+    """Domain meters: a reading is (AC watts or a share, time stamp on the controller's clock)."""
 
     def read(self) -> Mapping[str, tuple[float, int]]:
         """The newest reading of each metered domain."""
@@ -112,6 +112,7 @@ class TickPorts:
         metrics: Figures of each tick.
         send: Hands commands to the agents' streams; returns how many batches.
         works: What the work of pods looks like, by namespace/name.
+        feeds: The busiest feed's share of each domain's load, and its time stamp.
     """
 
     fleet: Fleet
@@ -123,6 +124,7 @@ class TickPorts:
     metrics: ControllerMetrics
     send: Callable[[Topology, Commands], int]
     works: Callable[[], Mapping[str, PodWork]] = dict
+    feeds: MeterSource = field(default_factory=NoMeters)
 
 
 class Ticker:
@@ -138,7 +140,7 @@ class Ticker:
         self._fleet, self._desired, self._leadership = ports.fleet, ports.desired, ports.leadership
         self._meters, self._clock, self._audit = ports.meters, ports.clock, ports.audit
         self._metrics, self._send = ports.metrics, ports.send
-        self._works = ports.works
+        self._works, self._feeds = ports.works, ports.feeds
         self._settings, self._identity = settings, identity
         self._topology: Topology | None = None
         self._state: State | None = None
@@ -201,7 +203,7 @@ class Ticker:
 
     def _observe(self, topology: Topology, outlooks: Outlooks, wall_time_ns: int) -> Observations:
         names = topology.tree.names
-        meters = self._meters.read()
+        meters, feeds = self._meters.read(), self._feeds.read()
         forecasts = outlooks.p99_watts()
         objects = self._desired.objects
         unknown = (float("nan"), -1)
@@ -212,6 +214,8 @@ class Ticker:
             budget_watts=budget_watts(
                 topology, objects.domains, objects.overrides.values(), wall_time_ns
             ),
+            feed_share=np.array([feeds.get(name, unknown)[0] for name in names]),
+            feed_time_ns=np.array([feeds.get(name, unknown)[1] for name in names], np.int64),
         )
         overrides = override_cap_watts(topology, objects.overrides.values(), wall_time_ns)
         return self._fleet.observe(topology, self._leadership.leadership(), domains, overrides)

@@ -38,6 +38,7 @@ class RowPlant:
         n_domains = len(self.domain_names)
         self.meters = Meters(scenario.row.meter, n_domains, self._generator(5), start_ns)
         self.bmcs = Meters(scenario.row.bmc_meter, self.n_nodes, self._generator(8), start_ns)
+        self.feeds = Meters(scenario.row.feed_meter, n_domains, self._generator(14), start_ns)
         self.watts = np.zeros(n_domains)
         self.drawn_watts = np.zeros(self.n_gpus)
         self.trips = 0
@@ -76,6 +77,7 @@ class RowPlant:
             bank.sensor_gain = self._gain
         n_domains = len(self.domain_names)
         self.meters.silent = faults.struck(K.METER_SILENT, seconds, n_domains)
+        self.feeds.silent = self.meters.silent
         lost = faults.struck(K.FEED_LOST, seconds, n_domains)
         self.breakers.lost_feeds = lost.astype(np.int64)
 
@@ -93,6 +95,8 @@ class RowPlant:
         opened = self.breakers.advance(self.watts, seconds)
         self.meters.advance(self.watts, begin_ns, self.now_ns)
         self.bmcs.advance(self.servers.host_watts, begin_ns, self.now_ns)
+        if self.scenario.row.use_reserve:
+            self.feeds.advance(self.breakers.busiest_share(), begin_ns, self.now_ns)
         if opened.any():
             self.trips += int(opened.sum())
             for domain in np.flatnonzero(opened):

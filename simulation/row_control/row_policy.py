@@ -6,7 +6,7 @@ can do. ``wattpack_policy`` has the product's.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import numpy as np
@@ -27,12 +27,17 @@ class Known:
         meter_watts: Newest delivered reading of each domain, NaN before the first, (n_domains,).
         meter_time_ns: When it was taken, as its stamp says, -1 before the first, (n_domains,).
         may_raise: The API server answers: caps may be raised.
+        feed_share: Newest delivered share of the busiest feed, NaN before the first, (n_domains,);
+            empty where no reserve is used.
+        feed_time_ns: When it was taken, (n_domains,).
     """
 
     now_ns: int
     meter_watts: Floats
     meter_time_ns: Integers
     may_raise: bool = True
+    feed_share: Floats = field(default_factory=lambda: np.zeros(0))
+    feed_time_ns: Integers = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ work ──wanted watts──> boards ──> servers ──> breakers <──�
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -219,12 +219,17 @@ class RowRun:
         stamp_ns = np.minimum(meters.time_ns + skew_ns, now_ns)
         fresh = (meters.time_ns >= 0) & (now_ns - stamp_ns <= METER_FRESH_NS)
         fresh &= self.setup.meters
-        return Known(
+        known = Known(
             now_ns,
             np.where(fresh, meters.watts, np.nan),
             np.where(fresh, stamp_ns, -1),
             not faults.any_active(K.API_DOWN, seconds),
         )
+        if not self.setup.scenario.row.use_reserve:
+            return known
+        feeds = self.plant.feeds
+        stamp_ns = np.minimum(feeds.time_ns + skew_ns, now_ns)
+        return replace(known, feed_share=feeds.watts.copy(), feed_time_ns=stamp_ns)
 
     def _answer(self, batches: LeaseBatches, seconds: float) -> None:
         """Each batch leaves when its node's report came."""

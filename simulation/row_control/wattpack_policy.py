@@ -192,12 +192,14 @@ class WattpackPolicy:
             meter_watts=known.meter_watts,
             meter_time_ns=known.meter_time_ns,
             forecast_p99_watts=self._no_forecast,
-            budget_watts=self.topology.tree.rating_watts,
+            budget_watts=self.topology.tree.all_feeds_watts,
             override_cap_watts=self._no_override,
             epoch=self._epoch,
             leading=True,
             may_raise=known.may_raise,
             node_epoch=self._node_epoch.copy(),
+            feed_share=known.feed_share,
+            feed_time_ns=known.feed_time_ns,
         )
 
     def _orders(self, commands: Commands) -> Orders:

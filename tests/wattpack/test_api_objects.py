@@ -29,6 +29,23 @@ EXAMPLES = sorted((ROOT / "manifests" / "examples").glob("*.yaml"))
 BY_KIND = {kind.meta.kind: kind for kind in KINDS}
 
 
+SITE_BREAKER: dict[str, Any] = {
+    "curve": "Points",
+    "points": [{"loadRatio": 1.1, "tripSeconds": 60.0}],
+    "hundredPercentRated": True,
+    "heatBudgetRatio": 0.1,
+}
+RESERVE: dict[str, Any] = {
+    "mode": "2N",
+    "useReserve": True,
+    "overloadCurve": [
+        {"loadRatio": 1.25, "tripSeconds": 600.0},
+        {"loadRatio": 1.5, "tripSeconds": 60.0},
+    ],
+    "feedShare": {"prometheusQuery": "max(feed_watts) / sum(feed_watts)"},
+}
+
+
 def domain(**spec: Any) -> dict[str, Any]:
     return {"metadata": {"name": "row"}, "spec": {"ratingWatts": 1000.0, **spec}}
 
@@ -41,6 +58,15 @@ def override(**spec: Any) -> dict[str, Any]:
         "expiresAt": "2030-01-01T00:00:00Z",
     }
     return {"metadata": {"name": "o"}, "spec": {**base, **spec}}
+
+
+def test_the_options_are_taken_where_they_are_declared_whole() -> None:
+    site = PowerDomain.from_json(domain(breaker=SITE_BREAKER)).spec
+    assert site.breaker.heat_budget_ratio == 0.1
+    feeds = PowerDomain.from_json(domain(redundancy=RESERVE)).spec.redundancy
+    assert feeds.use_reserve
+    assert feeds.feed_share is not None
+    assert feeds.feed_share.max_age_seconds == 3.0
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
@@ -73,6 +99,42 @@ def test_every_kind_has_an_example() -> None:
             domain(redundancy={"mode": "KofN", "feeds": 2, "requiredFeeds": 2}),
             "spec.redundancy",
         ),
+        (PowerDomain, domain(breaker={"heatBudgetRatio": 0.1}), "spec.breaker"),
+        (
+            PowerDomain,
+            domain(breaker={"heatBudgetRatio": 0.1, "hundredPercentRated": True}),
+            "spec.breaker",
+        ),
+        (
+            PowerDomain,
+            domain(breaker={**SITE_BREAKER, "hundredPercentRated": False}),
+            "spec.breaker",
+        ),
+        (
+            PowerDomain,
+            domain(breaker={**SITE_BREAKER, "heatBudgetRatio": 0.3}),
+            "spec.breaker.heatBudgetRatio",
+        ),
+        (PowerDomain, domain(redundancy={"mode": "2N", "useReserve": True}), "spec.redundancy"),
+        (PowerDomain, domain(redundancy={**RESERVE, "mode": "None"}), "spec.redundancy"),
+        (PowerDomain, domain(redundancy={**RESERVE, "overloadCurve": []}), "spec.redundancy"),
+        (PowerDomain, domain(redundancy={**RESERVE, "feedShare": None}), "spec.redundancy"),
+        (
+            PowerDomain,
+            domain(redundancy={**RESERVE, "overloadCurve": RESERVE["overloadCurve"][::-1]}),
+            "spec.redundancy",
+        ),
+        (
+            PowerDomain,
+            domain(
+                redundancy={
+                    **RESERVE,
+                    "feedShare": {"prometheusQuery": "share", "maxAgeSeconds": 6.0},
+                }
+            ),
+            "spec.redundancy.feedShare.maxAgeSeconds",
+        ),
+        (PowerDomain, domain(breaker=SITE_BREAKER, redundancy=RESERVE), "spec"),
         (
             PowerDomain,
             domain(nonGpuPerNode={"worstWatts": 1, "idleWatts": 2}),
@@ -190,6 +252,12 @@ def test_validators_have_cel_rules_beside_them() -> None:
         "points are needed with curve Points and only there",
         "points must rise in loadRatio and fall in tripSeconds",
         "requiredFeeds must be below feeds with KofN",
+        "overloadCurve must rise in loadRatio and fall in tripSeconds",
+        "useReserve needs mode 2N or KofN, overloadCurve (what a feed's UPS and transformer bear) "
+        "and feedShare (how a lost feed is seen)",
+        "heatBudgetRatio needs hundredPercentRated and curve Points: a published fit is no site's "
+        "curve",
+        "breaker.heatBudgetRatio and redundancy.useReserve would spend the same heat: give one",
         "exactly one of domain, node, gpuUuid",
         "end must come after start",
         "spec.nodeName must be metadata.name",

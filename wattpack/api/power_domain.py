@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from itertools import pairwise
-from typing import Annotated, ClassVar, Literal, Self
+from typing import Annotated, ClassVar, Self
 
 from pydantic import Field, model_validator
 
+from wattpack.api.breaker_and_feeds import BreakerSpec, Redundancy
 from wattpack.api.object_meta import (
     AGE,
     READY,
@@ -33,95 +33,6 @@ class Enforcement(StrEnum):
 
     DRY_RUN = "DryRun"
     ENFORCE = "Enforce"
-
-
-class CurvePoint(ApiModel):
-    """One point of a breaker's hot trip curve."""
-
-    load_ratio: Annotated[float, Field(gt=1, le=20, description="Load over trip rating")]
-    trip_seconds: Annotated[
-        float, Field(gt=0, le=1e6, description="Lower tolerance edge of the hot curve, seconds")
-    ]
-
-
-class BreakerSpec(ApiModel):
-    """The breaker that must not trip. Either a published curve by name or points."""
-
-    curve: Annotated[
-        Literal["RackThermal", "SwitchboardThermal", "Points"],
-        Field(description="RackThermal and SwitchboardThermal are the two published fits"),
-    ] = "RackThermal"
-    points: Annotated[
-        list[CurvePoint],
-        Field(
-            max_length=32,
-            description="The curve, rising in loadRatio; only with curve Points; what lies beyond "
-            "the last counts as borne for no time",
-        ),
-    ] = []
-    thermal_cold_curve: Annotated[
-        bool, Field(description="The points are of a cold breaker: times count a quarter")
-    ] = False
-    short_time_pickup_ratio: Annotated[
-        float, Field(gt=1, le=20, description="Lowest short-time or magnetic pick-up over rating")
-    ] = 5.0
-    cooling_seconds: Annotated[
-        float, Field(gt=0, le=1e5, description="Time constant of cooling below rating, seconds")
-    ] = 600.0
-
-    cel_rules: ClassVar[tuple[CelRule, ...]] = (
-        CelRule(
-            "(self.curve == 'Points') == (has(self.points) && self.points.size() > 0)",
-            "points are needed with curve Points and only there",
-        ),
-        CelRule(
-            "!has(self.points) || (self.points.map(p, p.loadRatio).isSorted()"
-            " && self.points.all(p, self.points.exists_one(q, q.loadRatio == p.loadRatio))"
-            " && self.points.all(p, self.points.all(q,"
-            " p.loadRatio >= q.loadRatio || p.tripSeconds > q.tripSeconds)))",
-            "points must rise in loadRatio and fall in tripSeconds",
-        ),
-    )
-
-    @model_validator(mode="after")
-    def _points_fit_the_curve(self) -> Self:
-        if (self.curve == "Points") != bool(self.points):
-            raise ValueError("points are needed with curve Points and only there")
-        pairs = [(p.load_ratio, p.trip_seconds) for p in self.points]
-        if any(a[0] >= b[0] or a[1] <= b[1] for a, b in pairwise(pairs)):
-            raise ValueError("points must rise in loadRatio and fall in tripSeconds")
-        return self
-
-
-class Redundancy(ApiModel):
-    """How the domain is fed; limits hold after every loss of feeds that it declares."""
-
-    mode: Annotated[
-        Literal["None", "2N", "KofN"],
-        Field(
-            description="None: one feed, rated ratingWatts; 2N: either of two carries all, rated "
-            "ratingWatts; KofN: any k of N carry all, N - k may be lost, rated k * ratingWatts"
-        ),
-    ] = "None"
-    feeds: Annotated[
-        int, Field(ge=1, le=16, description="N for KofN; without meaning for 2N (2) and None (1)")
-    ] = 1
-    required_feeds: Annotated[
-        int, Field(ge=1, le=16, description="k for KofN: the feeds that must be left")
-    ] = 1
-
-    cel_rules: ClassVar[tuple[CelRule, ...]] = (
-        CelRule(
-            "self.mode != 'KofN' || self.requiredFeeds < self.feeds",
-            "requiredFeeds must be below feeds with KofN",
-        ),
-    )
-
-    @model_validator(mode="after")
-    def _counts_fit_the_mode(self) -> Self:
-        if self.mode == "KofN" and not self.required_feeds < self.feeds:
-            raise ValueError("requiredFeeds must be below feeds with KofN")
-        return self
 
 
 class ExternalLoad(ApiModel):
@@ -209,6 +120,9 @@ class BudgetWindow(ApiModel):
         return self
 
 
+_ONE_HEAT = "breaker.heatBudgetRatio and redundancy.useReserve would spend the same heat: give one"
+
+
 class PowerDomainSpec(ApiModel):
     """One node of the power tree. All watts are AC at the breaker."""
 
@@ -258,6 +172,21 @@ class PowerDomainSpec(ApiModel):
     enforcement: Annotated[
         Enforcement, Field(description="DryRun decides and logs; Enforce writes caps")
     ] = Enforcement.DRY_RUN
+
+    cel_rules: ClassVar[tuple[CelRule, ...]] = (
+        CelRule(
+            "!has(self.breaker) || !has(self.redundancy) || !has(self.breaker.heatBudgetRatio)"
+            " || self.breaker.heatBudgetRatio == 0.0 || !has(self.redundancy.useReserve)"
+            " || !self.redundancy.useReserve",
+            _ONE_HEAT,
+        ),
+    )
+
+    @model_validator(mode="after")
+    def _heat_is_spent_once(self) -> Self:
+        if self.breaker.heat_budget_ratio > 0.0 and self.redundancy.use_reserve:
+            raise ValueError(_ONE_HEAT)
+        return self
 
 
 #: A domain's arrivals beyond these count at their full nominal watts.

@@ -9,7 +9,7 @@ The arithmetic of I1 and I2 lives in ``wattpack.power.feasibility``, which only 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,12 +31,33 @@ class BreakerCurve:
     """Trip time of a hot breaker: ``a * (r**2 - 1) ** -b`` seconds at load ratio r > 1, or points.
 
     With points the time is interpolated in log-log space and held at the last point beyond it.
+
+    Attributes:
+        feed: Points of UPS and transformer of a feed: whichever gives in first counts.
     """
 
     a_seconds: float
     b_exponent: float
     load_ratios: tuple[float, ...] = ()
     trip_seconds: tuple[float, ...] = ()
+    feed: BreakerCurve | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ReserveFeeds:
+    """Domains whose load may use the feeds that redundancy keeps in reserve, (n_domains,) each.
+
+    Attributes:
+        used: Whether it may.
+        all_feeds_watts: Continuous rating while all feeds carry; ``rating_watts`` where not used.
+        feed_watts: Continuous rating of one feed.
+        max_age_seconds: A lost feed is known at the latest after this; 0 where not used.
+    """
+
+    used: BoolArray
+    all_feeds_watts: FloatArray
+    feed_watts: FloatArray
+    max_age_seconds: FloatArray
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +76,8 @@ class DomainTree:
         supply_efficiency: DC over AC, (n_domains,).
         max_raise_watts_per_second: (n_domains,).
         enforce: Whether caps are written, (n_domains,).
+        heat_budget: Heat that the bands may spend, 0 for none, (n_domains,); empty: nowhere any.
+        reserve: Use of reserve feeds; None: nowhere.
     """
 
     names: tuple[str, ...]
@@ -68,9 +91,16 @@ class DomainTree:
     supply_efficiency: FloatArray
     max_raise_watts_per_second: FloatArray
     enforce: BoolArray
+    heat_budget: FloatArray = field(default_factory=lambda: np.zeros(0))
+    reserve: ReserveFeeds | None = None
 
     def __len__(self) -> int:
         return len(self.names)
+
+    @property
+    def all_feeds_watts(self) -> FloatArray:
+        """Continuous rating with every feed that load may use, (n_domains,)."""
+        return self.rating_watts if self.reserve is None else self.reserve.all_feeds_watts
 
     def index(self, name: str) -> int:
         """The domain's position."""

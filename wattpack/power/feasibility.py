@@ -106,6 +106,12 @@ class LoadTree:
         limited.rating_watts = np.where(domains, self.rating_watts, np.inf)
         return limited
 
+    def rated_at(self, rating_watts: FloatArray) -> LoadTree:
+        """The same members below other ratings, over phase imbalance, (n_domains,)."""
+        rated = copy.copy(self)
+        rated.rating_watts = rating_watts
+        return rated
+
     def any_above_gpu(self, domains: BoolArray) -> BoolArray:
         """Whether any domain above each GPU is marked, (n_domains,) -> (n_gpus,)."""
         return np.asarray(np.append(domains, False)[self.gpu_domains].any(axis=0))

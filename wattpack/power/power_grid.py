@@ -11,24 +11,20 @@ alone; servers that only a spec that does not run claims count where their power
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 import numpy as np
 
-from wattpack.api.power_domain import (
-    BreakerSpec,
-    Enforcement,
-    PowerDomain,
-    PowerDomainSpec,
-    Redundancy,
-)
+from wattpack.api.breaker_and_feeds import BreakerSpec, CurvePoint, Redundancy
+from wattpack.api.power_domain import Enforcement, PowerDomain, PowerDomainSpec
 from wattpack.errors import InputError
 from wattpack.kube.port import JsonObject
 from wattpack.power.domain_tree import (
     BreakerCurve,
     DomainTree,
     FloatArray,
+    ReserveFeeds,
     efficiency_downstream,
     topological_order,
 )
@@ -300,8 +296,8 @@ def _tree(specs: Mapping[str, PowerDomainSpec], parents: Mapping[str, str | None
         external_watts=_floats(
             sum(e.worst_watts for e in s.external_loads) for s in specs.values()
         ),
-        curves=tuple(_curve(s.breaker) for s in specs.values()),
-        max_load_ratio=_floats(_highest_load_ratio(s.breaker) for s in specs.values()),
+        curves=tuple(_curve(s) for s in specs.values()),
+        max_load_ratio=_floats(_highest_load_ratio(s) for s in specs.values()),
         cooling_seconds=_floats(s.breaker.cooling_seconds for s in specs.values()),
         phase_imbalance=_floats(s.phase_imbalance for s in specs.values()),
         supply_efficiency=_floats(s.supply_efficiency for s in specs.values()),
@@ -310,6 +306,24 @@ def _tree(specs: Mapping[str, PowerDomainSpec], parents: Mapping[str, str | None
         enforce=np.array(
             [s.enforcement == Enforcement.ENFORCE for s in specs.values()], dtype=np.bool_
         ),
+        heat_budget=_floats(s.breaker.heat_budget_ratio for s in specs.values()),
+        reserve=_reserve(list(specs.values()), rating),
+    )
+
+
+def _reserve(specs: Sequence[PowerDomainSpec], rating_watts: FloatArray) -> ReserveFeeds | None:
+    used = np.array([s.redundancy.use_reserve for s in specs], dtype=np.bool_)
+    if not used.any():
+        return None
+    feeds = _floats(2 if s.redundancy.mode == "2N" else s.redundancy.feeds for s in specs)
+    feed_watts = _floats(s.rating_watts for s in specs)
+    shares = (s.redundancy.feed_share for s in specs)
+    age = _floats(0.0 if share is None else share.max_age_seconds for share in shares)
+    return ReserveFeeds(
+        used=used,
+        all_feeds_watts=np.where(used, feeds * feed_watts, rating_watts),
+        feed_watts=feed_watts,
+        max_age_seconds=np.where(used, age, 0.0),
     )
 
 
@@ -317,23 +331,37 @@ def _floats(values: Iterable[float]) -> FloatArray:
     return np.fromiter(values, dtype=np.float64)
 
 
-def _highest_load_ratio(breaker: BreakerSpec) -> float:
+def _highest_load_ratio(spec: PowerDomainSpec) -> float:
     """r_max of I2: what is borne for no time at all."""
-    pickup = _PICKUP_SHARE * breaker.short_time_pickup_ratio
-    told = breaker.points[-1].load_ratio if breaker.points else _HIGHEST_LOAD_RATIO
-    return min(_HIGHEST_LOAD_RATIO, pickup, told)
+    breaker = spec.breaker
+    told = [curve[-1].load_ratio for curve in (breaker.points, _feed_points(spec)) if curve]
+    return min(_HIGHEST_LOAD_RATIO, _PICKUP_SHARE * breaker.short_time_pickup_ratio, *told)
 
 
-def _curve(breaker: BreakerSpec) -> BreakerCurve:
+def _feed_points(spec: PowerDomainSpec) -> Sequence[CurvePoint]:
+    return spec.redundancy.overload_curve if spec.redundancy.use_reserve else ()
+
+
+def _curve(spec: PowerDomainSpec) -> BreakerCurve:
+    curve, points = _breaker_curve(spec.breaker), _feed_points(spec)
+    return replace(curve, feed=_curve_through(points)) if points else curve
+
+
+def _breaker_curve(breaker: BreakerSpec) -> BreakerCurve:
     if breaker.curve == "RackThermal":
         return RACK_THERMAL
     if breaker.curve == "SwitchboardThermal":
         return SWITCHBOARD_THERMAL
-    seconds = tuple(p.trip_seconds for p in breaker.points)
+    curve = _curve_through(breaker.points)
     if breaker.thermal_cold_curve:
-        seconds = cold_points(seconds)
+        return replace(curve, trip_seconds=cold_points(curve.trip_seconds))
+    return curve
+
+
+def _curve_through(points: Sequence[CurvePoint]) -> BreakerCurve:
     # The fit is unused beside points; any valid constants do.
-    return BreakerCurve(1.0, 1.0, tuple(p.load_ratio for p in breaker.points), seconds)
+    ratios, seconds = zip(*((p.load_ratio, p.trip_seconds) for p in points), strict=True)
+    return BreakerCurve(1.0, 1.0, ratios, seconds)
 
 
 def _leads_back(name: str, parents: Mapping[str, str | None]) -> bool:

@@ -41,6 +41,7 @@ class CurveBank:
         self._a_seconds = np.array([c.a_seconds for c in curves], dtype=np.float64)
         self._b_exponent = np.array([c.b_exponent for c in curves], dtype=np.float64)
         self._points = [(i, c) for i, c in enumerate(curves) if c.load_ratios]
+        self._feeds = [(i, c.feed) for i, c in enumerate(curves) if c.feed is not None]
 
     def trip_seconds(self, load_ratio: FloatArray) -> FloatArray:
         """Time to trip from heat 0 at a constant ratio, infinite up to ratio 1, (n_domains,)."""
@@ -49,6 +50,8 @@ class CurveBank:
             seconds = self._a_seconds * excess**-self._b_exponent
         for i, curve in self._points:
             seconds[i] = _interpolated_seconds(curve, float(load_ratio[i]))
+        for i, feed in self._feeds:
+            seconds[i] = min(seconds[i], _interpolated_seconds(feed, float(load_ratio[i])))
         return np.asarray(np.where(load_ratio > 1.0, seconds, np.inf), dtype=np.float64)
 
     def ratio_borne_for(self, seconds: FloatArray) -> FloatArray:
@@ -57,6 +60,8 @@ class CurveBank:
             ratio = np.sqrt(1.0 + (self._a_seconds / seconds) ** (1.0 / self._b_exponent))
         for i, curve in self._points:
             ratio[i] = _interpolated_ratio(curve, float(seconds[i]))
+        for i, feed in self._feeds:
+            ratio[i] = min(ratio[i], _interpolated_ratio(feed, float(seconds[i])))
         return np.asarray(np.where(np.isinf(seconds), 1.0, ratio), dtype=np.float64)
 
 
