@@ -161,16 +161,33 @@ class ClientArrivals:
         peak = load * servers / saturated_seconds(POLCA_CLASSES[k], self.times)
         return np.asarray(peak * share[:, None] * shape * mood, dtype=np.float64)
 
+    def expected_seconds(self, begin_seconds: float, end_seconds: float) -> float:
+        """Server seconds of full servers that clients' rates ask for on average in a time.
+
+        Raises:
+            InputError: for times outside the days.
+        """
+        self._within_days(begin_seconds, end_seconds)
+        edges = np.arange(self._days * BINS_PER_DAY + 1) * BIN_SECONDS
+        inside = np.diff(np.clip(edges, begin_seconds, end_seconds))
+        return sum(
+            float((rates.sum(axis=0) * inside).sum()) * saturated_seconds(one, self.times)
+            for rates, one in zip(self._rates, POLCA_CLASSES, strict=True)
+        )
+
+    def _within_days(self, begin_seconds: float, end_seconds: float) -> None:
+        if not 0 <= begin_seconds < end_seconds <= self._days * DAY_SECONDS:
+            raise InputError(
+                "begin_seconds, end_seconds", f"times within {self._days} days", begin_seconds
+            )
+
     def between(self, begin_seconds: float, end_seconds: float) -> RowRequests:
         """Requests that arrive in [begin, end), dealt in turn to the servers in use of their class.
 
         Raises:
             InputError: for times outside the days.
         """
-        if not 0 <= begin_seconds < end_seconds <= self._days * DAY_SECONDS:
-            raise InputError(
-                "begin_seconds, end_seconds", f"times within {self._days} days", begin_seconds
-            )
+        self._within_days(begin_seconds, end_seconds)
         first = max(0, int(begin_seconds // DAY_SECONDS) - 1)
         last = int(np.ceil(end_seconds / DAY_SECONDS))
         parts = [

@@ -46,6 +46,12 @@ class RequestTimes:
         begun = np.isfinite(servers.first_seconds)
         return cls(done - arrival, first - arrival, np.where(begun, between, np.nan))
 
+    def only(self, chosen: Bools) -> RequestTimes:
+        """Of some of the requests."""
+        return RequestTimes(
+            self.whole_seconds[chosen], self.first_seconds[chosen], self.token_seconds[chosen]
+        )
+
 
 def latency_losses(
     run: BatchingServers,

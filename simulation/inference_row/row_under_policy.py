@@ -116,7 +116,11 @@ class PolicyRun:
 
 
 def run_policy(
-    name: str, arrivals: ClientArrivals, window: Window, scenario: Scenario
+    name: str,
+    arrivals: ClientArrivals,
+    window: Window,
+    scenario: Scenario,
+    settings: PowerSettings | None = None,
 ) -> PolicyRun:
     """One window of a row under a policy.
 
@@ -125,6 +129,7 @@ def run_policy(
         arrivals: Of the row.
         window: When.
         scenario: The row's plant.
+        settings: Of wattpack's power loop; by default the product's, with the scenario's lease.
 
     Raises:
         InputError: for another policy.
@@ -143,11 +148,11 @@ def run_policy(
     if name == WATTPACK:
         gang = np.arange(len(limits)) // GPUS_PER_SERVER
         topology = product_topology(plant, work.priority, gang)
-        settings = PowerSettings(lease_ttl_ms=scenario.control.lease_ttl_ms)
+        told = settings or PowerSettings(lease_ttl_ms=scenario.control.lease_ttl_ms)
         guaranteed, floors = topology.guaranteed_watts, topology.floor_watts
 
         def make(epoch: int) -> RowPolicy:
-            return WattpackPolicy(topology, settings, epoch)
+            return WattpackPolicy(topology, told, epoch)
 
     elif name == UNCAPPED:
 

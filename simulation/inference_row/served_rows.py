@@ -1,0 +1,123 @@
+"""Rows that policies are held against each other on: the published one, and rows of newer boards.
+
+The rows of H100 and H200 are as busy as first tokens allow (p99 of 0.5 s in the hottest hours,
+without a policy) and provisioned in two ways: 40 nameplates, or 40 times what the row of 40 was
+measured to peak at, where oversubscription that a static row gets for nothing is spent already.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from functools import lru_cache
+from importlib import resources
+from typing import Final
+
+from simulation.inference_row.client_arrivals import ClientArrivals
+from simulation.inference_row.row_calibration import frozen_calibration
+from simulation.inference_row.row_power import GPU_SHARE, ServerPower
+from simulation.inference_row.server_times import A100_MODEL, ServerTimes, bloom_on_a100
+from simulation.inference_row.step_table_times import step_table_times
+from wattpack.documents import parse_json
+from wattpack.errors import InputError
+from wattpack.units import require_number
+
+FILE: Final = "served_rows.json"
+NAMEPLATE_WATTS: Final = 10_200.0
+"""DGX-H100 and DGX-H200, AC: the data sheets' highest system power."""
+
+MEMORY_BYTES: Final = {"H100-SXM": 80e9, "H200-SXM": 141e9}
+PUBLISHED: Final = "a100"
+ROWS: Final = (PUBLISHED, "h100_nameplate", "h100_peak", "h200_nameplate", "h200_peak")
+
+
+@dataclass(frozen=True, slots=True)
+class ServedRow:
+    """A kind of row.
+
+    Attributes:
+        name: One of ``ROWS``.
+        times: What its servers take and draw.
+        power: The servers around the boards, and what 40 of them are provisioned for.
+        load: Rate at the weekday's peak over what full servers can answer.
+        burst_cv: Coefficient of variation of the gaps between a client's requests.
+        sha256: Of the constants, first 12 digits.
+    """
+
+    name: str
+    times: ServerTimes
+    power: ServerPower
+    load: float
+    burst_cv: float
+    sha256: str
+
+    def arrivals(self, n_servers: int, *, seed: int, hotter: float = 0.0) -> ClientArrivals:
+        """Requests of a row of so many servers, each as busy as in the row of 40.
+
+        Args:
+            n_servers: Of the row.
+            seed: Of clients and requests.
+            hotter: Share by which the load is raised.
+        """
+        load = self.load * (1.0 + hotter)
+        return ClientArrivals(
+            n_servers, load=load, burst_cv=self.burst_cv, seed=seed, times=self.times
+        )
+
+
+def served_row(name: str, gpu_share: float = GPU_SHARE) -> ServedRow:
+    """A row by its name.
+
+    Args:
+        name: One of ``ROWS``.
+        gpu_share: GPUs' draw over the server's at full load, of the published row.
+
+    Raises:
+        InputError: for another name, or a damaged file.
+    """
+    if name not in ROWS:
+        raise InputError("row", f"one of {', '.join(ROWS)}", name)
+    frozen = frozen_calibration()
+    if name == PUBLISHED:
+        power = ServerPower.of(gpu_share)
+        return ServedRow(name, bloom_on_a100(), power, frozen.load, frozen.burst_cv, frozen.sha256)
+    boards, provisioned = name.split("_")
+    model = f"{boards.upper()}-SXM"
+    constants, sha256 = _constants()
+    rated = NAMEPLATE_WATTS
+    if provisioned == "peak":
+        rated *= constants[boards]["peak_over_nameplate"]
+    times = step_table_times(model, MEMORY_BYTES[model])
+    power = ServerPower.of_nameplate(rated, times.tdp_watts)
+    return ServedRow(name, times, power, constants[boards]["load"], frozen.burst_cv, sha256)
+
+
+def times_of_model(gpu_model: str) -> ServerTimes:
+    """What a server of such boards takes and draws.
+
+    Raises:
+        InputError: for boards that no row is of.
+    """
+    if gpu_model == A100_MODEL:
+        return bloom_on_a100()
+    if gpu_model not in MEMORY_BYTES:
+        known = ", ".join((A100_MODEL, *MEMORY_BYTES))
+        raise InputError("row.groups.gpu_model", f"one of {known}", gpu_model)
+    return step_table_times(gpu_model, MEMORY_BYTES[gpu_model])
+
+
+@lru_cache(maxsize=1)
+def _constants() -> tuple[dict[str, dict[str, float]], str]:
+    data = (resources.files("simulation") / "data" / "inference_row" / FILE).read_bytes()
+    document = parse_json(data.decode("utf-8"), FILE)
+    found = document.get("constants") if isinstance(document, dict) else None
+    if not isinstance(found, dict) or set(found) != {"h100", "h200"}:
+        raise InputError("constants", "mappings h100 and h200", found, FILE)
+    made = {
+        boards: {
+            name: require_number(f"{boards}.{name}", values.get(name), exclusive_minimum=0.0)
+            for name in ("load", "peak_over_nameplate")
+        }
+        for boards, values in found.items()
+    }
+    return made, hashlib.sha256(data).hexdigest()[:12]
