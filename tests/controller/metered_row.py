@@ -72,7 +72,8 @@ class MeteredRow:
         self.told_confirmed = self.confirmed.copy()
         self.joules = np.zeros(t.n_gpus)
         self.counters = self.joules.copy()
-        self.told_joules: deque[tuple[int, np.ndarray]] = deque(maxlen=4)
+        self.joules_of_late: deque[tuple[int, np.ndarray]] = deque(maxlen=4)
+        self.told_mean = self.draw.copy()
         self.readings: list[tuple[int, list[float]]] = []
         self.heat = [0.0 for _ in self.house.domains()]
         self.work = np.zeros(t.n_gpus)
@@ -132,9 +133,10 @@ class MeteredRow:
         self.told_confirmed = np.where(heard, self.confirmed, self.told_confirmed)
         if second < self.frozen_from:
             self.counters = self.joules.copy()
-        self.told_joules.append((second, self.counters.copy()))
-        first, joules = self.told_joules[0]
+        self.joules_of_late.append((second, self.counters.copy()))
+        first, joules = self.joules_of_late[0]
         mean = (self.counters - joules) / max(second - first, 1) if second > first else self.draw
+        self.told_mean = np.where(heard, mean * self.gain, self.told_mean)
         meter = np.full(t.n_domains, np.nan)
         stamp = np.full(t.n_domains, -1, dtype=np.int64)
         ripe = [r for r in self.readings if r[0] <= second - self.meter_delay]
@@ -146,7 +148,7 @@ class MeteredRow:
             node_received_ns=self.received.copy(),
             host_watts=np.full(t.n_nodes, np.nan),
             gpu_draw_watts=self.told["draw"].copy(),
-            gpu_energy_mean_watts=mean * self.gain,
+            gpu_energy_mean_watts=self.told_mean.copy(),
             gpu_limit_watts=self.told["caps"].copy(),
             gpu_confirmed_sequence=self.told_confirmed.copy(),
             meter_watts=meter,

@@ -161,3 +161,27 @@ def test_a_fall_that_the_meter_has_shown_counts_once_after_two_lost_reports() ->
         if t > 4:
             recent.see(decisions)
     assert np.min(recent.low) > 0.985
+
+
+def test_a_rise_that_nobody_reported_is_not_hidden_by_the_fall_of_others() -> None:
+    topology = make_topology(parents=(-1,), nodes=(0, 0), oversubscription=1.3, enforce=False)
+
+    def demand(t: int) -> FloatArray:
+        # One server rises unheard; a second later it has been missed, and the other one falls.
+        return np.repeat([700.0 if t >= 10 else 150.0, 150.0 if t >= 11 else 700.0], 4)
+
+    plant = MeteredRow(
+        topology,
+        demand,
+        np.random.default_rng(1),
+        metered=(0,),
+        silent=lambda t: np.array([t in (10, 11, 12), False]),
+        undeclared_watts=1000.0,
+        obeys=False,
+    )
+    plant.caps[:] = 700.0
+    recent = Recent(plant)
+    for t, decisions in plant.run(18):
+        if t > 4:
+            recent.see(decisions)
+    assert np.min(recent.low) > 0.985
