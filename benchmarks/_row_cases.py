@@ -28,7 +28,7 @@ from simulation.row_control.random_work import RandomWorkSettings
 from simulation.row_control.row_plant import RowPlant
 from simulation.row_control.run import START_NS, RowRun, RowSetup
 from simulation.row_control.wattpack_policy import WattpackPolicy
-from simulation.row_control.work import Held
+from simulation.row_control.work import Held, RowWork
 from simulation.scenario import Scenario, load_scenario
 from telemetry.large_rise import RISE_SHARE
 from wattpack.errors import InputError
@@ -132,8 +132,10 @@ class RowCase:
         first = self.row.work()
         self.topology: Topology = product_topology(self.plant, first.priority, first.gang)
 
-    def wattpack(self, arm: Arm, faults: RowFaults = NO_FAULTS) -> RowRun:
-        """The product's controller on this row, at its begin."""
+    def wattpack(
+        self, arm: Arm, faults: RowFaults = NO_FAULTS, work: RowWork | None = None
+    ) -> RowRun:
+        """The product's controller on this row, at its begin; its own work if no other is given."""
         setup = RowSetup(
             self.scenario,
             faults,
@@ -143,7 +145,7 @@ class RowCase:
         settings = PowerSettings(lease_ttl_ms=self.scenario.control.lease_ttl_ms)
         topology = self.topology
         return RowRun(
-            setup, self.row.work(), lambda epoch: WattpackPolicy(topology, settings, epoch)
+            setup, work or self.row.work(), lambda epoch: WattpackPolicy(topology, settings, epoch)
         )
 
     def oracle(self, seconds: float, *, declared_worst: bool = False) -> OracleResult:

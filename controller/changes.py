@@ -24,6 +24,7 @@ __all__ = [
     "changed_since",
     "changes_taken",
     "least_change",
+    "new_rise",
     "no_changes_yet",
 ]
 
@@ -172,6 +173,18 @@ def changed_since(memory: ChangeMemory, when_ns: IntArray) -> Change:
         return np.asarray(total - np.where(position >= 0, then, totals.min(axis=0)))
 
     return Change(since(when_ns), since(when_ns + READINGS_LAG_NS))
+
+
+def new_rise(memory: ChangeMemory, now_ns: int) -> FloatArray:
+    """Rise of what is readable above all that it was until a second ago, AC, (n_domains,).
+
+    0 until a quarter of the memory is filled; full, it reaches back 23 to 47 s.
+    """
+    before = (memory.times_ns >= 0) & (memory.times_ns <= now_ns - READINGS_LAG_NS)
+    if np.count_nonzero(before) < _RING // 4:
+        return np.zeros_like(memory.total_watts)
+    risen = memory.total_watts - memory.totals_watts[before].max(axis=0)
+    return np.asarray(np.maximum(risen, 0.0), dtype=np.float64)
 
 
 def least_change(watts: FloatArray, unread_watts: FloatArray) -> FloatArray:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from wattpack.power.domain_tree import BoolArray, FloatArray
+from wattpack.power.domain_tree import FloatArray
 from wattpack.power.recent_highest import RecentHighest, nothing_yet
 from wattpack.units import NS_PER_SECOND
 
@@ -28,16 +28,14 @@ def no_coincidence_yet(n_domains: int) -> RecentHighest:
     return nothing_yet(n_domains, _BUCKET_NS, _SPAN_NS)
 
 
-def coincidence(memory: RecentHighest, new_load: BoolArray) -> FloatArray:
+def coincidence(memory: RecentHighest) -> FloatArray:
     """Share of the modelled draw of boards to expect, 1 before anything is known, (n_domains,).
 
     Args:
         memory: Measured over modelled draw of boards of the last minute.
-        new_load: Domains that rose beyond all that the last minute showed: everything is expected
-            to come together again, (n_domains,).
     """
+    highest = memory.highest()
     seen = int(np.count_nonzero(memory.begins_ns >= 0))
     if seen < _KNOWN_BUCKETS:
-        return np.ones(len(new_load))
-    factor = np.clip(memory.highest(), LOWEST_COINCIDENCE, 1.0)
-    return np.asarray(np.where(new_load, 1.0, factor), dtype=np.float64)
+        return np.ones(len(highest))
+    return np.asarray(np.clip(highest, LOWEST_COINCIDENCE, 1.0), dtype=np.float64)

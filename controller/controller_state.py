@@ -70,7 +70,6 @@ class State:
         changes: How the readable draws moved lately.
         felt: By which draws heat was advanced lately.
         together: Measured over modelled draw of boards lately.
-        recent_draws: Estimates of the last minute.
         beyond_nodes_watts: What meters showed beyond the nodes, smoothed, (n_domains,).
         commitments: What was sent.
         alarms: Conditions that hold.
@@ -104,7 +103,6 @@ class State:
     changes: ChangeMemory
     felt: FeltMemory
     together: RecentHighest
-    recent_draws: RecentHighest
     beyond_nodes_watts: FloatArray
     commitments: Commitments
     alarms: Alarms
@@ -164,7 +162,6 @@ def initial_state(
         changes=no_changes_yet(n_gpus, n_nodes, n_domains),
         felt=nothing_felt(n_domains),
         together=no_coincidence_yet(n_domains),
-        recent_draws=no_coincidence_yet(n_domains),
         beyond_nodes_watts=np.zeros(n_domains),
         commitments=initial_commitments(n_gpus, n_nodes, 0, 0),
         alarms=no_alarms(n_domains),

@@ -15,6 +15,7 @@ from controller.bands import (
     update_rises,
 )
 from controller.breaker_heat import heat_limits, must_brake
+from controller.changes import new_rise
 from controller.coincidence import coincidence
 from controller.controller_state import State
 from controller.decide import Decided, Situation, decide, domain_load, effective_wants
@@ -46,8 +47,9 @@ _LONGEST_RAISE_SECONDS = 1.0
 # Caps that are still safe are kept while the ideal ones differ by less: boards live calmly (G6).
 _KEEP_SHARE = 0.03
 _KEEP_OVER_TARGET = 0.01
-# A rise beyond all draws of the last minute by this share of L is new load.
-_NEW_LOAD_SHARE = 0.02
+# What boards rise in a second beyond all that was before, and beyond this share of L, is expected
+# to come once more: readings are means of a second, so they show a step bit by bit.
+_EVERYDAY_RISE_SHARE = 0.02
 
 
 def good_budget(state: State, observed: Observations) -> FloatArray:
@@ -98,7 +100,7 @@ def open_situation(tick: Tick, state: State, picture: Picture) -> Situation:
 def measure_coincidence(
     tick: Tick, state: State, picture: Picture, situation: Situation
 ) -> tuple[State, Situation]:
-    """The situation with the share of boards' draws that comes together, and the memory of it."""
+    """The situation with what of the boards' draws comes together and comes new, and the memory."""
     load, settings = state.load, tick.settings
     reaction_ns = round((1.0 + settings.reaction_seconds) * NS_PER_SECOND)
     # A lowered cap is read back before the draw has followed it: the caps of that time count.
@@ -107,13 +109,16 @@ def measure_coincidence(
     measured = load.sum_gpus(picture.used_watts) / load.efficiency
     ratio = np.divide(measured, modelled, out=np.ones_like(measured), where=modelled > 0.0)
     together = state.together.with_watts(ratio, tick.now_ns)
-    draws = state.recent_draws
-    new_load = picture.draw_watts > draws.highest() + _NEW_LOAD_SHARE * base_watts(state)
-    factor = coincidence(together, new_load)
-    state = replace(
-        state, together=together, recent_draws=draws.with_watts(picture.draw_watts, tick.now_ns)
+    everyday = _EVERYDAY_RISE_SHARE * base_watts(state)
+    still_to_come = np.maximum(new_rise(state.changes, tick.now_ns) - everyday, 0.0)
+    idle = np.maximum(tick.topology.request_watts - situation.expected_watts, 0.0)
+    still_to_come = np.minimum(still_to_come, load.sum_gpus(idle) * load.gpu_factor)
+    now = replace(
+        situation,
+        coincidence=coincidence(together),
+        rest_watts=situation.rest_watts + still_to_come,
     )
-    return state, replace(situation, coincidence=factor)
+    return replace(state, together=together), now
 
 
 def move_bands(

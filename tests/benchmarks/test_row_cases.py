@@ -24,6 +24,7 @@ from benchmarks._row_cases import (
 from benchmarks.runner import Result
 from simulation.row_control.row_policy import Uncapped
 from simulation.row_control.run import RowRun, RowSetup
+from simulation.row_control.work import Held, LevelWork
 from wattpack.errors import InputError
 
 OWN = Asked(None, None, 1)
@@ -94,6 +95,43 @@ def test_time_above_the_rating_runs_from_the_first_to_the_last_moment() -> None:
     assert response.seconds_above(np.full(200, 1.0), 0.1) == 0.0
 
 
+def test_the_last_lowered_board_to_come_down_counts() -> None:
+    limits = np.full((50, 3), 700.0)
+    limits[5:, :2] = 500.0
+    drawn = np.full((50, 3), 720.0)
+    drawn[8:, 0] = 540.0
+    assert response.seconds_to_limits(drawn, limits, 20, 0.1) == pytest.approx(5.0)
+    drawn[14:, 1] = 549.0
+    assert response.seconds_to_limits(drawn, limits, 20, 0.1) == pytest.approx(1.5)
+    assert response.seconds_to_limits(drawn, limits, 4, 0.1) == 0.0
+    assert response.seconds_to_limits(drawn, np.full((50, 3), 700.0), 20, 0.1) == 0.0
+
+
+def test_the_row_starts_where_its_breakers_allow_every_board_its_default_limit() -> None:
+    def allowed(servers: int) -> dict[str, float]:
+        groups = [{"gpu_model": "H200-SXM", "count": servers}]
+        return response.survivable_mean_caps(
+            RowCase(OWN, 1, {}, {"row": {"groups": groups}}).scenario
+        )
+
+    # By hand: 0.25 of 0.8 * 30.3 * (r^2 - 1)^-0.605 s is 5.8 s at r = 1.4405, so 587.7 kW; less
+    # 59 hosts of 3370 W and 3 kW of switches; a watt of cap is 1.05 * 1.00414 / 0.94 W.
+    assert allowed(59)["row"] == pytest.approx(705.0, abs=0.3)
+    assert allowed(60)["row"] == pytest.approx(686.6, abs=0.3)
+    assert min(allowed(59).values()) >= 700.0 > min(allowed(60).values())
+
+
+def test_work_rises_from_its_first_share_to_itself() -> None:
+    level = LevelWork(np.zeros(2, dtype=np.int64), [(0.0, 500.0)])
+    rising = response.RisingWork(level)
+    held = Held(np.ones(2), np.ones(2), np.ones(2, dtype=np.bool_))
+    begin, end = response.RISE_SECONDS
+    assert rising.step(0.0, 1.0, held) == pytest.approx([350.0, 350.0])
+    assert rising.step((begin + end) / 2, 1.0, held) == pytest.approx([425.0, 425.0])
+    assert rising.step(end, 1.0, held) == pytest.approx([500.0, 500.0])
+    assert rising.done() == pytest.approx([3.0, 3.0])
+
+
 def test_means_of_seconds_and_minutes() -> None:
     steps = np.repeat(np.arange(120.0), 4)
     assert (second_means(steps, 0.25) == np.arange(120.0)).all()
@@ -123,9 +161,11 @@ def test_headroom_counts_minutes_in_which_the_oracle_is_full_and_sums_work() -> 
 def test_runs_that_never_crossed_meet_no_line_on_how_fast_they_came_back() -> None:
     one = {
         "seconds": 0.0, "peak": 0.99, "heat": 0.0, "trips": 0, "brakes": 0,
-        "load_before": 0.9, "normal": True, "at_default": 1.0,
+        "load_before": 0.9, "normal": True, "at_default": 1.0, "at_limit": 0.0,
     }  # fmt: skip
-    figures = response.figures([{"as_plant": one, "feed_loss": one}], ["as_plant", "feed_loss"])
+    more = {"survivable": 690.0, "over_survivable": 0.999}
+    rows = [{"as_plant": one, "feed_loss": one, response.ONE_MORE: more}]
+    figures = response.figures(rows, ["as_plant", "feed_loss"])
     assert figures["as_plant_runs_above_rating"] == 0
     assert figures["as_plant_runs_normal_at_default_caps"] == 1
     assert not Result(figures, response.TARGETS).met()
