@@ -7,19 +7,22 @@ first fault's onset, and from ``AFTER_SECONDS`` after the last fault's end.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, Protocol
 
 import numpy as np
 
-from controller.tick_values import PowerSettings
+from controller.controller_state import State
+from controller.tick_values import PowerSettings, Topology
 from simulation.row_control.accounts import RowResult
+from simulation.row_control.controller_memory import FIRST_EPOCH, draw_memory
 from simulation.row_control.fault_draws import FaultDraw, RowCounts, draw_faults
 from simulation.row_control.product_topology import product_topology
 from simulation.row_control.published_row_policy import PublishedRowPolicy
 from simulation.row_control.random_row import RandomRow
 from simulation.row_control.row_plant import RowPlant
 from simulation.row_control.run import START_NS, RowRun, RowSetup
+from simulation.row_control.start_states import RowStart, draw_start
 from simulation.row_control.wattpack_policy import WattpackPolicy
 from simulation.row_control.work import HIGH, LOW, Floats
 from simulation.scenario import Scenario
@@ -83,21 +86,38 @@ def one_run(scenario: Scenario, seed: int, number: int, seconds: float) -> dict[
     work = row.work()
     priority = work.priority
     topology = product_topology(plant, priority, work.gang)
-    setup = RowSetup(run.scenario, run.draw.faults, run.draw.agents, meters=run.draw.meters)
     settings = PowerSettings(lease_ttl_ms=run.scenario.control.lease_ttl_ms)
-    driven = RowRun(setup, work, lambda epoch: WattpackPolicy(topology, settings, epoch))
+    start, memory, state = _begun(run, plant, topology, settings)
+    setup = RowSetup(
+        run.scenario, run.draw.faults, run.draw.agents, meters=run.draw.meters, start=start
+    )
+
+    def policies(epoch: int) -> WattpackPolicy:
+        """The first leader knows what was drawn, one after a crash nothing."""
+        known = state if epoch == FIRST_EPOCH else None
+        return WattpackPolicy(topology, settings, epoch, known)
+
+    driven = RowRun(setup, work, policies)
     ours = driven.run(seconds)
     published = RowRun(setup, row.work(), lambda _: PublishedRowPolicy("polca", plant, priority))
     theirs = published.run(seconds)
     step_seconds = run.scenario.step_seconds
-    best = row.oracle(topology.floor_watts, run.draw.faults).run(seconds, step_seconds)
+    # Nobody can lift a board that only an actuator out of band reaches.
+    late = start.out_of_band[plant.node_of_gpu]
+    most = np.where(late, topology.guaranteed_watts, plant.bank.default_limit_watts)
+    oracle = row.oracle(topology.floor_watts, run.draw.faults, most_watts=most)
+    best = oracle.run(seconds, step_seconds)
     return {
         "number": number,
         "causes": list(run.draw.causes),
+        "began": memory,
+        "began_heat": float(start.heat.max()),
+        "out_of_band_servers": int(start.out_of_band.sum()),
         "onset_seconds": round(run.draw.onset_seconds, 2),
         "end_seconds": round(run.draw.end_seconds, 2),
         **_safety(ours),
-        "monitor": driven.monitor.details[:5],
+        "monitor": (driven.monitor.details + driven.trust.details)[:5],
+        "hidden_share": driven.trust.hidden_share,
         "work": _works(run, ours),
         "oracle_work": _works(run, best),
         "polca_work": _works(run, theirs),
@@ -106,6 +126,19 @@ def one_run(scenario: Scenario, seed: int, number: int, seconds: float) -> dict[
         "polca_brakes": theirs.brakes,
         "polca_above_seconds": float(theirs.above_seconds[0]),
     }
+
+
+def _begun(
+    run: FaultRun, plant: RowPlant, topology: Topology, settings: PowerSettings
+) -> tuple[RowStart, str, State]:
+    """How the row stands, and the kind and the state of the memory of its first controller."""
+    seed, lease_seconds = run.scenario.seed, settings.lease_ttl_ms / 1000.0
+    start = draw_start(seed, plant, topology.guaranteed_watts, lease_seconds)
+    memory, state = draw_memory(seed, topology, settings, start, plant)
+    if memory == "new":
+        # Nothing keeps heat for a controller that lost its memory: it takes the row for cool.
+        start = replace(start, heat=np.zeros(len(start.heat)))
+    return start, memory, state
 
 
 def _safety(ours: RowResult) -> dict[str, Any]:

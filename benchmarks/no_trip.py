@@ -5,27 +5,26 @@
 Work is compared with an oracle on the same arrivals (limit 1.00, perfect knowledge, caps that act
 at once); a published policy (POLCA's two thresholds, read second-hand) sees the same runs.
 
-Runs are done in shards of ``SHARD_RUNS``; with ``--resume DIR`` each finished shard is a file there
-that is not run again while the code and data behind it stay the same.
+Runs are done in shards of ``SHARD_RUNS``; with ``--resume DIR`` each finished run is a line of a
+file there that is not run again while the code and data behind it stay the same. Runs that were
+kept in ``benchmarks/results/no_trip`` are read, and bound the chance of a trip together.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
-from scipy.stats import beta
 
 from benchmarks._fault_runs import RUN_SECONDS, one_run
-from benchmarks.runner import Options, Result, Target, sources_digest
-from simulation.plant_hash import plant_sha256
+from benchmarks._kept_runs import KeptRuns, RunsKind, chance_bound, read_runs, together
+from benchmarks.runner import RESULTS, Options, Result, Target, sources_digest
 from simulation.row_control.work import HIGH, LOW
 from simulation.scenario import Scenario, load_scenario
 from wattpack.errors import InputError
@@ -33,13 +32,22 @@ from wattpack.errors import InputError
 NAME = "no_trip"
 SUMMARY = "trips, heat and work over random fault runs of an oversubscribed row"
 TAKES_ARGUMENTS = True
-USAGE: Final = "--scenario FILE, --runs N, --processes N"
+USAGE: Final = "--scenario FILE, --runs N, --first N, --processes N"
 
 SHARD_RUNS: Final = 10
 QUICK_RUNS, QUICK_SECONDS = 3, 260.0
 RUNS: Final = 2000
 BACK_WITHIN_SECONDS: Final = 60.0
-SOURCES: Final = ("benchmarks", "capacity", "controller", "gpu", "simulation", "wattpack")
+SOURCES: Final = (
+    "benchmarks/_fault_runs.py",
+    "capacity",
+    "controller",
+    "gpu",
+    "simulation",
+    "wattpack",
+)
+"""What a run rests on."""
+KEPT: Final = RESULTS / NAME
 
 TARGETS: Final = {
     "trips": Target(at_most=0),
@@ -53,17 +61,22 @@ Row = Mapping[str, Any]
 
 
 def run(options: Options) -> Result:
-    """All shards that are asked for, those of ``--resume`` included."""
+    """All runs that are asked for, those of ``--resume`` included."""
     asked = _arguments(options.arguments)
     scenario = load_scenario(asked.scenario)
+    kind = RunsKind.of(scenario, options.seed, sources_digest(SOURCES))
     began = time.perf_counter()
     if options.quick:
         rows = [one_run(scenario, options.seed, i, QUICK_SECONDS) for i in range(QUICK_RUNS)]
     else:
-        rows = list(_all_rows(options, asked, scenario))
+        rows = _all_rows(options, asked, scenario, kind)
     seconds = time.perf_counter() - began
-    told = figures(rows)
-    told |= {"plant_sha256": plant_sha256(scenario.plant), "wall_seconds": seconds}
+    told = figures(rows) | together(read_runs(KEPT, kind), "trips")
+    told |= {
+        "sources": kind.sources,
+        "plant_sha256": kind.plant_sha256,
+        "wall_seconds": seconds,
+    }
     return Result(told, TARGETS)
 
 
@@ -71,6 +84,7 @@ def _arguments(arguments: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="no_trip", add_help=False, exit_on_error=False)
     parser.add_argument("--scenario", type=Path)
     parser.add_argument("--runs", type=int, default=RUNS)
+    parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--processes", type=int, default=2)
     try:
         asked, rest = parser.parse_known_args(list(arguments))
@@ -81,6 +95,8 @@ def _arguments(arguments: Sequence[str]) -> argparse.Namespace:
     for name in ("runs", "processes"):
         if getattr(asked, name) < 1:
             raise InputError(f"--{name}", "an integer >= 1", getattr(asked, name))
+    if asked.first < 0:
+        raise InputError("--first", "an integer >= 0", asked.first)
     return asked
 
 
@@ -88,21 +104,24 @@ def _arguments(arguments: Sequence[str]) -> argparse.Namespace:
 
 
 def _all_rows(
-    options: Options, asked: argparse.Namespace, scenario: Scenario
-) -> Iterator[dict[str, Any]]:
-    """Rows of every shard in order; a shard that is finished is written at once."""
-    numbers = range(asked.runs)
-    shards = [numbers[i : i + SHARD_RUNS] for i in range(0, asked.runs, SHARD_RUNS)]
-    jobs = [(scenario, options.seed, shard, options.resume) for shard in shards]
-    done = trips = 0
-    # A pool that takes its processes with it when this one is told to end.
-    with get_context("spawn").Pool(asked.processes) as pool:
-        for rows in pool.imap(_shard, jobs):
-            done += len(rows)
-            trips += sum(row["trips"] for row in rows)
-            bar = _bar(done / asked.runs)
-            options.progress(f"{bar} {done} of {asked.runs} runs, {trips} trips")
-            yield from rows
+    options: Options, asked: argparse.Namespace, scenario: Scenario, kind: RunsKind
+) -> list[dict[str, Any]]:
+    """Rows of every run in order; a shard that is finished is written at once."""
+    numbers = range(asked.first, asked.first + asked.runs)
+    kept = KeptRuns(kind, options.resume)
+    missing = [number for number in numbers if number not in kept.rows]
+    shards = [missing[i : i + SHARD_RUNS] for i in range(0, len(missing), SHARD_RUNS)]
+    jobs = [(scenario, options.seed, shard) for shard in shards]
+    if jobs:
+        # A pool that takes its processes with it when this one is told to end.
+        with get_context("spawn").Pool(asked.processes) as pool:
+            for rows in pool.imap(_shard, jobs):
+                kept.add(rows)
+                done = [kept.rows[number] for number in numbers if number in kept.rows]
+                trips = sum(row["trips"] for row in done)
+                bar = _bar(len(done) / asked.runs)
+                options.progress(f"{bar} {len(done)} of {asked.runs} runs, {trips} trips")
+    return [kept.rows[number] for number in numbers]
 
 
 def _bar(share: float, width: int = 30) -> str:
@@ -110,53 +129,21 @@ def _bar(share: float, width: int = 30) -> str:
     return "[" + "#" * filled + "." * (width - filled) + "]"
 
 
-def _shard(job: tuple[Scenario, int, range, Path | None]) -> list[dict[str, Any]]:
-    """One shard's rows, from its file if that is there."""
-    scenario, seed, numbers, folder = job
-    file = None if folder is None else folder / shard_name(scenario, seed, numbers)
-    if file is not None and file.exists():
-        kept: list[dict[str, Any]] = json.loads(file.read_text(encoding="utf-8"))["rows"]
-        return kept
-    rows = [one_run(scenario, seed, number, RUN_SECONDS) for number in numbers]
-    if file is not None:
-        _keep(file, {"seed": seed, "plant_sha256": plant_sha256(scenario.plant), "rows": rows})
-    return rows
-
-
-def shard_name(scenario: Scenario, seed: int, numbers: range) -> str:
-    """A shard's file: of one seed, one scenario, and the code and data that it rests on."""
-    made = sources_digest(SOURCES)
-    which = f"{numbers.start:05d}-{numbers.stop - 1:05d}"
-    return f"{NAME}-{scenario.name}-seed-{seed}-{which}-{made}.json"
-
-
-def _keep(file: Path, document: dict[str, Any]) -> None:
-    try:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        half = file.with_suffix(".part")
-        half.write_text(json.dumps(document) + "\n", encoding="utf-8")
-        half.rename(file)
-    except OSError as error:
-        raise InputError("--resume", "a folder to write to", str(file.parent)) from error
+def _shard(job: tuple[Scenario, int, Sequence[int]]) -> list[dict[str, Any]]:
+    """One shard's rows."""
+    scenario, seed, numbers = job
+    return [one_run(scenario, seed, number, RUN_SECONDS) for number in numbers]
 
 
 # -- figures ---------------------------------------------------------------------------------------
-
-
-def trip_bound(trips: int, runs: int) -> float:
-    """95 % upper bound of the chance that a run trips (Clopper and Pearson, Biometrika 26, 1934).
-
-    Without any trip it is about 3 / runs.
-    """
-    if trips >= runs:
-        return 1.0
-    return float(beta.ppf(0.95, trips + 1, runs - trips))
 
 
 def figures(rows: Sequence[Row]) -> dict[str, float | int | str]:
     """Of any number of runs, at least one."""
     tripped = sum(row["trips"] > 0 for row in rows)
     heat = np.array([row["heat"] for row in rows])
+    # Some rows begin hot: what they do not begin with, they gain.
+    gained = np.array([max(0.0, row["heat"] - row["began_heat"]) for row in rows])
     violations: Counter[str] = Counter()
     for row in rows:
         violations.update(row["violations"])
@@ -165,14 +152,16 @@ def figures(rows: Sequence[Row]) -> dict[str, float | int | str]:
         "runs": len(rows),
         "trips": sum(row["trips"] for row in rows),
         "runs_with_a_trip": tripped,
-        "trip_chance_upper_95": trip_bound(tripped, len(rows)),
+        "trip_chance_upper_95": chance_bound(tripped, len(rows)),
         "causes_of_trips": _counted(causes),
         "heat_p99_9": float(np.quantile(heat, 0.999)),
         "heat_max": float(heat.max()),
+        "heat_gained_p99_9": float(np.quantile(gained, 0.999)),
         "peak_load_ratio": max(row["peak_ratio"] for row in rows),
         "above_rating_seconds_max": max(row["above_seconds"] for row in rows),
         "runs_above_rating": sum(row["above_seconds"] > 0 for row in rows),
         "runs_braked": sum(row["brakes"] > 0 for row in rows),
+        "hidden_share_max": max(row["hidden_share"] for row in rows),
         "invariant_violations": sum(violations.values()),
         "invariants_violated": _counted(violations),
         **_work_figures(rows),

@@ -34,7 +34,6 @@ from benchmarks.runner import (
     Rows,
     Target,
     finished_rows,
-    sources_digest,
 )
 from controller.tick_values import PowerSettings, Topology
 from wattpack.power.feasibility import LoadTree
@@ -107,8 +106,7 @@ def run(options: Options) -> Result:
     if options.quick:
         rows = [one_shard(options.seed, 0, houses=30, runs=10)]
     else:
-        name = f"{NAME}-{sources_digest(('controller',))}"
-        rows = finished_rows(options, name, _shard_told(options), SHARDS)
+        rows = finished_rows(options, NAME, _shard_told(options), SHARDS)
     total: Counter[str] = Counter()
     for row in rows:
         total.update(row["counts"])

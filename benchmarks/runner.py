@@ -118,13 +118,34 @@ def finished_rows(options: Options, name: str, one_case: OneCase, count: int) ->
     return rows
 
 
+EVERYTHING = (
+    "actuator",
+    "benchmarks",
+    "capacity",
+    "controller",
+    "forecasting",
+    "gpu",
+    "proto",
+    "scheduler_plugin",
+    "simulation",
+    "telemetry",
+    "wattpack",
+)
+"""Whatever a benchmark can call: a file of finished rows is not to outlive any of it."""
+
+
 @cache
-def sources_digest(folders: tuple[str, ...] = ("benchmarks", "capacity", "wattpack")) -> str:
-    """Of all code and data that a figure can depend on: by default solvers' and benchmarks'."""
+def sources_digest(places: tuple[str, ...] = EVERYTHING) -> str:
+    """Of all code and data that a figure can depend on.
+
+    Args:
+        places: Folders and files from the root of the project.
+    """
     made = hashlib.sha256()
     root = Path(__file__).parent.parent
-    for folder in folders:
-        for file in sorted((root / folder).rglob("*")):
+    for place in places:
+        found = root / place
+        for file in sorted(found.rglob("*")) if found.is_dir() else [found]:
             parts = file.relative_to(root).parts
             if file.is_file() and not {"__pycache__", "results"}.intersection(parts):
                 made.update("/".join(parts).encode() + b"\0" + file.read_bytes())

@@ -12,6 +12,7 @@ from typing import Final
 import numpy as np
 
 from simulation.row_control.messages import LeaseBatches
+from simulation.row_control.start_states import RowStart
 from simulation.row_control.work import Bools, Floats, Integers
 from wattpack.units import NS_PER_MS, NS_PER_SECOND
 
@@ -32,12 +33,14 @@ class ActuatorTimes:
         slow_write_seconds: The same of a slow one.
         slow_chance: How often it is slow.
         host_unit_seconds: From a server's boot to the guaranteed caps of its host unit (I10).
+        out_of_band_seconds: What a word over a server's management network takes (POLCA: 40 s).
     """
 
     write_seconds: tuple[float, float] = (0.01, 0.08)
     slow_write_seconds: tuple[float, float] = (0.1, 0.5)
     slow_chance: float = 0.01
     host_unit_seconds: float = 2.0
+    out_of_band_seconds: float = 40.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +67,8 @@ class RowActuators:
         cap_watts: What each board shall hold.
         limit_watts: What its driver holds.
         seen_watts: What was read back last.
+        out_of_band: Servers that no lease reaches: their guaranteed caps are set late, and nobody
+            vouches for them.
         deadline_ns: End of its lease on the node's clock, ``NEVER`` without one.
         confirmed_sequence: Of the last command that a read-back agreed with.
         refused: Batches that were not accepted, in all.
@@ -104,10 +109,28 @@ class RowActuators:
         self.next_read_ns: Integers = start_ns + generator.integers(0, READ_BACK_NS, size=n)
         self.boot = np.ones(n, dtype=np.int64)
         self.ready_ns = np.zeros(n, dtype=np.int64)
+        self.out_of_band: Bools = np.zeros(n, dtype=np.bool_)
         self._nonces = np.zeros(n, dtype=np.int64)
         self._nonce_ring = np.zeros((n, _RING), dtype=np.int64)
         self._issued_ring = np.zeros((n, _RING), dtype=np.int64)
         self.refused = self.expired = 0
+
+    def begin_as(self, start: RowStart, now_ns: int) -> None:
+        """Stand as somebody left it: what is held was written and read back.
+
+        Args:
+            start: Caps, locks, leases, and who is out of band.
+            now_ns: When the run begins.
+        """
+        self.out_of_band = start.out_of_band.copy()
+        for held in (self.cap_watts, self.limit_watts, self.seen_watts):
+            held[:] = start.cap_watts
+        for locked in (self.lock_mhz, self.driver_lock_mhz):
+            locked[:] = start.lock_mhz
+        left_ns = (start.lease_seconds * NS_PER_SECOND).astype(np.int64)
+        ends = np.where(left_ns > 0, self.local_ns(now_ns) + left_ns, NEVER)
+        self.deadline_ns[:] = ends[:, None]
+        self._soonest_ns = now_ns
 
     def local_ns(self, now_ns: Integers | int, nodes: Integers | slice = slice(None)) -> Integers:
         """The nodes' own clocks at a time, (n,)."""
@@ -130,6 +153,7 @@ class RowActuators:
     def controlled(self, nodes: Integers) -> Bools:
         """Boards that the actuator vouches for, (n, g)."""
         controlled = self.ever_confirmed.take(nodes, axis=0)
+        controlled &= ~self.out_of_band.take(nodes)[:, None]
         failed = self.failures.take(nodes, axis=0) >= FAILURES_UNTIL_UNCONTROLLED
         if not failed.any():
             return controlled
@@ -166,6 +190,7 @@ class RowActuators:
         follows = np.where(batches.epoch == epoch, newer, batches.epoch > epoch)
         accepted: Bools = fresh & follows & (deadline > local)
         accepted &= self.ready_ns.take(nodes) <= at_ns
+        accepted &= ~self.out_of_band.take(nodes)
         if not accepted.all():
             self.refused += int((~accepted).sum())
             if not accepted.any():
@@ -205,6 +230,9 @@ class RowActuators:
         if slow.any():
             low, high = times.slow_write_seconds
             seconds = np.where(slow, low + share * (high - low), seconds)
+        late = self.out_of_band.take(nodes)
+        if late.any():
+            seconds = np.where(late, times.out_of_band_seconds, seconds)
         self.write_ns[nodes] = begin + (seconds * NS_PER_SECOND).astype(np.int64)
 
     # -- what time does --------------------------------------------------------------------------
@@ -302,6 +330,8 @@ class RowActuators:
         self.boot[node] += 1
         ready_ns = up_ns + round(self._times.host_unit_seconds * NS_PER_SECOND)
         self.ready_ns[node], self.write_ns[node] = ready_ns, ready_ns
+        if self.out_of_band[node]:
+            self.write_ns[node] += round(self._times.out_of_band_seconds * NS_PER_SECOND)
         self.next_read_ns[node] = ready_ns + READ_BACK_NS
         self.cap_watts[node] = self.guaranteed_watts[node]
         self.seen_watts[node] = self.limit_watts[node]

@@ -23,6 +23,7 @@ K = RowFaultKind
 ONSET_SECONDS = (60.0, 180.0)
 LASTS_SECONDS = (30.0, 120.0)
 CRASH_SECONDS = (10.0, 600.0)
+ALL_TO_FULL = "all_to_full"
 STEP_CHANCE = 0.6
 """How often everything steps to full power while something else is wrong."""
 
@@ -168,7 +169,12 @@ def _feed_loss(d: _Drawing) -> list[RowFault]:
     return [d.fault(K.FEED_LOST, d.every(d.counts.domains))]
 
 
+def _all_to_full(d: _Drawing) -> list[RowFault]:
+    return [d.fault(K.ALL_TO_FULL, d.every(d.counts.gpus))]
+
+
 CAUSES: dict[str, Cause] = {
+    ALL_TO_FULL: _all_to_full,
     "telemetry_loss": _telemetry_loss,
     "frozen_readings": _frozen_readings,
     "frozen_readings_without_meter": _frozen_without_meter,
@@ -200,12 +206,12 @@ def draw_faults(seed: int, counts: RowCounts) -> FaultDraw:
         begin = onset if position == 0 else onset + float(rng.uniform(0.0, 30.0))
         end = begin + float(rng.uniform(*LASTS_SECONDS))
         faults += CAUSES[name](_Drawing(rng, counts, begin, end))
-    if rng.random() < STEP_CHANCE:
+    if ALL_TO_FULL not in names and rng.random() < STEP_CHANCE:
         step = _Drawing(rng, counts, onset + float(rng.uniform(0.0, 40.0)), 0.0)
         lasts = float(rng.uniform(*LASTS_SECONDS))
         gpus = step.every(counts.gpus)
         faults.append(RowFault(K.ALL_TO_FULL, step.begin, step.begin + lasts, gpus))
-        names = [*names, "all_to_full"]
+        names = [*names, ALL_TO_FULL]
     agents = AgentSettings(
         loss=float(rng.uniform(0.0, 0.05)) if rng.random() < 1.0 / 3.0 else 0.0,
         host_meter=bool(rng.random() < 0.5),

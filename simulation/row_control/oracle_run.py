@@ -39,12 +39,15 @@ class BoardConstants:
         floor_watts: Promised to the work on it.
         least_watts: Below which no limit holds it.
         default_limit_watts: As after a driver load.
+        most_watts: What it may be let draw; the default limit but for boards that nobody can
+            command.
     """
 
     node_of_gpu: Integers
     floor_watts: Floats
     least_watts: Floats
     default_limit_watts: Floats
+    most_watts: Floats
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,5 +160,5 @@ class OracleRun:
             np.full(len(boards.node_of_gpu), per_watt / plant.supply_efficiency),
             np.where(alive, boards.floor_watts, 0.0),
             np.where(alive, boards.least_watts, 0.0),
-            np.where(alive, boards.default_limit_watts, 0.0),
+            np.where(alive, boards.most_watts, 0.0),
         )

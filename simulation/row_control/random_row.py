@@ -34,7 +34,12 @@ class RandomRow:
         return RandomWork(self.shape, self.curves, self._seed, self._settings)
 
     def oracle(
-        self, floor_watts: Floats, faults: RowFaults = NO_FAULTS, *, declared_worst: bool = False
+        self,
+        floor_watts: Floats,
+        faults: RowFaults = NO_FAULTS,
+        *,
+        declared_worst: bool = False,
+        most_watts: Floats | None = None,
     ) -> OracleRun:
         """The oracle on the same arrivals.
 
@@ -42,10 +47,12 @@ class RandomRow:
             floor_watts: What policies promise each board, (n_gpus,).
             faults: Of the run that it is compared with.
             declared_worst: Count the declared worst of servers in place of what they draw.
+            most_watts: What each board may be let draw, None for its default limit, (n_gpus,).
         """
         bank = self._plant.bank
-        boards = BoardConstants(
-            self._plant.node_of_gpu, floor_watts, bank.hold_watts, bank.default_limit_watts
-        )
+        default = bank.default_limit_watts
+        most = default if most_watts is None else most_watts
+        nodes = self._plant.node_of_gpu
+        boards = BoardConstants(nodes, floor_watts, bank.hold_watts, default, most)
         work = RandomWork(self.shape, self.curves.hulled(), self._seed, self._settings)
         return OracleRun(self._plant.scenario, boards, work, faults, declared_worst=declared_worst)

@@ -11,20 +11,14 @@ from collections import Counter
 import numpy as np
 
 from simulation.row_control.actuators import NEVER, RowActuators
+from simulation.row_control.jump_judge import HIGHEST_RATIO, JumpJudge
 from simulation.row_control.row_plant import RowPlant
 from simulation.row_control.work import Bools, Floats, Integers
 from wattpack.units import NS_PER_SECOND
 
-OVERSHOOT = 1.05
-GAIN_SPREAD = 0.09
 MATCH_WATTS = 1.5
-PARENT_HEAT, LEAF_HEAT = 0.25, 0.5
 HEAT_TOLERANCE = 0.03
 """Curves through the same published points differ by up to 4 % between and beside them."""
-
-HIGHEST_RATIO = 1.5
-REACTION_SECONDS = 0.5 + 1.3
-"""Actuation and settling at p99.9: what a jump lasts beyond a lease (I2)."""
 
 JUMP_SECONDS = 3.0
 """I2 is restored by lowering caps when nodes fall silent; a command and its read-back take this."""
@@ -49,11 +43,7 @@ class RowMonitor:
         self.counts: Counter[str] = Counter()
         self.details: list[str] = []
         n_domains = len(plant.domain_names)
-        self._members = np.array([plant.members(d) for d in range(n_domains)])
-        self._boards = self._members.sum(axis=1) * plant.gpus_per_node
-        external = np.zeros(n_domains)
-        external[0] = plant.scenario.row.external_watts
-        self._external = external
+        self._jump = JumpJudge(plant, lease_seconds)
         self._default = self._shaped(plant.bank.default_limit_watts)
         self._jump_since_ns = np.full(n_domains, NEVER)
         self._above_since_ns = np.full(actuators.cap_watts.shape, NEVER)
@@ -83,14 +73,6 @@ class RowMonitor:
             seconds = (now_ns - self._plant.start_ns) / NS_PER_SECOND
             self.details.append(f"{name} at {seconds:.2f} s: {text}")
 
-    def _domain_watts(self, node_gpu_watts: Floats) -> Floats:
-        """AC watts at each domain with boards at caps and servers at their worst, (n_domains,)."""
-        constants = self._plant.scenario.plant
-        gain = 1.0 + GAIN_SPREAD / np.sqrt(self._boards)
-        gpus = self._members @ node_gpu_watts * OVERSHOOT * gain
-        hosts = self._members.sum(axis=1) * constants.worst_host_watts
-        return np.asarray((gpus + hosts) / constants.supply_efficiency + self._external)
-
     def _check_floor(self, now_ns: int) -> None:
         """I1: guaranteed caps, and the largest 5 % of a domain's servers at default limits."""
         held = self._actuators.guaranteed_watts
@@ -104,12 +86,12 @@ class RowMonitor:
         """Domains that bear too much then, each in words."""
         broken = []
         jump = self._default.sum(axis=1) - guaranteed
-        for domain, members in enumerate(self._members):
+        for domain, members in enumerate(self._jump.members):
             count = max(1, int(np.ceil(0.05 * members.sum())))
             largest = np.argsort(-np.where(members, jump, -1.0), kind="stable")[:count]
             node_watts = guaranteed.copy()
             node_watts[largest] = self._default[largest].sum(axis=1)
-            watts = float(self._domain_watts(node_watts)[domain])
+            watts = float(self._jump.domain_watts(node_watts)[domain])
             rating = float(self._plant.breakers.rating_watts[domain])
             if watts > rating + 1.0:
                 name = self._plant.domain_names[domain]
@@ -149,13 +131,11 @@ class RowMonitor:
         quiet = now_ns - heard_ns > SILENT_SECONDS * NS_PER_SECOND
         caps = np.where(quiet[:, None], self._default, caps)
         breakers = self._plant.breakers
-        ratio = self._domain_watts(caps.sum(axis=1)) / breakers.rating_watts
-        fault = self._lease_seconds + REACTION_SECONDS
-        heat = breakers.heat + fault / breakers.earliest_seconds(ratio)
-        allowed = np.full(len(heat), LEAF_HEAT)
-        allowed[0] = PARENT_HEAT
+        ratio = self._jump.load_ratio(caps.sum(axis=1))
+        heat = self._jump.heat_after(breakers.heat, ratio)
+        allowed = self._jump.allowed_heat
         lowerable = (actuators.cap_watts > actuators.guaranteed_watts + MATCH_WATTS).any(axis=1)
-        left = (self._members & (lowerable & ~quiet)).any(axis=1)
+        left = (self._jump.members & (lowerable & ~quiet)).any(axis=1)
         bad = ((heat > allowed + HEAT_TOLERANCE) | (ratio > HIGHEST_RATIO)) & left
         self._jump_since_ns = np.where(bad, np.minimum(self._jump_since_ns, now_ns), NEVER)
         late = bad & (now_ns - self._jump_since_ns > JUMP_SECONDS * NS_PER_SECOND)

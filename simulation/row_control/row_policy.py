@@ -7,15 +7,15 @@ can do. ``wattpack_policy`` has the product's.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 
 from simulation.row_control.messages import NO_ORDERS, BoardWrites, Orders, Reports
-from simulation.row_control.work import Floats, Integers
+from simulation.row_control.work import Bools, Floats, Integers
 from wattpack.errors import InputError
 
-__all__ = ["Answer", "Known", "RowPolicy", "StaticCaps", "Uncapped"]
+__all__ = ["Answer", "Doubted", "Known", "RowPolicy", "StaticCaps", "Uncapped", "Watchful"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +76,30 @@ class RowPolicy(Protocol):
 
     def tick(self, known: Known) -> Orders:
         """Decide."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Doubted:
+    """What a policy does not believe, and what it takes the load for.
+
+    Attributes:
+        boards: They do not keep their caps and count at their most, (n_gpus,).
+        readings: They are not of this moment, (n_gpus,).
+        draw_watts: Estimated AC draw, (n_domains,).
+    """
+
+    boards: Bools
+    readings: Bools
+    draw_watts: Floats
+
+
+@runtime_checkable
+class Watchful(Protocol):
+    """A policy that says whom it does not believe."""
+
+    def doubted(self) -> Doubted | None:
+        """At its last tick, None before the first."""
         ...
 
 

@@ -19,7 +19,9 @@ from simulation.row_control.faults import RowFaultKind, RowFaults
 from simulation.row_control.messages import BoardWrites, LeaseBatches, Orders
 from simulation.row_control.row_monitor import RowMonitor
 from simulation.row_control.row_plant import RowPlant
-from simulation.row_control.row_policy import Known, RowPolicy
+from simulation.row_control.row_policy import Known, RowPolicy, Watchful
+from simulation.row_control.start_states import RowStart
+from simulation.row_control.trust_monitor import FrozenSensors, TrustMonitor
 from simulation.row_control.work import Floats, RowWork
 from simulation.scenario import Scenario
 from wattpack.units import NS_PER_SECOND, seconds_to_ns
@@ -44,6 +46,8 @@ class RowSetup:
         times: How fast actuators are.
         meters: Whether the domains' meters reach the policy.
         clock_spread_seconds: How far nodes' clocks are apart.
+        start: How the row stands when the run begins; None: cool, at the policy's own limits.
+            Policies without leases begin with their own limits and no locks, on breakers as hot.
     """
 
     scenario: Scenario
@@ -52,6 +56,7 @@ class RowSetup:
     times: ActuatorTimes = field(default_factory=ActuatorTimes)
     meters: bool = True
     clock_spread_seconds: float = 5.0
+    start: RowStart | None = None
 
 
 class RowRun:
@@ -81,16 +86,26 @@ class RowRun:
             setup.clock_spread_seconds,
         )
         self.agents = RowAgents(plant, self.actuators, setup.agents, self._generator(12))
+        if setup.start is not None:
+            self._begin_as(setup.start)
         bank.limit_watts[:] = self.actuators.limit_watts.ravel()
         self.accounts = RowAccounts(plant, work)
         lease = scenario.control.lease_ttl_ms / 1000.0
         self.monitor = RowMonitor(plant, self.actuators, lease)
+        self.trust = TrustMonitor(plant, self.actuators)
         self._heard_ns = np.full(plant.n_nodes, START_NS, dtype=np.int64)
         self._tick_ns = seconds_to_ns(scenario.control.tick_seconds)
         self._next_tick_ns = START_NS
         self._orders: list[tuple[int, BoardWrites]] = []
         self._writes_generator = self._generator(13)
         self.ticks = 0
+
+    def _begin_as(self, start: RowStart) -> None:
+        self.plant.breakers.heat = start.heat.copy()
+        self.plant.breakers.reset_peaks()
+        if self.policy.uses_leases:
+            self.actuators.begin_as(start, START_NS)
+            self.plant.bank.lock_max_mhz[:] = start.lock_mhz.ravel()
 
     def _generator(self, stream: int) -> np.random.Generator:
         return np.random.default_rng((self.setup.scenario.seed, stream))
@@ -100,7 +115,7 @@ class RowRun:
         step_seconds = self.setup.scenario.step_seconds
         for _ in range(round(seconds / step_seconds)):
             self._window(step_seconds)
-        violations = dict(self.monitor.counts)
+        violations = dict(self.monitor.counts + self.trust.counts)
         brakes = self._brakes + (0 if self._crashed else self.policy.brakes)
         return self.accounts.result(brakes, self.actuators.expired, violations)
 
@@ -117,6 +132,15 @@ class RowRun:
         self.accounts.took(step_seconds)
         if self.policy.uses_leases and plant.now_ns % NS_PER_SECOND < end_ns - begin_ns:
             self.monitor.check(self._heard_ns, self._excused(seconds))
+            self._watch_trust(seconds)
+
+    def _watch_trust(self, seconds: float) -> None:
+        if self._crashed or not isinstance(self.policy, Watchful):
+            return
+        faults, n = self.setup.faults, self.plant.n_gpus
+        readings = faults.struck(K.READINGS_FROZEN, seconds, n)
+        counters = faults.struck(K.COUNTERS_FROZEN, seconds, n)
+        self.trust.check(self.policy.doubted(), self._heard_ns, FrozenSensors(readings, counters))
 
     def _advance(self, seconds: float, step_seconds: float) -> None:
         plant = self.plant
@@ -278,5 +302,5 @@ class RowRun:
         bank.lock_max_mhz[:] = actuators.driver_lock_mhz.ravel()
 
     def _excused(self, seconds: float) -> np.ndarray[tuple[int, int], np.dtype[np.bool_]]:
-        """Boards that silent write failures keep from obeying, (n_nodes, g)."""
-        return self._write_failures(seconds) > 0.0
+        """Boards that declared faults or a late actuator keep from obeying, (n_nodes, g)."""
+        return (self._write_failures(seconds) > 0.0) | self.actuators.out_of_band[:, None]

@@ -20,7 +20,7 @@ from controller.tick_values import (
 )
 from simulation.row_control.answers import Answers
 from simulation.row_control.messages import NO_ORDERS, LeaseBatches, Orders, Reports, joined
-from simulation.row_control.row_policy import Answer, Known
+from simulation.row_control.row_policy import Answer, Doubted, Known
 from simulation.row_control.work import Bools, Floats, Integers
 from wattpack.units import NS_PER_SECOND
 
@@ -77,6 +77,7 @@ class WattpackPolicy:
         topology: Of the row; boards in order of nodes, the same number each.
         settings: Constants of the power loop.
         epoch: Fencing epoch of this term.
+        state: What it knows when it begins, None for nothing.
 
     Attributes:
         decisions: Of the last tick, None before the first.
@@ -84,12 +85,14 @@ class WattpackPolicy:
 
     uses_leases = True
 
-    def __init__(self, topology: Topology, settings: PowerSettings, epoch: int) -> None:
+    def __init__(
+        self, topology: Topology, settings: PowerSettings, epoch: int, state: State | None = None
+    ) -> None:
         self.topology, self.settings, self._epoch = topology, settings, epoch
-        self.state: State = initial_state(topology, settings)
+        self.state = initial_state(topology, settings) if state is None else state
         self.decisions: Decisions | None = None
         self.brakes = 0
-        self._braking = np.zeros(topology.n_domains, dtype=np.bool_)
+        self._braking = self.state.bands.band == Band.BRAKE
         n = topology.n_nodes
         shape = (n, topology.n_gpus // n)
         self._received_ns = np.full(n, -1, dtype=np.int64)
@@ -114,6 +117,13 @@ class WattpackPolicy:
     def initial_watts(self) -> Floats:
         """Guaranteed caps: a row on which nobody was in control yet."""
         return self.topology.guaranteed_watts
+
+    def doubted(self) -> Doubted | None:
+        """Boards and readings that the last tick did not trust, and its estimate."""
+        told = self.decisions
+        if told is None:
+            return None
+        return Doubted(~told.trusted, told.stale_readings, told.draw_watts)
 
     def arrived(self, reports: Reports) -> Answer:
         """Take reports in until one completes a large rise."""

@@ -9,7 +9,8 @@ import pytest
 
 from benchmarks import no_trip
 from benchmarks._fault_runs import FaultRun, one_run
-from benchmarks.no_trip import figures, shard_name, trip_bound
+from benchmarks._kept_runs import KeptRuns, RunsKind, chance_bound, read_runs, together
+from benchmarks.no_trip import figures
 from benchmarks.runner import Options
 from simulation.scenario import load_scenario
 from tests.simulation.row_control.rows import small_row
@@ -18,9 +19,12 @@ from wattpack.errors import InputError
 
 def made_row(**changes: Any) -> dict[str, Any]:
     row: dict[str, Any] = {
+        "number": 0,
         "causes": ["api_down"],
         "trips": 0,
         "heat": 0.1,
+        "began_heat": 0.0,
+        "hidden_share": 0.01,
         "peak_ratio": 0.98,
         "above_seconds": 0.0,
         "brakes": 0,
@@ -40,9 +44,9 @@ def made_row(**changes: Any) -> dict[str, Any]:
 
 
 def test_no_trip_in_n_runs_bounds_their_chance_by_three_over_n() -> None:
-    assert trip_bound(0, 2000) == pytest.approx(3.0 / 2000, rel=0.01)
-    assert trip_bound(1, 100) == pytest.approx(0.0466, abs=0.0005)
-    assert trip_bound(5, 5) == 1.0
+    assert chance_bound(0, 2000) == pytest.approx(3.0 / 2000, rel=0.01)
+    assert chance_bound(1, 100) == pytest.approx(0.0466, abs=0.0005)
+    assert chance_bound(5, 5) == 1.0
 
 
 def test_figures_sum_work_by_class_and_count_runs() -> None:
@@ -72,14 +76,76 @@ def test_a_run_is_a_function_of_its_seed_and_compares_outside_of_its_faults() ->
     assert one_run(scenario, 1, 3, 55.0)["oracle_work"] != first["oracle_work"]
 
 
-def test_a_finished_shard_is_not_run_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    scenario = load_scenario()
-    monkeypatch.setattr(no_trip, "one_run", lambda *_: made_row())
-    job = (scenario, 1, range(2), tmp_path)
-    rows = no_trip._shard(job)
+def kind_of(sources: str = "abc", seed: int = 1) -> RunsKind:
+    return RunsKind.of(load_scenario(), seed, sources)
+
+
+def test_runs_that_are_kept_are_not_made_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scenario, kind = load_scenario(), kind_of()
+    monkeypatch.setattr(no_trip, "get_context", lambda _: ThisProcess)
+    monkeypatch.setattr(no_trip, "one_run", lambda *asked: made_row(number=asked[2]))
+    asked = no_trip._arguments(["--runs", "12", "--first", "3"])
+    rows = no_trip._all_rows(Options(resume=tmp_path), asked, scenario, kind)
+    assert [row["number"] for row in rows] == list(range(3, 15))
     monkeypatch.setattr(no_trip, "one_run", lambda *_: pytest.fail("run again"))
-    assert no_trip._shard(job) == rows
-    assert [f.name for f in tmp_path.iterdir()] == [shard_name(scenario, 1, range(2))]
+    assert no_trip._all_rows(Options(resume=tmp_path), asked, scenario, kind) == rows
+    assert [f.name for f in tmp_path.iterdir()] == [kind.file_name]
+
+
+class ThisProcess:
+    """A pool that is none."""
+
+    def __init__(self, processes: int) -> None:
+        del processes
+
+    Pool: Any = None
+    imap = staticmethod(map)
+
+    def __enter__(self) -> ThisProcess:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+
+ThisProcess.Pool = ThisProcess
+
+
+def test_a_line_that_was_cut_off_is_lost_and_nothing_else(tmp_path: Path) -> None:
+    kind = kind_of()
+    KeptRuns(kind, tmp_path).add([made_row(number=0), made_row(number=1, heat=0.123456789)])
+    file = tmp_path / kind.file_name
+    text = file.read_text(encoding="utf-8")
+    assert KeptRuns(kind, tmp_path).rows[1]["heat"] == 0.123457
+    file.write_text(text[:-20], encoding="utf-8")
+    again = KeptRuns(kind, tmp_path)
+    assert set(again.rows) == {0}
+    again.add([made_row(number=1, heat=0.123456789)])
+    assert file.read_text(encoding="utf-8") == text
+
+
+def test_runs_of_other_sources_rows_and_seeds_have_their_own_files(tmp_path: Path) -> None:
+    kinds = [kind_of(), kind_of("def"), kind_of(seed=2)]
+    other_row = load_scenario(None, row={"external_watts": 1.0})
+    kinds.append(RunsKind.of(other_row, 1, "abc"))
+    for kind in kinds:
+        KeptRuns(kind, tmp_path).add([made_row()])
+    assert len({kind.file_name for kind in kinds}) == len(kinds)
+    # Of this row and plant; a draw that two codes ran counts once.
+    kept = read_runs(tmp_path, kinds[0])
+    told = together(kept, "trips")
+    assert (told["kept_runs"], told["kept_codes"], told["kept_draws"]) == (3, 2, 2)
+    assert read_runs(tmp_path / "none", kinds[0]) == []
+
+
+def test_a_draw_that_tripped_under_any_code_counts_as_one_that_trips() -> None:
+    rows = [("a", made_row(seed=1)), ("b", made_row(seed=1, trips=1)), ("b", made_row(seed=2))]
+    told = together(rows, "trips")
+    assert told["kept_draws_with_a_trip"] == 1
+    assert told["kept_trip_chance_upper_95"] == chance_bound(1, 2)
+    assert together([], "trips")["kept_trip_chance_upper_95"] == 1.0
 
 
 def test_unknown_arguments_are_refused_by_what_is_known() -> None:

@@ -43,6 +43,14 @@ def test_rows_of_other_sources_are_run_again(
     assert cases.run == [(1, 0), (1, 0)]
 
 
+def test_the_digest_rests_on_every_package_that_a_benchmark_calls() -> None:
+    packages = {"actuator", "controller", "gpu", "simulation", "telemetry", "wattpack"}
+    assert packages <= set(runner.EVERYTHING)
+    root = Path(runner.__file__).parent.parent
+    assert all((root / place).exists() for place in runner.EVERYTHING)
+    assert runner.sources_digest(("gpu",)) != runner.sources_digest(("gpu", "pyproject.toml"))
+
+
 @pytest.mark.parametrize(
     ("seconds", "best", "percent"),
     [(1.1, 1.0, 10.0), (INFINITE, INFINITE, 0.0), (INFINITE, 1.0, 1e9), (1.0, INFINITE, 1e9)],

@@ -30,9 +30,15 @@ def test_a_draw_is_a_function_of_its_seed() -> None:
 
 def test_every_cause_is_drawn_and_none_fills_the_runs() -> None:
     seen = Counter(cause for draw in DRAWS for cause in draw.causes)
-    assert set(seen) == set(CAUSES) | {"all_to_full", "no_domain_meter"}
+    assert set(seen) == set(CAUSES) | {"no_domain_meter"}
     assert min(seen.values()) >= 20
     assert 0.4 < seen["all_to_full"] / len(DRAWS) < 0.8
+
+
+def test_the_step_of_everything_is_drawn_alone_too_and_never_twice() -> None:
+    assert any(set(draw.causes) <= {"all_to_full", "no_domain_meter"} for draw in DRAWS)
+    steps = [sum(f.kind is K.ALL_TO_FULL for f in draw.faults.faults) for draw in DRAWS]
+    assert max(steps) == 1
 
 
 def test_faults_lie_in_the_declared_ranges() -> None:
