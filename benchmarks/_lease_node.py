@@ -184,10 +184,14 @@ class Link:
         """Say hello, if somebody is there."""
         replica = self._row.replicas[self._replica]
         if not self._open and replica.alive and not self._row.nodes[self._node].cut_up:
-            # Refused as by the gateway: a board whose limits were never read, for one.
+            # Refused as by the gateway.
             with contextlib.suppress(InputError):
                 replica.fleet.hello(hello())
                 self._open = True
+
+    def reopen(self) -> None:
+        """Say hello again."""
+        self._open = False
 
     def send(self, report: power_pb2.NodeReport) -> None:
         """A report on its way."""

@@ -42,7 +42,10 @@ _CEILING_ROWS = np.array(_CEILINGS).reshape(-1, 1)
 
 @dataclass(frozen=True, slots=True)
 class DeviceDescription:
-    """One GPU as its agent describes it."""
+    """One GPU as its agent describes it; its limits are 0 while it has not told them.
+
+    A board that hangs when its agent starts has a name and nothing else.
+    """
 
     uuid: str
     model: str
@@ -51,6 +54,11 @@ class DeviceDescription:
     min_limit_watts: float
     max_limit_watts: float
     max_clock_mhz: int
+
+    @property
+    def has_told_limits(self) -> bool:
+        """Whether its limits were ever read."""
+        return self.default_limit_watts > 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,20 +104,8 @@ def describe(hello: power_pb2.Hello) -> tuple[DeviceDescription, ...]:
         raise InputError("hello.devices", f"at most {MAX_BOARDS} devices", len(hello.devices))
     devices = []
     for position, device in enumerate(hello.devices):
-        where = f"hello.devices[{position}]"
         with read_from(hello.node):
-            low, default, high = (
-                require_number(
-                    f"{where}.{name}",
-                    getattr(device, name),
-                    exclusive_minimum=0.0,
-                    maximum=IMPLAUSIBLE_WATTS,
-                    unit="W",
-                )
-                for name in ("min_limit_watts", "default_limit_watts", "max_limit_watts")
-            )
-        if not low <= default <= high:
-            raise InputError(f"{where}.default_limit_watts", f"{low:g} to {high:g} W", default)
+            low, default, high = _limits(f"hello.devices[{position}]", device)
         devices.append(
             DeviceDescription(
                 device.uuid, device.model, device.index, default, low, high, device.max_clock_mhz
@@ -122,6 +118,27 @@ def describe(hello: power_pb2.Hello) -> tuple[DeviceDescription, ...]:
     if not uuids or len(set(uuids)) != len(uuids) or not all(uuids):
         raise InputError("hello.devices", "at least one device, each with its own UUID", uuids)
     return tuple(sorted(devices, key=lambda device: device.index))
+
+
+def _limits(where: str, device: power_pb2.DeviceDescription) -> tuple[float, float, float]:
+    """Lowest, default and highest limit; all 0 where none of them was ever read."""
+    names = ("min_limit_watts", "default_limit_watts", "max_limit_watts")
+    told = [getattr(device, name) for name in names]
+    if told == [0.0, 0.0, 0.0]:
+        return 0.0, 0.0, 0.0
+    low, default, high = (
+        require_number(
+            f"{where}.{name}",
+            watts,
+            exclusive_minimum=0.0,
+            maximum=IMPLAUSIBLE_WATTS,
+            unit="W",
+        )
+        for name, watts in zip(names, told, strict=True)
+    )
+    if not low <= default <= high:
+        raise InputError(f"{where}.default_limit_watts", f"{low:g} to {high:g} W", default)
+    return low, default, high
 
 
 def _columns(

@@ -57,7 +57,8 @@ def find_members(
     """
     members, owner = Members(), _owners(records)
     for record in records:
-        models = [_model(device, record, members, book) for device in record.devices]
+        devices = [_with_limits(device, record, members, book) for device in record.devices]
+        models = [_model(device, record, members, book) for device in devices]
         stolen = [d.uuid for d in record.devices if owner[d.uuid] != record.name]
         if stolen:
             message = (
@@ -74,7 +75,7 @@ def find_members(
                 d.max_limit_watts,
                 d.max_clock_mhz,
             )
-            for d, model in zip(record.devices, models, strict=True)
+            for d, model in zip(devices, models, strict=True)
         )
         plain = not stolen and all(
             m == d.model for m, d in zip(models, record.devices, strict=True)
@@ -99,6 +100,27 @@ def _owners(records: Sequence[NodeRecord]) -> dict[str, str]:
         for device in record.devices:
             owner.setdefault(device.uuid, record.name)
     return owner
+
+
+def _with_limits(
+    device: DeviceDescription, record: NodeRecord, members: Members, book: ProfileBook
+) -> DeviceDescription:
+    """The device; one that hangs, with the limits of its type, at the most that this may draw."""
+    if device.has_told_limits:
+        return device
+    try:
+        profile = book.find(device.model)
+    except UnknownGpuModel:
+        profile = max(book.profiles(), key=lambda p: p.max_limit_watts)
+    most = profile.max_limit_watts
+    message = f"{device.uuid} has not told its limits: counted at {most:g} W until it answers"
+    members.refusals.append(_refusal(record, "LimitsUnknown", message))
+    return replace(
+        device,
+        min_limit_watts=profile.min_limit_watts,
+        default_limit_watts=most,
+        max_limit_watts=most,
+    )
 
 
 def _model(

@@ -51,6 +51,10 @@ class LoopbackLink:
             self._fleet.hello(hello())
             self._said_hello = True
 
+    def reopen(self) -> None:
+        """Say hello again."""
+        self._said_hello = False
+
     def send(self, report: power_pb2.NodeReport) -> None:
         """Give a report to the fleet, after a trip through its bytes."""
         if self._connected():

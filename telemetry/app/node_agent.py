@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from actuator.lease_messages import (
     ActuatorPort,
@@ -117,6 +117,7 @@ class NodeAgent:
         self._told = LastReport()
         self._reported_to: frozenset[int] = frozenset()
         self._actuator_failing = False
+        self._described: frozenset[str] | None = None
         self._cut_ns: int | None = None
         self._actuator_status: ActuatorStatus | None = None
         self.state = self._new_state(0)
@@ -147,6 +148,13 @@ class NodeAgent:
         self._told = told(state.samples, now_ns)
         report = build_report(state, self._sequence, self._host_watts())
         self._reported_to = self._welcomed()
+        described = _described(state.samples)
+        if self._described is not None and not described <= self._described:
+            # A board that hung at the hello answers now: until the next hello it counts at the
+            # most that its type may draw.
+            self._described = None
+            for link in self._links:
+                link.reopen()
         for link in self._links:
             link.keep_open(now_ns, self._hello)
             link.send(report)
@@ -234,6 +242,9 @@ class NodeAgent:
 
     def _hello(self) -> power_pb2.Hello:
         facts = self.facts
+        known = _described(self.state.samples)
+        # What the replica that knows least was told.
+        self._described = known if self._described is None else self._described & known
         return build_hello(
             self.state, facts.agent_version, host_unit=facts.host_unit, instance=facts.instance
         )
@@ -253,12 +264,25 @@ class NodeAgent:
 
     def _apply(self, batch: power_pb2.LeaseBatch, source: str) -> None:
         try:
-            command = to_command(batch)
+            command = self._for_known_boards(to_command(batch))
         except InputError as error:
             self.refused_batches += 1
             log.warning("%s: batch of %s refused: %s", self.node, source, error)
             return
         self._give(command, source)
+
+    def _for_known_boards(self, command: LeaseCommand) -> LeaseCommand:
+        """The command without boards that the actuator does not hold.
+
+        One that hung when the actuator started has no entry there; naming it would refuse the
+        leases of all others.
+        """
+        status = self._actuator_status
+        if status is None:
+            return command
+        held = tuple(device for device in command.devices if device.uuid in status.devices)
+        # One that names none of its boards is for the actuator to refuse.
+        return replace(command, devices=held) if held else command
 
     def _give(self, command: LeaseCommand, source: str) -> None:
         if self._actuator is None:
@@ -278,6 +302,11 @@ class NodeAgent:
                 result.expected,
                 result.got,
             )
+
+
+def _described(samples: Sequence[DeviceSample]) -> frozenset[str]:
+    """Boards whose limits were read."""
+    return frozenset(str(s.identity.uuid) for s in samples if s.limits is not None)
 
 
 def _worst_watts(sample: DeviceSample) -> float:

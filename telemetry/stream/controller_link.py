@@ -58,6 +58,10 @@ class Link(Protocol):
         """Open the stream if it is closed and the back-off is over."""
         ...
 
+    def reopen(self) -> None:
+        """End the stream if it is open, so that the next one begins with what is known by then."""
+        ...
+
     def send(self, report: power_pb2.NodeReport) -> None:
         """Send a report if connected; a report that waits is replaced by a newer one."""
         ...

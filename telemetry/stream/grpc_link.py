@@ -251,6 +251,10 @@ class GrpcLink:
         self._try_ns = now_ns + self._backoff.next_delay_ns()
         self._loop.start(self._run(hello()))
 
+    def reopen(self) -> None:
+        """End the stream if it is open; the next one says hello anew."""
+        self._loop.call(self._cancel)
+
     def send(self, report: power_pb2.NodeReport) -> None:
         """Send a report if connected; a report that waits is replaced by a newer one."""
         if not self.connected:

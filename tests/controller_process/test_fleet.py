@@ -133,6 +133,11 @@ def test_a_small_rise_waits_for_the_next_tick() -> None:
         ],
         [
             power_pb2.DeviceDescription(
+                uuid="a", min_limit_watts=200, default_limit_watts=0, max_limit_watts=700
+            )
+        ],
+        [
+            power_pb2.DeviceDescription(
                 uuid="", min_limit_watts=1, default_limit_watts=2, max_limit_watts=3
             )
         ],

@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from controller.app.fleet import Fleet
-from controller.tick_values import Topology
-from tests.controller_process.messages import make_hello, make_report
+from controller.app.fleet import DomainInputs, Fleet, Leadership
+from controller.commitments import holding, initial_commitments
+from controller.tick_values import Observations, PowerSettings, Tick, Topology
+from tests.controller_process.messages import make_hello, make_reading, make_report
 from tests.controller_process.object_builders import (
     DOMAINS,
     NODES,
@@ -21,6 +22,7 @@ from tests.controller_process.object_builders import (
     make_pod,
 )
 from wattpack.kube.port import JsonObject
+from wattpack.units import NS_PER_SECOND as SECOND
 from wattpack.wire.v1 import power_pb2
 
 
@@ -115,6 +117,47 @@ def test_an_unknown_gpu_model_is_counted_and_told() -> None:
         device.model = "Somebody's TPU \x00 9000"
     assert running(cluster, make_fleet(hello)).n_gpus == 2
     assert "UnknownGpuModel" in {r.reason for r in cluster.desired.refusals()}
+
+
+def test_a_board_that_hangs_as_its_agent_starts_counts_at_its_most_and_the_others_go_on() -> None:
+    hello = make_hello("node-1", gpus=3)
+    hung = hello.devices[1]
+    hung.min_limit_watts = hung.default_limit_watts = hung.max_limit_watts = 0.0
+    fleet = make_fleet(hello)
+    cluster = make_cluster(make_node("node-1", gpus=3))
+    topology = running(cluster, fleet)
+    assert topology.default_limit_watts.tolist() == [700.0, 700.0, 700.0]
+    assert "LimitsUnknown" in {r.reason for r in cluster.desired.refusals()}
+    state = power_pb2.DEVICE_STATE_UNCONTROLLED
+    readings = [make_reading(f"node-1-gpu-{i}") for i in (0, 2)]
+    silent = power_pb2.DeviceReading(uuid="node-1-gpu-1", state=state)
+    fleet.report(make_report("node-1", devices=[readings[0], silent, readings[1]]), SECOND)
+    tick = Tick(topology, observed(fleet, topology), PowerSettings(), SECOND)
+    hold = holding(tick, initial_commitments(3, 1, 1, 0))
+    assert hold.writable.tolist() == [True, False, True]
+    assert hold.highest_watts[1] == 700.0
+    # It answers at last.
+    fleet.hello(make_hello("node-1", gpus=3))
+    running(cluster, fleet)
+    assert "LimitsUnknown" not in {r.reason for r in cluster.desired.refusals()}
+
+
+def test_a_hung_board_of_an_unknown_type_counts_as_the_largest_board_there_is() -> None:
+    hello = make_hello("node-1")
+    odd = hello.devices[1]
+    odd.model, odd.default_limit_watts = "Somebody's TPU", 0.0
+    odd.min_limit_watts = odd.max_limit_watts = 0.0
+    topology = running(make_cluster(make_node("node-1")), make_fleet(hello))
+    assert topology.default_limit_watts[0] == 700.0
+    assert topology.default_limit_watts[1] >= 1000.0
+
+
+def observed(fleet: Fleet, topology: Topology) -> Observations:
+    n = topology.n_domains
+    none = np.full(n, np.nan)
+    domains = DomainInputs(none, np.full(n, -1, dtype=np.int64), none, topology.tree.rating_watts)
+    override = np.full(topology.n_gpus, np.nan)
+    return fleet.observe(topology, Leadership(1, True, True), domains, override)
 
 
 def test_a_parent_that_is_deleted_while_a_child_names_it_goes_on() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -40,9 +41,13 @@ class KnownLink:
         self.hellos: list[power_pb2.Hello] = []
         self.inbox: list[power_pb2.LeaseBatch] = []
         self.closed = False
+        self.reopened = 0
 
     def keep_open(self, now_ns: int, hello: Callable[[], power_pb2.Hello]) -> None:
         self.hellos.append(hello())
+
+    def reopen(self) -> None:
+        self.reopened += 1
 
     def send(self, report: power_pb2.NodeReport) -> None:
         self.sent.append(report)
@@ -63,9 +68,9 @@ class HandlingClock(ManualClock):
 
 
 def batch(**changes: Any) -> power_pb2.LeaseBatch:
-    values = {"epoch": 2, "sequence": 8, "nonce": 11, "ttl_ms": 5000}
     leases = [power_pb2.DeviceLease(uuid="GPU-0", cap_watts=450.0)]
-    return power_pb2.LeaseBatch(devices=leases, **(values | changes))
+    values = {"epoch": 2, "sequence": 8, "nonce": 11, "ttl_ms": 5000, "devices": leases}
+    return power_pb2.LeaseBatch(**(values | changes))
 
 
 def agent_with(
@@ -252,3 +257,32 @@ def test_an_agent_that_is_told_to_stop_ends_well() -> None:
     stop = threading.Event()
     stop.set()
     assert exchange_until(agent, AlwaysSampling(), clock, clock.new_wake(), stop) == 0
+
+
+def test_a_board_that_answers_at_last_is_described_anew_to_every_controller() -> None:
+    agent, links, _ = agent_with(400.0, 300.0, links=2)
+    hung = agent._sampler
+    whole = hung.sample(SECOND)
+    hung._samples[1] = replace(whole[1], limits=None)
+    agent.exchange(SECOND)
+    agent.exchange(2 * SECOND)
+    assert [link.reopened for link in links] == [0, 0]
+    assert links[0].hellos[-1].devices[1].default_limit_watts == 0.0
+    hung._samples[1] = whole[1]
+    for second in range(3, 6):
+        agent.exchange(second * SECOND)
+    assert [link.reopened for link in links] == [1, 1]
+    assert links[0].hellos[-1].devices[1].default_limit_watts == 700.0
+
+
+def test_a_board_that_the_actuator_does_not_hold_costs_the_others_nothing() -> None:
+    actuator = KnownActuator(actuator_status(device_status("GPU-0")))
+    agent, (link,), _ = agent_with(400.0, 300.0, actuator=actuator)
+    agent.sample(SECOND)
+    agent.exchange(SECOND)
+    leases = [power_pb2.DeviceLease(uuid=f"GPU-{i}", cap_watts=450.0) for i in range(2)]
+    link.inbox = [batch(devices=leases), batch(sequence=9, devices=leases[1:])]
+    agent.handle()
+    named = [[device.uuid for device in command.devices] for command in actuator.commands]
+    # One for none of its boards is the actuator's to refuse.
+    assert named == [["GPU-0"], ["GPU-1"]]

@@ -91,6 +91,18 @@ def echo(report: power_pb2.NodeReport) -> power_pb2.LeaseBatch:
     return power_pb2.LeaseBatch(epoch=1, sequence=report.sequence, nonce=report.nonce, ttl_ms=5000)
 
 
+def test_a_stream_that_is_opened_again_says_hello_anew(rig: Rig) -> None:
+    stub = rig.controller(StubController())
+    link = rig.link(Endpoint(stub.target))
+    rig.open(link)
+    hellos = stub.hellos.qsize()
+    link.reopen()
+    rig.wait(lambda: not link.connected)
+    rig.open(link)
+    assert stub.hellos.qsize() == hellos + 1
+    assert link.failures == 0
+
+
 def test_a_connection_that_nobody_accepts_is_given_up(rig: Rig) -> None:
     with socket.create_server(("127.0.0.1", 0)) as deaf:
         target = f"127.0.0.1:{deaf.getsockname()[1]}"
