@@ -42,7 +42,8 @@ def test_every_cited_page_exists() -> None:
 @pytest.mark.parametrize("page", tracked(".md"), ids=lambda page: page.name)
 def test_every_file_that_a_page_names_exists(page: Path) -> None:
     """A path of the tree, a test or module by its file name, and the function after ``::``."""
-    tree = [file.relative_to(ROOT) for file in tracked(*TEXT, "", ".json", ".service", ".gz")]
+    suffixes = (*TEXT, "", ".json", ".jsonl", ".service", ".gz")
+    tree = [file.relative_to(ROOT) for file in tracked(*suffixes)]
     rooms = {name for file in tree for name in map(str, (file, *file.parents))}
     tops = {file.parts[0] for file in tree if len(file.parts) > 1}
     missing = []
