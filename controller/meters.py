@@ -3,6 +3,10 @@
     host share   what servers draw beside their GPUs, over their declared worst   0 .. 1
     gain         what is drawn beyond GPUs, servers at their worst and external load   1 .. 1.25
 
+A coarse meter speaks in steps of more than 0.1 % of the rating. It may say the same for long, so it
+is stuck only when the sum of its boards and servers has left the step (I7), and counts at the upper
+edge of what it says.
+
 Both belong to a domain. They follow its meter while every board below it can be read; without a
 meter the share returns to the declared worst, because nobody watches fans and CPUs any more.
 """
@@ -21,16 +25,25 @@ from wattpack.power.feasibility import LoadTree
 __all__ = [
     "Lesson",
     "MeterMemory",
+    "Taken",
     "initial_meters",
     "learned",
     "node_host_share",
     "shown_share",
     "take_meters",
+    "valid_meters",
 ]
 
 _GAIN_RATE = 0.05
 _GAIN_BOUNDS = (1.0, 1.25)
 _CREDIBLE_OVER_RATING = 3.0
+_COARSE_FROM_SHARE = 0.001  # of the rating: docs/architecture.md, Promises, I7
+# A step more than this hides too much beside a cross-check of 8 %. Assumed.
+_COARSE_UP_TO_SHARE = 0.05
+# Three differences of a fine and noisy meter have no common divisor worth a step.
+_CHANGES_TO_KNOW_STEP = 3
+# Beside a step, what noise of meter and boards may add. Assumed.
+_LEFT_STEP_SHARE = 0.005
 # Fans follow a load within a minute; a share that fell is believed more slowly, so that noise errs
 # to the safe side. More asymmetry makes noise a load: at ten to one 3 % of a rating. Assumed.
 _SHARE_RISE_RATE = 0.02
@@ -48,6 +61,10 @@ class MeterMemory:
         last_watts: Last fresh reading, (n_domains,).
         last_time_ns: Its time stamp, -1 before the first, (n_domains,).
         same_count: Identical readings in a row, (n_domains,).
+        step_watts: Greatest common divisor of all changes, 0 before the first, (n_domains,).
+        changes: How many there were, (n_domains,).
+        read_watts: What was read of boards and servers at the first of the identical readings, NaN
+            where not all of them could be, (n_domains,).
         gain: Learned meter over sum of nodes, (n_domains,).
         host_share: Learned non-GPU draw over its declared worst, NaN before the first lesson,
             (n_domains,).
@@ -57,6 +74,9 @@ class MeterMemory:
     last_watts: FloatArray
     last_time_ns: IntArray
     same_count: IntArray
+    step_watts: IntArray
+    changes: IntArray
+    read_watts: FloatArray
     gain: FloatArray
     host_share: FloatArray
     lessons: IntArray
@@ -68,34 +88,79 @@ def initial_meters(n_domains: int) -> MeterMemory:
         np.zeros(n_domains),
         np.full(n_domains, -1, dtype=np.int64),
         np.zeros(n_domains, dtype=np.int64),
+        np.zeros(n_domains, dtype=np.int64),
+        np.zeros(n_domains, dtype=np.int64),
+        np.full(n_domains, np.nan),
         np.ones(n_domains),
         np.full(n_domains, np.nan),
         np.zeros(n_domains, dtype=np.int64),
     )
 
 
-def take_meters(
-    tick: Tick, load: LoadTree, memory: MeterMemory
-) -> tuple[MeterMemory, BoolArray, BoolArray]:
-    """Take in this tick's readings: the memory, which meters can be used, and which are new.
-
-    Five identical readings in a row are a stuck meter; so is one without a new reading.
-    """
-    watts, stamp = tick.observations.meter_watts, tick.observations.meter_time_ns
+def valid_meters(tick: Tick, load: LoadTree) -> BoolArray:
+    """Which readings can be of a meter at all, (n_domains,)."""
+    watts = tick.observations.meter_watts
     with np.errstate(invalid="ignore"):
         valid = (watts >= 0.0) & (watts <= _CREDIBLE_OVER_RATING * load.rating_watts)
-    valid &= stamp <= tick.now_ns
+    return np.asarray(valid & (tick.observations.meter_time_ns <= tick.now_ns))
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """This tick's readings, each (n_domains,).
+
+    Attributes:
+        watts: Readings that can be used, coarse ones at the upper edge of their step; NaN for the
+            others.
+        usable: Meters whose newest reading can be used.
+        new: Those of them that said something new.
+    """
+
+    watts: FloatArray
+    usable: BoolArray
+    new: BoolArray
+
+
+def take_meters(
+    tick: Tick, load: LoadTree, memory: MeterMemory, read_watts: FloatArray
+) -> tuple[MeterMemory, Taken]:
+    """Take in this tick's readings: the memory, and what can be used of them.
+
+    Five identical readings in a row are a stuck meter; so is one without a new reading. A coarse
+    meter is stuck when the sum of what is read below it has left the step since.
+
+    Args:
+        tick: For the readings.
+        load: Ratings.
+        memory: So far.
+        read_watts: Boards and servers at the times of the readings, AC, NaN where not all of them
+            can be read, (n_domains,).
+    """
+    watts, stamp = tick.observations.meter_watts, tick.observations.meter_time_ns
+    valid = valid_meters(tick, load)
     new = valid & (stamp > memory.last_time_ns)
     same = np.where(new, np.where(watts == memory.last_watts, memory.same_count + 1, 1), 0)
     same_count = np.where(new, same, memory.same_count)
-    usable = valid & (same_count < STALE_AFTER_SAME)
+    moved = new & (memory.last_time_ns >= 0) & (same == 1)
+    change = np.where(moved, np.abs(watts - memory.last_watts), 0.0)
     taken = replace(
         memory,
         last_watts=np.where(new, watts, memory.last_watts),
         last_time_ns=np.where(new, stamp, memory.last_time_ns),
         same_count=same_count,
+        step_watts=np.gcd(memory.step_watts, np.rint(change).astype(np.int64)),
+        changes=memory.changes + moved,
+        read_watts=np.where(new & (same == 1), read_watts, memory.read_watts),
     )
-    return taken, np.asarray(usable), np.asarray(new & usable)
+    coarse = taken.changes >= _CHANGES_TO_KNOW_STEP
+    coarse &= taken.step_watts > _COARSE_FROM_SHARE * load.rating_watts
+    fits = taken.step_watts <= _COARSE_UP_TO_SHARE * load.rating_watts
+    room = taken.step_watts + _LEFT_STEP_SHARE * load.rating_watts
+    inside = np.abs(read_watts - taken.read_watts) <= room
+    usable = valid & ((same_count < STALE_AFTER_SAME) | (coarse & fits & inside))
+    edge = np.where(coarse, taken.step_watts, 0.0)
+    shown = np.where(usable, watts + edge, np.nan)
+    return taken, Taken(shown, np.asarray(usable), np.asarray(new & usable))
 
 
 @dataclass(frozen=True, slots=True)

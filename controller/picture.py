@@ -20,7 +20,7 @@ from controller.estimate import (
     sum_of_nodes,
 )
 from controller.felt_heat import Felt, feel_heat
-from controller.meters import Lesson, learned, node_host_share, take_meters
+from controller.meters import Lesson, learned, node_host_share, take_meters, valid_meters
 from controller.readings import ReadingMemory, stale_boards, stale_hosts, take_readings
 from controller.tick_values import Tick
 from wattpack.power.board_trust import judged
@@ -140,12 +140,17 @@ class _Known:
 def _measured(tick: Tick, state: State, known: _Known) -> tuple[State, Metered, BoolArray]:
     """AC draw of each domain, what its meter taught, and which meters said something new."""
     load = state.load
-    memory, usable, new = take_meters(tick, load, state.meters)
-    stamp = np.where(usable, tick.observations.meter_time_ns, tick.now_ns)
-    change = changed_since(state.changes, stamp)
-    meter = np.where(usable, tick.observations.meter_watts, np.nan)
     read = readings_of(tick.topology, load, known.gpu_watts, known.host_watts)
+    valid, stamps = valid_meters(tick, load), tick.observations.meter_time_ns
+    stamp = np.where(valid, stamps, tick.now_ns)
+    change = changed_since(state.changes, stamp)
     then = read.known_watts - change.lagged_watts
+    memory, taken = take_meters(tick, load, state.meters, np.where(known.complete, then, np.nan))
+    meter, usable, new = taken.watts, taken.usable, taken.new
+    if (usable != valid).any():
+        stamp = np.where(usable, stamps, tick.now_ns)
+        change = changed_since(state.changes, stamp)
+        then = read.known_watts - change.lagged_watts
     # What is read below it and a meter that shows less cannot both be right: it teaches nothing.
     credible = usable & (then <= (1.0 + CROSS_CHECK_SHARE) * np.nan_to_num(meter))
     # While draws move it is not known which of them a reading has seen.

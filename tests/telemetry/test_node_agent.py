@@ -69,7 +69,8 @@ class HandlingClock(ManualClock):
 
 def batch(**changes: Any) -> power_pb2.LeaseBatch:
     leases = [power_pb2.DeviceLease(uuid="GPU-0", cap_watts=450.0)]
-    values = {"epoch": 2, "sequence": 8, "nonce": 11, "ttl_ms": 5000, "devices": leases}
+    values: dict[str, Any] = {"epoch": 2, "sequence": 8, "nonce": 11, "ttl_ms": 5000}
+    values["devices"] = leases
     return power_pb2.LeaseBatch(**(values | changes))
 
 
