@@ -86,6 +86,11 @@ class RowAgents:
         self._host_meter = settings.host_meter or plant.scenario.row.bmc == "simulated"
         self.sent = self.lost = 0
 
+    @property
+    def frozen_watts(self) -> Floats:
+        """What readings say that stand still, NaN for those that move, (n_gpus,)."""
+        return self._frozen_watts.kept.ravel()
+
     def due_ns(self, end_ns: int) -> Integers:
         """When each node reports next if that is before a time, else that time, (n_nodes,)."""
         return np.where(self._risen, self._now_ns, np.minimum(self._next_ns, end_ns))
@@ -230,17 +235,21 @@ class RowAgents:
 
 
 class _Frozen:
-    """Sensors of which some stand still: they go on saying what they said when they froze."""
+    """Sensors of which some stand still: they go on saying what they said when they froze.
+
+    Attributes:
+        kept: What these say, NaN for those that move, (n_nodes, g).
+    """
 
     def __init__(self, shape: tuple[int, int]) -> None:
         self._moving: Floats = np.full(shape, np.nan)
-        self._kept = self._moving
+        self.kept = self._moving
 
     def shown(self, now: Floats, frozen: Bools) -> Floats:
         """What they show, (n_nodes, g)."""
         if not frozen.any():
-            self._kept = self._moving
+            self.kept = self._moving
             return now
-        kept = self._kept
-        self._kept = np.where(frozen, np.where(np.isnan(kept), now, kept), np.nan)
-        return np.where(frozen, self._kept, now)
+        kept = self.kept
+        self.kept = np.where(frozen, np.where(np.isnan(kept), now, kept), np.nan)
+        return np.where(frozen, self.kept, now)

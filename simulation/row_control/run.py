@@ -138,9 +138,9 @@ class RowRun:
         if self._crashed or not isinstance(self.policy, Watchful):
             return
         faults, n = self.setup.faults, self.plant.n_gpus
-        readings = faults.struck(K.READINGS_FROZEN, seconds, n)
         counters = faults.struck(K.COUNTERS_FROZEN, seconds, n)
-        self.trust.check(self.policy.doubted(), self._heard_ns, FrozenSensors(readings, counters))
+        frozen = FrozenSensors(self.agents.frozen_watts, counters)
+        self.trust.check(self.policy.doubted(), self._heard_ns, frozen)
 
     def _advance(self, seconds: float, step_seconds: float) -> None:
         plant = self.plant

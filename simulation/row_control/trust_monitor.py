@@ -38,9 +38,14 @@ TRUTH_LOOKS = 4
 
 @dataclass(frozen=True, slots=True)
 class FrozenSensors:
-    """Which sensors stand still by a fault, (n_gpus,) each."""
+    """What stands still by a fault, (n_gpus,) each.
 
-    readings: Bools
+    Attributes:
+        shown_watts: What a reading shows that stands still, NaN for those that move.
+        counters: Energy counters that stand still.
+    """
+
+    shown_watts: Floats
     counters: Bools
 
 
@@ -66,7 +71,6 @@ class TrustMonitor:
         self._joules: deque[Floats] = deque(maxlen=MEAN_LOOKS + 1)
         self._caps: deque[Floats] = deque(maxlen=CAP_LOOKS)
         self._truth: deque[Floats] = deque(maxlen=TRUTH_LOOKS)
-        self._shown: Floats = np.full(n, np.nan)
         self._over_since_ns: Integers = np.full(n, NEVER)
         self._frozen_since_ns: Integers = np.full(n, NEVER)
         self._looked_ns = -1
@@ -86,16 +90,14 @@ class TrustMonitor:
         mean = self._mean_watts()
         self._caps.append(np.maximum(self._actuators.cap_watts, self._actuators.seen_watts).ravel())
         self._truth.append(self._plant.watts)
-        sensed = self._plant.bank.sensed_draw_watts()
-        self._shown = np.where(frozen.readings, self._shown, sensed)
         if doubted is None:
             return
         heard = (now_ns - heard_ns <= HEARD_SECONDS * NS_PER_SECOND) & self._plant.up
         judged = heard[self._plant.node_of_gpu]
         with np.errstate(invalid="ignore"):
             over = mean > OVER_CAP * np.max(self._caps, axis=0)
-            limit = (1.0 + DISAGREES_WITHIN) * self._shown + DISAGREES_WATTS
-            wrong = frozen.readings & (frozen.counters | (mean > limit))
+            limit = (1.0 + DISAGREES_WITHIN) * frozen.shown_watts + DISAGREES_WATTS
+            wrong = ~np.isnan(frozen.shown_watts) & (frozen.counters | (mean > limit))
         over &= judged & ~frozen.counters & (len(self._caps) == CAP_LOOKS)
         self._over_since_ns = self._since(self._over_since_ns, over)
         self._frozen_since_ns = self._since(self._frozen_since_ns, wrong & judged)
