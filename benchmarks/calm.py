@@ -5,7 +5,8 @@ board, under the product's controller, with three answers of the row to a watt a
 as declared, and double. The rest of that answer is load that follows the boards of each server from
 the time at which accounts begin (as cooling in the row would), which nobody declared: the gain of
 the loop is wrong and its level is not. After that, 3 % of the rating of undeclared load comes at
-once, so that the loop has to answer. Then random work that fills the row, replayed.
+once, so that the loop has to answer. Then random work that fills the row, replayed, and requests to
+the inference row (docs/simulation.md), 20 servers behind a breaker for 15.4, from 13:00 on.
 
 A cap change is a move of a power limit by 5 W or more since it was last counted. A cycle would show
 as a line in the spectrum of the row's load: the strongest of 4 to 120 s is told, as amplitude over
@@ -33,6 +34,15 @@ from benchmarks._row_cases import (
     shard_kind,
 )
 from benchmarks.runner import Options, Result, Row, Rows, Target, finished_rows
+from simulation.inference_row.client_arrivals import DAY_SECONDS
+from simulation.inference_row.row_calibration import frozen_calibration
+from simulation.inference_row.row_power import GPU_SHARE, ServerPower
+from simulation.inference_row.row_under_policy import (
+    WATTPACK,
+    Window,
+    polca_scenario,
+    run_policy,
+)
 from simulation.row_control.run import RowRun
 
 Floats = NDArray[np.float64]
@@ -51,6 +61,9 @@ FULL: Final = {"serving_level_lowest": 0.94, "serving_level_highest": 1.0}
 """Replayed: work that wants about the rating all the time, so that caps have something to do."""
 GAINS: Final = {"gain_half": 0.5, "gain_as_declared": 1.0, "gain_double": 2.0}
 REPLAYED: Final = "replayed"
+REQUESTS: Final = "requests"
+REQUEST_SERVERS, REQUEST_RATED_SERVERS = 20, 20 / 1.3
+REQUEST_DAY, REQUEST_HOUR = 1, 13.0
 CYCLE_SECONDS: Final = (4.0, 120.0)
 CYCLE_RATIO: Final = 0.005
 """Amplitude over the rating from which a line in the spectrum is called a cycle; the noise of
@@ -62,6 +75,7 @@ TARGETS: Final = {
     **{f"{gain}_cycle_after_step_amplitude_ratio": Target(at_most=CYCLE_RATIO) for gain in GAINS},
     **{f"{gain}_overshoot_ratio": Target(at_most=0.02) for gain in GAINS},
     f"{REPLAYED}_cap_changes_per_gpu_hour": Target(at_most=60.0),
+    f"{REQUESTS}_cap_changes_per_gpu_hour": Target(at_most=60.0),
 }
 
 
@@ -93,7 +107,34 @@ def _row(asked: Asked, seed: int, warm_seconds: float, seconds: float) -> Row:
         row[name] = still | _after_step(driven, seconds)
     replayed = RowCase(asked, seed, FULL).wattpack(Arm())
     replayed.run(warm_seconds)
-    return row | {REPLAYED: _judged(replayed, seconds)}
+    requests = _requests(seed, warm_seconds, seconds)
+    return row | {REPLAYED: _judged(replayed, seconds), REQUESTS: requests}
+
+
+def _requests(seed: int, warm_seconds: float, seconds: float) -> dict[str, Any]:
+    """Requests of some minutes to a small row of their own; changes are those after the warm-up."""
+    arrivals = frozen_calibration().arrivals(REQUEST_SERVERS, seed=seed)
+    scenario = polca_scenario(REQUEST_SERVERS, seed, ServerPower.of(GPU_SHARE))
+    row = scenario.row.model_copy(update={"rated_servers": REQUEST_RATED_SERVERS})
+    scenario = scenario.model_copy(update={"row": row})
+    begin = REQUEST_DAY * DAY_SECONDS + REQUEST_HOUR * 3600.0 - warm_seconds
+    warm, whole = (
+        run_policy(WATTPACK, arrivals, Window(begin, warm_seconds, more, 0.0), scenario).result
+        for more in (0.0, seconds)
+    )
+    hours = whole.gpu_hours - warm.gpu_hours
+    load = whole.load_ratio[-round(seconds) :, ROW]
+    amplitude, period = strongest_cycle(load)
+    return {
+        "changes": (whole.cap_changes - warm.cap_changes) / hours,
+        "amplitude": amplitude,
+        "period": period,
+        "mean": float(load.mean()),
+        "peak": float(load.max()),
+        "above": float(whole.above_seconds[ROW]),
+        "trips": whole.trips,
+        "brakes": whole.brakes,
+    }
 
 
 def _judged(driven: RowRun, seconds: float) -> dict[str, Any]:
@@ -153,7 +194,7 @@ def strongest_cycle(seconds: Floats) -> tuple[float, float]:
 def figures(rows: Rows) -> dict[str, float | int | str]:
     """Of any number of runs, at least one: the worst of each."""
     found: dict[str, float | int | str] = {"runs": len(rows), "breaker_curves": BREAKER_CURVES}
-    for name in (*GAINS, REPLAYED):
+    for name in (*GAINS, REPLAYED, REQUESTS):
         arm = [row[name] for row in rows]
         found |= {
             f"{name}_cap_changes_per_gpu_hour": max(one["changes"] for one in arm),

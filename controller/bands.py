@@ -201,17 +201,25 @@ def update_held(
 
 
 def held_target_share(
-    memory: HeldMemory, cap_band: FloatArray, settings: PowerSettings
+    memory: HeldMemory, cap_band: FloatArray, rising: FloatArray, settings: PowerSettings
 ) -> FloatArray:
     """What caps aim at, as share of L, (n_domains,).
 
     A domain whose draw leaps more than the step model says keeps that much more free, until its
     capped history says how much of it caps hold back.
+
+    Args:
+        memory: Of capped times.
+        cap_band: As share of L, (n_domains,).
+        rising: Share of L that can rise at all: what counts at its declared worst cannot,
+            (n_domains,).
+        settings: For the priors.
     """
     leaps = np.maximum(1.0 - cap_band - settings.rise_quantile_prior, 0.0)
-    learned = np.maximum(_quantile(memory.counts, memory.total), settings.held_rise_prior)
+    prior = settings.held_rise_prior * rising
+    learned = np.maximum(_quantile(memory.counts, memory.total), prior)
     enough = memory.total >= _SAMPLES_FOR_QUANTILE
-    free = np.where(enough, learned, settings.held_rise_prior + leaps)
+    free = np.where(enough, learned, prior + leaps)
     return np.maximum(1.0 - free, _LOWEST_CAP_BAND)
 
 

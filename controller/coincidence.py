@@ -1,7 +1,8 @@
 """How much of the summed draws of its boards a domain really draws at one time.
 
 Boards do not reach their highest draws together, and one at its cap draws what it draws, not 1.05
-times as much. The factor closes the loop: measured over modelled draw, its highest of a minute.
+times as much. The factor closes the loop: measured over modelled draw, its highest of a minute. A
+peak that is over before a lowered cap could have acted on it teaches nothing: what lasts counts.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from wattpack.power.domain_tree import FloatArray
 from wattpack.power.recent_highest import RecentHighest, nothing_yet
 from wattpack.units import NS_PER_SECOND
 
-__all__ = ["LOWEST_COINCIDENCE", "coincidence", "no_coincidence_yet"]
+__all__ = ["LOWEST_COINCIDENCE", "coincidence", "lasting", "no_coincidence_yet"]
 
 _BUCKET_NS = 10 * NS_PER_SECOND
 _SPAN_NS = 50 * NS_PER_SECOND
@@ -26,6 +27,21 @@ LOWEST_COINCIDENCE = 0.5
 def no_coincidence_yet(n_domains: int) -> RecentHighest:
     """Everything at once is expected."""
     return nothing_yet(n_domains, _BUCKET_NS, _SPAN_NS)
+
+
+def lasting(
+    before: FloatArray, ratio: FloatArray, seconds: float, reaction_seconds: float
+) -> FloatArray:
+    """The ratio without what is over before caps can act, (n_domains,).
+
+    Args:
+        before: At the last tick, NaN where nothing was measured yet, (n_domains,).
+        ratio: Measured over modelled draw of boards now, (n_domains,).
+        seconds: Since the last tick.
+        reaction_seconds: From a command to its effect, the time constant.
+    """
+    kept = np.exp(-seconds / reaction_seconds)
+    return np.asarray(ratio + np.where(np.isnan(before), 0.0, kept * (before - ratio)))
 
 
 def coincidence(memory: RecentHighest) -> FloatArray:

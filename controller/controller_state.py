@@ -70,6 +70,7 @@ class State:
         changes: How the readable draws moved lately.
         felt: By which draws heat was advanced lately.
         together: Measured over modelled draw of boards lately.
+        together_now: The newest of it, NaN before the first, (n_domains,).
         beyond_nodes_watts: What meters showed beyond the nodes, smoothed, (n_domains,).
         commitments: What was sent.
         alarms: Conditions that hold.
@@ -103,6 +104,7 @@ class State:
     changes: ChangeMemory
     felt: FeltMemory
     together: RecentHighest
+    together_now: FloatArray
     beyond_nodes_watts: FloatArray
     commitments: Commitments
     alarms: Alarms
@@ -162,6 +164,7 @@ def initial_state(
         changes=no_changes_yet(n_gpus, n_nodes, n_domains),
         felt=nothing_felt(n_domains),
         together=no_coincidence_yet(n_domains),
+        together_now=np.full(n_domains, np.nan),
         beyond_nodes_watts=np.zeros(n_domains),
         commitments=initial_commitments(n_gpus, n_nodes, 0, 0),
         alarms=no_alarms(n_domains),

@@ -170,6 +170,7 @@ class Metered:
         followed_watts: The same with the change of the boards that have followed since.
         modelled_watts: Nodes and declared load at the time of each reading.
         bounds: What meters say of the draw now.
+        at_worst_watts: Of that, servers beside their boards that count at their declared worst, AC.
     """
 
     draw_watts: FloatArray
@@ -178,6 +179,7 @@ class Metered:
     followed_watts: FloatArray
     modelled_watts: FloatArray
     bounds: Bounds
+    at_worst_watts: FloatArray
 
 
 def sum_of_nodes(

@@ -16,7 +16,7 @@ from controller.bands import (
 )
 from controller.breaker_heat import heat_limits, must_brake
 from controller.changes import new_rise
-from controller.coincidence import coincidence
+from controller.coincidence import coincidence, lasting
 from controller.controller_state import State
 from controller.decide import Decided, Situation, decide, domain_load, effective_wants
 from controller.demand import expected_draw
@@ -108,6 +108,8 @@ def measure_coincidence(
     modelled = domain_load(load, caps, replace(situation, rest_watts=0.0 * load.rating_watts))
     measured = load.sum_gpus(picture.used_watts) / load.efficiency
     ratio = np.divide(measured, modelled, out=np.ones_like(measured), where=modelled > 0.0)
+    seconds = 0.0 if state.now_ns < 0 else (tick.now_ns - state.now_ns) / NS_PER_SECOND
+    ratio = lasting(state.together_now, ratio, seconds, settings.reaction_seconds)
     together = state.together.with_watts(ratio, tick.now_ns)
     everyday = _EVERYDAY_RISE_SHARE * base_watts(state)
     still_to_come = np.maximum(new_rise(state.changes, tick.now_ns) - everyday, 0.0)
@@ -118,7 +120,7 @@ def measure_coincidence(
         coincidence=coincidence(together),
         rest_watts=situation.rest_watts + still_to_come,
     )
-    return replace(state, together=together), now
+    return replace(state, together=together, together_now=ratio), now
 
 
 def move_bands(
@@ -161,7 +163,8 @@ def move_bands(
         state.rises, picture.draw_watts / load.rating_watts, usable, now_ns, settings
     )
     limited = (bands.band == Band.CAPPING) | (bands.band == Band.BRAKE)
-    target = budgeted_target(held_target_share(state.held, cap_band, settings), spare)
+    rising = 1.0 - np.clip(picture.metered.at_worst_watts / base, 0.0, 1.0)
+    target = budgeted_target(held_target_share(state.held, cap_band, rising, settings), spare)
     capping = (bands.band == Band.CAPPING) & picture.complete & state.heard
     held = update_held(state.held, picture.draw_watts / base, target, capping, now_ns)
     return (

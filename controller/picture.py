@@ -173,7 +173,11 @@ def _measured(tick: Tick, state: State, known: _Known) -> tuple[State, Metered, 
     bounds = bounds_of(load, nodes, by_nodes, meter + since, age)
     draw = bounds.applied_to(by_nodes)
     modelled = nodes.most_watts - change.stamped_watts + load.external_watts
-    metered = Metered(draw, by_nodes, meter, meter + change.lagged_watts, modelled, bounds)
+    guessed = np.isnan(known.host_watts) & (share >= 1.0)
+    at_worst = load.sum_nodes(np.where(guessed, tick.topology.node_worst_watts, 0.0))
+    followed = meter + change.lagged_watts
+    at_worst = at_worst / load.efficiency
+    metered = Metered(draw, by_nodes, meter, followed, modelled, bounds, at_worst)
     return replace(state, meters=memory), metered, new
 
 

@@ -9,7 +9,9 @@ from controller.bands import (
     BandMemory,
     DomainLoads,
     cap_band_share,
+    held_target_share,
     initial_bands,
+    initial_held,
     initial_rises,
     update_bands,
     update_rises,
@@ -30,6 +32,12 @@ def learn(shares: list[float], *, usable: bool = True) -> float:
 def test_without_history_the_step_model_rules() -> None:
     assert learn([]) == pytest.approx(0.95)
     assert learn([0.8] * 1200) == pytest.approx(0.95)
+
+
+def test_of_the_margin_only_the_share_is_kept_free_that_can_rise() -> None:
+    rising = np.array([1.0, 0.5])
+    target = held_target_share(initial_held(2), np.full(2, 0.95), rising, SETTINGS)
+    assert target == pytest.approx([0.97, 0.985])
 
 
 def test_large_rises_near_the_band_lower_it() -> None:
