@@ -17,7 +17,8 @@ from wattpack.power.feasibility import LoadTree, guaranteed_case_watts
 
 __all__ = ["GuaranteedCase", "guaranteed_case", "guaranteed_commands"]
 
-_ROUNDS = 4
+# A way of 500 W is halved down to a quarter of a watt.
+_HALVINGS = 11
 _READ_BACK_TOLERANCE_WATTS = 1.0
 
 
@@ -77,24 +78,32 @@ def _lowered(topology: Topology, state: State, fixed_nodes: BoolArray) -> FloatA
     what is still missing there is taken from the rack's neighbours.
     """
     load, caps = state.load, topology.guaranteed_watts
-    held = fixed_nodes[topology.node_of_gpu]
     depths = topology.tree.depths()
     for depth in range(int(depths.max(initial=0)), -1, -1):
         here = topology.tree.enforce & (depths == depth)
-        for _ in range(_ROUNDS):
-            over = np.where(here, _case(topology, load, caps, fixed_nodes) - load.rating_watts, 0.0)
-            if np.all(over <= 0.0):
-                break
-            caps = _shed(load, topology.min_limit_watts, caps, over, held)
+        over = here & (_case(topology, load, caps, fixed_nodes) > load.rating_watts)
+        if over.any():
+            caps = _shed(topology, load, caps, over, fixed_nodes)
     return np.maximum(np.floor(caps), topology.min_limit_watts)
 
 
 def _shed(
-    load: LoadTree, low: FloatArray, caps: FloatArray, over: FloatArray, held: BoolArray
+    topology: Topology, load: LoadTree, caps: FloatArray, over: BoolArray, fixed: BoolArray
 ) -> FloatArray:
-    """Caps after each overfull domain took what it lacks from those of its GPUs that can give."""
-    spare = load.sum_gpus(np.where(held, 0.0, caps - low)) * load.gpu_factor
-    share = np.clip(1.0 - over / np.maximum(spare, 1e-9), 0.0, 1.0)
-    share = np.where(over > 0.0, share, 1.0)
-    kept = np.append(share, 1.0)[load.gpu_domains].min(axis=0)
-    return np.asarray(low + (caps - low) * kept)
+    """Caps at the highest share of their way from the minimum at which each of these domains fits.
+
+    By halving, for a sum over boards does not tell: what the largest servers give up, which count
+    at their default limits in any case, helps nobody. Domains are of one depth: none feeds another.
+    """
+    low = topology.min_limit_watts
+
+    def at(share: FloatArray) -> FloatArray:
+        kept = np.append(np.where(over, share, 1.0), 1.0)[load.gpu_domains].min(axis=0)
+        return np.asarray(low + (caps - low) * kept)
+
+    fitting, too_much = np.zeros(len(over)), np.ones(len(over))
+    for _ in range(_HALVINGS):
+        middle = (fitting + too_much) / 2.0
+        fits = _case(topology, load, at(middle), fixed) <= load.rating_watts
+        fitting, too_much = np.where(fits, middle, fitting), np.where(fits, too_much, middle)
+    return at(fitting)
