@@ -1,4 +1,4 @@
-"""The faces that the twin shows the product's ports: meters, kubelet, actuator configuration."""
+"""The faces that the twin shows the product: meters, feeds, kubelet, actuator configuration."""
 
 from __future__ import annotations
 
@@ -20,6 +20,22 @@ class WorldMeters:
     def read(self) -> dict[str, tuple[float, int]]:
         """The newest delivered reading of each domain: AC watts, and when it was taken."""
         readings = {name: self._world.meter(name) for name in self._world.domain_names}
+        return {name: reading for name, reading in readings.items() if reading is not None}
+
+
+class WorldFeeds:
+    """How unevenly the breakers' feeds carry, as the controller's port wants it.
+
+    Args:
+        world: Where they hang.
+    """
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+
+    def read(self) -> dict[str, tuple[float, int]]:
+        """The newest delivered share of each domain's busiest feed, and when it was taken."""
+        readings = {name: self._world.feed_share(name) for name in self._world.domain_names}
         return {name: reading for name, reading in readings.items() if reading is not None}
 
 

@@ -26,9 +26,6 @@ SHEET_RATIOS = tuple(round(1.0 + 0.02 * 1.25**i, 4) for i in range(16))
 """Loads over rating at which the data sheet of a simulated breaker is read: straight lines between
 them are within 2 % of the curve."""
 
-FEED_SHARE_AGE_SECONDS = 3.0
-"""A reading is measured over a second, arrives half a second later, and one may be lost."""
-
 Objects = list[tuple[Resource, dict[str, Any]]]
 
 
@@ -165,7 +162,10 @@ def _redundancy(scenario: Scenario) -> dict[str, Any]:
         "overloadCurve": [
             {"loadRatio": ratio, "tripSeconds": seconds} for ratio, seconds in row.overload_points
         ],
-        "feedShare": {"prometheusQuery": "simulated", "maxAgeSeconds": FEED_SHARE_AGE_SECONDS},
+        "feedShare": {
+            "prometheusQuery": "simulated",
+            "maxAgeSeconds": row.feed_share_max_age_seconds,
+        },
     }
 
 

@@ -95,6 +95,10 @@ class RowSettings(Settings):
         MeterSettings,
         Field(description="With use_reserve: the busiest feed's share of the load; assumed"),
     ] = MeterSettings(delay_seconds=0.5)
+    feed_share_max_age_seconds: Annotated[
+        float,
+        Field(gt=0, le=5, description="With use_reserve: older readings count as a lost feed"),
+    ] = 3.0
     heat_budget_ratio: Annotated[
         float,
         Field(

@@ -94,6 +94,9 @@ class World:
         self._meters = Meters(
             scenario.row.meter, len(self.domain_names), self._generator(5), start_ns
         )
+        self._feeds = Meters(
+            scenario.row.feed_meter, len(self.domain_names), self._generator(14), start_ns
+        )
         self._bmcs = None
         if scenario.row.bmc == "simulated":
             bmc, nodes = scenario.row.bmc_meter, len(self.node_names)
@@ -201,6 +204,9 @@ class World:
             for domain in np.flatnonzero(opened):
                 self.servers.switch_off(int(domain))
         self._meters.advance(watts, begin_ns, end_ns)
+        if self.scenario.row.use_reserve:
+            self._feeds.silent = self._meters.silent
+            self._feeds.advance(self.breakers.busiest_share(), begin_ns, end_ns)
         if self._bmcs is not None:
             self._bmcs.advance(self.servers.host_watts, begin_ns, end_ns)
         self.now_ns = end_ns
@@ -261,6 +267,12 @@ class World:
         i = self.domain_names.index(domain)
         taken_ns = int(self._meters.time_ns[i])
         return None if taken_ns < 0 else (float(self._meters.watts[i]), taken_ns)
+
+    def feed_share(self, domain: str) -> tuple[float, int] | None:
+        """The busiest feed's share of the load and when it was taken, None before the first."""
+        i = self.domain_names.index(domain)
+        taken_ns = int(self._feeds.time_ns[i])
+        return None if taken_ns < 0 else (float(self._feeds.watts[i]), taken_ns)
 
     def pod_uses(self, node: str) -> list[PodUseView]:
         """Pods on a node with their GPUs."""

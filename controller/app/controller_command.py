@@ -194,11 +194,15 @@ def _process(
         feeds = ((n, s.redundancy) for n, s in domains().items() if s.redundancy.use_reserve)
         return {n: feed.feed_share for n, feed in feeds if feed.feed_share is not None}
 
+    def risen() -> None:
+        for process in made:
+            process.tick_soon()
+
     def asking(specs: Callable[[], Mapping[str, Question]], what: Metered) -> MeterSource:
         if not settings.meter_prometheus_url:
             return NoMeters()
         prometheus = QueryApi(settings.meter_prometheus_url, "query", DEADLINE_SECONDS)
-        meters = PrometheusMeters(prometheus, clock, specs, what)
+        meters = PrometheusMeters(prometheus, clock, specs, what, risen)
         meters.start()
         undo.callback(meters.stop)
         return meters

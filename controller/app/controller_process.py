@@ -257,6 +257,10 @@ class ControllerProcess:
         self.audit.close()
         self.history.close()
 
+    def tick_soon(self) -> None:
+        """Tick at once, for what cannot wait; from any thread."""
+        self._wake.set()
+
     def _won(self) -> None:
         """Tick at once: GPUs sit at guaranteed caps until one lease of the new term is over."""
         self._term_begins = True

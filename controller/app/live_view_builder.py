@@ -125,7 +125,10 @@ def _domain(
     return LiveDomain(
         name=tree.names[index],
         parent=tree.names[parent] if parent >= 0 else None,
-        rating_watts=round(float(tree.rating_watts[index]), 1),
+        # What the feeds that carry may do: with useReserve the draw may be above the rating.
+        rating_watts=round(
+            float(decisions.available_watts[index] * tree.phase_imbalance[index]), 1
+        ),
         budget_watts=round(float(seen.budget_watts[index]), 1),
         cap_band_watts=round(float(decisions.cap_band_watts[index]), 1),
         draw_watts=round(float(decisions.draw_watts[index]), 1),

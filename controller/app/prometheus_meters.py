@@ -55,6 +55,7 @@ class Metered:
         unit: What a reading is.
         highest: A reading.
         period_ns: Between two questions.
+        large_rise: A reading of so many times the one before is told at once.
     """
 
     thread: str
@@ -62,11 +63,13 @@ class Metered:
     unit: str
     highest: float
     period_ns: int
+    large_rise: float = float("inf")
 
 
 DOMAIN_WATTS = Metered("meters", "spec.meter", "AC watts from 0 to 1e9", HIGHEST_WATTS, PERIOD_NS)
+# Of 16 feeds at most one that is lost adds a fifteenth to each of the others.
 FEED_SHARES = Metered(
-    "feeds", "spec.redundancy.feedShare", "a share from 0 to 1", 1.0, PERIOD_NS // 2
+    "feeds", "spec.redundancy.feedShare", "a share from 0 to 1", 1.0, PERIOD_NS // 2, 1.03
 )
 
 
@@ -78,6 +81,7 @@ class PrometheusMeters(PeriodicThread, MeterSource):
         clock: Time stamps of readings are brought onto its monotonic side.
         specs: The meters that domains have now.
         what: What they read.
+        risen: Told of a large rise, from this thread.
     """
 
     def __init__(
@@ -86,9 +90,10 @@ class PrometheusMeters(PeriodicThread, MeterSource):
         clock: Clock,
         specs: Callable[[], Mapping[str, Question]],
         what: Metered = DOMAIN_WATTS,
+        risen: Callable[[], None] = lambda: None,
     ) -> None:
         super().__init__(clock, what.thread, what.period_ns)
-        self._api, self._specs, self._what = api, specs, what
+        self._api, self._specs, self._what, self._risen = api, specs, what, risen
         self._readings: dict[str, _Reading] = {}
         self._problems: dict[str, str] = {}
 
@@ -125,8 +130,12 @@ class PrometheusMeters(PeriodicThread, MeterSource):
                 self._tell(name, str(error))
             else:
                 self._tell(name, "")
+        before = self._readings
         # Replaced whole: the tick reads it from another thread.
         self._readings = fresh
+        known = ((reading.watts, before.get(name)) for name, reading in fresh.items())
+        if any(b is not None and watts > self._what.large_rise * b.watts for watts, b in known):
+            self._risen()
 
     def _ask(self, spec: Question) -> _Reading:
         """One meter's newest reading.

@@ -25,7 +25,7 @@ from scheduler_plugin.app.solver_process import ProcessPlanner
 from scheduler_plugin.app.watchdog_command import PERIOD_SECONDS, Watchdog
 from scheduler_plugin.batching import Batcher
 from simulation.app.demo_nodes import Replica
-from simulation.faces import WorldMeters
+from simulation.faces import WorldFeeds, WorldMeters
 from simulation.kube.embedded_api import EmbeddedKube
 from simulation.scenario import FaultKind
 from simulation.world import World
@@ -194,6 +194,7 @@ class DemoControl:
             clock=self._clock,
             identity=self._server,
             meters=WorldMeters(self._world),
+            feeds=WorldFeeds(self._world),
             profiles=shipped_library(),
             election=settings.election(),
             seed=scenario.seed + 100 * index,

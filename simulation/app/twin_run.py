@@ -45,7 +45,7 @@ from scheduler_plugin.app.solver_process import InProcessPlanner
 from simulation.app.cluster_stand_ins import ClusterStandIn
 from simulation.app.earlier_days import DrawRecorder, fill
 from simulation.app.loopback import LoopbackLink, send_over
-from simulation.faces import WorldMeters, attribution, guaranteed_watts
+from simulation.faces import WorldFeeds, WorldMeters, attribution, guaranteed_watts
 from simulation.kube.embedded_api import EmbeddedKube
 from simulation.monitor import InvariantMonitor
 from simulation.pod_work import NAMESPACE, Work, pod_manifest
@@ -219,6 +219,7 @@ class TwinRun:
                     self._elector, CONTROLLER_ELECTION.renew_deadline_seconds / 2
                 ),
                 meters=WorldMeters(self.world),
+                feeds=WorldFeeds(self.world),
                 clock=self.clock,
                 audit=DecisionLog(":memory:"),
                 metrics=ControllerMetrics(),

@@ -31,6 +31,9 @@ START_NS = 1_000 * NS_PER_SECOND
 METER_FRESH_NS = 10 * NS_PER_SECOND
 """A source of meter readings drops older ones, as the product's does by default."""
 
+FEED_RISE = 1.03
+"""A busiest feed's share of so many times the one before makes a tick due at once."""
+
 MakePolicy = Callable[[int], RowPolicy]
 """A policy that begins with nothing, for a fencing epoch from 1 on."""
 
@@ -99,6 +102,7 @@ class RowRun:
         self._orders: list[tuple[int, BoardWrites]] = []
         self._writes_generator = self._generator(13)
         self.ticks = 0
+        self._feed_share = np.full(len(plant.domain_names), np.nan)
 
     def _begin_as(self, start: RowStart) -> None:
         self.plant.breakers.heat = start.heat.copy()
@@ -209,11 +213,20 @@ class RowRun:
         self._crashed = down
 
     def _regular_tick(self, now_ns: int, seconds: float) -> None:
-        if now_ns < self._next_tick_ns:
+        due = now_ns >= self._next_tick_ns
+        if not (due or self._feed_seems_lost()):
             return
-        self._next_tick_ns += self._tick_ns
+        if due:
+            self._next_tick_ns += self._tick_ns
         self._hear(now_ns, seconds)
         self._tick(now_ns, seconds)
+
+    def _feed_seems_lost(self) -> bool:
+        """Whether a reading of feeds came that is told at once, as the product's reader does."""
+        if not self.setup.scenario.row.use_reserve:
+            return False
+        with np.errstate(invalid="ignore"):
+            return bool((self.plant.feeds.watts > FEED_RISE * self._feed_share).any())
 
     def _hear(self, until_ns: int, seconds: float) -> None:
         """Give the policy what has arrived; it may ask for a tick in between."""
@@ -252,8 +265,9 @@ class RowRun:
         if not self.setup.scenario.row.use_reserve:
             return known
         feeds = self.plant.feeds
+        self._feed_share = feeds.watts.copy()
         stamp_ns = np.minimum(feeds.time_ns + skew_ns, now_ns)
-        return replace(known, feed_share=feeds.watts.copy(), feed_time_ns=stamp_ns)
+        return replace(known, feed_share=self._feed_share, feed_time_ns=stamp_ns)
 
     def _answer(self, batches: LeaseBatches, seconds: float) -> None:
         """Each batch leaves when its node's report came."""

@@ -9,8 +9,9 @@ from urllib.parse import parse_qs
 import httpx
 import pytest
 
-from controller.app.prometheus_meters import PrometheusMeters
+from controller.app.prometheus_meters import FEED_SHARES, PrometheusMeters
 from forecasting.prometheus import QueryApi
+from wattpack.api.breaker_and_feeds import FeedShareSpec
 from wattpack.api.power_domain import MeterSpec
 from wattpack.clock import ManualClock
 from wattpack.units import NS_PER_SECOND
@@ -124,6 +125,38 @@ def test_an_answer_that_is_no_single_series_is_no_reading(rig: Rig, data: object
     rig.meter.answer = lambda: success(data)
     rig.meters.ask_all()
     assert rig.meters.read() == {}
+
+
+class FeedRig(Rig):
+    """The same Prometheus, asked for shares of feeds."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.woken = 0
+        self.feeds = {"row": FeedShareSpec(prometheus_query=QUERY)}
+        client = httpx.Client(transport=httpx.MockTransport(self.meter.handle))
+        api = QueryApi("http://prometheus:9090", "query", client=client)
+        self.meters = PrometheusMeters(api, self.clock, lambda: self.feeds, FEED_SHARES, self.wake)
+
+    def wake(self) -> None:
+        self.woken += 1
+
+
+@pytest.mark.parametrize("share", ["1.01", "-0.1", "33"])
+def test_a_share_beyond_the_whole_is_no_reading(share: str) -> None:
+    rig = FeedRig()
+    rig.meter.watts = share
+    rig.meters.ask_all()
+    assert rig.meters.read() == {}
+
+
+def test_a_feed_that_seems_lost_makes_a_tick_due_at_once_and_noise_does_not() -> None:
+    rig = FeedRig()
+    for share, woken in (("0.250", 0), ("0.252", 0), ("0.333", 1), ("0.333", 1), ("0.25", 1)):
+        rig.meter.watts = share
+        rig.meters.ask_all()
+        assert rig.meters.read()["row"][0] == float(share)
+        assert rig.woken == woken
 
 
 def test_the_tick_never_waits_for_prometheus(rig: Rig) -> None:

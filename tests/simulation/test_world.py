@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from simulation.cap_effects import DecidedCaps
+from simulation.faces import WorldFeeds
 from simulation.pod_work import NAMESPACE, pod_manifest
 from simulation.row_objects import row_objects
 from simulation.scenario import Scenario
@@ -220,6 +221,20 @@ def test_feeds_that_are_lost_one_after_the_other_add_up() -> None:
     ]
     rated = [rating_after_feed_loss(spec.rating_watts, spec.redundancy) for spec in specs]
     assert rated == pytest.approx(world.breakers.rating_watts.tolist())
+
+
+def test_a_lost_feed_shows_in_what_the_busiest_one_carries() -> None:
+    own = {"redundancy": "KofN", "feeds": 4, "required_feeds": 3, "use_reserve": True}
+    row = small_scenario().row.model_dump() | own
+    world = World(small_scenario(faults=fault("feed_loss", target="row"), row=row))
+    assert WorldFeeds(world).read() == {}
+    world.advance(8 * SECOND)
+    told = {name: share for name, (share, _) in WorldFeeds(world).read().items()}
+    assert told == pytest.approx(dict.fromkeys(world.domain_names, 0.25), rel=0.02)
+    world.advance(15 * SECOND)
+    told = {name: share for name, (share, _) in WorldFeeds(world).read().items()}
+    assert told["row"] == pytest.approx(1.0 / 3.0, rel=0.02)
+    assert told["rack-0"] == pytest.approx(0.25, rel=0.02)
 
 
 def test_everything_steps_to_full_power_at_once() -> None:
