@@ -1,4 +1,4 @@
-"""Servers of a small row in virtual time: boards, actuator, agent, and their streams.
+"""Servers of a small row in virtual time: boards and actuator (agents: ``_lease_agent``).
 
 Each has a clock of its own. A write takes 10 to 80 ms to reach its board, and a board that hangs
 takes its round until the actuator's deadline, as behind ``gpu.workers.DeadlineExecutor``.
@@ -6,9 +6,8 @@ takes its round until the actuator's deadline, as behind ``gpu.workers.DeadlineE
 
 from __future__ import annotations
 
-import contextlib
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Protocol
 
 from actuator.app.assembly import build_table, read_bounds, start_actuator
@@ -21,14 +20,11 @@ from actuator.lease_entry import Outcome, Write, WriteKind
 from actuator.lease_messages import ActuatorStatus, ApplyResult, LeaseCommand
 from actuator.lease_table import LeaseTable
 from actuator.unix_socket.client import ActuatorUnavailable
+from benchmarks._lease_agent import Process
 from controller.tick_values import Decisions, Topology
 from gpu.device import GpuIdentity, GpuProcess, GpuReading, GpuTimeout, PowerLimits
-from gpu.device_reader import InlineReader
-from telemetry.app.node_agent import NodeAgent, NodeFacts, Senses
-from telemetry.sampler import Sampler
 from wattpack.clock import ManualClock
-from wattpack.errors import InputError
-from wattpack.units import NS_PER_MS, NS_PER_SECOND, GpuUuid, NodeName
+from wattpack.units import NS_PER_MS, NS_PER_SECOND, GpuUuid
 from wattpack.wire.v1 import power_pb2
 
 if TYPE_CHECKING:
@@ -37,8 +33,6 @@ if TYPE_CHECKING:
 MIN_WATTS, DEFAULT_WATTS, IDLE_WATTS = 200.0, 700.0, 90.0
 #: Writes and their read-backs: 50-80 ms (DynamoLLM), about 10 ms (Perseus), for clocks; assumed.
 WRITE_NS = (10 * NS_PER_MS, 80 * NS_PER_MS)
-#: One way through a data centre and two event loops; assumed.
-DELAY_NS = (2 * NS_PER_MS, 80 * NS_PER_MS)
 
 
 class Witness(Protocol):
@@ -164,72 +158,8 @@ class Hands:
         """Nothing is held."""
 
 
-class Link:
-    """One agent's stream to one replica. Messages keep their order; some are lost."""
-
-    def __init__(self, row: Row, node: int, replica: int) -> None:
-        self._row, self._node, self._replica = row, node, replica
-        self.target = f"replica-{replica}"
-        self.report_period_ns: int | None = None
-        self._open = False
-        self._inbox: list[power_pb2.LeaseBatch] = []
-        self._latest_ns = [0, 0]
-
-    @property
-    def connected(self) -> bool:
-        """Between hello and the end of either side."""
-        return self._open
-
-    def keep_open(self, now_ns: int, hello: Callable[[], power_pb2.Hello]) -> None:
-        """Say hello, if somebody is there."""
-        replica = self._row.replicas[self._replica]
-        if not self._open and replica.alive and not self._row.nodes[self._node].cut_up:
-            # Refused as by the gateway.
-            with contextlib.suppress(InputError):
-                replica.fleet.hello(hello())
-                self._open = True
-
-    def reopen(self) -> None:
-        """Say hello again."""
-        self._open = False
-
-    def send(self, report: power_pb2.NodeReport) -> None:
-        """A report on its way."""
-        row = self._row
-        if self._open and not row.lost(row.nodes[self._node].cut_up):
-            copy = power_pb2.NodeReport.FromString(report.SerializeToString())
-            row.at(self._arrival(0), lambda: row.replicas[self._replica].hear(copy))
-
-    def put(self, batch: power_pb2.LeaseBatch) -> None:
-        """A batch on its way."""
-        row = self._row
-        if self._open and not row.lost(row.nodes[self._node].cut_down):
-            copy = power_pb2.LeaseBatch.FromString(batch.SerializeToString())
-            row.at(self._arrival(1), lambda: self._arrive(copy))
-
-    def _arrival(self, direction: int) -> int:
-        at_ns = max(self._latest_ns[direction], self._row.now_ns + self._row.rng.randint(*DELAY_NS))
-        self._latest_ns[direction] = at_ns
-        return at_ns
-
-    def _arrive(self, batch: power_pb2.LeaseBatch) -> None:
-        if self._open:
-            self._inbox.append(batch)
-            self._row.nodes[self._node].handle()
-
-    def push(self, batch: power_pb2.LeaseBatch) -> None:
-        """Something that no replica said."""
-        self._arrive(batch)
-
-    def take(self) -> list[power_pb2.LeaseBatch]:
-        """What came."""
-        taken, self._inbox = self._inbox, []
-        return taken
-
-    def close(self) -> None:
-        """The stream ends: what came and was not read is void (I3)."""
-        self._open = False
-        self._inbox.clear()
+def void(value: object) -> None:
+    """Drop a value."""
 
 
 class Node:
@@ -243,14 +173,13 @@ class Node:
         self.boots, self.busy_until_ns = 0, 0
         self.status_nonce = 0
         self.cut_up = self.cut_down = False
-        self.links = [Link(row, number, r) for r in range(2)]
         self._store = MemoryStore()
         self.table: LeaseTable
         self.actuator: Actuator
         self.start_actuator()
-        self.agent: NodeAgent | None = None
-        self.start_agent()
-        row.after(row.rng.randrange(NS_PER_SECOND), self._report)
+        self.agents: list[Process] = []
+        self._started = 0
+        row.after(row.rng.randrange(NS_PER_SECOND), lambda: void(self.start_agent()))
         self._look_after_leases()
 
     # -- life and death --------------------------------------------------------------------------
@@ -266,22 +195,19 @@ class Node:
             self.table, Hands(self), self._store, self.clock, AuditTrail(8)
         )
 
-    def start_agent(self) -> None:
-        """A new agent process: it knows nothing and counts from the beginning."""
-        sampler = Sampler(InlineReader(tuple(self.boards.values())))
-        self.agent = NodeAgent(
-            NodeFacts(NodeName(self.name), boot_id=f"boot-{self.boots}", host_unit=True),
-            Senses(sampler, host_watts=lambda: self.row.rng.uniform(790.0, 810.0)),
-            self.links,
-            self,
-            self.clock,
-        )
+    def start_agent(self) -> Process:
+        """A new agent process, beside another if there is one: it knows nothing."""
+        self._started += 1
+        # Agents of a version before instances say none; so does one in four here.
+        instance = "" if self.row.rng.random() < 0.25 else f"agent-{self._started}"
+        self.agents.append(Process(self, instance))
+        return self.agents[-1]
 
-    def kill_agent(self) -> None:
-        """SIGKILL: its streams end."""
-        self.agent = None
-        for link in self.links:
-            link.close()
+    def kill_agent(self, process: Process | None = None) -> None:
+        """One agent process ends, or all of them."""
+        for one in [process] if process is not None else list(self.agents):
+            one.kill()
+            self.agents.remove(one)
 
     def reboot(self) -> None:
         """Full power, then the host unit and everything else, in the same moment."""
@@ -316,20 +242,9 @@ class Node:
         """Batches for the actuator, once it has time."""
         if self.row.now_ns < self.busy_until_ns:
             self.row.at(self.busy_until_ns, self.handle)
-        elif self.agent is not None:
-            self.agent.handle()
-
-    def _report(self) -> None:
-        self.row.after(NS_PER_SECOND, self._report)
-        self._exchange()
-
-    def _exchange(self) -> None:
-        if self.row.now_ns < self.busy_until_ns:
-            self.row.at(self.busy_until_ns, self._exchange)
-        elif self.agent is not None:
-            now_ns = self.clock.monotonic_ns()
-            self.agent.read(now_ns)
-            self.agent.exchange(now_ns)
+            return
+        for process in self.agents:
+            process.handle()
 
     def _look_after_leases(self) -> None:
         """The actuator's own loop: called when it said, or when it has time again."""

@@ -16,9 +16,11 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from benchmarks._lease_agent import Stream
 from benchmarks._lease_node import Board, Node, OwnClock, Witness
 from controller.app.answer_desk import AnswerDesk, lease_batches, words_of
 from controller.app.fleet import DomainInputs, Fleet, Leadership
+from controller.app.hearing import Hearing
 from controller.step import initial_state, step
 from controller.tick_values import PowerSettings, Tick, Topology
 from wattpack.errors import InputError
@@ -40,6 +42,7 @@ class Replica:
         self.believes_until_ns = self.believed_epoch = 0
         self.refused_reports = 0
         self.fleet = Fleet()
+        self.hearing: Hearing[Stream] = Hearing(self.fleet)
         self._desk = AnswerDesk(self.epoch)
         self._state = initial_state(row.topology, SETTINGS)
         row.after(row.rng.randrange(NS_PER_SECOND), self._regular_tick)
@@ -60,15 +63,29 @@ class Replica:
         """SIGKILL."""
         self.alive = False
 
-    def hear(self, report: power_pb2.NodeReport) -> None:
+    def opened(self, node: str, stream: Stream) -> bool:
+        """An agent says hello; whether it is welcome."""
+        try:
+            return self.hearing.opened(node, stream, self.clock.monotonic_ns())
+        except InputError:  # A board whose limits were never read, for one.
+            return False
+
+    def closed(self, node: str, stream: Stream) -> None:
+        """An agent's stream has ended."""
+        if self.alive:
+            self.hearing.closed(node, stream)
+
+    def hear(self, report: power_pb2.NodeReport, stream: Stream) -> None:
         """A report arrives."""
         if not self.alive:
             return
         now_ns = self.clock.monotonic_ns()
         try:
-            arrival = self.fleet.report(report, now_ns)
+            arrival = self.hearing.report(report.node, stream, report, now_ns)
         except InputError:
             self.refused_reports += 1
+            return
+        if arrival is None:
             return
         if self._row.answers:
             answer = self._desk.arrived(report.node, arrival, now_ns)
@@ -115,10 +132,11 @@ class Replica:
             self._send(name, message)
 
     def _send(self, name: str, message: power_pb2.ControllerMessage) -> None:
-        row = self._row
-        node = row.topology.node_names.index(name)
-        row.witness.spoke(node, message.leases, row.now_ns)
-        row.nodes[node].links[self._number].put(message.leases)
+        row, stream = self._row, self.hearing.streams.heard(name)
+        if stream is not None:
+            node = row.topology.node_names.index(name)
+            row.witness.spoke(node, message.leases, row.now_ns)
+            stream.link.put(message.leases)
 
 
 @dataclass(order=True)
@@ -201,8 +219,9 @@ class Row:
     def garbage(self, number: int) -> None:
         """Messages that nobody decided reach an agent and a replica (I8)."""
         node = self.nodes[number]
-        if node.agent is None:
+        if not node.agents:
             return
+        link = self.rng.choice(node.agents).links[0]
         nonce = self.rng.choice([0, 1, node.status_nonce])
         batch = power_pb2.LeaseBatch(
             epoch=self.rng.choice([0, 1, 2**40, 2**63]),
@@ -216,14 +235,18 @@ class Row:
                 )
             ],
         )
-        node.links[0].push(batch)
+        link.push(batch)
+        stream = self.replicas[0].hearing.streams.heard(node.name)
+        if stream is None:
+            return
         self.replicas[0].hear(
             power_pb2.NodeReport(
                 node=node.name,
                 sequence=2**40,
                 nonce=nonce,
                 devices=[power_pb2.DeviceReading(uuid="nobody", draw_watts=float("nan"))],
-            )
+            ),
+            stream,
         )
 
     # -- replicas --------------------------------------------------------------------------------
@@ -253,7 +276,8 @@ class Row:
     def _end_replica(self, number: int) -> None:
         self.replicas[number].kill()
         for node in self.nodes:
-            node.links[number].close()
+            for process in node.agents:
+                process.links[number].gone()
 
     def start_replica(self) -> None:
         """Whoever is down comes back and knows nothing; with nobody leading it is elected."""

@@ -106,13 +106,31 @@ def _restart_actuator(row: Row, judge: Judge, rng: random.Random) -> None:
 
 
 def _kill_agent(row: Row, judge: Judge, rng: random.Random) -> None:
-    rng.choice(row.nodes).kill_agent()
+    """Of two the one or the other."""
+    agents = (node := rng.choice(row.nodes)).agents
+    if agents:
+        node.kill_agent(rng.choice(agents))
 
 
 def _start_agent(row: Row, judge: Judge, rng: random.Random) -> None:
     for node in row.nodes:
-        if node.agent is None:
+        if not node.agents:
             node.start_agent()
+
+
+def _start_beside(row: Row, judge: Judge, rng: random.Random) -> None:
+    """As in an update; sometimes a third comes."""
+    node = rng.choice(row.nodes)
+    if len(node.agents) < 3:
+        node.start_agent()
+
+
+def _hang_agent(row: Row, judge: Judge, rng: random.Random) -> None:
+    """One stops or goes on: its streams stay open."""
+    agents = rng.choice(row.nodes).agents
+    if agents:
+        one = rng.choice(agents)
+        one.hangs = not one.hangs
 
 
 def _cut(row: Row, judge: Judge, rng: random.Random) -> None:
@@ -149,6 +167,8 @@ ACTIONS: Final[Mapping[str, Callable[[Row, Judge, random.Random], None]]] = {
     "api_up": lambda row, judge, rng: row.set_api(up=True),
     "kill_agent": _kill_agent,
     "start_agent": _start_agent,
+    "start_beside": _start_beside,
+    "hang_agent": _hang_agent,
     "cut": _cut,
     "heal": _heal,
     "restart_actuator": _restart_actuator,

@@ -19,7 +19,7 @@ import grpc
 from controller.app.agent_identity import REVIEWS, NodeAuthenticator
 from controller.app.answer_desk import AnswerDesk, lease_batches, words_of
 from controller.app.fleet import Fleet
-from controller.app.heard_streams import Change, HeardStreams, Place
+from controller.app.hearing import Hearing
 from controller.renewals import Word
 from controller.tick_values import Commands, Topology
 from wattpack.clock import Clock
@@ -114,21 +114,25 @@ class AgentGateway(power_pb2_grpc.PowerControlServicer):
         self._desk = AnswerDesk(tick.epoch)
         self._fleet, self._authenticator, self._clock = fleet, authenticator, clock
         self._name, self._report_period_ms, self._wake = name, report_period_ms, tick.wake
-        self._streams: HeardStreams[_Stream] = HeardStreams()
+        self._hearing: Hearing[_Stream] = Hearing(fleet)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._reviewers = ThreadPoolExecutor(REVIEWS.at_once, thread_name_prefix="token-review")
         self._reviewing = 0
         self.refused_streams: Counter[str] = Counter()
-        self.handovers: Counter[str] = Counter()
         self.refused_reports = 0
 
     def connected(self) -> int:
         """Number of nodes of which a stream is heard."""
-        return len(self._streams)
+        return len(self._hearing.streams)
 
     def waiting(self) -> int:
         """Streams of agents that wait beside another agent of their node."""
-        return self._streams.waiting()
+        return self._hearing.streams.waiting()
+
+    @property
+    def handovers(self) -> Counter[str]:
+        """Times that another agent of a node was heard, by cause."""
+        return self._hearing.handovers
 
     @property
     def renewals(self) -> int:
@@ -144,12 +148,9 @@ class AgentGateway(power_pb2_grpc.PowerControlServicer):
         node = await self._authenticate(context)
         hello = await self._receive_hello(node, request_iterator, context)
         stream = _Stream(self._clock, hello)
-        now_ns = self._clock.monotonic_ns()
-        change = self._streams.opened(node, stream, hello.instance, hello.boot_id, now_ns)
-        if change.refused:
+        if not self._hearing.opened(node, stream, self._clock.monotonic_ns()):
             words = "two agents of this node speak already"
             await self._refuse(context, grpc.StatusCode.RESOURCE_EXHAUSTED, words)
-        self._follow(node, change)
         stream.reader = reader = asyncio.create_task(self._read(node, request_iterator, stream))
         reader.add_done_callback(lambda _: stream.end())
         try:
@@ -162,30 +163,7 @@ class AgentGateway(power_pb2_grpc.PowerControlServicer):
         finally:
             reader.cancel()
             stream.discard()
-            self._follow(node, self._streams.closed(node, stream), "ended")
-
-    def _follow(self, node: str, change: Change[_Stream], cause: str = "") -> None:
-        """End what must end, and let the fleet know who is heard.
-
-        Args:
-            node: Of the streams.
-            change: What became of them.
-            cause: Why one process is heard after another, if that is what happened.
-        """
-        for stream in change.ended:
-            # An earlier stream of the same node extends no lease any more (I3).
-            stream.end()
-        if change.heard is None:
-            return
-        if change.silent or cause:
-            self.handovers["silent" if change.silent else cause] += 1
-            log.info("%s: another agent is heard (%s)", node, "silent" if change.silent else cause)
-        try:
-            self._fleet.hello(change.heard.hello)
-        except InputError as error:
-            # Checked when it came; the node's boards have changed since. It comes again.
-            log.warning("%s: the agent that waited is turned away: %s", node, error)
-            change.heard.end()
+            self._hearing.closed(node, stream)
 
     async def _authenticate(self, context: grpc.aio.ServicerContext) -> str:
         metadata = dict(context.invocation_metadata() or ())
@@ -257,8 +235,6 @@ class AgentGateway(power_pb2_grpc.PowerControlServicer):
         """Reports into the fleet; a bad one is counted and skipped, the last good one ages."""
         async for message in messages:
             try:
-                if stream.ended:
-                    raise InputError("stream", f"the newest stream of node {node!r}", "an earlier")
                 if message.WhichOneof("body") != "report" or message.report.node != node:
                     raise InputError("body", f"a report of node {node!r}", message.report.node)
                 self._take(node, message.report, stream)
@@ -271,12 +247,9 @@ class AgentGateway(power_pb2_grpc.PowerControlServicer):
     def _take(self, node: str, report: power_pb2.NodeReport, stream: _Stream) -> None:
         """Keep a report, and answer it now or wake the tick; who waits is not listened to."""
         now_ns = self._clock.monotonic_ns()
-        if self._streams.place(node, stream) is Place.WAITS:
-            self._follow(node, self._streams.spoke(node, stream, report.nonce, now_ns))
-            if self._streams.heard(node) is not stream:
-                return
-        arrival = self._fleet.report(report, now_ns)
-        self._streams.spoke(node, stream, report.nonce, now_ns)
+        arrival = self._hearing.report(node, stream, report, now_ns)
+        if arrival is None:
+            return
         if arrival.calls_for_tick:
             self._wake()
         answer = self._desk.arrived(node, arrival, now_ns)
@@ -286,13 +259,13 @@ class AgentGateway(power_pb2_grpc.PowerControlServicer):
 
     def end_streams(self) -> None:
         """End every stream in order, so that agents see an end and not a failure."""
-        for stream in self._streams.all():
+        for stream in self._hearing.streams.all():
             if stream.reader is not None:
                 stream.reader.cancel()
 
     async def end_present_streams(self, over_seconds: float) -> None:
         """End the streams that are open now in order, evenly spread over a time."""
-        present = self._streams.all()
+        present = self._hearing.streams.all()
         for stream in present:
             if stream.reader is not None:
                 stream.reader.cancel()
@@ -321,7 +294,7 @@ class AgentGateway(power_pb2_grpc.PowerControlServicer):
         self, words: dict[str, Word], batches: dict[str, power_pb2.ControllerMessage]
     ) -> None:
         for node, message in self._desk.decided(words, batches).items():
-            stream = self._streams.heard(node)
+            stream = self._hearing.streams.heard(node)
             if stream is not None:
                 self._clock.message_sent()
                 stream.offer(message)
