@@ -195,11 +195,16 @@ class Node:
             self.table, Hands(self), self._store, self.clock, AuditTrail(8)
         )
 
-    def start_agent(self) -> Process:
-        """A new agent process, beside another if there is one: it knows nothing."""
+    def start_agent(self, instance: str | None = None) -> Process:
+        """A new agent process, beside another if there is one: it knows nothing.
+
+        Args:
+            instance: Of the process; None for one that is new, or, of an agent of before instances
+                were said (one in four), for none.
+        """
         self._started += 1
-        # Agents of a version before instances say none; so does one in four here.
-        instance = "" if self.row.rng.random() < 0.25 else f"agent-{self._started}"
+        if instance is None:
+            instance = "" if self.row.rng.random() < 0.25 else f"agent-{self._started}"
         self.agents.append(Process(self, instance))
         return self.agents[-1]
 

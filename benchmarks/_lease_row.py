@@ -29,6 +29,8 @@ from wattpack.units import NS_PER_MS, NS_PER_SECOND
 from wattpack.wire.v1 import power_pb2
 
 SETTINGS = PowerSettings()
+#: Reading and writing the Lease; assumed.
+LEASE_WRITE_SECONDS = 0.1
 
 
 class Replica:
@@ -256,11 +258,14 @@ class Row:
         gone = self.leader
         if gone < 0:
             return
-        self._end_replica(gone)
+        self.end_replica(gone)
         self.leader = -1
         settings = CONTROLLER_ELECTION
-        wait = settings.lease_seconds - self.rng.uniform(0.0, settings.retry_seconds)
-        self.after(round((wait if kill else 0.1) * NS_PER_SECOND), lambda: self._elect(1 - gone))
+        # Who stands by looks at the Lease once in a retry period, and writes it.
+        wait = self.rng.uniform(0.0, settings.retry_seconds) + LEASE_WRITE_SECONDS
+        if kill:
+            wait = settings.lease_seconds - self.rng.uniform(0.0, settings.retry_seconds)
+        self.after(round(wait * NS_PER_SECOND), lambda: self._elect(1 - gone))
 
     def depose_leader(self) -> None:
         """Another is elected, and the leader goes on for three seconds without noticing."""
@@ -273,7 +278,8 @@ class Row:
         self.leader = -1
         self._elect(1 - gone)
 
-    def _end_replica(self, number: int) -> None:
+    def end_replica(self, number: int) -> None:
+        """A replica's process ends, and its streams with it."""
         self.replicas[number].kill()
         for node in self.nodes:
             for process in node.agents:
@@ -283,9 +289,13 @@ class Row:
         """Whoever is down comes back and knows nothing; with nobody leading it is elected."""
         for number, replica in enumerate(self.replicas):
             if not replica.alive:
-                self.replicas[number] = Replica(self, number)
-                seconds = round(CONTROLLER_ELECTION.lease_seconds * NS_PER_SECOND)
-                self.after(seconds, lambda number=number: self._elect(number))  # type: ignore[misc]
+                self.restart_replica(number)
+
+    def restart_replica(self, number: int) -> None:
+        """One comes back and knows nothing; with nobody leading it is elected."""
+        self.replicas[number] = Replica(self, number)
+        seconds = round(CONTROLLER_ELECTION.lease_seconds * NS_PER_SECOND)
+        self.after(seconds, lambda: self._elect(number))
 
     def _elect(self, number: int) -> None:
         if self.leader < 0 and self.api_up and self.replicas[number].alive:

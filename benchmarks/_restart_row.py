@@ -1,0 +1,252 @@
+"""A row at peak in virtual time, updated as Kubernetes updates it, and what that costs.
+
+The row is that of ``lease_safety``: the product's agents, actuators, hearing, answer desk and
+``step()``. This module plays the DaemonSet's and StatefulSet's controllers, and measures from
+outside: limits and draws are read off the boards, heat is the house's (``tests/controller``).
+"""
+
+from __future__ import annotations
+
+import importlib
+import math
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from benchmarks._lease_agent import Process
+from benchmarks._lease_judge import Judge
+from benchmarks._lease_node import IDLE_WATTS, Node
+from benchmarks._lease_row import Row
+from controller.tick_values import Topology
+from wattpack.units import NS_PER_SECOND
+
+HOST_WATTS = 800.0
+#: Of each board, a new draw every 10 s: 0.93 of the rating in the mean, and capped at times.
+DEMAND_WATTS = (470.0, 700.0)
+DEMAND_SECONDS = 10
+#: Where a board has to come back to what it held, nothing else may cap it: 0.88 of the rating.
+STEADY_WATTS = (430.0, 660.0)
+#: From the pod's creation to the agent's first exchange: container and mounts 2 s, assumed; imports
+#: 1 s, measured on one busy core (`wattpack agent --simulated 8`).
+AGENT_START_SECONDS = 3.0
+#: Chart: minReadySeconds, the readiness probe's period; the kubelet's and controllers' turns.
+AGENT_MIN_READY_SECONDS, PROBE_SECONDS, TURN_SECONDS = 5.0, 2.0, 1.0
+UPDATED_AT_ONCE = 0.05
+#: A controller's pod: process and informers 8 s, assumed; minReadySeconds of the chart.
+CONTROLLER_START_SECONDS, CONTROLLER_MIN_READY_SECONDS = 8.0, 30.0
+FELL_WATTS = 1.5
+RUN_IN_SECONDS = 60.0
+
+
+@dataclass
+class Account:
+    """What boards and breakers did, looked at 20 times a second.
+
+    Attributes:
+        fell: Times that a board that held more went to its guaranteed cap.
+        heat: The highest of any breaker.
+        peak_ratio: The highest load of any breaker, of its rating.
+        work_joules: Above idle, of all boards. What a cap takes from it is more than what it takes
+            from the work: boards that are held a little lose less speed than power.
+        wanted_joules: The same without any limit.
+    """
+
+    topology: Topology
+    house: Any
+    fell: int = 0
+    heat: float = 0.0
+    peak_ratio: float = 0.0
+    work_joules: float = 0.0
+    wanted_joules: float = 0.0
+    _heats: list[float] = field(default_factory=list)
+    _above: list[bool] = field(default_factory=list)
+    _last_ns: int = -1
+
+    def look(self, row: Row) -> None:
+        """Take the present moment into account."""
+        boards, guaranteed = row.boards, self.topology.guaranteed_watts.tolist()
+        above = [b.limit_watts > g + FELL_WATTS for b, g in zip(boards, guaranteed, strict=True)]
+        if self._above:
+            self.fell += sum(was and not is_ for was, is_ in zip(self._above, above, strict=True))
+        self._above = above
+        draws = [board.draw_watts() for board in boards]
+        if self._last_ns >= 0:
+            seconds = (row.now_ns - self._last_ns) / NS_PER_SECOND
+            self.work_joules += sum(w - IDLE_WATTS for w in draws) * seconds
+            self.wanted_joules += sum(b.demand_watts - IDLE_WATTS for b in boards) * seconds
+        whole = self._last_ns // NS_PER_SECOND != row.now_ns // NS_PER_SECOND
+        self._last_ns = row.now_ns
+        if not whole:
+            return
+        hosts = [HOST_WATTS] * self.topology.n_nodes
+        self._heats = self._heats or [0.0] * len(self.house.ratings)
+        for domain, rating in enumerate(self.house.ratings):
+            watts = self.house.load(domain, draws, hosts)
+            self._heats[domain] = self.house.heated(domain, self._heats[domain], watts)
+            self.heat = max(self.heat, self._heats[domain])
+            self.peak_ratio = max(self.peak_ratio, watts / rating)
+
+
+def peak_row(
+    servers: int, gpus: int, seed: int, *, steady: bool = False
+) -> tuple[Row, Judge, Account]:
+    """A row of two racks at its peak, after some time.
+
+    Args:
+        servers: In both racks.
+        gpus: Of each server.
+        seed: Of all chance.
+        steady: Boards go on wanting what they wanted first.
+    """
+    builders = importlib.import_module("tests.controller.builders")
+    oracle = importlib.import_module("tests.controller.oracle")
+    topology: Topology = builders.make_topology(
+        nodes=[1 + i % 2 for i in range(servers)], gpus_per_node=gpus, oversubscription=1.3
+    )
+    ordinary = topology.tree.max_raise_watts_per_second
+    quick = replace(topology.tree, max_raise_watts_per_second=10 * ordinary)
+    house = oracle.house_of(topology)
+    judge = Judge(house, house.ratings, topology.guaranteed_watts.tolist(), lambda *_: 0)
+    topology = replace(topology, tree=quick)
+    row = Row(topology, judge, seed)
+    judge.excuse(row, topology.gpu_uuids)
+    _want(row, seed, steady)
+    row.run(RUN_IN_SECONDS, lambda _: judge.look(row))
+    quick.max_raise_watts_per_second[:] = ordinary
+    return row, judge, Account(topology, house)
+
+
+def _want(row: Row, seed: int, steady: bool) -> None:
+    """Boards want another draw now and then, the same in every run of a seed."""
+    generators = [random.Random(f"{seed}/{n}/demand") for n, _ in enumerate(row.boards)]
+
+    def change(number: int) -> None:
+        row.boards[number].demand_watts = generators[number].uniform(*DEMAND_WATTS)
+        row.after(DEMAND_SECONDS * NS_PER_SECOND, lambda: change(number))
+
+    for number, generator in enumerate(generators):
+        row.boards[number].demand_watts = generator.uniform(
+            *(STEADY_WATTS if steady else DEMAND_WATTS)
+        )
+        first_ns = generator.randrange(DEMAND_SECONDS * NS_PER_SECOND)
+        if not steady:
+            row.after(first_ns, lambda number=number: change(number))  # type: ignore[misc]
+
+
+class AgentUpdate:
+    """The DaemonSet's controller: a share of the nodes at a time.
+
+    Args:
+        row: Whose agents are replaced.
+        surge: A new agent starts beside the old one; otherwise the old one goes first.
+    """
+
+    def __init__(self, row: Row, *, surge: bool) -> None:
+        self._row, self._surge = row, surge
+        self._left = list(row.nodes)
+        self._under_way = 0
+        self.at_once = max(1, math.ceil(UPDATED_AT_ONCE * len(row.nodes)))
+        self._turn()
+
+    @property
+    def done(self) -> bool:
+        """Whether every node has its new agent."""
+        return not self._left and not self._under_way
+
+    def _after(self, seconds: float, act: Callable[[], None]) -> None:
+        self._row.after(round(seconds * NS_PER_SECOND), act)
+
+    def _turn(self) -> None:
+        while self._left and self._under_way < self.at_once:
+            self._under_way += 1
+            self._begin(self._left.pop(0))
+        if not self.done:
+            self._after(TURN_SECONDS, self._turn)
+
+    def _begin(self, node: Node) -> None:
+        (old,) = node.agents
+        seconds = AGENT_START_SECONDS
+        if not self._surge:
+            node.kill_agent(old)
+            seconds += TURN_SECONDS  # The old pod is gone before the new one is made.
+        self._after(seconds, lambda: self._started(node, old, node.start_agent("new")))
+
+    def _started(self, node: Node, old: Process, new: Process) -> None:
+        def ready() -> None:
+            if new.readiness.missing:
+                self._after(PROBE_SECONDS, ready)
+            else:
+                self._after(AGENT_MIN_READY_SECONDS + TURN_SECONDS, end)
+
+        def end() -> None:
+            if self._surge:
+                node.kill_agent(old)
+            self._under_way -= 1
+
+        self._after(self._row.rng.uniform(0.0, PROBE_SECONDS), ready)
+
+
+class ControllerUpdate:
+    """The StatefulSet's controller: the standby, and some time after it is ready the leader."""
+
+    def __init__(self, row: Row) -> None:
+        self._row, self.done = row, False
+        first = row.leader
+        self._replace(1 - first, lambda: self._replace(first, self._finish))
+
+    def _finish(self) -> None:
+        self.done = True
+
+    def _replace(self, number: int, then: Callable[[], None]) -> None:
+        row = self._row
+        if row.leader == number:
+            row.end_leader(kill=False)
+        else:
+            row.end_replica(number)
+
+        def start() -> None:
+            row.restart_replica(number)
+            row.after(round(CONTROLLER_MIN_READY_SECONDS * NS_PER_SECOND), then)
+
+        row.after(round(CONTROLLER_START_SECONDS * NS_PER_SECOND), start)
+
+
+@dataclass(frozen=True, slots=True)
+class Kill:
+    """What a killed leader cost, in seconds from the signal.
+
+    Attributes:
+        fell: Boards that went below what they held and wanted.
+        first_seconds: Until the first of them was back.
+        last_seconds: Until the last was.
+    """
+
+    fell: int
+    first_seconds: float
+    last_seconds: float
+
+
+def kill_leader(row: Row, look: Callable[[int], None]) -> Kill:
+    """SIGKILL; a board is back at its limit of before, or at all that it wants."""
+    before = [board.limit_watts for board in row.boards]
+    killed_ns = row.now_ns
+    fell: set[int] = set()
+    back: dict[int, float] = {}
+
+    def watch(now_ns: int) -> None:
+        look(now_ns)
+        for number, board in enumerate(row.boards):
+            held = board.limit_watts < min(before[number], board.demand_watts) - FELL_WATTS
+            if held and (now_ns - killed_ns) < 8 * NS_PER_SECOND:
+                fell.add(number)
+            if held:
+                back.pop(number, None)
+            elif number in fell:
+                back.setdefault(number, (now_ns - killed_ns) / NS_PER_SECOND)
+
+    row.end_leader(kill=True)
+    row.run(40.0, watch)
+    missing = len(fell) - len(back)
+    last = math.inf if missing else max(back.values(), default=0.0)
+    return Kill(len(fell), min(back.values(), default=math.inf), last)

@@ -1,0 +1,190 @@
+"""What a restart costs at peak: rolling updates of agents and controllers, kills of either.
+
+A capped row of simulated servers in virtual time, of the product's own agents, actuators, answer
+desk and ``step()`` (``_restart_row``); pods' controllers are played with the chart's values. The
+same demand runs undisturbed, through an update of the agents (5 % of the servers at a time), of the
+controllers, of both at once, and, as the baseline, through an update without a surge, as
+the chart did it before ADR 0032. Then leaders are killed, and agents for a while.
+
+Assumed: message delays, write times, the start of a pod (3 s an agent, 8 s a controller). Real
+processes, a real Lease and real streams: ``take_over`` and ``tests/telemetry/test_agent_handover``.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+import numpy as np
+
+from benchmarks._lease_row import Row
+from benchmarks._restart_row import AgentUpdate, ControllerUpdate, kill_leader, peak_row
+from benchmarks.runner import Options, Result, Target, finished_rows
+from benchmarks.runner import Row as Figures
+from wattpack.units import NS_PER_SECOND
+
+NAME: Final = "restart"
+SUMMARY: Final = "GPUs that fall, heat and work lost in rolling updates, and after kill -9"
+SERVERS, GPUS = 20, 4
+QUICK_SERVERS, QUICK_GPUS = 4, 4
+SEEDS, QUICK_SEEDS = 3, 1
+KILLS, QUICK_KILLS = 10, 1
+AWAY_SECONDS: Final = (1.0, 2.0, 3.0, 4.0)
+AWAY_KILLS, QUICK_AWAY_KILLS = 40, 2
+UPDATED = ("agents", "controllers", "both")
+TARGETS: Final = {
+    **{f"{arm}_gpus_fell": Target(at_most=0) for arm in UPDATED},
+    **{f"{arm}_heat_over_undisturbed": Target(at_most=0.0) for arm in UPDATED},
+    **{f"{arm}_work_lost_ratio": Target(at_most=0.02) for arm in UPDATED},
+    "updates_finished_ratio": Target(at_least=1.0),
+    "leader_killed_gpus_fell_min": Target(at_least=1),
+    "leader_killed_first_gpu_back_seconds_max": Target(at_most=12.0),
+    "leader_killed_last_gpu_back_seconds_max": Target(at_most=25.0),
+    "violations": Target(at_most=0),
+}
+Update = AgentUpdate | ControllerUpdate
+ARMS: Final[Mapping[str, Callable[[Row], list[Update]]]] = {
+    "undisturbed": lambda row: [],
+    "agents": lambda row: [AgentUpdate(row, surge=True)],
+    "controllers": lambda row: [ControllerUpdate(row)],
+    "both": lambda row: [AgentUpdate(row, surge=True), ControllerUpdate(row)],
+    "agents_without_surge": lambda row: [AgentUpdate(row, surge=False)],
+}
+
+
+def one_update(arm: str, servers: int, gpus: int, seed: int) -> Figures:
+    """One arm with one seed; as long as the longest update takes."""
+    row, judge, account = peak_row(servers, gpus, seed)
+
+    def look(now_ns: int) -> None:
+        judge.look(row)
+        account.look(row)
+
+    ended = judge.expiries
+    updates = ARMS[arm](row)
+    # A node takes 9 to 12 s, a replica 38 s.
+    row.run(max(90.0, 13.0 * servers), look)
+    return {
+        "done": all(update.done for update in updates),
+        "fell": account.fell,
+        "ended": judge.expiries - ended,
+        "heat": account.heat,
+        "peak": account.peak_ratio,
+        "work": account.work_joules,
+        "wanted": account.wanted_joules,
+        "violations": sum(judge.violations.values()),
+        "details": judge.details[:5],
+    }
+
+
+def one_kill(servers: int, gpus: int, seed: int) -> Figures:
+    """A leader is killed at a random moment."""
+    row, judge, account = peak_row(servers, gpus, seed, steady=True)
+
+    def look(now_ns: int) -> None:
+        judge.look(row)
+        account.look(row)
+
+    row.run(row.rng.uniform(0.0, 2.0), look)
+    kill = kill_leader(row, look)
+    return {
+        "fell": kill.fell,
+        "first": kill.first_seconds,
+        "last": kill.last_seconds if math.isfinite(kill.last_seconds) else 1e9,
+        "heat": account.heat,
+        "violations": sum(judge.violations.values()),
+        "details": judge.details[:5],
+    }
+
+
+def one_away(kills: int, seed: int, away_seconds: float) -> Figures:
+    """Agents are killed one after the other and come back so much later; whose lease ends?"""
+    row, judge, _ = peak_row(4, 2, seed)
+    rng = random.Random(f"{seed}/{away_seconds}/away")
+    before = judge.expiries
+    for number in range(kills):
+        node = row.nodes[number % len(row.nodes)]
+        row.run(rng.uniform(0.0, 1.0), lambda _: judge.look(row))
+        node.kill_agent()
+        row.after(round(away_seconds * NS_PER_SECOND), lambda node=node: _start(node))  # type: ignore[misc]
+        row.run(14.0, lambda _: judge.look(row))
+    return {"ended": judge.expiries - before, "violations": sum(judge.violations.values())}
+
+
+def _start(node: Any) -> None:  # noqa: ANN401 - a node of the row
+    node.start_agent()
+
+
+def run(options: Options) -> Result:
+    """Measure."""
+    quick = options.quick
+    servers, gpus = (QUICK_SERVERS, QUICK_GPUS) if quick else (SERVERS, GPUS)
+    seeds = QUICK_SEEDS if quick else SEEDS
+    found: dict[str, list[Mapping[str, Any]]] = {
+        arm: list(
+            finished_rows(
+                options,
+                f"{NAME}-{arm}-{servers}",
+                lambda seed, number, arm=arm: one_update(arm, servers, gpus, 1000 * seed + number),  # type: ignore[misc]
+                seeds,
+            )
+        )
+        for arm in ARMS
+    }
+    kills = finished_rows(
+        options,
+        f"{NAME}-kills-{servers}",
+        lambda seed, number: one_kill(servers, gpus, 1000 * seed + 500 + number),
+        QUICK_KILLS if quick else KILLS,
+    )
+    away_kills = QUICK_AWAY_KILLS if quick else AWAY_KILLS
+    away = finished_rows(
+        options,
+        f"{NAME}-away-{away_kills}",
+        lambda seed, number: one_away(away_kills, seed, AWAY_SECONDS[number]),
+        len(AWAY_SECONDS),
+    )
+    everything = [*(one for arm in found.values() for one in arm), *kills, *away]
+    for one in everything:
+        for line in one.get("details", ()):
+            options.progress(line)
+    figures: dict[str, float | int | str] = {
+        "servers": servers,
+        "gpus": servers * gpus,
+        "peak_ratio": max(one["peak"] for one in found["undisturbed"]),
+        "undisturbed_held_back_ratio": max(
+            1.0 - one["work"] / one["wanted"] for one in found["undisturbed"]
+        ),
+        "undisturbed_gpus_fell": sum(one["fell"] for one in found["undisturbed"]),
+        "updates_finished_ratio": float(
+            np.mean([one["done"] for arm in found.values() for one in arm])
+        ),
+    }
+    for arm in [*UPDATED, "agents_without_surge"]:
+        figures |= _against(found["undisturbed"], found[arm], arm)
+    figures |= {
+        "leader_killed_gpus_fell_min": min(one["fell"] for one in kills),
+        "leader_killed_first_gpu_back_seconds_max": max(one["first"] for one in kills),
+        "leader_killed_last_gpu_back_seconds_max": max(one["last"] for one in kills),
+        "leader_killed_heat_max": max(one["heat"] for one in kills),
+        "violations": sum(one["violations"] for one in everything),
+    }
+    for seconds, one in zip(AWAY_SECONDS, away, strict=True):
+        figures[f"leases_ended_by_an_agent_away_{seconds:.0f}_s_ratio"] = one["ended"] / away_kills
+    return Result(figures, TARGETS)
+
+
+def _against(
+    undisturbed: list[Mapping[str, Any]], updated: list[Mapping[str, Any]], arm: str
+) -> dict[str, float | int | str]:
+    """What an update cost, the same demand beside it."""
+    pairs = list(zip(undisturbed, updated, strict=True))
+    return {
+        f"{arm}_gpus_fell": sum(one["fell"] for one in updated),
+        f"{arm}_leases_ended": sum(one["ended"] for one in updated),
+        f"{arm}_heat_over_undisturbed": max(two["heat"] - one["heat"] for one, two in pairs),
+        f"{arm}_work_lost_ratio": max(1.0 - two["work"] / one["work"] for one, two in pairs),
+        f"{arm}_peak_ratio": max(one["peak"] for one in updated),
+    }
