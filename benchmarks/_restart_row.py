@@ -27,8 +27,8 @@ DEMAND_WATTS = (470.0, 700.0)
 DEMAND_SECONDS = 10
 #: Where a board has to come back to what it held, nothing else may cap it: 0.88 of the rating.
 STEADY_WATTS = (430.0, 660.0)
-#: From the pod's creation to the agent's first exchange: container and mounts 2 s, assumed; imports
-#: 1 s, measured on one busy core (`wattpack agent --simulated 8`).
+#: From the pod's creation to the agent's first exchange: container and mounts 2 s, assumed; process
+#: 1.0 to 1.3 s until it is ready, measured on two busy cores (eight replayed boards).
 AGENT_START_SECONDS = 3.0
 #: Chart: minReadySeconds, the readiness probe's period; the kubelet's and controllers' turns.
 AGENT_MIN_READY_SECONDS, PROBE_SECONDS, TURN_SECONDS = 5.0, 2.0, 1.0
