@@ -88,9 +88,14 @@ def _with_lost_devices(
 def _devices_of(
     hello: power_pb2.Hello, named: tuple[DeviceDescription, ...], known: NodeRecord | None
 ) -> tuple[DeviceDescription, ...]:
-    """The devices that a node has once its hello is taken: boards stay until it boots again."""
+    """The devices that a node has once its hello is taken: boards stay until it boots again.
+
+    So do the limits of one that hangs as another agent starts.
+    """
     if known is None or known.boot_id != hello.boot_id:
         return named
+    told = {device.uuid: device for device in known.devices if device.has_told_limits}
+    named = tuple(d if d.has_told_limits else told.get(d.uuid, d) for d in named)
     return _with_lost_devices(named, known.devices)
 
 

@@ -98,6 +98,19 @@ def test_an_unreadable_device_has_no_power_rather_than_zero() -> None:
     assert sample.draw_watts[1] == 300.0
 
 
+def test_a_board_that_hangs_as_another_agent_starts_keeps_the_limits_that_it_told() -> None:
+    fleet = fleet_with_node()
+    fleet.report(make_report(), received_ns=1)
+    before = fleet.records()[0]
+    hello = make_hello(instance="the next one")
+    for name in ("min_limit_watts", "default_limit_watts", "max_limit_watts"):
+        setattr(hello.devices[1], name, 0.0)
+    fleet.hello(hello)
+    after = fleet.records()[0]
+    assert after.devices == before.devices
+    assert after.sample is not None
+
+
 def test_servers_that_rise_together_ask_for_a_tick_at_once() -> None:
     fleet = fleet_with_node()
     fleet.begin_tick(largest_rating_watts=25_000.0)
