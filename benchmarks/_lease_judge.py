@@ -8,12 +8,12 @@ and trip times are those of the house that it is given (``tests/controller/oracl
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 from actuator.lease_messages import LeaseCommand
-from benchmarks._lease_node import DEFAULT_WATTS, Board
+from benchmarks._lease_node import DEFAULT_WATTS, MIN_WATTS, Board
 from benchmarks._lease_row import Row
 from controller.tick_values import Decisions, Topology
 from wattpack.units import NS_PER_MS, NS_PER_SECOND
@@ -25,6 +25,9 @@ SET_WITHIN_NS = NS_PER_SECOND // 2
 READ_BACK_WITHIN_NS = 3 * NS_PER_SECOND // 2
 NONCE_LIFE_NS = 2 * NS_PER_SECOND
 FAULT_SECONDS = 4.0 + 0.5 + 1.3
+#: From the end of a lease to the draw: actuation 0.5 s, settling 1.3 s.
+SETTLED_WITHIN_NS = 1800 * NS_PER_MS
+LOOK_NS = 50 * NS_PER_MS
 #: A limit that somebody raised is undone within a read-back period and a write (I10).
 UNDONE_WITHIN_NS = NS_PER_SECOND + SET_WITHIN_NS
 #: Messages are under way for no longer; a node is silent 3 s after its newest report, which was
@@ -32,6 +35,8 @@ UNDONE_WITHIN_NS = NS_PER_SECOND + SET_WITHIN_NS
 UNDER_WAY_NS = 200 * NS_PER_MS
 SILENT_AFTER_NS = 5 * NS_PER_SECOND + UNDER_WAY_NS
 ROUNDING_WATTS = 1.5
+#: A board at its cap draws up to so much of it (the design's steady overshoot).
+OVERSHOOT = 1.05
 
 
 class House(Protocol):
@@ -91,6 +96,7 @@ class Judge:
         self.details: list[str] = []
         self.set_seconds: list[float] = []
         self.read_back_seconds: list[float] = []
+        self.settled_seconds: list[float] = []
         self._boards: list[Board] = []
         self.expiries = 0
         self.looks = self.raised_looks = 0
@@ -101,6 +107,8 @@ class Judge:
         self._epochs: Counter[int] = Counter()
         self._ended: dict[int, int] = {}
         self._told: dict[int, int] = {}
+        self._high: dict[str, int] = {}
+        self._settled: dict[str, int] = {}
         self._excused: dict[str, int] = {}
         self._hung_until: dict[str, int] = {}
         self._calm_from_ns = 0
@@ -145,6 +153,11 @@ class Judge:
         self._epochs[node] = max(self._epochs[node], command.epoch)
         if command.ttl_ms * NS_PER_MS > LEASE_NS:
             self._note("I3", f"node {node}: a lease of {command.ttl_ms} ms", now_ns)
+        for device in command.devices:
+            watts = device.cap_watts
+            # Also false for what is no number (I8); milliwatts would lie above (I9).
+            if watts is not None and not MIN_WATTS <= watts <= DEFAULT_WATTS:
+                self._note("I8", f"{device.uuid}: a cap of {watts} W was accepted", now_ns)
         earlier = self._commands.setdefault(node, [])
         if earlier:
             earlier[-1].until_ns = min(earlier[-1].until_ns, now_ns)
@@ -231,6 +244,7 @@ class Judge:
             if not board.hangs and now_ns >= self._excused.get(uuid, 0)
         }
         late_ns = now_ns - end_ns
+        self._look_at_draws(boards, end_ns, now_ns)
         held = [node.table.held(uuid).limit_watts for uuid in boards]
         read_back = [*held, *(board.limit_watts for board in boards.values())]
         if any(
@@ -244,6 +258,25 @@ class Judge:
             self.read_back_seconds.append(late_ns / NS_PER_SECOND)
             changed = [board.changed_ns - end_ns for board in boards.values()]
             self.set_seconds += [ns / NS_PER_SECOND for ns in changed if ns > 0]
+
+    def _look_at_draws(self, boards: Mapping[str, Board], end_ns: int, now_ns: int) -> None:
+        """From the end of a lease until a board draws no more than its guaranteed cap makes it.
+
+        Work that only began after it is none of a lease's: boards exceed any cap for a second then.
+        """
+        for uuid, board in boards.items():
+            if self._settled.get(uuid) == end_ns:
+                continue
+            if board.draw_watts() <= OVERSHOOT * self._of(uuid) + ROUNDING_WATTS:
+                self._settled[uuid] = end_ns
+                if self._high.get(uuid) == end_ns:
+                    self.settled_seconds.append((now_ns - end_ns) / NS_PER_SECOND)
+            elif board.wanted_ns > end_ns:
+                self._settled[uuid] = end_ns
+            else:
+                self._high[uuid] = end_ns
+                if now_ns - end_ns > SETTLED_WITHIN_NS + LOOK_NS:
+                    self._note("T_fault", f"{uuid} draws {board.draw_watts():.0f} W", now_ns)
 
     def _look_at_breakers(self, row: Row) -> None:
         if row.now_ns % NS_PER_SECOND >= 50 * NS_PER_MS:

@@ -75,13 +75,18 @@ class Board:
         self.identity = GpuIdentity(GpuUuid(uuid), "NVIDIA H200", index)
         self.written_watts = self.limit_watts = DEFAULT_WATTS
         self.changed_ns = self._lands_ns = 0
-        self.demand_watts = 300.0
+        self.demand_watts, self.wanted_ns = 300.0, 0
+        self.drawn_watts = IDLE_WATTS
         self.joules = 1.0
         self.hangs = False
 
     def draw_watts(self) -> float:
-        """At this moment; limits act at once here, settling is T_fault's own term."""
-        return max(IDLE_WATTS, min(self.demand_watts, self.limit_watts))
+        """Over the last 50 ms, as its regulation held it."""
+        return self.drawn_watts
+
+    def want(self, watts: float) -> None:
+        """Its work would draw this from now on."""
+        self.demand_watts, self.wanted_ns = watts, self._row.now_ns
 
     def read(self, now_ns: int) -> GpuReading:
         """One sample."""

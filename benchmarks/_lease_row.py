@@ -17,18 +17,20 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from benchmarks._lease_agent import Stream
-from benchmarks._lease_node import Board, Node, OwnClock, Witness
+from benchmarks._lease_node import IDLE_WATTS, Board, Node, OwnClock, Witness
 from controller.app.answer_desk import AnswerDesk, lease_batches, words_of
 from controller.app.fleet import DomainInputs, Fleet, Leadership
 from controller.app.hearing import Hearing
 from controller.step import initial_state, step
 from controller.tick_values import PowerSettings, Tick, Topology
+from simulation.capping_boards import CappingRegulation, row_loops
 from wattpack.errors import InputError
 from wattpack.kube.election import CONTROLLER_ELECTION
 from wattpack.units import NS_PER_MS, NS_PER_SECOND
 from wattpack.wire.v1 import power_pb2
 
 SETTINGS = PowerSettings()
+GPU_TYPE = "H200-SXM"
 #: Reading and writing the Lease; assumed.
 LEASE_WRITE_SECONDS = 0.1
 
@@ -175,6 +177,9 @@ class Row:
             guaranteed = float(topology.guaranteed_watts[mine].min())
             self.nodes.append(Node(self, number, uuids, guaranteed))
         self.replicas = [Replica(self, number) for number in range(2)]
+        loops = row_loops([GPU_TYPE] * topology.n_gpus, np.random.default_rng(seed))
+        self._regulation = CappingRegulation(loops, np.full(topology.n_gpus, IDLE_WATTS))
+        self._limits = np.zeros(topology.n_gpus)
 
     @property
     def boards(self) -> list[Board]:
@@ -209,6 +214,7 @@ class Row:
                 self._pass(event.at_ns)
                 event.act()
             self._pass(next_ns)
+            self._hold_draws(step_ns / NS_PER_SECOND)
             look(next_ns)
 
     def _pass(self, now_ns: int) -> None:
@@ -217,6 +223,19 @@ class Row:
             for board in self.boards:
                 board.joules += board.draw_watts() * seconds
         self.now_ns = now_ns
+
+    def _hold_draws(self, seconds: float) -> None:
+        """Boards hold their limits as the measured loop of their type does (ADR 28, ADR 30)."""
+        boards = self.boards
+        wanted = np.array([max(IDLE_WATTS, board.demand_watts) for board in boards])
+        limits = np.array([board.limit_watts for board in boards])
+        if not np.array_equal(limits, self._limits):
+            self._limits = limits  # The loop sees by the array that limits have changed.
+        drawn = self._regulation.hold(
+            wanted, self._limits, np.full(len(boards), IDLE_WATTS), seconds
+        )
+        for board, watts in zip(boards, drawn.tolist(), strict=True):
+            board.drawn_watts = watts
 
     def garbage(self, number: int) -> None:
         """Messages that nobody decided reach an agent and a replica (I8)."""

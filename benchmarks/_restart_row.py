@@ -122,13 +122,11 @@ def _want(row: Row, seed: int, steady: bool) -> None:
     generators = [random.Random(f"{seed}/{n}/demand") for n, _ in enumerate(row.boards)]
 
     def change(number: int) -> None:
-        row.boards[number].demand_watts = generators[number].uniform(*DEMAND_WATTS)
+        row.boards[number].want(generators[number].uniform(*DEMAND_WATTS))
         row.after(DEMAND_SECONDS * NS_PER_SECOND, lambda: change(number))
 
     for number, generator in enumerate(generators):
-        row.boards[number].demand_watts = generator.uniform(
-            *(STEADY_WATTS if steady else DEMAND_WATTS)
-        )
+        row.boards[number].want(generator.uniform(*(STEADY_WATTS if steady else DEMAND_WATTS)))
         first_ns = generator.randrange(DEMAND_SECONDS * NS_PER_SECOND)
         if not steady:
             row.after(first_ns, lambda number=number: change(number))  # type: ignore[misc]

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 
 from actuator.lease_table import LeaseTable
+from benchmarks._lease_row import Row
 from benchmarks.lease_safety import ACTIONS, new_row, one_loss_run
 from tests.examples import examples
 
@@ -51,7 +52,7 @@ class Kills(RuleBasedStateMachine):
 
     @invariant()
     def nothing_is_held_that_the_invariants_forbid(self) -> None:
-        """I1 to I5, I7, I10, and the ends of leases in time."""
+        """I1 to I10, and the ends of leases in time, down to the draw (T_fault)."""
         assert not self.judge.violations, self.judge.details
         assert max(self.judge.set_seconds, default=0.0) <= 0.5
         assert max(self.judge.read_back_seconds, default=0.0) <= 1.5
@@ -82,6 +83,18 @@ def test_the_judge_sees_a_lease_that_does_not_end(monkeypatch: pytest.MonkeyPatc
     row.replicas[1].kill()
     row.run(8.0, lambda _: judge.look(row))
     assert judge.violations["I3"]
+
+
+def test_the_judge_sees_boards_that_go_on_drawing(monkeypatch: pytest.MonkeyPatch) -> None:
+    row, judge = new_row(3)
+    for board in row.boards:
+        board.want(690.0)
+    row.run(WARM_UP_SECONDS, lambda _: judge.look(row))
+    monkeypatch.setattr(Row, "_hold_draws", lambda self, seconds: None)
+    for replica in row.replicas:
+        replica.kill()
+    row.run(8.0, lambda _: judge.look(row))
+    assert set(judge.violations) == {"T_fault"}
 
 
 def test_after_the_controllers_die_every_board_is_at_its_guaranteed_cap_in_time() -> None:
