@@ -110,7 +110,7 @@ def decided_caps(topology: Topology, load: LoadTree, moment: Moment) -> list[flo
         slack_watts=np.maximum(due.most, low),
         priority=topology.priority,
         gang=topology.gang,
-        gang_kind=kinds,
+        gang_kinds=kinds,
         value_per_watt=topology.value_per_watt,
         fixed=np.zeros(topology.n_gpus, dtype=np.bool_),
         value_steps_watts=topology.value_steps_watts,

@@ -100,7 +100,7 @@ def _wants(topology: Topology, request_watts: FloatArray) -> Wants:
         slack_watts=default,
         priority=topology.priority,
         gang=topology.gang,
-        gang_kind=gang_kinds(topology.gang, default, low),
+        gang_kinds=gang_kinds(topology.gang, default, low),
         value_per_watt=topology.value_per_watt,
         fixed=np.zeros(topology.n_gpus, dtype=np.bool_),
     )

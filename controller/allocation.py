@@ -21,11 +21,34 @@ from controller.filling import Filling, Room
 from wattpack.power.domain_tree import BoolArray, FloatArray, IntArray
 from wattpack.power.feasibility import LoadTree
 
-__all__ = ["Allocation", "Limit", "Wants", "allocate", "even_gangs", "gang_kinds"]
+__all__ = ["Allocation", "GangKinds", "Limit", "Wants", "allocate", "even_gangs", "gang_kinds"]
 
 _GAP_WATTS = 1e-6
 # GPUs of about the same value share slack; more classes would only order measurement noise.
 _VALUE_CLASSES = 4
+
+
+@dataclass(frozen=True, slots=True)
+class GangKinds:
+    """Like boards of each gang, looked up once a topology: every tick asks several times.
+
+    Attributes:
+        members: GPUs in gangs, like boards next to each other, (n_members,).
+        starts: Where each kind begins among them, (n_kinds,).
+        rank: Which kind each of them is of, (n_members,).
+    """
+
+    members: IntArray
+    starts: IntArray
+    rank: IntArray
+
+    @classmethod
+    def of(cls, kind: IntArray) -> GangKinds:
+        """From a number for each kind of board within each gang, -1 outside of gangs, (n_gpus,)."""
+        order = np.argsort(kind, kind="stable")
+        members = order[kind[order] >= 0]
+        _, starts, rank = np.unique(kind[members], return_index=True, return_inverse=True)
+        return cls(members, starts.astype(np.int64), rank.astype(np.int64))
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +63,7 @@ class Wants:
         slack_watts: Highest useful cap, given from what is left over.
         priority: Higher is served first.
         gang: Gang number, -1 for none.
-        gang_kind: Kind of board within a gang, see ``gang_kinds``.
+        gang_kinds: Kinds of boards within gangs.
         value_per_watt: Order of the slack.
         fixed: Takes no part: counted elsewhere, keeps its minimum here.
         value_steps_watts: Order inside a class, (n_steps, n_gpus); see ``Topology``.
@@ -53,7 +76,7 @@ class Wants:
     slack_watts: FloatArray
     priority: IntArray
     gang: IntArray
-    gang_kind: IntArray
+    gang_kinds: GangKinds
     value_per_watt: FloatArray
     fixed: BoolArray
     value_steps_watts: FloatArray = field(default_factory=lambda: np.zeros((0, 0)))
@@ -103,7 +126,7 @@ def allocate(load: LoadTree, wants: Wants, *limits: Limit) -> Allocation:
     wants = _even_goals(wants, active)
     top = np.where(active, wants.slack_watts, wants.minimum_watts)
     if all(
-        np.all(_counted(load, active, top, k) * load.gpu_factor <= k.room_watts) for k in limits
+        (_counted(load, active, top, k) * load.gpu_factor <= k.room_watts).all() for k in limits
     ):
         nobody = np.full(load.n_gpus, -1, dtype=np.int64)
         return Allocation(top, nobody, nobody)
@@ -124,31 +147,37 @@ def allocate(load: LoadTree, wants: Wants, *limits: Limit) -> Allocation:
 def _counted(load: LoadTree, active: BoolArray, caps: FloatArray, limit: Limit) -> FloatArray:
     """What active GPUs at these caps count below each domain, over its GPU factor, (n_domains,)."""
     drawn = np.maximum(np.minimum(caps, limit.counted_watts), 0.0)
-    return load.sum_gpus(np.where(active, drawn, 0.0))
+    return load.sum_gpus(drawn if active.all() else np.where(active, drawn, 0.0))
 
 
 def _even_goals(wants: Wants, active: BoolArray) -> Wants:
     """Goals common to the like boards of a gang, so that common shares are common watts."""
-    if not np.any(wants.gang_kind >= 0):
+    if not wants.gang_kinds.members.size:
         return wants
+    goals = np.array(
+        (wants.guaranteed_watts, wants.floor_watts, wants.request_watts, wants.slack_watts)
+    )
+    guaranteed, floor, request, slack = even_gangs(goals, wants.gang_kinds, active)
     return replace(
         wants,
-        guaranteed_watts=even_gangs(wants.guaranteed_watts, wants.gang_kind, active),
-        floor_watts=even_gangs(wants.floor_watts, wants.gang_kind, active),
-        request_watts=even_gangs(wants.request_watts, wants.gang_kind, active),
-        slack_watts=even_gangs(wants.slack_watts, wants.gang_kind, active),
+        guaranteed_watts=guaranteed,
+        floor_watts=floor,
+        request_watts=request,
+        slack_watts=slack,
     )
 
 
 def _stages(wants: Wants, active: BoolArray) -> list[tuple[IntArray, list[FloatArray]]]:
     """Who rises, and the goals on the way, none below the one before it."""
-    everyone = np.flatnonzero(active)
+    (everyone,) = active.nonzero()
     stages = [(everyone, [wants.guaranteed_watts, wants.floor_watts])]
-    priority = wants.priority[everyone]
+    priority = wants.priority.take(everyone)
+    steps = _value_goals(wants)
     for level in np.unique(priority)[::-1]:
         members = everyone[priority == level]
-        stages.append((members, [*_value_goals(wants, members), wants.request_watts]))
-    greedy = everyone[wants.slack_watts[everyone] > wants.request_watts[everyone]]
+        goals = steps if _differ(wants, members) else []
+        stages.append((members, [*goals, wants.request_watts]))
+    (greedy,) = (active & (wants.slack_watts > wants.request_watts)).nonzero()
     if greedy.size:
         value = _value_with_gangs(wants)[greedy]
         edges = np.unique(np.quantile(value, np.linspace(0, 1, _VALUE_CLASSES + 1)[1:-1]))
@@ -158,20 +187,21 @@ def _stages(wants: Wants, active: BoolArray) -> list[tuple[IntArray, list[FloatA
     return stages
 
 
-def _value_goals(wants: Wants, members: IntArray) -> list[FloatArray]:
-    """Goals on the way to the members' requests, the watts that buy most first.
-
-    None where a watt buys the same everywhere: one common filling is the best then.
-    """
-    steps = wants.value_steps_watts
-    if steps.shape[0] == 0:
-        return []
-    mine = steps[:, members]
-    if np.ptp(mine, axis=1).max(initial=0.0) <= _GAP_WATTS:
+def _value_goals(wants: Wants) -> list[FloatArray]:
+    """Goals on the way to the requests, the watts that buy most first."""
+    if wants.value_steps_watts.shape[0] == 0:
         return []
     everybody = np.ones(len(wants.gang), dtype=np.bool_)
-    goals = [even_gangs(step, wants.gang_kind, everybody) for step in steps]
-    return [np.minimum(goal, wants.request_watts) for goal in goals]
+    goals = even_gangs(wants.value_steps_watts, wants.gang_kinds, everybody)
+    return list(np.minimum(goals, wants.request_watts))
+
+
+def _differ(wants: Wants, members: IntArray) -> bool:
+    """Whether a watt buys more on some members; where not, one common filling is the best."""
+    if wants.value_steps_watts.shape[0] == 0:
+        return False
+    mine = wants.value_steps_watts.take(members, axis=1)
+    return bool((mine.max(axis=1) - mine.min(axis=1)).max() > _GAP_WATTS)
 
 
 def _value_with_gangs(wants: Wants) -> FloatArray:
@@ -184,24 +214,29 @@ def _value_with_gangs(wants: Wants) -> FloatArray:
     return np.where(inside, lowest[wants.gang], wants.value_per_watt)
 
 
-def gang_kinds(gang: IntArray, default_watts: FloatArray, minimum_watts: FloatArray) -> IntArray:
-    """A number for each kind of board within each gang, -1 outside of gangs, (n_gpus,)."""
+def gang_kinds(gang: IntArray, default_watts: FloatArray, minimum_watts: FloatArray) -> GangKinds:
+    """The kinds of boards within each gang: those of other limits are others."""
     kind = np.full(len(gang), -1, dtype=np.int64)
     inside = np.flatnonzero(gang >= 0)
     if inside.size:
         keys = np.stack((gang[inside], default_watts[inside], minimum_watts[inside]))
         kind[inside] = np.unique(keys, axis=1, return_inverse=True)[1].ravel()
-    return kind
+    return GangKinds.of(kind)
 
 
-def even_gangs(caps: FloatArray, gang_kind: IntArray, active: BoolArray) -> FloatArray:
-    """Active boards of one kind in a gang all get the lowest cap among them, (n_gpus,)."""
-    inside = np.flatnonzero((gang_kind >= 0) & active)
-    if not inside.size:
+def even_gangs(caps: FloatArray, kinds: GangKinds, active: BoolArray) -> FloatArray:
+    """Active boards of one kind in a gang all get the lowest cap among them.
+
+    Args:
+        caps: (n_gpus,) or several rows of them.
+        kinds: Kinds of boards within gangs.
+        active: The others keep theirs and hold nobody back, (n_gpus,).
+    """
+    if not kinds.members.size:
         return caps
-    kind = gang_kind[inside]
-    lowest = np.full(int(kind.max()) + 1, np.inf)
-    np.minimum.at(lowest, kind, caps[inside])
+    mine, takes_part = caps.take(kinds.members, axis=-1), active.take(kinds.members)
+    counted = mine if takes_part.all() else np.where(takes_part, mine, np.inf)
+    lowest = np.minimum.reduceat(counted, kinds.starts, axis=-1).take(kinds.rank, axis=-1)
     evened = np.array(caps, copy=True)
-    evened[inside] = lowest[kind]
+    evened[..., kinds.members] = np.where(takes_part, lowest, mine)
     return evened

@@ -117,7 +117,7 @@ def update_rises(
     reaction_ns = int((1.0 + settings.reaction_seconds) * NS_PER_SECOND)
     recent = (memory.times_ns >= 0) & (memory.times_ns >= now_ns - reaction_ns)
     shares = np.where(usable, draw_share, np.nan)
-    times = np.append(memory.times_ns[1:], now_ns)
+    times = np.concatenate((memory.times_ns[1:], (now_ns,)))
     ring = np.concatenate((memory.shares[1:], shares[None, :]))
     if not recent.any():
         return RiseMemory(times, ring, memory.counts, memory.total)
@@ -140,7 +140,8 @@ def cap_band_share(memory: RiseMemory, settings: PowerSettings) -> FloatArray:
     """Cap band as share of L, (n_domains,)."""
     enough = memory.total >= _SAMPLES_FOR_QUANTILE
     rise = np.full(len(memory.total), settings.rise_quantile_prior)
-    rise = np.where(enough, np.maximum(rise, _quantile(memory.counts, memory.total)), rise)
+    if enough.any():
+        rise = np.where(enough, np.maximum(rise, _quantile(memory.counts, memory.total)), rise)
     return np.maximum(1.0 - rise, _LOWEST_CAP_BAND)
 
 
@@ -217,9 +218,11 @@ def held_target_share(
     """
     leaps = np.maximum(1.0 - cap_band - settings.rise_quantile_prior, 0.0)
     prior = settings.held_rise_prior * rising
-    learned = np.maximum(_quantile(memory.counts, memory.total), prior)
     enough = memory.total >= _SAMPLES_FOR_QUANTILE
-    free = np.where(enough, learned, prior + leaps)
+    free = prior + leaps
+    if enough.any():
+        learned = np.maximum(_quantile(memory.counts, memory.total), prior)
+        free = np.where(enough, learned, free)
     return np.maximum(1.0 - free, _LOWEST_CAP_BAND)
 
 

@@ -98,12 +98,15 @@ def changes_taken(
     """
     gpu, gpu_last, gpu_seen = _change(memory.gpu_watts, memory.gpu_seen, gpu_watts)
     host, host_last, host_seen = _change(memory.host_watts, memory.host_seen, host_watts)
-    changed = (load.sum_gpus(gpu) + load.sum_nodes(host)) / load.efficiency
+    changed = load.sum_gpus(gpu)
+    if host.any():
+        changed = changed + load.sum_nodes(host)
+    changed = changed / load.efficiency
     total = memory.total_watts + changed
     times = memory.times_ns
     totals = _with_falls(memory, load, np.minimum(gpu, 0.0), np.minimum(host, 0.0), before_ns)
     if now_ns - times[-1] >= _SPACING_NS or times[-1] < 0:
-        times = np.append(times[1:], now_ns)
+        times = np.concatenate((times[1:], (now_ns,)))
         totals = np.concatenate((totals[1:], total[None, :]))
     return ChangeMemory(gpu_last, gpu_seen, host_last, host_seen, total, times, totals)
 
@@ -119,14 +122,16 @@ def _with_falls(
     begin_ns = before_ns + READINGS_LAG_NS
     if len(begin_ns) == 0:
         return memory.totals_watts
-    rows = np.flatnonzero((memory.times_ns >= begin_ns.min()) & (memory.times_ns >= 0))
+    (rows,) = (memory.times_ns >= max(int(begin_ns.min()), 0)).nonzero()
     if len(rows) == 0:
         return memory.totals_watts
     totals = memory.totals_watts.copy()
     for row in rows:
         shown = begin_ns <= memory.times_ns[row]
-        gpu = load.sum_gpus(np.where(shown[load.node_of_gpu], gpu_falls, 0.0))
-        totals[row] += (gpu + load.sum_nodes(np.where(shown, host_falls, 0.0))) / load.efficiency
+        falls = load.sum_gpus(np.where(shown.take(load.node_of_gpu), gpu_falls, 0.0))
+        if host_falls.any():
+            falls = falls + load.sum_nodes(np.where(shown, host_falls, 0.0))
+        totals[row] += falls / load.efficiency
     return totals
 
 

@@ -51,7 +51,6 @@ def coincidence(memory: RecentHighest) -> FloatArray:
         memory: Measured over modelled draw of boards of the last minute.
     """
     highest = memory.highest()
-    seen = int(np.count_nonzero(memory.begins_ns >= 0))
-    if seen < _KNOWN_BUCKETS:
+    if len(memory.begins_ns) < _KNOWN_BUCKETS:
         return np.ones(len(highest))
-    return np.asarray(np.clip(highest, LOWEST_COINCIDENCE, 1.0), dtype=np.float64)
+    return np.minimum(np.maximum(highest, LOWEST_COINCIDENCE), 1.0)

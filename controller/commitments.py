@@ -136,13 +136,15 @@ def holding(tick: Tick, commitments: Commitments) -> Holding:
     read_back = observed.gpu_limit_watts
     with np.errstate(invalid="ignore"):
         readable = (read_back > 0.0) & np.isfinite(read_back)
-    writable = proven[by_node] & observed.gpu_controlled & readable
-    sent = _unsuperseded(tick, commitments, received[by_node])
-    held = np.maximum(np.where(readable, read_back, 0.0), sent)
+    writable = proven.take(by_node) & observed.gpu_controlled & readable
+    sent = _unsuperseded(tick, commitments, received.take(by_node))
+    read_back = np.where(readable, read_back, 0.0)
+    held = np.maximum(read_back, sent)
     guaranteed = np.fmax(observed.gpu_guaranteed_watts, topology.guaranteed_watts)
-    known = np.maximum(held, guaranteed)
-    limit = np.maximum(topology.default_limit_watts, np.where(readable, read_back, 0.0))
-    highest = np.where(writable, known, limit)
+    highest = np.maximum(held, guaranteed)
+    if not writable.all():
+        limit = np.maximum(topology.default_limit_watts, read_back)
+        highest = np.where(writable, highest, limit)
     return Holding(held, highest, writable, fresh_node)
 
 
@@ -152,7 +154,7 @@ def _unsuperseded(tick: Tick, commitments: Commitments, gpu_received_ns: IntArra
     confirmed = _confirmed(commitments, tick.observations)
     alive = commitments.sequence[:, None] >= np.maximum(confirmed, 1)[None, :]
     alive &= gpu_received_ns[None, :] <= (commitments.sent_ns + lease_ns)[:, None]
-    newest = np.max(np.where(alive, commitments.caps_watts, 0.0), axis=0)
+    newest = np.where(alive, commitments.caps_watts, 0.0).max(axis=0)
     older = commitments.older_sequence >= np.maximum(confirmed, 1)
     older &= gpu_received_ns <= commitments.older_sent_ns + lease_ns
     return np.asarray(np.maximum(newest, np.where(older, commitments.older_caps_watts, 0.0)))
@@ -175,7 +177,7 @@ def record(tick: Tick, commitments: Commitments, commands: Commands) -> Commitme
     folds = (leaving > 0.0) & (confirmed <= sequence)
     still = commitments.older_sequence >= confirmed
     older = np.where(still, commitments.older_caps_watts, 0.0)
-    caps = np.where(commands.send[tick.topology.node_of_gpu], commands.cap_watts, 0.0)
+    caps = np.where(commands.send.take(tick.topology.node_of_gpu), commands.cap_watts, 0.0)
     return replace(
         commitments,
         next_sequence=commands.sequence + 1,
@@ -183,8 +185,8 @@ def record(tick: Tick, commitments: Commitments, commands: Commands) -> Commitme
         node_sequence=np.where(commands.send, commands.sequence, commitments.node_sequence),
         node_caps_watts=np.where(caps > 0.0, caps, commitments.node_caps_watts),
         last_sent_ns=now_ns,
-        sequence=np.append(commitments.sequence[1:], commands.sequence),
-        sent_ns=np.append(commitments.sent_ns[1:], now_ns),
+        sequence=np.concatenate((commitments.sequence[1:], (commands.sequence,))),
+        sent_ns=np.concatenate((commitments.sent_ns[1:], (now_ns,))),
         caps_watts=np.concatenate((commitments.caps_watts[1:], caps[None, :])),
         older_caps_watts=np.where(folds, np.maximum(older, leaving), older),
         older_sequence=np.where(

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from controller.alarms import Alarms, no_alarms
-from controller.allocation import gang_kinds
+from controller.allocation import GangKinds, gang_kinds
 from controller.bands import (
     BandMemory,
     HeldMemory,
@@ -24,6 +24,7 @@ from controller.coincidence import no_coincidence_yet
 from controller.commitments import Commitments, initial_commitments
 from controller.demand import no_demand_yet
 from controller.felt_heat import FeltMemory, nothing_felt
+from controller.guaranteed_case import GuaranteedCase
 from controller.meters import MeterMemory, initial_meters
 from controller.readings import ReadingMemory, initial_readings
 from controller.reserve_feeds import FeedMemory, initial_feeds
@@ -47,7 +48,7 @@ class State:
     Attributes:
         topology: What the arrays below belong to.
         load: The same as sums over the tree.
-        gang_kind: Boards of one number get one cap, -1 outside of gangs, (n_gpus,).
+        gang_kinds: Boards of one kind in a gang get one cap.
         now_ns: Time of the last tick, -1 before the first.
         first_ns: Time of the first tick, -1 before it.
         heat: Breaker heat, (n_domains,).
@@ -73,6 +74,7 @@ class State:
         together_now: The newest of it, NaN before the first, (n_domains,).
         beyond_nodes_watts: What meters showed beyond the nodes, smoothed, (n_domains,).
         commitments: What was sent.
+        guaranteed: I1's worst case at the last tick, None before the first.
         alarms: Conditions that hold.
         feeds: How unevenly feeds carried.
         available_watts: What the feeds that carry may do for long, over phase imbalance: the rating
@@ -81,7 +83,7 @@ class State:
 
     topology: Topology
     load: LoadTree
-    gang_kind: IntArray
+    gang_kinds: GangKinds
     now_ns: int
     first_ns: int
     heat: FloatArray
@@ -107,6 +109,7 @@ class State:
     together_now: FloatArray
     beyond_nodes_watts: FloatArray
     commitments: Commitments
+    guaranteed: GuaranteedCase | None
     alarms: Alarms
     feeds: FeedMemory
     available_watts: FloatArray
@@ -141,7 +144,9 @@ def initial_state(
     return State(
         topology=topology,
         load=load,
-        gang_kind=gang_kinds(topology.gang, topology.default_limit_watts, topology.min_limit_watts),
+        gang_kinds=gang_kinds(
+            topology.gang, topology.default_limit_watts, topology.min_limit_watts
+        ),
         now_ns=-1,
         first_ns=-1,
         heat=start,
@@ -167,6 +172,7 @@ def initial_state(
         together_now=np.full(n_domains, np.nan),
         beyond_nodes_watts=np.zeros(n_domains),
         commitments=initial_commitments(n_gpus, n_nodes, 0, 0),
+        guaranteed=None,
         alarms=no_alarms(n_domains),
         feeds=initial_feeds(n_domains),
         available_watts=load.rating_watts,
@@ -283,7 +289,8 @@ def _moved_rises(fresh: RiseMemory, old: RiseMemory, domains: IntArray) -> RiseM
 
 
 def _moved_highest(fresh: RecentHighest, old: RecentHighest, gpus: IntArray) -> RecentHighest:
-    return replace(old, watts=_moved(fresh.watts, old.watts, gpus, 1))
+    rows = tuple(_moved(fresh.nothing, row, gpus) for row in old.rows)
+    return replace(old, nothing=fresh.nothing, rows=rows)
 
 
 def _moved_trust(fresh: BoardTrust, old: BoardTrust, gpus: IntArray) -> BoardTrust:

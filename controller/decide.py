@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from controller.allocation import Limit, Wants, allocate
+from controller.allocation import GangKinds, Limit, Wants, allocate
 from controller.tick_values import Observations, Topology
 from wattpack.power.domain_tree import BoolArray, FloatArray, IntArray
 from wattpack.power.feasibility import LoadTree
@@ -60,7 +60,7 @@ class Decided:
 
 
 def effective_wants(
-    topology: Topology, gang_kind: IntArray, observed: Observations, braked: BoolArray
+    topology: Topology, gang_kinds: GangKinds, observed: Observations, braked: BoolArray
 ) -> Wants:
     """The goals of this tick: overrides taken in, braked GPUs at their minimum."""
     low = topology.min_limit_watts
@@ -75,7 +75,7 @@ def effective_wants(
         slack_watts=np.minimum(topology.default_limit_watts, ceiling),
         priority=topology.priority,
         gang=topology.gang,
-        gang_kind=gang_kind,
+        gang_kinds=gang_kinds,
         value_per_watt=topology.value_per_watt,
         fixed=np.zeros(topology.n_gpus, dtype=np.bool_),
         value_steps_watts=topology.value_steps_watts,

@@ -91,8 +91,11 @@ def readings_of(
     topology: Topology, load: LoadTree, gpu_watts: FloatArray, host_watts: FloatArray
 ) -> NodeReadings:
     """Sums of what is read; shapes as in ``NodeReadings``."""
-    known = load.sum_gpus(np.nan_to_num(gpu_watts)) + load.sum_nodes(np.nan_to_num(host_watts))
-    worst = np.where(np.isnan(host_watts), topology.node_worst_watts, 0.0)
+    known = load.sum_gpus(np.where(np.isnan(gpu_watts), 0.0, gpu_watts))
+    unmetered = np.isnan(host_watts)
+    if not unmetered.all():
+        known = known + load.sum_nodes(np.where(unmetered, 0.0, host_watts))
+    worst = np.where(unmetered, topology.node_worst_watts, 0.0)
     worst_ac = load.sum_nodes(worst) / load.efficiency
     return NodeReadings(gpu_watts, host_watts, known / load.efficiency, worst_ac)
 

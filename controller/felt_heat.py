@@ -86,14 +86,14 @@ def feel_heat(
         heat = heat + _correction(load, memory, felt)
         settled = np.where(felt.news, felt.meter_time_ns, memory.settled_ns)
         memory = replace(memory, settled_ns=settled)
-    return np.asarray(np.clip(heat, 0.0, _HIGHEST_HEAT), dtype=np.float64), memory
+    return np.minimum(np.maximum(heat, 0.0), _HIGHEST_HEAT), memory
 
 
 def _remembered(memory: FeltMemory, watts: FloatArray, begin_ns: int, end_ns: int) -> FeltMemory:
     return replace(
         memory,
-        begins_ns=np.append(memory.begins_ns[1:], begin_ns),
-        ends_ns=np.append(memory.ends_ns[1:], end_ns),
+        begins_ns=np.concatenate((memory.begins_ns[1:], (begin_ns,))),
+        ends_ns=np.concatenate((memory.ends_ns[1:], (end_ns,))),
         watts=np.concatenate((memory.watts[1:], watts[None, :])),
     )
 

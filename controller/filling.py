@@ -11,8 +11,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from wattpack.power.domain_tree import BoolArray, FloatArray, IntArray
 from wattpack.power.feasibility import LoadTree
@@ -24,6 +26,11 @@ _GAP_WATTS = 1e-6
 # Steps in which gangs are settled exactly. What chains of gangs leave open after that rises by what
 # is safe: room may stay unused then, no limit is passed.
 _GANG_STEPS = 48
+
+T = TypeVar("T", bound=np.generic)
+
+_NOBODY: IntArray = np.zeros(0, dtype=np.int64)
+_NO_LIMIT: FloatArray = np.zeros(0)
 
 
 @dataclass(slots=True)
@@ -62,7 +69,9 @@ class _Held:
 
     def lower(self, where: IntArray, limit: FloatArray, domain: IntArray, kind: int) -> None:
         """Take in limits of some movers, where they are tighter."""
-        tighter = limit < self.level[where]
+        if not where.size:
+            return
+        tighter = limit < self.level.take(where)
         chosen = where[tighter]
         self.level[chosen] = limit[tighter]
         self.domain[chosen] = domain[tighter]
@@ -109,7 +118,8 @@ class Filling:
 
     @property
     def _closed(self) -> BoolArray:
-        return np.asarray(self.closed_by >= 0)
+        closed: BoolArray = self.closed_by >= 0
+        return closed
 
     def raise_through(self, goals_watts: Sequence[FloatArray], members: IntArray) -> None:
         """Raise the members' caps to one goal after the other, as far as there is room.
@@ -128,21 +138,24 @@ class Filling:
             else:
                 beyond = middle
         for goal in goals_watts[reached:]:
+            members = members[self.binding.take(members) < 0]
+            if not members.size:
+                return
             self.raise_to(goal, members)
 
     def _all_reach(self, goal_watts: FloatArray, members: IntArray) -> bool:
-        if np.any(self.binding[members] >= 0):
+        if (self.binding.take(members) >= 0).any():
             return False
-        if self._closed.any() and self.load.any_above_gpu(self._closed)[members].any():
+        closed = self._closed
+        if closed.any() and self.load.any_above_gpu(closed).take(members).any():
             return False
-        start = self.caps[members]
-        goal = np.maximum(goal_watts[members], start)
+        start = self.caps.take(members)
+        goal = np.maximum(goal_watts.take(members), start)
         for room in self.rooms:
             # Minus infinite never counts the GPU: as good as drawing nothing.
-            counted = np.maximum(room.counted_watts[members], 0.0)
-            more = np.zeros(self.load.n_gpus)
-            more[members] = np.maximum(np.minimum(goal, counted) - np.minimum(start, counted), 0.0)
-            if np.any(self.load.sum_gpus(more) > room.dc_watts):
+            counted = np.maximum(room.counted_watts.take(members), 0.0)
+            more = np.maximum(np.minimum(goal, counted) - np.minimum(start, counted), 0.0)
+            if (self._summed(members, more) > room.dc_watts).any():
                 return False
         return True
 
@@ -154,26 +167,45 @@ class Filling:
             members: Indexes of the GPUs of this stage, (n_members,).
         """
         # Who was held back in an earlier stage has its holder, and that domain is closed.
-        members = members[self.binding[members] < 0]
-        movers = members[goal_watts[members] - self.caps[members] > _GAP_WATTS]
+        way = goal_watts.take(members) - self.caps.take(members)
+        movers = members[(way > _GAP_WATTS) & (self.binding.take(members) < 0)]
         movers = self._hold_below_closed(movers)
         if not movers.size:
             return
-        start = self.caps[movers]
-        span = goal_watts[movers] - start
+        start = self.caps.take(movers)
+        span = goal_watts.take(movers) - start
         bends = [
-            np.clip((room.counted_watts[movers] - start) / span, 0.0, 1.0) for room in self.rooms
+            np.minimum(np.maximum((room.counted_watts.take(movers) - start) / span, 0.0), 1.0)
+            for room in self.rooms
         ]
+        if self._take_all(movers, span, bends):
+            self.caps[movers] = start + span
+            return
         held = self._held(movers, span, bends)
         self.caps[movers] = start + span * held.level
         for room, bend in zip(self.rooms, bends, strict=True):
-            used = np.zeros(self.load.n_gpus)
-            used[movers] = span * np.minimum(held.level, bend)
-            room.dc_watts = np.maximum(room.dc_watts - self.load.sum_gpus(used), 0.0)
+            used = self._summed(movers, span * np.minimum(held.level, bend))
+            room.dc_watts = np.maximum(room.dc_watts - used, 0.0)
         short = held.level < 1.0 - _LEVEL_EPSILON
         self.binding[movers[short]] = held.domain[short]
         self.binding_kind[movers[short]] = held.kind[short]
         self.closed_by[held.domain[short]] = held.kind[short]
+
+    def _take_all(self, movers: IntArray, span: FloatArray, bends: list[FloatArray]) -> bool:
+        """Take the room for the movers' whole way if it is there; else leave everything."""
+        used = [self._summed(movers, span * bend) for bend in bends]
+        # Nobody below a closed domain moves, so there it is as good as any.
+        if any((u > room.dc_watts).any() for u, room in zip(used, self.rooms, strict=True)):
+            return False
+        for u, room in zip(used, self.rooms, strict=True):
+            room.dc_watts = np.maximum(room.dc_watts - u, 0.0)
+        return True
+
+    def _summed(self, movers: IntArray, watts: FloatArray) -> FloatArray:
+        """Watts of the movers below each domain, (n_movers,) -> (n_domains,)."""
+        by_gpu = np.zeros(self.load.n_gpus)
+        by_gpu[movers] = watts
+        return self.load.sum_gpus(by_gpu)
 
     def _hold_below_closed(self, movers: IntArray) -> IntArray:
         """The movers below no closed domain; the others get theirs as holder, and so does a gang.
@@ -184,14 +216,14 @@ class Filling:
         if not movers.size or not closed.any():
             return movers
         above = self.load.gpu_domains[:, movers]
-        marked = np.append(closed, False)[above]
+        marked = _with_last(closed, False).take(above)
         below = np.asarray(marked.any(axis=0))
         if not below.any():
             return movers
-        deepest = len(marked) - 1 - np.argmax(marked[::-1], axis=0)
+        deepest = len(marked) - 1 - marked[::-1].argmax(axis=0)
         holder = np.where(below, above[deepest, np.arange(len(movers))], -1)
-        gangs = self.gang[movers]
-        if np.any(gangs[below] >= 0):
+        gangs = self.gang.take(movers)
+        if (gangs[below] >= 0).any():
             first = _first_of_gang(gangs, np.where(below, 0.0, 1.0))
             below, holder = below[first], holder[first]
         self.binding[movers[below]] = holder[below]
@@ -200,18 +232,18 @@ class Filling:
 
     def _held(self, movers: IntArray, span: FloatArray, bends: list[FloatArray]) -> _Held:
         held = self._levels(movers, span, bends)
-        gangs = self.gang[movers]
-        if not np.any(gangs >= 0):
+        gangs = self.gang.take(movers)
+        if not (gangs >= 0).any():
             return held
         first = _first_of_gang(gangs, held.level)
-        if np.all(held.level - held.level[first] <= _LEVEL_EPSILON):
+        if (held.level - held.level.take(first) <= _LEVEL_EPSILON).all():
             return held.of(first)
         return self._levels_with_gangs(movers, span, bends)
 
     def _open_rooms(self) -> list[FloatArray]:
         """Room of every domain and, last, of none, (n_domains + 1,) each; closed ones have less."""
         closed = self._closed
-        return [np.append(np.where(closed, -1.0, r.dc_watts), np.inf) for r in self.rooms]
+        return [_with_last(np.where(closed, -1.0, r.dc_watts), np.inf) for r in self.rooms]
 
     def _levels(self, movers: IntArray, span: FloatArray, bends: list[FloatArray]) -> _Held:
         """Max-min fair share of the way for each mover, gangs aside.
@@ -221,7 +253,7 @@ class Filling:
         held = _Held.free(len(movers))
         rooms = self._open_rooms()
         for domains in self.load.gpu_domains[::-1]:
-            above = domains[movers]
+            above = domains.take(movers)
             for kind, (room, bend) in enumerate(zip(rooms, bends, strict=True)):
                 reached = np.minimum(bend, held.level)
                 inside, limit = _limits(above, span, reached, room)
@@ -254,9 +286,8 @@ class Filling:
             result.domain[done] = held.domain[settled]
             result.kind[done] = held.kind[settled]
             for kind, bend in enumerate(here):
-                used = np.zeros(self.load.n_gpus)
-                used[mine[settled]] = span[done] * np.minimum(held.level, bend)[settled]
-                left = np.maximum(rooms[kind][:-1] - self.load.sum_gpus(used), 0.0)
+                watts = span[done] * np.minimum(held.level, bend)[settled]
+                left = np.maximum(rooms[kind][:-1] - self._summed(mine[settled], watts), 0.0)
                 rooms[kind][:-1] = np.where(closed, -1.0, left)
             alive = alive[~settled]
             if not alive.size:
@@ -305,9 +336,17 @@ def _limits(
     wanted = np.bincount(above, weights=span * bend, minlength=len(room))
     over = wanted > room
     if not over.any():
-        return np.zeros(0, dtype=np.int64), np.zeros(0)
-    inside = np.flatnonzero(over[above])
-    return inside, _level_of_each(above[inside], span[inside], bend[inside], room)
+        return _NOBODY, _NO_LIMIT
+    (inside,) = over.take(above).nonzero()
+    return inside, _level_of_each(above.take(inside), span.take(inside), bend.take(inside), room)
+
+
+def _with_last(values: NDArray[T], last: T | float | bool) -> NDArray[T]:
+    """The values and one more, (n + 1,)."""
+    longer = np.empty(len(values) + 1, dtype=values.dtype)
+    longer[:-1] = values
+    longer[-1] = last
+    return longer
 
 
 def _level_of_each(
@@ -319,25 +358,27 @@ def _level_of_each(
     running sums; the level lies in the first piece that the room does not cover.
     """
     order = np.lexsort((bend, domains))
-    group, span_s, bend_s = domains[order], span[order], bend[order]
-    starts = np.flatnonzero(np.diff(group, prepend=-1))
-    sizes = np.diff(np.append(starts, len(group)))
-    which = np.repeat(np.arange(len(starts)), sizes)
+    group, span_s, bend_s = domains.take(order), span.take(order), bend.take(order)
+    begins = np.ones(len(group), dtype=np.bool_)
+    begins[1:] = group[1:] != group[:-1]
+    (starts,) = begins.nonzero()
+    sizes = _with_last(starts, len(group))[1:] - starts
+    which = begins.cumsum() - 1
     load_before = _running_before(span_s * bend_s, starts, which)
     span_before = _running_before(span_s, starts, which)
     span_total = np.add.reduceat(span_s, starts)
-    at_bend = load_before + bend_s * (span_total[which] - span_before)
-    group_room = room[group[starts]]
-    covered = np.add.reduceat((at_bend <= group_room[which]).astype(np.int64), starts)
+    at_bend = load_before + bend_s * (span_total.take(which) - span_before)
+    group_room = room.take(group.take(starts))
+    covered = np.add.reduceat((at_bend <= group_room.take(which)).astype(np.int64), starts)
     piece = starts + np.minimum(covered, sizes - 1)
     rest = span_total - span_before[piece]
     level = (group_room - load_before[piece]) / np.maximum(rest, 1e-12)
     by_member = np.empty(len(domains))
-    by_member[order] = np.clip(level, 0.0, 1.0)[which]
+    by_member[order] = np.minimum(np.maximum(level, 0.0), 1.0).take(which)
     return by_member
 
 
 def _running_before(values: FloatArray, starts: IntArray, which: IntArray) -> FloatArray:
     """Sum of the values before each entry inside its own group."""
-    before = np.cumsum(values) - values
-    return np.asarray(before - before[starts][which], dtype=np.float64)
+    before = values.cumsum() - values
+    return np.asarray(before - before.take(starts).take(which), dtype=np.float64)

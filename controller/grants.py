@@ -108,7 +108,7 @@ def grant(
         waits = raising & (wanted_watts - goal > 0.5) & held_back
         reason = np.where(waits, why, np.where(raising, int(CapReason.NOT_CAPPED), reason))
         caps = np.maximum(np.floor(goal + 1e-6), caps)
-    return Grants(even_gangs(caps, state.gang_kind, now.active), reason.astype(np.int64))
+    return Grants(even_gangs(caps, state.gang_kinds, now.active), reason.astype(np.int64))
 
 
 def _raised(

@@ -6,50 +6,19 @@ default limits, and if I1 fails for that, the other members of the domain are lo
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from controller.controller_state import State
-from controller.tick_values import Observations, Tick, Topology
+from controller.guaranteed_case import GuaranteedCase, case_watts
+from controller.tick_values import Tick, Topology
 from wattpack.power.domain_tree import BoolArray, FloatArray
-from wattpack.power.feasibility import LoadTree, guaranteed_case_watts
+from wattpack.power.feasibility import LoadTree
 
-__all__ = ["GuaranteedCase", "guaranteed_case", "guaranteed_commands"]
+__all__ = ["guaranteed_commands"]
 
 # A way of 500 W is halved down to a quarter of a watt.
 _HALVINGS = 11
 _READ_BACK_TOLERANCE_WATTS = 1.0
-
-
-@dataclass(frozen=True, slots=True)
-class GuaranteedCase:
-    """I1's worst case now.
-
-    Attributes:
-        watts: (n_domains,).
-        fixed_nodes: Nodes that count at their default limits, (n_nodes,).
-    """
-
-    watts: FloatArray
-    fixed_nodes: BoolArray
-
-
-def guaranteed_case(topology: Topology, load: LoadTree, observed: Observations) -> GuaranteedCase:
-    """What every domain would bear with what is really controlled."""
-    unheld = ~observed.gpu_controlled | np.isnan(observed.gpu_guaranteed_watts)
-    missing = np.bincount(
-        topology.node_of_gpu, weights=unheld.astype(np.float64), minlength=topology.n_nodes
-    )
-    fixed = (missing > 0) | (observed.node_received_ns < 0) | ~topology.node_host_unit
-    caps = np.fmax(observed.gpu_guaranteed_watts, topology.guaranteed_watts)
-    return GuaranteedCase(_case(topology, load, caps, fixed), fixed)
-
-
-def _case(topology: Topology, load: LoadTree, caps: FloatArray, fixed: BoolArray) -> FloatArray:
-    return guaranteed_case_watts(
-        load, caps, topology.default_limit_watts, topology.node_worst_watts, fixed
-    )
 
 
 def guaranteed_commands(
@@ -81,7 +50,7 @@ def _lowered(topology: Topology, state: State, fixed_nodes: BoolArray) -> FloatA
     depths = topology.tree.depths()
     for depth in range(int(depths.max(initial=0)), -1, -1):
         here = topology.tree.enforce & (depths == depth)
-        over = here & (_case(topology, load, caps, fixed_nodes) > load.rating_watts)
+        over = here & (case_watts(topology, load, caps, fixed_nodes) > load.rating_watts)
         if over.any():
             caps = _shed(topology, load, caps, over, fixed_nodes)
     return np.maximum(np.floor(caps), topology.min_limit_watts)
@@ -104,6 +73,6 @@ def _shed(
     fitting, too_much = np.zeros(len(over)), np.ones(len(over))
     for _ in range(_HALVINGS):
         middle = (fitting + too_much) / 2.0
-        fits = _case(topology, load, at(middle), fixed) <= load.rating_watts
+        fits = case_watts(topology, load, at(middle), fixed) <= load.rating_watts
         fitting, too_much = np.where(fits, middle, fitting), np.where(fits, too_much, middle)
     return at(fitting)

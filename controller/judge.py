@@ -73,7 +73,7 @@ def open_situation(tick: Tick, state: State, picture: Picture) -> Situation:
     """The limits and counts of this tick, with the bands still open."""
     load, topology = state.load, tick.topology
     fresh_gpu = picture.holding.fresh_node[topology.node_of_gpu]
-    dry = ~topology.tree.enforce[topology.domain_of_gpu]
+    dry = ~topology.enforced_gpu
     trusted = state.trust.trusted
     worst_rest = load.sum_nodes(topology.node_worst_watts) / load.efficiency
     return Situation(
@@ -180,7 +180,7 @@ def enforced_situation(topology: Topology, situation: Situation) -> Situation:
         situation,
         survivable_watts=np.where(enforce, situation.survivable_watts, np.inf),
         load_limit_watts=np.where(enforce, situation.load_limit_watts, np.inf),
-        active=situation.active & enforce[topology.domain_of_gpu],
+        active=situation.active & topology.enforced_gpu,
     )
 
 
@@ -198,7 +198,7 @@ def decide_caps(
 def _decide_for(tick: Tick, state: State, now: Situation, domains: BoolArray) -> Decided:
     topology = tick.topology
     braked = braked_gpus(state, domains)
-    wants = effective_wants(topology, state.gang_kind, tick.observations, braked)
+    wants = effective_wants(topology, state.gang_kinds, tick.observations, braked)
     ideal = decide(state.load, topology, wants, now)
     kept = state.decided_watts
     near = np.abs(ideal.cap_watts - kept) <= _KEEP_SHARE * topology.default_limit_watts
@@ -210,7 +210,7 @@ def _decide_for(tick: Tick, state: State, now: Situation, domains: BoolArray) ->
         return ideal
     caps = np.where(now.active, kept, ideal.cap_watts)
     # Who is heard again was decided apart from its gang.
-    if np.any(even_gangs(caps, state.gang_kind, now.active) != caps):
+    if np.any(even_gangs(caps, state.gang_kinds, now.active) != caps):
         return ideal
     load = state.load
     slack = _KEEP_OVER_TARGET * base_watts(state)

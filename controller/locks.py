@@ -44,7 +44,7 @@ def lock_clocks(
         Clocks, and the cap that each lock stands for, infinite where it only gives up what costs
         nothing.
     """
-    locks = lockable(topology) & topology.tree.enforce[topology.domain_of_gpu]
+    locks = lockable(topology) & topology.enforced_gpu
     if not locks.any():
         return np.zeros(topology.n_gpus, dtype=np.int64), np.full(topology.n_gpus, np.inf)
     law = law_of(topology)
@@ -72,7 +72,7 @@ def unlocked_draw(topology: Topology, draw_watts: FloatArray, short: BoolArray) 
     A domain that counted the locked draw as demand would lift its caps, see the draw rise and cap
     again.
     """
-    held = lockable(topology) & short & topology.tree.enforce[topology.domain_of_gpu]
+    held = lockable(topology) & short & topology.enforced_gpu
     if not held.any():
         return draw_watts
     law = law_of(topology)

@@ -198,7 +198,7 @@ def learned(memory: MeterMemory, lesson: Lesson, seconds: float) -> MeterMemory:
         out=np.zeros_like(lesson.meter_watts),
         where=shows,
     )
-    target = np.clip(target, 0.0, 1.0)
+    target = np.minimum(np.maximum(target, 0.0), 1.0)
     before = np.where(np.isnan(memory.host_share), target, memory.host_share)
     first = 1.0 / (memory.lessons + 1.0)
     rate = np.maximum(np.where(target > before, _SHARE_RISE_RATE, _SHARE_FALL_RATE), first)
@@ -212,7 +212,7 @@ def learned(memory: MeterMemory, lesson: Lesson, seconds: float) -> MeterMemory:
     gain = np.where(teaches, memory.gain + _GAIN_RATE * (ratio - memory.gain), memory.gain)
     return replace(
         memory,
-        gain=np.clip(gain, *_GAIN_BOUNDS),
+        gain=np.minimum(np.maximum(gain, _GAIN_BOUNDS[0]), _GAIN_BOUNDS[1]),
         host_share=share,
         lessons=memory.lessons + shows,
     )
@@ -228,9 +228,9 @@ def node_host_share(memory: MeterMemory, load: LoadTree) -> FloatArray:
 
     By the nearest meter above it that taught something; 1 without one.
     """
-    share = np.append(shown_share(memory), np.nan)
+    share = np.concatenate((shown_share(memory), (np.nan,)))
     found = np.ones(load.n_nodes)
     for domains in load.node_domains:
-        here = share[domains]
+        here = share.take(domains)
         found = np.where(np.isnan(here), found, here)
     return found

@@ -9,7 +9,8 @@ import numpy as np
 from controller.controller_state import State
 from controller.decide import Decided, Situation
 from controller.grants import Grants, Permit, grant
-from controller.guarantee import guaranteed_case, guaranteed_commands
+from controller.guarantee import guaranteed_commands
+from controller.guaranteed_case import GuaranteedCase, guaranteed_case
 from controller.judge import raise_permit
 from controller.locks import lock_clocks
 from controller.picture import Picture
@@ -28,13 +29,13 @@ class Orders:
         grants: Caps, and why some are lower than decided.
         commands: The batches.
         lock_watts: Cap that each clock lock follows, infinite without one, (n_gpus,).
-        guaranteed_watts: I1's worst case, (n_domains,).
+        guaranteed: I1's worst case.
     """
 
     grants: Grants
     commands: Commands
     lock_watts: FloatArray
-    guaranteed_watts: FloatArray
+    guaranteed: GuaranteedCase
 
 
 def give_orders(
@@ -51,7 +52,7 @@ def give_orders(
     """
     topology = tick.topology
     permit = raise_permit(tick, state)
-    writable = picture.holding.writable & topology.tree.enforce[topology.domain_of_gpu]
+    writable = picture.holding.writable & topology.enforced_gpu
     grants = grant(
         state,
         commanded.cap_watts,
@@ -62,14 +63,14 @@ def give_orders(
     batches = _batches(tick, state, picture, grants)
     short = state.load.any_above_gpu(np.isfinite(now.load_limit_watts))
     locks_mhz, lock_watts = lock_clocks(topology, batches.cap_watts, short)
-    case = guaranteed_case(topology, state.load, tick.observations)
+    case = guaranteed_case(topology, state.load, tick.observations, state.guaranteed)
     commands = replace(
         batches,
         lock_max_mhz=locks_mhz,
         guaranteed_watts=guaranteed_commands(tick, state, case, permit.gpus),
     )
     commands = quieted(tick, state.commitments, commands)
-    return Orders(grants, commands, lock_watts, case.watts)
+    return Orders(grants, commands, lock_watts, case)
 
 
 def _free_watts(tick: Tick, picture: Picture, permit: Permit) -> FloatArray:
@@ -91,12 +92,12 @@ def _batches(tick: Tick, state: State, picture: Picture, grants: Grants) -> Comm
     leads = observed.leading and observed.epoch > 0
     send = answerable & topology.tree.enforce[topology.domain_of_node] & leads
     held = picture.holding.held_watts
+    part = picture.holding.writable & state.trust.trusted
     # What takes no part is never raised: not to what was sent before a reboot either, and boards
     # of which nothing was ever known go to their guaranteed caps.
     read_back = np.fmax(observed.gpu_limit_watts, topology.guaranteed_watts)
     at_most = np.where(np.isfinite(observed.gpu_limit_watts), read_back, held)
     careful = np.where(held > 0.0, np.minimum(grants.cap_watts, at_most), topology.guaranteed_watts)
-    part = picture.holding.writable & state.trust.trusted
     caps = np.where(part, grants.cap_watts, careful)
     return Commands(
         epoch=observed.epoch,

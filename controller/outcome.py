@@ -54,18 +54,17 @@ def cap_reasons(tick: Tick, j: Judgement) -> IntArray:
     """Why each GPU is below its request, the strongest cause last, (n_gpus,)."""
     topology, decided, grants = tick.topology, j.decided.cap_watts, j.orders.grants
     short = decided < topology.request_watts - 1.0
-    reason = np.where(short, int(CapReason.DOMAIN_BAND), int(CapReason.NOT_CAPPED))
-    reason = np.where(short & j.decided.held_by_jump, int(CapReason.SURVIVABLE_JUMP), reason)
+    # Who is not short has the reason of its grant, which mostly is none.
+    reason = np.where(short, int(CapReason.DOMAIN_BAND), grants.reason)
+    reason[short & j.decided.held_by_jump] = CapReason.SURVIVABLE_JUMP
     with np.errstate(invalid="ignore"):
         overridden = short & (decided >= tick.observations.override_cap_watts - 1.0)
-    reason = np.where(overridden, int(CapReason.OVERRIDE), reason)
-    waiting = ~short & (grants.reason != CapReason.NOT_CAPPED)
-    reason = np.where(waiting, grants.reason, reason)
+    reason[overridden] = CapReason.OVERRIDE
     braked = braked_gpus(j.state, np.ones(topology.n_domains, dtype=np.bool_))
-    reason = np.where(braked, int(CapReason.BRAKE), reason)
-    reason = np.where(~j.situation.active, int(CapReason.UNCONTROLLED), reason)
-    dry = ~topology.tree.enforce[topology.domain_of_gpu]
-    return np.where(dry & short, int(CapReason.DRY_RUN), reason).astype(np.int64)
+    reason[braked] = CapReason.BRAKE
+    reason[~j.situation.active] = CapReason.UNCONTROLLED
+    reason[short & ~topology.enforced_gpu] = CapReason.DRY_RUN
+    return reason
 
 
 def report(tick: Tick, j: Judgement) -> tuple[Decisions, Alarms]:
@@ -76,7 +75,7 @@ def report(tick: Tick, j: Judgement) -> tuple[Decisions, Alarms]:
     decisions = Decisions(
         draw_watts=j.picture.draw_watts,
         worst_watts=worst,
-        guaranteed_watts=j.orders.guaranteed_watts,
+        guaranteed_watts=j.orders.guaranteed.watts,
         survivable_watts=j.situation.survivable_watts,
         cap_band_watts=j.cap_band_watts,
         release_watts=j.release_watts,
@@ -89,7 +88,7 @@ def report(tick: Tick, j: Judgement) -> tuple[Decisions, Alarms]:
         trusted=state.trust.trusted,
         silent_nodes=~j.picture.holding.fresh_node,
         stale_readings=j.picture.stale_gpu,
-        host_share=np.nan_to_num(shown_share(state.meters), nan=1.0),
+        host_share=_known_share(state),
         coincidence=j.situation.coincidence,
         available_watts=state.available_watts,
         reserve_missing=reserve_missing(load, state.available_watts, tick.settings),
@@ -103,6 +102,11 @@ def report(tick: Tick, j: Judgement) -> tuple[Decisions, Alarms]:
     return decisions, alarms
 
 
+def _known_share(state: State) -> FloatArray:
+    share = shown_share(state.meters)
+    return np.where(np.isnan(share), 1.0, share)
+
+
 def _conditions(tick: Tick, j: Judgement) -> BoolArray:
     """What holds at this tick, (n_conditions, n_domains)."""
     load, metered = j.state.load, j.picture.metered
@@ -114,7 +118,7 @@ def _conditions(tick: Tick, j: Judgement) -> BoolArray:
         # Both of the time of the reading: a meter that lags behind a load step is no mismatch.
         most = (1.0 + _MISMATCH_SHARE) * metered.modelled_watts
         holds[Condition.METER_MISMATCH] = j.picture.complete & (metered.meter_watts > most)
-    guaranteed = j.orders.guaranteed_watts
+    guaranteed = j.orders.guaranteed.watts
     holds[Condition.DEGRADED] = (guaranteed > load.rating_watts + 1e-6) & j.state.heard
     holds[Condition.NODES_SILENT] = j.state.heard & (missing > _SILENT_SHARE * load.nodes_below)
     holds[Condition.READINGS_FROZEN] = _stale_boards(tick, j) > 0
@@ -137,7 +141,7 @@ def _poisoned_nodes(tick: Tick) -> IntArray:
 
 def _band_changes(tick: Tick, j: Judgement) -> Iterator[Transition]:
     old, new = j.previous.bands.band, j.state.bands.band
-    for i in np.flatnonzero(old != new):
+    for i in (old != new).nonzero()[0]:
         yield Transition(
             tick.topology.tree.names[i],
             "band",
@@ -179,7 +183,7 @@ def _texts(tick: Tick, j: Judgement) -> dict[Condition, list[str]]:
         figures = zip(watts, bound, strict=True)
         return [f"{what} {w:.0f} W, {against} {b:.0f} W" for w, b in figures]
 
-    guaranteed = j.orders.guaranteed_watts
+    guaranteed = j.orders.guaranteed.watts
     larger = "draw, the larger of meter and nodes,"
     return {
         Condition.FORECAST_ABOVE: held("forecast p99", forecast, "cap band", band),
@@ -207,7 +211,7 @@ def _texts(tick: Tick, j: Judgement) -> dict[Condition, list[str]]:
 
 def _trust_changes(tick: Tick, j: Judgement) -> Iterator[Transition]:
     topology, trusted = tick.topology, j.state.trust.trusted
-    for i in np.flatnonzero(j.previous.trust.trusted != trusted):
+    for i in (j.previous.trust.trusted != trusted).nonzero()[0]:
         yield Transition(
             topology.tree.names[topology.domain_of_gpu[i]],
             topology.gpu_uuids[i],

@@ -25,6 +25,7 @@ from controller.readings import ReadingMemory, stale_boards, stale_hosts, take_r
 from controller.tick_values import Tick
 from wattpack.power.board_trust import judged
 from wattpack.power.domain_tree import OVERSHOOT_RATIO, BoolArray, FloatArray
+from wattpack.power.feasibility import LoadTree
 from wattpack.units import NS_PER_SECOND
 
 __all__ = ["Picture", "look"]
@@ -69,7 +70,7 @@ def look(tick: Tick, state: State) -> tuple[State, Picture]:
     """Take in a tick's observations; the returned state remembers them."""
     load, topology = state.load, tick.topology
     hold = holding(tick, state.commitments)
-    fresh_gpu = hold.fresh_node[topology.node_of_gpu]
+    fresh_gpu = hold.fresh_node.take(topology.node_of_gpu)
     energy = _energy(tick, fresh_gpu)
     trust = judged(
         state.trust, energy, hold.highest_watts, tick.settings.reaction_seconds, tick.now_ns
@@ -81,8 +82,7 @@ def look(tick: Tick, state: State) -> tuple[State, Picture]:
     unreadable = np.isnan(watts)
     hosts = np.where(stale_hosts(readings), np.nan, tick.observations.host_watts)
     hosts = readable_host_watts(topology, hosts, hold.fresh_node)
-    missing = load.sum_nodes((~hold.fresh_node).astype(np.float64))
-    complete = missing + load.sum_gpus(unreadable.astype(np.float64)) == 0.0
+    complete = _complete(load, hold.fresh_node, unreadable)
     heard_ns, before_ns = tick.observations.node_received_ns, state.readings.received_ns
     before_ns = np.where(heard_ns > before_ns, before_ns, tick.now_ns)
     state = replace(
@@ -119,11 +119,13 @@ def _planned(tick: Tick, state: State, metered: Metered) -> tuple[FloatArray, Fl
     """
     nodes = metered.by_nodes_watts
     seconds = 0.0 if state.now_ns < 0 else (tick.now_ns - state.now_ns) / NS_PER_SECOND
-    beyond = np.nan_to_num(metered.followed_watts - nodes)
+    beyond = metered.followed_watts - nodes
+    beyond = np.where(np.isnan(beyond), 0.0, beyond)
     rate = 1.0 - np.exp(-seconds / _BEYOND_NODES_SECONDS)
     beyond = state.beyond_nodes_watts + rate * (beyond - state.beyond_nodes_watts)
     excess = metered.draw_watts - nodes
-    return nodes + np.where(excess > 0.0, np.clip(beyond, 0.0, excess), excess), beyond
+    lasting = np.minimum(np.maximum(beyond, 0.0), excess)
+    return nodes + np.where(excess > 0.0, lasting, excess), beyond
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,19 +149,20 @@ def _measured(tick: Tick, state: State, known: _Known) -> tuple[State, Metered, 
     then = read.known_watts - change.lagged_watts
     memory, taken = take_meters(tick, load, state.meters, np.where(known.complete, then, np.nan))
     meter, usable, new = taken.watts, taken.usable, taken.new
+    shown = np.where(np.isnan(meter), 0.0, meter)
     if (usable != valid).any():
         stamp = np.where(usable, stamps, tick.now_ns)
         change = changed_since(state.changes, stamp)
         then = read.known_watts - change.lagged_watts
     # What is read below it and a meter that shows less cannot both be right: it teaches nothing.
-    credible = usable & (then <= (1.0 + CROSS_CHECK_SHARE) * np.nan_to_num(meter))
+    credible = usable & (then <= (1.0 + CROSS_CHECK_SHARE) * shown)
     # While draws move it is not known which of them a reading has seen.
     moved = np.abs(change.stamped_watts - change.lagged_watts)
-    steady = moved <= _STEADY_SHARE * np.nan_to_num(meter)
+    steady = moved <= _STEADY_SHARE * shown
     lesson = Lesson(
         credible,
         credible & new & known.complete & steady,
-        np.nan_to_num(meter),
+        shown,
         then + load.external_watts,
         read.unmetered_worst_watts,
     )
@@ -186,7 +189,9 @@ def _unheard_watts(tick: Tick, state: State, known: _Known) -> FloatArray:
     load, topology = state.load, tick.topology
     unheard = tick.now_ns - tick.observations.node_received_ns > SILENCE_NS
     unheard |= ~known.fresh_node
-    unread = unheard[load.node_of_gpu] | np.isnan(known.gpu_watts)
+    unread = unheard.take(load.node_of_gpu) | np.isnan(known.gpu_watts)
+    if not unheard.any() and not unread.any():
+        return np.zeros(len(load.tree))
     boards = load.sum_gpus(np.where(unread, known.highest_watts * OVERSHOOT_RATIO, 0.0))
     hosts = load.sum_nodes(np.where(unheard, topology.node_worst_watts, 0.0))
     return (boards + hosts) / load.efficiency
@@ -237,9 +242,19 @@ def _fallen_watts(tick: Tick, state: State, highest_watts: FloatArray) -> FloatA
     settled_ns += int(tick.settings.settle_seconds * NS_PER_SECOND)
     expired = (tick.now_ns - observed.node_received_ns > settled_ns) & topology.node_host_unit
     expired &= observed.node_received_ns >= 0
+    if not expired.any():
+        return np.zeros(len(load.tree))
     guaranteed = np.fmax(observed.gpu_guaranteed_watts, topology.guaranteed_watts)
     # Where nothing is enforced nothing was leased, so nothing falls.
-    leased = topology.tree.enforce[topology.domain_of_gpu]
+    leased = topology.enforced_gpu
     gpu = leased & expired[topology.node_of_gpu] & (guaranteed < highest_watts)
     phantom = np.where(gpu, (highest_watts - guaranteed) * OVERSHOOT_RATIO, 0.0)
     return load.sum_gpus(phantom) / load.efficiency
+
+
+def _complete(load: LoadTree, fresh_node: BoolArray, unreadable: BoolArray) -> BoolArray:
+    """Domains whose nodes were all heard and whose boards can all be read, (n_domains,)."""
+    if fresh_node.all() and not unreadable.any():
+        return np.ones(len(load.tree), dtype=np.bool_)
+    missing = load.sum_nodes((~fresh_node).astype(np.float64))
+    return np.asarray(missing + load.sum_gpus(unreadable.astype(np.float64)) == 0.0)

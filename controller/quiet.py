@@ -31,12 +31,14 @@ def quieted(tick: Tick, sent: Commitments, commands: Commands) -> Commands:
     news |= (commands.lock_max_mhz != 0) | (commands.guaranteed_watts > 0.0)
     # A report that came after a batch and does not confirm it: the batch was lost or had no effect.
     answered = observed.node_received_ns > sent.node_sent_ns
-    unconfirmed = observed.gpu_confirmed_sequence < sent.node_sequence[topology.node_of_gpu]
-    news |= unconfirmed & answered[topology.node_of_gpu]
+    by_node = topology.node_of_gpu
+    unconfirmed = observed.gpu_confirmed_sequence < sent.node_sequence.take(by_node)
+    news |= unconfirmed & answered.take(by_node)
     return replace(commands, send=commands.send & ~(young & ~_any_gpu(topology, news)))
 
 
 def _any_gpu(topology: Topology, gpus: BoolArray) -> BoolArray:
     """Nodes with at least one of the GPUs, (n_nodes,)."""
-    counts = np.bincount(topology.node_of_gpu, weights=gpus, minlength=topology.n_nodes)
-    return np.asarray(counts > 0)
+    found = np.zeros(topology.n_nodes, dtype=np.bool_)
+    found[topology.node_of_gpu[gpus]] = True
+    return found

@@ -58,7 +58,7 @@ def take_readings(tick: Tick, memory: ReadingMemory, readable_watts: FloatArray)
     """
     observed = tick.observations
     new = observed.node_received_ns > memory.received_ns
-    new_gpu = new[tick.topology.node_of_gpu]
+    new_gpu = new.take(tick.topology.node_of_gpu)
     gpu = _counted(memory.gpu_draw_watts, memory.gpu_same, readable_watts, new_gpu)
     host = _counted(memory.host_watts, memory.host_same, observed.host_watts, new)
     readings = np.where(new_gpu, readable_watts, np.nan)

@@ -72,6 +72,7 @@ def step(tick: Tick, state: State) -> tuple[State, Commands, Decisions]:
         alarms=alarms,
         decided_watts=commanded.cap_watts,
         lock_watts=orders.lock_watts,
+        guaranteed=orders.guaranteed,
         commitments=record(tick, state.commitments, orders.commands),
     )
     return state, orders.commands, decisions

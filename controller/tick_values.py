@@ -77,6 +77,8 @@ class Topology:
         lock_law: What a lock stands for; None: every GPU's work is unknown.
         value_steps_watts: Caps up to which a watt still buys the work of each step, from the most
             valuable on and never falling, (n_steps, n_gpus); no step: all watts are alike.
+        domain_of_gpu: The domain directly above each GPU's node, (n_gpus,).
+        enforced_gpu: Whether that one enforces, (n_gpus,).
     """
 
     gpu_uuids: tuple[str, ...]
@@ -98,6 +100,13 @@ class Topology:
     max_clock_mhz: IntArray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     lock_law: LockLaw | None = None
     value_steps_watts: FloatArray = field(default_factory=lambda: np.zeros((0, 0)))
+    domain_of_gpu: IntArray = field(init=False, repr=False)
+    enforced_gpu: BoolArray = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        """Every tick asks for these several times."""
+        object.__setattr__(self, "domain_of_gpu", self.domain_of_node[self.node_of_gpu])
+        object.__setattr__(self, "enforced_gpu", self.tree.enforce[self.domain_of_gpu])
 
     @property
     def n_gpus(self) -> int:
@@ -113,11 +122,6 @@ class Topology:
     def n_domains(self) -> int:
         """Number of domains."""
         return len(self.tree)
-
-    @property
-    def domain_of_gpu(self) -> IntArray:
-        """The domain directly above each GPU's node, (n_gpus,)."""
-        return self.domain_of_node[self.node_of_gpu]
 
 
 @dataclass(frozen=True, slots=True)

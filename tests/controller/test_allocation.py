@@ -28,7 +28,7 @@ def make_wants(topology: Topology) -> Wants:
         slack_watts=topology.request_watts,
         priority=topology.priority,
         gang=topology.gang,
-        gang_kind=gang_kinds(topology.gang, default, low),
+        gang_kinds=gang_kinds(topology.gang, default, low),
         value_per_watt=topology.value_per_watt,
         fixed=np.zeros(topology.n_gpus, dtype=np.bool_),
     )

@@ -51,7 +51,7 @@ def wants_of(topology: Topology, fixed: BoolArray) -> Wants:
         slack_watts=default,
         priority=topology.priority,
         gang=topology.gang,
-        gang_kind=gang_kinds(topology.gang, default, low),
+        gang_kinds=gang_kinds(topology.gang, default, low),
         value_per_watt=topology.value_per_watt,
         fixed=fixed,
     )

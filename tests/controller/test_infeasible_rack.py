@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from controller.controller_state import initial_state
-from controller.guarantee import guaranteed_case, guaranteed_commands
+from controller.guarantee import guaranteed_commands
+from controller.guaranteed_case import guaranteed_case
 from controller.tick_values import Tick, Topology
 from tests.controller.builders import SETTINGS, make_observations, make_topology, make_tree, seconds
 from wattpack.power.feasibility import LoadTree, size_where_feasible

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import linprog
 
-from controller.allocation import Limit, Wants, allocate
+from controller.allocation import GangKinds, Limit, Wants, allocate
 from controller.topology import PodSpec, build_topology
 from controller.watt_values import concave
 from tests.controller.builders import make_topology
@@ -29,7 +29,7 @@ def wants_of(n: int, steps: FloatArray, priority: FloatArray | None = None) -> W
         slack_watts=flat,
         priority=np.zeros(n, np.int64) if priority is None else priority.astype(np.int64),
         gang=np.full(n, -1),
-        gang_kind=np.full(n, -1),
+        gang_kinds=GangKinds.of(np.full(n, -1)),
         value_per_watt=np.ones(n),
         fixed=np.zeros(n, dtype=np.bool_),
         value_steps_watts=steps,

@@ -97,7 +97,7 @@ class LoadTree:
 
     def _sum(self, bins: IntArray, values: FloatArray) -> FloatArray:
         repeated = np.concatenate((values,) * self._depths)
-        total = np.bincount(bins, weights=repeated, minlength=self._n + 1)[: self._n]
+        total = np.bincount(bins, repeated, self._n + 1)[: self._n]
         return total.astype(np.float64, copy=False)
 
     def only_where(self, domains: BoolArray) -> LoadTree:
@@ -114,7 +114,11 @@ class LoadTree:
 
     def any_above_gpu(self, domains: BoolArray) -> BoolArray:
         """Whether any domain above each GPU is marked, (n_domains,) -> (n_gpus,)."""
-        return np.asarray(np.append(domains, False)[self.gpu_domains].any(axis=0))
+        if not domains.any():
+            return np.zeros(self.n_gpus, dtype=np.bool_)
+        marked = np.zeros(self._n + 1, dtype=np.bool_)
+        marked[:-1] = domains
+        return np.asarray(marked.take(self.gpu_domains).any(axis=0))
 
 
 def _ancestors_by_depth(tree: DomainTree) -> IntArray:

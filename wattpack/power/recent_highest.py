@@ -3,53 +3,55 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import reduce
 
 import numpy as np
 
-from wattpack.power.domain_tree import FloatArray, IntArray
+from wattpack.power.domain_tree import FloatArray
 
 __all__ = ["RecentHighest", "nothing_yet"]
 
 
 @dataclass(frozen=True, slots=True)
 class RecentHighest:
-    """Highest watts of each bucket, newest last.
+    """Highest watts of each bucket; a look adds one row and leaves the others as they are.
 
     Attributes:
         bucket_ns: Length of a bucket; what is asked for is exact to this.
-        begins_ns: When each bucket began, -1 for an empty one, (n_buckets,).
-        watts: 0 where nothing was known, (n_buckets, n).
+        n_buckets: So many are kept.
+        nothing: 0 for everybody, (n,).
+        begins_ns: When each bucket that is not empty began, newest last.
+        rows: Their watts, 0 where nothing was known, (n,) each.
     """
 
     bucket_ns: int
-    begins_ns: IntArray
-    watts: FloatArray
+    n_buckets: int
+    nothing: FloatArray
+    begins_ns: tuple[int, ...] = ()
+    rows: tuple[FloatArray, ...] = ()
 
     def with_watts(self, watts: FloatArray, now_ns: int) -> RecentHighest:
         """After one more look; NaN adds nothing, (n,)."""
-        newest = int(self.begins_ns[-1])
-        if newest >= 0 and now_ns - newest < self.bucket_ns:
-            kept = self.watts.copy()
-            kept[-1] = np.fmax(kept[-1], watts)
-            return replace(self, watts=kept)
-        row = np.fmax(watts, 0.0)[None, :]
+        if self.begins_ns and now_ns - self.begins_ns[-1] < self.bucket_ns:
+            newest = np.fmax(self.rows[-1], watts)
+            return replace(self, rows=(*self.rows[:-1], newest))
+        kept = self.n_buckets - 1
         return replace(
             self,
-            begins_ns=np.append(self.begins_ns[1:], now_ns),
-            watts=np.concatenate((self.watts[1:], row)),
+            begins_ns=(*self.begins_ns[-kept:], now_ns),
+            rows=(*self.rows[-kept:], np.fmax(watts, 0.0)),
         )
 
     def highest(self) -> FloatArray:
         """Over all buckets, (n,)."""
-        return np.asarray(self.watts.max(axis=0), dtype=np.float64)
+        return reduce(np.maximum, self.rows, self.nothing)
 
     def since(self, then_ns: int) -> FloatArray:
         """Over the buckets that reach to a time or beyond it, (n,)."""
-        reaches = (self.begins_ns >= 0) & (self.begins_ns + self.bucket_ns > then_ns)
-        return np.asarray(self.watts[reaches].max(axis=0, initial=0.0), dtype=np.float64)
+        ended = sum(begin_ns + self.bucket_ns <= then_ns for begin_ns in self.begins_ns)
+        return reduce(np.maximum, self.rows[ended:], self.nothing)
 
 
 def nothing_yet(n: int, bucket_ns: int, span_ns: int) -> RecentHighest:
     """Empty buckets that hold at least a span."""
-    buckets = -(-span_ns // bucket_ns) + 1
-    return RecentHighest(bucket_ns, np.full(buckets, -1, dtype=np.int64), np.zeros((buckets, n)))
+    return RecentHighest(bucket_ns, -(-span_ns // bucket_ns) + 1, np.zeros(n))
