@@ -152,10 +152,13 @@ def _unsuperseded(tick: Tick, commitments: Commitments, gpu_received_ns: IntArra
     """Highest cap of any command that could still be in force, 0 for none, (n_gpus,)."""
     lease_ns = tick.lease_ns + _EXPIRY_MARGIN_NS
     confirmed = _confirmed(commitments, tick.observations)
-    alive = commitments.sequence[:, None] >= np.maximum(confirmed, 1)[None, :]
-    alive &= gpu_received_ns[None, :] <= (commitments.sent_ns + lease_ns)[:, None]
-    newest = np.where(alive, commitments.caps_watts, 0.0).max(axis=0)
-    older = commitments.older_sequence >= np.maximum(confirmed, 1)
+    confirmed = np.maximum(confirmed, 1)
+    # What everybody has confirmed beyond needs no look; the ring rises.
+    first = int(commitments.sequence.searchsorted(confirmed.min(initial=_NEVER_CONFIRMED)))
+    alive = commitments.sequence[first:, None] >= confirmed
+    alive &= gpu_received_ns <= (commitments.sent_ns[first:] + lease_ns)[:, None]
+    newest = np.where(alive, commitments.caps_watts[first:], 0.0).max(axis=0, initial=0.0)
+    older = commitments.older_sequence >= confirmed
     older &= gpu_received_ns <= commitments.older_sent_ns + lease_ns
     return np.asarray(np.maximum(newest, np.where(older, commitments.older_caps_watts, 0.0)))
 

@@ -11,7 +11,7 @@ from controller.tick_values import Observations, Topology
 from wattpack.power.domain_tree import BoolArray, FloatArray, IntArray
 from wattpack.power.feasibility import LoadTree
 
-__all__ = ["Decided", "Situation", "decide", "domain_load", "effective_wants"]
+__all__ = ["Decided", "Situation", "boards_load", "decide", "domain_load", "effective_wants"]
 
 # Position of I2's limit among those of one filling.
 _JUMP = 0
@@ -84,9 +84,15 @@ def effective_wants(
 
 def domain_load(load: LoadTree, caps: FloatArray, now: Situation) -> FloatArray:
     """Expected AC load of each domain at these caps, (n_domains,)."""
-    drawn = np.minimum(caps, now.expected_watts)
-    counted = np.where(now.active, drawn, _inactive_draw(now))
-    return load.sum_gpus(counted) * load.gpu_factor * now.coincidence + now.rest_watts
+    return boards_load(load, caps, now) + now.rest_watts
+
+
+def boards_load(load: LoadTree, caps: FloatArray, now: Situation) -> FloatArray:
+    """The part of it that GPUs draw, (n_domains,)."""
+    counted = np.minimum(caps, now.expected_watts)
+    if not now.active.all():
+        counted = np.where(now.active, counted, _inactive_draw(now))
+    return load.sum_gpus(counted) * load.gpu_factor * now.coincidence
 
 
 def _inactive_draw(now: Situation) -> FloatArray:
@@ -98,9 +104,12 @@ def _inactive_draw(now: Situation) -> FloatArray:
 
 def decide(load: LoadTree, topology: Topology, wants: Wants, now: Situation) -> Decided:
     """Caps that keep I2 and the bands in every domain, in the order of I5."""
-    counted = np.where(now.active, 0.0, now.highest_watts)
-    jump = now.survivable_watts - now.worst_rest_watts - load.sum_gpus(counted) * load.gpu_factor
-    others = load.sum_gpus(np.where(now.active, 0.0, _inactive_draw(now))) * load.gpu_factor
+    jump = now.survivable_watts - now.worst_rest_watts
+    others = np.zeros(len(jump))
+    if not now.active.all():
+        counted = np.where(now.active, 0.0, now.highest_watts)
+        jump = jump - load.sum_gpus(counted) * load.gpu_factor
+        others = load.sum_gpus(np.where(now.active, 0.0, _inactive_draw(now))) * load.gpu_factor
     together = (now.load_limit_watts - now.rest_watts) / now.coincidence
     found = allocate(
         load,

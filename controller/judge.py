@@ -18,7 +18,14 @@ from controller.breaker_heat import heat_limits, must_brake
 from controller.changes import new_rise
 from controller.coincidence import coincidence, lasting
 from controller.controller_state import State
-from controller.decide import Decided, Situation, decide, domain_load, effective_wants
+from controller.decide import (
+    Decided,
+    Situation,
+    boards_load,
+    decide,
+    domain_load,
+    effective_wants,
+)
 from controller.demand import expected_draw
 from controller.grants import RAISE_DEADBAND, Permit
 from controller.heat_budget import budgeted_target
@@ -41,6 +48,9 @@ __all__ = [
     "open_situation",
     "raise_permit",
 ]
+
+# As plain numbers: comparing arrays with an enum takes five times as long.
+_NORMAL, _, _CAPPING, _BRAKE = (int(band) for band in Band)
 
 # A pause of the controller is not made up for by one large raise.
 _LONGEST_RAISE_SECONDS = 1.0
@@ -66,7 +76,7 @@ def base_watts(state: State) -> FloatArray:
 
 def braked_gpus(state: State, domains: BoolArray) -> BoolArray:
     """GPUs below any of these domains that brakes, (n_domains,) -> (n_gpus,)."""
-    return state.load.any_above_gpu((state.bands.band == Band.BRAKE) & domains)
+    return state.load.any_above_gpu((state.bands.band == _BRAKE) & domains)
 
 
 def open_situation(tick: Tick, state: State, picture: Picture) -> Situation:
@@ -105,7 +115,7 @@ def measure_coincidence(
     reaction_ns = round((1.0 + settings.reaction_seconds) * NS_PER_SECOND)
     # A lowered cap is read back before the draw has followed it: the caps of that time count.
     caps = state.trust.caps.since(tick.now_ns - reaction_ns)
-    modelled = domain_load(load, caps, replace(situation, rest_watts=0.0 * load.rating_watts))
+    modelled = boards_load(load, caps, situation)
     measured = load.sum_gpus(picture.used_watts) / load.efficiency
     ratio = np.divide(measured, modelled, out=np.ones_like(measured), where=modelled > 0.0)
     seconds = 0.0 if state.now_ns < 0 else (tick.now_ns - state.now_ns) / NS_PER_SECOND
@@ -146,7 +156,7 @@ def move_bands(
     # Raises below the deadband are not made, so what is nearly there has arrived.
     wanted = state.decided_watts - RAISE_DEADBAND * topology.default_limit_watts - 1.0
     short = situation.active & (picture.holding.held_watts < wanted)
-    locked = load.any_above_gpu(state.bands.band >= Band.CAPPING)
+    locked = load.any_above_gpu(state.bands.band >= _CAPPING)
     unlocked = unlocked_draw(topology, situation.expected_watts, locked)
     freed = replace(situation, expected_watts=unlocked)
     loads = DomainLoads(
@@ -158,14 +168,14 @@ def move_bands(
         capped=load.sum_gpus(short.astype(np.float64)) > 0,
     )
     bands = update_bands(state.bands, loads, settings, now_ns)
-    usable = (bands.band == Band.NORMAL) & picture.complete & state.heard
+    usable = (bands.band == _NORMAL) & picture.complete & state.heard
     rises = update_rises(
         state.rises, picture.draw_watts / load.rating_watts, usable, now_ns, settings
     )
-    limited = (bands.band == Band.CAPPING) | (bands.band == Band.BRAKE)
+    limited = (bands.band == _CAPPING) | (bands.band == _BRAKE)
     rising = 1.0 - np.clip(picture.metered.at_worst_watts / base, 0.0, 1.0)
     target = budgeted_target(held_target_share(state.held, cap_band, rising, settings), spare)
-    capping = (bands.band == Band.CAPPING) & picture.complete & state.heard
+    capping = (bands.band == _CAPPING) & picture.complete & state.heard
     held = update_held(state.held, picture.draw_watts / base, target, capping, now_ns)
     return (
         replace(state, bands=bands, rises=rises, held=held),
@@ -206,11 +216,11 @@ def _decide_for(tick: Tick, state: State, now: Situation, domains: BoolArray) ->
     near &= kept <= wants.slack_watts
     same_rank = (ideal.cap_watts >= wants.request_watts) == (kept >= wants.request_watts)
     same_rank &= (ideal.cap_watts > wants.floor_watts) == (kept > wants.floor_watts)
-    if not np.all((near & same_rank) | ~now.active):
+    if not ((near & same_rank) | ~now.active).all():
         return ideal
     caps = np.where(now.active, kept, ideal.cap_watts)
     # Who is heard again was decided apart from its gang.
-    if np.any(even_gangs(caps, state.gang_kinds, now.active) != caps):
+    if (even_gangs(caps, state.gang_kinds, now.active) != caps).any():
         return ideal
     load = state.load
     slack = _KEEP_OVER_TARGET * base_watts(state)

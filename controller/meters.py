@@ -190,6 +190,11 @@ def learned(memory: MeterMemory, lesson: Lesson, seconds: float) -> MeterMemory:
         lesson: Of this tick.
         seconds: Since the last tick.
     """
+    forgotten = min(seconds / _FORGOTTEN_AFTER_SECONDS, 1.0)
+    if not lesson.teaches.any():
+        share = memory.host_share
+        share = np.where(lesson.usable, share, share + (1.0 - share) * forgotten)
+        return replace(memory, host_share=share)
     hidden = lesson.unknown_worst_watts > 1.0
     shows = lesson.teaches & hidden
     target = np.divide(
@@ -203,7 +208,6 @@ def learned(memory: MeterMemory, lesson: Lesson, seconds: float) -> MeterMemory:
     first = 1.0 / (memory.lessons + 1.0)
     rate = np.maximum(np.where(target > before, _SHARE_RISE_RATE, _SHARE_FALL_RATE), first)
     share = np.where(shows, before + rate * (target - before), memory.host_share)
-    forgotten = min(seconds / _FORGOTTEN_AFTER_SECONDS, 1.0)
     share = np.where(lesson.usable, share, share + (1.0 - share) * forgotten)
     # The gain is what is left when servers already count at their worst.
     modelled = lesson.known_watts + np.where(hidden, lesson.unknown_worst_watts, 0.0)

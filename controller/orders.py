@@ -91,14 +91,10 @@ def _batches(tick: Tick, state: State, picture: Picture, grants: Grants) -> Comm
     answerable &= age_ns <= tick.settings.nonce_max_age_ns
     leads = observed.leading and observed.epoch > 0
     send = answerable & topology.tree.enforce[topology.domain_of_node] & leads
-    held = picture.holding.held_watts
     part = picture.holding.writable & state.trust.trusted
-    # What takes no part is never raised: not to what was sent before a reboot either, and boards
-    # of which nothing was ever known go to their guaranteed caps.
-    read_back = np.fmax(observed.gpu_limit_watts, topology.guaranteed_watts)
-    at_most = np.where(np.isfinite(observed.gpu_limit_watts), read_back, held)
-    careful = np.where(held > 0.0, np.minimum(grants.cap_watts, at_most), topology.guaranteed_watts)
-    caps = np.where(part, grants.cap_watts, careful)
+    caps = grants.cap_watts
+    if not part.all():
+        caps = np.where(part, caps, _careful(tick, picture, caps))
     return Commands(
         epoch=observed.epoch,
         sequence=state.commitments.next_sequence,
@@ -110,3 +106,14 @@ def _batches(tick: Tick, state: State, picture: Picture, grants: Grants) -> Comm
         guaranteed_watts=np.zeros(topology.n_gpus),
         decided_ns=tick.now_ns,
     )
+
+
+def _careful(tick: Tick, picture: Picture, granted_watts: FloatArray) -> FloatArray:
+    """Caps of what takes no part, (n_gpus,)."""
+    topology, observed = tick.topology, tick.observations
+    held = picture.holding.held_watts
+    # What takes no part is never raised: not to what was sent before a reboot either, and boards
+    # of which nothing was ever known go to their guaranteed caps.
+    read_back = np.fmax(observed.gpu_limit_watts, topology.guaranteed_watts)
+    at_most = np.where(np.isfinite(observed.gpu_limit_watts), read_back, held)
+    return np.where(held > 0.0, np.minimum(granted_watts, at_most), topology.guaranteed_watts)

@@ -110,7 +110,10 @@ def _known_share(state: State) -> FloatArray:
 def _conditions(tick: Tick, j: Judgement) -> BoolArray:
     """What holds at this tick, (n_conditions, n_domains)."""
     load, metered = j.state.load, j.picture.metered
-    missing = load.sum_nodes((~j.picture.holding.fresh_node).astype(np.float64))
+    silent = ~j.picture.holding.fresh_node
+    missing = (
+        load.sum_nodes(silent.astype(np.float64)) if silent.any() else np.zeros(len(load.tree))
+    )
     holds = np.zeros((len(Condition), len(load.tree)), dtype=np.bool_)
     with np.errstate(invalid="ignore"):
         forecast = tick.observations.forecast_p99_watts
@@ -129,14 +132,18 @@ def _conditions(tick: Tick, j: Judgement) -> BoolArray:
 
 def _stale_boards(tick: Tick, j: Judgement) -> IntArray:
     """Boards directly below each domain whose readings are not believed, (n_domains,)."""
-    domains = tick.topology.domain_of_gpu[j.picture.stale_gpu]
-    return np.bincount(domains, minlength=tick.topology.n_domains)
+    stale = j.picture.stale_gpu
+    if not stale.any():
+        return np.zeros(tick.topology.n_domains, dtype=np.int64)
+    return np.bincount(tick.topology.domain_of_gpu[stale], minlength=tick.topology.n_domains)
 
 
 def _poisoned_nodes(tick: Tick) -> IntArray:
     """Servers directly below each domain whose epoch is ignored, (n_domains,)."""
-    domains = tick.topology.domain_of_node[tick.observations.poisoned_nodes]
-    return np.bincount(domains, minlength=tick.topology.n_domains)
+    poisoned = tick.observations.poisoned_nodes
+    if not poisoned.any():
+        return np.zeros(tick.topology.n_domains, dtype=np.int64)
+    return np.bincount(tick.topology.domain_of_node[poisoned], minlength=tick.topology.n_domains)
 
 
 def _band_changes(tick: Tick, j: Judgement) -> Iterator[Transition]:

@@ -6,7 +6,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from controller.changes import SILENCE_NS, changed_since, changes_taken, least_change
+from controller.changes import (
+    SILENCE_NS,
+    ChangeMemory,
+    changed_since,
+    changes_taken,
+    least_change,
+)
 from controller.commitments import Holding, holding
 from controller.controller_state import State
 from controller.estimate import (
@@ -19,8 +25,15 @@ from controller.estimate import (
     readings_of,
     sum_of_nodes,
 )
-from controller.felt_heat import Felt, feel_heat
-from controller.meters import Lesson, learned, node_host_share, take_meters, valid_meters
+from controller.felt_heat import Felt, FeltMemory, feel_heat
+from controller.meters import (
+    Lesson,
+    MeterMemory,
+    learned,
+    node_host_share,
+    take_meters,
+    valid_meters,
+)
 from controller.readings import ReadingMemory, stale_boards, stale_hosts, take_readings
 from controller.tick_values import Tick
 from wattpack.power.board_trust import judged
@@ -85,17 +98,10 @@ def look(tick: Tick, state: State) -> tuple[State, Picture]:
     complete = _complete(load, hold.fresh_node, unreadable)
     heard_ns, before_ns = tick.observations.node_received_ns, state.readings.received_ns
     before_ns = np.where(heard_ns > before_ns, before_ns, tick.now_ns)
-    state = replace(
-        state,
-        trust=trust,
-        readings=readings,
-        demand=state.demand.with_watts(watts, tick.now_ns),
-        changes=changes_taken(state.changes, load, watts, hosts, before_ns, tick.now_ns),
-    )
-    known = _Known(watts, hosts, highest, hold.fresh_node, complete)
-    state, metered, news = _measured(tick, state, known)
+    changes = changes_taken(state.changes, load, watts, hosts, before_ns, tick.now_ns)
+    known = _Known(watts, hosts, highest, hold.fresh_node, complete, changes)
+    meters, metered, news = _measured(tick, state, known)
     planned, beyond = _planned(tick, state, metered)
-    state = replace(state, beyond_nodes_watts=beyond)
     used = np.where(unreadable, highest * OVERSHOOT_RATIO, watts)
     picture = Picture(
         holding=hold,
@@ -107,7 +113,19 @@ def look(tick: Tick, state: State) -> tuple[State, Picture]:
         complete=complete,
         stale_gpu=stale,
     )
-    return _heated(tick, state, picture, news), picture
+    heat, felt = _heated(tick, state, picture, news)
+    state = replace(
+        state,
+        trust=trust,
+        readings=readings,
+        demand=state.demand.with_watts(watts, tick.now_ns),
+        changes=changes,
+        meters=meters,
+        beyond_nodes_watts=beyond,
+        heat=heat,
+        felt=felt,
+    )
+    return state, picture
 
 
 def _planned(tick: Tick, state: State, metered: Metered) -> tuple[FloatArray, FloatArray]:
@@ -137,22 +155,23 @@ class _Known:
     highest_watts: FloatArray
     fresh_node: BoolArray
     complete: BoolArray
+    changes: ChangeMemory
 
 
-def _measured(tick: Tick, state: State, known: _Known) -> tuple[State, Metered, BoolArray]:
+def _measured(tick: Tick, state: State, known: _Known) -> tuple[MeterMemory, Metered, BoolArray]:
     """AC draw of each domain, what its meter taught, and which meters said something new."""
     load = state.load
     read = readings_of(tick.topology, load, known.gpu_watts, known.host_watts)
     valid, stamps = valid_meters(tick, load), tick.observations.meter_time_ns
     stamp = np.where(valid, stamps, tick.now_ns)
-    change = changed_since(state.changes, stamp)
+    change = changed_since(known.changes, stamp)
     then = read.known_watts - change.lagged_watts
     memory, taken = take_meters(tick, load, state.meters, np.where(known.complete, then, np.nan))
     meter, usable, new = taken.watts, taken.usable, taken.new
     shown = np.where(np.isnan(meter), 0.0, meter)
     if (usable != valid).any():
         stamp = np.where(usable, stamps, tick.now_ns)
-        change = changed_since(state.changes, stamp)
+        change = changed_since(known.changes, stamp)
         then = read.known_watts - change.lagged_watts
     # What is read below it and a meter that shows less cannot both be right: it teaches nothing.
     credible = usable & (then <= (1.0 + CROSS_CHECK_SHARE) * shown)
@@ -181,7 +200,7 @@ def _measured(tick: Tick, state: State, known: _Known) -> tuple[State, Metered, 
     followed = meter + change.lagged_watts
     at_worst = at_worst / load.efficiency
     metered = Metered(draw, by_nodes, meter, followed, modelled, bounds, at_worst)
-    return replace(state, meters=memory), metered, new
+    return memory, metered, new
 
 
 def _unheard_watts(tick: Tick, state: State, known: _Known) -> FloatArray:
@@ -215,19 +234,21 @@ def _energy(tick: Tick, fresh_gpu: BoolArray) -> FloatArray:
     return np.where(fresh_gpu & credible, energy, np.nan)
 
 
-def _heated(tick: Tick, state: State, picture: Picture, news: BoolArray) -> State:
-    """The state with breaker heat advanced over the time since the last tick.
+def _heated(
+    tick: Tick, state: State, picture: Picture, news: BoolArray
+) -> tuple[FloatArray, FeltMemory]:
+    """Breaker heat advanced over the time since the last tick, and what it was advanced by.
 
     Before most nodes were heard for the first time nothing is recorded.
     """
     if state.now_ns < 0:
-        return state
+        return state.heat, state.felt
     metered, observed = picture.metered, tick.observations
     watts = metered.draw_watts - _fallen_watts(tick, state, picture.highest_watts)
     felt = Felt(metered.bounds.applied_to(watts), metered.meter_watts, observed.meter_time_ns, news)
     span_ns = (state.now_ns, tick.now_ns)
     heat, memory = feel_heat(state.rated_load, state.felt, state.heat, felt, span_ns)
-    return replace(state, heat=np.where(state.heard, heat, state.heat), felt=memory)
+    return np.where(state.heard, heat, state.heat), memory
 
 
 def _fallen_watts(tick: Tick, state: State, highest_watts: FloatArray) -> FloatArray:

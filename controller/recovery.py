@@ -35,7 +35,9 @@ def update_recovery(tick: Tick, state: State, fresh_node: BoolArray) -> State:
     """
     load = state.load
     below = np.maximum(load.nodes_below, 1.0)
-    fresh = load.sum_nodes(fresh_node.astype(np.float64))
+    fresh = load.nodes_below
+    if not fresh_node.all():
+        fresh = load.sum_nodes(fresh_node.astype(np.float64))
     share = np.where(load.nodes_below > 0, fresh / below, 1.0)
     nearly_all = (share >= _FRESH_SHARE) | (fresh >= below - 1.0) & (share >= 0.5)
     last_sent = state.commitments.last_sent_ns

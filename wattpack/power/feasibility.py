@@ -72,9 +72,12 @@ class LoadTree:
         ancestors = _ancestors_by_depth(tree)
         self.node_domains = ancestors[:, domain_of_node]
         self.gpu_domains = self.node_domains[:, node_of_gpu]
-        self._flat_nodes = self.node_domains.ravel()
-        self._flat_gpus = self.gpu_domains.ravel()
-        self._depths = ancestors.shape[0]
+        # A domain above everybody is summed by itself: adding all to one bin is slow.
+        shared = (self.node_domains == self.node_domains[:, :1]).all(axis=1)
+        self._above_all = self.node_domains[shared, :1].ravel()
+        self._flat_nodes = self.node_domains[~shared].ravel()
+        self._flat_gpus = self.gpu_domains[~shared].ravel()
+        self._depths = int((~shared).sum())
         self.rating_watts = tree.rating_watts / tree.phase_imbalance
         self.efficiency = efficiency_downstream(tree)
         count = self.sum_gpus(np.ones(self.n_gpus))
@@ -96,9 +99,14 @@ class LoadTree:
         return self._sum(self._flat_nodes, values)
 
     def _sum(self, bins: IntArray, values: FloatArray) -> FloatArray:
-        repeated = np.concatenate((values,) * self._depths)
-        total = np.bincount(bins, repeated, self._n + 1)[: self._n]
-        return total.astype(np.float64, copy=False)
+        # One after the other in both, so that a domain's sum does not depend on where it is made.
+        repeated = (
+            values if self._depths == 1 else np.concatenate((values[:0], *[values] * self._depths))
+        )
+        total = np.bincount(bins, repeated, self._n + 1).astype(np.float64, copy=False)
+        if len(values):
+            total[self._above_all] = values.cumsum()[-1]
+        return total[: self._n]
 
     def only_where(self, domains: BoolArray) -> LoadTree:
         """The same members with no rating where the domains are not marked, (n_domains,)."""

@@ -45,6 +45,9 @@ class CurveBank:
 
     def trip_seconds(self, load_ratio: FloatArray) -> FloatArray:
         """Time to trip from heat 0 at a constant ratio, infinite up to ratio 1, (n_domains,)."""
+        over = load_ratio > 1.0
+        if not over.any():
+            return np.full(len(load_ratio), np.inf)
         excess = np.maximum(np.square(load_ratio) - 1.0, 0.0)
         with np.errstate(divide="ignore"):
             seconds = self._a_seconds * excess**-self._b_exponent
@@ -52,7 +55,7 @@ class CurveBank:
             seconds[i] = _interpolated_seconds(curve, float(load_ratio[i]))
         for i, feed in self._feeds:
             seconds[i] = min(seconds[i], _interpolated_seconds(feed, float(load_ratio[i])))
-        return np.asarray(np.where(load_ratio > 1.0, seconds, np.inf), dtype=np.float64)
+        return np.asarray(np.where(over, seconds, np.inf), dtype=np.float64)
 
     def ratio_borne_for(self, seconds: FloatArray) -> FloatArray:
         """Highest load ratio that takes at least that long to trip, >= 1, (n_domains,)."""
