@@ -1,4 +1,4 @@
-"""How long one allocation takes at 10,000 and 40,000 GPUs in 4 levels, one tick at 10,000.
+"""How long one allocation takes at 10,000 and 40,000 GPUs in 4 levels, one tick at 10,000 and 416.
 
 The plant is synthetic (site, halls, rows, racks; servers of 8 GPUs; six classes; a tenth of
 the servers in gangs); every state draws new demands, limits, silent nodes and heat. One core, one
@@ -25,17 +25,20 @@ from wattpack.power.trip_curves import RACK_THERMAL, SWITCHBOARD_THERMAL
 from wattpack.units import NS_PER_SECOND
 
 NAME = "allocation_scale"
-SUMMARY = "seconds for one allocation and one whole tick, 10,000 and 40,000 GPUs in 4 levels"
+SUMMARY = "seconds for one allocation and one whole tick, 416 to 40,000 GPUs in 4 levels"
 
 TARGETS = {
     "allocation_seconds_p99": Target(at_most=0.2),
     "large_allocation_seconds_p99": Target(at_most=0.8),
     "step_seconds_p99": Target(at_most=1.0),
+    "row_step_seconds_p50": Target(at_most=0.0015),
 }
 
 _GPUS_PER_NODE = 8
 _DEFAULT_WATTS = 700.0
 _OVERSUBSCRIPTION = 1.3
+_ROW_NODES = 52
+_CALLS = 20_000
 
 
 def synthetic_topology(n_nodes: int, rng: np.random.Generator) -> Topology:
@@ -196,6 +199,17 @@ def loop_ratio(rng: np.random.Generator, repeats: int) -> float:
     return float(np.median(slow) / np.median(fast))
 
 
+def _array_call_seconds(n: int) -> float:
+    """Seconds of one ``numpy.maximum`` of n numbers: a tick of a row is mostly such calls."""
+    numbers = np.linspace(0.0, 1.0, n)
+
+    def many() -> None:
+        for _ in range(_CALLS):
+            np.maximum(numbers, 0.5)
+
+    return _timed(many) / _CALLS
+
+
 def run(options: Options) -> Result:
     """Measure; ``--quick`` repeats less, at the same size."""
     rng = np.random.default_rng(options.seed)
@@ -206,6 +220,8 @@ def run(options: Options) -> Result:
     options.progress(f"allocation p99 {np.quantile(allocations, 0.99):.4f} s; now whole ticks")
     steps = time_steps(topology, count, rng)
     ratio = loop_ratio(rng, 2 if options.quick else 7)
+    row = synthetic_topology(_ROW_NODES, rng)
+    row_step = float(np.median(time_steps(row, count, rng)))
     options.progress("40,000 GPUs")
     large = synthetic_topology(5000, rng)
     large_allocations = time_allocations(large, 10 if options.quick else 100, rng)
@@ -221,6 +237,9 @@ def run(options: Options) -> Result:
         "step_seconds_p50": float(np.quantile(steps, 0.5)),
         "step_seconds_p99": float(np.quantile(steps, 0.99)),
         "step_seconds_max": float(np.max(steps)),
+        "row_gpus": row.n_gpus,
+        "row_step_seconds_p50": row_step,
+        "row_step_array_calls": row_step / _array_call_seconds(row.n_gpus),
         "loop_over_vectorised_ratio_1000_gpus": ratio,
         "large_gpus": large.n_gpus,
         "large_domains": large.n_domains,
