@@ -47,6 +47,7 @@ class CappingRegulation:
         self._loop = loop
         self._felt_watts = idle_watts.copy()
         self._limit_watts = np.zeros(len(idle_watts))
+        self._at_limit = loop.at_limit(self._limit_watts)
         self._counted = RecentDraws(idle_watts, loop.window_seconds + loop.delay_seconds)
 
     def hold(
@@ -58,8 +59,8 @@ class CappingRegulation:
         newest_ago = max(loop.delay_seconds - seconds / 2.0, 0.0)
         oldest_ago = loop.delay_seconds + loop.window_seconds - seconds / 2.0
         mean = self._counted.mean_watts(oldest_ago, newest_ago)
-        held, self._felt_watts = loop.held(
-            mean, self._felt_watts, wanted_watts, limit_watts, seconds
+        held, self._felt_watts = loop.held_at(
+            self._at_limit, mean, self._felt_watts, wanted_watts, seconds
         )
         drawn = np.maximum(held, np.minimum(wanted_watts, least_watts))
         self._counted.add(drawn, seconds)
@@ -70,6 +71,7 @@ class CappingRegulation:
         if limit_watts is self._limit_watts:
             return
         before = self._limit_watts
+        self._at_limit = self._loop.at_limit(limit_watts)
         lowered = np.flatnonzero((limit_watts < before) & (before < np.inf))
         if lowered.size:
             self._counted.scale(lowered, limit_watts[lowered] / before[lowered])

@@ -48,6 +48,7 @@ class Breakers:
         self._magnetic_ratio = magnetic_ratio
         self._feeds, self._feed_watts = feeds, rating_watts / required_feeds
         self.lost_feeds = np.zeros(n, dtype=np.int64)
+        self.ratio = np.zeros(n)  # load over rating in the last step
         self.heat = np.zeros(n)
         self.tripped: Bools = np.zeros(n, dtype=np.bool_)
         self.max_heat = np.zeros(n)
@@ -75,10 +76,13 @@ class Breakers:
 
     def advance(self, watts: Floats, seconds: float) -> Bools:
         """Carry a load for a time; which breakers opened in it, (n,)."""
-        ratio = self.load_ratio(watts)
+        self.ratio = ratio = self.load_ratio(watts)
         over = ratio > 1.0
-        self.heat = self.heat * np.where(over, 1.0, np.exp(-seconds / self._cooling_seconds))
-        if over.any():
+        cooled = np.exp(-seconds / self._cooling_seconds)
+        if not over.any():
+            self.heat = self.heat * cooled
+        else:
+            self.heat = self.heat * np.where(over, 1.0, cooled)
             self.heat = self.heat + seconds / self._bands.seconds_to_trip(ratio)
             self.seconds_above_rating += np.where(over, seconds, 0.0)
         self.max_heat = np.maximum(self.max_heat, self.heat)

@@ -62,6 +62,15 @@ class LoopState:
 
 
 @dataclass(frozen=True, slots=True)
+class LimitWatts:
+    """What a loop's shares come to at each board's limit, shape (n_boards,) each."""
+
+    ceiling: Floats
+    threshold: Floats
+    least: Floats
+
+
+@dataclass(frozen=True, slots=True)
 class CappingLoop:
     """Constants of a board; the two shares may be one value a board, shape (n_boards,).
 
@@ -142,9 +151,27 @@ class CappingLoop:
             limit_watts: Of each board, as it reads itself; infinite for one that holds none.
             seconds: Length of the tick; at most ``LONGEST_TICK_SECONDS``.
         """
-        above = np.maximum(0.0, mean_watts - self.threshold_share * limit_watts)
-        taken = self.ceiling_share * limit_watts - self.gain * above
-        allowed = np.maximum(taken, LEAST_SHARE * np.asarray(limit_watts))
+        at = self.at_limit(limit_watts)
+        return self.held_at(at, mean_watts, felt_watts, demand_watts, seconds)
+
+    def at_limit(self, limit_watts: Floats | float) -> LimitWatts:
+        """The loop's watts at a limit, for callers whose limits stand for many ticks."""
+        limit = np.asarray(limit_watts)
+        return LimitWatts(
+            self.ceiling_share * limit, self.threshold_share * limit, LEAST_SHARE * limit
+        )
+
+    def held_at(
+        self,
+        at: LimitWatts,
+        mean_watts: Floats,
+        felt_watts: Floats,
+        demand_watts: Floats,
+        seconds: float,
+    ) -> tuple[Floats, Floats]:
+        """The same as ``held`` at limits whose watts are known."""
+        above = np.maximum(0.0, mean_watts - at.threshold)
+        allowed = np.maximum(at.ceiling - self.gain * above, at.least)
         return self._follow(demand_watts, felt_watts, allowed, seconds)
 
     def play(

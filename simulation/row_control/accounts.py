@@ -94,7 +94,7 @@ class RowAccounts:
         self._now += seconds
         self._span += seconds
         self._joules += float(plant.watts[0]) * seconds
-        self._ratio_seconds += plant.breakers.load_ratio(plant.watts) * seconds
+        self._ratio_seconds += plant.breakers.ratio * seconds
         if self._span >= 1.0 - 1e-9:
             self._second()
 
