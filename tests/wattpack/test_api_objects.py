@@ -264,6 +264,13 @@ def test_validators_have_cel_rules_beside_them() -> None:
     } <= rules
 
 
+def test_no_default_holds_a_null() -> None:
+    """The API server would refuse the whole definition."""
+    for kind in KINDS:
+        for path, node in walk(structural_schema(kind)):
+            assert "null" not in json.dumps(node.get("default", {})), path
+
+
 def test_a_status_carries_no_defaults_and_no_rules() -> None:
     for kind in KINDS:
         for path, node in walk(structural_schema(kind)["properties"]["status"]):

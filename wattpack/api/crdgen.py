@@ -96,9 +96,18 @@ def _convert(node: Schema, definitions: Mapping[str, Schema]) -> Schema:
             result[key] = True
         elif key in {"anyOf", "oneOf", "allOf"}:
             raise PermanentError(f"{key} has no structural form: {value!r}")
+        elif key == "default":
+            result[key] = _without_nulls(value)
         else:
             result[key] = value
     return result
+
+
+def _without_nulls(value: Any) -> Any:  # noqa: ANN401 - JSON
+    """A default without its unset fields: an API server refuses a schema whose default has null."""
+    if isinstance(value, dict):
+        return {key: _without_nulls(child) for key, child in value.items() if child is not None}
+    return value
 
 
 def _inlined(node: Schema, definitions: Mapping[str, Schema]) -> Schema:
