@@ -112,6 +112,7 @@ def one_run(scenario: Scenario, seed: int, number: int, seconds: float) -> dict[
         "causes": list(run.draw.causes),
         "began": memory,
         "began_heat": float(start.heat.max()),
+        "metered": run.draw.meters or run.draw.agents.host_meter,
         "out_of_band_servers": int(start.out_of_band.sum()),
         "onset_seconds": round(run.draw.onset_seconds, 2),
         "end_seconds": round(run.draw.end_seconds, 2),

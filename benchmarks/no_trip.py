@@ -5,8 +5,8 @@
 Work is compared with an oracle on the same arrivals (limit 1.00, perfect knowledge, caps that act
 at once); a published policy (POLCA's two thresholds, read second-hand) sees the same runs.
 
-Runs are done in shards of ``SHARD_RUNS``; with ``--resume DIR`` each finished run is a line of a
-file there that is not run again while the code and data behind it stay the same. Runs that were
+With ``--resume DIR`` each finished run is a line of a file there, written at once, that is not run
+again while the code and data behind it stay the same. Runs that were
 kept in ``benchmarks/results/no_trip`` are read, and bound the chance of a trip together.
 """
 
@@ -34,7 +34,7 @@ SUMMARY = "trips, heat and work over random fault runs of an oversubscribed row"
 TAKES_ARGUMENTS = True
 USAGE: Final = "--scenario FILE, --runs N, --first N, --processes N"
 
-SHARD_RUNS: Final = 10
+TOLD_EVERY_RUNS: Final = 10
 QUICK_RUNS, QUICK_SECONDS = 3, 260.0
 RUNS: Final = 2000
 BACK_WITHIN_SECONDS: Final = 60.0
@@ -100,27 +100,27 @@ def _arguments(arguments: Sequence[str]) -> argparse.Namespace:
     return asked
 
 
-# -- shards ----------------------------------------------------------------------------------------
+# -- runs ------------------------------------------------------------------------------------------
 
 
 def _all_rows(
     options: Options, asked: argparse.Namespace, scenario: Scenario, kind: RunsKind
 ) -> list[dict[str, Any]]:
-    """Rows of every run in order; a shard that is finished is written at once."""
+    """Rows of every run in order; one that is finished is written at once."""
     numbers = range(asked.first, asked.first + asked.runs)
     kept = KeptRuns(kind, options.resume)
     missing = [number for number in numbers if number not in kept.rows]
-    shards = [missing[i : i + SHARD_RUNS] for i in range(0, len(missing), SHARD_RUNS)]
-    jobs = [(scenario, options.seed, shard) for shard in shards]
+    jobs = [(scenario, options.seed, number) for number in missing]
     if jobs:
         # A pool that takes its processes with it when this one is told to end.
         with get_context("spawn").Pool(asked.processes) as pool:
-            for rows in pool.imap(_shard, jobs):
-                kept.add(rows)
-                done = [kept.rows[number] for number in numbers if number in kept.rows]
-                trips = sum(row["trips"] for row in done)
-                bar = _bar(len(done) / asked.runs)
-                options.progress(f"{bar} {len(done)} of {asked.runs} runs, {trips} trips")
+            for made, row in enumerate(pool.imap(_one, jobs), start=1):
+                kept.add([row])
+                if made % TOLD_EVERY_RUNS == 0 or made == len(jobs):
+                    done = [kept.rows[number] for number in numbers if number in kept.rows]
+                    trips = sum(row["trips"] for row in done)
+                    bar = _bar(len(done) / asked.runs)
+                    options.progress(f"{bar} {len(done)} of {asked.runs} runs, {trips} trips")
     return [kept.rows[number] for number in numbers]
 
 
@@ -129,10 +129,10 @@ def _bar(share: float, width: int = 30) -> str:
     return "[" + "#" * filled + "." * (width - filled) + "]"
 
 
-def _shard(job: tuple[Scenario, int, Sequence[int]]) -> list[dict[str, Any]]:
-    """One shard's rows."""
-    scenario, seed, numbers = job
-    return [one_run(scenario, seed, number, RUN_SECONDS) for number in numbers]
+def _one(job: tuple[Scenario, int, int]) -> dict[str, Any]:
+    """One run's row."""
+    scenario, seed, number = job
+    return one_run(scenario, seed, number, RUN_SECONDS)
 
 
 # -- figures ---------------------------------------------------------------------------------------
@@ -166,6 +166,7 @@ def figures(rows: Sequence[Row]) -> dict[str, float | int | str]:
         "invariants_violated": _counted(violations),
         **_work_figures(rows),
         **_back_figures(rows),
+        **_unmetered_figures(rows),
         "cap_changes_per_gpu_hour": sum(row["cap_changes"] for row in rows)
         / sum(row["gpu_hours"] for row in rows),
         "polca_runs_with_a_trip": sum(row["polca_trips"] > 0 for row in rows),
@@ -195,6 +196,23 @@ def _work_figures(rows: Sequence[Row]) -> dict[str, float]:
         "polca_high_work_of_oracle": float(theirs[:, HIGH].sum() / total[HIGH]),
         "polca_low_work_of_oracle": float(theirs[:, LOW].sum() / total[LOW]),
     }
+
+
+def _unmetered_figures(rows: Sequence[Row]) -> dict[str, float | int]:
+    """Runs without any meter of domains or servers, where servers count at their declared worst.
+
+    The oracle knows what they draw, so the rest of the runs is told apart.
+    """
+    blind = [row for row in rows if not row["metered"]]
+    figures: dict[str, float | int] = {"runs_without_any_meter": len(blind)}
+    if blind:
+        figures["work_of_oracle_without_any_meter"] = _work_figures(blind)["work_of_oracle"]
+    if len(blind) < len(rows):
+        back = _back_figures([row for row in rows if row["metered"]])
+        if "back_within_60_seconds_share" in back:
+            share = back["back_within_60_seconds_share"]
+            figures["back_within_60_seconds_share_with_a_meter"] = share
+    return figures
 
 
 def _back_figures(rows: Sequence[Row]) -> dict[str, float | int]:

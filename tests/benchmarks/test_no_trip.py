@@ -25,6 +25,7 @@ def made_row(**changes: Any) -> dict[str, Any]:
         "heat": 0.1,
         "began_heat": 0.0,
         "hidden_share": 0.01,
+        "metered": True,
         "peak_ratio": 0.98,
         "above_seconds": 0.0,
         "brakes": 0,
@@ -62,7 +63,17 @@ def test_figures_sum_work_by_class_and_count_runs() -> None:
     assert told["runs_not_back_at_all"] == 1
     assert told["invariant_violations"] == 3
     assert told["polca_runs_braked"] == 3
+    assert told["runs_without_any_meter"] == 0
     assert told["cap_changes_per_gpu_hour"] == pytest.approx(5.0)
+
+
+def test_runs_without_any_meter_are_told_apart() -> None:
+    blind = made_row(metered=False, back_seconds=300.0, work=[60.0, 60.0])
+    told = figures([made_row(), blind])
+    assert told["back_within_60_seconds_share"] == 0.5
+    assert told["back_within_60_seconds_share_with_a_meter"] == 1.0
+    assert told["runs_without_any_meter"] == 1
+    assert told["work_of_oracle_without_any_meter"] == pytest.approx(0.6)
 
 
 def test_a_run_is_a_function_of_its_seed_and_compares_outside_of_its_faults() -> None:
