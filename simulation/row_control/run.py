@@ -28,6 +28,7 @@ from wattpack.units import NS_PER_SECOND, seconds_to_ns
 
 K = RowFaultKind
 START_NS = 1_000 * NS_PER_SECOND
+HEARD_FIRST_NS = round(1.25 * NS_PER_SECOND)
 METER_FRESH_NS = 10 * NS_PER_SECOND
 """A source of meter readings drops older ones, as the product's does by default."""
 
@@ -98,7 +99,9 @@ class RowRun:
         self.trust = TrustMonitor(plant, self.actuators)
         self._heard_ns = np.full(plant.n_nodes, START_NS, dtype=np.int64)
         self._tick_ns = seconds_to_ns(scenario.control.tick_seconds)
-        self._next_tick_ns = START_NS
+        # Who takes over a row has heard its servers once.
+        self._first_tick_ns = START_NS + (HEARD_FIRST_NS if setup.start is not None else 0)
+        self._next_tick_ns = self._first_tick_ns
         self._orders: list[tuple[int, BoardWrites]] = []
         self._writes_generator = self._generator(13)
         self.ticks = 0
@@ -243,7 +246,7 @@ class RowRun:
             reports = reports.rows(slice(answer.taken, None))
 
     def _tick(self, now_ns: int, seconds: float) -> None:
-        if self._crashed:
+        if self._crashed or now_ns < self._first_tick_ns:
             return
         self.ticks += 1
         self._carry_out(self.policy.tick(self._known(now_ns, seconds)), now_ns, seconds)

@@ -23,6 +23,8 @@ HEAT_CHANCE, HIGHEST_HEAT = 0.5, 0.2
 OUT_OF_BAND_CHANCE, OUT_OF_BAND_SHARE = 0.25, 0.05
 LEAST_SHARES = (0.0, 0.8)
 """Of the way from guaranteed to default limit; from the second on I2 is what holds caps down."""
+LEAST_LEFT_SHARE = 0.5
+"""Of a lease: reports that are answered leave three quarters, one that is lost half of it."""
 LOCK_CHANCE, LOCK_SHARES = 0.3, (0.4, 0.95)
 _HALVINGS = 20
 
@@ -88,7 +90,7 @@ def draw_start(
     caps = _caps(rng, plant, untouched.cap_watts, out_of_band)
     caps = _survivable(JumpJudge(plant, lease_seconds), heat, untouched.cap_watts, caps)
     above = (caps > untouched.cap_watts + 0.5).any(axis=1)
-    left = rng.uniform(0.1, lease_seconds, n)
+    left = rng.uniform(LEAST_LEFT_SHARE * lease_seconds, lease_seconds, n)
     return RowStart(
         caps,
         _locks(rng, plant, out_of_band),

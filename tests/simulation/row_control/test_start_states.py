@@ -100,6 +100,16 @@ def test_a_run_begins_with_what_was_drawn_and_keeps_the_invariants() -> None:
     assert result.trips == 0
 
 
+def test_a_leader_in_the_middle_of_its_term_lets_no_lease_end_and_is_not_recovering() -> None:
+    start = next(s for s in STARTS if s.lease_seconds.all() and s.heat[0] > 0.1)
+    run = run_from(start)
+    policy = run.policy
+    assert isinstance(policy, WattpackPolicy)
+    assert policy.state.commitments.epoch == FIRST_EPOCH
+    assert run.run(8.0).expired == 0
+    assert not policy.state.recovering.any()
+
+
 def test_nobody_lifts_a_server_out_of_band_and_after_a_reload_it_is_late() -> None:
     start = next(s for s in STARTS if s.out_of_band.any())
     late = start.out_of_band
