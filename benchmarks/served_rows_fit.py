@@ -23,7 +23,7 @@ from simulation.inference_row.row_under_policy import UNCAPPED, polca_scenario, 
 from simulation.inference_row.served_rows import ServedRow, served_row
 
 FIRST_TOKEN_SECONDS: Final = 0.5
-LOADS: Final = (0.55, 0.5, 0.45, 0.4, 0.35, 0.3)
+LOADS: Final = (0.5, 0.45, 0.4, 0.35, 0.3)
 SEEDS: Final = (3, 2, 1)
 DAYS: Final = 3
 STEP_SECONDS: Final = 0.5

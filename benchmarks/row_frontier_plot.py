@@ -1,0 +1,93 @@
+"""The frontier in docs/simulation.md: ``python -m benchmarks.row_frontier_plot``.
+
+Draws what ``row_frontier`` has found, from a kept result or the file of its ``--json``: the largest
+count of each arm of each variant, under POLCA's limits and with first tokens and the time between
+tokens held to them as well. Writes docs/images/row-frontier.png; needs matplotlib.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import matplotlib as mpl
+
+from benchmarks import row_frontier
+from benchmarks._frontier_cells import ARMS, STATIC
+from benchmarks._row_slos import COUNTED
+from benchmarks.row_frontier import RATED, VARIANTS
+from benchmarks.runner import RESULTS
+
+mpl.use("Agg")
+from matplotlib import pyplot as plt
+
+COLOURS = {"whole": "#00798c", "every": "#d1495b"}
+SAID = {"whole": "whole requests (POLCA's)", "every": "and first tokens, time between tokens"}
+LINES = {1.3: "POLCA, published", 1.4: "line"}
+
+
+def found(figures: Mapping[str, Any]) -> list[tuple[str, str, dict[str, int]]]:
+    """Variant, arm and the count of each set of limits that was searched, in order."""
+    rows = []
+    for variant in VARIANTS:
+        for arm in ARMS:
+            counts = {
+                slos: int(figures[f"{variant}_{arm}_{slos}_servers"])
+                for slos in COUNTED
+                if f"{variant}_{arm}_{slos}_servers" in figures
+            }
+            if counts:
+                rows.append((variant, arm, counts))
+    return rows
+
+
+def plot_frontier(file: Path, figures: Mapping[str, Any]) -> None:
+    """A bar for each count over the 40 servers that the breaker is rated for.
+
+    Args:
+        file: To write.
+        figures: Of a run of ``row_frontier``.
+    """
+    rows = found(figures)
+    figure, axis = plt.subplots(figsize=(10, 1.9 + 0.42 * len(rows)))
+    for place, (variant, arm, counts) in enumerate(rows):
+        for slos, shift in (("whole", -0.2), ("every", 0.2)):
+            if slos not in counts:
+                continue
+            more = 100.0 * (counts[slos] / RATED - 1.0)
+            colour = "#8d99ae" if arm == STATIC else COLOURS[slos]
+            key = f"{variant}_{arm}_{slos}"
+            kept = figures[f"{key}_found_kept_share"], figures[f"{key}_next_kept_share"]
+            axis.barh(place + shift, more, 0.36, color=colour)
+            text = f" {counts[slos]} servers; kept by {kept[0]:.0%}, one more by {kept[1]:.0%}"
+            axis.text(more, place + shift, text, va="center", fontsize=8)
+    axis.set_yticks(range(len(rows)), [f"{variant}: {arm}" for variant, arm, _ in rows], fontsize=8)
+    axis.invert_yaxis()
+    for ratio, name in LINES.items():
+        axis.axvline(100.0 * (ratio - 1.0), c="#555555", ls="--", lw=0.8)
+        axis.text(100.0 * (ratio - 1.0), -0.62, name, fontsize=8, ha="center")
+    for slos, colour in COLOURS.items():
+        axis.barh([0], [0], color=colour, label=SAID[slos])
+    axis.barh([0], [0], color="#8d99ae", label="static: highest reading at the rating")
+    axis.set(xlabel=f"servers over the {RATED} that the breaker is rated for, %", xlim=(0, 85))
+    axis.legend(fontsize=8, loc="lower center", bbox_to_anchor=(0.5, 1.08), ncol=3, frameon=False)
+    axis.grid(alpha=0.3, axis="x")
+    figure.tight_layout()
+    figure.savefig(file, dpi=80)
+    plt.close(figure)
+
+
+def main() -> None:
+    """Draw it."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--result", type=Path, default=RESULTS / f"{row_frontier.NAME}.json")
+    parser.add_argument("--out", type=Path, default=Path("docs/images/row-frontier.png"))
+    given = parser.parse_args()
+    plot_frontier(given.out, json.loads(given.result.read_text(encoding="utf-8"))["figures"])
+
+
+if __name__ == "__main__":
+    main()
