@@ -184,7 +184,7 @@ def _window_row(
     plain = uncapped
     if uncapped.result.trips:
         # A dark row answers nobody: losses are held against one whose breakers never open.
-        plain = run_policy(UNCAPPED, arrivals, window, _unbreakable(scenario))
+        plain = run_policy(UNCAPPED, arrivals, window, unbreakable(scenario))
     row: Row = {}
     for policy in policies:
         mine = uncapped if policy == UNCAPPED else run_policy(policy, arrivals, window, scenario)
@@ -193,7 +193,8 @@ def _window_row(
     return row
 
 
-def _unbreakable(scenario: Scenario) -> Scenario:
+def unbreakable(scenario: Scenario) -> Scenario:
+    """The same row, whose breakers are never reached."""
     row = scenario.row
     ratings = {
         "rated_servers": UNREACHED * row.rated_servers,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
@@ -19,8 +18,8 @@ from simulation.row_control.accounts import RowResult
 from simulation.row_control.product_topology import product_topology
 from simulation.row_control.published_row_policy import PublishedRowPolicy
 from simulation.row_control.row_plant import RowPlant
-from simulation.row_control.row_policy import RowPolicy, Uncapped
-from simulation.row_control.run import START_NS, RowRun, RowSetup
+from simulation.row_control.row_policy import Uncapped
+from simulation.row_control.run import START_NS, MakePolicy, RowRun, RowSetup
 from simulation.row_control.wattpack_policy import WattpackPolicy
 from simulation.scenario import Scenario, load_scenario
 from wattpack.errors import InputError
@@ -140,32 +139,42 @@ def run_policy(
     begin = window.begin_seconds
     requests = arrivals.between(begin, begin + window.whole_seconds)
     work = InferenceWork(requests, arrivals.class_of_server, begin, times=arrivals.times)
+    made = policy_for(name, work, scenario, settings)
+    run = RowRun(RowSetup(scenario), work, made.make)
+    return PolicyRun(run.run(window.whole_seconds), work, made.guaranteed_watts, made.floor_watts)
+
+
+@dataclass(frozen=True, slots=True)
+class MadePolicy:
+    """A policy for a row, not begun.
+
+    Attributes:
+        make: Begins it.
+        guaranteed_watts, floor_watts: As in ``PolicyRun``.
+    """
+
+    make: MakePolicy
+    guaranteed_watts: Floats
+    floor_watts: Floats
+
+
+def policy_for(
+    name: str, work: InferenceWork, scenario: Scenario, settings: PowerSettings | None = None
+) -> MadePolicy:
+    """The policy of a name, one of ``ROW_POLICIES``; arguments as for ``run_policy``."""
     plant = RowPlant(scenario, START_NS)
     limits = plant.bank.default_limit_watts.copy()
     none = np.zeros(len(limits))
-    make: Callable[[int], RowPolicy]
-    guaranteed, floors = limits, none
     if name == WATTPACK:
         gang = np.arange(len(limits)) // GPUS_PER_SERVER
         topology = product_topology(plant, work.priority, gang)
         told = settings or PowerSettings(lease_ttl_ms=scenario.control.lease_ttl_ms)
-        guaranteed, floors = topology.guaranteed_watts, topology.floor_watts
-
-        def make(epoch: int) -> RowPolicy:
-            return WattpackPolicy(topology, told, epoch)
-
-    elif name == UNCAPPED:
-
-        def make(epoch: int) -> RowPolicy:
-            del epoch
-            return Uncapped(limits)
-
-    else:
-        published: PolicyName = next(one for one in POLICIES if one == name)
-
-        def make(epoch: int) -> RowPolicy:
-            del epoch
-            return PublishedRowPolicy(published, plant, work.priority)
-
-    run = RowRun(RowSetup(scenario), work, make)
-    return PolicyRun(run.run(window.whole_seconds), work, guaranteed, floors)
+        return MadePolicy(
+            lambda epoch: WattpackPolicy(topology, told, epoch),
+            topology.guaranteed_watts,
+            topology.floor_watts,
+        )
+    if name == UNCAPPED:
+        return MadePolicy(lambda _: Uncapped(limits), limits, none)
+    published: PolicyName = next(one for one in POLICIES if one == name)
+    return MadePolicy(lambda _: PublishedRowPolicy(published, plant, work.priority), limits, none)

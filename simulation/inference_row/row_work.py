@@ -7,6 +7,7 @@ the clock and decode by ``DECODE_CLOCK_SHARE`` of that.
 
 from __future__ import annotations
 
+import copy
 from typing import Protocol
 
 import numpy as np
@@ -75,7 +76,6 @@ class InferenceWork:
         self.servers = fastest_servers(requests, len(class_of_server), begin_seconds, times)
         of_class = np.array([one.priority for one in classes], dtype=np.int64)
         self._priority = np.repeat(of_class[class_of_server], GPUS_PER_SERVER)
-        self._begin_seconds = begin_seconds
         self._spent_seconds = 0.0
         self._table = ProfileTable.of([shipped_library().find(times.gpu_model)])
         self._kernels = class_index(["prefill", "decode"])
@@ -97,6 +97,14 @@ class InferenceWork:
         prompt, decode = self._speeds(held)
         watts = self.servers.step(seconds, prompt, decode).watts
         return np.repeat(watts, GPUS_PER_SERVER)
+
+    def anew(self, *, copied: bool = False) -> InferenceWork:
+        """The same servers for a next run, whose time begins at 0; ``copied``: with own queues."""
+        next_run = copy.copy(self)
+        next_run._spent_seconds = 0.0
+        if copied:
+            next_run.servers = copy.deepcopy(self.servers)
+        return next_run
 
     def done(self) -> Floats:
         """Work done so far by the server of each board, full-speed seconds, (n_gpus,)."""

@@ -1,0 +1,294 @@
+"""Six whole weeks of POLCA's row at +30 % under POLCA's policy and wattpack, request by request.
+
+A shard is two hours of a day under a policy, begun 10 minutes before. The policy is at work where
+it could act; in calm stretches its caps stand (``days_under_policy``), and ``calm_*`` figures hold
+three nights' hours against the same ones with the controller running through. Losses are quantiles
+over all shards' requests against the same requests without a policy; peak hours are 13:00 to 15:00.
+Shards come in an order drawn from the seed, so that what is finished is a sample of the six weeks:
+``--shards N`` takes the first N, ``--finished`` only sums up what the folder of ``--resume`` holds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import time
+from collections.abc import Mapping, Sequence
+from functools import partial
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+
+from benchmarks.polca_row import unbreakable
+from benchmarks.runner import Options, Result, Row, Target, sources_digest
+from simulation.inference_row.client_arrivals import DAY_SECONDS
+from simulation.inference_row.days_under_policy import (
+    CALM_BELOW,
+    DayBooks,
+    DayRun,
+    Stretch,
+    stretches,
+    uncapped_seconds,
+)
+from simulation.inference_row.latency_accounts import RequestTimes
+from simulation.inference_row.request_classes import HIGH, LOW, POLCA_CLASSES
+from simulation.inference_row.request_time_counts import (
+    dense,
+    quantile_seconds,
+    sparse,
+    time_counts,
+)
+from simulation.inference_row.row_calibration import frozen_calibration
+from simulation.inference_row.row_power import ServerPower
+from simulation.inference_row.row_under_policy import UNCAPPED, WATTPACK, polca_scenario
+
+NAME = "polca_weeks"
+SUMMARY = "six weeks of the inference row at +30 %: POLCA and wattpack against the uncapped row"
+TAKES_ARGUMENTS = True
+SERVERS: Final = 52
+DAYS: Final = 42
+SHARD_HOURS: Final = 2
+SHARDS: Final = DAYS * 24 // SHARD_HOURS
+LEAD_SECONDS: Final = 600.0
+TAIL_SECONDS: Final = 600.0
+PEAK_HOURS: Final = (13.0, 15.0)
+AGREEMENT_HOURS: Final = (3.0, 4.0)
+AGREEMENT_DAYS: Final = (1, 15, 29)
+QUICK_HOURS: Final = (3.0, 3.25)
+KINDS: Final = ("whole", "first", "token")
+PRIORITIES: Final = {"low": LOW, "high": HIGH}
+QUANTILES: Final = (50, 99)
+SOURCES: Final = ("benchmarks", "controller", "gpu", "simulation")
+
+
+def _slos(policy: str, kinds: Sequence[str]) -> dict[str, Target]:
+    limits = {"high_p50": 0.01, "high_p99": 0.05, "low_p50": 0.05, "low_p99": 0.50}
+    made = {
+        f"{policy}_{name.split('_')[0]}_{kind}_{name.split('_')[1]}": Target(at_most=limit)
+        for kind in kinds
+        for name, limit in limits.items()
+    }
+    peak = {"high": 0.01, "low": 0.25}
+    made |= {
+        f"{policy}_peak_{name}_{kind}_p50": Target(at_most=limit)
+        for kind in kinds
+        for name, limit in peak.items()
+    }
+    return made
+
+
+TARGETS: Final = {
+    "polca_brakes": Target(at_most=0),
+    **_slos("polca", ("whole",)),
+    "wattpack_brakes": Target(at_most=0),
+    "wattpack_trips": Target(at_most=0),
+    **_slos("wattpack", KINDS),
+    "wattpack_work_low_over_polca": Target(at_least=1.0),
+    "wattpack_work_high_over_polca": Target(at_least=1.0),
+}
+
+
+class Span(NamedTuple):
+    """A span of the six weeks: counted, and run; seconds since Monday, midnight."""
+
+    counted: tuple[float, float]
+    run: tuple[float, float]
+
+
+def run(options: Options) -> Result:
+    """Every policy in every shard asked for."""
+    given = _arguments(options)
+    if options.quick:
+        given.policies = list(given.policies)[:1]
+    order = _order(options.seed)[: 1 if options.quick else given.shards]
+    jobs = [(policy, number) for number in order for policy in given.policies]
+    work = partial(_shard, given, options.seed, options.resume, options.quick)
+    if given.finished or options.quick or given.processes == 1:
+        rows = [work(job) for job in jobs]
+    else:
+        # A pool that takes its processes with it when this one is told to end.
+        with get_context("spawn").Pool(given.processes) as pool:
+            rows = []
+            for row in pool.imap(work, jobs):
+                rows.append(row)
+                options.progress(f"{len(rows)} of {len(jobs)} shards")
+    figures: dict[str, float | int | str] = {
+        "servers": given.servers,
+        "shards_asked": len(order),
+        "calibration_sha256": frozen_calibration().sha256,
+    }
+    for policy in given.policies:
+        mine = [row for job, row in zip(jobs, rows, strict=True) if row and job[0] == policy]
+        figures |= summary(policy, mine) if mine else {}
+    if {f"{name}_work_low" for name in ("polca", WATTPACK)} <= set(figures):
+        for name in ("work_low", "work_high"):
+            ratio = float(figures[f"{WATTPACK}_{name}"]) / float(figures[f"polca_{name}"])
+            figures[f"{WATTPACK}_{name}_over_polca"] = ratio
+    complete = all(figures.get(f"{policy}_shards") == SHARDS for policy in CALM_BELOW)
+    return Result(figures, TARGETS if complete else {})
+
+
+def _arguments(options: Options) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog=f"python -m benchmarks {NAME}", description=SUMMARY)
+    parser.add_argument("--servers", type=int, default=SERVERS, help="in the row rated for 40")
+    parser.add_argument(
+        "--policies", nargs="+", choices=tuple(CALM_BELOW), default=list(CALM_BELOW)
+    )
+    parser.add_argument("--shards", type=int, default=SHARDS, help="so many of the six weeks'")
+    parser.add_argument("--processes", type=int, default=2)
+    parser.add_argument(
+        "--finished", action="store_true", help="run nothing, sum up what --resume holds"
+    )
+    return parser.parse_args(options.arguments)
+
+
+def _order(seed: int) -> list[int]:
+    """Shards in the order in which they are run."""
+    return [int(number) for number in np.random.default_rng([seed, DAYS]).permutation(SHARDS)]
+
+
+# -- one shard -------------------------------------------------------------------------------------
+
+
+def _shard(
+    given: argparse.Namespace, seed: int, folder: Path | None, quick: bool, job: tuple[str, int]
+) -> Row | None:
+    """Two hours under a policy, from their file if it is there; None where it has to be there."""
+    policy, number = job
+    digest = hashlib.sha256(sources_digest(SOURCES).encode()).hexdigest()[:12]
+    name = f"{NAME}-{policy}-{given.servers}-seed-{seed}-{number:03d}-{digest}.json"
+    file = None if folder is None else folder / name
+    if file is not None and file.exists():
+        kept: Row = json.loads(file.read_text(encoding="utf-8"))
+        return kept
+    if given.finished:
+        return None
+    day, part = divmod(number, 24 // SHARD_HOURS)
+    hours = (float(SHARD_HOURS * part), float(SHARD_HOURS * (part + 1)))
+    began = time.process_time()
+    row = span_row(policy, given.servers, seed, span_of(day, QUICK_HOURS if quick else hours))
+    row["cpu_seconds"] = time.process_time() - began
+    if not quick and hours[0] <= AGREEMENT_HOURS[0] < hours[1] and day in AGREEMENT_DAYS:
+        row |= agreement(policy, given.servers, seed, day)
+    if file is not None:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        half = file.with_suffix(".part")
+        half.write_text(json.dumps(row) + "\n", encoding="utf-8")
+        half.rename(file)
+    return row
+
+
+def span_of(day: int, hours: tuple[float, float]) -> Span:
+    """Hours of a day; the run is cut at the ends of the six weeks."""
+    begin, end = (day * DAY_SECONDS + hour * 3600.0 for hour in hours)
+    last = min(end + TAIL_SECONDS, DAYS * DAY_SECONDS)
+    return Span((begin, end), (max(0.0, begin - LEAD_SECONDS), last))
+
+
+def span_row(policy: str, servers: int, seed: int, case: Span) -> Row:
+    """Books of a span, and counts of its requests' times under the policy and without one."""
+    mine, plain = _both(policy, servers, seed, case, calm_below=CALM_BELOW[policy])
+    load = mine.load_between(*case.counted)
+    work = mine.work_between(*case.counted)
+    free = plain.work_between(*case.counted)
+    return {
+        "mean_ratio": float(load.mean()),
+        "peak_ratio": mine.peak_ratio,
+        "max_heat": mine.max_heat,
+        "hot_hours": mine.hot_seconds / 3600.0,
+        **mine.events,
+        "work": work.tolist(),
+        "free_work": free.tolist(),
+        "times": _counts(mine, case),
+        "free_times": _counts(plain, case),
+    }
+
+
+def _both(
+    policy: str, servers: int, seed: int, case: Span, calm_below: float
+) -> tuple[DayBooks, DayBooks]:
+    arrivals = frozen_calibration().arrivals(servers, seed=seed)
+    power = ServerPower.of()
+    scenario = polca_scenario(servers, seed, power)
+    requests = arrivals.between(*case.run)
+    alone = uncapped_seconds(requests, arrivals, power, case.run)
+    plan: list[Stretch] = stretches(alone, case.run[0], calm_below)
+    # A dark row answers nobody: losses are held against one whose breakers never open.
+    plain = DayRun(UNCAPPED, arrivals, requests, unbreakable(scenario)).run(plan)
+    return DayRun(policy, arrivals, requests, scenario).run(plan), plain
+
+
+def _counts(books: DayBooks, case: Span) -> dict[str, Mapping[str, list[int]]]:
+    """Counts of times by span, priority and kind."""
+    servers = books.work.servers
+    requests, times = servers.requests, RequestTimes.of(servers, case.run[1])
+    arrival = requests.arrival_seconds
+    counted = (arrival >= case.counted[0]) & (arrival < case.counted[1])
+    hour = arrival / 3600.0 % 24.0
+    spans = {"": counted, "peak_": counted & (hour >= PEAK_HOURS[0]) & (hour < PEAK_HOURS[1])}
+    priority = np.array([one.priority for one in POLCA_CLASSES])[requests.of_class]
+    return {
+        f"{span}{name}_{kind}": sparse(
+            time_counts(getattr(times, f"{kind}_seconds")[inside & (priority == which)])
+        )
+        for span, inside in spans.items()
+        for name, which in PRIORITIES.items()
+        for kind in KINDS
+    }
+
+
+def agreement(policy: str, servers: int, seed: int, day: int) -> Row:
+    """An hour of the night with caps that stand against the same with the policy at work."""
+    case = span_of(day, AGREEMENT_HOURS)
+    standing, through = (
+        _both(policy, servers, seed, case, below)[0] for below in (CALM_BELOW[policy], 0.0)
+    )
+    loads = [books.load_between(*case.counted) for books in (standing, through)]
+    work = standing.work_between(*case.counted) / through.work_between(*case.counted)
+    whole = [
+        float(np.nanmean(RequestTimes.of(books.work.servers, case.run[1]).whole_seconds))
+        for books in (standing, through)
+    ]
+    return {
+        "calm_hot_seconds": standing.hot_seconds,
+        "calm_mean_error": float(loads[0].mean() / loads[1].mean() - 1.0),
+        "calm_p99_error": float(np.percentile(loads[0], 99) / np.percentile(loads[1], 99) - 1.0),
+        "calm_work_error": float(np.abs(work - 1.0).max()),
+        "calm_request_seconds_error": whole[0] / whole[1] - 1.0,
+    }
+
+
+# -- figures ---------------------------------------------------------------------------------------
+
+
+def summary(policy: str, rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:
+    """Over the shards: sums of events, the worst of loads, quantiles of all requests."""
+    made: dict[str, float] = {"shards": len(rows)}
+    for name in ("brakes", "trips", "above_seconds", "cap_changes", "invariant_violations"):
+        made[name] = sum(row[name] for row in rows)
+    for name in ("peak_ratio", "max_heat"):
+        made[name] = max(row[name] for row in rows)
+    for name in ("mean_ratio", "hot_hours"):
+        made[name] = sum(row[name] for row in rows) / len(rows)
+    # What six weeks take, with the uncapped row, at the mean of the shards that are finished.
+    made["cpu_hours_of_all"] = sum(row["cpu_seconds"] for row in rows) / len(rows) * SHARDS / 3600.0
+    work, free = (np.sum([row[name] for row in rows], axis=0) for name in ("work", "free_work"))
+    made |= {f"work_{name}": float((work / free)[which]) for name, which in PRIORITIES.items()}
+    for key in rows[0]["times"]:
+        mine, plain = (
+            np.sum([dense(row[name][key]) for row in rows], axis=0)
+            for name in ("times", "free_times")
+        )
+        if not plain.any():
+            continue
+        for quantile in QUANTILES:
+            free_seconds = quantile_seconds(plain, quantile)
+            made[f"{key}_p{quantile}"] = quantile_seconds(mine, quantile) / free_seconds - 1.0
+    compared = [row for row in rows if "calm_mean_error" in row]
+    for name in compared[0] if compared else ():
+        if name.startswith("calm_"):
+            made[name] = max((row[name] for row in compared), key=abs)
+    return {f"{policy}_{name}": value for name, value in made.items()}

@@ -1,0 +1,56 @@
+"""How polca_weeks sums its shards up, and which it runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from benchmarks import polca_weeks
+from benchmarks.runner import Options
+from simulation.inference_row.request_time_counts import sparse, time_counts
+
+
+def row(seconds: float, brakes: int) -> dict[str, object]:
+    return {
+        **dict.fromkeys(("trips", "above_seconds", "cap_changes", "invariant_violations"), 0),
+        "brakes": brakes,
+        "peak_ratio": 0.9 + 0.01 * brakes,
+        "max_heat": 0.0,
+        "mean_ratio": 0.8,
+        "hot_hours": 3.0,
+        "cpu_seconds": 150.0,
+        "work": [9.0, 10.0],
+        "free_work": [10.0, 10.0],
+        "times": {"low_whole": sparse(time_counts(np.full(10, seconds)))},
+        "free_times": {"low_whole": sparse(time_counts(np.full(10, 10.0)))},
+    }
+
+
+def test_quantiles_are_of_all_requests_together() -> None:
+    made = polca_weeks.summary("polca", [row(10.0, 0), row(10.0, 1), row(12.0, 2)])
+    assert made["polca_brakes"] == 3
+    assert made["polca_cpu_hours_of_all"] == pytest.approx(21.0)
+    assert made["polca_peak_ratio"] == pytest.approx(0.92)
+    assert (made["polca_work_low"], made["polca_work_high"]) == (0.9, 1.0)
+    assert made["polca_low_whole_p50"] == pytest.approx(0.0, abs=1e-3)
+    assert made["polca_low_whole_p99"] == pytest.approx(0.2, abs=2e-3)
+
+
+def test_every_shard_is_run_once_in_an_order_of_the_seed() -> None:
+    order = polca_weeks._order(1)
+    assert sorted(order) == list(range(504))
+    assert order != polca_weeks._order(2)
+    first, last = polca_weeks.span_of(0, (0.0, 6.0)), polca_weeks.span_of(41, (18.0, 24.0))
+    assert first.run[0] == first.counted[0] == 0.0
+    assert last.run[1] == last.counted[1] == 42 * 86_400.0
+
+
+def test_nothing_is_run_to_sum_up_what_is_finished(tmp_path: Path) -> None:
+    asked = Options(resume=tmp_path, arguments=("--finished", "--shards", "2"))
+    result = polca_weeks.run(asked)
+    assert result.figures["shards_asked"] == 2
+    assert "polca_shards" not in result.figures
+    assert not result.targets
+    assert not list(tmp_path.iterdir())
