@@ -1,0 +1,184 @@
+"""One H200's readings beside the plant's figures: draw of products and decodes, sensors, costs.
+
+Replays ``data/h200_served`` (PROVENANCE.md) without a GPU; nothing of it is fitted. Products are of
+layers that no shipped row holds. The plant's draw of work is what capacity prices it at, at most
+what the regulator holds.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, Final
+
+import numpy as np
+
+from benchmarks._served_runs import FOLDER, Floats, PowerLog, Recording, recordings
+from benchmarks.runner import Options, Result, Target
+from capacity.kernels import Gemm
+from capacity.profile_library import shipped_library
+from capacity.serving.kernel_prices import shipped_prices
+from capacity.step_library import shipped_step_tables
+from capacity.step_table import IterationWork
+
+NAME = "board_check"
+SUMMARY = "one H200's draws, sensors and reading costs beside the plant's figures"
+
+GPU: Final = "H200-SXM"
+SETTLING_SECONDS: Final = 0.5
+"""Of a product's 1.3 s and of a batch's 2.5 s, not counted: averages hold what was before."""
+
+UNTOUCHED: Final = 0.95
+"""Measured draw over limit below which it is the work's own and not the regulator's."""
+
+WINDOWS_SECONDS: Final = np.arange(0.3, 1.61, 0.1)
+DELAYS_SECONDS: Final = np.arange(0.0, 0.31, 0.05)
+LINE: Final = 0.10
+
+TARGETS: Final = {
+    "products_error_mean": Target(at_most=LINE),
+    "products_below_limit_error_mean": Target(at_most=LINE),
+    "decode_error_worst": Target(at_most=LINE),
+}
+
+
+def run(options: Options) -> Result:
+    """All of it; the short form is the long one."""
+    figures: dict[str, float | int | str] = dict(_products())
+    errors = []
+    for recording in recordings():
+        options.progress(f"recording {recording.number}")
+        found = _decodes(recording)
+        errors += [abs(value) for value in found.values()]
+        figures |= {
+            f"recording_{recording.number}_{key}_error": value for key, value in found.items()
+        }
+        figures |= {
+            f"recording_{recording.number}_{key}": value
+            for key, value in (_idle(recording) | _sensors(recording)).items()
+        }
+    figures["decode_error_worst"] = max(errors)
+    figures["decode_error_mean"] = float(np.mean(errors))
+    figures |= _costs()
+    return Result(
+        {k: round(v, 4) if isinstance(v, float) else v for k, v in figures.items()}, TARGETS
+    )
+
+
+def products() -> tuple[list[Gemm], Floats, Floats, Floats]:
+    """Kernels, what they drew, what the plant says, and seconds measured over priced, (n,)."""
+    rows = json.loads((FOLDER / "products.json").read_text(encoding="utf-8"))
+    power = PowerLog.read(FOLDER / "products-power.csv.gz")
+    kernels = [Gemm(row["m"], row["n"], row["k"], "bf16") for row in rows]
+    priced = shipped_prices(GPU).price(kernels)
+    drawn = [power.sampled_watts(row["begin"] + SETTLING_SECONDS, row["end"]) for row in rows]
+    seconds = np.array([row["wall_seconds"] for row in rows])
+    held = shipped_prices(GPU).regulator.held_share * shipped_prices(GPU).limit_watts
+    return kernels, np.array(drawn), np.minimum(priced.watts, held), seconds / priced.seconds
+
+
+def _products() -> dict[str, float | int]:
+    _, drawn, told, slower = products()
+    off = told / drawn - 1.0
+    free = drawn < UNTOUCHED * shipped_prices(GPU).limit_watts
+    return {
+        "products": len(drawn),
+        "products_error_mean": float(np.abs(off).mean()),
+        "products_error_worst": float(np.abs(off).max()),
+        "products_signed_error_mean": float(off.mean()),
+        "products_below_limit": int(free.sum()),
+        "products_below_limit_error_mean": float(np.abs(off[free]).mean()),
+        "products_below_limit_seconds_over_priced_median": float(np.median(slower[free])),
+    }
+
+
+def decodes(recording: Recording) -> tuple[Floats, Floats, Floats, Floats]:
+    """Batches, watts measured and of the plant, seconds measured over the plant's, (n,)."""
+    table = shipped_step_tables().find(GPU, "llama-3.1-8b", 1)
+    rows = recording.decodes
+    batch = np.array([row["batch"] for row in rows], dtype=np.float64)
+    context = np.array([row["context"] for row in rows], dtype=np.float64)
+    nothing = np.zeros(len(rows))
+    made = table.iteration(IterationWork(nothing, nothing + 1.0, batch, context))
+    held = table.held.held_share * table.default_limit_watts
+    drawn = [
+        recording.power.sampled_watts(row["begin"] + SETTLING_SECONDS, row["end"]) for row in rows
+    ]
+    took = np.array([row["seconds"] for row in rows])
+    slowed = table.limited_seconds(made, table.default_limit_watts)
+    return batch, np.array(drawn), np.minimum(made.watts, held), took / slowed
+
+
+def _decodes(recording: Recording) -> dict[str, float]:
+    batch, drawn, told, _ = decodes(recording)
+    return {
+        f"decode_{int(n)}": float(t / d - 1) for n, d, t in zip(batch, drawn, told, strict=True)
+    }
+
+
+def _idle(recording: Recording) -> dict[str, float]:
+    marks, power = recording.marks_seconds, recording.power
+    profile = shipped_library().find(GPU)
+    idle = power.counted_watts(marks["idle"] + 2.0, marks["loading"] - 0.5)
+    context = power.counted_watts(marks["context"] + 3.0, marks["context"] + 7.5)
+    return {
+        "idle_watts": idle,
+        "context_watts": context,
+        "idle_over_plant": idle / profile.idle_watts,
+        "context_over_plant": context / profile.context_watts,
+    }
+
+
+def _sensors(recording: Recording) -> dict[str, float]:
+    power = recording.power
+    window, delay, left = averaging_window(power)
+    ratios = [
+        power.sampled_watts(one.begin_seconds, one.begin_seconds + one.seconds)
+        / power.counted_watts(one.begin_seconds, one.begin_seconds + one.seconds)
+        for one in recording.runs
+    ]
+    changes = np.flatnonzero(np.diff(power.instant_watts)) + 1
+    return {
+        "average_window_seconds": window,
+        "average_delay_seconds": delay,
+        "average_left_watts": left,
+        "instant_update_seconds": float(np.median(np.diff(power.seconds[changes]))),
+        "samples_over_counter_worst": max(ratios, key=lambda ratio: abs(ratio - 1.0)),
+        "samples_over_counter_mean": float(np.mean(ratios)),
+    }
+
+
+def averaging_window(power: PowerLog) -> tuple[float, float, float]:
+    """Window and delay whose mean of instantaneous samples is nearest to the averaged field.
+
+    Returns:
+        Window and delay, seconds, and what is left, root mean square watts.
+    """
+    at = np.arange(power.seconds[0] + 3.0, power.seconds[-1] - 1.0, 0.05)
+    instant = np.interp(at, power.seconds, power.instant_watts)
+    energy = np.concatenate([[0.0], np.cumsum(instant * 0.05)])
+    edges = np.concatenate([at, [at[-1] + 0.05]])
+    told = np.interp(at, power.seconds, power.average_watts)
+    found = []
+    for window in WINDOWS_SECONDS.tolist():
+        for delay in DELAYS_SECONDS.tolist():
+            end = np.interp(at - delay, edges, energy)
+            mean = (end - np.interp(at - delay - window, edges, energy)) / window
+            kept = slice(round(3.0 / 0.05), None)
+            left = float(np.sqrt(np.mean((mean[kept] - told[kept]) ** 2)))
+            found.append((left, window, delay))
+    left, window, delay = min(found)
+    return window, delay, left
+
+
+def _costs() -> Mapping[str, float | int]:
+    agent: dict[str, Any] = json.loads((FOLDER / "agent.json").read_text(encoding="utf-8"))
+    gpm: dict[str, Any] = json.loads((FOLDER / "gpm.json").read_text(encoding="utf-8"))
+    figures: dict[str, float | int] = {"gpm_supported": int(gpm["supported"])}
+    for state in ("idle", "loaded"):
+        figures[f"agent_8_boards_{state}_percent_of_one_core"] = agent[state][
+            "cpu_percent_of_one_core"
+        ]
+        for name, cost in gpm[f"cost_{state}"].items():
+            figures[f"{name.replace(' ', '_')}_{state}_cpu_us"] = cost["cpu_us"]
+    return figures
