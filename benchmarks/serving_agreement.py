@@ -42,7 +42,7 @@ from capacity.step_table import IterationWork, StepTable
 from simulation.arrivals import Requests
 from simulation.traces import shipped_trace
 
-NAME = "serving_model"
+NAME = "serving_agreement"
 SUMMARY = "capacity's serving model against the twin's queues: TTFT and TPOT, p50 and p99"
 
 BATCHING: Final = Batching(max_batch=64, chunk_tokens=2048)
