@@ -45,7 +45,7 @@ class RunsKind:
 
     Attributes:
         scenario: Name of the row.
-        scenario_sha256: Hash over everything that its file says.
+        scenario_sha256: Hash over everything that its file says other than the defaults.
         plant_sha256: Of its plant.
         sources: Digest of the code and data that made them.
         seed: Of the draws.
@@ -60,7 +60,8 @@ class RunsKind:
     @classmethod
     def of(cls, scenario: Scenario, seed: int, sources: str) -> RunsKind:
         """Runs of a row that are made now."""
-        text = json.dumps(scenario.model_dump(mode="json"), sort_keys=True)
+        # Without defaults: a setting that is new says nothing of a row that leaves it alone.
+        text = json.dumps(scenario.model_dump(mode="json", exclude_defaults=True), sort_keys=True)
         told = hashlib.sha256(text.encode()).hexdigest()
         return cls(scenario.name, told[:12], plant_sha256(scenario.plant), sources, seed)
 
