@@ -2,14 +2,15 @@
 
 Boards do not reach their highest draws together, and one at its cap draws what it draws, not 1.05
 times as much. The factor closes the loop: measured over modelled draw, its highest of a minute. A
-peak that is over before a lowered cap could have acted on it teaches nothing: what lasts counts.
+peak that is over before a lowered cap could have acted on it teaches nothing: what lasts counts,
+and what comes near the limit.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from wattpack.power.domain_tree import FloatArray
+from wattpack.power.domain_tree import BoolArray, FloatArray
 from wattpack.power.recent_highest import RecentHighest, nothing_yet
 from wattpack.units import NS_PER_SECOND
 
@@ -30,18 +31,18 @@ def no_coincidence_yet(n_domains: int) -> RecentHighest:
 
 
 def lasting(
-    before: FloatArray, ratio: FloatArray, seconds: float, reaction_seconds: float
+    before: FloatArray, ratio: FloatArray, near: BoolArray, time_constants: float
 ) -> FloatArray:
     """The ratio without what is over before caps can act, (n_domains,).
 
     Args:
         before: At the last tick, NaN where nothing was measured yet, (n_domains,).
         ratio: Measured over modelled draw of boards now, (n_domains,).
-        seconds: Since the last tick.
-        reaction_seconds: From a command to its effect, the time constant.
+        near: Most of what a domain keeps free is used up: a peak counts at once, (n_domains,).
+        time_constants: Time since the last tick over that from a command to its effect.
     """
-    kept = np.exp(-seconds / reaction_seconds)
-    return np.asarray(ratio + np.where(np.isnan(before), 0.0, kept * (before - ratio)))
+    kept = np.where(np.isnan(before) | (near & (ratio > before)), 0.0, np.exp(-time_constants))
+    return np.asarray(ratio + kept * (np.nan_to_num(before) - ratio))
 
 
 def coincidence(memory: RecentHighest) -> FloatArray:

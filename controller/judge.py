@@ -119,7 +119,8 @@ def measure_coincidence(
     measured = load.sum_gpus(picture.used_watts) / load.efficiency
     ratio = np.divide(measured, modelled, out=np.ones_like(measured), where=modelled > 0.0)
     seconds = 0.0 if state.now_ns < 0 else (tick.now_ns - state.now_ns) / NS_PER_SECOND
-    ratio = lasting(state.together_now, ratio, seconds, settings.reaction_seconds)
+    near = picture.draw_watts > (1.0 - 0.5 * settings.held_rise_prior) * base_watts(state)
+    ratio = lasting(state.together_now, ratio, near, seconds / settings.reaction_seconds)
     together = state.together.with_watts(ratio, tick.now_ns)
     everyday = _EVERYDAY_RISE_SHARE * base_watts(state)
     still_to_come = np.maximum(new_rise(state.changes, tick.now_ns) - everyday, 0.0)

@@ -93,10 +93,10 @@ def test_idle_rows_teach_little_about_busy_ones() -> None:
 
 
 def test_a_peak_that_is_over_before_caps_act_counts_little_and_what_lasts_counts_whole() -> None:
-    def after(ratios: list[float]) -> list[float]:
+    def after(ratios: list[float], near: bool = False) -> list[float]:
         found, now = [], np.full(1, np.nan)
         for ratio in ratios:
-            now = lasting(now, np.array([ratio]), 1.0, 1.8)
+            now = lasting(now, np.array([ratio]), np.array([near]), 1.0 / 1.8)
             found.append(float(now[0]))
         return found
 
@@ -104,6 +104,9 @@ def test_a_peak_that_is_over_before_caps_act_counts_little_and_what_lasts_counts
     assert peak[0] == 0.8
     assert max(peak) == pytest.approx(0.8 + 0.2 * (1.0 - np.exp(-1.0 / 1.8)))
     assert after([0.8] + [1.0] * 9)[-1] > 0.995
+    close = after([0.8, 1.0, 0.8], near=True)
+    assert close[1] == 1.0, "near the limit a peak counts at once"
+    assert 0.8 < close[2] < 1.0, "and fades as elsewhere"
 
 
 def spiking_row(seed: int, n_nodes: int = 16) -> MeteredRow:
