@@ -22,6 +22,7 @@ from simulation.inference_row.row_power import GPU_SHARE
 from simulation.inference_row.row_under_policy import (
     UNCAPPED,
     WATTPACK,
+    WATTPACK_LIMITS,
     PolicyRun,
     Window,
     polca_scenario,
@@ -42,6 +43,7 @@ ARMS: Final = (
     "one_threshold_low",
     "one_threshold_all",
     "polca",
+    WATTPACK_LIMITS,
     WATTPACK,
     WATTPACK_SLOW,
 )

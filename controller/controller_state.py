@@ -60,6 +60,8 @@ class State:
         seamless: Fully known since before our term began, (n_domains,).
         decided_watts: Caps decided at the last tick, 0 before the first, (n_gpus,).
         lock_watts: Cap that each clock lock follows, infinite without one, (n_gpus,).
+        clock_share: Clock over the highest where clocks shed load beside limits, 1 elsewhere,
+            (n_gpus,).
         rises: Rise history of the bands.
         held: History of draws beyond the target while capping.
         bands: Present bands.
@@ -95,6 +97,7 @@ class State:
     seamless: BoolArray
     decided_watts: FloatArray
     lock_watts: FloatArray
+    clock_share: FloatArray
     rises: RiseMemory
     held: HeldMemory
     bands: BandMemory
@@ -158,6 +161,7 @@ def initial_state(
         seamless=no,
         decided_watts=np.zeros(n_gpus),
         lock_watts=np.full(n_gpus, np.inf),
+        clock_share=np.ones(n_gpus),
         rises=initial_rises(n_domains),
         held=initial_held(n_domains),
         bands=initial_bands(n_domains),
@@ -271,6 +275,7 @@ def _with_boards(fresh: State, old: State, gpus: IntArray, nodes: IntArray) -> S
         fresh,
         decided_watts=_moved(fresh.decided_watts, old.decided_watts, gpus),
         lock_watts=_moved(fresh.lock_watts, old.lock_watts, gpus),
+        clock_share=_moved(fresh.clock_share, old.clock_share, gpus),
         demand=_moved_highest(fresh.demand, old.demand, gpus),
         trust=_moved_trust(fresh.trust, old.trust, gpus),
         readings=_moved_readings(fresh.readings, old.readings, gpus, nodes),

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from controller.clock_shed import sheddable
 from controller.lock_law import LockLaw, unknown_work
 from controller.tick_values import Topology
 from wattpack.power.domain_tree import BoolArray, FloatArray, IntArray
@@ -30,7 +31,7 @@ def law_of(topology: Topology) -> LockLaw:
 
 
 def lock_clocks(
-    topology: Topology, cap_watts: FloatArray, short: BoolArray
+    topology: Topology, cap_watts: FloatArray, short: BoolArray, clock_share: FloatArray
 ) -> tuple[IntArray, FloatArray]:
     """Highest clocks to command, 0 for none, and the caps they follow, (n_gpus,) each.
 
@@ -39,21 +40,24 @@ def lock_clocks(
     Args:
         cap_watts: Limits as commanded, (n_gpus,).
         short: Below a domain that holds its load down, (n_gpus,).
+        clock_share: Clocks that shed load beside limits over the highest, 1 for none, (n_gpus,).
 
     Returns:
         Clocks, and the cap that each lock stands for, infinite where it only gives up what costs
         nothing.
     """
-    locks = lockable(topology) & topology.enforced_gpu
+    sheds = sheddable(topology) & (clock_share < 1.0)
+    locks = (lockable(topology) & topology.enforced_gpu) | sheds
     if not locks.any():
         return np.zeros(topology.n_gpus, dtype=np.int64), np.full(topology.n_gpus, np.inf)
     law = law_of(topology)
     for_cap = np.where(cap_watts < law.open_watts - 1.0, law.share_for(cap_watts), 1.0)
     share = np.minimum(for_cap, np.where(short, law.free_share, 1.0))
+    share = np.where(sheds, clock_share, share)
     steps = np.ceil(topology.max_clock_mhz * share / _CLOCK_STEP_MHZ)
     mhz = np.where(locks & (share < 1.0), steps * _CLOCK_STEP_MHZ, 0.0)
     mhz = np.where(mhz < topology.max_clock_mhz, mhz, 0.0)
-    follows = (mhz > 0.0) & (for_cap <= share)
+    follows = (mhz > 0.0) & ((for_cap <= share) | sheds)
     return mhz.astype(np.int64), np.where(follows, cap_watts, np.inf)
 
 

@@ -62,7 +62,7 @@ def give_orders(
     )
     batches = _batches(tick, state, picture, grants)
     short = state.load.any_above_gpu(np.isfinite(now.load_limit_watts))
-    locks_mhz, lock_watts = lock_clocks(topology, batches.cap_watts, short)
+    locks_mhz, lock_watts = lock_clocks(topology, batches.cap_watts, short, state.clock_share)
     case = guaranteed_case(topology, state.load, tick.observations, state.guaranteed)
     commands = replace(
         batches,

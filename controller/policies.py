@@ -18,6 +18,8 @@ from wattpack.api.policy import Actuator
 from wattpack.errors import InputError
 from wattpack.power.domain_tree import BoolArray, FloatArray, IntArray
 
+_CLOCK_BOUND = ("prefill", "training", "batch")
+
 __all__ = ["Owed", "matches", "owed", "require_sound"]
 
 
@@ -33,6 +35,7 @@ class Owed:
     clock_lock: BoolArray
     lock_law: LockLaw
     value_steps_watts: FloatArray
+    shed_clock_share: FloatArray
 
 
 def matches(policy: PowerPolicy, pod: PodSpec) -> bool:
@@ -119,6 +122,11 @@ def owed(
         clock_lock=locked,
         lock_law=law,
         value_steps_watts=value_steps(profiles, works, locked),
+        shed_clock_share=np.where(
+            limits & locks & ~locked,
+            [_kept_at(profiles[i], rows[i][1]) for i in range(len(gpus))],
+            1.0,
+        ),
     )
 
 
@@ -140,6 +148,20 @@ def _floor(gpu: GpuSpec, watts: float) -> float:
     if not np.isfinite(watts) or watts <= 0.0:
         raise InputError(f"gpu[{gpu.uuid}].floor", "a floor or knee in W > 0", watts)
     return float(np.clip(watts, gpu.min_limit_watts, gpu.default_limit_watts))
+
+
+def _kept_at(profile: GpuProfile, floor_watts: float) -> float:
+    """Speed that work which waits for its clock keeps at its floor, by the kindest measured class.
+
+    1 where no such class was measured: then nothing is given up beside the limit.
+    """
+    share = floor_watts / profile.default_limit_watts
+    kept = [
+        float(np.interp(share, kernel.cap_fractions, kernel.throughput))
+        for name, kernel in profile.kernel_classes.items()
+        if name in _CLOCK_BOUND
+    ]
+    return min(1.0, max(kept, default=1.0))
 
 
 def _gangs(n_gpus: int, position: Mapping[str, int], pods: Sequence[PodSpec]) -> IntArray:

@@ -12,8 +12,10 @@ from dataclasses import replace
 import numpy as np
 
 from controller.bands import cap_band_share, release_share
+from controller.clock_shed import limit_room, shed_clocks
 from controller.commitments import record, seen
 from controller.controller_state import State, carry_over, initial_state
+from controller.decide import Situation
 from controller.heat_budget import budgeted_band, spare_share
 from controller.judge import (
     base_watts,
@@ -32,6 +34,8 @@ from controller.reserve_feeds import take_feeds, unseen_heat
 from controller.standing import still_standing
 from controller.tick_values import Commands, Decisions, Tick
 from wattpack.errors import InputError
+from wattpack.power.domain_tree import FloatArray
+from wattpack.units import NS_PER_SECOND
 
 __all__ = ["State", "carry_over", "initial_state", "step"]
 
@@ -56,6 +60,7 @@ def step(tick: Tick, state: State) -> tuple[State, Commands, Decisions]:
     spare = spare_share(state.rated_load, state.heat, base_watts(state), tick.settings)
     cap_band = budgeted_band(cap_band_share(state.rises, tick.settings), spare)
     state, situation = move_bands(tick, state, picture, situation, cap_band, spare)
+    state, situation = _shed(tick, state, picture.draw_watts, situation)
     enforced = enforced_situation(tick.topology, situation)
     decided, commanded = decide_caps(tick, state, situation, enforced)
     orders = give_orders(tick, state, picture, enforced, commanded)
@@ -93,6 +98,20 @@ def _opened(tick: Tick, state: State) -> State:
         commitments=seen(tick, state.commitments),
         standing=still_standing(tick, state.standing),
     )
+
+
+def _shed(
+    tick: Tick, state: State, draw_watts: FloatArray, now: Situation
+) -> tuple[State, Situation]:
+    """Clocks lowered where an enforcing domain draws too much, and what limits then leave."""
+    base, load, topology = base_watts(state), state.load, tick.topology
+    limits = enforced_situation(topology, now).load_limit_watts
+    excess = np.where(np.isfinite(limits), (draw_watts - limits) / base, -np.inf)
+    seconds = 0.0 if state.now_ns < 0 else (tick.now_ns - state.now_ns) / NS_PER_SECOND
+    share = shed_clocks(state.clock_share, topology, load, excess, seconds)
+    room = limit_room(share, topology, load, excess) * base
+    left = replace(now, load_limit_watts=now.load_limit_watts + room)
+    return replace(state, clock_share=share), left
 
 
 def _require_match(tick: Tick, state: State) -> None:

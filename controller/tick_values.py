@@ -77,6 +77,8 @@ class Topology:
         lock_law: What a lock stands for; None: every GPU's work is unknown.
         value_steps_watts: Caps up to which a watt still buys the work of each step, from the most
             valuable on and never falling, (n_steps, n_gpus); no step: all watts are alike.
+        shed_clock_share: Lowest clock over the highest to which a GPU's clock may shed load beside
+            its limit, 1 for none, (n_gpus,); empty: none.
         domain_of_gpu: The domain directly above each GPU's node, (n_gpus,).
         enforced_gpu: Whether that one enforces, (n_gpus,).
     """
@@ -100,6 +102,7 @@ class Topology:
     max_clock_mhz: IntArray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     lock_law: LockLaw | None = None
     value_steps_watts: FloatArray = field(default_factory=lambda: np.zeros((0, 0)))
+    shed_clock_share: FloatArray = field(default_factory=lambda: np.zeros(0))
     domain_of_gpu: IntArray = field(init=False, repr=False)
     enforced_gpu: BoolArray = field(init=False, repr=False)
 

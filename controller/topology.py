@@ -141,6 +141,7 @@ def topology_of(
         max_clock_mhz=np.array([gpu.max_clock_mhz for gpu in gpus], dtype=np.int64),
         lock_law=due.lock_law,
         value_steps_watts=due.value_steps_watts,
+        shed_clock_share=due.shed_clock_share,
     )
 
 

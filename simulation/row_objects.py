@@ -177,6 +177,7 @@ def policy_objects(scenario: Scenario) -> Objects:
             "selector": {"priorityClasses": [settings.name]},
             "priority": settings.value,
             "interactive": settings.interactive,
+            "allowedActuators": list(settings.actuators),
         }
         if settings.floor_ratio is not None:
             spec["floorFraction"] = settings.floor_ratio

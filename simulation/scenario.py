@@ -156,6 +156,10 @@ class PriorityClassSettings(Settings):
     name: Annotated[Name, Field(description="PriorityClass name")]
     value: Annotated[int, Field(ge=-1_000_000, le=1_000_000, description="Higher is capped later")]
     interactive: Annotated[bool, Field(description="Somebody waits for answers")] = False
+    actuators: Annotated[
+        tuple[Literal["PowerLimit", "ClockLock"], ...],
+        Field(min_length=1, description="What its boards may be held by (allowedActuators)"),
+    ] = ("PowerLimit",)
     floor_ratio: Annotated[
         Share | None, Field(description="Floor over default limit; the GPU type's knee if unset")
     ] = None

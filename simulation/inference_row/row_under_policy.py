@@ -29,7 +29,10 @@ Floats = NDArray[np.float64]
 RACKS: Final = 4
 UNCAPPED: Final = "uncapped"
 WATTPACK: Final = "wattpack"
-ROW_POLICIES: Final = (UNCAPPED, *POLICIES, WATTPACK)
+WATTPACK_LIMITS: Final = "wattpack_limits"
+"""The same, where no policy of the row allows it clocks."""
+
+ROW_POLICIES: Final = (UNCAPPED, *POLICIES, WATTPACK_LIMITS, WATTPACK)
 
 
 def polca_scenario(
@@ -59,9 +62,15 @@ def polca_scenario(
         "rack_rated_servers": 1.25 * in_rack,
         "external_watts": 0.0,
     }
+    classes = [
+        {"name": "high", "value": 1000, "interactive": True},
+        # As the published policy does, low priority may be held by its clocks as well.
+        {"name": "low", "value": 100, "actuators": ["PowerLimit", "ClockLock"]},
+    ]
     return load_scenario(
         None,
         name=f"polca-{n_servers}",
+        priority_classes=classes,
         seed=seed,
         step_seconds=step_seconds,
         row=row,
@@ -162,10 +171,12 @@ def policy_for(
     name: str, work: InferenceWork, scenario: Scenario, settings: PowerSettings | None = None
 ) -> MadePolicy:
     """The policy of a name, one of ``ROW_POLICIES``; arguments as for ``run_policy``."""
+    if name == WATTPACK_LIMITS:
+        scenario = _limits_only(scenario)
     plant = RowPlant(scenario, START_NS)
     limits = plant.bank.default_limit_watts.copy()
     none = np.zeros(len(limits))
-    if name == WATTPACK:
+    if name in {WATTPACK, WATTPACK_LIMITS}:
         gang = np.arange(len(limits)) // GPUS_PER_SERVER
         topology = product_topology(plant, work.priority, gang)
         told = settings or PowerSettings(lease_ttl_ms=scenario.control.lease_ttl_ms)
@@ -178,3 +189,10 @@ def policy_for(
         return MadePolicy(lambda _: Uncapped(limits), limits, none)
     published: PolicyName = next(one for one in POLICIES if one == name)
     return MadePolicy(lambda _: PublishedRowPolicy(published, plant, work.priority), limits, none)
+
+
+def _limits_only(scenario: Scenario) -> Scenario:
+    classes = [
+        one.model_copy(update={"actuators": ("PowerLimit",)}) for one in scenario.priority_classes
+    ]
+    return scenario.model_copy(update={"priority_classes": tuple(classes)})

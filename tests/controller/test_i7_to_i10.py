@@ -79,7 +79,7 @@ def test_i9_every_float_of_the_model_names_its_unit() -> None:
 
     units = ("_watts", "_ns", "_mhz", "_ms", "_seconds", "_per_watt")
     unitless = {"heat", "brake_heat", "parent_heat", "target_margin", "release_margin"}
-    unitless |= {"host_share", "feed_share", "coincidence"}
+    unitless |= {"host_share", "feed_share", "shed_clock_share", "coincidence"}
     unitless |= {"rise_quantile_prior", "held_rise_prior", "node_default_share"}
     for kind in (
         tick_values.Topology,
