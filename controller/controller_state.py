@@ -258,6 +258,7 @@ def _with_domains(fresh: State, old: State, domains: IntArray) -> State:
         ),
         meters=_moved_meters(fresh.meters, old.meters, domains),
         feeds=_moved_feeds(fresh.feeds, old.feeds, domains),
+        available_watts=moved(fresh.available_watts, old.available_watts),
         alarms=Alarms(
             moved(fresh.alarms.on, old.alarms.on, 1),
             moved(fresh.alarms.seen_ns, old.alarms.seen_ns, 1),

@@ -21,7 +21,7 @@ import numpy as np
 from controller.breaker_heat import heat_limits
 from controller.tick_values import PowerSettings, Tick
 from wattpack.power.board_trust import STALE_AFTER_SAME
-from wattpack.power.domain_tree import BoolArray, FloatArray, IntArray
+from wattpack.power.domain_tree import BoolArray, FloatArray, IntArray, ReserveFeeds
 from wattpack.power.feasibility import LoadTree
 from wattpack.power.recent_highest import RecentHighest, nothing_yet
 from wattpack.units import NS_PER_SECOND
@@ -43,6 +43,8 @@ _BACK_AFTER_NS = 30 * NS_PER_SECOND
 _TICK_SECONDS = 1.0
 # Feeds never share a load to the per cent.
 _CARRIES_SHARE = 0.95
+# The busiest of N feeds carries an Nth or more; below that, but for rounding, nobody read it.
+_OF_EVEN_SHARE = 0.95
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +70,8 @@ class Feeds:
 
     Attributes:
         available_watts: What the load may be for long, over phase imbalance.
-        unseen_seconds: How long before the last tick a loss that this one shows may have been.
+        unseen_seconds: How long before the last tick a loss may have been that this one shows, or
+            that it cannot rule out because nobody tells any more.
     """
 
     available_watts: FloatArray
@@ -90,14 +93,16 @@ def take_feeds(
 ) -> tuple[FeedMemory, Feeds]:
     """Take in this tick's readings: the memory, and what the feeds carry.
 
-    Five identical readings in a row are a stuck meter, as with domain meters.
+    Five identical readings in a row are a stuck meter, as with domain meters. A feed's own meter
+    may go with the feed, so where readings end the loss may be as old as they may be.
     """
     reserve, n = load.tree.reserve, len(load.tree)
     if reserve is None:
         return memory, Feeds(load.rating_watts, np.zeros(n))
     share, stamp_ns = _readings(tick, n)
     with np.errstate(invalid="ignore"):
-        valid = reserve.used & (share > 0.0) & (share <= 1.0) & (stamp_ns <= tick.now_ns)
+        valid = reserve.used & (share >= _least_share(reserve)) & (share <= 1.0)
+    valid &= stamp_ns <= tick.now_ns
     valid &= tick.now_ns - stamp_ns <= reserve.max_age_seconds * NS_PER_SECOND
     new = valid & (stamp_ns > memory.last_time_ns)
     same = np.where(share == memory.last_share, memory.same_count + 1, 1)
@@ -107,6 +112,8 @@ def take_feeds(
     known = np.where(usable, highest.highest(), np.nan)
     risen = new & (memory.last_time_ns >= 0) & (share > memory.last_share)
     unseen_ns = np.where(risen, np.maximum(last_tick_ns - memory.last_time_ns, 0), 0)
+    unseen = np.minimum(unseen_ns / NS_PER_SECOND, reserve.max_age_seconds)
+    unseen = np.where(usable, unseen, reserve.max_age_seconds)
     taken = FeedMemory(
         np.where(new, share, memory.last_share),
         np.where(new, stamp_ns, memory.last_time_ns),
@@ -116,7 +123,6 @@ def take_feeds(
     most = _most_watts(load, tick.settings)
     carried = reserve.feed_watts / load.tree.phase_imbalance / np.where(usable, known, 1.0)
     available = np.where(usable, np.minimum(carried, most), load.rating_watts)
-    unseen = np.minimum(unseen_ns / NS_PER_SECOND, reserve.max_age_seconds)
     return taken, Feeds(available, unseen)
 
 
@@ -150,6 +156,11 @@ def _most_watts(load: LoadTree, settings: PowerSettings) -> FloatArray:
     """What the load may be while all feeds carry, over phase imbalance, (n_domains,)."""
     all_feeds = load.tree.all_feeds_watts / load.tree.phase_imbalance
     return np.minimum(all_feeds, borne_until_shed_watts(load, settings))
+
+
+def _least_share(reserve: ReserveFeeds) -> FloatArray:
+    """The lowest share that the busiest of a domain's feeds can have, (n_domains,)."""
+    return np.asarray(_OF_EVEN_SHARE * reserve.feed_watts / reserve.all_feeds_watts)
 
 
 def _readings(tick: Tick, n_domains: int) -> tuple[FloatArray, IntArray]:

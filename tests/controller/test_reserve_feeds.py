@@ -13,8 +13,14 @@ from benchmarks._house_objects import topology_of
 from benchmarks._power_house import House, Trip
 from benchmarks._random_houses import random_house, random_work
 from controller.budget import budget_watts
-from controller.reserve_feeds import borne_until_shed_watts, initial_feeds, take_feeds
-from controller.step import initial_state, step
+from controller.reserve_feeds import (
+    Feeds,
+    borne_until_shed_watts,
+    initial_feeds,
+    take_feeds,
+    unseen_heat,
+)
+from controller.step import carry_over, initial_state, step
 from controller.tick_values import Tick, Topology
 from simulation.row_control.faults import RowFault, RowFaultKind
 from simulation.row_control.run import RowRun
@@ -94,7 +100,16 @@ def test_a_feed_that_is_back_is_counted_on_after_half_a_minute() -> None:
 
 @pytest.mark.parametrize(
     ("share", "age"),
-    [(float("nan"), 0.5), (0.0, 0.5), (-0.25, 0.5), (1.2, 0.5), (0.25, 3.5), (0.25, -1.0)],
+    [
+        (float("nan"), 0.5),
+        (0.0, 0.5),
+        (-0.25, 0.5),
+        # The busiest of four feeds carries a quarter or more.
+        (0.2, 0.5),
+        (1.2, 0.5),
+        (0.25, 3.5),
+        (0.25, -1.0),
+    ],
 )
 def test_what_nobody_tells_counts_as_lost(share: float, age: float) -> None:
     looks = Looks(load_of(four_feeds()))
@@ -116,6 +131,28 @@ def test_seconds_before_a_loss_was_seen_are_told_for_their_heat() -> None:
     # The last reading was half a second old at the last tick.
     looks.at(1.0 / 3.0)
     assert looks.unseen_seconds == pytest.approx(0.5)
+
+
+def test_a_feed_whose_meter_went_with_it_leaves_its_heat() -> None:
+    load = load_of(four_feeds())
+    looks = Looks(load)
+    looks.at(0.25)
+    looks.at(float("nan"))
+    # Default maxAgeSeconds: nobody told of the feeds for as long as that at the most.
+    assert looks.unseen_seconds == pytest.approx(3.0)
+    # 390 kW on the feeds that may be left, by the curve that gives in first.
+    gone = Feeds(np.array([300_000.0]), np.array([looks.unseen_seconds]))
+    heat = unseen_heat(load, np.array([400_000.0]), gone, np.array([390_000.0]))
+    assert heat == pytest.approx(3.0 / load.curves.trip_seconds(np.array([1.3])))
+    # Told once: what stands at the rating already has no heat that nobody counted.
+    assert unseen_heat(load, np.array([300_000.0]), gone, np.array([390_000.0])) == 0.0
+
+
+def test_what_feeds_were_believed_to_carry_outlives_a_change_of_members() -> None:
+    topology = make_empty(load_of(four_feeds()))
+    state = replace(initial_state(topology, SETTINGS), available_watts=np.array([400_000.0]))
+    moved = carry_over(state, topology, replace(topology), SETTINGS)
+    assert moved.available_watts == pytest.approx([400_000.0])
 
 
 def test_without_the_option_nothing_but_the_rating_counts() -> None:
