@@ -119,7 +119,8 @@ class FeedShareSpec(ApiModel):
             min_length=1,
             max_length=4096,
             description="PromQL of one series: the busiest feed's share of the domain's load, 0 to "
-            "1, of one moment, for example max(feed_watts) / sum(feed_watts)",
+            "1, of one moment, for example max(feed_watts) / sum(feed_watts) and on() (time() - "
+            "min(timestamp(feed_watts)) <= 3): only a plain series tells its age by itself",
         ),
     ]
     max_age_seconds: Annotated[
