@@ -18,7 +18,7 @@ from controller.tick_values import Topology
 from wattpack.power.domain_tree import BoolArray, FloatArray
 from wattpack.power.feasibility import LoadTree
 
-__all__ = ["limit_room", "shed_clocks", "sheddable"]
+__all__ = ["clocks_unseen", "limit_room", "shed_clocks", "sheddable"]
 
 _DEAD_SHARE = 0.005
 """Of the rating, on both sides of the target: a second's draw of a row moves by as much."""
@@ -77,6 +77,23 @@ def shed_clocks(
     rises = ~load.any_above_gpu(excess >= -_DEAD_SHARE)
     moved = share - step * np.where(rises, -_OPEN_PER_SECOND, fall)
     return np.clip(moved, np.where(mine, topology.shed_clock_share, 1.0), 1.0)
+
+
+def clocks_unseen(topology: Topology, load: LoadTree, excess: FloatArray) -> FloatArray:
+    """The same while another leads: a leader's clocks hide the excess that they shed, (n_gpus,).
+
+    Who takes over must not open them all at once, so they count as lowest wherever load is held.
+
+    Args:
+        topology: For how far each clock may be lowered.
+        load: The tree.
+        excess: As for ``shed_clocks``, (n_domains,).
+    """
+    held = sheddable(topology) & load.any_above_gpu(np.isfinite(excess))
+    share = np.ones(topology.n_gpus)
+    if held.any():
+        share[held] = topology.shed_clock_share[held]
+    return share
 
 
 def limit_room(

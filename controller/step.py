@@ -12,7 +12,7 @@ from dataclasses import replace
 import numpy as np
 
 from controller.bands import cap_band_share, release_share
-from controller.clock_shed import limit_room, shed_clocks
+from controller.clock_shed import clocks_unseen, limit_room, shed_clocks
 from controller.commitments import record, seen
 from controller.controller_state import State, carry_over, initial_state
 from controller.decide import Situation
@@ -108,7 +108,10 @@ def _shed(
     limits = enforced_situation(topology, now).load_limit_watts
     excess = np.where(np.isfinite(limits), (draw_watts - limits) / base, -np.inf)
     seconds = 0.0 if state.now_ns < 0 else (tick.now_ns - state.now_ns) / NS_PER_SECOND
-    share = shed_clocks(state.clock_share, topology, load, excess, seconds)
+    if tick.observations.leading:
+        share = shed_clocks(state.clock_share, topology, load, excess, seconds)
+    else:
+        share = clocks_unseen(topology, load, excess)
     room = limit_room(share, topology, load, excess) * base
     left = replace(now, load_limit_watts=now.load_limit_watts + room)
     return replace(state, clock_share=share), left

@@ -8,7 +8,7 @@ from functools import cache
 import numpy as np
 import pytest
 
-from controller.clock_shed import limit_room, shed_clocks, sheddable
+from controller.clock_shed import clocks_unseen, limit_room, shed_clocks, sheddable
 from controller.locks import law_of, lock_clocks
 from controller.tick_values import Band, Commands, Decisions, Topology
 from controller.topology import PodSpec, build_topology
@@ -56,6 +56,37 @@ def test_clocks_fall_by_the_excess_and_rise_slowly() -> None:
     np.testing.assert_allclose(after(domains(topology, 0.0), low), low)
     np.testing.assert_allclose(after(domains(topology, -0.02), low), np.where(HALF, 0.854, 1.0))
     np.testing.assert_allclose(after(domains(topology, CALM), low), np.where(HALF, 0.854, 1.0))
+
+
+def test_who_takes_over_leaves_clocks_down_where_load_is_held() -> None:
+    """A leader's clocks bring the draw to the target: its standby sees no excess to lower for."""
+    topology = shedding()
+    excess = domains(topology, CALM)
+    leaf = int(topology.domain_of_node[0])
+    excess[leaf] = 0.0
+    share = clocks_unseen(topology, tree_of(topology), excess)
+    held = HALF & (topology.domain_of_gpu == leaf)
+    np.testing.assert_allclose(share, np.where(held, LOWEST, 1.0))
+    first_tick = shed_clocks(share, topology, tree_of(topology), excess, 1.0)
+    np.testing.assert_allclose(first_tick, share)
+
+
+def test_a_standby_that_takes_over_keeps_the_locks_of_a_pressed_row() -> None:
+    loop = LockedLoop(shedding(oversubscription=1.55, floor_watts=450.0))
+    loop.wanted[:] = np.where(HALF, 300.0, 500.0)
+    loop.turn(60)
+    loop.wanted[:] = np.where(HALF, 420.0, 650.0)
+    loop.turn(120)
+    locks = loop.locks.copy()
+    # A standby saw the same reports and lowered nothing itself.
+    loop.state = replace(loop.state, clock_share=np.ones(48))
+    loop.changes["leading"] = False
+    loop.turn(1)
+    del loop.changes["leading"]
+    commands, _ = loop.turn(1)
+    assert locks[HALF].all()
+    assert commands.lock_max_mhz[HALF].all()
+    assert np.all(commands.lock_max_mhz <= locks)
 
 
 def test_a_clock_follows_the_worst_domain_above_its_board() -> None:
