@@ -12,9 +12,10 @@ from dataclasses import replace
 import numpy as np
 
 from controller.bands import cap_band_share, release_share
+from controller.carry_over import carry_over
 from controller.clock_shed import clocks_unseen, limit_room, shed_clocks
 from controller.commitments import record, seen
-from controller.controller_state import State, carry_over, initial_state
+from controller.controller_state import State, initial_state
 from controller.decide import Situation
 from controller.heat_budget import budgeted_band, spare_share
 from controller.judge import (

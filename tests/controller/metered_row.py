@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from controller.step import State, initial_state, step
+from controller.step import initial_state, step
 from controller.tick_values import Decisions, Observations, Tick, Topology
 from tests.controller.builders import SETTINGS, make_observations, seconds
 from tests.controller.oracle import House, house_of
@@ -157,12 +157,12 @@ class MeteredRow:
 
     def run(self, count: int) -> Iterator[tuple[int, Decisions]]:
         """Drive the controller for so many seconds, a tick a second."""
-        state: State = initial_state(self.topology, SETTINGS)
+        self.state = initial_state(self.topology, SETTINGS)
         for second in range(count):
             self.advance(second)
             observed = self.observe(second)
             tick = Tick(self.topology, observed, SETTINGS, seconds(second))
-            state, commands, decisions = step(tick, state)
+            self.state, commands, decisions = step(tick, self.state)
             heard = commands.send & ~self.is_silent(second) & self.obeys
             boards = heard[self.topology.node_of_gpu]
             self.caps = np.where(boards, commands.cap_watts, self.caps)
