@@ -222,7 +222,7 @@ class BatchSettings(Settings):
     )
     max_duration_seconds: Annotated[Seconds, Field(description="Longer pods are cut")] = 7200.0
     min_load_ratio: Annotated[Share, Field(description="Lowest draw over a hot kernel's draw")] = (
-        0.85
+        0.97
     )
     max_load_ratio: Annotated[Share, Field(description="Highest draw over a hot kernel's draw")] = (
         1.0
@@ -315,7 +315,7 @@ _SERVICES = (
         trace="code",
         priority_class="high",
         replicas=10,
-        rate_weight=0.25,
+        rate_weight=0.18,
         trace_offset_seconds=300.0,
     ),
     ServiceSettings(
@@ -347,7 +347,7 @@ class Scenario(Settings):
     ] = 0.25
     trace_rate_factor: Annotated[
         float, Field(ge=0, le=1e5, description="Requests per request of the trace, all services")
-    ] = 60.0
+    ] = 68.0
     trace_start_seconds: Annotated[
         SecondsFromZero, Field(description="Where in the traces the run starts")
     ] = 900.0
