@@ -48,6 +48,7 @@ class TwinRun:
     Attributes:
         watts: Mean draw of the board over each step, (n_steps,); zeros without a board.
         busy_share: Share of each step in which iterations ran, (n_steps,).
+        decode_batch: Answers that are decoded together at the end of each step, (n_steps,).
         number: Of each finished request among those given, (n_finished,).
         first_token_seconds: Arrival to first token, (n_finished,).
         per_token_seconds: Time of each further token, NaN for answers of one, (n_finished,).
@@ -56,6 +57,7 @@ class TwinRun:
     step_seconds: float
     watts: Floats
     busy_share: Floats
+    decode_batch: Floats
     number: NDArray[np.intp]
     first_token_seconds: Floats
     per_token_seconds: Floats
@@ -78,7 +80,7 @@ def play(
     fleet.add(Replica(0, table, batching.max_batch, batching.chunk_tokens))
     bank = None if profile is None else _bank(profile)
     knee = frozen_plant().decode_clock_knee_ratio
-    watts, busy, ended, taken = [], [], [], 0
+    watts, busy, batch, ended, taken = [], [], [], [], 0
     for step in range(round(seconds / step_seconds)):
         now = step * step_seconds
         upto = int(np.searchsorted(requests.arrival_seconds, now))
@@ -87,6 +89,7 @@ def play(
         held = np.ones(1) if bank is None else _held(bank)
         done = fleet.step(now, step_seconds, BoardState(held, np.ones(1), knee))
         busy.append(float(done.busy_share[0]))
+        batch.append(float(fleet.decode_batch()[0]))
         if len(done.arrived_seconds):
             ended.append(done)
         if bank is None or profile is None:
@@ -94,11 +97,15 @@ def play(
             continue
         demand = done.busy_watts + (1.0 - done.busy_share) * profile.context_watts
         watts.append(float(bank.advance(demand, seconds_to_ns(now + step_seconds))[0]))
-    return _run(requests, step_seconds, np.array(watts), np.array(busy), ended)
+    steps = (np.array(watts), np.array(busy), np.array(batch))
+    return _run(requests, step_seconds, steps, ended)
 
 
 def _run(
-    requests: Requests, step_seconds: float, watts: Floats, busy: Floats, ended: list[StepResult]
+    requests: Requests,
+    step_seconds: float,
+    steps: tuple[Floats, Floats, Floats],
+    ended: list[StepResult],
 ) -> TwinRun:
     arrived = np.concatenate([[], *(done.arrived_seconds for done in ended)])
     first = np.concatenate([[], *(done.first_token_seconds for done in ended)])
@@ -107,7 +114,7 @@ def _run(
     further = requests.output_tokens[number] - 1.0
     per_token = np.full(len(number), np.nan)
     np.divide(whole - first, further, out=per_token, where=further > 0)
-    return TwinRun(step_seconds, watts, busy, number, first, per_token)
+    return TwinRun(step_seconds, *steps, number, first, per_token)
 
 
 def part_of_trace(trace: Trace, rate: float, begin_seconds: float, seconds: float) -> Requests:

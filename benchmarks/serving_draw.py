@@ -16,28 +16,18 @@ from typing import Final
 
 import numpy as np
 
+from benchmarks._twin_server import Batching, play
 from benchmarks.runner import Options, Result, Target
-from capacity.gpu_profile import GpuProfile
-from capacity.model.capping_loop import capping_loop
 from capacity.profile_library import shipped_library
 from capacity.step_library import shipped_step_tables
-from gpu.simulated.board_arrays import BoardBank, BoardSpec
 from simulation.arrivals import Requests
-from simulation.capping_boards import CappingRegulation
-from simulation.plant_constants import frozen_plant
-from simulation.serving_queues import Replica, ServingFleet
-from simulation.serving_steps import BoardState
 from simulation.traces import Trace, TraceName, shipped_trace
-from wattpack.units import GpuUuid, NodeName, seconds_to_ns
 
 NAME = "serving_draw"
 SUMMARY = "mean draw of the twin's server against a real one under the same traces"
 
 RUNS_FILE: Final = Path(__file__).parent / "data" / "capacity" / "served_draws.csv"
 LANGUAGE_MODEL: Final = "llama-3.1-8b"
-STEP_SECONDS: Final = 0.25
-MAX_BATCH: Final = 256
-CHUNK_TOKENS: Final = 2048
 BEGIN_SECONDS: Final = (900.0, 0.0, 1800.0)
 """On the trace; the first is what is scored."""
 
@@ -144,52 +134,13 @@ def serve(served: Served, begin_seconds: float, seconds: float) -> Twin:
     """The twin's server and board under one part of a trace."""
     profile = shipped_library().find(served.gpu)
     table = shipped_step_tables().find(profile.model, LANGUAGE_MODEL, 1)
-    fleet, bank = ServingFleet(1), _bank(profile)
-    fleet.add(Replica(0, table, MAX_BATCH, CHUNK_TOKENS))
     requests = _requests(shipped_trace(served.trace), served.rate, begin_seconds, seconds)
-    knee = frozen_plant().decode_clock_knee_ratio
-    watts, batch, first, taken = [], [], [], 0
-    for step in range(round(seconds / STEP_SECONDS)):
-        now = step * STEP_SECONDS
-        upto = int(np.searchsorted(requests.arrival_seconds, now))
-        fleet.arrive(0, _part(requests, slice(taken, upto)))
-        taken = upto
-        held = bank.drawn_watts / np.maximum(bank.drawn_watts + bank.shed_watts, 1e-9)
-        done = fleet.step(now, STEP_SECONDS, BoardState(held, np.ones(1), knee))
-        demand = done.busy_watts + (1.0 - done.busy_share) * profile.context_watts
-        watts.append(float(bank.advance(demand, seconds_to_ns(now + STEP_SECONDS))[0]))
-        batch.append(fleet.decode_batch()[0])
-        first.append(done.first_token_seconds)
-    decoding = np.array(batch)
-    whole = round(1 / STEP_SECONDS)
+    run = play(table, requests, seconds, Batching(), profile=profile)
+    whole = round(1 / run.step_seconds)
     return Twin(
-        np.array(watts).reshape(-1, whole).mean(axis=1),
-        decoding[decoding > 0],
-        np.concatenate(first),
-    )
-
-
-def _bank(profile: GpuProfile) -> BoardBank:
-    """One board of the twin whose sensor reads true, as the measured means are of one that did."""
-    loop = capping_loop(profile.model)
-    regulation = CappingRegulation(loop, np.array([profile.idle_watts]))
-    bank = BoardBank([_board(profile)], regulation=regulation)
-    bank.sensor_gain = np.ones(1)
-    return bank
-
-
-def _board(profile: GpuProfile) -> BoardSpec:
-    return BoardSpec(
-        uuid=GpuUuid("GPU-served"),
-        model=profile.product_names[0],
-        node=NodeName("served"),
-        index=0,
-        idle_watts=profile.idle_watts,
-        default_limit_watts=profile.default_limit_watts,
-        min_limit_watts=profile.min_limit_watts,
-        max_limit_watts=profile.max_limit_watts,
-        max_clock_mhz=round(profile.max_clock_mhz),
-        knee_watts=profile.knee_watts,
+        run.watts.reshape(-1, whole).mean(axis=1),
+        run.decode_batch[run.decode_batch > 0],
+        run.first_token_seconds,
     )
 
 
@@ -206,9 +157,3 @@ def _requests(trace: Trace, rate: float, begin_seconds: float, seconds: float) -
     which = np.flatnonzero((arrivals >= 0.0) & (arrivals < seconds))
     original = which % len(trace.arrival_seconds)
     return Requests(arrivals[which], trace.prompt_tokens[original], trace.output_tokens[original])
-
-
-def _part(requests: Requests, part: slice) -> Requests:
-    return Requests(
-        requests.arrival_seconds[part], requests.prompt_tokens[part], requests.output_tokens[part]
-    )
