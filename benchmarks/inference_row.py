@@ -16,7 +16,8 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from benchmarks.runner import Options, Result, Row, Target, finished_rows, sources_digest
+from benchmarks._rests_on import rests_on_digest
+from benchmarks.runner import Options, Result, Row, Target, finished_rows
 from simulation.inference_row.client_arrivals import TROUGH_RATIO, ClientArrivals
 from simulation.inference_row.row_calibration import PUBLISHED, frozen_calibration
 from simulation.inference_row.row_power import RATED_SERVERS, ServerPower
@@ -68,7 +69,8 @@ def run(options: Options) -> Result:
         arrivals = frozen_calibration().arrivals(seed=case.seed + first - 1)
         return judged(days_of(arrivals, case.days, case.hours))
 
-    rows = finished_rows(options, _kind("quick" if options.quick else "full"), of_case, len(cases))
+    kind = f"{NAME}-{'quick' if options.quick else 'full'}"
+    rows = finished_rows(options, kind, of_case, len(cases), _digest())
     power, frozen = ServerPower.of(), frozen_calibration()
     figures: dict[str, float | int | str] = {
         "night_request_rate_ratio": TROUGH_RATIO,
@@ -109,9 +111,8 @@ def days_of(arrivals: ClientArrivals, days: range, hours: tuple[float, float]) -
     return np.concatenate([uncapped_days(arrivals, part, power, hours) for part in parts])
 
 
-def _kind(what: str) -> str:
-    """Name of the shards: the row's own code and data, besides the benchmarks'."""
-    return f"{NAME}-{what}-{sources_digest(('simulation',))}"
+def _digest() -> str:
+    return rests_on_digest(f"benchmarks.{NAME}")
 
 
 def figures_of(readings: Floats) -> Row:
@@ -151,7 +152,7 @@ def _fit(options: Options) -> Result:
         options.progress(f"load {load:g}, gaps {burst:g}: {made}")
         return made
 
-    rows = finished_rows(options, _kind("fit"), one_point, len(grid))
+    rows = finished_rows(options, f"{NAME}-fit", one_point, len(grid), _digest())
     misses = [miss(row) for row in rows]
     best = int(np.argmin(misses))
     figures = {f"miss_{load:g}_{burst:g}": m for (load, burst), m in zip(grid, misses, strict=True)}

@@ -24,7 +24,8 @@ import numpy as np
 
 from benchmarks._fault_runs import RUN_SECONDS, one_run
 from benchmarks._kept_runs import KeptRuns, RunsKind, chance_bound, read_runs, together
-from benchmarks.runner import RESULTS, Options, Result, Target, sources_digest
+from benchmarks._rests_on import rests_on_digest
+from benchmarks.runner import RESULTS, Options, Result, Target
 from simulation.row_control.work import HIGH, LOW
 from simulation.scenario import Scenario, load_scenario
 from wattpack.errors import InputError
@@ -38,15 +39,6 @@ TOLD_EVERY_RUNS: Final = 10
 QUICK_RUNS, QUICK_SECONDS = 3, 260.0
 RUNS: Final = 2000
 BACK_WITHIN_SECONDS: Final = 60.0
-SOURCES: Final = (
-    "benchmarks/_fault_runs.py",
-    "capacity",
-    "controller",
-    "gpu",
-    "simulation",
-    "wattpack",
-)
-"""What a run rests on."""
 KEPT: Final = RESULTS / NAME
 
 TARGETS: Final = {
@@ -64,7 +56,7 @@ def run(options: Options) -> Result:
     """All runs that are asked for, those of ``--resume`` included."""
     asked = _arguments(options.arguments)
     scenario = load_scenario(asked.scenario)
-    kind = RunsKind.of(scenario, options.seed, sources_digest(SOURCES))
+    kind = RunsKind.of(scenario, options.seed, rests_on_digest(one_run.__module__))
     began = time.perf_counter()
     if options.quick:
         rows = [one_run(scenario, options.seed, i, QUICK_SECONDS) for i in range(QUICK_RUNS)]

@@ -21,6 +21,7 @@ from typing import Final
 
 import numpy as np
 
+from benchmarks._rests_on import rests_on_digest
 from benchmarks.runner import (
     Options,
     Result,
@@ -28,7 +29,6 @@ from benchmarks.runner import (
     Rows,
     Target,
     finished_rows,
-    sources_digest,
 )
 from simulation.inference_row.client_arrivals import DAY_SECONDS, ClientArrivals
 from simulation.inference_row.latency_accounts import latency_losses
@@ -94,7 +94,8 @@ def run(options: Options) -> Result:
     def one_window(seed: int, number: int) -> Row:
         return _window_row(policies, windows[number], seed, given, options)
 
-    rows = finished_rows(options, _kind(given, windows), one_window, len(windows))
+    rests_on = rests_on_digest(f"benchmarks.{NAME}")
+    rows = finished_rows(options, _kind(given, windows), one_window, len(windows), rests_on)
     figures: dict[str, float | int | str] = {
         "servers": given.servers,
         "windows": len(windows),
@@ -244,10 +245,9 @@ def summary(policy: str, rows: Rows) -> dict[str, float]:
 
 
 def _kind(given: argparse.Namespace, windows: Sequence[Window]) -> str:
-    """Name of the shards: whatever a row of figures depends on, besides seed and benchmarks."""
+    """Name of the shards: whatever a row of figures depends on, besides seed and code."""
     asked = {**vars(given), "windows": [str(window) for window in windows]}
     if given.scenario is not None:
         asked["scenario"] = given.scenario.read_text(encoding="utf-8")
-    asked["sources"] = sources_digest(("controller", "gpu", "simulation"))
     text = json.dumps(asked, sort_keys=True, default=str)
     return f"{NAME}-{hashlib.sha256(text.encode()).hexdigest()[:12]}"

@@ -11,7 +11,6 @@ Shards come in an order drawn from the seed, so that what is finished is a sampl
 from __future__ import annotations
 
 import argparse
-import hashlib
 import json
 import time
 from collections.abc import Mapping, Sequence
@@ -22,8 +21,9 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
+from benchmarks._rests_on import rests_on_digest
 from benchmarks.polca_row import unbreakable
-from benchmarks.runner import Options, Result, Row, Target, sources_digest
+from benchmarks.runner import Options, Result, Row, Target
 from simulation.inference_row.client_arrivals import DAY_SECONDS
 from simulation.inference_row.days_under_policy import (
     CALM_BELOW,
@@ -61,7 +61,6 @@ QUICK_HOURS: Final = (3.0, 3.25)
 KINDS: Final = ("whole", "first", "token")
 PRIORITIES: Final = {"low": LOW, "high": HIGH}
 QUANTILES: Final = (50, 99)
-SOURCES: Final = ("benchmarks", "controller", "gpu", "simulation")
 
 
 def _slos(policy: str, kinds: Sequence[str]) -> dict[str, Target]:
@@ -158,7 +157,7 @@ def _shard(
 ) -> Row | None:
     """Two hours under a policy, from their file if it is there; None where it has to be there."""
     policy, number = job
-    digest = hashlib.sha256(sources_digest(SOURCES).encode()).hexdigest()[:12]
+    digest = rests_on_digest(f"benchmarks.{NAME}")
     name = f"{NAME}-{policy}-{given.servers}-seed-{seed}-{number:03d}-{digest}.json"
     file = None if folder is None else folder / name
     if file is not None and file.exists():

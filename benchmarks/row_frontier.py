@@ -25,8 +25,9 @@ from typing import Any, Final
 from benchmarks._frontier_cells import ARMS, STATIC, WATTPACK_SLOW, Cell, Hours, Variant, run_cell
 from benchmarks._frontier_figures import frontier_figures
 from benchmarks._frontier_search import Search, all_cells
+from benchmarks._rests_on import rests_on_digest
 from benchmarks._row_slos import COUNTED
-from benchmarks.runner import Options, Result, Target, sources_digest
+from benchmarks.runner import Options, Result, Target
 from simulation.inference_row.row_under_policy import WATTPACK
 from wattpack.errors import InputError
 
@@ -144,8 +145,8 @@ def _file(options: Options, hours: Hours, variants: Mapping[str, Variant]) -> Pa
     files = [one.scenario.read_text() for one in variants.values() if one.scenario]
     text = json.dumps([str(hours), files])
     asked = hashlib.sha256(text.encode()).hexdigest()[:8]
-    sources = sources_digest(("capacity", "controller", "gpu", "simulation", "wattpack"))
-    return options.resume / f"{NAME}-{asked}-{sources}.jsonl"
+    rests_on = rests_on_digest(run_cell.__module__)
+    return options.resume / f"{NAME}-{asked}-{rests_on}.jsonl"
 
 
 def _kept(

@@ -94,10 +94,13 @@ OneCase = Callable[[int, int], Row]
 """Seed and number of a case in, what JSON can hold out."""
 
 
-def finished_rows(options: Options, name: str, one_case: OneCase, count: int) -> Rows:
+def finished_rows(
+    options: Options, name: str, one_case: OneCase, count: int, digest: str | None = None
+) -> Rows:
     """Cases 0 to ``count``; those that the folder of ``--resume`` holds are not run again.
 
-    A file there is of one seed, and of the code and data that its name has the digest of.
+    A file there is of one seed, and of the code and data that its name has the digest of: of all
+    code and data, or what ``rests_on_digest`` says of cases that run in this process alone.
 
     Raises:
         InputError: if that folder cannot be made.
@@ -108,7 +111,7 @@ def finished_rows(options: Options, name: str, one_case: OneCase, count: int) ->
         options.resume.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise InputError("--resume", "a folder to write to", str(options.resume)) from error
-    kept = options.resume / f"{name}-seed-{options.seed}-{sources_digest()}.jsonl"
+    kept = options.resume / f"{name}-seed-{options.seed}-{digest or sources_digest()}.jsonl"
     lines = kept.read_text(encoding="utf-8").splitlines() if kept.exists() else []
     rows: list[Row] = [json.loads(line) for line in lines[:count]]
     for number in range(len(rows), count):
