@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from benchmarks._power_house import Board, Domain, House, Server, Trip
-from benchmarks._random_houses import RACK_TRIP, SWITCHBOARD_TRIP, Work
+from benchmarks._random_houses import RACK_TRIP, SWITCHBOARD_TRIP, Work, WorkClass
 from capacity.gpu_profile import GpuProfile
 from capacity.profile_library import shipped_library
 from controller.membership import GpuSpec, NodeSpec, PodSpec
@@ -95,20 +95,19 @@ def _breaker(trip: Trip) -> dict[str, Any]:
 def _policies(works: Sequence[Work]) -> list[PowerPolicy]:
     classes = {work.work_class.name: work.work_class for work in works}
     return [
-        PowerPolicy.from_json(
-            _object(
-                "PowerPolicy",
-                name,
-                {
-                    "selector": {"priorityClasses": [name]},
-                    "priority": spoken.priority,
-                    "floorFraction": spoken.floor_share,
-                    "requestFraction": spoken.request_share,
-                },
-            )
-        )
+        PowerPolicy.from_json(_object("PowerPolicy", name, _policy(spoken)))
         for name, spoken in classes.items()
     ]
+
+
+def _policy(spoken: WorkClass) -> dict[str, Any]:
+    floor = {} if spoken.floor_share is None else {"floorFraction": spoken.floor_share}
+    return {
+        "selector": {"priorityClasses": [spoken.name]},
+        "priority": spoken.priority,
+        "requestFraction": spoken.request_share,
+        **floor,
+    }
 
 
 def _object(kind: str, name: str, spec: dict[str, Any]) -> dict[str, Any]:

@@ -13,18 +13,20 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from actuator.lease_messages import LeaseCommand
-from benchmarks._lease_node import DEFAULT_WATTS, MIN_WATTS, Board
+from benchmarks._lease_kind import RowKind
+from benchmarks._lease_node import Board
 from benchmarks._lease_row import Row
 from controller.tick_values import Decisions, Topology
 from wattpack.units import NS_PER_MS, NS_PER_SECOND
 from wattpack.wire.v1 import power_pb2
 
-#: What the design promises, written down again.
-LEASE_NS = 4 * NS_PER_SECOND
+#: What the design promises, written down again; a lease is as long as a file says, if there is one.
+LEASE_MS = 4000
 SET_WITHIN_NS = NS_PER_SECOND // 2
 READ_BACK_WITHIN_NS = 3 * NS_PER_SECOND // 2
 NONCE_LIFE_NS = 2 * NS_PER_SECOND
-FAULT_SECONDS = 4.0 + 0.5 + 1.3
+#: Beyond the lease, of T_fault: actuation and settling.
+REACTION_SECONDS = 0.5 + 1.3
 #: From the end of a lease to the draw: actuation 0.5 s, settling 1.3 s.
 SETTLED_WITHIN_NS = 1800 * NS_PER_MS
 LOOK_NS = 50 * NS_PER_MS
@@ -85,11 +87,22 @@ class Judge:
         ratings: Continuous watts of each domain.
         guaranteed: Of each board, in watts.
         unfair: Judges I5.
+        kind: Of what the row is.
     """
 
     def __init__(
-        self, house: House, ratings: Sequence[float], guaranteed: Sequence[float], unfair: Unfair
+        self,
+        house: House,
+        ratings: Sequence[float],
+        guaranteed: Sequence[float],
+        unfair: Unfair,
+        kind: RowKind | None = None,
     ) -> None:
+        self._kind = kind or RowKind()
+        given = self._kind.given
+        lease_ms = LEASE_MS if given is None else given.scenario.control.lease_ttl_ms
+        self._lease_ns = lease_ms * NS_PER_MS
+        self.fault_seconds = self._lease_ns / NS_PER_SECOND + REACTION_SECONDS
         self._house, self._ratings, self._unfair = house, list(ratings), unfair
         self._guaranteed = list(guaranteed)
         self.violations: Counter[str] = Counter()
@@ -128,7 +141,7 @@ class Judge:
         caps = {device.uuid: device.cap_watts for device in batch.devices}
         self._flying.append((now_ns, node, caps))
         began_ns = self._terms.setdefault(batch.epoch, now_ns)
-        if batch.epoch > 1 and now_ns - began_ns < LEASE_NS:
+        if batch.epoch > 1 and now_ns - began_ns < self._lease_ns:
             for uuid, cap in caps.items():
                 # What does not answer is known to nobody and counts at its default limit.
                 if now_ns < self._hung_until.get(uuid, 0):
@@ -151,12 +164,13 @@ class Judge:
         if command.epoch < self._epochs[node]:
             self._note("I4", f"node {node}: epoch {command.epoch} after a newer one", now_ns)
         self._epochs[node] = max(self._epochs[node], command.epoch)
-        if command.ttl_ms * NS_PER_MS > LEASE_NS:
+        if command.ttl_ms * NS_PER_MS > self._lease_ns:
             self._note("I3", f"node {node}: a lease of {command.ttl_ms} ms", now_ns)
         for device in command.devices:
             watts = device.cap_watts
             # Also false for what is no number (I8); milliwatts would lie above (I9).
-            if watts is not None and not MIN_WATTS <= watts <= DEFAULT_WATTS:
+            kind = self._kind
+            if watts is not None and not kind.min_watts <= watts <= kind.default_watts:
                 self._note("I8", f"{device.uuid}: a cap of {watts} W was accepted", now_ns)
         earlier = self._commands.setdefault(node, [])
         if earlier:
@@ -177,7 +191,7 @@ class Judge:
             mine = topology.node_of_gpu == node
             if (
                 not decisions.silent_nodes[node]
-                or (decisions.highest_cap_watts[mine] < DEFAULT_WATTS).any()
+                or (decisions.highest_cap_watts[mine] < self._kind.default_watts).any()
             ):
                 self._note("I7", f"node {node} is cut off and not counted at its most", now_ns)
 
@@ -294,7 +308,7 @@ class Judge:
             worst = self._house.worst(domain, highest)
             # Demand never reaches a rating here for long enough to heat a breaker.
             calm = row.now_ns >= self._calm_from_ns
-            if calm and not self._house.survives(domain, worst, 0.0, FAULT_SECONDS):
+            if calm and not self._house.survives(domain, worst, 0.0, self.fault_seconds):
                 self._note("I2", f"domain {domain} may draw {worst:.0f} W", row.now_ns)
 
     def _of(self, uuid: str) -> float:

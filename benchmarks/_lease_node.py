@@ -30,7 +30,6 @@ from wattpack.wire.v1 import power_pb2
 if TYPE_CHECKING:
     from benchmarks._lease_row import Row
 
-MIN_WATTS, DEFAULT_WATTS, IDLE_WATTS = 200.0, 700.0, 90.0
 #: Writes and their read-backs: 50-80 ms (DynamoLLM), about 10 ms (Perseus), for clocks; assumed.
 WRITE_NS = (10 * NS_PER_MS, 80 * NS_PER_MS)
 
@@ -72,11 +71,11 @@ class Board:
 
     def __init__(self, row: Row, uuid: str, index: int) -> None:
         self._row = row
-        self.identity = GpuIdentity(GpuUuid(uuid), "NVIDIA H200", index)
-        self.written_watts = self.limit_watts = DEFAULT_WATTS
+        self.identity = GpuIdentity(GpuUuid(uuid), row.kind.product, index)
+        self.written_watts = self.limit_watts = row.kind.default_watts
         self.changed_ns = self._lands_ns = 0
         self.demand_watts, self.wanted_ns = 300.0, 0
-        self.drawn_watts = IDLE_WATTS
+        self.drawn_watts = row.kind.idle_watts
         self.joules = 1.0
         self.hangs = False
 
@@ -98,8 +97,8 @@ class Board:
     def limits(self) -> PowerLimits:
         """As the driver tells them."""
         self._answer()
-        told = self.written_watts
-        return PowerLimits(MIN_WATTS, DEFAULT_WATTS, DEFAULT_WATTS, told, told)
+        told, kind = self.written_watts, self._row.kind
+        return PowerLimits(kind.min_watts, kind.default_watts, kind.default_watts, told, told)
 
     def max_clock_mhz(self) -> int:
         """The highest clock."""
@@ -225,8 +224,8 @@ class Node:
         self.boots += 1
         for board in self.boards.values():
             board.hangs = False
-            board.written_watts = DEFAULT_WATTS
-            board.hold(DEFAULT_WATTS)
+            board.written_watts = self.row.kind.default_watts
+            board.hold(self.row.kind.default_watts)
         self.start_actuator()
         self.start_agent()
 

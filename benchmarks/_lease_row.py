@@ -17,20 +17,19 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from benchmarks._lease_agent import Stream
-from benchmarks._lease_node import IDLE_WATTS, Board, Node, OwnClock, Witness
+from benchmarks._lease_kind import RowKind
+from benchmarks._lease_node import Board, Node, OwnClock, Witness
 from controller.app.answer_desk import AnswerDesk, lease_batches, words_of
 from controller.app.fleet import DomainInputs, Fleet, Leadership
 from controller.app.hearing import Hearing
 from controller.step import initial_state, step
-from controller.tick_values import PowerSettings, Tick, Topology
+from controller.tick_values import Tick, Topology
 from simulation.capping_boards import CappingRegulation, row_loops
 from wattpack.errors import InputError
 from wattpack.kube.election import CONTROLLER_ELECTION
 from wattpack.units import NS_PER_MS, NS_PER_SECOND
 from wattpack.wire.v1 import power_pb2
 
-SETTINGS = PowerSettings()
-GPU_TYPE = "H200-SXM"
 #: Reading and writing the Lease; assumed.
 LEASE_WRITE_SECONDS = 0.1
 
@@ -48,7 +47,7 @@ class Replica:
         self.fleet = Fleet()
         self.hearing: Hearing[Stream] = Hearing(self.fleet)
         self._desk = AnswerDesk(self.epoch)
-        self._state = initial_state(row.topology, SETTINGS)
+        self._state = initial_state(row.topology, row.kind.settings)
         row.after(row.rng.randrange(NS_PER_SECOND), self._regular_tick)
 
     def epoch(self) -> int:
@@ -128,7 +127,7 @@ class Replica:
         )
         if epoch and seen.highest_epoch_seen > epoch:
             row.epoch = seen.highest_epoch_seen + 1
-        tick = Tick(topology, seen, SETTINGS, now_ns)
+        tick = Tick(topology, seen, row.kind.settings, now_ns)
         self._state, commands, decisions = step(tick, self._state)
         row.witness.decided(topology, decisions, epoch > 0, row.now_ns)
         batches = lease_batches(topology, commands)
@@ -157,10 +156,13 @@ class Row:
         topology: What hangs where; ``nodes`` of it are simulated.
         witness: Is told what happens.
         seed: Of all chance.
+        kind: Its boards, and the controller's settings.
     """
 
-    def __init__(self, topology: Topology, witness: Witness, seed: int) -> None:
-        self.topology, self.witness = topology, witness
+    def __init__(
+        self, topology: Topology, witness: Witness, seed: int, kind: RowKind | None = None
+    ) -> None:
+        self.topology, self.witness, self.kind = topology, witness, kind or RowKind()
         self.rng = random.Random(seed)
         self.now_ns = NS_PER_SECOND
         self._events: list[_Event] = []
@@ -177,8 +179,9 @@ class Row:
             guaranteed = float(topology.guaranteed_watts[mine].min())
             self.nodes.append(Node(self, number, uuids, guaranteed))
         self.replicas = [Replica(self, number) for number in range(2)]
-        loops = row_loops([GPU_TYPE] * topology.n_gpus, np.random.default_rng(seed))
-        self._regulation = CappingRegulation(loops, np.full(topology.n_gpus, IDLE_WATTS))
+        loops = row_loops([self.kind.gpu_type] * topology.n_gpus, np.random.default_rng(seed))
+        self._idle = np.full(topology.n_gpus, self.kind.idle_watts)
+        self._regulation = CappingRegulation(loops, self._idle.copy())
         self._limits = np.zeros(topology.n_gpus)
 
     @property
@@ -227,13 +230,11 @@ class Row:
     def _hold_draws(self, seconds: float) -> None:
         """Boards hold their limits as the measured loop of their type does (ADR 28, ADR 30)."""
         boards = self.boards
-        wanted = np.array([max(IDLE_WATTS, board.demand_watts) for board in boards])
+        wanted = np.array([max(self.kind.idle_watts, board.demand_watts) for board in boards])
         limits = np.array([board.limit_watts for board in boards])
         if not np.array_equal(limits, self._limits):
             self._limits = limits  # The loop sees by the array that limits have changed.
-        drawn = self._regulation.hold(
-            wanted, self._limits, np.full(len(boards), IDLE_WATTS), seconds
-        )
+        drawn = self._regulation.hold(wanted, self._limits, self._idle, seconds)
         for board, watts in zip(boards, drawn.tolist(), strict=True):
             board.drawn_watts = watts
 

@@ -29,18 +29,27 @@ SETTINGS = PowerSettings()
 
 
 def run_ticks(
-    rng: random.Random, house: House, topology: Topology, owed: Owed, ticks: int
+    rng: random.Random,
+    house: House,
+    topology: Topology,
+    owed: Owed,
+    ticks: int,
+    settings: PowerSettings = SETTINGS,
 ) -> Iterator[list[Violation]]:
     """What is wrong with the decisions of each tick."""
     plant = _Plant(rng, house, topology)
     heat = np.array([rng.choice([0.0, rng.uniform(0.0, 0.3)]) for _ in house.domains])
-    state = initial_state(topology, SETTINGS, heat)
+    state = initial_state(topology, settings, heat)
     for number in range(ticks):
         observed = plant.observe(number)
-        tick = Tick(topology, observed, SETTINGS, number * NS_PER_SECOND)
+        tick = Tick(topology, observed, settings, number * NS_PER_SECOND)
         state, commands, decisions = step(tick, state)
         plant.obey(commands)
-        yield _wrong(house, owed, topology, observed, decisions)
+        active = _active(topology, decisions)
+        found = _wrong(
+            house, _due_now(house, owed, topology, observed, decisions, active), decisions
+        )
+        yield [*found, *_jumps(house, decisions, active, settings.fault_seconds)]
 
 
 class _Plant:
@@ -115,15 +124,15 @@ class _Plant:
         )
 
 
-def _wrong(
-    house: House, owed: Owed, topology: Topology, observed: Observations, decisions: Decisions
-) -> list[Violation]:
-    caps = decisions.decided_cap_watts.tolist()
+def _active(topology: Topology, decisions: Decisions) -> list[bool]:
     silent = decisions.silent_nodes[topology.node_of_gpu] | ~decisions.trusted
-    active = ~silent & (decisions.reason != CapReason.UNCONTROLLED)
-    due = _due_now(house, owed, topology, observed, decisions, active.tolist())
-    found = judged_claims(house, due, caps, decisions.binding_domain.tolist())
-    return [*found, *_jumps(house, decisions, active.tolist())]
+    taking: list[bool] = (~silent & (decisions.reason != CapReason.UNCONTROLLED)).tolist()
+    return taking
+
+
+def _wrong(house: House, due: Due, decisions: Decisions) -> list[Violation]:
+    caps = decisions.decided_cap_watts.tolist()
+    return judged_claims(house, due, caps, decisions.binding_domain.tolist())
 
 
 def _due_now(
@@ -157,7 +166,9 @@ def _due_now(
     )
 
 
-def _jumps(house: House, decisions: Decisions, active: Sequence[bool]) -> Iterator[Violation]:
+def _jumps(
+    house: House, decisions: Decisions, active: Sequence[bool], fault_seconds: float
+) -> Iterator[Violation]:
     """I2 at the decided caps, boards that take no part at the highest cap they may hold."""
     highest = decisions.highest_cap_watts.tolist()
     caps = decisions.decided_cap_watts.tolist()
@@ -166,5 +177,5 @@ def _jumps(house: House, decisions: Decisions, active: Sequence[bool]) -> Iterat
     for domain in house.domains:
         worst, heat = domain.worst(counted), float(decisions.heat[domain.number])
         lowest = worst <= domain.worst(least) + 1e-3
-        if not lowest and not domain.survives(worst - 1e-3, heat, SETTINGS.fault_seconds):
+        if not lowest and not domain.survives(worst - 1e-3, heat, fault_seconds):
             yield Violation("jump", domain=domain.number)

@@ -9,8 +9,9 @@ tenants.
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
 from benchmarks._power_house import Board, Domain, House, Server, Trip
 
@@ -28,11 +29,15 @@ GPU_TYPES = {
 
 @dataclass(frozen=True)
 class WorkClass:
-    """What the operator says of a class of work; shares are of the default limit."""
+    """What the operator says of a class of work; shares are of the default limit.
+
+    Attributes:
+        floor_share: None for the knee of the GPU type.
+    """
 
     name: str
     priority: int
-    floor_share: float
+    floor_share: float | None
     request_share: float
 
 
@@ -65,16 +70,43 @@ class Owed:
     gangs: list[list[int]] = field(default_factory=list)
 
 
-def random_house(rng: random.Random, *, may_watch: bool = True) -> House:
+@dataclass(frozen=True, slots=True)
+class HouseRanges:
+    """What houses and their work are drawn from.
+
+    Attributes:
+        types: Lowest and default limit and knee of each GPU type, watts.
+        boards: Of a server, one of these.
+        host_watts: A server without GPUs at worst, from and to.
+        external_watts: On a domain that has any, from and to.
+        redundancies: Modes, one of these.
+        feeds: All and required ones of a domain with KofN; None draws them.
+        classes: Of work; None draws up to six.
+    """
+
+    types: Mapping[str, tuple[float, float, float]] = field(default_factory=lambda: GPU_TYPES)
+    boards: Sequence[int] = (1, 2, 4, 4, 8)
+    host_watts: tuple[float, float] = (300.0, 2500.0)
+    external_watts: tuple[float, float] = (100.0, 2000.0)
+    redundancies: Sequence[str] = ("None", "None", "2N", "KofN")
+    feeds: tuple[int, int] | None = None
+    classes: Sequence[WorkClass] = ()
+
+
+ANY: Final = HouseRanges()
+
+
+def random_house(rng: random.Random, ranges: HouseRanges = ANY, *, may_watch: bool = True) -> House:
     """A house whose ratings leave room for little more than I1, or for less."""
     more = [rng.randint(2, 9)]
-    house = House([_grown(rng, rng.randint(1, 5), more) for _ in range(rng.choice([1, 1, 1, 2]))])
+    roots = rng.choice([1, 1, 1, 2])
+    house = House([_grown(rng, ranges, rng.randint(1, 5), more) for _ in range(roots)])
     level, number = house.roots, 0
     while level:
         for domain in level:
             domain.number, number = number, number + 1
         level = [child for domain in level for child in domain.children]
-    _people(rng, house)
+    _people(rng, ranges, house)
     if may_watch and rng.random() < 0.2:
         for domain in rng.choice(house.domains).walk():
             domain.enforces = False
@@ -83,22 +115,24 @@ def random_house(rng: random.Random, *, may_watch: bool = True) -> House:
     return house
 
 
-def _grown(rng: random.Random, levels: int, more: list[int]) -> Domain:
+def _grown(rng: random.Random, ranges: HouseRanges, levels: int, more: list[int]) -> Domain:
     """A domain with what it feeds; ``more`` is how many more domains there may be."""
     more[0] -= 1
     domain = Domain(
         number=-1,
         imbalance=rng.choice([1.0, 1.0, rng.uniform(1.0, 1.2)]),
         own_efficiency=rng.uniform(0.85, 0.98),
-        external_watts=rng.choice([0.0, 0.0, rng.uniform(100.0, 2000.0)]),
+        external_watts=rng.choice([0.0, 0.0, rng.uniform(*ranges.external_watts)]),
         trip=_random_trip(rng),
     )
-    domain.redundancy = rng.choice(["None", "None", "2N", "KofN"])
-    if domain.redundancy == "KofN":
+    domain.redundancy = rng.choice(ranges.redundancies)
+    if domain.redundancy == "KofN" and ranges.feeds is not None:
+        domain.feeds, domain.required_feeds = ranges.feeds
+    elif domain.redundancy == "KofN":
         domain.feeds = rng.randint(2, 5)
         domain.required_feeds = rng.randint(1, domain.feeds - 1)
     while levels > 1 and more[0] > 0 and len(domain.children) < rng.randint(1, 3):
-        domain.children.append(_grown(rng, levels - 1, more))
+        domain.children.append(_grown(rng, ranges, levels - 1, more))
     return domain
 
 
@@ -114,17 +148,17 @@ def _random_trip(rng: random.Random) -> Trip:
     )
 
 
-def _people(rng: random.Random, house: House) -> None:
+def _people(rng: random.Random, ranges: HouseRanges, house: House) -> None:
     """Servers at every leaf and at some inner breakers, boards in them."""
     servers = boards = 0
     for domain in house.domains:
         # Declared once a domain, for each of its servers.
-        host_watts = rng.uniform(300.0, 2500.0)
+        host_watts = rng.uniform(*ranges.host_watts)
         few = 0 if domain.children and rng.random() < 0.8 else rng.randint(1, 4)
         for _ in range(few):
-            model = rng.choice(list(GPU_TYPES))
-            minimum, default, _ = GPU_TYPES[model]
-            size = rng.choice([1, 2, 4, 4, 8])
+            model = rng.choice(list(ranges.types))
+            minimum, default, _ = ranges.types[model]
+            size = rng.choice(ranges.boards)
             mine = [Board(boards + i, default, minimum, model) for i in range(size)]
             domain.servers.append(Server(servers, mine, host_watts, rng.random() < 0.9))
             servers, boards = servers + 1, boards + size
@@ -139,15 +173,20 @@ def _rate(rng: random.Random, domain: Domain, house: House) -> None:
     domain.feed_watts = wanted / domain.rating_watts
 
 
-def random_work(rng: random.Random, house: House) -> list[Work]:
-    """Pods of up to six classes; some in gangs, some on boards that have a tenant already."""
+def _random_classes(rng: random.Random) -> list[WorkClass]:
+    """Up to six."""
     priorities = rng.sample(range(-50, 200, 10), rng.randint(1, 6))
-    classes = [
+    return [
         WorkClass(
             f"class-{i}", priority, round(rng.uniform(0.3, 0.9), 3), round(rng.uniform(0.7, 1.0), 3)
         )
         for i, priority in enumerate(priorities)
     ]
+
+
+def random_work(rng: random.Random, house: House, ranges: HouseRanges = ANY) -> list[Work]:
+    """Pods of some classes; some in gangs, some on boards that have a tenant already."""
+    classes = ranges.classes or _random_classes(rng)
     free = [board.number for board in house.boards]
     rng.shuffle(free)
     works: list[Work] = []
@@ -162,7 +201,7 @@ def random_work(rng: random.Random, house: House) -> list[Work]:
     return works
 
 
-def owed(house: House, works: Sequence[Work]) -> Owed:
+def owed(house: House, works: Sequence[Work], ranges: HouseRanges = ANY) -> Owed:
     """Every board's class, floor and request: its highest tenant's; a gang's its highest member's.
 
     Boards without work have the lowest priority that any class names, 0 at most, and their knee.
@@ -170,7 +209,7 @@ def owed(house: House, works: Sequence[Work]) -> Owed:
     lowest = min([0, *(work.work_class.priority for work in works)])
     due = Owed(
         [lowest for _ in house.boards],
-        [GPU_TYPES[board.model][2] for board in house.boards],
+        [ranges.types[board.model][2] for board in house.boards],
         [board.default for board in house.boards],
     )
     for work in sorted(works, key=lambda work: work.work_class.priority):
@@ -178,8 +217,10 @@ def owed(house: House, works: Sequence[Work]) -> Owed:
             board, spoken = house.boards[number], work.work_class
             due.priority[number] = spoken.priority
             due.request[number] = max(spoken.request_share * board.default, board.minimum)
-            floor = max(spoken.floor_share * board.default, board.minimum)
-            due.floor[number] = min(floor, due.request[number])
+            floor = ranges.types[board.model][2]
+            if spoken.floor_share is not None:
+                floor = spoken.floor_share * board.default
+            due.floor[number] = min(max(floor, board.minimum), due.request[number])
     due.gangs = _gangs(works)
     for gang in due.gangs:
         highest = max(due.priority[number] for number in gang)

@@ -14,9 +14,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import numpy as np
+
 from benchmarks._lease_agent import Process
 from benchmarks._lease_judge import Judge
-from benchmarks._lease_node import IDLE_WATTS, Node
+from benchmarks._lease_kind import RowKind, make_topology
+from benchmarks._lease_node import Node
 from benchmarks._lease_row import Row
 from controller.tick_values import Topology
 from wattpack.units import NS_PER_SECOND
@@ -27,6 +30,8 @@ DEMAND_WATTS = (470.0, 700.0)
 DEMAND_SECONDS = 10
 #: Where a board has to come back to what it held, nothing else may cap it: 0.88 of the rating.
 STEADY_WATTS = (430.0, 660.0)
+#: Both of the rating, for rows of a file.
+PEAK_RATIO, STEADY_RATIO = 0.93, 0.88
 #: From the pod's creation to the agent's first exchange: container and mounts 2 s, assumed; process
 #: 1.0 to 1.3 s until it is ready, measured on two busy cores (eight replayed boards).
 AGENT_START_SECONDS = 3.0
@@ -44,6 +49,8 @@ class Account:
     """What boards and breakers did, looked at 20 times a second.
 
     Attributes:
+        kind: Of what the row is.
+        host_watts: A server without its boards, DC.
         fell: Times that a board that held more went to its guaranteed cap.
         heat: The highest of any breaker.
         peak_ratio: The highest load of any breaker, of its rating.
@@ -54,6 +61,8 @@ class Account:
 
     topology: Topology
     house: Any
+    kind: RowKind = field(default_factory=RowKind)
+    host_watts: float = HOST_WATTS
     fell: int = 0
     heat: float = 0.0
     peak_ratio: float = 0.0
@@ -73,13 +82,14 @@ class Account:
         draws = [board.draw_watts() for board in boards]
         if self._last_ns >= 0:
             seconds = (row.now_ns - self._last_ns) / NS_PER_SECOND
-            self.work_joules += sum(w - IDLE_WATTS for w in draws) * seconds
-            self.wanted_joules += sum(b.demand_watts - IDLE_WATTS for b in boards) * seconds
+            idle = self.kind.idle_watts
+            self.work_joules += sum(w - idle for w in draws) * seconds
+            self.wanted_joules += sum(b.demand_watts - idle for b in boards) * seconds
         whole = self._last_ns // NS_PER_SECOND != row.now_ns // NS_PER_SECOND
         self._last_ns = row.now_ns
         if not whole:
             return
-        hosts = [HOST_WATTS] * self.topology.n_nodes
+        hosts = [self.host_watts] * self.topology.n_nodes
         self._heats = self._heats or [0.0] * len(self.house.ratings)
         for domain, rating in enumerate(self.house.ratings):
             watts = self.house.load(domain, draws, hosts)
@@ -88,45 +98,89 @@ class Account:
             self.peak_ratio = max(self.peak_ratio, watts / rating)
 
 
+@dataclass(frozen=True, slots=True)
+class Demand:
+    """What boards want at the peak, and what a server draws beside.
+
+    Attributes:
+        watts: Of a board, from and to, a new draw every 10 s.
+        steady_watts: The same where nothing but what is measured may cap a board.
+        host_watts: A server without its boards, DC.
+    """
+
+    watts: tuple[float, float] = DEMAND_WATTS
+    steady_watts: tuple[float, float] = STEADY_WATTS
+    host_watts: float = HOST_WATTS
+
+    @classmethod
+    def of(cls, kind: RowKind) -> Demand:
+        """The shares of the rating that the benchmark's own row has, of a file's."""
+        if kind.given is None:
+            return cls()
+        scenario = kind.given.scenario
+        row, plant = scenario.row, scenario.plant
+        boards, share = row.gpus_per_server, plant.host_watts_per_gpu_watt
+        racks = row.racks * scenario.rack_rating_watts
+        rating = min(scenario.row_rating_watts - row.external_watts, racks)
+
+        def spread(load_ratio: float, own: tuple[float, float]) -> tuple[float, float]:
+            server = load_ratio * rating * plant.supply_efficiency / row.servers
+            mean = (server - plant.host_base_watts) / (1.0 + share) / boards
+            least, most = kind.idle_watts, kind.default_watts
+            low, high = (np.clip(mean * watts / (0.5 * sum(own)), least, most) for watts in own)
+            return float(low), float(high)
+
+        watts = spread(PEAK_RATIO, DEMAND_WATTS)
+        host = plant.host_base_watts + share * boards * 0.5 * sum(watts)
+        return cls(watts, spread(STEADY_RATIO, STEADY_WATTS), host)
+
+
 def peak_row(
-    servers: int, gpus: int, seed: int, *, steady: bool = False
+    servers: int,
+    gpus: int,
+    seed: int,
+    *,
+    steady: bool = False,
+    kind: RowKind | None = None,
 ) -> tuple[Row, Judge, Account]:
-    """A row of two racks at its peak, after some time.
+    """A row at its peak, after some time.
 
     Args:
-        servers: In both racks.
-        gpus: Of each server.
+        servers: In both racks, where no file says how many.
+        gpus: Of each server, the same.
         seed: Of all chance.
         steady: Boards go on wanting what they wanted first.
+        kind: Of what the row is.
     """
-    builders = importlib.import_module("tests.controller.builders")
+    kind = kind or RowKind()
     oracle = importlib.import_module("tests.controller.oracle")
-    topology: Topology = builders.make_topology(
-        nodes=[1 + i % 2 for i in range(servers)], gpus_per_node=gpus, oversubscription=1.3
-    )
+    racks = [1 + i % 2 for i in range(servers)]
+    topology = make_topology(kind, nodes=racks, gpus_per_node=gpus, oversubscription=1.3)
     ordinary = topology.tree.max_raise_watts_per_second
     quick = replace(topology.tree, max_raise_watts_per_second=10 * ordinary)
     house = oracle.house_of(topology)
-    judge = Judge(house, house.ratings, topology.guaranteed_watts.tolist(), lambda *_: 0)
+    judge = Judge(house, house.ratings, topology.guaranteed_watts.tolist(), lambda *_: 0, kind)
     topology = replace(topology, tree=quick)
-    row = Row(topology, judge, seed)
+    row, demand = Row(topology, judge, seed, kind), Demand.of(kind)
     judge.excuse(row, topology.gpu_uuids)
-    _want(row, seed, steady)
+    _want(row, seed, steady, demand)
     row.run(RUN_IN_SECONDS, lambda _: judge.look(row))
     quick.max_raise_watts_per_second[:] = ordinary
-    return row, judge, Account(topology, house)
+    return row, judge, Account(topology, house, kind, demand.host_watts)
 
 
-def _want(row: Row, seed: int, steady: bool) -> None:
+def _want(row: Row, seed: int, steady: bool, demand: Demand) -> None:
     """Boards want another draw now and then, the same in every run of a seed."""
     generators = [random.Random(f"{seed}/{n}/demand") for n, _ in enumerate(row.boards)]
 
     def change(number: int) -> None:
-        row.boards[number].want(generators[number].uniform(*DEMAND_WATTS))
+        row.boards[number].want(generators[number].uniform(*demand.watts))
         row.after(DEMAND_SECONDS * NS_PER_SECOND, lambda: change(number))
 
     for number, generator in enumerate(generators):
-        row.boards[number].want(generator.uniform(*(STEADY_WATTS if steady else DEMAND_WATTS)))
+        row.boards[number].want(
+            generator.uniform(*(demand.steady_watts if steady else demand.watts))
+        )
         first_ns = generator.randrange(DEMAND_SECONDS * NS_PER_SECOND)
         if not steady:
             row.after(first_ns, lambda number=number: change(number))  # type: ignore[misc]

@@ -5,6 +5,9 @@ by about 9 % of it within 2 s and by 11.8 % within 40 s at worst, and follow the
 burstiness were fitted to these three figures in whole days on seed 1 (``--fit`` prints the grid),
 and are frozen; seeds 2 and 3 show what chance does to a worst case in six weeks. Non-GPU watts, the
 night's rate, servers in use and the GPUs' share are no result of the fit.
+
+Of a scenario file: number and GPU type of the servers, rating and plant. They are as busy as the
+rows of their type (``served_rows``), and no marks are published of them.
 """
 
 from __future__ import annotations
@@ -12,15 +15,26 @@ from __future__ import annotations
 import argparse
 from collections.abc import Mapping
 from dataclasses import asdict
+from pathlib import Path
 from typing import Final, NamedTuple
 
 import numpy as np
 
+from benchmarks._given_power import power_of
+from benchmarks._given_scenario import Given, read_given
 from benchmarks._rests_on import rests_on_digest
 from benchmarks.runner import Options, Result, Row, Target, finished_rows
 from simulation.inference_row.client_arrivals import TROUGH_RATIO, ClientArrivals
 from simulation.inference_row.row_calibration import PUBLISHED, frozen_calibration
 from simulation.inference_row.row_power import RATED_SERVERS, ServerPower
+from simulation.inference_row.served_rows import (
+    MEMORY_BYTES,
+    served_row,
+)
+from simulation.inference_row.served_rows import (
+    PUBLISHED as PUBLISHED_ROW,
+)
+from simulation.inference_row.server_times import A100_MODEL
 from simulation.inference_row.uncapped_row import READING_SECONDS, Floats, marks, uncapped_days
 
 NAME = "inference_row"
@@ -52,16 +66,25 @@ def _targets() -> dict[str, Target]:
 
 
 TARGETS: Final = _targets()
+READS: Final = (
+    "row.groups", "row.gpus_per_server", "row.rated_servers", "row.rated_server_watts",
+    "plant.supply_efficiency", "plant.host_base_watts", "plant.host_watts_per_gpu_watt",
+    "plant.fan_range_watts", "plant.fan_full_gpu_watts", "plant.fan_exponent",
+    "plant.fan_lag_seconds",
+)  # fmt: skip
 
 
 def run(options: Options) -> Result:
     """The marks of the frozen row; with ``--fit`` those of the grid that it was chosen from."""
     parser = argparse.ArgumentParser(prog=f"python -m benchmarks {NAME}", description=SUMMARY)
     parser.add_argument("--fit", action="store_true", help="the grid of load and burstiness")
+    parser.add_argument("--scenario", type=Path, help="servers, rating and plant instead")
     arguments = parser.parse_args(options.arguments)
     if arguments.fit:
         return _fit(options)
     cases = _cases(quick=options.quick)
+    if arguments.scenario is not None:
+        return _of_file(read_given(arguments.scenario, options, READS), cases[0], options)
 
     def of_case(first: int, number: int) -> Row:
         case = cases[number]
@@ -86,6 +109,31 @@ def run(options: Options) -> Result:
     return Result(figures, {} if options.quick else TARGETS)
 
 
+def _of_file(given: Given, case: _Case, options: Options) -> Result:
+    """The marks of somebody's row.
+
+    Raises:
+        InputError: for servers whose times are not known.
+    """
+    row, power = given.scenario.row, power_of(given.scenario, str(given.file))
+    model = given.only_profile().model
+    rows = {A100_MODEL: PUBLISHED_ROW} | {
+        boards: f"{boards.split('-')[0].lower()}_nameplate" for boards in MEMORY_BYTES
+    }
+    if model not in rows:
+        raise given.wrong("row.groups[].gpu_model", f"one of {', '.join(rows)}", model)
+    served = served_row(rows[model])
+
+    def of_case(first: int, number: int) -> Row:
+        arrivals = served.arrivals(row.servers, seed=case.seed + first - 1)
+        return judged(days_of(arrivals, case.days, case.hours, power))
+
+    kind = given.kind(f"{NAME}-{'quick' if options.quick else 'full'}")
+    (found,) = finished_rows(options, kind, of_case, 1, _digest())
+    figures = {f"{name}_ratio": value for name, value in found.items()}
+    return Result({"servers": row.servers, **figures, **given.figures()})
+
+
 class _Case(NamedTuple):
     """Days of one seed; the name ends its figures' keys."""
 
@@ -104,10 +152,15 @@ def _cases(*, quick: bool) -> tuple[_Case, ...]:
     )
 
 
-def days_of(arrivals: ClientArrivals, days: range, hours: tuple[float, float]) -> Floats:
+def days_of(
+    arrivals: ClientArrivals,
+    days: range,
+    hours: tuple[float, float],
+    power: ServerPower | None = None,
+) -> Floats:
     """Readings of 2 s, (days, readings). Some days at a time: all of them would take a gigabyte."""
     parts = [days[i : i + DAYS_AT_A_TIME] for i in range(0, len(days), DAYS_AT_A_TIME)]
-    power = ServerPower.of()
+    power = power or ServerPower.of()
     return np.concatenate([uncapped_days(arrivals, part, power, hours) for part in parts])
 
 

@@ -11,6 +11,9 @@ desk and ``step()`` (``_lease_row``), judged from outside (``_lease_judge``):
 
 Write times (10 to 80 ms) and delays (2 to 80 ms) are assumed. Draws follow limits as in the frozen
 plant (ADR 28, ADR 30): measured where work begins; that a *lowered* limit acts at once is assumed.
+
+Of a scenario file: servers of one GPU type, racks, ratings, hosts, classes and lease; if it names
+faults, only what belongs to their kinds is killed, at random moments as ever.
 """
 
 from __future__ import annotations
@@ -18,20 +21,27 @@ from __future__ import annotations
 import importlib
 import random
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, Final
 
 import numpy as np
 
-from benchmarks._lease_judge import FAULT_SECONDS, Judge
-from benchmarks._lease_row import SETTINGS, Row
+from benchmarks._given_scenario import Given, given_scenario
+from benchmarks._lease_judge import Judge
+from benchmarks._lease_kind import READS as ROW_READS
+from benchmarks._lease_kind import RowKind, make_topology
+from benchmarks._lease_row import Row
 from benchmarks.runner import Options, Result, Target, finished_rows
 from benchmarks.runner import Row as Figures
 from controller.tick_values import Decisions, Topology
+from simulation.scenario import FaultKind
 
 NAME: Final = "lease_safety"
 SUMMARY: Final = "seconds from a lease's end to limit and draw, and expiries at 5 % loss"
+TAKES_ARGUMENTS: Final = True
+READS: Final = (*ROW_READS, "priority_classes[].value", "faults[].kind")
 RUNS, QUICK_RUNS = 40, 3
 ACTIONS_A_RUN: Final = 30
 LOSS: Final = 0.05
@@ -46,13 +56,11 @@ TARGETS: Final = {
 }
 
 
-def new_row(seed: int) -> tuple[Row, Judge]:
-    """Four servers of four boards below two racks and a row, and their judge."""
-    builders = importlib.import_module("tests.controller.builders")
+def new_row(seed: int, kind: RowKind | None = None) -> tuple[Row, Judge]:
+    """Four servers of four boards below two racks and a row, or those of a file; their judge."""
+    kind = kind or RowKind()
     oracle = importlib.import_module("tests.controller.oracle")
-    topology: Topology = builders.make_topology(
-        gpus_per_node=4, oversubscription=1.6, priority=[0, 10] * 8
-    )
+    topology = make_topology(kind, gpus_per_node=4, oversubscription=1.6, priority=[0, 10] * 8)
     # Raised quickly, so that caps reach what I2 allows between two kills.
     quick = replace(topology.tree, max_raise_watts_per_second=0.2 * topology.tree.rating_watts)
     topology = replace(topology, tree=quick)
@@ -69,8 +77,8 @@ def new_row(seed: int) -> tuple[Row, Judge]:
         )
         return len(pairs)
 
-    judge = Judge(house, house.ratings, topology.guaranteed_watts.tolist(), unfair)
-    row = Row(topology, judge, seed)
+    judge = Judge(house, house.ratings, topology.guaranteed_watts.tolist(), unfair, kind)
+    row = Row(topology, judge, seed, kind)
     judge.excuse(row, topology.gpu_uuids)
     return row, judge
 
@@ -89,8 +97,8 @@ def _hang(row: Row, judge: Judge, rng: random.Random) -> None:
 def _tamper(row: Row, judge: Judge, rng: random.Random) -> None:
     _, board = _any_board(row, rng)
     judge.excuse(row, [str(board.identity.uuid)])
-    board.written_watts = 700.0
-    board.hold(700.0)
+    board.written_watts = row.kind.default_watts
+    board.hold(board.written_watts)
 
 
 def _reboot(row: Row, judge: Judge, rng: random.Random) -> None:
@@ -145,7 +153,7 @@ def _heal(row: Row, judge: Judge, rng: random.Random) -> None:
 
 
 def _ask(row: Row, judge: Judge, rng: random.Random) -> None:
-    watts = rng.choice([100.0, 300.0, 690.0])
+    watts = row.kind.watts(rng.choice([100.0, 300.0, 690.0]))
     for board in row.boards:
         if rng.random() < 0.7:
             board.want(watts)
@@ -182,13 +190,46 @@ ACTIONS: Final[Mapping[str, Callable[[Row, Judge, random.Random], None]]] = {
 }
 
 
-def one_kill_run(seed: int, number: int) -> Figures:
+ALWAYS: Final = ("ask", "garbage")
+ACTIONS_OF: Final[Mapping[FaultKind, tuple[str, ...]]] = {
+    FaultKind.CONTROLLER_CRASH: ("kill_leader", "stop_leader", "depose_leader", "start_replica"),
+    FaultKind.API_DOWN: ("api_down", "api_up"),
+    FaultKind.TELEMETRY_LOSS: (
+        "kill_agent", "start_agent", "start_beside", "hang_agent", "cut", "heal", "lose",
+    ),
+    FaultKind.NODE_REBOOT: ("reboot", "start_agent"),
+    FaultKind.DRIVER_RELOAD: ("reboot", "start_agent"),
+    FaultKind.IGNORE_CAP: ("tamper", "restart_actuator"),
+    FaultKind.GPU_HUNG: ("hang", "restart_actuator"),
+}  # fmt: skip
+"""What stands here for a fault of a scenario; other kinds have no meaning."""
+
+
+def actions_of(given: Given | None) -> list[str]:
+    """What may happen: everything, or what belongs to the faults that a file names.
+
+    Raises:
+        InputError: for faults none of which has a meaning here.
+    """
+    kinds = [] if given is None else [fault.kind for fault in given.scenario.faults]
+    if given is None or not kinds:
+        return list(ACTIONS)
+    wanted = {name for kind in kinds for name in ACTIONS_OF.get(kind, ())}
+    if not wanted:
+        known = "one of " + ", ".join(ACTIONS_OF)
+        raise given.wrong("faults[].kind", known, [kind.value for kind in kinds])
+    return [name for name in ACTIONS if name in wanted.union(ALWAYS)]
+
+
+def one_kill_run(
+    seed: int, number: int, kind: RowKind | None = None, actions: Sequence[str] = tuple(ACTIONS)
+) -> Figures:
     """One run of random kills; a function of seed and number."""
     rng = random.Random(f"{seed}/{number}/kills")
-    row, judge = new_row(rng.randrange(2**31))
+    row, judge = new_row(rng.randrange(2**31), kind)
     row.run(12.0, lambda _: judge.look(row))
     for _ in range(ACTIONS_A_RUN):
-        ACTIONS[rng.choice(list(ACTIONS))](row, judge, rng)
+        ACTIONS[rng.choice(actions)](row, judge, rng)
         row.run(rng.choice([0.3, 1.0, 3.0, 8.0]), lambda _: judge.look(row))
     return {
         "seconds": row.now_ns / 1e9,
@@ -203,10 +244,12 @@ def one_kill_run(seed: int, number: int) -> Figures:
     }
 
 
-def one_loss_run(seed: int, number: int, seconds: float, *, answers: bool) -> Figures:
+def one_loss_run(
+    seed: int, number: int, seconds: float, *, answers: bool, kind: RowKind | None = None
+) -> Figures:
     """Node-hours without any kill, and how many leases ran out in them."""
     rng = random.Random(f"{seed}/{number}/losses")
-    row, judge = new_row(rng.randrange(2**31))
+    row, judge = new_row(rng.randrange(2**31), kind)
     row.answers = answers
     row.run(20.0, lambda _: judge.look(row))
     before, row.loss = judge.expiries, LOSS
@@ -225,19 +268,15 @@ def run(options: Options) -> Result:
     runs = QUICK_RUNS if quick else RUNS
     cases = QUICK_LOSS_CASES if quick else LOSS_CASES
     seconds = QUICK_LOSS_SECONDS if quick else LOSS_SECONDS
-    kills = finished_rows(options, f"{NAME}-kills", one_kill_run, runs)
-    losses = finished_rows(
-        options,
-        f"{NAME}-losses-{seconds:.0f}",
-        lambda seed, number: one_loss_run(seed, number, seconds, answers=True),
-        cases,
-    )
-    ticks_only = finished_rows(
-        options,
-        f"{NAME}-ticks-{seconds:.0f}",
-        lambda seed, number: one_loss_run(seed, number, seconds, answers=False),
-        cases,
-    )
+    given = given_scenario(NAME, options, READS)
+    kind, name = RowKind.of(given), NAME if given is None else given.kind(NAME)
+    killing = partial(one_kill_run, kind=kind, actions=actions_of(given))
+    losing = partial(one_loss_run, seconds=seconds, kind=kind)
+    kills = finished_rows(options, f"{name}-kills", killing, runs)
+    answered = partial(losing, answers=True)
+    losses = finished_rows(options, f"{name}-losses-{seconds:.0f}", answered, cases)
+    alone = partial(losing, answers=False)
+    ticks_only = finished_rows(options, f"{name}-ticks-{seconds:.0f}", alone, cases)
     broken: Counter[str] = Counter()
     for one in (*kills, *losses, *ticks_only):
         broken.update(one["violations"])
@@ -261,13 +300,13 @@ def run(options: Options) -> Result:
         "draws_watched": len(settled),
         "draw_seconds_after_lease_p999": float(np.quantile(settled, 0.999)),
         "draw_seconds_after_lease_max": float(settled.max()),
-        "t_fault_seconds": SETTINGS.fault_seconds,
-        "t_fault_promised_seconds": FAULT_SECONDS,
+        "t_fault_seconds": kind.settings.fault_seconds,
+        "t_fault_promised_seconds": new_row(options.seed, kind)[1].fault_seconds,
         "node_hours_with_losses": sum(one["node_hours"] for one in losses),
         "expiries_per_node_hour": _rate(losses),
         "expiries_per_node_hour_ticks_only": _rate(ticks_only),
     }
-    return Result(figures, TARGETS)
+    return Result(figures | ({} if given is None else given.figures()), TARGETS)
 
 
 def _rate(cases: Any) -> float:  # noqa: ANN401 - rows of a file

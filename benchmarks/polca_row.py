@@ -164,11 +164,20 @@ def _scenario_of(given: argparse.Namespace, seed: int) -> Scenario:
     if given.scenario is None:
         power = ServerPower.of(given.gpu_share)
         return polca_scenario(given.servers, seed, power, given.step_seconds)
-    scenario = load_scenario(given.scenario, seed=seed)
+    return given_row(given.scenario, given.servers, seed)
+
+
+def given_row(file: Path, servers: int, seed: int) -> Scenario:
+    """Somebody's row, for requests to so many servers.
+
+    Raises:
+        InputError: for other servers or boards than the requests' times were measured on.
+    """
+    scenario = load_scenario(file, seed=seed)
     models = {group.gpu_model for group in scenario.row.groups}
-    if models != {A100_MODEL} or scenario.row.servers != given.servers:
-        expected = f"{given.servers} servers of {A100_MODEL} (--servers)"
-        raise InputError("row.groups", expected, sorted(models), str(given.scenario))
+    if models != {A100_MODEL} or scenario.row.servers != servers:
+        expected = f"{servers} servers of {A100_MODEL} (--servers)"
+        raise InputError("row.groups", expected, sorted(models), str(file))
     return scenario
 
 

@@ -11,6 +11,7 @@ Shards come in an order drawn from the seed, so that what is finished is a sampl
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
 import time
 from collections.abc import Mapping, Sequence
@@ -21,8 +22,9 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
+from benchmarks._given_power import power_of
 from benchmarks._rests_on import rests_on_digest
-from benchmarks.polca_row import unbreakable
+from benchmarks.polca_row import given_row, unbreakable
 from benchmarks.runner import Options, Result, Row, Target
 from simulation.inference_row.client_arrivals import DAY_SECONDS
 from simulation.inference_row.days_under_policy import (
@@ -141,6 +143,7 @@ def _arguments(options: Options) -> argparse.Namespace:
     parser.add_argument(
         "--finished", action="store_true", help="run nothing, sum up what --resume holds"
     )
+    parser.add_argument("--scenario", type=Path, help="row, meter, plant and faults instead")
     return parser.parse_args(options.arguments)
 
 
@@ -158,6 +161,9 @@ def _shard(
     """Two hours under a policy, from their file if it is there; None where it has to be there."""
     policy, number = job
     digest = rests_on_digest(f"benchmarks.{NAME}")
+    if given.scenario is not None:
+        made = hashlib.sha256(digest.encode() + given.scenario.read_bytes())
+        digest = made.hexdigest()[:12]
     name = f"{NAME}-{policy}-{given.servers}-seed-{seed}-{number:03d}-{digest}.json"
     file = None if folder is None else folder / name
     if file is not None and file.exists():
@@ -168,10 +174,11 @@ def _shard(
     day, part = divmod(number, 24 // SHARD_HOURS)
     hours = (float(SHARD_HOURS * part), float(SHARD_HOURS * (part + 1)))
     began = time.process_time()
-    row = span_row(policy, given.servers, seed, span_of(day, QUICK_HOURS if quick else hours))
+    span = span_of(day, QUICK_HOURS if quick else hours)
+    row = span_row(policy, given.servers, seed, span, given.scenario)
     row["cpu_seconds"] = time.process_time() - began
     if not quick and hours[0] <= AGREEMENT_HOURS[0] < hours[1] and day in AGREEMENT_DAYS:
-        row |= agreement(policy, given.servers, seed, day)
+        row |= agreement(policy, given.servers, seed, day, given.scenario)
     if file is not None:
         file.parent.mkdir(parents=True, exist_ok=True)
         half = file.with_suffix(".part")
@@ -187,9 +194,9 @@ def span_of(day: int, hours: tuple[float, float]) -> Span:
     return Span((begin, end), (max(0.0, begin - LEAD_SECONDS), last))
 
 
-def span_row(policy: str, servers: int, seed: int, case: Span) -> Row:
+def span_row(policy: str, servers: int, seed: int, case: Span, file: Path | None = None) -> Row:
     """Books of a span, and counts of its requests' times under the policy and without one."""
-    mine, plain = _both(policy, servers, seed, case, calm_below=CALM_BELOW[policy])
+    mine, plain = _both(policy, servers, seed, case, CALM_BELOW[policy], file)
     load = mine.load_between(*case.counted)
     work = mine.work_between(*case.counted)
     free = plain.work_between(*case.counted)
@@ -207,11 +214,14 @@ def span_row(policy: str, servers: int, seed: int, case: Span) -> Row:
 
 
 def _both(
-    policy: str, servers: int, seed: int, case: Span, calm_below: float
+    policy: str, servers: int, seed: int, case: Span, calm_below: float, file: Path | None
 ) -> tuple[DayBooks, DayBooks]:
     arrivals = frozen_calibration().arrivals(servers, seed=seed)
     power = ServerPower.of()
     scenario = polca_scenario(servers, seed, power)
+    if file is not None:
+        scenario = given_row(file, servers, seed)
+        power = power_of(scenario, str(file))
     requests = arrivals.between(*case.run)
     alone = uncapped_seconds(requests, arrivals, power, case.run)
     plan: list[Stretch] = stretches(alone, case.run[0], calm_below)
@@ -239,11 +249,11 @@ def _counts(books: DayBooks, case: Span) -> dict[str, Mapping[str, list[int]]]:
     }
 
 
-def agreement(policy: str, servers: int, seed: int, day: int) -> Row:
+def agreement(policy: str, servers: int, seed: int, day: int, file: Path | None = None) -> Row:
     """An hour of the night with caps that stand against the same with the policy at work."""
     case = span_of(day, AGREEMENT_HOURS)
     standing, through = (
-        _both(policy, servers, seed, case, below)[0] for below in (CALM_BELOW[policy], 0.0)
+        _both(policy, servers, seed, case, below, file)[0] for below in (CALM_BELOW[policy], 0.0)
     )
     loads = [books.load_between(*case.counted) for books in (standing, through)]
     work = standing.work_between(*case.counted) / through.work_between(*case.counted)

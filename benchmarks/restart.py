@@ -8,6 +8,9 @@ the chart did it before ADR 0032. Then leaders are killed, and agents for a whil
 
 Assumed: message delays, write times, the start of a pod (3 s an agent, 8 s a controller). Real
 processes, a real Lease and real streams: ``take_over`` and ``tests/telemetry/test_agent_handover``.
+
+Of a scenario file: servers of one GPU type, racks, ratings, hosts and lease; demand keeps the share
+of the row's rating that it has here. The small row of agents that are away stays as it is.
 """
 
 from __future__ import annotations
@@ -19,6 +22,8 @@ from typing import Any, Final
 
 import numpy as np
 
+from benchmarks._given_scenario import given_scenario
+from benchmarks._lease_kind import READS, RowKind
 from benchmarks._lease_row import Row
 from benchmarks._restart_row import AgentUpdate, ControllerUpdate, kill_leader, peak_row
 from benchmarks.runner import Options, Result, Target, finished_rows
@@ -27,6 +32,7 @@ from wattpack.units import NS_PER_SECOND
 
 NAME: Final = "restart"
 SUMMARY: Final = "GPUs that fall, heat and work lost in rolling updates, and after kill -9"
+TAKES_ARGUMENTS: Final = True
 SERVERS, GPUS = 20, 4
 QUICK_SERVERS, QUICK_GPUS = 4, 4
 SEEDS, QUICK_SEEDS = 2, 1
@@ -54,9 +60,11 @@ ARMS: Final[Mapping[str, Callable[[Row], list[Update]]]] = {
 }
 
 
-def one_update(arm: str, servers: int, gpus: int, seed: int) -> Figures:
+def one_update(
+    arm: str, servers: int, gpus: int, seed: int, kind: RowKind | None = None
+) -> Figures:
     """One arm with one seed; as long as the longest update takes."""
-    row, judge, account = peak_row(servers, gpus, seed)
+    row, judge, account = peak_row(servers, gpus, seed, kind=kind)
 
     def look(now_ns: int) -> None:
         judge.look(row)
@@ -79,9 +87,9 @@ def one_update(arm: str, servers: int, gpus: int, seed: int) -> Figures:
     }
 
 
-def one_kill(servers: int, gpus: int, seed: int) -> Figures:
+def one_kill(servers: int, gpus: int, seed: int, kind: RowKind | None = None) -> Figures:
     """A leader is killed at a random moment."""
-    row, judge, account = peak_row(servers, gpus, seed, steady=True)
+    row, judge, account = peak_row(servers, gpus, seed, steady=True, kind=kind)
 
     def look(now_ns: int) -> None:
         judge.look(row)
@@ -122,12 +130,18 @@ def run(options: Options) -> Result:
     quick = options.quick
     servers, gpus = (QUICK_SERVERS, QUICK_GPUS) if quick else (SERVERS, GPUS)
     seeds = QUICK_SEEDS if quick else SEEDS
+    given = given_scenario(NAME, options, READS)
+    kind, name = RowKind.of(given), NAME if given is None else given.kind(NAME)
+    if given is not None:
+        servers, gpus = given.scenario.row.servers, given.scenario.row.gpus_per_server
     found: dict[str, list[Mapping[str, Any]]] = {
         arm: list(
             finished_rows(
                 options,
-                f"{NAME}-{arm}-{servers}",
-                lambda seed, number, arm=arm: one_update(arm, servers, gpus, 1000 * seed + number),  # type: ignore[misc]
+                f"{name}-{arm}-{servers}",
+                lambda seed, number, arm=arm: one_update(  # type: ignore[misc]
+                    arm, servers, gpus, 1000 * seed + number, kind
+                ),
                 seeds,
             )
         )
@@ -135,8 +149,8 @@ def run(options: Options) -> Result:
     }
     kills = finished_rows(
         options,
-        f"{NAME}-kills-{servers}",
-        lambda seed, number: one_kill(servers, gpus, 1000 * seed + 500 + number),
+        f"{name}-kills-{servers}",
+        lambda seed, number: one_kill(servers, gpus, 1000 * seed + 500 + number, kind),
         QUICK_KILLS if quick else KILLS,
     )
     away_kills = QUICK_AWAY_KILLS if quick else AWAY_KILLS
@@ -173,7 +187,7 @@ def run(options: Options) -> Result:
     }
     for seconds, one in zip(AWAY_SECONDS, away, strict=True):
         figures[f"leases_ended_by_an_agent_away_{seconds:.0f}_s_ratio"] = one["ended"] / away_kills
-    return Result(figures, TARGETS)
+    return Result(figures | ({} if given is None else given.figures()), TARGETS)
 
 
 def _against(

@@ -12,17 +12,21 @@ And two of the twin's: its own step of 0.25 s, and one of about an iteration (13
 shape), which shows what the step adds. Shorter ones say nothing: an iteration that a step cuts
 keeps its size, and where small ones are cut, prompts go in small pieces.
 The way to the server and back (capacity's 15 ms) is on neither side.
+
+Of a scenario file: each of its services on each of its GPU types, as its replicas batch, at the
+three loads and the twin's own step.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 import numpy as np
 
+from benchmarks._given_scenario import Given, given_scenario
 from benchmarks._twin_server import (
     TWIN_STEP_SECONDS,
     Batching,
@@ -41,9 +45,11 @@ from capacity.step_library import shipped_step_tables
 from capacity.step_table import IterationWork, StepTable
 from simulation.arrivals import Requests
 from simulation.traces import shipped_trace
+from wattpack.errors import InputError
 
 NAME = "serving_agreement"
 SUMMARY = "capacity's serving model against the twin's queues: TTFT and TPOT, p50 and p99"
+TAKES_ARGUMENTS = True
 
 BATCHING: Final = Batching(max_batch=64, chunk_tokens=2048)
 UNBOUNDED_CACHE: Final = 10**9
@@ -58,6 +64,11 @@ SETTLING: Final = 0.2
 
 REQUESTS: Final = {False: 300, True: 150}
 LINE: Final = 0.15
+READS: Final = (
+    "row.groups[].gpu_model", "services[].name", "services[].trace", "services[].language_model",
+    "services[].tensor_parallel", "services[].max_batch", "services[].prefill_chunk_tokens",
+    "step_seconds",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,17 +77,25 @@ class Case:
 
     Attributes:
         lengths: A trace's name, or prompt and output tokens of every request.
+        batching: Of its iterations.
+        step_seconds: Of the twin.
+        called: In figures, where model and lengths do not tell it from others.
     """
 
     gpu: str
     language_model: str
     tensor_parallel: int
     lengths: str | tuple[int, int]
+    batching: Batching = BATCHING
+    step_seconds: float = TWIN_STEP_SECONDS
+    called: str = ""
 
     @property
     def name(self) -> str:
         """For figures."""
         model = self.language_model.removeprefix("llama-3.1-")
+        if self.called:
+            return f"{self.gpu.split('-')[0].lower()}_{self.called}"
         asked = self.lengths if isinstance(self.lengths, str) else "x".join(map(str, self.lengths))
         return f"{self.gpu.split('-')[0].lower()}_{model}_{asked}"
 
@@ -129,12 +148,37 @@ class TableClock:
 def run(options: Options) -> Result:
     """All cases at all loads; ``--quick`` one case and fewer requests."""
     rows = []
-    for number, case in enumerate(QUICK_CASES if options.quick else CASES):
+    given = given_scenario(NAME, options, READS)
+    cases = list(CASES) if given is None else given_cases(given)
+    for number, case in enumerate(cases[: len(QUICK_CASES)] if options.quick else cases):
         for load in LOADS:
             found = compare(case, load, REQUESTS[options.quick], (options.seed, number))
             rows.append((f"{case.name}_{load:g}", found))
             options.progress(f"{rows[-1][0]}: {found}")
-    return summary(rows)
+    made = summary(rows)
+    return made if given is None else Result(made.figures | given.figures(), made.targets)  # type: ignore[operator]
+
+
+def given_cases(given: Given) -> list[Case]:
+    """Somebody's services.
+
+    Raises:
+        InputError: where there is none, or its step times are not known.
+    """
+    scenario, cases = given.scenario, []
+    for model in {profile.model: profile for profile in given.profiles()}:
+        for one in scenario.services:
+            try:
+                shipped_step_tables().find(model, one.language_model, one.tensor_parallel)
+            except InputError as error:
+                key = "services[].language_model"
+                raise given.wrong(key, error.expected, one.language_model) from error
+            batching = Batching(one.max_batch, one.prefill_chunk_tokens)
+            case = Case(model, one.language_model, one.tensor_parallel, one.trace, batching)
+            cases.append(replace(case, step_seconds=scenario.step_seconds, called=one.name))
+    if not cases:
+        raise given.wrong("services", "a service", [])
+    return cases
 
 
 def summary(rows: Sequence[tuple[str, Mapping[str, float]]]) -> Result:
@@ -155,7 +199,7 @@ def summary(rows: Sequence[tuple[str, Mapping[str, float]]]) -> Result:
 def compare(case: Case, load: float, count: int, seed: tuple[int, int]) -> dict[str, float]:
     """Latencies of both sides and the twin's signed relative errors, by form."""
     table = shipped_step_tables().find(case.gpu, case.language_model, case.tensor_parallel)
-    number_format: NumberFormat = "bf16" if table.precision == "bf16" else "fp8"
+    number_format: NumberFormat = "fp8" if table.precision == "fp8" else "bf16"
     deployment = Deployment(
         find_language_model(case.language_model), case.gpu, case.tensor_parallel,
         number_format, "bf16",
@@ -165,19 +209,21 @@ def compare(case: Case, load: float, count: int, seed: tuple[int, int]) -> dict[
         "costs": TableClock(table),
         "engine": deployment.clock(),
     }
-    rate = load * most_requests_per_second(clocks["costs"], sizes)
+    rate = load * most_requests_per_second(clocks["costs"], sizes, case.batching)
     gaps = np.random.default_rng((*seed, 1)).exponential(1.0 / rate, count)
     requests = Requests(np.cumsum(gaps), *sizes.T.astype(np.float64))
     made = {"requests_per_second": rate}
     played = {
-        "costs": capacity_latencies(clocks["costs"], requests),
-        "engine": capacity_latencies(clocks["engine"], requests, deployment.governor()),
+        "costs": capacity_latencies(clocks["costs"], requests, case.batching),
+        "engine": capacity_latencies(
+            clocks["engine"], requests, case.batching, deployment.governor()
+        ),
     }
     for name, values in played.items():
         made |= {f"{name}_{kind}": value for kind, value in zip(KINDS, values, strict=True)}
     fine = float(table.iteration(IterationWork.of(FINE_TOKENS, FINE_TOKENS, 0, 1)).seconds[0])
-    for which, step in (("twin", TWIN_STEP_SECONDS), ("fine", fine)):
-        twin = twin_latencies(table, requests, step)
+    for which, step in (("twin", case.step_seconds), ("fine", fine)):
+        twin = twin_latencies(table, requests, step, case.batching)
         made |= {f"{which}_{kind}": value for kind, value in zip(KINDS, twin, strict=True)}
         for name, values in played.items():
             for kind, own, other in zip(KINDS, twin, values, strict=True):
@@ -195,17 +241,20 @@ def lengths(case: Case, count: int, seed: tuple[int, int]) -> np.ndarray:
     return np.maximum(both, (1, 2)).astype(np.int64)
 
 
-def most_requests_per_second(clock: IterationClock, sizes: np.ndarray) -> float:
+def most_requests_per_second(clock: IterationClock, sizes: np.ndarray, batching: Batching) -> float:
     """What capacity's side serves with every place taken."""
-    work = ClosedLoop(BATCHING.max_batch, [Size(int(p), int(o)) for p, o in sizes])
-    run = simulate(work, clock, _rules(), UNBOUNDED_CACHE)
+    work = ClosedLoop(batching.max_batch, [Size(int(p), int(o)) for p, o in sizes])
+    run = simulate(work, clock, _rules(batching), UNBOUNDED_CACHE)
     ends = np.sort([request.last for request in run.requests])
     first, last = len(ends) // 4, 3 * len(ends) // 4
     return float((last - first) / (ends[last] - ends[first]))
 
 
 def capacity_latencies(
-    clock: IterationClock, requests: Requests, limit: BoardLimit | None = None
+    clock: IterationClock,
+    requests: Requests,
+    batching: Batching,
+    limit: BoardLimit | None = None,
 ) -> tuple[float, ...]:
     """By ``KINDS``, seconds."""
     sizes = [
@@ -213,7 +262,7 @@ def capacity_latencies(
         for p, o in zip(requests.prompt_tokens, requests.output_tokens, strict=True)
     ]
     work = OpenLoop(requests.arrival_seconds.tolist(), sizes)
-    ended = simulate(work, clock, _rules(), UNBOUNDED_CACHE, limit=limit).requests
+    ended = simulate(work, clock, _rules(batching), UNBOUNDED_CACHE, limit=limit).requests
     first = int(SETTLING * len(sizes))
     counted = [one for one in ended if one.number >= first]
     return _quantiles(
@@ -221,10 +270,12 @@ def capacity_latencies(
     )
 
 
-def twin_latencies(table: StepTable, requests: Requests, step_seconds: float) -> tuple[float, ...]:
+def twin_latencies(
+    table: StepTable, requests: Requests, step_seconds: float, batching: Batching
+) -> tuple[float, ...]:
     """The same of the twin's queues; time goes on until all have ended."""
     seconds = float(requests.arrival_seconds[-1]) + _drain_seconds(requests)
-    run = play(table, requests, seconds, BATCHING, step_seconds)
+    run = play(table, requests, seconds, batching, step_seconds)
     counted = run.number >= int(SETTLING * len(requests))
     return _quantiles(run.first_token_seconds[counted], run.per_token_seconds[counted])
 
@@ -240,7 +291,7 @@ def _quantiles(first: Floats, per_token: Floats) -> tuple[float, ...]:
     return float(p50), float(p99), float(each), float(slow)
 
 
-def _rules() -> BatchingRules:
+def _rules(batching: Batching) -> BatchingRules:
     return BatchingRules(
-        BATCHING.chunk_tokens, chunked=True, largest_batch=BATCHING.max_batch, admission="whole"
+        batching.chunk_tokens, chunked=True, largest_batch=batching.max_batch, admission="whole"
     )

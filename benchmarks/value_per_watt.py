@@ -15,15 +15,21 @@ Decode under the lock that the controller chooses for it, by batch of the step t
 kernel does not wait for at the memory's full rate waits for the clock, which bounds the loss from
 above. By the roofline, on which the controller relies, it is the figure that ends in so. No lock
 of a data-centre GPU was measured, and draw under one follows the assumed law in both.
+
+Of a scenario file: servers by GPU type, and its mix: GPUs of services count half as prefill and
+half as decode, of training jobs as training, the rest of the row as batch, on all types alike.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
 
+from benchmarks._given_scenario import given_scenario
+from benchmarks._watt_fleet import READS, Fleet, even_fleet, given_fleet
 from benchmarks._watt_optimum import (
     optimum,
     proportional_caps,
@@ -51,11 +57,10 @@ from wattpack.units import NS_PER_SECOND
 
 NAME = "value_per_watt"
 SUMMARY = "work under 60 to 80 % of the watts: optimum, uniform and proportional caps; decode locks"
+TAKES_ARGUMENTS = True
 
 TYPES: Final = ("H200-SXM", "H100-SXM", "B200-SXM", "A100-SXM", "L40S", "A40")
-KINDS: Final = ("prefill", "decode", "training", "batch")
 DECODE_ENTRY: Final = "decoder-decode"
-GPUS_A_NODE: Final = 8
 BUDGETS: Final = (0.6, 0.7, 0.8)
 SECONDS: Final = 300
 JUDGED_SECONDS: Final = 120
@@ -110,28 +115,30 @@ def run(options: Options) -> Result:
     seeds = 1 if options.quick else 3
     seconds = QUICK_SECONDS if options.quick else SECONDS
     shares = BUDGETS[:1] if options.quick else BUDGETS
-    figures: dict[str, float] = {}
+    given = given_scenario(NAME, options, READS)
+    fleet = even_fleet(TYPES) if given is None else given_fleet(given)
+    figures: dict[str, float | int | str] = {} if given is None else given.figures()
     for share in shares:
         rows = []
         for seed in range(options.seed, options.seed + seeds):
             options.progress(f"{share:.0%} of the limits, seed {seed}")
-            rows.append(_compared(seed, share, seconds))
+            rows.append(_compared(fleet, seed, share, seconds))
         name = f"at_{round(100 * share)}"
         for figure in rows[0]:
             values = [row[figure] for row in rows]
             figures[f"{figure}_{name}"] = float(np.mean(values))
             if figure.endswith("_of_optimum"):
                 figures[f"{figure}_{name}_min"] = float(min(values))
-    figures |= _decode_by_batch()
+    figures |= _decode_by_batch(None if given is None else fleet.types)
     targets = {name: target for name, target in TARGETS.items() if name in figures}
     return Result(figures, targets)
 
 
-def _compared(seed: int, share: float, seconds: int) -> dict[str, float]:
+def _compared(fleet: Fleet, seed: int, share: float, seconds: int) -> dict[str, float]:
     figures: dict[str, float] = {}
     for arm in ARMS:
         locks = "ClockLock" in ARMS[arm][0]
-        row = make_row(seed, arm)
+        row = make_row(fleet, seed, arm)
         budget = share * row.sum_of_limits
         seen = _controlled(row, budget, seconds, seed)
         work, draw = seen.work, seen.draw_watts
@@ -155,16 +162,15 @@ def _compared(seed: int, share: float, seconds: int) -> dict[str, float]:
     return figures
 
 
-def make_row(seed: int, arm: str) -> Row:
-    """One server of each type, a quarter of its boards with each kind of work."""
+def make_row(fleet: Fleet, seed: int, arm: str) -> Row:
+    """The fleet's objects, and boards drawn with a seed."""
     known = shipped_library().profiles
     rng = np.random.default_rng(seed)
-    jobs = [(gpu, KINDS[i % len(KINDS)]) for gpu in TYPES for i in range(2 * GPUS_A_NODE)]
-    boards = draw_fleet(known, jobs, rng)
+    boards, each = draw_fleet(known, fleet.jobs, rng), fleet.gpus_a_node
     nodes, pods = [], []
-    for first in range(0, len(boards), GPUS_A_NODE):
-        members = range(first, first + GPUS_A_NODE)
-        node = f"node-{first // GPUS_A_NODE}"
+    for first in range(0, len(boards), each):
+        members = range(first, first + each)
+        node = f"node-{first // each}"
         gpus = [_gpu(f"{node}-gpu-{i}", known[boards[i].gpu]) for i in members]
         nodes.append(NodeSpec(node, tuple(gpus), LABELS, host_unit=True))
         pods += [
@@ -307,13 +313,20 @@ def _observations(
     )
 
 
-def _decode_by_batch() -> dict[str, float]:
-    """The lock that costs nothing by the controller's word, on iterations of decode alone."""
+def _decode_by_batch(types: Sequence[str] | None) -> dict[str, float]:
+    """The lock that costs nothing by the controller's word, on iterations of decode alone.
+
+    Args:
+        types: Of GPUs; None for all that have a step table.
+
+    Returns:
+        Nothing for types that have none or are not locked.
+    """
     saved: dict[tuple[str, int], list[float]] = {}
     lost: dict[tuple[str, int], list[float]] = {}
     believed = []
     for table in shipped_step_tables().tables.values():
-        share = _free_share(table.gpu)
+        share = _free_share(table.gpu) if types is None or table.gpu in types else 1.0
         if share >= 1.0:
             continue
         response = entry_clock(DECODE_ENTRY, table.gpu)
@@ -323,15 +336,18 @@ def _decode_by_batch() -> dict[str, float]:
             energy, loss = _locked_decode(table, batch, share)
             saved.setdefault((table.gpu, batch), []).append(energy)
             lost.setdefault((table.gpu, batch), []).append(loss)
-    figures = {"decode_small_batch_speed_lost_by_roofline_max": max(believed)}
+    if not saved:
+        return {}
+    told = CURVE_TYPE if (CURVE_TYPE, SMALL_BATCH) in saved else next(iter(saved))[0]
+    figures = {"decode_small_batch_speed_lost_by_roofline_max": max(believed, default=float("nan"))}
     for batch in BATCHES:
         figures |= {
-            f"decode_batch_{batch}_energy_saved": float(np.mean(saved[CURVE_TYPE, batch])),
-            f"decode_batch_{batch}_speed_lost": float(np.mean(lost[CURVE_TYPE, batch])),
+            f"decode_batch_{batch}_energy_saved": float(np.mean(saved[told, batch])),
+            f"decode_batch_{batch}_speed_lost": float(np.mean(lost[told, batch])),
         }
     small = [key for key in saved if key[1] <= SMALL_BATCH]
     return figures | {
-        "decode_locked_clock_share": _free_share(CURVE_TYPE),
+        "decode_locked_clock_share": _free_share(told),
         "decode_small_batch_energy_saved_min": min(min(saved[key]) for key in small),
         "decode_small_batch_speed_lost_max": max(max(lost[key]) for key in small),
     }

@@ -25,7 +25,7 @@ def make_tree(
     parents: Sequence[int],
     ratings: Sequence[float] | FloatArray | None = None,
     *,
-    external: float = 0.0,
+    external: float | FloatArray = 0.0,
     curve: BreakerCurve = RACK_THERMAL,
     max_load_ratio: float = 1.5,
     enforce: bool | Sequence[bool] = True,
@@ -63,24 +63,28 @@ def make_topology(
     value_per_watt: Sequence[float] | float = 1.0,
     clock_lock: bool = False,
     host_unit: bool = True,
-    external: float = 0.0,
+    external: float | FloatArray = 0.0,
     guaranteed_watts: float | None = None,
+    limits: tuple[float, float] = (MIN_WATTS, DEFAULT_WATTS),
+    node_worst_watts: float = NODE_WORST_WATTS,
+    ratings: Sequence[float] | None = None,
     **tree_options: Any,
 ) -> Topology:
     """Servers below domains whose ratings are their worst load over the oversubscription.
 
-    A rating is never so low that I1 could not hold, unless guaranteed caps are given.
+    A rating is never so low that I1 could not hold, unless it or guaranteed caps are given.
 
     Args:
         parents: Parent of each domain, parents first.
         nodes: Domain of each server.
+        limits: Lowest and default limit of each board.
+        ratings: Of each domain, in place of the oversubscription.
     """
     n_nodes, n_gpus = len(nodes), len(nodes) * gpus_per_node
     domain_of_node = np.asarray(nodes, dtype=np.int64)
     node_of_gpu = np.repeat(np.arange(n_nodes), gpus_per_node)
-    default = np.full(n_gpus, DEFAULT_WATTS)
-    minimum = np.full(n_gpus, MIN_WATTS)
-    worst = np.full(n_nodes, NODE_WORST_WATTS)
+    minimum, default = (np.full(n_gpus, watts) for watts in limits)
+    worst = np.full(n_nodes, node_worst_watts)
     floor = np.full(n_gpus, floor_watts)
     lock = np.full(n_gpus, clock_lock)
     fixed = np.full(n_nodes, not host_unit)
@@ -88,7 +92,9 @@ def make_topology(
     house = bare_house(tree, domain_of_node, node_of_gpu, default, worst)
     rating = np.array([house.worst(d, default.tolist()) for d in house.domains()])
     rating = rating / oversubscription
-    if guaranteed_watts is None:
+    if ratings is not None:
+        rating = np.array(ratings)
+    elif guaranteed_watts is None:
         caps = np.where(fixed[node_of_gpu], default, minimum).tolist()
         least = np.array([house.floor_case(d, caps) for d in house.domains()])
         rating = np.maximum(rating, 1.01 * least)
