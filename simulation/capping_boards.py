@@ -14,7 +14,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from capacity.model.capping_loop import CEILING_SPREAD, CappingLoop, capping_loop
+from capacity.model.capping_loop import CEILING_SPREAD, CappingLoop, LimitWatts, capping_loop
 from gpu.simulated.recent_draws import RecentDraws
 
 Floats = NDArray[np.float64]
@@ -38,41 +38,46 @@ def row_loops(gpu_types: list[str], generator: np.random.Generator) -> CappingLo
 class CappingRegulation:
     """The boards of a row with what their loops remember.
 
+    Attributes:
+        loop: As given.
+        felt_watts: What the fast loops take the demand for, (n_gpus,).
+        counted: What the slow loops look back on.
+
     Args:
         loop: Constants; the ceiling one a board.
         idle_watts: What the boards drew before the first tick, (n_gpus,).
     """
 
     def __init__(self, loop: CappingLoop, idle_watts: Floats) -> None:
-        self._loop = loop
-        self._felt_watts = idle_watts.copy()
+        self.loop = loop
+        self.felt_watts = idle_watts.copy()
+        self.counted = RecentDraws(idle_watts, loop.window_seconds + loop.delay_seconds)
         self._limit_watts = np.zeros(len(idle_watts))
         self._at_limit = loop.at_limit(self._limit_watts)
-        self._counted = RecentDraws(idle_watts, loop.window_seconds + loop.delay_seconds)
 
     def hold(
         self, wanted_watts: Floats, limit_watts: Floats, least_watts: Floats, seconds: float
     ) -> Floats:
         """Mean draw over the next tick, (n_gpus,); see ``gpu.simulated.board_regulation``."""
-        self._count_anew(limit_watts)
-        loop = self._loop
-        newest_ago = max(loop.delay_seconds - seconds / 2.0, 0.0)
-        oldest_ago = loop.delay_seconds + loop.window_seconds - seconds / 2.0
-        mean = self._counted.mean_watts(oldest_ago, newest_ago)
-        held, self._felt_watts = loop.held_at(
-            self._at_limit, mean, self._felt_watts, wanted_watts, seconds
-        )
+        at = self.at_limit(limit_watts)
+        newest_ago, oldest_ago = self.loop.looks_ago(seconds)
+        mean = self.counted.mean_watts(oldest_ago, newest_ago)
+        held, self.felt_watts = self.loop.held_at(at, mean, self.felt_watts, wanted_watts, seconds)
         drawn = np.maximum(held, np.minimum(wanted_watts, least_watts))
-        self._counted.add(drawn, seconds)
+        self.counted.add(drawn, seconds)
         return np.asarray(drawn, dtype=np.float64)
 
-    def _count_anew(self, limit_watts: Floats) -> None:
-        """Past draws count as shares of the limit once it falls: the slow loop stays in balance."""
+    def at_limit(self, limit_watts: Floats) -> LimitWatts:
+        """The loops' watts at limits that act from now on, (n_gpus,).
+
+        Past draws count as shares of a limit that falls: the slow loop stays in balance.
+        """
         if limit_watts is self._limit_watts:
-            return
+            return self._at_limit
         before = self._limit_watts
-        self._at_limit = self._loop.at_limit(limit_watts)
+        self._at_limit = self.loop.at_limit(limit_watts)
         lowered = np.flatnonzero((limit_watts < before) & (before < np.inf))
         if lowered.size:
-            self._counted.scale(lowered, limit_watts[lowered] / before[lowered])
+            self.counted.scale(lowered, limit_watts[lowered] / before[lowered])
         self._limit_watts = limit_watts
+        return self._at_limit

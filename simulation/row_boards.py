@@ -11,6 +11,7 @@ from capacity.gpu_profile import GpuProfile
 from capacity.profile_library import shipped_library
 from gpu.simulated.board_arrays import BoardBank, BoardSpec, WriteDelays
 from simulation.capping_boards import CappingRegulation, row_loops
+from simulation.compiled_boards import fastest_bank
 from simulation.plant import node_names
 from simulation.scenario import Scenario
 from simulation.speeds import GpuTypes
@@ -64,7 +65,7 @@ def build_boards(scenario: Scenario, generator: np.random.Generator, start_ns: i
     idle_watts = np.array([spec.idle_watts for spec in specs])
     loops = row_loops([profiles[i].model for i in of_gpu], generator)
     plant = scenario.plant
-    bank = BoardBank(
+    bank = fastest_bank(
         specs,
         seed=generator,
         start_ns=start_ns,

@@ -174,6 +174,11 @@ class CappingLoop:
         allowed = np.maximum(at.ceiling - self.gain * above, at.least)
         return self._follow(demand_watts, felt_watts, allowed, seconds)
 
+    def looks_ago(self, tick_seconds: float) -> tuple[float, float]:
+        """When, before a tick begins, the slow loop's mean ends and began; seconds."""
+        newest_ago = max(self.delay_seconds - tick_seconds / 2.0, 0.0)
+        return newest_ago, self.delay_seconds + self.window_seconds - tick_seconds / 2.0
+
     def play(
         self, state: LoopState, demand_watts: Floats, limit_watts: Floats | float
     ) -> tuple[LoopState, Floats]:

@@ -28,6 +28,10 @@ NO_DELAYS = WriteDelays()
 class LateLimits:
     """The acting limit of every board: the highest that was written within its delay.
 
+    Attributes:
+        watts: As they act, (n,).
+        seen_watts: As they were written when that was last noted, (n,).
+
     Args:
         limit_watts: As written and long in force, (n,).
         delay_seconds: Until a lowered limit acts, (n,).
@@ -36,7 +40,7 @@ class LateLimits:
     def __init__(self, limit_watts: Floats, delay_seconds: Floats) -> None:
         self.watts = limit_watts.copy()
         self._delay_ns = np.rint(delay_seconds * NS_PER_SECOND).astype(np.int64)
-        self._seen_watts = limit_watts.copy()
+        self.seen_watts = limit_watts.copy()
         # Lowered limits that do not act yet, in the order in which they were written.
         self._board = np.zeros(0, dtype=np.int64)
         self._at_ns = np.zeros(0, dtype=np.int64)
@@ -44,10 +48,10 @@ class LateLimits:
 
     def take_in(self, limit_watts: Floats, now_ns: int) -> None:
         """Note what was written since the last call, at ``now_ns``."""
-        changed: Bools = limit_watts != self._seen_watts
+        changed: Bools = limit_watts != self.seen_watts
         if not changed.any():
             return
-        self._seen_watts = limit_watts.copy()
+        self.seen_watts = limit_watts.copy()
         # What came to be raised again before it acted never acts any lower.
         self._lower_watts = np.maximum(self._lower_watts, limit_watts[self._board])
         lowered = np.flatnonzero(changed & (limit_watts < self.watts))
@@ -56,9 +60,14 @@ class LateLimits:
         self._lower_watts = np.concatenate([self._lower_watts, limit_watts[lowered]])
         self.watts = np.maximum(self.watts, limit_watts)
 
+    @property
+    def pending(self) -> bool:
+        """Whether any lowered limit does not act yet."""
+        return len(self._board) > 0
+
     def come_due(self, now_ns: int) -> bool:
         """Let act what was to act by ``now_ns``; whether anything changed."""
-        if not len(self._board):
+        if not self.pending:
             return False
         due = self._at_ns <= now_ns
         if not due.any():

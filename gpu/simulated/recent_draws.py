@@ -18,6 +18,11 @@ FIRST_ROWS = 64
 class RecentDraws:
     """Energy at the end of every tick, linear in between; ticks may be of any length.
 
+    Attributes:
+        ends: Times of the buffer's rows, (room,); those up to ``last`` count.
+        rows: Energy at these times, (room, n).
+        last: The newest row.
+
     Args:
         watts: What the boards drew before the first tick, (n,).
         keep_seconds: How far back means are asked for.
@@ -25,35 +30,52 @@ class RecentDraws:
 
     def __init__(self, watts: Floats, keep_seconds: float) -> None:
         self._keep_seconds = keep_seconds
-        # Row i of the buffer is the energy at the i-th of these times.
-        self._ends = [-keep_seconds, 0.0]
-        self._rows = np.zeros((FIRST_ROWS, len(watts)))
-        self._rows[0] = -keep_seconds * watts
+        self.ends = np.zeros(FIRST_ROWS)
+        self.rows = np.zeros((FIRST_ROWS, len(watts)))
+        self.ends[0] = -keep_seconds
+        self.rows[0] = -keep_seconds * watts
+        self.last = 1
 
     @property
     def joules(self) -> Floats:
         """Drawn since the first tick began, (n,)."""
-        return np.array(self._rows[len(self._ends) - 1])
+        return np.array(self.rows[self.last])
 
     def add(self, watts: Floats, seconds: float) -> None:
         """Append a tick with its mean draw, (n,)."""
-        now = self._ends[-1] + seconds
-        if len(self._ends) == len(self._rows):
-            self._make_room(now)
-        last = len(self._ends) - 1
-        row = self._rows[last + 1]
+        self.make_room(1)
+        last = self.last
+        row = self.rows[last + 1]
         np.multiply(watts, seconds, out=row)
-        row += self._rows[last]
-        self._ends.append(now)
+        row += self.rows[last]
+        self.ends[last + 1] = self.ends[last] + seconds
+        self.last = last + 1
 
-    def _make_room(self, now: float) -> None:
-        """Forget what is too old; one entry older than what is kept stays to interpolate from."""
-        old = max(0, bisect_right(self._ends, now - self._keep_seconds) - 1)
-        left = self._rows[old : len(self._ends)].copy()
-        del self._ends[:old]
-        if 2 * len(left) > len(self._rows):
-            self._rows = np.zeros((2 * len(self._rows), left.shape[1]))
-        self._rows[: len(left)] = left
+    def make_room(self, ticks: int) -> None:
+        """Room for so many more; what is too old is forgotten where there is none.
+
+        One entry older than what is kept stays to interpolate from.
+        """
+        room = len(self.ends)
+        if self.last + ticks < room:
+            return
+        old = self._oldest()
+        left = self.last + 1 - old
+        while left + max(left, ticks) > room:
+            room *= 2
+        ends, rows = self.ends[old : self.last + 1].copy(), self.rows[old : self.last + 1].copy()
+        if room > len(self.ends):
+            self.ends, self.rows = np.zeros(room), np.zeros((room, rows.shape[1]))
+        self.ends[:left], self.rows[:left] = ends, rows
+        self.last = left - 1
+
+    def _oldest(self) -> int:
+        """The newest entry that is older than all that is kept."""
+        return max(0, self._place(self.ends[self.last] - self._keep_seconds))
+
+    def _place(self, moment: float) -> int:
+        """The last entry at or before a moment; -1 for one before all."""
+        return bisect_right(self.ends, moment, 0, self.last + 1) - 1
 
     def mean_watts(self, begin_ago_seconds: float, end_ago_seconds: float = 0.0) -> Floats:
         """Mean draw between two moments before now, (n,).
@@ -62,23 +84,22 @@ class RecentDraws:
             begin_ago_seconds: At most what is kept, and more than the end's.
             end_ago_seconds: At least 0.
         """
-        now = self._ends[-1]
+        now = self.ends[self.last]
         joules = self._at(now - end_ago_seconds) - self._at(now - begin_ago_seconds)
         return joules / (begin_ago_seconds - end_ago_seconds)
 
     def _at(self, moment: float) -> Floats:
         """Energy at a moment, (n,); not to be written to."""
-        i = bisect_right(self._ends, moment) - 1
-        before: Floats = self._rows[i]
-        if i == len(self._ends) - 1:
+        i = self._place(moment)
+        before: Floats = self.rows[i]
+        if i == self.last:
             return before
-        share = (moment - self._ends[i]) / (self._ends[i + 1] - self._ends[i])
-        return np.asarray(before + share * (self._rows[i + 1] - before))
+        share = (moment - self.ends[i]) / (self.ends[i + 1] - self.ends[i])
+        return np.asarray(before + share * (self.rows[i + 1] - before))
 
     def scale(self, which: Integers, ratio: Floats) -> None:
         """Multiply the draws that are kept of some boards, each by its ratio, both (k,)."""
-        last = len(self._ends) - 1
-        first = max(0, bisect_right(self._ends, self._ends[-1] - self._keep_seconds) - 1)
-        now = self._rows[last, which]
-        kept = self._rows[first:last, which]
-        self._rows[first:last, which] = now + (kept - now) * ratio
+        first, last = self._oldest(), self.last
+        now = self.rows[last, which]
+        kept = self.rows[first:last, which]
+        self.rows[first:last, which] = now + (kept - now) * ratio
