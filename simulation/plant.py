@@ -11,6 +11,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from simulation.compiled import AVAILABLE
+from simulation.compiled_breakers import CompiledBreakers
 from simulation.plant_breakers import Breakers
 from simulation.scenario import Scenario
 from simulation.trip_bands import TripBands
@@ -42,7 +44,8 @@ def node_names(scenario: Scenario) -> tuple[str, ...]:
 def breakers_of(scenario: Scenario) -> Breakers:
     """The row's and the racks' breakers; their places in the band are drawn from the seed."""
     plant, racks = scenario.plant, scenario.row.racks
-    return Breakers(
+    made = CompiledBreakers if AVAILABLE else Breakers
+    return made(
         np.array([scenario.row_rating_watts] + [scenario.rack_rating_watts] * racks),
         TripBands(
             [plant.row_breaker_points] + [plant.rack_breaker_points] * racks,

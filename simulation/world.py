@@ -29,10 +29,10 @@ from numpy.typing import NDArray
 
 from gpu.device import GpuDriver
 from simulation.cap_effects import CapEffects, DecidedCaps
+from simulation.compiled_server_row import fastest_server_row
 from simulation.fault_plan import FaultSchedule
 from simulation.placed import GpuAssignment, PlacementEvent, PodUseView, bound_pods
 from simulation.plant import (
-    ServerRow,
     breakers_of,
     check_ratings,
     domain_names,
@@ -89,7 +89,7 @@ class World:
         self.bank, self.types = boards.bank, boards.types
         self._full_watts = scenario.plant.full_demand_ratio * self.bank.default_limit_watts
         check_ratings(scenario, self.bank.min_limit_watts, self.node_of_gpu)
-        self.servers = ServerRow(scenario, self.node_of_gpu, self._generator(4))
+        self.servers = fastest_server_row(scenario, self.node_of_gpu, self._generator(4))
         self.breakers = breakers_of(scenario)
         self._meters = Meters(
             scenario.row.meter, len(self.domain_names), self._generator(5), start_ns

@@ -6,11 +6,11 @@ Without numba (extra ``simulation``) the numpy form runs.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import NamedTuple, ParamSpec, TypeVar
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from simulation.compiled import AVAILABLE, compiled
 from simulation.inference_row.batching_servers import (
     NEVER,
     STOPPED,
@@ -24,19 +24,6 @@ from simulation.inference_row.batching_servers import (
 from simulation.inference_row.client_arrivals import RowRequests
 from simulation.inference_row.server_times import TABLE_PROMPT_TOKENS, ServerTimes
 from wattpack.errors import InputError
-
-try:
-    from numba import njit
-except ImportError:
-    njit = None
-
-P = ParamSpec("P")
-R = TypeVar("R")
-
-
-def _compiled(function: Callable[P, R]) -> Callable[P, R]:
-    made: Callable[P, R] = function if njit is None else njit(cache=True)(function)
-    return made
 
 
 class _Requests(NamedTuple):
@@ -99,7 +86,7 @@ class _Spent(NamedTuple):
     in_decode: Floats
 
 
-@_compiled
+@compiled
 def _decode_watts(table: _Table, batch: int, context: float) -> float:
     mean = context / batch
     x, y = table.prompt_tokens, table.decode_ratio
@@ -117,7 +104,7 @@ def _decode_watts(table: _Table, batch: int, context: float) -> float:
     return float(table.tdp_watts * alone * table.batch_ratio[batch])
 
 
-@_compiled
+@compiled
 def _room_seconds(requests: _Requests, state: _State, table: _Table, i: int) -> float:
     """When the next request comes that could begin; never while there is no room."""
     head = state.head[i]
@@ -129,7 +116,7 @@ def _room_seconds(requests: _Requests, state: _State, table: _Table, i: int) -> 
     return float(requests.arrival[head] - TINY_SECONDS)
 
 
-@_compiled
+@compiled
 def _admit(requests: _Requests, state: _State, table: _Table, i: int) -> None:
     if state.under_way[i] >= 0 or _room_seconds(requests, state, table, i) > state.now[i]:
         return
@@ -140,7 +127,7 @@ def _admit(requests: _Requests, state: _State, table: _Table, i: int) -> None:
     state.head[i] += 1
 
 
-@_compiled
+@compiled
 def _prompt_done(requests: _Requests, state: _State, i: int) -> None:
     which = state.under_way[i]
     requests.first[which] = state.now[i]
@@ -156,7 +143,7 @@ def _prompt_done(requests: _Requests, state: _State, i: int) -> None:
     state.under_way[i] = -1
 
 
-@_compiled
+@compiled
 def _answer_done(requests: _Requests, state: _State, i: int) -> None:
     slot = np.argmin(state.ends_at[i])
     which = state.slot_of[i, slot]
@@ -169,7 +156,7 @@ def _answer_done(requests: _Requests, state: _State, i: int) -> None:
     state.next_end[i] = state.ends_at[i].min()
 
 
-@_compiled
+@compiled
 def _token_seconds(state: _State, table: _Table, i: int, speed: float) -> float:
     batch = state.batch[i]
     base = table.token_seconds_by_batch[batch]
@@ -178,7 +165,7 @@ def _token_seconds(state: _State, table: _Table, i: int, speed: float) -> float:
     return float(full / speed)
 
 
-@_compiled
+@compiled
 def _one_round(
     requests: _Requests, state: _State, table: _Table, pace: _Pace, spent: _Spent, i: int
 ) -> None:
@@ -216,7 +203,7 @@ def _one_round(
         _answer_done(requests, state, i)
 
 
-@_compiled
+@compiled
 def _one_step(
     requests: _Requests, state: _State, table: _Table, pace: _Pace, spent: _Spent, i: int
 ) -> None:
@@ -231,23 +218,49 @@ def _one_step(
     state.now[i] = end
 
 
-@_compiled
+# Arrays one by one: numba takes longer to unpack tuples of them than the servers for a step.
+@compiled
 def _all_servers(
-    requests: _Requests, state: _State, table: _Table, pace: _Pace, spent: _Spent
+    seconds: float,
+    prompt_speed: Floats,
+    decode_speed: Floats,
+    into: Floats,
+    *fields: Any,  # noqa: ANN401  arrays and numbers
 ) -> None:
+    """Let all servers work; watts of one board, shares of prompts and of decode, (3, n_servers).
+
+    Args:
+        fields: Of ``_Requests``, ``_State`` and ``_Table``.
+    """
+    requests, state, table = _Requests(*fields[:8]), _State(*fields[8:20]), _Table(*fields[20:])
+    pace = _Pace(seconds, prompt_speed, decode_speed)
+    spent = _Spent(into[0], into[1], into[2])
+    into[:] = 0.0
     for i in range(len(state.now)):
         _one_step(requests, state, table, pace, spent, i)
+        for row in into:
+            row[i] /= seconds
+        if prompt_speed[i] <= STOPPED or decode_speed[i] <= STOPPED:
+            into[0, i] = table.idle_watts
 
 
-@_compiled
+@compiled
 def _full_speed(
-    requests: _Requests, state: _State, table: _Table, pace: _Pace, spent: _Spent, watts: Floats
+    seconds: float,
+    full: Floats,
+    into: Floats,
+    watts: Floats,
+    *fields: Any,  # noqa: ANN401  arrays and numbers
 ) -> None:
+    """Watts of one board in many steps, (steps, n_servers); else as ``_all_servers``."""
+    requests, state, table = _Requests(*fields[:8]), _State(*fields[8:20]), _Table(*fields[20:])
+    pace = _Pace(seconds, full, full)
+    spent = _Spent(into[0], into[1], into[2])
     for i in range(len(state.now)):
         for k in range(len(watts)):
             spent.joules[i] = 0.0
             _one_step(requests, state, table, pace, spent, i)
-            watts[k, i] = spent.joules[i] / pace.seconds
+            watts[k, i] = spent.joules[i] / seconds
 
 
 class CompiledServers(BatchingServers):
@@ -262,40 +275,35 @@ class CompiledServers(BatchingServers):
     ) -> None:
         super().__init__(requests, n_servers, begin_seconds, times)
         own = self._times
-        self._listed_requests = _Requests(
+        requests_of_servers = _Requests(
             self._arrival, self._prompt, self._output, self._prompt_seconds, self._prompt_watts,
             self._first, self._done, self._stop,
         )  # fmt: skip
-        self._state = _State(
+        state = _State(
             self._now, self._head, self._under_way, self._prompt_left, self._batch, self._context,
             self._reserved, self._turns, self._ends_at, self._slot_of, self._next_end,
             self.work_seconds,
         )  # fmt: skip
-        self._table = _Table(
+        table = _Table(
             own.token_seconds_by_batch, own.token_seconds_per_context, own.prompt_tokens,
             own.decode_ratio, own.batch_ratio, own.tdp_watts, own.idle_watts, float(own.kv_tokens),
             own.work_seconds_per_token,
         )  # fmt: skip
+        self._fields = (*requests_of_servers, *state, *table)
 
     def step(self, seconds: float, prompt_speed: Floats, decode_speed: Floats) -> StepDraw:
         """Let every server work for ``seconds``; see ``BatchingServers.step``."""
         if not seconds > 0:
             raise InputError("seconds", "a length above 0", seconds)
-        n = len(self._now)
-        spent = _Spent(np.zeros(n), np.zeros(n), np.zeros(n))
-        pace = _Pace(float(seconds), prompt_speed, decode_speed)
-        _all_servers(self._listed_requests, self._state, self._table, pace, spent)
-        dark = (prompt_speed <= STOPPED) | (decode_speed <= STOPPED)
-        watts = np.where(dark, self._times.idle_watts, spent.joules / seconds)
-        return StepDraw(watts, spent.in_prompts / seconds, spent.in_decode / seconds)
+        into = np.empty((3, len(self._now)))
+        _all_servers(float(seconds), prompt_speed, decode_speed, into, *self._fields)
+        return StepDraw(into[0], into[1], into[2])
 
     def full_speed_watts(self, steps: int, seconds: float) -> Floats:
         """Watts of one board in each of some steps; see ``BatchingServers.full_speed_watts``."""
         n = len(self._now)
-        watts, full = np.empty((steps, n)), np.ones(n)
-        spent = _Spent(np.zeros(n), np.zeros(n), np.zeros(n))
-        pace = _Pace(float(seconds), full, full)
-        _full_speed(self._listed_requests, self._state, self._table, pace, spent, watts)
+        watts = np.empty((steps, n))
+        _full_speed(float(seconds), np.ones(n), np.zeros((3, n)), watts, *self._fields)
         return watts
 
 
@@ -306,5 +314,5 @@ def fastest_servers(
     times: ServerTimes | None = None,
 ) -> BatchingServers:
     """The compiled queues where numba is there, else the same in numpy."""
-    made = BatchingServers if njit is None else CompiledServers
+    made = CompiledServers if AVAILABLE else BatchingServers
     return made(requests, n_servers, begin_seconds, times)

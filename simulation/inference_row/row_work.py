@@ -15,8 +15,10 @@ from numpy.typing import NDArray
 
 from capacity.capacity_table import ProfileTable, class_index, throughput
 from capacity.profile_library import shipped_library
+from simulation.compiled import AVAILABLE
 from simulation.inference_row.client_arrivals import RowRequests
 from simulation.inference_row.compiled_servers import fastest_servers
+from simulation.inference_row.compiled_speeds import SpeedCurves, server_speeds
 from simulation.inference_row.request_classes import POLCA_CLASSES, RequestClass
 from simulation.inference_row.row_power import GPUS_PER_SERVER
 from simulation.inference_row.server_times import ServerTimes, bloom_on_a100
@@ -79,6 +81,7 @@ class InferenceWork:
         self._spent_seconds = 0.0
         self._table = ProfileTable.of([shipped_library().find(times.gpu_model)])
         self._kernels = class_index(["prefill", "decode"])
+        self._curves = SpeedCurves.of(self._table, self._kernels)
 
     @property
     def priority(self) -> Integers:
@@ -112,6 +115,15 @@ class InferenceWork:
 
     def _speeds(self, held: HeldBoards) -> tuple[Floats, Floats]:
         """Speed over full speed of each server's prompts and decode, (n_servers,) each."""
+        if not AVAILABLE:
+            return self.speeds_in_numpy(held)
+        into = np.empty((2, len(self._priority) // GPUS_PER_SERVER))
+        boards = (held.drawn_share, held.clock_share, held.alive)
+        server_speeds(boards, DECODE_CLOCK_SHARE, into, *self._curves)
+        return into[0], into[1]
+
+    def speeds_in_numpy(self, held: HeldBoards) -> tuple[Floats, Floats]:
+        """The same as are used where numba is not there: the form to read, and the oracle."""
         drawn = held.drawn_share.reshape(-1, GPUS_PER_SERVER).min(axis=1)
         clock = held.clock_share.reshape(-1, GPUS_PER_SERVER).min(axis=1)
         alive = held.alive.reshape(-1, GPUS_PER_SERVER).all(axis=1)

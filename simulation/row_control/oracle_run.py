@@ -12,7 +12,8 @@ from typing import Protocol
 
 import numpy as np
 
-from simulation.plant import ServerRow, breakers_of, domain_names, rack_of_nodes
+from simulation.compiled_server_row import fastest_server_row
+from simulation.plant import breakers_of, domain_names, rack_of_nodes
 from simulation.row_control.faults import RowFaultKind, RowFaults
 from simulation.row_control.oracle import OracleLimits, best_shares
 from simulation.row_control.random_work import Worth
@@ -105,7 +106,7 @@ class OracleRun:
         generator = np.random.default_rng((scenario.seed, 4))
         still = scenario.plant.model_copy(update={"host_noise_ratio": 0.0})
         steady = scenario.model_copy(update={"plant": still})
-        self._servers = ServerRow(steady, boards.node_of_gpu, generator)
+        self._servers = fastest_server_row(steady, boards.node_of_gpu, generator)
         n = len(boards.node_of_gpu)
         self._class = np.asarray(work.priority == HIGH, dtype=np.int64)
         self._held = Held(np.ones(n), np.ones(n), np.ones(n, dtype=np.bool_))

@@ -5,9 +5,12 @@ from __future__ import annotations
 import numpy as np
 
 from gpu.simulated.board_spec import SENSOR_GAIN_SPREAD
-from simulation.plant import ROW, ServerRow, breakers_of, domain_names, node_names, rack_of_nodes
+from simulation.compiled import AVAILABLE
+from simulation.compiled_server_row import fastest_server_row
+from simulation.plant import ROW, breakers_of, domain_names, node_names, rack_of_nodes
 from simulation.plant_breakers import Meters
 from simulation.row_boards import build_boards
+from simulation.row_control.compiled_held import clock_shares, drawn_shares, find_alive
 from simulation.row_control.faults import RowFaultKind, RowFaults
 from simulation.row_control.work import Bools, Floats, Held, Integers
 from simulation.scenario import Scenario
@@ -33,7 +36,7 @@ class RowPlant:
         self.rack_of_node = rack_of_nodes(scenario)
         self.n_nodes, self.n_gpus = scenario.row.servers, len(boards.bank)
         self.gpus_per_node = scenario.row.gpus_per_server
-        self.servers = ServerRow(scenario, self.node_of_gpu, self._generator(4))
+        self.servers = fastest_server_row(scenario, self.node_of_gpu, self._generator(4))
         self.breakers = breakers_of(scenario)
         n_domains = len(self.domain_names)
         self.meters = Meters(scenario.row.meter, n_domains, self._generator(5), start_ns)
@@ -57,14 +60,26 @@ class RowPlant:
     def held(self) -> Held:
         """How the boards are held now."""
         bank = self.bank
+        if not AVAILABLE:
+            return self.held_in_numpy()
+        share, clock = np.empty((2, self.n_gpus))
+        alive = np.empty(self.n_gpus, dtype=np.bool_)
+        drawn_shares(bank.drawn_watts, bank.shed_watts, share)
+        locked = clock_shares(bank.lock_max_mhz, bank.max_clock_mhz, clock)
+        down, on = self._down_until_ns, self.servers.on
+        if not find_alive(bank.lost, on, down, self.now_ns, self.node_of_gpu, alive):
+            share[~alive] = 0.0
+        return Held(share, clock if locked else self._full_clock, alive)
+
+    def held_in_numpy(self) -> Held:
+        """The same as ``held``: the form to read, and its oracle."""
+        bank = self.bank
         share = bank.drawn_watts / np.maximum(bank.drawn_watts + bank.shed_watts, 1e-9)
         share = np.minimum(np.maximum(share, 0.0), 1.0)
         locked = bank.lock_max_mhz > 0
-        clock = self._full_clock
-        if locked.any():
-            clock = np.where(locked, bank.lock_max_mhz / bank.max_clock_mhz, 1.0)
+        clock = np.where(locked, bank.lock_max_mhz / bank.max_clock_mhz, 1.0)
         alive = self.up.take(self.node_of_gpu) & ~bank.lost
-        return Held(share if alive.all() else np.where(alive, share, 0.0), clock, alive)
+        return Held(np.where(alive, share, 0.0), clock, alive)
 
     def begin_window(self, faults: RowFaults, seconds: float) -> None:
         """Let faults of boards, meters and feeds hold that last at a time of the run."""

@@ -165,7 +165,7 @@ def test_steps_at_full_speed_are_many_single_ones() -> None:
 
 def test_without_a_compiler_the_queues_run_in_numpy(monkeypatch: pytest.MonkeyPatch) -> None:
     given = requests((0.5, 2048, 101, 0))
-    monkeypatch.setattr(compiled_servers, "njit", None)
+    monkeypatch.setattr(compiled_servers, "AVAILABLE", False)
     assert type(compiled_servers.fastest_servers(given, 1)) is BatchingServers
 
 
