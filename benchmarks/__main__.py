@@ -25,6 +25,11 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--quick", action="store_true", help="at most 20 s; fewer repetitions")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--resume", type=Path, help="folder of finished shards")
+    parser.add_argument(
+        "--scheduler",
+        metavar="ADDRESS",
+        help="of a Dask scheduler, tcp://…: its workers run the cases of a sweep",
+    )
     parser.add_argument("--json", type=output_file, help="also write the JSON object to this file")
     parser.add_argument(
         "--record", action="store_true", help="keep the result in benchmarks/results/"
@@ -38,6 +43,10 @@ def main(argv: list[str] | None = None) -> int:
     # Who names no benchmark, or none that is known, is told so later.
     if rest and not getattr(named(arguments.name or ""), "TAKES_ARGUMENTS", False):
         parser.error(f"unrecognized arguments: {' '.join(rest)}")
+    if arguments.scheduler and not getattr(
+        named(arguments.name or ""), "TAKES_SCHEDULER", not arguments.name
+    ):
+        parser.error(f"argument --scheduler: {arguments.name} is no sweep")
     if not 0 <= arguments.seed < 2**31:
         parser.error(f"argument --seed: expected 0 to 2147483647, got {arguments.seed}")
     if arguments.list:
@@ -52,6 +61,7 @@ def main(argv: list[str] | None = None) -> int:
             quick=arguments.quick,
             seed=arguments.seed,
             resume=arguments.resume,
+            scheduler=arguments.scheduler,
             arguments=tuple(rest),
         )
         # A measurement has no loop that could look; it unwinds, and takes its processes with it.

@@ -50,6 +50,7 @@ Floats = NDArray[np.float64]
 NAME = "calm"
 SUMMARY = "cap changes per GPU-hour, cycles and overshoot of a capped row that stands still"
 TAKES_ARGUMENTS = True
+TAKES_SCHEDULER = True
 
 RUNS: Final = 3
 WARM_SECONDS, SECONDS = 240.0, 600.0

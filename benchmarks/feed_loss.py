@@ -36,6 +36,7 @@ Floats = NDArray[np.float64]
 NAME = "feed_loss"
 SUMMARY = "seconds above the rating after a lost feed, with and without the use of reserve feeds"
 TAKES_ARGUMENTS = True
+TAKES_SCHEDULER = True
 
 RUNS: Final = 10
 CALM_SECONDS, AFTER_SECONDS = 120.0, 20.0

@@ -37,6 +37,7 @@ Floats = NDArray[np.float64]
 NAME = "headroom"
 SUMMARY = "60 s mean of a capped row over its rating, and its work over an oracle's"
 TAKES_ARGUMENTS = True
+TAKES_SCHEDULER = True
 
 ARMS: Final = {
     "domain_meter": Arm(domain_meter=True),

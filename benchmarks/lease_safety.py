@@ -41,6 +41,7 @@ from simulation.scenario import FaultKind
 NAME: Final = "lease_safety"
 SUMMARY: Final = "seconds from a lease's end to limit and draw, and expiries at 5 % loss"
 TAKES_ARGUMENTS: Final = True
+TAKES_SCHEDULER: Final = True
 READS: Final = (*ROW_READS, "priority_classes[].value", "faults[].kind")
 RUNS, QUICK_RUNS = 40, 3
 ACTIONS_A_RUN: Final = 30

@@ -16,7 +16,6 @@ import argparse
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, Final
 
@@ -25,6 +24,7 @@ import numpy as np
 from benchmarks._fault_runs import RUN_SECONDS, one_run
 from benchmarks._kept_runs import KeptRuns, RunsKind, chance_bound, read_runs, together
 from benchmarks._rests_on import rests_on_digest
+from benchmarks._sweep import Processes, sweep_of
 from benchmarks.runner import RESULTS, Options, Result, Target
 from simulation.row_control.work import HIGH, LOW
 from simulation.scenario import Scenario, load_scenario
@@ -33,6 +33,7 @@ from wattpack.errors import InputError
 NAME = "no_trip"
 SUMMARY = "trips, heat and work over random fault runs of an oversubscribed row"
 TAKES_ARGUMENTS = True
+TAKES_SCHEDULER = True
 USAGE: Final = "--scenario FILE, --runs N, --first N, --processes N"
 
 TOLD_EVERY_RUNS: Final = 10
@@ -104,15 +105,16 @@ def _all_rows(
     missing = [number for number in numbers if number not in kept.rows]
     jobs = [(scenario, options.seed, number) for number in missing]
     if jobs:
-        # A pool that takes its processes with it when this one is told to end.
-        with get_context("spawn").Pool(asked.processes) as pool:
-            for made, row in enumerate(pool.imap(_one, jobs), start=1):
-                kept.add([row])
-                if made % TOLD_EVERY_RUNS == 0 or made == len(jobs):
-                    done = [kept.rows[number] for number in numbers if number in kept.rows]
-                    trips = sum(row["trips"] for row in done)
-                    bar = _bar(len(done) / asked.runs)
-                    options.progress(f"{bar} {len(done)} of {asked.runs} runs, {trips} trips")
+        # Also of one: a run in a process of its own does not grow this one.
+        here = Processes(asked.processes)
+        sweep = here if options.scheduler is None else sweep_of(options.scheduler)
+        for made, (_, row) in enumerate(sweep.rows(_one, jobs), start=1):
+            kept.add([row])
+            if made % TOLD_EVERY_RUNS == 0 or made == len(jobs):
+                done = [kept.rows[number] for number in numbers if number in kept.rows]
+                trips = sum(row["trips"] for row in done)
+                bar = _bar(len(done) / asked.runs)
+                options.progress(f"{bar} {len(done)} of {asked.runs} runs, {trips} trips")
     return [kept.rows[number] for number in numbers]
 
 

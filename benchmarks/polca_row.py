@@ -50,6 +50,7 @@ from wattpack.errors import InputError
 NAME = "polca_row"
 SUMMARY = "inference row at +30 %: POLCA, its baselines and wattpack against the uncapped row"
 TAKES_ARGUMENTS = True
+TAKES_SCHEDULER = True
 POLCA: Final = "polca"
 UNREACHED: Final = 10.0
 """Ratings times this are never reached."""

@@ -16,7 +16,6 @@ import json
 import time
 from collections.abc import Mapping, Sequence
 from functools import partial
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -24,6 +23,7 @@ import numpy as np
 
 from benchmarks._given_power import power_of
 from benchmarks._rests_on import rests_on_digest
+from benchmarks._sweep import sweep_of
 from benchmarks.polca_row import given_row, unbreakable
 from benchmarks.runner import Options, Result, Row, Target
 from simulation.inference_row.client_arrivals import DAY_SECONDS
@@ -50,6 +50,7 @@ from simulation.inference_row.row_under_policy import UNCAPPED, WATTPACK, polca_
 NAME = "polca_weeks"
 SUMMARY = "six weeks of the inference row at +30 %: POLCA and wattpack against the uncapped row"
 TAKES_ARGUMENTS = True
+TAKES_SCHEDULER = True
 SERVERS: Final = 52
 DAYS: Final = 42
 SHARD_HOURS: Final = 2
@@ -106,23 +107,14 @@ def run(options: Options) -> Result:
         given.policies = list(given.policies)[:1]
     order = _order(options.seed)[: 1 if options.quick else given.shards]
     jobs = [(policy, number) for number in order for policy in given.policies]
-    work = partial(_shard, given, options.seed, options.resume, options.quick)
-    if given.finished or options.quick or given.processes == 1:
-        rows = [work(job) for job in jobs]
-    else:
-        # A pool that takes its processes with it when this one is told to end.
-        with get_context("spawn").Pool(given.processes) as pool:
-            rows = []
-            for row in pool.imap(work, jobs):
-                rows.append(row)
-                options.progress(f"{len(rows)} of {len(jobs)} shards")
+    rows = _rows(given, options, jobs)
     figures: dict[str, float | int | str] = {
         "servers": given.servers,
         "shards_asked": len(order),
         "calibration_sha256": frozen_calibration().sha256,
     }
     for policy in given.policies:
-        mine = [row for job, row in zip(jobs, rows, strict=True) if row and job[0] == policy]
+        mine = [rows[job] for job in jobs if job in rows and job[0] == policy]
         figures |= summary(policy, mine) if mine else {}
     if {f"{name}_work_low" for name in ("polca", WATTPACK)} <= set(figures):
         for name in ("work_low", "work_high"):
@@ -155,22 +147,51 @@ def _order(seed: int) -> list[int]:
 # -- one shard -------------------------------------------------------------------------------------
 
 
-def _shard(
-    given: argparse.Namespace, seed: int, folder: Path | None, quick: bool, job: tuple[str, int]
-) -> Row | None:
-    """Two hours under a policy, from their file if it is there; None where it has to be there."""
+def _rows(
+    given: argparse.Namespace, options: Options, jobs: Sequence[tuple[str, int]]
+) -> dict[tuple[str, int], Row]:
+    """Shards that are finished, and unless only those are asked for the rest of them."""
+    files = {job: _file(given, options, job) for job in jobs}
+    rows: dict[tuple[str, int], Row] = {
+        job: json.loads(file.read_text(encoding="utf-8"))
+        for job, file in files.items()
+        if file is not None and file.exists()
+    }
+    missing = [job for job in jobs if job not in rows and not given.finished]
+    work = partial(_shard, given, options.seed, options.quick)
+    sweep = sweep_of(options.scheduler, 1 if options.quick else given.processes)
+    for index, row in sweep.rows(work, missing):
+        job = missing[index]
+        rows[job] = row
+        _keep(files[job], row)
+        options.progress(f"{len(rows)} of {len(jobs)} shards")
+    return rows
+
+
+def _file(given: argparse.Namespace, options: Options, job: tuple[str, int]) -> Path | None:
+    """Where a shard is kept, None where nothing is."""
+    if options.resume is None:
+        return None
     policy, number = job
     digest = rests_on_digest(f"benchmarks.{NAME}")
     if given.scenario is not None:
         made = hashlib.sha256(digest.encode() + given.scenario.read_bytes())
         digest = made.hexdigest()[:12]
-    name = f"{NAME}-{policy}-{given.servers}-seed-{seed}-{number:03d}-{digest}.json"
-    file = None if folder is None else folder / name
-    if file is not None and file.exists():
-        kept: Row = json.loads(file.read_text(encoding="utf-8"))
-        return kept
-    if given.finished:
-        return None
+    name = f"{NAME}-{policy}-{given.servers}-seed-{options.seed}-{number:03d}-{digest}.json"
+    return options.resume / name
+
+
+def _keep(file: Path | None, row: Row) -> None:
+    if file is not None:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        half = file.with_suffix(".part")
+        half.write_text(json.dumps(row) + "\n", encoding="utf-8")
+        half.rename(file)
+
+
+def _shard(given: argparse.Namespace, seed: int, quick: bool, job: tuple[str, int]) -> Row:
+    """Two hours under a policy."""
+    policy, number = job
     day, part = divmod(number, 24 // SHARD_HOURS)
     hours = (float(SHARD_HOURS * part), float(SHARD_HOURS * (part + 1)))
     began = time.process_time()
@@ -179,11 +200,6 @@ def _shard(
     row["cpu_seconds"] = time.process_time() - began
     if not quick and hours[0] <= AGREEMENT_HOURS[0] < hours[1] and day in AGREEMENT_DAYS:
         row |= agreement(policy, given.servers, seed, day, given.scenario)
-    if file is not None:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        half = file.with_suffix(".part")
-        half.write_text(json.dumps(row) + "\n", encoding="utf-8")
-        half.rename(file)
     return row
 
 

@@ -53,6 +53,7 @@ from wattpack.power.feasibility import LoadTree
 NAME = "priority"
 SUMMARY = "I5 in random trees, classes and gangs: order, floors, gangs, judged by plain loops"
 TAKES_ARGUMENTS = True
+TAKES_SCHEDULER = True
 
 SHARDS: Final = 100
 HOUSES: Final = 50

@@ -48,6 +48,7 @@ Floats = NDArray[np.float64]
 NAME = "response"
 SUMMARY = "seconds above the rating after a step of everything, and after a lost feed"
 TAKES_ARGUMENTS = True
+TAKES_SCHEDULER = True
 
 RUNS: Final = 10
 CALM_SECONDS, AFTER_SECONDS = 210.0, 20.0

@@ -33,6 +33,7 @@ from wattpack.units import NS_PER_SECOND
 NAME: Final = "restart"
 SUMMARY: Final = "GPUs that fall, heat and work lost in rolling updates, and after kill -9"
 TAKES_ARGUMENTS: Final = True
+TAKES_SCHEDULER: Final = True
 SERVERS, GPUS = 20, 4
 QUICK_SERVERS, QUICK_GPUS = 4, 4
 SEEDS, QUICK_SEEDS = 2, 1

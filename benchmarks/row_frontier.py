@@ -18,7 +18,6 @@ import argparse
 import hashlib
 import json
 from collections.abc import Iterator, Mapping
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, Final
 
@@ -27,6 +26,7 @@ from benchmarks._frontier_figures import frontier_figures
 from benchmarks._frontier_search import Search, all_cells
 from benchmarks._rests_on import rests_on_digest
 from benchmarks._row_slos import COUNTED
+from benchmarks._sweep import sweep_of
 from benchmarks.runner import Options, Result, Target
 from simulation.inference_row.row_under_policy import WATTPACK
 from wattpack.errors import InputError
@@ -34,6 +34,7 @@ from wattpack.errors import InputError
 NAME = "row_frontier"
 SUMMARY = "largest server count of each policy behind a breaker for 40, at the same SLOs"
 TAKES_ARGUMENTS = True
+TAKES_SCHEDULER = True
 
 VARIANTS: Final = {
     "a100": Variant(),
@@ -73,12 +74,9 @@ def run(options: Options) -> Result:
 
     def evaluate(cells: list[Cell]) -> Iterator[tuple[Cell, Mapping[str, Any]]]:
         jobs = [(cell, variants[cell.variant], hours) for cell in cells]
-        if given.processes == 1:
-            made: Iterator[tuple[Cell, Mapping[str, Any]]] = map(_job, jobs)
-            yield from _keeping(made, options, hours, variants)
-            return
-        with get_context("spawn").Pool(given.processes) as pool:
-            yield from _keeping(pool.imap_unordered(_job, jobs), options, hours, variants)
+        sweep = sweep_of(options.scheduler, given.processes)
+        made = (row for _, row in sweep.rows(_job, jobs))
+        yield from _keeping(made, options, hours, variants)
 
     all_cells(searches, known, evaluate)
     figures = {"hours_a_day": hours.hours, "days": hours.days, "cells": len(known)}

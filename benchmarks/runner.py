@@ -16,11 +16,12 @@ import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from benchmarks._sweep import sweep_of
 from wattpack.errors import InputError
 
 RESULTS = Path(__file__).parent / "results"
@@ -34,6 +35,7 @@ class Options:
         quick: A form of at most 20 s for tests; fewer repetitions, never other cases.
         seed: Of every generator.
         resume: Folder of finished shards, or None.
+        scheduler: Address of a Dask scheduler that runs the cases, or None for this machine.
         arguments: What is left of the command line, for the benchmark itself.
         progress: Called with a line for people; goes to standard error.
     """
@@ -41,6 +43,7 @@ class Options:
     quick: bool = False
     seed: int = 1
     resume: Path | None = None
+    scheduler: str | None = None
     arguments: tuple[str, ...] = ()
     progress: Callable[[str], None] = field(default=lambda line: print(line, file=sys.stderr))
 
@@ -99,26 +102,48 @@ def finished_rows(
 ) -> Rows:
     """Cases 0 to ``count``; those that the folder of ``--resume`` holds are not run again.
 
+    Cases run in this process, or on the workers of ``--scheduler``; each is kept as it ends.
+
     A file there is of one seed, and of the code and data that its name has the digest of: of all
     code and data, or what ``rests_on_digest`` says of cases that run in this process alone.
 
     Raises:
-        InputError: if that folder cannot be made.
+        InputError: if that folder cannot be made, or nobody answers as the scheduler.
     """
+    kept = _kept_rows(options, f"{name}-seed-{options.seed}-{digest or sources_digest()}.jsonl")
+    rows = _read_rows(kept, count)
+    missing = [number for number in range(count) if number not in rows]
+    sweep = sweep_of(options.scheduler)
+    for index, row in sweep.rows(partial(one_case, options.seed), missing):
+        rows[missing[index]] = row
+        if kept is not None:
+            with kept.open("a", encoding="utf-8") as file:
+                file.write(json.dumps([missing[index], row]) + "\n")
+        if options.scheduler is not None:
+            options.progress(f"{len(rows)} of {count} cases")
+    return [rows[number] for number in range(count)]
+
+
+def _kept_rows(options: Options, name: str) -> Path | None:
+    """The file of finished cases, None where nothing is kept."""
     if options.resume is None:
-        return [one_case(options.seed, number) for number in range(count)]
+        return None
     try:
         options.resume.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise InputError("--resume", "a folder to write to", str(options.resume)) from error
-    kept = options.resume / f"{name}-seed-{options.seed}-{digest or sources_digest()}.jsonl"
-    lines = kept.read_text(encoding="utf-8").splitlines() if kept.exists() else []
-    rows: list[Row] = [json.loads(line) for line in lines[:count]]
-    for number in range(len(rows), count):
-        rows.append(one_case(options.seed, number))
-        with kept.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(rows[-1]) + "\n")
-    return rows
+    return options.resume / name
+
+
+def _read_rows(kept: Path | None, count: int) -> dict[int, Row]:
+    """Finished cases by number; a last line that was cut off is taken out of the file."""
+    if kept is None or not kept.exists():
+        return {}
+    text = kept.read_text(encoding="utf-8")
+    whole = text[: text.rfind("\n") + 1]
+    if whole != text:
+        kept.write_text(whole, encoding="utf-8")
+    return {number: row for number, row in map(json.loads, whole.splitlines()) if number < count}
 
 
 EVERYTHING = (

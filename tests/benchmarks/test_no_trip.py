@@ -10,6 +10,7 @@ import pytest
 from benchmarks import no_trip
 from benchmarks._fault_runs import FaultRun, one_run
 from benchmarks._kept_runs import KeptRuns, RunsKind, chance_bound, read_runs, together
+from benchmarks._sweep import OneByOne
 from benchmarks.no_trip import figures
 from benchmarks.runner import Options
 from simulation.scenario import load_scenario
@@ -95,7 +96,7 @@ def test_runs_that_are_kept_are_not_made_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     scenario, kind = load_scenario(), kind_of()
-    monkeypatch.setattr(no_trip, "get_context", lambda _: ThisProcess)
+    monkeypatch.setattr(no_trip, "Processes", lambda count: OneByOne())
     monkeypatch.setattr(no_trip, "one_run", lambda *asked: made_row(number=asked[2]))
     asked = no_trip._arguments(["--runs", "12", "--first", "3"])
     rows = no_trip._all_rows(Options(resume=tmp_path), asked, scenario, kind)
@@ -103,25 +104,6 @@ def test_runs_that_are_kept_are_not_made_again(
     monkeypatch.setattr(no_trip, "one_run", lambda *_: pytest.fail("run again"))
     assert no_trip._all_rows(Options(resume=tmp_path), asked, scenario, kind) == rows
     assert [f.name for f in tmp_path.iterdir()] == [kind.file_name]
-
-
-class ThisProcess:
-    """A pool that is none."""
-
-    def __init__(self, processes: int) -> None:
-        del processes
-
-    Pool: Any = None
-    imap = staticmethod(map)
-
-    def __enter__(self) -> ThisProcess:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        pass
-
-
-ThisProcess.Pool = ThisProcess
 
 
 def test_a_line_that_was_cut_off_is_lost_and_nothing_else(tmp_path: Path) -> None:
