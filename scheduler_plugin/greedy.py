@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 import numpy as np
 import numpy.typing as npt
 
-from scheduler_plugin.board_neighbours import NOBODY, Crowd, Neighbours, Sharer
+from scheduler_plugin.node_states import NodeStates
 from scheduler_plugin.objective import objective
 from scheduler_plugin.problem import Assignment, IntArray, Job, Problem
 from scheduler_plugin.resource_columns import GPUS, MEMORY, MILLI_CPU
@@ -31,30 +31,28 @@ class Packing:
 
     def __init__(self, problem: Problem, assignment: Assignment | None = None) -> None:
         self.problem = problem
-        self.free: IntArray = problem.free.copy()
+        self.states = NodeStates(problem.free, None, problem.neighbours, problem.share_columns)
         self.headroom: IntArray = problem.headroom.copy()
         self.assignment: Assignment = {}
         self._scale = np.maximum(problem.total, 1).astype(np.float64)
         self._log: list[tuple[int, int, int]] = []
         self._stale = True
         self._node_headroom: IntArray = np.zeros(len(problem.free), dtype=np.int64)
-        rule = problem.neighbours
-        self._sharing: dict[int, Crowd] = {} if rule is None else dict(rule.present)
         for (class_index, node), count in (assignment or {}).items():
             self.put(class_index, node, count)
 
     def put(self, class_index: int, node: int, count: int) -> None:
         """Book ``count`` pods (negative takes them back)."""
         problem = self.problem
-        self.free[node] -= problem.requests[class_index] * count
+        if count > 0:
+            self.states.put(problem.demands[class_index], node, count)
+        else:
+            self.states.take(problem.demands[class_index], node, -count)
         watts = int(problem.watts[class_index, node]) * count
         if watts:
             above = problem.path[node]
             self.headroom[above[above < len(self.headroom) - 1]] -= watts
             self._stale = True
-        sharer = problem.sharers[class_index]
-        if sharer is not None:
-            self._sharing[node] = self.sharing(node).plus(sharer, count)
         key = (class_index, node)
         self.assignment[key] = self.assignment.get(key, 0) + count
         if not self.assignment[key]:
@@ -72,42 +70,22 @@ class Packing:
         del self._log[mark:]
 
     def capacity(self, class_index: int) -> IntArray:
-        """How many pods of a class each node could take alone, shape (n,)."""
+        """How many pods of a class, up to all, each node could take alone, shape (n,)."""
         problem = self.problem
-        request = problem.requests[class_index]
-        rule, sharer = problem.neighbours, problem.sharers[class_index]
-        fits = np.full(len(self.free), np.iinfo(np.int64).max, dtype=np.int64)
-        for resource, amount in enumerate(request):
-            if amount and not (rule and resource in problem.share_columns):
-                np.minimum(fits, self.free[:, resource] // amount, out=fits)
         watts = problem.watts[class_index]
+        at_most = np.where(problem.eligible[class_index], problem.counts[class_index], 0)
         if self._stale:
             self._node_headroom = self.headroom[problem.path].min(axis=1)
             self._stale = False
         if watts.any():
-            np.minimum(fits, self._node_headroom // np.maximum(watts, 1), out=fits, where=watts > 0)
-        fits[~problem.eligible[class_index]] = 0
-        if rule is not None and sharer is not None:
-            self._among_neighbours(class_index, rule, sharer, fits)
-        return fits
+            fed = self._node_headroom // np.maximum(watts, 1)
+            np.minimum(at_most, fed, out=at_most, where=watts > 0)
+        return self.states.fits(problem.demands[class_index], at_most)
 
-    def sharing(self, node: int) -> Crowd:
-        """Who shares the node's boards, where pairs were measured."""
-        return self._sharing.get(node, NOBODY)
-
-    def _among_neighbours(
-        self, class_index: int, rule: Neighbours, sharer: Sharer, fits: IntArray
-    ) -> None:
-        """Lower ``fits`` to what neighbours bear, or to free shares where there is no limit."""
-        request, count = self.problem.requests[class_index], int(self.problem.counts[class_index])
-        shares = [r for r in self.problem.share_columns if request[r]]
-        for node in np.flatnonzero(fits).tolist():
-            most = int(min(fits[node], count))
-            if rule.is_limited(node):
-                fits[node] = rule.most_more(node, self.sharing(node), sharer, most)
-            else:
-                room = [int(self.free[node, r] // request[r]) for r in shares]
-                fits[node] = max(0, min([most, *room]))
+    @property
+    def free(self) -> IntArray:
+        """By column, shape (n, r)."""
+        return self.states.free
 
     def place(self, class_index: int, count: int) -> int:
         """Book up to ``count`` pods where they strand least; how many found a place.

@@ -167,7 +167,7 @@ def _neighbour_cause(
     """Who shares the boards of the node where the pod would be borne best, if nobody bears it."""
     best: tuple[int, int] | None = None
     for node in map(int, nodes):
-        together = packing.sharing(node).plus(sharer, 1)
+        together = packing.states.crowd(node).plus(sharer, 1)
         if not rule.is_limited(node) or rule.holds(node, together):
             return None
         slow = rule.worst_milli(node, together)

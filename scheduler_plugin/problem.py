@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from scheduler_plugin.board_neighbours import SHARES, Neighbours, Sharer, neighbours_of
 from scheduler_plugin.domain_rooms import ancestors, counted_watts
+from scheduler_plugin.node_states import Demand
 from scheduler_plugin.plan_document import PendingReason
 from scheduler_plugin.resource_columns import columns_of, node_amounts, pod_amounts, row
 from scheduler_plugin.snapshot import MILLI_PER_GPU, Pod, PodState, Snapshot
@@ -78,6 +79,7 @@ class Problem:
         tiers: Priorities, most important first.
         neighbours: Which sharers of boards bear one another; None where no pair was measured.
         sharers: What neighbours feel of a pod of each class, shape (c,); None without the rule.
+        demands: What a pod of each class takes of a node, shape (c,).
     """
 
     snapshot: Snapshot
@@ -98,6 +100,7 @@ class Problem:
     blocked: tuple[Blocked, ...]
     neighbours: Neighbours | None
     sharers: tuple[Sharer | None, ...]
+    demands: tuple[Demand, ...]
 
     @property
     def kept_in_place(self) -> frozenset[int]:
@@ -122,6 +125,8 @@ def compile_problem(snapshot: Snapshot) -> Problem:
     total, free = _capacity(snapshot, index, columns)
     requests = _rows([pod_amounts(k.pod) for k in classes], columns)
     rule = neighbours_of(snapshot)
+    sharers = tuple(None if rule is None else rule.sharer_of(k.pod) for k in classes)
+    amounts = (tuple(each) for each in requests.tolist())
     return Problem(
         snapshot=snapshot,
         node_names=tuple(index),
@@ -140,7 +145,8 @@ def compile_problem(snapshot: Snapshot) -> Problem:
         tiers=tuple(sorted({job.priority for job in jobs}, reverse=True)),
         blocked=blocked,
         neighbours=rule,
-        sharers=tuple(None if rule is None else rule.sharer_of(k.pod) for k in classes),
+        sharers=sharers,
+        demands=tuple(Demand(a, sharer=s) for a, s in zip(amounts, sharers, strict=True)),
     )
 
 
