@@ -10,13 +10,13 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from ortools.sat.python import cp_model
 
 from scheduler_plugin.greedy import Packing
 from scheduler_plugin.objective import OPENED_NODE_COST_WATTS, is_idle_gpu_node
-from scheduler_plugin.problem import Assignment, Problem
+from scheduler_plugin.problem import Assignment
 from scheduler_plugin.resource_columns import GPUS
 
 #: Share of the work that the last stage may take, which only makes the same placements cheaper.
@@ -51,23 +51,34 @@ class Improvement:
     wall_seconds: float
 
 
+class _Stage(NamedTuple):
+    """What is maximised in one go, and whether placed values are in it."""
+
+    expression: Any
+    holds_values: bool
+
+
 class _Part:
     """The model of the chosen classes on the chosen nodes; all else in the assignment stays."""
 
-    def __init__(
-        self, problem: Problem, assignment: Assignment, classes: Sequence[int], nodes: Sequence[int]
-    ) -> None:
-        self.problem = problem
-        inside = {(c, n) for c in classes for n in nodes}
-        self.outside = {key: k for key, k in assignment.items() if key not in inside}
-        self.start = {key: k for key, k in assignment.items() if key in inside}
-        self.packing = Packing(problem, self.outside)
+    def __init__(self, packing: Packing, classes: Sequence[int], nodes: Sequence[int]) -> None:
+        self.problem, self.packing = packing.problem, packing
+        inside, there = set(classes), set(nodes)
+        self.start = {
+            (c, n): k for (c, n), k in packing.assignment.items() if c in inside and n in there
+        }
+        for (c, n), k in self.start.items():
+            packing.put(c, n, -k)
+        self.outside = dict(packing.assignment)
         self.model = cp_model.CpModel()
         self.counts: dict[tuple[int, int], Any] = {}
         self.whole: dict[str, Any] = {}
         self.opened: dict[int, Any] = {}
+        self.added: dict[tuple[int, int], Any] = {}
+        self.left_behind: dict[tuple[int, int], Any] = {}
         self._place_outside(classes)
         self._variables(classes, nodes)
+        self._moves()
         self._demands(classes)
         self._capacities(nodes)
         self._power()
@@ -81,11 +92,23 @@ class _Part:
 
     def _variables(self, classes: Sequence[int], nodes: Sequence[int]) -> None:
         for c in classes:
-            fits = self.packing.capacity(c)
-            for n in nodes:
-                most = min(self.left[c], int(fits[n]))
-                if most > 0:
-                    self.counts[c, n] = self.model.new_int_var(0, most, f"x{c}_{n}")
+            fits = self.packing.capacity(c)[list(nodes)].tolist()
+            for n, most in zip(nodes, fits, strict=True):
+                if min(self.left[c], most) > 0:
+                    self.counts[c, n] = self.model.new_int_var(0, min(self.left[c], most), "")
+
+    def _moves(self) -> None:
+        """What each node gets more than runs there, and what leaves it."""
+        for key, x in self.counts.items():
+            runs = self.problem.start.get(key, 0)
+            if not runs:
+                self.added[key] = x
+                continue
+            most = int(self.left[key[0]])
+            self.added[key] = self.model.new_int_var(0, most, "")
+            self.left_behind[key] = self.model.new_int_var(0, runs, "")
+            self.model.add(self.added[key] >= x - runs)
+            self.model.add(self.left_behind[key] >= runs - x)
 
     def _demands(self, classes: Sequence[int]) -> None:
         """Singles up to their count; a gang's classes all or nothing together."""
@@ -103,24 +126,24 @@ class _Part:
                 self.model.add(total == self.left[c] * self.whole[gang])
 
     def _capacities(self, nodes: Sequence[int]) -> None:
-        for resource in range(self.problem.requests.shape[1]):
-            for n in nodes:
-                terms = [
-                    (int(self.problem.requests[c, resource]), x)
-                    for (c, k), x in self.counts.items()
-                    if k == n and self.problem.requests[c, resource]
-                ]
+        on_node: dict[int, list[tuple[int, Any]]] = {n: [] for n in nodes}
+        for (c, n), x in self.counts.items():
+            on_node[n].append((c, x))
+        requests = self.problem.requests
+        for n, here in on_node.items():
+            for resource in range(requests.shape[1]):
+                terms = [(int(requests[c, resource]), x) for c, x in here if requests[c, resource]]
                 self._at_most(terms, int(self.packing.free[n, resource]))
 
     def _power(self) -> None:
-        for domain, headroom in enumerate(self.packing.headroom[:-1]):
-            below = (self.problem.path == domain).any(axis=1)
-            terms = [
-                (int(self.problem.watts[c, n]), x)
-                for (c, n), x in self.counts.items()
-                if below[n] and self.problem.watts[c, n]
-            ]
-            self._at_most(terms, int(headroom))
+        on_domain: dict[int, list[tuple[int, Any]]] = {}
+        for (c, n), x in self.added.items():
+            watts = int(self.problem.watts[c, n])
+            for domain in self.problem.path[n].tolist() if watts else ():
+                on_domain.setdefault(domain, []).append((watts, x))
+        on_domain.pop(len(self.packing.headroom) - 1, None)
+        for domain, terms in on_domain.items():
+            self._at_most(terms, int(self.packing.headroom[domain]))
 
     def _at_most(self, terms: list[tuple[int, Any]], limit: int) -> None:
         if terms:
@@ -137,27 +160,55 @@ class _Part:
                 if k == n and self.problem.requests[c, GPUS]:
                     self.model.add(x <= int(self.left[c]) * self.opened[n])
 
-    def stages(self) -> list[Any]:
-        """Expressions to maximise one after the other: tiers by weight, then the negated cost."""
-        stages: list[Any] = []
-        weight, expression = 1, 0
-        for priority in reversed(self.problem.tiers):
-            members = [(c, x) for (c, _), x in self.counts.items() if self._tier(c) == priority]
-            value = sum(self.problem.classes[c].value * x for c, x in members)
-            total = sum(
-                self.problem.classes[c].value * count
-                for c, count in self.left.items()
-                if self._tier(c) == priority
-            )
-            if weight * (total + 1) > MAX_STAGE_WEIGHT:
-                stages.append(expression)
+    def stages(self, *, at_once: bool) -> list[_Stage]:
+        """Expressions to maximise one after the other, values before costs.
+
+        As many are one expression as ``MAX_STAGE_WEIGHT`` lets: a small part is solved in one go.
+
+        Args:
+            at_once: Whether costs may share an expression with values; a proof of the values
+                would then have to prove the costs, too.
+        """
+        made: list[_Stage] = []
+        weight, expression, values = 1, 0, False
+        for term, span, is_value in reversed([*self._values(), *self._costs()]):
+            apart = is_value and not values and not at_once
+            if weight > 1 and (apart or weight * (span + 1) > MAX_STAGE_WEIGHT):
+                made.append(_Stage(expression, values))
                 weight, expression = 1, 0
-            expression = expression + weight * value
-            weight *= total + 1
-        stages.append(expression)
-        cost = sum(int(self.problem.watts[key]) * x for key, x in self.counts.items())
+            expression = expression + weight * term
+            weight *= span + 1
+            values = values or is_value
+        if weight > 1:
+            made.append(_Stage(expression, values))
+        return made[::-1]
+
+    def _values(self) -> list[tuple[Any, int, bool]]:
+        """Placed value of each tier, most important first, with the most that it can be."""
+        found: list[tuple[Any, int, bool]] = []
+        for priority in self.problem.tiers:
+            members = [c for c in self.left if self._tier(c) == priority]
+            worth = {c: self.problem.classes[c].value for c in members}
+            value = sum(worth[c] * x for (c, _), x in self.counts.items() if c in worth)
+            span = sum(worth[c] * self.left[c] for c in members)
+            if not isinstance(value, int):
+                found.append((value, span, True))
+        return found
+
+    def _costs(self) -> list[tuple[Any, int, bool]]:
+        """Moves, then watts and opened nodes, negated, with the most that each can be."""
+        price = {c: self.problem.classes[c].price for c in self.left}
+        moved = sum(price[c] * x for (c, _), x in self.left_behind.items())
+        dearest = sum(price[c] * self.problem.start[c, n] for c, n in self.left_behind)
+        watts = {key: int(self.problem.watts[key]) for key in self.added}
+        cost = sum(watts[key] * x for key, x in self.added.items() if watts[key])
         cost = cost + OPENED_NODE_COST_WATTS * sum(self.opened.values())
-        return [*reversed(stages), -cost]
+        most = sum(
+            max((watts[key] for key in watts if key[0] == c), default=0) * left
+            for c, left in self.left.items()
+        )
+        costs = [(moved, dearest), (cost, most + OPENED_NODE_COST_WATTS * len(self.opened))]
+        return [(-term, span, False) for term, span in costs if not isinstance(term, int)]
 
     def _tier(self, class_index: int) -> int:
         return self.problem.classes[class_index].priority
@@ -167,6 +218,10 @@ class _Part:
         self.model.clear_hints()
         for key, x in self.counts.items():
             self.model.add_hint(x, solution.get(key, 0))
+        for key, x in self.left_behind.items():
+            runs, count = self.problem.start[key], solution.get(key, 0)
+            self.model.add_hint(x, max(0, runs - count))
+            self.model.add_hint(self.added[key], max(0, count - runs))
         gangs = {self.problem.classes[c].pod.gang for c, _ in solution}
         for gang, flag in self.whole.items():
             self.model.add_hint(flag, gang in gangs)
@@ -176,41 +231,40 @@ class _Part:
 
 
 def improve(
-    problem: Problem,
-    assignment: Assignment,
+    packing: Packing,
     classes: Sequence[int],
     nodes: Sequence[int],
     limits: SolverLimits,
+    *,
+    at_once: bool = False,
 ) -> Improvement:
     """The best assignment found when these classes may be rearranged on these nodes.
 
-    The caller compares: within the limits the result may also be no better than the start.
+    The caller compares: within the limits the result may also be no better than the start. The
+    packing is left as it came.
     """
-    part = _Part(problem, assignment, classes, nodes)
-    solution, spent, wall = part.start, 0.0, 0.0
-    stages = part.stages()
-    proved = True
-    for stage in stages:
-        if isinstance(stage, int):
-            continue
+    mark = packing.mark()
+    part = _Part(packing, classes, nodes)
+    packing.undo_to(mark)
+    solution, spent, wall, proved = part.start, 0.0, 0.0, True
+    stages = part.stages(at_once=at_once)
+    for number, stage in enumerate(stages):
         part.hint(solution)
-        part.model.maximize(stage)
-        share = COST_STAGE_SHARE if stage is stages[-1] else 1.0
-        solver = _solver(limits, share, spent, wall)
+        part.model.maximize(stage.expression)
+        solver = _solver(limits, 1.0 if stage.holds_values else COST_STAGE_SHARE, spent, wall)
         status = solver.solve(part.model)
         spent += float(solver.response_proto.deterministic_time)
         wall += solver.wall_time
         if status not in _USEFUL:
-            proved = proved and stage is stages[-1]
+            proved = proved and not stage.holds_values
             break
         solution = {key: v for key, x in part.counts.items() if (v := solver.value(x))}
-        reached = solver.value(stage)
-        if stage is not stages[-1]:
+        if stage.holds_values:
             proved = proved and status == cp_model.OPTIMAL
-            part.model.add(stage >= reached)
         if spent >= limits.deterministic_time or wall >= limits.wall_seconds:
-            proved = proved and stage is stages[-1]
+            proved = proved and not any(later.holds_values for later in stages[number + 1 :])
             break
+        part.model.add(stage.expression >= solver.value(stage.expression))
     return Improvement(part.outside | solution, proved, spent, wall)
 
 

@@ -24,9 +24,12 @@ JobOrder = Callable[[Problem, Job], tuple[float, ...]]
 class Packing:
     """Free resources and watts while an assignment grows; every step can be undone.
 
+    A pod that stays where it runs adds no watts: they are counted in what the domain uses. One that
+    leaves gives none back, since it may have drawn nothing yet.
+
     Args:
         problem: What is packed.
-        assignment: Where to start; it is copied.
+        assignment: Where to begin; it is copied. Without one no pod is anywhere that could move.
     """
 
     def __init__(self, problem: Problem, assignment: Assignment | None = None) -> None:
@@ -48,16 +51,25 @@ class Packing:
             self.states.put(problem.demands[class_index], node, count)
         else:
             self.states.take(problem.demands[class_index], node, -count)
-        watts = int(problem.watts[class_index, node]) * count
+        key = (class_index, node)
+        before, started = self.assignment.get(key, 0), problem.start.get(key, 0)
+        more = max(0, before + count - started) - max(0, before - started)
+        watts = int(problem.watts[class_index, node]) * more
         if watts:
             above = problem.path[node]
             self.headroom[above[above < len(self.headroom) - 1]] -= watts
             self._stale = True
-        key = (class_index, node)
-        self.assignment[key] = self.assignment.get(key, 0) + count
+        self.assignment[key] = before + count
         if not self.assignment[key]:
             del self.assignment[key]
         self._log.append((class_index, node, count))
+
+    def become(self, assignment: Assignment) -> None:
+        """Book and take back until this is the assignment; it can be undone."""
+        for key in self.assignment.keys() | assignment.keys():
+            more = assignment.get(key, 0) - self.assignment.get(key, 0)
+            if more:
+                self.put(*key, more)
 
     def mark(self) -> int:
         """A point to return to."""
@@ -73,12 +85,15 @@ class Packing:
         """How many pods of a class, up to all, each node could take alone, shape (n,)."""
         problem = self.problem
         watts = problem.watts[class_index]
-        at_most = np.where(problem.eligible[class_index], problem.counts[class_index], 0)
+        stay = np.zeros(len(self.free), dtype=np.int64)
+        for node, count in problem.runs_on[class_index].items():
+            stay[node] = max(0, count - self.assignment.get((class_index, node), 0))
+        at_most = np.where(problem.eligible[class_index], problem.counts[class_index], stay)
         if self._stale:
             self._node_headroom = self.headroom[problem.path].min(axis=1)
             self._stale = False
         if watts.any():
-            fed = self._node_headroom // np.maximum(watts, 1)
+            fed = stay + self._node_headroom // np.maximum(watts, 1)
             np.minimum(at_most, fed, out=at_most, where=watts > 0)
         return self.states.fits(problem.demands[class_index], at_most)
 
@@ -170,7 +185,7 @@ def fill(packing: Packing, jobs: Iterable[Job]) -> None:
 
 def pack(problem: Problem, order: JobOrder) -> Assignment:
     """One greedy pass: tiers first, jobs of a tier in the given order."""
-    packing = Packing(problem)
+    packing = Packing(problem, problem.start)
     fill(packing, sorted(problem.jobs, key=lambda job: (-job.priority, order(problem, job))))
     return packing.assignment
 

@@ -117,7 +117,8 @@ class NodeStates:
                 np.minimum(room, self.free[nodes, column] // amount, out=room)
         if demand.share_milli:
             room = np.minimum(room, self._shares_left(demand.share_milli, nodes))
-        return room
+        # A node may hold more than it offers: somebody else bound there, or it shrank.
+        return np.maximum(room, 0)
 
     def _shares_left(self, share_milli: int, nodes: npt.NDArray[np.intp]) -> IntArray:
         assert self._boards is not None

@@ -1,4 +1,4 @@
-"""What makes one assignment better than another: placed value by tier, then the lower cost."""
+"""What makes one assignment better than another: value by tier, then fewer moves, then cost."""
 
 from __future__ import annotations
 
@@ -16,16 +16,29 @@ def placed_values(problem: Problem, assignment: Assignment) -> tuple[int, ...]:
 
 
 def demanded_values(problem: Problem) -> tuple[int, ...]:
-    """What all waiting pods of each tier are worth."""
-    return _values(problem, [(i, len(c.uids)) for i, c in enumerate(problem.classes)])
+    """What all pods of each tier are worth that wait or may be moved."""
+    return _values(problem, [(i, c.count) for i, c in enumerate(problem.classes)])
 
 
 def objective(problem: Problem, assignment: Assignment) -> tuple[int, ...]:
-    """Compared as a tuple, larger is better: value by tier, then cost in watts negated."""
-    added = sum(int(problem.watts[key]) * count for key, count in assignment.items())
+    """Compared as a tuple, larger is better: value by tier, then moves and watts negated."""
+    added = sum(
+        int(problem.watts[key]) * (count - problem.start.get(key, 0))
+        for key, count in assignment.items()
+        if count > problem.start.get(key, 0)
+    )
     used = {node for class_index, node in assignment if problem.requests[class_index, GPUS]}
     opened = sum(is_idle_gpu_node(problem, node) for node in used)
-    return (*placed_values(problem, assignment), -(added + OPENED_NODE_COST_WATTS * opened))
+    cost = added + OPENED_NODE_COST_WATTS * opened
+    return (*placed_values(problem, assignment), -disruption(problem, assignment), -cost)
+
+
+def disruption(problem: Problem, assignment: Assignment) -> int:
+    """GPU seconds that the moves and evictions of an assignment cost."""
+    return sum(
+        problem.classes[key[0]].price * max(0, count - assignment.get(key, 0))
+        for key, count in problem.start.items()
+    )
 
 
 def is_idle_gpu_node(problem: Problem, node: int) -> bool:

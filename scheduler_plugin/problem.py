@@ -7,9 +7,8 @@ waiting pod asks for, by name.
 
 from __future__ import annotations
 
-from collections import defaultdict
 from dataclasses import dataclass
-from typing import NamedTuple
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -17,9 +16,9 @@ import numpy.typing as npt
 from scheduler_plugin.board_neighbours import SHARES, Neighbours, Sharer, neighbours_of
 from scheduler_plugin.domain_rooms import ancestors, counted_watts
 from scheduler_plugin.node_states import Demand
-from scheduler_plugin.plan_document import PendingReason
+from scheduler_plugin.pod_classes import Blocked, Job, PodClass, classes_of, is_movable
 from scheduler_plugin.resource_columns import columns_of, node_amounts, pod_amounts, row
-from scheduler_plugin.snapshot import MILLI_PER_GPU, Pod, PodState, Snapshot
+from scheduler_plugin.snapshot import MILLI_PER_GPU, Snapshot
 from scheduler_plugin.static_rules import static_key, static_mask
 
 IntArray = npt.NDArray[np.int64]
@@ -30,45 +29,16 @@ UNLIMITED_WATTS = 2**50
 #: How many pods of a class go to a node: {(class, node): count}.
 Assignment = dict[tuple[int, int], int]
 
-_WAITING = (PodState.PENDING, PodState.ABSENT)
 
-
-class Blocked(NamedTuple):
-    """A pod that cannot be planned at all."""
-
-    uid: str
-    gang: str
-    reason: PendingReason
-    message: str
-
-
-@dataclass(frozen=True, slots=True)
-class PodClass:
-    """Pods that differ only in their names. ``value`` is what placing one is worth."""
-
-    pod: Pod
-    uids: tuple[str, ...]
-    priority: int
-    value: int
-
-
-@dataclass(frozen=True, slots=True)
-class Job:
-    """What is placed together: one class of single pods, or all classes of a gang."""
-
-    classes: tuple[int, ...]
-    priority: int
-    gang: str = ""
-
-
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Problem:
     """One cycle's problem.
 
     Attributes:
         columns: Names of the resources, shape (r,).
         total: Allocatable, shape (n, r).
-        free: What is not bound or promised, shape (n, r), never negative.
+        free: What is left beside all that stays as it is, shape (n, r), never negative.
+        start: Where running pods are that the plan may move.
         margin_ok: I1 holds all along the path above the node, shape (n,).
         requests: Shape (c, r).
         counts: Pods in each class, shape (c,).
@@ -87,6 +57,7 @@ class Problem:
     columns: tuple[str, ...]
     total: IntArray
     free: IntArray
+    start: Assignment
     margin_ok: BoolArray
     classes: tuple[PodClass, ...]
     jobs: tuple[Job, ...]
@@ -102,6 +73,14 @@ class Problem:
     sharers: tuple[Sharer | None, ...]
     demands: tuple[Demand, ...]
 
+    @cached_property
+    def runs_on(self) -> tuple[dict[int, int], ...]:
+        """Of each class, how many run on which node and may be moved."""
+        found: tuple[dict[int, int], ...] = tuple({} for _ in self.classes)
+        for (c, node), count in self.start.items():
+            found[c][node] = count
+        return found
+
     @property
     def kept_in_place(self) -> frozenset[int]:
         """Classes whose places CP-SAT leaves as they are: what neighbours bear is not linear."""
@@ -116,13 +95,18 @@ class Problem:
         return tuple(r for r, name in enumerate(self.columns) if name in SHARES)
 
 
-def compile_problem(snapshot: Snapshot) -> Problem:
-    """The arrays of a snapshot."""
+def compile_problem(snapshot: Snapshot, *, moves: bool = False) -> Problem:
+    """The arrays of a snapshot.
+
+    Args:
+        snapshot: What is known.
+        moves: Whether running pods that can be moved may be.
+    """
     index = {node.name: i for i, node in enumerate(snapshot.nodes)}
     headroom, path, margin_ok = _power(snapshot, index)
-    classes, jobs, blocked = _classes(snapshot)
+    classes, jobs, blocked = classes_of(snapshot, index, moves=moves)
     columns = columns_of(k.pod for k in classes)
-    total, free = _capacity(snapshot, index, columns)
+    total, free = _capacity(snapshot, index, columns, moves=moves)
     requests = _rows([pod_amounts(k.pod) for k in classes], columns)
     rule = neighbours_of(snapshot)
     sharers = tuple(None if rule is None else rule.sharer_of(k.pod) for k in classes)
@@ -133,11 +117,12 @@ def compile_problem(snapshot: Snapshot) -> Problem:
         columns=columns,
         total=total,
         free=free,
+        start=_start(classes),
         margin_ok=margin_ok,
         classes=classes,
         jobs=jobs,
         requests=requests,
-        counts=np.array([len(k.uids) for k in classes], dtype=np.int64),
+        counts=np.array([k.count for k in classes], dtype=np.int64),
         eligible=_eligible(snapshot, classes) & margin_ok,
         watts=_watts(snapshot, classes),
         headroom=headroom,
@@ -171,63 +156,28 @@ def _power(snapshot: Snapshot, index: dict[str, int]) -> tuple[IntArray, IntArra
 
 
 def _capacity(
-    snapshot: Snapshot, index: dict[str, int], columns: tuple[str, ...]
+    snapshot: Snapshot, index: dict[str, int], columns: tuple[str, ...], *, moves: bool
 ) -> tuple[IntArray, IntArray]:
     total = _rows([node_amounts(node) for node in snapshot.nodes], columns)
     used = np.zeros_like(total)
     for pod in snapshot.pods:
         at = index.get(pod.node)
-        if at is not None:
+        if at is not None and not (moves and is_movable(pod, index)):
             used[at] += row(pod_amounts(pod), columns)
     return total, np.maximum(total - used, 0)
+
+
+def _start(classes: tuple[PodClass, ...]) -> Assignment:
+    start: Assignment = {}
+    for c, pod_class in enumerate(classes):
+        for pod in pod_class.running:
+            start[c, pod.node] = start.get((c, pod.node), 0) + 1
+    return start
 
 
 def _rows(amounts: list[dict[str, int]], columns: tuple[str, ...]) -> IntArray:
     found = np.array([row(each, columns) for each in amounts], dtype=np.int64)
     return found.reshape(-1, len(columns))
-
-
-def _classes(
-    snapshot: Snapshot,
-) -> tuple[tuple[PodClass, ...], tuple[Job, ...], tuple[Blocked, ...]]:
-    described: dict[str, int] = defaultdict(int)
-    priority: dict[str, int] = {}
-    for pod in snapshot.pods:
-        if pod.gang:
-            described[pod.gang] += 1
-            if pod.state in _WAITING:
-                priority[pod.gang] = max(pod.priority, priority.get(pod.gang, pod.priority))
-    size = {gang.id: gang.size for gang in snapshot.gangs}
-    groups: dict[tuple[int, str, str], list[Pod]] = defaultdict(list)
-    blocked: list[Blocked] = []
-    for pod in snapshot.pods:
-        if pod.state not in _WAITING:
-            continue
-        if pod.gang and described[pod.gang] < size[pod.gang]:
-            text = f"{described[pod.gang]} of {size[pod.gang]} members of {pod.gang} are described"
-            blocked.append(Blocked(pod.uid, pod.gang, PendingReason.GANG_INCOMPLETE, text))
-            continue
-        template = pod.model_dump_json(exclude={"uid", "namespace", "name", "state", "priority"})
-        tier = priority[pod.gang] if pod.gang else pod.priority
-        groups[(-tier, pod.gang, template)].append(pod)
-    classes = tuple(
-        PodClass(
-            pods[0],
-            tuple(pod.uid for pod in pods),
-            -key[0],
-            max(1, pods[0].gpu_milli // MILLI_PER_GPU),
-        )
-        for key, pods in sorted(groups.items())
-    )
-    gangs: dict[str, list[int]] = defaultdict(list)
-    jobs: list[Job] = []
-    for i, pod_class in enumerate(classes):
-        if pod_class.pod.gang:
-            gangs[pod_class.pod.gang].append(i)
-        else:
-            jobs.append(Job((i,), pod_class.priority))
-    jobs += [Job(tuple(m), classes[m[0]].priority, gang) for gang, m in gangs.items()]
-    return classes, tuple(jobs), tuple(blocked)
 
 
 def _eligible(snapshot: Snapshot, classes: tuple[PodClass, ...]) -> BoolArray:

@@ -7,8 +7,7 @@ same plan; the hard deadline is the business of ``scheduler_plugin.app.solver_pr
 from __future__ import annotations
 
 import random
-from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Literal
 
 import numpy as np
@@ -17,19 +16,19 @@ from scheduler_plugin.bounds import cumulative_bounds
 from scheduler_plugin.checker import complaints
 from scheduler_plugin.greedy import Packing, fill, incumbent
 from scheduler_plugin.move_advice import with_moves
+from scheduler_plugin.neighbourhoods import Neighbourhoods
 from scheduler_plugin.objective import demanded_values, objective, placed_values
 from scheduler_plugin.pending_causes import explain_pending
 from scheduler_plugin.plan_document import Pending, PendingReason, Placement, Plan, Statistics, Tier
-from scheduler_plugin.problem import Assignment, Job, Problem, compile_problem
-from scheduler_plugin.resource_columns import GPUS
+from scheduler_plugin.problem import Assignment, Problem, compile_problem
 from scheduler_plugin.snapshot import Pod, PodState, Snapshot
 
 #: Up to this many integers CP-SAT takes the whole problem (it stops helping above about 64 nodes).
 WHOLE_PROBLEM_COUNTS = 3000
-#: Nodes of one neighbourhood.
-NEIGHBOURHOOD_NODES = 32
 #: Rounds without improvement before the search gives up.
-PATIENCE = 12
+PATIENCE = 60
+#: CP-SAT's deterministic work for one neighbourhood.
+ROUND_WORK = 0.05
 #: CP-SAT's deterministic work for a second of deadline; a unit took 1 to 3 s where we measured.
 WORK_PER_SECOND = 0.3
 #: Looks of ``board_neighbours`` for a second of deadline: assumed.
@@ -53,7 +52,8 @@ class _Search:
         self.budget = work
         self.wall_seconds = wall_seconds
         self.solver_work = self.wall = 0.0
-        self.best = incumbent(problem, self._is_enough)
+        self.jobs = sorted(problem.jobs, key=lambda job: -job.priority)
+        self.packing = Packing(problem, incumbent(problem, self._is_enough))
         self.best_objective = objective(problem, self.best)
         self.start_values = placed_values(problem, self.best)
         self.rounds = self.improving = 0
@@ -99,32 +99,40 @@ class _Search:
             or self.wall >= self.wall_seconds
         )
 
-    def attempt(self, classes: list[int], nodes: list[int], share: float) -> bool:
+    def attempt(
+        self, classes: Sequence[int], nodes: Sequence[int], work: float, *, whole: bool = False
+    ) -> bool:
         """One CP-SAT call; True if the best got better."""
         # OR-Tools brings pandas with it: a process that lets a child search starts without them.
         from scheduler_plugin.cpsat import SolverLimits, improve
 
         classes = [c for c in classes if c not in self.kept]
         limits = SolverLimits(
-            min(self.budget * share, self.budget - self.spent),
+            min(work, self.budget - self.spent),
             max(0.01, self.wall_seconds - self.wall),
             self.seed + self.rounds,
             self.workers,
         )
-        result = improve(self.problem, self.best, classes, nodes, limits)
+        result = improve(self.packing, classes, nodes, limits, at_once=not whole)
         self.solver_work += max(result.deterministic_time, 1e-3)
         self.wall += result.wall_seconds
         self.rounds += 1
-        packing = Packing(self.problem, result.assignment)
-        fill(packing, sorted(self.problem.jobs, key=lambda job: -job.priority))
-        reached = objective(self.problem, packing.assignment)
-        whole = len(classes) == len(self.problem.classes) and share == 1.0
         self.proved = self.proved or (whole and result.proved)
+        mark = self.packing.mark()
+        self.packing.become(result.assignment)
+        fill(self.packing, self.jobs)
+        reached = objective(self.problem, self.packing.assignment)
         if reached <= self.best_objective:
+            self.packing.undo_to(mark)
             return False
-        self.best, self.best_objective = packing.assignment, reached
+        self.best_objective = reached
         self.improving += 1
         return True
+
+    @property
+    def best(self) -> Assignment:
+        """The best assignment so far."""
+        return self.packing.assignment
 
 
 def plan(
@@ -171,47 +179,26 @@ def _improve(search: _Search) -> None:
     A job that stays where greedy put it is nothing that CP-SAT could place.
     """
     problem = search.problem
-    jobs = [job for job in problem.jobs if search.kept.isdisjoint(job.classes)]
+    jobs = [job for job in search.jobs if search.kept.isdisjoint(job.classes)]
     if not jobs:
         return
     free = Packing(problem)
-    fits = np.stack([free.capacity(c) for c in range(len(problem.classes))])
-    useful = np.flatnonzero(fits.any(axis=0))
-    if int((fits > 0).sum()) <= WHOLE_PROBLEM_COUNTS:
-        search.attempt(list(range(len(problem.classes))), [int(n) for n in useful], 1.0)
+    could = np.stack([free.capacity(c) for c in range(len(problem.classes))]) > 0
+    useful = np.flatnonzero(could.any(axis=0))
+    if int(could.sum()) <= WHOLE_PROBLEM_COUNTS and not problem.start:
+        every = range(len(problem.classes))
+        search.attempt(every, useful.tolist(), search.budget, whole=True)
         return
-    jobs = [job for job in jobs if all(fits[c].any() for c in job.classes)]
+    jobs = [job for job in jobs if all(could[c].any() for c in job.classes)]
+    neighbourhoods = Neighbourhoods(problem, could, search.random)
     fruitless = turn = 0
     while fruitless < PATIENCE and not search.done():
-        placed = Counter[int]()
-        for (c, _), count in search.best.items():
-            placed[c] += count
-        waiting = [job for job in jobs if any(placed[c] < problem.counts[c] for c in job.classes)]
-        if not waiting:
+        around = neighbourhoods.next_one(search.packing, jobs, turn)
+        if around is None:
             return
-        waiting.sort(key=lambda job: -job.priority)
-        job = waiting[turn % len(waiting)]
-        classes, nodes = _neighbourhood(search, job, fits > 0)
-        fruitless = 0 if search.attempt(classes, nodes, 0.25) else fruitless + 1
+        better = search.attempt(around.classes, around.nodes, ROUND_WORK)
+        fruitless = 0 if better else fruitless + 1
         turn += 1
-
-
-def _neighbourhood(
-    search: _Search, job: Job, could: np.typing.NDArray[np.bool_]
-) -> tuple[list[int], list[int]]:
-    """Nodes with much room for the job, and the classes that may move among them."""
-    problem = search.problem
-    packing = Packing(problem, search.best)
-    reach = np.flatnonzero(could[list(job.classes)].any(axis=0))
-    room = packing.free[reach, GPUS] + np.array(
-        [search.random.random() * 2 for _ in reach], dtype=np.float64
-    )
-    nodes = sorted(int(n) for n in reach[np.argsort(-room, kind="stable")[:NEIGHBOURHOOD_NODES]])
-    inside = set(nodes)
-    movable = {c for c, n in search.best if n in inside}
-    gangs = {problem.classes[c].pod.gang for c in movable} - {""}
-    together = {c for j in problem.jobs if j.gang in gangs for c in j.classes}
-    return sorted(movable | together | set(job.classes)), nodes
 
 
 def _assemble(search: _Search, digest: str, method: Literal["greedy", "cp_sat"]) -> Plan:

@@ -20,7 +20,7 @@ LIMITS = SolverLimits(deterministic_time=0.3, wall_seconds=30.0)
 
 def from_nothing(problem: Problem) -> Improvement:
     classes, nodes = range(len(problem.classes)), range(len(problem.node_names))
-    return improve(problem, {}, list(classes), list(nodes), LIMITS)
+    return improve(Packing(problem, {}), list(classes), list(nodes), LIMITS)
 
 
 def broken_rules(problem: Problem, assignment: Assignment) -> list[str]:
@@ -81,7 +81,7 @@ def test_what_is_outside_the_part_stays_where_it_is() -> None:
     )
     high = next(i for i, c in enumerate(problem.classes) if c.priority == 9)
     low = 1 - high
-    result = improve(problem, {(high, 0): 1}, [low], [0, 1], LIMITS)
+    result = improve(Packing(problem, {(high, 0): 1}), [low], [0, 1], LIMITS)
     assert result.assignment == {(high, 0): 1, (low, 1): 1}
 
 
@@ -89,5 +89,5 @@ def test_fewer_idle_nodes_are_opened_at_the_same_value() -> None:
     parts = [*[node(f"n{i}") for i in range(4)], *[pod(f"p{i}", 4) for i in range(4)]]
     problem = compile_problem(snapshot(*parts))
     spread = {(0, n): 1 for n in range(4)}
-    result = improve(problem, spread, [0], [0, 1, 2, 3], LIMITS)
+    result = improve(Packing(problem, spread), [0], [0, 1, 2, 3], LIMITS)
     assert len(result.assignment) == 2
