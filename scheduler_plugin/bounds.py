@@ -70,7 +70,9 @@ def _gpu_bound(problem: Problem, fits: IntArray, possible: IntArray, members: li
         by_nodes[key] += int(possible[c] * problem.requests[c, GPUS])
         reach[key] = int(usable[mask].sum())
     demand_side = sum(min(demand, reach[key]) for key, demand in by_nodes.items())
-    return min(demand_side, _power_bound(problem, usable, cheapest))
+    # What runs and stays takes nothing from what the domains have left.
+    running = sum(problem.classes[c].value * len(problem.classes[c].running) for c in members)
+    return min(demand_side, _power_bound(problem, usable, cheapest) + running)
 
 
 def _nodes_by_fitting_classes(fit: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:

@@ -31,8 +31,10 @@ def complaints(snapshot: Snapshot, plan: Plan, *, digest: str = "") -> tuple[str
     nodes = {node.name: node for node in snapshot.nodes}
     for placement in plan.placements:
         found += _static(pods[placement.uid], nodes[placement.node])
-    found += _capacity(snapshot, plan.placements, pods, nodes)
     found += _gangs(snapshot, plan.placements)
+    if plan.steps:
+        return tuple(found + _steps(snapshot, plan, pods, nodes))
+    found += _capacity(snapshot, plan.placements, pods, nodes)
     found += _power(snapshot, plan.placements, pods, nodes)
     return tuple(found)
 
@@ -122,38 +124,51 @@ def _capacity(
     pods: dict[str, Pod],
     nodes: dict[str, Node],
 ) -> list[str]:
-    fixed: dict[str, Counter[str]] = defaultdict(Counter)
-    added: dict[str, Counter[str]] = defaultdict(Counter)
+    there = {name: _Held(nodes[name]) for name in {p.node for p in placements}}
     for pod in snapshot.pods:
-        if pod.state.value in _HOLDS_PLACE:
-            fixed[pod.node].update(_taken(pod))
+        if pod.state.value in _HOLDS_PLACE and pod.node in there:
+            there[pod.node].add(pod)
     for placement in placements:
-        added[placement.node].update(_taken(pods[placement.uid]))
-    found: list[str] = []
-    joined = {p.node for p in placements if snapshot.slow_downs and _feels(pods[p.uid])}
-    sharing: dict[str, list[Pod]] = defaultdict(list)
-    for pod in snapshot.pods:
-        if pod.state.value in _HOLDS_PLACE and pod.node in joined and _feels(pod):
-            sharing[pod.node].append(pod)
-    for placement in placements:
-        if _feels(pods[placement.uid]):
-            sharing[placement.node].append(pods[placement.uid])
+        there[placement.node].add(pods[placement.uid])
     pairs = {(s.gpu_model, s.work, s.beside): s.slow_down_milli for s in snapshot.slow_downs}
-    for name, more in added.items():
-        offered = _offered(nodes[name])
-        slow, measured = (
-            _shared(nodes[name], sharing[name], pairs) if name in joined else (0, False)
-        )
-        if slow > nodes[name].slow_down_limit_milli > 0:
-            found.append(f"node {name}: pods that share it would take {slow} / 1000 of their time")
-        for resource, amount in more.items():
-            if measured and resource in _SHARES:
-                continue
-            limit = offered.get(resource, 0)
-            wanted = fixed[name][resource] + amount
-            if amount and wanted > limit:
-                found.append(f"node {name}: {resource} would be {wanted} of {limit}")
-    return found
+    asked: dict[str, list[Pod]] = defaultdict(list)
+    for placement in placements:
+        asked[placement.node].append(pods[placement.uid])
+    return [why for name in asked for why in there[name].complaints(asked[name], pairs)]
+
+
+class _Held:
+    """What the pods on one node take together."""
+
+    def __init__(self, node: Node) -> None:
+        self.node = node
+        self.taken: Counter[str] = Counter()
+        self.sharers: dict[str, Pod] = {}
+
+    def add(self, pod: Pod) -> None:
+        self.taken.update(_taken(pod))
+        if _feels(pod):
+            self.sharers[pod.uid] = pod
+
+    def remove(self, pod: Pod) -> None:
+        self.taken.subtract(_taken(pod))
+        self.sharers.pop(pod.uid, None)
+
+    def complaints(self, new: list[Pod], pairs: dict[tuple[str, str, str], int]) -> list[str]:
+        """What is too much of that which the new ones of them ask for."""
+        node, found = self.node, []
+        slow, measured = 0, False
+        if pairs and any(_feels(pod) for pod in new):
+            slow, measured = _shared(node, list(self.sharers.values()), pairs)
+        if slow > node.slow_down_limit_milli > 0:
+            share = f"pods that share it would take {slow} / 1000 of their time"
+            found.append(f"node {node.name}: {share}")
+        offered = _offered(node)
+        for resource in {name for pod in new for name, amount in _taken(pod).items() if amount}:
+            wanted, limit = self.taken[resource], offered.get(resource, 0)
+            if wanted > limit and not (measured and resource in _SHARES):
+                found.append(f"node {node.name}: {resource} would be {wanted} of {limit}")
+        return sorted(found)
 
 
 def _feels(pod: Pod) -> bool:
@@ -176,6 +191,57 @@ def _shared(
         added = sorted((milli - 1000 for milli in told if milli is not None), reverse=True)
         worst = max(worst, 1000 + sum(added[: on_board - 1]))
     return worst, known
+
+
+def _steps(
+    snapshot: Snapshot, plan: Plan, pods: dict[str, Pod], nodes: dict[str, Node]
+) -> list[str]:
+    """Walks the list: who leaves is there and may, who arrives has room at that moment."""
+    start = {p.uid: p.node for p in snapshot.pods if p.state.value in _HOLDS_PLACE}
+    at, held = dict(start), {name: _Held(node) for name, node in nodes.items()}
+    for uid, name in start.items():
+        if name in held:
+            held[name].add(pods[uid])
+    pairs = {(s.gpu_model, s.work, s.beside): s.slow_down_milli for s in snapshot.slow_downs}
+    arrived: list[Placement] = []
+    found: list[str] = []
+    stated = {placement.uid: placement.watts for placement in plan.placements}
+    for number, step in enumerate(plan.steps):
+        pod, here = pods.get(step.uid), f"step {number + 1}, pod {step.uid}"
+        if pod is None or step.node not in nodes:
+            return [*found, f"{here}: unknown pod or node {step.node}"]
+        if step.arrives and step.uid not in at:
+            at[step.uid] = step.node
+            held[step.node].add(pod)
+            watts = stated.get(step.uid, _watts(pod, nodes[step.node]))
+            arrived.append(Placement(uid=step.uid, node=step.node, watts=watts))
+            why = [*_static(pod, nodes[step.node]), *held[step.node].complaints([pod], pairs)]
+            found += [f"{here}: {one}" for one in why]
+        elif not step.arrives and at.get(step.uid) == step.node:
+            held[at.pop(step.uid)].remove(pod)
+            if pod.state.value != "bound" or pod.move_seconds is None or pod.gang:
+                found.append(f"{here}: it may not be moved")
+        else:
+            return [*found, f"{here}: it is on {at.get(step.uid, 'no node')}"]
+    waiting = {uid: node for uid, node in at.items() if uid not in start}
+    if waiting != {placement.uid: placement.node for placement in plan.placements}:
+        found.append("the steps do not end where the placements are")
+    return found + _power(snapshot, tuple(arrived), pods, nodes) + _lost(start, at, pods)
+
+
+def _lost(start: dict[str, str], end: dict[str, str], pods: dict[str, Pod]) -> list[str]:
+    """Who is evicted makes room for something more important, by value counted from the top."""
+    gone = [uid for uid in start if uid not in end]
+    balance: Counter[int] = Counter()
+    for sign, uids in ((1, end.keys() - start.keys()), (-1, gone)):
+        for uid in uids:
+            balance[pods[uid].priority] += sign * max(1, pods[uid].gpu_milli // 1000)
+    for priority in sorted(balance, reverse=True):
+        if balance[priority] > 0:
+            return []
+        if balance[priority] < 0:
+            return [f"priority {priority} would lose {-balance[priority]} and nothing above gains"]
+    return []
 
 
 def _gangs(snapshot: Snapshot, placements: tuple[Placement, ...]) -> list[str]:

@@ -197,9 +197,11 @@ class _Part:
 
     def _costs(self) -> list[tuple[Any, int, bool]]:
         """Moves, then watts and opened nodes, negated, with the most that each can be."""
-        price = {c: self.problem.classes[c].price for c in self.left}
-        moved = sum(price[c] * x for (c, _), x in self.left_behind.items())
-        dearest = sum(price[c] * self.problem.start[c, n] for c, n in self.left_behind)
+        # Of several pods of a class on a node any may be the cheapest: each counts as their mean.
+        prices = {key: self.problem.prices[key] for key in self.left_behind}
+        price = {key: math.ceil(sum(each) / len(each)) for key, each in prices.items()}
+        moved = sum(price[key] * x for key, x in self.left_behind.items())
+        dearest = sum(price[key] * len(each) for key, each in prices.items())
         watts = {key: int(self.problem.watts[key]) for key in self.added}
         cost = sum(watts[key] * x for key, x in self.added.items() if watts[key])
         cost = cost + OPENED_NODE_COST_WATTS * sum(self.opened.values())

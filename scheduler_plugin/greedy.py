@@ -14,7 +14,8 @@ import numpy.typing as npt
 
 from scheduler_plugin.node_states import NodeStates
 from scheduler_plugin.objective import objective
-from scheduler_plugin.problem import Assignment, IntArray, Job, Problem
+from scheduler_plugin.pod_classes import Job
+from scheduler_plugin.problem import Assignment, IntArray, Problem
 from scheduler_plugin.resource_columns import GPUS, MEMORY, MILLI_CPU
 
 FloatArray = npt.NDArray[np.float64]

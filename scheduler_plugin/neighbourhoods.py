@@ -15,7 +15,8 @@ import numpy as np
 import numpy.typing as npt
 
 from scheduler_plugin.greedy import Packing
-from scheduler_plugin.problem import BoolArray, Job, Problem
+from scheduler_plugin.pod_classes import Job
+from scheduler_plugin.problem import BoolArray, Problem
 
 __all__ = ["Neighbourhood", "Neighbourhoods"]
 

@@ -106,8 +106,10 @@ class NodeStates:
     def gpu_milli(self, nodes: npt.NDArray[np.intp]) -> IntArray:
         """What is left of the boards of some nodes, parts of boards too, shape (k,)."""
         if self._boards is None:
-            return self.free[nodes, GPUS] * MILLI_PER_GPU
-        return np.maximum(self._boards[nodes], 0).sum(axis=1)
+            whole: IntArray = self.free[nodes, GPUS] * MILLI_PER_GPU
+            return whole
+        left: IntArray = np.maximum(self._boards[nodes], 0).sum(axis=1)
+        return left
 
     def _counted(self, demand: Demand, nodes: npt.NDArray[np.intp]) -> IntArray:
         room = np.full(len(nodes), NO_LIMIT, dtype=np.int64)

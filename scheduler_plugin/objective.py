@@ -36,8 +36,8 @@ def objective(problem: Problem, assignment: Assignment) -> tuple[int, ...]:
 def disruption(problem: Problem, assignment: Assignment) -> int:
     """GPU seconds that the moves and evictions of an assignment cost."""
     return sum(
-        problem.classes[key[0]].price * max(0, count - assignment.get(key, 0))
-        for key, count in problem.start.items()
+        sum(prices[: max(0, len(prices) - assignment.get(key, 0))])
+        for key, prices in problem.prices.items()
     )
 
 

@@ -10,7 +10,8 @@ import numpy as np
 from scheduler_plugin.board_neighbours import Neighbours, Sharer
 from scheduler_plugin.greedy import Packing
 from scheduler_plugin.plan_document import Pending, PendingReason
-from scheduler_plugin.problem import Assignment, BoolArray, Job, Problem
+from scheduler_plugin.pod_classes import Job
+from scheduler_plugin.problem import Assignment, BoolArray, Problem
 from scheduler_plugin.resource_columns import GPUS, MEMORY, MILLI_CPU, PODS
 from scheduler_plugin.snapshot import Node, Pod
 from scheduler_plugin.static_rules import STATIC_RULES
@@ -44,7 +45,9 @@ def explain_pending(problem: Problem, assignment: Assignment) -> tuple[Pending, 
     pending = [Pending(uid=b.uid, gang=b.gang, reason=b.reason, message=b.message)
                for b in problem.blocked]  # fmt: skip
     for job in problem.jobs:
-        left = {c: problem.classes[c].uids[placed[c] :] for c in job.classes}
+        # Running pods that may move are placed before those that wait.
+        run = {c: len(problem.classes[c].running) for c in job.classes}
+        left = {c: problem.classes[c].uids[max(0, placed[c] - run[c]) :] for c in job.classes}
         if not any(left.values()):
             continue
         cause = _gang_cause(packing, job) if job.gang else _cause(packing, job.classes[0])

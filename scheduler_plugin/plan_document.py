@@ -45,6 +45,19 @@ class Placement(Value):
     watts: Annotated[int, Field(ge=0)] = 0
 
 
+class Step(Value):
+    """A pod leaves a node, or arrives there.
+
+    Attributes:
+        arrives: False where it leaves. A running pod that moves leaves first and arrives later; one
+            that leaves and never arrives is evicted.
+    """
+
+    uid: Id
+    node: Id
+    arrives: bool
+
+
 class Move(Value):
     """A running pod that would have to be somewhere else."""
 
@@ -106,7 +119,9 @@ class Plan(Value):
     """One cycle's answer.
 
     Attributes:
-        objective: Placed value by tier, most important first, then added watts negated.
+        steps: In this order, each prefix a state that holds; empty where no running pod has to
+            leave its node: ``placements`` then hold in any order.
+        objective: Placed value by tier, most important first, then moves and watts negated.
         gap: Worst (bound - placed) / bound over tiers; 0 is a proof.
         refusals: What the independent checker said of plans that it refused.
     """
@@ -116,6 +131,7 @@ class Plan(Value):
     method: Literal["none", "greedy", "cp_sat"]
     placements: tuple[Placement, ...] = ()
     pending: tuple[Pending, ...] = ()
+    steps: tuple[Step, ...] = ()
     tiers: tuple[Tier, ...] = ()
     objective: tuple[int, ...] = ()
     gap: Annotated[float, Field(ge=0, le=1)] = 0.0

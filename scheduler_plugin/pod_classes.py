@@ -58,11 +58,6 @@ class PodClass:
         """Of all of them."""
         return len(self.uids) + len(self.running)
 
-    @property
-    def price(self) -> int:
-        """Of the dearest move."""
-        return max((pod.price for pod in self.running), default=0)
-
 
 @dataclass(frozen=True, slots=True)
 class Job:

@@ -81,6 +81,15 @@ class Problem:
             found[c][node] = count
         return found
 
+    @cached_property
+    def prices(self) -> dict[tuple[int, int], tuple[int, ...]]:
+        """GPU seconds of each pod that may leave a node, by class and node, the cheapest first."""
+        found: dict[tuple[int, int], list[int]] = {}
+        for c, pod_class in enumerate(self.classes):
+            for pod in pod_class.running:
+                found.setdefault((c, pod.node), []).append(pod.price)
+        return {key: tuple(prices) for key, prices in found.items()}
+
     @property
     def kept_in_place(self) -> frozenset[int]:
         """Classes whose places CP-SAT leaves as they are: what neighbours bear is not linear."""

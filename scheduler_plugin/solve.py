@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
@@ -22,6 +23,7 @@ from scheduler_plugin.pending_causes import explain_pending
 from scheduler_plugin.plan_document import Pending, PendingReason, Placement, Plan, Statistics, Tier
 from scheduler_plugin.problem import Assignment, Problem, compile_problem
 from scheduler_plugin.snapshot import Pod, PodState, Snapshot
+from scheduler_plugin.steps import changes, in_order
 
 #: Up to this many integers CP-SAT takes the whole problem (it stops helping above about 64 nodes).
 WHOLE_PROBLEM_COUNTS = 3000
@@ -37,6 +39,22 @@ LOOKS_PER_SECOND = 3e6
 NO_WALL_LIMIT = 1e9
 
 OnPlan = Callable[[Plan], None]
+
+
+@dataclass(frozen=True, slots=True)
+class SearchSettings:
+    """How a search goes, besides its budget and seed.
+
+    Attributes:
+        workers: Of CP-SAT; one makes the plan deterministic.
+        wall_seconds: Also end the search after this much real time, which gives up determinism.
+        moves: Whether running pods that can be moved may be, and may lose their places to more
+            important ones.
+    """
+
+    workers: int = 1
+    wall_seconds: float | None = None
+    moves: bool = False
 
 
 class _Search:
@@ -140,8 +158,7 @@ def plan(
     *,
     deadline_seconds: float = 1.0,
     seed: int = 0,
-    workers: int = 1,
-    wall_seconds: float | None = None,
+    settings: SearchSettings | None = None,
     on_plan: OnPlan | None = None,
 ) -> Plan:
     """A plan that the independent checker accepts; never worse than the greedy incumbent.
@@ -151,14 +168,15 @@ def plan(
         deadline_seconds: About what the search may take, counted in deterministic work; the
             incumbent comes on top.
         seed: Of the search.
-        workers: Of CP-SAT; one makes the plan deterministic.
-        wall_seconds: Also end the search after this much real time, which gives up determinism.
+        settings: Of the search; None for one worker, as long as it takes, no moves.
         on_plan: Called with the incumbent's plan before CP-SAT starts, and after improvements.
     """
     digest = snapshot.digest()
-    problem = compile_problem(snapshot)
+    settings = settings or SearchSettings()
+    problem = compile_problem(snapshot, moves=settings.moves)
     work = deadline_seconds * WORK_PER_SECOND
-    search = _Search(problem, work, wall_seconds or NO_WALL_LIMIT, seed, workers)
+    wall_seconds = settings.wall_seconds or NO_WALL_LIMIT
+    search = _Search(problem, work, wall_seconds, seed, settings.workers)
     greedy_plan = _judged(_assemble(search, digest, "greedy"), snapshot, digest)
     if on_plan is not None:
         on_plan(greedy_plan)
@@ -204,26 +222,24 @@ def _improve(search: _Search) -> None:
 def _assemble(search: _Search, digest: str, method: Literal["greedy", "cp_sat"]) -> Plan:
     """The plan of the best assignment."""
     problem = search.problem
-    placements: list[Placement] = []
-    used = [0] * len(problem.classes)
-    for (c, n), count in sorted(search.best.items()):
-        pod_class = problem.classes[c]
-        for uid in pod_class.uids[used[c] : used[c] + count]:
-            placements.append(
-                Placement(
-                    uid=uid,
-                    node=problem.node_names[n],
-                    gang=pod_class.pod.gang,
-                    watts=int(problem.watts[c, n]),
-                )
-            )
-        used[c] += count
+    found = changes(problem, search.best)
+    placements = (
+        Placement(
+            uid=one.uid,
+            node=problem.node_names[one.node],
+            gang=problem.classes[one.class_index].pod.gang,
+            watts=int(problem.watts[one.class_index, one.node]),
+        )
+        for one in found.arrivals
+        if one.source < 0
+    )
     tiers = _tiers(search)
     return Plan(
         snapshot_digest=digest,
         method=method,
         placements=tuple(sorted(placements, key=lambda p: p.uid)),
         pending=with_moves(problem, search.best, explain_pending(problem, search.best)),
+        steps=in_order(problem, found),
         tiers=tiers,
         objective=search.best_objective,
         gap=max(
@@ -231,7 +247,7 @@ def _assemble(search: _Search, digest: str, method: Literal["greedy", "cp_sat"])
         ),
         statistics=Statistics(
             nodes=len(problem.node_names),
-            pending_pods=int(problem.counts.sum()) + len(problem.blocked),
+            pending_pods=sum(len(c.uids) for c in problem.classes) + len(problem.blocked),
             pod_classes=len(problem.classes),
             rounds=search.rounds,
             improving_rounds=search.improving,

@@ -18,7 +18,8 @@ from scheduler_plugin.move_advice import advice_text
 from scheduler_plugin.plan_document import Plan, plan_schema
 from scheduler_plugin.snapshot import Snapshot, parse_snapshot, snapshot_schema
 from scheduler_plugin.snapshot_builder import build_snapshot
-from scheduler_plugin.solve import plan
+from scheduler_plugin.solve import SearchSettings, plan
+from scheduler_plugin.steps import evicted_by
 from wattpack.clock import Clock, SystemClock
 from wattpack.documents import parse_json
 from wattpack.errors import InputError
@@ -43,6 +44,11 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--deadline-seconds", type=float, default=1.0, help="for the search")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--workers", type=int, default=1, help="solver threads; 1 is repeatable")
+    parser.add_argument(
+        "--moves",
+        action="store_true",
+        help="running pods that can be moved may be, and may make room for more important ones",
+    )
     return parser
 
 
@@ -70,7 +76,8 @@ def _plan(arguments: argparse.Namespace) -> tuple[Plan, Snapshot]:
     if arguments.write_snapshot:
         _write(arguments.write_snapshot, snapshot)
     seed = int(require_number("--seed", arguments.seed, minimum=0, maximum=2**31 - 1))
-    return plan(snapshot, deadline_seconds=seconds, seed=seed, workers=workers), snapshot
+    settings = SearchSettings(workers, moves=arguments.moves)
+    return plan(snapshot, deadline_seconds=seconds, seed=seed, settings=settings), snapshot
 
 
 def _snapshot(arguments: argparse.Namespace) -> Snapshot:
@@ -126,8 +133,14 @@ def describe(snapshot: Snapshot, result: Plan) -> str:
             f"priority {tier.priority}: {tier.placed_value} of {tier.demanded_value} GPUs placed; "
             f"with those above {tier.cumulative_value}, at most {tier.bound_value} possible"
         )
-    for placement in result.placements:
+    watts = {placement.uid: placement.watts for placement in result.placements}
+    for placement in () if result.steps else result.placements:
         lines.append(f"  {title(placement.uid)} -> {placement.node} (+{placement.watts:,} W)")
+    evicted = set(evicted_by(result.steps))
+    for number, step in enumerate(result.steps):
+        does = "->" if step.arrives else "evicted from" if step.uid in evicted else "leaves"
+        added = f" (+{watts[step.uid]:,} W)" if step.arrives and step.uid in watts else ""
+        lines.append(f"  {number + 1}. {title(step.uid)} {does} {step.node}{added}")
     for pending in result.pending:
         lines.append(f"  {title(pending.uid)} waits: {pending.reason}: {pending.message}")
         advice = advice_text(pending, {move.uid: title(move.uid) for move in pending.moves})

@@ -18,7 +18,7 @@ from typing import IO, Protocol
 from scheduler_plugin.checker import complaints
 from scheduler_plugin.plan_document import Plan, parse_plan
 from scheduler_plugin.snapshot import Snapshot, parse_snapshot
-from scheduler_plugin.solve import plan, refused
+from scheduler_plugin.solve import SearchSettings, plan, refused
 from wattpack.clock import Clock
 from wattpack.errors import InputError
 from wattpack.units import seconds_to_ns
@@ -52,7 +52,7 @@ class InProcessPlanner:
             snapshot,
             deadline_seconds=self._deadline_seconds,
             seed=self._seed,
-            workers=self._workers,
+            settings=SearchSettings(workers=self._workers),
         )
 
 
@@ -228,8 +228,7 @@ def serve(source: IO[str], sink: IO[str]) -> None:
             snapshot,
             deadline_seconds=float(options["deadline_seconds"]),
             seed=int(options["seed"]),
-            workers=int(options["workers"]),
-            wall_seconds=float(options["deadline_seconds"]),
+            settings=SearchSettings(int(options["workers"]), float(options["deadline_seconds"])),
             on_plan=lambda value: send("incumbent", value),
         )
         send("final", final)
