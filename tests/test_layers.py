@@ -46,6 +46,7 @@ OUTER_ROOMS = {
 # Pure modules that live in an outer room because they belong to its process or technology.
 PURE = {
     "gpu.simulated.board_arrays",
+    "gpu.simulated.board_regulation",
     "gpu.simulated.board_spec",
     "gpu.simulated.recent_draws",
     "telemetry.attribution.attribute",
