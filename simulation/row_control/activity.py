@@ -96,7 +96,11 @@ class Activity:
         self._activity = np.where(self._serves, np.clip(serving, LEAST, 1.0), busy)
         shape = (BLOCK_CELLS, len(self._layout.unit_of_gpu))
         ratio = self._swings.board_noise_ratio
-        self._noise = 1.0 + ratio * np.clip(self._generator.standard_normal(shape), -3.0, 3.0)
+        noise = self._generator.standard_normal(shape)
+        np.clip(noise, -3.0, 3.0, out=noise)
+        noise *= ratio
+        noise += 1.0
+        self._noise = noise
         self._block += 1
 
     def _jumps(self) -> Floats:

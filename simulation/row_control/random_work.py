@@ -24,7 +24,9 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
+from simulation.compiled import AVAILABLE
 from simulation.row_control.activity import Activity
+from simulation.row_control.compiled_work import WorkConstants, go_on, unit_speeds
 from simulation.row_control.share_curves import ShareCurves
 from simulation.row_control.work import Held
 from simulation.row_control.work_layout import WorkKind, WorkShape, lay_out
@@ -137,9 +139,34 @@ class RandomWork:
         self._speed = np.ones(layout.n_units)
         self._wanted = shape.context_watts.copy()
         self._mix = np.zeros(layout.n_units)
+        self._constants = WorkConstants(
+            layout.unit_of_gpu, self._low_curve, self._high_curve,
+            layout.low_clock_knee[layout.unit_of_gpu], shape.context_watts, self._range_watts,
+            curves.speed, self._trains, self._works, self._step_seconds, self.settings.dip_ratio,
+            self.settings.dip_share,
+        )  # fmt: skip
 
     def step(self, begin_seconds: float, seconds: float, held: Held) -> Floats:
         """Work for a step; the watts that boards would draw in it unlimited, (n_gpus,)."""
+        (self.step_compiled if AVAILABLE else self.step_in_numpy)(begin_seconds, seconds, held)
+        at = self.settings.everything_steps_at_seconds
+        if at is not None and begin_seconds >= at:
+            self._wanted = BEYOND_LIMIT * self._shape.default_limit_watts
+            self._mix = np.ones(self.layout.n_units)
+        return self._wanted
+
+    def step_compiled(self, begin_seconds: float, seconds: float, held: Held) -> None:
+        """What ``step_in_numpy`` does."""
+        boards = (held.drawn_share, held.clock_share, held.alive)
+        unit_speeds(boards, self._mix, self._speed, *self._constants)
+        self._wanted, self._mix = np.empty(self._shape.n_gpus), np.empty(self.layout.n_units)
+        go_on(
+            float(seconds), self._activity.at(begin_seconds + 0.5 * seconds),
+            (self._speed, self._mix, self._progress), self._wanted, *self._constants,
+        )  # fmt: skip
+
+    def step_in_numpy(self, begin_seconds: float, seconds: float, held: Held) -> None:
+        """Work for a step: the form to read, the oracle, and what runs without numba."""
         self._speed = self._speeds(held)
         activity, noise = self._activity.at(begin_seconds + 0.5 * seconds)
         level = np.where(self._trains, self._gang_level(seconds), activity)
@@ -147,11 +174,6 @@ class RandomWork:
         self._progress += self._speed * self._works * seconds
         share = level.take(self.layout.unit_of_gpu) * noise
         self._wanted = self._shape.context_watts + self._range_watts * share
-        at = self.settings.everything_steps_at_seconds
-        if at is not None and begin_seconds >= at:
-            self._wanted = BEYOND_LIMIT * self._shape.default_limit_watts
-            self._mix = np.ones(self.layout.n_units)
-        return self._wanted
 
     def done(self) -> Floats:
         """Work so far by board in full-speed seconds, (n_gpus,)."""

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from capacity.profile_library import shipped_library
+from simulation.compiled import AVAILABLE
 from simulation.plant import ROW, ServerRow, rack_of_nodes
 from simulation.row_boards import interleaved
 from simulation.row_control.random_work import RandomWork, RandomWorkSettings
@@ -137,3 +138,25 @@ def test_a_hull_is_concave_lies_above_and_close_where_caps_are() -> None:
     assert (np.diff(hull, 2) <= 1e-12).all()
     assert (hull >= CURVES.speed - 1e-12).all()
     assert (hull - CURVES.speed)[:, share_grid() >= 0.6].max() < 0.03
+
+
+@pytest.mark.skipif(not AVAILABLE, reason="numba is not there")
+@pytest.mark.parametrize("settings", [RandomWorkSettings(), RandomWorkSettings(dip_ratio=0.2)])
+def test_a_compiled_step_is_the_step(settings: RandomWorkSettings) -> None:
+    plain, compiled = (RandomWork(SHAPE, CURVES, 9, settings) for _ in range(2))
+    generator, seconds, locked = np.random.default_rng(1), 0.0, 0
+    for step in range(3000):
+        some = generator.random(N) < generator.choice([0.0, 0.02, 0.5])
+        how = Held(
+            np.where(generator.random(N) < 0.7, generator.uniform(0.0, 1.0, N), 1.0),
+            np.where(some, generator.uniform(0.3, 1.0, N), 1.0),
+            generator.random(N) < (0.99 if step % 3 else 1.0),
+        )
+        length = float(generator.choice([0.25, 0.25, 1.0]))
+        plain.step_in_numpy(seconds, length, how)
+        wanted = compiled.step(seconds, length, how)
+        np.testing.assert_array_equal(wanted, plain._wanted)
+        np.testing.assert_array_equal(compiled.done(), plain.done())
+        np.testing.assert_array_equal(compiled.worth().mix, plain.worth().mix)
+        seconds, locked = seconds + length, locked + int(some.any())
+    assert 0 < locked < 3000
