@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import NamedTuple
 
 import numpy as np
@@ -150,6 +151,21 @@ def test_compiled_queues_are_the_same_to_the_last_bit(step: float) -> None:
         np.testing.assert_array_equal(*(getattr(one, name) for one in both))
     with pytest.raises(InputError, match="above 0"):
         both[1].step(0.0, np.ones(8), np.ones(8))
+
+
+def test_a_copy_of_compiled_queues_goes_its_own_way() -> None:
+    given = ClientArrivals(8, load=0.7, burst_cv=2.0, seed=4, days=1).between(36_000.0, 36_100.0)
+    servers, alone = (CompiledServers(given, 8, 36_000.0) for _ in range(2))
+    full, half = np.ones(8), np.full(8, 0.5)
+    for one in (servers, alone):
+        one.step(30.0, full, full)
+    copied = copy.deepcopy(servers)
+    servers.step(30.0, half, half)
+    for one in (copied, alone):
+        one.step(30.0, full, full)
+    for name in ("done_seconds", "first_seconds", "work_seconds", "waiting"):
+        np.testing.assert_array_equal(getattr(copied, name), getattr(alone, name))
+    assert (servers.work_seconds < copied.work_seconds).any()
 
 
 def test_steps_at_full_speed_are_many_single_ones() -> None:
