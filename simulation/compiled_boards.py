@@ -104,6 +104,15 @@ def any_true(mask: Bools) -> bool:
 
 
 @compiled
+def any_above_none(numbers: Floats) -> bool:
+    """Whether any is above 0."""
+    found = False
+    for i in range(len(numbers)):
+        found |= numbers[i] > 0.0
+    return found
+
+
+@compiled
 def _unchanged(
     now: tuple[Floats, Floats], seen: tuple[Floats, Floats], ignores: Bools, seen_ignores: Bools
 ) -> bool:
@@ -326,7 +335,9 @@ class CompiledBank(BoardBank):
         if not same(self.limit_watts, self._acting.seen_watts):
             self._acting.take_in(self.limit_watts, self.now_ns)
         self._acting_lock_mhz = self._seen_lock_mhz
-        wanted = self._at_clock(demand_watts)
+        wanted = demand_watts
+        if any_above_none(self._acting_lock_mhz):
+            wanted = self._at_clock(demand_watts)
         self._tick(wanted, to_ns)
         return wanted
 

@@ -15,25 +15,29 @@ Integers = NDArray[np.int64]
 
 
 @compiled
-def _load_ratio(
-    watts: Floats, feeds: int, lost_feeds: Integers, feed_watts: Floats, ratio: Floats
-) -> float:
-    """Loads over ratings into ``ratio``; the highest."""
-    highest = 0.0
+def _carry(  # noqa: PLR0913
+    watts: Floats, feeds: int, lost_feeds: Integers, feed_watts: Floats, magnetic_ratio: float,
+    cooled: float, heat: Floats, peaks: tuple[Floats, Floats], into: Floats,
+) -> bool:  # fmt: skip
+    """Loads over ratings and heat, (2, n), of a step without an overload; False if there is one.
+
+    Args:
+        peaks: Highest heat and load, (n,) each; raised where no breaker is overloaded.
+        into: What is returned.
+    """
+    ratio, cooler = into[0], into[1]
+    calm = True
     for i in range(len(watts)):
         ratio[i] = watts[i] / max(1, feeds - lost_feeds[i]) / feed_watts[i]
-        highest = max(highest, ratio[i])
-    return highest
-
-
-@compiled
-def _cool(
-    heat: Floats, cooled: float, ratio: Floats, into: Floats, max_heat: Floats, peak_ratio: Floats
-) -> None:
-    for i in range(len(heat)):
-        into[i] = heat[i] * cooled
-        max_heat[i] = max(max_heat[i], into[i])
+        calm &= ratio[i] <= 1.0 and ratio[i] < magnetic_ratio and heat[i] < 1.0
+    if not calm:
+        return False
+    max_heat, peak_ratio = peaks
+    for i in range(len(watts)):
+        cooler[i] = heat[i] * cooled
+        max_heat[i] = max(max_heat[i], cooler[i])
         peak_ratio[i] = max(peak_ratio[i], ratio[i])
+    return True
 
 
 class CompiledBreakers(Breakers):
@@ -43,13 +47,14 @@ class CompiledBreakers(Breakers):
 
     def advance(self, watts: Floats, seconds: float) -> Bools:
         """As ``Breakers.advance``."""
-        ratio, heat = np.empty((2, len(watts)))
-        lost = self.lost_feeds
-        highest = _load_ratio(watts, self._feeds, lost, self._feed_watts, ratio)
-        if highest > 1.0 or highest >= self._magnetic_ratio or self.heat.max() >= 1.0:
-            return super().advance(watts, seconds)
         if seconds != self._cooled[0]:
             self._cooled = seconds, float(np.exp(-seconds / self._cooling_seconds))
-        _cool(self.heat, self._cooled[1], ratio, heat, self.max_heat, self.peak_ratio)
-        self.ratio, self.heat = ratio, heat
+        into = np.empty((2, len(watts)))
+        peaks = (self.max_heat, self.peak_ratio)
+        if not _carry(
+            watts, self._feeds, self.lost_feeds, self._feed_watts, self._magnetic_ratio,
+            self._cooled[1], self.heat, peaks, into,
+        ):  # fmt: skip
+            return super().advance(watts, seconds)
+        self.ratio, self.heat = into
         return np.zeros(len(watts), dtype=np.bool_)
