@@ -14,6 +14,7 @@ takes from a gang would stay unused under the first. See docs/adr/0001.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 import numpy as np
 
@@ -51,9 +52,11 @@ class GangKinds:
         return cls(members, starts.astype(np.int64), rank.astype(np.int64))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Wants:
     """What each GPU is owed, each (n_gpus,) with minimum <= guaranteed <= floor <= request.
+
+    Most ticks ask for the same wants: what follows from them alone is worked out once.
 
     Attributes:
         minimum_watts: Lowest settable cap.
@@ -81,6 +84,37 @@ class Wants:
     fixed: BoolArray
     value_steps_watts: FloatArray = field(default_factory=lambda: np.zeros((0, 0)))
 
+    @cached_property
+    def all_active(self) -> bool:
+        """Whether everybody takes part."""
+        return not self.fixed.any()
+
+    @cached_property
+    def even(self) -> Wants:
+        """With goals common to the like boards of a gang: common shares are common watts."""
+        if not self.gang_kinds.members.size:
+            return self
+        goals = (self.guaranteed_watts, self.floor_watts, self.request_watts, self.slack_watts)
+        evened = even_gangs(np.array(goals), self.gang_kinds, ~self.fixed)
+        guaranteed, floor, request, slack = evened
+        return replace(
+            self,
+            guaranteed_watts=guaranteed,
+            floor_watts=floor,
+            request_watts=request,
+            slack_watts=slack,
+        )
+
+    @cached_property
+    def top_watts(self) -> FloatArray:
+        """The last goal; the minimum of who takes no part, (n_gpus,)."""
+        return np.where(self.fixed, self.minimum_watts, self.even.slack_watts)
+
+    @cached_property
+    def stages(self) -> list[tuple[IntArray, list[FloatArray]]]:
+        """Who rises, and the goals on the way, none below the one before it."""
+        return _stages(self.even)
+
 
 @dataclass(frozen=True, slots=True)
 class Limit:
@@ -88,12 +122,12 @@ class Limit:
 
     Attributes:
         room_watts: AC watts for the GPUs that are not fixed, below each domain, (n_domains,).
-        counted_watts: Draw beyond which a higher cap counts nothing: infinite counts caps, minus
-            infinite never counts the GPU, (n_gpus,).
+        counted_watts: Draw beyond which a higher cap counts nothing: infinite counts the cap, minus
+            infinite never counts the GPU, (n_gpus,); None counts all caps.
     """
 
     room_watts: FloatArray
-    counted_watts: FloatArray
+    counted_watts: FloatArray | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,53 +156,34 @@ def allocate(load: LoadTree, wants: Wants, *limits: Limit) -> Allocation:
     Returns:
         Caps between minimum and slack goal; at the minimum even where a room is too small.
     """
-    active = ~wants.fixed
-    wants = _even_goals(wants, active)
-    top = np.where(active, wants.slack_watts, wants.minimum_watts)
-    if all(
-        (_counted(load, active, top, k) * load.gpu_factor <= k.room_watts).all() for k in limits
-    ):
+    top = wants.top_watts
+    if all((_counted(load, wants, top, k) * load.gpu_factor <= k.room_watts).all() for k in limits):
         nobody = np.full(load.n_gpus, -1, dtype=np.int64)
         return Allocation(top, nobody, nobody)
     caps = wants.minimum_watts
     rooms = tuple(
-        Room(k.counted_watts, k.room_watts / load.gpu_factor - _counted(load, active, caps, k))
+        Room(k.counted_watts, k.room_watts / load.gpu_factor - _counted(load, wants, caps, k))
         for k in limits
     )
     filling = Filling.begin(load, wants.gang, caps, rooms)
     for kind, room in enumerate(rooms):
         # Over its limit with everybody at the minimum: nobody there rises, idle or not.
-        filling.closed_by[room.dc_watts < -_GAP_WATTS] = kind
-    for members, goals in _stages(wants, active):
+        filling.close(room.dc_watts < -_GAP_WATTS, kind)
+    for members, goals in wants.stages:
         filling.raise_through(goals, members)
     return Allocation(filling.caps, filling.binding, filling.binding_kind)
 
 
-def _counted(load: LoadTree, active: BoolArray, caps: FloatArray, limit: Limit) -> FloatArray:
+def _counted(load: LoadTree, wants: Wants, caps: FloatArray, limit: Limit) -> FloatArray:
     """What active GPUs at these caps count below each domain, over its GPU factor, (n_domains,)."""
-    drawn = np.maximum(np.minimum(caps, limit.counted_watts), 0.0)
-    return load.sum_gpus(drawn if active.all() else np.where(active, drawn, 0.0))
+    drawn = caps
+    if limit.counted_watts is not None:
+        drawn = np.maximum(np.minimum(caps, limit.counted_watts), 0.0)
+    return load.sum_gpus(drawn if wants.all_active else np.where(wants.fixed, 0.0, drawn))
 
 
-def _even_goals(wants: Wants, active: BoolArray) -> Wants:
-    """Goals common to the like boards of a gang, so that common shares are common watts."""
-    if not wants.gang_kinds.members.size:
-        return wants
-    goals = np.array(
-        (wants.guaranteed_watts, wants.floor_watts, wants.request_watts, wants.slack_watts)
-    )
-    guaranteed, floor, request, slack = even_gangs(goals, wants.gang_kinds, active)
-    return replace(
-        wants,
-        guaranteed_watts=guaranteed,
-        floor_watts=floor,
-        request_watts=request,
-        slack_watts=slack,
-    )
-
-
-def _stages(wants: Wants, active: BoolArray) -> list[tuple[IntArray, list[FloatArray]]]:
-    """Who rises, and the goals on the way, none below the one before it."""
+def _stages(wants: Wants) -> list[tuple[IntArray, list[FloatArray]]]:
+    active = ~wants.fixed
     (everyone,) = active.nonzero()
     stages = [(everyone, [wants.guaranteed_watts, wants.floor_watts])]
     priority = wants.priority.take(everyone)

@@ -129,14 +129,20 @@ def update_rises(
     lowest = memory.shares[recent].min(axis=0)
     rise = shares - lowest
     with np.errstate(invalid="ignore"):
-        counted = np.flatnonzero(lowest >= _LOWEST_CAP_BAND)
+        (counted,) = (lowest >= _LOWEST_CAP_BAND).nonzero()
     counted = counted[~np.isnan(rise[counted])]
     if not counted.size:
         return RiseMemory(times, ring, memory.counts, memory.total)
-    bins = np.clip(np.ceil(rise[counted] / _BIN_SHARE), 0, _BINS - 1).astype(np.int64)
+    bins = _bins(rise[counted])
     counts = memory.counts * _FORGET_PER_SAMPLE
     counts[counted, bins] += 1.0
     return RiseMemory(times, ring, counts, counts.sum(axis=1))
+
+
+def _bins(shares: FloatArray) -> IntArray:
+    """Where each share of L belongs in a histogram."""
+    steps = np.ceil(shares / _BIN_SHARE)
+    return np.minimum(np.maximum(steps, 0.0), _BINS - 1.0).astype(np.int64)
 
 
 def cap_band_share(memory: RiseMemory, settings: PowerSettings) -> FloatArray:
@@ -193,11 +199,11 @@ def update_held(
         now_ns: Now.
     """
     since = np.where(capping, np.where(memory.since_ns < 0, now_ns, memory.since_ns), -1)
-    counted = np.flatnonzero(capping & (now_ns - since >= _HELD_AFTER_SECONDS * NS_PER_SECOND))
+    (counted,) = (capping & (now_ns - since >= _HELD_AFTER_SECONDS * NS_PER_SECOND)).nonzero()
     if not counted.size:
         return HeldMemory(since, memory.counts, memory.total)
     excursion = np.maximum(draw_share - target_share, 0.0)[counted]
-    bins = np.clip(np.ceil(excursion / _BIN_SHARE), 0, _BINS - 1).astype(np.int64)
+    bins = _bins(excursion)
     counts = memory.counts.copy()
     counts[counted] *= _FORGET_PER_SAMPLE
     counts[counted, bins] += 1.0

@@ -52,5 +52,8 @@ def must_brake(
     A hot breaker at or below its rating cools by itself, so it does not brake.
     """
     ratio = draw_watts / load.rating_watts
+    too_much, over = ratio > load.tree.max_load_ratio, ratio > 1.0
+    if not over.any():
+        return np.asarray(too_much)
     hot = predicted_heat(load, heat, draw_watts, settings) > heat_limits(load, settings)
-    return np.asarray((ratio > load.tree.max_load_ratio) | (hot & (ratio > 1.0)))
+    return np.asarray(too_much | (hot & over))

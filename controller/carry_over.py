@@ -173,11 +173,12 @@ def _with_boards(fresh: State, old: State, gpus: IntArray, nodes: IntArray) -> S
         _moved(fresh.standing.watts, old.standing.watts, gpus),
         _moved(fresh.standing.seen_ns, old.standing.seen_ns, gpus),
     )
+    sheddable = fresh.topology.sheddable_gpu
     return replace(
         fresh,
         decided_watts=_moved(fresh.decided_watts, old.decided_watts, gpus),
         lock_watts=_moved(fresh.lock_watts, old.lock_watts, gpus),
-        clock_share=_moved(fresh.clock_share, old.clock_share, gpus),
+        clock_share=np.where(sheddable, _moved(fresh.clock_share, old.clock_share, gpus), 1.0),
         demand=_moved_highest(fresh.demand, old.demand, gpus),
         trust=_moved_trust(fresh.trust, old.trust, gpus),
         readings=_moved_readings(fresh.readings, old.readings, gpus, nodes),

@@ -165,17 +165,21 @@ class Change:
 
 def changed_since(memory: ChangeMemory, when_ns: IntArray) -> Change:
     """Change of what is readable since a past time of each domain, (n_domains,)."""
-    known = memory.times_ns >= 0
     total = memory.total_watts
-    if not known.any():
+    # The ring rises: what is empty stands first.
+    first = memory.times_ns.searchsorted(0)
+    times, totals = memory.times_ns[first:], memory.totals_watts[first:]
+    if not len(times):
         return Change(np.zeros_like(total), np.zeros_like(total))
-    times, totals = memory.times_ns[known], memory.totals_watts[known]
+    every = np.arange(len(total))
 
     def since(then_ns: IntArray) -> FloatArray:
-        position = np.searchsorted(times, then_ns, side="right") - 1
-        then = totals[np.maximum(position, 0), np.arange(len(then_ns))]
-        # From before the first entry nothing is known: the lowest of all.
-        return np.asarray(total - np.where(position >= 0, then, totals.min(axis=0)))
+        position = times.searchsorted(then_ns, side="right") - 1
+        then = totals[np.maximum(position, 0), every]
+        if (position < 0).any():
+            # From before the first entry nothing is known: the lowest of all.
+            then = np.where(position >= 0, then, totals.min(axis=0))
+        return np.asarray(total - then)
 
     return Change(since(when_ns), since(when_ns + READINGS_LAG_NS))
 
@@ -185,10 +189,11 @@ def new_rise(memory: ChangeMemory, now_ns: int) -> FloatArray:
 
     0 until a quarter of the memory is filled; full, it reaches back 23 to 47 s.
     """
-    before = (memory.times_ns >= 0) & (memory.times_ns <= now_ns - READINGS_LAG_NS)
-    if np.count_nonzero(before) < _RING // 4:
+    begin = memory.times_ns.searchsorted(0)
+    end = memory.times_ns.searchsorted(now_ns - READINGS_LAG_NS, side="right")
+    if end - begin < _RING // 4:
         return np.zeros_like(memory.total_watts)
-    risen = memory.total_watts - memory.totals_watts[before].max(axis=0)
+    risen = memory.total_watts - memory.totals_watts[begin:end].max(axis=0)
     return np.asarray(np.maximum(risen, 0.0), dtype=np.float64)
 
 

@@ -15,10 +15,10 @@ from __future__ import annotations
 import numpy as np
 
 from controller.tick_values import Topology
-from wattpack.power.domain_tree import BoolArray, FloatArray
+from wattpack.power.domain_tree import FloatArray
 from wattpack.power.feasibility import LoadTree
 
-__all__ = ["clocks_unseen", "limit_room", "shed_clocks", "sheddable"]
+__all__ = ["clocks_unseen", "limit_room", "shed_clocks"]
 
 _DEAD_SHARE = 0.005
 """Of the rating, on both sides of the target: a second's draw of a row moves by as much."""
@@ -45,14 +45,6 @@ _ROOM_TAPER = 0.1
 came back with every step of a clock would swing."""
 
 
-def sheddable(topology: Topology) -> BoolArray:
-    """GPUs whose clocks may be lowered so, (n_gpus,)."""
-    if not topology.shed_clock_share.size or not topology.max_clock_mhz.size:
-        return np.zeros(topology.n_gpus, dtype=np.bool_)
-    clocked = topology.max_clock_mhz > 0
-    return (topology.shed_clock_share < 1.0) & clocked & topology.enforced_gpu
-
-
 def shed_clocks(
     share: FloatArray, topology: Topology, load: LoadTree, excess: FloatArray, seconds: float
 ) -> FloatArray:
@@ -66,7 +58,7 @@ def shed_clocks(
             (n_domains,).
         seconds: Since the last tick.
     """
-    mine = sheddable(topology)
+    mine = topology.sheddable_gpu
     if not mine.any():
         return np.ones(topology.n_gpus)
     step = min(max(seconds, 0.0), _LONGEST_STEP_SECONDS)
@@ -89,7 +81,7 @@ def clocks_unseen(topology: Topology, load: LoadTree, excess: FloatArray) -> Flo
         load: The tree.
         excess: As for ``shed_clocks``, (n_domains,).
     """
-    held = sheddable(topology) & load.any_above_gpu(np.isfinite(excess))
+    held = topology.sheddable_gpu & load.any_above_gpu(np.isfinite(excess))
     share = np.ones(topology.n_gpus)
     if held.any():
         share[held] = topology.shed_clock_share[held]
@@ -107,7 +99,7 @@ def limit_room(
         load: The tree.
         excess: As for ``shed_clocks``, (n_domains,).
     """
-    mine = sheddable(topology)
+    mine = topology.sheddable_gpu
     if not mine.any():
         return np.zeros(topology.n_domains)
     travel = np.where(mine, share - topology.shed_clock_share, 0.0)

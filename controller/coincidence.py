@@ -41,8 +41,11 @@ def lasting(
         near: Most of what a domain keeps free is used up: a peak counts at once, (n_domains,).
         time_constants: Time since the last tick over that from a command to its effect.
     """
-    kept = np.where(np.isnan(before) | (near & (ratio > before)), 0.0, np.exp(-time_constants))
-    return np.asarray(ratio + kept * (np.nan_to_num(before) - ratio))
+    # NaN is nowhere more: what was not measured yet is not kept either.
+    with np.errstate(invalid="ignore"):
+        keeps = ~(near & (ratio > before)) & ~np.isnan(before)
+    kept = np.where(keeps, before - ratio, 0.0)
+    return np.asarray(ratio + np.exp(-time_constants) * kept)
 
 
 def coincidence(memory: RecentHighest) -> FloatArray:

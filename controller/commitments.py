@@ -159,6 +159,8 @@ def _unsuperseded(tick: Tick, commitments: Commitments, gpu_received_ns: IntArra
     alive &= gpu_received_ns <= (commitments.sent_ns[first:] + lease_ns)[:, None]
     newest = np.where(alive, commitments.caps_watts[first:], 0.0).max(axis=0, initial=0.0)
     older = commitments.older_sequence >= confirmed
+    if not older.any():
+        return np.asarray(newest)
     older &= gpu_received_ns <= commitments.older_sent_ns + lease_ns
     return np.asarray(np.maximum(newest, np.where(older, commitments.older_caps_watts, 0.0)))
 
@@ -174,13 +176,10 @@ def record(tick: Tick, commitments: Commitments, commands: Commands) -> Commitme
     now_ns = tick.now_ns
     if not commands.send.any():
         return commitments
-    leaving = commitments.caps_watts[0]
-    sequence, sent_ns = int(commitments.sequence[0]), int(commitments.sent_ns[0])
-    confirmed = _confirmed(commitments, tick.observations)
-    folds = (leaving > 0.0) & (confirmed <= sequence)
-    still = commitments.older_sequence >= confirmed
-    older = np.where(still, commitments.older_caps_watts, 0.0)
     caps = np.where(commands.send.take(tick.topology.node_of_gpu), commands.cap_watts, 0.0)
+    older_caps, older_sequence, older_sent_ns = _folded(
+        commitments, _confirmed(commitments, tick.observations)
+    )
     return replace(
         commitments,
         next_sequence=commands.sequence + 1,
@@ -191,11 +190,23 @@ def record(tick: Tick, commitments: Commitments, commands: Commands) -> Commitme
         sequence=np.concatenate((commitments.sequence[1:], (commands.sequence,))),
         sent_ns=np.concatenate((commitments.sent_ns[1:], (now_ns,))),
         caps_watts=np.concatenate((commitments.caps_watts[1:], caps[None, :])),
-        older_caps_watts=np.where(folds, np.maximum(older, leaving), older),
-        older_sequence=np.where(
-            folds, np.maximum(sequence, commitments.older_sequence), commitments.older_sequence
-        ),
-        older_sent_ns=np.where(
-            folds, np.maximum(sent_ns, commitments.older_sent_ns), commitments.older_sent_ns
-        ),
+        older_caps_watts=older_caps,
+        older_sequence=older_sequence,
+        older_sent_ns=older_sent_ns,
+    )
+
+
+def _folded(commitments: Commitments, confirmed: IntArray) -> tuple[FloatArray, IntArray, IntArray]:
+    """Older caps, sequences and times with what leaves the ring unconfirmed, (n_gpus,) each."""
+    old_sequence, old_sent_ns = commitments.older_sequence, commitments.older_sent_ns
+    caps = np.where(old_sequence >= confirmed, commitments.older_caps_watts, 0.0)
+    leaving, sequence = commitments.caps_watts[0], int(commitments.sequence[0])
+    folds = (leaving > 0.0) & (confirmed <= sequence)
+    if not folds.any():
+        return caps, old_sequence, old_sent_ns
+    sent_ns = int(commitments.sent_ns[0])
+    return (
+        np.where(folds, np.maximum(caps, leaving), caps),
+        np.where(folds, np.maximum(sequence, old_sequence), old_sequence),
+        np.where(folds, np.maximum(sent_ns, old_sent_ns), old_sent_ns),
     )

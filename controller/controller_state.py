@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from controller.alarms import Alarms, no_alarms
-from controller.allocation import GangKinds, gang_kinds
+from controller.allocation import Wants
 from controller.bands import (
     BandMemory,
     HeldMemory,
@@ -19,6 +19,7 @@ from controller.bands import (
 from controller.changes import ChangeMemory, no_changes_yet
 from controller.coincidence import no_coincidence_yet
 from controller.commitments import Commitments, initial_commitments
+from controller.decide import calm_wants
 from controller.demand import no_demand_yet
 from controller.felt_heat import FeltMemory, nothing_felt
 from controller.guaranteed_case import GuaranteedCase
@@ -43,7 +44,7 @@ class State:
     Attributes:
         topology: What the arrays below belong to.
         load: The same as sums over the tree.
-        gang_kinds: Boards of one kind in a gang get one cap.
+        calm_wants: What everybody is owed while nothing brakes and nobody caps by hand.
         now_ns: Time of the last tick, -1 before the first.
         first_ns: Time of the first tick, -1 before it.
         heat: Breaker heat, (n_domains,).
@@ -80,7 +81,7 @@ class State:
 
     topology: Topology
     load: LoadTree
-    gang_kinds: GangKinds
+    calm_wants: Wants
     now_ns: int
     first_ns: int
     heat: FloatArray
@@ -142,9 +143,7 @@ def initial_state(
     return State(
         topology=topology,
         load=load,
-        gang_kinds=gang_kinds(
-            topology.gang, topology.default_limit_watts, topology.min_limit_watts
-        ),
+        calm_wants=calm_wants(topology),
         now_ns=-1,
         first_ns=-1,
         heat=start,

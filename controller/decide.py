@@ -6,12 +6,20 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from controller.allocation import GangKinds, Limit, Wants, allocate
+from controller.allocation import Limit, Wants, allocate, gang_kinds
 from controller.tick_values import Observations, Topology
 from wattpack.power.domain_tree import BoolArray, FloatArray, IntArray
 from wattpack.power.feasibility import LoadTree
 
-__all__ = ["Decided", "Situation", "boards_load", "decide", "domain_load", "effective_wants"]
+__all__ = [
+    "Decided",
+    "Situation",
+    "boards_load",
+    "calm_wants",
+    "decide",
+    "domain_load",
+    "effective_wants",
+]
 
 # Position of I2's limit among those of one filling.
 _JUMP = 0
@@ -59,26 +67,39 @@ class Decided:
     held_by_jump: BoolArray
 
 
-def effective_wants(
-    topology: Topology, gang_kinds: GangKinds, observed: Observations, braked: BoolArray
-) -> Wants:
-    """The goals of this tick: overrides taken in, braked GPUs at their minimum."""
-    low = topology.min_limit_watts
-    with np.errstate(invalid="ignore"):
-        override = np.where(observed.override_cap_watts > 0.0, observed.override_cap_watts, np.inf)
-    ceiling = np.maximum(np.where(braked, low, override), low)
+def calm_wants(topology: Topology) -> Wants:
+    """What each GPU is owed while nothing brakes and nobody caps by hand."""
+    low, default = topology.min_limit_watts, topology.default_limit_watts
     return Wants(
         minimum_watts=low,
-        guaranteed_watts=np.minimum(topology.guaranteed_watts, ceiling),
-        floor_watts=np.minimum(topology.floor_watts, ceiling),
-        request_watts=np.minimum(topology.request_watts, ceiling),
-        slack_watts=np.minimum(topology.default_limit_watts, ceiling),
+        guaranteed_watts=topology.guaranteed_watts,
+        floor_watts=topology.floor_watts,
+        request_watts=topology.request_watts,
+        slack_watts=default,
         priority=topology.priority,
         gang=topology.gang,
-        gang_kinds=gang_kinds,
+        gang_kinds=gang_kinds(topology.gang, default, low),
         value_per_watt=topology.value_per_watt,
         fixed=np.zeros(topology.n_gpus, dtype=np.bool_),
         value_steps_watts=topology.value_steps_watts,
+    )
+
+
+def effective_wants(calm: Wants, observed: Observations, braked: BoolArray) -> Wants:
+    """The goals of this tick: overrides taken in, braked GPUs at their minimum."""
+    with np.errstate(invalid="ignore"):
+        overridden = observed.override_cap_watts > 0.0
+    if not overridden.any() and not braked.any():
+        return calm
+    low = calm.minimum_watts
+    override = np.where(overridden, observed.override_cap_watts, np.inf)
+    ceiling = np.maximum(np.where(braked, low, override), low)
+    return replace(
+        calm,
+        guaranteed_watts=np.minimum(calm.guaranteed_watts, ceiling),
+        floor_watts=np.minimum(calm.floor_watts, ceiling),
+        request_watts=np.minimum(calm.request_watts, ceiling),
+        slack_watts=np.minimum(calm.slack_watts, ceiling),
     )
 
 
@@ -105,18 +126,14 @@ def _inactive_draw(now: Situation) -> FloatArray:
 def decide(load: LoadTree, topology: Topology, wants: Wants, now: Situation) -> Decided:
     """Caps that keep I2 and the bands in every domain, in the order of I5."""
     jump = now.survivable_watts - now.worst_rest_watts
-    others = np.zeros(len(jump))
+    together = (now.load_limit_watts - now.rest_watts) / now.coincidence
     if not now.active.all():
+        wants = replace(wants, fixed=~now.active)
         counted = np.where(now.active, 0.0, now.highest_watts)
         jump = jump - load.sum_gpus(counted) * load.gpu_factor
         others = load.sum_gpus(np.where(now.active, 0.0, _inactive_draw(now))) * load.gpu_factor
-    together = (now.load_limit_watts - now.rest_watts) / now.coincidence
-    found = allocate(
-        load,
-        replace(wants, fixed=~now.active),
-        Limit(jump, np.full(topology.n_gpus, np.inf)),
-        Limit(together - others, now.expected_watts),
-    )
+        together = together - others
+    found = allocate(load, wants, Limit(jump, None), Limit(together, now.expected_watts))
     # Boards take whole watts; what takes no part falls back to its floor.
     caps = np.where(now.active, np.floor(found.cap_watts + 1e-6), wants.floor_watts)
     return Decided(

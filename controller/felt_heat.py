@@ -101,18 +101,23 @@ def _remembered(memory: FeltMemory, watts: FloatArray, begin_ns: int, end_ns: in
 def _correction(load: LoadTree, memory: FeltMemory, felt: Felt) -> FloatArray:
     """Heat to add for the time between each meter's last two readings, (n_domains,)."""
     stamps_ns = felt.meter_time_ns
-    inside = (memory.begins_ns[:, None] < stamps_ns) & (stamps_ns <= memory.ends_ns[:, None])
-    known = felt.news & inside.any(axis=0)
-    then = memory.watts[inside.argmax(axis=0), np.arange(len(stamps_ns))]
-    meter = np.where(known, felt.meter_watts, 0.0)
-    scale = np.divide(meter, then, out=np.ones_like(then), where=known & (then > 0.0))
+    # The first tick that ends at or after each reading, which mostly lies inside it.
+    tick = np.minimum(memory.ends_ns.searchsorted(stamps_ns), _RING - 1)
+    known = felt.news & (memory.begins_ns[tick] < stamps_ns) & (stamps_ns <= memory.ends_ns[tick])
+    then = memory.watts[tick, np.arange(len(stamps_ns))]
+    shown = known & (then > 0.0)
+    scale = np.where(known, felt.meter_watts, 0.0) / np.where(shown, then, 1.0)
+    scale = np.where(shown, scale, 1.0)
     since = np.where(memory.settled_ns >= 0, memory.settled_ns, stamps_ns)
-    begin = np.maximum(memory.begins_ns[:, None], since[None, :])
-    seconds = (np.minimum(memory.ends_ns[:, None], stamps_ns[None, :]) - begin) / NS_PER_SECOND
+    begin = np.maximum(memory.begins_ns[:, None], since)
+    seconds = (np.minimum(memory.ends_ns[:, None], stamps_ns) - begin) / NS_PER_SECOND
     seconds = np.where(known & (memory.ends_ns[:, None] >= 0), np.maximum(seconds, 0.0), 0.0)
     added: FloatArray = np.zeros(len(stamps_ns))
     for row in np.flatnonzero(seconds.any(axis=1)):
         ratio = memory.watts[row] / load.rating_watts
-        felt_rate = 1.0 / load.curves.trip_seconds(ratio)
-        added += seconds[row] * (1.0 / load.curves.trip_seconds(ratio * scale) - felt_rate)
+        scaled = ratio * scale
+        # Up to its rating nothing heats a breaker, by whatever reading.
+        if (np.maximum(ratio, scaled) > 1.0).any():
+            felt_rate = 1.0 / load.curves.trip_seconds(ratio)
+            added += seconds[row] * (1.0 / load.curves.trip_seconds(scaled) - felt_rate)
     return added

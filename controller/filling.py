@@ -38,13 +38,29 @@ class Room:
     """What one kind of limit leaves.
 
     Attributes:
-        counted_watts: Draw beyond which a higher cap counts nothing; infinite counts caps, minus
-            infinite never counts the GPU, (n_gpus,).
+        counted_watts: Draw beyond which a higher cap counts nothing; infinite counts the cap, minus
+            infinite never counts the GPU, (n_gpus,); None counts all caps.
         dc_watts: Room over the domain's GPU factor, (n_domains,).
     """
 
-    counted_watts: FloatArray
+    counted_watts: FloatArray | None
     dc_watts: FloatArray
+
+    def taken(self, movers: IntArray, start: FloatArray, goal: FloatArray) -> FloatArray:
+        """What these ways take of it, (n_movers,) each."""
+        if self.counted_watts is None:
+            return goal - start
+        # Minus infinite never counts the GPU: as good as drawing nothing.
+        counted = np.maximum(self.counted_watts.take(movers), 0.0)
+        more = np.minimum(goal, counted) - np.minimum(start, counted)
+        return np.asarray(np.maximum(more, 0.0))
+
+    def bend(self, movers: IntArray, start: FloatArray, span: FloatArray) -> FloatArray:
+        """Share of each way beyond which nothing more is taken, (n_movers,)."""
+        if self.counted_watts is None:
+            return np.ones(len(movers))
+        share = (self.counted_watts.take(movers) - start) / span
+        return np.asarray(np.minimum(np.maximum(share, 0.0), 1.0))
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +109,7 @@ class Filling:
         rooms: What each kind of limit leaves.
         closed_by: Which room held back more important work in a domain, -1 for none: nobody below
             rises any more, not even into watts that he would not draw (I5), (n_domains,).
+        all_open: No domain is closed, so nobody was held back.
         binding: The domain that held each GPU back, -1 for none, (n_gpus,).
         binding_kind: Which of the rooms it lacked there, (n_gpus,).
     """
@@ -104,6 +121,7 @@ class Filling:
     closed_by: IntArray
     binding: IntArray
     binding_kind: IntArray
+    all_open: bool = True
 
     @classmethod
     def begin(
@@ -116,21 +134,33 @@ class Filling:
         start = np.array(caps, dtype=np.float64, copy=True)
         return cls(load, gang, start, left, open_, nobody, nobody.copy())
 
+    def close(self, domains: BoolArray, kind: int) -> None:
+        """Nobody below these domains rises, for lack of one kind of room, (n_domains,)."""
+        if domains.any():
+            self.closed_by[domains] = kind
+            self.all_open = False
+
     @property
     def _closed(self) -> BoolArray:
         closed: BoolArray = self.closed_by >= 0
         return closed
 
+    def _unheld(self, members: IntArray) -> IntArray:
+        """Those whom nothing held back yet."""
+        return members if self.all_open else members[self.binding.take(members) < 0]
+
     def raise_through(self, goals_watts: Sequence[FloatArray], members: IntArray) -> None:
         """Raise the members' caps to one goal after the other, as far as there is room.
 
-        Up to the last goal that all of them reach there is nothing to divide: it is looked for by
-        halves and gone to at once.
+        Up to the last goal that all of them reach there is nothing to divide: it is gone to at
+        once. Mostly that is the last of all; if not, it is looked for by halves.
 
         Args:
             goals_watts: Each (n_gpus,), none below the one before it.
         """
-        reached, beyond = 0, len(goals_watts)
+        reached, beyond = 0, len(goals_watts) - 1
+        if beyond > 0 and self._all_reach(goals_watts[beyond], members):
+            reached = beyond
         while reached + 1 < beyond:
             middle = (reached + beyond) // 2
             if self._all_reach(goals_watts[middle], members):
@@ -138,26 +168,23 @@ class Filling:
             else:
                 beyond = middle
         for goal in goals_watts[reached:]:
-            members = members[self.binding.take(members) < 0]
+            members = self._unheld(members)
             if not members.size:
                 return
             self.raise_to(goal, members)
 
     def _all_reach(self, goal_watts: FloatArray, members: IntArray) -> bool:
-        if (self.binding.take(members) >= 0).any():
-            return False
-        closed = self._closed
-        if closed.any() and self.load.any_above_gpu(closed).take(members).any():
-            return False
+        if not self.all_open:
+            if (self.binding.take(members) >= 0).any():
+                return False
+            if self.load.any_above_gpu(self._closed).take(members).any():
+                return False
         start = self.caps.take(members)
         goal = np.maximum(goal_watts.take(members), start)
-        for room in self.rooms:
-            # Minus infinite never counts the GPU: as good as drawing nothing.
-            counted = np.maximum(room.counted_watts.take(members), 0.0)
-            more = np.maximum(np.minimum(goal, counted) - np.minimum(start, counted), 0.0)
-            if (self._summed(members, more) > room.dc_watts).any():
-                return False
-        return True
+        return not any(
+            (self.load.sum_of(members, room.taken(members, start, goal)) > room.dc_watts).any()
+            for room in self.rooms
+        )
 
     def raise_to(self, goal_watts: FloatArray, members: IntArray) -> None:
         """Raise the members' caps towards their goals as far as there is room.
@@ -167,33 +194,31 @@ class Filling:
             members: Indexes of the GPUs of this stage, (n_members,).
         """
         # Who was held back in an earlier stage has its holder, and that domain is closed.
+        members = self._unheld(members)
         way = goal_watts.take(members) - self.caps.take(members)
-        movers = members[(way > _GAP_WATTS) & (self.binding.take(members) < 0)]
-        movers = self._hold_below_closed(movers)
+        movers = self._hold_below_closed(members[way > _GAP_WATTS])
         if not movers.size:
             return
         start = self.caps.take(movers)
         span = goal_watts.take(movers) - start
-        bends = [
-            np.minimum(np.maximum((room.counted_watts.take(movers) - start) / span, 0.0), 1.0)
-            for room in self.rooms
-        ]
+        bends = [room.bend(movers, start, span) for room in self.rooms]
         if self._take_all(movers, span, bends):
             self.caps[movers] = start + span
             return
         held = self._held(movers, span, bends)
         self.caps[movers] = start + span * held.level
         for room, bend in zip(self.rooms, bends, strict=True):
-            used = self._summed(movers, span * np.minimum(held.level, bend))
+            used = self.load.sum_of(movers, span * np.minimum(held.level, bend))
             room.dc_watts = np.maximum(room.dc_watts - used, 0.0)
         short = held.level < 1.0 - _LEVEL_EPSILON
         self.binding[movers[short]] = held.domain[short]
         self.binding_kind[movers[short]] = held.kind[short]
         self.closed_by[held.domain[short]] = held.kind[short]
+        self.all_open = self.all_open and not short.any()
 
     def _take_all(self, movers: IntArray, span: FloatArray, bends: list[FloatArray]) -> bool:
         """Take the room for the movers' whole way if it is there; else leave everything."""
-        used = [self._summed(movers, span * bend) for bend in bends]
+        used = [self.load.sum_of(movers, span * bend) for bend in bends]
         # Nobody below a closed domain moves, so there it is as good as any.
         if any((u > room.dc_watts).any() for u, room in zip(used, self.rooms, strict=True)):
             return False
@@ -201,20 +226,14 @@ class Filling:
             room.dc_watts = np.maximum(room.dc_watts - u, 0.0)
         return True
 
-    def _summed(self, movers: IntArray, watts: FloatArray) -> FloatArray:
-        """Watts of the movers below each domain, (n_movers,) -> (n_domains,)."""
-        by_gpu = np.zeros(self.load.n_gpus)
-        by_gpu[movers] = watts
-        return self.load.sum_gpus(by_gpu)
-
     def _hold_below_closed(self, movers: IntArray) -> IntArray:
         """The movers below no closed domain; the others get theirs as holder, and so does a gang.
 
         A full domain stays full for all later stages: most stages of a full row end here.
         """
-        closed = self._closed
-        if not movers.size or not closed.any():
+        if self.all_open or not movers.size:
             return movers
+        closed = self._closed
         above = self.load.gpu_domains[:, movers]
         marked = _with_last(closed, False).take(above)
         below = np.asarray(marked.any(axis=0))
@@ -287,7 +306,7 @@ class Filling:
             result.kind[done] = held.kind[settled]
             for kind, bend in enumerate(here):
                 watts = span[done] * np.minimum(held.level, bend)[settled]
-                left = np.maximum(rooms[kind][:-1] - self._summed(mine[settled], watts), 0.0)
+                left = np.maximum(rooms[kind][:-1] - self.load.sum_of(mine[settled], watts), 0.0)
                 rooms[kind][:-1] = np.where(closed, -1.0, left)
             alive = alive[~settled]
             if not alive.size:

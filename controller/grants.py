@@ -67,8 +67,7 @@ class _Raise:
     ) -> tuple[FloatArray, IntArray]:
         """Caps, most important class first, and who held each GPU back, (n_gpus,) each."""
         load, topology = self.state.load, self.state.topology
-        counted = np.full(load.n_gpus, np.inf) if expected is None else expected
-        filling = Filling.begin(load, topology.gang, start, (Room(counted, room_dc),))
+        filling = Filling.begin(load, topology.gang, start, (Room(expected, room_dc),))
         members = np.flatnonzero(self.raising)
         priority = topology.priority[members]
         for level in np.unique(priority)[::-1]:
@@ -94,7 +93,10 @@ def grant(
     """
     topology = state.topology
     caps = np.where(now.active, np.minimum(wanted_watts, free_watts), wanted_watts)
-    gap = wanted_watts - caps
+    gap, kinds = wanted_watts - caps, state.calm_wants.gang_kinds
+    if not (gap > 0.5).any():
+        nothing = np.full(topology.n_gpus, int(CapReason.NOT_CAPPED), dtype=np.int64)
+        return Grants(even_gangs(caps, kinds, now.active), nothing)
     small = (gap < RAISE_DEADBAND * topology.default_limit_watts) & (
         wanted_watts < topology.request_watts
     )
@@ -108,7 +110,7 @@ def grant(
         waits = raising & (wanted_watts - goal > 0.5) & held_back
         reason = np.where(waits, why, np.where(raising, int(CapReason.NOT_CAPPED), reason))
         caps = np.maximum(np.floor(goal + 1e-6), caps)
-    return Grants(even_gangs(caps, state.gang_kinds, now.active), reason.astype(np.int64))
+    return Grants(even_gangs(caps, kinds, now.active), reason.astype(np.int64))
 
 
 def _raised(

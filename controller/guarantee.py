@@ -33,6 +33,8 @@ def guaranteed_commands(
     if np.any((case.watts > state.load.rating_watts) & state.heard & topology.tree.enforce):
         wanted = _lowered(topology, state, case.fixed_nodes)
     held = tick.observations.gpu_guaranteed_watts
+    if (np.abs(held - wanted) < 0.5 * _READ_BACK_TOLERANCE_WATTS).all():
+        return np.zeros(topology.n_gpus)
     with np.errstate(invalid="ignore"):
         lower = held > wanted + _READ_BACK_TOLERANCE_WATTS
         higher = (held < wanted - _READ_BACK_TOLERANCE_WATTS) & may_raise & ~lower.any()

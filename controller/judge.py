@@ -157,9 +157,11 @@ def move_bands(
     # Raises below the deadband are not made, so what is nearly there has arrived.
     wanted = state.decided_watts - RAISE_DEADBAND * topology.default_limit_watts - 1.0
     short = situation.active & (picture.holding.held_watts < wanted)
-    locked = load.any_above_gpu(state.bands.band >= _CAPPING)
-    unlocked = unlocked_draw(topology, situation.expected_watts, locked)
-    freed = replace(situation, expected_watts=unlocked)
+    freed = situation
+    if topology.lockable_gpu.any():
+        locked = load.any_above_gpu(state.bands.band >= _CAPPING)
+        unlocked = unlocked_draw(topology, situation.expected_watts, locked)
+        freed = replace(situation, expected_watts=unlocked)
     loads = DomainLoads(
         draw_share=np.where(state.heard, picture.draw_watts / base, 0.0),
         uncapped_share=domain_load(load, topology.request_watts, freed) / base,
@@ -174,8 +176,9 @@ def move_bands(
         state.rises, picture.draw_watts / load.rating_watts, usable, now_ns, settings
     )
     limited = (bands.band == _CAPPING) | (bands.band == _BRAKE)
-    rising = 1.0 - np.clip(picture.metered.at_worst_watts / base, 0.0, 1.0)
-    target = budgeted_target(held_target_share(state.held, cap_band, rising, settings), spare)
+    at_worst = np.minimum(np.maximum(picture.metered.at_worst_watts / base, 0.0), 1.0)
+    target = held_target_share(state.held, cap_band, 1.0 - at_worst, settings)
+    target = budgeted_target(target, spare)
     capping = (bands.band == _CAPPING) & picture.complete & state.heard
     held = update_held(state.held, picture.draw_watts / base, target, capping, now_ns)
     return (
@@ -187,6 +190,8 @@ def move_bands(
 def enforced_situation(topology: Topology, situation: Situation) -> Situation:
     """The situation as the enforcing domains see it: those that only watch limit nothing."""
     enforce = topology.tree.enforce
+    if enforce.all():
+        return situation
     return replace(
         situation,
         survivable_watts=np.where(enforce, situation.survivable_watts, np.inf),
@@ -209,7 +214,7 @@ def decide_caps(
 def _decide_for(tick: Tick, state: State, now: Situation, domains: BoolArray) -> Decided:
     topology = tick.topology
     braked = braked_gpus(state, domains)
-    wants = effective_wants(topology, state.gang_kinds, tick.observations, braked)
+    wants = effective_wants(state.calm_wants, tick.observations, braked)
     ideal = decide(state.load, topology, wants, now)
     kept = state.decided_watts
     near = np.abs(ideal.cap_watts - kept) <= _KEEP_SHARE * topology.default_limit_watts
@@ -221,7 +226,7 @@ def _decide_for(tick: Tick, state: State, now: Situation, domains: BoolArray) ->
         return ideal
     caps = np.where(now.active, kept, ideal.cap_watts)
     # Who is heard again was decided apart from its gang.
-    if (even_gangs(caps, state.gang_kinds, now.active) != caps).any():
+    if (even_gangs(caps, wants.gang_kinds, now.active) != caps).any():
         return ideal
     load = state.load
     slack = _KEEP_OVER_TARGET * base_watts(state)

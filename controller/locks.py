@@ -8,21 +8,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from controller.clock_shed import sheddable
 from controller.lock_law import LockLaw, unknown_work
 from controller.tick_values import Topology
 from wattpack.power.domain_tree import BoolArray, FloatArray, IntArray
+from wattpack.power.feasibility import LoadTree
 
-__all__ = ["law_of", "lock_clocks", "lockable", "most_drawn", "unlocked_draw"]
+__all__ = ["law_of", "lock_clocks", "most_drawn", "unlocked_draw"]
 
 _CLOCK_STEP_MHZ = 15  # step of the clock lists that A100 and H100 drivers offer
-
-
-def lockable(topology: Topology) -> BoolArray:
-    """GPUs that are locked when watts are short and whose clocks are known, (n_gpus,)."""
-    if topology.max_clock_mhz.size == 0:
-        return np.zeros(topology.n_gpus, dtype=np.bool_)
-    return topology.clock_lock & (topology.max_clock_mhz > 0)
 
 
 def law_of(topology: Topology) -> LockLaw:
@@ -31,26 +24,32 @@ def law_of(topology: Topology) -> LockLaw:
 
 
 def lock_clocks(
-    topology: Topology, cap_watts: FloatArray, short: BoolArray, clock_share: FloatArray
+    topology: Topology,
+    load: LoadTree,
+    cap_watts: FloatArray,
+    held: BoolArray,
+    clock_share: FloatArray,
 ) -> tuple[IntArray, FloatArray]:
     """Highest clocks to command, 0 for none, and the caps they follow, (n_gpus,) each.
 
     Where watts are short a GPU first gives up what costs it nothing, then follows its cap.
 
     Args:
+        topology: Who may be locked.
+        load: The tree.
         cap_watts: Limits as commanded, (n_gpus,).
-        short: Below a domain that holds its load down, (n_gpus,).
+        held: Domains that hold their load down: watts are short below them, (n_domains,).
         clock_share: Clocks that shed load beside limits over the highest, 1 for none, (n_gpus,).
 
     Returns:
         Clocks, and the cap that each lock stands for, infinite where it only gives up what costs
         nothing.
     """
-    sheds = sheddable(topology) & (clock_share < 1.0)
-    locks = (lockable(topology) & topology.enforced_gpu) | sheds
+    sheds = topology.sheddable_gpu & (clock_share < 1.0)
+    locks = (topology.lockable_gpu & topology.enforced_gpu) | sheds
     if not locks.any():
         return np.zeros(topology.n_gpus, dtype=np.int64), np.full(topology.n_gpus, np.inf)
-    law = law_of(topology)
+    law, short = law_of(topology), load.any_above_gpu(held)
     for_cap = np.where(cap_watts < law.open_watts - 1.0, law.share_for(cap_watts), 1.0)
     share = np.minimum(for_cap, np.where(short, law.free_share, 1.0))
     share = np.where(sheds, clock_share, share)
@@ -63,7 +62,7 @@ def lock_clocks(
 
 def most_drawn(topology: Topology) -> FloatArray:
     """What held GPUs count at: their requests, or their work at the full clock, (n_gpus,)."""
-    locks = lockable(topology)
+    locks = topology.lockable_gpu
     if not locks.any():
         return topology.request_watts
     most = np.minimum(topology.request_watts, law_of(topology).open_watts)
@@ -76,7 +75,7 @@ def unlocked_draw(topology: Topology, draw_watts: FloatArray, short: BoolArray) 
     A domain that counted the locked draw as demand would lift its caps, see the draw rise and cap
     again.
     """
-    held = lockable(topology) & short & topology.enforced_gpu
+    held = topology.lockable_gpu & short & topology.enforced_gpu
     if not held.any():
         return draw_watts
     law = law_of(topology)

@@ -122,7 +122,7 @@ class Taken:
 
 
 def take_meters(
-    tick: Tick, load: LoadTree, memory: MeterMemory, read_watts: FloatArray
+    tick: Tick, load: LoadTree, memory: MeterMemory, valid: BoolArray, read_watts: FloatArray
 ) -> tuple[MeterMemory, Taken]:
     """Take in this tick's readings: the memory, and what can be used of them.
 
@@ -133,11 +133,11 @@ def take_meters(
         tick: For the readings.
         load: Ratings.
         memory: So far.
+        valid: Readings that can be of a meter at all, (n_domains,).
         read_watts: Boards and servers at the times of the readings, AC, NaN where not all of them
             can be read, (n_domains,).
     """
     watts, stamp = tick.observations.meter_watts, tick.observations.meter_time_ns
-    valid = valid_meters(tick, load)
     new = valid & (stamp > memory.last_time_ns)
     same = np.where(new, np.where(watts == memory.last_watts, memory.same_count + 1, 1), 0)
     same_count = np.where(new, same, memory.same_count)

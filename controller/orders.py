@@ -16,7 +16,7 @@ from controller.locks import lock_clocks
 from controller.picture import Picture
 from controller.quiet import quieted
 from controller.tick_values import Commands, Tick
-from wattpack.power.domain_tree import FloatArray
+from wattpack.power.domain_tree import BoolArray, FloatArray
 
 __all__ = ["Orders", "give_orders"]
 
@@ -60,14 +60,21 @@ def give_orders(
         replace(now, active=now.active & writable),
         permit,
     )
-    batches = _batches(tick, state, picture, grants)
-    short = state.load.any_above_gpu(np.isfinite(now.load_limit_watts))
-    locks_mhz, lock_watts = lock_clocks(topology, batches.cap_watts, short, state.clock_share)
+    caps = _batch_caps(tick, state, picture, grants)
+    held = np.isfinite(now.load_limit_watts)
+    locks_mhz, lock_watts = lock_clocks(topology, state.load, caps, held, state.clock_share)
     case = guaranteed_case(topology, state.load, tick.observations, state.guaranteed)
-    commands = replace(
-        batches,
+    send, observed = _answered(tick, picture), tick.observations
+    commands = Commands(
+        epoch=observed.epoch,
+        sequence=state.commitments.next_sequence,
+        ttl_ms=tick.settings.lease_ttl_ms,
+        send=send,
+        nonce=np.where(send, observed.node_nonce, 0).astype(np.uint64, copy=False),
+        cap_watts=caps,
         lock_max_mhz=locks_mhz,
         guaranteed_watts=guaranteed_commands(tick, state, case, permit.gpus),
+        decided_ns=tick.now_ns,
     )
     commands = quieted(tick, state.commitments, commands)
     return Orders(grants, commands, lock_watts, case)
@@ -83,29 +90,21 @@ def _free_watts(tick: Tick, picture: Picture, permit: Permit) -> FloatArray:
     return np.fmax(free, np.fmin(observed.gpu_guaranteed_watts, tick.topology.guaranteed_watts))
 
 
-def _batches(tick: Tick, state: State, picture: Picture, grants: Grants) -> Commands:
-    """One batch for every node whose report can be answered."""
+def _answered(tick: Tick, picture: Picture) -> BoolArray:
+    """Nodes that enforce and whose report can be answered, (n_nodes,)."""
     topology, observed = tick.topology, tick.observations
-    age_ns = tick.now_ns - observed.node_received_ns
     answerable = picture.holding.fresh_node & (observed.node_nonce != 0)
-    answerable &= age_ns <= tick.settings.nonce_max_age_ns
+    answerable &= tick.now_ns - observed.node_received_ns <= tick.settings.nonce_max_age_ns
     leads = observed.leading and observed.epoch > 0
-    send = answerable & topology.tree.enforce[topology.domain_of_node] & leads
-    part = picture.holding.writable & state.trust.trusted
-    caps = grants.cap_watts
+    return np.asarray(answerable & topology.tree.enforce[topology.domain_of_node] & leads)
+
+
+def _batch_caps(tick: Tick, state: State, picture: Picture, grants: Grants) -> FloatArray:
+    """The caps of batches, also of what takes no part, (n_gpus,)."""
+    part, caps = picture.holding.writable & state.trust.trusted, grants.cap_watts
     if not part.all():
         caps = np.where(part, caps, _careful(tick, picture, caps))
-    return Commands(
-        epoch=observed.epoch,
-        sequence=state.commitments.next_sequence,
-        ttl_ms=tick.settings.lease_ttl_ms,
-        send=send,
-        nonce=np.where(send, observed.node_nonce, 0).astype(np.uint64),
-        cap_watts=np.maximum(caps, topology.min_limit_watts),
-        lock_max_mhz=np.zeros(topology.n_gpus, dtype=np.int64),
-        guaranteed_watts=np.zeros(topology.n_gpus),
-        decided_ns=tick.now_ns,
-    )
+    return np.maximum(caps, tick.topology.min_limit_watts)
 
 
 def _careful(tick: Tick, picture: Picture, granted_watts: FloatArray) -> FloatArray:

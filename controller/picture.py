@@ -166,7 +166,8 @@ def _measured(tick: Tick, state: State, known: _Known) -> tuple[MeterMemory, Met
     stamp = np.where(valid, stamps, tick.now_ns)
     change = changed_since(known.changes, stamp)
     then = read.known_watts - change.lagged_watts
-    memory, taken = take_meters(tick, load, state.meters, np.where(known.complete, then, np.nan))
+    read_then = np.where(known.complete, then, np.nan)
+    memory, taken = take_meters(tick, load, state.meters, valid, read_then)
     meter, usable, new = taken.watts, taken.usable, taken.new
     shown = np.where(np.isnan(meter), 0.0, meter)
     if (usable != valid).any():

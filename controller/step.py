@@ -106,6 +106,8 @@ def _shed(
 ) -> tuple[State, Situation]:
     """Clocks lowered where an enforcing domain draws too much, and what limits then leave."""
     base, load, topology = base_watts(state), state.load, tick.topology
+    if not topology.sheddable_gpu.any():
+        return state, now
     limits = enforced_situation(topology, now).load_limit_watts
     excess = np.where(np.isfinite(limits), (draw_watts - limits) / base, -np.inf)
     seconds = 0.0 if state.now_ns < 0 else (tick.now_ns - state.now_ns) / NS_PER_SECOND

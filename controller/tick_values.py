@@ -81,6 +81,8 @@ class Topology:
             its limit, 1 for none, (n_gpus,); empty: none.
         domain_of_gpu: The domain directly above each GPU's node, (n_gpus,).
         enforced_gpu: Whether that one enforces, (n_gpus,).
+        lockable_gpu: Locked when watts are short, and of a known clock, (n_gpus,).
+        sheddable_gpu: The clock may be lowered to shed load, (n_gpus,).
     """
 
     gpu_uuids: tuple[str, ...]
@@ -105,11 +107,21 @@ class Topology:
     shed_clock_share: FloatArray = field(default_factory=lambda: np.zeros(0))
     domain_of_gpu: IntArray = field(init=False, repr=False)
     enforced_gpu: BoolArray = field(init=False, repr=False)
+    lockable_gpu: BoolArray = field(init=False, repr=False)
+    sheddable_gpu: BoolArray = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         """Every tick asks for these several times."""
         object.__setattr__(self, "domain_of_gpu", self.domain_of_node[self.node_of_gpu])
         object.__setattr__(self, "enforced_gpu", self.tree.enforce[self.domain_of_gpu])
+        lockable = sheddable = np.zeros(self.n_gpus, dtype=np.bool_)
+        if self.max_clock_mhz.size:
+            clocked = self.max_clock_mhz > 0
+            lockable = self.clock_lock & clocked
+            if self.shed_clock_share.size:
+                sheddable = (self.shed_clock_share < 1.0) & clocked & self.enforced_gpu
+        object.__setattr__(self, "lockable_gpu", lockable)
+        object.__setattr__(self, "sheddable_gpu", sheddable)
 
     @property
     def n_gpus(self) -> int:

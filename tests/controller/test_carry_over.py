@@ -14,7 +14,7 @@ from controller.tick_values import Topology
 from tests.controller.builders import make_topology
 from tests.controller.metered_row import MeteredRow, bursts
 
-AFRESH = {"topology", "load", "gang_kinds", "guaranteed"}
+AFRESH = {"topology", "load", "calm_wants", "guaranteed"}
 """Follows from the topology, or is worked out in the next tick."""
 TOLD_ANEW = {"node_sent_ns", "node_sequence", "node_caps_watts"}
 """Every node hears of its caps again: a new topology may hold another order of GPUs."""

@@ -8,7 +8,7 @@ from functools import cache
 import numpy as np
 import pytest
 
-from controller.clock_shed import clocks_unseen, limit_room, shed_clocks, sheddable
+from controller.clock_shed import clocks_unseen, limit_room, shed_clocks
 from controller.locks import law_of, lock_clocks
 from controller.tick_values import Band, Commands, Decisions, Topology
 from controller.topology import PodSpec, build_topology
@@ -112,7 +112,7 @@ def test_limits_leave_room_only_while_clocks_have_some_and_little_is_over() -> N
     assert np.all(room(LOWEST, 0.0) == 0.0)
     assert np.all(room(1.0, 0.03) == 0.0)
     plain = big_topology()
-    assert not sheddable(plain).any()
+    assert not plain.sheddable_gpu.any()
     assert np.all(limit_room(np.ones(48), plain, load, domains(plain, 0.0)) == 0.0)
 
 
@@ -224,8 +224,9 @@ def test_what_only_a_survivable_jump_limits_keeps_its_clock() -> None:
 def test_locks_of_clocks_that_shed_are_steps_of_the_driver_from_their_lowest_on() -> None:
     topology = shedding()
     share = np.where(HALF, LOWEST, 1.0)
-    nobody = np.zeros(48, dtype=np.bool_)
-    locks, follows = lock_clocks(topology, np.full(48, 500.0), nobody, share)
+    nowhere = np.zeros(topology.n_domains, dtype=np.bool_)
+    caps = np.full(48, 500.0)
+    locks, follows = lock_clocks(topology, tree_of(topology), caps, nowhere, share)
     assert np.array_equal(locks, np.where(HALF, np.ceil(CLOCK_MHZ * LOWEST / 15) * 15, 0))
     # What is locked counts at its limit, as all that shows less than it wants.
     assert np.array_equal(np.isfinite(follows), HALF)
@@ -249,7 +250,7 @@ def test_both_actuators_on_work_that_prefers_none_shed_down_to_what_the_floor_pr
         topology = actuators(known, allowed=BOTH)
         assert not topology.clock_lock[0]
         assert 0.6 < topology.shed_clock_share[0] < 1.0
-        assert sheddable(topology)[0]
+        assert topology.sheddable_gpu[0]
     # Work that a lock costs nothing is locked by its own law, and limits alone lower no clock.
     assert actuators(work("decoder-decode"), allowed=BOTH).shed_clock_share[0] == 1.0
     for allowed in (("PowerLimit",), ("ClockLock",)):

@@ -79,3 +79,14 @@ def test_survivable_watts_are_the_most_that_survives(heat: float) -> None:
         assert house.survives(domain, watts[domain] * (1 - 1e-9), heat, 9.0)
         assert not house.survives(domain, watts[domain] * 1.001, heat, 9.0)
     assert np.all(watts <= 1500.0)
+
+
+def test_the_sum_over_some_boards_is_that_with_nothing_for_the_others_to_the_last_bit() -> None:
+    topology = make_topology(parents=(-1, 0, 0, 1), nodes=(1, 2, 2, 3, 3))
+    load = LoadTree(topology.tree, topology.domain_of_node, topology.node_of_gpu)
+    rng = np.random.default_rng(3)
+    for _ in range(20):
+        some = np.flatnonzero(rng.random(load.n_gpus) < 0.4)
+        watts = np.zeros(load.n_gpus)
+        watts[some] = rng.uniform(0.0, 700.0, len(some))
+        assert np.array_equal(load.sum_of(some, watts[some]), load.sum_gpus(watts))

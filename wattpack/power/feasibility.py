@@ -76,7 +76,8 @@ class LoadTree:
         shared = (self.node_domains == self.node_domains[:, :1]).all(axis=1)
         self._above_all = self.node_domains[shared, :1].ravel()
         self._flat_nodes = self.node_domains[~shared].ravel()
-        self._flat_gpus = self.gpu_domains[~shared].ravel()
+        self._gpu_bins = self.gpu_domains[~shared]
+        self._flat_gpus = self._gpu_bins.ravel()
         self._depths = int((~shared).sum())
         self.rating_watts = tree.rating_watts / tree.phase_imbalance
         self.efficiency = efficiency_downstream(tree)
@@ -93,6 +94,10 @@ class LoadTree:
     def sum_gpus(self, values: FloatArray) -> FloatArray:
         """Per domain the sum over all GPUs below it, (n_gpus,) -> (n_domains,)."""
         return self._sum(self._flat_gpus, values)
+
+    def sum_of(self, gpus: IntArray, values: FloatArray) -> FloatArray:
+        """The same of some GPUs, (k,) rising and (k,) -> (n_domains,)."""
+        return self._sum(self._gpu_bins.take(gpus, axis=1).ravel(), values)
 
     def sum_nodes(self, values: FloatArray) -> FloatArray:
         """Per domain the sum over all servers below it, (n_nodes,) -> (n_domains,)."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from bisect import bisect_right
+from dataclasses import dataclass
 from functools import reduce
 
 import numpy as np
@@ -34,13 +35,13 @@ class RecentHighest:
         """After one more look; NaN adds nothing, (n,)."""
         if self.begins_ns and now_ns - self.begins_ns[-1] < self.bucket_ns:
             newest = np.fmax(self.rows[-1], watts)
-            return replace(self, rows=(*self.rows[:-1], newest))
+            return self._holding(self.begins_ns, (*self.rows[:-1], newest))
         kept = self.n_buckets - 1
-        return replace(
-            self,
-            begins_ns=(*self.begins_ns[-kept:], now_ns),
-            rows=(*self.rows[-kept:], np.fmax(watts, 0.0)),
-        )
+        begins_ns = (*self.begins_ns[-kept:], now_ns)
+        return self._holding(begins_ns, (*self.rows[-kept:], np.fmax(watts, 0.0)))
+
+    def _holding(self, begins_ns: tuple[int, ...], rows: tuple[FloatArray, ...]) -> RecentHighest:
+        return RecentHighest(self.bucket_ns, self.n_buckets, self.nothing, begins_ns, rows)
 
     def highest(self) -> FloatArray:
         """Over all buckets, (n,)."""
@@ -48,7 +49,7 @@ class RecentHighest:
 
     def since(self, then_ns: int) -> FloatArray:
         """Over the buckets that reach to a time or beyond it, (n,)."""
-        ended = sum(begin_ns + self.bucket_ns <= then_ns for begin_ns in self.begins_ns)
+        ended = bisect_right(self.begins_ns, then_ns - self.bucket_ns)
         return reduce(np.maximum, self.rows[ended:], self.nothing)
 
 
