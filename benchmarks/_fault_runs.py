@@ -23,6 +23,7 @@ from simulation.row_control.random_row import RandomRow
 from simulation.row_control.row_plant import RowPlant
 from simulation.row_control.run import START_NS, RowRun, RowSetup
 from simulation.row_control.start_states import RowStart, draw_start
+from simulation.row_control.told_status import ToldStatus
 from simulation.row_control.wattpack_policy import WattpackPolicy
 from simulation.row_control.work import HIGH, LOW, Floats
 from simulation.scenario import Scenario
@@ -92,10 +93,11 @@ def one_run(scenario: Scenario, seed: int, number: int, seconds: float) -> dict[
         run.scenario, run.draw.faults, run.draw.agents, meters=run.draw.meters, start=start
     )
 
+    # The first leader knows what was drawn, one after a crash what the status of the domains tells.
+    status = ToldStatus(topology, settings)
+
     def policies(epoch: int) -> WattpackPolicy:
-        """The first leader knows what was drawn, one after a crash nothing."""
-        known = state if epoch == FIRST_EPOCH else None
-        return WattpackPolicy(topology, settings, epoch, known)
+        return status.controller(epoch, state if epoch == FIRST_EPOCH else None)
 
     driven = RowRun(setup, work, policies)
     ours = driven.run(seconds)

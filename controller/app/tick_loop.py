@@ -37,6 +37,7 @@ from controller.work_seen import PodWork
 from forecasting.forecast_book import Outlook
 from wattpack.clock import Clock
 from wattpack.live_view import LiveDecision, LiveView
+from wattpack.power.domain_tree import FloatArray
 from wattpack.units import NS_PER_SECOND
 
 log = logging.getLogger(__name__)
@@ -194,12 +195,26 @@ class Ticker:
             return topology
         if topology is not None:
             self._state = (
-                initial_state(topology, self._settings)
+                initial_state(topology, self._settings, self._told_heat(topology))
                 if self._state is None or self._topology is None
                 else carry_over(self._state, self._topology, topology)
             )
         self._topology = topology
         return topology
+
+    def _told_heat(self, topology: Topology) -> FloatArray:
+        """Heat of the breakers as their status has it, (n_domains,), 0 where it says nothing.
+
+        A process that has just begun has no memory. How much breakers have cooled since the last
+        leader wrote is not told: heat that is gone keeps caps low for some minutes.
+        """
+        domains = self._desired.objects.domains
+        told = [
+            domains[name].status.breaker_heat_ratio if name in domains else None
+            for name in topology.tree.names
+        ]
+        heat = np.nan_to_num(np.array([0.0 if one is None else one for one in told]))
+        return np.asarray(np.clip(heat, 0.0, 1.0), dtype=np.float64)
 
     def _observe(self, topology: Topology, outlooks: Outlooks, wall_time_ns: int) -> Observations:
         names = topology.tree.names
