@@ -44,7 +44,8 @@ def guaranteed_case(
     """
     unheld = ~observed.gpu_controlled | np.isnan(observed.gpu_guaranteed_watts)
     fixed = (observed.node_received_ns < 0) | ~topology.node_host_unit
-    fixed[topology.node_of_gpu[unheld]] = True
+    if unheld.any():
+        fixed[topology.node_of_gpu[unheld]] = True
     caps = np.fmax(observed.gpu_guaranteed_watts, topology.guaranteed_watts)
     if before is not None and not (
         (caps != before.caps_watts).any() or (fixed != before.fixed_nodes).any()

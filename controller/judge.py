@@ -35,6 +35,7 @@ from controller.recovery import restorable_watts
 from controller.tick_values import Band, CapReason, Observations, Tick, Topology
 from wattpack.power.domain_tree import BoolArray, FloatArray
 from wattpack.power.feasibility import survivable_watts
+from wattpack.power.recent_highest import RecentHighest
 from wattpack.units import NS_PER_SECOND
 
 __all__ = [
@@ -109,8 +110,11 @@ def open_situation(tick: Tick, state: State, picture: Picture) -> Situation:
 
 def measure_coincidence(
     tick: Tick, state: State, picture: Picture, situation: Situation
-) -> tuple[State, Situation]:
-    """The situation with what of the boards' draws comes together and comes new, and the memory."""
+) -> tuple[RecentHighest, FloatArray, Situation]:
+    """What of the boards' draws comes together: lately, now, and the situation with it.
+
+    What comes new counts in the situation, too.
+    """
     load, settings = state.load, tick.settings
     reaction_ns = round((1.0 + settings.reaction_seconds) * NS_PER_SECOND)
     # A lowered cap is read back before the draw has followed it: the caps of that time count.
@@ -131,7 +135,7 @@ def measure_coincidence(
         coincidence=coincidence(together),
         rest_watts=situation.rest_watts + still_to_come,
     )
-    return replace(state, together=together, together_now=ratio), now
+    return together, ratio, now
 
 
 def move_bands(

@@ -70,7 +70,8 @@ def cap_reasons(tick: Tick, j: Judgement) -> IntArray:
 def report(tick: Tick, j: Judgement) -> tuple[Decisions, Alarms]:
     """The tick's decisions with every change of band or condition, and the conditions now."""
     load, state = j.state.load, j.state
-    alarms = debounced(j.previous.alarms, _conditions(tick, j), tick.now_ns)
+    missing = reserve_missing(load, state.available_watts, tick.settings)
+    alarms = debounced(j.previous.alarms, _conditions(tick, j, missing), tick.now_ns)
     worst = load.sum_gpus(j.picture.highest_watts) * load.gpu_factor + j.situation.worst_rest_watts
     decisions = Decisions(
         draw_watts=j.picture.draw_watts,
@@ -91,7 +92,7 @@ def report(tick: Tick, j: Judgement) -> tuple[Decisions, Alarms]:
         host_share=_known_share(state),
         coincidence=j.situation.coincidence,
         available_watts=state.available_watts,
-        reserve_missing=reserve_missing(load, state.available_watts, tick.settings),
+        reserve_missing=missing,
         transitions=(
             *_band_changes(tick, j),
             *_alarm_changes(tick, j, alarms),
@@ -107,7 +108,7 @@ def _known_share(state: State) -> FloatArray:
     return np.where(np.isnan(share), 1.0, share)
 
 
-def _conditions(tick: Tick, j: Judgement) -> BoolArray:
+def _conditions(tick: Tick, j: Judgement, reserve_is_missing: BoolArray) -> BoolArray:
     """What holds at this tick, (n_conditions, n_domains)."""
     load, metered = j.state.load, j.picture.metered
     silent = ~j.picture.holding.fresh_node
@@ -126,7 +127,7 @@ def _conditions(tick: Tick, j: Judgement) -> BoolArray:
     holds[Condition.NODES_SILENT] = j.state.heard & (missing > _SILENT_SHARE * load.nodes_below)
     holds[Condition.READINGS_FROZEN] = _stale_boards(tick, j) > 0
     holds[Condition.EPOCH_IGNORED] = _poisoned_nodes(tick) > 0
-    holds[Condition.RESERVE_MISSING] = reserve_missing(load, j.state.available_watts, tick.settings)
+    holds[Condition.RESERVE_MISSING] = reserve_is_missing
     return holds
 
 

@@ -27,6 +27,8 @@ def quieted(tick: Tick, sent: Commitments, commands: Commands) -> Commands:
     topology, observed = tick.topology, tick.observations
     renew_ns = round(_RENEW_SHARE * tick.lease_ns)
     young = (sent.node_sent_ns >= 0) & (tick.now_ns - sent.node_sent_ns < renew_ns)
+    if not young.any():
+        return commands
     news = np.abs(commands.cap_watts - sent.node_caps_watts) > _SAME_WATTS
     news |= (commands.lock_max_mhz != 0) | (commands.guaranteed_watts > 0.0)
     # A report that came after a batch and does not confirm it: the batch was lost or had no effect.

@@ -14,6 +14,7 @@ import numpy as np
 from controller.controller_state import State
 from controller.tick_values import Tick
 from wattpack.power.domain_tree import BoolArray, FloatArray
+from wattpack.power.feasibility import LoadTree
 from wattpack.units import NS_PER_SECOND
 
 __all__ = ["restorable_watts", "update_recovery"]
@@ -34,12 +35,7 @@ def update_recovery(tick: Tick, state: State, fresh_node: BoolArray) -> State:
     It is over at heat below 0.1 and after 10 ticks in a row with nearly all reports.
     """
     load = state.load
-    below = np.maximum(load.nodes_below, 1.0)
-    fresh = load.nodes_below
-    if not fresh_node.all():
-        fresh = load.sum_nodes(fresh_node.astype(np.float64))
-    share = np.where(load.nodes_below > 0, fresh / below, 1.0)
-    nearly_all = (share >= _FRESH_SHARE) | (fresh >= below - 1.0) & (share >= 0.5)
+    share, nearly_all = _heard_share(load, fresh_node)
     last_sent = state.commitments.last_sent_ns
     paused = (
         tick.observations.leading and last_sent >= 0 and tick.now_ns - last_sent > tick.lease_ns
@@ -59,6 +55,15 @@ def update_recovery(tick: Tick, state: State, fresh_node: BoolArray) -> State:
         heard=heard,
         seamless=knows_all & (state.seamless | begins),
     )
+
+
+def _heard_share(load: LoadTree, fresh_node: BoolArray) -> tuple[FloatArray, BoolArray]:
+    """Share of each domain's nodes that are heard, and where that is nearly all, (n_domains,)."""
+    if fresh_node.all():
+        return np.ones(len(load.tree)), np.ones(len(load.tree), dtype=np.bool_)
+    below, fresh = np.maximum(load.nodes_below, 1.0), load.sum_nodes(fresh_node.astype(np.float64))
+    share = np.where(load.nodes_below > 0, fresh / below, 1.0)
+    return share, (share >= _FRESH_SHARE) | (fresh >= below - 1.0) & (share >= 0.5)
 
 
 def restorable_watts(tick: Tick, state: State) -> FloatArray:

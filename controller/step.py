@@ -57,7 +57,7 @@ def step(tick: Tick, state: State) -> tuple[State, Commands, Decisions]:
     state, picture = look(tick, _opened(tick, state))
     state = update_recovery(tick, state, picture.holding.fresh_node)
     situation = open_situation(tick, state, picture)
-    state, situation = measure_coincidence(tick, state, picture, situation)
+    together, together_now, situation = measure_coincidence(tick, state, picture, situation)
     spare = spare_share(state.rated_load, state.heat, base_watts(state), tick.settings)
     cap_band = budgeted_band(cap_band_share(state.rises, tick.settings), spare)
     state, situation = move_bands(tick, state, picture, situation, cap_band, spare)
@@ -75,6 +75,8 @@ def step(tick: Tick, state: State) -> tuple[State, Commands, Decisions]:
         state,
         now_ns=tick.now_ns,
         draw_watts=picture.draw_watts,
+        together=together,
+        together_now=together_now,
         alarms=alarms,
         decided_watts=commanded.cap_watts,
         lock_watts=orders.lock_watts,

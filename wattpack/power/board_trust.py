@@ -120,8 +120,9 @@ def stale_readings(
         energy_mean: 3 s means, NaN if unknown, (n,).
     """
     with np.errstate(invalid="ignore"):
-        margin = AGREES_WITHIN * watts + AGREES_WITHIN_WATTS
-        confirmed = np.abs(energy_mean - watts) <= margin
-        frozen = (same_count >= STALE_AFTER_SAME) & ~confirmed
+        frozen = same_count >= STALE_AFTER_SAME
+        if frozen.any():
+            margin = AGREES_WITHIN * watts + AGREES_WITHIN_WATTS
+            frozen &= ~(np.abs(energy_mean - watts) <= margin)
         hidden = energy_mean > (1.0 + AGREES_WITHIN) * recent_watts + AGREES_WITHIN_WATTS
     return np.asarray(frozen | hidden)
