@@ -3,7 +3,8 @@
 A shard is two hours of a day under a policy, begun 10 minutes before. The policy is at work where
 it could act; in calm stretches its caps stand (``days_under_policy``), and ``calm_*`` figures hold
 three nights' hours against the same ones with the controller running through. Losses are quantiles
-over all shards' requests against the same requests without a policy; peak hours are 13:00 to 15:00.
+over all shards' requests against the same requests without a policy, which are run once a shard for
+all policies; peak hours are 13:00 to 15:00.
 Shards come in an order drawn from the seed, so that what is finished is a sample of the six weeks:
 ``--shards N`` takes the first N, ``--finished`` only sums up what the folder of ``--resume`` holds.
 """
@@ -26,7 +27,7 @@ from benchmarks._rests_on import rests_on_digest
 from benchmarks._sweep import sweep_of
 from benchmarks.polca_row import given_row, unbreakable
 from benchmarks.runner import Options, Result, Row, Target
-from simulation.inference_row.client_arrivals import DAY_SECONDS
+from simulation.inference_row.client_arrivals import DAY_SECONDS, ClientArrivals
 from simulation.inference_row.days_under_policy import (
     CALM_BELOW,
     DayBooks,
@@ -46,6 +47,7 @@ from simulation.inference_row.request_time_counts import (
 from simulation.inference_row.row_calibration import frozen_calibration
 from simulation.inference_row.row_power import ServerPower
 from simulation.inference_row.row_under_policy import UNCAPPED, WATTPACK, polca_scenario
+from simulation.scenario import Scenario
 
 NAME = "polca_weeks"
 SUMMARY = "six weeks of the inference row at +30 %: POLCA and wattpack against the uncapped row"
@@ -106,7 +108,7 @@ def run(options: Options) -> Result:
     if options.quick:
         given.policies = list(given.policies)[:1]
     order = _order(options.seed)[: 1 if options.quick else given.shards]
-    jobs = [(policy, number) for number in order for policy in given.policies]
+    jobs = [(arm, number) for number in order for arm in (UNCAPPED, *given.policies)]
     rows = _rows(given, options, jobs)
     figures: dict[str, float | int | str] = {
         "servers": given.servers,
@@ -114,14 +116,29 @@ def run(options: Options) -> Result:
         "calibration_sha256": frozen_calibration().sha256,
     }
     for policy in given.policies:
-        mine = [rows[job] for job in jobs if job in rows and job[0] == policy]
+        mine = _with_uncapped(policy, rows, order)
         figures |= summary(policy, mine) if mine else {}
+    free = [row for (arm, _), row in rows.items() if arm == UNCAPPED]
+    if free:
+        figures[f"{UNCAPPED}_cpu_hours_of_all"] = _cpu_hours_of_all(free)
     if {f"{name}_work_low" for name in ("polca", WATTPACK)} <= set(figures):
         for name in ("work_low", "work_high"):
             ratio = float(figures[f"{WATTPACK}_{name}"]) / float(figures[f"polca_{name}"])
             figures[f"{WATTPACK}_{name}_over_polca"] = ratio
     complete = all(figures.get(f"{policy}_shards") == SHARDS for policy in CALM_BELOW)
     return Result(figures, TARGETS if complete else {})
+
+
+def _with_uncapped(
+    policy: str, rows: Mapping[tuple[str, int], Row], order: Sequence[int]
+) -> list[Row]:
+    """A policy's shards, each with what the same requests came to without a policy."""
+    both = ((rows.get((policy, number)), rows.get((UNCAPPED, number))) for number in order)
+    return [
+        mine | {"free_work": free["work"], "free_times": free["times"]}
+        for mine, free in both
+        if mine is not None and free is not None
+    ]
 
 
 def _arguments(options: Options) -> argparse.Namespace:
@@ -190,16 +207,18 @@ def _keep(file: Path | None, row: Row) -> None:
 
 
 def _shard(given: argparse.Namespace, seed: int, quick: bool, job: tuple[str, int]) -> Row:
-    """Two hours under a policy."""
-    policy, number = job
+    """Two hours under a policy, or without one."""
+    arm, number = job
     day, part = divmod(number, 24 // SHARD_HOURS)
     hours = (float(SHARD_HOURS * part), float(SHARD_HOURS * (part + 1)))
     began = time.process_time()
     span = span_of(day, QUICK_HOURS if quick else hours)
-    row = span_row(policy, given.servers, seed, span, given.scenario)
+    made = uncapped_row if arm == UNCAPPED else partial(span_row, arm)
+    row = made(given.servers, seed, span, given.scenario)
     row["cpu_seconds"] = time.process_time() - began
-    if not quick and hours[0] <= AGREEMENT_HOURS[0] < hours[1] and day in AGREEMENT_DAYS:
-        row |= agreement(policy, given.servers, seed, day, given.scenario)
+    compared = not quick and arm != UNCAPPED and day in AGREEMENT_DAYS
+    if compared and hours[0] <= AGREEMENT_HOURS[0] < hours[1]:
+        row |= agreement(arm, given.servers, seed, day, given.scenario)
     return row
 
 
@@ -211,39 +230,50 @@ def span_of(day: int, hours: tuple[float, float]) -> Span:
 
 
 def span_row(policy: str, servers: int, seed: int, case: Span, file: Path | None = None) -> Row:
-    """Books of a span, and counts of its requests' times under the policy and without one."""
-    mine, plain = _both(policy, servers, seed, case, CALM_BELOW[policy], file)
+    """Books of a span under a policy, and counts of its requests' times."""
+    mine = _books(policy, servers, seed, case, CALM_BELOW[policy], file)
     load = mine.load_between(*case.counted)
-    work = mine.work_between(*case.counted)
-    free = plain.work_between(*case.counted)
     return {
         "mean_ratio": float(load.mean()),
         "peak_ratio": mine.peak_ratio,
         "max_heat": mine.max_heat,
         "hot_hours": mine.hot_seconds / 3600.0,
         **mine.events,
-        "work": work.tolist(),
-        "free_work": free.tolist(),
+        "work": mine.work_between(*case.counted).tolist(),
         "times": _counts(mine, case),
-        "free_times": _counts(plain, case),
     }
 
 
-def _both(
-    policy: str, servers: int, seed: int, case: Span, calm_below: float, file: Path | None
-) -> tuple[DayBooks, DayBooks]:
+def uncapped_row(servers: int, seed: int, case: Span, file: Path | None = None) -> Row:
+    """The same requests without a policy: one run, which every policy is held against.
+
+    A dark row answers nobody, so its breakers never open.
+    """
+    arrivals, scenario, _ = _row(servers, seed, file)
+    free = DayRun(UNCAPPED, arrivals, arrivals.between(*case.run), unbreakable(scenario))
+    plain = free.run([Stretch(*case.run, hot=False)])
+    return {"work": plain.work_between(*case.counted).tolist(), "times": _counts(plain, case)}
+
+
+def _row(
+    servers: int, seed: int, file: Path | None
+) -> tuple[ClientArrivals, Scenario, ServerPower]:
     arrivals = frozen_calibration().arrivals(servers, seed=seed)
-    power = ServerPower.of()
-    scenario = polca_scenario(servers, seed, power)
     if file is not None:
         scenario = given_row(file, servers, seed)
-        power = power_of(scenario, str(file))
+        return arrivals, scenario, power_of(scenario, str(file))
+    power = ServerPower.of()
+    return arrivals, polca_scenario(servers, seed, power), power
+
+
+def _books(
+    policy: str, servers: int, seed: int, case: Span, calm_below: float, file: Path | None
+) -> DayBooks:
+    arrivals, scenario, power = _row(servers, seed, file)
     requests = arrivals.between(*case.run)
     alone = uncapped_seconds(requests, arrivals, power, case.run)
-    plan: list[Stretch] = stretches(alone, case.run[0], calm_below)
-    # A dark row answers nobody: losses are held against one whose breakers never open.
-    plain = DayRun(UNCAPPED, arrivals, requests, unbreakable(scenario)).run(plan)
-    return DayRun(policy, arrivals, requests, scenario).run(plan), plain
+    plan = stretches(alone, case.run[0], calm_below)
+    return DayRun(policy, arrivals, requests, scenario).run(plan)
 
 
 def _counts(books: DayBooks, case: Span) -> dict[str, Mapping[str, list[int]]]:
@@ -269,7 +299,7 @@ def agreement(policy: str, servers: int, seed: int, day: int, file: Path | None 
     """An hour of the night with caps that stand against the same with the policy at work."""
     case = span_of(day, AGREEMENT_HOURS)
     standing, through = (
-        _both(policy, servers, seed, case, below, file)[0] for below in (CALM_BELOW[policy], 0.0)
+        _books(policy, servers, seed, case, below, file) for below in (CALM_BELOW[policy], 0.0)
     )
     loads = [books.load_between(*case.counted) for books in (standing, through)]
     work = standing.work_between(*case.counted) / through.work_between(*case.counted)
@@ -298,8 +328,7 @@ def summary(policy: str, rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:
         made[name] = max(row[name] for row in rows)
     for name in ("mean_ratio", "hot_hours"):
         made[name] = sum(row[name] for row in rows) / len(rows)
-    # What six weeks take, with the uncapped row, at the mean of the shards that are finished.
-    made["cpu_hours_of_all"] = sum(row["cpu_seconds"] for row in rows) / len(rows) * SHARDS / 3600.0
+    made["cpu_hours_of_all"] = _cpu_hours_of_all(rows)
     work, free = (np.sum([row[name] for row in rows], axis=0) for name in ("work", "free_work"))
     made |= {f"work_{name}": float((work / free)[which]) for name, which in PRIORITIES.items()}
     for key in rows[0]["times"]:
@@ -317,3 +346,8 @@ def summary(policy: str, rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:
         if name.startswith("calm_"):
             made[name] = max((row[name] for row in compared), key=abs)
     return {f"{policy}_{name}": value for name, value in made.items()}
+
+
+def _cpu_hours_of_all(rows: Sequence[Mapping[str, Any]]) -> float:
+    """What one arm of six weeks takes, at the mean of its shards that are finished."""
+    return float(np.mean([row["cpu_seconds"] for row in rows])) * SHARDS / 3600.0

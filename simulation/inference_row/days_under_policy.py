@@ -212,7 +212,8 @@ class DayRun:
     def _settled(self, work: InferenceWork, make: MakePolicy) -> Held:
         """How the policy holds the boards of a calm row."""
         run = RowRun(self._setup, work.anew(copied=True), make)
-        run.run(WARM_SECONDS)
+        if self._name != UNCAPPED:
+            run.run(WARM_SECONDS)
         return _held(run)
 
     def _calm_run(

@@ -38,6 +38,19 @@ def test_quantiles_are_of_all_requests_together() -> None:
     assert made["polca_low_whole_p99"] == pytest.approx(0.2, abs=2e-3)
 
 
+def test_a_policy_is_held_against_the_uncapped_row_of_the_same_shards() -> None:
+    free = {"work": [1.0, 2.0], "times": {"low_whole": {}}}
+    rows = {
+        ("polca", 7): {"work": [0.5, 2.0]},
+        ("polca", 9): {"work": [0.6, 2.0]},
+        ("wattpack", 7): {"work": [0.7, 2.0]},
+        ("uncapped", 7): free,
+        ("uncapped", 8): free | {"work": [3.0, 3.0]},
+    }
+    found = polca_weeks._with_uncapped("polca", rows, [9, 8, 7])
+    assert found == [{"work": [0.5, 2.0], "free_work": [1.0, 2.0], "free_times": free["times"]}]
+
+
 def test_every_shard_is_run_once_in_an_order_of_the_seed() -> None:
     order = polca_weeks._order(1)
     assert sorted(order) == list(range(504))
