@@ -19,7 +19,8 @@ from typing import Any
 
 from gpu.device_reader import InlineReader
 from gpu.nvml import checked_fields as fields
-from gpu.nvml.calls import FIELD_VALUES
+from gpu.nvml import gpm
+from gpu.nvml.calls import FIELD_VALUES, GPM_METRICS
 from gpu.nvml.nvml_device import PROCESS_LISTS, NvmlDriver
 from gpu.nvml.return_codes import NvmlFailure
 from telemetry.sampler import Sampler
@@ -30,6 +31,7 @@ Call = tuple[str, tuple[int, ...]]
 
 H200 = Path(__file__).resolve().parents[1] / "tests/telemetry/fixtures/h200"
 MEASURED = H200 / "field_values_loaded.json"
+GPM_MEASURED = Path(__file__).resolve().parent / "data/h200_served/gpm.json"
 
 POWER_LIMITS = (*fields.POWER, *fields.LIMITS)
 WAYS: Mapping[frozenset[int], str] = {
@@ -71,6 +73,7 @@ class CountedBoard:
             "nvmlDeviceGetTemperature": 50,
             "nvmlDeviceGetTotalEccErrors": 0,
             "xidEvents": [],
+            GPM_METRICS: [[metric, 0, 50.0] for metric in gpm.METRICS],
             **{name: [] for name in PROCESS_LISTS},
         }
         self._fields = dict.fromkeys(fields.LIMITS, 700_000) | dict.fromkeys(fields.RARE, 0)
@@ -116,6 +119,8 @@ def share_of_a_core(hz: int, *, worst: bool) -> float:
         PermanentError: if the agent asks for a batch that was never measured.
     """
     measured = json.loads(MEASURED.read_text(encoding="utf-8"))
+    dear = json.loads(GPM_MEASURED.read_text(encoding="utf-8"))["cost_loaded"]
+    measured["gpm"] = dear["gpm sample and metrics"]["cpu_us"]
     asked = list(rounds(hz))
     total = sum(_seconds(call, measured, worst=worst) for calls in asked for call in calls)
     return total / (len(asked) / hz)
@@ -123,6 +128,9 @@ def share_of_a_core(hz: int, *, worst: bool) -> float:
 
 def _seconds(call: Call, measured: Mapping[str, Any], *, worst: bool) -> float:
     name, args = call
+    if name == GPM_METRICS:
+        # Of twelve metrics on a loaded board; the agent asks for four.
+        return float(measured["gpm"]) * 1e-6
     if name == FIELD_VALUES:
         way = WAYS.get(frozenset(args))
         if way is None:

@@ -127,6 +127,11 @@ class GpuReading:
         ecc_uncorrected: Aggregate count of uncorrectable memory errors.
         xid_events: XID codes seen since the previous reading.
         counter_joules: The counter itself, where it was read for this reading.
+        engine_activity: Share of the time with the compute engine at work; with the three below
+            the mean of a minute that ended up to a minute ago. All four are known, or none.
+        sm_activity: With warps on a multiprocessor, mean over the multiprocessors.
+        tensor_activity: With the tensor pipe at work.
+        dram_activity: Of the memory's bandwidth, in use.
     """
 
     monotonic_ns: int
@@ -145,6 +150,10 @@ class GpuReading:
     ecc_uncorrected: int | None = None
     xid_events: tuple[int, ...] = field(default=())
     counter_joules: float | None = None
+    engine_activity: float | None = None
+    sm_activity: float | None = None
+    tensor_activity: float | None = None
+    dram_activity: float | None = None
 
 
 class GpuDevice(Protocol):

@@ -69,6 +69,26 @@ GAUGES = (
         "Time share with memory read or written.",
         _reading("memory_utilisation"),
     ),
+    _Gauge(
+        "engine_activity_ratio",
+        "Time share with the compute engine at work (NVML GPM).",
+        _reading("engine_activity"),
+    ),
+    _Gauge(
+        "sm_activity_ratio",
+        "Time share with warps on a multiprocessor, mean of all (NVML GPM).",
+        _reading("sm_activity"),
+    ),
+    _Gauge(
+        "tensor_activity_ratio",
+        "Time share with the tensor pipe at work (NVML GPM).",
+        _reading("tensor_activity"),
+    ),
+    _Gauge(
+        "dram_activity_ratio",
+        "Share of the memory's bandwidth in use (NVML GPM).",
+        _reading("dram_activity"),
+    ),
     _Gauge("memory_used_bytes", "Memory in use.", _reading("memory_used_bytes")),
     _Gauge("sm_clock_hertz", "SM clock.", _reading("sm_clock_mhz", _HERTZ_PER_MHZ)),
     _Gauge("memory_clock_hertz", "Memory clock.", _reading("memory_clock_mhz", _HERTZ_PER_MHZ)),

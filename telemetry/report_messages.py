@@ -18,6 +18,8 @@ from wattpack.units import require_number
 from wattpack.wire.v1 import power_pb2
 
 VERSIONS = (1,)
+ACTIVITIES = ("engine_activity", "sm_activity", "tensor_activity", "dram_activity")
+"""Fields of a reading and of its message."""
 
 
 def build_hello(
@@ -109,6 +111,10 @@ def _reading(sample: DeviceSample, actuator: ActuatorStatus | None) -> power_pb2
         message.utilisation = reading.utilisation or 0.0
         if reading.memory_utilisation is not None:
             message.memory_utilisation = reading.memory_utilisation
+        for name in ACTIVITIES:
+            share = getattr(reading, name)
+            if share is not None:
+                setattr(message, name, share)
         message.temperature_celsius = reading.temperature_celsius or 0.0
         message.throttle_reasons = reading.throttle_reasons or 0
     if status is not None:

@@ -7,8 +7,8 @@ from typing import Any
 
 import pynvml
 
-from gpu.nvml.calls import FIELD_VALUES, SYSTEM, XID_EVENTS
-from gpu.nvml.return_codes import FUNCTION_NOT_FOUND, NvmlFailure
+from gpu.nvml.calls import FIELD_VALUES, GPM_METRICS, SYSTEM, XID_EVENTS
+from gpu.nvml.return_codes import FUNCTION_NOT_FOUND, NOT_SUPPORTED, NvmlFailure
 
 # nvmlValueType_t of nvml.h: which member of the union holds the value.
 _UNION_MEMBER = {0: "dVal", 1: "uiVal", 2: "ulVal", 3: "ullVal", 4: "sllVal", 5: "siVal"}
@@ -24,6 +24,7 @@ class LiveNvml:
     def __init__(self) -> None:
         self._handles: dict[int, Any] = {}
         self._event_sets: dict[int, Any] = {}
+        self._gpm_samples: dict[int, tuple[Any, Any]] = {}
         self._open = False
         try:
             pynvml.nvmlInit()
@@ -36,6 +37,8 @@ class LiveNvml:
         try:
             if name == XID_EVENTS:
                 return self._xid_events(index)
+            if name == GPM_METRICS:
+                return self._gpm_metrics(index, args)
             function = getattr(pynvml, name, None)
             if function is None:
                 raise NvmlFailure(FUNCTION_NOT_FOUND, name)
@@ -54,6 +57,8 @@ class LiveNvml:
         self._open = False
         for events in self._event_sets.values():
             pynvml.nvmlEventSetFree(events)
+        for sample in (sample for pair in self._gpm_samples.values() for sample in pair):
+            pynvml.nvmlGpmSampleFree(sample)
         pynvml.nvmlShutdown()
 
     def _handle(self, index: int) -> Any:  # noqa: ANN401 - an opaque C pointer
@@ -81,6 +86,29 @@ class LiveNvml:
                     return xids
                 raise
             xids.append(int(event.eventData))
+
+    def _gpm_metrics(self, index: int, ids: tuple[int, ...]) -> list[list[float | int]] | None:
+        handle, pair = self._handle(index), self._gpm_samples.get(index)
+        if pair is None:
+            if not hasattr(pynvml, "nvmlGpmQueryDeviceSupport"):
+                raise NvmlFailure(FUNCTION_NOT_FOUND, GPM_METRICS)
+            if not pynvml.nvmlGpmQueryDeviceSupport(handle).isSupportedDevice:
+                raise NvmlFailure(NOT_SUPPORTED, GPM_METRICS)
+            pair = (pynvml.nvmlGpmSampleAlloc(), pynvml.nvmlGpmSampleAlloc())
+            self._gpm_samples[index] = pair
+            pynvml.nvmlGpmSampleGet(handle, pair[0])
+            return None
+        earlier, sample = pair
+        pynvml.nvmlGpmSampleGet(handle, sample)
+        self._gpm_samples[index] = (sample, earlier)
+        asked = pynvml.c_nvmlGpmMetricsGet_t()
+        asked.version, asked.numMetrics = pynvml.NVML_GPM_METRICS_GET_VERSION, len(ids)
+        asked.sample1, asked.sample2 = earlier, sample
+        for place, metric in enumerate(ids):
+            asked.metrics[place].metricId = metric
+        pynvml.nvmlGpmMetricsGet(asked)
+        return [[m, int(asked.metrics[i].nvmlReturn), float(asked.metrics[i].value)]
+                for i, m in enumerate(ids)]  # fmt: skip
 
 
 def plain_fields(values: Any) -> list[list[float | int]]:  # noqa: ANN401 - a ctypes array

@@ -16,6 +16,9 @@ XID_EVENTS = "xidEvents"
 
 FIELD_VALUES = "nvmlDeviceGetFieldValues"
 
+GPM_METRICS = "gpmMetrics"
+"""Not an NVML function: the metrics between the last call's sample of the device and this one's."""
+
 
 class NvmlCalls(Protocol):
     """NVML by function name."""
@@ -23,7 +26,8 @@ class NvmlCalls(Protocol):
     def call(self, name: str, index: int, *args: int) -> Any:  # noqa: ANN401 - JSON-like answers
         """The answer as numbers, strings, lists and dicts.
 
-        ``nvmlDeviceGetFieldValues`` takes field ids and answers ``[[id, code, value], ...]``.
+        ``nvmlDeviceGetFieldValues`` takes field ids and answers ``[[id, code, value], ...]``, and
+        so does ``GPM_METRICS`` with metric ids, None at the first call.
 
         Args:
             name: The NVML function.

@@ -21,6 +21,7 @@ from gpu.nvml import checked_fields as fields
 from gpu.nvml.calls import FIELD_VALUES, SYSTEM, XID_EVENTS, NvmlCalls
 from gpu.nvml.checked_fields import CheckedFields
 from gpu.nvml.energy_counter import EnergyEstimate
+from gpu.nvml.gpm import BoardGpm
 from gpu.nvml.return_codes import NvmlFailure, typed_error
 from wattpack.power.energy_trust import STALE_AFTER_SAME
 from wattpack.units import NS_PER_SECOND, GpuUuid
@@ -58,13 +59,19 @@ class NvmlDevice:
         index: NVML's device index.
         slow_period_ns: How old use, SM clock and throttle reasons in a reading may be; memory,
             temperatures, error counts and events may be five times older. Power is always fresh.
+        told: What was logged of this node's boards; they share it.
 
     Raises:
         GpuError: if the board does not tell its identity.
     """
 
     def __init__(
-        self, calls: NvmlCalls, index: int, *, slow_period_ns: int = SLOW_PERIOD_NS
+        self,
+        calls: NvmlCalls,
+        index: int,
+        *,
+        slow_period_ns: int = SLOW_PERIOD_NS,
+        told: set[str] | None = None,
     ) -> None:
         self._calls = calls
         self._index = index
@@ -82,6 +89,7 @@ class NvmlDevice:
         self._max_clock_mhz: int | None = None
         self._energy = EnergyEstimate()
         self._checked = CheckedFields()
+        self._gpm = BoardGpm(calls, index, set() if told is None else told)
         self._limit_values: Mapping[int, float] = {}
         self._shown: tuple[float, float | None] = (0.0, None)
         self._same = 0
@@ -108,7 +116,7 @@ class NvmlDevice:
         if slow:
             if rare:
                 self._rare = self._read_rare(values)
-            self._slow = self._read_slow()
+            self._slow = self._read_slow(now_ns)
             self._slow_rounds += 1
             self._slow_ns = now_ns
         xids = self._rare.pop("xid_events", ())
@@ -239,10 +247,12 @@ class NvmlDevice:
         counter = counter_mj / 1000.0
         return energy.anchor(now_ns, draw_watts, counter), counter
 
-    def _read_slow(self) -> dict[str, Any]:
+    def _read_slow(self, now_ns: int) -> dict[str, Any]:
         utilisation = self._optional("nvmlDeviceGetUtilizationRates")
+        busy = utilisation["gpu"] / 100.0 if utilisation else None
         return {
-            "utilisation": utilisation["gpu"] / 100.0 if utilisation else None,
+            **self._gpm.read(now_ns, busy),
+            "utilisation": busy,
             "memory_utilisation": utilisation["memory"] / 100.0 if utilisation else None,
             "sm_clock_mhz": self._optional("nvmlDeviceGetClockInfo", CLOCK_SM),
             "throttle_reasons": self._optional("nvmlDeviceGetCurrentClocksEventReasons"),
@@ -318,13 +328,14 @@ class NvmlDriver:
         self._calls = calls
         self.unidentified: dict[int, GpuError] = {}
         devices: list[NvmlDevice] = []
+        told: set[str] = set()
         try:
             count = int(calls.call("nvmlDeviceGetCount", SYSTEM))
         except NvmlFailure as failure:
             raise typed_error(failure, "NVML") from failure
         for index in range(count):
             try:
-                devices.append(NvmlDevice(calls, index, slow_period_ns=slow_period_ns))
+                devices.append(NvmlDevice(calls, index, slow_period_ns=slow_period_ns, told=told))
             except GpuError as error:
                 self.unidentified[index] = error
         self._devices = tuple(devices)

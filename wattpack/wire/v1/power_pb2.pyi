@@ -227,6 +227,10 @@ class DeviceReading(_message.Message):
     THROTTLE_REASONS_FIELD_NUMBER: _builtins.int
     LEASE_ACTIVE_FIELD_NUMBER: _builtins.int
     MEMORY_UTILISATION_FIELD_NUMBER: _builtins.int
+    ENGINE_ACTIVITY_FIELD_NUMBER: _builtins.int
+    SM_ACTIVITY_FIELD_NUMBER: _builtins.int
+    TENSOR_ACTIVITY_FIELD_NUMBER: _builtins.int
+    DRAM_ACTIVITY_FIELD_NUMBER: _builtins.int
     uuid: _builtins.str
     state: Global___DeviceState.ValueType
     draw_watts: _builtins.float
@@ -256,6 +260,16 @@ class DeviceReading(_message.Message):
     """false = at guaranteed"""
     memory_utilisation: _builtins.float
     """0 to 1: share of the time that memory is read or written"""
+    engine_activity: _builtins.float
+    """Means of a minute that ended up to a minute ago, 0 to 1, by the board's own counters (NVML GPM); absent = not readable there.
+    compute engine at work
+    """
+    sm_activity: _builtins.float
+    """warps on a multiprocessor, mean over multiprocessors"""
+    tensor_activity: _builtins.float
+    """tensor pipe at work"""
+    dram_activity: _builtins.float
+    """share of the memory's bandwidth"""
     def __init__(
         self,
         *,
@@ -276,14 +290,35 @@ class DeviceReading(_message.Message):
         throttle_reasons: _builtins.int = ...,
         lease_active: _builtins.bool = ...,
         memory_utilisation: _builtins.float | None = ...,
+        engine_activity: _builtins.float | None = ...,
+        sm_activity: _builtins.float | None = ...,
+        tensor_activity: _builtins.float | None = ...,
+        dram_activity: _builtins.float | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_memory_utilisation", b"_memory_utilisation", "memory_utilisation", b"memory_utilisation"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_dram_activity", b"_dram_activity", "_engine_activity", b"_engine_activity", "_memory_utilisation", b"_memory_utilisation", "_sm_activity", b"_sm_activity", "_tensor_activity", b"_tensor_activity", "dram_activity", b"dram_activity", "engine_activity", b"engine_activity", "memory_utilisation", b"memory_utilisation", "sm_activity", b"sm_activity", "tensor_activity", b"tensor_activity"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_memory_utilisation", b"_memory_utilisation", "confirmed_sequence", b"confirmed_sequence", "draw_watts", b"draw_watts", "energy_joules", b"energy_joules", "enforced_limit_watts", b"enforced_limit_watts", "failed_writes", b"failed_writes", "guaranteed_watts", b"guaranteed_watts", "instant_draw_watts", b"instant_draw_watts", "lease_active", b"lease_active", "limit_watts", b"limit_watts", "lock_max_mhz", b"lock_max_mhz", "memory_utilisation", b"memory_utilisation", "sm_clock_mhz", b"sm_clock_mhz", "state", b"state", "temperature_celsius", b"temperature_celsius", "throttle_reasons", b"throttle_reasons", "utilisation", b"utilisation", "uuid", b"uuid"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_dram_activity", b"_dram_activity", "_engine_activity", b"_engine_activity", "_memory_utilisation", b"_memory_utilisation", "_sm_activity", b"_sm_activity", "_tensor_activity", b"_tensor_activity", "confirmed_sequence", b"confirmed_sequence", "dram_activity", b"dram_activity", "draw_watts", b"draw_watts", "energy_joules", b"energy_joules", "enforced_limit_watts", b"enforced_limit_watts", "engine_activity", b"engine_activity", "failed_writes", b"failed_writes", "guaranteed_watts", b"guaranteed_watts", "instant_draw_watts", b"instant_draw_watts", "lease_active", b"lease_active", "limit_watts", b"limit_watts", "lock_max_mhz", b"lock_max_mhz", "memory_utilisation", b"memory_utilisation", "sm_activity", b"sm_activity", "sm_clock_mhz", b"sm_clock_mhz", "state", b"state", "temperature_celsius", b"temperature_celsius", "tensor_activity", b"tensor_activity", "throttle_reasons", b"throttle_reasons", "utilisation", b"utilisation", "uuid", b"uuid"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__dram_activity: _TypeAlias = _typing.Literal["dram_activity"]  # noqa: Y015
+    _WhichOneofArgType__dram_activity: _TypeAlias = _typing.Literal["_dram_activity", b"_dram_activity"]  # noqa: Y015
+    _WhichOneofReturnType__engine_activity: _TypeAlias = _typing.Literal["engine_activity"]  # noqa: Y015
+    _WhichOneofArgType__engine_activity: _TypeAlias = _typing.Literal["_engine_activity", b"_engine_activity"]  # noqa: Y015
     _WhichOneofReturnType__memory_utilisation: _TypeAlias = _typing.Literal["memory_utilisation"]  # noqa: Y015
     _WhichOneofArgType__memory_utilisation: _TypeAlias = _typing.Literal["_memory_utilisation", b"_memory_utilisation"]  # noqa: Y015
+    _WhichOneofReturnType__sm_activity: _TypeAlias = _typing.Literal["sm_activity"]  # noqa: Y015
+    _WhichOneofArgType__sm_activity: _TypeAlias = _typing.Literal["_sm_activity", b"_sm_activity"]  # noqa: Y015
+    _WhichOneofReturnType__tensor_activity: _TypeAlias = _typing.Literal["tensor_activity"]  # noqa: Y015
+    _WhichOneofArgType__tensor_activity: _TypeAlias = _typing.Literal["_tensor_activity", b"_tensor_activity"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__dram_activity) -> _WhichOneofReturnType__dram_activity | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__engine_activity) -> _WhichOneofReturnType__engine_activity | None: ...
+    @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__memory_utilisation) -> _WhichOneofReturnType__memory_utilisation | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__sm_activity) -> _WhichOneofReturnType__sm_activity | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__tensor_activity) -> _WhichOneofReturnType__tensor_activity | None: ...
 
 Global___DeviceReading: _TypeAlias = DeviceReading  # noqa: Y015
 
