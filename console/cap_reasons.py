@@ -133,7 +133,14 @@ def explain_gpu(
         "requestWatts": gpus.request_watts[index],
         "floorWatts": gpus.floor_watts[index] if gpus.floor_watts else None,
         "work": "; ".join(
-            part for part in (_work(view, index), _speed(view, index), _lock(view, index)) if part
+            part
+            for part in (
+                _work(view, index),
+                _units(view, index),
+                _speed(view, index),
+                _lock(view, index),
+            )
+            if part
         ),
         "reason": f"UNKNOWN_{gpus.reason[index]}" if reason is None else reason.name,
         "bindingDomain": domain.name if binding >= 0 else None,
@@ -160,6 +167,11 @@ def _work(view: LiveView, index: int) -> str:
         return "nothing known by its telemetry"
     like = f", like {gpus.workload[index]}" if gpus.workload[index] else ""
     return f"{_BOUNDS.get(bound, bound)} with {sure:.0%} confidence{like}"
+
+
+def _units(view: LiveView, index: int) -> str:
+    """What the board's units did, and which actuator follows; empty where nobody tells."""
+    return view.gpus.seen[index] if view.gpus.seen else ""
 
 
 def _speed(view: LiveView, index: int) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from capacity.catalogue.pod_works import KnownWork
+from controller.seen_work import SeenWork
 from wattpack.errors import InputError
 from wattpack.power.power_grid import Feeding, PowerGrid
 
@@ -29,6 +30,7 @@ class GpuSpec:
     Attributes:
         model: The driver's product name, or wattpack's model name.
         max_clock_mhz: 0 if unknown; then it is never clock-locked.
+        seen: What its units tell of the work on it; None where they tell nothing.
     """
 
     uuid: str
@@ -37,6 +39,7 @@ class GpuSpec:
     default_limit_watts: float
     max_limit_watts: float
     max_clock_mhz: int = 0
+    seen: SeenWork | None = None
 
 
 @dataclass(frozen=True, slots=True)

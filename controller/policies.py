@@ -107,7 +107,8 @@ def owed(
     for number in np.unique(gang[gang >= 0]):
         # One cap for a gang means one class: its highest member's.
         priority[gang == number] = priority[gang == number].max()
-    works, curves = works_of_gpus(profiles, position, pods)
+    seen = {i: gpu.seen for i, gpu in enumerate(gpus) if gpu.seen is not None}
+    works, curves = works_of_gpus(profiles, position, pods, seen)
     default = np.array([gpu.default_limit_watts for gpu in gpus])
     allowed = [ruling[i].spec.allowed_actuators if i in ruling else () for i in range(len(gpus))]
     limits = np.array([Actuator.POWER_LIMIT in a or not a for a in allowed], dtype=np.bool_)

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Final
+from typing import Final, Protocol
 
 import numpy as np
 
-from capacity.catalogue.entry_clock import ClockResponse
 from capacity.gpu_profile import GpuProfile
-from capacity.work_mix import CapCurve
+from capacity.work_mix import CapCurve, cap_curve
 from controller.lock_law import LOWEST_CLOCK_SHARE
 from controller.membership import PodSpec
+from controller.seen_work import SeenWork
 from wattpack.power.domain_tree import FloatArray
 
 FREE_LOSS: Final = 0.01
@@ -26,6 +26,26 @@ measured, locks nearly nowhere."""
 
 _SHARES: Final = np.linspace(LOWEST_CLOCK_SHARE, 1.0, 25)
 _BINDS_WATTS: Final = 1.0
+
+_HALF_BOUND: Final = 1 / 1.5
+"""Speed at half the clock of work that waits for it half of its time."""
+
+
+class ClockLaw(Protocol):
+    """What a lock does to some work; ``ClockResponse`` and ``SeenWork`` are such."""
+
+    @property
+    def standing_share(self) -> float:
+        """Of the mean draw at the full clock, that no clock lowers."""
+        ...
+
+    def speed(self, gpu: str, clock_share: FloatArray, /) -> FloatArray:
+        """Relative to the full clock, shape of ``clock_share``."""
+        ...
+
+    def draw_watts(self, gpu: str, clock_share: FloatArray, open_watts: float, /) -> FloatArray:
+        """Mean draw of work that draws ``open_watts`` at the full clock."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -42,7 +62,7 @@ class HeldWork:
     gpu: str
     knee_watts: float
     curve: CapCurve
-    clock: ClockResponse | None
+    clock: ClockLaw | None
 
     @property
     def open_watts(self) -> float:
@@ -86,19 +106,26 @@ class HeldWork:
 Works = Mapping[int, Sequence[HeldWork]]
 """By GPU, of each of its tenants; a GPU with a tenant whose work is unknown is left out."""
 
+Seen = Mapping[int, SeenWork]
+"""By GPU, what its units tell of its work."""
+
 Curves = Mapping[int, Sequence[CapCurve]]
 """By GPU, of each of its tenants whose work is known."""
 
 
 def works_of_gpus(
-    profiles: Sequence[GpuProfile], position: Mapping[str, int], pods: Sequence[PodSpec]
+    profiles: Sequence[GpuProfile],
+    position: Mapping[str, int],
+    pods: Sequence[PodSpec],
+    seen: Seen | None = None,
 ) -> tuple[Works, Curves]:
-    """Each kind of work is priced once a GPU type.
+    """Each kind of work is priced once a GPU type; what units tell counts before what names do.
 
     Args:
         profiles: Of each GPU, (n_gpus,).
         position: Of each GPU's UUID in that order.
         pods: Work on GPUs.
+        seen: What the units of boards tell.
     """
     priced: dict[tuple[int, str, str], HeldWork | None] = {}
     found: dict[int, list[HeldWork]] = {}
@@ -110,8 +137,50 @@ def works_of_gpus(
                 unknown.add(i)
             else:
                 found.setdefault(i, []).append(held)
-    curves = {i: [held.curve for held in works] for i, works in found.items()}
-    return {i: works for i, works in found.items() if i not in unknown}, curves
+    named = {i: works for i, works in found.items() if i not in unknown}
+    works = named | _measured(profiles, named, seen or {})
+    curves = {i: [held.curve for held in mine] for i, mine in (found | works).items()}
+    return works, curves
+
+
+def _measured(
+    profiles: Sequence[GpuProfile], named: Works, seen: Seen
+) -> dict[int, list[HeldWork]]:
+    """Works of boards whose units were seen."""
+    priced: dict[tuple[int, SeenWork], HeldWork | None] = {}
+    relocked: dict[tuple[int, SeenWork], HeldWork] = {}
+    found = {}
+    for i, work in seen.items():
+        key = (id(profiles[i]), work)
+        if i in named:
+            found[i] = [_as_seen(held, work, relocked) for held in named[i]]
+            continue
+        if key not in priced:
+            priced[key] = _as_units_tell(profiles[i], work)
+        held = priced[key]
+        if held is not None:
+            found[i] = [held]
+    return found
+
+
+def _as_units_tell(profile: GpuProfile, work: SeenWork) -> HeldWork | None:
+    """Work without a name; None on a type that lacks a kernel class of it."""
+    curve = cap_curve(profile, work.mix())
+    return None if curve is None else HeldWork(profile.model, profile.knee_watts, curve, work)
+
+
+def _as_seen(
+    held: HeldWork, work: SeenWork, relocked: dict[tuple[int, SeenWork], HeldWork]
+) -> HeldWork:
+    """Named work with its own law of clocks if that is of the kind that was seen, else as seen.
+
+    A board that mostly waits tells too little of what it does then.
+    """
+    if held.clock is not None:
+        halved = float(held.clock.speed(held.gpu, np.array([0.5]))[0])
+        if work.kind == "waits" or (halved < _HALF_BOUND) == work.waits_for_clock:
+            return held
+    return relocked.setdefault((id(held), work), replace(held, clock=work))
 
 
 def _priced(
@@ -129,10 +198,13 @@ def _priced(
 
 
 def curves_of_gpus(
-    profiles: Sequence[GpuProfile], position: Mapping[str, int], pods: Sequence[PodSpec]
+    profiles: Sequence[GpuProfile],
+    position: Mapping[str, int],
+    pods: Sequence[PodSpec],
+    seen: Seen | None = None,
 ) -> Curves:
     """The second part of ``works_of_gpus``."""
-    return works_of_gpus(profiles, position, pods)[1]
+    return works_of_gpus(profiles, position, pods, seen)[1]
 
 
 def speeds_at(curves: Curves, limit_watts: FloatArray) -> FloatArray:

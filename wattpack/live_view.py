@@ -109,6 +109,8 @@ class LiveGpus(_View):
     """At the limit that is read back over the default limit's; modelled, None for unknown work."""
     lock_max_mhz: list[int] = []
     """Highest clock that the board is locked to beside its limit, 0 for none."""
+    seen: list[str] = []
+    """What the board's units did, by whom, and which actuator follows; empty where nobody tells."""
 
     @model_validator(mode="after")
     def _parallel(self) -> Self:
@@ -129,6 +131,7 @@ _ADDED_LATER = frozenset(
         "workload_confidence",
         "speed_fraction",
         "lock_max_mhz",
+        "seen",
     }
 )
 

@@ -8,10 +8,11 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
+from controller.seen_work import UNITS
 from wattpack.errors import InputError, read_from
 from wattpack.fencing import MAX_SEQUENCE
 from wattpack.gpu_resources import MAX_BOARDS
@@ -92,6 +93,8 @@ class NodeSample:
     temperature_celsius: FloatArray
     signals: FloatArray
     """Utilisation, memory utilisation and SM clock over the highest, (3, n_devices)."""
+    units: FloatArray = field(default_factory=lambda: np.zeros((0, 0)))
+    """Activity of engine, SMs, tensor pipe and DRAM as the board tells it, (4, n_devices)."""
 
 
 def describe(hello: power_pb2.Hello) -> tuple[DeviceDescription, ...]:
@@ -247,6 +250,7 @@ def read_report(
         pods=tuple(PodUse(p.namespace, p.name, p.uid, tuple(p.device_uuids)) for p in report.pods),
         temperature_celsius=_temperatures(readings),
         signals=_signals(readings, devices),
+        units=_units(readings),
     )
 
 
@@ -275,3 +279,19 @@ def _signals(
     ]
     shares = np.array(rows, dtype=np.float64).reshape(-1, 3).T
     return np.where((shares >= 0.0) & (shares <= 1.0), shares, np.nan)
+
+
+def _told(reading: power_pb2.DeviceReading, unit: str) -> float:
+    field_name = f"{unit}_activity"
+    told = reading.HasField(field_name)  # type: ignore[arg-type]
+    return float(getattr(reading, field_name)) if told else math.nan
+
+
+def _units(readings: Sequence[power_pb2.DeviceReading | None]) -> FloatArray:
+    """NaN for a board that does not tell them all, or one that cannot be, (4, n)."""
+    rows = [
+        [math.nan if reading is None else _told(reading, unit) for unit in UNITS]
+        for reading in readings
+    ]
+    shares = np.array(rows, dtype=np.float64).reshape(-1, len(UNITS)).T
+    return np.where(((shares >= 0.0) & (shares <= 1.0)).all(axis=0), shares, np.nan)

@@ -18,6 +18,7 @@ from pathlib import Path
 from capacity.profile_library import shipped_library
 from controller.app.controller_process import ControllerProcess, Surroundings
 from controller.app.controller_settings import ControllerSettings
+from controller.app.dcgm_units import DcgmUnits, NoUnits, UnitsSource
 from controller.app.prometheus_meters import (
     DEADLINE_SECONDS,
     DOMAIN_WATTS,
@@ -207,12 +208,22 @@ def _process(
         undo.callback(meters.stop)
         return meters
 
+    def boards() -> UnitsSource:
+        if not settings.dcgm_prometheus_url:
+            return NoUnits()
+        prometheus = QueryApi(settings.dcgm_prometheus_url, "query", DEADLINE_SECONDS)
+        units = DcgmUnits(prometheus, clock, settings.dcgm_max_age_seconds)
+        units.start()
+        undo.callback(units.stop)
+        return units
+
     around = Surroundings(
         api=api,
         clock=clock,
         identity=identity.server,
         meters=asking(meter_specs, DOMAIN_WATTS),
         feeds=asking(feed_specs, FEED_SHARES),
+        units=boards(),
         profiles=shipped_library(),
         election=election,
         seed=zlib.crc32(settings.replica.encode()),

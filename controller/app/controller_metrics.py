@@ -158,6 +158,12 @@ class ControllerMetrics:
             "Pods on GPUs by what binds their work, as telemetry shows it",
             "bound",
         )
+        self.boards_by_units = gauge(
+            "boards_by_units",
+            "GPUs by what their work waits for, as their units show it to agent or dcgm-exporter",
+            "waits_for",
+            "source",
+        )
         self.profile_writes = counter(
             "classified_profile_writes_total",
             "WorkloadProfiles written from telemetry; kept_by_people: left as somebody set them",

@@ -19,6 +19,7 @@ from controller.app.agent_identity import NodeAuthenticator
 from controller.app.classified_profiles import ClassifiedProfiles
 from controller.app.controller_metrics import ControllerMetrics
 from controller.app.controller_settings import ControllerSettings
+from controller.app.dcgm_units import NoUnits, UnitsSource
 from controller.app.decision_log import DecisionLog
 from controller.app.desired_state import ObjectStore
 from controller.app.domain_status import StatusThread
@@ -92,6 +93,7 @@ class Surroundings:
         seed: Of jitter.
         holder: Of the Lease, other at every start of a process; empty for the replica's name.
         on_tick: Told of every tick after it was sent; the twin's monitor listens here.
+        units: What units of boards did, by dcgm-exporter.
     """
 
     api: KubeApi
@@ -104,6 +106,7 @@ class Surroundings:
     holder: str = ""
     on_tick: Callable[[TickOutcome], None] = lambda outcome: None
     feeds: MeterSource = field(default_factory=NoMeters)
+    units: UnitsSource = field(default_factory=NoUnits)
 
 
 class ControllerProcess:
@@ -137,7 +140,7 @@ class ControllerProcess:
             settings.audit_file,
             kept(settings.audit_retention_days, settings.audit_max_mebibytes),
         )
-        self.works = WorkloadWatch(around.clock, self.fleet, self.desired)
+        self.works = WorkloadWatch(around.clock, self.fleet, self.desired, around.units)
         self.ticker = self._new_ticker(around)
         bucket = write_budget(around.clock)
         self.status = StatusThread(
@@ -312,6 +315,9 @@ class ControllerProcess:
         metrics.loop.audit_bytes.set(self.audit.size_bytes)
         for bound, pods in self.works.count_by_bound().items():
             metrics.pods_by_bound.labels(bound).set(pods)
+        metrics.boards_by_units.clear()
+        for (kind, source), boards in self.works.count_by_units().items():
+            metrics.boards_by_units.labels(kind, source).set(boards)
         for outcome, writes in self.classified.outcomes.copy().items():
             metrics.count_up(metrics.profile_writes.labels(outcome), writes)
         metrics.loop.history_bytes.set(self.history.size_bytes)

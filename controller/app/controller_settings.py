@@ -93,6 +93,12 @@ class ControllerSettings(Settings):
     meter_prometheus_url: Annotated[
         str, Field(description="Prometheus that answers the domains' meter queries; empty for none")
     ] = ""
+    dcgm_prometheus_url: Annotated[
+        str, Field(description="Prometheus with dcgm-exporter's DCGM_FI_PROF_*; empty for none")
+    ] = ""
+    dcgm_max_age_seconds: Annotated[
+        float, Field(gt=0, le=600, description="Older fields of dcgm-exporter count as missing")
+    ] = 90.0
     write_workload_profiles: Annotated[
         bool, Field(description="Write a WorkloadProfile for owners of pods that nobody described")
     ] = True

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import threading
 from collections import deque
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -240,15 +240,23 @@ class Fleet:
 
     def signals(self, topology: Topology) -> FloatArray:
         """As ``NodeSample.signals`` in the topology's order, NaN if unknown, (3, n_gpus)."""
-        found = np.full((3, topology.n_gpus), np.nan)
+        return self._columns(topology, 3, lambda sample: sample.signals)
+
+    def units(self, topology: Topology) -> FloatArray:
+        """The same of ``NodeSample.units``, (4, n_gpus)."""
+        return self._columns(topology, 4, lambda sample: sample.units)
+
+    def _columns(
+        self, topology: Topology, n: int, of: Callable[[NodeSample], FloatArray]
+    ) -> FloatArray:
+        found = np.full((n, topology.n_gpus), np.nan)
         with self._lock:
             samples = {name: record.sample for name, record in self._nodes.items()}
-        counts = np.bincount(topology.node_of_gpu, minlength=topology.n_nodes).tolist()
-        begin = 0
+        begin, counts = 0, np.bincount(topology.node_of_gpu, minlength=topology.n_nodes).tolist()
         for name, count in zip(topology.node_names, counts, strict=True):
             sample = samples.get(name)
-            if sample is not None and sample.signals.shape[1] == count:
-                found[:, begin : begin + count] = sample.signals
+            if sample is not None and of(sample).shape[1] == count:
+                found[:, begin : begin + count] = of(sample)
             begin += count
         return found
 

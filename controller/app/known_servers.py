@@ -18,6 +18,7 @@ from controller.app.agent_reports import DeviceDescription
 from controller.app.desired_state import Refusal
 from controller.app.fleet import NodeRecord
 from controller.membership import GpuSpec, NodeSpec, require_per_gpu_watts
+from controller.seen_work import SeenWork
 from wattpack.errors import InputError
 from wattpack.gpu_resources import MAX_BOARDS, board_count
 from wattpack.kube.port import JsonObject
@@ -46,7 +47,10 @@ class Members:
 
 
 def find_members(
-    records: Sequence[NodeRecord], objects: Mapping[str, JsonObject], book: ProfileBook
+    records: Sequence[NodeRecord],
+    objects: Mapping[str, JsonObject],
+    book: ProfileBook,
+    seen: Mapping[str, SeenWork] | None = None,
 ) -> Members:
     """All servers with GPUs.
 
@@ -54,6 +58,7 @@ def find_members(
         records: What the agents said.
         objects: Node objects by name.
         book: GPU types.
+        seen: What the units of boards tell of their work, by UUID.
     """
     members, owner = Members(), _owners(records)
     for record in records:
@@ -74,6 +79,7 @@ def find_members(
                 d.default_limit_watts,
                 d.max_limit_watts,
                 d.max_clock_mhz,
+                (seen or {}).get(d.uuid) if owner[d.uuid] == record.name else None,
             )
             for d, model in zip(devices, models, strict=True)
         )

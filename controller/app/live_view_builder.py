@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from controller.tick_values import Band, CapReason, Decisions, Observations, Topology
+from controller.units_watch import SeenBoard
 from controller.work_curves import Curves, speeds_at
 from controller.work_seen import PodWork
 from forecasting.forecast_book import Outlook
@@ -35,6 +36,7 @@ class ViewContext:
     label: str
     works: Mapping[str, PodWork] = field(default_factory=dict)
     curves: Curves = field(default_factory=dict)
+    boards: Mapping[str, SeenBoard] = field(default_factory=dict)
 
 
 def shown_to(view: LiveView, visible: Callable[[Collection[str]], Collection[str]]) -> LiveView:
@@ -48,6 +50,11 @@ def shown_to(view: LiveView, visible: Callable[[Collection[str]], Collection[str
         known["workload"] = [
             work if pod != HIDDEN_POD else ""
             for work, pod in zip(view.gpus.workload, named, strict=True)
+        ]
+    if view.gpus.seen:
+        known["seen"] = [
+            text if pod != HIDDEN_POD else ""
+            for text, pod in zip(view.gpus.seen, named, strict=True)
         ]
     if view.gpus.speed_fraction:
         known["speed_fraction"] = [
@@ -199,8 +206,38 @@ def _gpus(
         temperature_celsius=_numbers(context.temperatures_celsius),
         speed_fraction=_numbers(speeds_at(context.curves, seen.gpu_limit_watts), 3),
         lock_max_mhz=decisions.lock_max_mhz.tolist(),
+        seen=_seen(topology, context.boards),
         **_works(context),
     )
+
+
+_WAITS_FOR = {
+    "compute": "waits for operations",
+    "memory": "waits for memory",
+    "mixed": "waits for operations and for memory by turns",
+    "launches": "waits for launches",
+    "waits": "waits for something outside the GPU",
+}
+_SOURCES = {"board": "the board's own counters", "dcgm": "dcgm-exporter"}
+
+
+def _seen(topology: Topology, boards: Mapping[str, SeenBoard]) -> list[str]:
+    """Sentences for people, (n_gpus,)."""
+    locked = topology.clock_lock.tolist()
+    return [
+        _sentence(boards[uuid], is_locked=locked[i]) if uuid in boards else ""
+        for i, uuid in enumerate(topology.gpu_uuids)
+    ]
+
+
+def _sentence(board: SeenBoard, *, is_locked: bool) -> str:
+    units = board.units
+    shares = (
+        f"DRAM {units.dram:.0%}, tensor pipe {units.tensor:.0%}, SMs {units.sm:.0%}, "
+        f"engine {units.engine:.0%} of the time, by {_SOURCES[board.source]}"
+    )
+    actuator = "clock and limit" if is_locked else "its limit"
+    return f"{_WAITS_FOR[board.work.kind]} ({shares}), so {actuator} may shed"
 
 
 def _works(context: ViewContext) -> dict[str, list[Any]]:

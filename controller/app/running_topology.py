@@ -22,6 +22,7 @@ from controller.membership import PodSpec
 from controller.policies import require_sound
 from controller.servers_aside import Aside, counted_aside, moves_aside
 from controller.tick_values import Topology, Transition
+from controller.units_watch import SeenBoard
 from controller.work_curves import Curves, curves_of_gpus
 from wattpack.api import GPUProfile, PowerDomain, PowerPolicy
 from wattpack.api.conditions import find_condition
@@ -44,7 +45,8 @@ class DesiredTopology:
 
     def __init__(self, store: ObjectStore, forecasts: ForecastReader) -> None:
         self._store, self._forecasts = store, forecasts
-        self._key: tuple[int, int] | None = None
+        self._key: tuple[int, int, int] | None = None
+        self._seen: tuple[int, Mapping[str, SeenBoard]] = (0, {})
         self._topology: Topology | None = None
         #: Membership and limits of the accepted domains.
         self.grid = PowerGrid.of({})
@@ -66,11 +68,20 @@ class DesiredTopology:
 
     def topology(self, fleet: Fleet) -> Topology | None:
         """The topology that runs; None until a domain, a policy and a node are known."""
-        key = (self._store.version, fleet.version)
+        key = (self._store.version, fleet.version, self._seen[0])
         if key != self._key:
             self._key = key
             self._rebuild(fleet.records())
         return self._topology
+
+    def saw_boards(self, version: int, seen: Mapping[str, SeenBoard]) -> None:
+        """What the units of boards tell of their work, by UUID; another version is taken in."""
+        if version != self._seen[0]:
+            self._seen = (version, seen)
+
+    def seen_boards(self) -> Mapping[str, SeenBoard]:
+        """The same as it was given last."""
+        return self._seen[1]
 
     def forget_gone(self, fleet: Fleet, now_ns: int) -> None:
         """Drop silent servers whose Node objects were deleted; what still reports is counted."""
@@ -161,7 +172,8 @@ class DesiredTopology:
         with self._store.lock:
             objects, profiles = self._store.snapshot(), self._store.profiles
             works = self._store.works()
-        members = find_members(records, objects.nodes, profiles)
+        seen = {uuid: board.work for uuid, board in self._seen[1].items()}
+        members = find_members(records, objects.nodes, profiles, seen)
         uses = pod_specs(records, members, objects.pods, works)
         refused_policies = self._judge_policies(objects.policies)
         domains, waiting = _held_back(objects.domains, members)
@@ -221,7 +233,8 @@ class DesiredTopology:
         self.pods_of_gpus = [pod_of.get(uuid, "") for uuid in self._topology.gpu_uuids]
         position = {uuid: i for i, uuid in enumerate(self._topology.gpu_uuids)}
         profiles = [members.profiles[model] for model in self.models]
-        self.curves_of_gpus = curves_of_gpus(profiles, position, uses)
+        seen = {position[u]: b.work for u, b in self._seen[1].items() if u in position}
+        self.curves_of_gpus = curves_of_gpus(profiles, position, uses, seen)
 
 
 def _with_unheard(acceptance: Acceptance, site: Site, members: Members) -> Topology | None:

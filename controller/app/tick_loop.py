@@ -272,6 +272,7 @@ class Ticker:
                 temperatures_celsius=self._fleet.temperatures_celsius(outcome.topology),
                 works=self._works(),
                 curves=self._desired.curves_of_gpus,
+                boards=self._desired.seen_boards(),
                 simulated=self._identity.simulated,
                 label=self._identity.label,
             ),

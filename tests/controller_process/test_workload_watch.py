@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 
 from console.cap_reasons import explain_gpu
@@ -12,10 +13,12 @@ from controller.app.fleet import Fleet
 from controller.app.live_view_builder import shown_to
 from controller.app.tick_loop import TickOutcome
 from controller.app.workload_watch import WorkloadWatch
+from controller.tick_values import Topology
 from simulation.kube import EmbeddedKube
 from tests.controller_process.messages import make_hello, make_reading
 from tests.controller_process.object_builders import (
     PODS,
+    POLICIES,
     make_cluster,
     make_node,
     make_object,
@@ -26,6 +29,7 @@ from wattpack.api import WorkloadProfile
 from wattpack.kube.write_budget import write_budget
 from wattpack.live_view import LiveView
 from wattpack.object_names import CLASSIFIED_LABEL, WORKLOAD_LABEL
+from wattpack.power.domain_tree import FloatArray
 from wattpack.wire.v1 import power_pb2
 
 DECODE = {"draw_watts": 532.0, "utilisation": 1.0, "memory_utilisation": 0.85}
@@ -35,9 +39,9 @@ class Watched:
     """A controller that ticks beside its watch; one node with two boards, one of them in use."""
 
     def __init__(self, label: str = "", profiles: tuple[str, ...] = ()) -> None:
-        fleet = Fleet()
+        fleet = self.fleet = Fleet()
         fleet.hello(make_hello("node-1"))
-        cluster = make_cluster(make_node("node-1"))
+        cluster = self.cluster = make_cluster(make_node("node-1"))
         labels = {WORKLOAD_LABEL: label} if label else {}
         cluster.put(
             PODS,
@@ -175,3 +179,58 @@ def test_pods_are_counted_by_what_binds_them() -> None:
 def test_signals_that_no_board_can_give_are_unknown(share: float) -> None:
     view = Watched().run(90, draw_watts=532.0, utilisation=share, memory_utilisation=share)
     assert view.gpus.workload_confidence[0] is not None
+
+
+# A matrix times one row on an H200 (benchmarks/data/h200_served/gpm.json).
+STREAM = {
+    "engine_activity": 0.982, "sm_activity": 0.92, "tensor_activity": 0.0, "dram_activity": 0.835,
+}  # fmt: skip
+
+
+def test_what_a_boards_units_did_is_shown_and_explained() -> None:
+    watched = Watched()
+    view = watched.run(300, draw_watts=500.0, utilisation=1.0, **STREAM)
+    assert view.gpus.seen[1] == ""
+    told = str(explain_gpu(view, "node-1-gpu-0")["work"])
+    assert "waits for memory (DRAM 84%, tensor pipe 0%, SMs 92%, engine 98% of the time" in told
+    assert "the board's own counters" in told
+    assert watched.watch.count_by_units() == {("memory", "board"): 1}
+    assert shown_to(view, lambda _: set()).gpus.seen == ["", ""]
+
+
+def test_a_boards_own_word_counts_before_dcgms() -> None:
+    watched = Watched()
+
+    class Dcgm:
+        def units(self, topology: Topology) -> FloatArray:
+            return np.tile([[0.98], [0.95], [0.9], [0.17]], topology.n_gpus)
+
+    watched.watch = WorkloadWatch(
+        watched.bench.clock, watched.fleet, watched.cluster.desired, Dcgm()
+    )
+    watched.run(300, draw_watts=500.0, utilisation=1.0, **STREAM)
+    assert watched.watch.count_by_units() == {("memory", "board"): 1}
+    view = watched.run(300, draw_watts=650.0, utilisation=1.0)
+    assert watched.watch.count_by_units() == {("compute", "dcgm"): 1}
+    assert "dcgm-exporter" in str(explain_gpu(view, "node-1-gpu-0")["work"])
+
+
+@pytest.mark.parametrize("wrong", [{"dram_activity": 1.2}, {"sm_activity": -0.1}, {}])
+def test_units_that_are_not_all_told_or_cannot_be_are_unknown(wrong: dict[str, float]) -> None:
+    told = STREAM | wrong if wrong else {"dram_activity": 0.8}
+    watched = Watched()
+    view = watched.run(300, draw_watts=500.0, utilisation=1.0, **told)
+    assert view.gpus.seen == ["", ""]
+
+
+def test_a_board_whose_work_waits_for_memory_is_given_to_its_clock() -> None:
+    watched = Watched()
+    body = make_object(
+        "PowerPolicy", "all", {"priority": 0, "allowedActuators": ["PowerLimit", "ClockLock"]}
+    )
+    watched.cluster.put(POLICIES, body)
+    before = watched.tick(draw_watts=500.0, utilisation=1.0, **STREAM).topology
+    watched.run(300, draw_watts=500.0, utilisation=1.0, **STREAM)
+    after = watched.tick(draw_watts=500.0, utilisation=1.0, **STREAM).topology
+    assert before.clock_lock.tolist() == [False, False]
+    assert after.clock_lock.tolist() == [True, False]
