@@ -35,18 +35,20 @@ PRODUCT_DRAM: Final = 0.17
 
 PHASE_TENSOR: Final = 0.6
 """Tensor activity of phases that operations bind: prefills of the catalogue, priced on an H200;
-8192³ products reach 0.92. A lower figure trusts locks less."""
+real ones there showed 0.78, products 0.92. A lower figure trusts locks less."""
 
 MEMORY_TENSOR: Final = 0.1
-"""Tensor activity above which operations bind for a part of the time: the catalogue's decodes of
-batches up to 32 show 0.02 to 0.09, priced on an H200."""
+"""Tensor activity above which operations bind for a part of the time. A real H200 showed 0.03 to
+0.06 in decodes of batches up to 16, 0.10 and 0.16 at 32 and 64, and 0.12 where a tenth of the time
+was prefill (``benchmarks/data/h200_served/units.json``)."""
 
-FULL_UTILISATION: Final = 0.9
-FEW_UNITS: Final = 0.3
 GAPS: Final = 0.3
-"""Launch-bound: kernels nearly always about (utilisation), gaps between them for this share of the
-time at least, and this share of the multiprocessors at work at most. Without gaps it may as well be
-a chain of dependent steps, which waits for the clock; those thresholds are assumed."""
+TINY: Final = 0.1
+"""Launch-bound: the engine rests for this share of the time at least, and its kernels occupy this
+share of the multiprocessors at most. Kernels of 1,000 numbers, launched one by one: gaps of 0.6,
+0.002 of the multiprocessors; the same in a graph, a chain of steps: no gaps, 0.003; an LSTM of one
+sequence: 0.27 and 0.23 (``units.json``); thresholds between them are assumed. NVML's utilisation
+says nothing more: on that board it equals the engine's activity."""
 
 IDLE: Final = 0.05
 """Engine activity below which there is no work to tell."""
@@ -60,7 +62,6 @@ class Units:
     """Shares of the time that units of a board were at work, means over a minute or more.
 
     Attributes:
-        utilisation: With any kernel running, as NVML tells it; NaN if unknown.
         draw_share: Draw over the default limit while no cap held it; NaN if unknown.
     """
 
@@ -68,7 +69,6 @@ class Units:
     sm: float
     tensor: float
     dram: float
-    utilisation: float = math.nan
     draw_share: float = math.nan
 
 
@@ -142,7 +142,7 @@ def work_of_units(units: Units) -> SeenWork | None:
 
 def _kind(units: Units, clock: float, memory: float) -> Kind:
     gaps = 1.0 - units.engine
-    if units.utilisation >= FULL_UTILISATION and gaps >= GAPS and units.sm <= FEW_UNITS:
+    if gaps >= GAPS and units.sm <= TINY * units.engine:
         return "launches"
     if gaps > 0.5:
         return "waits"

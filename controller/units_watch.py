@@ -33,7 +33,7 @@ FORGET_NS: Final = seconds_to_ns(300)
 SAME: Final = 0.06
 """Two findings whose clock-bound shares differ by no more are one."""
 
-ROWS: Final = 6
+ROWS: Final = 5
 """Of ``Units``, in its order."""
 
 
@@ -90,7 +90,7 @@ class UnitsWatch:
 
         Args:
             pods: Of each board, empty for none, (n_gpus,).
-            units: Fields of ``Units`` in its order, NaN where unknown, (6, n_gpus).
+            units: Fields of ``Units`` in its order, NaN where unknown, (5, n_gpus).
             from_dcgm: Whose values are not their own agent's, (n_gpus,).
         """
         if self._looked_ns is not None and now_ns - self._looked_ns < LOOK_NS:

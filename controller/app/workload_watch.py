@@ -87,9 +87,8 @@ class WorkloadWatch(PeriodicThread):
         pods = ["/".join(pod_of.get(uuid, ())) for uuid in topology.gpu_uuids]
         seen, defaults = outcome.seen, topology.default_limit_watts
         draws = of_the_work(seen.gpu_draw_watts, seen.gpu_limit_watts, defaults)
-        signals = self._fleet.signals(topology)
-        self._history.add(topology.gpu_uuids, pods, draws, signals)
-        self._look_at_units(topology, pods, signals[0], draws / defaults)
+        self._history.add(topology.gpu_uuids, pods, draws, self._fleet.signals(topology))
+        self._look_at_units(topology, pods, draws / defaults)
         self._judge(defaults)
         told = labelled_works(self._desired.pods(), self._desired.works())
         running = self._history.boards_of_pods()
@@ -101,14 +100,12 @@ class WorkloadWatch(PeriodicThread):
         return Counter((board.work.kind, board.source) for board in boards)
 
     def _look_at_units(
-        self, topology: Topology, pods: Sequence[str], busy: FloatArray, draw_share: FloatArray
+        self, topology: Topology, pods: Sequence[str], draw_share: FloatArray
     ) -> None:
         own = self._fleet.units(topology)
         lacking: BoolArray = np.asarray(np.isnan(own).any(axis=0))
         told = np.where(lacking, self._dcgm.units(topology), own)
-        # Utilisation 0 of a board at work is one that it does not tell.
-        busy = np.where((busy == 0) & (told[0] > 0), np.nan, busy)
-        rows = np.vstack([told, busy, draw_share])
+        rows = np.vstack([told, draw_share])
         now_ns = self._clock.monotonic_ns()
         self._units.look(topology.gpu_uuids, pods, rows, lacking.tolist(), now_ns)
         self._desired.saw_boards(self._units.version, self._units.seen())

@@ -87,6 +87,7 @@ def make_view(
             bound=["bandwidth"] * gpus,
             workload_confidence=[0.9] * gpus,
             speed_fraction=[0.9 if i < capped else 1.0 for i in range(gpus)],
+            seen=[""] * gpus,
             lock_max_mhz=[0] * gpus,
         ),
         decisions=[

@@ -34,13 +34,12 @@ def shown(entry: str) -> Shown:
     """Bytes, operations and busy time of the entry's kernels over the time of its cycle."""
     work = shipped_catalogue()[entry]
     cycle = price_cycle(work, GPU)
-    busy = engine = flops = moved = 0.0
+    engine = flops = moved = 0.0
     for phase, price in zip(work.phases, cycle.phases, strict=True):
         parts = phase_work(work, phase, GPU.roofs)
         device = _device_seconds(parts) * phase.repeats
         gaps = phase.launch_mode == "eager"
         engine += min(price.busy_seconds, device) if gaps else price.busy_seconds
-        busy += price.busy_seconds
         for part in parts.kernels:
             moved += part.kernel.bytes_moved * part.count * phase.repeats
             if isinstance(part.kernel, Gemm | Attention | DecoderStep):
@@ -51,7 +50,6 @@ def shown(entry: str) -> Shown:
         sm=min(1.0, SM_FILLED * share),
         tensor=min(1.0, flops / cycle.seconds / GPU.roofs.peak_flops["bf16"]),
         dram=min(1.0, moved / cycle.seconds / GPU.roofs.bytes_per_second),
-        utilisation=min(1.0, busy / cycle.seconds),
     )
     return Shown(units, work)
 

@@ -17,7 +17,7 @@ from capacity.catalogue.catalogue_files import shipped_catalogue
 from capacity.catalogue.pod_works import KnownWork
 from controller.lock_law import LOWEST_CLOCK_SHARE
 from controller.membership import NodeSpec, PodSpec
-from controller.seen_work import SeenWork, Units, work_of_units
+from controller.seen_work import UNITS, SeenWork, Units, work_of_units
 from controller.tick_values import Topology
 from controller.topology import build_topology
 from controller.work_curves import FREE_LOSS, WORTH_SHARE
@@ -25,14 +25,13 @@ from tests.controller.priced_units import shown
 from tests.controller.test_topology import make_node, make_policy, profiles, rack
 
 SHARES = np.linspace(LOWEST_CLOCK_SHARE, 1.0, 61)
-GPM = Path(__file__).parents[2] / "benchmarks/data/h200_served/gpm.json"
+RECORDED = Path(__file__).parents[2] / "benchmarks/data/h200_served/units.json"
 
 
-def recorded(part: str) -> Units:
+def recorded(work: str) -> Units:
     """As a real H200 told it (docs/measurements/h200.md)."""
-    told = json.loads(GPM.read_text("utf-8"))[part]
-    names = ("graphics_util", "sm_util", "any_tensor_util", "dram_bw_util")
-    return Units(*(told[name] / 100.0 for name in names), utilisation=1.0)
+    told = json.loads(RECORDED.read_text("utf-8"))["works"][work]
+    return Units(*(told[f"{unit}_activity"] for unit in UNITS))
 
 
 def lowest_free(work: SeenWork) -> float:
@@ -47,16 +46,32 @@ def works(units: Units) -> SeenWork:
 
 
 @pytest.mark.parametrize(
-    ("part", "kind", "locked"), [("products", "compute", False), ("one_row", "memory", True)]
+    ("name", "kind", "locked"),
+    [
+        ("products", "compute", False),
+        ("prefill", "compute", False),
+        ("one_row", "memory", True),
+        ("copy", "memory", True),
+        ("decode_1", "memory", False),
+        ("decode_16", "memory", False),
+        ("decode_1_eager", "memory", False),
+        ("decode_64", "mixed", False),
+        ("decode_256", "mixed", False),
+        ("mixed_0.1", "mixed", False),
+        ("mixed_0.5", "mixed", False),
+        ("launches", "launches", True),
+        ("chain_graph", "compute", False),
+        ("lstm", "compute", False),
+    ],
 )
-def test_a_real_h200s_units_tell_operations_from_memory(part: str, kind: str, locked: bool) -> None:
-    work = works(recorded(part))
+def test_a_real_h200s_units_tell_kinds_of_work(name: str, kind: str, locked: bool) -> None:
+    work = works(recorded(name))
     assert work.kind == kind
     assert (lowest_free(work) <= WORTH_SHARE) is locked
 
 
 def test_an_idle_board_tells_of_no_work() -> None:
-    assert work_of_units(recorded("idle")) is None
+    assert work_of_units(Units(0.0, 0.0, 0.0, 0.004)) is None
     assert work_of_units(replace(recorded("one_row"), dram=math.nan)) is None
 
 
@@ -84,7 +99,6 @@ def test_the_judge_tells_right_from_wrong() -> None:
         ("memory-stream", "memory", True),
         ("attention-butterfly", "memory", True),
         ("serve-pooled-kv", "memory", True),
-        ("vision-preprocess", "launches", True),
         ("decoder-prefill", "compute", False),
         ("finetune", "compute", False),
         ("decoder-decode-large-batch", "compute", False),
@@ -109,24 +123,23 @@ def test_of_two_phases_on_one_board_the_mixture_never_promises_more_than_it_keep
     mean = {
         n: part * getattr(first.units, n) + (1 - part) * getattr(second.units, n) for n in names
     }
-    work = works(Units(**mean, utilisation=1.0))
+    work = works(Units(**mean))
     for share in (0.95, 0.8, 0.6, 0.4):
         truth = 1.0 / (part / first.speed(share) + (1 - part) / second.speed(share))
         assert float(work.speed("H200-SXM", np.array(share))) <= truth + 0.02
 
 
 def test_launches_are_told_from_a_chain_of_steps_by_the_gaps_between_kernels() -> None:
-    chain = Units(engine=0.99, sm=0.1, tensor=0.0, dram=0.02, utilisation=1.0)
+    chain = Units(engine=0.99, sm=0.03, tensor=0.0, dram=0.02)
     assert works(chain).kind == "compute"
     assert works(replace(chain, engine=0.4)).kind == "launches"
-    # A board that waits for requests leaves gaps too, but NVML's utilisation shows them.
-    assert works(replace(chain, engine=0.4, utilisation=0.45)).kind == "waits"
-    assert works(replace(chain, engine=0.4, utilisation=math.nan)).kind == "waits"
+    # A board that waits for requests leaves gaps too, but its kernels fill it.
+    assert works(replace(chain, engine=0.4, sm=0.3)).kind == "waits"
 
 
 BOTH = ("PowerLimit", "ClockLock")
 STREAM, PRODUCTS = recorded("one_row"), recorded("products")
-LAUNCHES = Units(engine=0.3, sm=0.05, tensor=0.0, dram=0.02, utilisation=1.0, draw_share=0.22)
+LAUNCHES = replace(recorded("launches"), draw_share=0.18)
 
 
 def on_the_first_board(
@@ -154,7 +167,9 @@ def on_the_first_board(
         (STREAM, "decoder-prefill", True),
         (STREAM, "decoder-decode", True),
         (None, "decoder-decode", True),
-        (replace(STREAM, tensor=0.3, dram=0.6), "decoder-decode", False),  # prefills between
+        (recorded("mixed_0.1"), "decoder-decode", False),  # a tenth of the time is prefill
+        (recorded("decode_16"), "decoder-decode", True),
+        (recorded("decode_16"), "", False),
     ],
 )
 def test_the_actuator_follows_what_is_measured(

@@ -10,9 +10,9 @@ from controller.seen_work import Units
 from controller.units_watch import SeenBoard, UnitsWatch
 from wattpack.units import seconds_to_ns
 
-STREAM = Units(0.98, 0.92, 0.0, 0.83, 1.0, 0.8)
-PRODUCTS = Units(0.98, 0.95, 0.9, 0.17, 1.0, 0.99)
-UNKNOWN = Units(*[math.nan] * 6)
+STREAM = Units(0.98, 0.92, 0.0, 0.83, 0.8)
+PRODUCTS = Units(0.98, 0.95, 0.9, 0.17, 0.99)
+UNKNOWN = Units(*[math.nan] * 5)
 
 
 class Row:
@@ -25,9 +25,7 @@ class Row:
 
     def run(self, seconds: int, *units: Units, dcgm: bool = False) -> SeenBoard | None:
         rows = units if len(units) == len(self.pods) else units * len(self.pods)
-        table = np.array(
-            [(u.engine, u.sm, u.tensor, u.dram, u.utilisation, u.draw_share) for u in rows]
-        ).T
+        table = np.array([(u.engine, u.sm, u.tensor, u.dram, u.draw_share) for u in rows]).T
         uuids = [f"GPU-{i}" for i in range(len(self.pods))]
         for _ in range(seconds):
             before = self.watch.version
@@ -109,14 +107,14 @@ def test_what_nobody_tells_any_more_is_forgotten() -> None:
 def test_boards_without_units_and_idle_ones_count_as_unknown() -> None:
     row = Row()
     assert row.run(400, UNKNOWN) is None
-    assert row.run(400, Units(0.01, 0.0, 0.0, 0.0, 0.0, 0.2)) is None
+    assert row.run(400, Units(0.01, 0.0, 0.0, 0.0, 0.2)) is None
     assert row.changes == []
 
 
 def test_a_board_that_moves_in_the_order_keeps_what_was_seen() -> None:
     row = Row("team/a", "team/b")
     row.run(400, STREAM, PRODUCTS)
-    uuids, table = ["GPU-1", "GPU-0"], np.full((6, 2), np.nan)
+    uuids, table = ["GPU-1", "GPU-0"], np.full((5, 2), np.nan)
     row.watch.look(uuids, ["team/b", "team/a"], table, [False, False], seconds_to_ns(410))
     kinds = {uuid: board.work.kind for uuid, board in row.watch.seen().items()}
     assert kinds == {"GPU-0": "memory", "GPU-1": "compute"}
