@@ -11,6 +11,7 @@ from typing import Final
 
 import numpy as np
 
+from simulation.row_control.drawn_ahead import DrawnAhead
 from simulation.row_control.messages import LeaseBatches
 from simulation.row_control.start_states import RowStart
 from simulation.row_control.work import Bools, Floats, Integers
@@ -21,7 +22,7 @@ NONCE_LIFE_NS: Final = 2 * NS_PER_SECOND
 READ_BACK_NS: Final = NS_PER_SECOND
 MATCH_WATTS: Final = 1.0
 FAILURES_UNTIL_UNCONTROLLED: Final = 3
-_RING = 16
+RING: Final = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +56,8 @@ class BoardRange:
 class RowActuators:
     """One actuator a server, all at once; arrays are (n_nodes,) or (n_nodes, g).
 
+    Arrays are written to, never replaced: ``compiled_talk`` holds on to them.
+
     Args:
         boards: Their ranges.
         guaranteed_watts: Guaranteed caps as configured and persisted, (n_nodes, g).
@@ -73,6 +76,10 @@ class RowActuators:
         confirmed_sequence: Of the last command that a read-back agreed with.
         refused: Batches that were not accepted, in all.
         expired: Boards whose lease ran out, in all.
+        draws: Random numbers of writes and their delays.
+        nonces: Given last.
+        nonce_ring: Nonces given of late, by their remainder, (n_nodes, ``RING``).
+        issued_ring: When each was given, on the node's clock.
     """
 
     def __init__(
@@ -86,7 +93,7 @@ class RowActuators:
     ) -> None:
         n, g = int(guaranteed_watts.shape[0]), int(guaranteed_watts.shape[1])
         shape = (n, g)
-        self._boards, self._times, self._generator = boards, times, generator
+        self._boards, self.times = boards, times
         spread_ns = clock_spread_seconds * NS_PER_SECOND
         offsets = spread_ns * generator.uniform(0.0, 2.0, size=n)
         self.clock_offset_ns: Integers = offsets.astype(np.int64)
@@ -105,15 +112,15 @@ class RowActuators:
         self.fence_sequence = np.zeros(n, dtype=np.int64)
         self.fence_issued_ns = np.full(n, -1, dtype=np.int64)
         self.write_ns = np.full(n, NEVER)
-        self._soonest_ns = NEVER  # no lease ends before it
         self.next_read_ns: Integers = start_ns + generator.integers(0, READ_BACK_NS, size=n)
         self.boot = np.ones(n, dtype=np.int64)
         self.ready_ns = np.zeros(n, dtype=np.int64)
         self.out_of_band: Bools = np.zeros(n, dtype=np.bool_)
-        self._nonces = np.zeros(n, dtype=np.int64)
-        self._nonce_ring = np.zeros((n, _RING), dtype=np.int64)
-        self._issued_ring = np.zeros((n, _RING), dtype=np.int64)
+        self.nonces = np.zeros(n, dtype=np.int64)
+        self.nonce_ring = np.zeros((n, RING), dtype=np.int64)
+        self.issued_ring = np.zeros((n, RING), dtype=np.int64)
         self.refused = self.expired = 0
+        self.draws = DrawnAhead(generator)
 
     def begin_as(self, start: RowStart, now_ns: int) -> None:
         """Stand as somebody left it: what is held was written and read back.
@@ -122,7 +129,7 @@ class RowActuators:
             start: Caps, locks, leases, and who is out of band.
             now_ns: When the run begins.
         """
-        self.out_of_band = start.out_of_band.copy()
+        self.out_of_band[:] = start.out_of_band
         for held in (self.cap_watts, self.limit_watts, self.seen_watts):
             held[:] = start.cap_watts
         for locked in (self.lock_mhz, self.driver_lock_mhz):
@@ -130,7 +137,6 @@ class RowActuators:
         left_ns = (start.lease_seconds * NS_PER_SECOND).astype(np.int64)
         ends = np.where(left_ns > 0, self.local_ns(now_ns) + left_ns, NEVER)
         self.deadline_ns[:] = ends[:, None]
-        self._soonest_ns = now_ns
 
     def local_ns(self, now_ns: Integers | int, nodes: Integers | slice = slice(None)) -> Integers:
         """The nodes' own clocks at a time, (n,)."""
@@ -143,11 +149,11 @@ class RowActuators:
 
     def new_nonces(self, nodes: Integers, at_ns: Integers) -> Integers:
         """A nonce for a status that each of the nodes gives now, (n,)."""
-        nonces = self._nonces.take(nodes) + 1
-        self._nonces[nodes] = nonces
-        slot = nonces % _RING
-        self._nonce_ring[nodes, slot] = nonces
-        self._issued_ring[nodes, slot] = self.local_ns(at_ns, nodes)
+        nonces = self.nonces.take(nodes) + 1
+        self.nonces[nodes] = nonces
+        slot = nonces % RING
+        self.nonce_ring[nodes, slot] = nonces
+        self.issued_ring[nodes, slot] = self.local_ns(at_ns, nodes)
         return nonces
 
     def controlled(self, nodes: Integers) -> Bools:
@@ -178,9 +184,9 @@ class RowActuators:
         """
         self.expire(at_ns, nodes)
         local = self.local_ns(at_ns, nodes)
-        slot = nodes * _RING + batches.nonce % _RING
-        issued = self._issued_ring.take(slot)
-        known = (self._nonce_ring.take(slot) == batches.nonce) & (batches.nonce > 0)
+        slot = nodes * RING + batches.nonce % RING
+        issued = self.issued_ring.take(slot)
+        known = (self.nonce_ring.take(slot) == batches.nonce) & (batches.nonce > 0)
         fresh = known & (local - issued <= NONCE_LIFE_NS)
         deadline = issued + batches.ttl_ms * NS_PER_MS
         epoch, fence_ns = self.epoch.take(nodes), self.fence_issued_ns.take(nodes)
@@ -203,9 +209,6 @@ class RowActuators:
         return accepted
 
     def _hold(self, batches: LeaseBatches, nodes: Integers, deadline_ns: Integers) -> None:
-        self._soonest_ns = min(
-            self._soonest_ns, int((deadline_ns - self.clock_offset_ns.take(nodes)).min())
-        )
         self.epoch[nodes] = batches.epoch
         self.fence_sequence[nodes] = batches.sequence
         new = batches.guaranteed_watts > 0.0
@@ -222,9 +225,9 @@ class RowActuators:
         """Writes of these nodes begin now; one that is under way is waited for."""
         under_way = self.write_ns.take(nodes)
         begin = np.where(under_way < NEVER, np.maximum(under_way, at_ns), at_ns)
-        times, n = self._times, len(nodes)
-        slow = self._generator.random(n) < times.slow_chance
-        share = self._generator.random(n)
+        times, n = self.times, len(nodes)
+        slow = self.draws.random(n) < times.slow_chance
+        share = self.draws.random(n)
         low, high = times.write_seconds
         seconds = low + share * (high - low)
         if slow.any():
@@ -244,10 +247,6 @@ class RowActuators:
             until_ns: By node, (n,).
             nodes: Which.
         """
-        if not len(until_ns) or int(until_ns.max()) < self._soonest_ns:
-            return
-        offsets = self.clock_offset_ns[:, None]
-        self._soonest_ns = int((self.deadline_ns - offsets).min())
         deadline = self.deadline_ns[nodes]
         over = deadline <= self.local_ns(until_ns, nodes)[:, None]
         if not over.any():
@@ -279,7 +278,7 @@ class RowActuators:
         written = tried
         fails = fail_chance.take(nodes, axis=0)
         if fails.any():
-            works = self._generator.random(caps.shape) >= fails
+            works = self.draws.random(caps.shape) >= fails
             written = tried & works
             locks = np.where(works, locks, self.driver_lock_mhz[nodes])
         limits = np.where(written, caps, limits)
@@ -328,10 +327,10 @@ class RowActuators:
         """Leases, fence and nonces are gone; guaranteed caps come with the host unit (I10)."""
         self.driver_reloaded(node)
         self.boot[node] += 1
-        ready_ns = up_ns + round(self._times.host_unit_seconds * NS_PER_SECOND)
+        ready_ns = up_ns + round(self.times.host_unit_seconds * NS_PER_SECOND)
         self.ready_ns[node], self.write_ns[node] = ready_ns, ready_ns
         if self.out_of_band[node]:
-            self.write_ns[node] += round(self._times.out_of_band_seconds * NS_PER_SECOND)
+            self.write_ns[node] += round(self.times.out_of_band_seconds * NS_PER_SECOND)
         self.next_read_ns[node] = ready_ns + READ_BACK_NS
         self.cap_watts[node] = self.guaranteed_watts[node]
         self.seen_watts[node] = self.limit_watts[node]
@@ -342,4 +341,4 @@ class RowActuators:
         self.failures[node] = 0
         self.epoch[node] = self.fence_sequence[node] = 0
         self.fence_issued_ns[node] = -1
-        self._nonce_ring[node] = 0
+        self.nonce_ring[node] = 0

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from simulation.row_control.actuators import RowActuators
+from simulation.row_control.compiled_post import fastest_post
 from simulation.row_control.faults import RowFaultKind, RowFaults
 from simulation.row_control.messages import LeaseBatches, Network, Reports, joined
 from simulation.row_control.row_plant import RowPlant
@@ -76,11 +77,12 @@ class RowAgents:
         self._period_ns = round(settings.report_seconds * NS_PER_SECOND)
         self._next_ns = plant.start_ns + generator.integers(0, self._period_ns, n)
         self._reports: list[Reports] = []
-        self._batches: list[tuple[Integers, LeaseBatches]] = []
+        self._post = fastest_post(actuators)
         self._frozen_watts, self._frozen_joules = _Frozen(self._shape), _Frozen(self._shape)
         self._told_watts: Floats = np.full(n, np.inf)
         self._told_ns = np.full(n, plant.start_ns)
         self._now_ns = plant.start_ns
+        self._draws_watts: Floats = np.zeros(self._shape)
         self._risen: Bools = np.zeros(n, dtype=np.bool_)
         self._largest_watts = plant.bank.default_limit_watts.reshape(self._shape).sum(axis=1)
         self._host_meter = settings.host_meter or plant.scenario.row.bmc == "simulated"
@@ -91,34 +93,49 @@ class RowAgents:
         """What readings say that stand still, NaN for those that move, (n_gpus,)."""
         return self._frozen_watts.kept.ravel()
 
-    def due_ns(self, end_ns: int) -> Integers:
+    def _due_ns(self, end_ns: int) -> Integers:
         """When each node reports next if that is before a time, else that time, (n_nodes,)."""
         return np.where(self._risen, self._now_ns, np.minimum(self._next_ns, end_ns))
 
     def look(self, now_ns: int) -> None:
         """Before each window: which nodes have risen so much that they report at once."""
         self._now_ns = now_ns
+        self._draws_watts = self._plant.bank.sensed_draw_watts().reshape(self._shape)
         ratio = self._settings.rise_ratio
         if ratio > 0.0:
-            draws = self._plant.bank.sensed_draw_watts().reshape(self._shape).sum(axis=1)
+            draws = self._draws_watts.sum(axis=1)
             rested = now_ns - self._told_ns >= self._settings.rest_seconds * NS_PER_SECOND
             self._risen = (draws - self._told_watts > ratio * self._largest_watts) & rested
 
     def report(self, end_ns: int, faults: RowFaults, seconds: float) -> None:
-        """Send every report that is due before a time.
+        """Up to each node's report that is due before a time, and those reports.
 
         Args:
             end_ns: End of the window.
-            faults: What is lost or frozen.
+            faults: What is lost or frozen, and which writes fail.
             seconds: The window's begin since the run began.
         """
+        self._post.serve(self._due_ns(end_ns), self._write_failures(faults, seconds))
+        self._report(end_ns, faults, seconds)
+
+    def finish(self, end_ns: int, faults: RowFaults, seconds: float) -> None:
+        """The rest of the window, and the actuators' read-backs; see ``report``."""
+        last_ns = np.full(self._shape[0], end_ns - 1)
+        self._post.serve(last_ns, self._write_failures(faults, seconds))
+        self._post.read_back(end_ns - 1)
+
+    def _write_failures(self, faults: RowFaults, seconds: float) -> Floats:
+        n, g = self._shape
+        return faults.chance(K.WRITES_FAIL, seconds, n * g).reshape(n, g)
+
+    def _report(self, end_ns: int, faults: RowFaults, seconds: float) -> None:
         regular = self._next_ns < end_ns
         nodes = (regular | self._risen).nonzero()[0]
         if not nodes.size:
             return
         # One in between leaves the rhythm as it is, so that servers that rose together do not
         # report in step from then on.
-        at_ns = self.due_ns(end_ns)[nodes]
+        at_ns = self._due_ns(end_ns)[nodes]
         self._next_ns = np.where(regular, self._next_ns + self._period_ns, self._next_ns)
         ready = self._plant.up[nodes] & (self._actuators.ready_ns[nodes] <= at_ns)
         if not ready.all():
@@ -144,9 +161,8 @@ class RowAgents:
 
     def _sensed(self, faults: RowFaults, seconds: float) -> tuple[Floats, Floats]:
         """Draws and counters as the sensors show them, (n_nodes, g) each."""
-        bank, shape = self._plant.bank, self._shape
-        draws = bank.sensed_draw_watts().reshape(shape)
-        joules = bank.counter_joules().reshape(shape)
+        shape, draws = self._shape, self._draws_watts
+        joules = self._plant.bank.counter_joules().reshape(shape)
         frozen = faults.struck(K.READINGS_FROZEN, seconds, draws.size).reshape(shape)
         stuck = faults.struck(K.COUNTERS_FROZEN, seconds, draws.size).reshape(shape)
         return self._frozen_watts.shown(draws, frozen), self._frozen_joules.shown(joules, stuck)
@@ -210,28 +226,9 @@ class RowAgents:
         self.sent += len(through)
         self.lost += int((~through).sum())
         if through.all():
-            self._batches.append((arrival, batches))
+            self._post.send(batches, arrival)
         elif through.any():
-            self._batches.append((arrival[through], batches.rows(through)))
-
-    def deliver(self, until_ns: Integers) -> None:
-        """Hand every batch that arrives by then to its actuator, in order of sending.
-
-        Args:
-            until_ns: By node, (n_nodes,).
-        """
-        waiting = []
-        for arrival, batches in self._batches:
-            here = arrival <= until_ns.take(batches.node)
-            if here.all():
-                self._actuators.apply(batches, batches.node, arrival)
-                continue
-            if here.any():
-                some = batches.rows(here)
-                self._actuators.apply(some, some.node, arrival[here])
-                arrival, batches = arrival[~here], batches.rows(~here)
-            waiting.append((arrival, batches))
-        self._batches = waiting
+            self._post.send(batches.rows(through), arrival[through])
 
 
 class _Frozen:

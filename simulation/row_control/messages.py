@@ -7,6 +7,7 @@ from typing import Self, TypeVar
 
 import numpy as np
 
+from simulation.row_control.drawn_ahead import DrawnAhead
 from simulation.row_control.work import Bools, Floats, Integers
 
 __all__ = ["BoardWrites", "LeaseBatches", "Network", "Orders", "Reports", "joined"]
@@ -143,17 +144,24 @@ class Network:
         delay_seconds: Lowest and highest one-way delay.
         loss: Chance of each message.
         generator: Of both.
+
+    Attributes:
+        low_seconds: Lowest delay.
+        span_seconds: From the lowest to the highest.
+        loss: Chance of each message.
+        draws: Random numbers of both.
     """
 
     def __init__(
         self, delay_seconds: tuple[float, float], loss: float, generator: np.random.Generator
     ) -> None:
-        self._low, self._high = delay_seconds
-        self._loss, self._generator = loss, generator
+        self.low_seconds, high_seconds = delay_seconds
+        self.span_seconds = high_seconds - self.low_seconds
+        self.loss, self.draws = loss, DrawnAhead(generator)
 
     def arrivals_ns(self, sent_ns: Integers) -> Integers:
         """When messages that are not lost arrive, (k,)."""
-        delay = self._generator.uniform(self._low, self._high, len(sent_ns))
+        delay = self.low_seconds + self.span_seconds * self.draws.random(len(sent_ns))
         return np.asarray(sent_ns + (delay * 1e9).astype(np.int64))
 
     def arrive(self, more_loss: Floats) -> Bools:
@@ -162,7 +170,7 @@ class Network:
         Args:
             more_loss: Chance of loss by a fault, besides the network's own, (k,).
         """
-        if self._loss == 0.0 and not more_loss.any():
+        if self.loss == 0.0 and not more_loss.any():
             return np.ones(len(more_loss), dtype=np.bool_)
-        chance = np.maximum(self._loss, more_loss)
-        return np.asarray(self._generator.random(len(more_loss)) >= chance)
+        chance = np.maximum(self.loss, more_loss)
+        return np.asarray(self.draws.random(len(more_loss)) >= chance)

@@ -180,25 +180,13 @@ class RowRun:
             self._regular_tick(begin_ns, seconds)
             self._stand(begin_ns)
             return
-        actuators, agents, faults = self.actuators, self.agents, self.setup.faults
-        fails = self._write_failures(seconds)
+        agents, faults = self.agents, self.setup.faults
         agents.look(begin_ns)
         self._regular_tick(begin_ns, seconds)
         # Until each node's report in this window, then the report, then the rest of the window.
-        due_ns = agents.due_ns(end_ns)
-        self._serve(due_ns, fails)
         agents.report(end_ns, faults, seconds)
         self._hear(end_ns, seconds)
-        ends = np.full(self.plant.n_nodes, end_ns - 1)
-        self._serve(ends, fails)
-        actuators.read_back(end_ns - 1)
-
-    def _serve(self, until_ns: np.ndarray[tuple[int], np.dtype[np.int64]], fails: Floats) -> None:
-        """Leases end, batches arrive, writes are through: by each node's own time."""
-        self.actuators.write(until_ns, fails)
-        self.agents.deliver(until_ns)
-        self.actuators.expire(until_ns)
-        self.actuators.write(until_ns, fails)
+        agents.finish(end_ns, faults, seconds)
 
     def _write_failures(self, seconds: float) -> Floats:
         faults, plant = self.setup.faults, self.plant
@@ -296,8 +284,8 @@ class RowRun:
         for due_ns, writes in [entry for entry in self._orders if entry[0] <= now_ns]:
             self._orders.remove((due_ns, writes))
             limits, locks = writes.limit_watts.reshape(shape), writes.lock_mhz.reshape(shape)
-            actuators.cap_watts = np.where(np.isnan(limits), actuators.cap_watts, limits)
-            actuators.lock_mhz = np.where(locks < 0, actuators.lock_mhz, locks)
+            np.copyto(actuators.cap_watts, limits, where=~np.isnan(limits))
+            np.copyto(actuators.lock_mhz, locks, where=locks >= 0)
         seconds = (now_ns - self.plant.start_ns) / NS_PER_SECOND
         fails = self._write_failures(seconds)
         wrong = (actuators.limit_watts != actuators.cap_watts) | (
@@ -307,8 +295,8 @@ class RowRun:
             wrong &= self._writes_generator.random(shape) >= fails
         if not wrong.any():
             return
-        actuators.limit_watts = np.where(wrong, actuators.cap_watts, actuators.limit_watts)
-        actuators.driver_lock_mhz = np.where(wrong, actuators.lock_mhz, actuators.driver_lock_mhz)
+        np.copyto(actuators.limit_watts, actuators.cap_watts, where=wrong)
+        np.copyto(actuators.driver_lock_mhz, actuators.lock_mhz, where=wrong)
 
     def _set_limits(self) -> None:
         bank, actuators = self.plant.bank, self.actuators
