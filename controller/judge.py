@@ -172,7 +172,7 @@ def move_bands(
         cap_band=cap_band,
         braking=state.heard
         & must_brake(state.rated_load, state.heat, picture.draw_watts, settings),
-        capped=load.sum_gpus(short.astype(np.float64)) > 0,
+        capped=load.any_gpu_below(short),
     )
     bands = update_bands(state.bands, loads, settings, now_ns)
     usable = (bands.band == _NORMAL) & picture.complete & state.heard

@@ -90,3 +90,12 @@ def test_the_sum_over_some_boards_is_that_with_nothing_for_the_others_to_the_las
         watts = np.zeros(load.n_gpus)
         watts[some] = rng.uniform(0.0, 700.0, len(some))
         assert np.array_equal(load.sum_of(some, watts[some]), load.sum_gpus(watts))
+
+
+def test_a_domain_has_a_marked_board_below_it_or_not() -> None:
+    topology = make_topology()
+    load = LoadTree(topology.tree, topology.domain_of_node, topology.node_of_gpu)
+    marked = np.zeros(load.n_gpus, dtype=np.bool_)
+    assert not load.any_gpu_below(marked).any()
+    marked[0] = True
+    assert load.any_gpu_below(marked).tolist() == [True, True, False]

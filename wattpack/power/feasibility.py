@@ -74,7 +74,7 @@ class LoadTree:
         self.gpu_domains = self.node_domains[:, node_of_gpu]
         # A domain above everybody is summed by itself: adding all to one bin is slow.
         shared = (self.node_domains == self.node_domains[:, :1]).all(axis=1)
-        self._above_all = self.node_domains[shared, :1].ravel()
+        self._above_all = self.node_domains[shared, :1].ravel().tolist()
         self._flat_nodes = self.node_domains[~shared].ravel()
         self._gpu_bins = self.gpu_domains[~shared]
         self._flat_gpus = self._gpu_bins.ravel()
@@ -109,9 +109,18 @@ class LoadTree:
             values if self._depths == 1 else np.concatenate((values[:0], *[values] * self._depths))
         )
         total = np.bincount(bins, repeated, self._n + 1).astype(np.float64, copy=False)
-        if len(values):
-            total[self._above_all] = values.cumsum()[-1]
+        if len(values) and self._above_all:
+            whole = values.cumsum()[-1]
+            # A position at a time: numpy takes longer to read an array of one.
+            for domain in self._above_all:
+                total[domain] = whole
         return total[: self._n]
+
+    def any_gpu_below(self, gpus: BoolArray) -> BoolArray:
+        """Whether any GPU below each domain is marked, (n_gpus,) -> (n_domains,)."""
+        if not gpus.any():
+            return np.zeros(self._n, dtype=np.bool_)
+        return np.asarray(self.sum_gpus(gpus.astype(np.float64)) > 0.0)
 
     def only_where(self, domains: BoolArray) -> LoadTree:
         """The same members with no rating where the domains are not marked, (n_domains,)."""
