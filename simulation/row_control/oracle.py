@@ -21,6 +21,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from simulation.compiled import AVAILABLE
+from simulation.row_control.compiled_oracle import MOST_RACKS, shares_with_room
 from simulation.row_control.random_work import Worth
 from simulation.row_control.share_curves import share_grid
 from simulation.row_control.work import HIGH
@@ -54,6 +56,19 @@ class OracleLimits:
 
 
 def best_shares(worth: Worth, wanted_watts: Floats, limits: OracleLimits) -> Floats:
+    """As ``best_shares_in_numpy``; compiled where there is room for everybody."""
+    if AVAILABLE and len(limits.rack_watts) <= MOST_RACKS:
+        share = np.empty(len(wanted_watts))
+        of_boards = (limits.rack_of_gpu, limits.ac_per_watt, limits.floor_watts,
+                     limits.least_watts, limits.most_watts)  # fmt: skip
+        room = np.append(limits.rack_watts, limits.row_watts)
+        unit, priority = worth.unit_of_gpu, worth.priority
+        if shares_with_room(unit, priority, wanted_watts, of_boards, room, share):
+            return share
+    return best_shares_in_numpy(worth, wanted_watts, limits)
+
+
+def best_shares_in_numpy(worth: Worth, wanted_watts: Floats, limits: OracleLimits) -> Floats:
     """Drawn over wanted watts of each board that gets the most work done, (n_gpus,).
 
     Boards of a unit get the same share. What cannot be held is drawn even where limits are too low.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import product
 
 import numpy as np
@@ -9,7 +10,9 @@ import pytest
 from numpy.typing import NDArray
 from scipy.optimize import linprog
 
-from simulation.row_control.oracle import OracleLimits, best_shares
+from simulation.compiled import AVAILABLE
+from simulation.row_control.compiled_oracle import MOST_RACKS, shares_with_room
+from simulation.row_control.oracle import OracleLimits, best_shares, best_shares_in_numpy
 from simulation.row_control.random_work import Worth
 from simulation.row_control.share_curves import GRID_POINTS, ShareCurves, share_grid
 
@@ -152,3 +155,34 @@ def test_within_limits_nobody_is_held() -> None:
     wanted = np.full(4, 600.0)
     limits = limits_of(wanted, [0, 0, 1, 1], 1.0, 1.0)
     assert (best_shares(worth, wanted, limits) == 1.0).all()
+
+
+@pytest.mark.skipif(not AVAILABLE, reason="numba is not there")
+def test_compiled_shares_are_the_shares_wherever_there_is_room() -> None:
+    generator = np.random.default_rng(8)
+    with_room = 0
+    for case in range(3000):
+        size, units = int(generator.integers(1, 5)), int(generator.integers(2, 12))
+        n, racks = size * units, int(generator.integers(1, MOST_RACKS + 1))
+        worth = worth_of(generator, n, generator.integers(0, 2, units).tolist(), size)
+        wanted = generator.uniform(60.0, 735.0, n)
+        rack = np.sort(np.append(generator.integers(0, racks, n - 1), racks - 1))
+        rack = np.repeat(rack[::size], size) if case % 2 else rack
+        rack[-1] = racks - 1
+        row = float(generator.choice([0.4, 0.9, 1.0, 1.3]))
+        plain = limits_of(wanted, rack.tolist(), float(generator.choice([0.8, 1.2])), row)
+        limits = replace(
+            plain,
+            ac_per_watt=generator.uniform(1.0, 1.2, n),
+            floor_watts=generator.uniform(0.0, 500.0, n),
+            least_watts=generator.uniform(0.0, 250.0, n),
+            most_watts=generator.uniform(300.0, 735.0, n),
+        )
+        share, room = np.empty(n), np.append(limits.rack_watts, limits.row_watts)
+        boards = (rack, limits.ac_per_watt, limits.floor_watts, limits.least_watts,
+                  limits.most_watts)  # fmt: skip
+        unit = worth.unit_of_gpu
+        if shares_with_room(unit, worth.priority, wanted, boards, room, share):
+            np.testing.assert_array_equal(share, best_shares_in_numpy(worth, wanted, limits))
+            with_room += 1
+    assert 300 < with_room < 2700
