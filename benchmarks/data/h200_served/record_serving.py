@@ -25,6 +25,8 @@ from benchmarks._continuous_batcher import Batcher, Iteration, Served
 
 HERE = Path(__file__).parent
 CACHE_PLACES = 420_000
+"""Of an H200's memory; an H100's holds about 350,000."""
+
 REST_SECONDS = 3.0
 IDLE_SECONDS = 8.0
 DECODE_SECONDS = 2.5
@@ -32,6 +34,19 @@ DECODE_CONTEXT = 1024
 DECODE_BATCHES = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 PROMPT_TOKENS = (2048, 1024, 512, 256, 128, 64)
 PROMPT_REST_SECONDS = 1.5
+MIXTURES = (
+    (0, ((0, 2048),)), (0, ((4096, 2048),)), (0, ((0, 1024),) * 2), (0, ((0, 256),) * 8),
+    (8, ((0, 2040),)), (32, ((0, 2016),)), (32, ((0, 504),) * 4), (0, ((0, 512),)),
+    (8, ((0, 504),)), (32, ((0, 480),)), (0, ((0, 64),)), (32, ((0, 32),)),
+)  # fmt: skip
+"""Decodes, and of each prompt the tokens before and those of this iteration."""
+
+MIXTURE_CONTEXT = 1500
+MIXTURE_SECONDS = 0.6
+MIXTURE_REST_SECONDS = 0.7
+PROFILED = 4
+"""Iterations."""
+
 RESERVE_SECONDS = 5.0
 
 
@@ -41,6 +56,8 @@ def main() -> None:
     parser.add_argument("requests", type=Path)
     parser.add_argument("out", type=Path)
     parser.add_argument("--until-seconds", type=float, default=560.0)
+    parser.add_argument("--cache-places", type=int, default=CACHE_PLACES)
+    parser.add_argument("--kernels", action="store_true", help="their times, by PyTorch's profiler")
     options = parser.parse_args()
     until = time.monotonic() + options.until_seconds
     options.out.mkdir(parents=True, exist_ok=True)
@@ -52,7 +69,7 @@ def main() -> None:
         mark(told, "idle")
         time.sleep(IDLE_SECONDS)
         mark(told, "loading")
-        decoder = open_decoder(told)
+        decoder = open_decoder(told, options.cache_places)
         mark(told, "context")
         time.sleep(IDLE_SECONDS)
         for name, run in json.loads(options.requests.read_text())["runs"].items():
@@ -64,6 +81,11 @@ def main() -> None:
             time.sleep(REST_SECONDS)
         told["decodes"] = decodes_alone(decoder, until)
         told["prompts"] = prompts_alone(decoder, until)
+        save(told, options.out)
+        told["mixtures"] = mixtures_alone(decoder, until)
+        save(told, options.out)
+        if options.kernels:
+            told["kernels"] = kernels_alone(decoder, until)
         mark(told, "end")
         time.sleep(1.5)
         save(told, options.out)
@@ -83,7 +105,7 @@ def save(told: dict[str, Any], out: Path) -> None:
     (out / "served.json").write_text(json.dumps(told))
 
 
-def open_decoder(told: dict[str, Any]) -> Any:
+def open_decoder(told: dict[str, Any], places: int) -> Any:
     """Weights, a check against a plain decoder, then every kernel once."""
     import torch
 
@@ -103,7 +125,7 @@ def open_decoder(told: dict[str, Any]) -> Any:
     told["error_recorded"] = worst_error(small)
     print("errors", told["error_launched"], told["error_recorded"], flush=True)
     del small
-    decoder = ServedDecoder(STEP_MODELS["8b"], CACHE_PLACES, cuda, torch.bfloat16)
+    decoder = ServedDecoder(STEP_MODELS["8b"], places, cuda, torch.bfloat16)
     told["tuned"] = decoder.tune(32, 1300, event_seconds)
     print(told["tuned"], flush=True)
     for tokens in (17, 100, 300, 513, 1000, 1536, 2000, 2048):
@@ -113,7 +135,7 @@ def open_decoder(told: dict[str, Any]) -> Any:
 
     for batch in (*range(1, 40, 2), 48, 64, 100, 128, 200, 256):
         decoder.run([Decode(5000 * (i % 60), 700 + i) for i in range(batch)],
-                    [PromptPart(400_000, 0, 200)])  # fmt: skip
+                    [PromptPart(places - 20_000, 0, 200)])  # fmt: skip
     decoder.record(256)
     decoder.record_pieces(2048)
     torch.cuda.synchronize()
@@ -193,10 +215,11 @@ def execute(decoder: Any, iteration: Iteration) -> None:
 def decodes_alone(decoder: Any, until: float) -> list[dict[str, float]]:
     """Iterations of equal decodes, back to back."""
     rows = []
+    apart = min(1600, (decoder.places - DECODE_CONTEXT - 1) // max(DECODE_BATCHES))
     for batch in DECODE_BATCHES:
         if time.monotonic() + DECODE_SECONDS + RESERVE_SECONDS > until:
             break
-        decodes = [(i * 1600, DECODE_CONTEXT) for i in range(batch)]
+        decodes = [(i * apart, DECODE_CONTEXT) for i in range(batch)]
         begin, count = time.monotonic(), 0
         while time.monotonic() - begin < DECODE_SECONDS:
             decoder.run(decodes, [])
@@ -221,6 +244,58 @@ def prompts_alone(decoder: Any, until: float) -> list[dict[str, Any]]:
             ends.append(time.monotonic() - begin)
         rows.append({"tokens": tokens, "begin": begin, "ends": [round(end, 6) for end in ends]})
         print(tokens, ends[:3], len(ends), flush=True)
+    return rows
+
+
+def mixtures_alone(decoder: Any, until: float) -> list[dict[str, Any]]:
+    """Iterations of decodes and prompts, back to back after a rest; the first are not held back."""
+    rows = []
+    for batch, prompts in MIXTURES:
+        if time.monotonic() + MIXTURE_SECONDS + REST_SECONDS + RESERVE_SECONDS > until:
+            break
+        decodes, parts = mixture(batch, prompts)
+        time.sleep(MIXTURE_REST_SECONDS)
+        begin, ends = time.monotonic(), []
+        while time.monotonic() - begin < MIXTURE_SECONDS:
+            decoder.run(decodes, parts)
+            ends.append(time.monotonic() - begin)
+        rows.append({"batch": batch, "context": MIXTURE_CONTEXT, "prompts": prompts,
+                     "begin": begin, "ends": [round(end, 6) for end in ends]})  # fmt: skip
+        print(batch, prompts, ends[:3], len(ends), flush=True)
+    return rows
+
+
+def mixture(batch: int, prompts: tuple[tuple[int, int], ...]) -> tuple[list[Any], list[Any]]:
+    """Decodes and parts of prompts, each in a range of the cache of its own."""
+    return (
+        [(100_000 + 2000 * i, MIXTURE_CONTEXT) for i in range(batch)],
+        [(10_000 * i, before, tokens) for i, (before, tokens) in enumerate(prompts)],
+    )
+
+
+def kernels_alone(decoder: Any, until: float) -> list[dict[str, Any]]:
+    """Microseconds of each kernel in an iteration, and of the iteration beside the profiler."""
+    from torch.profiler import ProfilerActivity, profile
+
+    rows = []
+    for batch, prompts in MIXTURES:
+        if time.monotonic() + REST_SECONDS + RESERVE_SECONDS > until:
+            break
+        decodes, parts = mixture(batch, prompts)
+        time.sleep(MIXTURE_REST_SECONDS)
+        decoder.run(decodes, parts)
+        with profile(activities=[ProfilerActivity.CUDA]) as found:
+            begin = time.monotonic()
+            for _ in range(PROFILED):
+                decoder.run(decodes, parts)
+            took = (time.monotonic() - begin) / PROFILED
+        kernels = {
+            one.key[:120]: [one.count / PROFILED, one.self_device_time_total / PROFILED]
+            for one in found.key_averages()
+            if one.self_device_time_total > 0
+        }
+        rows.append({"batch": batch, "prompts": prompts, "seconds": took, "kernels": kernels})
+        print(batch, prompts, round(took, 5), len(kernels), flush=True)
     return rows
 
 
