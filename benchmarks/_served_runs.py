@@ -1,4 +1,4 @@
-"""Recordings of a small server on a real H200: requests, what they met, and the board's power."""
+"""Recordings of a small server on real boards: requests, what they met, and the board's power."""
 
 from __future__ import annotations
 
@@ -18,8 +18,19 @@ from simulation.arrivals import Requests
 
 Floats = NDArray[np.float64]
 
-FOLDER: Final = Path(__file__).parent / "data" / "h200_served"
-RECORDINGS: Final = (1, 2, 3)
+DATA: Final = Path(__file__).parent / "data"
+RECORDINGS: Final = {"H200-SXM": (1, 2, 3), "H100-SXM": (1, 2)}
+"""Numbers of each GPU type's, from one on."""
+
+
+def short_name(gpu: str) -> str:
+    """Of a GPU type, in names of figures and folders."""
+    return gpu.split("-")[0].lower()
+
+
+def folder(gpu: str) -> Path:
+    """Where a type's recordings lie."""
+    return DATA / f"{short_name(gpu)}_served"
 
 
 @dataclass(frozen=True)
@@ -75,7 +86,7 @@ class ServedRun:
     """One run of the server.
 
     Attributes:
-        name: With the recording's number.
+        name: With the GPU type's and the recording's number.
         begin_seconds: On the power log's clock.
         requests: In order of arrival.
         first_seconds, last_seconds: Of each request's answer since the run's start, NaN where it
@@ -115,10 +126,12 @@ class Recording:
     """All of one lease.
 
     Attributes:
+        gpu: Type of the board.
         marks_seconds: When idling, loading and waiting with a context began.
         decodes, prompts: Iterations of equal decodes, and of one prompt each, back to back.
     """
 
+    gpu: str
     number: int
     runs: tuple[ServedRun, ...]
     power: PowerLog
@@ -127,25 +140,31 @@ class Recording:
     prompts: list[dict[str, Any]]
 
 
-def recordings(numbers: tuple[int, ...] = RECORDINGS) -> Iterator[Recording]:
-    """The shipped ones."""
-    for number in numbers:
-        with gzip.open(FOLDER / f"recording-{number}.json.gz", "rt", encoding="utf-8") as text:
+def recordings(gpu: str, numbers: tuple[int, ...] | None = None) -> Iterator[Recording]:
+    """The shipped ones of a GPU type."""
+    for number in RECORDINGS[gpu] if numbers is None else numbers:
+        file = folder(gpu) / f"recording-{number}.json.gz"
+        with gzip.open(file, "rt", encoding="utf-8") as text:
             document = json.load(text)
+        prefix, suffix = short_name(gpu), f"recording_{number}"
         yield Recording(
+            gpu,
             number,
-            tuple(_run(number, name, run) for name, run in document["runs"].items()),
-            PowerLog.read(FOLDER / f"recording-{number}-power.csv.gz"),
+            tuple(
+                _run(f"{prefix}_{name.replace('.', '_')}_{suffix}", run)
+                for name, run in document["runs"].items()
+            ),
+            PowerLog.read(folder(gpu) / f"recording-{number}-power.csv.gz"),
             document["marks_seconds"],
             document["decodes"],
             document["prompts"],
         )
 
 
-def _run(number: int, name: str, run: dict[str, Any]) -> ServedRun:
+def _run(name: str, run: dict[str, Any]) -> ServedRun:
     arrived, prompt, output, first, last = np.array(run["requests"], dtype=np.float64).T
     return ServedRun(
-        f"{name.replace('.', '_')}_recording_{number}",
+        name,
         run["trace"],
         run["begin_seconds"],
         run["seconds"],

@@ -1,19 +1,26 @@
-"""One H200's readings beside the plant's figures: draw of products and decodes, sensors, costs.
+"""Readings of H200s and H100s beside the plant's: draw of products and decodes, sensors, costs.
 
-Replays ``data/h200_served`` (PROVENANCE.md) without a GPU; nothing of it is fitted. Products are of
-layers that no shipped row holds. The plant's draw of work is what capacity prices it at, at most
-what the regulator holds.
+Replays ``data/h200_served`` and ``data/h100_served`` (PROVENANCE.md) without a GPU; nothing of it
+is fitted. Products are of layers that no shipped row holds. The plant's draw of work is what
+capacity prices it at, at most what the regulator holds.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from typing import Any, Final
 
 import numpy as np
 
-from benchmarks._served_runs import FOLDER, Floats, PowerLog, Recording, recordings
+from benchmarks._served_runs import (
+    RECORDINGS,
+    Floats,
+    PowerLog,
+    Recording,
+    folder,
+    recordings,
+    short_name,
+)
 from benchmarks.runner import Options, Result, Target
 from capacity.kernels import Gemm
 from capacity.profile_library import shipped_library
@@ -22,9 +29,8 @@ from capacity.step_library import shipped_step_tables
 from capacity.step_table import IterationWork
 
 NAME = "board_check"
-SUMMARY = "one H200's draws, sensors and reading costs beside the plant's figures"
+SUMMARY = "draws, sensors and reading costs of real H200s and H100s beside the plant's figures"
 
-GPU: Final = "H200-SXM"
 SETTLING_SECONDS: Final = 0.5
 """Of a product's 1.3 s and of a batch's 2.5 s, not counted: averages hold what was before."""
 
@@ -36,51 +42,55 @@ DELAYS_SECONDS: Final = np.arange(0.0, 0.31, 0.05)
 LINE: Final = 0.10
 
 TARGETS: Final = {
-    "products_error_mean": Target(at_most=LINE),
-    "products_below_limit_error_mean": Target(at_most=LINE),
-    "decode_error_worst": Target(at_most=LINE),
+    f"{short_name(gpu)}_{key}": Target(at_most=LINE)
+    for gpu in RECORDINGS
+    for key in ("products_error_mean", "products_below_limit_error_mean", "decode_error_worst")
 }
 
 
 def run(options: Options) -> Result:
     """All of it; the short form is the long one."""
-    figures: dict[str, float | int | str] = dict(_products())
-    errors = []
-    for recording in recordings():
-        options.progress(f"recording {recording.number}")
-        found = _decodes(recording)
-        errors += [abs(value) for value in found.values()]
-        figures |= {
-            f"recording_{recording.number}_{key}_error": value for key, value in found.items()
-        }
-        figures |= {
-            f"recording_{recording.number}_{key}": value
-            for key, value in (_idle(recording) | _sensors(recording)).items()
-        }
-    figures["decode_error_worst"] = max(errors)
-    figures["decode_error_mean"] = float(np.mean(errors))
-    figures |= _costs()
+    figures: dict[str, float | int | str] = {}
+    for gpu in RECORDINGS:
+        options.progress(gpu)
+        figures |= {f"{short_name(gpu)}_{key}": value for key, value in _judge(gpu).items()}
     return Result(
         {k: round(v, 4) if isinstance(v, float) else v for k, v in figures.items()}, TARGETS
     )
 
 
-def products() -> tuple[list[Gemm], Floats, Floats, Floats]:
+def _judge(gpu: str) -> dict[str, float | int]:
+    """All of one GPU type."""
+    figures: dict[str, float | int] = dict(_products(gpu))
+    errors = []
+    for recording in recordings(gpu):
+        found = _decodes(recording)
+        errors += [abs(value) for value in found.values()]
+        told = {f"{key}_error": value for key, value in found.items()}
+        told |= _idle(recording) | _sensors(recording)
+        figures |= {f"recording_{recording.number}_{key}": value for key, value in told.items()}
+    figures["decode_error_worst"] = max(errors)
+    figures["decode_error_mean"] = float(np.mean(errors))
+    return figures | _costs(gpu)
+
+
+def products(gpu: str) -> tuple[list[Gemm], Floats, Floats, Floats]:
     """Kernels, what they drew, what the plant says, and seconds measured over priced, (n,)."""
-    rows = json.loads((FOLDER / "products.json").read_text(encoding="utf-8"))
-    power = PowerLog.read(FOLDER / "products-power.csv.gz")
+    rows = json.loads((folder(gpu) / "products.json").read_text(encoding="utf-8"))
+    power = PowerLog.read(folder(gpu) / "products-power.csv.gz")
     kernels = [Gemm(row["m"], row["n"], row["k"], "bf16") for row in rows]
-    priced = shipped_prices(GPU).price(kernels)
+    prices = shipped_prices(gpu)
+    priced = prices.price(kernels)
     drawn = [power.sampled_watts(row["begin"] + SETTLING_SECONDS, row["end"]) for row in rows]
     seconds = np.array([row["wall_seconds"] for row in rows])
-    held = shipped_prices(GPU).regulator.held_share * shipped_prices(GPU).limit_watts
+    held = prices.regulator.held_share * prices.limit_watts
     return kernels, np.array(drawn), np.minimum(priced.watts, held), seconds / priced.seconds
 
 
-def _products() -> dict[str, float | int]:
-    _, drawn, told, slower = products()
+def _products(gpu: str) -> dict[str, float | int]:
+    _, drawn, told, slower = products(gpu)
     off = told / drawn - 1.0
-    free = drawn < UNTOUCHED * shipped_prices(GPU).limit_watts
+    free = drawn < UNTOUCHED * shipped_prices(gpu).limit_watts
     return {
         "products": len(drawn),
         "products_error_mean": float(np.abs(off).mean()),
@@ -94,7 +104,7 @@ def _products() -> dict[str, float | int]:
 
 def decodes(recording: Recording) -> tuple[Floats, Floats, Floats, Floats]:
     """Batches, watts measured and of the plant, seconds measured over the plant's, (n,)."""
-    table = shipped_step_tables().find(GPU, "llama-3.1-8b", 1)
+    table = shipped_step_tables().find(recording.gpu, "llama-3.1-8b", 1)
     rows = recording.decodes
     batch = np.array([row["batch"] for row in rows], dtype=np.float64)
     context = np.array([row["context"] for row in rows], dtype=np.float64)
@@ -118,7 +128,7 @@ def _decodes(recording: Recording) -> dict[str, float]:
 
 def _idle(recording: Recording) -> dict[str, float]:
     marks, power = recording.marks_seconds, recording.power
-    profile = shipped_library().find(GPU)
+    profile = shipped_library().find(recording.gpu)
     idle = power.counted_watts(marks["idle"] + 2.0, marks["loading"] - 0.5)
     context = power.counted_watts(marks["context"] + 3.0, marks["context"] + 7.5)
     return {
@@ -171,9 +181,9 @@ def averaging_window(power: PowerLog) -> tuple[float, float, float]:
     return window, delay, left
 
 
-def _costs() -> Mapping[str, float | int]:
-    agent: dict[str, Any] = json.loads((FOLDER / "agent.json").read_text(encoding="utf-8"))
-    gpm: dict[str, Any] = json.loads((FOLDER / "gpm.json").read_text(encoding="utf-8"))
+def _costs(gpu: str) -> dict[str, float | int]:
+    agent: dict[str, Any] = json.loads((folder(gpu) / "agent.json").read_text(encoding="utf-8"))
+    gpm: dict[str, Any] = json.loads((folder(gpu) / "gpm.json").read_text(encoding="utf-8"))
     figures: dict[str, float | int] = {"gpm_supported": int(gpm["supported"])}
     for state in ("idle", "loaded"):
         figures[f"agent_8_boards_{state}_percent_of_one_core"] = agent[state][

@@ -1,10 +1,10 @@
-"""A small real server on an H200 beside the twin's under the same arrivals: draw and latencies.
+"""A small real server on H200s and H100s beside the twin's, same arrivals: draw and latencies.
 
 The server is our own: the shape of Llama-3.1-8B with random weights on one board, continuous
-batching with prompts in chunks (``data/h200_served``, PROVENANCE.md). Its recordings are replayed
-here without a GPU. The twin gets the arrivals, capacity's step table and the plant's board; nothing
-is fitted to the recordings. Latencies are also given at steps of 0.01 s, since the twin's own step
-of 0.25 s is longer than most first tokens take.
+batching with prompts in chunks (``data/h200_served`` and ``data/h100_served``, PROVENANCE.md). Its
+recordings are replayed here without a GPU. The twin gets the arrivals, capacity's step table and
+the plant's board; nothing is fitted to the recordings. Latencies are also given at steps of 0.01 s,
+since the twin's own step of 0.25 s is longer than most first tokens take.
 """
 
 from __future__ import annotations
@@ -15,7 +15,14 @@ from typing import Final
 
 import numpy as np
 
-from benchmarks._served_runs import PowerLog, Recording, ServedRun, recordings
+from benchmarks._served_runs import (
+    RECORDINGS,
+    PowerLog,
+    Recording,
+    ServedRun,
+    recordings,
+    short_name,
+)
 from benchmarks._twin_server import (
     FINE_STEP_SECONDS,
     TWIN_STEP_SECONDS,
@@ -29,9 +36,8 @@ from capacity.profile_library import shipped_library
 from capacity.step_library import shipped_step_tables
 
 NAME = "serving_twin"
-SUMMARY = "the twin's server against recordings of a real one on an H200: draw, TTFT, TPOT, rises"
+SUMMARY = "the twin's server against recordings of a real one (H200, H100): draw, TTFT, TPOT, rises"
 
-GPU: Final = "H200-SXM"
 LANGUAGE_MODEL: Final = "llama-3.1-8b"
 BATCHING: Final = Batching(max_batch=256, chunk_tokens=2048)
 WINDOW_SECONDS: Final = 5.0
@@ -42,43 +48,50 @@ STARTING_SECONDS: Final = 5
 """Of a run, in which an idle board goes to work: no rise of served traffic."""
 
 QUICK_RUNS: Final = 1
-"""Of the last recording; its figures are those of the long form."""
+"""Of each type's last recording; its figures are those of the long form."""
 
+LINES: Final = {
+    "mean_watts": POWER_LINE,
+    "p95_watts": POWER_LINE,
+    "ttft_p50": LATENCY_LINE,
+    "tpot_p50": LATENCY_LINE,
+    "fine_ttft_p50": LATENCY_LINE,
+    "fine_tpot_p50": LATENCY_LINE,
+}
 TARGETS: Final = {
-    "mean_watts_error_worst": Target(at_most=POWER_LINE),
-    "p95_watts_error_worst": Target(at_most=POWER_LINE),
-    "ttft_p50_error_worst": Target(at_most=LATENCY_LINE),
-    "tpot_p50_error_worst": Target(at_most=LATENCY_LINE),
-    "fine_ttft_p50_error_worst": Target(at_most=LATENCY_LINE),
-    "fine_tpot_p50_error_worst": Target(at_most=LATENCY_LINE),
+    f"{short_name(gpu)}_{key}_error_worst": Target(at_most=line)
+    for gpu in RECORDINGS
+    for key, line in LINES.items()
 }
 
 
 def run(options: Options) -> Result:
-    """Every run of every recording; ``--quick`` one run."""
+    """Every run of every recording; ``--quick`` one run of each GPU type."""
     rows = []
-    for recording in recordings((3,) if options.quick else (1, 2, 3)):
-        for served in recording.runs[: QUICK_RUNS if options.quick else None]:
-            rows.append((recording.number, served.name, judge(recording, served)))
-            options.progress(f"{served.name}: {rows[-1][2]}")
+    for gpu, numbers in RECORDINGS.items():
+        for recording in recordings(gpu, numbers[-1:] if options.quick else None):
+            for served in recording.runs[: QUICK_RUNS if options.quick else None]:
+                rows.append((gpu, recording.number, served.name, judge(recording, served)))
+                options.progress(f"{served.name}: {rows[-1][3]}")
     return summary(rows)
 
 
-def summary(rows: Sequence[tuple[int, str, Mapping[str, float]]]) -> Result:
-    """Figures of all runs.
+def summary(rows: Sequence[tuple[str, int, str, Mapping[str, float]]]) -> Result:
+    """Figures of all runs, summed up by GPU type.
 
     Args:
-        rows: Number of the recording, name of the run, what ``judge`` found.
+        rows: GPU type, number of the recording, name of the run, what ``judge`` found.
     """
     figures: dict[str, float | int | str] = {"runs": len(rows)}
     signed: dict[str, list[float]] = defaultdict(list)
     errors: dict[str, list[float]] = defaultdict(list)
-    for recording, name, found in rows:
+    for gpu, recording, name, found in rows:
+        short = short_name(gpu)
         figures |= {f"{name}_{key}": round(value, 5) for key, value in found.items()}
         for key, value in found.items():
             if key.endswith("_error"):
-                signed[f"recording_{recording}_{key}_signed_mean"].append(value)
-                errors[key].append(abs(value))
+                signed[f"{short}_recording_{recording}_{key}_signed_mean"].append(value)
+                errors[f"{short}_{key}"].append(abs(value))
     figures |= {key: round(float(np.mean(values)), 4) for key, values in signed.items()}
     for key, values in errors.items():
         figures[f"{key}_median"] = round(float(np.median(values)), 4)
@@ -88,7 +101,8 @@ def summary(rows: Sequence[tuple[int, str, Mapping[str, float]]]) -> Result:
 
 def judge(recording: Recording, served: ServedRun) -> dict[str, float]:
     """What was measured, and the twin's signed relative errors."""
-    own, fine = twin(served, TWIN_STEP_SECONDS), twin(served, FINE_STEP_SECONDS)
+    gpu = recording.gpu
+    own, fine = twin(gpu, served, TWIN_STEP_SECONDS), twin(gpu, served, FINE_STEP_SECONDS)
     power, begin = recording.power, served.begin_seconds
     windows = counted_means(power, begin, served.seconds, WINDOW_SECONDS)
     mine = step_means(own, WINDOW_SECONDS)
@@ -122,9 +136,9 @@ def judge(recording: Recording, served: ServedRun) -> dict[str, float]:
     return found
 
 
-def twin(served: ServedRun, step_seconds: float) -> TwinRun:
+def twin(gpu: str, served: ServedRun, step_seconds: float) -> TwinRun:
     """The twin's server and board under the same arrivals."""
-    profile = shipped_library().find(GPU)
+    profile = shipped_library().find(gpu)
     table = shipped_step_tables().find(profile.model, LANGUAGE_MODEL, 1)
     return play(table, served.requests, served.seconds, BATCHING, step_seconds, profile)
 

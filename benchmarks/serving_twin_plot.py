@@ -1,6 +1,7 @@
 """The recorded server beside the twin's: ``python -m benchmarks.serving_twin_plot``.
 
-Writes docs/images/serving-twin.png and h200-board.png; takes a minute; needs matplotlib.
+Writes docs/images/serving-twin.png, h200-board.png and h100-board.png; takes two minutes; needs
+matplotlib.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from typing import Any, Final
 import matplotlib as mpl
 import numpy as np
 
-from benchmarks._served_runs import Recording, ServedRun, recordings
+from benchmarks._served_runs import RECORDINGS, Recording, ServedRun, recordings, short_name
 from benchmarks._twin_server import TWIN_STEP_SECONDS
 from benchmarks.board_check import decodes, products
 from benchmarks.serving_twin import RISES_SECONDS, largest_rise, step_means, twin
@@ -22,31 +23,34 @@ from matplotlib import pyplot as plt
 IMAGES: Final = Path(__file__).parent.parent / "docs" / "images"
 BLUE, RED, GREY = "#00798c", "#d1495b", "#8d99ae"
 SHOWN: Final = (
-    "conversation_1_3_recording_1", "code_1_5_recording_1", "code_1_5_later_recording_3",
+    "h200_conversation_1_3_recording_1", "h100_conversation_1_3_recording_1",
+    "h200_code_1_5_recording_1", "h100_code_1_5_recording_1",
 )  # fmt: skip
+MARKS: Final = {"H200-SXM": "o", "H100-SXM": "^"}
 
 
 def plot_serving(file: Path, found: list[Recording]) -> None:
-    """Seconds of three runs, then the largest rises of all."""
-    figure = plt.figure(figsize=(11, 10))
-    grid = figure.add_gridspec(4, 2, height_ratios=(1, 1, 1, 1.6))
-    rises: dict[int, list[tuple[float, float, str]]] = {span: [] for span in RISES_SECONDS}
-    row = 0
+    """Seconds of two runs on either type, then the largest rises of all."""
+    figure = plt.figure(figsize=(11, 12))
+    grid = figure.add_gridspec(5, 2, height_ratios=(1, 1, 1, 1, 1.8))
+    rises: dict[int, list[tuple[float, float, tuple[str, str]]]] = {s: [] for s in RISES_SECONDS}
     for recording in found:
         for served in recording.runs:
             measured = recording.power.means(served.begin_seconds, served.seconds, 1.0)
-            simulated = step_means(twin(served, TWIN_STEP_SECONDS), 1.0)
+            simulated = step_means(twin(recording.gpu, served, TWIN_STEP_SECONDS), 1.0)
             for span, kept in rises.items():
                 both = (largest_rise(measured, span), largest_rise(simulated, span))
-                kept.append((*both, served.trace))
+                kept.append((*both, (served.trace, recording.gpu)))
             if served.name in SHOWN:
+                row = SHOWN.index(served.name)
                 _seconds(figure.add_subplot(grid[row, :]), served, measured, simulated)
-                row += 1
     for column, (span, points) in enumerate(rises.items()):
-        axis = figure.add_subplot(grid[3, column])
-        for trace, colour in (("conversation", BLUE), ("code", RED)):
-            chosen = np.array([point[:2] for point in points if point[2] == trace])
-            axis.scatter(chosen[:, 0], chosen[:, 1], c=colour, label=trace, zorder=3)
+        axis = figure.add_subplot(grid[4, column])
+        for kind in sorted({point[2] for point in points}):
+            trace, gpu = kind
+            chosen = np.array([point[:2] for point in points if point[2] == kind])
+            axis.scatter(chosen[:, 0], chosen[:, 1], c=BLUE if trace == "conversation" else RED,
+                         marker=MARKS[gpu], label=f"{trace}, {gpu}", zorder=3)  # fmt: skip
         most = 1.05 * max(max(point[:2]) for point in points)
         axis.plot([0, most], [0, most], c=GREY, ls="--")
         axis.set(xlabel=f"largest rise within {span} s, measured, W", ylabel="simulated, W")
@@ -57,26 +61,26 @@ def plot_serving(file: Path, found: list[Recording]) -> None:
 
 
 def _seconds(axis: Any, served: ServedRun, measured: Any, simulated: Any) -> None:  # noqa: ANN401
-    axis.plot(np.arange(len(measured)) + 0.5, measured, c=BLUE, label="measured (H200)")
+    axis.plot(np.arange(len(measured)) + 0.5, measured, c=BLUE, label="measured")
     axis.plot(np.arange(len(simulated)) + 0.5, simulated, c=RED, lw=1, label="simulated (twin)")
     axis.set(title=served.name.replace("_", " "), ylabel="W, means of 1 s", ylim=(80, 780))
     axis.legend(loc="lower right", ncols=2)
 
 
-def plot_board(file: Path, found: list[Recording]) -> None:
-    """Products and decodes: measured against the plant's."""
+def plot_board(file: Path, gpu: str) -> None:
+    """Products and decodes of a type: measured against the plant's."""
     figure, (left, right) = plt.subplots(1, 2, figsize=(11, 5))
-    kernels, drawn, told, _ = products()
+    kernels, drawn, told, _ = products(gpu)
     tokens = np.array([kernel.m for kernel in kernels])
     spots = left.scatter(drawn, told, c=np.log2(tokens), cmap="viridis", zorder=3)
     figure.colorbar(spots, ax=left, label="log2 of tokens")
     ends = np.array([250.0, 720.0])
     left.plot(ends, ends, c=GREY, ls="--")
     left.fill_between(ends, 0.9 * ends, 1.1 * ends, color=GREY, alpha=0.2, label="±10 %")
-    left.set(title="70 matrix products (recording 2's board)", xlabel="measured, W",
+    left.set(title=f"70 matrix products, {gpu} (recording 2's board)", xlabel="measured, W",
              ylabel="plant, W")  # fmt: skip
     left.legend()
-    for recording, colour in zip(found, (BLUE, RED, "#edae49"), strict=True):
+    for recording, colour in zip(recordings(gpu), (BLUE, RED, "#edae49"), strict=False):
         batch, watts, plant, _ = decodes(recording)
         right.semilogx(batch, watts, "o-", base=2, c=colour, label=f"recording {recording.number}")
     right.semilogx(batch, plant, "k--", base=2, label="plant")
@@ -90,8 +94,9 @@ def plot_board(file: Path, found: list[Recording]) -> None:
 
 def main() -> None:
     """Both plots."""
-    found = list(recordings())
-    plot_board(IMAGES / "h200-board.png", found)
+    for gpu in RECORDINGS:
+        plot_board(IMAGES / f"{short_name(gpu)}-board.png", gpu)
+    found = [recording for gpu in RECORDINGS for recording in recordings(gpu)]
     plot_serving(IMAGES / "serving-twin.png", found)
 
 

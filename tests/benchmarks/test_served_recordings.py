@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchmarks._continuous_batcher import Batcher, CacheRanges, Served
-from benchmarks._served_runs import FOLDER, PowerLog, recordings
+from benchmarks._served_runs import RECORDINGS, PowerLog, folder, recordings
 
 
 def test_prompts_are_cut_into_as_few_equal_parts_as_the_budget_allows() -> None:
@@ -71,9 +71,10 @@ def test_a_range_that_fits_nowhere_is_not_taken() -> None:
     assert ranges.take(100) == 0
 
 
-def test_recordings_are_whole() -> None:
+@pytest.mark.parametrize(("gpu", "runs"), [("H200-SXM", 15), ("H100-SXM", 8)])
+def test_recordings_are_whole(gpu: str, runs: int) -> None:
     seen = 0
-    for recording in recordings():
+    for recording in recordings(gpu):
         for run in recording.runs:
             seen += 1
             begin = run.begin_seconds
@@ -88,8 +89,16 @@ def test_recordings_are_whole() -> None:
             counted = recording.power.counted_watts(begin, begin + run.seconds)
             sampled = recording.power.sampled_watts(begin, begin + run.seconds)
             assert sampled == pytest.approx(counted, rel=0.02)
-    assert seen == 15
-    assert sum(file.stat().st_size for file in FOLDER.iterdir()) < 1_000_000
+    assert seen == runs
+    assert sum(file.stat().st_size for file in folder(gpu).iterdir()) < 1_000_000
+
+
+def test_both_types_were_recorded_under_one_stream_of_arrivals() -> None:
+    assert set(RECORDINGS) == {"H200-SXM", "H100-SXM"}
+    first, second = (next(recordings(gpu, (1,))) for gpu in RECORDINGS)
+    for one, other in zip(first.runs, second.runs, strict=True):
+        assert one.requests.arrival_seconds.tolist() == other.requests.arrival_seconds.tolist()
+        assert one.requests.output_tokens.tolist() == other.requests.output_tokens.tolist()
 
 
 def test_means_of_a_power_log_are_those_of_their_windows() -> None:

@@ -25,12 +25,14 @@ def test_a_rise_counts_from_the_lowest_second_of_the_span_and_not_from_the_start
 
 def test_errors_of_all_runs_are_counted_without_their_sign() -> None:
     rows = [
-        (1, "a", {"mean_watts_error": -0.2, "measured_mean_watts": 500.0}),
-        (2, "b", {"mean_watts_error": 0.1, "measured_mean_watts": 400.0}),
+        ("H200-SXM", 1, "a", {"mean_watts_error": -0.2, "measured_mean_watts": 500.0}),
+        ("H200-SXM", 2, "b", {"mean_watts_error": 0.1, "measured_mean_watts": 400.0}),
+        ("H100-SXM", 1, "c", {"mean_watts_error": -0.3, "measured_mean_watts": 300.0}),
     ]
     figures = summary(rows).figures
-    assert figures["mean_watts_error_worst"] == 0.2
-    assert figures["recording_1_mean_watts_error_signed_mean"] == -0.2
+    assert figures["h200_mean_watts_error_worst"] == 0.2
+    assert figures["h100_mean_watts_error_worst"] == 0.3
+    assert figures["h200_recording_1_mean_watts_error_signed_mean"] == -0.2
     assert figures["b_measured_mean_watts"] == 400.0
 
 
