@@ -130,6 +130,10 @@ class Packing:
                     break
         return count - left
 
+    def tightest(self, class_index: int, nodes: npt.NDArray[np.intp]) -> int:
+        """Of some nodes with room the one where a pod of the class strands least; -1 of none."""
+        return int(nodes[self._stranding(class_index, nodes).argmin()]) if len(nodes) else -1
+
     def _stranding(self, class_index: int, nodes: npt.NDArray[np.intp]) -> FloatArray:
         """Lower is better; ties fall to the node first by name."""
         problem = self.problem

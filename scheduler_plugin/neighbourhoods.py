@@ -64,6 +64,19 @@ class Neighbourhoods:
         nodes = self._nodes(packing, job, SIZES[turn % len(SIZES)])
         return Neighbourhood(self._classes(packing, job, waiting, nodes), nodes)
 
+    def around_moves(self, packing: Packing, size: int) -> Neighbourhood | None:
+        """Nodes that pods leave and others that they come to: fewer moves may do; None for none."""
+        start, now = self._problem.start, packing.assignment
+        left = [key for key, count in start.items() if now.get(key, 0) < count]
+        came = [key for key, count in now.items() if count > start.get(key, 0)]
+        if not left:
+            return None
+        c, source = left[self._chance.randrange(len(left))]
+        targets = [n for k, n in came if k == c]
+        nodes = [source, *targets, *(n for _, n in left), *(n for _, n in came)]
+        chosen = list(dict.fromkeys(nodes))[:size]
+        return Neighbourhood(self._classes(packing, None, (), chosen), sorted(chosen))
+
     def _nodes(self, packing: Packing, job: Job, size: int) -> list[int]:
         """A node that lacks little for the largest pod of the job, then complementary ones."""
         problem = self._problem
@@ -93,10 +106,12 @@ class Neighbourhoods:
         return int(np.argpartition(cost, rank)[rank])
 
     def _classes(
-        self, packing: Packing, job: Job, waiting: Sequence[Job], nodes: Sequence[int]
+        self, packing: Packing, job: Job | None, waiting: Sequence[Job], nodes: Sequence[int]
     ) -> list[int]:
         there = set(nodes)
-        inside = {c for c, n in packing.assignment if n in there} | set(job.classes)
+        inside = {c for c, n in packing.assignment if n in there}
+        inside |= {c for c, n in self._problem.start if n in there}
+        inside |= set(job.classes if job is not None else ())
         others = [c for other in waiting for c in other.classes if not other.gang]
         inside |= set(self._chance.sample(others, min(OTHERS_WAITING, len(others))))
         gangs = {self._problem.classes[c].pod.gang for c in inside} - {""}

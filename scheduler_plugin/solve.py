@@ -7,6 +7,7 @@ same plan; the hard deadline is the business of ``scheduler_plugin.app.solver_pr
 from __future__ import annotations
 
 import random
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -14,6 +15,7 @@ from typing import Literal
 import numpy as np
 
 from scheduler_plugin.bounds import cumulative_bounds
+from scheduler_plugin.chains import let_in
 from scheduler_plugin.checker import complaints
 from scheduler_plugin.greedy import Packing, fill, incumbent
 from scheduler_plugin.move_advice import with_moves
@@ -21,12 +23,19 @@ from scheduler_plugin.neighbourhoods import Neighbourhoods
 from scheduler_plugin.objective import demanded_values, objective, placed_values
 from scheduler_plugin.pending_causes import explain_pending
 from scheduler_plugin.plan_document import Pending, PendingReason, Placement, Plan, Statistics, Tier
+from scheduler_plugin.pod_classes import Job
 from scheduler_plugin.problem import Assignment, Problem, compile_problem
 from scheduler_plugin.snapshot import Pod, PodState, Snapshot
 from scheduler_plugin.steps import changes, in_order
 
 #: Up to this many integers CP-SAT takes the whole problem (it stops helping above about 64 nodes).
 WHOLE_PROBLEM_COUNTS = 3000
+#: With running pods that may move, far fewer can be proved in the time that there is.
+WHOLE_WITH_MOVES_COUNTS = 250
+#: What such a proof may take of what is left.
+PROOF_SHARE = 0.3
+#: Every so many rounds fewer moves are looked for, among so many nodes.
+MOVES_EVERY, MOVES_NODES = 3, 8
 #: Rounds without improvement before the search gives up.
 PATIENCE = 60
 #: CP-SAT's deterministic work for one neighbourhood.
@@ -118,16 +127,16 @@ class _Search:
         )
 
     def attempt(
-        self, classes: Sequence[int], nodes: Sequence[int], work: float, *, whole: bool = False
+        self, classes: Sequence[int], nodes: Sequence[int], share: float, *, whole: bool = False
     ) -> bool:
-        """One CP-SAT call; True if the best got better."""
+        """One CP-SAT call with a share of what is left; True if the best got better."""
         # OR-Tools brings pandas with it: a process that lets a child search starts without them.
         from scheduler_plugin.cpsat import SolverLimits, improve
 
         classes = [c for c in classes if c not in self.kept]
         limits = SolverLimits(
-            min(work, self.budget - self.spent),
-            max(0.01, self.wall_seconds - self.wall),
+            (self.budget - self.spent) * share if whole else ROUND_WORK,
+            max(0.01, (self.wall_seconds - self.wall) * share),
             self.seed + self.rounds,
             self.workers,
         )
@@ -146,6 +155,25 @@ class _Search:
         self.best_objective = reached
         self.improving += 1
         return True
+
+    def short_chains(self, jobs: Sequence[Job]) -> None:
+        """Let waiting pods in by one or two moves each, the most important first."""
+        if not self.problem.start:
+            return
+        placed = Counter[int]()
+        for (c, _), count in self.packing.assignment.items():
+            placed[c] += count
+        came_in = True
+        while came_in:
+            came_in = False
+            for job in jobs:
+                c = job.classes[0]
+                while not job.gang and placed[c] < self.problem.counts[c] and not self.done():
+                    if not let_in(self.packing, c):
+                        break
+                    placed[c] += 1
+                    came_in = True
+        self.best_objective = objective(self.problem, self.packing.assignment)
 
     @property
     def best(self) -> Assignment:
@@ -180,9 +208,10 @@ def plan(
     greedy_plan = _judged(_assemble(search, digest, "greedy"), snapshot, digest)
     if on_plan is not None:
         on_plan(greedy_plan)
+    before = search.best_objective
     if not search.done():
         _improve(search)
-    if not search.improving and not search.proved:
+    if search.best_objective == before and not search.proved:
         return greedy_plan
     method: Literal["greedy", "cp_sat"] = "cp_sat" if search.improving else "greedy"
     better = _judged(_assemble(search, digest, method), snapshot, digest)
@@ -202,21 +231,27 @@ def _improve(search: _Search) -> None:
         return
     free = Packing(problem)
     could = np.stack([free.capacity(c) for c in range(len(problem.classes))]) > 0
-    useful = np.flatnonzero(could.any(axis=0))
-    if int(could.sum()) <= WHOLE_PROBLEM_COUNTS and not problem.start:
-        every = range(len(problem.classes))
-        search.attempt(every, useful.tolist(), search.budget, whole=True)
+    useful = np.flatnonzero(could.any(axis=0)).tolist()
+    every, integers = range(len(problem.classes)), int(could.sum())
+    if integers <= WHOLE_PROBLEM_COUNTS and not problem.start:
+        search.attempt(every, useful, 1.0, whole=True)
         return
     jobs = [job for job in jobs if all(could[c].any() for c in job.classes)]
+    search.short_chains(jobs)
+    if integers <= WHOLE_WITH_MOVES_COUNTS and not search.done():
+        search.attempt(every, useful, PROOF_SHARE, whole=True)
     neighbourhoods = Neighbourhoods(problem, could, search.random)
     fruitless = turn = 0
     while fruitless < PATIENCE and not search.done():
-        around = neighbourhoods.next_one(search.packing, jobs, turn)
+        turn += 1
+        around = None
+        if turn % MOVES_EVERY == 0:
+            around = neighbourhoods.around_moves(search.packing, MOVES_NODES)
+        around = around or neighbourhoods.next_one(search.packing, jobs, turn)
         if around is None:
             return
-        better = search.attempt(around.classes, around.nodes, ROUND_WORK)
+        better = search.attempt(around.classes, around.nodes, 1.0)
         fruitless = 0 if better else fruitless + 1
-        turn += 1
 
 
 def _assemble(search: _Search, digest: str, method: Literal["greedy", "cp_sat"]) -> Plan:

@@ -1,0 +1,101 @@
+"""One or two moves that let a waiting pod in: each kind of chain, and nothing when none holds."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+
+from scheduler_plugin.chains import let_in
+from scheduler_plugin.greedy import Packing
+from scheduler_plugin.objective import placed_values
+from scheduler_plugin.problem import Problem, compile_problem
+from scheduler_plugin.snapshot import Pod, Snapshot
+from tests.scheduler_plugin.placement_builders import bound, domain, gang, node, pod, snapshot
+from tests.scheduler_plugin.test_planner_moves import FEW, clusters
+
+
+def runs(uid: str, on: str, gpus: int = 1, **other: Any) -> Pod:
+    return bound(uid, on, gpus, **({"move_seconds": 60} | other))
+
+
+def asked(s: Snapshot, uid: str = "p") -> tuple[Problem, Packing, int]:
+    problem = compile_problem(s, moves=True)
+    waiting = next(c for c, k in enumerate(problem.classes) if uid in k.uids)
+    return problem, Packing(problem, problem.start), waiting
+
+
+def moves_of(problem: Problem, packing: Packing) -> list[tuple[str, str]]:
+    """Which pods leave which node, by the name that their class runs under."""
+    found = []
+    for (c, n), count in problem.start.items():
+        gone = count - packing.assignment.get((c, n), 0)
+        uids = [one.uid for one in problem.classes[c].running if one.node == n]
+        found += [(uid, problem.node_names[n]) for uid in uids[:gone]]
+    return sorted(found)
+
+
+CASES = {
+    "one move": (
+        [node("a"), node("b", 4), runs("x", "a", 2), pod("p", 8)],
+        [("x", "a")],
+    ),
+    "the cheaper one": (
+        [node("a"), node("b"), node("c", 2), runs("x", "a", 2, move_seconds=9),
+         runs("y", "b", 2, move_seconds=5), pod("p", 8)],
+        [("y", "b")],
+    ),
+    "one behind the other": (
+        [node("a", 8), node("b", 6), node("c", 2), runs("x", "a", 4), runs("y", "b", 2),
+         bound("z", "b", 2), pod("p", 8)],
+        [("x", "a"), ("y", "b")],
+    ),
+    "two of one node": (
+        [node("a"), node("b", 2), node("c", 4), runs("x", "a", 2), runs("y", "a", 3), pod("p", 8)],
+        [("x", "a"), ("y", "a")],
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_chain_lets_it_in(case: str) -> None:
+    parts, moved = CASES[case]
+    problem, packing, waiting = asked(snapshot(*parts))
+    assert not packing.capacity(waiting).any()
+    assert let_in(packing, waiting)
+    assert moves_of(problem, packing) == moved
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        [node("a"), node("b", 4), bound("x", "a", 2), pod("p", 8)],
+        [node("a"), node("b", 1), runs("x", "a", 2), pod("p", 8)],
+        [node("a"), node("b", 4), gang("g", 1, 2), runs("x", "a", 2, gpu_models=("A40",)),
+         pod("p", 8)],
+        [domain("d", 3_000, used=0), node("a", domain="d"), node("b", domain="d"),
+         runs("x", "a", 2), runs("y", "b", 2), pod("p", 8)],
+    ],
+    ids=["may not move", "no room elsewhere", "may not go elsewhere", "no watts"],
+)  # fmt: skip
+def test_without_one_nothing_is_changed(parts: list[Any]) -> None:
+    _, packing, waiting = asked(snapshot(*parts))
+    before, free = dict(packing.assignment), packing.free.copy()
+    assert not let_in(packing, waiting)
+    assert packing.assignment == before
+    assert (packing.free == free).all()
+
+
+@FEW
+@given(clusters())
+def test_whoever_comes_in_nobody_is_lost_and_nothing_overflows(s: Snapshot) -> None:
+    problem = compile_problem(s, moves=True)
+    packing = Packing(problem, problem.start)
+    for c in (c for c, k in enumerate(problem.classes) if k.uids):
+        before = placed_values(problem, packing.assignment)
+        came = let_in(packing, c)
+        after = placed_values(problem, packing.assignment)
+        worth = problem.classes[c].value if came else 0
+        assert sum(after) - sum(before) == worth
+        assert (packing.free >= 0).all()
