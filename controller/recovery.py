@@ -14,7 +14,6 @@ import numpy as np
 from controller.controller_state import State
 from controller.tick_values import Tick
 from wattpack.power.domain_tree import BoolArray, FloatArray
-from wattpack.power.feasibility import LoadTree
 from wattpack.units import NS_PER_SECOND
 
 __all__ = ["restorable_watts", "update_recovery"]
@@ -23,7 +22,9 @@ _LOST_SHARE = 0.2
 _FRESH_SHARE = 0.95
 _FRESH_TICKS = 10
 _COOL_HEAT = 0.1
-# Agents that live reconnect within this time; until then silence is a start, not an incident.
+# Agents that live reconnect within this time; until then silence is a start, not an incident, and
+# after it a server is off or broken: it counts at the most it may draw (I2), and is waited for by
+# nobody.
 _START_GRACE_NS = 30 * NS_PER_SECOND
 # The old leader's end, an election and one lease before the first raise lie within this time.
 _RESTORE_WITHIN_NS = 30 * NS_PER_SECOND
@@ -32,10 +33,10 @@ _RESTORE_WITHIN_NS = 30 * NS_PER_SECOND
 def update_recovery(tick: Tick, state: State, fresh_node: BoolArray) -> State:
     """Mark domains after a mass expiry and release those that have recovered.
 
-    It is over at heat below 0.1 and after 10 ticks in a row with nearly all reports.
+    It is over at heat below 0.1 and after 10 ticks in a row with nearly all reports of servers that
+    were heard lately, and with those of four fifths of all servers.
     """
-    load = state.load
-    share, nearly_all = _heard_share(load, fresh_node)
+    share, nearly_all = _heard_share(tick, state, fresh_node)
     last_sent = state.commitments.last_sent_ns
     paused = (
         tick.observations.leading and last_sent >= 0 and tick.now_ns - last_sent > tick.lease_ns
@@ -57,13 +58,24 @@ def update_recovery(tick: Tick, state: State, fresh_node: BoolArray) -> State:
     )
 
 
-def _heard_share(load: LoadTree, fresh_node: BoolArray) -> tuple[FloatArray, BoolArray]:
+def _heard_share(tick: Tick, state: State, fresh_node: BoolArray) -> tuple[FloatArray, BoolArray]:
     """Share of each domain's nodes that are heard, and where that is nearly all, (n_domains,)."""
+    load = state.load
     if fresh_node.all():
         return np.ones(len(load.tree)), np.ones(len(load.tree), dtype=np.bool_)
     below, fresh = np.maximum(load.nodes_below, 1.0), load.sum_nodes(fresh_node.astype(np.float64))
     share = np.where(load.nodes_below > 0, fresh / below, 1.0)
-    return share, (share >= _FRESH_SHARE) | (fresh >= below - 1.0) & (share >= 0.5)
+    expected = np.maximum(below - load.sum_nodes(_gone(tick, state, fresh_node)), 1.0)
+    nearly_all = (fresh / expected >= _FRESH_SHARE) & (share >= 1.0 - _LOST_SHARE)
+    nearly_all |= (load.nodes_below == 0.0) | (fresh >= below - 1.0) & (share >= 0.5)
+    return share, nearly_all
+
+
+def _gone(tick: Tick, state: State, fresh_node: BoolArray) -> FloatArray:
+    """1 for servers that were silent for longer than any agent that lives, (n_nodes,)."""
+    heard_ns = np.maximum(tick.observations.node_received_ns, state.first_ns)
+    gone = ~fresh_node & (tick.now_ns - heard_ns > _START_GRACE_NS)
+    return np.asarray(gone, dtype=np.float64)
 
 
 def restorable_watts(tick: Tick, state: State) -> FloatArray:

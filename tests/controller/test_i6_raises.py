@@ -110,6 +110,30 @@ def test_i6_after_a_mass_expiry_nothing_is_raised_for_ten_fresh_ticks() -> None:
     assert any(raised[45:])
 
 
+def raised_seconds(quiet: list[int], count: int) -> list[int]:
+    """Ticks at which a row of twelve servers is raised, of which some were never heard."""
+    topology = make_topology(parents=(-1,), nodes=(0,) * 12, oversubscription=1.0)
+    state = initial_state(topology, SETTINGS)
+    raised = []
+    for tick in range(count):
+        received = np.full(topology.n_nodes, seconds(tick))
+        received[quiet] = -1
+        observed = make_observations(topology, seconds(tick), node_received_ns=received)
+        state, commands, _ = step(Tick(topology, observed, SETTINGS, seconds(tick)), state)
+        sent = commands.send[topology.node_of_gpu]
+        if np.any(sent & (commands.cap_watts > topology.guaranteed_watts + 1e-6)):
+            raised.append(tick)
+    return raised
+
+
+def test_i6_servers_that_are_off_hold_nobody_at_the_guaranteed_caps_for_ever() -> None:
+    assert raised_seconds([], 20)[0] < 15
+    late = raised_seconds([3, 7], 60)
+    assert late
+    assert late[0] > 30
+    assert not raised_seconds([3, 7, 11], 60)
+
+
 def test_i6_raises_stay_within_two_percent_of_the_rating_a_second() -> None:
     topology = make_topology(oversubscription=1.0)
     house, rng = house_of(topology), np.random.default_rng(1)
