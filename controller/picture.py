@@ -46,6 +46,8 @@ __all__ = ["Picture", "look"]
 _CREDIBLE_ENERGY_OVER_DEFAULT = 2.5
 _BEYOND_NODES_SECONDS = 5.0
 _STEADY_SHARE = 0.01
+# Of the rating, what may be drawn unseen beside what is read. Assumed.
+_HIDDEN_SHARE = 0.01
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +62,7 @@ class Picture:
         metered: AC draw (I7), and what the meters say.
         rest_watts: What is drawn beside ``used_watts``, AC; negative where a meter says that boards
             which cannot be read draw less than their most, (n_domains,).
-        complete: Domains of which everything is known, (n_domains,).
+        complete: Domains of which nearly everything is known, (n_domains,).
         stale_gpu: Readings that came but are not of this moment, (n_gpus,).
     """
 
@@ -95,7 +97,7 @@ def look(tick: Tick, state: State) -> tuple[State, Picture]:
     unreadable = np.isnan(watts)
     hosts = np.where(stale_hosts(readings), np.nan, tick.observations.host_watts)
     hosts = readable_host_watts(topology, hosts, hold.fresh_node)
-    complete = _complete(load, hold.fresh_node, unreadable)
+    complete = _complete(tick, load, highest, hold.fresh_node, unreadable)
     heard_ns, before_ns = tick.observations.node_received_ns, state.readings.received_ns
     before_ns = np.where(heard_ns > before_ns, before_ns, tick.now_ns)
     changes = changes_taken(state.changes, load, watts, hosts, before_ns, tick.now_ns)
@@ -274,9 +276,20 @@ def _fallen_watts(tick: Tick, state: State, highest_watts: FloatArray) -> FloatA
     return load.sum_gpus(phantom) / load.efficiency
 
 
-def _complete(load: LoadTree, fresh_node: BoolArray, unreadable: BoolArray) -> BoolArray:
-    """Domains whose nodes were all heard and whose boards can all be read, (n_domains,)."""
+def _complete(
+    tick: Tick,
+    load: LoadTree,
+    highest_watts: FloatArray,
+    fresh_node: BoolArray,
+    unreadable: BoolArray,
+) -> BoolArray:
+    """Domains of which nearly everything is read, (n_domains,).
+
+    One board off the bus must not end what a row learns. What it draws unseen counts as its
+    servers' own draw where a meter teaches, so that this errs to the safe side.
+    """
     if fresh_node.all() and not unreadable.any():
         return np.ones(len(load.tree), dtype=np.bool_)
-    missing = load.sum_nodes((~fresh_node).astype(np.float64))
-    return np.asarray(missing + load.sum_gpus(unreadable.astype(np.float64)) == 0.0)
+    hidden = load.sum_gpus(np.where(unreadable, highest_watts * OVERSHOOT_RATIO, 0.0))
+    hidden += load.sum_nodes(np.where(fresh_node, 0.0, tick.topology.node_worst_watts))
+    return np.asarray(hidden / load.efficiency <= _HIDDEN_SHARE * load.rating_watts)

@@ -34,6 +34,7 @@ class MeteredRow:
         meter_delay: Seconds from measurement to delivery.
         meter_error: Gain error of every meter.
         sensor_error: Gain error of each board's sensor at most.
+        lost_boards: Boards that cannot be read (fallen off the bus); they draw nothing.
         frozen_from: From this second on all power readings and energy counters stand still.
         obeys: Whether commands reach the boards at all.
         host_base, host_per_gpu: Draw of a server without its boards, and what each watt of them
@@ -55,6 +56,7 @@ class MeteredRow:
     host_per_gpu: float = 0.1
     undeclared_watts: float = 0.0
     obeys: bool = True
+    lost_boards: tuple[int, ...] = ()
     frozen_from: int = 1_000_000
     draw: np.ndarray = field(init=False)
     caps: np.ndarray = field(init=False)
@@ -104,7 +106,8 @@ class MeteredRow:
         fallen = (self.until >= 0) & (self.until <= second)
         self.caps = np.where(fallen, self.topology.guaranteed_watts, self.caps)
         self.until = np.where(fallen, -1, self.until)
-        wanted = self.demand(second)
+        wanted = self.demand(second).copy()
+        wanted[list(self.lost_boards)] = 0.0
         allowed = np.minimum(wanted, self.caps * REGULATED)
         self.draw = self.draw + 0.67 * (allowed - self.draw)
         self.joules = self.joules + self.draw
@@ -137,6 +140,8 @@ class MeteredRow:
         first, joules = self.joules_of_late[0]
         mean = (self.counters - joules) / max(second - first, 1) if second > first else self.draw
         self.told_mean = np.where(heard, mean * self.gain, self.told_mean)
+        readable = np.ones(t.n_gpus)
+        readable[list(self.lost_boards)] = np.nan
         meter = np.full(t.n_domains, np.nan)
         stamp = np.full(t.n_domains, -1, dtype=np.int64)
         ripe = [r for r in self.readings if r[0] <= second - self.meter_delay]
@@ -147,9 +152,9 @@ class MeteredRow:
             seconds(second),
             node_received_ns=self.received.copy(),
             host_watts=np.full(t.n_nodes, np.nan),
-            gpu_draw_watts=self.told["draw"].copy(),
-            gpu_energy_mean_watts=self.told_mean.copy(),
-            gpu_limit_watts=self.told["caps"].copy(),
+            gpu_draw_watts=self.told["draw"] * readable,
+            gpu_energy_mean_watts=self.told_mean * readable,
+            gpu_limit_watts=self.told["caps"] * readable,
             gpu_confirmed_sequence=self.told_confirmed.copy(),
             meter_watts=meter,
             meter_time_ns=stamp,

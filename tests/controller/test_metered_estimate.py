@@ -53,6 +53,13 @@ def test_a_meter_shows_what_servers_draw_that_send_no_power_of_their_own() -> No
     assert np.mean(ratios) < 1.02
 
 
+def test_a_board_that_cannot_be_read_does_not_hide_what_servers_draw() -> None:
+    plant = row(24, lost_boards=(5,))
+    ratios = [d.draw_watts[0] / plant.true_watts()[0] for t, d in plant.run(120) if t > 60]
+    assert np.min(ratios) > 0.985
+    assert np.mean(ratios) < 1.04
+
+
 def test_without_a_meter_such_servers_count_at_their_declared_worst() -> None:
     plant = row(metered=())
     worst = plant.topology.node_worst_watts.sum() / plant.house.efficiency(0)
