@@ -19,12 +19,14 @@ from scheduler_plugin.checker import complaints
 from scheduler_plugin.plan_document import Plan, parse_plan
 from scheduler_plugin.snapshot import Snapshot, parse_snapshot
 from scheduler_plugin.solve import SearchSettings, plan, refused
-from wattpack.clock import Clock
+from wattpack.clock import Clock, SystemClock
 from wattpack.errors import InputError
 from wattpack.units import seconds_to_ns
 
 #: How long after the search's deadline the child may still tidy up, compile and explain.
 GRACE_SECONDS = 0.5
+#: Of the deadline for finding the plan; the rest is for what makes an answer of it. Assumed.
+SEARCH_SHARE = 0.8
 #: Without an incumbent by then, the child is taken for stuck (import and greedy take below 2 s).
 START_SECONDS = 10.0
 _COMMAND = (sys.executable, "-m", "scheduler_plugin.app.solver_process")
@@ -211,8 +213,12 @@ def _close_quietly(stream: IO[str]) -> None:
         return
 
 
-def serve(source: IO[str], sink: IO[str]) -> None:
-    """Answer requests until the parent closes the pipe."""
+def serve(source: IO[str], sink: IO[str], clock: Clock) -> None:
+    """Answer requests until the parent closes the pipe.
+
+    The clock's limit counts all that the plan takes, not CP-SAT's time alone, and ends the search a
+    little before the deadline: what is found has still to be put in order, judged and explained.
+    """
 
     def send(kind: str, value: Plan) -> None:
         sink.write(f"{kind} {value.model_dump_json()}\n")
@@ -224,11 +230,13 @@ def serve(source: IO[str], sink: IO[str]) -> None:
         request = json.loads(line)
         snapshot = parse_snapshot(request["snapshot"], "planner request")
         options = request["options"]
+        deadline_seconds = float(options["deadline_seconds"])
+        search_seconds = SEARCH_SHARE * deadline_seconds
         final = plan(
             snapshot,
-            deadline_seconds=float(options["deadline_seconds"]),
+            deadline_seconds=deadline_seconds,
             seed=int(options["seed"]),
-            settings=SearchSettings(int(options["workers"]), float(options["deadline_seconds"])),
+            settings=SearchSettings(int(options["workers"]), search_seconds, clock=clock),
             on_plan=lambda value: send("incumbent", value),
         )
         send("final", final)
@@ -237,7 +245,7 @@ def serve(source: IO[str], sink: IO[str]) -> None:
 def main() -> None:
     """Serve the parent; one that is gone before the answer is ready no longer wants it."""
     try:
-        serve(sys.stdin, sys.stdout)
+        serve(sys.stdin, sys.stdout, SystemClock())
     except BrokenPipeError:
         # What is still buffered would fail once more when the interpreter flushes it.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

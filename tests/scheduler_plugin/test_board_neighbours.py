@@ -21,11 +21,12 @@ from scheduler_plugin.ledger import Ledger
 from scheduler_plugin.plan_document import PendingReason, Placement, Plan
 from scheduler_plugin.power_view import PowerView, model_watts
 from scheduler_plugin.problem import Assignment, Problem
+from scheduler_plugin.search import LOOKS_PER_SECOND, Search
 from scheduler_plugin.shared_boards import BANDWIDTH_MILLI, COMPUTE_MILLI
 from scheduler_plugin.shared_work import MAX_KINDS
 from scheduler_plugin.snapshot import Node, Pod, PodState, SlowDown, Snapshot
 from scheduler_plugin.snapshot_builder import ClusterObjects, build_snapshot
-from scheduler_plugin.solve import LOOKS_PER_SECOND, _Search, plan
+from scheduler_plugin.solve import plan
 from tests.examples import examples
 from tests.scheduler_plugin.placement_cluster import (
     SPACE,
@@ -213,7 +214,7 @@ def test_a_storm_of_pods_that_all_differ_keeps_the_deadline(
 
     first = greedy.pack
     monkeypatch.setattr(greedy, "pack", pack)
-    monkeypatch.setattr(_Search, "attempt", attempt)
+    monkeypatch.setattr(Search, "attempt", attempt)
     found = plan(storm(900), deadline_seconds=deadline_seconds)
     rule = packed[0].neighbours
     assert rule is not None

@@ -18,6 +18,7 @@ from scheduler_plugin.solve import SearchSettings, plan
 from scheduler_plugin.steps import evicted_by
 from tests.examples import examples
 from tests.scheduler_plugin.placement_builders import bound, domain, gang, node, pod, snapshot
+from wattpack.clock import ManualClock
 
 MOVES = SearchSettings(moves=True)
 FEW = examples(40, suppress_health_check=[HealthCheck.too_slow])
@@ -219,3 +220,24 @@ def test_without_moves_running_pods_are_as_ever() -> None:
     s = two_halves()
     assert plan(s) == plan(s, settings=SearchSettings())
     assert all(p.state is PodState.BOUND for p in s.pods if p.uid in {"x", "y"})
+
+
+class Passing(ManualClock):
+    """Every look at it takes a tenth of a second."""
+
+    def monotonic_ns(self) -> int:
+        self.advance_seconds(0.1)
+        return super().monotonic_ns()
+
+
+def test_the_wall_limit_counts_all_that_the_plan_takes() -> None:
+    nodes = [node(f"n{i}") for i in range(6)]
+    running = [runs(f"r{i}", f"n{i}", 3 + i % 4) for i in range(6)]
+    s = snapshot(*nodes, *running, *[pod(f"w{i}", 7) for i in range(4)])
+    given = Passing()
+    found = plan(s, deadline_seconds=1e6, settings=SearchSettings(1, 2.0, True, given))
+    assert complaints(s, found) == ()
+    assert given.monotonic_ns() < 4e9, "the search ended once it saw that its time was over"
+    assert plan(s, deadline_seconds=0.5, settings=MOVES) == plan(
+        s, deadline_seconds=0.5, settings=MOVES
+    ), "without a wall limit nothing depends on time"

@@ -14,7 +14,7 @@ from scheduler_plugin.app.solver_process import ProcessPlanner, serve
 from scheduler_plugin.plan_document import Plan, parse_plan
 from scheduler_plugin.solve import plan
 from tests.scheduler_plugin.placement_builders import node, pod, snapshot
-from wattpack.clock import SystemClock
+from wattpack.clock import ManualClock, SystemClock
 
 SNAPSHOT = snapshot(node("a"), pod("p"))
 INCUMBENT = plan(SNAPSHOT)
@@ -101,7 +101,7 @@ def test_the_child_sends_the_incumbent_first_and_the_final_plan_last() -> None:
     options = {"deadline_seconds": 0.1, "seed": 0, "workers": 1}
     request = json.dumps({"options": options, "snapshot": SNAPSHOT.model_dump_json()})
     sink = io.StringIO()
-    serve(io.StringIO(request + "\n"), sink)
+    serve(io.StringIO(request + "\n"), sink, ManualClock())
     first, last = sink.getvalue().splitlines()
     assert parse_plan(first.removeprefix("incumbent ")) == INCUMBENT
     assert parse_plan(last.removeprefix("final ")) == INCUMBENT
