@@ -7,6 +7,8 @@ over all shards' requests against the same requests without a policy, which are 
 all policies; peak hours are 13:00 to 15:00.
 Shards come in an order drawn from the seed, so that what is finished is a sample of the six weeks:
 ``--shards N`` takes the first N, ``--finished`` only sums up what the folder of ``--resume`` holds.
+``--keep`` adds finished shards to the sums in ``benchmarks/results/polca_weeks``, which are not run
+again while what they rest on stays the same.
 """
 
 from __future__ import annotations
@@ -24,9 +26,10 @@ import numpy as np
 
 from benchmarks._given_power import power_of
 from benchmarks._rests_on import rests_on_digest
+from benchmarks._summed_shards import Summed, read_summed, summed, write_summed
 from benchmarks._sweep import sweep_of
 from benchmarks.polca_row import given_row, unbreakable
-from benchmarks.runner import Options, Result, Row, Target
+from benchmarks.runner import RESULTS, Options, Result, Row, Target
 from simulation.inference_row.client_arrivals import DAY_SECONDS, ClientArrivals
 from simulation.inference_row.days_under_policy import (
     CALM_BELOW,
@@ -66,6 +69,7 @@ QUICK_HOURS: Final = (3.0, 3.25)
 KINDS: Final = ("whole", "first", "token")
 PRIORITIES: Final = {"low": LOW, "high": HIGH}
 QUANTILES: Final = (50, 99)
+KEPT: Final = RESULTS / NAME
 
 
 def _slos(policy: str, kinds: Sequence[str]) -> dict[str, Target]:
@@ -108,16 +112,22 @@ def run(options: Options) -> Result:
     if options.quick:
         given.policies = list(given.policies)[:1]
     order = _order(options.seed)[: 1 if options.quick else given.shards]
-    jobs = [(arm, number) for number in order for arm in (UNCAPPED, *given.policies)]
-    rows = _rows(given, options, jobs)
+    kept = {policy: read_summed(_kept_file(given, options, policy)) for policy in given.policies}
+    if options.quick:
+        kept = dict.fromkeys(given.policies, Summed(frozenset(), None))
+    rows = _rows(given, options, _jobs(order, kept))
     figures: dict[str, float | int | str] = {
         "servers": given.servers,
         "shards_asked": len(order),
         "calibration_sha256": frozen_calibration().sha256,
     }
-    for policy in given.policies:
-        mine = _with_uncapped(policy, rows, order)
-        figures |= summary(policy, mine) if mine else {}
+    for policy, old in kept.items():
+        mine = _with_uncapped(policy, rows, [n for n in order if n not in old.numbers])
+        if given.keep and mine:
+            new = Summed(old.numbers | mine.keys(), summed([*_rows_of(old), *mine.values()]))
+            write_summed(_kept_file(given, options, policy), new)
+        every = [*_rows_of(old), *mine.values()]
+        figures |= summary(policy, every) if every else {}
     free = [row for (arm, _), row in rows.items() if arm == UNCAPPED]
     if free:
         figures[f"{UNCAPPED}_cpu_hours_of_all"] = _cpu_hours_of_all(free)
@@ -129,16 +139,34 @@ def run(options: Options) -> Result:
     return Result(figures, TARGETS if complete else {})
 
 
+def _jobs(order: Sequence[int], kept: Mapping[str, Summed]) -> list[tuple[str, int]]:
+    """Arms of shards that no sum holds; the uncapped one where a policy needs it."""
+    jobs = []
+    for number in order:
+        policies = [policy for policy, old in kept.items() if number not in old.numbers]
+        jobs += [(arm, number) for arm in ((UNCAPPED, *policies) if policies else ())]
+    return jobs
+
+
+def _rows_of(old: Summed) -> list[Row]:
+    return [] if old.row is None else [old.row]
+
+
+def _kept_file(given: argparse.Namespace, options: Options, policy: str) -> Path:
+    name = f"{policy}-{given.servers}-seed-{options.seed}-{_digest(given)}.json.gz"
+    return KEPT / name
+
+
 def _with_uncapped(
     policy: str, rows: Mapping[tuple[str, int], Row], order: Sequence[int]
-) -> list[Row]:
+) -> dict[int, Row]:
     """A policy's shards, each with what the same requests came to without a policy."""
-    both = ((rows.get((policy, number)), rows.get((UNCAPPED, number))) for number in order)
-    return [
-        mine | {"free_work": free["work"], "free_times": free["times"]}
-        for mine, free in both
+    both = {number: (rows.get((policy, number)), rows.get((UNCAPPED, number))) for number in order}
+    return {
+        number: mine | {"free_work": free["work"], "free_times": free["times"]}
+        for number, (mine, free) in both.items()
         if mine is not None and free is not None
-    ]
+    }
 
 
 def _arguments(options: Options) -> argparse.Namespace:
@@ -151,6 +179,9 @@ def _arguments(options: Options) -> argparse.Namespace:
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument(
         "--finished", action="store_true", help="run nothing, sum up what --resume holds"
+    )
+    parser.add_argument(
+        "--keep", action="store_true", help="add what is finished to benchmarks/results/polca_weeks"
     )
     parser.add_argument("--scenario", type=Path, help="row, meter, plant and faults instead")
     return parser.parse_args(options.arguments)
@@ -190,12 +221,16 @@ def _file(given: argparse.Namespace, options: Options, job: tuple[str, int]) -> 
     if options.resume is None:
         return None
     policy, number = job
+    seed = f"seed-{options.seed}-{number:03d}"
+    return options.resume / f"{NAME}-{policy}-{given.servers}-{seed}-{_digest(given)}.json"
+
+
+def _digest(given: argparse.Namespace) -> str:
     digest = rests_on_digest(f"benchmarks.{NAME}")
-    if given.scenario is not None:
-        made = hashlib.sha256(digest.encode() + given.scenario.read_bytes())
-        digest = made.hexdigest()[:12]
-    name = f"{NAME}-{policy}-{given.servers}-seed-{options.seed}-{number:03d}-{digest}.json"
-    return options.resume / name
+    if given.scenario is None:
+        return digest
+    made = hashlib.sha256(digest.encode() + given.scenario.read_bytes())
+    return made.hexdigest()[:12]
 
 
 def _keep(file: Path | None, row: Row) -> None:
@@ -321,13 +356,14 @@ def agreement(policy: str, servers: int, seed: int, day: int, file: Path | None 
 
 def summary(policy: str, rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:
     """Over the shards: sums of events, the worst of loads, quantiles of all requests."""
-    made: dict[str, float] = {"shards": len(rows)}
+    shards = sum(row.get("shards", 1) for row in rows)
+    made: dict[str, float] = {"shards": shards}
     for name in ("brakes", "trips", "above_seconds", "cap_changes", "invariant_violations"):
         made[name] = sum(row[name] for row in rows)
     for name in ("peak_ratio", "max_heat"):
         made[name] = max(row[name] for row in rows)
     for name in ("mean_ratio", "hot_hours"):
-        made[name] = sum(row[name] for row in rows) / len(rows)
+        made[name] = sum(row[name] for row in rows) / shards
     made["cpu_hours_of_all"] = _cpu_hours_of_all(rows)
     work, free = (np.sum([row[name] for row in rows], axis=0) for name in ("work", "free_work"))
     made |= {f"work_{name}": float((work / free)[which]) for name, which in PRIORITIES.items()}
@@ -350,4 +386,6 @@ def summary(policy: str, rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:
 
 def _cpu_hours_of_all(rows: Sequence[Mapping[str, Any]]) -> float:
     """What one arm of six weeks takes, at the mean of its shards that are finished."""
-    return float(np.mean([row["cpu_seconds"] for row in rows])) * SHARDS / 3600.0
+    shards = sum(int(row.get("shards", 1)) for row in rows)
+    seconds = float(sum(row["cpu_seconds"] for row in rows))
+    return seconds / float(shards) * SHARDS / 3600.0

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import gzip
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from benchmarks import polca_weeks
+from benchmarks._summed_shards import Summed, read_summed, summed, write_summed
 from benchmarks.runner import Options
 from simulation.inference_row.request_time_counts import sparse, time_counts
+from wattpack.errors import InputError
 
 
 def row(seconds: float, brakes: int) -> dict[str, object]:
@@ -48,7 +51,7 @@ def test_a_policy_is_held_against_the_uncapped_row_of_the_same_shards() -> None:
         ("uncapped", 8): free | {"work": [3.0, 3.0]},
     }
     found = polca_weeks._with_uncapped("polca", rows, [9, 8, 7])
-    assert found == [{"work": [0.5, 2.0], "free_work": [1.0, 2.0], "free_times": free["times"]}]
+    assert found == {7: {"work": [0.5, 2.0], "free_work": [1.0, 2.0], "free_times": free["times"]}}
 
 
 def test_every_shard_is_run_once_in_an_order_of_the_seed() -> None:
@@ -67,3 +70,36 @@ def test_nothing_is_run_to_sum_up_what_is_finished(tmp_path: Path) -> None:
     assert "polca_shards" not in result.figures
     assert not result.targets
     assert not list(tmp_path.iterdir())
+
+
+def test_a_sum_of_shards_says_what_its_shards_say(tmp_path: Path) -> None:
+    rows = [row(10.0, 0), row(10.0, 1) | {"calm_mean_error": -0.02}, row(12.0, 2)]
+    rows[2]["calm_mean_error"] = 0.01
+    file = tmp_path / "polca.json.gz"
+    write_summed(file, Summed(frozenset({3, 5}), summed(rows[:2])))
+    kept = read_summed(file)
+    assert kept.numbers == {3, 5}
+    assert kept.row is not None
+    together, apart = (polca_weeks.summary("polca", one) for one in ([kept.row, rows[2]], rows))
+    assert together == pytest.approx(apart)
+    assert together["polca_shards"] == 3
+
+
+def test_shards_that_a_sum_holds_are_not_run_again() -> None:
+    kept = {"polca": Summed(frozenset({7}), None), "wattpack": Summed(frozenset({7, 9}), None)}
+    assert polca_weeks._jobs([7, 9, 8], kept) == [
+        ("uncapped", 9),
+        ("polca", 9),
+        ("uncapped", 8),
+        ("polca", 8),
+        ("wattpack", 8),
+    ]
+
+
+@pytest.mark.parametrize("content", [b"", b"words", gzip.compress(b"[]"), gzip.compress(b"{}")])
+def test_a_file_of_something_else_is_named(tmp_path: Path, content: bytes) -> None:
+    file = tmp_path / "polca.json.gz"
+    file.write_bytes(content)
+    with pytest.raises(InputError, match="summed shards"):
+        read_summed(file)
+    assert read_summed(tmp_path / "none").row is None
