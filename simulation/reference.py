@@ -11,7 +11,7 @@ import json
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, get_args, get_origin
 
 import yaml
 from pydantic import BaseModel
@@ -67,7 +67,7 @@ def _rows(
         value = None if values is None else values.get(name)
         text = (info.description or "").replace("|", "\\|")
         inner = _inner(info.annotation)
-        several = isinstance(value, list) or (inner is not None and inner is not info.annotation)
+        several = isinstance(value, list) or get_origin(info.annotation) is tuple
         key = f"{prefix}{name}" + ("[]" if several else "")
         if inner is None:
             yield key, _shown(value, values is None), text

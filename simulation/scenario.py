@@ -14,6 +14,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, field_validator, model_validator
 
 from simulation.plant_constants import PlantConstants, frozen_plant
+from simulation.training_fleet.fleet_settings import FleetSettings
 from wattpack.settings import Settings, read_yaml_mapping, validate
 
 Seconds = Annotated[float, Field(gt=0, le=1e8)]
@@ -363,6 +364,10 @@ class Scenario(Settings):
     ] = _SERVICES
     training: Annotated[tuple[TrainingSettings, ...], Field(description="Gangs")] = _TRAINING
     batch: Annotated[BatchSettings, Field(description="Batch pods")] = BatchSettings()
+    training_fleet: Annotated[
+        FleetSettings | None,
+        Field(description="Jobs of a training fleet in place of the batch pods; {} for Acme's"),
+    ] = None
     faults: Annotated[tuple[FaultSettings, ...], Field(description="What goes wrong")] = ()
     control: Annotated[ControlSettings, Field(description="The product's loops")] = (
         ControlSettings()

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from simulation.pod_work import Work, batch_works, standing_works
 from simulation.scenario import Scenario
+from simulation.training_fleet.fleet_pods import fleet_works
 
 __all__ = ["WorkCalendar"]
 
@@ -23,7 +24,10 @@ class WorkCalendar:
     def __init__(self, scenario: Scenario) -> None:
         self.known: dict[str, Work] = {}
         self._coming: list[Work] = standing_works(scenario)
-        self._batch: Iterator[Work] = batch_works(scenario)
+        fleet = scenario.training_fleet
+        self._batch: Iterator[Work] = (
+            batch_works(scenario) if fleet is None else fleet_works(scenario, fleet)
+        )
         self._next_batch = next(self._batch, None)
 
     def due(self, seconds: float) -> list[Work]:
