@@ -6,10 +6,12 @@ would be kept under this code's name. Workers run one case at a time: give them 
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeVar
+from urllib.parse import urlsplit
 
 from benchmarks.runner import sources_digest
 from wattpack.errors import InputError, PermanentError, TransientError, WattpackError
@@ -21,6 +23,7 @@ Made = TypeVar("Made")
 ANSWER_SECONDS: Final = 10.0
 WORKER_SECONDS: Final = 30.0
 FIELD: Final = "--scheduler"
+SCHEMES: Final = ("tcp", "tls")
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +78,7 @@ class DaskSweep:
         except ImportError as error:
             expected = "dask.distributed to be installed (pip install 'wattpack[sweep]')"
             raise InputError(FIELD, expected, self.address) from error
+        self._knock()
         with ExitStack() as closing:
             try:
                 client = closing.enter_context(
@@ -89,6 +93,18 @@ class DaskSweep:
                 within = f"a scheduler with a worker within {self.worker_seconds:g} s"
                 raise InputError(FIELD, within, self.address) from error
             yield client
+
+    def _knock(self) -> None:
+        """Somebody listens: a Client that finds nobody leaves a thread behind that can block."""
+        within = f"a Dask scheduler that answers within {self.answer_seconds:g} s"
+        try:
+            parts = urlsplit(self.address)
+            host, port = parts.hostname, parts.port
+            if parts.scheme not in SCHEMES or host is None or port is None:
+                raise InputError(FIELD, f"{SCHEMES[0]}://HOST:PORT", self.address)
+            socket.create_connection((host, port), self.answer_seconds).close()
+        except (OSError, ValueError) as error:
+            raise InputError(FIELD, within, self.address) from error
 
 
 def _made(code: str, work: Callable[[Any], Made], job: object) -> Made | _NotMade:
