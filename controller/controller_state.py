@@ -22,6 +22,7 @@ from controller.commitments import Commitments, initial_commitments
 from controller.decide import calm_wants
 from controller.demand import no_demand_yet
 from controller.felt_heat import FeltMemory, nothing_felt
+from controller.gap_heat import GapRow
 from controller.guaranteed_case import GuaranteedCase
 from controller.meters import MeterMemory, initial_meters
 from controller.readings import ReadingMemory, initial_readings
@@ -68,6 +69,7 @@ class State:
         meters: What meters taught.
         changes: How the readable draws moved lately.
         felt: By which draws heat was advanced lately.
+        gap_rows: What silent servers counted, until they are heard.
         together: Measured over modelled draw of boards lately.
         together_now: The newest of it, NaN before the first, (n_domains,).
         beyond_nodes_watts: What meters showed beyond the nodes, smoothed, (n_domains,).
@@ -104,6 +106,7 @@ class State:
     meters: MeterMemory
     changes: ChangeMemory
     felt: FeltMemory
+    gap_rows: tuple[GapRow, ...]
     together: RecentHighest
     together_now: FloatArray
     beyond_nodes_watts: FloatArray
@@ -166,6 +169,7 @@ def initial_state(
         meters=initial_meters(n_domains),
         changes=no_changes_yet(n_gpus, n_nodes, n_domains),
         felt=nothing_felt(n_domains),
+        gap_rows=(),
         together=no_coincidence_yet(n_domains),
         together_now=np.full(n_domains, np.nan),
         beyond_nodes_watts=np.zeros(n_domains),

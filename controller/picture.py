@@ -26,6 +26,7 @@ from controller.estimate import (
     sum_of_nodes,
 )
 from controller.felt_heat import Felt, FeltMemory, feel_heat
+from controller.gap_heat import GapRow, Heard, kept_rows, reckoned_again
 from controller.meters import (
     Lesson,
     MeterMemory,
@@ -115,7 +116,8 @@ def look(tick: Tick, state: State) -> tuple[State, Picture]:
         complete=complete,
         stale_gpu=stale,
     )
-    heat, felt = _heated(tick, state, picture, news)
+    heat, felt, row = _heated(tick, state, picture, news)
+    heat, rows = _without_false_heat(tick, state, heat, trust.trusted & ~stale)
     state = replace(
         state,
         trust=trust,
@@ -126,6 +128,7 @@ def look(tick: Tick, state: State) -> tuple[State, Picture]:
         beyond_nodes_watts=beyond,
         heat=heat,
         felt=felt,
+        gap_rows=() if row is None else kept_rows(rows, row),
     )
     return state, picture
 
@@ -239,41 +242,75 @@ def _energy(tick: Tick, fresh_gpu: BoolArray) -> FloatArray:
 
 def _heated(
     tick: Tick, state: State, picture: Picture, news: BoolArray
-) -> tuple[FloatArray, FeltMemory]:
+) -> tuple[FloatArray, FeltMemory, GapRow | None]:
     """Breaker heat advanced over the time since the last tick, and what it was advanced by.
 
     Before most nodes were heard for the first time nothing is recorded.
     """
     if state.now_ns < 0:
-        return state.heat, state.felt
+        return state.heat, state.felt, None
     metered, observed = picture.metered, tick.observations
-    watts = metered.draw_watts - _fallen_watts(tick, state, picture.highest_watts)
+    held = _held_by_silent(tick, picture.highest_watts)
+    watts = metered.draw_watts
+    if held is not picture.highest_watts:
+        fallen = state.load.sum_gpus(picture.highest_watts - held) * OVERSHOOT_RATIO
+        watts = watts - fallen / state.load.efficiency
     felt = Felt(metered.bounds.applied_to(watts), metered.meter_watts, observed.meter_time_ns, news)
     span_ns = (state.now_ns, tick.now_ns)
     heat, memory = feel_heat(state.rated_load, state.felt, state.heat, felt, span_ns)
-    return np.where(state.heard, heat, state.heat), memory
+    heat = np.where(state.heard, heat, state.heat)
+    if picture.holding.fresh_node.all():
+        return heat, memory, None
+    silent = ~picture.holding.fresh_node.take(tick.topology.node_of_gpu)
+    counted = np.where(silent, held * OVERSHOOT_RATIO, 0.0)
+    row = GapRow(
+        *span_ns, state.heat, felt.watts, metered.bounds.lower_watts, _by_node(tick, counted)
+    )
+    return heat, memory, row
 
 
-def _fallen_watts(tick: Tick, state: State, highest_watts: FloatArray) -> FloatArray:
-    """What silent boards no longer draw since their leases ran out, AC, (n_domains,).
+def _without_false_heat(
+    tick: Tick, state: State, heat: FloatArray, believed: BoolArray
+) -> tuple[FloatArray, tuple[GapRow, ...]]:
+    """Heat without what silent servers counted beyond their highest readings, once they tell."""
+    rows, observed = state.gap_rows, tick.observations
+    if not rows or not observed.gpu_gap_watts.size:
+        return heat, rows
+    before_ns = state.readings.received_ns
+    told = np.where(believed, observed.gpu_gap_watts, np.nan)
+    highest = _by_node(tick, told)
+    highest = np.where(observed.node_received_ns > before_ns, highest, np.nan)
+    # A meter that has spoken since has put its domain's heat right already.
+    free = state.felt.settled_ns < rows[0].begin_ns
+    false, rows = reckoned_again(state.rated_load, rows, Heard(highest, before_ns), free)
+    return np.maximum(heat - np.where(state.heard, false, 0.0), 0.0), rows
+
+
+def _by_node(tick: Tick, gpu_watts: FloatArray) -> FloatArray:
+    """Sums over each server's boards, (n_nodes,)."""
+    sums = np.bincount(tick.topology.node_of_gpu, gpu_watts, tick.topology.n_nodes)
+    return sums.astype(np.float64, copy=False)
+
+
+def _held_by_silent(tick: Tick, highest_watts: FloatArray) -> FloatArray:
+    """The highest caps with those of silent boards whose leases have run out, (n_gpus,).
 
     Heat is a record of the past, not a bound on the next seconds: a node that was silent for longer
     than every lease and has a host unit was at its guaranteed caps (I3, I10), whatever its limits
     may be by now.
     """
-    load, topology, observed = state.load, tick.topology, tick.observations
+    topology, observed = tick.topology, tick.observations
     settled_ns = tick.lease_ns + tick.settings.nonce_max_age_ns
     settled_ns += int(tick.settings.settle_seconds * NS_PER_SECOND)
     expired = (tick.now_ns - observed.node_received_ns > settled_ns) & topology.node_host_unit
     expired &= observed.node_received_ns >= 0
     if not expired.any():
-        return np.zeros(len(load.tree))
+        return highest_watts
     guaranteed = np.fmax(observed.gpu_guaranteed_watts, topology.guaranteed_watts)
     # Where nothing is enforced nothing was leased, so nothing falls.
     leased = topology.enforced_gpu
     gpu = leased & expired[topology.node_of_gpu] & (guaranteed < highest_watts)
-    phantom = np.where(gpu, (highest_watts - guaranteed) * OVERSHOOT_RATIO, 0.0)
-    return load.sum_gpus(phantom) / load.efficiency
+    return np.where(gpu, guaranteed, highest_watts)
 
 
 def _complete(

@@ -167,6 +167,8 @@ class Observations:
         feed_share: The busiest feed's share of each domain's load, NaN if nobody tells,
             (n_domains,); empty: nobody tells any.
         feed_time_ns: Time stamp of that reading, (n_domains,).
+        gpu_gap_watts: Highest reading since the report before, where a board's agent tells it and
+            its counter does not contradict, NaN else, (n_gpus,); empty: nobody tells any.
     """
 
     node_received_ns: IntArray
@@ -191,6 +193,7 @@ class Observations:
     node_epoch: IntArray
     feed_share: FloatArray = field(default_factory=lambda: np.zeros(0))
     feed_time_ns: IntArray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    gpu_gap_watts: FloatArray = field(default_factory=lambda: np.zeros(0))
 
     @property
     def poisoned_nodes(self) -> BoolArray:

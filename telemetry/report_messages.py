@@ -11,10 +11,11 @@ from actuator.lease_messages import (
 )
 from actuator.lease_messages import DeviceState as ActuatorDeviceState
 from telemetry.attribution.attribute import Attribution
+from telemetry.highest_readings import HighestTold
 from telemetry.node_state import NodeState
 from telemetry.sampler import DeviceSample
 from wattpack.errors import InputError
-from wattpack.units import require_number
+from wattpack.units import GpuUuid, require_number
 from wattpack.wire.v1 import power_pb2
 
 VERSIONS = (1,)
@@ -57,7 +58,10 @@ def _description(sample: DeviceSample) -> power_pb2.DeviceDescription:
 
 
 def build_report(
-    state: NodeState, sequence: int, host_watts: float | None = None
+    state: NodeState,
+    sequence: int,
+    host_watts: float | None = None,
+    highest: HighestTold | None = None,
 ) -> power_pb2.NodeReport:
     """One report; without an actuator its nonce is 0 and every device is uncontrolled (I10)."""
     actuator = state.actuator
@@ -72,6 +76,11 @@ def build_report(
         report.nonce = actuator.nonce
         report.clock_ns = actuator.clock_ns
         report.highest_epoch = actuator.highest_epoch
+    if highest is not None:
+        report.highest_since_clock_ns = highest.since_clock_ns
+        for device in report.devices:
+            if device.uuid in highest.watts:
+                device.highest_draw_watts = highest.watts[GpuUuid(device.uuid)]
     if host_watts is not None:
         report.host_watts = require_number("host_watts", host_watts, minimum=0.0, unit="W")
     return report

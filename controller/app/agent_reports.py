@@ -12,12 +12,13 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from controller.gap_heat import believable_highest
 from controller.seen_work import UNITS
 from wattpack.errors import InputError, read_from
 from wattpack.fencing import MAX_SEQUENCE
 from wattpack.gpu_resources import MAX_BOARDS
 from wattpack.power.domain_tree import BoolArray, FloatArray, IntArray
-from wattpack.units import require_number
+from wattpack.units import NS_PER_SECOND, require_number
 from wattpack.wire.v1 import power_pb2
 
 __all__ = [
@@ -25,6 +26,7 @@ __all__ = [
     "NodeSample",
     "PodUse",
     "describe",
+    "highest_since",
     "read_report",
 ]
 
@@ -95,6 +97,9 @@ class NodeSample:
     """Utilisation, memory utilisation and SM clock over the highest, (3, n_devices)."""
     units: FloatArray = field(default_factory=lambda: np.zeros((0, 0)))
     """Activity of engine, SMs, tensor pipe and DRAM as the board tells it, (4, n_devices)."""
+    highest_watts: FloatArray = field(default_factory=lambda: np.zeros(0))
+    """Highest readings since ``highest_since_ns`` of the node's clock, NaN untold, (n_devices,)."""
+    highest_since_ns: int = 0
 
 
 def describe(hello: power_pb2.Hello) -> tuple[DeviceDescription, ...]:
@@ -251,6 +256,8 @@ def read_report(
         temperature_celsius=_temperatures(readings),
         signals=_signals(readings, devices),
         units=_units(readings),
+        highest_watts=_highest(readings),
+        highest_since_ns=report.highest_since_clock_ns,
     )
 
 
@@ -295,3 +302,28 @@ def _units(readings: Sequence[power_pb2.DeviceReading | None]) -> FloatArray:
     ]
     shares = np.array(rows, dtype=np.float64).reshape(-1, len(UNITS)).T
     return np.where(((shares >= 0.0) & (shares <= 1.0)).all(axis=0), shares, np.nan)
+
+
+def _highest(readings: Sequence[power_pb2.DeviceReading | None]) -> FloatArray:
+    """NaN where it is untold or below the reading that comes with it, (n,)."""
+    told = [
+        reading.highest_draw_watts
+        if reading is not None and reading.HasField("highest_draw_watts")
+        else math.nan
+        for reading in readings
+    ]
+    watts, now = np.array(told), [0.0 if r is None else r.draw_watts for r in readings]
+    return np.where((watts >= now) & (watts <= IMPLAUSIBLE_WATTS), watts, np.nan)
+
+
+def highest_since(previous: NodeSample, sample: NodeSample) -> FloatArray:
+    """Highest readings between two reports of one boot, NaN where they are not known, (n,)."""
+    n = len(sample.highest_watts)
+    told = 0 < sample.highest_since_ns <= previous.clock_ns
+    if not told or len(previous.energy_joules) != n:
+        return np.full(n, np.nan)
+    before, now = (
+        np.where(s.energy_joules > 0.0, s.energy_joules, np.nan) for s in (previous, sample)
+    )
+    seconds = np.full(n, (sample.clock_ns - previous.clock_ns) / NS_PER_SECOND)
+    return believable_highest(sample.highest_watts, (before, now), seconds)

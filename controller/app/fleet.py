@@ -18,6 +18,7 @@ from controller.app.agent_reports import (
     DeviceDescription,
     NodeSample,
     describe,
+    highest_since,
     read_report,
 )
 from controller.tick_values import Observations, Topology
@@ -57,6 +58,15 @@ class NodeRecord:
     sample: NodeSample | None = None
     energy_history: deque[tuple[int, list[float]]] = field(default_factory=lambda: deque(maxlen=64))
     energy_mean_watts: FloatArray = field(default_factory=lambda: np.zeros(0))
+    #: Over all reports since the last tick, None without one.
+    highest_watts: FloatArray | None = None
+
+    def take_highest(self, previous: NodeSample | None, sample: NodeSample) -> None:
+        """Add the highest readings of the time that a new report covers."""
+        n = len(sample.draw_watts)
+        told = np.full(n, np.nan) if previous is None else highest_since(previous, sample)
+        so_far = self.highest_watts
+        self.highest_watts = told if so_far is None else np.maximum(so_far, told)
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,12 +184,14 @@ class Fleet:
             raise InputError("report.node", "a node that has said hello", report.node)
         sample = read_report(report, record.devices, received_ns)
         with self._lock:
-            previous = record.sample
+            previous = previous_of_boot = record.sample
             if report.boot_id != record.boot_id:
                 record.rebooted, record.boot_id = True, report.boot_id
                 record.energy_history.clear()
+                previous_of_boot = None
             elif report.sequence <= record.newest_sequence:
                 raise InputError("report.sequence", f"> {record.newest_sequence}", report.sequence)
+            record.take_highest(previous_of_boot, sample)
             record.sample, record.newest_sequence = sample, report.sequence
             record.energy_history.append((sample.clock_ns, sample.energy_joules.tolist()))
             record.energy_mean_watts = _energy_means(record.energy_history)
@@ -281,6 +293,7 @@ class Fleet:
                 if record.sample is not None:
                     gpus = slice(offsets[index], offsets[index + 1])
                     arrays.fill(index, gpus, record, leadership.epoch)
+                    record.highest_watts = None
         return Observations(
             node_received_ns=arrays.received_ns,
             node_nonce=arrays.nonce,
@@ -304,6 +317,7 @@ class Fleet:
             node_epoch=arrays.highest_epoch,
             feed_share=domains.feed_share,
             feed_time_ns=domains.feed_time_ns,
+            gpu_gap_watts=arrays.highest_watts,
         )
 
 
@@ -339,6 +353,7 @@ class _Arrays:
     highest_epoch: IntArray
     draw_watts: FloatArray
     energy_mean_watts: FloatArray
+    highest_watts: FloatArray
     limit_watts: FloatArray
     guaranteed_watts: FloatArray
     confirmed_sequence: IntArray
@@ -348,7 +363,7 @@ class _Arrays:
     @classmethod
     def empty(cls, n_gpus: int, n_nodes: int) -> _Arrays:
         """Nothing known."""
-        unknown = [np.full(n_gpus, np.nan) for _ in range(4)]
+        unknown = [np.full(n_gpus, np.nan) for _ in range(5)]
         return cls(
             np.full(n_nodes, -1, dtype=np.int64),
             np.zeros(n_nodes, dtype=np.uint64),
@@ -359,6 +374,7 @@ class _Arrays:
             unknown[1],
             unknown[2],
             unknown[3],
+            unknown[4],
             np.zeros(n_gpus, dtype=np.int64),
             np.zeros(n_gpus, dtype=np.bool_),
             np.zeros(n_gpus, dtype=np.bool_),
@@ -375,6 +391,8 @@ class _Arrays:
         self.highest_epoch[node] = sample.highest_epoch
         self.draw_watts[gpus] = sample.draw_watts
         self.energy_mean_watts[gpus] = record.energy_mean_watts
+        if record.highest_watts is not None:
+            self.highest_watts[gpus] = record.highest_watts
         self.limit_watts[gpus] = sample.limit_watts
         self.guaranteed_watts[gpus] = sample.guaranteed_watts
         # Sequences begin anew with each epoch: a confirmation counts only in the one it is of.

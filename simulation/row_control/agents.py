@@ -9,6 +9,7 @@ import numpy as np
 from simulation.row_control.actuators import RowActuators
 from simulation.row_control.compiled_post import fastest_post
 from simulation.row_control.faults import RowFaultKind, RowFaults
+from simulation.row_control.heard_highest import HighestReadings
 from simulation.row_control.messages import LeaseBatches, Network, Reports, joined
 from simulation.row_control.row_plant import RowPlant
 from simulation.row_control.work import Bools, Floats, Integers
@@ -50,6 +51,8 @@ class _Sent:
     at_ns: Integers
     arrival_ns: Integers
     nonces: Integers
+    highest_watts: Floats
+    highest_since_ns: Integers
 
 
 class RowAgents:
@@ -79,6 +82,8 @@ class RowAgents:
         self._reports: list[Reports] = []
         self._post = fastest_post(actuators)
         self._frozen_watts, self._frozen_joules = _Frozen(self._shape), _Frozen(self._shape)
+        self._highest = HighestReadings(self._shape)
+        self._highest.began_anew(np.arange(n), plant.start_ns)
         self._told_watts: Floats = np.full(n, np.inf)
         self._told_ns = np.full(n, plant.start_ns)
         self._now_ns = plant.start_ns
@@ -101,6 +106,8 @@ class RowAgents:
         """Before each window: which nodes have risen so much that they report at once."""
         self._now_ns = now_ns
         self._draws_watts = self._plant.bank.sensed_draw_watts().reshape(self._shape)
+        kept = self._frozen_watts.kept
+        self._highest.look(np.where(np.isnan(kept), self._draws_watts, kept))
         ratio = self._settings.rise_ratio
         if ratio > 0.0:
             draws = self._draws_watts.sum(axis=1)
@@ -147,6 +154,8 @@ class RowAgents:
         loss = faults.chance(K.MESSAGE_LOSS, seconds, self._shape[0])[nodes]
         arrives = self._network.arrive(loss)
         nonces = self._actuators.new_nonces(nodes, at_ns)
+        highest = self._highest.told(nodes, at_ns, draws[nodes], joules[nodes])
+        self._highest.reported(nodes, nonces)
         self._told_watts[nodes] = draws.take(nodes, axis=0).sum(axis=1)
         self._told_ns[nodes] = at_ns
         self.sent += len(arrives)
@@ -156,7 +165,10 @@ class RowAgents:
             order = order[arrives[order]]
             self.lost += len(arrives) - len(order)
         if order.size:
-            sent = _Sent(nodes[order], at_ns[order], arrival_ns[order], nonces[order])
+            sent = _Sent(
+                nodes[order], at_ns[order], arrival_ns[order], nonces[order],
+                highest[0][order], highest[1][order],
+            )  # fmt: skip
             self._reports.append(self._made(sent, draws, joules))
 
     def _sensed(self, faults: RowFaults, seconds: float) -> tuple[Floats, Floats]:
@@ -190,6 +202,8 @@ class RowAgents:
             confirmed_sequence=actuators.confirmed_sequence.take(nodes, axis=0),
             controlled=actuators.controlled(nodes),
             leased=actuators.leased(nodes, sent.at_ns),
+            highest_watts=sent.highest_watts,
+            highest_since_ns=actuators.local_ns(sent.highest_since_ns, nodes),
         )
 
     def arrived(self, until_ns: int) -> Reports | None:
@@ -225,6 +239,7 @@ class RowAgents:
         through = self._network.arrive(loss[batches.node])
         self.sent += len(through)
         self.lost += int((~through).sum())
+        self._highest.answered(batches.node[through], batches.nonce[through], arrival[through])
         if through.all():
             self._post.send(batches, arrival)
         elif through.any():

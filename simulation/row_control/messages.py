@@ -52,6 +52,8 @@ class Reports(_Rows):
         confirmed_sequence: Last command that a read-back agreed with, (k, g).
         controlled: The actuator vouches for the board, (k, g).
         leased: A lease runs, (k, g).
+        highest_watts: Highest readings since then, NaN where they are not believed, (k, g).
+        highest_since_ns: The report that was heard last, on the node's own clock, (k,).
     """
 
     node: Integers
@@ -68,6 +70,8 @@ class Reports(_Rows):
     confirmed_sequence: Integers
     controlled: Bools
     leased: Bools
+    highest_watts: Floats
+    highest_since_ns: Integers
 
     def __len__(self) -> int:
         return len(self.node)

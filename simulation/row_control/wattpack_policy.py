@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from controller.gap_heat import believable_highest
 from controller.step import State, initial_state, step
 from controller.tick_values import (
     Band,
@@ -110,6 +111,9 @@ class WattpackPolicy:
         self._no_forecast = np.full(topology.n_domains, np.nan)
         self._no_override = np.full(topology.n_gpus, np.nan)
         self._means = _EnergyMeans(*shape)
+        self._gap_watts, self._gap_told = np.full(shape, np.nan), np.zeros(n, dtype=np.bool_)
+        self._clock_ns = np.zeros(n, dtype=np.int64)
+        self._joules = np.full(shape, np.nan)
         self._answers = Answers(*shape, epoch)
         self._risen_watts = 0.0
         self._rise_watts = LARGE_RISE_SHARE * float(topology.tree.rating_watts.max())
@@ -154,6 +158,7 @@ class WattpackPolicy:
         if booted.any():
             self._rebooted[nodes] |= booted
             self._means.forget(nodes[booted])
+        self._take_highest(nodes, reports, same_boot=before == reports.boot)
         self._boot[nodes] = reports.boot
         self._received_ns[nodes] = reports.arrival_ns
         self._nonce[nodes] = reports.nonce
@@ -174,10 +179,23 @@ class WattpackPolicy:
         answer = self._answers.arrived(reports, judged | self._rebooted.take(nodes))
         return [] if answer is None else [answer]
 
+    def _take_highest(self, nodes: Integers, reports: Reports, same_boot: Bools) -> None:
+        """Highest readings since each node's report before, over all reports since the tick."""
+        clock_ns = self._clock_ns[nodes]
+        covers = same_boot & (clock_ns > 0) & (reports.highest_since_ns <= clock_ns)
+        seconds = (reports.clock_ns - clock_ns)[:, None] / NS_PER_SECOND
+        joules = (self._joules[nodes], reports.energy_joules)
+        believed = believable_highest(reports.highest_watts, joules, seconds)
+        told = np.where(covers[:, None], believed, np.nan)
+        again = self._gap_told[nodes][:, None]
+        self._gap_watts[nodes] = np.where(again, np.maximum(self._gap_watts[nodes], told), told)
+        self._gap_told[nodes] = True
+        self._clock_ns[nodes], self._joules[nodes] = reports.clock_ns, reports.energy_joules
+
     def tick(self, known: Known) -> Orders:
         """One step of the product's controller."""
         seen = self._observed(known)
-        self._rebooted[:] = False
+        self._rebooted[:] = self._gap_told[:] = False
         self._risen_watts = 0.0
         tick = Tick(self.topology, seen, self.settings, known.now_ns)
         self.state, commands, self.decisions = step(tick, self.state)
@@ -210,6 +228,7 @@ class WattpackPolicy:
             node_epoch=self._node_epoch.copy(),
             feed_share=known.feed_share,
             feed_time_ns=known.feed_time_ns,
+            gpu_gap_watts=self._gap_watts.flatten(),
         )
 
     def _orders(self, commands: Commands) -> Orders:

@@ -10,6 +10,7 @@ The agent decides nothing but the emergency cut of its own node: the actuator ju
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
@@ -22,6 +23,7 @@ from actuator.lease_messages import (
 )
 from actuator.unix_socket.client import ActuatorError
 from telemetry.attribution.attribute import Attribution
+from telemetry.highest_readings import HighestReadings, HighestTold
 from telemetry.large_rise import LastReport, calls_for_report, told
 from telemetry.node_limit import Cut, GuardedDevice, emergency_cuts
 from telemetry.node_state import NodeState
@@ -115,6 +117,8 @@ class NodeAgent:
         self._host_watts = senses.host_watts
         self._sequence = 0
         self._told = LastReport()
+        # Readings and reports have threads of their own.
+        self._highest, self._highest_lock = HighestReadings(), threading.Lock()
         self._reported_to: frozenset[int] = frozenset()
         self._actuator_failing = False
         self._described: frozenset[str] | None = None
@@ -131,7 +135,9 @@ class NodeAgent:
 
     def read(self, now_ns: int) -> None:
         """Read every board once; the state follows with the next exchange."""
-        self._sampler.sample(now_ns)
+        samples = self._sampler.sample(now_ns)
+        with self._highest_lock:
+            self._highest.saw(samples)
 
     def sample(self, now_ns: int) -> NodeState:
         """Read every board once, and the state after it."""
@@ -146,7 +152,7 @@ class NodeAgent:
         self.state = state = self._new_state(now_ns)
         self._sequence += 1
         self._told = told(state.samples, now_ns)
-        report = build_report(state, self._sequence, self._host_watts())
+        report = build_report(state, self._sequence, self._host_watts(), self._highest_told())
         self._reported_to = self._welcomed()
         described = _described(state.samples)
         if self._described is not None and not described <= self._described:
@@ -165,6 +171,8 @@ class NodeAgent:
         handled = 0
         for link in self._links:
             for batch in link.take():
+                with self._highest_lock:
+                    self._highest.answered(batch.nonce)
                 self._apply(batch, link.target)
                 self._clock.message_handled()
                 handled += 1
@@ -228,6 +236,13 @@ class NodeAgent:
 
     def _welcomed(self) -> frozenset[int]:
         return frozenset(i for i, link in enumerate(self._links) if link.connected)
+
+    def _highest_told(self) -> HighestTold | None:
+        status = self._actuator_status
+        if status is None:
+            return None
+        with self._highest_lock:
+            return self._highest.reported(status.nonce, status.clock_ns)
 
     def _new_state(self, now_ns: int) -> NodeState:
         return NodeState(

@@ -184,3 +184,76 @@ def test_without_an_energy_counter_there_is_no_mean() -> None:
         devices = [make_reading(f"node-1-gpu-{i}", energy_joules=0.0) for i in range(2)]
         fleet.report(make_report(sequence=second, devices=devices), received_ns=second)
     assert np.isnan(fleet.records()[0].energy_mean_watts).all()
+
+
+def of_a_board(at_seconds: float, highest: float | None, since_seconds: float) -> Any:
+    """A report of boards that drew 400 W on average and 350 W now."""
+    told = {} if highest is None else {"highest_draw_watts": highest}
+    joules = 1000.0 + 400.0 * at_seconds
+    readings = [
+        make_reading(f"node-1-gpu-{i}", draw_watts=350.0, energy_joules=joules, **told)
+        for i in (0, 1)
+    ]
+    return make_report(
+        sequence=round(at_seconds),
+        devices=readings,
+        highest_since_clock_ns=round(since_seconds * 10**9),
+    )
+
+
+def highest_after(*reports: Any) -> list[float]:
+    fleet = fleet_with_node()
+    for report in reports:
+        fleet.report(report, received_ns=report.clock_ns)
+    told = fleet.records()[0].highest_watts
+    assert told is not None
+    return [float(watts) for watts in told]
+
+
+def test_the_first_report_after_a_silence_tells_the_highest_of_all_of_it() -> None:
+    before = of_a_board(10, None, 0)
+    assert np.isnan(highest_after(before)).all()
+    fleet = fleet_with_node()
+    fleet.report(before, received_ns=0)
+    fleet.records()[0].highest_watts = None  # a tick has taken it
+    fleet.report(of_a_board(70, 480.0, 10), received_ns=1)
+    fleet.report(of_a_board(71, 420.0, 70), received_ns=2)
+    told = fleet.records()[0].highest_watts
+    assert told is not None
+    assert told.tolist() == [480.0, 480.0]
+
+
+@pytest.mark.parametrize(
+    ("highest", "since"),
+    [
+        (None, 10),  # an older agent
+        (480.0, 0),
+        (480.0, 20),  # an agent that began within the silence
+        (360.0, 10),  # the counter says that more was drawn
+        (340.0, 10),  # less than now
+        (float("nan"), 10),
+        (480_000.0, 10),  # milliwatts
+    ],
+)
+def test_a_highest_reading_that_cannot_bound_the_silence_tells_nothing(
+    highest: float | None, since: float
+) -> None:
+    fleet = fleet_with_node()
+    fleet.report(of_a_board(10, None, 0), received_ns=0)
+    fleet.records()[0].highest_watts = None
+    fleet.report(of_a_board(70, highest, since), received_ns=1)
+    told = fleet.records()[0].highest_watts
+    assert told is not None
+    assert np.isnan(told).all()
+
+
+def test_another_boot_tells_nothing_of_the_one_before() -> None:
+    fleet = fleet_with_node()
+    fleet.report(of_a_board(10, None, 0), received_ns=0)
+    fleet.records()[0].highest_watts = None
+    report = of_a_board(70, 480.0, 10)
+    report.boot_id = "boot-2"
+    fleet.report(report, received_ns=1)
+    told = fleet.records()[0].highest_watts
+    assert told is not None
+    assert np.isnan(told).all()

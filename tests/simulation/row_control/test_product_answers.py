@@ -73,6 +73,8 @@ class Both:
             host_watts=np.array([np.nan]),
             draw_watts=none[None],
             energy_joules=none[None],
+            highest_watts=none[None],
+            highest_since_ns=np.array([now_ns]),
             limit_watts=limits[None],
             guaranteed_watts=guaranteed[None],
             confirmed_sequence=confirmed[None],

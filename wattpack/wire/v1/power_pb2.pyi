@@ -231,6 +231,7 @@ class DeviceReading(_message.Message):
     SM_ACTIVITY_FIELD_NUMBER: _builtins.int
     TENSOR_ACTIVITY_FIELD_NUMBER: _builtins.int
     DRAM_ACTIVITY_FIELD_NUMBER: _builtins.int
+    HIGHEST_DRAW_WATTS_FIELD_NUMBER: _builtins.int
     uuid: _builtins.str
     state: Global___DeviceState.ValueType
     draw_watts: _builtins.float
@@ -270,6 +271,8 @@ class DeviceReading(_message.Message):
     """tensor pipe at work"""
     dram_activity: _builtins.float
     """share of the memory's bandwidth"""
+    highest_draw_watts: _builtins.float
+    """Highest draw_watts since highest_since_clock_ns of the report; absent = not known for all of that time."""
     def __init__(
         self,
         *,
@@ -294,15 +297,18 @@ class DeviceReading(_message.Message):
         sm_activity: _builtins.float | None = ...,
         tensor_activity: _builtins.float | None = ...,
         dram_activity: _builtins.float | None = ...,
+        highest_draw_watts: _builtins.float | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_dram_activity", b"_dram_activity", "_engine_activity", b"_engine_activity", "_memory_utilisation", b"_memory_utilisation", "_sm_activity", b"_sm_activity", "_tensor_activity", b"_tensor_activity", "dram_activity", b"dram_activity", "engine_activity", b"engine_activity", "memory_utilisation", b"memory_utilisation", "sm_activity", b"sm_activity", "tensor_activity", b"tensor_activity"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_dram_activity", b"_dram_activity", "_engine_activity", b"_engine_activity", "_highest_draw_watts", b"_highest_draw_watts", "_memory_utilisation", b"_memory_utilisation", "_sm_activity", b"_sm_activity", "_tensor_activity", b"_tensor_activity", "dram_activity", b"dram_activity", "engine_activity", b"engine_activity", "highest_draw_watts", b"highest_draw_watts", "memory_utilisation", b"memory_utilisation", "sm_activity", b"sm_activity", "tensor_activity", b"tensor_activity"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_dram_activity", b"_dram_activity", "_engine_activity", b"_engine_activity", "_memory_utilisation", b"_memory_utilisation", "_sm_activity", b"_sm_activity", "_tensor_activity", b"_tensor_activity", "confirmed_sequence", b"confirmed_sequence", "dram_activity", b"dram_activity", "draw_watts", b"draw_watts", "energy_joules", b"energy_joules", "enforced_limit_watts", b"enforced_limit_watts", "engine_activity", b"engine_activity", "failed_writes", b"failed_writes", "guaranteed_watts", b"guaranteed_watts", "instant_draw_watts", b"instant_draw_watts", "lease_active", b"lease_active", "limit_watts", b"limit_watts", "lock_max_mhz", b"lock_max_mhz", "memory_utilisation", b"memory_utilisation", "sm_activity", b"sm_activity", "sm_clock_mhz", b"sm_clock_mhz", "state", b"state", "temperature_celsius", b"temperature_celsius", "tensor_activity", b"tensor_activity", "throttle_reasons", b"throttle_reasons", "utilisation", b"utilisation", "uuid", b"uuid"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_dram_activity", b"_dram_activity", "_engine_activity", b"_engine_activity", "_highest_draw_watts", b"_highest_draw_watts", "_memory_utilisation", b"_memory_utilisation", "_sm_activity", b"_sm_activity", "_tensor_activity", b"_tensor_activity", "confirmed_sequence", b"confirmed_sequence", "dram_activity", b"dram_activity", "draw_watts", b"draw_watts", "energy_joules", b"energy_joules", "enforced_limit_watts", b"enforced_limit_watts", "engine_activity", b"engine_activity", "failed_writes", b"failed_writes", "guaranteed_watts", b"guaranteed_watts", "highest_draw_watts", b"highest_draw_watts", "instant_draw_watts", b"instant_draw_watts", "lease_active", b"lease_active", "limit_watts", b"limit_watts", "lock_max_mhz", b"lock_max_mhz", "memory_utilisation", b"memory_utilisation", "sm_activity", b"sm_activity", "sm_clock_mhz", b"sm_clock_mhz", "state", b"state", "temperature_celsius", b"temperature_celsius", "tensor_activity", b"tensor_activity", "throttle_reasons", b"throttle_reasons", "utilisation", b"utilisation", "uuid", b"uuid"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__dram_activity: _TypeAlias = _typing.Literal["dram_activity"]  # noqa: Y015
     _WhichOneofArgType__dram_activity: _TypeAlias = _typing.Literal["_dram_activity", b"_dram_activity"]  # noqa: Y015
     _WhichOneofReturnType__engine_activity: _TypeAlias = _typing.Literal["engine_activity"]  # noqa: Y015
     _WhichOneofArgType__engine_activity: _TypeAlias = _typing.Literal["_engine_activity", b"_engine_activity"]  # noqa: Y015
+    _WhichOneofReturnType__highest_draw_watts: _TypeAlias = _typing.Literal["highest_draw_watts"]  # noqa: Y015
+    _WhichOneofArgType__highest_draw_watts: _TypeAlias = _typing.Literal["_highest_draw_watts", b"_highest_draw_watts"]  # noqa: Y015
     _WhichOneofReturnType__memory_utilisation: _TypeAlias = _typing.Literal["memory_utilisation"]  # noqa: Y015
     _WhichOneofArgType__memory_utilisation: _TypeAlias = _typing.Literal["_memory_utilisation", b"_memory_utilisation"]  # noqa: Y015
     _WhichOneofReturnType__sm_activity: _TypeAlias = _typing.Literal["sm_activity"]  # noqa: Y015
@@ -313,6 +319,8 @@ class DeviceReading(_message.Message):
     def WhichOneof(self, oneof_group: _WhichOneofArgType__dram_activity) -> _WhichOneofReturnType__dram_activity | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__engine_activity) -> _WhichOneofReturnType__engine_activity | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__highest_draw_watts) -> _WhichOneofReturnType__highest_draw_watts | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__memory_utilisation) -> _WhichOneofReturnType__memory_utilisation | None: ...
     @_typing.overload
@@ -335,6 +343,7 @@ class NodeReport(_message.Message):
     DEVICES_FIELD_NUMBER: _builtins.int
     HOST_WATTS_FIELD_NUMBER: _builtins.int
     PODS_FIELD_NUMBER: _builtins.int
+    HIGHEST_SINCE_CLOCK_NS_FIELD_NUMBER: _builtins.int
     node: _builtins.str
     boot_id: _builtins.str
     sequence: _builtins.int
@@ -346,6 +355,8 @@ class NodeReport(_message.Message):
     """highest epoch that the actuator has accepted"""
     host_watts: _builtins.float
     """whole server without its GPUs, where a meter exists"""
+    highest_since_clock_ns: _builtins.int
+    """clock_ns of the newest report that a controller answered; 0 = none"""
     @_builtins.property
     def devices(self) -> _containers.RepeatedCompositeFieldContainer[Global___DeviceReading]: ...
     @_builtins.property
@@ -362,10 +373,11 @@ class NodeReport(_message.Message):
         devices: _abc.Iterable[Global___DeviceReading] | None = ...,
         host_watts: _builtins.float | None = ...,
         pods: _abc.Iterable[Global___PodUse] | None = ...,
+        highest_since_clock_ns: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_host_watts", b"_host_watts", "host_watts", b"host_watts"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_host_watts", b"_host_watts", "boot_id", b"boot_id", "clock_ns", b"clock_ns", "devices", b"devices", "highest_epoch", b"highest_epoch", "host_watts", b"host_watts", "node", b"node", "nonce", b"nonce", "pods", b"pods", "sequence", b"sequence"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_host_watts", b"_host_watts", "boot_id", b"boot_id", "clock_ns", b"clock_ns", "devices", b"devices", "highest_epoch", b"highest_epoch", "highest_since_clock_ns", b"highest_since_clock_ns", "host_watts", b"host_watts", "node", b"node", "nonce", b"nonce", "pods", b"pods", "sequence", b"sequence"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__host_watts: _TypeAlias = _typing.Literal["host_watts"]  # noqa: Y015
     _WhichOneofArgType__host_watts: _TypeAlias = _typing.Literal["_host_watts", b"_host_watts"]  # noqa: Y015
