@@ -8,22 +8,19 @@ from __future__ import annotations
 
 import math
 import threading
-from collections import deque
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from controller.app.agent_reports import (
-    DeviceDescription,
     NodeSample,
     describe,
-    highest_since,
     read_report,
 )
+from controller.app.node_record import NodeRecord, devices_of
 from controller.tick_values import Observations, Topology
 from wattpack.errors import InputError
-from wattpack.gpu_resources import MAX_BOARDS
 from wattpack.power.domain_tree import BoolArray, FloatArray, IntArray
 from wattpack.power.energy_trust import energy_mean_watts
 from wattpack.units import NS_PER_SECOND
@@ -34,39 +31,6 @@ from wattpack.wire.v1 import power_pb2
 LARGE_RISE_SHARE = 0.02
 # A node whose object was deleted is counted until it has been silent for so long.
 FORGET_AFTER_NS = 60 * NS_PER_SECOND
-
-
-@dataclass(slots=True)
-class NodeRecord:
-    """A node that has said hello.
-
-    Attributes:
-        instance: Of the agent process that is heard.
-        joined: Number of its first hello; earlier nodes have the older claim to a UUID.
-        newest_sequence: Of the present stream's reports, -1 before the first: an agent that was
-            started anew counts from the beginning.
-    """
-
-    name: str
-    boot_id: str
-    host_unit: bool
-    devices: tuple[DeviceDescription, ...]
-    instance: str = ""
-    joined: int = 0
-    newest_sequence: int = -1
-    rebooted: bool = False
-    sample: NodeSample | None = None
-    energy_history: deque[tuple[int, list[float]]] = field(default_factory=lambda: deque(maxlen=64))
-    energy_mean_watts: FloatArray = field(default_factory=lambda: np.zeros(0))
-    #: Over all reports since the last tick, None without one.
-    highest_watts: FloatArray | None = None
-
-    def take_highest(self, previous: NodeSample | None, sample: NodeSample) -> None:
-        """Add the highest readings of the time that a new report covers."""
-        n = len(sample.draw_watts)
-        told = np.full(n, np.nan) if previous is None else highest_since(previous, sample)
-        so_far = self.highest_watts
-        self.highest_watts = told if so_far is None else np.maximum(so_far, told)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,32 +45,6 @@ class Arrival:
     sample: NodeSample
     rebooted: bool
     calls_for_tick: bool
-
-
-def _with_lost_devices(
-    named: tuple[DeviceDescription, ...], known: tuple[DeviceDescription, ...]
-) -> tuple[DeviceDescription, ...]:
-    """The named devices and those that were known before and are missing now."""
-    uuids = {device.uuid for device in named}
-    lost = tuple(device for device in known if device.uuid not in uuids)
-    if len(named) + len(lost) > MAX_BOARDS:
-        expected = f"at most {MAX_BOARDS} devices between two boots"
-        raise InputError("hello.devices", expected, len(named) + len(lost))
-    return (*named, *lost)
-
-
-def _devices_of(
-    hello: power_pb2.Hello, named: tuple[DeviceDescription, ...], known: NodeRecord | None
-) -> tuple[DeviceDescription, ...]:
-    """The devices that a node has once its hello is taken: boards stay until it boots again.
-
-    So do the limits of one that hangs as another agent starts.
-    """
-    if known is None or known.boot_id != hello.boot_id:
-        return named
-    told = {device.uuid: device for device in known.devices if device.has_told_limits}
-    named = tuple(d if d.has_told_limits else told.get(d.uuid, d) for d in named)
-    return _with_lost_devices(named, known.devices)
 
 
 class Fleet:
@@ -138,7 +76,7 @@ class Fleet:
         with self._lock:
             known = self._nodes.get(hello.node)
             rebooted = known is not None and known.boot_id != hello.boot_id
-            devices = _devices_of(hello, named, known)
+            devices = devices_of(hello, named, known)
             if known is not None and known.devices == devices and not rebooted:
                 known.newest_sequence = -1
                 if known.instance != hello.instance:
@@ -170,7 +108,7 @@ class Fleet:
         """
         named = describe(hello)
         with self._lock:
-            _devices_of(hello, named, self._nodes.get(hello.node))
+            devices_of(hello, named, self._nodes.get(hello.node))
 
     def report(self, report: power_pb2.NodeReport, received_ns: int) -> Arrival:
         """Keep a report; what its answer depends on.

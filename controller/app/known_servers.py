@@ -16,7 +16,7 @@ from capacity.profile_book import ProfileBook
 from capacity.profile_errors import UnknownGpuModel
 from controller.app.agent_reports import DeviceDescription
 from controller.app.desired_state import Refusal
-from controller.app.fleet import NodeRecord
+from controller.app.node_record import NodeRecord
 from controller.membership import GpuSpec, NodeSpec, require_per_gpu_watts
 from controller.seen_work import SeenWork
 from wattpack.errors import InputError

@@ -15,9 +15,10 @@ from capacity.catalogue.pod_works import PodWorks
 from capacity.gpu_profile import GpuProfile
 from controller.acceptance import BREAKS_I1, Acceptance, Site, accept
 from controller.app.desired_state import ObjectId, Objects, ObjectStore, Refusal
-from controller.app.fleet import Fleet, NodeRecord
+from controller.app.fleet import Fleet
 from controller.app.forecast_reader import ForecastReader, Outlooks
 from controller.app.known_servers import Members, find_members
+from controller.app.node_record import NodeRecord
 from controller.membership import PodSpec
 from controller.policies import require_sound
 from controller.servers_aside import Aside, counted_aside, moves_aside
