@@ -64,7 +64,7 @@ def rising_log_seconds(kernels: Sequence[Kernel], ask: AskLogSeconds) -> Floats:
     beyond = np.flatnonzero(sizes > _LOG_SIZES[-1])
     ladders = [rung for family in families for rung in _ladder(family)]
     told = ask([*ladders, *(kernels[row] for row in beyond.tolist())])
-    made = np.empty(len(kernels))
+    made = np.zeros(len(kernels))
     made[beyond] = told[len(ladders) :]
     curves = told[: len(ladders)].reshape(len(families), len(SIZES))
     for curve, rows in zip(curves, families.values(), strict=True):

@@ -27,10 +27,14 @@ def test_each_round_asks_one_batch_and_the_dear_calls_are_rare() -> None:
 
 
 def test_the_share_is_the_sum_of_the_measured_costs() -> None:
-    """From field_values_loaded.json by hand: batches, followers, energy every 30 s, set limit."""
+    """By hand: batches, followers, energy every 30 s, set limit and the units' metrics a minute.
+
+    From field_values_loaded.json, and gpm.json's sample with its metrics.
+    """
     batches = 4 * 36.8 + 0.8 * 44.5 + 0.2 * 54.6
     followers, energy, set_limit = 12 * (3 + 7 / 5), 6076.9 / 30, 394.5 / 60
-    wanted = (batches + followers + energy + set_limit) * 1e-6
+    units = 2963.7 / 60
+    wanted = (batches + followers + energy + set_limit + units) * 1e-6
     assert nvml_cost.share_of_a_core(HZ, worst=False) == pytest.approx(wanted, rel=0.1)
     assert nvml_cost.share_of_a_core(HZ, worst=True) > wanted
 
