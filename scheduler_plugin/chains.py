@@ -19,7 +19,7 @@ import numpy.typing as npt
 from scheduler_plugin.greedy import Packing
 from scheduler_plugin.problem import BoolArray, IntArray
 
-__all__ = ["let_in"]
+__all__ = ["let_in", "let_stay"]
 
 FIRST_LINKS: Final = 48
 """Of the cheapest pods whose leaving would let the waiting one in, so many are followed further."""
@@ -47,6 +47,24 @@ def let_in(packing: Packing, class_index: int) -> bool:
         return False
     found = sorted(_chains(packing, class_index, movable), key=lambda chain: chain[0])[:TRIED]
     return any(_made(packing, class_index, target, moves) for _, target, moves in found)
+
+
+def let_stay(packing: Packing) -> int:
+    """Take back moves of pods whose own places have room again; how many."""
+    start, taken_back = packing.problem.start, 0
+    for (c, source), count in start.items():
+        for key in [k for k in packing.assignment if k[0] == c and k[1] != source]:
+            while packing.assignment.get((c, source), 0) < count and packing.assignment.get(
+                key, 0
+            ) > start.get(key, 0):
+                mark = packing.mark()
+                packing.put(c, key[1], -1)
+                if not packing.capacity(c)[source]:
+                    packing.undo_to(mark)
+                    break
+                packing.put(c, source, 1)
+                taken_back += 1
+    return taken_back
 
 
 def _movable(packing: Packing) -> _Movable:

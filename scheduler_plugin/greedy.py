@@ -130,6 +130,21 @@ class Packing:
                     break
         return count - left
 
+    def spread(self, class_index: int, count: int) -> int:
+        """Book up to ``count`` pods one by one where most is left in balance; how many found one.
+
+        As the default scheduler scores: least allocated, and CPU and memory allocated alike.
+        """
+        for done in range(count):
+            nodes = np.flatnonzero(self.capacity(class_index))
+            if not len(nodes):
+                return done
+            left = (self.free[nodes] - self.problem.requests[class_index]) / self._scale[nodes]
+            cpu, memory = left[:, MILLI_CPU], left[:, MEMORY]
+            most = left[:, GPUS] + (cpu + memory) / 2.0 - np.abs(cpu - memory) / 2.0
+            self.put(class_index, int(nodes[most.argmax()]), 1)
+        return count
+
     def tightest(self, class_index: int, nodes: npt.NDArray[np.intp]) -> int:
         """Of some nodes with room the one where a pod of the class strands least; -1 of none."""
         return int(nodes[self._stranding(class_index, nodes).argmin()]) if len(nodes) else -1
@@ -143,7 +158,10 @@ class Packing:
         if not request[GPUS]:
             # CPU-only work belongs where no GPU could be stranded by it.
             has_gpus = self.free[nodes, GPUS] > 0
-            host: FloatArray = has_gpus * 10.0 + np.abs(gpu - left[:, MILLI_CPU])
+            cpu, memory = left[:, MILLI_CPU], left[:, MEMORY]
+            tightness = cpu + memory + np.abs(cpu - memory)
+            beside = np.where(problem.total[nodes, GPUS] > 0, np.abs(gpu - cpu), tightness)
+            host: FloatArray = has_gpus * 10.0 + beside
             return host
         skew = np.maximum(gpu - left[:, MILLI_CPU], 0) + np.maximum(gpu - left[:, MEMORY], 0)
         power = problem.watts[class_index, nodes] / np.maximum(self._node_headroom[nodes], 1)
@@ -154,7 +172,21 @@ class Packing:
 def _large_then_scarce(problem: Problem, job: Job) -> tuple[float, ...]:
     gpus = max(int(problem.requests[c, GPUS]) for c in job.classes)
     eligible = min(int(problem.eligible[c].sum()) for c in job.classes)
-    return (-gpus, eligible)
+    return (-gpus, eligible, -_host_share(problem, job))
+
+
+def _host_share(problem: Problem, job: Job) -> float:
+    """Of an average node's CPU and memory, what the largest pod of a job asks for."""
+    hosts = problem.total[:, [MILLI_CPU, MEMORY]].sum(axis=0)
+    average = np.maximum(hosts / max(1, len(problem.total)), 1.0)
+    return max(
+        float((problem.requests[c, [MILLI_CPU, MEMORY]] / average).sum()) for c in job.classes
+    )
+
+
+def _small_first(problem: Problem, job: Job) -> tuple[float, ...]:
+    large = _large_then_scarce(problem, job)
+    return (-large[0], -large[2])
 
 
 def _scarce_then_large(problem: Problem, job: Job) -> tuple[float, ...]:
@@ -170,12 +202,19 @@ def _frugal_first(problem: Problem, job: Job) -> tuple[float, ...]:
     return (watts / value, -value)
 
 
-ORDERS: tuple[JobOrder, ...] = (_large_then_scarce, _scarce_then_large, _frugal_first)
+ORDERS: tuple[tuple[JobOrder, bool], ...] = (
+    (_large_then_scarce, False),
+    (_scarce_then_large, False),
+    (_frugal_first, False),
+    (_small_first, True),
+)
+"""In which order jobs of a tier are placed, and whether they are spread."""
 
 
-def fill(packing: Packing, jobs: Iterable[Job]) -> None:
+def fill(packing: Packing, jobs: Iterable[Job], *, spread: bool = False) -> None:
     """Add every job that still fits, in the given order; a gang whole or not at all."""
     problem = packing.problem
+    place = packing.spread if spread else packing.place
     placed: dict[int, int] = {}
     for (class_index, _), count in packing.assignment.items():
         placed[class_index] = placed.get(class_index, 0) + count
@@ -183,15 +222,16 @@ def fill(packing: Packing, jobs: Iterable[Job]) -> None:
         mark = packing.mark()
         for class_index in job.classes:
             wanted = int(problem.counts[class_index]) - placed.get(class_index, 0)
-            if packing.place(class_index, wanted) < wanted and job.gang:
+            if place(class_index, wanted) < wanted and job.gang:
                 packing.undo_to(mark)
                 break
 
 
-def pack(problem: Problem, order: JobOrder) -> Assignment:
+def pack(problem: Problem, order: JobOrder, *, spread: bool = False) -> Assignment:
     """One greedy pass: tiers first, jobs of a tier in the given order."""
     packing = Packing(problem, problem.start)
-    fill(packing, sorted(problem.jobs, key=lambda job: (-job.priority, order(problem, job))))
+    jobs = sorted(problem.jobs, key=lambda job: (-job.priority, order(problem, job)))
+    fill(packing, jobs, spread=spread)
     return packing.assignment
 
 
@@ -202,11 +242,11 @@ def incumbent(problem: Problem, enough: Callable[[Assignment], bool]) -> Assignm
         problem: What is packed.
         enough: Whether an assignment needs no better one, or time is up.
     """
-    best = pack(problem, ORDERS[0])
-    for order in ORDERS[1:]:
+    best = pack(problem, ORDERS[0][0])
+    for order, spread in ORDERS[1:]:
         if enough(best):
             break
-        other = pack(problem, order)
+        other = pack(problem, order, spread=spread)
         if objective(problem, other) > objective(problem, best):
             best = other
     return best

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from scheduler_plugin.bounds import cumulative_bounds
-from scheduler_plugin.chains import let_in
+from scheduler_plugin.chains import let_in, let_stay
 from scheduler_plugin.greedy import Packing, fill, incumbent
 from scheduler_plugin.neighbourhoods import Neighbourhoods
 from scheduler_plugin.objective import demanded_values, objective, placed_values
@@ -38,12 +38,14 @@ WHOLE_PROBLEM_COUNTS = 3000
 WHOLE_WITH_MOVES_COUNTS = 250
 #: What such a proof may take of what is left.
 PROOF_SHARE = 0.3
+#: Of the search, for placing more; after that only fewer moves are looked for, if there are any.
+PLACING_SHARE = 0.6
 #: Every so many rounds fewer moves are looked for, among so many nodes.
-MOVES_EVERY, MOVES_NODES = 3, 8
+MOVES_EVERY, MOVES_NODES = 2, 6
 #: Rounds without improvement before the search gives up.
 PATIENCE = 60
 #: CP-SAT's deterministic work for one neighbourhood.
-ROUND_WORK = 0.05
+ROUND_WORK = 0.02
 #: CP-SAT's deterministic work for a second of deadline; a unit took 1 to 3 s where we measured.
 WORK_PER_SECOND = 0.3
 #: The same for a look at all chains that would let one pod in: 2 to 5 ms where we measured.
@@ -139,6 +141,12 @@ class Search:
             or self.seconds_left() <= 0.0
         )
 
+    def progress(self) -> float:
+        """Of its budget and its wall limit, the share that the search has used of either."""
+        used = self.spent / self.budget if self.budget else 1.0
+        limit = self.settings.wall_seconds
+        return used if not limit else max(used, 1.0 - self.seconds_left() / limit)
+
     def seconds_left(self) -> float:
         """Until the wall limit."""
         limit, clock = self.settings.wall_seconds, self.settings.clock
@@ -170,6 +178,7 @@ class Search:
         mark = self.packing.mark()
         self.packing.become(result.assignment)
         fill(self.packing, self.jobs)
+        let_stay(self.packing)
         reached = objective(self.problem, self.packing.assignment)
         if reached <= self.best_objective:
             self.packing.undo_to(mark)
@@ -180,8 +189,6 @@ class Search:
 
     def short_chains(self, jobs: Sequence[Job]) -> None:
         """Let waiting pods in by one or two moves each, the most important first."""
-        if not self.problem.start:
-            return
         placed = Counter[int]()
         for (c, _), count in self.packing.assignment.items():
             placed[c] += count
@@ -229,7 +236,7 @@ def improve_all(search: Search) -> None:
     while fruitless < PATIENCE and not search.done():
         turn += 1
         around = None
-        if turn % MOVES_EVERY == 0:
+        if turn % MOVES_EVERY == 0 or search.progress() > PLACING_SHARE:
             around = neighbourhoods.around_moves(search.packing, MOVES_NODES)
         around = around or neighbourhoods.next_one(search.packing, jobs, turn)
         if around is None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 
-from scheduler_plugin.chains import let_in
+from scheduler_plugin.chains import let_in, let_stay
 from scheduler_plugin.greedy import Packing
 from scheduler_plugin.objective import placed_values
 from scheduler_plugin.problem import Problem, compile_problem
@@ -99,3 +99,18 @@ def test_whoever_comes_in_nobody_is_lost_and_nothing_overflows(s: Snapshot) -> N
         worth = problem.classes[c].value if came else 0
         assert sum(after) - sum(before) == worth
         assert (packing.free >= 0).all()
+
+
+def test_a_move_is_taken_back_once_its_own_place_is_free_again() -> None:
+    problem, packing, _ = asked(snapshot(node("a"), node("b"), runs("x", "a", 2), pod("p", 1)))
+    moved = next(c for c, k in enumerate(problem.classes) if k.running)
+    packing.put(moved, 0, -1)
+    packing.put(moved, 1, 1)
+    assert (let_stay(packing), moves_of(problem, packing)) == (1, [])
+    assert let_stay(packing) == 0
+
+
+def test_a_move_whose_place_is_taken_stays() -> None:
+    problem, packing, waiting = asked(snapshot(*CASES["one move"][0]))
+    assert let_in(packing, waiting)
+    assert (let_stay(packing), moves_of(problem, packing)) == (0, CASES["one move"][1])
