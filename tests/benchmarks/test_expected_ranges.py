@@ -35,6 +35,21 @@ def test_a_short_run_is_compared_in_what_does_not_depend_on_the_machine() -> Non
     assert outside(ranges, {"seconds": 9.0, "ratio": 1.2}, quick=True) == {}
 
 
+def test_what_full_runs_are_known_to_miss_is_compared_in_short_ones_alone(tmp_path: Path) -> None:
+    file = tmp_path / "ranges.yaml"
+    file.write_text(
+        "one:\n  seconds: {mean: 0, spread: 0, runs: 1, quick: only}\n", encoding="utf-8"
+    )
+    ranges = read_ranges(file)["one"]
+    assert outside(ranges, {"seconds": 67}, quick=False) == {}
+    assert set(outside(ranges, {"seconds": 1}, quick=True)) == {"seconds"}
+    file.write_text(
+        "one:\n  seconds: {mean: 0, spread: 0, runs: 1, quick: never}\n", encoding="utf-8"
+    )
+    with pytest.raises(InputError, match="quick"):
+        read_ranges(file)
+
+
 @pytest.mark.parametrize(
     "text",
     [
