@@ -335,9 +335,11 @@ def test_a_gang_runs_and_its_load_lowers_the_caps_of_its_domain(world: World) ->
     eventually("caps are lowered", lambda: max(boards.limits_watts()) < before - 50, 30)
     eventually("the draw is below the rating", lambda: boards.breaker_watts() < RATING_WATTS, 15)
     eventually("kubectl shows it", lambda: int(world.printed().get("CAPPED", "0")) > 0, 15)
+    # Status is written every ten seconds: caps and the draw of before them may stand together.
+    eventually("and the draw of now", lambda: int(world.printed()["DRAW"]) < RATING_WATTS * 1.1, 15)
     shown = world.printed()
     assert shown["BUDGET"] == str(RATING_WATTS)
-    assert 15_000 < int(shown["DRAW"]) < RATING_WATTS * 1.1
+    assert int(shown["DRAW"]) > 15_000
     assert shown["READY"] == "True"
     assert min(boards.limits_watts()) >= GUARANTEED_WATTS
 
