@@ -15,7 +15,7 @@ import numpy.typing as npt
 from scheduler_plugin.node_states import NodeStates
 from scheduler_plugin.objective import objective
 from scheduler_plugin.pod_classes import Job
-from scheduler_plugin.problem import Assignment, IntArray, Problem
+from scheduler_plugin.problem import Assignment, IntArray, Problem, placed_counts
 from scheduler_plugin.resource_columns import GPUS, MEMORY, MILLI_CPU
 
 FloatArray = npt.NDArray[np.float64]
@@ -215,13 +215,11 @@ def fill(packing: Packing, jobs: Iterable[Job], *, spread: bool = False) -> None
     """Add every job that still fits, in the given order; a gang whole or not at all."""
     problem = packing.problem
     place = packing.spread if spread else packing.place
-    placed: dict[int, int] = {}
-    for (class_index, _), count in packing.assignment.items():
-        placed[class_index] = placed.get(class_index, 0) + count
+    placed = placed_counts(problem, packing.assignment)
     for job in jobs:
         mark = packing.mark()
         for class_index in job.classes:
-            wanted = int(problem.counts[class_index]) - placed.get(class_index, 0)
+            wanted = int(problem.counts[class_index]) - placed[class_index]
             if place(class_index, wanted) < wanted and job.gang:
                 packing.undo_to(mark)
                 break

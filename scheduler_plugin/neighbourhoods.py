@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from scheduler_plugin.greedy import Packing
 from scheduler_plugin.pod_classes import Job
-from scheduler_plugin.problem import BoolArray, Problem
+from scheduler_plugin.problem import BoolArray, Problem, placed_counts
 
 __all__ = ["Neighbourhood", "Neighbourhoods"]
 
@@ -53,10 +53,8 @@ class Neighbourhoods:
 
     def next_one(self, packing: Packing, jobs: Sequence[Job], turn: int) -> Neighbourhood | None:
         """Around one of the jobs that wait, the most important first; None if none waits."""
-        placed = np.zeros(len(self._problem.classes), dtype=np.int64)
-        for (c, _), count in packing.assignment.items():
-            placed[c] += count
-        lacking = placed < self._problem.counts
+        placed = placed_counts(self._problem, packing.assignment)
+        lacking = np.array(placed, dtype=np.int64) < self._problem.counts
         waiting = [job for job in jobs if lacking[list(job.classes)].any()]
         if not waiting:
             return None

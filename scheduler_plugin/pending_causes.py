@@ -11,7 +11,7 @@ from scheduler_plugin.board_neighbours import Neighbours, Sharer
 from scheduler_plugin.greedy import Packing
 from scheduler_plugin.plan_document import Pending, PendingReason
 from scheduler_plugin.pod_classes import Job
-from scheduler_plugin.problem import Assignment, BoolArray, Problem
+from scheduler_plugin.problem import Assignment, BoolArray, Problem, placed_counts
 from scheduler_plugin.resource_columns import GPUS, MEMORY, MILLI_CPU, PODS
 from scheduler_plugin.snapshot import Node, Pod
 from scheduler_plugin.static_rules import STATIC_RULES
@@ -39,9 +39,7 @@ _WORDS = {GPUS: "GPUs", MILLI_CPU: "CPU", MEMORY: "memory", PODS: "pod slots"}
 def explain_pending(problem: Problem, assignment: Assignment) -> tuple[Pending, ...]:
     """A reason for every waiting pod that the assignment leaves out, by uid."""
     packing = Packing(problem, assignment)
-    placed = [0] * len(problem.classes)
-    for (class_index, _), count in assignment.items():
-        placed[class_index] += count
+    placed = placed_counts(problem, assignment)
     pending = [Pending(uid=b.uid, gang=b.gang, reason=b.reason, message=b.message)
                for b in problem.blocked]  # fmt: skip
     for job in problem.jobs:

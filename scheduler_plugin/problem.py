@@ -176,6 +176,14 @@ def _capacity(
     return total, np.maximum(total - used, 0)
 
 
+def placed_counts(problem: Problem, assignment: Assignment) -> list[int]:
+    """How many pods of each class have a place."""
+    placed = [0] * len(problem.classes)
+    for (class_index, _), count in assignment.items():
+        placed[class_index] += count
+    return placed
+
+
 def _start(classes: tuple[PodClass, ...]) -> Assignment:
     start: Assignment = {}
     for c, pod_class in enumerate(classes):

@@ -7,7 +7,6 @@ and what it finds, so that it may be ended at any moment.
 from __future__ import annotations
 
 import random
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -19,7 +18,7 @@ from scheduler_plugin.greedy import Packing, fill, incumbent
 from scheduler_plugin.neighbourhoods import Neighbourhoods
 from scheduler_plugin.objective import demanded_values, objective, placed_values
 from scheduler_plugin.pod_classes import Job
-from scheduler_plugin.problem import Assignment, Problem
+from scheduler_plugin.problem import Assignment, Problem, placed_counts
 from wattpack.clock import Clock
 from wattpack.units import NS_PER_SECOND
 
@@ -189,9 +188,7 @@ class Search:
 
     def short_chains(self, jobs: Sequence[Job]) -> None:
         """Let waiting pods in by one or two moves each, the most important first."""
-        placed = Counter[int]()
-        for (c, _), count in self.packing.assignment.items():
-            placed[c] += count
+        placed = placed_counts(self.problem, self.packing.assignment)
         came_in = True
         while came_in:
             came_in = False
