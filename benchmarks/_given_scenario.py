@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from benchmarks._arguments import read_arguments
 from benchmarks.runner import Options
 from capacity.gpu_profile import GpuProfile
 from capacity.profile_errors import UnknownGpuModel
@@ -92,12 +93,7 @@ def given_scenario(name: str, options: Options, reads: Sequence[str]) -> Given |
     """
     parser = argparse.ArgumentParser(prog=name, add_help=False, exit_on_error=False)
     parser.add_argument("--scenario", type=Path)
-    try:
-        asked, rest = parser.parse_known_args(list(options.arguments))
-    except argparse.ArgumentError as error:
-        raise InputError("arguments", USAGE, str(error)) from error
-    if rest:
-        raise InputError("arguments", USAGE, " ".join(rest))
+    asked = read_arguments(parser, options.arguments, USAGE)
     if asked.scenario is None:
         return None
     return read_given(asked.scenario, options, reads)

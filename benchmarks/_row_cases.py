@@ -17,6 +17,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from benchmarks._arguments import read_arguments
 from benchmarks.runner import sources_digest
 from controller.tick_values import PowerSettings, Topology
 from simulation.row_control.agents import AgentSettings
@@ -86,12 +87,7 @@ def asked_of(name: str, arguments: Sequence[str], runs: int) -> Asked:
     parser.add_argument("--scenario", type=Path)
     parser.add_argument("--work", type=Path)
     parser.add_argument("--runs", type=int, default=runs)
-    try:
-        given, rest = parser.parse_known_args(list(arguments))
-    except argparse.ArgumentError as error:
-        raise InputError("arguments", usage, str(error)) from error
-    if rest:
-        raise InputError("arguments", usage, " ".join(rest))
+    given = read_arguments(parser, arguments, usage)
     if given.runs < 1:
         raise InputError("--runs", "an integer >= 1", given.runs)
     return Asked(given.scenario, given.work, given.runs)

@@ -21,6 +21,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from benchmarks._arguments import read_arguments
 from benchmarks._fault_runs import RUN_SECONDS, one_run
 from benchmarks._kept_runs import KeptRuns, RunsKind, chance_bound, read_runs, together
 from benchmarks._rests_on import rests_on_digest
@@ -79,12 +80,7 @@ def _arguments(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--runs", type=int, default=RUNS)
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--processes", type=int, default=2)
-    try:
-        asked, rest = parser.parse_known_args(list(arguments))
-    except argparse.ArgumentError as error:
-        raise InputError("arguments", USAGE, str(error)) from error
-    if rest:
-        raise InputError("arguments", USAGE, " ".join(rest))
+    asked = read_arguments(parser, arguments, USAGE)
     for name in ("runs", "processes"):
         if getattr(asked, name) < 1:
             raise InputError(f"--{name}", "an integer >= 1", getattr(asked, name))

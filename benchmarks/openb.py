@@ -25,6 +25,7 @@ from typing import Final
 import numpy as np
 from scipy.stats import wilcoxon
 
+from benchmarks._arguments import read_arguments
 from benchmarks._openb_runs import ARMS, MARKS, Case, KeptRows, Row, case_row
 from benchmarks._openb_trace import DATA, SEEDS, TRACES, FloatArray, read_trace
 from benchmarks._sweep import OneByOne, Sweep, sweep_of
@@ -97,12 +98,7 @@ def _arguments(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--seeds", default=f"{SEEDS[0]}:{SEEDS[-1]}")
     parser.add_argument("--policies", nargs="+", choices=tuple(ARMS), default=list(ARMS))
     parser.add_argument("--processes", type=int, default=1)
-    try:
-        asked, rest = parser.parse_known_args(list(arguments))
-    except argparse.ArgumentError as error:
-        raise InputError("arguments", USAGE, str(error)) from error
-    if rest:
-        raise InputError("arguments", USAGE, " ".join(rest))
+    asked = read_arguments(parser, arguments, USAGE)
     if asked.processes < 1:
         raise InputError("--processes", "an integer >= 1", asked.processes)
     asked.seeds = _seeds(asked.seeds)

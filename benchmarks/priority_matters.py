@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from benchmarks._arguments import read_arguments
 from benchmarks._kept_runs import KeptRuns, RunsKind
 from benchmarks._priority_arms import ARMS, Job, one_solve
 from benchmarks._priority_figures import Row, against_published, arm_figures, table_rows
@@ -128,12 +129,7 @@ def _asked(options: Options) -> Asked:
     parser.add_argument("--sample", action="store_true")
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--table", type=Path)
-    try:
-        given, rest = parser.parse_known_args(list(options.arguments))
-    except argparse.ArgumentError as error:
-        raise InputError("arguments", USAGE, str(error)) from error
-    if rest:
-        raise InputError("arguments", USAGE, " ".join(rest))
+    given = read_arguments(parser, options.arguments, USAGE)
     arms = tuple(given.arms.split(","))
     if not arms or not set(arms) <= ARMS.keys():
         raise InputError("--arms", f"some of {', '.join(ARMS)}", given.arms)
