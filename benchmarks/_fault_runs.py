@@ -121,6 +121,7 @@ def one_run(scenario: Scenario, seed: int, number: int, seconds: float) -> dict[
         **_safety(ours),
         "monitor": (driven.monitor.details + driven.trust.details)[:5],
         "hidden_share": driven.trust.hidden_share,
+        "hidden_heat": driven.trust.hidden_heat,
         "work": _works(run, ours),
         "oracle_work": _works(run, best),
         "polca_work": _works(run, theirs),

@@ -152,6 +152,8 @@ def figures(rows: Sequence[Row]) -> dict[str, float | int | str]:
         "runs_above_rating": sum(row["above_seconds"] > 0 for row in rows),
         "runs_braked": sum(row["brakes"] > 0 for row in rows),
         "hidden_share_max": max(row["hidden_share"] for row in rows),
+        "hidden_heat_max": max(row["hidden_heat"] for row in rows),
+        "hidden_heat_p99": float(np.quantile([row["hidden_heat"] for row in rows], 0.99)),
         "invariant_violations": sum(violations.values()),
         "invariants_violated": _counted(violations),
         **_work_figures(rows),

@@ -87,11 +87,13 @@ class Doubted:
         boards: They do not keep their caps and count at their most, (n_gpus,).
         readings: They are not of this moment, (n_gpus,).
         draw_watts: Estimated AC draw, (n_domains,).
+        heat: Estimated breaker heat, 1 = trip, (n_domains,).
     """
 
     boards: Bools
     readings: Bools
     draw_watts: Floats
+    heat: Floats
 
 
 @runtime_checkable

@@ -33,7 +33,7 @@ CAP_LOOKS = 7
 NOTICED_SECONDS = 10.0
 HEARD_SECONDS = 1.6
 TRUTH_LOOKS = 4
-"""The estimate is held against the least load of so many seconds: meters and reports lag."""
+"""Estimates are held against the least truth of so many seconds: meters and reports lag."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,18 +59,20 @@ class TrustMonitor:
     Attributes:
         counts: Violations by name.
         details: The first of them in words.
-        hidden_share: How far an estimate lay below the truth at most, over rating.
+        hidden_share: How far an estimate of draw lay below the truth at most, over rating.
+        hidden_heat: The same of breaker heat, 1 = trip.
     """
 
     def __init__(self, plant: RowPlant, actuators: RowActuators) -> None:
         self._plant, self._actuators = plant, actuators
         self.counts: Counter[str] = Counter()
         self.details: list[str] = []
-        self.hidden_share = 0.0
+        self.hidden_share = self.hidden_heat = 0.0
         n = plant.n_gpus
         self._joules: deque[Floats] = deque(maxlen=MEAN_LOOKS + 1)
         self._caps: deque[Floats] = deque(maxlen=CAP_LOOKS)
         self._truth: deque[Floats] = deque(maxlen=TRUTH_LOOKS)
+        self._true_heat: deque[Floats] = deque(maxlen=TRUTH_LOOKS)
         self._over_since_ns: Integers = np.full(n, NEVER)
         self._frozen_since_ns: Integers = np.full(n, NEVER)
         self._looked_ns = -1
@@ -90,6 +92,7 @@ class TrustMonitor:
         mean = self._mean_watts()
         self._caps.append(np.maximum(self._actuators.cap_watts, self._actuators.seen_watts).ravel())
         self._truth.append(self._plant.watts)
+        self._true_heat.append(self._plant.breakers.heat.copy())
         if doubted is None:
             return
         heard = (now_ns - heard_ns <= HEARD_SECONDS * NS_PER_SECOND) & self._plant.up
@@ -103,11 +106,11 @@ class TrustMonitor:
         self._frozen_since_ns = self._since(self._frozen_since_ns, wrong & judged)
         self._judge("I7 boards", self._over_since_ns, doubted.boards)
         self._judge("I7 readings", self._frozen_since_ns, doubted.readings)
-        self._compare(doubted.draw_watts)
+        self._compare(doubted)
 
     def _begin_anew(self) -> None:
         """Nobody was in control for a while: who is, begins to learn."""
-        for looks in (self._joules, self._caps, self._truth):
+        for looks in (self._joules, self._caps, self._truth, self._true_heat):
             looks.clear()
         self._over_since_ns = np.full(self._plant.n_gpus, NEVER)
         self._frozen_since_ns = np.full(self._plant.n_gpus, NEVER)
@@ -133,8 +136,11 @@ class TrustMonitor:
         if len(self.details) < 100:
             self.details.append(f"{name} at {seconds:.2f} s: {late.sum()} believed")
 
-    def _compare(self, draw_watts: Floats) -> None:
+    def _compare(self, doubted: Doubted) -> None:
         if len(self._truth) < TRUTH_LOOKS:
             return
-        hidden = (np.min(self._truth, axis=0) - draw_watts) / self._plant.breakers.rating_watts
+        rating_watts = self._plant.breakers.rating_watts
+        hidden = (np.min(self._truth, axis=0) - doubted.draw_watts) / rating_watts
         self.hidden_share = max(self.hidden_share, float(hidden.max()))
+        heat = np.min(self._true_heat, axis=0) - doubted.heat
+        self.hidden_heat = max(self.hidden_heat, float(heat.max()))

@@ -127,7 +127,7 @@ class WattpackPolicy:
         told = self.decisions
         if told is None:
             return None
-        return Doubted(~told.trusted, told.stale_readings, told.draw_watts)
+        return Doubted(~told.trusted, told.stale_readings, told.draw_watts, told.heat)
 
     def arrived(self, reports: Reports) -> Answer:
         """Take reports in until one completes a large rise."""

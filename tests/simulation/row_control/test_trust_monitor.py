@@ -61,3 +61,19 @@ def test_what_an_estimate_hides_is_measured() -> None:
     run.policy.doubted = too_low  # type: ignore[attr-defined]
     run.run(10.0)
     assert run.trust.hidden_share > 0.2
+
+
+def test_what_heat_an_estimate_hides_is_measured() -> None:
+    run = wattpack_run(small_row(), [(0.0, 400.0)])
+    run.run(20.0)
+    assert 0.0 <= run.trust.hidden_heat < 0.01
+    told_heat = run.policy.doubted  # type: ignore[attr-defined]
+
+    def always_cool() -> Doubted | None:
+        told: Doubted | None = told_heat()
+        return told and replace(told, heat=np.zeros_like(told.heat))
+
+    run.policy.doubted = always_cool  # type: ignore[attr-defined]
+    run.plant.breakers.heat[:] = 0.4
+    run.run(6.0)
+    assert 0.2 < run.trust.hidden_heat <= 0.4
