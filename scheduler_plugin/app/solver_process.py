@@ -35,8 +35,13 @@ _COMMAND = (sys.executable, "-m", "scheduler_plugin.app.solver_process")
 class Planner(Protocol):
     """Something that turns a snapshot into a plan in bounded time."""
 
-    def plan(self, snapshot: Snapshot) -> Plan:
-        """A plan that the checker accepted, possibly one that places nothing."""
+    def plan(self, snapshot: Snapshot, *, moves: bool = False) -> Plan:
+        """A plan that the checker accepted, possibly one that places nothing.
+
+        Args:
+            snapshot: What is known.
+            moves: Whether running pods that have a price may leave their nodes.
+        """
         ...
 
 
@@ -48,13 +53,13 @@ class InProcessPlanner:
         self._seed = seed
         self._workers = workers
 
-    def plan(self, snapshot: Snapshot) -> Plan:
+    def plan(self, snapshot: Snapshot, *, moves: bool = False) -> Plan:
         """The plan of ``scheduler_plugin.solve``."""
         return plan(
             snapshot,
             deadline_seconds=self._deadline_seconds,
             seed=self._seed,
-            settings=SearchSettings(workers=self._workers),
+            settings=SearchSettings(workers=self._workers, moves=moves),
         )
 
 
@@ -86,13 +91,14 @@ class ProcessPlanner:
         self._child: _Child | None = None
         self.failures = 0
 
-    def plan(self, snapshot: Snapshot) -> Plan:
+    def plan(self, snapshot: Snapshot, *, moves: bool = False) -> Plan:
         """The child's last good plan; the greedy one computed here if it sent none."""
         wait_seconds = self._deadline_seconds + GRACE_SECONDS
         if self._child is None:
             self._child = _Child(self._command, self._clock)
             wait_seconds += self._start_seconds
-        answer = self._child.ask(snapshot, self._options, seconds_to_ns(wait_seconds))
+        options = self._options | {"moves": moves}
+        answer = self._child.ask(snapshot, options, seconds_to_ns(wait_seconds))
         if answer.final is None:
             self.failures += 1
             self.close()
@@ -236,7 +242,12 @@ def serve(source: IO[str], sink: IO[str], clock: Clock) -> None:
             snapshot,
             deadline_seconds=deadline_seconds,
             seed=int(options["seed"]),
-            settings=SearchSettings(int(options["workers"]), search_seconds, clock=clock),
+            settings=SearchSettings(
+                int(options["workers"]),
+                search_seconds,
+                moves=bool(options.get("moves", False)),
+                clock=clock,
+            ),
             on_plan=lambda value: send("incumbent", value),
         )
         send("final", final)

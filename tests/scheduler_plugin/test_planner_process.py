@@ -13,7 +13,7 @@ import pytest
 from scheduler_plugin.app.solver_process import ProcessPlanner, serve
 from scheduler_plugin.plan_document import Plan, parse_plan
 from scheduler_plugin.solve import plan
-from tests.scheduler_plugin.placement_builders import node, pod, snapshot
+from tests.scheduler_plugin.placement_builders import bound, node, pod, snapshot
 from wattpack.clock import ManualClock, SystemClock
 
 SNAPSHOT = snapshot(node("a"), pod("p"))
@@ -95,6 +95,14 @@ def test_the_real_child_answers_again_and_again(planner: ProcessPlanner) -> None
     assert planner.plan(SNAPSHOT) == INCUMBENT
     assert planner.plan(SNAPSHOT) == INCUMBENT
     assert planner.failures == 0
+
+
+def test_running_pods_move_only_where_that_was_asked_for(planner: ProcessPlanner) -> None:
+    halves = [bound(uid, on, 4, move_seconds=60) for uid, on in (("x", "a"), ("y", "b"))]
+    crowded = snapshot(node("a"), node("b"), *halves, pod("p", 8))
+    assert planner.plan(crowded).placements == ()
+    assert [p.uid for p in planner.plan(crowded, moves=True).placements] == ["p"]
+    assert planner.plan(crowded).steps == ()
 
 
 def test_the_child_sends_the_incumbent_first_and_the_final_plan_last() -> None:
