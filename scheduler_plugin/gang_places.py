@@ -5,11 +5,16 @@ from __future__ import annotations
 import itertools
 from collections import defaultdict
 from collections.abc import Mapping
+from typing import NamedTuple
 
 from scheduler_plugin.ledger import Ledger
 from scheduler_plugin.resource_columns import node_amounts, pod_amounts
 from scheduler_plugin.snapshot import Gang, Node, Pod, PodState
 from wattpack.gangs import GangRef
+
+#: Reasons of an elastic gang's members that are not planned now.
+MINIMUM_FIRST = "GangMinimumFirst"
+GANG_IS_FULL = "GangIsFull"
 
 
 class Room:
@@ -37,26 +42,86 @@ class Room:
             free[name] = free.get(name, 0) - amount
 
 
+class GangPlan(NamedTuple):
+    """What is to be planned of gangs.
+
+    Attributes:
+        planned: All pods; a member beyond what starts together is a single one.
+        absent: A pod for every member that does not exist yet.
+        later: Why an elastic gang's member is not planned now, by uid: reason and message.
+    """
+
+    planned: list[Pod]
+    gangs: list[Gang]
+    absent: list[Pod]
+    later: dict[str, tuple[str, str]]
+
+
 def gangs_with_places(
     planned: list[Pod], refs: Mapping[str, GangRef], ledger: Ledger, room: Room
-) -> tuple[list[Gang], list[Pod]]:
-    """Gangs by declared size, with a pod for every member that does not exist yet."""
+) -> GangPlan:
+    """Gangs by declared size; members of elastic ones beyond that follow one by one."""
     members: dict[str, list[Pod]] = defaultdict(list)
     for pod in planned:
         if pod.gang:
             members[pod.gang].append(pod)
     gangs: list[Gang] = []
     absent: list[Pod] = []
-    for gang, existing in sorted(members.items()):
-        size = max(refs[pod.uid].size or 1 for pod in existing)
+    later: dict[str, tuple[str, str]] = {}
+    single: set[str] = set()
+    for gang, everybody in sorted(members.items()):
+        ref = max((refs[pod.uid] for pod in everybody), key=lambda ref: ref.size or 1)
+        size = ref.size or 1
+        core, beyond = _core(everybody, size) if ref.is_elastic else (everybody, [])
+        if beyond:
+            alone, put_off = _beyond(ref, beyond, len(core), started=_has_started(core, size))
+            single |= alone
+            later |= put_off
         gangs.append(Gang(id=gang, size=size))
-        waiting = [pod for pod in existing if pod.state is PodState.PENDING]
-        template = max(waiting or existing, key=lambda p: (p.gpu_milli, p.milli_cpu, p.uid))
-        kept = _kept(gang, size - (len(existing) - len(waiting)), template, ledger, room)
+        waiting = [pod for pod in core if pod.state is PodState.PENDING]
+        template = max(waiting or core, key=lambda p: (p.gpu_milli, p.milli_cpu, p.uid))
+        kept = _kept(gang, size - (len(core) - len(waiting)), template, ledger, room)
         # Nobody waits: the members that run have had their time, whoever comes late waits anew.
-        missing = size - len(existing) - len(kept) if waiting else 0
+        missing = size - len(core) - len(kept) if waiting else 0
         absent += kept + _fresh(gang, missing, template, ledger)
-    return gangs, absent
+    alone_now = [
+        pod.model_copy(update={"gang": ""}) if pod.uid in single else pod
+        for pod in planned
+        if pod.uid not in later
+    ]
+    return GangPlan(alone_now, gangs, absent, later)
+
+
+def _core(members: list[Pod], size: int) -> tuple[list[Pod], list[Pod]]:
+    """Those that start together, and those beyond: who has a place first, then the first by name.
+
+    Names of leaders and first replicas come first with every owner that numbers its pods.
+    """
+    order = sorted(members, key=lambda p: (p.state is PodState.PENDING, p.name, p.uid))
+    return order[:size], order[size:]
+
+
+def _has_started(core: list[Pod], size: int) -> bool:
+    return len(core) >= size and not any(pod.state is PodState.PENDING for pod in core)
+
+
+def _beyond(
+    ref: GangRef, members: list[Pod], before: int, *, started: bool
+) -> tuple[set[str], dict[str, tuple[str, str]]]:
+    """Of an elastic gang's further members: who is planned as a single pod now, and who is not."""
+    alone: set[str] = set()
+    later: dict[str, tuple[str, str]] = {}
+    for number, pod in enumerate(members, start=before + 1):
+        if pod.state is not PodState.PENDING:
+            alone.add(pod.uid)
+        elif not started:
+            text = f"{ref.id}: waits until the first {ref.size} members have their places"
+            later[pod.uid] = (MINIMUM_FIRST, text)
+        elif ref.most is not None and number > ref.most:
+            later[pod.uid] = (GANG_IS_FULL, f"{ref.id}: {ref.most} members are the most")
+        else:
+            alone.add(pod.uid)
+    return alone, later
 
 
 def _kept(gang: str, most: int, template: Pod, ledger: Ledger, room: Room) -> list[Pod]:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from wattpack.errors import InputError
+from wattpack.gang_sources import Marks, is_placed_by_kueue
 from wattpack.gpu_resources import GpuDemand, gpu_demand
 from wattpack.kube.port import JsonObject
 from wattpack.object_names import (
@@ -82,6 +83,8 @@ def unmanaged_reason(pod: Mapping[str, Any]) -> str:
         return "it belongs to a DaemonSet"
     if spec.get("schedulerName", DEFAULT_SCHEDULER) != DEFAULT_SCHEDULER:
         return "another scheduler places it"
+    if is_placed_by_kueue(Marks.of(pod)):
+        return "Kueue's topology-aware scheduling places it"
     demand = gpus(pod)
     if demand.parts:
         return f"it asks for parts of GPUs ({', '.join(sorted(demand.parts))})"

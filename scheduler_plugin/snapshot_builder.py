@@ -87,12 +87,14 @@ class BuiltSnapshot:
         pending: Pods that wait for a plan, by uid.
         refused: Pods that cannot be planned as they are written, uid to message.
         kept_slots: Reserved places that are still somebody's and still free; all others are void.
+        later: Reason and message by uid of members that wait until their elastic gang has begun.
     """
 
     snapshot: Snapshot
     pending: Mapping[str, JsonObject]
     refused: Mapping[str, str]
     kept_slots: frozenset[str]
+    later: Mapping[str, tuple[str, str]] = field(default_factory=dict)
 
 
 def build_snapshot(objects: ClusterObjects, ledger: Ledger) -> BuiltSnapshot:
@@ -126,7 +128,7 @@ def build_snapshot(objects: ClusterObjects, ledger: Ledger) -> BuiltSnapshot:
             refs[pod.uid] = ref
         if state is PodState.PENDING:
             pending[pod.uid] = body
-    gangs, absent = gangs_with_places(planned, refs, ledger, Room(nodes, planned))
+    planned, gangs, absent, later = gangs_with_places(planned, refs, ledger, Room(nodes, planned))
     everyone = [*planned, *absent]
     bound_at = {pod_facts.uid(body): bound_at_seconds(body) for body in objects.pods}
     domains = objects.power.snapshot_domains(
@@ -140,7 +142,8 @@ def build_snapshot(objects: ClusterObjects, ledger: Ledger) -> BuiltSnapshot:
         slow_downs=sharing.slow_downs(),
     )
     kept = frozenset(pod.uid for pod in absent if pod.state is PodState.PROMISED)
-    return BuiltSnapshot(snapshot, pending, refused, kept)
+    pending = {uid: body for uid, body in pending.items() if uid not in later}
+    return BuiltSnapshot(snapshot, pending, refused, kept, later)
 
 
 def _named(error: InputError | ValidationError, source: str) -> InputError:

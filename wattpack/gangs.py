@@ -2,30 +2,25 @@
 
 Size counts members that do not exist yet, because some owners (leader-first start) create the
 others only once the first one runs. Members that have finished, and those that ask for no GPU and
-so never wait for us, do not count. An Indexed Job is a gang only if its pods say so (the gang's
-label): most of them are many independent pieces of work.
+so never wait for us, do not count. Who belongs to what: ``wattpack.gang_sources``.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
-from wattpack.errors import InputError
-from wattpack.gpu_resources import gpu_demand
-from wattpack.object_names import GANG_LABEL, GANG_SIZE_ANNOTATION
-from wattpack.quantities import pod_requests
+from wattpack.gang_sizes import GangSize, Topology
+from wattpack.gang_sources import (
+    GANG_SOURCES,
+    PREFERRED_TOPOLOGY_ANNOTATION,
+    REQUIRED_TOPOLOGY_ANNOTATION,
+    GangSource,
+    Marks,
+)
 
-_LWS_GROUP = "leaderworkerset.sigs.k8s.io/group-index"
-_LWS_NAME = "leaderworkerset.sigs.k8s.io/name"
-_LWS_SIZE = "leaderworkerset.sigs.k8s.io/size"
-JOBSET_LABEL = "jobset.sigs.k8s.io/jobset-name"
-JOB_LABEL = "batch.kubernetes.io/job-name"
-_REPLICATED_JOB = "jobset.sigs.k8s.io/replicatedjob-name"
-COSCHEDULING_LABEL = "scheduling.x-k8s.io/pod-group"
-MAX_GANG_SIZE = 100_000
+__all__ = ["GangRef", "GangSources", "gang_of", "source_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,139 +28,77 @@ class GangRef:
     """A pod's gang.
 
     Attributes:
-        size: Members; None where only an object that we could not read knows it.
+        size: Members that start together; None where only an object that we could not read knows.
         is_declared: Somebody wrote the size down once: it counts every member, also those that ask
-            for no GPU and those that have finished. Otherwise it was counted from Jobs.
+            for no GPU and those that have finished. Otherwise it was counted from templates.
+        is_elastic: Members beyond ``size`` may follow one by one.
+        most: Members of an elastic gang; None for whoever carries its mark.
+        topology: A domain that members share.
     """
 
     id: str
     size: int | None
     is_declared: bool = True
+    is_elastic: bool = False
+    most: int | None = None
+    topology: Topology | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class GangSources:
-    """Sizes from owners, by ``namespace/name``.
+    """Sizes from owners, by the source's name, then ``namespace/name``."""
 
-    Attributes:
-        jobs: Members that still run together and ask for GPUs.
-        jobsets: The same over all of a JobSet's Jobs.
-        pod_groups: ``minMember``, as declared.
-    """
-
-    jobs: Mapping[str, int]
-    jobsets: Mapping[str, int]
-    pod_groups: Mapping[str, int]
+    sizes: Mapping[str, Mapping[str, GangSize]] = field(default_factory=dict)
 
     @classmethod
     def empty(cls) -> GangSources:
         """Only what pods themselves carry."""
-        return cls({}, {}, {})
+        return cls()
+
+    def of(self, source: GangSource, owner: str) -> GangSize | None:
+        """What the owner says; None if it could not be read."""
+        return self.sizes.get(source.name, {}).get(owner)
 
 
 def gang_of(pod: Mapping[str, Any], sources: GangSources) -> GangRef | None:
     """The pod's gang, by the first source that names one; None for a single pod.
 
     Raises:
-        InputError: if a declared size is not a whole number from 1 to 100,000.
+        InputError: if a declared size is not a whole number from 1 to 100,000, or two of them.
     """
-    metadata = pod["metadata"]
-    labels: Mapping[str, str] = metadata.get("labels") or {}
-    annotations: Mapping[str, str] = metadata.get("annotations") or {}
-    space = str(metadata.get("namespace", "default"))
-    job = labels.get(JOB_LABEL)
-    if own := labels.get(GANG_LABEL):
-        if job and GANG_SIZE_ANNOTATION not in annotations:
-            return _counted(f"{space}/job/{job}", sources.jobs.get(f"{space}/{job}"))
-        text = annotations.get(GANG_SIZE_ANNOTATION)
-        own_size = _whole(f"metadata.annotations.{GANG_SIZE_ANNOTATION}", text)
-        return GangRef(f"{space}/gang/{own}", own_size)
-    if (name := labels.get(_LWS_NAME)) and _LWS_GROUP in labels:
-        group_id = f"{space}/lws/{name}-{labels[_LWS_GROUP]}"
-        stated = annotations.get(_LWS_SIZE)
-        field = f"metadata.annotations.{_LWS_SIZE}"
-        return GangRef(group_id, None if stated is None else _whole(field, stated))
-    if jobset := labels.get(JOBSET_LABEL):
-        return _counted(f"{space}/jobset/{jobset}", sources.jobsets.get(f"{space}/{jobset}"))
-    if group := labels.get(COSCHEDULING_LABEL):
-        return GangRef(f"{space}/podgroup/{group}", sources.pod_groups.get(f"{space}/{group}"))
+    marks = Marks.of(pod)
+    space = str(pod["metadata"].get("namespace", "default"))
+    for source in GANG_SOURCES:
+        found = source.member(marks)
+        if found is not None:
+            size = found.size or sources.of(source, f"{space}/{found.owner}")
+            return _ref(f"{space}/{found.id}", source, size, marks)
     return None
 
 
-def _counted(gang_id: str, size: int | None) -> GangRef | None:
-    """One member is no gang."""
-    return GangRef(gang_id, size, is_declared=False) if size is None or size > 1 else None
-
-
-def job_gang_size(job: Mapping[str, Any]) -> int:
-    """Members of a Job that still run together and ask for GPUs; finished indexes are none.
+def source_of(pod: Mapping[str, Any]) -> GangSource | None:
+    """The source whose mark the pod carries.
 
     Raises:
-        InputError: if the Job's numbers are none.
+        InputError: as ``gang_of``.
     """
-    spec, status = job.get("spec") or {}, job.get("status") or {}
-    together = _job_members(spec)
-    if spec.get("completions") is None or not together:
-        return together
-    return min(together, max(0, _number(spec, "completions", 1) - _number(status, "succeeded", 0)))
+    marks = Marks.of(pod)
+    return next((source for source in GANG_SOURCES if source.member(marks) is not None), None)
 
 
-def jobset_gang_size(jobset: Mapping[str, Any], jobs: Iterable[Mapping[str, Any]]) -> int:
-    """Members of all replicated jobs of a JobSet that still run together and ask for GPUs.
-
-    Args:
-        jobset: The JobSet.
-        jobs: Those of its namespace; Jobs that it has yet to create count as it declares them.
-
-    Raises:
-        InputError: if the numbers of one of them are none.
-    """
-    name = jobset["metadata"]["name"]
-    made: dict[str, list[int]] = defaultdict(list)
-    for job in jobs:
-        labels = job["metadata"].get("labels") or {}
-        if labels.get(JOBSET_LABEL) == name:
-            made[str(labels.get(_REPLICATED_JOB))].append(job_gang_size(job))
-    total = 0
-    for group in (jobset.get("spec") or {}).get("replicatedJobs") or ():
-        declared = _job_members((group.get("template") or {}).get("spec") or {})
-        sizes = made[str(group.get("name"))]
-        missing = max(0, _number(group, "replicas", 1) - len(sizes))
-        total += sum(sizes) + missing * declared
-    return total
+def _ref(gang_id: str, source: GangSource, size: GangSize | None, marks: Marks) -> GangRef | None:
+    """One member is no gang, unless somebody says so."""
+    if size is None:
+        return GangRef(gang_id, None, source.is_declared)
+    if size.least <= 1 and (size.is_elastic or not source.is_declared):
+        return None
+    topology = _own_topology(marks) or size.topology
+    declared = source.is_declared
+    return GangRef(gang_id, size.least, declared, size.is_elastic, size.most, topology)
 
 
-def pod_group_size(group: Mapping[str, Any]) -> int | None:
-    """``minMember`` of a coscheduling PodGroup.
-
-    Raises:
-        InputError: if it is no number.
-    """
-    spec = group.get("spec") or {}
-    return None if spec.get("minMember") is None else _number(spec, "minMember", 1)
-
-
-def _job_members(spec: Mapping[str, Any]) -> int:
-    """Pods of a Job that run together, as declared; 0 if they ask for no GPU."""
-    template = (spec.get("template") or {}).get("spec") or {}
-    if not gpu_demand(pod_requests({"spec": template})).whole:
-        return 0
-    parallelism = _number(spec, "parallelism", 1)
-    return min(parallelism, _number(spec, "completions", parallelism))
-
-
-def _number(body: Mapping[str, Any], field: str, default: int) -> int:
-    value = body.get(field)
-    if value is None:
-        return default
-    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= 2**31 - 1:
-        raise InputError(field, "a whole number that is not negative", value)
-    return value
-
-
-def _whole(field: str, text: object) -> int:
-    digits = str(text)
-    short = digits.isascii() and digits.isdigit() and len(digits) <= 20
-    if not (short and 1 <= int(digits) <= MAX_GANG_SIZE):
-        raise InputError(field, f"a whole number from 1 to {MAX_GANG_SIZE}", text)
-    return int(digits)
+def _own_topology(marks: Marks) -> Topology | None:
+    required = marks.annotations.get(REQUIRED_TOPOLOGY_ANNOTATION)
+    preferred = marks.annotations.get(PREFERRED_TOPOLOGY_ANNOTATION)
+    key = required or preferred
+    return Topology(key, required=bool(required)) if key else None

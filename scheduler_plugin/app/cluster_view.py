@@ -3,50 +3,33 @@
 from __future__ import annotations
 
 import logging
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 
 from capacity.catalogue.pod_works import PodWorks
 from capacity.interference.shared_speeds import SharedSpeeds
 from capacity.profile_book import ProfileBook
 from capacity.profile_library import shipped_library
 from forecasting.forecast_book import ForecastBook
-from scheduler_plugin import pods as pod_facts
+from scheduler_plugin.app.gang_reader import GangReader
 from scheduler_plugin.power_view import ModelWatts, PowerView, model_watts
 from scheduler_plugin.snapshot_builder import ClusterObjects
 from wattpack.api import DemandForecast, GPUProfile, PowerDomain, PowerPolicy, WorkloadProfile
 from wattpack.clock import Clock
-from wattpack.errors import InputError
-from wattpack.gangs import (
-    COSCHEDULING_LABEL,
-    JOB_LABEL,
-    JOBSET_LABEL,
-    GangSources,
-    job_gang_size,
-    jobset_gang_size,
-    pod_group_size,
-)
 from wattpack.kube.claim_follower import ClaimFollower
 from wattpack.kube.informer import Informer
 from wattpack.kube.port import (
-    JOBS,
     NAMESPACES,
     NODES,
     PODS,
-    ForbiddenError,
     JsonObject,
     KubeApi,
-    NotFoundError,
-    Resource,
     UnavailableError,
 )
-from wattpack.object_names import GANG_LABEL, OPT_IN_LABEL, OPT_IN_VALUE, SYSTEM_NAMESPACE
+from wattpack.object_names import OPT_IN_LABEL, OPT_IN_VALUE, SYSTEM_NAMESPACE
 from wattpack.resource_claims import ClaimBook, asks_for_claims
 from wattpack.units import NS_PER_SECOND
 
 log = logging.getLogger(__name__)
-JOBSETS = Resource("jobset.x-k8s.io", "v1alpha2", "jobsets", "JobSet", True)
-POD_GROUPS = Resource("scheduling.x-k8s.io", "v1alpha1", "podgroups", "PodGroup", True)
 
 _DOMAINS = PowerDomain.meta.resource
 _FORECASTS = DemandForecast.meta.resource
@@ -56,7 +39,6 @@ _WORKLOADS = WorkloadProfile.meta.resource
 _KINDS = (PODS, NODES, _DOMAINS, _POLICIES, _FORECASTS, _PROFILES, _WORKLOADS)
 #: A change of these may make room at once.
 _WAKING = frozenset([PODS, _DOMAINS, _POLICIES, _FORECASTS])
-Size = Callable[[JsonObject], int | None]
 
 
 class ClusterReader:
@@ -87,7 +69,7 @@ class ClusterReader:
         self._threaded = threaded
         kinds = (*_KINDS, NAMESPACES) if shadow else _KINDS
         self._informers = {kind: Informer(api, clock, kind) for kind in kinds}
-        self._missing: set[Resource] = set()
+        self._gangs = GangReader(api, clock)
         self._claims = ClaimFollower(api, clock)
         self._profiles = ProfileBook.shipped(shipped_library())
         self._profile_versions: tuple[object, ...] = ()
@@ -153,7 +135,7 @@ class ClusterReader:
             models=self._models(),
             works=self._pod_works(),
             shared_speeds=self._shared_speeds,
-            gangs=self._gang_sources(pods),
+            gangs=self._gangs.sources(pods),
             claims=self._claims.book() if any(map(asks_for_claims, pods)) else ClaimBook(),
             wall_seconds=self._clock.wall_time_ns() / NS_PER_SECOND,
             shadow_namespaces=self.opted_in() if self._shadow else frozenset(),
@@ -187,56 +169,6 @@ class ClusterReader:
             for body in self._informers[NAMESPACES].list()
             if (body["metadata"].get("labels") or {}).get(OPT_IN_LABEL) == OPT_IN_VALUE
         )
-
-    def _gang_sources(self, pods: tuple[JsonObject, ...]) -> GangSources:
-        """Owners' sizes, read only while a pod waits that needs them."""
-        labels = {
-            label
-            for pod in pods
-            if not pod_facts.node_name(pod)
-            for label in pod["metadata"].get("labels") or ()
-        }
-        ours = JOBSET_LABEL in labels or {JOB_LABEL, GANG_LABEL} <= labels
-        jobs = self._owners(JOBS) if ours else ()
-        by_space: dict[str, list[JsonObject]] = defaultdict(list)
-        for job in jobs:
-            by_space[_space(job)].append(job)
-        return GangSources(
-            jobs=_sizes(jobs, job_gang_size) if GANG_LABEL in labels else {},
-            jobsets=_sizes(
-                self._owners(JOBSETS) if JOBSET_LABEL in labels else (),
-                lambda jobset: jobset_gang_size(jobset, by_space[_space(jobset)]),
-            ),
-            pod_groups=_sizes(
-                self._owners(POD_GROUPS) if COSCHEDULING_LABEL in labels else (), pod_group_size
-            ),
-        )
-
-    def _owners(self, resource: Resource) -> Sequence[JsonObject]:
-        """All objects of a kind; a kind that a cluster lacks is asked for once."""
-        if resource in self._missing:
-            return ()
-        try:
-            return self._api.list(resource).items
-        except (NotFoundError, ForbiddenError) as error:
-            log.info("%s are not a source of gangs here: %s", resource.plural, error)
-            self._missing.add(resource)
-            return ()
-
-
-def _sizes(owners: Sequence[JsonObject], size_of: Size) -> dict[str, int]:
-    """Size by ``namespace/name``; one that cannot be read is left out and told."""
-    found: dict[str, int] = {}
-    for body in owners:
-        key = f"{_space(body)}/{body['metadata']['name']}"
-        try:
-            size = size_of(body)
-        except InputError as error:
-            log.warning("%s: no gang size: %s", key, error)
-            continue
-        if size is not None:
-            found[key] = size
-    return found
 
 
 def _versions(bodies: Iterable[JsonObject]) -> tuple[object, ...]:

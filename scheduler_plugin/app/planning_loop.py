@@ -301,7 +301,7 @@ class PlacementLoop:
             self._applier.write(plan, built.snapshot)
         elsewhere = {p.uid: (p.reason.value, p.message) for p in plan.pending if "#" not in p.uid}
         refused = {uid: (UNREADABLE, text) for uid, text in built.refused.items()}
-        causes = {**elsewhere, **refused, **held}
+        causes = {**elsewhere, **refused, **built.later, **held}
         self._events.tell(causes, bodies)
         pending = {
             pod_facts.key(bodies[uid]): cause for uid, cause in causes.items() if uid in bodies

@@ -1,4 +1,4 @@
-"""Which pods are held, how quantities and gangs are read, and what is refused at the door."""
+"""Which pods are held, how quantities are read, and what is refused at the door."""
 
 from __future__ import annotations
 
@@ -12,14 +12,6 @@ from scheduler_plugin import pods as pod_facts
 from scheduler_plugin.admission import Mode, gate_patch, review
 from tests.scheduler_plugin.placement_cluster import pod_object
 from wattpack.errors import InputError
-from wattpack.gangs import (
-    GangRef,
-    GangSources,
-    gang_of,
-    job_gang_size,
-    jobset_gang_size,
-    pod_group_size,
-)
 from wattpack.kube.json_patch import apply_json_patch
 from wattpack.kube.port import JsonObject
 from wattpack.object_names import GATE
@@ -143,115 +135,6 @@ def test_pods_that_ask_for_whole_gpus_of_any_maker_are_held(name: str) -> None:
 def test_pods_whose_gpus_cannot_be_planned_are_left_alone(pod: JsonObject, why: str) -> None:
     assert patched(pod) == pod
     assert why in pod_facts.unmanaged_reason(pod)
-
-
-SOURCES = GangSources({"team/train": 4, "team/last-one": 1}, {"team/set": 6}, {"team/pg": 3})
-
-
-@pytest.mark.parametrize(
-    ("labels", "annotations", "expected"),
-    [
-        ({}, {}, None),
-        (
-            {"wattpack.io/gang": "g"},
-            {"wattpack.io/gang-size": "5"},
-            GangRef("team/gang/g", 5),
-        ),
-        (
-            {
-                "leaderworkerset.sigs.k8s.io/name": "l",
-                "leaderworkerset.sigs.k8s.io/group-index": "2",
-            },
-            {"leaderworkerset.sigs.k8s.io/size": "4"},
-            GangRef("team/lws/l-2", 4),
-        ),
-        (
-            {"jobset.sigs.k8s.io/jobset-name": "set"},
-            {},
-            GangRef("team/jobset/set", 6, is_declared=False),
-        ),
-        ({"scheduling.x-k8s.io/pod-group": "pg"}, {}, GangRef("team/podgroup/pg", 3)),
-        ({"scheduling.x-k8s.io/pod-group": "new"}, {}, GangRef("team/podgroup/new", None)),
-        (
-            {
-                "batch.kubernetes.io/job-name": "train",
-                "batch.kubernetes.io/job-completion-index": "1",
-            },
-            {},
-            None,
-        ),
-        (
-            {"batch.kubernetes.io/job-name": "train", "wattpack.io/gang": "yes"},
-            {},
-            GangRef("team/job/train", 4, is_declared=False),
-        ),
-        ({"batch.kubernetes.io/job-name": "last-one", "wattpack.io/gang": "yes"}, {}, None),
-        ({"batch.kubernetes.io/job-name": "train"}, {}, None),
-    ],
-)
-def test_gangs_are_read_from_their_owners_marks(
-    labels: dict[str, str], annotations: dict[str, str], expected: GangRef | None
-) -> None:
-    pod = pod_object("p", labels=labels, annotations=annotations)
-    assert gang_of(pod, SOURCES) == expected
-
-
-def job(gpus: int = 8, status: JsonObject | None = None, **spec: Any) -> JsonObject:
-    template = {"spec": pod_object("t", gpus)["spec"]}
-    return {"metadata": {"name": "j"}, "spec": spec | {"template": template}, "status": status}
-
-
-@pytest.mark.parametrize(
-    ("body", "size"),
-    [
-        (job(completions=8, parallelism=3), 3),
-        (job(completions=2, parallelism=3), 2),
-        (job(completions=2, parallelism=2, status={"succeeded": 1}), 1),
-        (job(completions=8, parallelism=3, status={"succeeded": 7}), 1),
-        (job(completions=2, parallelism=2, status={"succeeded": 2}), 0),
-        (job(parallelism=3), 3),
-        (job(), 1),
-        (job(0, completions=8, parallelism=3), 0),
-        ({"metadata": {"name": "j"}}, 0),
-    ],
-)
-def test_a_jobs_size_is_what_still_runs_together_on_gpus(body: JsonObject, size: int) -> None:
-    assert job_gang_size(body) == size
-
-
-def test_a_jobset_counts_its_gpu_jobs_less_what_they_finished() -> None:
-    def group(name: str, replicas: int, gpus: int, **spec: Any) -> JsonObject:
-        return {"name": name, "replicas": replicas, "template": {"spec": job(gpus, **spec)["spec"]}}
-
-    def child(name: str, succeeded: int) -> JsonObject:
-        made = job(8, completions=3, parallelism=3, status={"succeeded": succeeded})
-        labels = {"jobset.sigs.k8s.io/jobset-name": "set"}
-        made["metadata"]["labels"] = labels | {"jobset.sigs.k8s.io/replicatedjob-name": name}
-        return made
-
-    groups = [group("launcher", 1, 0), group("worker", 3, 8, parallelism=3, completions=3)]
-    jobset = {"metadata": {"name": "set"}, "spec": {"replicatedJobs": groups}}
-    assert jobset_gang_size(jobset, []) == 9
-    assert jobset_gang_size(jobset, [child("worker", 0), child("worker", 1), job()]) == 8
-    assert jobset_gang_size(jobset, [child("worker", 3)] * 3) == 0
-
-
-def test_a_pod_groups_size_is_what_it_declares() -> None:
-    assert pod_group_size({"spec": {"minMember": 5}}) == 5
-    assert pod_group_size({"spec": {}}) is None
-
-
-@pytest.mark.parametrize("number", ["3", -1, 1.5, True, 2**40])
-def test_a_number_of_an_owner_that_is_none_is_refused_by_its_field(number: object) -> None:
-    for size, body in (
-        (job_gang_size, job(parallelism=number)),
-        (job_gang_size, job(completions=number)),
-        (job_gang_size, job(completions=2, status={"succeeded": number})),
-        (pod_group_size, {"spec": {"minMember": number}}),
-    ):
-        with pytest.raises(InputError) as refusal:
-            size(body)
-        assert refusal.value.field in ("parallelism", "completions", "succeeded", "minMember")
 
 
 def test_releasing_a_pod_that_is_not_held_is_refused() -> None:

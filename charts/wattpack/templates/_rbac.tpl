@@ -29,8 +29,12 @@
 - {apiGroups: [""], resources: [namespaces], verbs: [list, watch]}
 {{- end }}
 - {apiGroups: [batch], resources: [jobs], verbs: [list]}
+# How large gangs are, where these kinds are installed.
 - {apiGroups: [jobset.x-k8s.io], resources: [jobsets], verbs: [list]}
-- {apiGroups: [scheduling.x-k8s.io], resources: [podgroups], verbs: [list]}
+- {apiGroups: [kueue.x-k8s.io], resources: [workloads], verbs: [list]}
+- {apiGroups: [ray.io], resources: [rayclusters], verbs: [list]}
+- {apiGroups: [scheduling.k8s.io], resources: [podgroups, workloads], verbs: [list]}
+- {apiGroups: [scheduling.volcano.sh, scheduling.x-k8s.io], resources: [podgroups], verbs: [list]}
 - {apiGroups: [resource.k8s.io], resources: [resourceclaims], verbs: [list, watch]}
 - {apiGroups: [wattpack.io], resources: [powerdomains, powerpolicies, gpuprofiles, demandforecasts, workloadprofiles], verbs: [list, watch]}
 - {apiGroups: [wattpack.io], resources: [placementplans], verbs: [list, create, delete]}
