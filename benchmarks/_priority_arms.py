@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple, Protocol
 from benchmarks._priority_instances import COMBINATIONS, Case, Combination, Placement, draw_case
 from benchmarks._priority_judge import Proposal, Turn, judge, outcome
 from scheduler_plugin.plan_document import Plan
-from scheduler_plugin.snapshot import Node, Pod, PodState, Snapshot
+from scheduler_plugin.snapshot import MILLI_PER_GPU, Node, Pod, PodState, Snapshot
 from scheduler_plugin.solve import SearchSettings, plan
 from wattpack.clock import Clock, SystemClock
 from wattpack.units import NS_PER_SECOND
@@ -125,10 +125,11 @@ def _proposal(made: Plan) -> Proposal:
     turns = [Turn(int(step.uid), int(step.node), step.arrives) for step in made.steps]
     if not turns:
         turns = [Turn(int(one.uid), int(one.node), True) for one in made.placements]
+    # A pod without GPUs counts as one GPU, in thousandths.
     gaps = [(t.bound_value - t.cumulative_value, t.bound_value) for t in made.tiers]
     return Proposal(
         tuple(turns),
-        gap_pods=max((gap for gap, _ in gaps), default=0),
+        gap_pods=max((gap // MILLI_PER_GPU for gap, _ in gaps), default=0),
         gap_share=max((gap / bound for gap, bound in gaps if bound), default=0.0),
         failure=made.refusals[0] if made.method == "none" and made.refusals else "",
     )

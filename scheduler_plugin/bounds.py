@@ -15,6 +15,7 @@ import numpy as np
 from scheduler_plugin.greedy import Packing
 from scheduler_plugin.problem import IntArray, Problem
 from scheduler_plugin.resource_columns import GPUS, MILLI_CPU
+from scheduler_plugin.snapshot import MILLI_PER_GPU
 
 
 def cumulative_bounds(problem: Problem) -> tuple[int, ...]:
@@ -31,11 +32,11 @@ def cumulative_bounds(problem: Problem) -> tuple[int, ...]:
             for c, pod_class in enumerate(problem.classes)
             if pod_class.priority >= priority and possible[c]
         ]
-        with_gpus = [c for c in members if problem.requests[c, GPUS]]
-        without = [c for c in members if not problem.requests[c, GPUS]]
+        with_gpus = [c for c in members if problem.gpu_milli[c]]
+        without = [c for c in members if not problem.gpu_milli[c]]
         bounds.append(
-            _gpu_bound(problem, fits, possible, with_gpus)
-            + _host_bound(problem, fits, possible, without)
+            _gpu_bound(packing, fits, possible, with_gpus)
+            + _host_bound(problem, fits, possible, without) * MILLI_PER_GPU
         )
     return tuple(bounds)
 
@@ -50,24 +51,25 @@ def _possible_counts(problem: Problem, fits: IntArray) -> IntArray:
     return possible
 
 
-def _gpu_bound(problem: Problem, fits: IntArray, possible: IntArray, members: list[int]) -> int:
-    """Bound in GPUs for classes that ask for GPUs."""
+def _gpu_bound(packing: Packing, fits: IntArray, possible: IntArray, members: list[int]) -> int:
+    """Bound in milliGPU for classes that ask for GPUs or a share of one."""
     if not members:
         return 0
+    problem = packing.problem
     usable = np.zeros(len(problem.node_names), dtype=np.int64)
     cheapest = np.full(len(usable), np.inf)
     for pattern, group in _nodes_by_fitting_classes(fits[members] > 0):
         if pattern.any():
             fitting = [members[i] for i in np.flatnonzero(pattern)]
-            usable[group] = _node_gpus(problem, fitting, group)
-            per_gpu = problem.watts[fitting][:, group] / problem.requests[fitting, GPUS][:, None]
-            cheapest[group] = per_gpu.min(axis=0)
+            usable[group] = _node_gpu_milli(packing, fitting, group)
+            per_milli = problem.watts[fitting][:, group] / problem.gpu_milli[fitting][:, None]
+            cheapest[group] = per_milli.min(axis=0)
     by_nodes: dict[bytes, int] = defaultdict(int)
     reach: dict[bytes, int] = {}
     for c in members:
         mask = fits[c] > 0
         key = mask.tobytes()
-        by_nodes[key] += int(possible[c] * problem.requests[c, GPUS])
+        by_nodes[key] += int(possible[c] * problem.gpu_milli[c])
         reach[key] = int(usable[mask].sum())
     demand_side = sum(min(demand, reach[key]) for key, demand in by_nodes.items())
     # What runs and stays takes nothing from what the domains have left.
@@ -84,18 +86,24 @@ def _nodes_by_fitting_classes(fit: np.ndarray) -> list[tuple[np.ndarray, np.ndar
     return [(fit[:, nodes[0]], np.array(nodes)) for nodes in columns.values()]
 
 
-def _node_gpus(problem: Problem, fitting: list[int], nodes: np.ndarray) -> IntArray:
-    """GPUs that these classes can use on each node, by the kindest ratio of each resource."""
-    requests = problem.requests[fitting]
+def _node_gpu_milli(packing: Packing, fitting: list[int], nodes: np.ndarray) -> IntArray:
+    """MilliGPU that these classes can use on each node, by the kindest ratio of each resource."""
+    problem = packing.problem
+    requests, asked = problem.requests[fitting], problem.gpu_milli[fitting]
     free = problem.free[nodes]
-    step = math.gcd(*(int(g) for g in requests[:, GPUS]))
-    gpus: IntArray = free[:, GPUS] // step * step
+    step = math.gcd(*(int(milli) for milli in asked))
+    shared = bool((asked < MILLI_PER_GPU).any())
+    left = packing.states.gpu_milli(nodes) if shared else packing.free[nodes, GPUS] * MILLI_PER_GPU
+    usable: IntArray = left
     for resource in _bounding(problem):
-        least = int(np.argmin(requests[:, resource] / requests[:, GPUS]))
-        amount, per = int(requests[least, resource]), int(requests[least, GPUS])
+        least = int(np.argmin(requests[:, resource] / asked))
+        amount, per = int(requests[least, resource]), int(asked[least])
         if amount:
-            gpus = np.minimum(gpus, free[:, resource] * per // amount)
-    return gpus
+            # Bytes times milliGPU leave 64 bits; rounding may only raise a bound.
+            most = np.floor(free[:, resource] * (per / amount) * (1 + 1e-12))
+            usable = np.minimum(usable, most.astype(np.int64))
+    rounded: IntArray = usable // step * step
+    return rounded
 
 
 def _bounding(problem: Problem) -> list[int]:
@@ -105,7 +113,7 @@ def _bounding(problem: Problem) -> list[int]:
 
 
 def _power_bound(problem: Problem, usable: IntArray, cheapest: np.ndarray) -> int:
-    """GPUs that the power tree can feed, cheapest watts first (exact for the relaxation)."""
+    """MilliGPU that the power tree can feed, cheapest first (exact for the relaxation)."""
     left = problem.headroom.astype(np.float64)
     fed = 0.0
     unlimited = len(left) - 1

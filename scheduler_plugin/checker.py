@@ -5,6 +5,7 @@ It runs on every plan before anything is promised. A complaint means that the pl
 
 from __future__ import annotations
 
+import math
 from collections import Counter, defaultdict
 
 from scheduler_plugin.plan_document import Placement, Plan
@@ -125,16 +126,20 @@ def _capacity(
     nodes: dict[str, Node],
 ) -> list[str]:
     there = {name: _Held(nodes[name]) for name in {p.node for p in placements}}
+    boards = _boards(snapshot)
     for pod in snapshot.pods:
         if pod.state.value in _HOLDS_PLACE and pod.node in there:
-            there[pod.node].add(pod)
+            there[pod.node].add(pod, (boards or {}).get(pod.uid, ()))
     for placement in placements:
-        there[placement.node].add(pods[placement.uid])
+        there[placement.node].add(pods[placement.uid], placement.boards)
     pairs = {(s.gpu_model, s.work, s.beside): s.slow_down_milli for s in snapshot.slow_downs}
     asked: dict[str, list[Pod]] = defaultdict(list)
     for placement in placements:
         asked[placement.node].append(pods[placement.uid])
-    return [why for name in asked for why in there[name].complaints(asked[name], pairs)]
+    found = [why for name in asked for why in there[name].complaints(asked[name], pairs)]
+    if boards is not None:
+        found += [why for name in asked for why in there[name].on_boards(asked[name])]
+    return found
 
 
 class _Held:
@@ -144,15 +149,37 @@ class _Held:
         self.node = node
         self.taken: Counter[str] = Counter()
         self.sharers: dict[str, Pod] = {}
+        self.boards: dict[str, tuple[int, ...]] = {}
+        self.of_board: Counter[int] = Counter()
 
-    def add(self, pod: Pod) -> None:
+    def add(self, pod: Pod, boards: tuple[int, ...]) -> None:
         self.taken.update(_taken(pod))
+        self.boards[pod.uid] = boards
+        for board in boards:
+            self.of_board[board] += min(pod.gpu_milli, 1000)
         if _feels(pod):
             self.sharers[pod.uid] = pod
 
     def remove(self, pod: Pod) -> None:
         self.taken.subtract(_taken(pod))
+        for board in self.boards.pop(pod.uid):
+            self.of_board[board] -= min(pod.gpu_milli, 1000)
         self.sharers.pop(pod.uid, None)
+
+    def on_boards(self, new: list[Pod]) -> list[str]:
+        """What is wrong with the boards that the new pods are expected to get."""
+        found = []
+        for pod in new:
+            boards = set(self.boards[pod.uid])
+            asked, here = math.ceil(pod.gpu_milli / 1000), f"pod {pod.uid} on node {self.node.name}"
+            if len(boards) != asked or len(boards) != len(self.boards[pod.uid]):
+                found.append(f"{here}: boards {self.boards[pod.uid]} for {pod.gpu_milli} milliGPU")
+            for board in sorted(boards):
+                if board >= self.node.gpu_milli // 1000:
+                    found.append(f"{here}: there is no board {board}")
+                elif self.of_board[board] > 1000:
+                    found.append(f"{here}: {self.of_board[board]} milli of board {board} are used")
+        return found
 
     def complaints(self, new: list[Pod], pairs: dict[tuple[str, str, str], int]) -> list[str]:
         """What is too much of that which the new ones of them ask for."""
@@ -169,6 +196,28 @@ class _Held:
             if wanted > limit and not (measured and resource in _SHARES):
                 found.append(f"node {node.name}: {resource} would be {wanted} of {limit}")
         return sorted(found)
+
+
+def _boards(snapshot: Snapshot) -> dict[str, tuple[int, ...]] | None:
+    """Boards of running pods, where somebody asks for a share; the snapshot says how to guess."""
+    if not [pod for pod in snapshot.pods if 0 < pod.gpu_milli < 1000]:
+        return None
+    size = {node.name: node.gpu_milli // 1000 for node in snapshot.nodes}
+    used = {name: [0] * boards for name, boards in size.items()}
+    found: dict[str, tuple[int, ...]] = {}
+    runs = [p for p in snapshot.pods if p.state.value in _HOLDS_PLACE and p.gpu_milli]
+    for pod in sorted(runs, key=lambda p: (not p.gpu_boards, -p.gpu_milli, p.uid)):
+        on = used.get(pod.node, [])
+        each, wanted = min(pod.gpu_milli, 1000), math.ceil(pod.gpu_milli / 1000)
+        able = [board for board, milli in enumerate(on) if milli + each <= 1000]
+        if pod.gpu_milli < 1000:
+            able.sort(key=lambda board: (-on[board], board))
+        if len(able) < wanted:
+            able = sorted(range(len(on)), key=lambda board: (on[board], board))
+        found[pod.uid] = pod.gpu_boards or tuple(sorted(able[:wanted]))
+        for board in found[pod.uid] if on else ():
+            on[board] += each
+    return found
 
 
 def _feels(pod: Pod) -> bool:
@@ -199,9 +248,10 @@ def _steps(
     """Walks the list: who leaves is there and may, who arrives has room at that moment."""
     start = {p.uid: p.node for p in snapshot.pods if p.state.value in _HOLDS_PLACE}
     at, held = dict(start), {name: _Held(node) for name, node in nodes.items()}
+    boards = _boards(snapshot)
     for uid, name in start.items():
         if name in held:
-            held[name].add(pods[uid])
+            held[name].add(pods[uid], (boards or {}).get(uid, ()))
     pairs = {(s.gpu_model, s.work, s.beside): s.slow_down_milli for s in snapshot.slow_downs}
     arrived: list[Placement] = []
     found: list[str] = []
@@ -212,10 +262,11 @@ def _steps(
             return [*found, f"{here}: unknown pod or node {step.node}"]
         if step.arrives and step.uid not in at:
             at[step.uid] = step.node
-            held[step.node].add(pod)
+            held[step.node].add(pod, step.boards)
             watts = stated.get(step.uid, _watts(pod, nodes[step.node]))
             arrived.append(Placement(uid=step.uid, node=step.node, watts=watts))
             why = [*_static(pod, nodes[step.node]), *held[step.node].complaints([pod], pairs)]
+            why += held[step.node].on_boards([pod]) if boards is not None else []
             found += [f"{here}: {one}" for one in why]
         elif not step.arrives and at.get(step.uid) == step.node:
             held[at.pop(step.uid)].remove(pod)
@@ -223,8 +274,8 @@ def _steps(
                 found.append(f"{here}: it may not be moved")
         else:
             return [*found, f"{here}: it is on {at.get(step.uid, 'no node')}"]
-    waiting = {uid: node for uid, node in at.items() if uid not in start}
-    if waiting != {placement.uid: placement.node for placement in plan.placements}:
+    waiting = {uid: (n, held[n].boards[uid]) for uid, n in at.items() if uid not in start}
+    if waiting != {placed.uid: (placed.node, placed.boards) for placed in plan.placements}:
         found.append("the steps do not end where the placements are")
     return found + _power(snapshot, tuple(arrived), pods, nodes) + _lost(start, at, pods)
 
@@ -235,12 +286,13 @@ def _lost(start: dict[str, str], end: dict[str, str], pods: dict[str, Pod]) -> l
     balance: Counter[int] = Counter()
     for sign, uids in ((1, end.keys() - start.keys()), (-1, gone)):
         for uid in uids:
-            balance[pods[uid].priority] += sign * max(1, pods[uid].gpu_milli // 1000)
+            balance[pods[uid].priority] += sign * (pods[uid].gpu_milli or 1000)
     for priority in sorted(balance, reverse=True):
         if balance[priority] > 0:
             return []
         if balance[priority] < 0:
-            return [f"priority {priority} would lose {-balance[priority]} and nothing above gains"]
+            lost = f"{-balance[priority] / 1000:g}"
+            return [f"priority {priority} would lose {lost} and nothing above gains"]
     return []
 
 
@@ -268,7 +320,7 @@ def _watts(pod: Pod, node: Node) -> int:
         each = node.class_watts_per_gpu[pod.kernel_class]
     else:
         each = node.watts_per_gpu
-    return each * pod.gpu_milli // 1000
+    return math.ceil(each * pod.gpu_milli / 1000)
 
 
 def _power(

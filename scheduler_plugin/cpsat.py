@@ -17,7 +17,6 @@ from ortools.sat.python import cp_model
 from scheduler_plugin.greedy import Packing
 from scheduler_plugin.objective import OPENED_NODE_COST_WATTS, is_idle_gpu_node
 from scheduler_plugin.problem import Assignment
-from scheduler_plugin.resource_columns import GPUS
 
 #: Share of the work that the last stage may take, which only makes the same placements cheaper.
 COST_STAGE_SHARE = 0.25
@@ -151,13 +150,13 @@ class _Part:
             self.model.add(sum(amount // step * x for amount, x in terms) <= limit // step)
 
     def _open_nodes(self, nodes: Sequence[int]) -> None:
-        used_outside = {n for c, n in self.outside if self.problem.requests[c, GPUS]}
+        used_outside = {n for c, n in self.outside if self.problem.gpu_milli[c]}
         for n in nodes:
             if n in used_outside or not is_idle_gpu_node(self.problem, n):
                 continue
             self.opened[n] = self.model.new_bool_var(f"open{n}")
             for (c, k), x in self.counts.items():
-                if k == n and self.problem.requests[c, GPUS]:
+                if k == n and self.problem.gpu_milli[c]:
                     self.model.add(x <= int(self.left[c]) * self.opened[n])
 
     def stages(self, *, at_once: bool) -> list[_Stage]:
@@ -189,6 +188,8 @@ class _Part:
         for priority in self.problem.tiers:
             members = [c for c in self.left if self._tier(c) == priority]
             worth = {c: self.problem.classes[c].value for c in members}
+            unit = math.gcd(*worth.values()) or 1
+            worth = {c: value // unit for c, value in worth.items()}
             value = sum(worth[c] * x for (c, _), x in self.counts.items() if c in worth)
             span = sum(worth[c] * self.left[c] for c in members)
             if not isinstance(value, int):
@@ -227,7 +228,7 @@ class _Part:
         gangs = {self.problem.classes[c].pod.gang for c, _ in solution}
         for gang, flag in self.whole.items():
             self.model.add_hint(flag, gang in gangs)
-        used = {n for c, n in solution if self.problem.requests[c, GPUS]}
+        used = {n for c, n in solution if self.problem.gpu_milli[c]}
         for n, flag in self.opened.items():
             self.model.add_hint(flag, n in used)
 

@@ -12,11 +12,13 @@ from collections.abc import Callable, Iterable
 import numpy as np
 import numpy.typing as npt
 
+from scheduler_plugin.board_shares import Boards
 from scheduler_plugin.node_states import NodeStates
 from scheduler_plugin.objective import objective
 from scheduler_plugin.pod_classes import Job
 from scheduler_plugin.problem import Assignment, IntArray, Problem, placed_counts
 from scheduler_plugin.resource_columns import GPUS, MEMORY, MILLI_CPU
+from scheduler_plugin.snapshot import MILLI_PER_GPU
 
 FloatArray = npt.NDArray[np.float64]
 JobOrder = Callable[[Problem, Job], tuple[float, ...]]
@@ -35,23 +37,29 @@ class Packing:
 
     def __init__(self, problem: Problem, assignment: Assignment | None = None) -> None:
         self.problem = problem
-        self.states = NodeStates(problem.free, None, problem.neighbours, problem.share_columns)
+        self.states = NodeStates(
+            problem.free,
+            problem.board_milli,
+            problem.neighbours,
+            problem.share_columns,
+            problem.homes,
+        )
         self.headroom: IntArray = problem.headroom.copy()
         self.assignment: Assignment = {}
         self._scale = np.maximum(problem.total, 1).astype(np.float64)
-        self._log: list[tuple[int, int, int]] = []
+        self._log: list[tuple[int, int, int, Boards]] = []
         self._stale = True
         self._node_headroom: IntArray = np.zeros(len(problem.free), dtype=np.int64)
         for (class_index, node), count in (assignment or {}).items():
             self.put(class_index, node, count)
 
-    def put(self, class_index: int, node: int, count: int) -> None:
-        """Book ``count`` pods (negative takes them back)."""
+    def put(self, class_index: int, node: int, count: int, boards: Boards = ()) -> None:
+        """Book ``count`` pods (negative takes them back); one of them on just these boards."""
         problem = self.problem
         if count > 0:
-            self.states.put(problem.demands[class_index], node, count)
+            self.states.put(problem.demands[class_index], node, count, boards)
         else:
-            self.states.take(problem.demands[class_index], node, -count)
+            self.states.take(problem.demands[class_index], node, -count, boards)
         key = (class_index, node)
         before, started = self.assignment.get(key, 0), problem.start.get(key, 0)
         more = max(0, before + count - started) - max(0, before - started)
@@ -63,7 +71,7 @@ class Packing:
         self.assignment[key] = before + count
         if not self.assignment[key]:
             del self.assignment[key]
-        self._log.append((class_index, node, count))
+        self._log.append((class_index, node, count, boards))
 
     def become(self, assignment: Assignment) -> None:
         """Book and take back until this is the assignment; it can be undone."""
@@ -78,12 +86,23 @@ class Packing:
 
     def undo_to(self, mark: int) -> None:
         """Take back everything booked since the mark."""
-        for class_index, node, count in reversed(self._log[mark:]):
-            self.put(class_index, node, -count)
+        for class_index, node, count, boards in reversed(self._log[mark:]):
+            self.put(class_index, node, -count, boards)
         del self._log[mark:]
 
     def capacity(self, class_index: int) -> IntArray:
         """How many pods of a class, up to all, each node could take alone, shape (n,)."""
+        return self.states.fits(self.problem.demands[class_index], self._fed(class_index))
+
+    def admits(self, class_index: int, node: int, boards: Boards) -> bool:
+        """Whether one more pod of a class has room on a node, and on just these boards if told."""
+        if not boards:
+            return bool(self.capacity(class_index)[node])
+        demand = self.problem.demands[class_index]
+        return bool(self._fed(class_index)[node]) and self.states.admits(demand, node, boards)
+
+    def _fed(self, class_index: int) -> IntArray:
+        """What rules beside room leave of a class on each node, shape (n,)."""
         problem = self.problem
         watts = problem.watts[class_index]
         stay = np.zeros(len(self.free), dtype=np.int64)
@@ -96,7 +115,7 @@ class Packing:
         if watts.any():
             fed = stay + self._node_headroom // np.maximum(watts, 1)
             np.minimum(at_most, fed, out=at_most, where=watts > 0)
-        return self.states.fits(problem.demands[class_index], at_most)
+        return at_most
 
     @property
     def free(self) -> IntArray:
@@ -139,7 +158,7 @@ class Packing:
             nodes = np.flatnonzero(self.capacity(class_index))
             if not len(nodes):
                 return done
-            left = (self.free[nodes] - self.problem.requests[class_index]) / self._scale[nodes]
+            left = self._left(class_index, nodes)
             cpu, memory = left[:, MILLI_CPU], left[:, MEMORY]
             most = left[:, GPUS] + (cpu + memory) / 2.0 - np.abs(cpu - memory) / 2.0
             self.put(class_index, int(nodes[most.argmax()]), 1)
@@ -152,10 +171,9 @@ class Packing:
     def _stranding(self, class_index: int, nodes: npt.NDArray[np.intp]) -> FloatArray:
         """Lower is better; ties fall to the node first by name."""
         problem = self.problem
-        request = problem.requests[class_index]
-        left = (self.free[nodes] - request) / self._scale[nodes]
+        left = self._left(class_index, nodes)
         gpu = left[:, GPUS]
-        if not request[GPUS]:
+        if not problem.gpu_milli[class_index]:
             # CPU-only work belongs where no GPU could be stranded by it.
             has_gpus = self.free[nodes, GPUS] > 0
             cpu, memory = left[:, MILLI_CPU], left[:, MEMORY]
@@ -165,12 +183,24 @@ class Packing:
             return host
         skew = np.maximum(gpu - left[:, MILLI_CPU], 0) + np.maximum(gpu - left[:, MEMORY], 0)
         power = problem.watts[class_index, nodes] / np.maximum(self._node_headroom[nodes], 1)
-        score: FloatArray = self.free[nodes, GPUS] - request[GPUS] + 4.0 * skew + power
+        score: FloatArray = self._gpus_left(class_index, nodes) + 4.0 * skew + power
         return score
+
+    def _left(self, class_index: int, nodes: npt.NDArray[np.intp]) -> FloatArray:
+        """Of each resource the part that one more pod would leave, parts of boards too, (k, r)."""
+        problem = self.problem
+        left: FloatArray = (self.free[nodes] - problem.requests[class_index]) / self._scale[nodes]
+        left[:, GPUS] = self._gpus_left(class_index, nodes) / self._scale[nodes, GPUS]
+        return left
+
+    def _gpus_left(self, class_index: int, nodes: npt.NDArray[np.intp]) -> FloatArray:
+        left = self.states.gpu_milli(nodes) - self.problem.gpu_milli[class_index]
+        gpus: FloatArray = left / MILLI_PER_GPU
+        return gpus
 
 
 def _large_then_scarce(problem: Problem, job: Job) -> tuple[float, ...]:
-    gpus = max(int(problem.requests[c, GPUS]) for c in job.classes)
+    gpus = max(int(problem.gpu_milli[c]) for c in job.classes)
     eligible = min(int(problem.eligible[c].sum()) for c in job.classes)
     return (-gpus, eligible, -_host_share(problem, job))
 

@@ -12,14 +12,15 @@ Answers are kept for each demand and renewed for the nodes that changed since.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
 from scheduler_plugin.board_neighbours import NOBODY, Crowd, Neighbours, Sharer
+from scheduler_plugin.board_shares import Boards, BoardShares
+from scheduler_plugin.pod_demand import Demand
 from scheduler_plugin.resource_columns import GPUS
 from scheduler_plugin.snapshot import MILLI_PER_GPU
 
@@ -28,22 +29,6 @@ __all__ = ["Demand", "NodeStates"]
 IntArray = npt.NDArray[np.int64]
 
 NO_LIMIT: Final = np.iinfo(np.int64).max
-NO_BOARD: Final = -1
-
-
-@dataclass(frozen=True, slots=True)
-class Demand:
-    """What one pod takes of a node; pods that ask for the same are one demand.
-
-    Attributes:
-        amounts: By column, shape (r,); column ``GPUS`` counts whole boards.
-        share_milli: Of one board, from 1 to 999; 0 for none.
-        sharer: What neighbours on shared boards feel of it.
-    """
-
-    amounts: tuple[int, ...]
-    share_milli: int = 0
-    sharer: Sharer | None = None
 
 
 class NodeStates:
@@ -55,6 +40,8 @@ class NodeStates:
             None where nobody asks for a share of a board: whole ones are then a column like others.
         rule: Which pods bear one another on shared boards; None where no pair was measured.
         share_columns: Columns of which ``rule`` decides in place of sums.
+        homes: Boards of running pods that may leave, by node and demand, in the order in which
+            they stay.
     """
 
     def __init__(
@@ -63,16 +50,16 @@ class NodeStates:
         board_milli: IntArray | None = None,
         rule: Neighbours | None = None,
         share_columns: Sequence[int] = (),
+        homes: Mapping[tuple[int, Demand], Sequence[Boards]] | None = None,
     ) -> None:
         self.free: IntArray = free.copy()
-        self._boards = None if board_milli is None else board_milli.copy()
+        self._boards = None if board_milli is None else BoardShares(board_milli, homes or {})
         self._rule, self._share_columns = rule, tuple(share_columns)
         self._crowds: dict[int, Crowd] = {} if rule is None else dict(rule.present)
-        self._held: dict[tuple[int, Demand], list[tuple[int, ...]]] = {}
         self._changed: list[int] = []
         self._kept: dict[Demand, tuple[int, IntArray]] = {}
         if self._boards is not None:
-            self.free[:, GPUS] = (self._boards == MILLI_PER_GPU).sum(axis=1)
+            self.free[:, GPUS] = self._boards.whole(np.arange(len(free)))
 
     # -- asked -----------------------------------------------------------------------------------
 
@@ -108,24 +95,45 @@ class NodeStates:
         if self._boards is None:
             whole: IntArray = self.free[nodes, GPUS] * MILLI_PER_GPU
             return whole
-        left: IntArray = np.maximum(self._boards[nodes], 0).sum(axis=1)
-        return left
+        return self._boards.milli(nodes)
+
+    def board_rooms(self, demand: Demand, nodes: npt.NDArray[np.intp]) -> IntArray:
+        """How many more of a demand for boards have boards on some nodes, (k,), whatever else."""
+        if self._boards is not None:
+            return self._boards.rooms(demand, nodes)
+        rooms: IntArray = self.free[nodes, GPUS] // demand.whole_boards
+        return rooms
+
+    def boards(self, demand: Demand, node: int) -> tuple[Boards, ...]:
+        """Boards of each pod of a demand on a node, those that stay first; () if none is told."""
+        return () if self._boards is None else self._boards.held(demand, node)
+
+    def board_milli(self, node: int) -> list[int]:
+        """What is left of each board of a node; empty where boards are not told apart."""
+        return [] if self._boards is None else self._boards.left_of(node)
+
+    def admits(self, demand: Demand, node: int, boards: Boards) -> bool:
+        """Whether one more has room on a node, on just these boards."""
+        assert self._boards is not None
+        columns = (r for r in range(len(demand.amounts)) if r != GPUS and demand.amounts[r])
+        return self._boards.has_room(demand, node, boards) and all(
+            self.free[node, r] >= demand.amounts[r] for r in columns
+        )
 
     def _counted(self, demand: Demand, nodes: npt.NDArray[np.intp]) -> IntArray:
         room = np.full(len(nodes), NO_LIMIT, dtype=np.int64)
         judged = self._share_columns if self._rule is not None else ()
         for column, amount in enumerate(demand.amounts):
-            if amount and column not in judged:
+            if (
+                amount
+                and column not in judged
+                and not (column == GPUS and self._boards is not None)
+            ):
                 np.minimum(room, self.free[nodes, column] // amount, out=room)
-        if demand.share_milli:
-            room = np.minimum(room, self._shares_left(demand.share_milli, nodes))
+        if demand.asks_for_boards and self._boards is not None:
+            room = np.minimum(room, self._boards.rooms(demand, nodes))
         # A node may hold more than it offers: somebody else bound there, or it shrank.
         return np.maximum(room, 0)
-
-    def _shares_left(self, share_milli: int, nodes: npt.NDArray[np.intp]) -> IntArray:
-        assert self._boards is not None
-        left: IntArray = (np.maximum(self._boards[nodes], 0) // share_milli).sum(axis=1)
-        return left
 
     def _among_neighbours(
         self, rule: Neighbours, demand: Demand, sharer: Sharer, room: IntArray
@@ -141,41 +149,39 @@ class NodeStates:
 
     # -- booked ----------------------------------------------------------------------------------
 
-    def put(self, demand: Demand, node: int, count: int = 1) -> None:
+    def put(self, demand: Demand, node: int, count: int = 1, boards: Boards = ()) -> None:
         """Book so many pods; the caller has asked ``fits``.
 
         A share goes to the fullest board that still has it, whole boards to the first that nobody
-        uses.
+        uses; pods that run, to their own. Where that leaves no room though other boards would,
+        those of the plan change theirs.
+
+        Args:
+            demand: Of each.
+            node: Where.
+            count: How many.
+            boards: Just these; for one pod.
         """
-        self._book(demand, node, count)
+        self._book(demand, node, count, boards)
 
-    def take(self, demand: Demand, node: int, count: int = 1) -> None:
-        """Give back so many pods that were put there, those of this demand that came last."""
-        self._book(demand, node, -count)
+    def take(self, demand: Demand, node: int, count: int = 1, boards: Boards = ()) -> None:
+        """Give back so many pods that were put there, those of this demand that came last.
 
-    def _book(self, demand: Demand, node: int, count: int) -> None:
+        Args:
+            demand: Of each.
+            node: Where.
+            count: How many.
+            boards: The one that has these.
+        """
+        self._book(demand, node, -count, boards)
+
+    def _book(self, demand: Demand, node: int, count: int, boards: Boards) -> None:
         amounts = np.array(demand.amounts, dtype=np.int64)
         self.free[node] -= amounts * count
         if demand.sharer is not None and self._rule is not None:
             self._crowds[node] = self.crowd(node).plus(demand.sharer, count)
-        if self._boards is not None and (demand.share_milli or demand.amounts[GPUS]):
+        if self._boards is not None and demand.asks_for_boards:
             for _ in range(abs(count)):
-                self._board(demand, node) if count > 0 else self._unboard(demand, node)
-            self.free[node, GPUS] = int((self._boards[node] == MILLI_PER_GPU).sum())
+                (self._boards.put if count > 0 else self._boards.take)(demand, node, boards)
+            self.free[node, GPUS] = int(self._boards.whole(np.array([node]))[0])
         self._changed.append(node)
-
-    def _board(self, demand: Demand, node: int) -> None:
-        assert self._boards is not None
-        boards = self._boards[node]
-        if demand.share_milli:
-            able = np.flatnonzero(boards >= demand.share_milli)
-            chosen = able[boards[able].argmin() : boards[able].argmin() + 1]
-        else:
-            chosen = np.flatnonzero(boards == MILLI_PER_GPU)[: demand.amounts[GPUS]]
-        boards[chosen] -= demand.share_milli or MILLI_PER_GPU
-        self._held.setdefault((node, demand), []).append(tuple(chosen.tolist()))
-
-    def _unboard(self, demand: Demand, node: int) -> None:
-        assert self._boards is not None
-        chosen = self._held[node, demand].pop()
-        self._boards[node, list(chosen)] += demand.share_milli or MILLI_PER_GPU

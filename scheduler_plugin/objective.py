@@ -27,7 +27,7 @@ def objective(problem: Problem, assignment: Assignment) -> tuple[int, ...]:
         for key, count in assignment.items()
         if count > problem.start.get(key, 0)
     )
-    used = {node for class_index, node in assignment if problem.requests[class_index, GPUS]}
+    used = {node for class_index, node in assignment if problem.gpu_milli[class_index]}
     opened = sum(is_idle_gpu_node(problem, node) for node in used)
     cost = added + OPENED_NODE_COST_WATTS * opened
     return (*placed_values(problem, assignment), -disruption(problem, assignment), -cost)

@@ -132,13 +132,19 @@ def _shortage(packing: Packing, class_index: int, candidates: BoolArray) -> Caus
     """Which resource, or which power domain, is short on the nodes that could be used."""
     problem = packing.problem
     request, count = problem.requests[class_index], int(candidates.sum())
+    demand = problem.demands[class_index]
+    if demand.share_milli:
+        request = request.copy()
+        request[GPUS] = 1
     asked = [resource for resource in _by_weight(problem) if request[resource]]
     if not (problem.total[candidates] >= request).all(axis=1).any():
         worst = [r for r in asked if not (problem.total[candidates, r] >= request[r]).any()]
-        what = _amount(problem, worst[0], request) if worst else "this combination"
+        what = _wanted(problem, worst[0], class_index) if worst else "this combination"
         text = f"no eligible node has {what} in total ({count} eligible)"
         return Cause(PendingReason.LARGER_THAN_ANY_NODE, text)
     enough = packing.free[candidates] >= request
+    if demand.share_milli:
+        enough[:, GPUS] = packing.states.board_rooms(demand, np.flatnonzero(candidates)) > 0
     sharer = problem.sharers[class_index]
     if problem.neighbours is not None and sharer is not None:
         enough[:, list(problem.share_columns)] = True
@@ -152,8 +158,11 @@ def _shortage(packing: Packing, class_index: int, candidates: BoolArray) -> Caus
     for resource in asked:
         if not enough[:, resource].any():
             most = _amount(problem, resource, packing.free[candidates].max(axis=0))
+            if demand.share_milli and resource == GPUS:
+                boards = (packing.states.board_milli(int(n)) for n in np.flatnonzero(candidates))
+                most = f"{max(max(left, default=0) for left in boards) / 1000:g}"
             text = (
-                f"needs {_amount(problem, resource, request)} on one node; "
+                f"needs {_wanted(problem, resource, class_index)} on one node; "
                 f"{count} eligible nodes have at most {most} free"
             )
             return Cause(_SHORT.get(resource, PendingReason.INSUFFICIENT_RESOURCE), text)
@@ -219,6 +228,13 @@ def _power_cause(packing: Packing, class_index: int, nodes: np.ndarray) -> Cause
         for name, domain in zip(names, binding, strict=True)
     ]
     return Cause(PendingReason.POWER_DOMAIN_FULL, "; ".join(parts), names)
+
+
+def _wanted(problem: Problem, resource: int, class_index: int) -> str:
+    share = problem.demands[class_index].share_milli
+    if share and resource == GPUS:
+        return f"{share / 1000:g} of one GPU"
+    return _amount(problem, resource, problem.requests[class_index])
 
 
 def _amount(problem: Problem, resource: int, amounts: np.ndarray) -> str:

@@ -7,7 +7,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from scheduler_plugin.snapshot import Id, Label, Value, parse_value
+from scheduler_plugin.snapshot import MAX_GPUS, BoardNumber, Id, Label, Value
+from scheduler_plugin.value_json import parse_value
 
 
 class PendingReason(StrEnum):
@@ -37,12 +38,19 @@ class PendingReason(StrEnum):
 
 
 class Placement(Value):
-    """One pod, or one absent gang member, and its node. ``watts`` is what it adds there."""
+    """One pod, or one absent gang member, and its node.
+
+    Attributes:
+        watts: What it adds there.
+        boards: Numbers of the boards that the plan expects it to get, from 0; told only where
+            somebody asks for a share of a board. Which one it gets is the device plugin's choice.
+    """
 
     uid: Id
     node: Id
     gang: Label = ""
     watts: Annotated[int, Field(ge=0)] = 0
+    boards: Annotated[tuple[BoardNumber, ...], Field(max_length=MAX_GPUS)] = ()
 
 
 class Step(Value):
@@ -51,11 +59,13 @@ class Step(Value):
     Attributes:
         arrives: False where it leaves. A running pod that moves leaves first and arrives later; one
             that leaves and never arrives is evicted.
+        boards: That the plan expects it to get, as in ``Placement``.
     """
 
     uid: Id
     node: Id
     arrives: bool
+    boards: Annotated[tuple[BoardNumber, ...], Field(max_length=MAX_GPUS)] = ()
 
 
 class Move(Value):
@@ -86,7 +96,7 @@ class Pending(Value):
 
 
 class Tier(Value):
-    """One priority. Value counts a GPU pod as its GPUs and a CPU-only pod as one.
+    """One priority. Values are in milliGPU; a pod without GPUs counts as one GPU.
 
     Attributes:
         demanded_value: Of all pods that wait in this tier.

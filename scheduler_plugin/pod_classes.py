@@ -17,7 +17,16 @@ from scheduler_plugin.snapshot import MILLI_PER_GPU, Pod, PodState, Snapshot
 __all__ = ["Blocked", "Job", "PodClass", "Running", "classes_of", "is_movable"]
 
 _WAITING = (PodState.PENDING, PodState.ABSENT)
-_NOT_THE_CLASS = {"uid", "namespace", "name", "state", "priority", "node", "move_seconds"}
+_NOT_THE_CLASS = {
+    "uid",
+    "namespace",
+    "name",
+    "state",
+    "priority",
+    "node",
+    "gpu_boards",
+    "move_seconds",
+}
 
 
 class Blocked(NamedTuple):
@@ -39,10 +48,11 @@ class Running(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class PodClass:
-    """Pods that differ only in their names and places. ``value`` is what placing one is worth.
+    """Pods that differ only in their names and places.
 
     Attributes:
         pod: One of them, for what all ask for.
+        value: What placing one is worth, in milliGPU; a pod without GPUs counts as one GPU.
         uids: Of those that wait.
         running: Those that run and may be moved; ``price`` in GPU seconds, at least 1.
     """
@@ -116,11 +126,13 @@ def classes_of(
 
 
 def _class_of(pods: list[Pod], priority: int, index: Mapping[str, int]) -> PodClass:
-    gpus = max(1, pods[0].gpu_milli // MILLI_PER_GPU)
+    value = pods[0].gpu_milli or MILLI_PER_GPU
     running = (
-        Running(max(1, gpus * (pod.move_seconds or 0)), pod.uid, index[pod.node])
+        Running(
+            max(1, -(-value * (pod.move_seconds or 0) // MILLI_PER_GPU)), pod.uid, index[pod.node]
+        )
         for pod in pods
         if pod.state is PodState.BOUND
     )
     waiting = tuple(pod.uid for pod in pods if pod.state is not PodState.BOUND)
-    return PodClass(pods[0], waiting, priority, gpus, tuple(sorted(running)))
+    return PodClass(pods[0], waiting, priority, value, tuple(sorted(running)))

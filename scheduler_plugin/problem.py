@@ -7,6 +7,7 @@ waiting pod asks for, by name.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -14,10 +15,19 @@ import numpy as np
 import numpy.typing as npt
 
 from scheduler_plugin.board_neighbours import SHARES, Neighbours, Sharer, neighbours_of
-from scheduler_plugin.domain_rooms import ancestors, counted_watts
-from scheduler_plugin.node_states import Demand
+from scheduler_plugin.board_shares import Boards
+from scheduler_plugin.domain_rooms import ancestors, counted_watts, gpu_watts
 from scheduler_plugin.pod_classes import Blocked, Job, PodClass, classes_of, is_movable
-from scheduler_plugin.resource_columns import columns_of, node_amounts, pod_amounts, row
+from scheduler_plugin.pod_demand import Demand
+from scheduler_plugin.resource_columns import (
+    GPUS,
+    columns_of,
+    node_amounts,
+    pod_amounts,
+    row,
+    share_milli,
+)
+from scheduler_plugin.running_boards import boards_of_running, milli_left
 from scheduler_plugin.snapshot import MILLI_PER_GPU, Snapshot
 from scheduler_plugin.static_rules import static_key, static_mask
 
@@ -40,7 +50,10 @@ class Problem:
         free: What is left beside all that stays as it is, shape (n, r), never negative.
         start: Where running pods are that the plan may move.
         margin_ok: I1 holds all along the path above the node, shape (n,).
+        board_milli: The same of each board, shape (n, b); None where nobody asks for a share.
+        homes: Boards of the running pods that may be moved, by node and demand, the dearest first.
         requests: Shape (c, r).
+        gpu_milli: What one pod asks for, whole boards or a share, shape (c,).
         counts: Pods in each class, shape (c,).
         eligible: Shape (c, n).
         watts: What one pod adds, shape (c, n).
@@ -57,11 +70,14 @@ class Problem:
     columns: tuple[str, ...]
     total: IntArray
     free: IntArray
+    board_milli: IntArray | None
+    homes: Mapping[tuple[int, Demand], tuple[Boards, ...]]
     start: Assignment
     margin_ok: BoolArray
     classes: tuple[PodClass, ...]
     jobs: tuple[Job, ...]
     requests: IntArray
+    gpu_milli: IntArray
     counts: IntArray
     eligible: BoolArray
     watts: IntArray
@@ -90,13 +106,15 @@ class Problem:
                 found.setdefault((c, pod.node), []).append(pod.price)
         return {key: tuple(prices) for key, prices in found.items()}
 
-    @property
+    @cached_property
     def kept_in_place(self) -> frozenset[int]:
         """Classes whose places CP-SAT leaves as they are: what neighbours bear is not linear."""
-        if self.neighbours is None:
-            return frozenset()
-        jobs = (job.classes for job in self.jobs)
-        return frozenset(c for j in jobs if any(self.sharers[m] for m in j) for c in j)
+        kept = [
+            bool(s) or d.share_milli > 0 for s, d in zip(self.sharers, self.demands, strict=True)
+        ]
+        return frozenset(
+            c for job in self.jobs if any(kept[m] for m in job.classes) for c in job.classes
+        )
 
     @property
     def share_columns(self) -> tuple[int, ...]:
@@ -115,22 +133,44 @@ def compile_problem(snapshot: Snapshot, *, moves: bool = False) -> Problem:
     headroom, path, margin_ok = _power(snapshot, index)
     classes, jobs, blocked = classes_of(snapshot, index, moves=moves)
     columns = columns_of(k.pod for k in classes)
-    total, free = _capacity(snapshot, index, columns, moves=moves)
+    fixed = {
+        pod.uid: index[pod.node]
+        for pod in snapshot.pods
+        if pod.node in index and not (moves and is_movable(pod, index))
+    }
+    total, free = _capacity(snapshot, columns, fixed)
+    boards = boards_of_running(snapshot)
+    board_milli = None if boards is None else milli_left(snapshot, boards, fixed)
+    if board_milli is not None:
+        free[:, GPUS] = (board_milli == MILLI_PER_GPU).sum(axis=1)
     requests = _rows([pod_amounts(k.pod) for k in classes], columns)
     rule = neighbours_of(snapshot)
     sharers = tuple(None if rule is None else rule.sharer_of(k.pod) for k in classes)
-    amounts = (tuple(each) for each in requests.tolist())
+    demands = tuple(
+        Demand(
+            tuple(amounts),
+            share_milli=share_milli(k.pod),
+            sharer=sharer,
+            runs_as=c if boards and k.running else -1,
+        )
+        for c, (k, amounts, sharer) in enumerate(
+            zip(classes, requests.tolist(), sharers, strict=True)
+        )
+    )
     return Problem(
         snapshot=snapshot,
         node_names=tuple(index),
         columns=columns,
         total=total,
         free=free,
+        board_milli=board_milli,
+        homes={} if boards is None else _homes(classes, demands, boards),
         start=_start(classes),
         margin_ok=margin_ok,
         classes=classes,
         jobs=jobs,
         requests=requests,
+        gpu_milli=np.array([k.pod.gpu_milli for k in classes], dtype=np.int64),
         counts=np.array([k.count for k in classes], dtype=np.int64),
         eligible=_eligible(snapshot, classes) & margin_ok,
         watts=_watts(snapshot, classes),
@@ -140,7 +180,7 @@ def compile_problem(snapshot: Snapshot, *, moves: bool = False) -> Problem:
         blocked=blocked,
         neighbours=rule,
         sharers=sharers,
-        demands=tuple(Demand(a, sharer=s) for a, s in zip(amounts, sharers, strict=True)),
+        demands=demands,
     )
 
 
@@ -165,15 +205,27 @@ def _power(snapshot: Snapshot, index: dict[str, int]) -> tuple[IntArray, IntArra
 
 
 def _capacity(
-    snapshot: Snapshot, index: dict[str, int], columns: tuple[str, ...], *, moves: bool
+    snapshot: Snapshot, columns: tuple[str, ...], fixed: Mapping[str, int]
 ) -> tuple[IntArray, IntArray]:
     total = _rows([node_amounts(node) for node in snapshot.nodes], columns)
     used = np.zeros_like(total)
     for pod in snapshot.pods:
-        at = index.get(pod.node)
-        if at is not None and not (moves and is_movable(pod, index)):
-            used[at] += row(pod_amounts(pod), columns)
+        if pod.uid in fixed:
+            used[fixed[pod.uid]] += row(pod_amounts(pod), columns)
     return total, np.maximum(total - used, 0)
+
+
+def _homes(
+    classes: tuple[PodClass, ...], demands: tuple[Demand, ...], boards: Mapping[str, Boards]
+) -> dict[tuple[int, Demand], tuple[Boards, ...]]:
+    homes: dict[tuple[int, Demand], tuple[Boards, ...]] = {}
+    for pod_class, demand in zip(classes, demands, strict=True):
+        # In the order in which a plan lets them stay: the cheapest leave first.
+        for pod in reversed(pod_class.running):
+            if pod.uid in boards:
+                key = (pod.node, demand)
+                homes[key] = (*homes.get(key, ()), boards[pod.uid])
+    return homes
 
 
 def placed_counts(problem: Problem, assignment: Assignment) -> list[int]:
@@ -214,9 +266,8 @@ def _watts(snapshot: Snapshot, classes: tuple[PodClass, ...]) -> IntArray:
     result = np.zeros((len(classes), len(snapshot.nodes)), dtype=np.int64)
     for i, pod_class in enumerate(classes):
         pod = pod_class.pod
-        gpus = pod.gpu_milli // MILLI_PER_GPU
         if pod.expected_watts_per_gpu is not None:
-            result[i] = gpus * pod.expected_watts_per_gpu
+            result[i] = gpu_watts(pod.gpu_milli, pod.expected_watts_per_gpu)
             continue
         if pod.kernel_class not in rows:
             rows[pod.kernel_class] = np.array(
@@ -226,5 +277,5 @@ def _watts(snapshot: Snapshot, classes: tuple[PodClass, ...]) -> IntArray:
                 ],
                 dtype=np.int64,
             )
-        result[i] = gpus * rows[pod.kernel_class]
+        result[i] = -(-pod.gpu_milli * rows[pod.kernel_class] // MILLI_PER_GPU)
     return result

@@ -1,8 +1,9 @@
 """What a node holds and a pod takes, as named amounts and as rows of integers.
 
 Every resource of the node counts, because kube-scheduler compares every one: a pin to a node that
-lacks one is missed. GPUs are whole boards in the first column; their resource names are columns
-of their own beside it, so that a pod that asks for one maker's boards never counts another's.
+lacks one is missed. GPUs are whole boards in the first column, and a share of a board is in none;
+their resource names are columns of their own beside it, so that a pod that asks for one maker's
+boards never counts another's.
 """
 
 from __future__ import annotations
@@ -22,9 +23,19 @@ def node_amounts(node: Node) -> dict[str, int]:
 
 
 def pod_amounts(pod: Pod) -> dict[str, int]:
-    """The same of a pod, which takes one place among the node's pods."""
-    core = (pod.gpu_milli // MILLI_PER_GPU, pod.milli_cpu, pod.memory_bytes, 1)
+    """The same of a pod, which takes one place among the node's pods; no share of a board."""
+    core = (whole_boards(pod), pod.milli_cpu, pod.memory_bytes, 1)
     return dict(pod.resources) | dict(zip(_CORE, core, strict=True))
+
+
+def share_milli(pod: Pod) -> int:
+    """Of one board, from 1 to 999; 0 for a pod that asks for whole ones or for none."""
+    return pod.gpu_milli if pod.gpu_milli < MILLI_PER_GPU else 0
+
+
+def whole_boards(pod: Pod) -> int:
+    """Boards that a pod has for itself."""
+    return pod.gpu_milli // MILLI_PER_GPU
 
 
 def columns_of(pods: Iterable[Pod]) -> tuple[str, ...]:
@@ -40,4 +51,6 @@ def row(amounts: Mapping[str, int], columns: tuple[str, ...]) -> list[int]:
 def covers(larger: Pod, pod: Pod) -> bool:
     """Whether a place made for one pod has room for another."""
     room = pod_amounts(larger)
+    if share_milli(pod) and not whole_boards(larger) and share_milli(pod) > share_milli(larger):
+        return False
     return all(amount <= room.get(name, 0) for name, amount in pod_amounts(pod).items())

@@ -11,10 +11,11 @@ import json
 from collections import Counter
 from enum import StrEnum
 from functools import cached_property
-from typing import Annotated, Any, Literal, Self, TypeVar
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
+from scheduler_plugin.value_json import parse_value
 from wattpack.errors import InputError
 
 MILLI_PER_GPU = 1000
@@ -22,8 +23,6 @@ MAX_NODES = 20_000
 MAX_PODS = 200_000
 #: Beyond this, a text is not a snapshot of the largest cluster that is accepted.
 MAX_TEXT_BYTES = 512 * 1024 * 1024
-
-V = TypeVar("V", bound=BaseModel)
 
 #: namespace/kind/name#member of the longest names that Kubernetes allows.
 Id = Annotated[str, Field(min_length=1, max_length=640)]
@@ -36,6 +35,7 @@ ResourceName = Annotated[str, Field(min_length=1, max_length=317)]
 #: More on one node or in one pod is no GPU node any more, but a virtual one of a whole cluster.
 MAX_GPUS = 1000
 GpuMilli = Annotated[int, Field(ge=0, le=MAX_GPUS * MILLI_PER_GPU)]
+BoardNumber = Annotated[int, Field(ge=0, lt=MAX_GPUS)]
 #: Twenty kilowatts on one GPU is a figure in milliwatts, or of a whole node.
 GpuWatts = Annotated[int, Field(ge=0, le=20_000)]
 WattsInt = Annotated[int, Field(ge=0, le=10**9)]
@@ -158,7 +158,10 @@ class Pod(Value):
     """What a pod asks for, and where it is.
 
     Attributes:
-        gpu_milli: Whole GPUs only, in thousandths, so that shares fit later.
+        gpu_milli: A share of one board, 1 to 999, or whole boards in thousandths.
+        gpu_boards: Numbers of the boards that a pod with a node has, from 0, as far as they are
+            known. Otherwise it is taken to be on the first idle ones, with a share on the fullest
+            board that still has it.
         resources: Everything else that it asks for, by name, in the node's units.
         gpu_models: Allowed GPU models, empty for any.
         required_terms: Alternatives of required node affinity, empty for none.
@@ -179,6 +182,7 @@ class Pod(Value):
     node: Label = ""
     gang: Label = ""
     gpu_milli: GpuMilli = 0
+    gpu_boards: Annotated[tuple[BoardNumber, ...], Field(max_length=MAX_GPUS)] = ()
     milli_cpu: Quantity = 0
     memory_bytes: Quantity = 0
     resources: dict[ResourceName, Quantity] = {}
@@ -194,8 +198,15 @@ class Pod(Value):
 
     @field_validator("gpu_milli")
     @classmethod
-    def _whole_gpus(cls, value: int) -> int:
-        return _whole(value)
+    def _a_share_or_whole_gpus(cls, value: int) -> int:
+        return value if value < MILLI_PER_GPU else _whole(value, "a share of one board or ")
+
+    @field_validator("gpu_boards")
+    @classmethod
+    def _boards_once(cls, value: tuple[int, ...]) -> tuple[int, ...]:
+        if len(set(value)) < len(value):
+            raise ValueError("each board once")
+        return tuple(sorted(value))
 
     @field_validator("resources")
     @classmethod
@@ -214,6 +225,9 @@ class Pod(Value):
             raise ValueError("node must be set for bound and promised pods, and only for them")
         if self.state is PodState.ABSENT and not self.gang:
             raise ValueError("an absent pod must belong to a gang")
+        boards = -(-self.gpu_milli // MILLI_PER_GPU)
+        if self.gpu_boards and (not placed or len(self.gpu_boards) != boards):
+            raise ValueError(f"gpu_boards: none, or {boards if placed else 0} for this pod")
         return self
 
 
@@ -300,6 +314,11 @@ class Snapshot(Value):
         _known("domains.parent", {domain.parent for domain in self.domains} - {""}, domains)
         _known("pods.gang", {pod.gang for pod in self.pods} - {""}, {g.id for g in self.gangs})
         _acyclic({domain.name: domain.parent for domain in self.domains})
+        boards = {node.name: node.gpu_milli // MILLI_PER_GPU for node in self.nodes}
+        for pod in self.pods:
+            if pod.gpu_boards and pod.gpu_boards[-1] >= boards.get(pod.node, MAX_GPUS):
+                has = f"boards that {pod.node} has, which are {boards[pod.node]}"
+                raise ValueError(f"pods.gpu_boards: {has}")
         return self
 
     def digest(self) -> str:
@@ -324,39 +343,14 @@ def parse_snapshot(text: str | bytes, source: str = "") -> Snapshot:
     return parse_value(Snapshot, text, source)
 
 
-def parse_value(model: type[V], text: str | bytes, source: str = "") -> V:
-    """A value from JSON.
-
-    Raises:
-        InputError: naming the first wrong field.
-    """
-    try:
-        return model.model_validate_json(text)
-    except ValidationError as error:
-        raise named_error(error, source) from error
-
-
-def named_error(error: ValidationError, source: str = "") -> InputError:
-    """The first wrong field and what was expected of it, in one line."""
-    first = error.errors(include_url=False, include_context=False)[0]
-    message = str(first["msg"])
-    field = ".".join(str(part) for part in first["loc"])
-    if first["type"] == "value_error":
-        message = message.removeprefix("Value error, ")
-        named, _, rest = message.partition(": ")
-        if rest and " " not in named:
-            field, message = named, rest
-    return InputError(field or "document", message, first.get("input"), source)
-
-
 def snapshot_schema() -> dict[str, Any]:
     """The JSON Schema of ``wattpack.io/snapshot/v1``."""
     return Snapshot.model_json_schema()
 
 
-def _whole(value: int) -> int:
+def _whole(value: int, or_else: str = "") -> int:
     if value % MILLI_PER_GPU:
-        raise ValueError(f"whole GPUs, a multiple of {MILLI_PER_GPU} milliGPU")
+        raise ValueError(f"{or_else}whole GPUs, a multiple of {MILLI_PER_GPU} milliGPU")
     return value
 
 

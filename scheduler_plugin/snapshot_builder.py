@@ -14,6 +14,7 @@ from capacity.catalogue.pod_works import PodWorks
 from capacity.interference.shared_speeds import SharedSpeeds
 from capacity.profile_library import normal_name
 from scheduler_plugin import pods as pod_facts
+from scheduler_plugin.domain_rooms import gpu_watts
 from scheduler_plugin.gang_census import GangCensus
 from scheduler_plugin.gang_places import Room, gangs_with_places
 from scheduler_plugin.ledger import Ledger
@@ -31,8 +32,8 @@ from scheduler_plugin.snapshot import (
     Snapshot,
     Taint,
     TaintEffect,
-    named_error,
 )
+from scheduler_plugin.value_json import named_error
 from scheduler_plugin.work_draw import WorkDraws
 from wattpack.errors import InputError
 from wattpack.gangs import GangRef, GangSources
@@ -364,6 +365,6 @@ def _loads(nodes: list[Node], planned: list[Pod], bound_at: Mapping[str, float])
             each = pod.expected_watts_per_gpu
             if each is None:
                 each = on.class_watts_per_gpu.get(pod.kernel_class, on.watts_per_gpu)
-            watts = each * pod.gpu_milli // MILLI_PER_GPU
+            watts = gpu_watts(pod.gpu_milli, each)
             found.append(BoundLoad(on.domain, pod.uid, watts, bound_at[pod.uid]))
     return found

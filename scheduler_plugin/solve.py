@@ -80,6 +80,7 @@ def _assemble(search: Search, digest: str, method: Literal["greedy", "cp_sat"]) 
             node=problem.node_names[one.node],
             gang=problem.classes[one.class_index].pod.gang,
             watts=int(problem.watts[one.class_index, one.node]),
+            boards=one.boards,
         )
         for one in found.arrivals
         if one.source < 0

@@ -23,7 +23,7 @@ BoolArray = npt.NDArray[np.bool_]
 NO_RULE = frozenset(
     [
         *("uid", "namespace", "name", "priority", "state", "node", "gang"),
-        *("gpu_milli", "milli_cpu", "memory_bytes", "resources"),
+        *("gpu_milli", "gpu_boards", "milli_cpu", "memory_bytes", "resources"),
         *("kernel_class", "expected_watts_per_gpu", "move_seconds"),
     ]
 )

@@ -8,13 +8,15 @@ when its place is free, and is nowhere meanwhile. The members of a gang arrive t
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from scheduler_plugin.board_shares import Boards
 from scheduler_plugin.greedy import Packing
 from scheduler_plugin.plan_document import Step
+from scheduler_plugin.pod_demand import Demand
 from scheduler_plugin.problem import Assignment, Problem
 
 __all__ = ["Changes", "changes", "in_order"]
@@ -27,16 +29,22 @@ class Leaver(NamedTuple):
     class_index: int
     uid: str
     node: int
+    boards: Boards = ()
 
 
 class Arrival(NamedTuple):
-    """A pod that gets a place; ``source`` is -1 for one that waits."""
+    """A pod that gets a place; ``source`` is -1 for one that waits.
+
+    Boards are those that it gets and those that it leaves, where boards are told apart.
+    """
 
     class_index: int
     uid: str
     node: int
     source: int
     price: int
+    boards: Boards = ()
+    left_boards: Boards = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,25 +70,57 @@ def changes(problem: Problem, assignment: Assignment) -> Changes:
     wanted: dict[int, dict[int, int]] = defaultdict(dict)
     for (c, node), count in sorted(assignment.items()):
         wanted[c][node] = count
+    expected = _Expected(problem, assignment)
     arrivals: list[Arrival] = []
     evicted: list[Leaver] = []
     for c, pod_class in enumerate(problem.classes):
         more = dict(wanted[c])
         leavers: list[Leaver] = []
+        seen: Counter[int] = Counter()
         # The dearest stay, as many as the plan wants there.
         for price, uid, node in reversed(pod_class.running):
+            homes = problem.homes.get((node, problem.demands[c]), ())
             if more.get(node, 0) > 0:
                 more[node] -= 1
             else:
-                leavers.append(Leaver(price, c, uid, node))
-        places = [node for node, count in more.items() for _ in range(count)]
+                boards = homes[seen[node]] if homes else ()
+                leavers.append(Leaver(price, c, uid, node, boards))
+            seen[node] += 1
+        places = [
+            (node, boards)
+            for node, count in more.items()
+            for boards in expected.boards(c, node, count)
+        ]
         movers = leavers[: len(places)]
-        for one, node in zip(movers, places, strict=False):
-            arrivals.append(Arrival(c, one.uid, node, one.node, one.price))
-        for uid, node in zip(pod_class.uids, places[len(movers) :], strict=False):
-            arrivals.append(Arrival(c, uid, node, -1, 0))
+        for one, (node, boards) in zip(movers, places, strict=False):
+            arrivals.append(Arrival(c, one.uid, node, one.node, one.price, boards, one.boards))
+        for uid, (node, boards) in zip(pod_class.uids, places[len(movers) :], strict=False):
+            arrivals.append(Arrival(c, uid, node, -1, 0, boards))
         evicted += leavers[len(movers) :]
     return Changes(tuple(arrivals), tuple(evicted))
+
+
+class _Expected:
+    """Boards of those that come to a node, where boards are told apart.
+
+    Classes that ask for the same are one demand, of which each class gets other boards.
+    """
+
+    def __init__(self, problem: Problem, assignment: Assignment) -> None:
+        self._problem = problem
+        told = problem.board_milli is not None
+        self._states = Packing(problem, assignment).states if told else None
+        self._given: Counter[tuple[Demand, int]] = Counter()
+
+    def boards(self, class_index: int, node: int, count: int) -> tuple[Boards, ...]:
+        """Of so many more of a class; those that stay are first among those of their demand."""
+        demand = self._problem.demands[class_index]
+        if self._states is None or not demand.asks_for_boards:
+            return ((),) * count
+        self._given[demand, node] += count
+        held = self._states.boards(demand, node)
+        last = len(held) - self._given[demand, node]
+        return held[last : last + count]
 
 
 def in_order(problem: Problem, found: Changes) -> tuple[Step, ...]:
@@ -120,13 +160,13 @@ class _Sequence:
         mark, done = self._now.mark(), len(self._steps)
         for one in group:
             if one.source >= 0:
-                self._leave(one.class_index, one.uid, one.source)
-            if not self._now.capacity(one.class_index)[one.node]:
+                self._leave(one.class_index, one.uid, one.source, one.left_boards)
+            if not self._now.admits(one.class_index, one.node, one.boards):
                 self._now.undo_to(mark)
                 del self._steps[done:]
                 return False
-            self._now.put(one.class_index, one.node, 1)
-            self._steps.append(self._step(one.uid, one.node, arrives=True))
+            self._now.put(one.class_index, one.node, 1, one.boards)
+            self._steps.append(self._step(one.uid, one.node, one.boards, arrives=True))
         return True
 
     def _make_room(self, blocked: list[list[Arrival]]) -> list[list[Arrival]]:
@@ -135,20 +175,20 @@ class _Sequence:
         for one in self._to_evict:
             if one.node in asked:
                 self._to_evict.remove(one)
-                self._leave(one.class_index, one.uid, one.node)
+                self._leave(one.class_index, one.uid, one.node, one.boards)
                 return blocked
         movers = [g for g in blocked if len(g) == 1 and g[0].source in asked]
         cheapest = min(movers, key=lambda group: (group[0].price, group[0].uid))
         mover = cheapest[0]
-        self._leave(mover.class_index, mover.uid, mover.source)
+        self._leave(mover.class_index, mover.uid, mover.source, mover.left_boards)
         return [[mover._replace(source=-1)] if group is cheapest else group for group in blocked]
 
-    def _leave(self, class_index: int, uid: str, node: int) -> None:
-        self._now.put(class_index, node, -1)
-        self._steps.append(self._step(uid, node, arrives=False))
+    def _leave(self, class_index: int, uid: str, node: int, boards: Boards) -> None:
+        self._now.put(class_index, node, -1, boards)
+        self._steps.append(self._step(uid, node, (), arrives=False))
 
-    def _step(self, uid: str, node: int, *, arrives: bool) -> Step:
-        return Step(uid=uid, node=self._problem.node_names[node], arrives=arrives)
+    def _step(self, uid: str, node: int, boards: Boards, *, arrives: bool) -> Step:
+        return Step(uid=uid, node=self._problem.node_names[node], arrives=arrives, boards=boards)
 
 
 def evicted_by(steps: Iterable[Step]) -> tuple[str, ...]:

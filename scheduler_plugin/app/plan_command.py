@@ -16,7 +16,7 @@ from scheduler_plugin.app.cluster_view import ClusterReader
 from scheduler_plugin.ledger import Ledger
 from scheduler_plugin.move_advice import advice_text
 from scheduler_plugin.plan_document import Plan, plan_schema
-from scheduler_plugin.snapshot import Snapshot, parse_snapshot, snapshot_schema
+from scheduler_plugin.snapshot import MILLI_PER_GPU, Snapshot, parse_snapshot, snapshot_schema
 from scheduler_plugin.snapshot_builder import build_snapshot
 from scheduler_plugin.solve import SearchSettings, plan
 from scheduler_plugin.steps import evicted_by
@@ -116,6 +116,14 @@ def _read(name: str) -> str:
         raise InputError("--snapshot", "a readable UTF-8 file", str(error), name) from error
 
 
+def _gpus(milli: int) -> str:
+    return f"{milli / MILLI_PER_GPU:g}"
+
+
+def _boards(numbers: tuple[int, ...]) -> str:
+    return f" board {', '.join(map(str, numbers))}" if numbers else ""
+
+
 def describe(snapshot: Snapshot, result: Plan) -> str:
     """The plan for people."""
     pods = {pod.uid: pod for pod in snapshot.pods}
@@ -130,17 +138,20 @@ def describe(snapshot: Snapshot, result: Plan) -> str:
     ]
     for tier in result.tiers:
         lines.append(
-            f"priority {tier.priority}: {tier.placed_value} of {tier.demanded_value} GPUs placed; "
-            f"with those above {tier.cumulative_value}, at most {tier.bound_value} possible"
+            f"priority {tier.priority}: {_gpus(tier.placed_value)} of "
+            f"{_gpus(tier.demanded_value)} GPUs placed; with those above "
+            f"{_gpus(tier.cumulative_value)}, at most {_gpus(tier.bound_value)} possible"
         )
     watts = {placement.uid: placement.watts for placement in result.placements}
     for placement in () if result.steps else result.placements:
-        lines.append(f"  {title(placement.uid)} -> {placement.node} (+{placement.watts:,} W)")
+        where = f"{placement.node}{_boards(placement.boards)}"
+        lines.append(f"  {title(placement.uid)} -> {where} (+{placement.watts:,} W)")
     evicted = set(evicted_by(result.steps))
     for number, step in enumerate(result.steps):
         does = "->" if step.arrives else "evicted from" if step.uid in evicted else "leaves"
         added = f" (+{watts[step.uid]:,} W)" if step.arrives and step.uid in watts else ""
-        lines.append(f"  {number + 1}. {title(step.uid)} {does} {step.node}{added}")
+        where = f"{step.node}{_boards(step.boards)}"
+        lines.append(f"  {number + 1}. {title(step.uid)} {does} {where}{added}")
     for pending in result.pending:
         lines.append(f"  {title(pending.uid)} waits: {pending.reason}: {pending.message}")
         advice = advice_text(pending, {move.uid: title(move.uid) for move in pending.moves})

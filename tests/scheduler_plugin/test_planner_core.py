@@ -143,7 +143,7 @@ def test_a_gang_with_members_that_nobody_described_waits() -> None:
 def test_the_higher_priority_is_served_first() -> None:
     result = plan(snapshot(node("a"), pod("low", 8), pod("high", 8, priority=5)))
     assert where(result) == {"high": "a"}
-    assert [(t.priority, t.placed_value) for t in result.tiers] == [(5, 8), (0, 0)]
+    assert [(t.priority, t.placed_value) for t in result.tiers] == [(5, 8000), (0, 0)]
 
 
 def test_taints_need_tolerations_unless_they_only_prefer() -> None:

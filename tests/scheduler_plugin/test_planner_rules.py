@@ -45,7 +45,8 @@ POD_FIELDS: dict[str, tuple[Any, ...]] = {
     "state": (PodState.PENDING,),
     "node": ("",),
     "gang": ("",),
-    "gpu_milli": (1000, 0, 8000, 9000),
+    "gpu_milli": (1000, 0, 500, 8000, 9000),
+    "gpu_boards": ((),),
     "milli_cpu": (1000, 0, 96_000, 97_000),
     "memory_bytes": (1, 0, 2**30, 2**31),
     "resources": EXTENDED,
@@ -126,7 +127,10 @@ def planner_says(question: Snapshot) -> bool:
 
 def judge_says(question: Snapshot) -> bool:
     waiting = next(p for p in question.pods if p.uid == "p")
-    placement = Placement(uid="p", node="n", watts=pod_watts(waiting, question.nodes[0]))
+    last = max(0, question.nodes[0].gpu_milli // 1000 - 1)
+    boards = (last,) if 0 < waiting.gpu_milli < 1000 else ()
+    watts = pod_watts(waiting, question.nodes[0])
+    placement = Placement(uid="p", node="n", watts=watts, boards=boards)
     answer = Plan(snapshot_digest=question.digest(), method="greedy", placements=(placement,))
     return complaints(question, answer) == ()
 
