@@ -45,6 +45,7 @@ class BoardShares:
         for node, demand in homes:
             self._at_home.setdefault(demand, []).append(node)
         self._held: dict[int, dict[Demand, list[Boards]]] = {}
+        self._overbooked: set[int] = set()
 
     def whole(self, nodes: npt.NDArray[np.intp]) -> IntArray:
         """Boards of some nodes that nobody uses, shape (k,)."""
@@ -63,9 +64,15 @@ class BoardShares:
     def rooms(self, demand: Demand, nodes: npt.NDArray[np.intp]) -> IntArray:
         """How many more of the demand the boards of some nodes take as they are, shape (k,)."""
         found = _rooms(demand, self._left[nodes])
-        for node in self._at_home.get(demand, ()):
-            for i in np.flatnonzero(nodes == node).tolist():
-                found[i] = self._room_with_homes(demand, node)
+        away = {
+            node
+            for node in self._at_home.get(demand, ())
+            if len(self._on(node, demand)) < len(self._homes[node, demand])
+        }
+        if away:
+            for i, node in enumerate(nodes.tolist()):
+                if node in away:
+                    found[i] = self._room_with_homes(demand, node)
         return found
 
     def _room_with_homes(self, demand: Demand, node: int) -> int:
@@ -78,9 +85,31 @@ class BoardShares:
             left[list(boards)] -= _each(demand)
         return len(back) + int(_rooms(demand, left[None])[0])
 
+    def after_leaving(
+        self, demands: Sequence[Demand], nodes: IntArray
+    ) -> tuple[IntArray, IntArray]:
+        """Idle boards, and the most left on one, if one of each demand left its node, (k,) each."""
+        left = self._left.tolist()
+        idle, largest = self.whole(nodes), self._left[nodes].max(axis=1, initial=0)
+        for i, (demand, node) in enumerate(zip(demands, nodes.tolist(), strict=True)):
+            there = self._on(node, demand) if demand.asks_for_boards else ()
+            for board in there[-1] if there else ():
+                milli = left[node][board] + _each(demand)
+                idle[i] += milli == MILLI_PER_GPU
+                largest[i] = max(largest[i], milli)
+        return idle, largest
+
     def has_room(self, demand: Demand, node: int, boards: Boards) -> bool:
         """Whether these boards would take one more of the demand now."""
         return bool((self._left[node, list(boards)] >= _each(demand)).all())
+
+    def held_on(self, node: int) -> dict[Demand, tuple[Boards, ...]]:
+        """Boards of all pods that came to a node, by demand, those that stay first."""
+        return {demand: tuple(there) for demand, there in self._held.get(node, {}).items()}
+
+    def is_overbooked(self) -> bool:
+        """Whether more was booked somewhere than an arrangement was found for."""
+        return bool(self._overbooked)
 
     def held(self, demand: Demand, node: int) -> tuple[Boards, ...]:
         """Boards of each pod of a demand on a node: those that stay first."""
@@ -100,8 +129,8 @@ class BoardShares:
         if chosen and (boards or self.has_room(demand, node, chosen)):
             self._left[node, list(chosen)] -= _each(demand)
             there.append(chosen)
-        else:
-            self._rearrange(demand, node)
+        elif not self._rearrange(node, demand):
+            self._overbook(demand, node)
 
     def take(self, demand: Demand, node: int, boards: Boards = ()) -> None:
         """Give one back: that on these boards, or the one that came last."""
@@ -111,11 +140,13 @@ class BoardShares:
         else:
             boards = there.pop()
         self._left[node, list(boards)] += _each(demand)
+        if node in self._overbooked and self._rearrange(node):
+            self._overbooked.remove(node)
 
     def _on(self, node: int, demand: Demand) -> list[Boards]:
         return self._held.get(node, {}).get(demand, [])
 
-    def _rearrange(self, new: Demand, node: int) -> None:
+    def _rearrange(self, node: int, new: Demand | None = None) -> bool:
         """Give the plan's pods on a node, and one more, other boards; homes stay."""
         held = self._held[node]
         left = self._beside_fixed[node].copy()
@@ -131,8 +162,7 @@ class BoardShares:
         parts.sort(key=lambda part: -part[0])
         found = packed([milli for milli, _ in parts], left.tolist())
         if found is None:
-            self._overbook(new, node)
-            return
+            return False
         chosen: dict[Demand, list[int]] = {demand: [] for demand in held}
         for (milli, demand), board in zip(parts, found, strict=True):
             left[board] -= milli
@@ -142,8 +172,10 @@ class BoardShares:
             others = [tuple(numbers[i : i + size]) for i in range(0, len(numbers), size)]
             held[demand][:] = kept[demand] + others
         self._left[node] = left
+        return True
 
     def _overbook(self, demand: Demand, node: int) -> None:
+        self._overbooked.add(node)
         known = np.flatnonzero(self._left[node] != NO_BOARD)
         emptiest = known[np.argsort(-self._left[node, known], kind="stable")]
         boards = tuple(sorted(emptiest[: demand.whole_boards or 1].tolist()))

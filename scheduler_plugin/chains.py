@@ -85,13 +85,17 @@ def _chains(
     packing: Packing, class_index: int, movable: _Movable
 ) -> Iterator[tuple[int, int, tuple[Move, ...]]]:
     """Price, node of the waiting pod and moves, last move first."""
-    problem, free = packing.problem, packing.free
-    asked = problem.requests
+    problem = packing.problem
+    asked = problem.requests_and_shares
     request = asked[class_index]
     able = problem.eligible[class_index] & (
         problem.watts[class_index] <= packing.headroom[problem.path].min(axis=1)
     )
-    room = free[movable.node] + asked[movable.of_class]
+    room = packing.states.room_without(
+        problem.requests[movable.of_class],
+        movable.node,
+        lambda: [problem.demands[c] for c in movable.of_class.tolist()],
+    )
     lets_in = able[movable.node] & (room >= request).all(axis=1)
     elsewhere = _has_room_elsewhere(packing, movable)
     for m in _cheapest(lets_in & elsewhere, movable.price, TRIED):

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 from ortools.sat.python import cp_model
 
+from scheduler_plugin.board_rows import BoardRows, boards_held
 from scheduler_plugin.greedy import Packing
 from scheduler_plugin.objective import OPENED_NODE_COST_WATTS, is_idle_gpu_node
 from scheduler_plugin.problem import Assignment
@@ -66,6 +67,7 @@ class _Part:
         self.start = {
             (c, n): k for (c, n), k in packing.assignment.items() if c in inside and n in there
         }
+        before = boards_held(packing, nodes)
         for (c, n), k in self.start.items():
             packing.put(c, n, -k)
         self.outside = dict(packing.assignment)
@@ -80,6 +82,7 @@ class _Part:
         self._moves()
         self._demands(classes)
         self._capacities(nodes)
+        self.boards = BoardRows(self.model, packing, self.counts, before)
         self._power()
         self._open_nodes(nodes)
 
@@ -219,6 +222,7 @@ class _Part:
     def hint(self, solution: Assignment) -> None:
         """Give a value for every variable."""
         self.model.clear_hints()
+        self.boards.hint()
         for key, x in self.counts.items():
             self.model.add_hint(x, solution.get(key, 0))
         for key, x in self.left_behind.items():
@@ -262,6 +266,7 @@ def improve(
             proved = proved and not stage.holds_values
             break
         solution = {key: v for key, x in part.counts.items() if (v := solver.value(x))}
+        part.boards.read(solver)
         if stage.holds_values:
             proved = proved and status == cp_model.OPTIMAL
         if spent >= limits.deterministic_time or wall >= limits.wall_seconds:

@@ -12,7 +12,7 @@ Answers are kept for each demand and renewed for the nodes that changed since.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 import numpy as np
@@ -107,6 +107,32 @@ class NodeStates:
     def boards(self, demand: Demand, node: int) -> tuple[Boards, ...]:
         """Boards of each pod of a demand on a node, those that stay first; () if none is told."""
         return () if self._boards is None else self._boards.held(demand, node)
+
+    def room_without(
+        self, amounts: IntArray, nodes: IntArray, demands: Callable[[], Sequence[Demand]]
+    ) -> IntArray:
+        """Room of each node if one pod there left, shape (k, r + 1).
+
+        The last column is what one board has left, thousandths: compare it with a share.
+
+        Args:
+            amounts: Of the pod that leaves, shape (k, r).
+            nodes: Where it is, shape (k,).
+            demands: The same pods'; asked only where boards are told apart.
+        """
+        room = np.zeros((len(nodes), self.free.shape[1] + 1), dtype=np.int64)
+        room[:, :-1] = self.free[nodes] + amounts
+        if self._boards is not None:
+            room[:, GPUS], room[:, -1] = self._boards.after_leaving(demands(), nodes)
+        return room
+
+    def held_on(self, node: int) -> dict[Demand, tuple[Boards, ...]]:
+        """Boards of all pods that came to a node, by demand, those that stay first."""
+        return {} if self._boards is None else self._boards.held_on(node)
+
+    def is_overbooked(self) -> bool:
+        """Whether more was put on a node than an arrangement of its boards was found for."""
+        return self._boards is not None and self._boards.is_overbooked()
 
     def board_milli(self, node: int) -> list[int]:
         """What is left of each board of a node; empty where boards are not told apart."""

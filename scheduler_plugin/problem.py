@@ -107,14 +107,18 @@ class Problem:
         return {key: tuple(prices) for key, prices in found.items()}
 
     @cached_property
+    def requests_and_shares(self) -> IntArray:
+        """Requests, and as a last column shares of one board in thousandths, shape (c, r + 1)."""
+        shares = np.array([[d.share_milli] for d in self.demands], dtype=np.int64)
+        return np.hstack([self.requests, shares.reshape(-1, 1)])
+
+    @cached_property
     def kept_in_place(self) -> frozenset[int]:
         """Classes whose places CP-SAT leaves as they are: what neighbours bear is not linear."""
-        kept = [
-            bool(s) or d.share_milli > 0 for s, d in zip(self.sharers, self.demands, strict=True)
-        ]
-        return frozenset(
-            c for job in self.jobs if any(kept[m] for m in job.classes) for c in job.classes
-        )
+        if self.neighbours is None:
+            return frozenset()
+        jobs = (job.classes for job in self.jobs)
+        return frozenset(c for j in jobs if any(self.sharers[m] for m in j) for c in j)
 
     @property
     def share_columns(self) -> tuple[int, ...]:

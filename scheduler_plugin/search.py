@@ -179,7 +179,7 @@ class Search:
         fill(self.packing, self.jobs)
         let_stay(self.packing)
         reached = objective(self.problem, self.packing.assignment)
-        if reached <= self.best_objective:
+        if reached <= self.best_objective or self.packing.states.is_overbooked():
             self.packing.undo_to(mark)
             return False
         self.best_objective = reached

@@ -11,11 +11,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scheduler_plugin.board_shares import packed
+from scheduler_plugin.chains import let_in
 from scheduler_plugin.checker import complaints
+from scheduler_plugin.greedy import Packing
 from scheduler_plugin.plan_document import Placement, Plan
+from scheduler_plugin.problem import compile_problem
 from scheduler_plugin.search import SearchSettings
 from scheduler_plugin.snapshot import Pod, PodState, Snapshot, parse_snapshot
 from scheduler_plugin.solve import plan
+from scheduler_plugin.steps import changes
 from tests.examples import examples
 from tests.scheduler_plugin.placement_builders import domain, node, pod, snapshot
 from wattpack.errors import InputError
@@ -184,3 +188,74 @@ def test_a_share_or_board_that_cannot_be_is_refused(changes: dict[str, Any], fie
     with pytest.raises(InputError) as refusal:
         parse_snapshot(json.dumps(document))
     assert refusal.value.field == field
+
+
+def test_a_running_share_leaves_its_own_board() -> None:
+    """Two halves on two boards: a move of one frees a board; the other stays where it is."""
+    halves = [running(f"x{i}", 500, gpu_boards=(i,), move_seconds=10) for i in (0, 1)]
+    s = snapshot(node("a", 2), node("b", 1), *halves, running("y", 500, on="b"), pod("p", 1))
+    made = plan(s, deadline_seconds=0.3, settings=SearchSettings(moves=True))
+    assert complaints(s, made) == ()
+    assert {(p.uid, p.node) for p in made.placements} == {("p", "a")}
+    (mover,) = {step.uid for step in made.steps} - {"p"}
+    assert made.placements[0].boards == (int(mover[1]),)
+    assert [step.boards for step in made.steps if step.uid == mover] == [(), (0,)]
+
+
+def most_placed(s: Snapshot) -> tuple[int, ...]:
+    """The best values by tier over every way to put waiting pods on boards, one by one."""
+    boards = {(n.name, b): 1000 for n in s.nodes for b in range(n.gpu_milli // 1000)}
+    for one in s.pods:
+        for board in one.gpu_boards:
+            boards[one.node, board] -= one.gpu_milli
+    waiting = [p for p in s.pods if not p.node]
+    tiers = sorted({p.priority for p in waiting}, reverse=True)
+
+    def best(i: int) -> tuple[int, ...]:
+        if i == len(waiting):
+            return (0,) * len(tiers)
+        one, found = waiting[i], best(i + 1)
+        for board, left in boards.items():
+            if left >= one.gpu_milli:
+                boards[board] -= one.gpu_milli
+                rest = best(i + 1)
+                boards[board] += one.gpu_milli
+                with_it = zip(tiers, rest, strict=True)
+                found = max(
+                    found, tuple(v + one.gpu_milli * (t == one.priority) for t, v in with_it)
+                )
+        return found
+
+    return best(0)
+
+
+@examples(60)
+@given(
+    st.lists(st.integers(1, 2), min_size=1, max_size=2),
+    st.lists(st.sampled_from(SIZES[:-1]), max_size=2),
+    st.lists(st.tuples(st.sampled_from(SIZES[:-1]), st.sampled_from([0, 0, 5])), max_size=5),
+)
+def test_small_problems_are_solved_as_trying_all_ways_does(
+    nodes: list[int], there: list[int], waiting: list[tuple[int, int]]
+) -> None:
+    s = snapshot(
+        *(node(f"n{i}", boards) for i, boards in enumerate(nodes)),
+        *(running(f"r{i}", m, f"n{i}", gpu_boards=(0,)) for i, m in enumerate(there[: len(nodes)])),
+        *(share(f"p{i}", milli, priority=tier) for i, (milli, tier) in enumerate(waiting)),
+    )
+    made = plan(s, deadline_seconds=2.0)
+    assert made.refusals == ()
+    assert tuple(tier.placed_value for tier in made.tiers) == most_placed(s)
+
+
+def test_a_chain_frees_a_board_and_a_share_of_one() -> None:
+    """The cheap pod that leaves a full board is not on the one where there would be room."""
+    full = [running("f", 700, gpu_boards=(0,)), running("g", 300, gpu_boards=(0,), move_seconds=1)]
+    there = [*full, running("x", 600, gpu_boards=(1,), move_seconds=50)]
+    elsewhere = [node("b", 1), running("y", 300, on="b")]
+    for waiting, mover in ((share("p", 900), "x"), (pod("p", 1), "x"), (share("p", 450), "x")):
+        problem = compile_problem(snapshot(node("a", 2), *there, *elsewhere, waiting), moves=True)
+        packing = Packing(problem, problem.start)
+        assert let_in(packing, next(c for c, k in enumerate(problem.classes) if "p" in k.uids))
+        moved = changes(problem, packing.assignment).arrivals
+        assert {one.uid for one in moved} == {"p", mover}
