@@ -11,6 +11,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
 
+from scheduler_plugin.disruption_budget import DisruptionBudget
+from scheduler_plugin.move_book import MoveBook
 from scheduler_plugin.resource_columns import covers
 from scheduler_plugin.snapshot import Pod
 from scheduler_plugin.static_rules import are_alike
@@ -76,12 +78,16 @@ class Ledger:
     Attributes:
         quarantined: Until when an (owner, node) pair is avoided.
         unpinned: Until when an owner's pods get no pin.
+        moves: Steps of plans that move or evict, and the places that they keep.
+        disruptions: What running pods may still be asked for.
     """
 
     promises: dict[str, Promise] = field(default_factory=dict)
     reservations: dict[str, Reservation] = field(default_factory=dict)
     quarantined: dict[tuple[str, str], int] = field(default_factory=dict)
     unpinned: dict[str, int] = field(default_factory=dict)
+    moves: MoveBook = field(default_factory=MoveBook)
+    disruptions: DisruptionBudget = field(default_factory=lambda: DisruptionBudget(0, 0))
 
     def promise(self, promise: Promise) -> None:
         """Write down a promise; what was sent for the same place before stays so."""
@@ -164,13 +170,13 @@ class Ledger:
         return late
 
     def still_promised(self, uid: str) -> str:
-        """The node of a pod that looks gated and has a promise, or empty.
+        """The node of a pod that looks gated and has a promise or a kept place, or empty.
 
-        No time ends that: a released pod can never be gated again, so the view is old; and a patch
-        without an answer may be made at any later moment.
+        No time ends a promise: a released pod can never be gated again, so the view is old; and a
+        patch without an answer may be made at any later moment.
         """
         promise = self.promises.get(uid)
-        return promise.node if promise is not None else ""
+        return promise.node if promise is not None else self.moves.place_of(uid)
 
     def gang_slots(self, gang: str) -> Mapping[str, Reservation]:
         """Reserved places of one gang by slot."""

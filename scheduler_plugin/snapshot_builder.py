@@ -65,6 +65,9 @@ class ClusterObjects:
         claims: GPUs that bound pods hold beside those of their resource names.
         works: What kind of work a pod does.
         shared_speeds: What kinds of work do to one another on shared boards, where measured.
+        movable: Pods that plans may move or evict, by uid; None: none does, and every price is for
+            people to read.
+        rescued: Pods without our gate that kube-scheduler found no node for, by uid: planned, too.
     """
 
     nodes: tuple[JsonObject, ...]
@@ -77,6 +80,12 @@ class ClusterObjects:
     works: PodWorks = field(default_factory=PodWorks)
     shared_speeds: SharedSpeeds = field(default_factory=SharedSpeeds)
     wall_seconds: float = 0.0
+    movable: frozenset[str] | None = None
+    rescued: frozenset[str] = frozenset()
+
+    def with_moves(self, movable: frozenset[str], rescued: frozenset[str]) -> ClusterObjects:
+        """The same with pods that plans may move, and those planned although they lack our gate."""
+        return replace(self, movable=movable, rescued=rescued)
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,14 +121,14 @@ def build_snapshot(objects: ClusterObjects, ledger: Ledger) -> BuiltSnapshot:
     around = _Around(objects, ledger, GangCensus(objects.pods, objects.gangs), sharing, draws)
     for body in objects.pods:
         try:
-            state, node = _state(body, ledger, objects.shadow_namespaces)
+            state, node = _state(body, ledger, objects)
             if state is None:
                 continue
             pod, ref = _pod(body, state, node, around)
             if ref is not None and ref.size is None and state is PodState.PENDING:
                 raise InputError("gang", "a declared size", ref.id, pod_facts.key(body))
         except (InputError, ValidationError) as error:
-            if held := _still_holds(body, ledger, objects.claims):
+            if held := _still_holds(body, ledger, objects):
                 planned += held
             else:
                 refused[pod_facts.uid(body)] = str(_named(error, pod_facts.key(body)))
@@ -130,7 +139,7 @@ def build_snapshot(objects: ClusterObjects, ledger: Ledger) -> BuiltSnapshot:
         if state is PodState.PENDING:
             pending[pod.uid] = body
     planned, gangs, absent, later = gangs_with_places(planned, refs, ledger, Room(nodes, planned))
-    everyone = [*planned, *absent]
+    everyone = [*planned, *absent, *ledger.moves.held()]
     bound_at = {pod_facts.uid(body): bound_at_seconds(body) for body in objects.pods}
     domains = objects.power.snapshot_domains(
         _hosts(nodes, objects.power), _loads(nodes, planned, bound_at), objects.wall_seconds
@@ -238,7 +247,9 @@ def _taint(taint: Mapping[str, Any]) -> Taint:
     )
 
 
-def _state(body: JsonObject, ledger: Ledger, shadow: frozenset[str]) -> tuple[PodState | None, str]:
+def _state(
+    body: JsonObject, ledger: Ledger, objects: ClusterObjects
+) -> tuple[PodState | None, str]:
     """Where the pod stands and on which node; None leaves it out of the snapshot."""
     if pod_facts.is_finished(body):
         return None, ""
@@ -255,9 +266,13 @@ def _state(body: JsonObject, ledger: Ledger, shadow: frozenset[str]) -> tuple[Po
     if pod_facts.gates(body):
         return None, ""
     nominated = str((body.get("status") or {}).get("nominatedNodeName") or "")
-    if node := pod_facts.pinned_node(body) or nominated:
+    kept = ledger.moves.place_of(pod_facts.uid(body))
+    if node := pod_facts.pinned_node(body) or kept or nominated:
         return PodState.PROMISED, node
+    if pod_facts.uid(body) in objects.rescued:
+        return PodState.PENDING, ""
     space = str(body["metadata"].get("namespace", "default"))
+    shadow = objects.shadow_namespaces
     if space in shadow and not deleted and not pod_facts.unmanaged_reason(body):
         return PodState.PENDING, ""
     return None, ""
@@ -299,7 +314,7 @@ def _pod(
             shares,
         ),
         gpu_models=tuple(names),
-        **(rules_of(spec) if waits else _move(body, state, objects.works)),
+        **(rules_of(spec) if waits else _move(body, state, objects)),
         kernel_class=around.draws.kernel_class(body),
         expected_watts_per_gpu=pod_facts.expected_watts_per_gpu(body),
         excluded_nodes=ledger.excluded_nodes(pod_facts.owner_key(body)) if waits else (),
@@ -308,22 +323,24 @@ def _pod(
     return pod, gang
 
 
-def _move(body: JsonObject, state: PodState, works: PodWorks) -> dict[str, Any]:
+def _move(body: JsonObject, state: PodState, objects: ClusterObjects) -> dict[str, Any]:
     """Where a running pod could be instead, and what that costs; nothing where it has to stay."""
-    work = works.of_pod(body) if state is PodState.BOUND else None
+    if objects.movable is not None and pod_facts.uid(body) not in objects.movable:
+        return {}
+    work = objects.works.of_pod(body) if state is PodState.BOUND else None
     if work is None or not work.is_sure or work.move_seconds is None:
         return {}
     rules = rules_of_next(body)
     return {} if rules is None else {**rules, "move_seconds": math.ceil(work.move_seconds)}
 
 
-def _still_holds(body: JsonObject, ledger: Ledger, claims: ClaimBook) -> list[Pod]:
+def _still_holds(body: JsonObject, ledger: Ledger, objects: ClusterObjects) -> list[Pod]:
     """A pod with a node holds what it asks for, at worst watts, whatever else it says of itself."""
     try:
-        state, node = _state(body, ledger, frozenset())
+        state, node = _state(body, ledger, objects)
         if state is None or not node:
             return []
-        claimed = claims.held(body) if state is PodState.BOUND else 0
+        claimed = objects.claims.held(body) if state is PodState.BOUND else 0
         asked = _asked(pod_requests(body), claimed, {})
         return [Pod(uid=pod_facts.uid(body), state=state, node=node, **asked)]
     except (InputError, ValidationError):

@@ -17,12 +17,13 @@ from enum import Enum
 
 from scheduler_plugin import pods as pod_facts
 from scheduler_plugin.app.plan_archive import PlanArchive
-from scheduler_plugin.app.plan_lines import absent_uid, pending_line, promise_line
-from scheduler_plugin.domain_rooms import domain_rooms
+from scheduler_plugin.app.plan_writer import PlanWriter
 from scheduler_plugin.ledger import Ledger, Promise, Reservation, Stage
+from scheduler_plugin.move_record import Now, restore
 from scheduler_plugin.plan_document import Placement, Plan
 from scheduler_plugin.snapshot import Pod, Snapshot
 from wattpack.clock import Clock
+from wattpack.errors import InputError
 from wattpack.kube.port import (
     PODS,
     ConflictError,
@@ -33,7 +34,7 @@ from wattpack.kube.port import (
     KubeError,
     NotFoundError,
 )
-from wattpack.times import parse_rfc3339, rfc3339
+from wattpack.times import parse_rfc3339
 from wattpack.units import NS_PER_SECOND
 
 log = logging.getLogger(__name__)
@@ -96,6 +97,7 @@ class Applier:
         self._ledger = ledger
         self._archive = archive
         self._gang_timeout_ns = gang_timeout_ns
+        self._writer = PlanWriter(clock, ledger, archive, gang_timeout_ns)
         self._why: dict[str, str] = {}
         self._fresh_slots: list[str] = []
         self._rehearsed: dict[str, str] = {}
@@ -112,6 +114,8 @@ class Applier:
         """
         plans = self._archive.read()
         now_ns = self._clock.monotonic_ns()
+        if plans:
+            self._recover_moves(plans[-1].moves)
         for plan in plans:
             is_newest = plan is plans[-1]
             for said in plan.promises:
@@ -134,6 +138,16 @@ class Applier:
                     self._ledger.promise(promise)
                     self._ledger.reach(promise.uid, Stage.RELEASED, now_ns)
 
+    def _recover_moves(self, record: str) -> None:
+        """Open steps of moves, and what they have cost."""
+        ledger = self._ledger
+        now = Now(self._clock.monotonic_ns(), self._clock.wall_time_ns())
+        try:
+            if record:
+                restore(record, ledger.moves, ledger.disruptions, now)
+        except InputError as error:
+            log.warning("moves of the newest plan are left out: %s", error)
+
     def _left_ns(self, until: str) -> int:
         """Time to a moment, at most the gang's time-out; all of it if nobody says."""
         try:
@@ -155,7 +169,7 @@ class Applier:
         held = self._rehearse(plan, bodies)
         chosen = [p for p in plan.placements if p.gang not in held]
         pods = {pod.uid: pod for pod in snapshot.pods}
-        self._write(plan, snapshot, chosen, bodies)
+        self._writer.write(plan, snapshot, chosen, bodies)
         self._fresh_slots = [p.uid for p in chosen if p.uid not in bodies]
         for placement in chosen:
             body = bodies.get(placement.uid)
@@ -171,7 +185,7 @@ class Applier:
 
     def write(self, plan: Plan, snapshot: Snapshot) -> None:
         """Say who would have had to wait, and promise nothing (mode Shadow)."""
-        self._write(plan, snapshot, [], {})
+        self._writer.write(plan, snapshot, [], {})
         self._archive.close()
 
     def settle(self, bodies: Mapping[str, JsonObject]) -> Applied:
@@ -345,44 +359,6 @@ class Applier:
     def _reserve(self, gang: str, slot: str, node: str, template: Pod | None) -> None:
         until_ns = self._clock.monotonic_ns() + self._gang_timeout_ns
         self._ledger.reserve(Reservation(slot, node, gang, template, until_ns))
-
-    # Writing down
-
-    def _write(
-        self,
-        plan: Plan,
-        snapshot: Snapshot,
-        chosen: list[Placement],
-        bodies: Mapping[str, JsonObject],
-    ) -> None:
-        """Store what is placed now and everything that is still open from before."""
-        pods = {pod.uid: pod for pod in snapshot.pods}
-        now_ns, wall_ns = self._clock.monotonic_ns(), self._clock.wall_time_ns()
-        kept_until = rfc3339(wall_ns + self._gang_timeout_ns)
-        promises = [
-            promise_line(
-                absent_uid(p.uid),
-                (pods[p.uid].namespace, pods[p.uid].name),
-                p.node,
-                p.gang,
-                "" if p.uid in bodies else kept_until,
-            )
-            for p in chosen
-        ]
-        new = {p.uid for p in chosen}
-        for old in self._ledger.unsettled():
-            if old.uid not in new:
-                space, _, name = old.key.partition("/")
-                promises.append(promise_line(old.uid, (space, name), old.node, old.gang))
-        for slot, place in sorted(self._ledger.reservations.items()):
-            if slot not in new:
-                until = rfc3339(wall_ns + place.until_ns - now_ns)
-                space = place.gang.partition("/")[0]
-                promises.append(
-                    promise_line(absent_uid(slot), (space, ""), place.node, place.gang, until)
-                )
-        pending = [pending_line(p, pods) for p in plan.pending if "#" not in p.uid]
-        self._archive.write(plan, promises, pending, domain_rooms(snapshot, chosen))
 
 
 def _version(body: JsonObject) -> str:

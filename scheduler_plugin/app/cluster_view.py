@@ -23,6 +23,7 @@ from wattpack.kube.port import (
     PODS,
     JsonObject,
     KubeApi,
+    Resource,
     UnavailableError,
 )
 from wattpack.object_names import OPT_IN_LABEL, OPT_IN_VALUE, SYSTEM_NAMESPACE
@@ -36,6 +37,8 @@ _FORECASTS = DemandForecast.meta.resource
 _PROFILES = GPUProfile.meta.resource
 _POLICIES = PowerPolicy.meta.resource
 _WORKLOADS = WorkloadProfile.meta.resource
+#: PodDisruptionBudgets.
+BUDGETS = Resource("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget", True)
 _KINDS = (PODS, NODES, _DOMAINS, _POLICIES, _FORECASTS, _PROFILES, _WORKLOADS)
 #: A change of these may make room at once.
 _WAKING = frozenset([PODS, _DOMAINS, _POLICIES, _FORECASTS])
@@ -51,6 +54,7 @@ class ClusterReader:
         threaded: The informers run in threads of their own (``start``); otherwise each reading
             pumps them, for one thread and virtual time.
         authority: Namespace whose forecasts count for domains.
+        moves: Also read what says which running pods may be moved.
     """
 
     def __init__(
@@ -61,13 +65,15 @@ class ClusterReader:
         shadow: bool = False,
         threaded: bool = False,
         authority: str = SYSTEM_NAMESPACE,
+        moves: bool = False,
     ) -> None:
         self._api = api
         self._authority = authority
         self._clock = clock
         self._shadow = shadow
         self._threaded = threaded
-        kinds = (*_KINDS, NAMESPACES) if shadow else _KINDS
+        kinds = (*_KINDS, NAMESPACES) if shadow or moves else _KINDS
+        kinds = (*kinds, BUDGETS) if moves else kinds
         self._informers = {kind: Informer(api, clock, kind) for kind in kinds}
         self._gangs = GangReader(api, clock)
         self._claims = ClaimFollower(api, clock)
@@ -163,12 +169,21 @@ class ClusterReader:
         return self._works
 
     def opted_in(self) -> frozenset[str]:
-        """Namespaces that carry our opt-in label (mode Shadow only)."""
+        """Namespaces that carry our opt-in label (mode Shadow, or with moves)."""
         return frozenset(
-            body["metadata"]["name"]
-            for body in self._informers[NAMESPACES].list()
-            if (body["metadata"].get("labels") or {}).get(OPT_IN_LABEL) == OPT_IN_VALUE
+            name
+            for name, labels in self.namespaces().items()
+            if labels.get(OPT_IN_LABEL) == OPT_IN_VALUE
         )
+
+    def namespaces(self) -> Mapping[str, Mapping[str, str]]:
+        """Labels of namespaces by name (mode Shadow, or with moves)."""
+        bodies = self._informers[NAMESPACES].list()
+        return {str(b["metadata"]["name"]): b["metadata"].get("labels") or {} for b in bodies}
+
+    def budgets(self) -> tuple[JsonObject, ...]:
+        """PodDisruptionBudgets (with moves)."""
+        return self._informers[BUDGETS].list()
 
 
 def _versions(bodies: Iterable[JsonObject]) -> tuple[object, ...]:

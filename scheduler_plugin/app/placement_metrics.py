@@ -90,6 +90,37 @@ class PlacementMetrics:
             registry=self.registry,
         )
 
+        self.evictions = Counter(
+            "wattpack_placement_evictions",
+            "Running pods evicted by plans: cause move (a place elsewhere is kept) or make_room.",
+            ["cause"],
+            registry=self.registry,
+        )
+        self.evictions_refused = Counter(
+            "wattpack_placement_refused_evictions",
+            "Evictions not made: disruption_budget (429), not_allowed (owner or budget forbid it "
+            "now), forbidden (the API), budget (of moves, whole chains).",
+            ["why"],
+            registry=self.registry,
+        )
+        self.moves = Counter(
+            "wattpack_placement_moves",
+            "Steps that ended: claimed (a successor took its place), arrived (where nominated), "
+            "elsewhere, no_successor, given_up.",
+            ["outcome"],
+            registry=self.registry,
+        )
+        self.open_moves = Gauge(
+            "wattpack_placement_open_moves",
+            "Running pods that are to leave, or whose kept places wait for their successors.",
+            registry=self.registry,
+        )
+        self.move_budget_left = Gauge(
+            "wattpack_placement_move_budget_left_pods",
+            "Running pods that may still be disturbed within this hour; 0 where moves are off.",
+            registry=self.registry,
+        )
+
         self.webhook_missing = Gauge(
             "wattpack_placement_webhook_missing",
             "1 while mode is Manage and the API server cannot ask the webhook.",

@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 from scheduler_plugin.app.plan_lines import headroom_status
 from scheduler_plugin.domain_rooms import DomainRoom
+from scheduler_plugin.move_record import RECORD_ANNOTATION
 from scheduler_plugin.plan_document import Plan
 from wattpack.api import PlacementPlan
 from wattpack.api.planning import Promise
@@ -39,10 +40,19 @@ class StoredPlan:
 
     Attributes:
         is_settled: The outcome of each of its patches was known to its writer.
+        moves: The record of open moves, as JSON; empty for none.
     """
 
     promises: tuple[Promise, ...]
     is_settled: bool
+    moves: str = ""
+
+
+class OpenMoves(NamedTuple):
+    """How many running pods are being moved or evicted, and the record of it as JSON."""
+
+    pods: int = 0
+    record: str = ""
 
 
 class _OpenPlan(NamedTuple):
@@ -89,7 +99,9 @@ class PlanArchive:
             if len(parts) >= parts[0].spec.parts:
                 promises = tuple(p for plan in parts for p in plan.spec.promises)
                 settled = all(plan.status.state in ("Applied", "Expired") for plan in parts)
-                whole.append(StoredPlan(promises, settled))
+                marks = parts[0].metadata.get("annotations") or {}
+                moves = str(marks.get(RECORD_ANNOTATION, ""))
+                whole.append(StoredPlan(promises, settled, moves))
         return whole
 
     def write(
@@ -98,6 +110,7 @@ class PlanArchive:
         promises: Sequence[JsonObject],
         pending: Sequence[JsonObject],
         rooms: Sequence[DomainRoom],
+        moves: OpenMoves | None = None,
     ) -> None:
         """Store a plan, all parts of it.
 
@@ -106,6 +119,7 @@ class PlanArchive:
             promises: Lines of everything that is open.
             pending: Lines of pods without a place.
             rooms: What domains may still take, the fewest free watts first.
+            moves: What is open of moves.
 
         Raises:
             KubeError: if a part was not stored; the others then count as no plan.
@@ -117,6 +131,7 @@ class PlanArchive:
             list(promises[i : i + PROMISES_PER_PART])
             for i in range(0, max(1, len(promises)), PROMISES_PER_PART)
         ]
+        moves = moves or OpenMoves()
         written: list[_OpenPlan] = []
         for part, chunk in enumerate(chunks):
             spec = {
@@ -125,14 +140,18 @@ class PlanArchive:
                 "pending": [] if part else list(pending)[:MAX_PENDING],
                 "part": part,
                 "parts": len(chunks),
+                "moves": moves.pods,
                 "gap": plan.gap,
                 "method": plan.method,
                 "createdAt": rfc3339(wall_ns),
             }
+            metadata: JsonObject = {"name": f"{name}.{part}" if part else name}
+            if moves.record and not part:
+                metadata["annotations"] = {RECORD_ANNOTATION: moves.record}
             body = {
                 "apiVersion": PLANS.api_version,
                 "kind": PLANS.kind,
-                "metadata": {"name": f"{name}.{part}" if part else name},
+                "metadata": metadata,
                 "spec": spec,
             }
             headroom = {} if part else headroom_status(rooms)

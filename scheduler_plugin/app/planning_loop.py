@@ -20,6 +20,9 @@ from scheduler_plugin.app.cluster_view import ClusterReader
 from scheduler_plugin.app.leadership import LeadershipLostError
 from scheduler_plugin.app.let_go import GangEnd, UnservablePods
 from scheduler_plugin.app.missed_pins import MissedPins
+from scheduler_plugin.app.move_cycle import MoveCycle
+from scheduler_plugin.app.move_notes import MoveNotes
+from scheduler_plugin.app.mover import Mover
 from scheduler_plugin.app.placement_metrics import PlacementMetrics
 from scheduler_plugin.app.plan_archive import PlanArchive
 from scheduler_plugin.app.pod_events import PendingEvents
@@ -33,6 +36,7 @@ from scheduler_plugin.app.waiting_pods import (
     Pauses,
     held_back,
 )
+from scheduler_plugin.disruption_budget import DisruptionBudget
 from scheduler_plugin.ledger import Ledger, Reservation
 from scheduler_plugin.plan_document import Placement, Plan
 from scheduler_plugin.snapshot import Pod
@@ -109,13 +113,16 @@ class PlacementLoop:
         self._clock = clock = around.clock
         self._settings = settings
         self.metrics = metrics or PlacementMetrics()
-        self.ledger = Ledger()
+        limits, manages = settings.moves, settings.mode is Mode.MANAGE
+        budget = DisruptionBudget(limits.per_hour, limits.per_owner_per_hour)
+        self.ledger = Ledger(disruptions=budget)
         self.reader = ClusterReader(
             api,
             clock,
             shadow=settings.mode is Mode.SHADOW,
             threaded=around.threaded,
             authority=settings.namespace,
+            moves=manages and limits.enabled,
         )
         archive = PlanArchive(api, clock, epoch, settings.kept_plans)
         self._applier = Applier(
@@ -124,6 +131,10 @@ class PlacementLoop:
         self._recorder = EventRecorder(api, clock, "wattpack.io/scheduler", around.instance)
         self._events = PendingEvents(self._recorder, clock, settings.events_per_cycle)
         self._pins = MissedPins(api, clock, self.ledger, self._recorder, self.metrics)
+        notes = MoveNotes(self._recorder, self.metrics)
+        mover = Mover(api, clock, self.ledger, self._applier, notes, limits)
+        enabled = manages and limits.enabled
+        self._moves = MoveCycle(self.reader, mover, clock, limits, enabled=enabled)
         self._pauses = Pauses()
         self._gangs_end = GangEnd(self._recorder, self.metrics)
         self._hopeless = UnservablePods(
@@ -198,9 +209,10 @@ class PlacementLoop:
         now_ns = self._clock.monotonic_ns()
         self._pins.reconcile(pods, now_ns)
         late = self.ledger.expire(now_ns)
+        self._moves.reconcile(pods, by_uid, self._causes)
         settled = self._settle(by_uid)
         unpinned = self._pins.release_unpinned(pods, self._let_one_go)
-        if not self._anybody_waits(pods):
+        if not self._anybody_waits(pods) and not self._moves.is_busy:
             self._last_digest = ""
             self._gangs_end.tell(late, pods, GangSources.empty())
             return CycleResult("idle")
@@ -212,19 +224,27 @@ class PlacementLoop:
         objects = replace(
             objects, pods=tuple(pod for uid, pod in by_uid.items() if uid not in held)
         )
+        objects = self._moves.seen(objects, by_uid)
         built = build_snapshot(objects, self.ledger)
         self.ledger.keep_slots(built.kept_slots)
         claimed = self._claim_reserved(built)
         if claimed is not None:
             built = build_snapshot(objects, self.ledger)
-        result = self._plan(built, settled | unpinned | (claimed or {}), held, by_uid)
+        moved: dict[str, str] = {}
+        if self._moves.is_busy:
+            applied, nodes = self._moves.carry_on(built, by_uid)
+            moved = self._account(applied, nodes, by_uid)
+            built = build_snapshot(objects, self.ledger)
+        before = settled | unpinned | (claimed or {}) | moved
+        result = self._plan(built, before, held, by_uid)
         self._hopeless.let_go(self._causes, by_uid, objects.gangs)
         return replace(result, again_ns=self._again_ns())
 
     def _again_ns(self) -> int | None:
         """When this loop wants to be called although nothing changed."""
         times = [p.since_ns + RESEND_NS for p in self.ledger.unsettled()]
-        return min([t for t in (*times, self._retry_at_ns) if t is not None], default=None)
+        known = (*times, self._retry_at_ns, self._moves.again_ns())
+        return min([t for t in known if t is not None], default=None)
 
     def _let_one_go(self, pod: JsonObject) -> bool:
         return self._applier.release(pod, "") is Outcome.RELEASED
@@ -283,7 +303,8 @@ class PlacementLoop:
             held: Cause by uid of pods that are not planned now.
             bodies: All pods by uid.
         """
-        digest = built.snapshot.digest()
+        moves = self._moves.wanted
+        digest = f"{built.snapshot.digest()} {moves}"
         asked = digest == self._last_digest and not self._last.released and not before
         retry_ns, now_ns = self._retry_at_ns, self._clock.monotonic_ns()
         if asked and (retry_ns is None or now_ns < retry_ns):
@@ -291,12 +312,12 @@ class PlacementLoop:
             return CycleResult("unchanged", None, {}, self._last.pending)
         self._retry_at_ns = None
         started_ns = self._clock.monotonic_ns()
-        plan = self._planner.plan(built.snapshot)
+        plan = self._planner.plan(built.snapshot, moves=moves)
         if plan.refusals:
             log.error("the checker refused a plan: %s", "; ".join(plan.refusals[:5]))
         released = dict(before)
         if self._settings.mode is Mode.MANAGE:
-            released |= self._apply(plan, built)
+            released |= self._apply(plan, built, bodies)
         elif not self._same_pending(plan):
             self._applier.write(plan, built.snapshot)
         elsewhere = {p.uid: (p.reason.value, p.message) for p in plan.pending if "#" not in p.uid}
@@ -313,8 +334,14 @@ class PlacementLoop:
         self._last = CycleResult("planned", plan, released, pending)
         return self._last
 
-    def _apply(self, plan: Plan, built: BuiltSnapshot) -> dict[str, str]:
+    def _apply(
+        self, plan: Plan, built: BuiltSnapshot, bodies: Mapping[str, JsonObject]
+    ) -> dict[str, str]:
         """Carry the plan out; node by key of each released pod."""
+        if plan.steps:
+            applied, nodes = self._moves.begin(plan, built, bodies)
+            return self._account(applied, nodes, bodies)
+        plan = self._moves.plain(plan)
         if not plan.placements and self._same_pending(plan):
             return {}
         applied = self._applier.apply(plan, built.snapshot, built.pending)

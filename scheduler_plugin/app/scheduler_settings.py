@@ -7,6 +7,7 @@ from typing import Annotated
 from pydantic import Field
 
 from scheduler_plugin.admission import Mode
+from scheduler_plugin.move_settings import MoveSettings
 from wattpack.object_names import SYSTEM_NAMESPACE
 from wattpack.settings import Settings
 
@@ -28,6 +29,7 @@ class PlacementSettings(Settings):
         namespace: Where the Lease and the certificate's Secret live, and the forecasts that count.
         kept_plans: How many old PlacementPlan objects stay for people to read.
         events_per_cycle: Upper bound of Events about pending pods.
+        moves: Whether running pods that opted in make room, and how many of them (mode Manage).
     """
 
     mode: Mode = Mode.SHADOW
@@ -43,3 +45,4 @@ class PlacementSettings(Settings):
     namespace: Annotated[str, Field(min_length=1, max_length=63)] = SYSTEM_NAMESPACE
     kept_plans: Annotated[int, Field(ge=1, le=1000)] = 20
     events_per_cycle: Annotated[int, Field(ge=0, le=1000)] = 50
+    moves: MoveSettings = MoveSettings()
