@@ -20,7 +20,7 @@ from scheduler_plugin.snapshot import MILLI_PER_GPU
 
 def cumulative_bounds(problem: Problem) -> tuple[int, ...]:
     """Upper bound on the value placed in each tier and those above it together."""
-    packing = Packing(problem)
+    packing = Packing(problem, peers=False)
     fits = np.zeros((len(problem.classes), len(problem.node_names)), dtype=np.int64)
     for class_index in range(len(problem.classes)):
         fits[class_index] = packing.capacity(class_index)

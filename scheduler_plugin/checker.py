@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections import Counter, defaultdict
 
+from scheduler_plugin.peer_judge import peer_complaints
 from scheduler_plugin.plan_document import Placement, Plan
 from scheduler_plugin.snapshot import Node, NodeTerm, Pod, Requirement, Snapshot, Taint, Toleration
 
@@ -33,6 +34,7 @@ def complaints(snapshot: Snapshot, plan: Plan, *, digest: str = "") -> tuple[str
     for placement in plan.placements:
         found += _static(pods[placement.uid], nodes[placement.node])
     found += _gangs(snapshot, plan.placements)
+    found += peer_complaints(snapshot, plan.placements, _suits, _tolerates)
     if plan.steps:
         return tuple(found + _steps(snapshot, plan, pods, nodes))
     found += _capacity(snapshot, plan.placements, pods, nodes)
@@ -63,17 +65,36 @@ def _static(pod: Pod, node: Node) -> list[str]:
         found.append(f"{pair}: the pair is under quarantine")
     if pod.gpu_models and node.gpu_model not in pod.gpu_models:
         found.append(f"{pair}: GPU model {node.gpu_model!r} is not one of {pod.gpu_models}")
-    for key, wanted in pod.node_selector.items():
-        if key not in node.labels or node.labels[key] != wanted:
-            found.append(f"{pair}: label {key} is not {wanted!r}")
+    found += [f"{pair}: {why}" for why in _unsuited(pod, node)]
+    return found + [f"{pair}: taint {taint.key} is not tolerated" for taint in _hard(pod, node)]
+
+
+def _unsuited(pod: Pod, node: Node) -> list[str]:
+    found = [
+        f"label {key} is not {wanted!r}"
+        for key, wanted in pod.node_selector.items()
+        if key not in node.labels or node.labels[key] != wanted
+    ]
     if pod.required_terms and not [t for t in pod.required_terms if _satisfied(t, node)]:
-        found.append(f"{pair}: no required affinity term matches")
-    for taint in node.taints:
-        if taint.effect.value != "PreferNoSchedule" and not [
-            t for t in pod.tolerations if _covers(t, taint)
-        ]:
-            found.append(f"{pair}: taint {taint.key} is not tolerated")
+        found.append("no required affinity term matches")
     return found
+
+
+def _hard(pod: Pod, node: Node) -> list[Taint]:
+    return [
+        taint
+        for taint in node.taints
+        if taint.effect.value != "PreferNoSchedule"
+        and not [t for t in pod.tolerations if _covers(t, taint)]
+    ]
+
+
+def _suits(pod: Pod, node: Node) -> bool:
+    return not _unsuited(pod, node)
+
+
+def _tolerates(pod: Pod, node: Node) -> bool:
+    return not _hard(pod, node)
 
 
 def _satisfied(term: NodeTerm, node: Node) -> bool:
@@ -270,7 +291,7 @@ def _steps(
             found += [f"{here}: {one}" for one in why]
         elif not step.arrives and at.get(step.uid) == step.node:
             held[at.pop(step.uid)].remove(pod)
-            if pod.state.value != "bound" or pod.move_seconds is None or pod.gang:
+            if pod.state.value != "bound" or pod.move_seconds is None or _bound_to(pod):
                 found.append(f"{here}: it may not be moved")
         else:
             return [*found, f"{here}: it is on {at.get(step.uid, 'no node')}"]
@@ -278,6 +299,11 @@ def _steps(
     if waiting != {placed.uid: (placed.node, placed.boards) for placed in plan.placements}:
         found.append("the steps do not end where the placements are")
     return found + _power(snapshot, tuple(arrived), pods, nodes) + _lost(start, at, pods)
+
+
+def _bound_to(pod: Pod) -> bool:
+    """Others depend on where it is, or it on them."""
+    return bool(pod.gang or pod.groups or pod.peer_rules)
 
 
 def _lost(start: dict[str, str], end: dict[str, str], pods: dict[str, Pod]) -> list[str]:

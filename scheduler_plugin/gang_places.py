@@ -130,8 +130,10 @@ def _kept(gang: str, most: int, template: Pod, ledger: Ledger, room: Room) -> li
     found: list[Pod] = []
     for slot in sorted(reserved):
         place = reserved[slot]
-        changes = {"uid": slot, "state": PodState.PROMISED, "node": place.node, "name": ""}
-        member = Pod(**(dict(place.template or template) | changes))
+        # Which rules of others concern it may have changed since.
+        here = {"uid": slot, "state": PodState.PROMISED, "node": place.node, "name": ""}
+        now = here | {"groups": template.groups}
+        member = Pod(**(dict(place.template or template) | now))
         if len(found) < most and room.holds(member, place.node):
             found.append(member)
     return found

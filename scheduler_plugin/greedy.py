@@ -33,9 +33,12 @@ class Packing:
     Args:
         problem: What is packed.
         assignment: Where to begin; it is copied. Without one no pod is anywhere that could move.
+        peers: False for room alone, whatever pods want of one another.
     """
 
-    def __init__(self, problem: Problem, assignment: Assignment | None = None) -> None:
+    def __init__(
+        self, problem: Problem, assignment: Assignment | None = None, *, peers: bool = True
+    ) -> None:
         self.problem = problem
         self.states = NodeStates(
             problem.free,
@@ -44,6 +47,8 @@ class Packing:
             problem.share_columns,
             problem.homes,
         )
+        rules = problem.peers if peers else None
+        self.peers = None if rules is None else rules.counts()
         self.headroom: IntArray = problem.headroom.copy()
         self.assignment: Assignment = {}
         self._scale = np.maximum(problem.total, 1).astype(np.float64)
@@ -60,6 +65,8 @@ class Packing:
             self.states.put(problem.demands[class_index], node, count, boards)
         else:
             self.states.take(problem.demands[class_index], node, -count, boards)
+        if self.peers is not None:
+            self.peers.add(class_index, node, count)
         key = (class_index, node)
         before, started = self.assignment.get(key, 0), problem.start.get(key, 0)
         more = max(0, before + count - started) - max(0, before - started)
@@ -115,6 +122,8 @@ class Packing:
         if watts.any():
             fed = stay + self._node_headroom // np.maximum(watts, 1)
             np.minimum(at_most, fed, out=at_most, where=watts > 0)
+        if self.peers is not None and self.peers.binds(class_index):
+            at_most = np.where(self.peers.allowed(class_index), at_most, 0)
         return at_most
 
     @property
@@ -126,8 +135,11 @@ class Packing:
         """Book up to ``count`` pods where they strand least; how many found a place.
 
         Booking on one node changes no other node's resources, so one ranking serves all pods of
-        the class; watts are shared through the domains and are checked again at each node.
+        the class; watts are shared through the domains and are checked again at each node. Pods
+        that others bind go one by one.
         """
+        if count > 1 and self.peers is not None and self.peers.binds(class_index):
+            return sum(self.place(class_index, 1) for _ in range(count))
         fits = self.capacity(class_index)
         candidates = np.flatnonzero(fits)
         if not count or not len(candidates):
@@ -260,6 +272,11 @@ def pack(problem: Problem, order: JobOrder, *, spread: bool = False) -> Assignme
     packing = Packing(problem, problem.start)
     jobs = sorted(problem.jobs, key=lambda job: (-job.priority, order(problem, job)))
     fill(packing, jobs, spread=spread)
+    placed = -1
+    while packing.peers is not None and placed < sum(packing.assignment.values()):
+        # Who wants to be near others, or as many as elsewhere, may find them there now.
+        placed = sum(packing.assignment.values())
+        fill(packing, jobs, spread=spread)
     return packing.assignment
 
 

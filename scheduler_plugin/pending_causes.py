@@ -154,6 +154,8 @@ def _shortage(packing: Packing, class_index: int, candidates: BoolArray) -> Caus
             cause = _neighbour_cause(packing, problem.neighbours, sharer, roomy)
             if cause is not None:
                 return cause
+        if packing.peers is not None and (why := packing.peers.why(class_index, roomy)):
+            return Cause(PendingReason.POD_AFFINITY, why)
         return _power_cause(packing, class_index, roomy)
     for resource in asked:
         if not enough[:, resource].any():

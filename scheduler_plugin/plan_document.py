@@ -28,6 +28,7 @@ class PendingReason(StrEnum):
     INSUFFICIENT_RESOURCE = "InsufficientResource"
     TOO_MANY_PODS = "TooManyPods"
     SLOW_NEIGHBOURS = "SlowNeighbours"
+    POD_AFFINITY = "PodAffinityOrSpread"
     FRAGMENTED = "ResourcesFragmented"
     POWER_DOMAIN_FULL = "PowerDomainFull"
     GUARANTEED_CAPS_INFEASIBLE = "GuaranteedCapsInfeasible"

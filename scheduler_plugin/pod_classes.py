@@ -81,7 +81,8 @@ class Job:
 def is_movable(pod: Pod, index: Mapping[str, int]) -> bool:
     """Whether a plan may give a running pod another node."""
     bound = pod.state is PodState.BOUND and pod.node in index
-    return bound and pod.move_seconds is not None and not pod.gang
+    alone = not (pod.gang or pod.groups or pod.peer_rules)
+    return bound and pod.move_seconds is not None and alone
 
 
 def classes_of(

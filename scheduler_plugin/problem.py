@@ -17,6 +17,7 @@ import numpy.typing as npt
 from scheduler_plugin.board_neighbours import SHARES, Neighbours, Sharer, neighbours_of
 from scheduler_plugin.board_shares import Boards
 from scheduler_plugin.domain_rooms import ancestors, counted_watts, gpu_watts
+from scheduler_plugin.peer_counts import Peers, peers_of
 from scheduler_plugin.pod_classes import Blocked, Job, PodClass, classes_of, is_movable
 from scheduler_plugin.pod_demand import Demand
 from scheduler_plugin.resource_columns import (
@@ -63,6 +64,7 @@ class Problem:
         neighbours: Which sharers of boards bear one another; None where no pair was measured.
         sharers: What neighbours feel of a pod of each class, shape (c,); None without the rule.
         demands: What a pod of each class takes of a node, shape (c,).
+        peers: What pods want of one another; None where nobody wants anything.
     """
 
     snapshot: Snapshot
@@ -88,6 +90,7 @@ class Problem:
     neighbours: Neighbours | None
     sharers: tuple[Sharer | None, ...]
     demands: tuple[Demand, ...]
+    peers: Peers | None
 
     @cached_property
     def runs_on(self) -> tuple[dict[int, int], ...]:
@@ -114,11 +117,10 @@ class Problem:
 
     @cached_property
     def kept_in_place(self) -> frozenset[int]:
-        """Classes whose places CP-SAT leaves as they are: what neighbours bear is not linear."""
-        if self.neighbours is None:
-            return frozenset()
-        jobs = (job.classes for job in self.jobs)
-        return frozenset(c for j in jobs if any(self.sharers[m] for m in j) for c in j)
+        """Classes whose places CP-SAT leaves as they are: what others bear is not linear."""
+        held = frozenset[int]() if self.peers is None else self.peers.concerned()
+        held |= {c for c, sharer in enumerate(self.sharers) if sharer}
+        return frozenset(c for job in self.jobs if held & set(job.classes) for c in job.classes)
 
     @property
     def share_columns(self) -> tuple[int, ...]:
@@ -185,6 +187,7 @@ def compile_problem(snapshot: Snapshot, *, moves: bool = False) -> Problem:
         neighbours=rule,
         sharers=sharers,
         demands=demands,
+        peers=peers_of(snapshot, [k.pod for k in classes]),
     )
 
 

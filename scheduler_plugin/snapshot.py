@@ -15,6 +15,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
+from scheduler_plugin.peer_rule import PeerRule
 from scheduler_plugin.value_json import parse_value
 from wattpack.errors import InputError
 
@@ -172,6 +173,8 @@ class Pod(Value):
             and what the stop loses; None where it cannot be moved or nobody knows.
         shared_work: Kind of work of a pod that shares boards, as in ``slow_downs``; empty for
             unknown.
+        groups: That it belongs to, for ``peer_rules`` of any pod.
+        peer_rules: What it wants of other pods around it.
     """
 
     uid: Id
@@ -195,6 +198,8 @@ class Pod(Value):
     excluded_nodes: tuple[Label, ...] = ()
     shared_work: Label = ""
     move_seconds: Annotated[int | None, Field(ge=0, le=10**8)] = None
+    groups: tuple[Label, ...] = ()
+    peer_rules: tuple[PeerRule, ...] = ()
 
     @field_validator("gpu_milli")
     @classmethod
@@ -213,7 +218,7 @@ class Pod(Value):
     def _only_what_is_asked_for(cls, value: dict[str, int]) -> dict[str, int]:
         return {name: amount for name, amount in _beside_the_core(value).items() if amount}
 
-    @field_validator("gpu_models", "excluded_nodes")
+    @field_validator("gpu_models", "excluded_nodes", "groups")
     @classmethod
     def _sorted(cls, value: tuple[str, ...]) -> tuple[str, ...]:
         return tuple(sorted(set(value)))

@@ -19,6 +19,7 @@ from scheduler_plugin.gang_census import GangCensus
 from scheduler_plugin.gang_places import Room, gangs_with_places
 from scheduler_plugin.ledger import Ledger
 from scheduler_plugin.own_rules import rules_of, rules_of_next
+from scheduler_plugin.peer_groups import PeerGroups
 from scheduler_plugin.power_view import BoundLoad, ModelWatts, PowerView
 from scheduler_plugin.shared_boards import limit_milli, offered_milli, shared_board_count
 from scheduler_plugin.shared_work import SharedWork
@@ -118,7 +119,8 @@ def build_snapshot(objects: ClusterObjects, ledger: Ledger) -> BuiltSnapshot:
     pending: dict[str, JsonObject] = {}
     refs: dict[str, GangRef] = {}
     refused: dict[str, str] = {}
-    around = _Around(objects, ledger, GangCensus(objects.pods, objects.gangs), sharing, draws)
+    census, peers = GangCensus(objects.pods, objects.gangs), PeerGroups(objects.pods)
+    around = _Around(objects, ledger, census, peers, sharing, draws)
     for body in objects.pods:
         try:
             state, node = _state(body, ledger, objects)
@@ -128,7 +130,7 @@ def build_snapshot(objects: ClusterObjects, ledger: Ledger) -> BuiltSnapshot:
             if ref is not None and ref.size is None and state is PodState.PENDING:
                 raise InputError("gang", "a declared size", ref.id, pod_facts.key(body))
         except (InputError, ValidationError) as error:
-            if held := _still_holds(body, ledger, objects):
+            if held := _still_holds(body, around):
                 planned += held
             else:
                 refused[pod_facts.uid(body)] = str(_named(error, pod_facts.key(body)))
@@ -285,6 +287,7 @@ class _Around:
     objects: ClusterObjects
     ledger: Ledger
     census: GangCensus
+    peers: PeerGroups
     sharing: SharedWork
     draws: WorkDraws
 
@@ -318,6 +321,7 @@ def _pod(
         kernel_class=around.draws.kernel_class(body),
         expected_watts_per_gpu=pod_facts.expected_watts_per_gpu(body),
         excluded_nodes=ledger.excluded_nodes(pod_facts.owner_key(body)) if waits else (),
+        **(around.peers.of_waiting(body) if waits else around.peers.of(body)),
         shared_work=work,
     )
     return pod, gang
@@ -334,14 +338,14 @@ def _move(body: JsonObject, state: PodState, objects: ClusterObjects) -> dict[st
     return {} if rules is None else {**rules, "move_seconds": math.ceil(work.move_seconds)}
 
 
-def _still_holds(body: JsonObject, ledger: Ledger, objects: ClusterObjects) -> list[Pod]:
+def _still_holds(body: JsonObject, around: _Around) -> list[Pod]:
     """A pod with a node holds what it asks for, at worst watts, whatever else it says of itself."""
     try:
-        state, node = _state(body, ledger, objects)
+        state, node = _state(body, around.ledger, around.objects)
         if state is None or not node:
             return []
-        claimed = objects.claims.held(body) if state is PodState.BOUND else 0
-        asked = _asked(pod_requests(body), claimed, {})
+        claimed = around.objects.claims.held(body) if state is PodState.BOUND else 0
+        asked = _asked(pod_requests(body), claimed, {}) | around.peers.of(body)
         return [Pod(uid=pod_facts.uid(body), state=state, node=node, **asked)]
     except (InputError, ValidationError):
         return []

@@ -25,6 +25,7 @@ NO_RULE = frozenset(
         *("uid", "namespace", "name", "priority", "state", "node", "gang"),
         *("gpu_milli", "gpu_boards", "milli_cpu", "memory_bytes", "resources"),
         *("kernel_class", "expected_watts_per_gpu", "move_seconds"),
+        *("groups", "peer_rules"),
     ]
 )
 
@@ -51,7 +52,7 @@ def static_key(pod: Pod) -> str:
 
 def are_alike(pod: Pod, other: Pod) -> bool:
     """Whether every rule treats both alike on nodes that neither was sent away from."""
-    rules = Pod.model_fields.keys() - NO_RULE - {"excluded_nodes"}
+    rules = Pod.model_fields.keys() - NO_RULE - {"excluded_nodes"} | {"peer_rules"}
     return all(getattr(pod, rule) == getattr(other, rule) for rule in rules)
 
 

@@ -14,6 +14,7 @@ from scheduler_plugin.checker import complaints
 from scheduler_plugin.domain_rooms import pod_watts
 from scheduler_plugin.greedy import Packing
 from scheduler_plugin.ledger import Ledger, Reservation
+from scheduler_plugin.peer_rule import PeerKind, PeerRule
 from scheduler_plugin.plan_document import Pending, PendingReason, Placement, Plan
 from scheduler_plugin.problem import compile_problem
 from scheduler_plugin.resource_columns import columns_of, pod_amounts
@@ -32,6 +33,8 @@ from scheduler_plugin.solve import plan
 from scheduler_plugin.static_rules import NO_RULE, STATIC_RULES, StaticRule
 from tests.scheduler_plugin.placement_builders import bound, domain, node, pod, snapshot
 
+APART = PeerRule(kind=PeerKind.APART, group="held", topology_key="zone")
+TOGETHER = PeerRule(kind=PeerKind.TOGETHER, group="held", topology_key="zone")
 TAINT = Taint(key="t", effect=TaintEffect.NO_SCHEDULE)
 TERM = NodeTerm(match_expressions=(Requirement(key="zone", operator="In", values=("a",)),))
 EXTENDED: tuple[dict[str, int], ...] = ({}, {"rdma/hca": 1}, {"rdma/hca": 2, "hugepages-2Mi": 4})
@@ -59,6 +62,8 @@ POD_FIELDS: dict[str, tuple[Any, ...]] = {
     "excluded_nodes": ((), ("n",)),
     "shared_work": ("", "chat"),
     "move_seconds": (None, 60),
+    "groups": ((), ("other",)),
+    "peer_rules": ((), (APART,), (TOGETHER,)),
 }
 NODE_FIELDS: dict[str, tuple[Any, ...]] = {
     "name": ("n",),
@@ -108,7 +113,11 @@ def questions() -> tuple[Snapshot, ...]:
             Pod(**of_pod),
             Node(**of_node),
             domain("row", limit, margin=margin),
-            *([] if held is None else [bound("b", "n", 1, resources=held, memory_bytes=0)]),
+            *(
+                []
+                if held is None
+                else [bound("b", "n", 1, resources=held, memory_bytes=0, groups=("held",))]
+            ),
         )
         for of_pod in changed(POD_FIELDS)
         for of_node in changed(NODE_FIELDS)
