@@ -56,6 +56,7 @@ CAUSES: Mapping[str, tuple[str, str]] = {
         "raise the rating's share or lower guaranteed caps",
     ),
     "NodeQuarantined": ("every matching node refused it before", "look at the pod's events"),
+    "NotExplained": ("the deadline came before its cause was looked for", "wait for a later plan"),
     "PlanRefused": ("the checker refused the plan", "report it: this is a defect"),
     "InvalidRequest": ("its request cannot be read", "correct the pod"),
     "WaitingForPlan": ("waits for the next plan", ""),

@@ -362,7 +362,11 @@ def _power(
     found: list[str] = []
 
     def above(name: str) -> list[str]:
-        return [name, *above(domains[name].parent)] if name else []
+        names: list[str] = []
+        while name:
+            names.append(name)
+            name = domains[name].parent
+        return names
 
     for pod in snapshot.pods:
         if pod.state.value == "promised" and pod.node in nodes:

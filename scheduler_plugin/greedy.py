@@ -280,14 +280,17 @@ def pack(problem: Problem, order: JobOrder, *, spread: bool = False) -> Assignme
     return packing.assignment
 
 
-def incumbent(problem: Problem, enough: Callable[[Assignment], bool]) -> Assignment:
+def incumbent(
+    problem: Problem, enough: Callable[[Assignment], bool], first: Assignment | None = None
+) -> Assignment:
     """The best of the greedy orders; later ones run only while ``enough`` says no.
 
     Args:
         problem: What is packed.
         enough: Whether an assignment needs no better one, or time is up.
+        first: What the first order gave, if the caller has it already.
     """
-    best = pack(problem, ORDERS[0][0])
+    best = pack(problem, ORDERS[0][0]) if first is None else first
     for order, spread in ORDERS[1:]:
         if enough(best):
             break

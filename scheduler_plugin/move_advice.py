@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -44,11 +44,23 @@ class _Movable(NamedTuple):
 
 
 def with_moves(
-    problem: Problem, assignment: Assignment, pending: tuple[Pending, ...]
+    problem: Problem,
+    assignment: Assignment,
+    pending: tuple[Pending, ...],
+    late: Callable[[], bool] = lambda: False,
 ) -> tuple[Pending, ...]:
-    """The same entries; the first pod of each kind that moves would serve names them."""
+    """The same entries; the first pod of each kind that moves would serve names them.
+
+    Args:
+        problem: What was planned.
+        assignment: The plan.
+        pending: Its entries.
+        late: Whether the time is over.
+    """
+    if not pending or late():
+        return pending
     movable = _movable(problem)
-    if not movable or not pending:
+    if not movable:
         return pending
     packing = Packing(problem, assignment)
     entries = {entry.uid: entry for entry in pending}
@@ -61,6 +73,8 @@ def with_moves(
         and problem.requests[c, GPUS]
     ]
     for c, uid in classes[:ADVISED]:
+        if late():
+            break
         moves = _cheapest(packing, c, movable)
         if moves:
             price = sum(move.gpu_seconds for move in moves)

@@ -13,7 +13,8 @@ from pydantic import Field
 
 from scheduler_plugin.disruption_budget import Disruption, DisruptionBudget
 from scheduler_plugin.move_book import Coming, Leaving, Member, MoveBook, Step
-from scheduler_plugin.snapshot import MAX_PODS, Id, Label, Pod, Value
+from scheduler_plugin.snapshot import Id, Label, Pod, Value
+from scheduler_plugin.snapshot_limits import MAX_PODS
 from scheduler_plugin.value_json import parse_value
 from wattpack.units import NS_PER_SECOND
 

@@ -26,6 +26,9 @@ class Cause(NamedTuple):
     domains: tuple[str, ...] = ()
 
 
+_NOT_LOOKED_FOR = Cause(
+    PendingReason.NOT_EXPLAINED, "the deadline came before a cause was looked for"
+)
 _BYTES_PER_GIB = 1024**3
 _SHORT = {
     GPUS: PendingReason.INSUFFICIENT_GPUS,
@@ -36,8 +39,16 @@ _SHORT = {
 _WORDS = {GPUS: "GPUs", MILLI_CPU: "CPU", MEMORY: "memory", PODS: "pod slots"}
 
 
-def explain_pending(problem: Problem, assignment: Assignment) -> tuple[Pending, ...]:
-    """A reason for every waiting pod that the assignment leaves out, by uid."""
+def explain_pending(
+    problem: Problem, assignment: Assignment, late: Callable[[], bool] = lambda: False
+) -> tuple[Pending, ...]:
+    """A reason for every waiting pod that the assignment leaves out, by uid.
+
+    Args:
+        problem: What was planned.
+        assignment: The plan.
+        late: Whether the time is over; who has no cause by then is told so.
+    """
     packing = Packing(problem, assignment)
     placed = placed_counts(problem, assignment)
     pending = [Pending(uid=b.uid, gang=b.gang, reason=b.reason, message=b.message)
@@ -48,7 +59,10 @@ def explain_pending(problem: Problem, assignment: Assignment) -> tuple[Pending, 
         left = {c: problem.classes[c].uids[max(0, placed[c] - run[c]) :] for c in job.classes}
         if not any(left.values()):
             continue
-        cause = _gang_cause(packing, job) if job.gang else _cause(packing, job.classes[0])
+        if late():
+            cause = _NOT_LOOKED_FOR
+        else:
+            cause = _gang_cause(packing, job) if job.gang else _cause(packing, job.classes[0])
         pending += [
             Pending(uid=uid, gang=job.gang, **cause._asdict())
             for uids in left.values()

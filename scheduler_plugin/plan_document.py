@@ -35,6 +35,7 @@ class PendingReason(StrEnum):
     GANG_INCOMPLETE = "GangIncomplete"
     GANG_DOES_NOT_FIT = "GangDoesNotFit"
     GANG_EXCEEDS_CLUSTER = "GangExceedsCluster"
+    NOT_EXPLAINED = "NotExplained"
     PLAN_REFUSED = "PlanRefused"
 
 

@@ -65,12 +65,14 @@ class SearchSettings:
         clock: Tells how long that is; without one only CP-SAT's own time counts.
         moves: Whether running pods that can be moved may be, and may lose their places to more
             important ones.
+        explain_seconds: Ends the look for causes so long after ``plan`` began, on that clock.
     """
 
     workers: int = 1
     wall_seconds: float | None = None
     moves: bool = False
     clock: Clock | None = None
+    explain_seconds: float | None = None
 
 
 class Search:
@@ -82,10 +84,17 @@ class Search:
         seed: Of the search.
         settings: With the wall limit.
         began_ns: When the plan began, on the settings' clock.
+        first: What the first greedy order gave, if the caller has it already.
     """
 
     def __init__(
-        self, problem: Problem, budget: float, seed: int, settings: SearchSettings, began_ns: int
+        self,
+        problem: Problem,
+        budget: float,
+        seed: int,
+        settings: SearchSettings,
+        began_ns: int,
+        first: Assignment | None = None,
     ) -> None:
         self.problem, self.settings, self._began_ns = problem, settings, began_ns
         self.kept = problem.kept_in_place
@@ -94,7 +103,7 @@ class Search:
         self.budget = budget
         self.solver_work = self.wall = 0.0
         self.jobs = sorted(problem.jobs, key=lambda job: -job.priority)
-        self.packing = Packing(problem, incumbent(problem, self._is_enough))
+        self.packing = Packing(problem, incumbent(problem, self._is_enough, first))
         self.best_objective = objective(problem, self.best)
         self.start_values = placed_values(problem, self.best)
         self.rounds = self.improving = 0
@@ -114,7 +123,8 @@ class Search:
 
     def _is_enough(self, assignment: Assignment) -> bool:
         """A further greedy order is of no use, or there is no time for it."""
-        return self.spent > self.budget or self._reaches_bound(assignment)
+        over = self.spent > self.budget or self.seconds_left() <= 0.0
+        return over or self._reaches_bound(assignment)
 
     def _reaches_bound(self, assignment: Assignment) -> bool:
         values = placed_values(self.problem, assignment)

@@ -1,4 +1,4 @@
-"""Snapshot in, plan out: incumbent, bound, search where it can help, judge, explain.
+"""Snapshot in, plan out: incumbent, bound, search where it can help, explain, judge.
 
 Pure: no I/O, no threads, no clock but one that is given. With one worker and without a wall limit
 the same snapshot, budget and seed give the same plan; the hard deadline is the business of
@@ -8,14 +8,16 @@ the same snapshot, budget and seed give the same plan; the hard deadline is the 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Literal
 
 from scheduler_plugin.checker import complaints
+from scheduler_plugin.greedy import ORDERS, pack
 from scheduler_plugin.move_advice import with_moves
-from scheduler_plugin.objective import demanded_values, placed_values
+from scheduler_plugin.objective import demanded_values, objective, placed_values
 from scheduler_plugin.pending_causes import explain_pending
 from scheduler_plugin.plan_document import Pending, PendingReason, Placement, Plan, Statistics, Tier
-from scheduler_plugin.problem import compile_problem
+from scheduler_plugin.problem import Assignment, Problem, compile_problem
 from scheduler_plugin.search import (
     WORK_PER_SECOND,
     Search,
@@ -25,10 +27,12 @@ from scheduler_plugin.search import (
 )
 from scheduler_plugin.snapshot import Pod, PodState, Snapshot
 from scheduler_plugin.steps import changes, in_order
+from wattpack.units import seconds_to_ns
 
 __all__ = ["SearchSettings", "plan", "refused"]
 
 OnPlan = Callable[[Plan], None]
+Method = Literal["greedy", "cp_sat"]
 
 
 def plan(
@@ -38,6 +42,7 @@ def plan(
     seed: int = 0,
     settings: SearchSettings | None = None,
     on_plan: OnPlan | None = None,
+    digest: str = "",
 ) -> Plan:
     """A plan that the independent checker accepts; never worse than the greedy incumbent.
 
@@ -47,33 +52,79 @@ def plan(
             incumbent comes on top.
         seed: Of the search.
         settings: Of the search; None for one worker, as long as it takes, no moves.
-        on_plan: Called with the incumbent's plan before CP-SAT starts, and after improvements.
+        on_plan: Called with the first greedy plan as soon as there is one. It names no causes, and
+            whoever gets it asks the checker.
+        digest: The snapshot's digest if the caller has it already.
     """
     settings = settings or SearchSettings()
     began_ns = 0 if settings.clock is None else settings.clock.monotonic_ns()
-    digest = snapshot.digest()
+    digest = digest or snapshot.digest()
     problem = compile_problem(snapshot, moves=settings.moves)
-    work = deadline_seconds * WORK_PER_SECOND
-    search = Search(problem, work, seed, settings, began_ns)
-    greedy_plan = _judged(_assemble(search, digest, "greedy"), snapshot, digest)
+    first = None
     if on_plan is not None:
-        on_plan(greedy_plan)
-    before = search.best_objective
-    if not search.done():
+        first = pack(problem, ORDERS[0][0])
+        on_plan(_assemble(_Found.greedy(problem, first), digest, lambda: True))
+    search = Search(problem, deadline_seconds * WORK_PER_SECOND, seed, settings, began_ns, first)
+    is_done = search.done()  # From here on it has bounds.
+    start = _Found.of(search)
+    if not is_done:
         improve_all(search)
-    if search.best_objective == before and not search.proved:
-        return greedy_plan
-    method: Literal["greedy", "cp_sat"] = "cp_sat" if search.improving else "greedy"
-    better = _judged(_assemble(search, digest, method), snapshot, digest)
-    if better.refusals:
-        return greedy_plan.model_copy(update={"refusals": better.refusals + greedy_plan.refusals})
-    return better
+    best = _Found.of(search)
+    late = _later_than(settings, began_ns)
+    answer = _judged(_assemble(best, digest, late), snapshot, digest)
+    if answer.refusals and best.assignment != start.assignment:
+        incumbent = _judged(_assemble(start, digest, late), snapshot, digest)
+        return incumbent.model_copy(update={"refusals": answer.refusals + incumbent.refusals})
+    return answer
 
 
-def _assemble(search: Search, digest: str, method: Literal["greedy", "cp_sat"]) -> Plan:
-    """The plan of the best assignment."""
-    problem = search.problem
-    found = changes(problem, search.best)
+def _later_than(settings: SearchSettings, began_ns: int) -> Callable[[], bool]:
+    """Whether the time for explaining is over."""
+    clock, seconds = settings.clock, settings.explain_seconds
+    if clock is None or seconds is None:
+        return lambda: False
+    return lambda: clock.monotonic_ns() - began_ns > seconds_to_ns(seconds)
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """An assignment, and what the search knew when it had it."""
+
+    problem: Problem
+    assignment: Assignment
+    bounds: tuple[int, ...]
+    method: Method = "greedy"
+    rounds: int = 0
+    improving_rounds: int = 0
+    solver_work: float = 0.0
+    incumbent_value: tuple[int, ...] = ()
+
+    @classmethod
+    def greedy(cls, problem: Problem, assignment: Assignment) -> _Found:
+        """Before any bound but the demand is known."""
+        values = placed_values(problem, assignment)
+        bounds = cumulative(demanded_values(problem))
+        return cls(problem, assignment, bounds, incumbent_value=values)
+
+    @classmethod
+    def of(cls, search: Search) -> _Found:
+        """The best that the search has."""
+        return cls(
+            search.problem,
+            dict(search.best),
+            search.tier_bounds(),
+            "cp_sat" if search.improving else "greedy",
+            search.rounds,
+            search.improving,
+            search.solver_work,
+            search.start_values,
+        )
+
+
+def _assemble(found: _Found, digest: str, late: Callable[[], bool]) -> Plan:
+    """The plan of an assignment; causes are looked for until ``late``."""
+    problem = found.problem
+    difference = changes(problem, found.assignment)
     placements = (
         Placement(
             uid=one.uid,
@@ -82,18 +133,19 @@ def _assemble(search: Search, digest: str, method: Literal["greedy", "cp_sat"]) 
             watts=int(problem.watts[one.class_index, one.node]),
             boards=one.boards,
         )
-        for one in found.arrivals
+        for one in difference.arrivals
         if one.source < 0
     )
-    tiers = _tiers(search)
+    tiers = _tiers(found)
+    causes = explain_pending(problem, found.assignment, late)
     return Plan(
         snapshot_digest=digest,
-        method=method,
+        method=found.method,
         placements=tuple(sorted(placements, key=lambda p: p.uid)),
-        pending=with_moves(problem, search.best, explain_pending(problem, search.best)),
-        steps=in_order(problem, found),
+        pending=with_moves(problem, found.assignment, causes, late),
+        steps=in_order(problem, difference),
         tiers=tiers,
-        objective=search.best_objective,
+        objective=objective(problem, found.assignment),
         gap=max(
             (1 - t.cumulative_value / t.bound_value for t in tiers if t.bound_value), default=0.0
         ),
@@ -101,23 +153,23 @@ def _assemble(search: Search, digest: str, method: Literal["greedy", "cp_sat"]) 
             nodes=len(problem.node_names),
             pending_pods=sum(len(c.uids) for c in problem.classes) + len(problem.blocked),
             pod_classes=len(problem.classes),
-            rounds=search.rounds,
-            improving_rounds=search.improving,
-            deterministic_time=round(search.solver_work, 6),
-            incumbent_value=search.start_values,
+            rounds=found.rounds,
+            improving_rounds=found.improving_rounds,
+            deterministic_time=round(found.solver_work, 6),
+            incumbent_value=found.incumbent_value,
         ),
     )
 
 
-def _tiers(search: Search) -> tuple[Tier, ...]:
-    problem = search.problem
-    placed = placed_values(problem, search.best)
+def _tiers(found: _Found) -> tuple[Tier, ...]:
+    problem = found.problem
+    placed = placed_values(problem, found.assignment)
     rows = zip(
         problem.tiers,
         demanded_values(problem),
         placed,
         cumulative(placed),
-        search.tier_bounds(),
+        found.bounds,
         strict=True,
     )
     return tuple(

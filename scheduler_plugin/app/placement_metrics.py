@@ -69,6 +69,12 @@ class PlacementMetrics:
             registry=self.registry,
         )
 
+        self.solver_failures = Counter(
+            "wattpack_placement_solver_failures",
+            "Solver processes that gave no final plan and were replaced, by what became of them.",
+            ["cause"],
+            registry=self.registry,
+        )
         self.released_unpinned = Counter(
             "wattpack_placement_released_unpinned_pods",
             "Pods let go without a node because no present node can serve them.",

@@ -18,6 +18,7 @@ from scheduler_plugin.move_advice import advice_text
 from scheduler_plugin.plan_document import Plan, plan_schema
 from scheduler_plugin.snapshot import MILLI_PER_GPU, Snapshot, parse_snapshot, snapshot_schema
 from scheduler_plugin.snapshot_builder import build_snapshot
+from scheduler_plugin.snapshot_limits import read_bounded
 from scheduler_plugin.solve import SearchSettings, plan
 from scheduler_plugin.steps import evicted_by
 from wattpack.clock import Clock, SystemClock
@@ -111,7 +112,10 @@ def _write(file: Path, snapshot: Snapshot) -> None:
 
 def _read(name: str) -> str:
     try:
-        return sys.stdin.read() if name == "-" else Path(name).read_text(encoding="utf-8")
+        if name == "-":
+            return read_bounded(sys.stdin.buffer, name)
+        with Path(name).open("rb") as stream:
+            return read_bounded(stream, name)
     except (OSError, UnicodeDecodeError) as error:
         raise InputError("--snapshot", "a readable UTF-8 file", str(error), name) from error
 

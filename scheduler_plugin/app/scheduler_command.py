@@ -16,13 +16,15 @@ from scheduler_plugin.app.placement_metrics import PlacementMetrics
 from scheduler_plugin.app.planning_loop import PlacementLoop, PlannerSurroundings
 from scheduler_plugin.app.scheduler_process import SchedulerProcess, planner_elector
 from scheduler_plugin.app.scheduler_settings import PlacementSettings
-from scheduler_plugin.app.solver_process import ProcessPlanner
+from scheduler_plugin.app.solver_failures import failure_teller
+from scheduler_plugin.app.solver_process import ChildSettings, ProcessPlanner
 from scheduler_plugin.app.webhook import WebhookServer
 from scheduler_plugin.app.webhook_watch import WebhookWatch
 from scheduler_plugin.batching import Batcher
 from wattpack import flags
 from wattpack.clock import Clock, SystemClock
 from wattpack.ending import end_noted
+from wattpack.kube.event_reports import EventRecorder
 from wattpack.kube.identity_store import IdentityKeeper, IdentityStore, publish_to_webhook
 from wattpack.kube.port import KubeApi
 from wattpack.logs import add_log_level, log_json
@@ -36,8 +38,8 @@ def _parser() -> argparse.ArgumentParser:
     add("--config", type=Path, help="YAML file with the settings below and more")
     add("--mode", choices=["Off", "Shadow", "Manage"], help="default Shadow")
     add("--namespace", help="of the Lease and the certificate's Secret")
-    add("--deadline-seconds", type=float, help="what the search may take in one cycle")
-    add("--solver-workers", type=int, help="threads of the solver")
+    add("--deadline-seconds", type=float, help="what a cycle may take")
+    add("--solver-workers", type=int, help="threads of the solver, at most the container's CPUs")
     add("--kubeconfig", type=Path, help="default: the pod's service account")
     add("--webhook-host", default="0.0.0.0")
     add("--webhook-port", type=flags.port, default=8443, help="0 serves no webhook")
@@ -67,8 +69,14 @@ def main(argv: list[str] | None = None) -> int:
     clock = SystemClock()
     instance = f"{socket.gethostname()}-{os.getpid()}-{clock.monotonic_ns():x}"
     metrics = PlacementMetrics()
+    recorder = EventRecorder(api, clock, "wattpack.io/scheduler", instance)
     planner = ProcessPlanner(
-        clock, settings.deadline_seconds, settings.seed, settings.solver_workers
+        clock,
+        settings.deadline_seconds,
+        settings.seed,
+        settings.solver_workers,
+        ChildSettings.bounded(settings.solver_memory_mib),
+        failure_teller(recorder, metrics, settings.namespace),
     )
     around = PlannerSurroundings(clock, planner, instance, threaded=True)
     process = SchedulerProcess(

@@ -17,9 +17,10 @@ class PlacementSettings(Settings):
 
     Attributes:
         mode: Off, Shadow (plan and report only) or Manage.
-        deadline_seconds: What CP-SAT may take in one cycle, on top of the incumbent.
+        deadline_seconds: What a cycle may take from the snapshot to the plan.
         seed: Of the search.
-        solver_workers: Threads of CP-SAT; one keeps plans deterministic.
+        solver_workers: Threads of CP-SAT, at most as many as the container has CPUs.
+        solver_memory_mib: What the solver's process may take before it ends and is replaced.
         batch_idle_seconds: Plan once no new pod came for this long ...
         batch_max_seconds: ... or the oldest waits for this long.
         resync_seconds: Plan at the latest after this, if pods wait.
@@ -37,6 +38,8 @@ class PlacementSettings(Settings):
     deadline_seconds: Annotated[float, Field(ge=0, le=5)] = 1.0
     seed: Annotated[int, Field(ge=0, le=2**31 - 1)] = 0
     solver_workers: Annotated[int, Field(ge=1, le=256)] = 1
+    # Its imports alone take 90.
+    solver_memory_mib: Annotated[int, Field(ge=256, le=1024 * 1024)] = 1024
     batch_idle_seconds: Annotated[float, Field(ge=0, le=60)] = 0.2
     batch_max_seconds: Annotated[float, Field(ge=0, le=60)] = 2.0
     resync_seconds: Annotated[float, Field(gt=0, le=600)] = 10.0

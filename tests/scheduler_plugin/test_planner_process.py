@@ -1,66 +1,133 @@
-"""The solver's process may hang, crash or talk nonsense: the incumbent is the answer."""
+"""The solver's process may hang, crash, run out of memory or talk nonsense: there is a plan."""
 
 from __future__ import annotations
 
 import io
-import json
 import subprocess
 import sys
 from collections.abc import Iterator
 
 import pytest
 
-from scheduler_plugin.app.solver_process import ProcessPlanner, serve
-from scheduler_plugin.plan_document import Plan, parse_plan
-from scheduler_plugin.solve import plan
+from scheduler_plugin.app.placement_metrics import PlacementMetrics
+from scheduler_plugin.app.solver_failures import failure_teller
+from scheduler_plugin.app.solver_pipe import SolverRequest
+from scheduler_plugin.app.solver_process import ChildSettings, Failure, ProcessPlanner
+from scheduler_plugin.app.solver_worker import serve
+from scheduler_plugin.plan_document import PendingReason, Plan, parse_plan
+from scheduler_plugin.snapshot import Snapshot
+from scheduler_plugin.snapshot_stream import SnapshotSender
+from scheduler_plugin.solve import SearchSettings, plan
+from simulation.kube import EmbeddedKube
 from tests.scheduler_plugin.placement_builders import bound, node, pod, snapshot
 from wattpack.clock import ManualClock, SystemClock
+from wattpack.kube.event_reports import EventRecorder
+from wattpack.kube.port import EVENTS
+from wattpack.units import NS_PER_SECOND
 
 SNAPSHOT = snapshot(node("a"), pod("p"))
 INCUMBENT = plan(SNAPSHOT)
+WAITS = "sys.stdin.read()"
+"""What a child does that hangs: until the parent closes the pipe or kills it."""
 
 
 def child(*lines: str, then: str = "") -> tuple[str, ...]:
-    """A child that answers the first request with these lines and then does something."""
-    script = f"import sys, time; sys.stdin.readline(); sys.stdout.write({''.join(lines)!r}); "
-    return (sys.executable, "-c", script + "sys.stdout.flush(); " + then)
+    """A child that is ready, answers the first request with these lines, then does something."""
+    script = "import os, sys; print('ready', flush=True); sys.stdin.buffer.read(1); "
+    script += f"sys.stdout.write({''.join(lines)!r}); sys.stdout.flush(); "
+    return (sys.executable, "-S", "-c", script + then)
 
 
-def ask(command: tuple[str, ...]) -> tuple[Plan, int]:
-    planner = ProcessPlanner(
-        SystemClock(), deadline_seconds=0.1, command=command, start_seconds=1.0
-    )
+def ask(command: tuple[str, ...]) -> tuple[Plan, list[Failure]]:
+    failures: list[Failure] = []
+    settings = ChildSettings(command, start_seconds=20.0, grace_seconds=0.05)
+    planner = ProcessPlanner(SystemClock(), 0.05, child=settings, failed=failures.append)
+    planner.start()
+    assert planner._child is not None
+    planner._child.has_answered = True  # The first answer has longer.
     try:
-        return planner.plan(SNAPSHOT), planner.failures
+        return planner.plan(SNAPSHOT), failures
     finally:
         planner.close()
 
 
-@pytest.mark.parametrize("then", ["time.sleep(60)", "sys.exit(3)", "import os; os.abort()"])
-def test_the_incumbent_survives_a_child_that_hangs_or_dies(then: str) -> None:
+@pytest.mark.parametrize(
+    ("then", "failure"),
+    [
+        (WAITS, Failure.HANG),
+        ("os._exit(3)", Failure.CRASH),
+        ("os.abort()", Failure.CRASH),
+        (f"print('out-of-memory', flush=True); {WAITS}", Failure.OUT_OF_MEMORY),
+        (f"print('final', '{{', flush=True); {WAITS}", Failure.NONSENSE),
+        (f"print('what?', flush=True); {WAITS}", Failure.NONSENSE),
+    ],
+)
+def test_the_incumbent_survives_whatever_becomes_of_the_child(then: str, failure: Failure) -> None:
     result, failures = ask(child(f"incumbent {INCUMBENT.model_dump_json()}\n", then=then))
     assert result == INCUMBENT
-    assert failures == 1
+    assert failures == [failure]
 
 
-@pytest.mark.parametrize("line", ["", "final {\n", "nonsense\n", "final null\n"])
+@pytest.mark.parametrize("line", ["", "final {\n", "nonsense\n", "final null\n", "incumbent\n"])
 def test_without_any_answer_the_greedy_plan_is_made_here(line: str) -> None:
     result, failures = ask(child(line, then="sys.exit(1)"))
     assert result.placements == INCUMBENT.placements
-    assert failures == 1
+    assert len(failures) == 1
+
+
+def test_a_child_that_is_never_ready_is_replaced() -> None:
+    settings = ChildSettings((sys.executable, "-S", "-c", "import sys; " + WAITS), 0.05)
+    planner = ProcessPlanner(SystemClock(), 0.05, child=settings)
+    try:
+        assert planner.plan(SNAPSHOT).placements == INCUMBENT.placements
+        assert planner.failures == 1
+    finally:
+        planner.close()
+
+
+def test_a_child_that_dies_between_two_cycles_is_replaced_before_it_is_asked() -> None:
+    line = f"final {INCUMBENT.model_dump_json()}\n"
+    failures: list[Failure] = []
+    settings = ChildSettings(child(line), start_seconds=20.0)
+    planner = ProcessPlanner(SystemClock(), 5.0, child=settings, failed=failures.append)
+    try:
+        assert planner.plan(SNAPSHOT) == INCUMBENT
+        assert planner._child is not None
+        planner._child._reader.join(20.0)
+        assert planner.plan(SNAPSHOT) == INCUMBENT
+        assert failures == [Failure.CRASH]
+    finally:
+        planner.close()
+
+
+def test_a_solver_out_of_memory_says_so_and_the_plan_is_made_here() -> None:
+    """100 MiB are enough for the imports and not for these pods, which are read there."""
+    crowd = snapshot(node("a"), *(pod(f"p{i}", name="n" * 600) for i in range(15_000)))
+    failures: list[Failure] = []
+    limited = ChildSettings.bounded(memory_mib=100)
+    planner = ProcessPlanner(SystemClock(), 5.0, child=limited, failed=failures.append)
+    try:
+        assert len(planner.plan(crowd).placements) == 8
+        assert failures == [Failure.OUT_OF_MEMORY]
+    finally:
+        planner.close()
+
+
+def request(of: Snapshot, deadline_seconds: float = 0.1, deadline_ns: int = 0) -> bytes:
+    change = SnapshotSender().change(of)
+    return SolverRequest(change, deadline_seconds, deadline_ns, 0, 1, moves=False).to_bytes()
 
 
 def test_a_solver_whose_parent_is_gone_ends_without_a_word() -> None:
-    options = {"deadline_seconds": 0.1, "seed": 1, "workers": 1}
-    request = {"snapshot": SNAPSHOT.model_dump_json(), "options": options}
-    module = [sys.executable, "-m", "scheduler_plugin.app.solver_process"]
+    module = [sys.executable, "-m", "scheduler_plugin.app.solver_worker"]
     pipe = subprocess.PIPE
-    with subprocess.Popen(module, stdin=pipe, stdout=pipe, stderr=pipe, text=True) as solver:
+    with subprocess.Popen(module, stdin=pipe, stdout=pipe, stderr=pipe) as solver:
         assert solver.stdin is not None
         assert solver.stdout is not None
+        assert solver.stdout.readline() == b"ready\n"
         solver.stdout.close()
-        _, said = solver.communicate(json.dumps(request) + "\n", timeout=60)
-    assert (solver.returncode, said) == (0, "")
+        _, said = solver.communicate(request(SNAPSHOT), timeout=60)
+    assert (solver.returncode, said) == (0, b"")
 
 
 def test_a_forged_final_plan_is_refused_and_the_incumbent_used() -> None:
@@ -70,29 +137,32 @@ def test_a_forged_final_plan_is_refused_and_the_incumbent_used() -> None:
     lines = [
         f"{k} {p.model_dump_json()}\n" for k, p in (("incumbent", INCUMBENT), ("final", forged))
     ]
-    result, failures = ask(child(*lines, then="time.sleep(60)"))
+    result, failures = ask(child(*lines, then=WAITS))
     assert result.placements == INCUMBENT.placements
     assert "unknown node" in result.refusals[0]
-    assert failures == 0
+    assert failures == []
 
 
 def test_when_both_plans_are_refused_nothing_is_placed() -> None:
     forged = INCUMBENT.model_copy(update={"snapshot_digest": "sha256:other"})
     lines = [f"{k} {forged.model_dump_json()}\n" for k in ("incumbent", "final")]
-    result, _ = ask(child(*lines, then="time.sleep(60)"))
+    result, _ = ask(child(*lines, then=WAITS))
     assert result.placements == ()
     assert result.pending[0].reason.value == "PlanRefused"
 
 
 @pytest.fixture(scope="module")
 def planner() -> Iterator[ProcessPlanner]:
-    real = ProcessPlanner(SystemClock(), deadline_seconds=1.0)
+    real = ProcessPlanner(SystemClock(), deadline_seconds=3.0)
     yield real
     real.close()
 
 
 def test_the_real_child_answers_again_and_again(planner: ProcessPlanner) -> None:
     assert planner.plan(SNAPSHOT) == INCUMBENT
+    assert planner.plan(SNAPSHOT) == INCUMBENT
+    more = snapshot(node("a"), node("b"), bound("q", "a", 8), pod("p"))
+    assert planner.plan(more) == plan(more)
     assert planner.plan(SNAPSHOT) == INCUMBENT
     assert planner.failures == 0
 
@@ -106,10 +176,31 @@ def test_running_pods_move_only_where_that_was_asked_for(planner: ProcessPlanner
 
 
 def test_the_child_sends_the_incumbent_first_and_the_final_plan_last() -> None:
-    options = {"deadline_seconds": 0.1, "seed": 0, "workers": 1}
-    request = json.dumps({"options": options, "snapshot": SNAPSHOT.model_dump_json()})
     sink = io.StringIO()
-    serve(io.StringIO(request + "\n"), sink, ManualClock())
-    first, last = sink.getvalue().splitlines()
+    deadline_ns = 3 * NS_PER_SECOND
+    serve(io.BytesIO(request(SNAPSHOT, 3.0, deadline_ns)), sink, ManualClock())
+    ready, first, last = sink.getvalue().splitlines()
+    assert ready == "ready"
     assert parse_plan(first.removeprefix("incumbent ")) == INCUMBENT
     assert parse_plan(last.removeprefix("final ")) == INCUMBENT
+
+
+def test_after_the_deadline_no_cause_is_looked_for_and_the_plan_holds() -> None:
+    full = snapshot(node("a", 1), pod("p"), pod("q"))
+    late = plan(full, settings=SearchSettings(clock=ManualClock(), explain_seconds=-1.0))
+    assert late.placements == plan(full).placements
+    assert [p.reason for p in late.pending] == [PendingReason.NOT_EXPLAINED]
+
+
+def test_a_failure_is_counted_by_cause_and_told_on_the_lease() -> None:
+    clock, metrics = ManualClock(), PlacementMetrics()
+    api = EmbeddedKube(clock)
+    recorder = EventRecorder(api, clock, "wattpack.io/scheduler", "a")
+    tell = failure_teller(recorder, metrics, "system")
+    for failure in (*Failure, Failure.HANG):
+        tell(failure)
+    causes = {f: metrics.solver_failures.labels(f.value)._value.get() for f in Failure}
+    assert causes == {f: 2 if f is Failure.HANG else 1 for f in Failure}
+    [event] = api.list(EVENTS, "system").items
+    assert event["reason"] == "SolverFailed"
+    assert event["regarding"]["kind"] == "Lease"

@@ -47,6 +47,7 @@ class EventReason(StrEnum):
     POD_PENDING = "PodPending"
     SERVERS_COUNTED_ASIDE = "ServersCountedAside"
     SERVERS_UNCOUNTED = "ServersUncounted"
+    SOLVER_FAILED = "SolverFailed"
 
 
 @dataclass(slots=True)

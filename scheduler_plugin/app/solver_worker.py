@@ -1,0 +1,105 @@
+"""The solver's process: answers its parent until that closes the pipe.
+
+The deadline is the parent's: reading the question, greedy orders, search, causes and the answer
+fit into it by these shares. Memory is bounded, so that a search that runs wild ends this process
+and not its container.
+"""
+
+from __future__ import annotations
+
+import gc
+import importlib
+import os
+import resource
+import sys
+from collections.abc import Callable
+from typing import IO, Final
+
+from scheduler_plugin.app.solver_pipe import (
+    FINAL,
+    INCUMBENT,
+    OUT_OF_MEMORY,
+    READY,
+    SolverRequest,
+    requests,
+)
+from scheduler_plugin.plan_document import Plan
+from scheduler_plugin.snapshot_stream import SnapshotReceiver
+from scheduler_plugin.solve import SearchSettings, plan
+from wattpack.clock import Clock, SystemClock
+from wattpack.units import NS_PER_SECOND
+
+MIB: Final = 1024 * 1024
+SEARCH_SHARE: Final = 0.65
+"""Of the deadline, when the search ends; a round under way may take a tenth more (assumed)."""
+
+EXPLAIN_SHARE: Final = 0.85
+"""Of the deadline, when no further cause is looked for; then come the checkers, here and there."""
+
+
+def serve(source: IO[bytes], sink: IO[str], clock: Clock) -> None:
+    """Answer requests until the parent closes the pipe, or memory ends, which it is told."""
+
+    def send(*words: str) -> None:
+        sink.write(" ".join(words) + "\n")
+        sink.flush()
+
+    # Before the first request, whose deadline must not pay for it.
+    importlib.import_module("scheduler_plugin.cpsat")
+    receiver = SnapshotReceiver()
+    send(READY)
+    try:
+        for request in requests(source):
+            final = _answer(
+                request, receiver, clock, lambda first: send(INCUMBENT, first.model_dump_json())
+            )
+            send(FINAL, final.model_dump_json())
+            gc.collect()
+    except MemoryError:
+        send(OUT_OF_MEMORY)
+
+
+def _answer(
+    request: SolverRequest,
+    receiver: SnapshotReceiver,
+    clock: Clock,
+    on_plan: Callable[[Plan], None],
+) -> Plan:
+    snapshot, digest = receiver.follow(request.change)
+    whole = request.deadline_seconds
+    left = (request.deadline_ns - clock.monotonic_ns()) / NS_PER_SECOND
+    settings = SearchSettings(
+        request.workers,
+        max(0.0, left - (1.0 - SEARCH_SHARE) * whole),
+        request.moves,
+        clock,
+        max(0.0, left - (1.0 - EXPLAIN_SHARE) * whole),
+    )
+    return plan(
+        snapshot,
+        deadline_seconds=whole,
+        seed=request.seed,
+        settings=settings,
+        on_plan=on_plan,
+        digest=digest,
+    )
+
+
+def main() -> None:
+    """Serve the parent; one that is gone before the answer is ready no longer wants it."""
+    limit_bytes = int(sys.argv[1]) * MIB if len(sys.argv) > 1 else 0
+    if limit_bytes:
+        # Of what may be written to; files that are mapped and room that is only reserved are free.
+        resource.setrlimit(resource.RLIMIT_DATA, (limit_bytes, limit_bytes))
+    # A snapshot is many small objects, none of them in a circle: to visit them again and again
+    # would double the time of a cycle. What else is in circles is collected after each answer.
+    gc.disable()
+    try:
+        serve(sys.stdin.buffer, sys.stdout, SystemClock())
+    except BrokenPipeError:
+        # What is still buffered would fail once more when the interpreter flushes it.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+if __name__ == "__main__":
+    main()
