@@ -57,6 +57,11 @@ class BoardShares:
         left: IntArray = np.maximum(self._left[nodes], 0).sum(axis=1)
         return left
 
+    def rows(self, nodes: npt.NDArray[np.intp]) -> IntArray:
+        """What is left of each board of some nodes, 0 where there is none, shape (k, b)."""
+        left: IntArray = np.maximum(self._left[nodes], 0)
+        return left
+
     def left_of(self, node: int) -> list[int]:
         """What is left of each board of a node, thousandths."""
         return [left for left in self._left[node].tolist() if left != NO_BOARD]

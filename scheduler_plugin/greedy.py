@@ -1,8 +1,7 @@
 """The incumbent: a plan that always exists, within milliseconds, whatever the solver does.
 
 Jobs go by priority; a gang goes whole or not at all; each pod goes to the node where it leaves
-the least stranded: best fit by GPUs, with CPU and memory per remaining GPU kept in ratio (which
-reaches 95.4 % of openb's GPUs online, best fit alone 92 %: docs/placement.md).
+the least stranded for the pods that are expected to come (node_scores.py).
 """
 
 from __future__ import annotations
@@ -13,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from scheduler_plugin.board_shares import Boards
+from scheduler_plugin.node_scores import STEP
 from scheduler_plugin.node_states import NodeStates
 from scheduler_plugin.objective import objective
 from scheduler_plugin.pod_classes import Job
@@ -22,6 +22,9 @@ from scheduler_plugin.snapshot import MILLI_PER_GPU
 
 FloatArray = npt.NDArray[np.float64]
 JobOrder = Callable[[Problem, Job], tuple[float, ...]]
+
+BEFORE_NODES_WITH_GPUS = 1e3
+"""Scores of nodes with GPUs never fall so low, and others never reach so high."""
 
 
 class Packing:
@@ -53,6 +56,8 @@ class Packing:
         self.assignment: Assignment = {}
         self._scale = np.maximum(problem.total, 1).astype(np.float64)
         self._log: list[tuple[int, int, int, Boards]] = []
+        self._state: IntArray = np.zeros(len(problem.free), dtype=np.int64)
+        self._changed = set(range(len(problem.free)))
         self._stale = True
         self._node_headroom: IntArray = np.zeros(len(problem.free), dtype=np.int64)
         for (class_index, node), count in (assignment or {}).items():
@@ -78,18 +83,24 @@ class Packing:
         self.assignment[key] = before + count
         if not self.assignment[key]:
             del self.assignment[key]
+        self._changed.add(node)
         self._log.append((class_index, node, count, boards))
 
     def become(self, assignment: Assignment) -> None:
-        """Book and take back until this is the assignment; it can be undone."""
-        for key in self.assignment.keys() | assignment.keys():
-            more = assignment.get(key, 0) - self.assignment.get(key, 0)
-            if more:
-                self.put(*key, more)
+        """Take back and book until this is the assignment; it can be undone."""
+        keys = sorted(self.assignment.keys() | assignment.keys())
+        more = {key: assignment.get(key, 0) - self.assignment.get(key, 0) for key in keys}
+        # A board that another pod is still on would be overbooked.
+        for key in sorted((key for key in keys if more[key]), key=lambda key: more[key] > 0):
+            self.put(*key, more[key])
 
     def mark(self) -> int:
         """A point to return to."""
         return len(self._log)
+
+    def placed_since(self, mark: int) -> list[tuple[int, int]]:
+        """Class and node of everything booked since the mark."""
+        return [(class_index, node) for class_index, node, *_ in self._log[mark:]]
 
     def undo_to(self, mark: int) -> None:
         """Take back everything booked since the mark."""
@@ -132,33 +143,35 @@ class Packing:
         return self.states.free
 
     def place(self, class_index: int, count: int) -> int:
-        """Book up to ``count`` pods where they strand least; how many found a place.
+        """Book up to ``count`` pods, each where it strands least; how many found a place.
 
-        Booking on one node changes no other node's resources, so one ranking serves all pods of
-        the class; watts are shared through the domains and are checked again at each node. Pods
-        that others bind go one by one.
+        Booking on one node changes no other node's score; watts are shared through the domains and
+        are checked again at each node. Where others bind a pod, everything is asked again.
         """
         if count > 1 and self.peers is not None and self.peers.binds(class_index):
             return sum(self.place(class_index, 1) for _ in range(count))
-        fits = self.capacity(class_index)
-        candidates = np.flatnonzero(fits)
-        if not count or not len(candidates):
+        room = self.capacity(class_index)
+        nodes = np.flatnonzero(room)
+        if not count or not len(nodes):
             return 0
-        stranding = self._stranding(class_index, candidates)
-        order = [int(stranding.argmin())] if count == 1 else stranding.argsort(kind="stable")
+        scores = self._scores(class_index, nodes)
         left = count
-        for rank in order:
-            node = int(candidates[rank])
-            amount = min(left, int(fits[node]))
+        while left:
+            at = int(scores.argmin())
+            if scores[at] == np.inf:
+                break
+            node = int(nodes[at])
             watts = int(self.problem.watts[class_index, node])
-            if watts:
-                headroom = int(self.headroom[self.problem.path[node]].min())
-                amount = min(amount, headroom // watts)
-            if amount > 0:
-                self.put(class_index, node, amount)
-                left -= amount
-                if not left:
-                    break
+            if watts and watts > int(self.headroom[self.problem.path[node]].min()):
+                scores[at] = np.inf
+                continue
+            self.put(class_index, node, 1)
+            left -= 1
+            room[node] -= 1
+            if left:
+                scores[at] = (
+                    self._scores(class_index, nodes[at : at + 1])[0] if room[node] else np.inf
+                )
         return count - left
 
     def spread(self, class_index: int, count: int) -> int:
@@ -178,25 +191,39 @@ class Packing:
 
     def tightest(self, class_index: int, nodes: npt.NDArray[np.intp]) -> int:
         """Of some nodes with room the one where a pod of the class strands least; -1 of none."""
-        return int(nodes[self._stranding(class_index, nodes).argmin()]) if len(nodes) else -1
+        return int(nodes[self._scores(class_index, nodes).argmin()]) if len(nodes) else -1
 
-    def _stranding(self, class_index: int, nodes: npt.NDArray[np.intp]) -> FloatArray:
+    def _scores(self, class_index: int, nodes: npt.NDArray[np.intp]) -> FloatArray:
         """Lower is better; ties fall to the node first by name."""
         problem = self.problem
-        left = self._left(class_index, nodes)
-        gpu = left[:, GPUS]
-        if not problem.gpu_milli[class_index]:
-            # CPU-only work belongs where no GPU could be stranded by it.
-            has_gpus = self.free[nodes, GPUS] > 0
-            cpu, memory = left[:, MILLI_CPU], left[:, MEMORY]
-            tightness = cpu + memory + np.abs(cpu - memory)
-            beside = np.where(problem.total[nodes, GPUS] > 0, np.abs(gpu - cpu), tightness)
-            host: FloatArray = has_gpus * 10.0 + beside
-            return host
-        skew = np.maximum(gpu - left[:, MILLI_CPU], 0) + np.maximum(gpu - left[:, MEMORY], 0)
-        power = problem.watts[class_index, nodes] / np.maximum(self._node_headroom[nodes], 1)
-        score: FloatArray = self._gpus_left(class_index, nodes) + 4.0 * skew + power
-        return score
+        if problem.gpu_milli[class_index]:
+            scores = self._by_what_is_left(class_index, nodes)
+            watts = problem.watts[class_index, nodes]
+            if watts.any():
+                # A domain that is almost full costs as much as stranded GPUs.
+                scores = scores + watts / np.maximum(self._node_headroom[nodes], 1)
+            cut: FloatArray = np.floor(scores / STEP)
+            return cut
+        host = slice(MILLI_CPU, MEMORY + 1)
+        left = self.free[nodes, host] - problem.requests[class_index, host]
+        cpu, memory = (left / self._scale[nodes, host]).T
+        # Pods without GPUs go where no GPU could be stranded by them.
+        host_scores: FloatArray = cpu + memory + np.abs(cpu - memory) - BEFORE_NODES_WITH_GPUS
+        beside_gpus = problem.total[nodes, GPUS] > 0
+        if beside_gpus.any():
+            there = self._by_what_is_left(class_index, nodes[beside_gpus])
+            host_scores[beside_gpus] = np.floor(there / STEP)
+        return host_scores
+
+    def _by_what_is_left(self, class_index: int, nodes: npt.NDArray[np.intp]) -> FloatArray:
+        problem = self.problem
+        if self._changed:
+            changed = np.array(sorted(self._changed), dtype=np.intp)
+            self._state[changed] = problem.node_scores.number(
+                changed, self.free[changed], self.states.board_rows(changed)
+            )
+            self._changed.clear()
+        return problem.node_scores.of(problem.asks[class_index], self._state[nodes])
 
     def _left(self, class_index: int, nodes: npt.NDArray[np.intp]) -> FloatArray:
         """Of each resource the part that one more pod would leave, parts of boards too, (k, r)."""

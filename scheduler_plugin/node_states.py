@@ -104,6 +104,14 @@ class NodeStates:
         rooms: IntArray = self.free[nodes, GPUS] // demand.whole_boards
         return rooms
 
+    def board_rows(self, nodes: npt.NDArray[np.intp]) -> IntArray:
+        """What is left of each board of some nodes, 0 where there is none, shape (k, b)."""
+        if self._boards is not None:
+            return self._boards.rows(nodes)
+        idle = self.free[nodes, GPUS][:, None]
+        rows: IntArray = MILLI_PER_GPU * (np.arange(idle.max(initial=0)) < idle)
+        return rows
+
     def boards(self, demand: Demand, node: int) -> tuple[Boards, ...]:
         """Boards of each pod of a demand on a node, those that stay first; () if none is told."""
         return () if self._boards is None else self._boards.held(demand, node)

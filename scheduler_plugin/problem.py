@@ -17,6 +17,8 @@ import numpy.typing as npt
 from scheduler_plugin.board_neighbours import SHARES, Neighbours, Sharer, neighbours_of
 from scheduler_plugin.board_shares import Boards
 from scheduler_plugin.domain_rooms import ancestors, counted_watts, gpu_watts
+from scheduler_plugin.fragmentation import Ask, expected_demand
+from scheduler_plugin.node_scores import NodeScores
 from scheduler_plugin.peer_counts import Peers, peers_of
 from scheduler_plugin.pod_classes import Blocked, Job, PodClass, classes_of, is_movable
 from scheduler_plugin.pod_demand import Demand
@@ -114,6 +116,16 @@ class Problem:
         """Requests, and as a last column shares of one board in thousandths, shape (c, r + 1)."""
         shares = np.array([[d.share_milli] for d in self.demands], dtype=np.int64)
         return np.hstack([self.requests, shares.reshape(-1, 1)])
+
+    @cached_property
+    def asks(self) -> tuple[Ask, ...]:
+        """What a pod of each class asks for that decides how well it suits a node, shape (c,)."""
+        return tuple(Ask.of(demand) for demand in self.demands)
+
+    @cached_property
+    def node_scores(self) -> NodeScores:
+        """How well a pod suits a node by what is left there."""
+        return NodeScores(self.total, expected_demand(self))
 
     @cached_property
     def kept_in_place(self) -> frozenset[int]:

@@ -191,7 +191,7 @@ def harder_than_greedy() -> Snapshot:
 
     Every greedy order strands CPU; an exact search finds the threes.
     """
-    sizes = (46, 38, 35, 23, 22, 28, 18, 44, 34)
+    sizes = (22, 22, 31, 23, 51, 19, 46, 28, 46)
     nodes = [node(f"n{i}", 8) for i in range(3)]
     pods = [pod(f"p{i}", 2, milli_cpu=1_000 * size) for i, size in enumerate(sizes)]
     return snapshot(*nodes, *pods)
