@@ -43,7 +43,7 @@ def complaints(snapshot: Snapshot, plan: Plan, *, digest: str = "") -> tuple[str
 
 
 def _identities(snapshot: Snapshot, plan: Plan) -> list[str]:
-    waiting = {pod.uid for pod in snapshot.pods if pod.state.value not in _HOLDS_PLACE}
+    waiting = {pod.uid for pod in snapshot.pods if pod.state not in _HOLDS_PLACE}
     named = Counter([p.uid for p in plan.placements] + [p.uid for p in plan.pending])
     found = [f"pod {uid} is named {n} times" for uid, n in named.items() if n > 1]
     found += [f"pod {uid} does not wait for a place" for uid in named.keys() - waiting]
@@ -149,7 +149,7 @@ def _capacity(
     there = {name: _Held(nodes[name]) for name in {p.node for p in placements}}
     boards = _boards(snapshot)
     for pod in snapshot.pods:
-        if pod.state.value in _HOLDS_PLACE and pod.node in there:
+        if pod.node in there and pod.state in _HOLDS_PLACE:
             there[pod.node].add(pod, (boards or {}).get(pod.uid, ()))
     for placement in placements:
         there[placement.node].add(pods[placement.uid], placement.boards)
@@ -226,7 +226,7 @@ def _boards(snapshot: Snapshot) -> dict[str, tuple[int, ...]] | None:
     size = {node.name: node.gpu_milli // 1000 for node in snapshot.nodes}
     used = {name: [0] * boards for name, boards in size.items()}
     found: dict[str, tuple[int, ...]] = {}
-    runs = [p for p in snapshot.pods if p.state.value in _HOLDS_PLACE and p.gpu_milli]
+    runs = [p for p in snapshot.pods if p.state in _HOLDS_PLACE and p.gpu_milli]
     for pod in sorted(runs, key=lambda p: (not p.gpu_boards, -p.gpu_milli, p.uid)):
         on = used.get(pod.node, [])
         each, wanted = min(pod.gpu_milli, 1000), math.ceil(pod.gpu_milli / 1000)
@@ -267,7 +267,7 @@ def _steps(
     snapshot: Snapshot, plan: Plan, pods: dict[str, Pod], nodes: dict[str, Node]
 ) -> list[str]:
     """Walks the list: who leaves is there and may, who arrives has room at that moment."""
-    start = {p.uid: p.node for p in snapshot.pods if p.state.value in _HOLDS_PLACE}
+    start = {p.uid: p.node for p in snapshot.pods if p.state in _HOLDS_PLACE}
     at, held = dict(start), {name: _Held(node) for name, node in nodes.items()}
     boards = _boards(snapshot)
     for uid, name in start.items():
@@ -291,7 +291,7 @@ def _steps(
             found += [f"{here}: {one}" for one in why]
         elif not step.arrives and at.get(step.uid) == step.node:
             held[at.pop(step.uid)].remove(pod)
-            if pod.state.value != "bound" or pod.move_seconds is None or _bound_to(pod):
+            if pod.state != "bound" or pod.move_seconds is None or _bound_to(pod):
                 found.append(f"{here}: it may not be moved")
         else:
             return [*found, f"{here}: it is on {at.get(step.uid, 'no node')}"]
@@ -330,7 +330,7 @@ def _gangs(snapshot: Snapshot, placements: tuple[Placement, ...]) -> list[str]:
             members[pod.gang].append(pod)
     found: list[str] = []
     for gang in snapshot.gangs:
-        waiting = [p.uid for p in members[gang.id] if p.state.value not in _HOLDS_PLACE]
+        waiting = [p.uid for p in members[gang.id] if p.state not in _HOLDS_PLACE]
         chosen = [uid for uid in waiting if uid in placed]
         if chosen and len(chosen) < len(waiting):
             found.append(f"gang {gang.id}: {len(chosen)} of {len(waiting)} waiting members placed")
@@ -369,7 +369,7 @@ def _power(
         return names
 
     for pod in snapshot.pods:
-        if pod.state.value == "promised" and pod.node in nodes:
+        if pod.state == "promised" and pod.node in nodes:
             for name in above(nodes[pod.node].domain):
                 promised[name] += _watts(pod, nodes[pod.node])
     for placement in placements:

@@ -77,9 +77,9 @@ def _added(
 ) -> dict[str, int]:
     """The count with watts on nodes added to every domain above them."""
     domains = {domain.name: domain for domain in snapshot.domains}
-    paths = {node.name: ancestors(domains, node.domain) for node in snapshot.nodes}
+    above = {node.name: node.domain for node in snapshot.nodes}
     result = dict(counted)
     for node, watts in watts_on_nodes:
-        for name in paths.get(node, []):
+        for name in ancestors(domains, above.get(node, "")):
             result[name] += watts
     return result

@@ -7,7 +7,7 @@ waiting pod asks for, by name.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -18,20 +18,25 @@ from scheduler_plugin.board_neighbours import SHARES, Neighbours, Sharer, neighb
 from scheduler_plugin.board_shares import Boards
 from scheduler_plugin.domain_rooms import ancestors, counted_watts, gpu_watts
 from scheduler_plugin.fragmentation import Ask, expected_demand
+from scheduler_plugin.node_kinds import node_kinds
 from scheduler_plugin.node_scores import NodeScores
 from scheduler_plugin.peer_counts import Peers, peers_of
 from scheduler_plugin.pod_classes import Blocked, Job, PodClass, classes_of, is_movable
 from scheduler_plugin.pod_demand import Demand
 from scheduler_plugin.resource_columns import (
     GPUS,
+    MEMORY,
+    MILLI_CPU,
+    PODS,
     columns_of,
     node_amounts,
     pod_amounts,
     row,
     share_milli,
+    whole_boards,
 )
 from scheduler_plugin.running_boards import boards_of_running, milli_left
-from scheduler_plugin.snapshot import MILLI_PER_GPU, Snapshot
+from scheduler_plugin.snapshot import MILLI_PER_GPU, Pod, Snapshot
 from scheduler_plugin.static_rules import static_key, static_mask
 
 IntArray = npt.NDArray[np.int64]
@@ -151,14 +156,15 @@ def compile_problem(snapshot: Snapshot, *, moves: bool = False) -> Problem:
     headroom, path, margin_ok = _power(snapshot, index)
     classes, jobs, blocked = classes_of(snapshot, index, moves=moves)
     columns = columns_of(k.pod for k in classes)
-    fixed = {
-        pod.uid: index[pod.node]
-        for pod in snapshot.pods
-        if pod.node in index and not (moves and is_movable(pod, index))
-    }
-    total, free = _capacity(snapshot, columns, fixed)
+    fixed = [
+        pod for pod in snapshot.pods if pod.node in index and not (moves and is_movable(pod, index))
+    ]
+    total, free = _capacity(snapshot, columns, fixed, index)
     boards = boards_of_running(snapshot)
-    board_milli = None if boards is None else milli_left(snapshot, boards, fixed)
+    board_milli = None
+    if boards is not None:
+        nodes = {pod.uid: index[pod.node] for pod in fixed}
+        board_milli = milli_left(snapshot, boards, nodes)
     if board_milli is not None:
         free[:, GPUS] = (board_milli == MILLI_PER_GPU).sum(axis=1)
     requests = _rows([pod_amounts(k.pod) for k in classes], columns)
@@ -206,31 +212,36 @@ def compile_problem(snapshot: Snapshot, *, moves: bool = False) -> Problem:
 def _power(snapshot: Snapshot, index: dict[str, int]) -> tuple[IntArray, IntArray, BoolArray]:
     """Headroom after promises, the path above each node, and whether I1 holds all along it."""
     domains = {domain.name: domain for domain in snapshot.domains}
-    number = {name: i for i, name in enumerate(domains)}
-    paths = {name: ancestors(domains, name) for name in domains}
-    depth = max((len(p) for p in paths.values()), default=0) + 1
-    path = np.full((len(index), depth), len(domains), dtype=np.int64)
-    margin_ok = np.ones(len(index), dtype=bool)
-    for i, node in enumerate(snapshot.nodes):
-        above = paths.get(node.domain, [])
-        path[i, : len(above)] = [number[name] for name in above]
-        margin_ok[i] = all(domains[name].guaranteed_margin_watts >= 0 for name in above)
+    number = {name: i for i, name in enumerate(domains)} | {"": len(domains)}
+    paths = [ancestors(domains, name) for name in number]
+    above = np.full((len(number), max(map(len, paths)) + 1), len(domains), dtype=np.int64)
+    for i, names in enumerate(paths):
+        above[i, : len(names)] = [number[name] for name in names]
+    path = above[[number[node.domain] for node in snapshot.nodes]]
     counted = counted_watts(snapshot)
-    headroom = np.array(
-        [d.limit_watts - counted[name] for name, d in domains.items()] + [UNLIMITED_WATTS],
-        dtype=np.int64,
-    )
-    return np.maximum(headroom, 0), path, margin_ok
+    headroom = [d.limit_watts - counted[name] for name, d in domains.items()]
+    margins = np.array([d.guaranteed_margin_watts for d in snapshot.domains] + [0])
+    margin_ok = np.asarray((margins[path] >= 0).all(axis=1))
+    return np.maximum(np.array([*headroom, UNLIMITED_WATTS], dtype=np.int64), 0), path, margin_ok
 
 
 def _capacity(
-    snapshot: Snapshot, columns: tuple[str, ...], fixed: Mapping[str, int]
+    snapshot: Snapshot, columns: tuple[str, ...], fixed: Sequence[Pod], index: Mapping[str, int]
 ) -> tuple[IntArray, IntArray]:
+    """Allocatable, and what is left beside pods that stay as they are, both (n, r)."""
     total = _rows([node_amounts(node) for node in snapshot.nodes], columns)
     used = np.zeros_like(total)
-    for pod in snapshot.pods:
-        if pod.uid in fixed:
-            used[fixed[pod.uid]] += row(pod_amounts(pod), columns)
+    # One list a column: a dictionary and a row a pod take five times as long for 35,000 pods.
+    at = np.array([index[pod.node] for pod in fixed], dtype=np.intp)
+    amounts = {
+        GPUS: [whole_boards(pod) for pod in fixed],
+        MILLI_CPU: [pod.milli_cpu for pod in fixed],
+        MEMORY: [pod.memory_bytes for pod in fixed],
+        PODS: [1] * len(fixed),
+    }
+    for column, name in enumerate(columns):
+        taken = amounts.get(column) or [pod.resources.get(name, 0) for pod in fixed]
+        np.add.at(used[:, column], at, taken)
     return total, np.maximum(total - used, 0)
 
 
@@ -269,13 +280,14 @@ def _rows(amounts: list[dict[str, int]], columns: tuple[str, ...]) -> IntArray:
 
 
 def _eligible(snapshot: Snapshot, classes: tuple[PodClass, ...]) -> BoolArray:
-    """Static rules only; pods that they treat alike are evaluated once over all nodes."""
+    """Static rules only; pods that they treat alike are asked about once, nodes likewise."""
+    kinds = node_kinds(snapshot.nodes, (k.pod for k in classes))
     masks: dict[str, BoolArray] = {}
     result = np.zeros((len(classes), len(snapshot.nodes)), dtype=bool)
     for i, pod_class in enumerate(classes):
         key = static_key(pod_class.pod)
         if key not in masks:
-            masks[key] = static_mask(snapshot, pod_class.pod)
+            masks[key] = static_mask(kinds, pod_class.pod)
         result[i] = masks[key]
     return result
 

@@ -23,7 +23,7 @@ _RUNS = (PodState.BOUND, PodState.PROMISED)
 
 def boards_of_running(snapshot: Snapshot) -> dict[str, Boards] | None:
     """Boards by pod; None where nobody asks for a share, so that counting whole ones is enough."""
-    if not any(share_milli(pod) for pod in snapshot.pods):
+    if not any(0 < pod.gpu_milli < MILLI_PER_GPU for pod in snapshot.pods):
         return None
     there: dict[str, list[Pod]] = defaultdict(list)
     for pod in snapshot.pods:

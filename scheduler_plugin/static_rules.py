@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from scheduler_plugin.matching import affinity_matches, taints_tolerated
+from scheduler_plugin.node_kinds import NodeKinds
 from scheduler_plugin.plan_document import PendingReason
 from scheduler_plugin.snapshot import Node, Pod, Snapshot
 
@@ -56,12 +57,9 @@ def are_alike(pod: Pod, other: Pod) -> bool:
     return all(getattr(pod, rule) == getattr(other, rule) for rule in rules)
 
 
-def static_mask(snapshot: Snapshot, pod: Pod) -> BoolArray:
+def static_mask(kinds: NodeKinds, pod: Pod) -> BoolArray:
     """Nodes that pass every rule, shape (n,)."""
-    return np.array(
-        [all(rule.holds(pod, node) for rule in STATIC_RULES) for node in snapshot.nodes],
-        dtype=bool,
-    )
+    return kinds.mask(lambda node: all(rule.holds(pod, node) for rule in STATIC_RULES))
 
 
 def _model_text(snapshot: Snapshot, pod: Pod, left: int) -> str:
