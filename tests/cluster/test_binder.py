@@ -254,3 +254,44 @@ def test_replicas_that_keep_apart_land_on_different_nodes(
         return str([c.get("message") for c in left["status"].get("conditions", [])])
 
     eventually("the third says why", lambda: "anti-affinity" in why())
+
+
+def test_a_pod_goes_where_its_volume_is(nodes: ControlPlane, namespace: str) -> None:
+    affinity = {"required": {"nodeSelectorTerms": [term({"zone": ["b"]})]}}
+    size = {"storage": "1Gi"}
+    volume = {
+        "metadata": {"name": "binder-local"},
+        "spec": {
+            "capacity": size,
+            "accessModes": ["ReadWriteOnce"],
+            "local": {"path": "/data"},
+            "nodeAffinity": affinity,
+        },
+    }
+    claim = {
+        "metadata": {"name": "data"},
+        "spec": {
+            "accessModes": ["ReadWriteOnce"],
+            "resources": {"requests": size},
+            "volumeName": "binder-local",
+        },
+    }
+    create(nodes, "/api/v1/persistentvolumes", volume)
+    create(nodes, f"/api/v1/namespaces/{namespace}/persistentvolumeclaims", claim)
+    mounted = [{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]
+    place(nodes, namespace, pod("reader", volumes=mounted))
+    assert node_of(nodes, namespace, "reader") == "binder-b"
+    pinned = pod("elsewhere", volumes=mounted, affinity=required(term(names=["binder-a"])))
+    place(nodes, namespace, pinned)
+    why = unschedulable(nodes, namespace, "elsewhere")
+    assert "didn't match PersistentVolume's node affinity" in why
+    nodes.request("DELETE", "/api/v1/persistentvolumes/binder-local")
+
+
+def test_a_pod_that_wants_company_waits_for_it(nodes: ControlPlane, namespace: str) -> None:
+    rule = {"topologyKey": "zone", "labelSelector": {"matchLabels": {"app": "host"}}}
+    affinity = {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [rule]}}
+    place(nodes, namespace, pod("guest", affinity=affinity))
+    assert "didn't match pod affinity rules" in unschedulable(nodes, namespace, "guest")
+    place(nodes, namespace, pod("host", nodeSelector={"zone": "b"}))
+    assert node_of(nodes, namespace, "guest") == "binder-b"

@@ -61,6 +61,8 @@ func coreResources() []*Resource {
 		{gv: gv(""), plural: "serviceaccounts", singular: "serviceaccount", short: []string{"sa"}, obj: &corev1.ServiceAccount{}, list: &corev1.ServiceAccountList{}},
 		{gv: gv(""), plural: "persistentvolumeclaims", singular: "persistentvolumeclaim", short: []string{"pvc"},
 			obj: &corev1.PersistentVolumeClaim{}, list: &corev1.PersistentVolumeClaimList{}, status: true},
+		{gv: gv(""), plural: "persistentvolumes", singular: "persistentvolume", short: []string{"pv"},
+			obj: &corev1.PersistentVolume{}, list: &corev1.PersistentVolumeList{}, cluster: true, status: true},
 		{gv: gv("coordination.k8s.io"), plural: "leases", singular: "lease", obj: &coordinationv1.Lease{}, list: &coordinationv1.LeaseList{},
 			upsert: true, validate: checked(rules.Lease)},
 	}

@@ -1,6 +1,6 @@
 // Package fit decides where a pod fits, as pure functions. It stands in for kube-scheduler in tests and is simple on
-// purpose: required rules only filter, preferred node affinity orders, then the first node by name wins. Pod
-// anti-affinity and topology spread count where they are required. No preemption, no pod affinity, no volumes.
+// purpose: required rules only filter, preferred node affinity orders, then the first node by name wins. Pod (anti-)
+// affinity and topology spread count where they are required, and volumes by their node affinity. No preemption.
 package fit
 
 import (
@@ -55,12 +55,13 @@ func Why(pod *corev1.Pod, n *Node, reserved []*corev1.Pod) string {
 	if ok, err := nodeaffinity.GetRequiredNodeAffinity(pod).Match(n.Node); err != nil || !ok {
 		return "node(s) didn't match Pod's node affinity/selector"
 	}
-	blocking := func(t *corev1.Taint) bool { return t.Effect != corev1.TaintEffectPreferNoSchedule }
 	if taint, found := corev1helpers.FindMatchingUntoleratedTaint(klog.Background(), n.Spec.Taints, pod.Spec.Tolerations, blocking, false); found {
 		return fmt.Sprintf("node(s) had untolerated taint {%s: %s}", taint.Key, taint.Value)
 	}
 	return short(pod, n, reserved)
 }
+
+func blocking(t *corev1.Taint) bool { return t.Effect != corev1.TaintEffectPreferNoSchedule }
 
 func short(pod *corev1.Pod, n *Node, reserved []*corev1.Pod) string {
 	used, pods := map[corev1.ResourceName]int64{}, int64(len(n.members))
@@ -102,7 +103,7 @@ func ready(n *corev1.Node) bool {
 
 // Choose names the node for the pod: its nominated node if it fits there, else the best preferred, else the first by
 // name. Without one it says why, as kube-scheduler does. nominated holds the other pending pods by nominated node.
-func Choose(pod *corev1.Pod, nodes []*Node, nominated map[string][]*corev1.Pod) (node, why string) {
+func Choose(pod *corev1.Pod, nodes []*Node, nominated map[string][]*corev1.Pod, around Around) (node, why string) {
 	counts, best, bestScore := map[string]int{}, "", int64(-1)
 	ordered := slices.SortedFunc(slices.Values(nodes), func(a, b *Node) int { return strings.Compare(a.Name, b.Name) })
 	terms, err := preferred(pod)
@@ -112,7 +113,10 @@ func Choose(pod *corev1.Pod, nodes []*Node, nominated map[string][]*corev1.Pod) 
 	for _, n := range ordered {
 		reason := Why(pod, n, rivals(pod, nominated[n.Name]))
 		if reason == "" {
-			reason = crowded(pod, n, nodes)
+			reason = around.unmountable(pod, n)
+		}
+		if reason == "" {
+			reason = crowded(pod, n, nodes, around)
 		}
 		if reason != "" {
 			counts[reason]++

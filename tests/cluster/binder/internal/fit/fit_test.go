@@ -87,7 +87,7 @@ func TestChoose(t *testing.T) {
 			if c.rival != nil {
 				waiting["a"] = append(waiting["a"], c.rival)
 			}
-			got, why := fit.Choose(c.pod, c.nodes, waiting)
+			got, why := fit.Choose(c.pod, c.nodes, waiting, fit.Around{})
 			if got != c.want || why != c.why {
 				t.Errorf("got %q (%s), wanted %q (%s)", got, why, c.want, c.why)
 			}

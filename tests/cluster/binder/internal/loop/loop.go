@@ -29,6 +29,9 @@ type Binder struct {
 	factory informers.SharedInformerFactory
 	pods    corelisters.PodLister
 	nodes   corelisters.NodeLister
+	claims  corelisters.PersistentVolumeClaimLister
+	volumes corelisters.PersistentVolumeLister
+	spaces  corelisters.NamespaceLister
 	wake    chan struct{}
 	synced  []cache.InformerSynced
 	assumed map[types.UID]string // bound here, not yet seen in the cache
@@ -37,15 +40,18 @@ type Binder struct {
 // New prepares a binder; Run starts it.
 func New(client kubernetes.Interface) (*Binder, error) {
 	factory := informers.NewSharedInformerFactory(client, 0)
-	pods, nodes := factory.Core().V1().Pods(), factory.Core().V1().Nodes()
+	core := factory.Core().V1()
+	pods, nodes, claims := core.Pods(), core.Nodes(), core.PersistentVolumeClaims()
+	volumes, spaces := core.PersistentVolumes(), core.Namespaces()
 	b := &Binder{
 		client: client, factory: factory, pods: pods.Lister(), nodes: nodes.Lister(),
+		claims: claims.Lister(), volumes: volumes.Lister(), spaces: spaces.Lister(),
 		wake: make(chan struct{}, 1), assumed: map[types.UID]string{},
 	}
 	changed := cache.ResourceEventHandlerFuncs{
 		AddFunc: func(any) { b.poke() }, UpdateFunc: func(any, any) { b.poke() }, DeleteFunc: func(any) { b.poke() },
 	}
-	for _, informer := range []cache.SharedIndexInformer{pods.Informer(), nodes.Informer()} {
+	for _, informer := range []cache.SharedIndexInformer{pods.Informer(), nodes.Informer(), claims.Informer(), volumes.Informer(), spaces.Informer()} {
 		registration, err := informer.AddEventHandler(changed)
 		if err != nil {
 			return nil, err
@@ -104,10 +110,40 @@ func (b *Binder) pass(ctx context.Context) error {
 		}
 	}
 	slices.SortFunc(queue, fit.Before)
+	around, err := b.around()
+	if err != nil {
+		return err
+	}
 	for _, p := range queue {
-		b.place(ctx, p, nodes, nominated)
+		b.place(ctx, p, nodes, nominated, around)
 	}
 	return nil
+}
+
+// around lists what counts beside pods and nodes.
+func (b *Binder) around() (fit.Around, error) {
+	around := fit.Around{
+		Claims: map[string]*corev1.PersistentVolumeClaim{}, Volumes: map[string]*corev1.PersistentVolume{}, Namespaces: map[string]labels.Set{},
+	}
+	claims, err := b.claims.List(labels.Everything())
+	if err != nil {
+		return around, err
+	}
+	volumes, err := b.volumes.List(labels.Everything())
+	if err != nil {
+		return around, err
+	}
+	spaces, err := b.spaces.List(labels.Everything())
+	for _, c := range claims {
+		around.Claims[c.Namespace+"/"+c.Name] = c
+	}
+	for _, v := range volumes {
+		around.Volumes[v.Name] = v
+	}
+	for _, n := range spaces {
+		around.Namespaces[n.Name] = n.Labels
+	}
+	return around, err
 }
 
 func (b *Binder) pending(p *corev1.Pod) bool {
@@ -145,8 +181,8 @@ func (b *Binder) state(pods []*corev1.Pod) ([]*fit.Node, error) {
 	return nodes, nil
 }
 
-func (b *Binder) place(ctx context.Context, p *corev1.Pod, nodes []*fit.Node, nominated map[string][]*corev1.Pod) {
-	node, why := fit.Choose(p, nodes, nominated)
+func (b *Binder) place(ctx context.Context, p *corev1.Pod, nodes []*fit.Node, nominated map[string][]*corev1.Pod, around fit.Around) {
+	node, why := fit.Choose(p, nodes, nominated, around)
 	var err error
 	if node == "" {
 		err = b.unschedulable(ctx, p, why)
