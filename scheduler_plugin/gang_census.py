@@ -35,7 +35,7 @@ class GangCensus:
             InputError: if the size, or what the pod asks for, cannot be read.
         """
         found = gang_of(pod, self._sources)
-        if found is None or not pod_facts.gpus(pod).whole:
+        if found is None or not pod_facts.may_ask_for_gpus(pod):
             return None
         if found.size is None or not found.is_declared:
             return found
@@ -49,7 +49,7 @@ class GangCensus:
             found = gang_of(pod, self._sources)
             if found is None or not found.is_declared:
                 return
-            waits_for_us = pod_facts.gpus(pod).whole > 0
+            waits_for_us = pod_facts.may_ask_for_gpus(pod)
         except InputError:
             return
         owner, phase = pod_facts.owner_key(pod), (pod.get("status") or {}).get("phase")

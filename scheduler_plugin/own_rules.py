@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from functools import reduce
 from typing import Any
 
 from scheduler_plugin import pods as pod_facts
@@ -16,8 +17,14 @@ _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 _UNMOVABLE_OWNERS = ("Job", "DaemonSet")
 
 
-def rules_of(spec: Mapping[str, Any]) -> dict[str, Any]:
+def rules_of(
+    spec: Mapping[str, Any], places: Iterable[Iterable[Mapping[str, Any]]] = ()
+) -> dict[str, Any]:
     """Selector, required affinity and tolerations.
+
+    Args:
+        spec: Of the pod.
+        places: Alternatives of node terms that have to hold beside its affinity, each of them.
 
     Raises:
         InputError: an operator that core/v1 lacks.
@@ -25,7 +32,7 @@ def rules_of(spec: Mapping[str, Any]) -> dict[str, Any]:
     """
     return {
         "node_selector": dict(spec.get("nodeSelector") or {}),
-        "required_terms": _terms(spec),
+        "required_terms": reduce(_both, map(_node_terms, places), _terms(spec)),
         "tolerations": tuple(_toleration(t) for t in spec.get("tolerations") or ()),
     }
 
@@ -66,12 +73,32 @@ def _without_pin(terms: tuple[NodeTerm, ...]) -> tuple[NodeTerm, ...]:
 def _terms(spec: Mapping[str, Any]) -> tuple[NodeTerm, ...]:
     affinity = (spec.get("affinity") or {}).get("nodeAffinity") or {}
     required = affinity.get(_REQUIRED) or {}
+    return _node_terms(required.get("nodeSelectorTerms") or ())
+
+
+def _both(one: tuple[NodeTerm, ...], other: tuple[NodeTerm, ...]) -> tuple[NodeTerm, ...]:
+    """Alternatives of which each fulfils one of both; none at all asks for nothing."""
+    if not one or not other:
+        return one or other
+    return tuple(
+        NodeTerm(
+            match_expressions=a.match_expressions + b.match_expressions,
+            match_fields=a.match_fields + b.match_fields,
+        )
+        for a in one
+        for b in other
+        # An empty term matches no node, and neither does it together with another one.
+        if (a.match_expressions or a.match_fields) and (b.match_expressions or b.match_fields)
+    ) or (NodeTerm(),)
+
+
+def _node_terms(terms: Iterable[Mapping[str, Any]]) -> tuple[NodeTerm, ...]:
     return tuple(
         NodeTerm(
             match_expressions=tuple(_requirement(r) for r in t.get("matchExpressions") or ()),
             match_fields=tuple(_requirement(r) for r in t.get("matchFields") or ()),
         )
-        for t in required.get("nodeSelectorTerms") or ()
+        for t in terms
     )
 
 

@@ -85,14 +85,17 @@ def unmanaged_reason(pod: Mapping[str, Any]) -> str:
         return "another scheduler places it"
     if is_placed_by_kueue(Marks.of(pod)):
         return "Kueue's topology-aware scheduling places it"
+    return "" if may_ask_for_gpus(pod) else "it asks for no GPU"
+
+
+def may_ask_for_gpus(pod: Mapping[str, Any]) -> bool:
+    """The pod asks for boards, parts of boards, or claims devices that may be either.
+
+    Raises:
+        InputError: naming the resource that cannot be read.
+    """
     demand = gpus(pod)
-    if demand.parts:
-        return f"it asks for parts of GPUs ({', '.join(sorted(demand.parts))})"
-    if not demand.whole:
-        return "it asks for no GPU"
-    if demand.claims:
-        return f"it claims devices ({', '.join(demand.claims)}), whose nodes are not known here"
-    return ""
+    return demand.present or bool(demand.claims)
 
 
 def gpus(pod: Mapping[str, Any]) -> GpuDemand:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -14,13 +14,14 @@ from capacity.catalogue.pod_works import PodWorks
 from capacity.interference.shared_speeds import SharedSpeeds
 from capacity.profile_library import normal_name
 from scheduler_plugin import pods as pod_facts
-from scheduler_plugin.domain_rooms import gpu_watts
+from scheduler_plugin.bound_loads import bound_loads, host_watts
 from scheduler_plugin.gang_census import GangCensus
 from scheduler_plugin.gang_places import Room, gangs_with_places
 from scheduler_plugin.ledger import Ledger
 from scheduler_plugin.own_rules import rules_of, rules_of_next
 from scheduler_plugin.peer_groups import PeerGroups
-from scheduler_plugin.power_view import BoundLoad, ModelWatts, PowerView
+from scheduler_plugin.pod_claims import CLAIM_NOT_COUNTED, ClaimObjects, PodClaims
+from scheduler_plugin.power_view import ModelWatts, PowerView
 from scheduler_plugin.shared_boards import limit_milli, offered_milli, shared_board_count
 from scheduler_plugin.shared_work import SharedWork
 from scheduler_plugin.snapshot import (
@@ -36,6 +37,7 @@ from scheduler_plugin.snapshot import (
 )
 from scheduler_plugin.value_json import named_error
 from scheduler_plugin.work_draw import WorkDraws
+from wattpack.device_requests import Devices, UncountedClaimError
 from wattpack.errors import InputError
 from wattpack.gangs import GangRef, GangSources
 from wattpack.gpu_resources import board_count, counts_whole_boards, gpu_demand
@@ -64,6 +66,7 @@ class ClusterObjects:
         wall_seconds: Unix time of the reading.
         shadow_namespaces: Where pods without our gate are planned too (mode Shadow).
         claims: GPUs that bound pods hold beside those of their resource names.
+        devices: What nodes offer to claims, and templates of claims.
         works: What kind of work a pod does.
         shared_speeds: What kinds of work do to one another on shared boards, where measured.
         movable: Pods that plans may move or evict, by uid; None: none does, and every price is for
@@ -78,6 +81,7 @@ class ClusterObjects:
     gangs: GangSources = field(default_factory=GangSources.empty)
     shadow_namespaces: frozenset[str] = frozenset()
     claims: ClaimBook = field(default_factory=ClaimBook)
+    devices: ClaimObjects = field(default_factory=ClaimObjects)
     works: PodWorks = field(default_factory=PodWorks)
     shared_speeds: SharedSpeeds = field(default_factory=SharedSpeeds)
     wall_seconds: float = 0.0
@@ -120,7 +124,10 @@ def build_snapshot(objects: ClusterObjects, ledger: Ledger) -> BuiltSnapshot:
     refs: dict[str, GangRef] = {}
     refused: dict[str, str] = {}
     census, peers = GangCensus(objects.pods, objects.gangs), PeerGroups(objects.pods)
-    around = _Around(objects, ledger, census, peers, sharing, draws)
+    alive = (pod for pod in objects.pods if pod_facts.uid(pod) in live)
+    claims = PodClaims(alive, objects.claims, objects.devices)
+    around = _Around(objects, ledger, census, peers, claims, sharing, draws)
+    uncounted: dict[str, tuple[str, str]] = {}
     for body in objects.pods:
         try:
             state, node = _state(body, ledger, objects)
@@ -132,6 +139,8 @@ def build_snapshot(objects: ClusterObjects, ledger: Ledger) -> BuiltSnapshot:
         except (InputError, ValidationError) as error:
             if held := _still_holds(body, around):
                 planned += held
+            elif isinstance(error, UncountedClaimError):
+                uncounted[pod_facts.uid(body)] = (CLAIM_NOT_COUNTED, str(error))
             else:
                 refused[pod_facts.uid(body)] = str(_named(error, pod_facts.key(body)))
             continue
@@ -144,7 +153,9 @@ def build_snapshot(objects: ClusterObjects, ledger: Ledger) -> BuiltSnapshot:
     everyone = [*planned, *absent, *ledger.moves.held()]
     bound_at = {pod_facts.uid(body): bound_at_seconds(body) for body in objects.pods}
     domains = objects.power.snapshot_domains(
-        _hosts(nodes, objects.power), _loads(nodes, planned, bound_at), objects.wall_seconds
+        host_watts(nodes, objects.power),
+        bound_loads(nodes, planned, bound_at),
+        objects.wall_seconds,
     )
     snapshot = Snapshot(
         nodes=tuple(nodes),
@@ -155,7 +166,7 @@ def build_snapshot(objects: ClusterObjects, ledger: Ledger) -> BuiltSnapshot:
     )
     kept = frozenset(pod.uid for pod in absent if pod.state is PodState.PROMISED)
     pending = {uid: body for uid, body in pending.items() if uid not in later}
-    return BuiltSnapshot(snapshot, pending, refused, kept, later)
+    return BuiltSnapshot(snapshot, pending, refused, kept, later | uncounted)
 
 
 def _named(error: InputError | ValidationError, source: str) -> InputError:
@@ -175,7 +186,9 @@ def _node(body: JsonObject, objects: ClusterObjects, draws: WorkDraws) -> Node:
     metadata, spec = body["metadata"], body.get("spec") or {}
     labels = dict(metadata.get("labels") or {})
     allocatable = (body.get("status") or {}).get("allocatable") or {}
-    label = next((labels[k] for k in GPU_MODEL_LABELS if labels.get(k)), "")
+    offered = objects.devices.slices.by_node.get(metadata["name"], Devices())
+    product = offered.products[0] if len(offered.products) == 1 else ""
+    label = next((labels[k] for k in GPU_MODEL_LABELS if labels.get(k)), product)
     watts = objects.models.get(normal_name(label))
     feeding = objects.power.feeding(body)
     taints = [t for t in spec.get("taints") or () if t.get("effect") in set(TaintEffect)]
@@ -186,7 +199,8 @@ def _node(body: JsonObject, objects: ClusterObjects, draws: WorkDraws) -> Node:
     except InputError:
         amounts, slots, known = Counter(), 0, False
     gpus = gpu_demand(amounts).whole if counts_whole_boards(labels) else 0
-    boards = min(board_count(body), MAX_GPUS) if known else 0
+    gpus = max(gpus, offered.boards)
+    boards = max(min(board_count(body), MAX_GPUS) if known else 0, offered.boards)
     efficiency = objects.power.grid.path_efficiency(feeding.domain)
     extra = _added_watts(watts, draws.class_watts(watts), efficiency) if watts else {}
     return Node(
@@ -196,7 +210,9 @@ def _node(body: JsonObject, objects: ClusterObjects, draws: WorkDraws) -> Node:
         milli_cpu=min(amounts["cpu"], _MOST_OFFERED),
         memory_bytes=min(amounts["memory"], _MOST_OFFERED),
         pods=min(slots, 100_000),
-        resources=_others(amounts, _MOST_OFFERED) | offered_milli(amounts, labels, boards),
+        resources=_others(amounts, _MOST_OFFERED)
+        | dict(offered.resources)
+        | offered_milli(amounts, labels, boards),
         labels=labels,
         taints=tuple(_taint(t) for t in taints),
         domain=feeding.domain,
@@ -288,6 +304,7 @@ class _Around:
     ledger: Ledger
     census: GangCensus
     peers: PeerGroups
+    claims: PodClaims
     sharing: SharedWork
     draws: WorkDraws
 
@@ -300,8 +317,11 @@ def _pod(
     metadata, spec = body["metadata"], body["spec"]
     waits = state is PodState.PENDING
     gang = around.census.gang(body)
-    models = [objects.models.get(normal_name(m)) for m in pod_facts.gpu_models(body)]
-    names = [w.model if w else n for w, n in zip(models, pod_facts.gpu_models(body), strict=True)]
+    bound = state is PodState.BOUND
+    devices, places = (around.claims.held(body), []) if bound else around.claims.asked(body)
+    wanted = pod_facts.gpu_models(body) or devices.products
+    models = [objects.models.get(normal_name(m)) for m in wanted]
+    names = [w.model if w else n for w, n in zip(models, wanted, strict=True)]
     work, shares = around.sharing.of_pod(body, requests)
     pod = Pod(
         uid=pod_facts.uid(body),
@@ -311,13 +331,9 @@ def _pod(
         state=state,
         node=node,
         gang=gang.id if gang is not None and gang.size is not None else "",
-        **_asked(
-            requests,
-            objects.claims.held(body) if state is PodState.BOUND else 0,
-            shares,
-        ),
+        **_asked(requests, devices, shares),
         gpu_models=tuple(names),
-        **(rules_of(spec) if waits else _move(body, state, objects)),
+        **(rules_of(spec, places) if waits else _move(body, state, objects)),
         kernel_class=around.draws.kernel_class(body),
         expected_watts_per_gpu=pod_facts.expected_watts_per_gpu(body),
         excluded_nodes=ledger.excluded_nodes(pod_facts.owner_key(body)) if waits else (),
@@ -344,7 +360,7 @@ def _still_holds(body: JsonObject, around: _Around) -> list[Pod]:
         state, node = _state(body, around.ledger, around.objects)
         if state is None or not node:
             return []
-        claimed = around.objects.claims.held(body) if state is PodState.BOUND else 0
+        claimed = around.claims.held(body) if state is PodState.BOUND else Devices()
         asked = _asked(pod_requests(body), claimed, {}) | around.peers.of(body)
         return [Pod(uid=pod_facts.uid(body), state=state, node=node, **asked)]
     except (InputError, ValidationError):
@@ -352,40 +368,15 @@ def _still_holds(body: JsonObject, around: _Around) -> list[Pod]:
 
 
 def _asked(
-    requests: Mapping[str, int], claimed_gpus: int, shares: Mapping[str, int]
+    requests: Mapping[str, int], claimed: Devices, shares: Mapping[str, int]
 ) -> dict[str, Any]:
     """The amounts of a pod in a snapshot's fields."""
-    gpus = gpu_demand(requests).whole + claimed_gpus
+    gpus = gpu_demand(requests).whole + claimed.boards
     if gpus > MAX_GPUS:
         raise InputError("spec.containers.resources", f"at most {MAX_GPUS} GPUs in one pod", gpus)
     return {
         "gpu_milli": gpus * MILLI_PER_GPU,
         "milli_cpu": min(requests.get("cpu", 0), MAX_QUANTITY),
         "memory_bytes": min(requests.get("memory", 0), MAX_QUANTITY),
-        "resources": {**_others(requests, MAX_QUANTITY), **shares},
+        "resources": {**_others(requests, MAX_QUANTITY), **claimed.resources, **shares},
     }
-
-
-def _hosts(nodes: list[Node], power: PowerView) -> dict[str, float]:
-    """Servers at worst and idle boards directly below each domain, AC watts."""
-    watts: dict[str, float] = defaultdict(float)
-    for node in nodes:
-        if node.domain:
-            feeding = power.grid.feeding(node.name, node.labels)
-            watts[node.domain] += node.idle_watts + power.grid.worst_host_watts(feeding)
-    return watts
-
-
-def _loads(nodes: list[Node], planned: list[Pod], bound_at: Mapping[str, float]) -> list[BoundLoad]:
-    """What every bound pod below a domain adds, and since when."""
-    by_name = {node.name: node for node in nodes}
-    found: list[BoundLoad] = []
-    for pod in planned:
-        on = by_name.get(pod.node)
-        if pod.state is PodState.BOUND and on is not None and on.domain and pod.gpu_milli:
-            each = pod.expected_watts_per_gpu
-            if each is None:
-                each = on.class_watts_per_gpu.get(pod.kernel_class, on.watts_per_gpu)
-            watts = gpu_watts(pod.gpu_milli, each)
-            found.append(BoundLoad(on.domain, pod.uid, watts, bound_at[pod.uid]))
-    return found

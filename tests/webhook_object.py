@@ -5,13 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from wattpack.gpu_resources import WHOLE_GPUS
-
-_HAS_GPU = (
-    "c.?resources.?limits.orValue({}).exists(r, r in ["
-    + ", ".join(f"'{name}'" for name in WHOLE_GPUS)
-    + "])"
-)
+#: Boards, MIG instances and partitions, and shares: the names of ``wattpack.gpu_resources``.
+GPU_NAMES = r"^(nvidia[.]com/(gpu|mig-.+)([.]shared)?|amd[.]com/(gpu|[a-z]px_nps[0-9]+))$"
+_HAS_GPU = f"c.?resources.?limits.orValue({{}}).exists(r, r.matches('{GPU_NAMES}'))"
 _MATCH_CONDITIONS = {
     "no-node": "!has(object.spec.nodeName) || object.spec.nodeName == ''",
     "default-scheduler": "!has(object.spec.schedulerName) || "
@@ -21,7 +17,8 @@ _MATCH_CONDITIONS = {
     "no-mirror-pod": "!has(object.metadata.annotations) || "
     "!('kubernetes.io/config.mirror' in object.metadata.annotations)",
     "asks-for-gpus": f"object.spec.containers.exists(c, {_HAS_GPU}) || "
-    f"object.spec.?initContainers.orValue([]).exists(c, {_HAS_GPU})",
+    f"object.spec.?initContainers.orValue([]).exists(c, {_HAS_GPU}) || "
+    "size(object.spec.?resourceClaims.orValue([])) > 0",
 }
 
 

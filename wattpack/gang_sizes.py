@@ -1,7 +1,8 @@
 """How many members a gang has, as the object that owns it says. Pure.
 
 Sizes that are counted from templates (Jobs, JobSets, RayClusters, Kueue's Workloads) count members
-that ask for whole GPUs; a number that somebody wrote down counts everybody who carries the mark.
+that ask for GPUs, parts of them or claims; a number that somebody wrote down counts everybody who
+carries the mark.
 
 Sources: ``batch/v1``; ``jobset.x-k8s.io/v1alpha2``; ``scheduling.x-k8s.io/v1alpha1`` of
 coscheduling; ``scheduling.volcano.sh/v1beta1``; ``ray.io/v1`` (KubeRay 1.x);
@@ -225,7 +226,8 @@ def _kueue_topology(request: Mapping[str, Any]) -> Topology | None:
 
 def _asks_for_gpus(template: Mapping[str, Any] | None) -> bool:
     spec = (template or {}).get("spec") or {}
-    return bool(gpu_demand(pod_requests({"spec": spec})).whole)
+    demand = gpu_demand(pod_requests({"spec": spec}), spec.get("resourceClaims") or ())
+    return demand.present or bool(demand.claims)
 
 
 def _job_members(spec: Mapping[str, Any]) -> int:

@@ -8,54 +8,78 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from wattpack.gpu_resources import GPU_DRIVERS
 from wattpack.kube.port import JsonObject
 
-__all__ = ["ClaimBook", "asks_for_claims"]
+__all__ = ["Allocated", "ClaimBook", "ClaimEntry", "asks_for_claims"]
 
 _Key = tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True)
-class _Allocated:
+class Allocated:
     """What one claim got.
 
     Attributes:
-        gpus: Devices, each once.
+        devices: Driver, pool and name of its GPUs, each once.
         pods: UIDs of the pods that it is reserved for, the first one first. None where no pod is
             named, as for a group.
     """
 
-    gpus: int
+    devices: frozenset[tuple[str, str, str]]
     pods: tuple[str, ...]
+
+    @property
+    def gpus(self) -> int:
+        """Devices, each once."""
+        return len(self.devices)
 
     def counts_for(self, uid: object) -> bool:
         """A claim that several pods share takes its devices once; a group's counts for each."""
         return not self.pods or self.pods[0] == uid
 
 
+class ClaimEntry(NamedTuple):
+    """One of a pod's ``spec.resourceClaims``.
+
+    Attributes:
+        name: Of the object; empty where it is still to be made.
+        template: That it is made from; empty for a claim of its own.
+        body: The object, if it is there.
+        allocated: Its GPUs, if it has any.
+    """
+
+    name: str
+    template: str
+    body: JsonObject | None
+    allocated: Allocated | None
+
+
 @dataclass(frozen=True, slots=True)
 class ClaimBook:
-    """Allocated claims with GPUs, by namespace and name."""
+    """All claims, and the GPUs of those that are allocated, by namespace and name."""
 
-    _allocated: Mapping[_Key, _Allocated] = field(default_factory=dict)
+    _allocated: Mapping[_Key, Allocated] = field(default_factory=dict)
+    _bodies: Mapping[_Key, JsonObject] = field(default_factory=dict)
 
     @classmethod
     def of(cls, claims: Iterable[JsonObject]) -> ClaimBook:
         """The book of ResourceClaim objects; one that cannot be read holds nothing."""
-        found: dict[_Key, _Allocated] = {}
+        found: dict[_Key, Allocated] = {}
+        bodies: dict[_Key, JsonObject] = {}
         for body in claims:
+            metadata = body["metadata"]
+            key = str(metadata.get("namespace", "")), str(metadata["name"])
+            bodies[key] = body
             status = _mapping(body.get("status"))
-            gpus = len(_devices(_mapping(_mapping(status.get("allocation")).get("devices"))))
-            if gpus:
+            devices = _devices(_mapping(_mapping(status.get("allocation")).get("devices")))
+            if devices:
                 users = map(_mapping, _list(status.get("reservedFor")))
                 pods = (str(u.get("uid", "")) for u in users if u.get("resource") == "pods")
-                metadata = body["metadata"]
-                key = str(metadata.get("namespace", "")), str(metadata["name"])
-                found[key] = _Allocated(gpus, tuple(pods))
-        return cls(found)
+                found[key] = Allocated(devices, tuple(pods))
+        return cls(found, bodies)
 
     def among(self, live: Collection[str]) -> ClaimBook:
         """The same claims held by these pods: one that is over hands on what it shared."""
@@ -63,8 +87,33 @@ class ClaimBook:
             {
                 key: replace(claim, pods=tuple(uid for uid in claim.pods if uid in live))
                 for key, claim in self._allocated.items()
-            }
+            },
+            self._bodies,
         )
+
+    def entries(self, pod: Mapping[str, Any]) -> list[ClaimEntry]:
+        """The pod's claims, one by one, in its order."""
+        space = str(_mapping(pod.get("metadata")).get("namespace", ""))
+        made = {
+            str(entry.get("name")): str(entry.get("resourceClaimName") or "")
+            for entry in _list(_mapping(pod.get("status")).get("resourceClaimStatuses"))
+            if isinstance(entry, Mapping)
+        }
+        found = []
+        for asked in map(_mapping, _list(_mapping(pod.get("spec")).get("resourceClaims"))):
+            name = str(asked.get("resourceClaimName") or made.get(str(asked.get("name")), ""))
+            template = str(asked.get("resourceClaimTemplateName") or "")
+            key = space, name
+            found.append(
+                ClaimEntry(name, template, self._bodies.get(key), self._allocated.get(key))
+            )
+        return found
+
+    def held_devices(self, pod: Mapping[str, Any]) -> frozenset[tuple[str, str, str]]:
+        """The GPUs that ``held`` counts."""
+        uid = _mapping(pod.get("metadata")).get("uid")
+        mine = (claim.devices for claim in self._of(pod) if claim.counts_for(uid))
+        return frozenset().union(*mine)
 
     def usable(self, pod: Mapping[str, Any]) -> int:
         """GPUs that the pod may use through its claims, also those that it shares."""
@@ -75,7 +124,7 @@ class ClaimBook:
         uid = _mapping(pod.get("metadata")).get("uid")
         return sum(claim.gpus for claim in self._of(pod) if claim.counts_for(uid))
 
-    def _of(self, pod: Mapping[str, Any]) -> list[_Allocated]:
+    def _of(self, pod: Mapping[str, Any]) -> list[Allocated]:
         if not self._allocated:
             return []
         space = str(_mapping(pod.get("metadata")).get("namespace", ""))
@@ -97,15 +146,15 @@ def _claim_names(pod: Mapping[str, Any]) -> Iterable[str]:
             yield str(entry["resourceClaimName"])
 
 
-def _devices(devices: Mapping[str, Any]) -> set[tuple[str, str, str]]:
+def _devices(devices: Mapping[str, Any]) -> frozenset[tuple[str, str, str]]:
     """The GPUs of an allocation; who only looks after a device (``adminAccess``) takes none."""
-    return {
+    return frozenset(
         (str(result["driver"]), str(result.get("pool", "")), str(result.get("device", "")))
         for result in _list(devices.get("results"))
         if isinstance(result, Mapping)
         and result.get("driver") in GPU_DRIVERS
         and not result.get("adminAccess")
-    }
+    )
 
 
 def _mapping(value: object) -> Mapping[str, Any]:

@@ -11,6 +11,8 @@ from capacity.profile_book import ProfileBook
 from capacity.profile_library import shipped_library
 from forecasting.forecast_book import ForecastBook
 from scheduler_plugin.app.gang_reader import GangReader
+from scheduler_plugin.app.served_kinds import ServedKinds
+from scheduler_plugin.app.slice_reader import SliceReader
 from scheduler_plugin.power_view import ModelWatts, PowerView, model_watts
 from scheduler_plugin.snapshot_builder import ClusterObjects
 from wattpack.api import DemandForecast, GPUProfile, PowerDomain, PowerPolicy, WorkloadProfile
@@ -75,7 +77,8 @@ class ClusterReader:
         kinds = (*_KINDS, NAMESPACES) if shadow or moves else _KINDS
         kinds = (*kinds, BUDGETS) if moves else kinds
         self._informers = {kind: Informer(api, clock, kind) for kind in kinds}
-        self._gangs = GangReader(api, clock)
+        served = ServedKinds(api, clock)
+        self._gangs, self._devices = GangReader(served), SliceReader(served, clock)
         self._claims = ClaimFollower(api, clock)
         self._profiles = ProfileBook.shipped(shipped_library())
         self._profile_versions: tuple[object, ...] = ()
@@ -143,6 +146,7 @@ class ClusterReader:
             shared_speeds=self._shared_speeds,
             gangs=self._gangs.sources(pods),
             claims=self._claims.book() if any(map(asks_for_claims, pods)) else ClaimBook(),
+            devices=self._devices.objects(pods),
             wall_seconds=self._clock.wall_time_ns() / NS_PER_SECOND,
             shadow_namespaces=self.opted_in() if self._shadow else frozenset(),
         )

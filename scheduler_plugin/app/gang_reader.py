@@ -9,25 +9,18 @@ from functools import cache
 from typing import Any
 
 from scheduler_plugin import pods as pod_facts
-from wattpack.clock import Clock
+from scheduler_plugin.app.served_kinds import ServedKinds
 from wattpack.errors import InputError
 from wattpack.gang_sizes import GangSize
 from wattpack.gang_sources import GangSource
 from wattpack.gangs import GangSources, source_of
 from wattpack.kube.port import (
     JOBS,
-    ForbiddenError,
     JsonObject,
-    KubeApi,
-    NotFoundError,
-    Resource,
 )
-from wattpack.units import seconds_to_ns
 
-__all__ = ["LOOK_AGAIN_SECONDS", "GangReader"]
+__all__ = ["GangReader"]
 
-#: A kind that is not served may be installed at any time.
-LOOK_AGAIN_SECONDS = 60.0
 log = logging.getLogger(__name__)
 
 
@@ -35,16 +28,11 @@ class GangReader:
     """Sizes of gangs, from whichever version of a kind the cluster serves.
 
     Args:
-        api: The cluster.
-        clock: For when to look again for a kind that is not served.
+        kinds: That the cluster may serve.
     """
 
-    def __init__(self, api: KubeApi, clock: Clock) -> None:
-        self._api = api
-        self._clock = clock
-        self._look_at_ns: dict[tuple[Resource, ...], int] = {}
-        self._told: set[tuple[Resource, ...]] = set()
-        self._served: dict[tuple[Resource, ...], Resource] = {}
+    def __init__(self, kinds: ServedKinds) -> None:
+        self._kinds = kinds
 
     def sources(self, pods: Iterable[JsonObject]) -> GangSources:
         """Sizes of all owners of the kinds that a pod without a node names.
@@ -53,7 +41,7 @@ class GangReader:
             KubeError: if the API does not answer.
         """
         needed = _sources_of(pods)
-        objects = cache(self.objects)
+        objects = cache(self._kinds.objects)
         jobs: dict[str, list[JsonObject]] = defaultdict(list)
         if any(source.reads_jobs for source in needed.values()):
             for job in objects((JOBS,)):
@@ -65,28 +53,6 @@ class GangReader:
                 if source.sizes is not None
             }
         )
-
-    def objects(self, kinds: tuple[Resource, ...]) -> Sequence[JsonObject]:
-        """All objects of a kind, by the newest version that is served; none where it is not."""
-        if self._clock.monotonic_ns() < self._look_at_ns.get(kinds, 0):
-            return ()
-        known = self._served.get(kinds)
-        for kind in kinds if known is None else (known,):
-            try:
-                found = self._api.list(kind).items
-            except (NotFoundError, ForbiddenError) as error:
-                why: Exception = error
-                continue
-            self._served[kinds] = kind
-            return found
-        self._served.pop(kinds, None)
-        pause = 0 if known is not None else seconds_to_ns(LOOK_AGAIN_SECONDS)
-        self._look_at_ns[kinds] = self._clock.monotonic_ns() + pause
-        if kinds not in self._told:
-            self._told.add(kinds)
-            group = kinds[0].group
-            log.info("%s of %s are no source of gangs here: %s", kinds[0].plural, group, why)
-        return ()
 
 
 def _sources_of(pods: Iterable[JsonObject]) -> dict[str, GangSource]:

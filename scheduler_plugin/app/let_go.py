@@ -11,6 +11,7 @@ from scheduler_plugin.app.applier import Applier, Outcome
 from scheduler_plugin.app.placement_metrics import PlacementMetrics
 from scheduler_plugin.app.waiting_pods import Cause, Unservable, gang_bodies
 from scheduler_plugin.ledger import Reservation
+from scheduler_plugin.pod_claims import CLAIM_NOT_COUNTED
 from wattpack.clock import Clock
 from wattpack.gangs import GangSources
 from wattpack.kube.event_reports import EventReason, EventRecorder
@@ -81,7 +82,7 @@ class UnservablePods:
                     break
                 continue
             released += 1
-            note = f"{cause[0]}: {cause[1]}. No present node can serve it: released without a node"
+            note = f"{cause[0]}: {cause[1]}. {_says(cause)}: released without a node"
             self._recorder.emit(
                 {"apiVersion": PODS.api_version, "kind": PODS.kind, **body},
                 EventReason.PLACEMENT_RELEASED,
@@ -89,6 +90,12 @@ class UnservablePods:
                 action="Releasing",
             )
         return released
+
+
+def _says(cause: Cause) -> str:
+    if cause[0] == CLAIM_NOT_COUNTED:
+        return "Where its devices are is for kube-scheduler to find out"
+    return "No present node can serve it"
 
 
 class GangEnd:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 from scheduler_plugin import pods as pod_facts
 from scheduler_plugin.plan_document import PendingReason
+from scheduler_plugin.pod_claims import CLAIM_NOT_COUNTED
 from wattpack.errors import InputError
 from wattpack.gangs import GangSources, gang_of
 from wattpack.kube.port import JsonObject
@@ -131,11 +132,13 @@ class Unservable:
     _since_ns: dict[str, int] = field(default_factory=dict)
 
     def due(self, causes: Mapping[str, Cause], now_ns: int) -> list[str]:
-        """Uids of pods whose patience is over, of those whose cause no present node removes."""
+        """Uids of pods whose patience is over, of those whose cause no present node removes.
+
+        Claims that cannot be counted are none of our business: such pods do not wait for us.
+        """
         hopeless = {
             uid for uid, (why, _) in causes.items() if why in UNSERVABLE or why == UNREADABLE
         }
         self._since_ns = {uid: self._since_ns.get(uid, now_ns) for uid in hopeless}
-        return sorted(
-            u for u, since in self._since_ns.items() if since <= now_ns - self.patience_ns
-        )
+        late = {u for u, since in self._since_ns.items() if since <= now_ns - self.patience_ns}
+        return sorted(late | {u for u, (why, _) in causes.items() if why == CLAIM_NOT_COUNTED})

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scheduler_plugin.app.gang_reader import LOOK_AGAIN_SECONDS
+from scheduler_plugin.app.served_kinds import LOOK_AGAIN_SECONDS
 from tests.scheduler_plugin.placement_cluster import SPACE, Cluster, events, pod_object
 from wattpack.gang_sources import GANG_SOURCES
 from wattpack.kube.port import JsonObject, Resource

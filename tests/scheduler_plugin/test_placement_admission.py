@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ import pytest
 from scheduler_plugin import pods as pod_facts
 from scheduler_plugin.admission import Mode, gate_patch, review
 from tests.scheduler_plugin.placement_cluster import pod_object
+from tests.webhook_object import GPU_NAMES
 from wattpack.errors import InputError
 from wattpack.kube.json_patch import apply_json_patch
 from wattpack.kube.port import JsonObject
@@ -117,24 +119,50 @@ def asking(name: str, amount: str = "1", **changes: Any) -> JsonObject:
     return pod
 
 
-@pytest.mark.parametrize("name", ["nvidia.com/gpu", "amd.com/gpu"])
-def test_pods_that_ask_for_whole_gpus_of_any_maker_are_held(name: str) -> None:
+GPU_RESOURCES = [
+    "nvidia.com/gpu",
+    "amd.com/gpu",
+    "nvidia.com/gpu.shared",
+    "nvidia.com/mig-1g.10gb",
+    "nvidia.com/mig-1g.10gb.me.shared",
+    "amd.com/cpx_nps4",
+    "amd.com/spx_nps1",
+]
+OTHER_RESOURCES = [
+    "rdma/hca",
+    "nvidia.com/gpus",
+    "nvidia.com/mig",
+    "amd.com/npu",
+    "xnvidia.com/gpu",
+]
+
+
+@pytest.mark.parametrize("name", GPU_RESOURCES)
+def test_pods_that_ask_for_boards_or_parts_of_any_maker_are_held(name: str) -> None:
     assert pod_facts.gates(patched(asking(name))) == [GATE]
 
 
-@pytest.mark.parametrize(
-    ("pod", "why"),
-    [
-        (asking("nvidia.com/mig-1g.10gb"), "parts of GPUs (nvidia.com/mig-1g.10gb)"),
-        (asking("nvidia.com/gpu.shared"), "parts of GPUs (nvidia.com/gpu.shared)"),
-        (asking("amd.com/cpx_nps4"), "parts of GPUs (amd.com/cpx_nps4)"),
-        (pod_object("p", resourceClaims=[{"name": "channel"}]), "claims devices (channel)"),
-        (asking("rdma/hca"), "no GPU"),
-    ],
-)
-def test_pods_whose_gpus_cannot_be_planned_are_left_alone(pod: JsonObject, why: str) -> None:
+@pytest.mark.parametrize("name", OTHER_RESOURCES)
+def test_pods_without_gpus_are_left_alone(name: str) -> None:
+    assert patched(asking(name)) == asking(name)
+    assert "no GPU" in pod_facts.unmanaged_reason(asking(name))
+
+
+def test_the_webhooks_condition_names_the_same_resources() -> None:
+    """CEL's RE2 and Python read this pattern alike; the names are those of the table."""
+    named = [name for name in GPU_RESOURCES + OTHER_RESOURCES if re.match(GPU_NAMES, name)]
+    assert named == GPU_RESOURCES
+
+
+def test_pods_that_claim_devices_are_held_until_the_planner_knows_the_claims() -> None:
+    pod = pod_object("p", 0, resourceClaims=[{"name": "gpu", "resourceClaimName": "c"}])
+    assert pod_facts.gates(patched(pod)) == [GATE]
+
+
+def test_pods_that_kueue_places_are_left_alone() -> None:
+    pod = pod_object("p", schedulingGates=[{"name": "kueue.x-k8s.io/topology"}])
     assert patched(pod) == pod
-    assert why in pod_facts.unmanaged_reason(pod)
+    assert "Kueue" in pod_facts.unmanaged_reason(pod)
 
 
 def test_releasing_a_pod_that_is_not_held_is_refused() -> None:

@@ -36,6 +36,8 @@
 - {apiGroups: [scheduling.k8s.io], resources: [podgroups, workloads], verbs: [list]}
 - {apiGroups: [scheduling.volcano.sh, scheduling.x-k8s.io], resources: [podgroups], verbs: [list]}
 - {apiGroups: [resource.k8s.io], resources: [resourceclaims], verbs: [list, watch]}
+# What drivers offer and templates ask for, while a pod with claims waits.
+- {apiGroups: [resource.k8s.io], resources: [resourceslices, resourceclaimtemplates], verbs: [list]}
 - {apiGroups: [wattpack.io], resources: [powerdomains, powerpolicies, gpuprofiles, demandforecasts, workloadprofiles], verbs: [list, watch]}
 - {apiGroups: [wattpack.io], resources: [placementplans], verbs: [list, create, delete]}
 - {apiGroups: [wattpack.io], resources: [placementplans/status], verbs: [update]}

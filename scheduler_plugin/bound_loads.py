@@ -1,0 +1,39 @@
+"""What hosts and bound pods add below each power domain, for its room."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+
+from scheduler_plugin.domain_rooms import gpu_watts
+from scheduler_plugin.power_view import BoundLoad, PowerView
+from scheduler_plugin.snapshot import Node, Pod, PodState
+
+__all__ = ["bound_loads", "host_watts"]
+
+
+def host_watts(nodes: list[Node], power: PowerView) -> dict[str, float]:
+    """Servers at worst and idle boards directly below each domain, AC watts."""
+    watts: dict[str, float] = defaultdict(float)
+    for node in nodes:
+        if node.domain:
+            feeding = power.grid.feeding(node.name, node.labels)
+            watts[node.domain] += node.idle_watts + power.grid.worst_host_watts(feeding)
+    return watts
+
+
+def bound_loads(
+    nodes: list[Node], planned: list[Pod], bound_at: Mapping[str, float]
+) -> list[BoundLoad]:
+    """What every bound pod below a domain adds, and since when."""
+    by_name = {node.name: node for node in nodes}
+    found: list[BoundLoad] = []
+    for pod in planned:
+        on = by_name.get(pod.node)
+        if pod.state is PodState.BOUND and on is not None and on.domain and pod.gpu_milli:
+            each = pod.expected_watts_per_gpu
+            if each is None:
+                each = on.class_watts_per_gpu.get(pod.kernel_class, on.watts_per_gpu)
+            watts = gpu_watts(pod.gpu_milli, each)
+            found.append(BoundLoad(on.domain, pod.uid, watts, bound_at[pod.uid]))
+    return found
