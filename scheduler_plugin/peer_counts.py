@@ -7,7 +7,7 @@ asked one pod at a time, since each pod that arrives changes what the next one m
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -119,6 +119,12 @@ class PeerCounts:
         if any(rule.kind is not PeerKind.APART for rule in one.rules):
             nowhere = np.zeros_like(self._nodes(), dtype=np.int64)
             self._placed.setdefault(class_index, nowhere)[node] += count
+
+    def settle(self) -> None:
+        """Whoever was placed so far counts as promised: as those who are there at the start."""
+        members = {group: each.copy() for group, each in self._members.items()}
+        self.peers = replace(self.peers, members=members)
+        self._placed = {}
 
     def allowed(self, class_index: int) -> BoolArray:
         """Nodes where one more pod of the class breaks no rule, of its own or of others, (n,)."""

@@ -8,12 +8,13 @@ from typing import NamedTuple
 import numpy as np
 
 from scheduler_plugin.board_neighbours import Neighbours, Sharer
+from scheduler_plugin.empty_nodes import EmptyNodes
 from scheduler_plugin.greedy import Packing
 from scheduler_plugin.plan_document import Pending, PendingReason
 from scheduler_plugin.pod_classes import Job
-from scheduler_plugin.problem import Assignment, BoolArray, Problem, placed_counts
+from scheduler_plugin.problem import Assignment, BoolArray, IntArray, Problem, placed_counts
 from scheduler_plugin.resource_columns import GPUS, MEMORY, MILLI_CPU, PODS
-from scheduler_plugin.snapshot import Node, Pod
+from scheduler_plugin.static_needs import NodeRules
 from scheduler_plugin.static_rules import STATIC_RULES
 from wattpack.gpu_resources import GpuKind, gpu_kind
 
@@ -40,16 +41,20 @@ _WORDS = {GPUS: "GPUs", MILLI_CPU: "CPU", MEMORY: "memory", PODS: "pod slots"}
 
 
 def explain_pending(
-    problem: Problem, assignment: Assignment, late: Callable[[], bool] = lambda: False
+    problem: Problem,
+    assignment: Assignment,
+    rules: NodeRules | None = None,
+    late: Callable[[], bool] = lambda: False,
 ) -> tuple[Pending, ...]:
     """A reason for every waiting pod that the assignment leaves out, by uid.
 
     Args:
         problem: What was planned.
         assignment: The plan.
+        rules: Over its nodes, where somebody has them.
         late: Whether the time is over; who has no cause by then is told so.
     """
-    packing = Packing(problem, assignment)
+    look = _Look(Packing(problem, assignment), rules or NodeRules(problem.snapshot))
     placed = placed_counts(problem, assignment)
     pending = [Pending(uid=b.uid, gang=b.gang, reason=b.reason, message=b.message)
                for b in problem.blocked]  # fmt: skip
@@ -62,7 +67,7 @@ def explain_pending(
         if late():
             cause = _NOT_LOOKED_FOR
         else:
-            cause = _gang_cause(packing, job) if job.gang else _cause(packing, job.classes[0])
+            cause = _gang_cause(look, job) if job.gang else _cause(look, job.classes[0])
         pending += [
             Pending(uid=uid, gang=job.gang, **cause._asdict())
             for uids in left.values()
@@ -71,9 +76,31 @@ def explain_pending(
     return tuple(sorted(pending, key=lambda p: p.uid))
 
 
-def _gang_cause(packing: Packing, job: Job) -> Cause:
+class _Look:
+    """What is asked for every cause."""
+
+    def __init__(self, packing: Packing, rules: NodeRules) -> None:
+        self.packing, self._rules = packing, rules
+        self.problem = packing.problem
+        self._empty: EmptyNodes | None = None
+
+    def failed(self, class_index: int) -> IntArray:
+        """Rules that do not hold, as bits, shape (n,)."""
+        return self._rules.needs(self.problem.classes[class_index].pod).failed
+
+    def room_when_empty(self, class_index: int) -> int:
+        """How many pods of a class all nodes that suit it hold if nothing else runs there."""
+        lasting = sum(
+            1 << i for i, rule in enumerate(STATIC_RULES) if rule.reason not in _PASSING_REASONS
+        )
+        self._empty = self._empty or EmptyNodes(self.problem)
+        rooms = self._empty.room(class_index, int(self.problem.counts[class_index]))
+        return int(rooms[self.failed(class_index) & lasting == 0].sum())
+
+
+def _gang_cause(look: _Look, job: Job) -> Cause:
     """The cause of the first member that finds no place beside the others."""
-    problem = packing.problem
+    problem, packing = look.problem, look.packing
     wanted = sum(int(problem.counts[c]) for c in job.classes)
     mark, fitted = packing.mark(), 0
     try:
@@ -82,9 +109,9 @@ def _gang_cause(packing: Packing, job: Job) -> Cause:
             found = packing.place(c, count)
             fitted += found
             if found < count:
-                cause = _cause(packing, c)
+                cause = _cause(look, c)
                 static = fitted == 0 and cause.reason in _STATIC_REASONS
-                if not static and (most := _room_when_empty(problem, c)) < count:
+                if not static and (most := look.room_when_empty(c)) < count:
                     need = f"{job.gang}: the cluster has room for {most} of {count} such members"
                     return Cause(PendingReason.GANG_EXCEEDS_CLUSTER, f"{need} when it is empty")
                 text = f"{job.gang}: {fitted} of {wanted} members fit; next member: {cause.message}"
@@ -97,49 +124,22 @@ def _gang_cause(packing: Packing, job: Job) -> Cause:
     )
 
 
-def _room_when_empty(problem: Problem, class_index: int) -> int:
-    """How many pods of a class all nodes that suit it would hold if nothing else ran there."""
-    pod, request = problem.classes[class_index].pod, problem.requests[class_index]
-    candidates = np.ones(len(problem.node_names), dtype=bool)
-    for rule in STATIC_RULES:
-        if rule.reason not in _PASSING_REASONS:
-            candidates &= _mask(problem, pod, candidates, rule.holds)
-    asked = request > 0
-    if not candidates.any() or not asked.any():
-        return 0
-    if problem.neighbours is not None:
-        asked[list(problem.share_columns)] = False
-    rooms = (problem.total[candidates][:, asked] // request[asked]).min(axis=1)
-    return int(rooms.sum())
-
-
-def _cause(packing: Packing, class_index: int) -> Cause:
-    problem = packing.problem
-    pod = problem.classes[class_index].pod
-    candidates = np.ones(len(problem.node_names), dtype=bool)
-    if not candidates.any():
+def _cause(look: _Look, class_index: int) -> Cause:
+    problem, failed = look.problem, look.failed(class_index)
+    if not len(failed):
         return Cause(PendingReason.NO_NODES, "the cluster has no nodes")
-    for rule in STATIC_RULES:
-        kept = candidates & _mask(problem, pod, candidates, rule.holds)
-        if not kept.any():
-            return Cause(rule.reason, rule.says(problem.snapshot, pod, int(candidates.sum())))
-        candidates = kept
-    margin = candidates & problem.margin_ok
+    for i, rule in enumerate(STATIC_RULES):
+        if not (failed & (2 << i) - 1 == 0).any():
+            matching = int((failed & (1 << i) - 1 == 0).sum())
+            pod = problem.classes[class_index].pod
+            return Cause(rule.reason, rule.says(problem.snapshot, pod, matching))
+    margin: BoolArray = (failed == 0) & problem.margin_ok
     if not margin.any():
         return Cause(
             PendingReason.GUARANTEED_CAPS_INFEASIBLE,
             "guaranteed caps do not fit below the domains of every eligible node (I1)",
         )
-    return _shortage(packing, class_index, margin)
-
-
-def _mask(
-    problem: Problem, pod: Pod, candidates: BoolArray, rule: Callable[[Pod, Node], bool]
-) -> BoolArray:
-    result = np.zeros(len(candidates), dtype=bool)
-    for i in np.flatnonzero(candidates):
-        result[i] = rule(pod, problem.snapshot.nodes[i])
-    return result
+    return _shortage(look.packing, class_index, margin)
 
 
 def _shortage(packing: Packing, class_index: int, candidates: BoolArray) -> Cause:
@@ -226,15 +226,11 @@ def _by_weight(problem: Problem) -> list[int]:
 def _power_cause(packing: Packing, class_index: int, nodes: np.ndarray) -> Cause:
     """Every domain that is short above the node that is nearest to letting the pod in."""
     problem = packing.problem
-    best: tuple[int, int] | None = None
-    for node in nodes:
-        watts = int(problem.watts[class_index, node])
-        short = watts - int(packing.headroom[problem.path[node]].min())
-        if best is None or short < best[0]:
-            best = (short, int(node))
-    if best is None or best[0] <= 0:
+    watts_there = problem.watts[class_index, nodes]
+    short = watts_there - packing.headroom[problem.path[nodes]].min(axis=1)
+    if not len(nodes) or short.min() <= 0:
         return Cause(PendingReason.FRAGMENTED, "a place appeared after the plan was made")
-    node = best[1]
+    node = int(nodes[short.argmin()])
     watts = int(problem.watts[class_index, node])
     above = [int(domain) for domain in problem.path[node] if packing.headroom[domain] < watts]
     binding = sorted(dict.fromkeys(above), key=lambda domain: int(packing.headroom[domain]))

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
+from scheduler_plugin.plan_changes import Change, MovePod
 from scheduler_plugin.snapshot import MAX_GPUS, BoardNumber, Id, Label, Value
 from scheduler_plugin.value_json import parse_value
 
@@ -70,22 +71,18 @@ class Step(Value):
     boards: Annotated[tuple[BoardNumber, ...], Field(max_length=MAX_GPUS)] = ()
 
 
-class Move(Value):
-    """A running pod that would have to be somewhere else."""
-
-    uid: Id
-    source: Id
-    target: Id
-    gpu_seconds: Annotated[int, Field(ge=0)]
-
-
 class Pending(Value):
     """One pod without a place; the message names the binding constraint with figures.
 
     Attributes:
         domains: Power domains that are short above its best node, the tightest first.
-        moves: The cheapest moves found that would make room for it on one node; nobody makes them.
-        pays_after_seconds: They pay where it would otherwise wait for longer; 0 without moves.
+        remedy: Whether ``changes`` are a smallest set, nothing has to change since the next plan
+            can place the pod, nothing that we know lets it in, or time was over before that.
+        changes: With all of these, and everything else as it is, this pod or its whole gang has a
+            place; without any one of them it has none. Nobody makes them. Of a gang they stand at
+            its first member by uid.
+        pays_after_seconds: Moves and evictions among them pay where it would otherwise wait for
+            longer; 0 without any.
     """
 
     uid: Id
@@ -93,8 +90,14 @@ class Pending(Value):
     message: str = ""
     gang: Label = ""
     domains: tuple[Id, ...] = ()
-    moves: tuple[Move, ...] = ()
+    remedy: Literal["smallest", "next_plan", "none", "late"] = "none"
+    changes: tuple[Change, ...] = ()
     pays_after_seconds: Annotated[int, Field(ge=0)] = 0
+
+    @property
+    def moves(self) -> tuple[MovePod, ...]:
+        """Running pods that would have to be somewhere else."""
+        return tuple(change for change in self.changes if isinstance(change, MovePod))
 
 
 class Tier(Value):

@@ -13,9 +13,8 @@ from typing import Literal
 
 from scheduler_plugin.checker import complaints
 from scheduler_plugin.greedy import ORDERS, pack
-from scheduler_plugin.move_advice import with_moves
 from scheduler_plugin.objective import demanded_values, objective, placed_values
-from scheduler_plugin.pending_causes import explain_pending
+from scheduler_plugin.pending_remedies import explained
 from scheduler_plugin.plan_document import Pending, PendingReason, Placement, Plan, Statistics, Tier
 from scheduler_plugin.problem import Assignment, Problem, compile_problem
 from scheduler_plugin.search import (
@@ -137,12 +136,11 @@ def _assemble(found: _Found, digest: str, late: Callable[[], bool]) -> Plan:
         if one.source < 0
     )
     tiers = _tiers(found)
-    causes = explain_pending(problem, found.assignment, late)
     return Plan(
         snapshot_digest=digest,
         method=found.method,
         placements=tuple(sorted(placements, key=lambda p: p.uid)),
-        pending=with_moves(problem, found.assignment, causes, late),
+        pending=explained(problem, found.assignment, late),
         steps=in_order(problem, difference),
         tiers=tiers,
         objective=objective(problem, found.assignment),

@@ -13,8 +13,8 @@ from collections import Counter
 from pathlib import Path
 
 from scheduler_plugin.app.cluster_view import ClusterReader
+from scheduler_plugin.change_text import changes_by_uid, remedy_text
 from scheduler_plugin.ledger import Ledger
-from scheduler_plugin.move_advice import advice_text
 from scheduler_plugin.plan_document import Plan, plan_schema
 from scheduler_plugin.snapshot import MILLI_PER_GPU, Snapshot, parse_snapshot, snapshot_schema
 from scheduler_plugin.snapshot_builder import build_snapshot
@@ -156,10 +156,11 @@ def describe(snapshot: Snapshot, result: Plan) -> str:
         added = f" (+{watts[step.uid]:,} W)" if step.arrives and step.uid in watts else ""
         where = f"{step.node}{_boards(step.boards)}"
         lines.append(f"  {number + 1}. {title(step.uid)} {does} {where}{added}")
+    told, names = changes_by_uid(result), {uid: title(uid) for uid in pods}
     for pending in result.pending:
         lines.append(f"  {title(pending.uid)} waits: {pending.reason}: {pending.message}")
-        advice = advice_text(pending, {move.uid: title(move.uid) for move in pending.moves})
-        lines += [f"    {advice}"] if advice else []
+        remedy = remedy_text(told[pending.uid], names)
+        lines += [f"    {remedy}"] if remedy else []
     for reason, count in sorted(Counter(p.reason.value for p in result.pending).items()):
         lines.append(f"{count} x {reason}")
     return "\n".join(lines)

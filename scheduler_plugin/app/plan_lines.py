@@ -4,25 +4,45 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from scheduler_plugin.change_text import changes_by_uid, remedy_text
 from scheduler_plugin.domain_rooms import DomainRoom
-from scheduler_plugin.move_advice import advice_text
-from scheduler_plugin.plan_document import Pending
+from scheduler_plugin.plan_changes import EvictPod, MovePod
+from scheduler_plugin.plan_document import Pending, Plan
 from scheduler_plugin.snapshot import Pod
 from wattpack.api.planning import MAX_HEADROOM_DOMAINS, MAX_SHORT_DOMAINS
 from wattpack.kube.port import JsonObject
 
 
-def pending_line(entry: Pending, pods: Mapping[str, Pod]) -> JsonObject:
-    """A pod without a place, why, and which moves would give it one.
+def pending_message(entry: Pending, told: Pending, pods: Mapping[str, Pod]) -> str:
+    """Why a pod waits and what would let it start, in one plain line.
 
     Args:
         entry: Of the plan.
-        pods: Of its snapshot, by uid.
+        told: The entry that says what it needs: its own, or that of its gang's first member.
+        pods: Of the plan's snapshot, by uid.
     """
+    names = {
+        c.uid: f"{pods[c.uid].namespace}/{pods[c.uid].name}"
+        for c in told.changes
+        if isinstance(c, MovePod | EvictPod)
+    }
+    return "; ".join(part for part in (entry.message, remedy_text(told, names)) if part)
+
+
+def pending_causes(result: Plan, pods: Mapping[str, Pod]) -> dict[str, tuple[str, str]]:
+    """Reason and message by uid, of pods that exist; arguments as above."""
+    told = changes_by_uid(result)
+    return {
+        entry.uid: (entry.reason.value, pending_message(entry, told[entry.uid], pods))
+        for entry in result.pending
+        if "#" not in entry.uid
+    }
+
+
+def pending_line(entry: Pending, told: Pending, pods: Mapping[str, Pod]) -> JsonObject:
+    """A pod without a place, why, and what would give it one; arguments as above."""
     pod = pods[entry.uid]
-    moved = (pods[move.uid] for move in entry.moves)
-    advice = advice_text(entry, {p.uid: f"{p.namespace}/{p.name}" for p in moved})
-    message = "; ".join(part for part in (entry.message, advice) if part)
+    message = pending_message(entry, told, pods)
     line: JsonObject = {
         "podUid": entry.uid,
         "namespace": pod.namespace,

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from scheduler_plugin.app.plan_archive import OpenMoves, PlanArchive
 from scheduler_plugin.app.plan_lines import absent_uid, pending_line, promise_line
+from scheduler_plugin.change_text import changes_by_uid
 from scheduler_plugin.domain_rooms import domain_rooms
 from scheduler_plugin.ledger import Ledger
 from scheduler_plugin.move_record import Now, record_of
@@ -68,7 +69,8 @@ class PlanWriter:
             for p in chosen
         ]
         promises += self._open_before({p.uid for p in chosen}, now)
-        pending = [pending_line(p, pods) for p in plan.pending if "#" not in p.uid]
+        told = changes_by_uid(plan)
+        pending = [pending_line(p, told[p.uid], pods) for p in plan.pending if "#" not in p.uid]
         book, spent = self._ledger.moves, self._ledger.disruptions
         moves = OpenMoves(len(book.leaving()), record_of(book, spent, now))
         self._archive.write(plan, promises, pending, domain_rooms(snapshot, list(chosen)), moves)

@@ -25,6 +25,7 @@ from scheduler_plugin.app.move_notes import MoveNotes
 from scheduler_plugin.app.mover import Mover
 from scheduler_plugin.app.placement_metrics import PlacementMetrics
 from scheduler_plugin.app.plan_archive import PlanArchive
+from scheduler_plugin.app.plan_lines import pending_causes
 from scheduler_plugin.app.pod_events import PendingEvents
 from scheduler_plugin.app.release import release_all
 from scheduler_plugin.app.scheduler_settings import PlacementSettings
@@ -320,7 +321,7 @@ class PlacementLoop:
             released |= self._apply(plan, built, bodies)
         elif not self._same_pending(plan):
             self._applier.write(plan, built.snapshot)
-        elsewhere = {p.uid: (p.reason.value, p.message) for p in plan.pending if "#" not in p.uid}
+        elsewhere = pending_causes(plan, {pod.uid: pod for pod in built.snapshot.pods})
         refused = {uid: (UNREADABLE, text) for uid, text in built.refused.items()}
         causes = {**elsewhere, **refused, **built.later, **held}
         self._events.tell(causes, bodies)

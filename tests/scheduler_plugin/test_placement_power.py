@@ -41,7 +41,8 @@ def test_a_domain_admits_what_its_band_minus_its_forecast_pays_for() -> None:
     assert len(result.released) == 3
     reasons = {reason for reason, _ in result.pending.values()}
     assert reasons == {"PowerDomainFull"}
-    assert {text for _, text in result.pending.values()} == {"row needs 320 W, 30 W left"}
+    text = "row needs 320 W, 30 W left; would start if the limit of row were 290 W higher"
+    assert {told for _, told in result.pending.values()} == {text}
 
 
 def test_pods_bound_after_the_forecasts_data_count_beside_it() -> None:
