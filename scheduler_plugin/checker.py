@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections import Counter, defaultdict
 
+from scheduler_plugin.gang_judge import gang_complaints
 from scheduler_plugin.peer_judge import peer_complaints
 from scheduler_plugin.plan_document import Placement, Plan
 from scheduler_plugin.snapshot import Node, NodeTerm, Pod, Requirement, Snapshot, Taint, Toleration
@@ -33,7 +34,7 @@ def complaints(snapshot: Snapshot, plan: Plan, *, digest: str = "") -> tuple[str
     nodes = {node.name: node for node in snapshot.nodes}
     for placement in plan.placements:
         found += _static(pods[placement.uid], nodes[placement.node])
-    found += _gangs(snapshot, plan.placements)
+    found += gang_complaints(snapshot, plan.placements)
     found += peer_complaints(snapshot, plan.placements, _suits, _tolerates)
     if plan.steps:
         return tuple(found + _steps(snapshot, plan, pods, nodes))
@@ -320,23 +321,6 @@ def _lost(start: dict[str, str], end: dict[str, str], pods: dict[str, Pod]) -> l
             lost = f"{-balance[priority] / 1000:g}"
             return [f"priority {priority} would lose {lost} and nothing above gains"]
     return []
-
-
-def _gangs(snapshot: Snapshot, placements: tuple[Placement, ...]) -> list[str]:
-    placed = {placement.uid for placement in placements}
-    members: dict[str, list[Pod]] = defaultdict(list)
-    for pod in snapshot.pods:
-        if pod.gang:
-            members[pod.gang].append(pod)
-    found: list[str] = []
-    for gang in snapshot.gangs:
-        waiting = [p.uid for p in members[gang.id] if p.state not in _HOLDS_PLACE]
-        chosen = [uid for uid in waiting if uid in placed]
-        if chosen and len(chosen) < len(waiting):
-            found.append(f"gang {gang.id}: {len(chosen)} of {len(waiting)} waiting members placed")
-        if chosen and len(members[gang.id]) < gang.size:
-            found.append(f"gang {gang.id}: {len(members[gang.id])} of {gang.size} members known")
-    return found
 
 
 def _watts(pod: Pod, node: Node) -> int:

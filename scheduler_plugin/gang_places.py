@@ -77,7 +77,7 @@ def gangs_with_places(
             alone, put_off = _beyond(ref, beyond, len(core), started=_has_started(core, size))
             single |= alone
             later |= put_off
-        gangs.append(Gang(id=gang, size=size))
+        gangs.append(_gang(ref, size))
         waiting = [pod for pod in core if pod.state is PodState.PENDING]
         template = max(waiting or core, key=lambda p: (p.gpu_milli, p.milli_cpu, p.uid))
         kept = _kept(gang, size - (len(core) - len(waiting)), template, ledger, room)
@@ -90,6 +90,13 @@ def gangs_with_places(
         if pod.uid not in later
     ]
     return GangPlan(alone_now, gangs, absent, later)
+
+
+def _gang(ref: GangRef, size: int) -> Gang:
+    if ref.topology is None:
+        return Gang(id=ref.id, size=size)
+    key, required = ref.topology.key, ref.topology.required
+    return Gang(id=ref.id, size=size, topology_key=key, topology_required=required)
 
 
 def _core(members: list[Pod], size: int) -> tuple[list[Pod], list[Pod]]:

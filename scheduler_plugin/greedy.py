@@ -6,12 +6,13 @@ the least stranded for the pods that are expected to come (node_scores.py).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 import numpy as np
 import numpy.typing as npt
 
 from scheduler_plugin.board_shares import Boards
+from scheduler_plugin.gang_domains import GangDomain
 from scheduler_plugin.node_scores import STEP
 from scheduler_plugin.node_states import NodeStates
 from scheduler_plugin.objective import objective
@@ -21,6 +22,9 @@ from scheduler_plugin.resource_columns import GPUS, MEMORY, MILLI_CPU
 from scheduler_plugin.snapshot import MILLI_PER_GPU
 
 FloatArray = npt.NDArray[np.float64]
+BoolArray = npt.NDArray[np.bool_]
+Place = Callable[[int, int], int]
+"""Books up to so many pods of a class; how many found a place."""
 JobOrder = Callable[[Problem, Job], tuple[float, ...]]
 
 BEFORE_NODES_WITH_GPUS = 1e3
@@ -37,6 +41,9 @@ class Packing:
         problem: What is packed.
         assignment: Where to begin; it is copied. Without one no pod is anywhere that could move.
         peers: False for room alone, whatever pods want of one another.
+
+    Attributes:
+        only: The nodes that are looked at, shape (n,); None for all.
     """
 
     def __init__(
@@ -52,6 +59,7 @@ class Packing:
         )
         rules = problem.peers if peers else None
         self.peers = None if rules is None else rules.counts()
+        self.only: BoolArray | None = None
         self.headroom: IntArray = problem.headroom.copy()
         self.assignment: Assignment = {}
         self._scale = np.maximum(problem.total, 1).astype(np.float64)
@@ -135,7 +143,7 @@ class Packing:
             np.minimum(at_most, fed, out=at_most, where=watts > 0)
         if self.peers is not None and self.peers.binds(class_index):
             at_most = np.where(self.peers.allowed(class_index), at_most, 0)
-        return at_most
+        return at_most if self.only is None else np.where(self.only, at_most, 0)
 
     @property
     def free(self) -> IntArray:
@@ -286,12 +294,40 @@ def fill(packing: Packing, jobs: Iterable[Job], *, spread: bool = False) -> None
     place = packing.spread if spread else packing.place
     placed = placed_counts(problem, packing.assignment)
     for job in jobs:
+        wanted = {c: int(problem.counts[c]) - placed[c] for c in job.classes}
+        domain = problem.domains_of_gangs.get(job.gang)
+        if domain is not None and _is_settled(packing, domain, wanted, place):
+            continue
         mark = packing.mark()
-        for class_index in job.classes:
-            wanted = int(problem.counts[class_index]) - placed[class_index]
-            if place(class_index, wanted) < wanted and job.gang:
+        for class_index, count in wanted.items():
+            if place(class_index, count) < count and job.gang:
                 packing.undo_to(mark)
                 break
+
+
+def _is_settled(
+    packing: Packing, domain: GangDomain, wanted: Mapping[int, int], place: Place
+) -> bool:
+    """Whether a gang's waiting members are in one domain now, or wait since they have to be."""
+    if not any(wanted.values()):
+        return False
+    return _in_one_domain(packing, domain, wanted, place) or domain.required
+
+
+def _in_one_domain(
+    packing: Packing, domain: GangDomain, wanted: Mapping[int, int], place: Place
+) -> bool:
+    """All of a gang's members in one domain, if there is one that holds them."""
+    rooms = [packing.capacity(c) for c in wanted]
+    mark = packing.mark()
+    for packing.only in domain.candidates(rooms, list(wanted.values())):
+        done = all(place(c, count) == count for c, count in wanted.items())
+        packing.only = None
+        if done:
+            return True
+        packing.undo_to(mark)
+    packing.only = None
+    return False
 
 
 def pack(problem: Problem, order: JobOrder, *, spread: bool = False) -> Assignment:

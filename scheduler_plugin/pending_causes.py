@@ -119,6 +119,9 @@ def _gang_cause(look: _Look, job: Job) -> Cause:
                 return Cause(reason, text, cause.domains)
     finally:
         packing.undo_to(mark)
+    if domain := problem.domains_of_gangs.get(job.gang):
+        text = f"{job.gang}: no {domain.key} has room for all {wanted} members"
+        return Cause(PendingReason.GANG_DOES_NOT_FIT, text)
     return Cause(
         PendingReason.GANG_DOES_NOT_FIT, f"{job.gang}: displaced by work planned before it"
     )

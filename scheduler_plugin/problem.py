@@ -18,6 +18,7 @@ from scheduler_plugin.board_neighbours import SHARES, Neighbours, Sharer, neighb
 from scheduler_plugin.board_shares import Boards
 from scheduler_plugin.domain_rooms import ancestors, counted_watts, gpu_watts
 from scheduler_plugin.fragmentation import Ask, expected_demand
+from scheduler_plugin.gang_domains import GangDomain, gang_domains
 from scheduler_plugin.node_kinds import node_kinds
 from scheduler_plugin.node_scores import NodeScores
 from scheduler_plugin.peer_counts import Peers, peers_of
@@ -72,6 +73,7 @@ class Problem:
         sharers: What neighbours feel of a pod of each class, shape (c,); None without the rule.
         demands: What a pod of each class takes of a node, shape (c,).
         peers: What pods want of one another; None where nobody wants anything.
+        domains_of_gangs: Of gangs that should be in one domain, by gang.
     """
 
     snapshot: Snapshot
@@ -98,6 +100,7 @@ class Problem:
     sharers: tuple[Sharer | None, ...]
     demands: tuple[Demand, ...]
     peers: Peers | None
+    domains_of_gangs: Mapping[str, GangDomain]
 
     @cached_property
     def runs_on(self) -> tuple[dict[int, int], ...]:
@@ -137,7 +140,12 @@ class Problem:
         """Classes whose places CP-SAT leaves as they are: what others bear is not linear."""
         held = frozenset[int]() if self.peers is None else self.peers.concerned()
         held |= {c for c, sharer in enumerate(self.sharers) if sharer}
-        return frozenset(c for job in self.jobs if held & set(job.classes) for c in job.classes)
+        return frozenset(
+            c
+            for job in self.jobs
+            if held & set(job.classes) or job.gang in self.domains_of_gangs
+            for c in job.classes
+        )
 
     @property
     def share_columns(self) -> tuple[int, ...]:
@@ -206,6 +214,7 @@ def compile_problem(snapshot: Snapshot, *, moves: bool = False) -> Problem:
         sharers=sharers,
         demands=demands,
         peers=peers_of(snapshot, [k.pod for k in classes]),
+        domains_of_gangs=gang_domains(snapshot),
     )
 
 

@@ -242,10 +242,17 @@ class Pod(Value):
 
 
 class Gang(Value):
-    """Pods that start together or not at all; ``size`` counts members not created yet."""
+    """Pods that start together or not at all; ``size`` counts members not created yet.
+
+    Attributes:
+        topology_key: Label of nodes whose value all members should share, empty for none.
+        topology_required: The gang waits where no value's nodes hold all of it.
+    """
 
     id: Id
     size: Annotated[int, Field(ge=1, le=100_000)]
+    topology_key: Label = ""
+    topology_required: bool = False
 
 
 class PowerDomain(Value):
