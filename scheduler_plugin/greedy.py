@@ -136,7 +136,7 @@ class Packing:
             stay[node] = max(0, count - self.assignment.get((class_index, node), 0))
         at_most = np.where(problem.eligible[class_index], problem.counts[class_index], stay)
         if self._stale:
-            self._node_headroom = self.headroom[problem.path].min(axis=1)
+            self._node_headroom = problem.least_above(self.headroom)
             self._stale = False
         if watts.any():
             fed = stay + self._node_headroom // np.maximum(watts, 1)

@@ -67,7 +67,8 @@ class Problem:
         eligible: Shape (c, n).
         watts: What one pod adds, shape (c, n).
         headroom: Watts that each domain may still take, shape (d + 1,), the last unlimited.
-        path: Domains above each node, padded with the unlimited one, shape (n, depth).
+        domain: Directly above each node, the unlimited one for none, shape (n,).
+        above: Each domain and those above it, padded with the unlimited one, shape (d + 1, depth).
         tiers: Priorities, most important first.
         neighbours: Which sharers of boards bear one another; None where no pair was measured.
         sharers: What neighbours feel of a pod of each class, shape (c,); None without the rule.
@@ -93,7 +94,8 @@ class Problem:
     eligible: BoolArray
     watts: IntArray
     headroom: IntArray
-    path: IntArray
+    domain: IntArray
+    above: IntArray
     tiers: tuple[int, ...]
     blocked: tuple[Blocked, ...]
     neighbours: Neighbours | None
@@ -101,6 +103,16 @@ class Problem:
     demands: tuple[Demand, ...]
     peers: Peers | None
     domains_of_gangs: Mapping[str, GangDomain]
+
+    @cached_property
+    def path(self) -> IntArray:
+        """Domains above each node, padded with the unlimited one, shape (n, depth)."""
+        return self.above[self.domain]
+
+    def least_above(self, headroom: IntArray) -> IntArray:
+        """Of watts by domain, shape (d + 1,), the least above each node, shape (n,)."""
+        least: IntArray = headroom[self.above].min(axis=1)
+        return least[self.domain]
 
     @cached_property
     def runs_on(self) -> tuple[dict[int, int], ...]:
@@ -161,7 +173,9 @@ def compile_problem(snapshot: Snapshot, *, moves: bool = False) -> Problem:
         moves: Whether running pods that can be moved may be.
     """
     index = {node.name: i for i, node in enumerate(snapshot.nodes)}
-    headroom, path, margin_ok = _power(snapshot, index)
+    headroom, domain, above = _power(snapshot)
+    margins = np.array([d.guaranteed_margin_watts for d in snapshot.domains] + [0])
+    margin_ok = np.asarray((margins[above] >= 0).all(axis=1))[domain]
     classes, jobs, blocked = classes_of(snapshot, index, moves=moves)
     columns = columns_of(k.pod for k in classes)
     fixed = [
@@ -207,7 +221,8 @@ def compile_problem(snapshot: Snapshot, *, moves: bool = False) -> Problem:
         eligible=_eligible(snapshot, classes) & margin_ok,
         watts=_watts(snapshot, classes),
         headroom=headroom,
-        path=path,
+        domain=domain,
+        above=above,
         tiers=tuple(sorted({job.priority for job in jobs}, reverse=True)),
         blocked=blocked,
         neighbours=rule,
@@ -218,20 +233,21 @@ def compile_problem(snapshot: Snapshot, *, moves: bool = False) -> Problem:
     )
 
 
-def _power(snapshot: Snapshot, index: dict[str, int]) -> tuple[IntArray, IntArray, BoolArray]:
-    """Headroom after promises, the path above each node, and whether I1 holds all along it."""
+def _power(snapshot: Snapshot) -> tuple[IntArray, IntArray, IntArray]:
+    """Headroom after promises, the domain of each node, and which domains are above which."""
     domains = {domain.name: domain for domain in snapshot.domains}
     number = {name: i for i, name in enumerate(domains)} | {"": len(domains)}
     paths = [ancestors(domains, name) for name in number]
     above = np.full((len(number), max(map(len, paths)) + 1), len(domains), dtype=np.int64)
     for i, names in enumerate(paths):
         above[i, : len(names)] = [number[name] for name in names]
-    path = above[[number[node.domain] for node in snapshot.nodes]]
     counted = counted_watts(snapshot)
     headroom = [d.limit_watts - counted[name] for name, d in domains.items()]
-    margins = np.array([d.guaranteed_margin_watts for d in snapshot.domains] + [0])
-    margin_ok = np.asarray((margins[path] >= 0).all(axis=1))
-    return np.maximum(np.array([*headroom, UNLIMITED_WATTS], dtype=np.int64), 0), path, margin_ok
+    return (
+        np.maximum(np.array([*headroom, UNLIMITED_WATTS], dtype=np.int64), 0),
+        np.array([number[node.domain] for node in snapshot.nodes], dtype=np.int64),
+        above,
+    )
 
 
 def _capacity(

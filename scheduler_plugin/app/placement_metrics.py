@@ -71,7 +71,7 @@ class PlacementMetrics:
 
         self.solver_failures = Counter(
             "wattpack_placement_solver_failures",
-            "Solver processes that gave no final plan and were replaced, by what became of them.",
+            "Cycles whose solver process gave no final plan in time, by what became of it.",
             ["cause"],
             registry=self.registry,
         )

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from scheduler_plugin.app.leadership import lease_reference
 from scheduler_plugin.app.placement_metrics import PlacementMetrics
-from scheduler_plugin.app.solver_process import Failure
+from scheduler_plugin.app.solver_child import Failure
 from wattpack.kube.event_reports import EventReason, EventRecorder
 
 __all__ = ["failure_teller"]
@@ -16,6 +16,7 @@ log = logging.getLogger(__name__)
 
 _WORDS = {
     Failure.NOT_READY: "did not start in time",
+    Failure.LATE: "did not get enough CPU to answer in time, and goes on",
     Failure.HANG: "gave no plan half a second after its deadline",
     Failure.CRASH: "ended",
     Failure.OUT_OF_MEMORY: "had not enough memory (solver_memory_mib)",
@@ -42,7 +43,7 @@ def failure_teller(
             lease_reference(namespace),
             EventReason.SOLVER_FAILED,
             note,
-            action="ReplacingSolver",
+            action="Waiting" if failure is Failure.LATE else "ReplacingSolver",
             warning=True,
         )
         recorder.flush()

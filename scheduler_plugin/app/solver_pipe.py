@@ -5,8 +5,8 @@ judged before anybody believes it.
 
     child:  ready                 once, when everything is imported
     parent: SolverRequest
-    child:  incumbent PLAN        as soon as there is one
-    child:  final PLAN            at the end, or
+    child:  incumbent NUMBER PLAN as soon as there is one
+    child:  final NUMBER PLAN     at the end, or
     child:  out-of-memory         and it ends
 """
 
@@ -35,6 +35,7 @@ class SolverRequest:
         change: From the snapshot before to this one.
         deadline_seconds: What the whole cycle may take.
         deadline_ns: When it ends, on the monotonic clock that both processes share.
+        number: Of the question; answers repeat it, for one may be late.
     """
 
     change: SnapshotChange
@@ -43,6 +44,7 @@ class SolverRequest:
     seed: int
     workers: int
     moves: bool
+    number: int = 1
 
     def to_bytes(self) -> bytes:
         """What ``requests`` reads."""

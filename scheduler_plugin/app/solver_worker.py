@@ -13,6 +13,7 @@ import os
 import resource
 import sys
 from collections.abc import Callable
+from functools import partial
 from typing import IO, Final
 
 from scheduler_plugin.app.solver_pipe import (
@@ -44,16 +45,18 @@ def serve(source: IO[bytes], sink: IO[str], clock: Clock) -> None:
         sink.write(" ".join(words) + "\n")
         sink.flush()
 
+    def send_plan(kind: str, number: str, made: Plan) -> None:
+        send(kind, number, made.model_dump_json())
+
     # Before the first request, whose deadline must not pay for it.
     importlib.import_module("scheduler_plugin.cpsat")
     receiver = SnapshotReceiver()
     send(READY)
     try:
         for request in requests(source):
-            final = _answer(
-                request, receiver, clock, lambda first: send(INCUMBENT, first.model_dump_json())
-            )
-            send(FINAL, final.model_dump_json())
+            number = str(request.number)
+            final = _answer(request, receiver, clock, partial(send_plan, INCUMBENT, number))
+            send_plan(FINAL, number, final)
             gc.collect()
     except MemoryError:
         send(OUT_OF_MEMORY)

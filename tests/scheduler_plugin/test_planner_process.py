@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import io
+import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
 
 import pytest
 
+from scheduler_plugin.app import solver_child
 from scheduler_plugin.app.placement_metrics import PlacementMetrics
+from scheduler_plugin.app.solver_child import Failure
 from scheduler_plugin.app.solver_failures import failure_teller
 from scheduler_plugin.app.solver_pipe import SolverRequest
-from scheduler_plugin.app.solver_process import ChildSettings, Failure, ProcessPlanner
+from scheduler_plugin.app.solver_process import ChildSettings, ProcessPlanner
 from scheduler_plugin.app.solver_worker import serve
 from scheduler_plugin.plan_document import PendingReason, Plan, parse_plan
 from scheduler_plugin.snapshot import Snapshot
@@ -42,9 +46,6 @@ def ask(command: tuple[str, ...]) -> tuple[Plan, list[Failure]]:
     failures: list[Failure] = []
     settings = ChildSettings(command, start_seconds=20.0, grace_seconds=0.05)
     planner = ProcessPlanner(SystemClock(), 0.05, child=settings, failed=failures.append)
-    planner.start()
-    assert planner._child is not None
-    planner._child.has_answered = True  # The first answer has longer.
     try:
         return planner.plan(SNAPSHOT), failures
     finally:
@@ -58,21 +59,68 @@ def ask(command: tuple[str, ...]) -> tuple[Plan, list[Failure]]:
         ("os._exit(3)", Failure.CRASH),
         ("os.abort()", Failure.CRASH),
         (f"print('out-of-memory', flush=True); {WAITS}", Failure.OUT_OF_MEMORY),
-        (f"print('final', '{{', flush=True); {WAITS}", Failure.NONSENSE),
+        (f"print('final 1 {{', flush=True); {WAITS}", Failure.NONSENSE),
         (f"print('what?', flush=True); {WAITS}", Failure.NONSENSE),
     ],
 )
 def test_the_incumbent_survives_whatever_becomes_of_the_child(then: str, failure: Failure) -> None:
-    result, failures = ask(child(f"incumbent {INCUMBENT.model_dump_json()}\n", then=then))
+    result, failures = ask(child(f"incumbent 1 {INCUMBENT.model_dump_json()}\n", then=then))
     assert result == INCUMBENT
     assert failures == [failure]
 
 
-@pytest.mark.parametrize("line", ["", "final {\n", "nonsense\n", "final null\n", "incumbent\n"])
+@pytest.mark.parametrize("line", ["", "final 1 {\n", "nonsense\n", "final 1 null\n", "incumbent\n"])
 def test_without_any_answer_the_greedy_plan_is_made_here(line: str) -> None:
     result, failures = ask(child(line, then="sys.exit(1)"))
     assert result.placements == INCUMBENT.placements
     assert len(failures) == 1
+
+
+def test_a_child_without_cpu_is_late_and_its_answer_to_an_earlier_question_none(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(solver_child, "cpu_seconds", lambda pid: 0.0)
+    monkeypatch.setattr(solver_child, "wants_cpu", lambda pid: True)
+    script = "import signal, sys; mine = [signal.SIGUSR1]; "
+    script += "signal.pthread_sigmask(signal.SIG_BLOCK, mine); print('ready', flush=True); "
+    script += "signal.sigwait(mine); "
+    script += f"print('final 1', {INCUMBENT.model_dump_json()!r}, flush=True); {WAITS}"
+    settings = ChildSettings((sys.executable, "-S", "-c", script), 20.0, grace_seconds=0.05)
+    failures: list[Failure] = []
+    planner = ProcessPlanner(SystemClock(), 0.05, child=settings, failed=failures.append)
+    try:
+        first = planner.plan(SNAPSHOT)
+        child = planner._child
+        assert child is not None
+        os.kill(child.pid, signal.SIGUSR1)
+        while not child.has_answered:
+            child._clock.wait_until(child._clock.monotonic_ns() + 10**9, child._wake)
+        assert planner.plan(SNAPSHOT).placements == first.placements == INCUMBENT.placements
+        assert failures == [Failure.LATE, Failure.LATE]
+        assert planner._child is child
+    finally:
+        planner.close()
+
+
+@pytest.mark.parametrize(
+    ("spent", "wants", "failure"),
+    [(0.0, False, Failure.HANG), (9.0, True, Failure.HANG), (0.0, True, Failure.LATE)],
+)
+def test_only_a_child_that_wants_cpu_and_had_too_little_is_late(
+    spent: float, wants: bool, failure: Failure, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    readings = iter([5.0, 5.0 + spent])
+    monkeypatch.setattr(solver_child, "cpu_seconds", lambda pid: next(readings))
+    monkeypatch.setattr(solver_child, "wants_cpu", lambda pid: wants)
+    command = (sys.executable, "-S", "-c", "import sys; print('ready', flush=True); " + WAITS)
+    settings = ChildSettings(command, start_seconds=5.0, grace_seconds=0.05)
+    failures: list[Failure] = []
+    planner = ProcessPlanner(SystemClock(), 0.05, child=settings, failed=failures.append)
+    try:
+        assert planner.plan(SNAPSHOT).placements == INCUMBENT.placements
+        assert failures == [failure]
+    finally:
+        planner.close()
 
 
 def test_a_child_that_is_never_ready_is_replaced() -> None:
@@ -86,10 +134,10 @@ def test_a_child_that_is_never_ready_is_replaced() -> None:
 
 
 def test_a_child_that_dies_between_two_cycles_is_replaced_before_it_is_asked() -> None:
-    line = f"final {INCUMBENT.model_dump_json()}\n"
+    line = f"final 1 {INCUMBENT.model_dump_json()}\n"
     failures: list[Failure] = []
     settings = ChildSettings(child(line), start_seconds=20.0)
-    planner = ProcessPlanner(SystemClock(), 5.0, child=settings, failed=failures.append)
+    planner = ProcessPlanner(SystemClock(), 20.0, child=settings, failed=failures.append)
     try:
         assert planner.plan(SNAPSHOT) == INCUMBENT
         assert planner._child is not None
@@ -135,7 +183,7 @@ def test_a_forged_final_plan_is_refused_and_the_incumbent_used() -> None:
         update={"placements": (INCUMBENT.placements[0].model_copy(update={"node": "zz"}),)}
     )
     lines = [
-        f"{k} {p.model_dump_json()}\n" for k, p in (("incumbent", INCUMBENT), ("final", forged))
+        f"{k} 1 {p.model_dump_json()}\n" for k, p in (("incumbent", INCUMBENT), ("final", forged))
     ]
     result, failures = ask(child(*lines, then=WAITS))
     assert result.placements == INCUMBENT.placements
@@ -145,7 +193,7 @@ def test_a_forged_final_plan_is_refused_and_the_incumbent_used() -> None:
 
 def test_when_both_plans_are_refused_nothing_is_placed() -> None:
     forged = INCUMBENT.model_copy(update={"snapshot_digest": "sha256:other"})
-    lines = [f"{k} {forged.model_dump_json()}\n" for k in ("incumbent", "final")]
+    lines = [f"{k} 1 {forged.model_dump_json()}\n" for k in ("incumbent", "final")]
     result, _ = ask(child(*lines, then=WAITS))
     assert result.placements == ()
     assert result.pending[0].reason.value == "PlanRefused"
@@ -181,8 +229,8 @@ def test_the_child_sends_the_incumbent_first_and_the_final_plan_last() -> None:
     serve(io.BytesIO(request(SNAPSHOT, 3.0, deadline_ns)), sink, ManualClock())
     ready, first, last = sink.getvalue().splitlines()
     assert ready == "ready"
-    assert parse_plan(first.removeprefix("incumbent ")) == INCUMBENT
-    assert parse_plan(last.removeprefix("final ")) == INCUMBENT
+    assert parse_plan(first.removeprefix("incumbent 1 ")) == INCUMBENT
+    assert parse_plan(last.removeprefix("final 1 ")) == INCUMBENT
 
 
 def test_after_the_deadline_no_cause_is_looked_for_and_the_plan_holds() -> None:
@@ -201,6 +249,7 @@ def test_a_failure_is_counted_by_cause_and_told_on_the_lease() -> None:
         tell(failure)
     causes = {f: metrics.solver_failures.labels(f.value)._value.get() for f in Failure}
     assert causes == {f: 2 if f is Failure.HANG else 1 for f in Failure}
-    [event] = api.list(EVENTS, "system").items
-    assert event["reason"] == "SolverFailed"
-    assert event["regarding"]["kind"] == "Lease"
+    events = api.list(EVENTS, "system").items
+    assert {event["reason"] for event in events} == {"SolverFailed"}
+    assert {event["regarding"]["kind"] for event in events} == {"Lease"}
+    assert sorted(event["action"] for event in events) == ["ReplacingSolver", "Waiting"]
