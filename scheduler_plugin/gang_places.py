@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from scheduler_plugin.ledger import Ledger
+from scheduler_plugin.ledger import EXPECTED, Ledger
 from scheduler_plugin.resource_columns import node_amounts, pod_amounts
 from scheduler_plugin.snapshot import Gang, Node, Pod, PodState
 from wattpack.gangs import GangRef
@@ -90,6 +90,29 @@ def gangs_with_places(
         if pod.uid not in later
     ]
     return GangPlan(alone_now, gangs, absent, later)
+
+
+def places_of_expected(
+    ref: GangRef, members: list[Pod], ledger: Ledger, room: Room
+) -> tuple[Gang, list[Pod]]:
+    """A gang of which no pod exists yet: all places that are kept for it, or all members anew.
+
+    Args:
+        ref: The gang.
+        members: All of them, absent, in an order that never changes.
+        ledger: With places that were kept.
+        room: What real pods leave.
+    """
+    kept: list[Pod] = []
+    for i, member in enumerate(members):
+        place = ledger.reservations.get(f"{ref.id}{EXPECTED}{i}")
+        if place is not None and room.holds(member, place.node):
+            changes = {"uid": place.slot, "state": PodState.PROMISED, "node": place.node}
+            kept.append(Pod(**(dict(member) | changes)))
+    if len(kept) < len(members):
+        numbered = enumerate(members)
+        kept = [m.model_copy(update={"uid": f"{ref.id}{EXPECTED}{i}"}) for i, m in numbered]
+    return _gang(ref, len(members)), kept
 
 
 def _gang(ref: GangRef, size: int) -> Gang:

@@ -24,6 +24,8 @@ PIN_TIMEOUT_NS = 30 * NS_PER_SECOND
 QUARANTINE_NS = 600 * NS_PER_SECOND
 #: How long a Job that lost a pod to a missed pin is remembered: longer than Jobs wait (assumed).
 JOB_MEMORY_NS = 7 * 86_400 * NS_PER_SECOND
+#: In slots of gangs of which no pod exists yet.
+EXPECTED = "#expected-"
 
 
 class Stage(Enum):
@@ -139,7 +141,9 @@ class Ledger:
             if place.gang != pod.gang or place.node in pod.excluded_nodes:
                 continue
             made_for = place.template
-            if made_for is None or (covers(made_for, pod) and are_alike(made_for, pod)):
+            # What pods are expected to be like is told by their owner; others may add to that.
+            alike = EXPECTED in slot or made_for is None or are_alike(made_for, pod)
+            if made_for is None or (covers(made_for, pod) and alike):
                 return self.reservations.pop(slot)
         return None
 

@@ -47,7 +47,8 @@ def _kinds(trial: Trial, wanted: Sequence[tuple[int, int]]) -> list[int]:
         costs = trial.costs(c)
         fresh = costs.request + np.maximum(trial.needs(c).of_the_node - _returns(trial), 0) == 0
         margin = np.array(
-            [all(trial.margin(d) >= 0 for d in trial.above(n)) for n in range(len(able))]
+            [all(trial.margin(d) >= 0 for d in trial.above(n)) for n in range(len(able))],
+            dtype=np.bool_,
         )
         able &= ~costs.closed & fresh & margin & (trial.empty_room(c, 1, {}) > 0)
     kinds: dict[tuple[object, ...], int] = {}

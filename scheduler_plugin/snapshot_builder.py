@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import math
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -14,9 +15,11 @@ from capacity.catalogue.pod_works import PodWorks
 from capacity.interference.shared_speeds import SharedSpeeds
 from capacity.profile_library import normal_name
 from scheduler_plugin import pods as pod_facts
+from scheduler_plugin.asked_amounts import MOST_OFFERED, asked_amounts, other_amounts
 from scheduler_plugin.bound_loads import bound_loads, host_watts
 from scheduler_plugin.gang_census import GangCensus
-from scheduler_plugin.gang_places import Room, gangs_with_places
+from scheduler_plugin.gang_places import Room, gangs_with_places, places_of_expected
+from scheduler_plugin.kueue_workloads import ExpectedGang
 from scheduler_plugin.ledger import Ledger
 from scheduler_plugin.own_rules import rules_of, rules_of_next
 from scheduler_plugin.peer_groups import PeerGroups
@@ -26,7 +29,6 @@ from scheduler_plugin.shared_boards import limit_milli, offered_milli, shared_bo
 from scheduler_plugin.shared_work import SharedWork
 from scheduler_plugin.snapshot import (
     MAX_GPUS,
-    MAX_QUANTITY,
     MILLI_PER_GPU,
     Node,
     Pod,
@@ -51,9 +53,8 @@ from wattpack.pod_binding import bound_at_seconds
 from wattpack.quantities import pod_requests, resources
 from wattpack.resource_claims import ClaimBook
 
+log = logging.getLogger(__name__)
 _DEFAULT_POD_SLOTS = 110
-#: One less than what a pod may ask for: what is cut on both sides never fits.
-_MOST_OFFERED = MAX_QUANTITY - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +68,7 @@ class ClusterObjects:
         shadow_namespaces: Where pods without our gate are planned too (mode Shadow).
         claims: GPUs that bound pods hold beside those of their resource names.
         devices: What nodes offer to claims, and templates of claims.
+        expected: Gangs of which no pod exists yet.
         works: What kind of work a pod does.
         shared_speeds: What kinds of work do to one another on shared boards, where measured.
         movable: Pods that plans may move or evict, by uid; None: none does, and every price is for
@@ -82,6 +84,7 @@ class ClusterObjects:
     shadow_namespaces: frozenset[str] = frozenset()
     claims: ClaimBook = field(default_factory=ClaimBook)
     devices: ClaimObjects = field(default_factory=ClaimObjects)
+    expected: tuple[ExpectedGang, ...] = ()
     works: PodWorks = field(default_factory=PodWorks)
     shared_speeds: SharedSpeeds = field(default_factory=SharedSpeeds)
     wall_seconds: float = 0.0
@@ -111,6 +114,12 @@ class BuiltSnapshot:
     kept_slots: frozenset[str]
     later: Mapping[str, tuple[str, str]] = field(default_factory=dict)
 
+    @property
+    def living_gangs(self) -> frozenset[str]:
+        """Gangs of which pods exist."""
+        there = (pod for pod in self.snapshot.pods if pod.gang and "#" not in pod.uid)
+        return frozenset(pod.gang for pod in there)
+
 
 def build_snapshot(objects: ClusterObjects, ledger: Ledger) -> BuiltSnapshot:
     """One consistent snapshot. A pod or node that cannot be read never spoils the others."""
@@ -123,7 +132,8 @@ def build_snapshot(objects: ClusterObjects, ledger: Ledger) -> BuiltSnapshot:
     pending: dict[str, JsonObject] = {}
     refs: dict[str, GangRef] = {}
     refused: dict[str, str] = {}
-    census, peers = GangCensus(objects.pods, objects.gangs), PeerGroups(objects.pods)
+    everybody = [*objects.pods, *(body for g in objects.expected for body, _ in g.members)]
+    census, peers = GangCensus(objects.pods, objects.gangs), PeerGroups(everybody)
     alive = (pod for pod in objects.pods if pod_facts.uid(pod) in live)
     claims = PodClaims(alive, objects.claims, objects.devices)
     around = _Around(objects, ledger, census, peers, claims, sharing, draws)
@@ -149,7 +159,11 @@ def build_snapshot(objects: ClusterObjects, ledger: Ledger) -> BuiltSnapshot:
             refs[pod.uid] = ref
         if state is PodState.PENDING:
             pending[pod.uid] = body
-    planned, gangs, absent, later = gangs_with_places(planned, refs, ledger, Room(nodes, planned))
+    room = Room(nodes, planned)
+    planned, gangs, absent, later = gangs_with_places(planned, refs, ledger, room)
+    for expected, members in _expected(around, {gang.id for gang in gangs}):
+        gang, places = places_of_expected(expected.ref, members, ledger, room)
+        gangs, absent = [*gangs, gang], absent + places
     everyone = [*planned, *absent, *ledger.moves.held()]
     bound_at = {pod_facts.uid(body): bound_at_seconds(body) for body in objects.pods}
     domains = objects.power.snapshot_domains(
@@ -207,10 +221,10 @@ def _node(body: JsonObject, objects: ClusterObjects, draws: WorkDraws) -> Node:
         name=metadata["name"],
         gpu_model=watts.model if watts else label,
         gpu_milli=gpus * MILLI_PER_GPU,
-        milli_cpu=min(amounts["cpu"], _MOST_OFFERED),
-        memory_bytes=min(amounts["memory"], _MOST_OFFERED),
+        milli_cpu=min(amounts["cpu"], MOST_OFFERED),
+        memory_bytes=min(amounts["memory"], MOST_OFFERED),
         pods=min(slots, 100_000),
-        resources=_others(amounts, _MOST_OFFERED)
+        resources=other_amounts(amounts, MOST_OFFERED)
         | dict(offered.resources)
         | offered_milli(amounts, labels, boards),
         labels=labels,
@@ -228,15 +242,6 @@ def _node(body: JsonObject, objects: ClusterObjects, draws: WorkDraws) -> Node:
         disrupted=bool(metadata.get("deletionTimestamp"))
         or any(t.get("key") in DISRUPTION_TAINTS for t in taints),
     )
-
-
-def _others(amounts: Mapping[str, int], most: int) -> dict[str, int]:
-    """What has no field of its own in a snapshot, cut to what a snapshot may hold."""
-    return {
-        name: min(amount, most)
-        for name, amount in amounts.items()
-        if amount and name not in ("cpu", "memory", "pods")
-    }
 
 
 def _added_watts(
@@ -309,14 +314,30 @@ class _Around:
     draws: WorkDraws
 
 
+def _expected(around: _Around, living: set[str]) -> Iterator[tuple[ExpectedGang, list[Pod]]]:
+    """Gangs of which no pod exists, with all of their members; one that cannot be read waits."""
+    for gang in around.objects.expected:
+        if gang.ref.id in living:
+            continue
+        members: list[Pod] = []
+        try:
+            for body, count in gang.members:
+                one, _ = _pod(body, PodState.ABSENT, "", around, gang.ref)
+                members += [one.model_copy(update={"name": ""})] * count
+        except (InputError, ValidationError) as error:
+            log.warning("%s cannot be planned: %s", gang.ref.id, error)
+            continue
+        yield gang, members
+
+
 def _pod(
-    body: JsonObject, state: PodState, node: str, around: _Around
+    body: JsonObject, state: PodState, node: str, around: _Around, ref: GangRef | None = None
 ) -> tuple[Pod, GangRef | None]:
     objects, ledger = around.objects, around.ledger
     requests = pod_requests(body)
     metadata, spec = body["metadata"], body["spec"]
-    waits = state is PodState.PENDING
-    gang = around.census.gang(body)
+    waits = state in (PodState.PENDING, PodState.ABSENT)
+    gang = ref or around.census.gang(body)
     bound = state is PodState.BOUND
     devices, places = (around.claims.held(body), []) if bound else around.claims.asked(body)
     wanted = pod_facts.gpu_models(body) or devices.products
@@ -331,7 +352,7 @@ def _pod(
         state=state,
         node=node,
         gang=gang.id if gang is not None and gang.size is not None else "",
-        **_asked(requests, devices, shares),
+        **asked_amounts(requests, devices, shares),
         gpu_models=tuple(names),
         **(rules_of(spec, places) if waits else _move(body, state, objects)),
         kernel_class=around.draws.kernel_class(body),
@@ -361,22 +382,7 @@ def _still_holds(body: JsonObject, around: _Around) -> list[Pod]:
         if state is None or not node:
             return []
         claimed = around.claims.held(body) if state is PodState.BOUND else Devices()
-        asked = _asked(pod_requests(body), claimed, {}) | around.peers.of(body)
+        asked = asked_amounts(pod_requests(body), claimed, {}) | around.peers.of(body)
         return [Pod(uid=pod_facts.uid(body), state=state, node=node, **asked)]
     except (InputError, ValidationError):
         return []
-
-
-def _asked(
-    requests: Mapping[str, int], claimed: Devices, shares: Mapping[str, int]
-) -> dict[str, Any]:
-    """The amounts of a pod in a snapshot's fields."""
-    gpus = gpu_demand(requests).whole + claimed.boards
-    if gpus > MAX_GPUS:
-        raise InputError("spec.containers.resources", f"at most {MAX_GPUS} GPUs in one pod", gpus)
-    return {
-        "gpu_milli": gpus * MILLI_PER_GPU,
-        "milli_cpu": min(requests.get("cpu", 0), MAX_QUANTITY),
-        "memory_bytes": min(requests.get("memory", 0), MAX_QUANTITY),
-        "resources": {**_others(requests, MAX_QUANTITY), **claimed.resources, **shares},
-    }

@@ -17,6 +17,7 @@ from scheduler_plugin import pods as pod_facts
 from scheduler_plugin.admission import Mode
 from scheduler_plugin.app.applier import RESEND_NS, Applied, Applier, Outcome
 from scheduler_plugin.app.cluster_view import ClusterReader
+from scheduler_plugin.app.kueue_checks import KueueChecks
 from scheduler_plugin.app.leadership import LeadershipLostError
 from scheduler_plugin.app.let_go import GangEnd, UnservablePods
 from scheduler_plugin.app.missed_pins import MissedPins
@@ -136,6 +137,8 @@ class PlacementLoop:
         mover = Mover(api, clock, self.ledger, self._applier, notes, limits)
         enabled = manages and limits.enabled
         self._moves = MoveCycle(self.reader, mover, clock, limits, enabled=enabled)
+        answers = manages and settings.kueue_admission_checks
+        self._checks = KueueChecks(api, clock, self.ledger, enabled=answers)
         self._pauses = Pauses()
         self._gangs_end = GangEnd(self._recorder, self.metrics)
         self._hopeless = UnservablePods(
@@ -213,18 +216,18 @@ class PlacementLoop:
         self._moves.reconcile(pods, by_uid, self._causes)
         settled = self._settle(by_uid)
         unpinned = self._pins.release_unpinned(pods, self._let_one_go)
-        if not self._anybody_waits(pods) and not self._moves.is_busy:
+        expected = self._checks.expected()
+        if not (expected or self._anybody_waits(pods) or self._moves.is_busy):
             self._last_digest = ""
             self._gangs_end.tell(late, pods, GangSources.empty())
-            return CycleResult("idle")
+            return CycleResult("idle", again_ns=self._checks.again_ns())
         objects = self.reader.objects(pods)
         self._gangs_end.tell(late, pods, objects.gangs)
         held: dict[str, Cause] = {}
         if self._settings.mode is Mode.MANAGE:
             held = held_back(pods, objects.gangs, self._pauses, now_ns)
-        objects = replace(
-            objects, pods=tuple(pod for uid, pod in by_uid.items() if uid not in held)
-        )
+        there = tuple(pod for uid, pod in by_uid.items() if uid not in held)
+        objects = replace(objects, pods=there, expected=expected)
         objects = self._moves.seen(objects, by_uid)
         built = build_snapshot(objects, self.ledger)
         self.ledger.keep_slots(built.kept_slots)
@@ -238,13 +241,14 @@ class PlacementLoop:
             built = build_snapshot(objects, self.ledger)
         before = settled | unpinned | (claimed or {}) | moved
         result = self._plan(built, before, held, by_uid)
+        self._checks.answer(result.plan, built.living_gangs)
         self._hopeless.let_go(self._causes, by_uid, objects.gangs)
         return replace(result, again_ns=self._again_ns())
 
     def _again_ns(self) -> int | None:
         """When this loop wants to be called although nothing changed."""
         times = [p.since_ns + RESEND_NS for p in self.ledger.unsettled()]
-        known = (*times, self._retry_at_ns, self._moves.again_ns())
+        known = (*times, self._retry_at_ns, self._moves.again_ns(), self._checks.again_ns())
         return min([t for t in known if t is not None], default=None)
 
     def _let_one_go(self, pod: JsonObject) -> bool:

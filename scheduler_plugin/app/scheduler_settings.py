@@ -30,6 +30,8 @@ class PlacementSettings(Settings):
         namespace: Where the Lease and the certificate's Secret live, and the forecasts that count.
         kept_plans: How many old PlacementPlan objects stay for people to read.
         events_per_cycle: Upper bound of Events about pending pods.
+        kueue_admission_checks: Answer Kueue's AdmissionChecks of the controller
+            ``wattpack.io/placement``: a Workload is admitted once all of its pods have places.
         moves: Whether running pods that opted in make room, and how many of them (mode Manage).
     """
 
@@ -48,4 +50,5 @@ class PlacementSettings(Settings):
     namespace: Annotated[str, Field(min_length=1, max_length=63)] = SYSTEM_NAMESPACE
     kept_plans: Annotated[int, Field(ge=1, le=1000)] = 20
     events_per_cycle: Annotated[int, Field(ge=0, le=1000)] = 50
+    kueue_admission_checks: bool = False
     moves: MoveSettings = MoveSettings()

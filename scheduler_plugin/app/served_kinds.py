@@ -30,6 +30,10 @@ class ServedKinds:
         self._told: set[tuple[Resource, ...]] = set()
         self._served: dict[tuple[Resource, ...], Resource] = {}
 
+    def version(self, kinds: tuple[Resource, ...]) -> Resource:
+        """The one that was served last; the oldest before anything was read."""
+        return self._served.get(kinds, kinds[-1])
+
     def objects(self, kinds: tuple[Resource, ...]) -> Sequence[JsonObject]:
         """All objects of a kind; none where it is not served, which is told once.
 

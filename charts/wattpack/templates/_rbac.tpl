@@ -32,6 +32,11 @@
 # How large gangs are, where these kinds are installed.
 - {apiGroups: [jobset.x-k8s.io], resources: [jobsets], verbs: [list]}
 - {apiGroups: [kueue.x-k8s.io], resources: [workloads], verbs: [list]}
+{{- if dig "kueue_admission_checks" false .Values.scheduler.settings }}
+# Answers of our AdmissionCheck, and that somebody is there who gives them.
+- {apiGroups: [kueue.x-k8s.io], resources: [admissionchecks, resourceflavors], verbs: [list]}
+- {apiGroups: [kueue.x-k8s.io], resources: [admissionchecks/status, workloads/status], verbs: [update]}
+{{- end }}
 - {apiGroups: [ray.io], resources: [rayclusters], verbs: [list]}
 - {apiGroups: [scheduling.k8s.io], resources: [podgroups, workloads], verbs: [list]}
 - {apiGroups: [scheduling.volcano.sh, scheduling.x-k8s.io], resources: [podgroups], verbs: [list]}
