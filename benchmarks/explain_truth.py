@@ -25,7 +25,7 @@ from benchmarks._explain_judge import (
     less_of,
 )
 from benchmarks.runner import Options, Result, Row, Rows, Target, finished_rows
-from scheduler_plugin.greedy import incumbent
+from scheduler_plugin.greedy_orders import incumbent
 from scheduler_plugin.pending_remedies import explained
 from scheduler_plugin.plan_changes import apply_changes
 from scheduler_plugin.plan_document import Plan

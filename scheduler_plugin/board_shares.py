@@ -12,17 +12,16 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from scheduler_plugin.board_packing import packed
 from scheduler_plugin.pod_demand import Demand
 from scheduler_plugin.snapshot import MILLI_PER_GPU
 
-__all__ = ["NO_BOARD", "BoardShares", "Boards", "board_for", "packed"]
+__all__ = ["NO_BOARD", "BoardShares", "Boards", "board_for"]
 
 IntArray = npt.NDArray[np.int64]
 Boards = tuple[int, ...]
 
 NO_BOARD: Final = -(2**40)
-PACKING_LOOKS: Final = 20_000
-"""Of the search for another arrangement of one node: about 20 ms; then none counts as found."""
 
 
 class BoardShares:
@@ -154,17 +153,7 @@ class BoardShares:
     def _rearrange(self, node: int, new: Demand | None = None) -> bool:
         """Give the plan's pods on a node, and one more, other boards; homes stay."""
         held = self._held[node]
-        left = self._beside_fixed[node].copy()
-        kept: dict[Demand, list[Boards]] = {}
-        parts: list[tuple[int, Demand]] = []
-        for demand, there in held.items():
-            count = len(there) + (demand == new)
-            kept[demand] = list(self._homes.get((node, demand), ())[:count])
-            for boards in kept[demand]:
-                left[list(boards)] -= _each(demand)
-            more = (count - len(kept[demand])) * (demand.whole_boards or 1)
-            parts += [(_each(demand), demand)] * more
-        parts.sort(key=lambda part: -part[0])
+        kept, parts, left = self._parts(node, new)
         found = packed([milli for milli, _ in parts], left.tolist())
         if found is None:
             return False
@@ -178,6 +167,28 @@ class BoardShares:
             held[demand][:] = kept[demand] + others
         self._left[node] = left
         return True
+
+    def _parts(
+        self, node: int, new: Demand | None = None
+    ) -> tuple[dict[Demand, list[Boards]], list[tuple[int, Demand]], IntArray]:
+        """Homes of pods on a node and one more, boards that others need, what homes leave, (b,)."""
+        left = self._beside_fixed[node].copy()
+        kept: dict[Demand, list[Boards]] = {}
+        parts: list[tuple[int, Demand]] = []
+        for demand, there in self._held.get(node, {}).items():
+            count = len(there) + (demand == new)
+            kept[demand] = list(self._homes.get((node, demand), ())[:count])
+            for boards in kept[demand]:
+                left[list(boards)] -= _each(demand)
+            more = (count - len(kept[demand])) * (demand.whole_boards or 1)
+            parts += [(_each(demand), demand)] * more
+        parts.sort(key=lambda part: -part[0])
+        return kept, parts, left
+
+    def can_be_arranged(self, node: int) -> bool:
+        """Whether boards for all pods of a node are found again from their numbers alone."""
+        _, parts, left = self._parts(node)
+        return packed([milli for milli, _ in parts], left.tolist()) is not None
 
     def _overbook(self, demand: Demand, node: int) -> None:
         self._overbooked.add(node)
@@ -213,43 +224,3 @@ def board_for(share_milli: int, whole_boards: int, left: IntArray) -> Boards:
         return tuple(idle.tolist()) if len(idle) == whole_boards else ()
     able = np.flatnonzero(left >= share_milli)
     return (int(able[left[able].argmin()]),) if len(able) else ()
-
-
-def packed(parts: Sequence[int], left: Sequence[int]) -> list[int] | None:
-    """A board for each part, largest parts first; None if there is no way or none was found.
-
-    Boards with equally much left are one choice.
-
-    Args:
-        parts: Thousandths of a board, falling.
-        left: Thousandths of each board.
-    """
-    boards, looks = list(left), 0
-    chosen: list[int] = []
-    tries = [_choices(parts[0], boards)] if parts else []
-    while tries:
-        looks += 1
-        if looks > PACKING_LOOKS:
-            return None
-        if not tries[-1]:
-            tries.pop()
-            if chosen:
-                boards[chosen[-1]] += parts[len(chosen) - 1]
-                chosen.pop()
-            continue
-        board = tries[-1].pop()
-        boards[board] -= parts[len(chosen)]
-        chosen.append(board)
-        if len(chosen) == len(parts):
-            return chosen
-        if sum(parts[len(chosen) :]) > sum(b for b in boards if b > 0):
-            tries.append([])
-        else:
-            tries.append(_choices(parts[len(chosen)], boards))
-    return None if parts else []
-
-
-def _choices(part: int, boards: Sequence[int]) -> list[int]:
-    """Boards that have the part, one of each fullness, the fullest last."""
-    by_left = {left: board for board, left in reversed(list(enumerate(boards))) if left >= part}
-    return [by_left[left] for left in sorted(by_left, reverse=True)]

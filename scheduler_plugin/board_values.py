@@ -16,6 +16,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from scheduler_plugin.board_fillings import dearest, dearest_filling
 from scheduler_plugin.snapshot import MILLI_PER_GPU
 
 __all__ = ["board_values"]
@@ -48,7 +49,7 @@ def board_values(sizes_milli: Sequence[int], counts: Sequence[int]) -> FloatArra
 @lru_cache(maxsize=64)
 def _values(sizes: tuple[int, ...], counts: tuple[int, ...]) -> FloatArray:
     if sizes:
-        filled = _filled(_prices(np.array(sizes), np.array(counts, dtype=np.float64)), sizes)
+        filled = dearest(_prices(np.array(sizes), np.array(counts, dtype=np.float64)), sizes)
     else:
         filled = np.zeros(MILLI_PER_GPU + 1)
     worth: FloatArray = filled / max(float(filled[-1]), TOLERANCE)
@@ -68,7 +69,7 @@ def _prices(sizes: npt.NDArray[np.int64], counts: FloatArray) -> FloatArray:
             # More of this share than expected costs nothing.
             entering, cost = -np.eye(len(sizes))[cheapest], 0.0
         else:
-            entering, cost = _fullest(prices, sizes.tolist()), 1.0
+            entering, cost = dearest_filling(prices, sizes.tolist()), 1.0
             if entering @ prices <= 1.0 + TOLERANCE:
                 break
         change = np.linalg.solve(columns, entering)
@@ -82,31 +83,3 @@ def _prices(sizes: npt.NDArray[np.int64], counts: FloatArray) -> FloatArray:
         columns[:, leaving], costs[leaving] = entering, cost
     paid: FloatArray = np.maximum(prices, 0.0)
     return paid
-
-
-def _filled(prices: FloatArray, sizes: Sequence[int]) -> FloatArray:
-    """The dearest shares that fit into each rest, any number of each, shape (1001,)."""
-    best = np.zeros(MILLI_PER_GPU + 1)
-    for size, price in zip(sizes, prices.tolist(), strict=True):
-        copies = 1
-        while copies * size <= MILLI_PER_GPU:
-            # Each power of two once makes every number of copies.
-            more = copies * size
-            best[more:] = np.maximum(best[more:], best[:-more] + copies * price)
-            copies *= 2
-    return best
-
-
-def _fullest(prices: FloatArray, sizes: Sequence[int]) -> FloatArray:
-    """How many of each share the dearest filling of a whole board has."""
-    best, left = _filled(prices, sizes), MILLI_PER_GPU
-    chosen = np.zeros(len(sizes))
-    while best[left] > TOLERANCE:
-        for i, size in enumerate(sizes):
-            if size <= left and best[left - size] + prices[i] >= best[left] - 1e-12:
-                chosen[i] += 1
-                left -= size
-                break
-        else:
-            left -= 1
-    return chosen

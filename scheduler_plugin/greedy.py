@@ -1,7 +1,7 @@
-"""The incumbent: a plan that always exists, within milliseconds, whatever the solver does.
+"""What is free while an assignment grows, and greedy placement into it.
 
-Jobs go by priority; a gang goes whole or not at all; each pod goes to the node where it leaves
-the least stranded for the pods that are expected to come (node_scores.py).
+A gang goes whole or not at all; each pod goes to the node where it leaves the least stranded for
+the pods that are expected to come (node_scores.py).
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from scheduler_plugin.board_shares import Boards
 from scheduler_plugin.gang_domains import GangDomain
 from scheduler_plugin.node_scores import STEP
 from scheduler_plugin.node_states import NodeStates
-from scheduler_plugin.objective import objective
 from scheduler_plugin.pod_classes import Job
 from scheduler_plugin.problem import Assignment, IntArray, Problem, placed_counts
 from scheduler_plugin.resource_columns import GPUS, MEMORY, MILLI_CPU
@@ -25,7 +24,6 @@ FloatArray = npt.NDArray[np.float64]
 BoolArray = npt.NDArray[np.bool_]
 Place = Callable[[int, int], int]
 """Books up to so many pods of a class; how many found a place."""
-JobOrder = Callable[[Problem, Job], tuple[float, ...]]
 
 BEFORE_NODES_WITH_GPUS = 1e3
 """Scores of nodes with GPUs never fall so low, and others never reach so high."""
@@ -68,8 +66,7 @@ class Packing:
         self._changed = set(range(len(problem.free)))
         self._stale = True
         self._node_headroom: IntArray = np.zeros(len(problem.free), dtype=np.int64)
-        for (class_index, node), count in (assignment or {}).items():
-            self.put(class_index, node, count)
+        self.become(assignment or {})
 
     def put(self, class_index: int, node: int, count: int, boards: Boards = ()) -> None:
         """Book ``count`` pods (negative takes them back); one of them on just these boards."""
@@ -98,8 +95,13 @@ class Packing:
         """Take back and book until this is the assignment; it can be undone."""
         keys = sorted(self.assignment.keys() | assignment.keys())
         more = {key: assignment.get(key, 0) - self.assignment.get(key, 0) for key in keys}
-        # A board that another pod is still on would be overbooked.
-        for key in sorted((key for key in keys if more[key]), key=lambda key: more[key] > 0):
+        gpu_milli = self.problem.gpu_milli
+
+        def turn(key: tuple[int, int]) -> tuple[bool, int]:
+            # A board that another pod is still on would be overbooked; small ones fit into rests.
+            return more[key] > 0, -int(gpu_milli[key[0]])
+
+        for key in sorted((key for key in keys if more[key]), key=turn):
             self.put(*key, more[key])
 
     def mark(self) -> int:
@@ -246,48 +248,6 @@ class Packing:
         return gpus
 
 
-def _large_then_scarce(problem: Problem, job: Job) -> tuple[float, ...]:
-    gpus = max(int(problem.gpu_milli[c]) for c in job.classes)
-    eligible = min(int(problem.eligible[c].sum()) for c in job.classes)
-    return (-gpus, eligible, -_host_share(problem, job))
-
-
-def _host_share(problem: Problem, job: Job) -> float:
-    """Of an average node's CPU and memory, what the largest pod of a job asks for."""
-    hosts = problem.total[:, [MILLI_CPU, MEMORY]].sum(axis=0)
-    average = np.maximum(hosts / max(1, len(problem.total)), 1.0)
-    return max(
-        float((problem.requests[c, [MILLI_CPU, MEMORY]] / average).sum()) for c in job.classes
-    )
-
-
-def _small_first(problem: Problem, job: Job) -> tuple[float, ...]:
-    large = _large_then_scarce(problem, job)
-    return (-large[0], -large[2])
-
-
-def _scarce_then_large(problem: Problem, job: Job) -> tuple[float, ...]:
-    return tuple(reversed(_large_then_scarce(problem, job)))
-
-
-def _frugal_first(problem: Problem, job: Job) -> tuple[float, ...]:
-    value = sum(problem.classes[c].value * int(problem.counts[c]) for c in job.classes)
-    watts = 0.0
-    for c in job.classes:
-        on_eligible = problem.watts[c][problem.eligible[c]]
-        watts += float(on_eligible.min(initial=0)) * int(problem.counts[c])
-    return (watts / value, -value)
-
-
-ORDERS: tuple[tuple[JobOrder, bool], ...] = (
-    (_large_then_scarce, False),
-    (_scarce_then_large, False),
-    (_frugal_first, False),
-    (_small_first, True),
-)
-"""In which order jobs of a tier are placed, and whether they are spread."""
-
-
 def fill(packing: Packing, jobs: Iterable[Job], *, spread: bool = False) -> None:
     """Add every job that still fits, in the given order; a gang whole or not at all."""
     problem = packing.problem
@@ -328,36 +288,3 @@ def _in_one_domain(
         packing.undo_to(mark)
     packing.only = None
     return False
-
-
-def pack(problem: Problem, order: JobOrder, *, spread: bool = False) -> Assignment:
-    """One greedy pass: tiers first, jobs of a tier in the given order."""
-    packing = Packing(problem, problem.start)
-    jobs = sorted(problem.jobs, key=lambda job: (-job.priority, order(problem, job)))
-    fill(packing, jobs, spread=spread)
-    placed = -1
-    while packing.peers is not None and placed < sum(packing.assignment.values()):
-        # Who wants to be near others, or as many as elsewhere, may find them there now.
-        placed = sum(packing.assignment.values())
-        fill(packing, jobs, spread=spread)
-    return packing.assignment
-
-
-def incumbent(
-    problem: Problem, enough: Callable[[Assignment], bool], first: Assignment | None = None
-) -> Assignment:
-    """The best of the greedy orders; later ones run only while ``enough`` says no.
-
-    Args:
-        problem: What is packed.
-        enough: Whether an assignment needs no better one, or time is up.
-        first: What the first order gave, if the caller has it already.
-    """
-    best = pack(problem, ORDERS[0][0]) if first is None else first
-    for order, spread in ORDERS[1:]:
-        if enough(best):
-            break
-        other = pack(problem, order, spread=spread)
-        if objective(problem, other) > objective(problem, best):
-            best = other
-    return best

@@ -146,6 +146,10 @@ class NodeStates:
         """What is left of each board of a node; empty where boards are not told apart."""
         return [] if self._boards is None else self._boards.left_of(node)
 
+    def can_be_arranged(self, node: int) -> bool:
+        """Whether boards for all pods of a node are found again from their numbers alone."""
+        return self._boards is None or self._boards.can_be_arranged(node)
+
     def admits(self, demand: Demand, node: int, boards: Boards) -> bool:
         """Whether one more has room on a node, on just these boards."""
         assert self._boards is not None

@@ -14,7 +14,8 @@ import numpy as np
 
 from scheduler_plugin.bounds import cumulative_bounds
 from scheduler_plugin.chains import let_in, let_stay
-from scheduler_plugin.greedy import Packing, fill, incumbent
+from scheduler_plugin.greedy import Packing, fill
+from scheduler_plugin.greedy_orders import incumbent
 from scheduler_plugin.neighbourhoods import Neighbourhoods
 from scheduler_plugin.objective import demanded_values, objective, placed_values
 from scheduler_plugin.pod_classes import Job

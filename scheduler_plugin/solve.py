@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from scheduler_plugin.checker import complaints
-from scheduler_plugin.greedy import ORDERS, pack
+from scheduler_plugin.greedy_orders import ORDERS, pack
 from scheduler_plugin.objective import demanded_values, objective, placed_values
 from scheduler_plugin.pending_remedies import explained
 from scheduler_plugin.plan_document import Pending, PendingReason, Placement, Plan, Statistics, Tier

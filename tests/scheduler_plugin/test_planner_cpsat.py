@@ -7,7 +7,8 @@ from collections import Counter
 from hypothesis import HealthCheck, given
 
 from scheduler_plugin.cpsat import Improvement, SolverLimits, improve
-from scheduler_plugin.greedy import Packing, incumbent
+from scheduler_plugin.greedy import Packing
+from scheduler_plugin.greedy_orders import incumbent
 from scheduler_plugin.objective import placed_values
 from scheduler_plugin.problem import Assignment, Problem, compile_problem
 from scheduler_plugin.snapshot import Snapshot
