@@ -8,7 +8,7 @@ the same snapshot, budget and seed give the same plan; the hard deadline is the 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from scheduler_plugin.checker import complaints
@@ -26,7 +26,7 @@ from scheduler_plugin.search import (
 )
 from scheduler_plugin.snapshot import Pod, PodState, Snapshot
 from scheduler_plugin.steps import changes, in_order
-from wattpack.units import seconds_to_ns
+from wattpack.units import NS_PER_SECOND, seconds_to_ns
 
 __all__ = ["SearchSettings", "plan", "refused"]
 
@@ -51,8 +51,8 @@ def plan(
             incumbent comes on top.
         seed: Of the search.
         settings: Of the search; None for one worker, as long as it takes, no moves.
-        on_plan: Called with the first greedy plan as soon as there is one. It names no causes, and
-            whoever gets it asks the checker.
+        on_plan: Called with the first greedy plan as soon as there is one, and with the best of
+            them before the search. They name no causes, and whoever gets them asks the checker.
         digest: The snapshot's digest if the caller has it already.
     """
     settings = settings or SearchSettings()
@@ -63,10 +63,13 @@ def plan(
     if on_plan is not None:
         first = pack(problem, ORDERS[0][0])
         on_plan(_assemble(_Found.greedy(problem, first), digest, lambda: True))
+        settings = _hurried(settings, began_ns)
     search = Search(problem, deadline_seconds * WORK_PER_SECOND, seed, settings, began_ns, first)
     is_done = search.done()  # From here on it has bounds.
     start = _Found.of(search)
     if not is_done:
+        if on_plan is not None and start.assignment != first:
+            on_plan(_assemble(start, digest, lambda: True))
         improve_all(search)
     best = _Found.of(search)
     late = _later_than(settings, began_ns)
@@ -75,6 +78,19 @@ def plan(
         incumbent = _judged(_assemble(start, digest, late), snapshot, digest)
         return incumbent.model_copy(update={"refusals": answer.refusals + incumbent.refusals})
     return answer
+
+
+def _hurried(settings: SearchSettings, began_ns: int) -> SearchSettings:
+    """As much time as the first plan took is kept free: judging and sending one takes as much."""
+    if settings.clock is None:
+        return settings
+    kept_seconds = (settings.clock.monotonic_ns() - began_ns) / NS_PER_SECOND
+    wall, explain = settings.wall_seconds, settings.explain_seconds
+    return replace(
+        settings,
+        wall_seconds=None if wall is None else max(0.0, wall - kept_seconds),
+        explain_seconds=None if explain is None else max(0.0, explain - kept_seconds),
+    )
 
 
 def _later_than(settings: SearchSettings, began_ns: int) -> Callable[[], bool]:

@@ -32,7 +32,12 @@ class Failure(StrEnum):
 
 @dataclass(slots=True)
 class Answer:
-    """What has come back to one request so far, and what went wrong."""
+    """What has come back to one request so far, and what went wrong.
+
+    Attributes:
+        incumbent: The newest of them.
+        incumbent_ns: When the first of them came.
+    """
 
     number: int = 0
     incumbent: Plan | None = None
@@ -180,8 +185,9 @@ class SolverChild:
         if is_late:
             return
         if kind == INCUMBENT:
+            if self._answer.incumbent is None:
+                self._answer.incumbent_ns = self._clock.monotonic_ns()
             self._answer.incumbent = received
-            self._answer.incumbent_ns = self._clock.monotonic_ns()
         elif kind == FINAL:
             self._answer.final = received
             self._owes = False

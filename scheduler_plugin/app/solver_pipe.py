@@ -5,7 +5,7 @@ judged before anybody believes it.
 
     child:  ready                 once, when everything is imported
     parent: SolverRequest
-    child:  incumbent NUMBER PLAN as soon as there is one
+    child:  incumbent NUMBER PLAN as soon as there is one, and when there is a better one
     child:  final NUMBER PLAN     at the end, or
     child:  out-of-memory         and it ends
 """

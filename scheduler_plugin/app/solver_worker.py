@@ -31,11 +31,12 @@ from wattpack.clock import Clock, SystemClock
 from wattpack.units import NS_PER_SECOND
 
 MIB: Final = 1024 * 1024
-SEARCH_SHARE: Final = 0.65
-"""Of the deadline, when the search ends; a round under way may take a tenth more (assumed)."""
+SEARCH_SHARE: Final = 0.75
+"""Of the deadline, when the search ends, less what the first plan took (``solve``); a round under
+way may take a tenth more (assumed)."""
 
-EXPLAIN_SHARE: Final = 0.85
-"""Of the deadline, when no further cause is looked for; then come the checkers, here and there."""
+EXPLAIN_SHARE: Final = 0.95
+"""The same for causes; then come the checkers, here and there."""
 
 
 def serve(source: IO[bytes], sink: IO[str], clock: Clock) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -50,27 +52,32 @@ def pods(draw: st.DrawFn) -> Pod:
 
 @st.composite
 def nodes(draw: st.DrawFn) -> list[Node]:
+    """Of two makes, so that many of them differ in their labels alone."""
     taints = [(), tuple(Taint(key="dedicated", effect=effect) for effect in TaintEffect)]
     flags = ("ready", "schedulable", "disrupted", "power_known")
-    return [
-        node(
-            name,
-            gpu_model=draw(st.sampled_from(["H200", "A40", ""])),
-            labels=draw(st.dictionaries(KEYS, VALUES, max_size=3)),
-            taints=draw(st.sampled_from(taints)),
-            **{flag: draw(st.sampled_from([True, True, False])) for flag in flags},
-        )
-        for name in NAMES
+    makes = [
+        {
+            "gpu_model": draw(st.sampled_from(["H200", "A40", ""])),
+            "taints": draw(st.sampled_from(taints)),
+            **{flag: draw(st.booleans()) for flag in flags},
+        }
+        for _ in range(2)
     ]
+    labels = st.dictionaries(KEYS, VALUES, max_size=3)
+    return [node(name, labels=draw(labels), **draw(st.sampled_from(makes))) for name in NAMES]
 
 
-@examples(300)
+@examples(200)
 @given(nodes(), st.lists(pods(), min_size=1, max_size=3))
 def test_a_kind_answers_for_each_of_its_nodes(there: list[Node], asking: list[Pod]) -> None:
     kinds = node_kinds(there, asking)
     for each in asking:
-        alone = [all(rule.holds(each, n) for rule in STATIC_RULES) for n in there]
-        assert static_mask(kinds, each).tolist() == alone
+        alone = {r.reason: [r.holds(each, n) for n in there] for r in STATIC_RULES}
+        for rule in STATIC_RULES:
+            assert kinds.mask(partial(rule.holds, each)).tolist() == alone[rule.reason]
+        assert static_mask(kinds, each).tolist() == [
+            all(row) for row in zip(*alone.values(), strict=True)
+        ]
 
 
 def test_nodes_that_differ_only_where_nobody_looks_are_one_kind() -> None:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import io
-import os
-import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -23,7 +21,7 @@ from scheduler_plugin.snapshot import Snapshot
 from scheduler_plugin.snapshot_stream import SnapshotSender
 from scheduler_plugin.solve import SearchSettings, plan
 from simulation.kube import EmbeddedKube
-from tests.scheduler_plugin.placement_builders import bound, node, pod, snapshot
+from tests.scheduler_plugin.placement_builders import bound, domain, node, pod, snapshot
 from wattpack.clock import ManualClock, SystemClock
 from wattpack.kube.event_reports import EventRecorder
 from wattpack.kube.port import EVENTS
@@ -81,21 +79,20 @@ def test_a_child_without_cpu_is_late_and_its_answer_to_an_earlier_question_none(
 ) -> None:
     monkeypatch.setattr(solver_child, "cpu_seconds", lambda pid: 0.0)
     monkeypatch.setattr(solver_child, "wants_cpu", lambda pid: True)
-    script = "import signal, sys; mine = [signal.SIGUSR1]; "
-    script += "signal.pthread_sigmask(signal.SIG_BLOCK, mine); print('ready', flush=True); "
-    script += "signal.sigwait(mine); "
+    script = "import sys; from scheduler_plugin.app.solver_pipe import requests; "
+    script += "print('ready', flush=True); asked = requests(sys.stdin.buffer); "
+    script += "next(asked); next(asked); "
     script += f"print('final 1', {INCUMBENT.model_dump_json()!r}, flush=True); {WAITS}"
-    settings = ChildSettings((sys.executable, "-S", "-c", script), 20.0, grace_seconds=0.05)
+    settings = ChildSettings((sys.executable, "-c", script), 20.0, grace_seconds=0.05)
     failures: list[Failure] = []
-    planner = ProcessPlanner(SystemClock(), 0.05, child=settings, failed=failures.append)
+    planner = ProcessPlanner(SystemClock(), 0.3, child=settings, failed=failures.append)
     try:
         first = planner.plan(SNAPSHOT)
         child = planner._child
         assert child is not None
-        os.kill(child.pid, signal.SIGUSR1)
+        assert planner.plan(SNAPSHOT).placements == first.placements == INCUMBENT.placements
         while not child.has_answered:
             child._clock.wait_until(child._clock.monotonic_ns() + 10**9, child._wake)
-        assert planner.plan(SNAPSHOT).placements == first.placements == INCUMBENT.placements
         assert failures == [Failure.LATE, Failure.LATE]
         assert planner._child is child
     finally:
@@ -231,6 +228,25 @@ def test_the_child_sends_the_incumbent_first_and_the_final_plan_last() -> None:
     assert ready == "ready"
     assert parse_plan(first.removeprefix("incumbent 1 ")) == INCUMBENT
     assert parse_plan(last.removeprefix("final 1 ")) == INCUMBENT
+
+
+def test_the_best_greedy_plan_follows_the_first_where_it_is_better() -> None:
+    """Two frugal pods go where the first order puts a hungry one; r and s keep a gap open."""
+    few_watts = snapshot(
+        domain("d", 1500),
+        node("a", domain="d"),
+        node("b", 4, gpu_model="B"),
+        pod("large", 1, expected_watts_per_gpu=1400, milli_cpu=9_000, gpu_models=("H200",)),
+        pod("p", 1, expected_watts_per_gpu=700, gpu_models=("H200",)),
+        pod("q", 1, expected_watts_per_gpu=700, gpu_models=("H200",)),
+        pod("r", 3, gpu_models=("B",)),
+        pod("s", 2, gpu_models=("B",)),
+    )
+    sink = io.StringIO()
+    serve(io.BytesIO(request(few_watts, 3.0, 3 * NS_PER_SECOND)), sink, ManualClock())
+    plans = [parse_plan(line.split(" ", 2)[2]) for line in sink.getvalue().splitlines()[1:]]
+    placed = [sorted(p.uid for p in each.placements) for each in plans]
+    assert placed == [["large", "r"], ["p", "q", "r"], ["p", "q", "r"]]
 
 
 def test_after_the_deadline_no_cause_is_looked_for_and_the_plan_holds() -> None:
