@@ -26,6 +26,7 @@ _NOT_THE_CLASS = {
     "node",
     "gpu_boards",
     "move_seconds",
+    "expected_end_seconds",
 }
 
 

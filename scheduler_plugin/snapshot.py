@@ -171,6 +171,8 @@ class Pod(Value):
         excluded_nodes: Pairs under quarantine.
         move_seconds: What a move would cost each GPU of a running pod: the mean start of its work
             and what the stop loses; None where it cannot be moved or nobody knows.
+        expected_end_seconds: When a running pod is expected to end, from the snapshot on; None for
+            unknown. Only ``wattpack plan what-if`` asks.
         shared_work: Kind of work of a pod that shares boards, as in ``slow_downs``; empty for
             unknown.
         groups: That it belongs to, for ``peer_rules`` of any pod.
@@ -198,6 +200,7 @@ class Pod(Value):
     excluded_nodes: tuple[Label, ...] = ()
     shared_work: Label = ""
     move_seconds: Annotated[int | None, Field(ge=0, le=10**8)] = None
+    expected_end_seconds: Annotated[int | None, Field(ge=0, le=10**9)] = None
     groups: tuple[Label, ...] = ()
     peer_rules: tuple[PeerRule, ...] = ()
 

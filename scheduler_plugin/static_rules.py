@@ -25,7 +25,7 @@ NO_RULE = frozenset(
     [
         *("uid", "namespace", "name", "priority", "state", "node", "gang"),
         *("gpu_milli", "gpu_boards", "milli_cpu", "memory_bytes", "resources"),
-        *("kernel_class", "expected_watts_per_gpu", "move_seconds"),
+        *("kernel_class", "expected_watts_per_gpu", "move_seconds", "expected_end_seconds"),
         *("groups", "peer_rules"),
     ]
 )

@@ -50,7 +50,7 @@ VERBS: dict[str, Verb] = {
     "console": Verb("console.app.console_command", "serve the dashboard"),
     "plan": Verb(
         "scheduler_plugin.app.plan_command",
-        "pods, gpus, parallel or serving: what fits, costs and draws; no cluster needed",
+        "pods, gpus, parallel, serving or what-if: what fits, costs and draws; no cluster needed",
     ),
     "explain": Verb("console.app.explain_command", "cap: why a GPU is capped, what would lift it"),
     "bench": Verb("capacity.app.bench_command", "measure what a GPU does with time and watts"),
@@ -72,6 +72,10 @@ SUBJECTS: dict[str, dict[str, Verb]] = {
         ),
         "serving": Verb(
             "capacity.app.plan_serving_command", "latency, goodput and watts of a language model"
+        ),
+        "what-if": Verb(
+            "scheduler_plugin.app.what_if_command",
+            "a snapshot's plan with other nodes or limits, and when a gang would start",
         ),
     },
     "explain": {

@@ -83,13 +83,22 @@ def _plan(arguments: argparse.Namespace) -> tuple[Plan, Snapshot]:
 
 def _snapshot(arguments: argparse.Namespace) -> Snapshot:
     if not arguments.cluster:
-        text = _read(arguments.snapshot)
-        # A model takes the last of two keys unseen; people's files are refused by name.
-        parse_json(text, arguments.snapshot)
-        return parse_snapshot(text, arguments.snapshot)
+        return read_snapshot(arguments.snapshot)
     from wattpack.kube.client import connect
 
     return cluster_snapshot(connect(arguments.kubeconfig), SystemClock())
+
+
+def read_snapshot(name: str) -> Snapshot:
+    """A snapshot file, or standard input for ``-``.
+
+    Raises:
+        InputError: if it cannot be read, or naming the first wrong field.
+    """
+    text = _read(name)
+    # A model takes the last of two keys unseen; people's files are refused by name.
+    parse_json(text, name)
+    return parse_snapshot(text, name)
 
 
 def cluster_snapshot(api: KubeApi, clock: Clock) -> Snapshot:

@@ -62,6 +62,7 @@ POD_FIELDS: dict[str, tuple[Any, ...]] = {
     "excluded_nodes": ((), ("n",)),
     "shared_work": ("", "chat"),
     "move_seconds": (None, 60),
+    "expected_end_seconds": (None, 60),
     "groups": ((), ("other",)),
     "peer_rules": ((), (APART,), (TOGETHER,)),
 }

@@ -133,6 +133,20 @@ plan | pods, gpus, parallel
 plan poems | pods, gpus, parallel
 plan pods | --snapshot
 plan pods --snapshot missing | --snapshot
+plan what-if missing | what-if
+plan what-if missing --drain a | --snapshot
+plan what-if object.json --drain a | --drain
+plan what-if object.json --remove a | --remove
+plan what-if object.json --add 2 | --add
+plan what-if object.json --add 0:H200 | --add
+plan what-if object.json --add 1e3:H200 | --add
+plan what-if object.json --add 2:H200 | --add
+plan what-if object.json --limit row | --limit
+plan what-if object.json --limit row=nan | --limit
+plan what-if object.json --limit row=5 | --limit
+plan what-if object.json --start-of g | --start-of
+plan what-if object.json --limit row=5 --forecast garbage | --forecast
+plan what-if object.json --start-of g --forecast garbage | file
 plan gpus | --demand
 plan gpus --demand missing | file
 plan gpus --demand folder | file

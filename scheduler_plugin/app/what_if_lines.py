@@ -1,0 +1,96 @@
+"""What a what-if found, as lines for people."""
+
+from __future__ import annotations
+
+from scheduler_plugin.app.plan_lines import pending_message
+from scheduler_plugin.gang_start import GangStart
+from scheduler_plugin.snapshot import MILLI_PER_GPU, Pod, Snapshot
+from scheduler_plugin.what_if import Comparison, DomainWatts, Relocation
+
+__all__ = ["comparison_lines", "start_lines"]
+
+
+def comparison_lines(snapshot: Snapshot, comparison: Comparison) -> list[str]:
+    """The new plan against the old one.
+
+    Args:
+        snapshot: As the question has it.
+        comparison: Of both plans.
+    """
+    pods = {pod.uid: pod for pod in snapshot.pods}
+    waiting = {entry.uid: entry for entry in comparison.pending}
+    told = {entry.gang: entry for entry in comparison.pending if entry.gang and entry.changes}
+    before = f"{_gpus(comparison.held_before)} of {_gpus(comparison.gpu_milli_before)}"
+    lines = [
+        f"{before} GPUs held before, "
+        f"{_gpus(comparison.held_after)} of {_gpus(comparison.gpu_milli_after)} after; "
+        f"{comparison.waiting_before} pods waiting before, {comparison.waiting_after} after"
+    ]
+    for kind, those in _kinds(comparison.relocations).items():
+        lines.append(f"{len(those)} {kind}")
+        for one in those:
+            lines.append(f"  {_title(pods[one.uid])}{_from_to(one)}")
+            if not one.after and (entry := waiting.get(one.uid)):
+                text = pending_message(entry, told.get(entry.gang, entry), pods)
+                lines.append(f"    {entry.reason}: {text}")
+    return lines + [_watts(domain) for domain in comparison.domains if _differs(domain)]
+
+
+def start_lines(snapshot: Snapshot, start: GangStart) -> list[str]:
+    """When a gang would start, and why not now."""
+    pods = {pod.uid: pod for pod in snapshot.pods}
+    why = []
+    if start.cause is not None:
+        why = [f"  {start.cause.reason}: {pending_message(start.cause, start.cause, pods)}"]
+    if start.start_seconds is None:
+        until = f"looked {start.looked_until_seconds:,} s ahead"
+        return [f"{start.waiting}: nothing that is expected lets it start ({until})", *why]
+    if not start.start_seconds:
+        return [f"{start.waiting} would start at once", *_places(start, pods)]
+    ended = ", ".join(_title(pods[uid]) for uid in start.ended[-5:])
+    lines = [f"{start.waiting} would start in {start.start_seconds:,} s; now it waits:", *why]
+    if ended:
+        lines.append(f"  {len(start.ended)} running pods end before, the last of them {ended}")
+    return lines + _places(start, pods)
+
+
+def _places(start: GangStart, pods: dict[str, Pod]) -> list[str]:
+    return [f"  {_title(pods[uid])} -> {node}" for uid, node in sorted(start.nodes.items())]
+
+
+def _kinds(relocations: tuple[Relocation, ...]) -> dict[str, list[Relocation]]:
+    found: dict[str, list[Relocation]] = {}
+    for one in relocations:
+        if one.before and one.after:
+            kind = "run elsewhere" if one.runs else "wait and go elsewhere"
+        elif one.after:
+            kind = "come in"
+        else:
+            kind = "lose their place and wait" if one.runs else "no longer come in"
+        found.setdefault(kind, []).append(one)
+    return found
+
+
+def _from_to(one: Relocation) -> str:
+    if one.before and one.after:
+        return f": {one.before} -> {one.after}"
+    return f" -> {one.after}" if one.after else f": {one.before} -> waits"
+
+
+def _title(pod: Pod) -> str:
+    return f"{pod.namespace}/{pod.name}" if pod.name else pod.uid
+
+
+def _gpus(milli: int) -> str:
+    return f"{milli / MILLI_PER_GPU:,g}"
+
+
+def _differs(domain: DomainWatts) -> bool:
+    same_limit = domain.limit_before == domain.limit_after
+    return not (same_limit and domain.counted_before == domain.counted_after)
+
+
+def _watts(domain: DomainWatts) -> str:
+    before = f"{domain.counted_before:,} of {domain.limit_before:,} W"
+    after = f"{domain.counted_after:,} of {domain.limit_after:,} W"
+    return f"{domain.name}: {before} before, {after} after"
