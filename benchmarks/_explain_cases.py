@@ -48,6 +48,7 @@ class _Draft:
                     "milli_cpu": 96_000,
                     "memory_bytes": 1024 * GIB,
                     "watts_per_gpu": MODELS["H200"],
+                    "idle_watts": 900,
                     "labels": {"kubernetes.io/hostname": f"n{i:04}", "zone": f"z{i % 3}"},
                     "domain": f"rack{i % racks}" if racks else "",
                 }
@@ -104,7 +105,9 @@ class _Draft:
         for i in range(size):
             member = template | {"uid": f"{name}-{i}", "name": f"{name}-{i}"}
             self.pods.append(member | ({"gpu_milli": 0} if led and not i else {}))
-        self.gangs.append(Gang(id=name, size=size))
+        required = self.rng.random() < 0.3
+        key = "zone" if required else ""
+        self.gangs.append(Gang(id=name, size=size, topology_key=key, topology_required=required))
 
     def racks(self, spare: tuple[int, ...]) -> list[PowerDomain]:
         """Racks below a row, with so many watts to spare, and now and then a short guarantee."""
@@ -291,18 +294,18 @@ def random_snapshot(kind: str, seed: int) -> Snapshot:
 def large_snapshot(nodes: int, waiting: int, *, bound_by_power: bool, seed: int) -> Snapshot:
     """Full to 95 %, racks of 20 nodes; every waiting pod asks for something else."""
     rng = random.Random(f"large-{bound_by_power}-{seed}")
-    draft = _Draft(rng, nodes, nodes // 20)
+    draft = _Draft(rng, nodes, nodes // 20 if bound_by_power else 0)
     for node in draft.nodes:
         model = rng.choice(list(MODELS))
         node |= {"gpu_model": model, "watts_per_gpu": MODELS[model]}
     draft.run_pods()
     start = len(draft.pods)
-    draft.wait(waiting)
+    # One and a half times what is free.
+    draft.wait(waiting, (1, 2, 4) if bound_by_power else (2, 4, 8))
     for number, pod in enumerate(draft.pods[start:]):
         pod["milli_cpu"] += number
         if rng.random() < 0.3:
             pod["gpu_models"] = (rng.choice(list(MODELS)),)
         if rng.random() < 0.2:
             pod["node_selector"] = {"zone": f"z{rng.randrange(4)}"}
-    spare = (0, 700, 6_000) if bound_by_power else (100_000,)
-    return draft.snapshot(draft.racks(spare))
+    return draft.snapshot(draft.racks((0, 700, 6_000)) if bound_by_power else None)

@@ -89,7 +89,8 @@ def fits_if_all_is_free(snapshot: Document, entry: Document) -> bool:
         node |= {"ready": True, "schedulable": True, "disrupted": False, "power_known": True}
     for domain in made["domains"]:
         domain |= {"limit_watts": FAR_ABOVE, "used_watts": 0, "guaranteed_margin_watts": 0}
-    gangs = [gang | {"size": len(mine)} for gang in made["gangs"] if gang["id"] == entry["gang"]]
+    anywhere = {"size": len(mine), "topology_required": False}
+    gangs = [gang | anywhere for gang in made["gangs"] if gang["id"] == entry["gang"]]
     return is_placed(made | {"pods": mine, "gangs": gangs})
 
 
@@ -121,6 +122,10 @@ def _drop_affinity(made: Document, change: Document) -> None:
 def _drop_peers(made: Document, change: Document) -> None:
     for pod in _waiting(made, change):
         pod["peer_rules"] = [r for r in pod["peer_rules"] if r["kind"] != change["rules"]]
+
+
+def _scatter(made: Document, change: Document) -> None:
+    _of(made["gangs"], "id", change["waiting"])["topology_required"] = False
 
 
 def _tolerate(made: Document, change: Document) -> None:
@@ -197,6 +202,11 @@ def _add(made: Document, change: Document) -> None:
         node = copy.deepcopy(like)
         node |= {"ready": True, "schedulable": True, "disrupted": False}
         made["nodes"].append(node | {"name": f"new-{number}"})
+    name = like["domain"]
+    while name:
+        domain = _of(made["domains"], "name", name)
+        domain["used_watts"] += change["count"] * like["idle_watts"]
+        name = domain["parent"]
 
 
 _ALTER: Final = {
@@ -204,6 +214,7 @@ _ALTER: Final = {
     "drop_selector": _drop_selector,
     "drop_affinity": _drop_affinity,
     "drop_peer_rules": _drop_peers,
+    "drop_gang_topology": _scatter,
     "tolerate_taint": _tolerate,
     "lift_quarantine": _lift,
     "return_node": _return,

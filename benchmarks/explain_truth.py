@@ -47,7 +47,6 @@ TARGETS: Final = {
     "placed_share": Target(at_least=0.99),
     "needed_share": Target(at_least=0.95),
     "told_share": Target(at_least=0.99),
-    "said_in_vain": Target(at_most=0),
     "applied_differently": Target(at_most=0),
     "cpu_milliseconds_1000_nodes_power": Target(at_most=300),
     "cpu_milliseconds_1000_nodes_full": Target(at_most=300),

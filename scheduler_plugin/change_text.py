@@ -11,6 +11,7 @@ from scheduler_plugin.plan_changes import (
     AddNodes,
     Change,
     DropAffinity,
+    DropGangTopology,
     DropPeerRules,
     DropSelector,
     EvictPod,
@@ -82,6 +83,8 @@ def _request(changes: Sequence[Change], names: Mapping[str, str]) -> list[str]:
         found.append("it gave up its required node affinity")
     dropped = [_PEER_RULES[c.rules] for c in changes if isinstance(c, DropPeerRules)]
     found += [f"it gave up its {_and(dropped)}"] if dropped else []
+    if any(isinstance(c, DropGangTopology) for c in changes):
+        found.append("it did not have to be in one topology domain")
     found += [f"it tolerated the taint {_and(taints)}"] if taints else []
     return found + ([f"its quarantine on {_and(banned)} ended"] if banned else [])
 

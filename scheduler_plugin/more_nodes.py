@@ -89,6 +89,7 @@ def _like(
             return 0, 0, []
         watts += int(problem.watts[c, node]) * count
     count = int(used.sum())
+    watts += count * problem.snapshot.nodes[node].idle_watts if watts else 0
     changes: list[Change] = [AddNodes(like=problem.node_names[node], count=count)]
     short = [(d, watts - int(trial.headroom[d])) for d in trial.above(node)] if watts else []
     names = [domain.name for domain in problem.snapshot.domains]

@@ -6,9 +6,9 @@ import math
 from collections.abc import Sequence
 from typing import Final
 
-from scheduler_plugin.more_nodes import more_nodes
+from scheduler_plugin.gang_remedies import for_gang
 from scheduler_plugin.pending_causes import explain_pending
-from scheduler_plugin.plan_changes import Change, EvictPod, MovePod, OfThePod
+from scheduler_plugin.plan_changes import Change, DropGangTopology, EvictPod, MovePod, OfThePod
 from scheduler_plugin.plan_document import Pending, PendingReason
 from scheduler_plugin.pod_classes import Job, is_movable
 from scheduler_plugin.problem import Assignment, Problem, compile_problem, placed_counts
@@ -74,8 +74,7 @@ def _found(
         return remedies.smallest([(wanted[0][0], 1)])
     requests = trial.problem.requests
     by_size = sorted(wanted, key=lambda each: tuple(requests[each[0]].tolist()), reverse=True)
-    found = remedies.smallest(by_size)
-    return more_nodes(trial, by_size) if found is None else found
+    return for_gang(remedies, trial, job.gang, by_size)
 
 
 def _with_running(problem: Problem, assignment: Assignment) -> tuple[Problem, Assignment]:
@@ -114,7 +113,7 @@ def _named(parts: Sequence[Part], waiting: str) -> tuple[Change, ...]:
     """With the name of who waits."""
     return tuple(
         part.change.model_copy(update={"waiting": waiting})
-        if isinstance(part.change, OfThePod)
+        if isinstance(part.change, OfThePod | DropGangTopology)
         else part.change
         for part in parts
     )

@@ -4,7 +4,7 @@ Each change is one thing that somebody can do. ``apply_changes`` is the only pla
 one of them means for a snapshot; it is pure, and everything that is not named stays as it is.
 
     request of the pod    accept_gpu_model, drop_selector, drop_affinity, drop_peer_rules,
-                          tolerate_taint, lift_quarantine
+                          drop_gang_topology, tolerate_taint, lift_quarantine
     nodes                 return_node, state_power
     power                 raise_limit, lower_guarantees
     pods that run         move_pod, evict_pod
@@ -21,6 +21,7 @@ from pydantic import Field
 from scheduler_plugin.peer_rule import PeerKind
 from scheduler_plugin.snapshot import (
     MILLI_PER_GPU,
+    Gang,
     Id,
     Label,
     Node,
@@ -78,6 +79,13 @@ class DropPeerRules(Value):
     kind: Literal["drop_peer_rules"] = "drop_peer_rules"
     waiting: Id
     rules: PeerKind
+
+
+class DropGangTopology(Value):
+    """The gang prefers one topology domain and no longer requires it; ``waiting`` is its id."""
+
+    kind: Literal["drop_gang_topology"] = "drop_gang_topology"
+    waiting: Id
 
 
 class TolerateTaint(Value):
@@ -161,7 +169,10 @@ class FreeOnNode(Value):
 
 
 class AddNodes(Value):
-    """So many more nodes like one that is there, empty, below the same power domain."""
+    """So many more nodes like one that is there, empty, below the same power domain.
+
+    What they draw without work is added to what is used there.
+    """
 
     kind: Literal["add_nodes"] = "add_nodes"
     like: Id
@@ -173,6 +184,7 @@ OfThePod = (
 )
 Change = Annotated[
     OfThePod
+    | DropGangTopology
     | ReturnNode
     | StatePower
     | RaiseLimit
@@ -186,8 +198,9 @@ Change = Annotated[
 
 RANKS: Final = {
     "accept_gpu_model": 0, "drop_selector": 0, "drop_affinity": 0, "drop_peer_rules": 0,
-    "tolerate_taint": 0, "lift_quarantine": 0, "return_node": 1, "state_power": 1, "raise_limit": 2,
-    "lower_guarantees": 2, "move_pod": 3, "evict_pod": 4, "free_on_node": 5, "add_nodes": 6,
+    "drop_gang_topology": 0, "tolerate_taint": 0, "lift_quarantine": 0,
+    "return_node": 1, "state_power": 1, "raise_limit": 2, "lower_guarantees": 2,
+    "move_pod": 3, "evict_pod": 4, "free_on_node": 5, "add_nodes": 6,
 }  # fmt: skip
 """How much a change asks of others. The set whose worst rank asks least is told."""
 
@@ -212,12 +225,13 @@ class _Draft:
         self._nodes: dict[str, Node] = {node.name: node for node in snapshot.nodes}
         self._pods: dict[str, Pod] = {pod.uid: pod for pod in snapshot.pods}
         self._domains: dict[str, PowerDomain] = {d.name: d for d in snapshot.domains}
+        self._gangs: dict[str, Gang] = {gang.id: gang for gang in snapshot.gangs}
 
     def snapshot(self) -> Snapshot:
         return Snapshot(
             nodes=tuple(self._nodes.values()),
             pods=tuple(self._pods.values()),
-            gangs=self._from.gangs,
+            gangs=tuple(self._gangs.values()),
             domains=tuple(self._domains.values()),
             slow_downs=self._from.slow_downs,
         )
@@ -228,6 +242,8 @@ class _Draft:
                 self._in_domain(change)
             case MovePod() | EvictPod():
                 self._running(change)
+            case DropGangTopology():
+                self._scatter(change)
             case ReturnNode():
                 node = self._node(change.node)
                 back = {"ready": True, "schedulable": True, "disrupted": False}
@@ -247,6 +263,12 @@ class _Draft:
         if name not in self._nodes:
             raise InputError("changes.node", "a node of the snapshot", name)
         return self._nodes[name]
+
+    def _scatter(self, change: DropGangTopology) -> None:
+        gang = self._gangs.get(change.waiting)
+        if gang is None:
+            raise InputError("changes.waiting", "a gang of the snapshot", change.waiting)
+        self._gangs[gang.id] = gang.model_copy(update={"topology_required": False})
 
     def _in_domain(self, change: RaiseLimit | LowerGuarantees) -> None:
         domain = self._domains.get(change.domain)
@@ -300,6 +322,12 @@ class _Draft:
                 labels[HOSTNAME_LABEL] = name
             fresh = {"ready": True, "schedulable": True, "disrupted": False}
             self._nodes[name] = like.model_copy(update=fresh | {"name": name, "labels": labels})
+        above = like.domain
+        while above and like.idle_watts:
+            domain = self._domains[above]
+            used = domain.used_watts + like.idle_watts * change.count
+            self._domains[above] = domain.model_copy(update={"used_watts": used})
+            above = domain.parent
 
     def _of_the_pod(self, change: OfThePod) -> None:
         waiting = [

@@ -15,18 +15,16 @@ import numpy as np
 
 from scheduler_plugin.board_shares import Boards
 from scheduler_plugin.greedy import Packing
+from scheduler_plugin.node_states import NodeStates
 from scheduler_plugin.plan_changes import EvictPod, MovePod
-from scheduler_plugin.problem import BoolArray, IntArray
+from scheduler_plugin.problem import Assignment, BoolArray, IntArray
 from scheduler_plugin.resource_columns import GPUS
 from scheduler_plugin.trial import Costs, Part, Trial
 
 __all__ = ["Leavers"]
 
-PRICED_NODES: Final = 12
+PRICED_NODES: Final = 8
 """Nodes whose cheapest set is looked for, those first where a freed GPU costs least."""
-
-TRIED_NODES: Final = 6
-"""Of them those for whose pods places are looked for, the cheapest set first."""
 
 NO_RATE: Final = 2**40
 """Stands for a node that nobody can leave; times GPUs it still adds up."""
@@ -43,6 +41,20 @@ class _Leaver(NamedTuple):
     boards: Boards
 
 
+class _Tier(NamedTuple):
+    """Who may leave for a pod of some priority.
+
+    Attributes:
+        cleared: Room once all of them have left.
+        rate: GPU seconds of the cheapest GPU of each node, ``NO_RATE`` without any, shape (n,).
+        usable: By node, the cheapest first.
+    """
+
+    cleared: NodeStates
+    rate: IntArray
+    usable: dict[int, list[_Leaver]]
+
+
 class Leavers:
     """Running pods that may leave their nodes.
 
@@ -52,7 +64,7 @@ class Leavers:
 
     def __init__(self, trial: Trial) -> None:
         self._trial = trial
-        problem = trial.problem
+        self._problem = problem = trial.problem
         now = trial.packing.assignment
         self._on: dict[int, list[_Leaver]] = defaultdict(list)
         seen: dict[tuple[int, int], int] = defaultdict(int)
@@ -69,7 +81,9 @@ class Leavers:
         for there in self._on.values():
             there.sort()
         self._priority = [pod_class.priority for pod_class in problem.classes]
-        self._tiers: dict[int, tuple[Packing, IntArray]] = {}
+        self._base = dict(now)
+        self._tiers: dict[int, _Tier] = {}
+        self._elsewhere_too: dict[int, BoolArray] = {}
 
     def __bool__(self) -> bool:
         return bool(self._on)
@@ -86,9 +100,9 @@ class Leavers:
         """
         trial = self._trial
         priority = self._priority[class_index]
-        cleared, rate = self._tier(priority)
-        demand = trial.problem.demands[class_index]
-        able = cleared.states.fits(demand, np.where(costs.closed, 0, 1)) > 0
+        tier = self._tier(priority)
+        rate, demand = tier.rate, trial.problem.demands[class_index]
+        able = tier.cleared.fits(demand, np.where(costs.closed, 0, 1)) > 0
         able &= rate < NO_RATE
         candidates = np.flatnonzero(able)
         if not len(candidates):
@@ -96,39 +110,61 @@ class Leavers:
         lacking = self._lacking(class_index, candidates)
         beside = (costs.request, costs.node, costs.watts)
         keys = [each[candidates] for each in beside]
-        order = np.lexsort((*keys, lacking * rate[candidates]))[:PRICED_NODES]
-        priced: list[tuple[int, int, list[_Leaver]]] = []
-        for node in candidates[order].tolist():
-            chosen = self._enough(class_index, node, priority, gone)
-            if chosen:
-                priced.append((sum(one.price for one in chosen), node, chosen))
-        priced.sort(key=lambda each: each[:2])
+        floor = lacking * rate[candidates]
+        order = np.lexsort((*keys, floor))[:PRICED_NODES]
         best: tuple[tuple[int, int], list[Part]] | None = None
-        for price, node, chosen in priced[:TRIED_NODES]:
+        for at in order.tolist():
+            if best is not None and best[0] <= (0, int(floor[at])):
+                break  # No set on the nodes that are left is cheaper.
+            node = int(candidates[at])
+            usable = [one for one in tier.usable[node] if one.uid not in gone]
+            chosen = self._enough(class_index, node, usable)
+            price = sum(one.price for one in chosen)
+            if not chosen or (best is not None and best[0] <= (0, price)):
+                continue
             parts = self._elsewhere(class_index, node, chosen)
             if parts is None:
                 continue
             evicted = sum(isinstance(part.change, EvictPod) for part in parts)
             if best is None or (evicted, price) < best[0]:
                 best = ((evicted, price), parts)
-            if not evicted:
-                break
         return [] if best is None else best[1]
 
-    def _tier(self, priority: int) -> tuple[Packing, IntArray]:
-        """Room once everybody has left who may for this priority, and the cheapest rate a node."""
+    def _tier(self, priority: int) -> _Tier:
         if priority not in self._tiers:
-            trial = self._trial
-            stays = dict(trial.packing.assignment)
-            rate = np.full(len(trial.problem.node_names), NO_RATE, dtype=np.int64)
+            stays, rate = dict(self._base), np.full(len(self._problem.node_names), NO_RATE)
+            usable: dict[int, list[_Leaver]] = {}
             for node, there in self._on.items():
-                for one in there:
-                    if self._priority[one.class_index] <= priority:
-                        stays[one.class_index, node] -= 1
-                        rate[node] = min(int(rate[node]), one.rate)
-            kept = {key: count for key, count in stays.items() if count > 0}
-            self._tiers[priority] = (Packing(trial.problem, kept), rate)
+                usable[node] = [one for one in there if self._may_leave(one, priority)]
+                for one in usable[node]:
+                    stays[one.class_index, node] -= 1
+                    rate[node] = min(int(rate[node]), one.rate)
+            self._tiers[priority] = _Tier(self._room_beside(stays), rate, usable)
         return self._tiers[priority]
+
+    def _may_leave(self, one: _Leaver, priority: int) -> bool:
+        """Whether it is not more important, and has another place or is less important."""
+        own = self._priority[one.class_index]
+        return own < priority or (own == priority and self._goes_elsewhere(one))
+
+    def _goes_elsewhere(self, one: _Leaver) -> bool:
+        if one.class_index not in self._elsewhere_too:
+            self._elsewhere_too[one.class_index] = self._places(one.class_index)
+        places = self._elsewhere_too[one.class_index]
+        return int(places.sum()) > int(places[one.node])
+
+    def _room_beside(self, stays: Assignment) -> NodeStates:
+        """What nodes have left beside some of those who run there."""
+        problem, now = self._problem, self._trial.packing
+        kept = {key: count for key, count in stays.items() if count > 0}
+        if problem.board_milli is not None or problem.neighbours is not None:
+            return Packing(problem, kept, peers=False).states
+        gone = {key: count - kept.get(key, 0) for key, count in self._base.items()}
+        freed = [(c, node, count) for (c, node), count in gone.items() if count]
+        columns = np.array(freed, dtype=np.int64).reshape(-1, 3)
+        free = now.free.copy()
+        np.add.at(free, columns[:, 1], problem.requests[columns[:, 0]] * columns[:, 2:])
+        return NodeStates(free)
 
     def _lacking(self, class_index: int, nodes: np.ndarray) -> IntArray:
         """GPUs that each node has too few, one where only something else is missing."""
@@ -136,17 +172,13 @@ class Leavers:
         lacking: IntArray = np.maximum(wanted - self._trial.packing.free[nodes, GPUS], 1)
         return lacking
 
-    def _enough(
-        self, class_index: int, node: int, priority: int, gone: frozenset[str]
-    ) -> list[_Leaver]:
+    def _enough(self, class_index: int, node: int, usable: Sequence[_Leaver]) -> list[_Leaver]:
         """The cheapest first until there is room, then without those that were not needed."""
         trial, only = self._trial, self._only(node)
         mark, chosen = trial.mark(), list[_Leaver]()
         try:
             fits = False
-            for one in self._on[node]:
-                if self._priority[one.class_index] > priority or one.uid in gone:
-                    continue
+            for one in usable:
                 trial.put(one.class_index, node, -1, one.boards)
                 chosen.append(one)
                 if fits := bool(trial.fits(class_index, 1, only)[node]):
@@ -193,15 +225,21 @@ class Leavers:
             trial.undo_to(mark)
 
     def _target(self, one: _Leaver) -> int:
-        """Where it could go, the tightest place; -1 for nowhere."""
-        trial, c = self._trial, one.class_index
-        among = trial.problem.eligible[c].copy()
-        among[one.node] = False
-        fits = trial.fits(c, 1, among) > 0
-        watts = trial.problem.watts[c]
+        """Where it could go, with the fewest boards left; -1 for nowhere."""
+        places = self._places(one.class_index)
+        places[one.node] = False
+        nodes = np.flatnonzero(places)
+        left = self._trial.packing.free[nodes, GPUS]
+        return int(nodes[left.argmin()]) if len(nodes) else -1
+
+    def _places(self, class_index: int) -> BoolArray:
+        """Nodes that have room and power for one more pod of a class now, shape (n,)."""
+        trial, problem = self._trial, self._problem
+        places: BoolArray = trial.fits(class_index, 1, problem.eligible[class_index]) > 0
+        watts = problem.watts[class_index]
         if watts.any():
-            fits &= (watts == 0) | (trial.headroom[trial.problem.path].min(axis=1) >= watts)
-        return trial.packing.tightest(c, np.flatnonzero(fits))
+            places &= (watts == 0) | (trial.headroom[problem.path].min(axis=1) >= watts)
+        return places
 
     def _part(self, one: _Leaver, target: int) -> Part:
         names = self._trial.problem.node_names

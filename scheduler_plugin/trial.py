@@ -92,6 +92,8 @@ class Trial:
         self._peers = None if counts is None else PeerTrial(counts)
         self.rules = rules or NodeRules(problem.snapshot)
         self._empty: EmptyNodes | None = None
+        #: Nodes that are looked at, shape (n,); None for all.
+        self.only: BoolArray | None = None
         self.index = {name: i for i, name in enumerate(problem.node_names)}
         domains = problem.snapshot.domains
         self.domain = {domain.name: i for i, domain in enumerate(domains)}
@@ -128,7 +130,7 @@ class Trial:
         short[watts == 0] = 0
         short += np.maximum(-self._margin[path], 0).sum(axis=1)
         on_node = np.maximum(needs.of_the_node - self._on_node, 0)
-        closed = needs.never
+        closed = needs.never if self.only is None else needs.never | ~self.only
         if self._peers is not None and self.minds_others(class_index):
             closed = closed | self._peers.closed(class_index)
             asked = asked + sum(self._peers.broken(class_index).values())

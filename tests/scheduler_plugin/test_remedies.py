@@ -19,7 +19,7 @@ from benchmarks._explain_judge import altered, frozen, is_placed
 from benchmarks.explain_truth import judged
 from scheduler_plugin import static_needs
 from scheduler_plugin.change_text import remedy_text
-from scheduler_plugin.greedy import incumbent
+from scheduler_plugin.greedy_orders import incumbent
 from scheduler_plugin.pending_remedies import explained
 from scheduler_plugin.plan_changes import (
     RANKS,
