@@ -66,7 +66,29 @@ class Packing:
         self._changed = set(range(len(problem.free)))
         self._stale = True
         self._node_headroom: IntArray = np.zeros(len(problem.free), dtype=np.int64)
-        self.become(assignment or {})
+        if assignment and self.peers is None and self.states.counts_columns_only:
+            self._begin(assignment)
+        else:
+            self.become(assignment or {})
+
+    def _begin(self, assignment: Assignment) -> None:
+        """As ``become`` from nothing, all columns at once: 9,000 running pods in a tenth."""
+        problem = self.problem
+        classes, nodes = np.array(list(assignment), dtype=np.intp).T
+        counts = np.array(list(assignment.values()), dtype=np.int64)
+        self.states.put_all(problem.requests[classes] * counts[:, None], nodes)
+        self.assignment = dict(assignment)
+        for key, count in assignment.items():
+            more = count - problem.start.get(key, 0)
+            if more > 0:
+                self._draw(key[1], int(problem.watts[key]) * more)
+
+    def _draw(self, node: int, watts: int) -> None:
+        """Take watts of every domain above a node."""
+        if watts:
+            above = self.problem.path[node]
+            self.headroom[above[above < len(self.headroom) - 1]] -= watts
+            self._stale = True
 
     def put(self, class_index: int, node: int, count: int, boards: Boards = ()) -> None:
         """Book ``count`` pods (negative takes them back); one of them on just these boards."""
@@ -80,11 +102,7 @@ class Packing:
         key = (class_index, node)
         before, started = self.assignment.get(key, 0), problem.start.get(key, 0)
         more = max(0, before + count - started) - max(0, before - started)
-        watts = int(problem.watts[class_index, node]) * more
-        if watts:
-            above = problem.path[node]
-            self.headroom[above[above < len(self.headroom) - 1]] -= watts
-            self._stale = True
+        self._draw(node, int(problem.watts[class_index, node]) * more)
         self.assignment[key] = before + count
         if not self.assignment[key]:
             del self.assignment[key]

@@ -202,6 +202,16 @@ class NodeStates:
         """
         self._book(demand, node, count, boards)
 
+    @property
+    def counts_columns_only(self) -> bool:
+        """Neither boards nor neighbours have a say, so that the order of booking has none."""
+        return self._boards is None and self._rule is None
+
+    def put_all(self, amounts: IntArray, nodes: npt.NDArray[np.intp]) -> None:
+        """Book amounts by column, shape (k, r), on nodes, shape (k,), where only columns count."""
+        np.subtract.at(self.free, nodes, amounts)
+        self._kept.clear()
+
     def take(self, demand: Demand, node: int, count: int = 1, boards: Boards = ()) -> None:
         """Give back so many pods that were put there, those of this demand that came last.
 
