@@ -76,14 +76,19 @@ def gang_of(pod: Mapping[str, Any], sources: GangSources) -> GangRef | None:
     return None
 
 
-def source_of(pod: Mapping[str, Any]) -> GangSource | None:
-    """The source whose mark the pod carries.
+def source_of(pod: Mapping[str, Any]) -> tuple[GangSource, str] | None:
+    """The source whose mark the pod carries, and the id of the gang that it names.
 
     Raises:
         InputError: as ``gang_of``.
     """
     marks = Marks.of(pod)
-    return next((source for source in GANG_SOURCES if source.member(marks) is not None), None)
+    space = str(pod["metadata"].get("namespace", "default"))
+    for source in GANG_SOURCES:
+        found = source.member(marks)
+        if found is not None:
+            return source, f"{space}/{found.id}"
+    return None
 
 
 def _ref(gang_id: str, source: GangSource, size: GangSize | None, marks: Marks) -> GangRef | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 
 from capacity.catalogue.pod_works import PodWorks
 from capacity.interference.shared_speeds import SharedSpeeds
@@ -127,8 +127,14 @@ class ClusterReader:
             raise UnavailableError(f"not read yet: {', '.join(missing)}")
         return self._informers[PODS].list()
 
-    def objects(self, pods: tuple[JsonObject, ...]) -> ClusterObjects:
+    def objects(
+        self, pods: tuple[JsonObject, ...], kept_gangs: Collection[str] = frozenset()
+    ) -> ClusterObjects:
         """Everything else, around the given pods.
+
+        Args:
+            pods: All pods.
+            kept_gangs: For which places are kept.
 
         Raises:
             InputError: if an object of ours does not fit its schema.
@@ -144,7 +150,7 @@ class ClusterReader:
             models=self._models(),
             works=self._pod_works(),
             shared_speeds=self._shared_speeds,
-            gangs=self._gangs.sources(pods),
+            gangs=self._gangs.sources(pods, kept_gangs),
             claims=self._claims.book() if any(map(asks_for_claims, pods)) else ClaimBook(),
             devices=self._devices.objects(pods),
             wall_seconds=self._clock.wall_time_ns() / NS_PER_SECOND,

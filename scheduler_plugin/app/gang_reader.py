@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import cache
 from typing import Any
 
@@ -34,13 +34,19 @@ class GangReader:
     def __init__(self, kinds: ServedKinds) -> None:
         self._kinds = kinds
 
-    def sources(self, pods: Iterable[JsonObject]) -> GangSources:
+    def sources(
+        self, pods: Iterable[JsonObject], kept: Collection[str] = frozenset()
+    ) -> GangSources:
         """Sizes of all owners of the kinds that a pod without a node names.
+
+        Args:
+            pods: All pods.
+            kept: Gangs for which places are kept: these matter also while all their pods run.
 
         Raises:
             KubeError: if the API does not answer.
         """
-        needed = _sources_of(pods)
+        needed = _sources_of(pods, kept)
         objects = cache(self._kinds.objects)
         jobs: dict[str, list[JsonObject]] = defaultdict(list)
         if any(source.reads_jobs for source in needed.values()):
@@ -55,17 +61,18 @@ class GangReader:
         )
 
 
-def _sources_of(pods: Iterable[JsonObject]) -> dict[str, GangSource]:
+def _sources_of(pods: Iterable[JsonObject], kept: Collection[str]) -> dict[str, GangSource]:
     found: dict[str, GangSource] = {}
     for pod in pods:
-        if pod_facts.node_name(pod):
+        waits = not pod_facts.node_name(pod)
+        if not (waits or kept):
             continue
         try:
-            source = source_of(pod)
+            named = source_of(pod)
         except InputError:
             continue
-        if source is not None:
-            found[source.name] = source
+        if named is not None and (waits or named[1] in kept):
+            found[named[0].name] = named[0]
     return found
 
 

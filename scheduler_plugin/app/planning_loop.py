@@ -221,7 +221,8 @@ class PlacementLoop:
             self._last_digest = ""
             self._gangs_end.tell(late, pods, GangSources.empty())
             return CycleResult("idle", again_ns=self._checks.again_ns())
-        objects = self.reader.objects(pods)
+        kept = {place.gang for place in self.ledger.reservations.values()}
+        objects = self.reader.objects(pods, kept)
         self._gangs_end.tell(late, pods, objects.gangs)
         held: dict[str, Cause] = {}
         if self._settings.mode is Mode.MANAGE:

@@ -106,6 +106,18 @@ def test_an_indexed_job_that_says_so_is_a_gang_of_its_parallelism(cluster: Clust
     assert len(cluster.loop.step().released) == 1
 
 
+def test_a_place_of_a_jobs_second_index_is_kept_while_the_first_runs(cluster: Cluster) -> None:
+    """Its size stands in the Job, which is read although no pod of it waits."""
+    add_job(cluster, 2)
+    cluster.add(indexed("train-0"))
+    assert len(cluster.loop.step().released) == 1
+    cluster.bind()
+    cluster.add(pod_object("greedy", 8))
+    assert cluster.loop.step().released == {}
+    cluster.add(indexed("train-1"))
+    assert list(cluster.loop.step().released) == [f"{SPACE}/train-1"]
+
+
 def test_an_indexed_job_alone_is_no_gang(cluster: Cluster) -> None:
     add_job(cluster, 3)
     cluster.add(indexed("train-0", gang=False))
