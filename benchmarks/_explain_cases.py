@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from scheduler_plugin.peer_rule import PeerKind, PeerRule
+from scheduler_plugin.shared_boards import BANDWIDTH_MILLI, COMPUTE_MILLI
 from scheduler_plugin.snapshot import (
     Gang,
     Node,
@@ -15,6 +16,7 @@ from scheduler_plugin.snapshot import (
     PodState,
     PowerDomain,
     Requirement,
+    SlowDown,
     Snapshot,
     Taint,
     TaintEffect,
@@ -274,6 +276,36 @@ def _peers(rng: random.Random) -> Snapshot:
     return draft.snapshot(draft.racks((0, 3000, 20_000)))
 
 
+def _neighbours(rng: random.Random) -> Snapshot:
+    draft = _Draft(rng, rng.randint(3, 8), 0)
+    works = ["chat", "embed", "tune"]
+    for at, node in enumerate(draft.nodes):
+        limit = rng.choice([1200, 1500, 2000])
+        offers = {"nvidia.com/gpu.shared": rng.choice([2, 4])}
+        offers |= {COMPUTE_MILLI: limit * 2, BANDWIDTH_MILLI: limit * 2}
+        node |= {"gpu_milli": 0, "shared_boards": 2, "slow_down_limit_milli": limit}
+        node["resources"] = offers
+        for _ in range(rng.choice([1, 2, 3])):
+            draft.bound(at, 0, **_sharing(rng, works))
+    draft.wait(10, (0,))
+    for pod in draft.pods:
+        if "state" not in pod:
+            pod |= _sharing(rng, works)
+    pairs = [
+        SlowDown(gpu_model="H200", work=one, beside=other, slow_down_milli=rng.randint(1000, 2600))
+        for one in works
+        for other in works
+    ]
+    return draft.snapshot().model_copy(update={"slow_downs": tuple(pairs)})
+
+
+def _sharing(rng: random.Random, works: list[str]) -> dict[str, Any]:
+    """Of a pod that shares a board; one in ten does work that nobody measured."""
+    work = rng.choice(works) if rng.random() < 0.9 else "stranger"
+    shares = {COMPUTE_MILLI: rng.choice([300, 900]), BANDWIDTH_MILLI: 100}
+    return {"shared_work": work, "resources": {"nvidia.com/gpu.shared": 1, **shares}}
+
+
 KINDS: Final[dict[str, Callable[[random.Random], Snapshot]]] = {
     "full": _full,
     "power": _power,
@@ -283,6 +315,7 @@ KINDS: Final[dict[str, Callable[[random.Random], Snapshot]]] = {
     "hosts": _hosts,
     "shares": _shares,
     "peers": _peers,
+    "neighbours": _neighbours,
 }
 
 

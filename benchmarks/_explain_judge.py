@@ -59,6 +59,8 @@ def less_of(change: Document) -> Iterator[Document]:
     """The same change by the least bit less, for each of its amounts."""
     if change["kind"] in ("raise_limit", "lower_guarantees"):
         yield change | {"watts": change["watts"] - 1}
+    elif change["kind"] == "allow_slow_down":
+        yield change | {"slow_down_milli": change["slow_down_milli"] - 1}
     elif change["kind"] == "add_nodes":
         yield change | {"count": change["count"] - 1}
     elif change["kind"] == "free_on_node":
@@ -150,6 +152,11 @@ def _state_power(made: Document, change: Document) -> None:
     _of(made["nodes"], "name", change["node"]).update(known)
 
 
+def _allow(made: Document, change: Document) -> None:
+    node = _of(made["nodes"], "name", change["node"])
+    node["slow_down_limit_milli"] = change["slow_down_milli"]
+
+
 def _raise(made: Document, change: Document) -> None:
     _of(made["domains"], "name", change["domain"])["limit_watts"] += change["watts"]
 
@@ -219,6 +226,7 @@ _ALTER: Final = {
     "lift_quarantine": _lift,
     "return_node": _return,
     "state_power": _state_power,
+    "allow_slow_down": _allow,
     "raise_limit": _raise,
     "lower_guarantees": _lower,
     "move_pod": _move,

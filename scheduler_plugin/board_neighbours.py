@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -84,13 +84,14 @@ class Neighbours:
 
     Args:
         snapshot: With measured pairs; without any there is no rule.
+        leaving: Uids of running pods that a plan may move: it books them itself.
 
     Attributes:
         looks: What asking has cost so far: answers given, and pairs of kinds looked at for them.
             The same questions in the same order cost the same on any machine.
     """
 
-    def __init__(self, snapshot: Snapshot) -> None:
+    def __init__(self, snapshot: Snapshot, leaving: Collection[str] = ()) -> None:
         self.looks = 0
         #: What a neighbour adds, thousandths, by GPU type, work and neighbour's work; worst first.
         self._added: dict[str, dict[str, dict[str, int]]] = {}
@@ -108,7 +109,7 @@ class Neighbours:
         index = {node.name: i for i, node in enumerate(snapshot.nodes)}
         self.present: dict[int, Crowd] = {}
         for pod in snapshot.pods:
-            sharer = self.sharer_of(pod)
+            sharer = None if pod.uid in leaving else self.sharer_of(pod)
             if pod.state in (PodState.BOUND, PodState.PROMISED) and sharer and pod.node in index:
                 node = index[pod.node]
                 self.present[node] = self.present.get(node, NOBODY).plus(sharer, 1)
@@ -167,9 +168,13 @@ class Neighbours:
     def holds(self, node: int, together: Crowd) -> bool:
         """Whether these pods bear one another on the node."""
         limit = self._nodes[node].limit_milli
-        return self.worst_milli(node, together) <= limit and (
-            self._all_measured(node, together) or self._shares_fit(node, together)
+        return self.worst_milli(node, together) <= limit and self.is_decided_by_pairs(
+            node, together
         )
+
+    def is_decided_by_pairs(self, node: int, together: Crowd) -> bool:
+        """Whether only the node's limit can keep these pods apart, and no sum of shares."""
+        return self._all_measured(node, together) or self._shares_fit(node, together)
 
     def worst_milli(self, node: int, together: Crowd) -> int:
         """The slow-down, in thousandths, of who is slowed most by neighbours known to him."""
@@ -218,12 +223,17 @@ def _beside_the_worst(added: dict[str, int], work: str, pods: dict[str, int], be
     return slow
 
 
-def neighbours_of(snapshot: Snapshot) -> Neighbours | None:
-    """The rule; None where nothing was measured of any pod: then shares alone decide, as ever."""
+def neighbours_of(snapshot: Snapshot, leaving: Collection[str] = ()) -> Neighbours | None:
+    """The rule; None where nothing was measured of any pod: then shares alone decide, as ever.
+
+    Args:
+        snapshot: With measured pairs.
+        leaving: Uids of running pods that a plan may move.
+    """
     known = {slow_down.work for slow_down in snapshot.slow_downs}
     if not any(pod.shared_work in known for pod in snapshot.pods):
         return None
-    return Neighbours(snapshot)
+    return Neighbours(snapshot, leaving)
 
 
 def _boards(node: Node) -> _Boards:

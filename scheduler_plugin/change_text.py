@@ -9,6 +9,7 @@ from scheduler_plugin.peer_rule import PeerKind
 from scheduler_plugin.plan_changes import (
     AcceptGpuModel,
     AddNodes,
+    AllowSlowDown,
     Change,
     DropAffinity,
     DropGangTopology,
@@ -91,8 +92,13 @@ def _request(changes: Sequence[Change], names: Mapping[str, str]) -> list[str]:
 
 def _nodes(changes: Sequence[Change], names: Mapping[str, str]) -> list[str]:
     back = [c.node for c in changes if isinstance(c, ReturnNode)]
+    slower = [c for c in changes if isinstance(c, AllowSlowDown)]
     silent = [c.node for c in changes if isinstance(c, StatePower)]
     found = [f"{_and(back)} were ready and not cordoned"] if back else []
+    found += [
+        f"pods that share {c.node} might take {c.slow_down_milli / 1000:.2f} times as long"
+        for c in slower
+    ]
     if silent:
         found.append(f"it were known what {_and(silent)} draws, below one power domain")
     return found

@@ -56,7 +56,7 @@ def for_gang(remedies: Remedies, trial: Trial, gang: str, wanted: Wanted) -> lis
     try:
         for inside_only in _domains(trial, domain):
             trial.only = inside_only
-            inside = remedies.smallest(wanted)
+            inside = _anywhere(remedies, trial, wanted)
             if inside is not None:
                 found.append(inside)
     finally:

@@ -6,7 +6,7 @@ the pods that are expected to come (node_scores.py).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -266,13 +266,21 @@ class Packing:
         return gpus
 
 
+def _largest_first(problem: Problem, job: Job) -> Sequence[int]:
+    """A gang's small members find room beside its large ones, not the other way round."""
+    if len(job.classes) == 1:
+        return job.classes
+    size = {c: (int(problem.gpu_milli[c]), *problem.requests[c].tolist()) for c in job.classes}
+    return sorted(job.classes, key=lambda c: size[c], reverse=True)
+
+
 def fill(packing: Packing, jobs: Iterable[Job], *, spread: bool = False) -> None:
     """Add every job that still fits, in the given order; a gang whole or not at all."""
     problem = packing.problem
     place = packing.spread if spread else packing.place
     placed = placed_counts(problem, packing.assignment)
     for job in jobs:
-        wanted = {c: int(problem.counts[c]) - placed[c] for c in job.classes}
+        wanted = {c: int(problem.counts[c]) - placed[c] for c in _largest_first(problem, job)}
         domain = problem.domains_of_gangs.get(job.gang)
         if domain is not None and _is_settled(packing, domain, wanted, place):
             continue

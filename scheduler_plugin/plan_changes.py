@@ -5,7 +5,7 @@ one of them means for a snapshot; it is pure, and everything that is not named s
 
     request of the pod    accept_gpu_model, drop_selector, drop_affinity, drop_peer_rules,
                           drop_gang_topology, tolerate_taint, lift_quarantine
-    nodes                 return_node, state_power
+    nodes                 return_node, state_power, allow_slow_down
     power                 raise_limit, lower_guarantees
     pods that run         move_pod, evict_pod
     capacity              free_on_node, add_nodes
@@ -120,6 +120,14 @@ class StatePower(Value):
     node: Id
 
 
+class AllowSlowDown(Value):
+    """Pods that share a node's boards may slow one another down to so many thousandths."""
+
+    kind: Literal["allow_slow_down"] = "allow_slow_down"
+    node: Id
+    slow_down_milli: Annotated[int, Field(ge=1000, le=100_000)]
+
+
 class RaiseLimit(Value):
     """A power domain's limit is higher by so many watts."""
 
@@ -187,6 +195,7 @@ Change = Annotated[
     | DropGangTopology
     | ReturnNode
     | StatePower
+    | AllowSlowDown
     | RaiseLimit
     | LowerGuarantees
     | MovePod
@@ -199,7 +208,8 @@ Change = Annotated[
 RANKS: Final = {
     "accept_gpu_model": 0, "drop_selector": 0, "drop_affinity": 0, "drop_peer_rules": 0,
     "drop_gang_topology": 0, "tolerate_taint": 0, "lift_quarantine": 0,
-    "return_node": 1, "state_power": 1, "raise_limit": 2, "lower_guarantees": 2,
+    "return_node": 1, "state_power": 1, "allow_slow_down": 1,
+    "raise_limit": 2, "lower_guarantees": 2,
     "move_pod": 3, "evict_pod": 4, "free_on_node": 5, "add_nodes": 6,
 }  # fmt: skip
 """How much a change asks of others. The set whose worst rank asks least is told."""
@@ -252,6 +262,10 @@ class _Draft:
                 node = self._node(change.node)
                 known = {"power_known": True, "rival_domains": ()}
                 self._nodes[node.name] = node.model_copy(update=known)
+            case AllowSlowDown():
+                node = self._node(change.node)
+                allowed = {"slow_down_limit_milli": change.slow_down_milli}
+                self._nodes[node.name] = node.model_copy(update=allowed)
             case FreeOnNode():
                 self._free(change)
             case AddNodes():

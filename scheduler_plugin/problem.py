@@ -190,7 +190,8 @@ def compile_problem(snapshot: Snapshot, *, moves: bool = False) -> Problem:
     if board_milli is not None:
         free[:, GPUS] = (board_milli == MILLI_PER_GPU).sum(axis=1)
     requests = _rows([pod_amounts(k.pod) for k in classes], columns)
-    rule = neighbours_of(snapshot)
+    leaving = {running.uid for k in classes for running in k.running}
+    rule = neighbours_of(snapshot, leaving)
     sharers = tuple(None if rule is None else rule.sharer_of(k.pod) for k in classes)
     demands = tuple(
         Demand(

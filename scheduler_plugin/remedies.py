@@ -24,6 +24,7 @@ from scheduler_plugin.plan_changes import (
 from scheduler_plugin.problem import Assignment, IntArray
 from scheduler_plugin.resource_columns import GPUS, MEMORY, MILLI_CPU, PODS
 from scheduler_plugin.room_by_moves import Leavers
+from scheduler_plugin.slower_neighbours import slower
 from scheduler_plugin.static_needs import of_the_node
 from scheduler_plugin.trial import Costs, Part, Trial
 
@@ -112,6 +113,9 @@ class Remedies:
             moves = self._leavers.room_for(class_index, costs, self._gone)
             if moves:
                 return [*moves, *self._beside_room(class_index, moves[0].node, 1)]
+        borne = slower(trial, class_index, costs)
+        if borne is not None:
+            return [borne, *self._beside_room(class_index, borne.node, 1)]
         return self._freed(class_index, count, costs)
 
     def _least(self, costs: Costs, nodes: np.ndarray, fits: np.ndarray) -> int:

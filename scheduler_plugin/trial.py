@@ -16,6 +16,7 @@ from scheduler_plugin.empty_nodes import EmptyNodes
 from scheduler_plugin.greedy import Packing
 from scheduler_plugin.peer_trial import PeerTrial
 from scheduler_plugin.plan_changes import (
+    AllowSlowDown,
     Change,
     DropPeerRules,
     EvictPod,
@@ -275,7 +276,7 @@ class Trial:
                 self.put(part.class_index, part.node, -1, part.boards)
                 if part.target >= 0:
                     self.put(part.class_index, part.target, 1)
-            case FreeOnNode():
+            case FreeOnNode() | AllowSlowDown():
                 self._change_room((part.class_index, part.node), part.count)
             case ReturnNode(node=node) | StatePower(node=node):
                 self._change_node(self.index[node], 1)
