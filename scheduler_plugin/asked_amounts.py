@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from scheduler_plugin.snapshot import MAX_GPUS, MAX_QUANTITY, MILLI_PER_GPU
+from scheduler_plugin.snapshot import MAX_QUANTITY, MILLI_PER_GPU
+from scheduler_plugin.snapshot_limits import MAX_GPUS
 from wattpack.device_requests import Devices
 from wattpack.errors import InputError
 from wattpack.gpu_resources import gpu_demand

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping
 
-from scheduler_plugin.domain_rooms import gpu_watts
 from scheduler_plugin.power_view import BoundLoad, PowerView
+from scheduler_plugin.resource_columns import gpu_value_milli, gpu_watts
 from scheduler_plugin.snapshot import Node, Pod, PodState
 
 __all__ = ["bound_loads", "host_watts"]
@@ -30,10 +30,10 @@ def bound_loads(
     found: list[BoundLoad] = []
     for pod in planned:
         on = by_name.get(pod.node)
-        if pod.state is PodState.BOUND and on is not None and on.domain and pod.gpu_milli:
+        if pod.state is PodState.BOUND and on is not None and on.domain and gpu_value_milli(pod):
             each = pod.expected_watts_per_gpu
             if each is None:
                 each = on.class_watts_per_gpu.get(pod.kernel_class, on.watts_per_gpu)
-            watts = gpu_watts(pod.gpu_milli, each)
+            watts = gpu_watts(pod, each)
             found.append(BoundLoad(on.domain, pod.uid, watts, bound_at[pod.uid]))
     return found

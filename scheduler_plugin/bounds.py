@@ -24,6 +24,9 @@ def cumulative_bounds(problem: Problem) -> tuple[int, ...]:
     fits = np.zeros((len(problem.classes), len(problem.node_names)), dtype=np.int64)
     for class_index in range(len(problem.classes)):
         fits[class_index] = packing.capacity(class_index)
+    # What runs may stay, even where a node holds more than it offers.
+    for key, count in problem.start.items():
+        fits[key] = max(fits[key], count)
     possible = _possible_counts(problem, fits)
     bounds: list[int] = []
     for priority in problem.tiers:
@@ -64,6 +67,10 @@ def _gpu_bound(packing: Packing, fits: IntArray, possible: IntArray, members: li
             usable[group] = _node_gpu_milli(packing, fitting, group)
             per_milli = problem.watts[fitting][:, group] / problem.gpu_milli[fitting][:, None]
             cheapest[group] = per_milli.min(axis=0)
+    held = np.zeros_like(usable)
+    for (c, node), count in problem.start.items():
+        held[node] += count * problem.gpu_milli[c] * (c in members)
+    np.maximum(usable, held, out=usable)
     by_nodes: dict[bytes, int] = defaultdict(int)
     reach: dict[bytes, int] = {}
     for c in members:

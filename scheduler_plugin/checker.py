@@ -5,9 +5,16 @@ It runs on every plan before anything is promised. A complaint means that the pl
 
 from __future__ import annotations
 
-import math
 from collections import Counter, defaultdict
 
+from scheduler_plugin.board_checker import (
+    NodeBoards,
+    Places,
+    boards_in_use,
+    expected_places,
+    part_of_watts,
+    worth_milli,
+)
 from scheduler_plugin.gang_judge import gang_complaints
 from scheduler_plugin.peer_judge import peer_complaints
 from scheduler_plugin.plan_document import Placement, Plan
@@ -148,19 +155,19 @@ def _capacity(
     nodes: dict[str, Node],
 ) -> list[str]:
     there = {name: _Held(nodes[name]) for name in {p.node for p in placements}}
-    boards = _boards(snapshot)
+    boards = boards_in_use(snapshot)
     for pod in snapshot.pods:
         if pod.node in there and pod.state in _HOLDS_PLACE:
             there[pod.node].add(pod, (boards or {}).get(pod.uid, ()))
     for placement in placements:
-        there[placement.node].add(pods[placement.uid], placement.boards)
+        there[placement.node].add(pods[placement.uid], expected_places(placement))
     pairs = {(s.gpu_model, s.work, s.beside): s.slow_down_milli for s in snapshot.slow_downs}
     asked: dict[str, list[Pod]] = defaultdict(list)
     for placement in placements:
         asked[placement.node].append(pods[placement.uid])
     found = [why for name in asked for why in there[name].complaints(asked[name], pairs)]
     if boards is not None:
-        found += [why for name in asked for why in there[name].on_boards(asked[name])]
+        found += [why for name in asked for why in there[name].boards.complaints(asked[name])]
     return found
 
 
@@ -171,37 +178,18 @@ class _Held:
         self.node = node
         self.taken: Counter[str] = Counter()
         self.sharers: dict[str, Pod] = {}
-        self.boards: dict[str, tuple[int, ...]] = {}
-        self.of_board: Counter[int] = Counter()
+        self.boards = NodeBoards(node)
 
-    def add(self, pod: Pod, boards: tuple[int, ...]) -> None:
+    def add(self, pod: Pod, places: Places) -> None:
         self.taken.update(_taken(pod))
-        self.boards[pod.uid] = boards
-        for board in boards:
-            self.of_board[board] += min(pod.gpu_milli, 1000)
+        self.boards.add(pod, places)
         if _feels(pod):
             self.sharers[pod.uid] = pod
 
     def remove(self, pod: Pod) -> None:
         self.taken.subtract(_taken(pod))
-        for board in self.boards.pop(pod.uid):
-            self.of_board[board] -= min(pod.gpu_milli, 1000)
+        self.boards.remove(pod)
         self.sharers.pop(pod.uid, None)
-
-    def on_boards(self, new: list[Pod]) -> list[str]:
-        """What is wrong with the boards that the new pods are expected to get."""
-        found = []
-        for pod in new:
-            boards = set(self.boards[pod.uid])
-            asked, here = math.ceil(pod.gpu_milli / 1000), f"pod {pod.uid} on node {self.node.name}"
-            if len(boards) != asked or len(boards) != len(self.boards[pod.uid]):
-                found.append(f"{here}: boards {self.boards[pod.uid]} for {pod.gpu_milli} milliGPU")
-            for board in sorted(boards):
-                if board >= self.node.gpu_milli // 1000:
-                    found.append(f"{here}: there is no board {board}")
-                elif self.of_board[board] > 1000:
-                    found.append(f"{here}: {self.of_board[board]} milli of board {board} are used")
-        return found
 
     def complaints(self, new: list[Pod], pairs: dict[tuple[str, str, str], int]) -> list[str]:
         """What is too much of that which the new ones of them ask for."""
@@ -218,28 +206,6 @@ class _Held:
             if wanted > limit and not (measured and resource in _SHARES):
                 found.append(f"node {node.name}: {resource} would be {wanted} of {limit}")
         return sorted(found)
-
-
-def _boards(snapshot: Snapshot) -> dict[str, tuple[int, ...]] | None:
-    """Boards of running pods, where somebody asks for a share; the snapshot says how to guess."""
-    if not [pod for pod in snapshot.pods if 0 < pod.gpu_milli < 1000]:
-        return None
-    size = {node.name: node.gpu_milli // 1000 for node in snapshot.nodes}
-    used = {name: [0] * boards for name, boards in size.items()}
-    found: dict[str, tuple[int, ...]] = {}
-    runs = [p for p in snapshot.pods if p.state in _HOLDS_PLACE and p.gpu_milli]
-    for pod in sorted(runs, key=lambda p: (not p.gpu_boards, -p.gpu_milli, p.uid)):
-        on = used.get(pod.node, [])
-        each, wanted = min(pod.gpu_milli, 1000), math.ceil(pod.gpu_milli / 1000)
-        able = [board for board, milli in enumerate(on) if milli + each <= 1000]
-        if pod.gpu_milli < 1000:
-            able.sort(key=lambda board: (-on[board], board))
-        if len(able) < wanted:
-            able = sorted(range(len(on)), key=lambda board: (on[board], board))
-        found[pod.uid] = pod.gpu_boards or tuple(sorted(able[:wanted]))
-        for board in found[pod.uid] if on else ():
-            on[board] += each
-    return found
 
 
 def _feels(pod: Pod) -> bool:
@@ -270,7 +236,7 @@ def _steps(
     """Walks the list: who leaves is there and may, who arrives has room at that moment."""
     start = {p.uid: p.node for p in snapshot.pods if p.state in _HOLDS_PLACE}
     at, held = dict(start), {name: _Held(node) for name, node in nodes.items()}
-    boards = _boards(snapshot)
+    boards = boards_in_use(snapshot)
     for uid, name in start.items():
         if name in held:
             held[name].add(pods[uid], (boards or {}).get(uid, ()))
@@ -284,11 +250,11 @@ def _steps(
             return [*found, f"{here}: unknown pod or node {step.node}"]
         if step.arrives and step.uid not in at:
             at[step.uid] = step.node
-            held[step.node].add(pod, step.boards)
+            held[step.node].add(pod, expected_places(step))
             watts = stated.get(step.uid, _watts(pod, nodes[step.node]))
             arrived.append(Placement(uid=step.uid, node=step.node, watts=watts))
             why = [*_static(pod, nodes[step.node]), *held[step.node].complaints([pod], pairs)]
-            why += held[step.node].on_boards([pod]) if boards is not None else []
+            why += held[step.node].boards.complaints([pod]) if boards is not None else []
             found += [f"{here}: {one}" for one in why]
         elif not step.arrives and at.get(step.uid) == step.node:
             held[at.pop(step.uid)].remove(pod)
@@ -296,8 +262,10 @@ def _steps(
                 found.append(f"{here}: it may not be moved")
         else:
             return [*found, f"{here}: it is on {at.get(step.uid, 'no node')}"]
-    waiting = {uid: (n, held[n].boards[uid]) for uid, n in at.items() if uid not in start}
-    if waiting != {placed.uid: (placed.node, placed.boards) for placed in plan.placements}:
+    waiting = {u: (n, held[n].boards.places(pods[u])) for u, n in at.items() if u not in start}
+    if waiting != {
+        placed.uid: (placed.node, expected_places(placed)) for placed in plan.placements
+    }:
         found.append("the steps do not end where the placements are")
     return found + _power(snapshot, tuple(arrived), pods, nodes) + _lost(start, at, pods)
 
@@ -313,7 +281,7 @@ def _lost(start: dict[str, str], end: dict[str, str], pods: dict[str, Pod]) -> l
     balance: Counter[int] = Counter()
     for sign, uids in ((1, end.keys() - start.keys()), (-1, gone)):
         for uid in uids:
-            balance[pods[uid].priority] += sign * (pods[uid].gpu_milli or 1000)
+            balance[pods[uid].priority] += sign * (worth_milli(pods[uid]) or 1000)
     for priority in sorted(balance, reverse=True):
         if balance[priority] > 0:
             return []
@@ -330,7 +298,7 @@ def _watts(pod: Pod, node: Node) -> int:
         each = node.class_watts_per_gpu[pod.kernel_class]
     else:
         each = node.watts_per_gpu
-    return math.ceil(each * pod.gpu_milli / 1000)
+    return part_of_watts(pod, each)
 
 
 def _power(

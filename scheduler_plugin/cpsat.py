@@ -259,6 +259,7 @@ def improve(
         part.hint(solution)
         part.model.maximize(stage.expression)
         solver = _solver(limits, 1.0 if stage.holds_values else COST_STAGE_SHARE, spent, wall)
+        part.boards.prepare(solver)
         status = solver.solve(part.model)
         spent += float(solver.response_proto.deterministic_time)
         wall += solver.wall_time

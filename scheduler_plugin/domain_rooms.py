@@ -6,9 +6,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from scheduler_plugin.plan_document import Placement
-from scheduler_plugin.snapshot import MILLI_PER_GPU, Node, Pod, PodState, PowerDomain, Snapshot
+from scheduler_plugin.resource_columns import gpu_watts
+from scheduler_plugin.snapshot import Node, Pod, PodState, PowerDomain, Snapshot
 
-__all__ = ["DomainRoom", "ancestors", "counted_watts", "domain_rooms", "gpu_watts", "pod_watts"]
+__all__ = ["DomainRoom", "ancestors", "counted_watts", "domain_rooms", "pod_watts"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,12 +37,7 @@ def pod_watts(pod: Pod, node: Node) -> int:
     per_gpu = pod.expected_watts_per_gpu
     if per_gpu is None:
         per_gpu = node.class_watts_per_gpu.get(pod.kernel_class, node.watts_per_gpu)
-    return gpu_watts(pod.gpu_milli, per_gpu)
-
-
-def gpu_watts(gpu_milli: int, watts_per_gpu: int) -> int:
-    """Watts of so many thousandths of GPUs, rounded up."""
-    return -(-gpu_milli * watts_per_gpu // MILLI_PER_GPU)
+    return gpu_watts(pod, per_gpu)
 
 
 def ancestors(domains: dict[str, PowerDomain], name: str) -> list[str]:

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from scheduler_plugin.board_shares import NO_BOARD
+from scheduler_plugin.board_states import NO_BOARD
 from scheduler_plugin.node_states import NodeStates
 from scheduler_plugin.pod_demand import Demand
 from scheduler_plugin.problem import IntArray, Problem
@@ -28,15 +28,20 @@ class EmptyNodes:
         self._problem = problem
         rows = np.arange(len(problem.total)) if copies is None else np.repeat(*copies)
         boards = None
-        if problem.board_milli is not None:
-            there = problem.board_milli[rows] != NO_BOARD
+        if problem.boards is not None:
+            there = problem.boards[rows] != NO_BOARD
             boards = np.where(there, MILLI_PER_GPU, NO_BOARD)
-        self._states = NodeStates(problem.total[rows], boards)
+        geometries = [problem.geometries[node] for node in rows.tolist()]
+        self._states = NodeStates(problem.total[rows], boards, geometries=geometries)
         self._rows = len(rows)
 
     def room(self, class_index: int, at_most: int) -> IntArray:
         """How many pods of a class each node holds, shape (n,)."""
         return self._states.fits(self._demand(class_index), np.full(self._rows, at_most))
+
+    def board_room(self, class_index: int, nodes: IntArray) -> IntArray:
+        """How many pods of a class the boards of some nodes hold, whatever else they ask for."""
+        return self._states.board_rooms(self._demand(class_index), nodes)
 
     def put(self, pods: Mapping[tuple[int, int], int]) -> None:
         """Let pods run there, by class and node."""

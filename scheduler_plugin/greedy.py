@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from scheduler_plugin.board_shares import Boards
+from scheduler_plugin.board_states import Boards
 from scheduler_plugin.gang_domains import GangDomain
 from scheduler_plugin.node_scores import STEP
 from scheduler_plugin.node_states import NodeStates
@@ -50,10 +50,11 @@ class Packing:
         self.problem = problem
         self.states = NodeStates(
             problem.free,
-            problem.board_milli,
+            problem.boards,
             problem.neighbours,
             problem.share_columns,
             problem.homes,
+            problem.geometries,
         )
         rules = problem.peers if peers else None
         self.peers = None if rules is None else rules.counts()
@@ -66,29 +67,7 @@ class Packing:
         self._changed = set(range(len(problem.free)))
         self._stale = True
         self._node_headroom: IntArray = np.zeros(len(problem.free), dtype=np.int64)
-        if assignment and self.peers is None and self.states.counts_columns_only:
-            self._begin(assignment)
-        else:
-            self.become(assignment or {})
-
-    def _begin(self, assignment: Assignment) -> None:
-        """As ``become`` from nothing, all columns at once: 9,000 running pods in a tenth."""
-        problem = self.problem
-        classes, nodes = np.array(list(assignment), dtype=np.intp).T
-        counts = np.array(list(assignment.values()), dtype=np.int64)
-        self.states.put_all(problem.requests[classes] * counts[:, None], nodes)
-        self.assignment = dict(assignment)
-        for key, count in assignment.items():
-            more = count - problem.start.get(key, 0)
-            if more > 0:
-                self._draw(key[1], int(problem.watts[key]) * more)
-
-    def _draw(self, node: int, watts: int) -> None:
-        """Take watts of every domain above a node."""
-        if watts:
-            above = self.problem.path[node]
-            self.headroom[above[above < len(self.headroom) - 1]] -= watts
-            self._stale = True
+        self.become(assignment or {})
 
     def put(self, class_index: int, node: int, count: int, boards: Boards = ()) -> None:
         """Book ``count`` pods (negative takes them back); one of them on just these boards."""
@@ -102,7 +81,11 @@ class Packing:
         key = (class_index, node)
         before, started = self.assignment.get(key, 0), problem.start.get(key, 0)
         more = max(0, before + count - started) - max(0, before - started)
-        self._draw(node, int(problem.watts[class_index, node]) * more)
+        watts = int(problem.watts[class_index, node]) * more
+        if watts:
+            above = problem.path[node]
+            self.headroom[above[above < len(self.headroom) - 1]] -= watts
+            self._stale = True
         self.assignment[key] = before + count
         if not self.assignment[key]:
             del self.assignment[key]

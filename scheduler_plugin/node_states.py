@@ -19,7 +19,9 @@ import numpy as np
 import numpy.typing as npt
 
 from scheduler_plugin.board_neighbours import NOBODY, Crowd, Neighbours, Sharer
-from scheduler_plugin.board_shares import Boards, BoardShares
+from scheduler_plugin.board_shares import BoardShares
+from scheduler_plugin.board_states import Boards
+from scheduler_plugin.mig_geometry import MigGeometry
 from scheduler_plugin.pod_demand import Demand
 from scheduler_plugin.resource_columns import GPUS
 from scheduler_plugin.snapshot import MILLI_PER_GPU
@@ -36,24 +38,26 @@ class NodeStates:
 
     Args:
         free: By column, shape (n, r), never negative.
-        board_milli: What is left of each board, shape (n, b), ``NO_BOARD`` beyond a node's last;
-            None where nobody asks for a share of a board: whole ones are then a column like others.
+        boards: The state of each board, shape (n, b), ``NO_BOARD`` beyond a node's last; None
+            where nobody asks for a part of a board: whole ones are then a column like others.
         rule: Which pods bear one another on shared boards; None where no pair was measured.
         share_columns: Columns of which ``rule`` decides in place of sums.
         homes: Boards of running pods that may leave, by node and demand, in the order in which
             they stay.
+        geometries: How each node's boards may be cut into MIG instances, (n,); () where none may.
     """
 
     def __init__(
         self,
         free: IntArray,
-        board_milli: IntArray | None = None,
+        boards: IntArray | None = None,
         rule: Neighbours | None = None,
         share_columns: Sequence[int] = (),
         homes: Mapping[tuple[int, Demand], Sequence[Boards]] | None = None,
+        geometries: Sequence[MigGeometry | None] = (),
     ) -> None:
         self.free: IntArray = free.copy()
-        self._boards = None if board_milli is None else BoardShares(board_milli, homes or {})
+        self._boards = None if boards is None else BoardShares(boards, homes or {}, geometries)
         self._rule, self._share_columns = rule, tuple(share_columns)
         self._crowds: dict[int, Crowd] = {} if rule is None else dict(rule.present)
         self._changed: list[int] = []
@@ -142,9 +146,9 @@ class NodeStates:
         """Whether more was put on a node than an arrangement of its boards was found for."""
         return self._boards is not None and self._boards.is_overbooked()
 
-    def board_milli(self, node: int) -> list[int]:
-        """What is left of each board of a node; empty where boards are not told apart."""
-        return [] if self._boards is None else self._boards.left_of(node)
+    def board_states(self, node: int) -> list[int]:
+        """The state of each board of a node; empty where boards are not told apart."""
+        return [] if self._boards is None else self._boards.states_of(node)
 
     def can_be_arranged(self, node: int) -> bool:
         """Whether boards for all pods of a node are found again from their numbers alone."""
@@ -201,16 +205,6 @@ class NodeStates:
             boards: Just these; for one pod.
         """
         self._book(demand, node, count, boards)
-
-    @property
-    def counts_columns_only(self) -> bool:
-        """Neither boards nor neighbours have a say, so that the order of booking has none."""
-        return self._boards is None and self._rule is None
-
-    def put_all(self, amounts: IntArray, nodes: npt.NDArray[np.intp]) -> None:
-        """Book amounts by column, shape (k, r), on nodes, shape (k,), where only columns count."""
-        np.subtract.at(self.free, nodes, amounts)
-        self._kept.clear()
 
     def take(self, demand: Demand, node: int, count: int = 1, boards: Boards = ()) -> None:
         """Give back so many pods that were put there, those of this demand that came last.

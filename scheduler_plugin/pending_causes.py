@@ -12,6 +12,7 @@ from scheduler_plugin.empty_nodes import EmptyNodes
 from scheduler_plugin.greedy import Packing
 from scheduler_plugin.plan_document import Pending, PendingReason
 from scheduler_plugin.pod_classes import Job
+from scheduler_plugin.pod_demand import Demand
 from scheduler_plugin.problem import Assignment, BoolArray, IntArray, Problem, placed_counts
 from scheduler_plugin.resource_columns import GPUS, MEMORY, MILLI_CPU, PODS
 from scheduler_plugin.static_needs import NodeRules
@@ -150,18 +151,19 @@ def _shortage(packing: Packing, class_index: int, candidates: BoolArray) -> Caus
     problem = packing.problem
     request, count = problem.requests[class_index], int(candidates.sum())
     demand = problem.demands[class_index]
-    if demand.share_milli:
+    nodes = np.flatnonzero(candidates)
+    has, enough = problem.total[candidates] >= request, packing.free[candidates] >= request
+    if demand.asks_for_part:
         request = request.copy()
         request[GPUS] = 1
+        has[:, GPUS] = EmptyNodes(problem).board_room(class_index, nodes) > 0
+        enough[:, GPUS] = packing.states.board_rooms(demand, nodes) > 0
     asked = [resource for resource in _by_weight(problem) if request[resource]]
-    if not (problem.total[candidates] >= request).all(axis=1).any():
-        worst = [r for r in asked if not (problem.total[candidates, r] >= request[r]).any()]
+    if not has.all(axis=1).any():
+        worst = [r for r in asked if not has[:, r].any()]
         what = _wanted(problem, worst[0], class_index) if worst else "this combination"
         text = f"no eligible node has {what} in total ({count} eligible)"
         return Cause(PendingReason.LARGER_THAN_ANY_NODE, text)
-    enough = packing.free[candidates] >= request
-    if demand.share_milli:
-        enough[:, GPUS] = packing.states.board_rooms(demand, np.flatnonzero(candidates)) > 0
     sharer = problem.sharers[class_index]
     if problem.neighbours is not None and sharer is not None:
         enough[:, list(problem.share_columns)] = True
@@ -177,9 +179,8 @@ def _shortage(packing: Packing, class_index: int, candidates: BoolArray) -> Caus
     for resource in asked:
         if not enough[:, resource].any():
             most = _amount(problem, resource, packing.free[candidates].max(axis=0))
-            if demand.share_milli and resource == GPUS:
-                boards = (packing.states.board_milli(int(n)) for n in np.flatnonzero(candidates))
-                most = f"{max(max(left, default=0) for left in boards) / 1000:g}"
+            if demand.asks_for_part and resource == GPUS:
+                most = _most_of_a_board(packing, demand, nodes)
             text = (
                 f"needs {_wanted(problem, resource, class_index)} on one node; "
                 f"{count} eligible nodes have at most {most} free"
@@ -245,10 +246,19 @@ def _power_cause(packing: Packing, class_index: int, nodes: np.ndarray) -> Cause
     return Cause(PendingReason.POWER_DOMAIN_FULL, "; ".join(parts), names)
 
 
+def _most_of_a_board(packing: Packing, demand: Demand, nodes: np.ndarray) -> str:
+    if demand.mig_profiles:
+        return "none"
+    states = (packing.states.board_states(int(node)) for node in nodes)
+    return f"{max(0, max(max(left, default=0) for left in states)) / 1000:g}"
+
+
 def _wanted(problem: Problem, resource: int, class_index: int) -> str:
     share = problem.demands[class_index].share_milli
     if share and resource == GPUS:
         return f"{share / 1000:g} of one GPU"
+    if problem.demands[class_index].mig_profiles and resource == GPUS:
+        return f"MIG {' and '.join(problem.demands[class_index].mig_profiles)}"
     return _amount(problem, resource, problem.requests[class_index])
 
 

@@ -7,8 +7,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
+from scheduler_plugin.mig_placement import MAX_INSTANCES, BoardNumber, MigPlacement
 from scheduler_plugin.plan_changes import Change, MovePod
-from scheduler_plugin.snapshot import MAX_GPUS, BoardNumber, Id, Label, Value
+from scheduler_plugin.snapshot import Id, Label, Value
+from scheduler_plugin.snapshot_limits import MAX_GPUS
 from scheduler_plugin.value_json import parse_value
 
 
@@ -46,7 +48,8 @@ class Placement(Value):
     Attributes:
         watts: What it adds there.
         boards: Numbers of the boards that the plan expects it to get, from 0; told only where
-            somebody asks for a share of a board. Which one it gets is the device plugin's choice.
+            somebody asks for a part of a board. Which one it gets is the device plugin's choice.
+        mig: The same of MIG instances that are cut for it.
     """
 
     uid: Id
@@ -54,6 +57,7 @@ class Placement(Value):
     gang: Label = ""
     watts: Annotated[int, Field(ge=0)] = 0
     boards: Annotated[tuple[BoardNumber, ...], Field(max_length=MAX_GPUS)] = ()
+    mig: Annotated[tuple[MigPlacement, ...], Field(max_length=MAX_INSTANCES)] = ()
 
 
 class Step(Value):
@@ -63,12 +67,14 @@ class Step(Value):
         arrives: False where it leaves. A running pod that moves leaves first and arrives later; one
             that leaves and never arrives is evicted.
         boards: That the plan expects it to get, as in ``Placement``.
+        mig: The same of MIG instances.
     """
 
     uid: Id
     node: Id
     arrives: bool
     boards: Annotated[tuple[BoardNumber, ...], Field(max_length=MAX_GPUS)] = ()
+    mig: Annotated[tuple[MigPlacement, ...], Field(max_length=MAX_INSTANCES)] = ()
 
 
 class Pending(Value):

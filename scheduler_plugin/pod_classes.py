@@ -7,17 +7,19 @@ and node says both where new ones go and which old ones stay.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from scheduler_plugin.plan_document import PendingReason
+from scheduler_plugin.resource_columns import gpu_value_milli
 from scheduler_plugin.snapshot import MILLI_PER_GPU, Pod, PodState, Snapshot
 
 __all__ = ["Blocked", "Job", "PodClass", "Running", "classes_of", "is_movable"]
 
 _WAITING = (PodState.PENDING, PodState.ABSENT)
 _NOT_THE_CLASS = {
+    "mig_placements",
     "uid",
     "namespace",
     "name",
@@ -87,14 +89,14 @@ def is_movable(pod: Pod, index: Mapping[str, int]) -> bool:
 
 
 def classes_of(
-    snapshot: Snapshot, index: Mapping[str, int], *, moves: bool
+    snapshot: Snapshot, index: Mapping[str, int], movable: Collection[str]
 ) -> tuple[tuple[PodClass, ...], tuple[Job, ...], tuple[Blocked, ...]]:
     """Classes by priority, jobs, and pods that no plan can place.
 
     Args:
         snapshot: With the pods.
         index: Of nodes by name.
-        moves: Whether running pods belong to classes.
+        movable: Running pods that belong to classes, by uid.
     """
     described: dict[str, int] = defaultdict(int)
     priority: dict[str, int] = {}
@@ -107,7 +109,7 @@ def classes_of(
     groups: dict[tuple[int, str, str], list[Pod]] = defaultdict(list)
     blocked: list[Blocked] = []
     for pod in snapshot.pods:
-        if pod.state not in _WAITING and not (moves and is_movable(pod, index)):
+        if pod.state not in _WAITING and pod.uid not in movable:
             continue
         if pod.gang and described[pod.gang] < size[pod.gang]:
             text = f"{described[pod.gang]} of {size[pod.gang]} members of {pod.gang} are described"
@@ -128,7 +130,7 @@ def classes_of(
 
 
 def _class_of(pods: list[Pod], priority: int, index: Mapping[str, int]) -> PodClass:
-    value = pods[0].gpu_milli or MILLI_PER_GPU
+    value = gpu_value_milli(pods[0]) or MILLI_PER_GPU
     running = (
         Running(
             max(1, -(-value * (pod.move_seconds or 0) // MILLI_PER_GPU)), pod.uid, index[pod.node]

@@ -15,10 +15,11 @@ import numpy as np
 import numpy.typing as npt
 
 from scheduler_plugin.board_neighbours import SHARES, Neighbours, Sharer, neighbours_of
-from scheduler_plugin.board_shares import Boards
-from scheduler_plugin.domain_rooms import ancestors, counted_watts, gpu_watts
+from scheduler_plugin.board_states import Boards
+from scheduler_plugin.domain_rooms import ancestors, counted_watts
 from scheduler_plugin.fragmentation import Ask, expected_demand
 from scheduler_plugin.gang_domains import GangDomain, gang_domains
+from scheduler_plugin.mig_geometry import GEOMETRIES, MigGeometry
 from scheduler_plugin.node_kinds import node_kinds
 from scheduler_plugin.node_scores import NodeScores
 from scheduler_plugin.peer_counts import Peers, peers_of
@@ -30,13 +31,16 @@ from scheduler_plugin.resource_columns import (
     MILLI_CPU,
     PODS,
     columns_of,
+    gpu_value_milli,
+    gpu_watts,
+    mig_profiles,
     node_amounts,
     pod_amounts,
     row,
     share_milli,
     whole_boards,
 )
-from scheduler_plugin.running_boards import boards_of_running, milli_left
+from scheduler_plugin.running_boards import has_its_places, places_of_running, states_beside
 from scheduler_plugin.snapshot import MILLI_PER_GPU, Pod, Snapshot
 from scheduler_plugin.static_rules import static_key, static_mask
 
@@ -59,10 +63,11 @@ class Problem:
         free: What is left beside all that stays as it is, shape (n, r), never negative.
         start: Where running pods are that the plan may move.
         margin_ok: I1 holds all along the path above the node, shape (n,).
-        board_milli: The same of each board, shape (n, b); None where nobody asks for a share.
-        homes: Boards of the running pods that may be moved, by node and demand, the dearest first.
+        boards: The state of each board, shape (n, b); None where nobody asks for a part of one.
+        homes: Places of the running pods that may be moved, by node and demand, the dearest first.
+        geometries: How each node's boards may be cut into MIG instances, (n,).
         requests: Shape (c, r).
-        gpu_milli: What one pod asks for, whole boards or a share, shape (c,).
+        gpu_milli: What one pod asks for, of whole boards or parts, shape (c,).
         counts: Pods in each class, shape (c,).
         eligible: Shape (c, n).
         watts: What one pod adds, shape (c, n).
@@ -82,8 +87,9 @@ class Problem:
     columns: tuple[str, ...]
     total: IntArray
     free: IntArray
-    board_milli: IntArray | None
+    boards: IntArray | None
     homes: Mapping[tuple[int, Demand], tuple[Boards, ...]]
+    geometries: tuple[MigGeometry | None, ...]
     start: Assignment
     margin_ok: BoolArray
     classes: tuple[PodClass, ...]
@@ -176,19 +182,20 @@ def compile_problem(snapshot: Snapshot, *, moves: bool = False) -> Problem:
     headroom, domain, above = _power(snapshot)
     margins = np.array([d.guaranteed_margin_watts for d in snapshot.domains] + [0])
     margin_ok = np.asarray((margins[above] >= 0).all(axis=1))[domain]
-    classes, jobs, blocked = classes_of(snapshot, index, moves=moves)
+    running = places_of_running(snapshot)
+    movable = {
+        pod.uid
+        for pod in (snapshot.pods if moves else ())
+        if is_movable(pod, index) and (running is None or has_its_places(pod, running))
+    }
+    classes, jobs, blocked = classes_of(snapshot, index, movable)
     columns = columns_of(k.pod for k in classes)
-    fixed = [
-        pod for pod in snapshot.pods if pod.node in index and not (moves and is_movable(pod, index))
-    ]
+    fixed = [pod for pod in snapshot.pods if pod.node in index and pod.uid not in movable]
     total, free = _capacity(snapshot, columns, fixed, index)
-    boards = boards_of_running(snapshot)
-    board_milli = None
-    if boards is not None:
-        nodes = {pod.uid: index[pod.node] for pod in fixed}
-        board_milli = milli_left(snapshot, boards, nodes)
-    if board_milli is not None:
-        free[:, GPUS] = (board_milli == MILLI_PER_GPU).sum(axis=1)
+    boards = None
+    if running is not None:
+        boards = states_beside(snapshot, running, {pod.uid: index[pod.node] for pod in fixed})
+        free[:, GPUS] = (boards == MILLI_PER_GPU).sum(axis=1)
     requests = _rows([pod_amounts(k.pod) for k in classes], columns)
     leaving = {running.uid for k in classes for running in k.running}
     rule = neighbours_of(snapshot, leaving)
@@ -197,8 +204,9 @@ def compile_problem(snapshot: Snapshot, *, moves: bool = False) -> Problem:
         Demand(
             tuple(amounts),
             share_milli=share_milli(k.pod),
+            mig_profiles=mig_profiles(k.pod),
             sharer=sharer,
-            runs_as=c if boards and k.running else -1,
+            runs_as=c if running and k.running else -1,
         )
         for c, (k, amounts, sharer) in enumerate(
             zip(classes, requests.tolist(), sharers, strict=True)
@@ -210,14 +218,15 @@ def compile_problem(snapshot: Snapshot, *, moves: bool = False) -> Problem:
         columns=columns,
         total=total,
         free=free,
-        board_milli=board_milli,
-        homes={} if boards is None else _homes(classes, demands, boards),
+        boards=boards,
+        homes={} if running is None else _homes(classes, demands, running),
+        geometries=tuple(GEOMETRIES.get(node.mig_geometry) for node in snapshot.nodes),
         start=_start(classes),
         margin_ok=margin_ok,
         classes=classes,
         jobs=jobs,
         requests=requests,
-        gpu_milli=np.array([k.pod.gpu_milli for k in classes], dtype=np.int64),
+        gpu_milli=np.array([gpu_value_milli(k.pod) for k in classes], dtype=np.int64),
         counts=np.array([k.count for k in classes], dtype=np.int64),
         eligible=_eligible(snapshot, classes) & margin_ok,
         watts=_watts(snapshot, classes),
@@ -324,7 +333,7 @@ def _watts(snapshot: Snapshot, classes: tuple[PodClass, ...]) -> IntArray:
     for i, pod_class in enumerate(classes):
         pod = pod_class.pod
         if pod.expected_watts_per_gpu is not None:
-            result[i] = gpu_watts(pod.gpu_milli, pod.expected_watts_per_gpu)
+            result[i] = gpu_watts(pod, pod.expected_watts_per_gpu)
             continue
         if pod.kernel_class not in rows:
             rows[pod.kernel_class] = np.array(
@@ -334,5 +343,5 @@ def _watts(snapshot: Snapshot, classes: tuple[PodClass, ...]) -> IntArray:
                 ],
                 dtype=np.int64,
             )
-        result[i] = -(-pod.gpu_milli * rows[pod.kernel_class] // MILLI_PER_GPU)
+        result[i] = gpu_watts(pod, rows[pod.kernel_class])
     return result

@@ -73,7 +73,8 @@ def _exchangeable(packing: Packing, priority: int) -> list[int]:
     for job in problem.jobs:
         c = job.classes[0]
         bound = packing.peers is not None and packing.peers.binds(c)
-        alone = not (job.gang or bound or problem.sharers[c] or problem.classes[c].running)
+        cut = bool(problem.demands[c].mig_profiles)
+        alone = not (job.gang or bound or problem.sharers[c] or problem.classes[c].running or cut)
         if job.priority == priority and alone and 0 < problem.gpu_milli[c] <= MILLI_PER_GPU:
             found.append(c)
     return found
@@ -120,7 +121,7 @@ def _refill_node(packing: Packing, node: int, classes: list[int], waiting: dict[
 
 def _fillings(packing: Packing, node: int, pool: dict[int, int]) -> Iterator[tuple[int, Filling]]:
     """Board and its filling, the emptiest boards first."""
-    rests = packing.states.board_milli(node)
+    rests = packing.states.board_states(node)
     boards = sorted((b for b in range(len(rests)) if rests[b] > 0), key=lambda b: -rests[b])
     host = packing.free[node, [MILLI_CPU, MEMORY]].copy()
     menus: dict[int, list[Filling]] = {}

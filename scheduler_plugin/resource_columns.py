@@ -9,7 +9,12 @@ boards never counts another's.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import TypeVar
 
+import numpy as np
+import numpy.typing as npt
+
+from scheduler_plugin.mig_geometry import PARTS_PER_BOARD, parts_of, value_milli
 from scheduler_plugin.snapshot import MILLI_PER_GPU, Node, Pod
 
 GPUS, MILLI_CPU, MEMORY, PODS = range(4)
@@ -33,6 +38,31 @@ def share_milli(pod: Pod) -> int:
     return pod.gpu_milli if pod.gpu_milli < MILLI_PER_GPU else 0
 
 
+def mig_profiles(pod: Pod) -> tuple[str, ...]:
+    """Of each MIG instance that a pod asks for, by name."""
+    return tuple(name for name, count in sorted(pod.mig_profiles.items()) for _ in range(count))
+
+
+def asks_for_part(pod: Pod) -> bool:
+    """Whether boards have to be told apart for a pod: it asks for a share or for MIG instances."""
+    return bool(share_milli(pod) or pod.mig_profiles)
+
+
+def gpu_value_milli(pod: Pod) -> int:
+    """What a pod asks for of boards, thousandths of one; of MIG instances rounded down."""
+    return pod.gpu_milli or value_milli(mig_profiles(pod))
+
+
+W = TypeVar("W", int, npt.NDArray[np.int64])
+
+
+def gpu_watts(pod: Pod, watts_per_gpu: W) -> W:
+    """Its part of the watts of the boards that it is on, rounded up."""
+    if pod.mig_profiles:
+        return -(-parts_of(mig_profiles(pod)) * watts_per_gpu // PARTS_PER_BOARD)
+    return -(-pod.gpu_milli * watts_per_gpu // MILLI_PER_GPU)
+
+
 def whole_boards(pod: Pod) -> int:
     """Boards that a pod has for itself."""
     return pod.gpu_milli // MILLI_PER_GPU
@@ -52,5 +82,7 @@ def covers(larger: Pod, pod: Pod) -> bool:
     """Whether a place made for one pod has room for another."""
     room = pod_amounts(larger)
     if share_milli(pod) and not whole_boards(larger) and share_milli(pod) > share_milli(larger):
+        return False
+    if any(count > larger.mig_profiles.get(name, 0) for name, count in pod.mig_profiles.items()):
         return False
     return all(amount <= room.get(name, 0) for name, amount in pod_amounts(pod).items())

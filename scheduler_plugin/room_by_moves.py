@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from scheduler_plugin.board_shares import Boards
+from scheduler_plugin.board_states import Boards
 from scheduler_plugin.greedy import Packing
 from scheduler_plugin.node_states import NodeStates
 from scheduler_plugin.plan_changes import EvictPod, MovePod
@@ -157,7 +157,7 @@ class Leavers:
         """What nodes have left beside some of those who run there."""
         problem, now = self._problem, self._trial.packing
         kept = {key: count for key, count in stays.items() if count > 0}
-        if problem.board_milli is not None or problem.neighbours is not None:
+        if problem.boards is not None or problem.neighbours is not None:
             return Packing(problem, kept, peers=False).states
         gone = {key: count - kept.get(key, 0) for key, count in self._base.items()}
         freed = [(c, node, count) for (c, node), count in gone.items() if count]

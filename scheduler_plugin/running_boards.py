@@ -1,8 +1,10 @@
-"""On which boards of its node each running pod is, where anybody asks for a share of a board.
+"""On which boards of its node each running pod is, where anybody asks for a part of a board.
 
-Pods that say so are there. Of the others, on each node, the largest come first and of equals the
-first by uid: whole boards are the first that nobody uses, a share is on the fullest board that
-still has it. What a node cannot hold is on the boards with most left: they are overfull.
+Pods that say so are there. Of the others, on each node, those that take most come first and of
+equals the first by uid: whole boards are the first that nobody uses, a share is on the fullest
+board that still has it, each MIG instance (by name) on the first board that has its slices, the
+first of them. What a node cannot hold is on the uncut boards with most left, which are overfull;
+MIG instances that nobody could have cut hold nothing.
 """
 
 from __future__ import annotations
@@ -12,60 +14,113 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from scheduler_plugin.board_shares import NO_BOARD, Boards, IntArray, board_for
-from scheduler_plugin.resource_columns import share_milli, whole_boards
+from scheduler_plugin.board_shares import IntArray, board_for
+from scheduler_plugin.board_states import (
+    CUT,
+    NO_BOARD,
+    Boards,
+    Part,
+    place_of,
+    put_part,
+    room_at,
+)
+from scheduler_plugin.mig_geometry import GEOMETRIES, MigGeometry
+from scheduler_plugin.resource_columns import (
+    asks_for_part,
+    gpu_value_milli,
+    mig_profiles,
+    share_milli,
+    whole_boards,
+)
 from scheduler_plugin.snapshot import MILLI_PER_GPU, Pod, PodState, Snapshot
 
-__all__ = ["boards_of_running", "milli_left"]
+__all__ = ["has_its_places", "places_of_running", "states_beside"]
 
 _RUNS = (PodState.BOUND, PodState.PROMISED)
 
 
-def boards_of_running(snapshot: Snapshot) -> dict[str, Boards] | None:
-    """Boards by pod; None where nobody asks for a share, so that counting whole ones is enough."""
-    if not any(0 < pod.gpu_milli < MILLI_PER_GPU for pod in snapshot.pods):
+def places_of_running(snapshot: Snapshot) -> dict[str, Boards] | None:
+    """Places by pod; None where nobody asks for a part, so that counting whole boards is enough."""
+    if not any(asks_for_part(pod) for pod in snapshot.pods):
         return None
     there: dict[str, list[Pod]] = defaultdict(list)
     for pod in snapshot.pods:
-        if pod.state in _RUNS and pod.gpu_milli:
+        if pod.state in _RUNS and (pod.gpu_milli or pod.mig_profiles):
             there[pod.node].append(pod)
     found: dict[str, Boards] = {}
     for node in snapshot.nodes:
-        left = np.full(node.gpu_milli // MILLI_PER_GPU, MILLI_PER_GPU, dtype=np.int64)
+        states = [MILLI_PER_GPU] * (node.gpu_milli // MILLI_PER_GPU)
+        geometry = GEOMETRIES.get(node.mig_geometry)
         for pod in sorted(there[node.name], key=_rank):
-            found[pod.uid] = pod.gpu_boards or _taken(pod, left)
-            left[list(found[pod.uid])] -= share_milli(pod) or MILLI_PER_GPU
+            found[pod.uid] = _stated(pod) or _guessed(pod, states, geometry)
+            _put(pod, states, found[pod.uid], geometry)
     return found
+
+
+def has_its_places(pod: Pod, places: Mapping[str, Boards]) -> bool:
+    """Whether a running pod has all that it asks for of boards, so that it could be elsewhere."""
+    return len(places.get(pod.uid, ())) == len(_parts(pod))
 
 
 def _rank(pod: Pod) -> tuple[bool, int, str]:
     """Who says where it is comes first."""
-    return (not pod.gpu_boards, -pod.gpu_milli, pod.uid)
+    return (not (pod.gpu_boards or pod.mig_placements), -gpu_value_milli(pod), pod.uid)
 
 
-def _taken(pod: Pod, left: IntArray) -> Boards:
-    boards = board_for(share_milli(pod), whole_boards(pod), left)
-    if boards or not len(left):
-        return boards
-    emptiest = np.argsort(-left, kind="stable")[: whole_boards(pod) or 1]
-    return tuple(sorted(emptiest.tolist()))
+def _parts(pod: Pod) -> tuple[Part, ...]:
+    share = share_milli(pod)
+    return mig_profiles(pod) or ((share,) if share else (MILLI_PER_GPU,) * whole_boards(pod))
 
 
-def milli_left(
-    snapshot: Snapshot, boards: Mapping[str, Boards], fixed: Mapping[str, int]
+def _stated(pod: Pod) -> Boards:
+    return pod.gpu_boards or tuple(place_of(at.board, at.start) for at in pod.mig_placements)
+
+
+def _guessed(pod: Pod, states: list[int], geometry: MigGeometry | None) -> Boards:
+    if pod.mig_profiles:
+        return _first_slices(pod, states.copy(), geometry)
+    boards = board_for(share_milli(pod), whole_boards(pod), np.array(states, dtype=np.int64))
+    uncut = [board for board, state in enumerate(states) if state > CUT]
+    emptiest = sorted(uncut, key=lambda board: (-states[board], board))
+    return boards or tuple(sorted(emptiest[: whole_boards(pod) or 1]))
+
+
+def _first_slices(pod: Pod, states: list[int], geometry: MigGeometry | None) -> Boards:
+    found: list[int] = []
+    for name in mig_profiles(pod):
+        profile = None if geometry is None else geometry.profiles.get(name)
+        starts = () if profile is None else profile.starts
+        places = (place_of(board, start) for board in range(len(states)) for start in starts)
+        able = (p for p in places if room_at(name, states[p // place_of(1, 0)], p, geometry))
+        place = next(able, None)
+        if place is None:
+            return ()
+        put_part(name, states, place, geometry)
+        found.append(place)
+    return tuple(found)
+
+
+def _put(pod: Pod, states: list[int], places: Boards, geometry: MigGeometry | None) -> None:
+    for part, place in zip(_parts(pod), places, strict=False):
+        put_part(part, states, place, geometry)
+
+
+def states_beside(
+    snapshot: Snapshot, places: Mapping[str, Boards], fixed: Mapping[str, int]
 ) -> IntArray:
-    """Of each board beside the pods that stay as they are, shape (n, b).
+    """The state of each board beside the pods that stay as they are, shape (n, b).
 
     Args:
         snapshot: With the pods.
-        boards: Of those that run.
+        places: Of those that run.
         fixed: Node by pod, of those that stay as they are.
     """
     counts = [node.gpu_milli // MILLI_PER_GPU for node in snapshot.nodes]
-    left = np.full((len(counts), max(counts, default=0)), NO_BOARD, dtype=np.int64)
-    for node, count in enumerate(counts):
-        left[node, :count] = MILLI_PER_GPU
+    most = max(counts, default=0)
+    states = [[MILLI_PER_GPU] * count + [NO_BOARD] * (most - count) for count in counts]
     for pod in snapshot.pods:
-        if pod.uid in fixed and pod.uid in boards:
-            left[fixed[pod.uid], list(boards[pod.uid])] -= share_milli(pod) or MILLI_PER_GPU
-    return left
+        if pod.uid in fixed and pod.uid in places:
+            node = fixed[pod.uid]
+            geometry = GEOMETRIES.get(snapshot.nodes[node].mig_geometry)
+            _put(pod, states[node], places[pod.uid], geometry)
+    return np.array(states, dtype=np.int64).reshape(len(counts), most)

@@ -12,8 +12,11 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
+from scheduler_plugin.mig_geometry import MigGeometryName
+from scheduler_plugin.mig_placement import MAX_INSTANCES, BoardNumber, MigPlacement
 from scheduler_plugin.peer_rule import PeerRule
-from scheduler_plugin.snapshot_limits import MAX_NODES, MAX_PODS, refuse_huge
+from scheduler_plugin.snapshot_checks import beside_the_core, boards_there, instances, whole
+from scheduler_plugin.snapshot_limits import MAX_GPUS, MAX_NODES, MAX_PODS, refuse_huge
 from scheduler_plugin.snapshot_references import known, shallow_tree, unique
 from scheduler_plugin.snapshot_texts import SnapshotTexts, texts_of
 from scheduler_plugin.value_json import parse_value
@@ -28,10 +31,7 @@ MAX_QUANTITY = 2**45
 Quantity = Annotated[int, Field(ge=0, le=MAX_QUANTITY)]
 #: As in core/v1: a name of 63 characters behind a domain of 253.
 ResourceName = Annotated[str, Field(min_length=1, max_length=317)]
-#: More on one node or in one pod is no GPU node any more, but a virtual one of a whole cluster.
-MAX_GPUS = 1000
 GpuMilli = Annotated[int, Field(ge=0, le=MAX_GPUS * MILLI_PER_GPU)]
-BoardNumber = Annotated[int, Field(ge=0, lt=MAX_GPUS)]
 #: Twenty kilowatts on one GPU is a figure in milliwatts, or of a whole node.
 GpuWatts = Annotated[int, Field(ge=0, le=20_000)]
 WattsInt = Annotated[int, Field(ge=0, le=10**9)]
@@ -103,6 +103,9 @@ class Node(Value):
         shared_boards: Boards that pods share here.
         slow_down_limit_milli: The most that they may slow one another down, in thousandths of the
             time alone; 0 for no limit.
+        mig_geometry: How its boards can be cut into MIG instances as pods ask for them, one of
+            ``scheduler_plugin.mig_geometry.GEOMETRIES``; empty where they are as they are:
+            instances that exist are ``resources``.
     """
 
     name: Id
@@ -125,11 +128,12 @@ class Node(Value):
     disrupted: bool = False
     shared_boards: Annotated[int, Field(ge=1, le=MAX_GPUS)] = 1
     slow_down_limit_milli: SlowDownMilli = 0
+    mig_geometry: MigGeometryName = ""
 
     @field_validator("gpu_milli")
     @classmethod
     def _whole_gpus(cls, value: int) -> int:
-        return _whole(value)
+        return whole(value)
 
     @field_validator("labels", "class_watts_per_gpu")
     @classmethod
@@ -139,7 +143,7 @@ class Node(Value):
     @field_validator("resources")
     @classmethod
     def _each_once(cls, value: dict[str, int]) -> dict[str, int]:
-        return _beside_the_core(value)
+        return beside_the_core(value)
 
 
 class PodState(StrEnum):
@@ -163,6 +167,10 @@ class Pod(Value):
         gpu_boards: Numbers of the boards that a pod with a node has, from 0, as far as they are
             known. Otherwise it is taken to be on the first idle ones, with a share on the fullest
             board that still has it.
+        mig_profiles: MIG instances that are cut for it, how many by name; it then asks for no other
+            part of boards.
+        mig_placements: Where they are, of a pod with a node, as far as that is known. Otherwise
+            each is taken to be on the first board that has its slices.
         resources: Everything else that it asks for, by name, in the node's units.
         gpu_models: Allowed GPU models, empty for any.
         required_terms: Alternatives of required node affinity, empty for none.
@@ -188,6 +196,8 @@ class Pod(Value):
     gang: Label = ""
     gpu_milli: GpuMilli = 0
     gpu_boards: Annotated[tuple[BoardNumber, ...], Field(max_length=MAX_GPUS)] = ()
+    mig_profiles: dict[Label, Annotated[int, Field(ge=1, le=MAX_INSTANCES)]] = {}
+    mig_placements: Annotated[tuple[MigPlacement, ...], Field(max_length=MAX_INSTANCES)] = ()
     milli_cpu: Quantity = 0
     memory_bytes: Quantity = 0
     resources: dict[ResourceName, Quantity] = {}
@@ -207,7 +217,7 @@ class Pod(Value):
     @field_validator("gpu_milli")
     @classmethod
     def _a_share_or_whole_gpus(cls, value: int) -> int:
-        return value if value < MILLI_PER_GPU else _whole(value, "a share of one board or ")
+        return value if value < MILLI_PER_GPU else whole(value, "a share of one board or ")
 
     @field_validator("gpu_boards")
     @classmethod
@@ -219,11 +229,16 @@ class Pod(Value):
     @field_validator("resources")
     @classmethod
     def _only_what_is_asked_for(cls, value: dict[str, int]) -> dict[str, int]:
-        return {name: amount for name, amount in _beside_the_core(value).items() if amount}
+        return {name: amount for name, amount in beside_the_core(value).items() if amount}
 
-    @field_validator("node_selector")
+    @field_validator("mig_placements")
     @classmethod
-    def _in_order(cls, value: dict[str, str]) -> dict[str, str]:
+    def _by_profile(cls, value: tuple[MigPlacement, ...]) -> tuple[MigPlacement, ...]:
+        return tuple(sorted(value, key=lambda at: (at.profile, at.board, at.start)))
+
+    @field_validator("node_selector", "mig_profiles")
+    @classmethod
+    def _in_order(cls, value: dict[str, Any]) -> dict[str, Any]:
         return dict(sorted(value.items()))
 
     @field_validator("gpu_models", "excluded_nodes", "groups")
@@ -238,6 +253,7 @@ class Pod(Value):
             raise ValueError("node must be set for bound and promised pods, and only for them")
         if self.state is PodState.ABSENT and not self.gang:
             raise ValueError("an absent pod must belong to a gang")
+        instances(self, has_node=placed)
         boards = -(-self.gpu_milli // MILLI_PER_GPU)
         if self.gpu_boards and (not placed or len(self.gpu_boards) != boards):
             raise ValueError(f"gpu_boards: none, or {boards if placed else 0} for this pod")
@@ -334,11 +350,7 @@ class Snapshot(Value):
         known("domains.parent", {domain.parent for domain in self.domains} - {""}, domains)
         known("pods.gang", {pod.gang for pod in self.pods} - {""}, {g.id for g in self.gangs})
         shallow_tree("domains.parent", {domain.name: domain.parent for domain in self.domains})
-        boards = {node.name: node.gpu_milli // MILLI_PER_GPU for node in self.nodes}
-        for pod in self.pods:
-            if pod.gpu_boards and pod.gpu_boards[-1] >= boards.get(pod.node, MAX_GPUS):
-                has = f"boards that {pod.node} has, which are {boards[pod.node]}"
-                raise ValueError(f"pods.gpu_boards: {has}")
+        boards_there(self.nodes, self.pods)
         return self
 
     def __copy__(self) -> Self:
@@ -377,16 +389,3 @@ def parse_snapshot(text: str | bytes, source: str = "") -> Snapshot:
 def snapshot_schema() -> dict[str, Any]:
     """The JSON Schema of ``wattpack.io/snapshot/v1``."""
     return Snapshot.model_json_schema()
-
-
-def _whole(value: int, or_else: str = "") -> int:
-    if value % MILLI_PER_GPU:
-        raise ValueError(f"{or_else}whole GPUs, a multiple of {MILLI_PER_GPU} milliGPU")
-    return value
-
-
-def _beside_the_core(value: dict[str, int]) -> dict[str, int]:
-    for name in ("cpu", "memory", "pods"):
-        if name in value:
-            raise ValueError(f"resources other than {name}, which has a field of its own")
-    return dict(sorted(value.items()))

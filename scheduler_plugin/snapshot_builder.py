@@ -28,7 +28,6 @@ from scheduler_plugin.power_view import ModelWatts, PowerView
 from scheduler_plugin.shared_boards import limit_milli, offered_milli, shared_board_count
 from scheduler_plugin.shared_work import SharedWork
 from scheduler_plugin.snapshot import (
-    MAX_GPUS,
     MILLI_PER_GPU,
     Node,
     Pod,
@@ -37,6 +36,7 @@ from scheduler_plugin.snapshot import (
     Taint,
     TaintEffect,
 )
+from scheduler_plugin.snapshot_limits import MAX_GPUS
 from scheduler_plugin.value_json import named_error
 from scheduler_plugin.work_draw import WorkDraws
 from wattpack.device_requests import Devices, UncountedClaimError

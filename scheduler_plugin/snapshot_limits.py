@@ -7,10 +7,12 @@ from typing import IO, Final
 
 from wattpack.errors import InputError
 
-__all__ = ["MAX_NODES", "MAX_PODS", "MAX_TEXT_BYTES", "read_bounded", "refuse_huge"]
+__all__ = ["MAX_GPUS", "MAX_NODES", "MAX_PODS", "MAX_TEXT_BYTES", "read_bounded", "refuse_huge"]
 
 MAX_NODES: Final = 20_000
 MAX_PODS: Final = 200_000
+MAX_GPUS: Final = 1000
+"""More on one node or in one pod is no GPU node any more, but a virtual one of a whole cluster."""
 MAX_TEXT_BYTES: Final = 128 * 1024 * 1024
 """200,000 pods of 450 bytes, as they are written where each has a selector and tolerations, and
 20,000 nodes of 2 kB; little enough to be read from a pipe and refused in 256 MiB."""

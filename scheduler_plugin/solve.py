@@ -25,7 +25,7 @@ from scheduler_plugin.search import (
     improve_all,
 )
 from scheduler_plugin.snapshot import Pod, PodState, Snapshot
-from scheduler_plugin.steps import changes, in_order
+from scheduler_plugin.steps import changes, in_order, told
 from wattpack.units import NS_PER_SECOND, seconds_to_ns
 
 __all__ = ["SearchSettings", "plan", "refused"]
@@ -146,7 +146,7 @@ def _assemble(found: _Found, digest: str, late: Callable[[], bool]) -> Plan:
             node=problem.node_names[one.node],
             gang=problem.classes[one.class_index].pod.gang,
             watts=int(problem.watts[one.class_index, one.node]),
-            boards=one.boards,
+            **told(problem.demands[one.class_index], one.boards),
         )
         for one in difference.arrivals
         if one.source < 0

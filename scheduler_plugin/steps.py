@@ -11,10 +11,11 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from scheduler_plugin.board_shares import Boards
+from scheduler_plugin.board_states import Boards, board_of, start_of
 from scheduler_plugin.greedy import Packing
+from scheduler_plugin.mig_placement import MigPlacement
 from scheduler_plugin.plan_document import Step
 from scheduler_plugin.pod_demand import Demand
 from scheduler_plugin.problem import Assignment, Problem
@@ -108,7 +109,7 @@ class _Expected:
 
     def __init__(self, problem: Problem, assignment: Assignment) -> None:
         self._problem = problem
-        told = problem.board_milli is not None
+        told = problem.boards is not None
         self._states = Packing(problem, assignment).states if told else None
         self._given: Counter[tuple[Demand, int]] = Counter()
 
@@ -121,6 +122,17 @@ class _Expected:
         held = self._states.boards(demand, node)
         last = len(held) - self._given[demand, node]
         return held[last : last + count]
+
+
+def told(demand: Demand, places: Boards) -> dict[str, Any]:
+    """Places on boards in the fields of a plan."""
+    if not demand.mig_profiles:
+        return {"boards": places}
+    cuts = (
+        MigPlacement(profile=name, board=board_of(name, place), start=start_of(place))
+        for name, place in zip(demand.mig_profiles, places, strict=False)
+    )
+    return {"mig": tuple(cuts)}
 
 
 def in_order(problem: Problem, found: Changes) -> tuple[Step, ...]:
@@ -166,7 +178,8 @@ class _Sequence:
                 del self._steps[done:]
                 return False
             self._now.put(one.class_index, one.node, 1, one.boards)
-            self._steps.append(self._step(one.uid, one.node, one.boards, arrives=True))
+            demand = self._problem.demands[one.class_index]
+            self._steps.append(self._step(one.uid, one.node, one.boards, demand, arrives=True))
         return True
 
     def _make_room(self, blocked: list[list[Arrival]]) -> list[list[Arrival]]:
@@ -185,10 +198,13 @@ class _Sequence:
 
     def _leave(self, class_index: int, uid: str, node: int, boards: Boards) -> None:
         self._now.put(class_index, node, -1, boards)
-        self._steps.append(self._step(uid, node, (), arrives=False))
+        self._steps.append(
+            self._step(uid, node, (), self._problem.demands[class_index], arrives=False)
+        )
 
-    def _step(self, uid: str, node: int, boards: Boards, *, arrives: bool) -> Step:
-        return Step(uid=uid, node=self._problem.node_names[node], arrives=arrives, boards=boards)
+    def _step(self, uid: str, node: int, boards: Boards, demand: Demand, *, arrives: bool) -> Step:
+        name = self._problem.node_names[node]
+        return Step(uid=uid, node=name, arrives=arrives, **told(demand, boards))
 
 
 def evicted_by(steps: Iterable[Step]) -> tuple[str, ...]:

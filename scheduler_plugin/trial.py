@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from scheduler_plugin.board_shares import Boards
+from scheduler_plugin.board_states import Boards
 from scheduler_plugin.domain_rooms import counted_watts
 from scheduler_plugin.empty_nodes import EmptyNodes
 from scheduler_plugin.greedy import Packing

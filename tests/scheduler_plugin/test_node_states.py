@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scheduler_plugin.board_shares import NO_BOARD
+from scheduler_plugin.board_states import NO_BOARD
 from scheduler_plugin.node_states import NodeStates
 from scheduler_plugin.pod_demand import Demand
 

@@ -14,6 +14,7 @@ from scheduler_plugin.checker import complaints
 from scheduler_plugin.domain_rooms import pod_watts
 from scheduler_plugin.greedy import Packing
 from scheduler_plugin.ledger import Ledger, Reservation
+from scheduler_plugin.mig_placement import MigPlacement
 from scheduler_plugin.peer_rule import PeerKind, PeerRule
 from scheduler_plugin.plan_document import Pending, PendingReason, Placement, Plan
 from scheduler_plugin.problem import compile_problem
@@ -50,6 +51,8 @@ POD_FIELDS: dict[str, tuple[Any, ...]] = {
     "gang": ("",),
     "gpu_milli": (1000, 0, 500, 8000, 9000),
     "gpu_boards": ((),),
+    "mig_profiles": ({}, {"1g.18gb": 1}),
+    "mig_placements": ((),),
     "milli_cpu": (1000, 0, 96_000, 97_000),
     "memory_bytes": (1, 0, 2**30, 2**31),
     "resources": EXTENDED,
@@ -87,6 +90,7 @@ NODE_FIELDS: dict[str, tuple[Any, ...]] = {
     "disrupted": (False, True),
     "shared_boards": (1, 2),
     "slow_down_limit_milli": (0, 1300),
+    "mig_geometry": ("", "H200-141GB", "A30-24GB"),
 }
 #: What is left below the breaker, the margin of I1, and what another pod holds on the node.
 AROUND: tuple[tuple[int, int, dict[str, int] | None], ...] = (
@@ -111,7 +115,7 @@ def questions() -> tuple[Snapshot, ...]:
     """One waiting pod and one node, each with at most one field changed, in each surrounding."""
     return tuple(
         snapshot(
-            Pod(**of_pod),
+            Pod(**of_pod | ({"gpu_milli": 0} if of_pod["mig_profiles"] else {})),
             Node(**of_node),
             domain("row", limit, margin=margin),
             *(
@@ -140,7 +144,8 @@ def judge_says(question: Snapshot) -> bool:
     last = max(0, question.nodes[0].gpu_milli // 1000 - 1)
     boards = (last,) if 0 < waiting.gpu_milli < 1000 else ()
     watts = pod_watts(waiting, question.nodes[0])
-    placement = Placement(uid="p", node="n", watts=watts, boards=boards)
+    cuts = tuple(MigPlacement(profile=name, board=last, start=0) for name in waiting.mig_profiles)
+    placement = Placement(uid="p", node="n", watts=watts, boards=boards, mig=cuts)
     answer = Plan(snapshot_digest=question.digest(), method="greedy", placements=(placement,))
     return complaints(question, answer) == ()
 

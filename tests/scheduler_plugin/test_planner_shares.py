@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduler_plugin.board_shares import packed
+from scheduler_plugin.board_states import packed
 from scheduler_plugin.chains import let_in
 from scheduler_plugin.checker import complaints
 from scheduler_plugin.greedy import Packing
