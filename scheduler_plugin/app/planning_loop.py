@@ -31,6 +31,7 @@ from scheduler_plugin.app.pod_events import PendingEvents
 from scheduler_plugin.app.release import release_all
 from scheduler_plugin.app.scheduler_settings import PlacementSettings
 from scheduler_plugin.app.solver_process import Planner
+from scheduler_plugin.app.start_estimates import StartEstimates
 from scheduler_plugin.app.waiting_pods import (
     FIRST_PAUSE_NS,
     UNREADABLE,
@@ -139,6 +140,7 @@ class PlacementLoop:
         self._moves = MoveCycle(self.reader, mover, clock, limits, enabled=enabled)
         answers = manages and settings.kueue_admission_checks
         self._checks = KueueChecks(api, clock, self.ledger, enabled=answers)
+        self._starts = StartEstimates(clock)
         self._pauses = Pauses()
         self._gangs_end = GangEnd(self._recorder, self.metrics)
         self._hopeless = UnservablePods(
@@ -329,6 +331,7 @@ class PlacementLoop:
         elsewhere = pending_causes(plan, {pod.uid: pod for pod in built.snapshot.pods})
         refused = {uid: (UNREADABLE, text) for uid, text in built.refused.items()}
         causes = {**elsewhere, **refused, **built.later, **held}
+        causes = self._starts.told(causes, plan.pending, built.snapshot, bodies.values())
         self._events.tell(causes, bodies)
         pending = {
             pod_facts.key(bodies[uid]): cause for uid, cause in causes.items() if uid in bodies
