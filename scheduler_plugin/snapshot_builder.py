@@ -38,6 +38,7 @@ from scheduler_plugin.snapshot import (
 )
 from scheduler_plugin.snapshot_limits import MAX_GPUS
 from scheduler_plugin.value_json import named_error
+from scheduler_plugin.volume_places import VolumePlaces
 from scheduler_plugin.work_draw import WorkDraws
 from wattpack.device_requests import Devices, UncountedClaimError
 from wattpack.errors import InputError
@@ -68,6 +69,7 @@ class ClusterObjects:
         shadow_namespaces: Where pods without our gate are planned too (mode Shadow).
         claims: GPUs that bound pods hold beside those of their resource names.
         devices: What nodes offer to claims, and templates of claims.
+        volumes: Where the volumes of waiting pods are.
         expected: Gangs of which no pod exists yet.
         works: What kind of work a pod does.
         shared_speeds: What kinds of work do to one another on shared boards, where measured.
@@ -84,6 +86,7 @@ class ClusterObjects:
     shadow_namespaces: frozenset[str] = frozenset()
     claims: ClaimBook = field(default_factory=ClaimBook)
     devices: ClaimObjects = field(default_factory=ClaimObjects)
+    volumes: VolumePlaces = field(default_factory=VolumePlaces)
     expected: tuple[ExpectedGang, ...] = ()
     works: PodWorks = field(default_factory=PodWorks)
     shared_speeds: SharedSpeeds = field(default_factory=SharedSpeeds)
@@ -340,6 +343,8 @@ def _pod(
     gang = ref or around.census.gang(body)
     bound = state is PodState.BOUND
     devices, places = (around.claims.held(body), []) if bound else around.claims.asked(body)
+    if state is PodState.PENDING:
+        places = places + objects.volumes.of_pod(body)
     wanted = pod_facts.gpu_models(body) or devices.products
     models = [objects.models.get(normal_name(m)) for m in wanted]
     names = [w.model if w else n for w, n in zip(models, wanted, strict=True)]

@@ -13,6 +13,7 @@ from forecasting.forecast_book import ForecastBook
 from scheduler_plugin.app.gang_reader import GangReader
 from scheduler_plugin.app.served_kinds import ServedKinds
 from scheduler_plugin.app.slice_reader import SliceReader
+from scheduler_plugin.app.volume_reader import VolumeReader
 from scheduler_plugin.power_view import ModelWatts, PowerView, model_watts
 from scheduler_plugin.snapshot_builder import ClusterObjects
 from wattpack.api import DemandForecast, GPUProfile, PowerDomain, PowerPolicy, WorkloadProfile
@@ -79,6 +80,7 @@ class ClusterReader:
         self._informers = {kind: Informer(api, clock, kind) for kind in kinds}
         served = ServedKinds(api, clock)
         self._gangs, self._devices = GangReader(served), SliceReader(served, clock)
+        self._volumes = VolumeReader(served, clock)
         self._claims = ClaimFollower(api, clock)
         self._profiles = ProfileBook.shipped(shipped_library())
         self._profile_versions: tuple[object, ...] = ()
@@ -153,6 +155,7 @@ class ClusterReader:
             gangs=self._gangs.sources(pods, kept_gangs),
             claims=self._claims.book() if any(map(asks_for_claims, pods)) else ClaimBook(),
             devices=self._devices.objects(pods),
+            volumes=self._volumes.places(pods),
             wall_seconds=self._clock.wall_time_ns() / NS_PER_SECOND,
             shadow_namespaces=self.opted_in() if self._shadow else frozenset(),
         )

@@ -34,6 +34,10 @@ class ServedKinds:
         """The one that was served last; the oldest before anything was read."""
         return self._served.get(kinds, kinds[-1])
 
+    def is_served(self, kinds: tuple[Resource, ...]) -> bool:
+        """Whether the last look found one that is served and that we may read."""
+        return kinds in self._served
+
     def objects(self, kinds: tuple[Resource, ...]) -> Sequence[JsonObject]:
         """All objects of a kind; none where it is not served, which is told once.
 

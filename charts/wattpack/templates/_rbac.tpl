@@ -41,6 +41,8 @@
 - {apiGroups: [scheduling.k8s.io], resources: [podgroups, workloads], verbs: [list]}
 - {apiGroups: [scheduling.volcano.sh, scheduling.x-k8s.io], resources: [podgroups], verbs: [list]}
 - {apiGroups: [resource.k8s.io], resources: [resourceclaims], verbs: [list, watch]}
+# Where volumes of waiting pods are.
+- {apiGroups: [""], resources: [persistentvolumeclaims, persistentvolumes], verbs: [list]}
 # What drivers offer and templates ask for, while a pod with claims waits.
 - {apiGroups: [resource.k8s.io], resources: [resourceslices, resourceclaimtemplates], verbs: [list]}
 - {apiGroups: [wattpack.io], resources: [powerdomains, powerpolicies, gpuprofiles, demandforecasts, workloadprofiles], verbs: [list, watch]}
