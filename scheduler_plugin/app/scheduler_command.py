@@ -12,6 +12,8 @@ import os
 import socket
 from pathlib import Path
 
+from scheduler_plugin.admission import Mode
+from scheduler_plugin.app.extender import Extender
 from scheduler_plugin.app.placement_metrics import PlacementMetrics
 from scheduler_plugin.app.planning_loop import PlacementLoop, PlannerSurroundings
 from scheduler_plugin.app.scheduler_process import SchedulerProcess, planner_elector
@@ -44,6 +46,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--webhook-host", default="0.0.0.0")
     add("--webhook-port", type=flags.port, default=8443, help="0 serves no webhook")
     add("--webhook-name", default="wattpack-placement", help="MutatingWebhookConfiguration")
+    add("--extender", action="store_true", help="answer a kube-scheduler at the webhook's port")
     add("--service", default="wattpack-scheduler", help="Service in front of the webhook")
     add("--secret", default="wattpack-scheduler-tls", help="Secret of the certificate")
     add("--metrics-host", default="0.0.0.0", help="on loopback nobody is asked who they are")
@@ -79,6 +82,7 @@ def main(argv: list[str] | None = None) -> int:
         failure_teller(recorder, metrics, settings.namespace),
     )
     around = PlannerSurroundings(clock, planner, instance, threaded=True)
+    extender = Extender(clock)
     process = SchedulerProcess(
         api,
         clock,
@@ -91,12 +95,15 @@ def main(argv: list[str] | None = None) -> int:
         lambda fenced, epoch: PlacementLoop(fenced, around, settings, metrics, epoch=epoch),
         metrics,
     )
+    process.tell(lambda loop, result: extender.planned(result, _spaces(loop, settings.mode)))
     with end_noted(clock) as end, contextlib.ExitStack() as undo:
         end.call(process.stop)
         undo.callback(planner.close)
         failures = [process.failure]
         if arguments.webhook_port:
-            failures.append(_start_webhook(arguments, api, clock, settings, metrics, undo).failure)
+            webhook = _start_webhook(arguments, api, clock, settings, metrics, undo)
+            webhook.answer_also(extender.routes() if arguments.extender else {})
+            failures.append(webhook.failure)
         if arguments.metrics_port:
             host = arguments.metrics_host
             http = metrics_port(
@@ -112,6 +119,13 @@ def main(argv: list[str] | None = None) -> int:
         undo.callback(watch.stop)
         process.run()
     return 0
+
+
+def _spaces(loop: PlacementLoop | None, mode: Mode) -> frozenset[str]:
+    """Where pods without our gate are planned."""
+    if loop is None or mode is not Mode.SHADOW:
+        return frozenset()
+    return loop.reader.opted_in()
 
 
 def _start_webhook(

@@ -12,7 +12,7 @@ from scheduler_plugin.app.leadership import (
     report_failing,
 )
 from scheduler_plugin.app.placement_metrics import PlacementMetrics
-from scheduler_plugin.app.planning_loop import PlacementLoop
+from scheduler_plugin.app.planning_loop import CycleResult, PlacementLoop
 from scheduler_plugin.batching import Batcher
 from wattpack.clock import Clock
 from wattpack.heartbeat import Heartbeat
@@ -44,6 +44,9 @@ def planner_elector(
     return LeaderElector(api, clock, bid)
 
 
+Listener = Callable[[PlacementLoop | None, CycleResult | None], None]
+
+
 class SchedulerProcess:
     """One replica.
 
@@ -66,6 +69,7 @@ class SchedulerProcess:
         new_loop: Callable[[KubeApi, int], PlacementLoop],
         metrics: PlacementMetrics,
     ) -> None:
+        self._listener: Listener = lambda loop, result: None
         self._api = api
         self._clock = clock
         self._namespace = elector.namespace
@@ -84,6 +88,10 @@ class SchedulerProcess:
         self._changed = False
         self._stopping = False
         self._beat = Heartbeat(clock, PATIENCE_SECONDS)
+
+    def tell(self, listener: Listener) -> None:
+        """Tell of each cycle by its loop and result, and of the end of a term by None twice."""
+        self._listener = listener
 
     def stop(self) -> None:
         """End ``run`` soon; from any thread."""
@@ -165,6 +173,7 @@ class SchedulerProcess:
             return min(term.renew_at_ns(), now_ns + seconds_to_ns(RETRY_SECONDS))
         if now_ns >= self._batcher.due_at(now_ns):
             result = loop.step()
+            self._listener(loop, result)
             self._works = result.outcome != "failed"
             retry_ns = self._clock.monotonic_ns() + seconds_to_ns(RETRY_SECONDS)
             self._batcher.ran(now_ns, result.again_ns if self._works else retry_ns)
@@ -176,6 +185,7 @@ class SchedulerProcess:
     def _end(self, term: Term, loop: PlacementLoop, error: LeadershipLostError) -> None:
         """No more planning until the Lease is won anew; who failed lets another try first."""
         loop.reader.stop()
+        self._listener(None, None)
         self._term = self._loop = None
         self._metrics.failing_seconds.set(0.0)
         pause = self._elector.settings.retry_seconds

@@ -11,6 +11,7 @@ import logging
 import socket
 import ssl
 import threading
+from collections.abc import Callable, Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
@@ -20,6 +21,8 @@ from wattpack.hosts import bare, socket_family
 from wattpack.scratch_folder import ScratchFolder
 from wattpack.wire.certificates import ServingIdentity
 
+Answering = Callable[[bytes], tuple[int, bytes]]
+"""Status and body to what was posted."""
 log = logging.getLogger(__name__)
 PATH = "/mutate"
 #: A pod is at most 1.5 MiB in etcd; a review carries it once, with room for the envelope.
@@ -40,12 +43,13 @@ class WebhookServer:
     """
 
     def __init__(self, host: str, port: int, identity: ServingIdentity, mode: Mode) -> None:
+        self._routes: dict[str, Answering] = {}
         self._context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         self._context.minimum_version = ssl.TLSVersion.TLSv1_2
         self.certificate_pem = identity.certificate
         self.use(identity)
         try:
-            self._server = _TlsServer((host, port), _handler_for(mode), self._context)
+            self._server = _TlsServer((host, port), _handler_for(mode, self._routes), self._context)
         except (OSError, UnicodeError) as error:
             raise InputError("webhook", "a free address", f"{host}:{port}") from error
         self._thread = threading.Thread(
@@ -72,6 +76,10 @@ class WebhookServer:
             path.write_bytes(identity.key + identity.certificate)
             self._context.load_cert_chain(path)
         self.certificate_pem = identity.certificate
+
+    def answer_also(self, routes: Mapping[str, Answering]) -> None:
+        """Further paths that may be posted to."""
+        self._routes.update(routes)
 
     def start(self) -> None:
         """Serve in a thread."""
@@ -121,7 +129,7 @@ def answer(body: bytes, mode: Mode) -> tuple[int, bytes]:
         return 400, f"{error}\n".encode()
 
 
-def _handler_for(mode: Mode) -> type[BaseHTTPRequestHandler]:
+def _handler_for(mode: Mode, routes: Mapping[str, Answering]) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
         """One connection."""
 
@@ -143,8 +151,11 @@ def _handler_for(mode: Mode) -> type[BaseHTTPRequestHandler]:
                 self._reply(413, f"a body of at most {MAX_BODY_BYTES} bytes\n".encode())
                 return
             body = self.rfile.read(int(text))
-            if self.path.partition("?")[0] == PATH:
+            path = self.path.partition("?")[0]
+            if path == PATH:
                 self._reply(*answer(body, mode))
+            elif path in routes:
+                self._reply(*routes[path](body))
             else:
                 self._reply(404, b"")
 

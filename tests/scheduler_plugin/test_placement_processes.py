@@ -65,6 +65,15 @@ def review_of(body: Any) -> dict[str, Any]:
     }
 
 
+def test_further_paths_are_answered_at_the_webhooks_port(
+    identity: ServingIdentity, server: WebhookServer
+) -> None:
+    server.answer_also({"/extender/filter": lambda body: (200, b"[%s]" % body)})
+    with client(identity, server) as http:
+        assert http.post("/extender/filter", content=b"1").json() == [1]
+        assert http.post("/extender/other", content=b"1").status_code == 404
+
+
 def test_the_webhook_answers_over_its_own_certificate(
     identity: ServingIdentity, server: WebhookServer
 ) -> None:
