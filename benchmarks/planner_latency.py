@@ -11,6 +11,7 @@ they are refused, and how much memory that takes.
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import gc
 import resource
@@ -24,6 +25,7 @@ from typing import IO, Final
 
 import numpy as np
 
+from benchmarks._arguments import read_arguments
 from benchmarks._child import kept
 from benchmarks._latency_cases import contended
 from benchmarks.runner import Options, Result, Target
@@ -33,10 +35,12 @@ from scheduler_plugin.snapshot import Snapshot
 from scheduler_plugin.snapshot_stream import SnapshotReceiver, SnapshotSender
 from scheduler_plugin.solve import SearchSettings, plan
 from wattpack.clock import SystemClock
+from wattpack.flags import positive
 from wattpack.scratch_folder import ScratchFolder
 
 NAME: Final = "planner_latency"
 SUMMARY: Final = "seconds, CPU and memory of a planning cycle at 1,000 and 5,000 nodes"
+TAKES_ARGUMENTS: Final = True
 MIB: Final = 1024 * 1024
 HUGE_PODS: Final = 1_000_000
 TARGETS: Final = {
@@ -71,12 +75,18 @@ class Arm:
     moves: bool = False
 
 
-def arms(*, quick: bool) -> tuple[Arm, ...]:
+def arms(options: Options) -> tuple[Arm, ...]:
     """The two sizes, and the small one where what runs may move."""
+    small, moving, large = (5, 2, 2) if options.quick else (100, 30, 100)
+    parser = argparse.ArgumentParser(add_help=False, exit_on_error=False)
+    parser.add_argument("--cycles", type=positive)
+    given = read_arguments(parser, options.arguments, "--cycles N, of each arm")
+    if given.cycles is not None:
+        small = moving = large = max(1, round(given.cycles))
     return (
-        Arm("small", 1000, 200, 5 if quick else 100),
-        Arm("moving", 1000, 200, 2 if quick else 30, moves=True),
-        Arm("large", 5000, 1000, 2 if quick else 100),
+        Arm("small", 1000, 200, small),
+        Arm("moving", 1000, 200, moving, moves=True),
+        Arm("large", 5000, 1000, large),
     )
 
 
@@ -240,12 +250,13 @@ def of_huge_texts() -> dict[str, float | int]:
 def run(options: Options) -> Result:
     """Both sizes and the huge texts."""
     figures: dict[str, float | int | str] = {}
-    for arm in arms(quick=options.quick):
+    asked = arms(options)
+    for arm in asked:
         found = of_arm(arm, options.seed)
         options.progress(f"{arm.name}: {found}")
         figures |= found
-    killed = [figures[f"{arm.name}_workers_killed"] for arm in arms(quick=options.quick)]
-    peaks = [figures[f"{arm.name}_worker_peak_mib"] for arm in arms(quick=options.quick)]
+    killed = [figures[f"{arm.name}_workers_killed"] for arm in asked]
+    peaks = [figures[f"{arm.name}_worker_peak_mib"] for arm in asked]
     figures["workers_killed"] = sum(int(each) for each in killed)
     figures["worker_peak_mib"] = max(float(each) for each in peaks)
     own_kib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
