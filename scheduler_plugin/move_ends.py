@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -70,6 +70,31 @@ class MoveEnds:
                 self._book.rest([step.gang or step.members[0].uid], now_ns)
         self._book.drop(steps)
         return [End(step, "given_up", why) for step in steps if isinstance(step, Coming)]
+
+    def hopeless(
+        self, due: Sequence[Step], bodies: Mapping[str, JsonObject], why: str
+    ) -> list[End]:
+        """Pods that have no room although nobody is left who would make it; they are dropped.
+
+        Args:
+            due: Steps that have room now.
+            bodies: All pods by uid.
+            why: For people.
+        """
+        emptying = {step.source for step in self._book.leaving()} | {
+            pod_facts.node_name(body)
+            for body in bodies.values()
+            if body["metadata"].get("deletionTimestamp")
+        }
+        lost: list[Coming] = []
+        for step in self._book.coming():
+            nodes = {member.node for member in step.members}
+            if step not in due and not nodes & emptying:
+                lost.append(step)
+            # Whoever comes after it waits for it, not for room.
+            emptying |= nodes
+        self._book.drop(lost)
+        return [End(step, "given_up", why) for step in lost]
 
     # Inside
 

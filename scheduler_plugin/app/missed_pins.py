@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from dataclasses import replace
 
 from scheduler_plugin import pods as pod_facts
 from scheduler_plugin.app.placement_metrics import PlacementMetrics
-from scheduler_plugin.ledger import Ledger
+from scheduler_plugin.ledger import PIN_TIMEOUT_NS, Ledger, Promise
 from wattpack.clock import Clock
+from wattpack.errors import TransientError
 from wattpack.kube.event_reports import EventReason, EventRecorder
 from wattpack.kube.port import PODS, JsonObject, KubeApi, KubeError
 from wattpack.units import NS_PER_SECOND
@@ -20,6 +22,8 @@ from wattpack.units import NS_PER_SECOND
 log = logging.getLogger(__name__)
 #: What one cycle spends on missed pins; the rest follows in the next.
 REPAIRING_NS = 5 * NS_PER_SECOND
+#: An eviction that the API did not take is asked for again after this time.
+AGAIN_NS = 10 * NS_PER_SECOND
 
 
 class MissedPins:
@@ -65,7 +69,7 @@ class MissedPins:
             self._ledger.drop([promise.uid])
             if pod_facts.node_name(pod) or pod_facts.is_gated(pod):
                 continue
-            self._give_up(pod, promise.node, pods, now_ns)
+            self._give_up(pod, promise, pods, now_ns)
 
     def release_unpinned(
         self, pods: tuple[JsonObject, ...], release: Callable[[JsonObject], bool]
@@ -93,12 +97,17 @@ class MissedPins:
         self._ledger.miss(pod_facts.owner_key(pod), node, now_ns, for_good=job)
 
     def _give_up(
-        self, pod: JsonObject, node: str, pods: tuple[JsonObject, ...], now_ns: int
+        self, pod: JsonObject, promise: Promise, pods: tuple[JsonObject, ...], now_ns: int
     ) -> None:
         """A pin that did not lead to a binding: without a pin next time, a new pod if need be."""
+        node = promise.node
         spent = pod_facts.belongs_to_job(pod) and self._lost_one_before(pod, pods)
-        self._missed(pod, node, now_ns)
         evicts = not pod_facts.is_bare(pod) and pod_facts.pinned_node(pod) == node and not spent
+        if evicts and not self._evict(pod):
+            # Forgotten now, it would wait at its pin for ever.
+            self._ledger.promise(replace(promise, since_ns=now_ns - PIN_TIMEOUT_NS + AGAIN_NS))
+            return
+        self._missed(pod, node, now_ns)
         note = f"not bound to {node} in time; its owner's next pods go on without a node of ours"
         if spent:
             note = f"not bound to {node} in time; its Job lost a pod to us before, so this one \
@@ -106,8 +115,6 @@ stays: delete it and the next goes on without a node of ours"
         regarding = {"apiVersion": PODS.api_version, "kind": PODS.kind, **pod}
         action = "Evicting" if evicts else "Keeping"
         self._recorder.emit(regarding, EventReason.PIN_REFUSED, note, action=action, warning=True)
-        if evicts:
-            self._evict(pod)
 
     def _lost_one_before(self, pod: JsonObject, pods: tuple[JsonObject, ...]) -> bool:
         """We remember it, or a sibling that we let go without a pin tells so after a restart."""
@@ -119,7 +126,8 @@ stays: delete it and the next goes on without a node of ours"
             for other in pods
         )
 
-    def _evict(self, pod: JsonObject) -> None:
+    def _evict(self, pod: JsonObject) -> bool:
+        """Ask for the eviction; False where it should be asked for again."""
         metadata = pod["metadata"]
         try:
             self._api.evict(
@@ -127,8 +135,9 @@ stays: delete it and the next goes on without a node of ours"
             )
         except KubeError as error:
             log.warning("pin of %s not evicted: %s", pod_facts.key(pod), error)
-            return
+            return not isinstance(error, TransientError)
         self._metrics.evicted.inc()
+        return True
 
 
 def _runs(pod: JsonObject) -> bool:

@@ -84,6 +84,7 @@ class Mover:
         self._nominations = Nominations(api)
         self._ends = MoveEnds(ledger.moves, ledger.disruptions)
         self._allowed: frozenset[str] = frozenset()
+        self._due: Sequence[Step] = ()
         self._again: dict[str, tuple[int, int]] = {}
 
     @property
@@ -182,7 +183,10 @@ class Mover:
         empty = Plan(snapshot_digest=built.snapshot.digest(), method="none")
         for step in book.coming():
             self._nominations.name(step, bodies)
-        return self._go_on(empty, built.snapshot, bodies)
+        outcome = self._go_on(empty, built.snapshot, bodies)
+        why = "others have taken the room"
+        self._tell(self._ends.hopeless(self._due, bodies, why), bodies)
+        return outcome
 
     # Inside
 
@@ -251,7 +255,7 @@ class Mover:
     ) -> tuple[Applied, dict[str, str]]:
         """Release who has room now, after everything open is written, then evict who may go."""
         book = self._ledger.moves
-        due = due_steps(snapshot, book.steps)
+        self._due = due = due_steps(snapshot, book.steps)
         ready = [s for s in due if isinstance(s, Coming) and all(m.gated for m in s.members)]
         applied, nodes = NOTHING, dict[str, str]()
         if ready or plan.placements:

@@ -32,11 +32,19 @@ GPU = "nvidia.com/gpu"
 
 
 class Evicted(NamedTuple):
-    """An eviction that the API took."""
+    """An eviction that the API took.
+
+    Attributes:
+        ran: It had a node; otherwise it was a pin that led nowhere.
+        opted_in: Its own label does not forbid it, and somebody makes it anew.
+        allowed_before: What disruption budgets allowed then.
+    """
 
     at_seconds: float
     name: str
     owner: str
+    ran: bool
+    opted_in: bool
     allowed_before: int
 
 
@@ -61,7 +69,11 @@ class BudgetKube(EmbeddedKube):
         super().evict(name, namespace, uid=uid)
         owner = pod_facts.owner_key(pod)
         seconds = self.clock.monotonic_ns() / NS_PER_SECOND
-        self.evictions.append(Evicted(seconds, name, owner, allowed))
+        metadata = pod["metadata"]
+        opted = (metadata.get("labels") or {}).get("wattpack.io/moves") != "disabled"
+        opted = opted and any(o.get("controller") for o in metadata.get("ownerReferences") or ())
+        ran = bool(pod["spec"].get("nodeName"))
+        self.evictions.append(Evicted(seconds, name, owner, ran, opted, allowed))
 
     def allowed(self, budget: JsonObject) -> int:
         """Healthy pods beyond those that have to stay, counted from the pods."""
@@ -95,7 +107,7 @@ class MovingCluster(Cluster):
         self.api = self.kube
         self.webhook_works = True
         self.lagging: set[str] = set()
-        self._owners: dict[str, Owner] = {}
+        self.owners: dict[str, Owner] = {}
         self._serial = 0
         self.loop = self.new_loop()
         labels = {"wattpack.io/placement": "enabled", "wattpack.io/moves": "enabled"}
@@ -107,10 +119,10 @@ class MovingCluster(Cluster):
 
     def own(self, name: str, gpus: int, replicas: int = 1, **changes: Any) -> None:
         """A ReplicaSet of serving work."""
-        self._owners[name] = Owner(name, replicas, gpus, changes)
+        self.owners[name] = Owner(name, replicas, gpus, changes)
 
     def scale(self, name: str, replicas: int) -> None:
-        self._owners[name] = self._owners[name]._replace(replicas=replicas)
+        self.owners[name] = self.owners[name]._replace(replicas=replicas)
 
     def keep_available(self, name: str, least: int) -> None:
         """A disruption budget over an owner's pods."""
@@ -118,6 +130,11 @@ class MovingCluster(Cluster):
         body = {"metadata": {"name": name}, "spec": {"selector": selector, "minAvailable": least}}
         self.kube.create(BUDGETS, body, SPACE)
         self.tell_budgets()
+
+    def drop_budget(self, name: str) -> None:
+        for budget in self.kube.list(BUDGETS, SPACE).items:
+            if budget["metadata"]["name"] == name:
+                self.kube.delete(BUDGETS, name, SPACE)
 
     # What the cluster does
 
@@ -129,7 +146,7 @@ class MovingCluster(Cluster):
 
     def controllers(self) -> None:
         """Owners make pods anew, through admission where it answers."""
-        for owner in self._owners.values():
+        for owner in self.owners.values():
             alive = [pod for pod in self.pods_of(owner.name) if not _leaves(pod)]
             for _ in range(owner.replicas - len(alive)):
                 self._serial += 1
@@ -162,11 +179,16 @@ class MovingCluster(Cluster):
     def scheduler(self) -> None:
         """As kube-scheduler: by importance, where there is room; who has none is told so."""
         waiting = [p for p in self.all_pods() if not pod_facts.node_name(p)]
-        for pod in sorted(waiting, key=lambda p: -int(p["spec"].get("priority", 0))):
+        # Pins first: a pod that passed the gate by must not look like a place promised twice.
+        for pod in sorted(
+            waiting, key=lambda p: (not pod_facts.pinned_node(p), -int(p["spec"]["priority"]))
+        ):
             if pod_facts.gates(pod) or _leaves(pod):
                 continue
             pin, hint = pod_facts.pinned_node(pod), pod["status"].get("nominatedNodeName")
-            nodes = [pin] if pin else sorted(self.nodes(), key=lambda n: n != hint)
+            nodes = sorted(self.nodes(), key=lambda n: n not in (hint, pin))
+            if pin and not pod_facts.is_bare(pod):
+                nodes = [pin]
             free = self.free()
             fits = [n for n in nodes if free[n] >= _gpus(pod) and not self._reserved(n, pod)]
             if fits:

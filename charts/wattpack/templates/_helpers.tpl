@@ -221,3 +221,7 @@ readinessProbe:
 {{- $_ := set $known "server_names" (list $domain (printf "*.%s" $domain)) -}}
 {{- toYaml (merge (deepCopy .Values.controller.settings) $known) -}}
 {{- end }}
+{{/* "true" where running pods may be moved: only a planner that manages pods moves any. */}}
+{{- define "wattpack.moves" -}}
+{{- and (eq .Values.placement.mode "Manage") .Values.placement.moves.enabled -}}
+{{- end }}

@@ -24,9 +24,15 @@
 - {apiGroups: [""], resources: [pods], verbs: [get, list, watch, patch]}
 - {apiGroups: [""], resources: [pods/eviction], verbs: [create]}
 - {apiGroups: [""], resources: [nodes], verbs: [list, watch]}
-{{- if eq .Values.placement.mode "Shadow" }}
-# Pods without our gate count where their namespace opted in; with the webhook the gate itself says so.
+{{- $moves := eq (include "wattpack.moves" .) "true" }}
+{{- if or $moves (eq .Values.placement.mode "Shadow") }}
+# Pods without our gate count where their namespace opted in; with the webhook the gate itself says so, but not who may move.
 - {apiGroups: [""], resources: [namespaces], verbs: [list, watch]}
+{{- end }}
+{{- if $moves }}
+- {apiGroups: [policy], resources: [poddisruptionbudgets], verbs: [list, watch]}
+# status.nominatedNodeName of pods that kube-scheduler found no node for; the admission policy allows nothing else.
+- {apiGroups: [""], resources: [pods/status], verbs: [patch]}
 {{- end }}
 - {apiGroups: [batch], resources: [jobs], verbs: [list]}
 # How large gangs are, where these kinds are installed.
