@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from scheduler_plugin.ledger import EXPECTED, Ledger
 from scheduler_plugin.resource_columns import node_amounts, pod_amounts
+from scheduler_plugin.running_boards import boards_hold
 from scheduler_plugin.snapshot import Gang, Node, Pod, PodState
 from wattpack.gangs import GangRef
 
@@ -21,7 +22,9 @@ class Room:
     """What real pods leave free on each node; a reservation never outranks a real pod."""
 
     def __init__(self, nodes: list[Node], planned: list[Pod]) -> None:
+        self._nodes = {node.name: node for node in nodes}
         self._free = {node.name: node_amounts(node) for node in nodes}
+        self._there: dict[str, list[Pod]] = defaultdict(list)
         for pod in planned:
             if pod.node in self._free:
                 self._take(pod, pod.node)
@@ -33,11 +36,14 @@ class Room:
         free = self._free[node]
         if any(amount > free.get(name, 0) for name, amount in pod_amounts(pod).items()):
             return False
+        if not boards_hold(self._nodes[node], self._there[node], pod):
+            return False
         self._take(pod, node)
         return True
 
     def _take(self, pod: Pod, node: str) -> None:
         free = self._free[node]
+        self._there[node].append(pod)
         for name, amount in pod_amounts(pod).items():
             free[name] = free.get(name, 0) - amount
 

@@ -10,7 +10,7 @@ MIG instances that nobody could have cut hold nothing.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
@@ -32,9 +32,9 @@ from scheduler_plugin.resource_columns import (
     share_milli,
     whole_boards,
 )
-from scheduler_plugin.snapshot import MILLI_PER_GPU, Pod, PodState, Snapshot
+from scheduler_plugin.snapshot import MILLI_PER_GPU, Node, Pod, PodState, Snapshot
 
-__all__ = ["has_its_places", "places_of_running", "states_beside"]
+__all__ = ["boards_hold", "has_its_places", "places_of_running", "states_beside"]
 
 _RUNS = (PodState.BOUND, PodState.PROMISED)
 
@@ -49,12 +49,35 @@ def places_of_running(snapshot: Snapshot) -> dict[str, Boards] | None:
             there[pod.node].append(pod)
     found: dict[str, Boards] = {}
     for node in snapshot.nodes:
-        states = [MILLI_PER_GPU] * (node.gpu_milli // MILLI_PER_GPU)
-        geometry = GEOMETRIES.get(node.mig_geometry)
-        for pod in sorted(there[node.name], key=_rank):
-            found[pod.uid] = _stated(pod) or _guessed(pod, states, geometry)
-            _put(pod, states, found[pod.uid], geometry)
+        found |= _places_on(node, there[node.name])[0]
     return found
+
+
+def _places_on(node: Node, pods: Iterable[Pod]) -> tuple[dict[str, Boards], list[int]]:
+    """Places of a node's pods, and the state of each board."""
+    states = [MILLI_PER_GPU] * (node.gpu_milli // MILLI_PER_GPU)
+    geometry = GEOMETRIES.get(node.mig_geometry)
+    found: dict[str, Boards] = {}
+    for pod in sorted(pods, key=_rank):
+        found[pod.uid] = _stated(pod) or _guessed(pod, states, geometry)
+        _put(pod, states, found[pod.uid], geometry)
+    return found, states
+
+
+def boards_hold(node: Node, there: Sequence[Pod], pod: Pod) -> bool:
+    """Whether a node's boards hold one more beside its pods, as those that run are counted."""
+    if not any(asks_for_part(each) for each in (*there, pod)):
+        return True  # Whole boards are an amount like others.
+    everybody = [*there, pod]
+    places, states = _places_on(node, everybody)
+    before, before_states = _places_on(node, there)
+    homeless = sum(not has_its_places(each, places) for each in everybody)
+    homeless_before = sum(not has_its_places(each, before) for each in there)
+    return homeless <= homeless_before and _overfull(states) <= _overfull(before_states)
+
+
+def _overfull(states: Sequence[int]) -> int:
+    return sum(-state for state in states if CUT < state < 0)
 
 
 def has_its_places(pod: Pod, places: Mapping[str, Boards]) -> bool:

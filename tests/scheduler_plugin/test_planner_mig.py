@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from scheduler_plugin.board_shares import BoardShares
 from scheduler_plugin.checker import complaints
+from scheduler_plugin.gang_places import Room
 from scheduler_plugin.mig_geometry import GEOMETRIES, milli_left, value_milli
 from scheduler_plugin.mig_placement import MigPlacement
 from scheduler_plugin.plan_document import Placement, Plan
@@ -256,3 +257,16 @@ def test_a_place_that_a_board_does_not_have_is_refused(place: tuple[str, int, in
                 }
             )
         )
+
+
+def test_a_kept_place_is_on_one_board_with_what_is_there() -> None:
+    """Two boards with 600 thousandths each have 800 left, and none of them half a board."""
+    there = [
+        pod(f"r{i}", gpu_milli=600, state=PodState.BOUND, node="n", gpu_boards=(i,)) for i in (0, 1)
+    ]
+    room = Room([node("n", 2), node("m", 2, mig_geometry="A100-40GB")], there)
+    assert not room.holds(pod("a", gpu_milli=500), "n")
+    assert [room.holds(pod(f"b{i}", gpu_milli=400), "n") for i in range(3)] == [True, True, False]
+    assert [room.holds(cut(f"c{i}", "3g.20gb"), "m") for i in range(3)] == [True, True, True]
+    assert not room.holds(pod("d", 1), "m")
+    assert not room.holds(cut("e", "1g.5gb"), "n")
