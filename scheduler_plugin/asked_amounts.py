@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from scheduler_plugin.part_draws import drawn_milli
 from scheduler_plugin.snapshot import MAX_QUANTITY, MILLI_PER_GPU
 from scheduler_plugin.snapshot_limits import MAX_GPUS
 from wattpack.device_requests import Devices
@@ -29,6 +30,7 @@ def asked_amounts(
         "milli_cpu": min(requests.get("cpu", 0), MAX_QUANTITY),
         "memory_bytes": min(requests.get("memory", 0), MAX_QUANTITY),
         "resources": {**other_amounts(requests, MAX_QUANTITY), **claimed.resources, **shares},
+        "drawn_milli": drawn_milli({**requests, **claimed.resources}),
     }
 
 

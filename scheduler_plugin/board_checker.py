@@ -53,13 +53,12 @@ def _is_of_four(profile: str) -> bool:
 
 def part_of_watts(pod: Pod, watts_per_gpu: int) -> int:
     """Its part of the watts of its boards, rounded up."""
-    if not pod.mig_profiles:
-        return math.ceil(watts_per_gpu * pod.gpu_milli / 1000)
+    drawn = math.ceil(watts_per_gpu * (pod.gpu_milli + pod.drawn_milli) / 1000)
     sevenths = quarters = 0
     for name, count in pod.mig_profiles.items():
         quarters += count * int(name[0]) * _is_of_four(name)
         sevenths += count * int(name[0]) * (not _is_of_four(name))
-    return math.ceil((4 * sevenths + 7 * quarters) * watts_per_gpu / 28)
+    return drawn + math.ceil((4 * sevenths + 7 * quarters) * watts_per_gpu / 28)
 
 
 def _says(pod: Pod) -> Places:

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Mapping
 
 from scheduler_plugin.power_view import BoundLoad, PowerView
-from scheduler_plugin.resource_columns import gpu_value_milli, gpu_watts
+from scheduler_plugin.resource_columns import gpu_watts
 from scheduler_plugin.snapshot import Node, Pod, PodState
 
 __all__ = ["bound_loads", "host_watts"]
@@ -30,7 +30,7 @@ def bound_loads(
     found: list[BoundLoad] = []
     for pod in planned:
         on = by_name.get(pod.node)
-        if pod.state is PodState.BOUND and on is not None and on.domain and gpu_value_milli(pod):
+        if pod.state is PodState.BOUND and on is not None and on.domain and gpu_watts(pod, 1):
             each = pod.expected_watts_per_gpu
             if each is None:
                 each = on.class_watts_per_gpu.get(pod.kernel_class, on.watts_per_gpu)

@@ -15,7 +15,15 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Final, Literal
 
-__all__ = ["GEOMETRIES", "PARTS_PER_BOARD", "MigGeometry", "MigProfile", "parts_of", "value_milli"]
+__all__ = [
+    "GEOMETRIES",
+    "PARTS_PER_BOARD",
+    "MigGeometry",
+    "MigProfile",
+    "is_profile",
+    "parts_of",
+    "value_milli",
+]
 
 PARTS_PER_BOARD: Final = 28
 """A board's work in parts of which both a seventh and a quarter are whole numbers."""
@@ -103,6 +111,11 @@ _COMPUTE_PARTS: Final = {
     for geometry in GEOMETRIES.values()
     for name, profile in geometry.profiles.items()
 }
+
+
+def is_profile(name: str) -> bool:
+    """Whether boards of some kind have such instances."""
+    return name in _COMPUTE_PARTS
 
 
 def parts_of(profiles: Iterable[str]) -> int:

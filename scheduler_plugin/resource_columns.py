@@ -58,9 +58,10 @@ W = TypeVar("W", int, npt.NDArray[np.int64])
 
 def gpu_watts(pod: Pod, watts_per_gpu: W) -> W:
     """Its part of the watts of the boards that it is on, rounded up."""
-    if pod.mig_profiles:
-        return -(-parts_of(mig_profiles(pod)) * watts_per_gpu // PARTS_PER_BOARD)
-    return -(-pod.gpu_milli * watts_per_gpu // MILLI_PER_GPU)
+    drawn = -(-(pod.gpu_milli + pod.drawn_milli) * watts_per_gpu // MILLI_PER_GPU)
+    if not pod.mig_profiles:
+        return drawn
+    return drawn - (-parts_of(mig_profiles(pod)) * watts_per_gpu // PARTS_PER_BOARD)
 
 
 def whole_boards(pod: Pod) -> int:

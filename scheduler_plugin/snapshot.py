@@ -172,6 +172,8 @@ class Pod(Value):
         mig_placements: Where they are, of a pod with a node, as far as that is known. Otherwise
             each is taken to be on the first board that has its slices.
         resources: Everything else that it asks for, by name, in the node's units.
+        drawn_milli: Of boards, thousandths whose watts its work draws beside those that it asks
+            for above: instances and replicas that are ``resources``.
         gpu_models: Allowed GPU models, empty for any.
         required_terms: Alternatives of required node affinity, empty for none.
         kernel_class: Chooses the node's ``class_watts_per_gpu``.
@@ -201,6 +203,7 @@ class Pod(Value):
     milli_cpu: Quantity = 0
     memory_bytes: Quantity = 0
     resources: dict[ResourceName, Quantity] = {}
+    drawn_milli: GpuMilli = 0
     gpu_models: tuple[Label, ...] = ()
     node_selector: dict[Label, Label] = {}
     required_terms: tuple[NodeTerm, ...] = ()

@@ -19,6 +19,7 @@ from scheduler_plugin.asked_amounts import MOST_OFFERED, asked_amounts, other_am
 from scheduler_plugin.bound_loads import bound_loads, host_watts
 from scheduler_plugin.gang_census import GangCensus
 from scheduler_plugin.gang_places import Room, gangs_with_places, places_of_expected
+from scheduler_plugin.hami_boards import HamiBoards, registered_boards
 from scheduler_plugin.kueue_workloads import ExpectedGang
 from scheduler_plugin.ledger import Ledger
 from scheduler_plugin.own_rules import rules_of, rules_of_next
@@ -139,7 +140,8 @@ def build_snapshot(objects: ClusterObjects, ledger: Ledger) -> BuiltSnapshot:
     census, peers = GangCensus(objects.pods, objects.gangs), PeerGroups(everybody)
     alive = (pod for pod in objects.pods if pod_facts.uid(pod) in live)
     claims = PodClaims(alive, objects.claims, objects.devices)
-    around = _Around(objects, ledger, census, peers, claims, sharing, draws)
+    hami = HamiBoards(objects.nodes)
+    around = _Around(objects, ledger, census, peers, claims, sharing, draws, hami)
     uncounted: dict[str, tuple[str, str]] = {}
     for body in objects.pods:
         try:
@@ -218,6 +220,8 @@ def _node(body: JsonObject, objects: ClusterObjects, draws: WorkDraws) -> Node:
     gpus = gpu_demand(amounts).whole if counts_whole_boards(labels) else 0
     gpus = max(gpus, offered.boards)
     boards = max(min(board_count(body), MAX_GPUS) if known else 0, offered.boards)
+    if shared := registered_boards(body):
+        gpus = boards = len(shared)
     efficiency = objects.power.grid.path_efficiency(feeding.domain)
     extra = _added_watts(watts, draws.class_watts(watts), efficiency) if watts else {}
     return Node(
@@ -239,7 +243,8 @@ def _node(body: JsonObject, objects: ClusterObjects, draws: WorkDraws) -> Node:
         class_watts_per_gpu=extra,
         ready=known and _ready(body),
         schedulable=not spec.get("unschedulable"),
-        power_known=not feeding.strangers and (watts is not None or not (gpus and feeding.domain)),
+        power_known=not feeding.strangers
+        and (watts is not None or not (boards and feeding.domain)),
         shared_boards=shared_board_count(labels, boards),
         slow_down_limit_milli=limit_milli(amounts, labels),
         disrupted=bool(metadata.get("deletionTimestamp"))
@@ -315,6 +320,7 @@ class _Around:
     claims: PodClaims
     sharing: SharedWork
     draws: WorkDraws
+    hami: HamiBoards
 
 
 def _expected(around: _Around, living: set[str]) -> Iterator[tuple[ExpectedGang, list[Pod]]]:
@@ -357,7 +363,7 @@ def _pod(
         state=state,
         node=node,
         gang=gang.id if gang is not None and gang.size is not None else "",
-        **asked_amounts(requests, devices, shares),
+        **asked_amounts(requests, devices, shares) | around.hami.of_pod(body, node),
         gpu_models=tuple(names),
         **(rules_of(spec, places) if waits else _move(body, state, objects)),
         kernel_class=around.draws.kernel_class(body),
@@ -388,6 +394,7 @@ def _still_holds(body: JsonObject, around: _Around) -> list[Pod]:
             return []
         claimed = around.claims.held(body) if state is PodState.BOUND else Devices()
         asked = asked_amounts(pod_requests(body), claimed, {}) | around.peers.of(body)
+        asked |= around.hami.of_pod(body, node)
         return [Pod(uid=pod_facts.uid(body), state=state, node=node, **asked)]
     except (InputError, ValidationError):
         return []

@@ -24,7 +24,7 @@ BoolArray = npt.NDArray[np.bool_]
 NO_RULE = frozenset(
     [
         *("uid", "namespace", "name", "priority", "state", "node", "gang"),
-        *("gpu_milli", "gpu_boards", "mig_profiles", "mig_placements"),
+        *("gpu_milli", "gpu_boards", "mig_profiles", "mig_placements", "drawn_milli"),
         *("milli_cpu", "memory_bytes", "resources"),
         *("kernel_class", "expected_watts_per_gpu", "move_seconds", "expected_end_seconds"),
         *("groups", "peer_rules"),

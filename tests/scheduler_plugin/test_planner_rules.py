@@ -53,6 +53,7 @@ POD_FIELDS: dict[str, tuple[Any, ...]] = {
     "gpu_boards": ((),),
     "mig_profiles": ({}, {"1g.18gb": 1}),
     "mig_placements": ((),),
+    "drawn_milli": (0, 143),
     "milli_cpu": (1000, 0, 96_000, 97_000),
     "memory_bytes": (1, 0, 2**30, 2**31),
     "resources": EXTENDED,

@@ -10,12 +10,14 @@ from hypothesis import strategies as st
 
 from capacity.interference.board_share import BoardShare, slow_down
 from scheduler_plugin.ledger import Ledger
+from scheduler_plugin.part_draws import drawn_milli
 from scheduler_plugin.plan_document import Plan
 from scheduler_plugin.power_view import PowerView
 from scheduler_plugin.snapshot_builder import BuiltSnapshot, ClusterObjects, build_snapshot
 from scheduler_plugin.solve import plan
 from tests.examples import examples
 from tests.scheduler_plugin.placement_cluster import node_object, pod_object
+from wattpack.device_requests import CLASS_PREFIX
 from wattpack.gangs import GangSources
 from wattpack.kube.port import JsonObject
 from wattpack.object_names import GATE
@@ -136,3 +138,29 @@ def test_no_plan_breaks_the_limit(
         together[node].append(BoardShare(*shares[int(uid[1:])]))
     for members in together.values():
         assert slow_down(members, boards) <= limit + 1e-9
+
+
+@pytest.mark.parametrize(
+    ("asked", "milli"),
+    [
+        ({"nvidia.com/gpu": 8, "cpu": 4000, "rdma/hca": 3}, 0),
+        ({"nvidia.com/mig-1g.10gb": 2}, 2 * 143),
+        ({"nvidia.com/mig-1g.10gb.me": 1}, 143),
+        ({"nvidia.com/mig-2g.12gb": 1}, 500),
+        ({"nvidia.com/mig-3g.40gb.shared": 1}, 429),
+        ({"nvidia.com/mig-9g.900gb": 1}, 1000),
+        ({"nvidia.com/gpu.shared": 2}, 2000),
+        ({"amd.com/cpx_nps4": 3}, 3 * 167),
+        ({CLASS_PREFIX + "gpu.nvidia.com": 2}, 0),
+        ({CLASS_PREFIX + "mig.nvidia.com": 2}, 2000),
+        (
+            {CLASS_PREFIX + "mig.nvidia.com": 3, CLASS_PREFIX + "mig.nvidia.com/1g.10gb": 2},
+            1000 + 2 * 143,
+        ),
+        ({"nvidia.com/gpu.shared": 2**45}, 10**6),
+    ],
+)
+def test_parts_that_are_resources_draw_their_part_of_a_board(
+    asked: dict[str, int], milli: int
+) -> None:
+    assert drawn_milli(asked) == milli
