@@ -19,7 +19,14 @@ from scheduler_plugin.value_json import parse_value
 from scheduler_plugin.what_if import held, with_parts, without_pods
 from wattpack.errors import InputError
 
-__all__ = ["ExpectedWatts", "Forecast", "GangStart", "expected_start", "parse_forecast"]
+__all__ = [
+    "ExpectedWatts",
+    "Forecast",
+    "GangStart",
+    "expected_start",
+    "parse_forecast",
+    "with_expected_ends",
+]
 
 Planner = Callable[[Snapshot], Plan]
 MAX_MOMENTS: Final = 300
@@ -129,6 +136,20 @@ def expected_start(
         looked_until_seconds=moments[-1],
         cause=entry,
     )
+
+
+def with_expected_ends(snapshot: Snapshot, ends: Mapping[str, int]) -> Snapshot:
+    """The snapshot with ``expected_end_seconds`` of running pods, by uid.
+
+    A planner's own snapshots go without: they would differ with every second.
+    """
+    pods = tuple(
+        pod.model_copy(update={"expected_end_seconds": ends[pod.uid]})
+        if pod.uid in ends and pod.state is PodState.BOUND
+        else pod
+        for pod in snapshot.pods
+    )
+    return with_parts(snapshot, pods=pods)
 
 
 def _members(snapshot: Snapshot, waiting: str) -> set[str]:

@@ -52,7 +52,7 @@ def _kinds(trial: Trial, wanted: Sequence[tuple[int, int]]) -> list[int]:
         )
         able &= ~costs.closed & fresh & margin & (trial.empty_room(c, 1, {}) > 0)
     kinds: dict[tuple[object, ...], int] = {}
-    headroom = trial.headroom[trial.problem.path].min(axis=1)
+    headroom = trial.problem.least_above(trial.headroom)
     for n in sorted(np.flatnonzero(able).tolist(), key=lambda n: (-int(headroom[n]), n)):
         node = trial.problem.snapshot.nodes[n]
         kinds.setdefault((node.gpu_model, *trial.problem.total[n].tolist()), n)

@@ -231,7 +231,7 @@ def _power_cause(packing: Packing, class_index: int, nodes: np.ndarray) -> Cause
     """Every domain that is short above the node that is nearest to letting the pod in."""
     problem = packing.problem
     watts_there = problem.watts[class_index, nodes]
-    short = watts_there - packing.headroom[problem.path[nodes]].min(axis=1)
+    short = watts_there - problem.least_above(packing.headroom)[nodes]
     if not len(nodes) or short.min() <= 0:
         return Cause(PendingReason.FRAGMENTED, "a place appeared after the plan was made")
     node = int(nodes[short.argmin()])

@@ -80,7 +80,9 @@ class Remedies:
         """Step by step, each letting in at least one more pod; the trial is left as it becomes."""
         trial, parts = self._trial, list[Part]()
         self._gone, self._wanted = frozenset(), wanted
-        self._before = dict(trial.packing.assignment) if sum(k for _, k in wanted) > 1 else {}
+        self._before = {} if _is_one_pod(wanted) else dict(trial.packing.assignment)
+        if _is_one_pod(wanted):
+            return self._step(wanted[0][0], 1)
         left = {c: count - trial.place(c, count) for c, count in wanted}
         while waiting := [c for c, count in left.items() if count]:
             if self._out_of_time():
@@ -100,8 +102,8 @@ class Remedies:
                 return None
         return parts
 
-    def _step(self, class_index: int, count: int) -> list[Part]:
-        """What lets at least one more pod of a class in, at most a count."""
+    def _step(self, class_index: int, count: int) -> list[Part] | None:
+        """What lets at least one more pod of a class in, at most a count; None if nothing does."""
         trial = self._trial
         costs = trial.costs(class_index)
         fits = trial.fits(class_index, count, ~costs.closed)
@@ -116,7 +118,7 @@ class Remedies:
         borne = slower(trial, class_index, costs)
         if borne is not None:
             return [borne, *self._beside_room(class_index, borne.node, 1)]
-        return self._freed(class_index, count, costs)
+        return self._freed(class_index, count, costs) or None
 
     def _least(self, costs: Costs, nodes: np.ndarray, fits: np.ndarray) -> int:
         """The node that asks least; of equals the one whose request opens most room."""
@@ -127,7 +129,7 @@ class Remedies:
         """Everything but room that a node asks for before it takes pods."""
         trial, problem = self._trial, self._trial.problem
         found: list[Change] = [*trial.missing(class_index, node)]
-        if trial.costs(class_index).node[node]:
+        if trial.asks_of_node(class_index, node):
             found += of_the_node(problem.snapshot.nodes[node])
         watts, headroom = int(problem.watts[class_index, node]), trial.headroom
         for d in trial.above(node):
@@ -189,7 +191,7 @@ class Remedies:
 
     def _let_in(self) -> dict[tuple[int, int], int]:
         """Pods that the set so far has let in, by class and node."""
-        if len(self._wanted) == 1 and self._wanted[0][1] == 1:
+        if _is_one_pod(self._wanted):
             return {}
         now, before = self._trial.packing.assignment, self._before
         classes = {c for c, _ in self._wanted}
@@ -198,8 +200,9 @@ class Remedies:
 
     def _needed(self, wanted: Wanted, parts: list[Part]) -> list[Part] | None:
         """Without every part that is of no use beside the others; None if even all do not do."""
-        one_pod = len(wanted) == 1 and wanted[0][1] == 1
-        if one_pod and all(RANKS[part.change.kind] < RANKS["move_pod"] for part in parts):
+        if _is_one_pod(wanted) and all(
+            RANKS[part.change.kind] < RANKS["move_pod"] for part in parts
+        ):
             # Of one pod's nodes the one that asks least was chosen: less than that is not enough.
             return parts
         if not self._trial.admits(wanted, parts):
@@ -211,6 +214,10 @@ class Remedies:
             if self._trial.admits(wanted, others):
                 parts = others
         return parts
+
+
+def _is_one_pod(wanted: Wanted) -> bool:
+    return len(wanted) == 1 and wanted[0][1] == 1
 
 
 def _asks_most_first(part: Part) -> tuple[int, int]:

@@ -103,6 +103,9 @@ class Trial:
         #: Beside the packing's headroom, which is never negative.
         self._more_watts = np.array([*overdrawn, 0], dtype=np.int64)
         self._margin = np.array([*(d.guaranteed_margin_watts for d in domains), 0], dtype=np.int64)
+        last = problem.path.shape[1] - 1
+        #: Domains above each node, level by level; the last is above all of them, without limit.
+        self._levels = [np.ascontiguousarray(problem.path[:, k]) for k in range(last)]
         self._on_node = np.zeros(len(problem.node_names), dtype=np.int64)
         self._granted: list[OfThePod] = []
         self._room: dict[tuple[int, int], int] = {}
@@ -122,20 +125,31 @@ class Trial:
 
     def costs(self, class_index: int) -> Costs:
         """Of one more pod of a class."""
-        needs, path = self.needs(class_index), self.problem.path
+        needs = self.needs(class_index)
         asked = needs.asked_of_the_pod
         if self._granted:
             asked = needs.asked_beside(self._granted)
-        watts = self.problem.watts[class_index]
-        short = np.maximum(watts[:, None] - self.headroom[path], 0).sum(axis=1)
-        short[watts == 0] = 0
-        short += np.maximum(-self._margin[path], 0).sum(axis=1)
+        watts, headroom = self.problem.watts[class_index], self.headroom
+        short = np.zeros(len(watts), dtype=np.int64)
+        guarantees = np.maximum(-self._margin, 0)
+        for above in self._levels:
+            if watts.any():
+                short += np.maximum(watts - headroom[above], 0)
+            if guarantees.any():
+                short += guarantees[above]
+        if not watts.all():
+            unfed = sum(guarantees[above] for above in self._levels)
+            short = np.where(watts == 0, unfed, short)
         on_node = np.maximum(needs.of_the_node - self._on_node, 0)
         closed = needs.never if self.only is None else needs.never | ~self.only
         if self._peers is not None and self.minds_others(class_index):
             closed = closed | self._peers.closed(class_index)
             asked = asked + sum(self._peers.broken(class_index).values())
         return Costs(closed, asked, on_node, short)
+
+    def asks_of_node(self, class_index: int, node: int) -> bool:
+        """Whether a node itself has to change before it takes pods of a class."""
+        return bool(self.needs(class_index).of_the_node[node] > self._on_node[node])
 
     def fits(self, class_index: int, count: int, among: BoolArray) -> IntArray:
         """How many pods some nodes have room for, up to a count, without power, shape (n,)."""
@@ -153,7 +167,7 @@ class Trial:
         found = self.fits(class_index, count, open_now)
         watts = self.problem.watts[class_index]
         if count > 1 and watts.any():
-            left = np.maximum(self.headroom[self.problem.path].min(axis=1), 0)
+            left = np.maximum(self.problem.least_above(self.headroom), 0)
             np.minimum(found, left // np.maximum(watts, 1), out=found, where=watts > 0)
         return found
 

@@ -14,6 +14,8 @@ from pathlib import Path
 
 from scheduler_plugin.app.cluster_view import ClusterReader
 from scheduler_plugin.change_text import changes_by_uid, remedy_text
+from scheduler_plugin.expected_ends import expected_ends
+from scheduler_plugin.gang_start import with_expected_ends
 from scheduler_plugin.ledger import Ledger
 from scheduler_plugin.plan_document import Plan, plan_schema
 from scheduler_plugin.snapshot import MILLI_PER_GPU, Snapshot, parse_snapshot, snapshot_schema
@@ -26,7 +28,7 @@ from wattpack.documents import parse_json
 from wattpack.errors import InputError
 from wattpack.flags import output_file
 from wattpack.kube.port import KubeApi
-from wattpack.units import require_number
+from wattpack.units import NS_PER_SECOND, require_number
 
 _SCHEMAS = {"snapshot": snapshot_schema, "plan": plan_schema}
 
@@ -104,12 +106,16 @@ def read_snapshot(name: str) -> Snapshot:
 def cluster_snapshot(api: KubeApi, clock: Clock) -> Snapshot:
     """What a planner that starts now would see; pods that wait at our gate or would in Shadow.
 
+    Beside that it knows when pods end that state it (``wattpack plan what-if`` asks).
+
     Raises:
         KubeError: if the API does not answer.
     """
     reader = ClusterReader(api, clock, shadow=True)
-    built = build_snapshot(reader.objects(reader.pods()), Ledger())
-    return built.snapshot
+    pods = reader.pods()
+    built = build_snapshot(reader.objects(pods), Ledger())
+    ends = expected_ends(pods, clock.wall_time_ns() / NS_PER_SECOND)
+    return with_expected_ends(built.snapshot, ends)
 
 
 def _write(file: Path, snapshot: Snapshot) -> None:

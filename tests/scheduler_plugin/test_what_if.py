@@ -19,6 +19,7 @@ from scheduler_plugin.gang_start import (
     GangStart,
     expected_start,
     parse_forecast,
+    with_expected_ends,
 )
 from scheduler_plugin.plan_document import Plan
 from scheduler_plugin.snapshot import PodState, Snapshot
@@ -201,6 +202,14 @@ def test_a_forecast_that_cannot_be_read_names_its_field() -> None:
     with pytest.raises(InputError) as error:
         parse_forecast('{"ends": {"x": -1}}')
     assert "ends" in error.value.field
+
+
+def test_ends_are_those_of_running_pods() -> None:
+    question = with_expected_ends(snapshot(*WAITS, bound("x", "a", 4)), {"x": 30, "g-0": 5})
+    assert {p.uid: p.expected_end_seconds for p in question.pods if p.expected_end_seconds} == {
+        "x": 30
+    }
+    assert start(question).start_seconds == 30
 
 
 # Command line
