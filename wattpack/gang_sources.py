@@ -28,6 +28,7 @@ __all__ = [
     "Marks",
     "Membership",
     "is_placed_by_kueue",
+    "sources_of",
 ]
 
 #: On the pods of any gang: a label of nodes whose value all members should share, or have to.
@@ -97,6 +98,7 @@ class GangSource:
 
     Attributes:
         name: For people and for ``GangSources``.
+        marks: Labels, annotations or fields of the spec; a pod with none of them is no member.
         member: Whether a pod carries the mark, and of which gang.
         kinds: The object that knows the size, the newest version first; empty where pods do.
         sizes: By owner's name, from the object and the Jobs of its namespace.
@@ -106,6 +108,7 @@ class GangSource:
     """
 
     name: str
+    marks: frozenset[str]
     member: Callable[[Marks], Membership | None]
     kinds: tuple[Resource, ...] = ()
     sizes: Callable[[Mapping[str, Any], list[Mapping[str, Any]]], Sizes] | None = None
@@ -207,17 +210,19 @@ def _native_groups(body: Mapping[str, Any], jobs: list[Mapping[str, Any]]) -> Si
 
 
 GANG_SOURCES: tuple[GangSource, ...] = (
-    GangSource("own label", _own),
+    GangSource("own label", frozenset({GANG_LABEL}), _own),
     GangSource(
         "Job with own label",
+        frozenset({GANG_LABEL}),
         _job,
         (JOBS,),
         _alone(lambda job: GangSize(gang_sizes.job_gang_size(job))),
         is_declared=False,
     ),
-    GangSource("LeaderWorkerSet", _leader_worker_set),
+    GangSource("LeaderWorkerSet", frozenset({f"{_LWS}/name"}), _leader_worker_set),
     GangSource(
         "Kueue Workload",
+        frozenset({f"{_KUEUE}/pod-group-name", f"{_KUEUE}/workload"}),
         _kueue,
         KUEUE_WORKLOADS,
         _alone(gang_sizes.kueue_workload_size),
@@ -225,6 +230,7 @@ GANG_SOURCES: tuple[GangSource, ...] = (
     ),
     GangSource(
         "JobSet",
+        frozenset({JOBSET_LABEL}),
         _jobset,
         _versions("jobset.x-k8s.io", ("v1alpha2",), "jobsets", "JobSet"),
         lambda body, jobs: {
@@ -235,6 +241,7 @@ GANG_SOURCES: tuple[GangSource, ...] = (
     ),
     GangSource(
         "native PodGroup",
+        frozenset({"schedulingGroup"}),
         _native_group,
         _versions(
             "scheduling.k8s.io", ("v1beta1", "v1alpha3", "v1alpha2"), "podgroups", "PodGroup"
@@ -243,27 +250,39 @@ GANG_SOURCES: tuple[GangSource, ...] = (
     ),
     GangSource(
         "native Workload of 1.35",
+        frozenset({"workloadRef"}),
         _native_workload,
         _versions("scheduling.k8s.io", ("v1alpha1",), "workloads", "Workload"),
         _native_groups,
     ),
     GangSource(
         "coscheduling PodGroup",
+        frozenset({COSCHEDULING_LABEL}),
         _coscheduling,
         _versions("scheduling.x-k8s.io", ("v1alpha1",), "podgroups", "PodGroup"),
         _alone(gang_sizes.coscheduling_size),
     ),
     GangSource(
         "Volcano PodGroup",
+        frozenset({_VOLCANO_GROUP}),
         _volcano,
         _versions("scheduling.volcano.sh", ("v1beta1",), "podgroups", "PodGroup"),
         _alone(gang_sizes.volcano_size),
     ),
     GangSource(
         "RayCluster",
+        frozenset({_RAY_LABEL}),
         _ray,
         _versions("ray.io", ("v1", "v1alpha1"), "rayclusters", "RayCluster"),
         _alone(gang_sizes.ray_cluster_size),
         is_declared=False,
     ),
 )
+_ALL_MARKS: frozenset[str] = frozenset().union(*(source.marks for source in GANG_SOURCES))
+
+
+def sources_of(marks: Marks) -> tuple[GangSource, ...]:
+    """Those that could have the pod as a member, in the table's order; most pods have none."""
+    if all(_ALL_MARKS.isdisjoint(each) for each in marks):
+        return ()
+    return tuple(s for s in GANG_SOURCES if any(not s.marks.isdisjoint(each) for each in marks))

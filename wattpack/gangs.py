@@ -13,11 +13,11 @@ from typing import Any
 
 from wattpack.gang_sizes import GangSize, Topology
 from wattpack.gang_sources import (
-    GANG_SOURCES,
     PREFERRED_TOPOLOGY_ANNOTATION,
     REQUIRED_TOPOLOGY_ANNOTATION,
     GangSource,
     Marks,
+    sources_of,
 )
 
 __all__ = ["GangRef", "GangSources", "gang_of", "source_of"]
@@ -68,7 +68,7 @@ def gang_of(pod: Mapping[str, Any], sources: GangSources) -> GangRef | None:
     """
     marks = Marks.of(pod)
     space = str(pod["metadata"].get("namespace", "default"))
-    for source in GANG_SOURCES:
+    for source in sources_of(marks):
         found = source.member(marks)
         if found is not None:
             size = found.size or sources.of(source, f"{space}/{found.owner}")
@@ -84,7 +84,7 @@ def source_of(pod: Mapping[str, Any]) -> tuple[GangSource, str] | None:
     """
     marks = Marks.of(pod)
     space = str(pod["metadata"].get("namespace", "default"))
-    for source in GANG_SOURCES:
+    for source in sources_of(marks):
         found = source.member(marks)
         if found is not None:
             return source, f"{space}/{found.id}"

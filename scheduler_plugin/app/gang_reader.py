@@ -63,9 +63,10 @@ class GangReader:
 
 def _sources_of(pods: Iterable[JsonObject], kept: Collection[str]) -> dict[str, GangSource]:
     found: dict[str, GangSource] = {}
+    spaces = {gang.partition("/")[0] for gang in kept}
     for pod in pods:
         waits = not pod_facts.node_name(pod)
-        if not (waits or kept):
+        if not waits and _space(pod) not in spaces:
             continue
         try:
             named = source_of(pod)
