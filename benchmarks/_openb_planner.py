@@ -11,6 +11,7 @@ import numpy as np
 from benchmarks._openb_policies import Binding, Told
 from benchmarks._openb_trace import MILLI_PER_GPU, Kind
 from benchmarks._openb_trace import Node as TraceNode
+from scheduler_plugin.chains import let_in
 from scheduler_plugin.greedy import Packing
 from scheduler_plugin.problem import Problem, compile_problem
 from scheduler_plugin.snapshot import Node, Pod, Snapshot
@@ -19,6 +20,11 @@ from scheduler_plugin.solve import plan
 BYTES_PER_MIB: Final = 2**20
 #: Of the search, in CP-SAT's deterministic work; also the product's default.
 DEADLINE_SECONDS: Final = 1.0
+#: Of the tasks placed so far, those that were moved.
+MOST_MOVED_SHARE: Final = 0.04
+MOVES_OF_A_CHAIN: Final = 2
+#: Places taken or left before a class that nobody could let in asks again: assumed.
+ASKS_AGAIN_AFTER: Final = 20
 
 
 class PlannerOneByOne:
@@ -38,9 +44,55 @@ class PlannerOneByOne:
             arrival, self._next = self._next, self._next + 1
             mark = self._packing.mark()
             self._packing.place(self._class_of[number], 1)
-            for class_index, node in self._packing.placed_since(mark):
-                held = self._packing.states.boards(self._packing.problem.demands[class_index], node)
-                yield Binding(arrival, node, held[-1] if held else ())
+            for class_index, node, _ in self._packing.booked_since(mark):
+                yield Binding(arrival, node, _boards(self._packing, class_index, node))
+
+
+class PlannerWithMoves:
+    """One task after another; who finds no place is let in by one or two moves, within a budget."""
+
+    def __init__(self, told: Told) -> None:
+        problem, self._class_of = _problem(told)
+        # Of classes that ask for the same, whoever leaves is told apart.
+        demands = tuple(replace(demand, runs_as=c) for c, demand in enumerate(problem.demands))
+        self._packing = Packing(replace(problem, demands=demands))
+        self._there: dict[tuple[int, int], list[int]] = {}
+        self._in_vain: dict[int, int] = {}
+        self._moved: set[int] = set()
+        self._placed = self._next = 0
+
+    def arrive(self, kinds: Sequence[int]) -> Iterable[Binding]:
+        """One task after another."""
+        for number in kinds:
+            arrival, self._next = self._next, self._next + 1
+            class_index, mark = self._class_of[number], self._packing.mark()
+            if self._packing.place(class_index, 1) or self._is_let_in(class_index):
+                yield from self._bindings(arrival, mark)
+
+    def _is_let_in(self, class_index: int) -> bool:
+        """By moves of others; a class that was refused asks again when enough has changed."""
+        now = self._packing.mark()
+        left = MOST_MOVED_SHARE * self._placed - len(self._moved)
+        if left < MOVES_OF_A_CHAIN or now < self._in_vain.get(class_index, 0):
+            return False
+        if let_in(self._packing, class_index):
+            return True
+        self._in_vain[class_index] = now + ASKS_AGAIN_AFTER
+        return False
+
+    def _bindings(self, arrival: int, mark: int) -> Iterable[Binding]:
+        """Who left comes last to its new place; the new task is nowhere yet."""
+        leaving = arrival
+        for class_index, node, count in self._packing.booked_since(mark):
+            there = self._there.setdefault((class_index, node), [])
+            if count < 0:
+                leaving = there.pop()
+                self._moved.add(leaving)
+                continue
+            there.append(leaving)
+            yield Binding(leaving, node, _boards(self._packing, class_index, node))
+            leaving = arrival
+        self._placed += 1
 
 
 class PlannerAtOnce:
@@ -57,6 +109,12 @@ class PlannerAtOnce:
         number_of = {node.name: i for i, node in enumerate(self._told.nodes)}
         for placement in made.placements:
             yield Binding(int(placement.uid), number_of[placement.node], placement.boards)
+
+
+def _boards(packing: Packing, class_index: int, node: int) -> tuple[int, ...]:
+    """Of the pod that came last."""
+    held = packing.states.boards(packing.problem.demands[class_index], node)
+    return held[-1] if held else ()
 
 
 def _problem(told: Told) -> tuple[Problem, dict[int, int]]:

@@ -43,12 +43,14 @@ class Arm(NamedTuple):
         module: Where its class lies; it is imported for a run only.
         at_once: It is told all tasks up to a mark as one batch, each mark anew; else one by one.
         may_move: It may move tasks, and bind late what waits.
+        slow: A run takes a minute or so; it runs all seeds on one trace only.
     """
 
     module: str
     policy: str
     at_once: bool = False
     may_move: bool = False
+    slow: bool = False
 
     def make(self, told: Told) -> Policy:
         """The policy before its first task."""
@@ -63,7 +65,8 @@ ARMS: Final = {
     "best_fit": Arm("_openb_policies", "BestFit"),
     "fgd": Arm("_openb_fgd", "Fgd"),
     "ours_online": Arm("_openb_planner", "PlannerOneByOne"),
-    "ours_batch": Arm("_openb_planner", "PlannerAtOnce", at_once=True),
+    "ours_batch": Arm("_openb_planner", "PlannerAtOnce", at_once=True, slow=True),
+    "ours_moves": Arm("_openb_planner", "PlannerWithMoves", may_move=True, slow=True),
 }
 
 

@@ -5,9 +5,9 @@ for 130 % of the GPUs, come one by one; none ends, what fits nowhere is dropped.
 share of the cluster's GPUs that is allocated when tasks for 100 and 130 % have come. Samples are
 the published ones to the last task, and ``fgd`` is held against the published runs.
 
-``ours_online`` is told one task at a time, ``ours_batch`` all of them at once, which is another
-setting than the published one. Both drive today's planner, which knows whole boards only: a share
-is planned as a whole board. There is no ``ours_moves`` yet: the planner moves nothing.
+Three policies drive our planner: ``ours_online`` is told one task at a time, as published;
+``ours_moves`` also moves tasks that run, at most one in 25, to let in who finds no place;
+``ours_batch`` is told all of them at once. The last two are other settings than the published one.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ def _seeds(text: str) -> range:
 
 
 def _cases(asked: argparse.Namespace) -> list[Case]:
-    """Policies that see all tasks at once take long: all seeds on one trace, one on the others."""
+    """Slow policies run all seeds on one trace, and one seed on the others."""
     names = asked.traces
     if asked.trace is not None:
         # Never the name of a published trace: its figures are compared with the published ones.
@@ -124,7 +124,7 @@ def _cases(asked: argparse.Namespace) -> list[Case]:
         for arm in asked.policies
         for name in names
         for seed in asked.seeds
-        if seed == asked.seeds[0] or not ARMS[arm].at_once or name == WHOLE_TRACE
+        if seed == asked.seeds[0] or not ARMS[arm].slow or name == WHOLE_TRACE
     ]
 
 

@@ -109,9 +109,9 @@ class Packing:
         """A point to return to."""
         return len(self._log)
 
-    def placed_since(self, mark: int) -> list[tuple[int, int]]:
-        """Class and node of everything booked since the mark."""
-        return [(class_index, node) for class_index, node, *_ in self._log[mark:]]
+    def booked_since(self, mark: int) -> list[tuple[int, int, int]]:
+        """Class, node and count of everything booked since the mark; below 0 for who left."""
+        return [(class_index, node, count) for class_index, node, count, _ in self._log[mark:]]
 
     def undo_to(self, mark: int) -> None:
         """Take back everything booked since the mark."""

@@ -207,7 +207,7 @@ def test_nodes_of_a_model_that_others_need_are_left_to_them() -> None:
     anywhere = next(c for c, k in enumerate(problem.classes) if k.uids == ("p",))
     packing = Packing(problem)
     packing.place(anywhere, 1)
-    assert packing.placed_since(0) == [(anywhere, 1)]
+    assert packing.booked_since(0) == [(anywhere, 1, 1)]
 
 
 def test_becoming_another_assignment_overbooks_no_board_on_the_way() -> None:
