@@ -57,6 +57,11 @@ class Ask(NamedTuple):
         return cls(amounts[GPUS], demand.share_milli, amounts[MILLI_CPU], amounts[MEMORY])
 
     @property
+    def gpu_milli(self) -> int:
+        """Of all its boards."""
+        return self.whole_boards * MILLI_PER_GPU + self.share_milli
+
+    @property
     def board_milli(self) -> int:
         """Of each board that it is on; 0 for a pod without GPUs."""
         return MILLI_PER_GPU if self.whole_boards else self.share_milli
@@ -77,6 +82,9 @@ class ExpectedDemand:
         level_of: (m,)
         allowed: Whether nodes of a group may be used, (groups, m).
         group_of: Of each node, (n,): nodes of a group are open to the same kinds.
+        scarcity: Of each node, (n,): GPUs that are asked for on each of its boards if every kind
+            spreads evenly over what is open to it, against the average board; 0 is average, 1
+            twice as much.
         shares: How many pods ask for each share of a board.
     """
 
@@ -88,6 +96,7 @@ class ExpectedDemand:
     level_of: IntArray
     allowed: BoolArray
     group_of: IntArray
+    scarcity: FloatArray
     shares: Mapping[int, int]
 
     def unusable_milli(
@@ -139,8 +148,25 @@ def expected_demand(problem: Problem) -> ExpectedDemand:
         level_of=level_of,
         allowed=allowed,
         group_of=group_of,
+        scarcity=_scarcity(counts, problem.total[:, GPUS]),
         shares=shares,
     )
+
+
+def _scarcity(counts: Counts, boards: IntArray) -> FloatArray:
+    """As in ``ExpectedDemand``; of every kind, since those of a scarce model may be rare each."""
+    asked: Counter[bytes] = Counter()
+    for (ask, nodes), count in counts.items():
+        asked[nodes] += count * ask.gpu_milli
+    pressure = np.zeros(len(boards))
+    for nodes, milli in asked.items():
+        open_to = np.frombuffer(nodes, dtype=np.bool_)
+        reach = int(boards[open_to].sum())
+        if reach:
+            pressure[open_to] += milli / reach
+    average = float(pressure @ boards) / max(1, int(boards.sum()))
+    scarcity: FloatArray = pressure / average - 1.0 if average else pressure
+    return scarcity
 
 
 def _groups(open_to: BoolArray) -> tuple[BoolArray, IntArray]:

@@ -5,10 +5,12 @@ Lower is better. The score is the sum of
     what more the expected demand cannot use         GPUs; docs: fragmentation.py
     VALUE_WEIGHT · what its board loses in value     boards; docs: board_values.py
     SKEW_WEIGHT  · GPUs left beyond CPU and memory   parts of the node
+    SCARCITY_WEIGHT · what it takes of boards that others can use alone       GPUs
 
 cut to whole ``STEP`` by whoever asks: nodes that are nearly as good are equal, and the first of
-them is filled before the next is opened. Weights and step were chosen on seeds 1 to 3 of nine openb
-traces; any within a third of these gained over FGD on all nine (docs/placement.md).
+them is filled before the next is opened. Weights and step were chosen on seeds 1 to 6 of the openb
+traces, none of which judges (docs/placement.md). Without the last term the step alone decided by
+chance whether pods that may go anywhere used up a scarce model.
 """
 
 from __future__ import annotations
@@ -31,6 +33,7 @@ FloatArray = npt.NDArray[np.float64]
 
 VALUE_WEIGHT: Final = 2.5
 SKEW_WEIGHT: Final = 0.9
+SCARCITY_WEIGHT: Final = 0.25
 STEP: Final = 0.1
 
 WORST: Final = 1e6
@@ -49,11 +52,12 @@ class NodeScores:
         self._expected = expected
         self._values = board_values(tuple(expected.shares), tuple(expected.shares.values()))
         offers = total[:, [GPUS, MILLI_CPU, MEMORY]]
+        per_mille = np.rint(1000 * expected.scarcity).astype(np.int64)
         shapes, self._shape_of = np.unique(
-            np.column_stack((expected.group_of, offers)), axis=0, return_inverse=True
+            np.column_stack((expected.group_of, per_mille, offers)), axis=0, return_inverse=True
         )
-        self._group, self._boards = shapes[:, 0], shapes[:, 1]
-        self._offers = np.maximum(shapes[:, 2:], 1)
+        self._group, self._scarcity, self._boards = shapes[:, 0], shapes[:, 1] / 1000, shapes[:, 2]
+        self._offers = np.maximum(shapes[:, 3:], 1)
         self._numbers: dict[bytes, int] = {}
         self._states: IntArray = np.zeros((0, 3 + int(total[:, GPUS].max(initial=0))), np.int64)
         self._unusable: FloatArray = np.zeros(0)
@@ -123,6 +127,8 @@ class NodeScores:
         left_gpu = boards.sum(axis=1) / milli
         skew = np.maximum(left_gpu - left_cpu, 0.0) + np.maximum(left_gpu - left_memory, 0.0)
         score = unusable / MILLI_PER_GPU + VALUE_WEIGHT * lost + SKEW_WEIGHT * skew
+        taken = ask.gpu_milli / MILLI_PER_GPU
+        score += SCARCITY_WEIGHT * taken * self._scarcity[shape]
         return np.where(has_room, score, WORST)
 
 

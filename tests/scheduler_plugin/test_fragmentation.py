@@ -104,6 +104,17 @@ def test_pods_that_run_are_expected_again() -> None:
     assert expected.shares == {250: 3, 500: 1}
 
 
+def test_boards_that_only_some_may_use_are_scarce_as_far_as_these_ask_for_them() -> None:
+    h100 = node("a", 2, gpu_model="H100")
+    h200 = node("b", 6, gpu_model="H200")
+    free = [asks(f"p{i}", 4000) for i in range(99)]
+    bound_to = [asks(f"q{i}", 2000, gpu_models=("H100",)) for i in range(198)]
+    expected = expected_demand(compile_problem(snapshot(h100, h200, *free, *bound_to)))
+    # Half of the demand spreads over 8 boards, half over 2: 1/16 + 1/4 of it a board, else 1/16.
+    # Pods of 1, 2, 4 (and 8, too large) boards that are always expected change this by 2 %.
+    assert expected.scarcity == pytest.approx([1.5, -0.5], abs=0.05)
+
+
 # -- what rests of boards are worth ----------------------------------------------------------------
 
 
@@ -198,11 +209,12 @@ def test_pods_without_gpus_stay_away_from_free_gpus() -> None:
 
 
 def test_nodes_of_a_model_that_others_need_are_left_to_them() -> None:
+    # As a mere count of pods that may use them, nodes of both models are worth the same.
     wanted = [asks(f"w{i}", 1000, gpu_models=("H100",)) for i in range(8)]
+    others = [asks(f"v{i}", 1000, gpu_models=("H200",)) for i in range(8)]
+    nodes = [node(f"b{i}", 8, gpu_model="H200") for i in range(4)]
     problem = compile_problem(
-        snapshot(
-            node("a", 8, gpu_model="H100"), node("b", 8, gpu_model="H200"), *wanted, asks("p", 2000)
-        )
+        snapshot(node("a", 8, gpu_model="H100"), *nodes, *wanted, *others, asks("p", 1000))
     )
     anywhere = next(c for c, k in enumerate(problem.classes) if k.uids == ("p",))
     packing = Packing(problem)
