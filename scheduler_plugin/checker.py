@@ -276,17 +276,21 @@ def _bound_to(pod: Pod) -> bool:
 
 
 def _lost(start: dict[str, str], end: dict[str, str], pods: dict[str, Pod]) -> list[str]:
-    """Who is evicted makes room for something more important, by value counted from the top."""
+    """Who is evicted makes room for something more important, by value counted from the top.
+
+    In each tier pods with GPUs come before pods without.
+    """
     gone = [uid for uid in start if uid not in end]
-    balance: Counter[int] = Counter()
+    balance: Counter[tuple[int, bool]] = Counter()
     for sign, uids in ((1, end.keys() - start.keys()), (-1, gone)):
         for uid in uids:
-            balance[pods[uid].priority] += sign * (worth_milli(pods[uid]) or 1000)
-    for priority in sorted(balance, reverse=True):
-        if balance[priority] > 0:
+            worth = worth_milli(pods[uid])
+            balance[pods[uid].priority, worth > 0] += sign * (worth or 1000)
+    for (priority, _), milli in sorted(balance.items(), reverse=True):
+        if milli > 0:
             return []
-        if balance[priority] < 0:
-            lost = f"{-balance[priority] / 1000:g}"
+        if milli < 0:
+            lost = f"{-milli / 1000:g}"
             return [f"priority {priority} would lose {lost} and nothing above gains"]
     return []
 

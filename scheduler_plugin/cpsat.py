@@ -186,15 +186,14 @@ class _Part:
         return made[::-1]
 
     def _values(self) -> list[tuple[Any, int, bool]]:
-        """Placed value of each tier, most important first, with the most that it can be."""
+        """Placed value of each stage, most important first, with the most that it can be."""
         found: list[tuple[Any, int, bool]] = []
-        for priority in self.problem.tiers:
-            members = [c for c in self.left if self._tier(c) == priority]
-            worth = {c: self.problem.classes[c].value for c in members}
+        for stage in self.problem.value_stages:
+            worth = {c: value for c, value in stage.items() if c in self.left}
             unit = math.gcd(*worth.values()) or 1
             worth = {c: value // unit for c, value in worth.items()}
             value = sum(worth[c] * x for (c, _), x in self.counts.items() if c in worth)
-            span = sum(worth[c] * self.left[c] for c in members)
+            span = sum(each * self.left[c] for c, each in worth.items())
             if not isinstance(value, int):
                 found.append((value, span, True))
         return found
@@ -215,9 +214,6 @@ class _Part:
         )
         costs = [(moved, dearest), (cost, most + OPENED_NODE_COST_WATTS * len(self.opened))]
         return [(-term, span, False) for term, span in costs if not isinstance(term, int)]
-
-    def _tier(self, class_index: int) -> int:
-        return self.problem.classes[class_index].priority
 
     def hint(self, solution: Assignment) -> None:
         """Give a value for every variable."""

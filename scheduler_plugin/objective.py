@@ -1,8 +1,11 @@
-"""What makes one assignment better than another: value by tier, then fewer moves, then cost."""
+"""What makes one assignment better than another: value by tier, then fewer moves, then cost.
+
+In each tier GPUs come first, then pods without GPUs.
+"""
 
 from __future__ import annotations
 
-from scheduler_plugin.problem import Assignment, Problem
+from scheduler_plugin.problem import Assignment, Problem, placed_counts
 from scheduler_plugin.resource_columns import GPUS
 
 #: Price of breaking into a wholly idle GPU node, in watts, so that among equally many placed pods
@@ -21,7 +24,11 @@ def demanded_values(problem: Problem) -> tuple[int, ...]:
 
 
 def objective(problem: Problem, assignment: Assignment) -> tuple[int, ...]:
-    """Compared as a tuple, larger is better: value by tier, then moves and watts negated."""
+    """Compared as a tuple, larger is better: value by stage, then moves and watts negated."""
+    placed = placed_counts(problem, assignment)
+    values = (
+        sum(value * placed[c] for c, value in stage.items()) for stage in problem.value_stages
+    )
     added = sum(
         int(problem.watts[key]) * (count - problem.start.get(key, 0))
         for key, count in assignment.items()
@@ -30,7 +37,7 @@ def objective(problem: Problem, assignment: Assignment) -> tuple[int, ...]:
     used = {node for class_index, node in assignment if problem.gpu_milli[class_index]}
     opened = sum(is_idle_gpu_node(problem, node) for node in used)
     cost = added + OPENED_NODE_COST_WATTS * opened
-    return (*placed_values(problem, assignment), -disruption(problem, assignment), -cost)
+    return (*values, -disruption(problem, assignment), -cost)
 
 
 def disruption(problem: Problem, assignment: Assignment) -> int:

@@ -109,6 +109,8 @@ class Pending(Value):
 class Tier(Value):
     """One priority. Values are in milliGPU; a pod without GPUs counts as one GPU.
 
+    That is for counting: in a plan no number of them outweighs a GPU of the same priority.
+
     Attributes:
         demanded_value: Of all pods that wait in this tier.
         placed_value: Of those placed.
@@ -142,7 +144,8 @@ class Plan(Value):
     Attributes:
         steps: In this order, each prefix a state that holds; empty where no running pod has to
             leave its node: ``placements`` then hold in any order.
-        objective: Placed value by tier, most important first, then moves and watts negated.
+        objective: Placed value by tier, most important first, of pods with GPUs and then of those
+            without, then moves and watts negated.
         gap: Worst (bound - placed) / bound over tiers; 0 is a proof.
         refusals: What the independent checker said of plans that it refused.
     """

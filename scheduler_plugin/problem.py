@@ -144,6 +144,22 @@ class Problem:
         return np.hstack([self.requests, shares.reshape(-1, 1)])
 
     @cached_property
+    def value_stages(self) -> tuple[dict[int, int], ...]:
+        """What a pod of each class is worth: of each tier those with GPUs, then those without.
+
+        Within a tier no number of pods without GPUs outweighs a GPU.
+        """
+        return tuple(
+            {
+                c: one.value
+                for c, one in enumerate(self.classes)
+                if one.priority == priority and bool(self.gpu_milli[c]) == with_gpus
+            }
+            for priority in self.tiers
+            for with_gpus in (True, False)
+        )
+
+    @cached_property
     def asks(self) -> tuple[Ask, ...]:
         """What a pod of each class asks for that decides how well it suits a node, shape (c,)."""
         return tuple(Ask.of(demand) for demand in self.demands)

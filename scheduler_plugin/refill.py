@@ -75,7 +75,8 @@ def _exchangeable(packing: Packing, priority: int) -> list[int]:
         bound = packing.peers is not None and packing.peers.binds(c)
         cut = bool(problem.demands[c].mig_profiles)
         alone = not (job.gang or bound or problem.sharers[c] or problem.classes[c].running or cut)
-        if job.priority == priority and alone and 0 < problem.gpu_milli[c] <= MILLI_PER_GPU:
+        one_board = 0 < problem.asks[c].gpu_milli <= MILLI_PER_GPU
+        if job.priority == priority and alone and one_board:
             found.append(c)
     return found
 

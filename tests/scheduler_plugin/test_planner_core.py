@@ -225,3 +225,19 @@ def test_an_empty_cluster_and_an_empty_queue_are_plans_too() -> None:
     assert plan(snapshot()).placements == ()
     assert plan(snapshot(node("a"))).pending == ()
     assert why(plan(snapshot(pod("p")))) == {"p": "NoNodes"}
+
+
+@pytest.mark.parametrize("seconds", [0.0, 1.0])
+def test_no_number_of_pods_without_gpus_outweighs_a_gpu_of_their_priority(seconds: float) -> None:
+    hosts = [pod(f"h{i:02d}", 0, milli_cpu=8_000) for i in range(12)]
+    made = plan(
+        snapshot(node("a", 8), *hosts, pod("g", 1, milli_cpu=90_000)), deadline_seconds=seconds
+    )
+    assert [one.uid for one in made.placements] == ["g"]
+    more_important = [one.model_copy(update={"priority": 1}) for one in hosts]
+    made = plan(
+        snapshot(node("a", 8), *more_important, pod("g", 1, milli_cpu=90_000)),
+        deadline_seconds=seconds,
+    )
+    assert len(made.placements) == 12
+    assert "g" not in where(made)
