@@ -90,7 +90,8 @@ class PlannerWithMoves:
                 self._moved.add(leaving)
                 continue
             there.append(leaving)
-            yield Binding(leaving, node, _boards(self._packing, class_index, node))
+            boards = _boards(self._packing, class_index, node, len(there) - 1)
+            yield Binding(leaving, node, boards)
             leaving = arrival
         self._placed += 1
 
@@ -111,10 +112,10 @@ class PlannerAtOnce:
             yield Binding(int(placement.uid), number_of[placement.node], placement.boards)
 
 
-def _boards(packing: Packing, class_index: int, node: int) -> tuple[int, ...]:
-    """Of the pod that came last."""
+def _boards(packing: Packing, class_index: int, node: int, number: int = -1) -> tuple[int, ...]:
+    """Of one of the pods of a class on a node, in the order in which they came."""
     held = packing.states.boards(packing.problem.demands[class_index], node)
-    return held[-1] if held else ()
+    return held[number] if held else ()
 
 
 def _problem(told: Told) -> tuple[Problem, dict[int, int]]:

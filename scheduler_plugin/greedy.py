@@ -72,10 +72,14 @@ class Packing:
     def put(self, class_index: int, node: int, count: int, boards: Boards = ()) -> None:
         """Book ``count`` pods (negative takes them back); one of them on just these boards."""
         problem = self.problem
+        demand = problem.demands[class_index]
+        if count == -1 and not boards and not demand.mig_profiles:
+            # So that undoing it puts the pod back on the board that it had.
+            boards = next(reversed(self.states.boards(demand, node)), ())
         if count > 0:
-            self.states.put(problem.demands[class_index], node, count, boards)
+            self.states.put(demand, node, count, boards)
         else:
-            self.states.take(problem.demands[class_index], node, -count, boards)
+            self.states.take(demand, node, -count, boards)
         if self.peers is not None:
             self.peers.add(class_index, node, count)
         key = (class_index, node)
@@ -116,7 +120,10 @@ class Packing:
     def undo_to(self, mark: int) -> None:
         """Take back everything booked since the mark."""
         for class_index, node, count, boards in reversed(self._log[mark:]):
-            self.put(class_index, node, -count, boards)
+            demand = self.problem.demands[class_index]
+            # Others may have been rearranged meanwhile, and then stay so.
+            there = count > 0 or not boards or self.states.admits(demand, node, boards)
+            self.put(class_index, node, -count, boards if there else ())
         del self._log[mark:]
 
     def capacity(self, class_index: int) -> IntArray:

@@ -232,3 +232,17 @@ def test_becoming_another_assignment_overbooks_no_board_on_the_way() -> None:
     rows = packing.states.board_rows(np.arange(2))
     assert rows.tolist() == [[0], [500]]
     assert packing.free[:, GPUS].tolist() == [0, 0]
+
+
+def test_undoing_puts_a_pod_back_on_the_board_that_it_had() -> None:
+    problem = compile_problem(
+        snapshot(node("a", 2), *(asks(f"p{i}", 500) for i in range(2)), asks("q", 250))
+    )
+    p, q = (next(c for c, k in enumerate(problem.classes) if u in k.uids) for u in ("p0", "q"))
+    packing = Packing(problem)
+    packing.put(p, 0, 1, (0,))
+    packing.put(q, 0, 1, (1,))
+    mark = packing.mark()
+    packing.put(q, 0, -1)
+    packing.undo_to(mark)
+    assert packing.states.boards(problem.demands[q], 0) == ((1,),)
