@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from scheduler_plugin.ledger import EXPECTED, Ledger
@@ -41,6 +41,15 @@ class Room:
         self._take(pod, node)
         return True
 
+    def domain_of(self, ref: GangRef, members: Iterable[Pod]) -> dict[str, str]:
+        """The label and value that a gang's further members need, if it has to be together."""
+        if ref.topology is None or not ref.topology.required:
+            return {}
+        key = ref.topology.key
+        nodes = (self._nodes[pod.node] for pod in members if pod.node in self._nodes)
+        values = {node.labels[key] for node in nodes if key in node.labels}
+        return {key: values.pop()} if len(values) == 1 else {}
+
     def _take(self, pod: Pod, node: str) -> None:
         free = self._free[node]
         self._there[node].append(pod)
@@ -74,14 +83,14 @@ def gangs_with_places(
     gangs: list[Gang] = []
     absent: list[Pod] = []
     later: dict[str, tuple[str, str]] = {}
-    single: set[str] = set()
+    single: dict[str, dict[str, str]] = {}
     for gang, everybody in sorted(members.items()):
         ref = max((refs[pod.uid] for pod in everybody), key=lambda ref: ref.size or 1)
         size = ref.size or 1
         core, beyond = _core(everybody, size) if ref.is_elastic else (everybody, [])
         if beyond:
             alone, put_off = _beyond(ref, beyond, len(core), started=_has_started(core, size))
-            single |= alone
+            single |= dict.fromkeys(alone, room.domain_of(ref, core))
             later |= put_off
         gangs.append(_gang(ref, size))
         waiting = [pod for pod in core if pod.state is PodState.PENDING]
@@ -91,11 +100,16 @@ def gangs_with_places(
         missing = size - len(core) - len(kept) if waiting else 0
         absent += kept + _fresh(gang, missing, template, ledger)
     alone_now = [
-        pod.model_copy(update={"gang": ""}) if pod.uid in single else pod
+        _single(pod, single[pod.uid]) if pod.uid in single else pod
         for pod in planned
         if pod.uid not in later
     ]
     return GangPlan(alone_now, gangs, absent, later)
+
+
+def _single(pod: Pod, domain: Mapping[str, str]) -> Pod:
+    """A member beyond what starts together, where the others have to be."""
+    return pod.model_copy(update={"gang": "", "node_selector": {**pod.node_selector, **domain}})
 
 
 def places_of_expected(

@@ -108,3 +108,18 @@ def test_pods_say_where_their_gang_has_to_be() -> None:
     released = cluster.loop.step().released
     assert sorted(released) == [f"{SPACE}/p0", f"{SPACE}/p1"]
     assert sorted(released.values()) == ["n2", "n3"]
+
+
+def test_further_members_of_an_elastic_gang_stay_in_its_domain() -> None:
+    cluster = Cluster()
+    for name, where in (("n1", "a"), ("n2", "b"), ("n3", "b")):
+        cluster.add_nodes(name, labels={"rack": where})
+    marks = {"wattpack.io/gang-size": "2-3", "wattpack.io/gang-required-topology": "rack"}
+    for i in range(3):
+        labels = {"wattpack.io/gang": "g"}
+        cluster.add(pod_object(f"p{i}", 8, labels=labels, annotations=marks))
+    assert sorted(cluster.loop.step().released.values()) == ["n2", "n3"]
+    cluster.bind()
+    assert cluster.loop.step().released == {}, "n1 is free, but of another rack"
+    cluster.add_nodes("n4", labels={"rack": "b"})
+    assert cluster.loop.step().released == {f"{SPACE}/p2": "n4"}
