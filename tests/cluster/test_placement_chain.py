@@ -128,6 +128,27 @@ def owned(chain: Chain, name: str, gpus: int, **metadata: Any) -> Body:
     return body
 
 
+def test_boards_parts_of_them_and_claims_are_gated_and_nothing_else(
+    chain: Chain, scheduler: ServerProcess
+) -> None:
+    def gated(body: Body) -> bool:
+        made = chain.plane.request("POST", f"{PODS}?dryRun=All", body)
+        assert made.status == 201, made.message
+        return bool(made.body["spec"].get("schedulingGates"))
+
+    def asking(name: str) -> Body:
+        body = pod("asks")
+        body["spec"]["containers"][0]["resources"] = {"limits": {name: "1"}}
+        return body
+
+    gpus = ("nvidia.com/gpu", "nvidia.com/gpu.shared", "nvidia.com/mig-1g.10gb", "amd.com/cpx_nps4")
+    assert all(gated(asking(name)) for name in gpus)
+    claims = [{"name": "gpu", "resourceClaimTemplateName": "one"}]
+    assert gated(pod("claims", resourceClaims=claims))
+    assert not gated(asking("rdma/hca"))
+    assert not gated(pod("plain"))
+
+
 def test_a_gang_goes_from_its_gate_to_running(chain: Chain, scheduler: ServerProcess) -> None:
     marks = {
         "labels": {"wattpack.io/gang": "g"},
