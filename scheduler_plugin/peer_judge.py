@@ -7,7 +7,7 @@ company needs an order in which it finds that company, or is the first of it.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable
 
 from scheduler_plugin.peer_rule import PeerRule
@@ -73,9 +73,12 @@ class _There:
         self._in_domain: Counter[tuple[str, str, str]] = Counter()
         self._on_node: Counter[tuple[str, str]] = Counter()
         self._keeps_out: Counter[tuple[str, str, str]] = Counter()
+        self._apart_by: defaultdict[str, set[str]] = defaultdict(set)
         self._countable: dict[str, list[Node]] = {}
+        self._sums: dict[tuple[str, str, str], Counter[str]] = {}
 
     def arrives(self, pod: Pod, node: Node) -> None:
+        self._sums.clear()
         for group in pod.groups:
             self._on_node[group, node.name] += 1
             for key, value in node.labels.items():
@@ -84,6 +87,7 @@ class _There:
             if rule.kind.value == "apart" and rule.topology_key in node.labels:
                 value = node.labels[rule.topology_key]
                 self._keeps_out[rule.group, rule.topology_key, value] += 1
+                self._apart_by[rule.group].add(rule.topology_key)
 
     def is_alone(self, pod: Pod, node: Node) -> bool:
         wanted = [rule for rule in pod.peer_rules if rule.kind.value == "together"]
@@ -96,10 +100,11 @@ class _There:
         """What is wrong about where a pod is that has arrived."""
         found = []
         mine = [(r.group, r.topology_key) for r in pod.peer_rules if r.kind.value == "apart"]
-        for (group, key, value), count in self._keeps_out.items():
-            others = count - mine.count((group, key))
-            if others > 0 and group in pod.groups and node.labels.get(key) == value:
-                found.append(f"a pod there keeps {group} out of its {key}")
+        for group in pod.groups:
+            for key in sorted(self._apart_by[group] & node.labels.keys()):
+                others = self._keeps_out[group, key, node.labels[key]] - mine.count((group, key))
+                if others > 0:
+                    found.append(f"a pod there keeps {group} out of its {key}")
         for group, key in mine:
             if self._count(group, key, node) > (group in pod.groups):
                 found.append(f"one of {group} is in its {key}")
@@ -124,10 +129,7 @@ class _There:
         group, key = rule.group, rule.topology_key
         if key not in node.labels:
             return f"the node has no {key}"
-        counted = self._domains(pod, rule.any_node, rule.only_tolerated)
-        totals = Counter({other.labels[key]: 0 for other in counted})
-        for other in counted:
-            totals[other.labels[key]] += self._on_node[group, other.name]
+        totals = self._totals(pod, rule)
         emptiest = min(totals.values(), default=0)
         if len(totals) < rule.min_domains:
             emptiest = 0
@@ -136,8 +138,19 @@ class _There:
             return f"{here} of {group} in its {key}, {emptiest} in the emptiest"
         return ""
 
-    def _domains(self, pod: Pod, any_node: bool, only_tolerated: bool) -> list[Node]:
-        """Nodes whose domains count; kept, since replicas ask alike."""
+    def _totals(self, pod: Pod, rule: PeerRule) -> Counter[str]:
+        """Members of the rule's group in each domain; kept until somebody arrives."""
+        name, counted = self._domains(pod, rule.any_node, rule.only_tolerated)
+        asked = name, rule.group, rule.topology_key
+        if asked not in self._sums:
+            totals = Counter({node.labels[rule.topology_key]: 0 for node in counted})
+            for node in counted:
+                totals[node.labels[rule.topology_key]] += self._on_node[rule.group, node.name]
+            self._sums[asked] = totals
+        return self._sums[asked]
+
+    def _domains(self, pod: Pod, any_node: bool, only_tolerated: bool) -> tuple[str, list[Node]]:
+        """Nodes whose domains count, by a name; kept, since replicas ask alike."""
         keys = sorted({r.topology_key for r in pod.peer_rules if r.kind.value == "spread"})
         asked = [pod.node_selector, pod.required_terms, pod.tolerations, any_node, only_tolerated]
         name = repr([keys, *asked])
@@ -149,4 +162,4 @@ class _There:
                 and (any_node or self._suits(pod, node))
                 and (not only_tolerated or self._tolerates(pod, node))
             ]
-        return self._countable[name]
+        return name, self._countable[name]
