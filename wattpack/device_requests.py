@@ -27,6 +27,9 @@ CLASS_PREFIX = "deviceclass.resource.kubernetes.io/"
 _MIG_CLASS = "mig.nvidia.com"
 #: Classes whose devices are whole boards, by driver.
 _BOARD_CLASSES = {"gpu.nvidia.com": NVIDIA_DRIVER, "gpu.amd.com": "gpu.amd.com"}
+#: NVIDIA's channels between the boards of a compute domain: on every node of the driver there are
+#: more than pods (its documentation; not seen by us), so they ask for no room.
+_CHANNEL_CLASS = "compute-domain-default-channel.nvidia.com"
 _MAX_COUNT = 1000
 
 
@@ -136,6 +139,8 @@ def _request(request: Mapping[str, Any]) -> Devices:
     if body.get("adminAccess"):
         return Devices()
     name = str(body.get("deviceClassName") or "")
+    if name == _CHANNEL_CLASS:
+        return Devices()
     if name not in _BOARD_CLASSES and name != _MIG_CLASS:
         classes = ", ".join([*_BOARD_CLASSES, _MIG_CLASS])
         raise UncountedClaimError("devices.requests.deviceClassName", f"one of {classes}", name)

@@ -87,6 +87,7 @@ COUNTED: list[tuple[JsonObject, dict[str, int], int, tuple[str, ...]]] = [
     (request(deviceClassName="mig.nvidia.com", count=2), {MIG: 2}, 0, ()),
     (V1BETA1, {GPU: 1}, 1, ()),
     (request(deviceClassName="gpu.nvidia.com", adminAccess=True), {}, 0, ()),
+    (request(deviceClassName="compute-domain-default-channel.nvidia.com"), {}, 0, ()),
     ({}, {}, 0, ()),
     (
         cel(
