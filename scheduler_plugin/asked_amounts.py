@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from scheduler_plugin.part_draws import drawn_milli
@@ -19,9 +19,23 @@ MOST_OFFERED = MAX_QUANTITY - 1
 
 
 def asked_amounts(
-    requests: Mapping[str, int], claimed: Devices, shares: Mapping[str, int]
+    requests: Mapping[str, int],
+    claimed: Devices,
+    shares: Mapping[str, int],
+    cut_into: Collection[str] = (),
 ) -> dict[str, Any]:
-    """The amounts of a pod in a snapshot's fields."""
+    """The amounts of a pod in a snapshot's fields.
+
+    Args:
+        requests: By resource name.
+        claimed: What its claims ask for or hold.
+        shares: Of boards that it shares.
+        cut_into: MIG profiles into which boards are cut as claims ask for them.
+    """
+    instances = claimed.instances
+    if instances and not gpu_demand(requests).present and set(instances) <= set(cut_into):
+        rest = asked_amounts(requests, Devices(), shares)
+        return rest | {"mig_profiles": dict(instances)}
     gpus = gpu_demand(requests).whole + claimed.boards
     if gpus > MAX_GPUS:
         raise InputError("spec.containers.resources", f"at most {MAX_GPUS} GPUs in one pod", gpus)
@@ -30,7 +44,8 @@ def asked_amounts(
         "milli_cpu": min(requests.get("cpu", 0), MAX_QUANTITY),
         "memory_bytes": min(requests.get("memory", 0), MAX_QUANTITY),
         "resources": {**other_amounts(requests, MAX_QUANTITY), **claimed.resources, **shares},
-        "drawn_milli": drawn_milli({**requests, **claimed.resources}),
+        # What a pod holds of a board by a claim counts as the board.
+        "drawn_milli": drawn_milli({**requests, **({} if claimed.boards else claimed.resources)}),
     }
 
 

@@ -20,6 +20,7 @@ __all__ = [
     "PARTS_PER_BOARD",
     "MigGeometry",
     "MigProfile",
+    "geometry_of",
     "is_profile",
     "parts_of",
     "value_milli",
@@ -30,6 +31,19 @@ PARTS_PER_BOARD: Final = 28
 
 _MEDIA: Final = 8
 """The bit behind the memory slices: media extensions of a board."""
+
+
+MigGeometryName = Literal[
+    "",
+    "A30-24GB",
+    "A100-40GB",
+    "A100-80GB",
+    "H100-80GB",
+    "H100-96GB",
+    "H200-141GB",
+    "B200-180GB",
+]
+"""What a node may say; nothing where its boards are not cut."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +72,7 @@ class MigProfile:
 class MigGeometry:
     """One kind of board."""
 
-    name: str
+    name: MigGeometryName
     compute_slices: int
     profiles: dict[str, MigProfile]
 
@@ -67,7 +81,9 @@ class MigGeometry:
         return hash(self.name)
 
 
-def _seven(name: str, slice_gb: str, two_gb: str, half_gb: str, whole_gb: str) -> MigGeometry:
+def _seven(
+    name: MigGeometryName, slice_gb: str, two_gb: str, half_gb: str, whole_gb: str
+) -> MigGeometry:
     """Boards of eight memory and seven compute slices."""
     profiles = (
         MigProfile(f"1g.{slice_gb}gb", 1, 1, (0, 1, 2, 3, 4, 5, 6)),
@@ -113,6 +129,15 @@ _COMPUTE_PARTS: Final = {
 }
 
 
+def geometry_of(profiles: Iterable[str]) -> MigGeometryName:
+    """Of boards that are cut into just these profiles, ``+me`` aside; nothing if none is known."""
+    plain = {name for name in profiles if not name.endswith("+me")}
+    for geometry in GEOMETRIES.values():
+        if plain == {name for name in geometry.profiles if not name.endswith("+me")}:
+            return geometry.name
+    return ""
+
+
 def is_profile(name: str) -> bool:
     """Whether boards of some kind have such instances."""
     return name in _COMPUTE_PARTS
@@ -126,19 +151,6 @@ def parts_of(profiles: Iterable[str]) -> int:
 def value_milli(profiles: Iterable[str]) -> int:
     """The same in thousandths of a board, each rounded down: never more than a board's 1000."""
     return sum(_COMPUTE_PARTS[name] * 1000 // PARTS_PER_BOARD for name in profiles)
-
-
-MigGeometryName = Literal[
-    "",
-    "A30-24GB",
-    "A100-40GB",
-    "A100-80GB",
-    "H100-80GB",
-    "H100-96GB",
-    "H200-141GB",
-    "B200-180GB",
-]
-"""What a node may say; nothing where its boards are not cut."""
 
 
 @cache

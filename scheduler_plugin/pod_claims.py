@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from scheduler_plugin import pods as pod_facts
+from scheduler_plugin.mig_geometry import geometry_of
 from wattpack.device_requests import Devices, DeviceSlices, UncountedClaimError, asked_for
 from wattpack.kube.port import JsonObject
 from wattpack.resource_claims import ClaimBook, ClaimEntry, asks_for_claims
@@ -56,6 +57,15 @@ class PodClaims:
             return Devices()
         # A part of a board counts as a board, too: nobody else may have the rest.
         return Devices(self._objects.slices.held(self._book.held_devices(pod)), boards)
+
+    def cut_into(self, node: str = "") -> frozenset[str]:
+        """Profiles into which boards are cut on a node, or on any while no such instance exists."""
+        offered = self._objects.slices.by_node
+        if node:
+            known = offered.get(node, Devices()).cut_into
+            return frozenset(known) if geometry_of(known) else frozenset()
+        cut = {p for o in offered.values() if geometry_of(o.cut_into) for p in o.cut_into}
+        return frozenset(cut - {p for o in offered.values() for p in o.profiles})
 
     def asked(self, pod: JsonObject) -> tuple[Devices, list[NodeTerms]]:
         """What a pod without a node needs there, and where claims that it shares have to be.

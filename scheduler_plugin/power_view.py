@@ -72,6 +72,17 @@ class ModelWatts:
     class_watts: Mapping[str, float]
     profile: GpuProfile
 
+    def added(self, class_watts: Mapping[str, float], efficiency: float) -> dict[str, int]:
+        """What one busy board adds by kind of work, AC watts, behind that much of the path."""
+        return {
+            name: math.ceil(max(0.0, p95 - self.idle_watts) / efficiency)
+            for name, p95 in class_watts.items()
+        }
+
+    def worst_added(self, efficiency: float) -> int:
+        """The same of work of unknown kind."""
+        return math.ceil(max(0.0, self.worst_watts - self.idle_watts) / efficiency)
+
 
 def model_watts(book: ProfileBook) -> dict[str, ModelWatts]:
     """By every normalised name of a GPU type that is known."""

@@ -168,7 +168,7 @@ class Remedies:
         lacking = np.maximum(request * pods - np.maximum(trial.packing.free[node], 0), 0)
         names = enumerate(problem.columns)
         resources = {name: int(lacking[r]) for r, name in names if r > PODS and lacking[r]}
-        gpus = int(lacking[GPUS]) or (pods if demand.share_milli else 0)
+        gpus = int(lacking[GPUS]) or (pods if demand.asks_for_part else 0)
         return FreeOnNode(
             node=problem.node_names[node],
             gpus=gpus,

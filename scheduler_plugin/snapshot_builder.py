@@ -22,6 +22,7 @@ from scheduler_plugin.gang_places import Room, gangs_with_places, places_of_expe
 from scheduler_plugin.hami_boards import HamiBoards, registered_boards
 from scheduler_plugin.kueue_workloads import ExpectedGang
 from scheduler_plugin.ledger import Ledger
+from scheduler_plugin.mig_geometry import geometry_of
 from scheduler_plugin.own_rules import rules_of, rules_of_next
 from scheduler_plugin.peer_groups import PeerGroups
 from scheduler_plugin.pod_claims import CLAIM_NOT_COUNTED, ClaimObjects, PodClaims
@@ -223,7 +224,7 @@ def _node(body: JsonObject, objects: ClusterObjects, draws: WorkDraws) -> Node:
     if shared := registered_boards(body):
         gpus = boards = len(shared)
     efficiency = objects.power.grid.path_efficiency(feeding.domain)
-    extra = _added_watts(watts, draws.class_watts(watts), efficiency) if watts else {}
+    extra = watts.added(draws.class_watts(watts), efficiency) if watts else {}
     return Node(
         name=metadata["name"],
         gpu_model=watts.model if watts else label,
@@ -239,30 +240,18 @@ def _node(body: JsonObject, objects: ClusterObjects, draws: WorkDraws) -> Node:
         domain=feeding.domain,
         rival_domains=feeding.strangers,
         idle_watts=math.ceil(boards * watts.idle_watts / efficiency) if watts else 0,
-        watts_per_gpu=_worst_added(watts, efficiency) if watts else 0,
+        watts_per_gpu=watts.worst_added(efficiency) if watts else 0,
         class_watts_per_gpu=extra,
         ready=known and _ready(body),
         schedulable=not spec.get("unschedulable"),
         power_known=not feeding.strangers
         and (watts is not None or not (boards and feeding.domain)),
         shared_boards=shared_board_count(labels, boards),
+        mig_geometry=geometry_of(offered.cut_into),
         slow_down_limit_milli=limit_milli(amounts, labels),
         disrupted=bool(metadata.get("deletionTimestamp"))
         or any(t.get("key") in DISRUPTION_TAINTS for t in taints),
     )
-
-
-def _added_watts(
-    watts: ModelWatts, class_watts: Mapping[str, float], efficiency: float
-) -> dict[str, int]:
-    return {
-        name: math.ceil(max(0.0, p95 - watts.idle_watts) / efficiency)
-        for name, p95 in class_watts.items()
-    }
-
-
-def _worst_added(watts: ModelWatts, efficiency: float) -> int:
-    return math.ceil(max(0.0, watts.worst_watts - watts.idle_watts) / efficiency)
 
 
 def _ready(body: JsonObject) -> bool:
@@ -363,7 +352,8 @@ def _pod(
         state=state,
         node=node,
         gang=gang.id if gang is not None and gang.size is not None else "",
-        **asked_amounts(requests, devices, shares) | around.hami.of_pod(body, node),
+        **asked_amounts(requests, devices, shares, around.claims.cut_into(node if bound else ""))
+        | around.hami.of_pod(body, node),
         gpu_models=tuple(names),
         **(rules_of(spec, places) if waits else _move(body, state, objects)),
         kernel_class=around.draws.kernel_class(body),
@@ -393,7 +383,8 @@ def _still_holds(body: JsonObject, around: _Around) -> list[Pod]:
         if state is None or not node:
             return []
         claimed = around.claims.held(body) if state is PodState.BOUND else Devices()
-        asked = asked_amounts(pod_requests(body), claimed, {}) | around.peers.of(body)
+        cut_into = around.claims.cut_into(node)
+        asked = asked_amounts(pod_requests(body), claimed, {}, cut_into) | around.peers.of(body)
         asked |= around.hami.of_pod(body, node)
         return [Pod(uid=pod_facts.uid(body), state=state, node=node, **asked)]
     except (InputError, ValidationError):

@@ -53,16 +53,33 @@ class Devices:
         resources: Units by resource name.
         boards: How many of them are whole boards.
         products: Names of boards, any of which will do, or of those that are there; empty for any.
+        cut_into: Profiles of the instances into which boards are cut as claims ask for them.
     """
 
     resources: Mapping[str, int] = field(default_factory=dict)
     boards: int = 0
     products: tuple[str, ...] = ()
+    cut_into: tuple[str, ...] = ()
 
     def __add__(self, other: Devices) -> Devices:
         resources = Counter(self.resources) + Counter(other.resources)
         products = tuple(sorted({*self.products, *other.products}))
-        return Devices(dict(resources), self.boards + other.boards, products)
+        cut_into = tuple(sorted({*self.cut_into, *other.cut_into}))
+        return Devices(dict(resources), self.boards + other.boards, products, cut_into)
+
+    @property
+    def profiles(self) -> Mapping[str, int]:
+        """MIG instances by profile."""
+        named = f"{CLASS_PREFIX}{_MIG_CLASS}/"
+        return {n.removeprefix(named): k for n, k in self.resources.items() if n.startswith(named)}
+
+    @property
+    def instances(self) -> Mapping[str, int]:
+        """The same where these devices are nothing else and each has its profile; empty if not."""
+        found = self.profiles
+        units = sum(k for name, k in self.resources.items() if name.count("/") == 1)
+        all_named = sum(found.values()) == self.resources.get(CLASS_PREFIX + _MIG_CLASS, 0) == units
+        return found if all_named else {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,8 +98,8 @@ class DeviceSlices:
     def of(cls, slices: Iterable[JsonObject]) -> DeviceSlices:
         """Those of the newest generation of each pool; devices with a taint are not offered.
 
-        Partitions that share a board's counters with others are known but not offered: which of
-        them can be had together is the driver's to say.
+        Partitions that share a board's counters with others are known but not offered one by one:
+        the node tells into which of them its boards are cut.
         """
         specs = [s for body in slices if (s := _spec(body)) is not None]
         newest: dict[tuple[str, str], int] = {}
@@ -100,9 +117,12 @@ class DeviceSlices:
                 one = _one(driver, _attributes(body, driver))
                 known[driver, pool, str(device.get("name"))] = one
                 partition = bool(body.get("consumesCounters")) and not one.boards
-                if not partition and not body.get("taints"):
-                    node = str(spec["nodeName"])
-                    by_node[node] = by_node.get(node, Devices()) + one
+                if body.get("taints"):
+                    continue
+                if partition:
+                    one = Devices(cut_into=tuple(one.profiles))
+                node = str(spec["nodeName"])
+                by_node[node] = by_node.get(node, Devices()) + one
         return cls(by_node, known)
 
     def held(self, results: Iterable[_DeviceId]) -> Mapping[str, int]:

@@ -8,6 +8,7 @@ import pytest
 
 from scheduler_plugin import pods as pod_facts
 from scheduler_plugin.app.slice_reader import CLAIM_TEMPLATES, KEPT_SECONDS, RESOURCE_SLICES
+from scheduler_plugin.mig_geometry import GEOMETRIES
 from tests.scheduler_plugin.placement_cluster import SPACE, Cluster, pod_object
 from wattpack.kube.claim_follower import CLAIM_KINDS
 from wattpack.kube.port import PODS, JsonObject
@@ -241,3 +242,56 @@ def test_parts_of_boards_are_planned_by_their_names(name: str) -> None:
     assert sorted(result.released.values()) == ["some", "some"]
     ((_, message),) = result.pending.values()
     assert name in message
+
+
+def add_cuttable(cluster: Cluster, node: str) -> None:
+    """One board that its driver cuts as claims ask for it: the board and all its partitions."""
+    counters = {"consumesCounters": [{"counterSet": "board"}]}
+    found = [{"name": "gpu-0", "attributes": {"type": {"string": "gpu"}}} | counters]
+    for profile in GEOMETRIES["H200-141GB"].profiles:
+        attributes = {"type": {"string": "mig"}, "profile": {"string": profile}}
+        name = "mig-" + profile.replace(".", "-").replace("+", "-")
+        found.append({"name": name, "attributes": attributes} | counters)
+    pool = {"name": node, "generation": 1, "resourceSliceCount": 1}
+    spec = {"driver": "gpu.nvidia.com", "nodeName": node, "pool": pool, "devices": found}
+    body = {"apiVersion": SLICES.api_version, "kind": SLICES.kind, "spec": spec}
+    cluster.add_nodes(node, gpus=0)
+    cluster.api.create(SLICES, body | {"metadata": {"name": f"{node}-cut"}})
+
+
+def asks_instance(profile: str) -> JsonObject:
+    cel = f"device.attributes['gpu.nvidia.com'].profile == '{profile}'"
+    exactly = {"deviceClassName": "mig.nvidia.com", "selectors": [{"cel": {"expression": cel}}]}
+    return {"devices": {"requests": [{"name": "mig", "exactly": exactly}]}}
+
+
+def test_boards_that_a_driver_cuts_hold_what_their_slices_hold() -> None:
+    """Two of 3g, as on any such board; no third beside them, and not the whole board."""
+    cluster = Cluster()
+    add_cuttable(cluster, "n1")
+    add_template(cluster, "3g", asks_instance("3g.71gb"))
+    add_template(cluster, "whole", asks(1))
+    for i in range(3):
+        cluster.add(from_template(f"p{i}", "3g"))
+    assert len(cluster.loop.step().released) == 2
+    cluster.add(from_template("q", "whole"))
+    result = cluster.loop.step()
+    assert result.released == {}
+    assert f"{SPACE}/q" in result.pending
+
+
+def test_a_bound_instance_leaves_the_rest_of_its_board() -> None:
+    cluster = Cluster()
+    add_cuttable(cluster, "n1")
+    user = add_claimer(cluster, gpus=0)
+    results = [{"driver": "gpu.nvidia.com", "pool": "n1", "device": "mig-3g-71gb"}]
+    claim = cluster.api.get(KIND, "c", SPACE)
+    reserved = [{"resource": "pods", "uid": user["metadata"]["uid"]}]
+    status = {"allocation": {"devices": {"results": results}}, "reservedFor": reserved}
+    cluster.api.replace(KIND, {**claim, "status": status}, SPACE)
+    add_template(cluster, "4g", asks_instance("4g.71gb"))
+    add_template(cluster, "3g", asks_instance("3g.71gb"))
+    cluster.add(from_template("four", "4g"))
+    cluster.add(from_template("three", "3g"))
+    # The running instance is taken to be on the first slices that it may have: 4g has only those.
+    assert cluster.loop.step().released == {f"{SPACE}/three": "n1"}

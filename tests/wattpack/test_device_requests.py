@@ -6,7 +6,13 @@ from typing import Any
 
 import pytest
 
-from wattpack.device_requests import CLASS_PREFIX, DeviceSlices, UncountedClaimError, asked_for
+from wattpack.device_requests import (
+    CLASS_PREFIX,
+    Devices,
+    DeviceSlices,
+    UncountedClaimError,
+    asked_for,
+)
 from wattpack.kube.port import JsonObject
 
 GPU, MIG = f"{CLASS_PREFIX}gpu.nvidia.com", f"{CLASS_PREFIX}mig.nvidia.com"
@@ -143,3 +149,17 @@ def test_what_cannot_be_counted_is_refused_by_its_field(spec: JsonObject, field:
     with pytest.raises(UncountedClaimError) as refusal:
         asked_for(spec)
     assert refusal.value.field.endswith(field)
+
+
+def test_a_node_tells_into_what_its_boards_are_cut() -> None:
+    counters = {"consumesCounters": [{"counterSet": "c"}]}
+    whole = device("g", type="gpu") | counters
+    parts = [device(f"m{i}", type="mig", profile=p) | counters
+             for i, p in enumerate(["1g.18gb", "1g.18gb", "2g.35gb"])]  # fmt: skip
+    found = DeviceSlices.of([piece(whole, *parts)])
+    assert found.by_node["n"].cut_into == ("1g.18gb", "2g.35gb")
+    assert dict(found.by_node["n"].resources) == {GPU: 1}
+    held = found.held([("gpu.nvidia.com", "pool", "m0"), ("gpu.nvidia.com", "pool", "m2")])
+    assert Devices(held).instances == {"1g.18gb": 1, "2g.35gb": 1}
+    assert Devices(dict(held) | {GPU: 1}).instances == {}
+    assert Devices({MIG: 2, f"{MIG}/1g.18gb": 1}).instances == {}
