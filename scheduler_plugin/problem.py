@@ -40,7 +40,12 @@ from scheduler_plugin.resource_columns import (
     share_milli,
     whole_boards,
 )
-from scheduler_plugin.running_boards import has_its_places, places_of_running, states_beside
+from scheduler_plugin.running_boards import (
+    has_its_places,
+    overfull_nodes,
+    places_of_running,
+    states_beside,
+)
 from scheduler_plugin.snapshot import MILLI_PER_GPU, Pod, Snapshot
 from scheduler_plugin.static_rules import static_key, static_mask
 
@@ -199,10 +204,13 @@ def compile_problem(snapshot: Snapshot, *, moves: bool = False) -> Problem:
     margins = np.array([d.guaranteed_margin_watts for d in snapshot.domains] + [0])
     margin_ok = np.asarray((margins[above] >= 0).all(axis=1))[domain]
     running = places_of_running(snapshot)
+    crowded = frozenset[str]() if running is None else overfull_nodes(snapshot, running)
     movable = {
         pod.uid
         for pod in (snapshot.pods if moves else ())
-        if is_movable(pod, index) and (running is None or has_its_places(pod, running))
+        if is_movable(pod, index)
+        and pod.node not in crowded
+        and (running is None or has_its_places(pod, running))
     }
     classes, jobs, blocked = classes_of(snapshot, index, movable)
     columns = columns_of(k.pod for k in classes)
@@ -210,7 +218,8 @@ def compile_problem(snapshot: Snapshot, *, moves: bool = False) -> Problem:
     total, free = _capacity(snapshot, columns, fixed, index)
     boards = None
     if running is not None:
-        boards = states_beside(snapshot, running, {pod.uid: index[pod.node] for pod in fixed})
+        there = {pod.uid: index[pod.node] for pod in fixed}
+        boards = states_beside(snapshot, running, there, crowded)
         free[:, GPUS] = (boards == MILLI_PER_GPU).sum(axis=1)
     requests = _rows([pod_amounts(k.pod) for k in classes], columns)
     leaving = {running.uid for k in classes for running in k.running}

@@ -10,7 +10,7 @@ MIG instances that nobody could have cut hold nothing.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import numpy as np
 
@@ -34,7 +34,13 @@ from scheduler_plugin.resource_columns import (
 )
 from scheduler_plugin.snapshot import MILLI_PER_GPU, Node, Pod, PodState, Snapshot
 
-__all__ = ["boards_hold", "has_its_places", "places_of_running", "states_beside"]
+__all__ = [
+    "boards_hold",
+    "has_its_places",
+    "overfull_nodes",
+    "places_of_running",
+    "states_beside",
+]
 
 _RUNS = (PodState.BOUND, PodState.PROMISED)
 
@@ -78,6 +84,20 @@ def boards_hold(node: Node, there: Sequence[Pod], pod: Pod) -> bool:
 
 def _overfull(states: Sequence[int]) -> int:
     return sum(-state for state in states if CUT < state < 0)
+
+
+def overfull_nodes(snapshot: Snapshot, places: Mapping[str, Boards]) -> frozenset[str]:
+    """Nodes whose boards do not hold what runs there: nothing comes to them, and nothing leaves."""
+    index = {node.name: i for i, node in enumerate(snapshot.nodes)}
+    everybody = {pod.uid: index[pod.node] for pod in snapshot.pods if pod.node in index}
+    states = states_beside(snapshot, places, everybody)
+    full = np.flatnonzero(((states < 0) & (states > CUT)).any(axis=1))
+    homeless = {
+        pod.node
+        for pod in snapshot.pods
+        if pod.uid in places and pod.node in index and not has_its_places(pod, places)
+    }
+    return frozenset(homeless.union(snapshot.nodes[node].name for node in full.tolist()))
 
 
 def has_its_places(pod: Pod, places: Mapping[str, Boards]) -> bool:
@@ -129,7 +149,10 @@ def _put(pod: Pod, states: list[int], places: Boards, geometry: MigGeometry | No
 
 
 def states_beside(
-    snapshot: Snapshot, places: Mapping[str, Boards], fixed: Mapping[str, int]
+    snapshot: Snapshot,
+    places: Mapping[str, Boards],
+    fixed: Mapping[str, int],
+    closed: Collection[str] = (),
 ) -> IntArray:
     """The state of each board beside the pods that stay as they are, shape (n, b).
 
@@ -137,6 +160,7 @@ def states_beside(
         snapshot: With the pods.
         places: Of those that run.
         fixed: Node by pod, of those that stay as they are.
+        closed: Nodes of which no board has anything left.
     """
     counts = [node.gpu_milli // MILLI_PER_GPU for node in snapshot.nodes]
     most = max(counts, default=0)
@@ -146,4 +170,7 @@ def states_beside(
             node = fixed[pod.uid]
             geometry = GEOMETRIES.get(snapshot.nodes[node].mig_geometry)
             _put(pod, states[node], places[pod.uid], geometry)
+    for at, there in zip(snapshot.nodes, states, strict=True):
+        if at.name in closed:
+            there[:] = [s if CUT < s < 0 or s == NO_BOARD else 0 for s in there]
     return np.array(states, dtype=np.int64).reshape(len(counts), most)

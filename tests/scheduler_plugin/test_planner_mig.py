@@ -270,3 +270,23 @@ def test_a_kept_place_is_on_one_board_with_what_is_there() -> None:
     assert [room.holds(cut(f"c{i}", "3g.20gb"), "m") for i in range(3)] == [True, True, True]
     assert not room.holds(pod("d", 1), "m")
     assert not room.holds(cut("e", "1g.5gb"), "n")
+
+
+@pytest.mark.parametrize("moves", [False, True])
+def test_boards_that_do_not_hold_what_runs_get_nothing(moves: bool) -> None:
+    """Somebody else bound too much there: what would be left is anybody's guess."""
+    where: dict[str, Any] = {"state": PodState.BOUND, "move_seconds": 5}
+    s = snapshot(
+        *(pod(f"a{i}", gpu_milli=800, node="a", **where) for i in range(4)),
+        cut("b0", "3g.20gb", "3g.20gb", "3g.20gb", **(where | {"node": "b"})),
+        pod("b1", 1, node="b", **where),
+        *(node(name, 3 - (name == "b"), mig_geometry="A100-40GB") for name in "abc"),
+        pod("p", gpu_milli=100),
+        cut("q", "1g.5gb"),
+        pod("r", 1),
+    )
+    made = plan(s, deadline_seconds=0.2, settings=SearchSettings(moves=moves))
+    assert made.refusals == ()
+    at = {p.uid: p.node for p in made.placements}
+    assert at.pop("r") == "c"
+    assert set(at.values()) == {"c"}
