@@ -7,6 +7,7 @@ its place goes to others.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
@@ -14,7 +15,7 @@ from scheduler_plugin import pods as pod_facts
 from scheduler_plugin.plan_document import PendingReason
 from scheduler_plugin.pod_claims import CLAIM_NOT_COUNTED
 from wattpack.errors import InputError
-from wattpack.gangs import GangSources, gang_of
+from wattpack.gangs import GangRef, GangSources, gang_of
 from wattpack.kube.port import JsonObject
 from wattpack.object_names import GATE
 from wattpack.units import NS_PER_SECOND
@@ -77,13 +78,9 @@ def held_back(
     pods: Iterable[JsonObject], sources: GangSources, pauses: Pauses, now_ns: int
 ) -> dict[str, Cause]:
     """Reason and message by uid of waiting pods that must not be planned now."""
-    waiting = [pod for pod in pods if pod_facts.gates(pod) and not pod_facts.is_finished(pod)]
-    foreign = {
-        gang: f"{pod_facts.key(pod)} of the same gang waits at the gate {gate}"
-        for pod in waiting
-        for gate in pod_facts.gates(pod)
-        if gate != GATE and (gang := _gang_id(pod, sources))
-    }
+    alive = [pod for pod in pods if not pod_facts.is_finished(pod)]
+    waiting = [pod for pod in alive if pod_facts.gates(pod)]
+    foreign = _elsewhere(waiting, alive, sources)
     ours = [pod for pod in waiting if pod_facts.is_gated(pod)]
     if not foreign and not pauses.any():
         return {}
@@ -100,6 +97,33 @@ def held_back(
     return held
 
 
+def _elsewhere(
+    waiting: Iterable[JsonObject], alive: Iterable[JsonObject], sources: GangSources
+) -> dict[str, str]:
+    """Gangs with a member at somebody else's gate, in words.
+
+    An elastic one begins without it, if enough others are there or free to come.
+    """
+    found: dict[str, str] = {}
+    elastic: dict[str, int] = {}
+    for pod in waiting:
+        others = [gate for gate in pod_facts.gates(pod) if gate != GATE]
+        gang = _gang(pod, sources) if others else None
+        if gang is not None:
+            where = f"waits at the gate {others[-1]}"
+            found[gang.id] = f"{pod_facts.key(pod)} of the same gang {where}"
+            if gang.is_elastic and gang.size is not None:
+                elastic[gang.id] = gang.size
+    if elastic:
+        free = Counter(
+            _gang_id(pod, sources) for pod in alive if not {*pod_facts.gates(pod)} - {GATE}
+        )
+        for gang_id, size in elastic.items():
+            if free[gang_id] >= size:
+                del found[gang_id]
+    return found
+
+
 def gang_bodies(
     pods: Iterable[JsonObject], sources: GangSources
 ) -> tuple[dict[str, list[JsonObject]], list[JsonObject]]:
@@ -113,11 +137,15 @@ def gang_bodies(
 
 
 def _gang_id(pod: JsonObject, sources: GangSources) -> str:
-    try:
-        gang = gang_of(pod, sources)
-    except InputError:
-        return ""
+    gang = _gang(pod, sources)
     return gang.id if gang is not None else ""
+
+
+def _gang(pod: JsonObject, sources: GangSources) -> GangRef | None:
+    try:
+        return gang_of(pod, sources)
+    except InputError:
+        return None
 
 
 @dataclass(slots=True)

@@ -109,6 +109,21 @@ def test_an_elastic_gang_begins_with_its_least_and_says_so_to_the_others(cluster
     assert cluster.loop.step().pending[f"{SPACE}/e2"][0] == "InsufficientGpus"
 
 
+@pytest.mark.parametrize(("free", "started"), [(2, 2), (1, 0)])
+def test_an_elastic_gang_begins_without_members_at_another_gate(
+    cluster: Cluster, free: int, started: int
+) -> None:
+    for i in range(3):
+        body = elastic(f"e{i}", "2-3")
+        if i >= free:
+            body["spec"]["schedulingGates"] = [{"name": "other.io/gate"}]
+        cluster.add(body)
+    result = cluster.loop.step()
+    assert len(result.released) == started
+    reasons = {reason for reason, _ in result.pending.values()}
+    assert started or reasons == {"SiblingGated"}
+
+
 @settings(max_examples=25, deadline=None)
 @given(
     rooms=st.integers(0, 6),
