@@ -99,6 +99,7 @@ class Cycle:
     incumbent_seconds: float
     placed: int
     unexplained: int
+    without_remedy: int
     rounds: int
 
 
@@ -137,8 +138,9 @@ def one_cycle(planner: ProcessPlanner, snapshot: Snapshot, *, moves: bool) -> Cy
     seconds = time.perf_counter() - began
     cpu = time.process_time() + _cpu_seconds(planner.child_pid) - before
     late = sum(p.reason is PendingReason.NOT_EXPLAINED for p in made.pending)
+    unlooked = sum(p.remedy == "late" for p in made.pending)
     placed, rounds = len(made.placements), made.statistics.rounds
-    return Cycle(seconds, cpu, planner.incumbent_seconds, placed, late, rounds)
+    return Cycle(seconds, cpu, planner.incumbent_seconds, placed, late, unlooked, rounds)
 
 
 def of_arm(arm: Arm, seed: int) -> dict[str, float | int]:
@@ -164,15 +166,18 @@ def of_arm(arm: Arm, seed: int) -> dict[str, float | int]:
         f"{arm.name}_incumbent_seconds_p50": _quantile([c.incumbent_seconds for c in rest], 0.5),
         f"{arm.name}_incumbent_seconds_p95": _quantile([c.incumbent_seconds for c in rest], 0.95),
         f"{arm.name}_incumbent_cpu_seconds": round(incumbent_cpu_seconds(arm, seed), 4),
-        f"{arm.name}_placed_pods_mean": round(float(np.mean([c.placed for c in rest])), 1),
-        f"{arm.name}_unexplained_pods_mean": round(
-            float(np.mean([c.unexplained for c in rest])), 1
-        ),
-        f"{arm.name}_search_rounds_mean": round(float(np.mean([c.rounds for c in rest])), 1),
+        f"{arm.name}_placed_pods_mean": _mean([c.placed for c in rest]),
+        f"{arm.name}_unexplained_pods_mean": _mean([c.unexplained for c in rest]),
+        f"{arm.name}_without_remedy_pods_mean": _mean([c.without_remedy for c in rest]),
+        f"{arm.name}_search_rounds_mean": _mean([c.rounds for c in rest]),
         f"{arm.name}_workers_killed": planner.failures,
         f"{arm.name}_late_answers": planner.late,
         f"{arm.name}_worker_peak_mib": peak,
     }
+
+
+def _mean(values: list[int]) -> float:
+    return round(float(np.mean(values)), 1)
 
 
 def _quantile(values: list[float], level: float) -> float:

@@ -231,7 +231,7 @@ def neighbours_of(snapshot: Snapshot, leaving: Collection[str] = ()) -> Neighbou
         leaving: Uids of running pods that a plan may move.
     """
     known = {slow_down.work for slow_down in snapshot.slow_downs}
-    if not any(pod.shared_work in known for pod in snapshot.pods):
+    if not known or not any(pod.shared_work in known for pod in snapshot.pods):
         return None
     return Neighbours(snapshot, leaving)
 

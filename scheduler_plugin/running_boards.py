@@ -47,7 +47,8 @@ _RUNS = (PodState.BOUND, PodState.PROMISED)
 
 def places_of_running(snapshot: Snapshot) -> dict[str, Boards] | None:
     """Places by pod; None where nobody asks for a part, so that counting whole boards is enough."""
-    if not any(asks_for_part(pod) for pod in snapshot.pods):
+    # As ``asks_for_part``, without two calls for each of 35,000 pods.
+    if not any(0 < p.gpu_milli < MILLI_PER_GPU or p.mig_profiles for p in snapshot.pods):
         return None
     there: dict[str, list[Pod]] = defaultdict(list)
     for pod in snapshot.pods:

@@ -36,8 +36,8 @@ SEARCH_SHARE: Final = 0.6
 way may take a tenth more (assumed)."""
 
 EXPLAIN_SHARE: Final = 0.9
-"""The same for causes, which take 0.2 to 0.3 s at 1,000 nodes; then come the checkers, here and
-there, and what the last look at a pod still took."""
+"""The same for sets of changes that would let pods in, which take 0.2 to 0.3 s at 1,000 nodes; then
+come the checkers, here and there, and what the last look at a pod still took."""
 
 
 def serve(source: IO[bytes], sink: IO[str], clock: Clock) -> None:

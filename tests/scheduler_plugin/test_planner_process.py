@@ -249,11 +249,34 @@ def test_the_best_greedy_plan_follows_the_first_where_it_is_better() -> None:
     assert placed == [["large", "r"], ["p", "q", "r"], ["p", "q", "r"]]
 
 
-def test_after_the_deadline_no_cause_is_looked_for_and_the_plan_holds() -> None:
-    full = snapshot(node("a", 1), pod("p"), pod("q"))
-    late = plan(full, settings=SearchSettings(clock=ManualClock(), explain_seconds=-1.0))
-    assert late.placements == plan(full).placements
-    assert [p.reason for p in late.pending] == [PendingReason.NOT_EXPLAINED]
+class Hasty(ManualClock):
+    """Each look at it takes a while."""
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__()
+        self._seconds = seconds
+
+    def monotonic_ns(self) -> int:
+        self.advance_seconds(self._seconds)
+        return super().monotonic_ns()
+
+
+@pytest.mark.parametrize(
+    ("a_look_seconds", "reason", "remedy"),
+    [
+        (0.3, PendingReason.NOT_EXPLAINED, "late"),
+        (0.01, PendingReason.INSUFFICIENT_GPUS, "late"),
+        (0.0, PendingReason.INSUFFICIENT_GPUS, "smallest"),
+    ],
+)
+def test_who_is_late_is_told_the_cause_alone_and_later_nothing(
+    a_look_seconds: float, reason: PendingReason, remedy: str
+) -> None:
+    full = snapshot(node("a", 1), pod("p"), pod("q", milli_cpu=1))
+    settings = SearchSettings(clock=Hasty(a_look_seconds), explain_seconds=0.005)
+    hasty = plan(full, settings=settings)
+    assert [p.uid for p in hasty.placements] == [p.uid for p in plan(full).placements]
+    assert [(p.reason, p.remedy) for p in hasty.pending] == [(reason, remedy)]
 
 
 def test_a_failure_is_counted_by_cause_and_told_on_the_lease() -> None:
