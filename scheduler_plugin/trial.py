@@ -246,9 +246,8 @@ class Trial:
 
     def place(self, class_index: int, count: int) -> int:
         """Book up to a count of pods, on the fullest nodes first; how many found a place."""
-        if count > 1 and self.minds_others(class_index):
-            # Each that arrives changes where the next one may go.
-            return sum(self.place(class_index, 1) for _ in range(count))
+        if self.minds_others(class_index):
+            return sum(self._place_among_others(class_index) for _ in range(count))
         rooms = self.room(class_index, count)
         nodes = np.flatnonzero(rooms)
         order = np.lexsort((self.problem.watts[class_index, nodes], self.packing.free[nodes, GPUS]))
@@ -264,6 +263,14 @@ class Trial:
             if not left:
                 break
         return count - left
+
+    def _place_among_others(self, class_index: int) -> bool:
+        """One pod where a plan would send it: each that arrives changes where the next may go."""
+        nodes = np.flatnonzero(self.room(class_index, 1))
+        node = self.packing.tightest(class_index, nodes)
+        if node >= 0:
+            self.put(class_index, node, 1)
+        return node >= 0
 
     def make_all(self, parts: Iterable[Part]) -> None:
         """Make changes in their order."""
