@@ -6,7 +6,9 @@ yet: their boards are what the plan expects, so a node is rearranged where that 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
+from copy import copy
 from functools import cache
 
 import numpy as np
@@ -61,11 +63,24 @@ class BoardShares:
             if geometry is not None
         }
         self._homes = homes
-        self._at_home: dict[Demand, list[int]] = {}
+        #: Nodes to which running pods of a demand could come back.
+        self._away: dict[Demand, set[int]] = {}
         for node, demand in homes:
-            self._at_home.setdefault(demand, []).append(node)
+            self._away.setdefault(demand, set()).add(node)
         self._held: dict[int, dict[Demand, list[Boards]]] = {}
         self._overbooked: set[int] = set()
+
+    def copy(self) -> BoardShares:
+        """The same state; what happens to one does not happen to the other."""
+        made = copy(self)
+        made._left = self._left.copy()
+        made._held = {
+            node: {demand: list(there) for demand, there in held.items()}
+            for node, held in self._held.items()
+        }
+        made._overbooked = set(self._overbooked)
+        made._away = {demand: set(nodes) for demand, nodes in self._away.items()}
+        return made
 
     def geometry(self, node: int) -> MigGeometry | None:
         """How a node's boards may be cut; None if not at all."""
@@ -98,11 +113,7 @@ class BoardShares:
     def rooms(self, demand: Demand, nodes: npt.NDArray[np.intp]) -> IntArray:
         """How many more of the demand the boards of some nodes take as they are, shape (k,)."""
         found = self._rooms(demand, nodes)
-        away = {
-            node
-            for node in self._at_home.get(demand, ())
-            if len(self._on(node, demand)) < len(self._homes[node, demand])
-        }
+        away = self._away.get(demand)
         if away:
             for i, node in enumerate(nodes.tolist()):
                 if node in away:
@@ -148,7 +159,7 @@ class BoardShares:
 
     def _room_with_homes(self, demand: Demand, node: int) -> int:
         """Those that run here come back to their own boards before others come."""
-        back = self._homes[node, demand][len(self._on(node, demand)) :]
+        back = self._missing(demand, node)
         kept = self._left[node].copy()
         count = 0
         for places in back:
@@ -192,6 +203,18 @@ class BoardShares:
         """Places of all pods that came to a node, by demand, those that stay first."""
         return {demand: tuple(there) for demand, there in self._held.get(node, {}).items()}
 
+    def _missing(self, demand: Demand, node: int) -> list[Boards]:
+        """Places to which running pods come back before others come."""
+        homes, there = self._homes.get((node, demand), ()), self._on(node, demand)
+        here = Counter(there)
+        found = []
+        for places in homes if len(there) < len(homes) else ():
+            if here[places]:
+                here[places] -= 1
+            else:
+                found.append(places)
+        return found[: len(homes) - len(there)]
+
     def is_overbooked(self) -> bool:
         """Whether more was booked somewhere than an arrangement was found for."""
         return bool(self._overbooked)
@@ -207,17 +230,21 @@ class BoardShares:
         nothing fits there any more, and the checker would refuse it.
         """
         there = self._held.setdefault(node, {}).setdefault(demand, [])
-        homes = self._homes.get((node, demand), ())
-        comes_home = not places and len(there) < len(homes)
-        if comes_home:
-            # Without places of its own it never held any.
-            places = homes[len(there)]
-        chosen = places or (() if comes_home else self._free_places(demand, node))
-        if chosen if not comes_home else self.has_room(demand, node, places):
+        missing = [] if places else self._missing(demand, node)
+        chosen = places or (missing[0] if missing else self._free_places(demand, node))
+        if chosen and (not missing or self.has_room(demand, node, chosen)):
             self._book(demand, node, chosen)
-            there.append(chosen)
+            last = self._strangers(demand, node) if missing else 0
+            there.insert(len(there) - last, chosen)
         elif not self._rearrange(node, demand):
             self._overbook(demand, node)
+        if len(there) == len(self._homes.get((node, demand), ())):
+            self._away.get(demand, set()).discard(node)
+
+    def _strangers(self, demand: Demand, node: int) -> int:
+        """Pods of a demand that are not where one of them runs; they come last."""
+        at_home = Counter(self._on(node, demand)) & Counter(self._homes.get((node, demand), ()))
+        return len(self._on(node, demand)) - at_home.total()
 
     def _free_places(self, demand: Demand, node: int) -> Boards:
         if not demand.mig_profiles:
@@ -227,9 +254,9 @@ class BoardShares:
     def take(self, demand: Demand, node: int, places: Boards = ()) -> None:
         """Give one back: that in these places, or the one that came last."""
         there = self._on(node, demand)
-        if places:
+        if places in there:
             there.remove(places)
-        else:
+        else:  # None was named, or it was given other places since.
             places = there.pop()
         if demand.mig_profiles:
             # An overbooked pod has no places.
@@ -237,6 +264,8 @@ class BoardShares:
                 take_part(part, self._left[node], place, self.geometry(node))
         else:
             self._left[node, list(places)] += demand.share_milli or MILLI_PER_GPU
+        if len(there) < len(self._homes.get((node, demand), ())):
+            self._away[demand].add(node)
         if node in self._overbooked and self._rearrange(node):
             self._overbooked.remove(node)
 
@@ -277,7 +306,8 @@ class BoardShares:
         parts: list[tuple[Part, Demand]] = []
         for demand, there in self._held.get(node, {}).items():
             count = len(there) + (demand == new)
-            kept[demand] = list(self._homes.get((node, demand), ())[:count])
+            kept[demand] = there[: len(there) - self._strangers(demand, node)]
+            kept[demand] += self._missing(demand, node)[:1] if demand == new else []
             for places in kept[demand]:
                 for part, place in zip(demand.parts, places, strict=False):
                     put_part(part, states, place, geometry)

@@ -14,7 +14,6 @@ import numpy.typing as npt
 from scheduler_plugin.board_states import Boards
 from scheduler_plugin.gang_domains import GangDomain
 from scheduler_plugin.node_scores import STEP
-from scheduler_plugin.node_states import NodeStates
 from scheduler_plugin.pod_classes import Job
 from scheduler_plugin.problem import Assignment, IntArray, Problem, placed_counts
 from scheduler_plugin.resource_columns import GPUS, MEMORY, MILLI_CPU
@@ -48,25 +47,22 @@ class Packing:
         self, problem: Problem, assignment: Assignment | None = None, *, peers: bool = True
     ) -> None:
         self.problem = problem
-        self.states = NodeStates(
-            problem.free,
-            problem.boards,
-            problem.neighbours,
-            problem.share_columns,
-            problem.homes,
-            problem.geometries,
-        )
+        start = problem.start if assignment else {}
+        self.states = problem.start_states.copy() if start else problem.states()
         rules = problem.peers if peers else None
         self.peers = None if rules is None else rules.counts()
         self.only: BoolArray | None = None
         self.headroom: IntArray = problem.headroom.copy()
-        self.assignment: Assignment = {}
+        self.assignment: Assignment = dict(start)
         self._scale = np.maximum(problem.total, 1).astype(np.float64)
-        self._log: list[tuple[int, int, int, Boards]] = []
+        self._log: list[tuple[int, int, int, Boards]] = [(*at, k, ()) for at, k in start.items()]
         self._state: IntArray = np.zeros(len(problem.free), dtype=np.int64)
         self._changed = set(range(len(problem.free)))
         self._stale = True
         self._node_headroom: IntArray = np.zeros(len(problem.free), dtype=np.int64)
+        if self.peers is not None:
+            for (class_index, node), count in start.items():
+                self.peers.add(class_index, node, count)
         self.become(assignment or {})
 
     def put(self, class_index: int, node: int, count: int, boards: Boards = ()) -> None:

@@ -13,6 +13,7 @@ Answers are kept for each demand and renewed for the nodes that changed since.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 from typing import Final
 
 import numpy as np
@@ -64,6 +65,14 @@ class NodeStates:
         self._kept: dict[Demand, tuple[int, IntArray]] = {}
         if self._boards is not None:
             self.free[:, GPUS] = self._boards.whole(np.arange(len(free)))
+
+    def copy(self) -> NodeStates:
+        """The same room; what is booked in one is not booked in the other."""
+        made = copy(self)
+        made.free = self.free.copy()
+        made._boards = None if self._boards is None else self._boards.copy()
+        made._crowds, made._changed, made._kept = dict(self._crowds), [], {}
+        return made
 
     # -- asked -----------------------------------------------------------------------------------
 

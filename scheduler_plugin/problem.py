@@ -22,6 +22,7 @@ from scheduler_plugin.gang_domains import GangDomain, gang_domains
 from scheduler_plugin.mig_geometry import GEOMETRIES, MigGeometry
 from scheduler_plugin.node_kinds import node_kinds
 from scheduler_plugin.node_scores import NodeScores
+from scheduler_plugin.node_states import NodeStates
 from scheduler_plugin.peer_counts import Peers, peers_of
 from scheduler_plugin.pod_classes import Blocked, Job, PodClass, classes_of, is_movable
 from scheduler_plugin.pod_demand import Demand
@@ -163,6 +164,25 @@ class Problem:
             for priority in self.tiers
             for with_gpus in (True, False)
         )
+
+    def states(self) -> NodeStates:
+        """Room beside all that stays as it is."""
+        return NodeStates(
+            self.free,
+            self.boards,
+            self.neighbours,
+            self.share_columns,
+            self.homes,
+            self.geometries,
+        )
+
+    @cached_property
+    def start_states(self) -> NodeStates:
+        """The same with the pods that run and may be moved where they are; for copies."""
+        states = self.states()
+        for (c, node), count in self.start.items():
+            states.put(self.demands[c], node, count)
+        return states
 
     @cached_property
     def asks(self) -> tuple[Ask, ...]:

@@ -17,7 +17,7 @@ from scheduler_plugin.change_text import changes_by_uid, remedy_text
 from scheduler_plugin.expected_ends import expected_ends
 from scheduler_plugin.gang_start import with_expected_ends
 from scheduler_plugin.ledger import Ledger
-from scheduler_plugin.plan_document import Plan, plan_schema
+from scheduler_plugin.plan_document import Placement, Plan, Step, plan_schema
 from scheduler_plugin.snapshot import MILLI_PER_GPU, Snapshot, parse_snapshot, snapshot_schema
 from scheduler_plugin.snapshot_builder import build_snapshot
 from scheduler_plugin.snapshot_limits import read_bounded
@@ -139,8 +139,10 @@ def _gpus(milli: int) -> str:
     return f"{milli / MILLI_PER_GPU:g}"
 
 
-def _boards(numbers: tuple[int, ...]) -> str:
-    return f" board {', '.join(map(str, numbers))}" if numbers else ""
+def _boards(placed: Placement | Step) -> str:
+    cuts = [f"board {at.board} ({at.profile} from slice {at.start})" for at in placed.mig]
+    whole = [f"board {', '.join(map(str, placed.boards))}"] if placed.boards else []
+    return "".join(f" {each}" for each in whole + cuts)
 
 
 def describe(snapshot: Snapshot, result: Plan) -> str:
@@ -163,13 +165,13 @@ def describe(snapshot: Snapshot, result: Plan) -> str:
         )
     watts = {placement.uid: placement.watts for placement in result.placements}
     for placement in () if result.steps else result.placements:
-        where = f"{placement.node}{_boards(placement.boards)}"
+        where = f"{placement.node}{_boards(placement)}"
         lines.append(f"  {title(placement.uid)} -> {where} (+{placement.watts:,} W)")
     evicted = set(evicted_by(result.steps))
     for number, step in enumerate(result.steps):
         does = "->" if step.arrives else "evicted from" if step.uid in evicted else "leaves"
         added = f" (+{watts[step.uid]:,} W)" if step.arrives and step.uid in watts else ""
-        where = f"{step.node}{_boards(step.boards)}"
+        where = f"{step.node}{_boards(step)}"
         lines.append(f"  {number + 1}. {title(step.uid)} {does} {where}{added}")
     told, names = changes_by_uid(result), {uid: title(uid) for uid in pods}
     for pending in result.pending:

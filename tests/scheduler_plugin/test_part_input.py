@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 from typing import Any
 
 from hypothesis import given
@@ -10,7 +11,7 @@ from hypothesis import strategies as st
 
 from scheduler_plugin.checker import complaints
 from scheduler_plugin.search import SearchSettings
-from scheduler_plugin.snapshot import PodState, Snapshot, parse_snapshot
+from scheduler_plugin.snapshot import Gang, PodState, Snapshot, parse_snapshot
 from scheduler_plugin.solve import plan
 from tests.examples import examples
 from tests.scheduler_plugin.placement_builders import domain, node, pod, snapshot
@@ -69,6 +70,50 @@ def test_what_is_not_refused_by_its_field_is_planned_right(
         assert s.split(".")[0] in ("pods", "nodes")
         return
     made = plan(s, deadline_seconds=0.1, settings=SearchSettings(moves=moves))
+    assert made.refusals == ()
+    assert complaints(s, made) == ()
+    assert all(tier.cumulative_value <= tier.bound_value for tier in made.tiers)
+
+
+def anything(seed: int) -> Snapshot:
+    """Nodes, running pods that may not have room at all, gangs and single pods of every kind."""
+    draw = random.Random(seed)
+    profiles = ["1g.5gb", "1g.5gb+me", "2g.10gb", "3g.20gb", "4g.20gb", "7g.40gb", "1g.6gb"]
+
+    def asked() -> dict[str, Any]:
+        kind = draw.randrange(4)
+        if kind == 0:
+            return {"gpu_milli": draw.choice([100, 250, 300, 400, 500, 600, 700, 900])}
+        if kind == 1:
+            return {"gpu_milli": 1000 * draw.randint(0, 3)}
+        return {"gpu_milli": 0, "mig_profiles": {draw.choice(profiles): draw.randint(1, 3)}}
+
+    parts: list[Any] = [domain("d", draw.choice([1_000, 5_000, 10**6]))]
+    names = [f"n{i}" for i in range(draw.randint(1, 5))]
+    for name in names:
+        geometry = draw.choice(["", "", "A100-40GB", "A30-24GB"])
+        cpus = draw.choice([4_000, 100_000])
+        parts.append(
+            node(name, draw.randint(0, 4), milli_cpu=cpus, mig_geometry=geometry, domain="d")
+        )
+    for i in range(draw.randint(0, 8)):
+        where = {"state": draw.choice([PodState.BOUND, PodState.PROMISED])}
+        where |= {"node": draw.choice(names), "move_seconds": draw.choice([None, 5, 50])}
+        parts.append(pod(f"r{i}", milli_cpu=1_000, **where, **asked()))
+    for i in range(draw.randint(0, 2)):
+        size, one, other = draw.randint(1, 4), asked(), asked()
+        members = [pod(f"g{i}-{k}", gang=f"g{i}", **(other if k else one)) for k in range(size)]
+        parts.append((Gang(id=f"g{i}", size=size), tuple(members)))
+    for i in range(draw.randint(0, 10)):
+        parts.append(pod(f"p{i}", milli_cpu=1_000, priority=draw.choice([0, 0, 5]), **asked()))
+    return snapshot(*parts)
+
+
+@examples(100)
+@given(st.integers(0, 10**9), st.booleans())
+def test_whatever_runs_and_waits_is_planned_right(seed: int, moves: bool) -> None:
+    s = anything(seed)
+    made = plan(s, deadline_seconds=0.2, settings=SearchSettings(moves=moves))
     assert made.refusals == ()
     assert complaints(s, made) == ()
     assert all(tier.cumulative_value <= tier.bound_value for tier in made.tiers)

@@ -6,15 +6,18 @@ import itertools
 import json
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from scheduler_plugin.board_shares import BoardShares
 from scheduler_plugin.board_states import packed
 from scheduler_plugin.chains import let_in
 from scheduler_plugin.checker import complaints
 from scheduler_plugin.greedy import Packing
 from scheduler_plugin.plan_document import Placement, Plan
+from scheduler_plugin.pod_demand import Demand
 from scheduler_plugin.problem import compile_problem
 from scheduler_plugin.search import SearchSettings
 from scheduler_plugin.snapshot import Pod, PodState, Snapshot, parse_snapshot
@@ -259,3 +262,18 @@ def test_a_chain_frees_a_board_and_a_share_of_one() -> None:
         assert let_in(packing, next(c for c, k in enumerate(problem.classes) if "p" in k.uids))
         moved = changes(problem, packing.assignment).arrivals
         assert {one.uid for one in moved} == {"p", mover}
+
+
+def test_a_running_pod_comes_back_to_the_board_that_it_left() -> None:
+    half = Demand((0, 0, 0, 1), share_milli=500, runs_as=0)
+    boards = BoardShares(np.array([[1000, 1000]]), {(0, half): ((0,), (1,))})
+    for _ in range(2):
+        boards.put(half, 0)
+    boards.take(half, 0, (0,))
+    other = boards.copy()
+    boards.put(half, 0)
+    assert sorted(boards.held(half, 0)) == [(0,), (1,)]
+    assert boards.states_of(0) == [500, 500]
+    assert other.states_of(0) == [1000, 500]
+    boards.take(half, 0, (7,))
+    assert sorted(boards.states_of(0)) == [500, 1000]
