@@ -29,7 +29,7 @@ from benchmarks._arguments import read_arguments
 from benchmarks._child import kept
 from benchmarks._latency_cases import contended
 from benchmarks.runner import Options, Result, Target
-from scheduler_plugin.app.solver_process import ProcessPlanner
+from scheduler_plugin.app.solver_process import ChildSettings, ProcessPlanner
 from scheduler_plugin.plan_document import PendingReason, Plan
 from scheduler_plugin.snapshot import Snapshot
 from scheduler_plugin.snapshot_stream import SnapshotReceiver, SnapshotSender
@@ -145,7 +145,9 @@ def one_cycle(planner: ProcessPlanner, snapshot: Snapshot, *, moves: bool) -> Cy
 
 def of_arm(arm: Arm, seed: int) -> dict[str, float | int]:
     """All cycles of one size through one process; its first cycle, which gets all pods, too."""
-    planner = ProcessPlanner(SystemClock(), arm.deadline_seconds, seed)
+    # The first cycle is to be told with all of the start.
+    child = ChildSettings(ready_seconds=60.0)
+    planner = ProcessPlanner(SystemClock(), arm.deadline_seconds, seed, child=child)
     cycles: list[Cycle] = []
     try:
         for number in range(arm.cycles + 1):

@@ -99,7 +99,7 @@ class SolverChild:
         Args:
             request: The question.
             until_ns: When time is up.
-            allowed_cpu_seconds: Who had less since it last answered, and wants more, is only late.
+            allowed_cpu_seconds: Of one that is only late (``is_starved``).
         """
         if not self._owes:
             self._cpu_before = cpu_seconds(self.pid)
@@ -109,11 +109,13 @@ class SolverChild:
             self._owes = True
         numbered = replace(request, number=number)
         threading.Thread(target=self._write, args=(numbered,), daemon=True).start()
-        if not self._wait(until_ns, lambda: self._answer.final is not None):
-            spent = cpu_seconds(self.pid) - self._cpu_before
-            if spent < allowed_cpu_seconds and wants_cpu(self.pid):
-                return self.answer(Failure.LATE)
-        return self.answer(Failure.HANG)
+        self._wait(until_ns, lambda: self._answer.final is not None)
+        return self.answer(Failure.LATE if self.is_starved(allowed_cpu_seconds) else Failure.HANG)
+
+    def is_starved(self, allowed_cpu_seconds: float) -> bool:
+        """Whether it wants CPU and had less than it may since it last answered, or was started."""
+        spent = cpu_seconds(self.pid) - self._cpu_before
+        return spent < allowed_cpu_seconds and wants_cpu(self.pid)
 
     def answer(self, otherwise: Failure) -> Answer:
         """What there is now; without a final plan it has a failure, ``otherwise`` where none is."""

@@ -30,7 +30,10 @@ GRACE_SECONDS: Final = 0.5
 """After the deadline, before the child is taken for stuck."""
 
 START_SECONDS: Final = 10.0
-"""For the child's imports, below 2 s, and again for its first snapshot, which it gets whole."""
+"""Of CPU for the child's imports, which take 1 s, and again for its first, whole snapshot."""
+
+READY_SECONDS: Final = 3.0
+"""That a cycle waits for them: it has to end well within the Lease's renew deadline of 10 s."""
 
 HERE_SECONDS: Final = 0.5
 """For the causes of a plan that had to be made in the parent."""
@@ -80,13 +83,15 @@ class ChildSettings:
 
     Attributes:
         command: What to start; tests give one that hangs or dies.
-        start_seconds: Until it says that it is ready; as much CPU may its first answer take.
+        start_seconds: Of CPU, until it says that it is ready, and again for its first answer.
         grace_seconds: Beyond the deadline.
+        ready_seconds: That a cycle waits until it is ready.
     """
 
     command: tuple[str, ...] = _command(MEMORY_MIB)
     start_seconds: float = START_SECONDS
     grace_seconds: float = GRACE_SECONDS
+    ready_seconds: float = READY_SECONDS
 
     @classmethod
     def bounded(cls, memory_mib: int) -> ChildSettings:
@@ -166,9 +171,11 @@ class ProcessPlanner:
             self._replace(Failure.CRASH)
         self.start()
         assert self._child is not None
-        ready_ns = self._clock.monotonic_ns() + seconds_to_ns(self._settings.start_seconds)
+        start_seconds = self._settings.start_seconds
+        ready_ns = self._clock.monotonic_ns() + seconds_to_ns(self._settings.ready_seconds)
         if not self._child.is_ready(ready_ns):
-            return self._child.answer(Failure.NOT_READY)
+            is_slow = self._child.is_starved(start_seconds)
+            return self._child.answer(Failure.LATE if is_slow else Failure.NOT_READY)
         began_ns = self._clock.monotonic_ns()
         deadline_ns = began_ns + seconds_to_ns(self._deadline_seconds)
         request = SolverRequest(
@@ -182,7 +189,7 @@ class ProcessPlanner:
         grace_seconds = self._settings.grace_seconds
         allowed = self._workers * (self._deadline_seconds + grace_seconds)
         # A new child has all of the snapshot to read, whatever the deadline.
-        allowed += 0.0 if self._child.has_answered else self._settings.start_seconds
+        allowed += 0.0 if self._child.has_answered else start_seconds
         answer = self._child.ask(request, deadline_ns + seconds_to_ns(grace_seconds), allowed)
         if answer.incumbent is not None:
             self.incumbent_seconds = (answer.incumbent_ns - began_ns) / NS_PER_SECOND

@@ -48,8 +48,8 @@ def test_the_next_cycle_shares_nine_pods_of_ten_and_none_that_waits(cluster: Sna
 
 
 def test_an_arm_plans_through_the_worker_and_says_what_it_took() -> None:
-    found = of_arm(Arm("tiny", 40, 10, cycles=2, deadline_seconds=2.0), seed=1)
+    found = of_arm(Arm("tiny", 40, 10, cycles=2, deadline_seconds=20.0), seed=1)
     assert found["tiny_workers_killed"] == 0
     assert found["tiny_placed_pods_mean"] > 0
-    assert 0 < found["tiny_incumbent_seconds_p95"] < found["tiny_cycle_seconds_p95"] < 2.5
+    assert 0 < found["tiny_incumbent_seconds_p95"] < found["tiny_cycle_seconds_p95"] < 20.0
     assert found["tiny_worker_peak_mib"] > 50

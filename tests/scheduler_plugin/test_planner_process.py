@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import io
+import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 
@@ -42,8 +45,8 @@ def child(*lines: str, then: str = "") -> tuple[str, ...]:
 
 def ask(command: tuple[str, ...]) -> tuple[Plan, list[Failure]]:
     failures: list[Failure] = []
-    settings = ChildSettings(command, start_seconds=20.0, grace_seconds=0.05)
-    planner = ProcessPlanner(SystemClock(), 0.05, child=settings, failed=failures.append)
+    settings = ChildSettings(command, start_seconds=20.0, grace_seconds=0.2, ready_seconds=60.0)
+    planner = ProcessPlanner(SystemClock(), 1.0, child=settings, failed=failures.append)
     try:
         return planner.plan(SNAPSHOT), failures
     finally:
@@ -83,7 +86,7 @@ def test_a_child_without_cpu_is_late_and_its_answer_to_an_earlier_question_none(
     script += "print('ready', flush=True); asked = requests(sys.stdin.buffer); "
     script += "next(asked); next(asked); "
     script += f"print('final 1', {INCUMBENT.model_dump_json()!r}, flush=True); {WAITS}"
-    settings = ChildSettings((sys.executable, "-c", script), 20.0, grace_seconds=0.05)
+    settings = ChildSettings((sys.executable, "-c", script), 20.0, 0.05, ready_seconds=60.0)
     failures: list[Failure] = []
     planner = ProcessPlanner(SystemClock(), 0.3, child=settings, failed=failures.append)
     try:
@@ -110,7 +113,7 @@ def test_only_a_child_that_wants_cpu_and_had_too_little_is_late(
     monkeypatch.setattr(solver_child, "cpu_seconds", lambda pid: next(readings))
     monkeypatch.setattr(solver_child, "wants_cpu", lambda pid: wants)
     command = (sys.executable, "-S", "-c", "import sys; print('ready', flush=True); " + WAITS)
-    settings = ChildSettings(command, start_seconds=5.0, grace_seconds=0.05)
+    settings = ChildSettings(command, start_seconds=5.0, grace_seconds=0.05, ready_seconds=60.0)
     failures: list[Failure] = []
     planner = ProcessPlanner(SystemClock(), 0.05, child=settings, failed=failures.append)
     try:
@@ -121,7 +124,8 @@ def test_only_a_child_that_wants_cpu_and_had_too_little_is_late(
 
 
 def test_a_child_that_is_never_ready_is_replaced() -> None:
-    settings = ChildSettings((sys.executable, "-S", "-c", "import sys; " + WAITS), 0.05)
+    command = (sys.executable, "-S", "-c", "import sys; " + WAITS)
+    settings = ChildSettings(command, start_seconds=0.0, ready_seconds=0.05)
     planner = ProcessPlanner(SystemClock(), 0.05, child=settings)
     try:
         assert planner.plan(SNAPSHOT).placements == INCUMBENT.placements
@@ -130,10 +134,38 @@ def test_a_child_that_is_never_ready_is_replaced() -> None:
         planner.close()
 
 
+def test_a_child_that_is_slow_to_start_is_waited_for_once_more(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(solver_child, "wants_cpu", lambda pid: True)
+    script = "import signal, sys; mine = [signal.SIGUSR1]; "
+    script += "signal.pthread_sigmask(signal.SIG_BLOCK, mine); signal.sigwait(mine); "
+    script += "print('ready', flush=True); sys.stdin.buffer.read(1); "
+    script += f"print('final 1', {INCUMBENT.model_dump_json()!r}, flush=True); {WAITS}"
+    # A signal before the child blocks it would end the child: it is blocked from the beginning.
+    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1])
+    failures: list[Failure] = []
+    command = (sys.executable, "-S", "-c", script)
+    settings = ChildSettings(command, start_seconds=20.0, ready_seconds=0.05)
+    planner = ProcessPlanner(SystemClock(), 20.0, child=settings, failed=failures.append)
+    try:
+        assert planner.plan(SNAPSHOT).placements == INCUMBENT.placements
+        assert failures == [Failure.LATE]
+        child = planner._child
+        assert child is not None
+        os.kill(child.pid, signal.SIGUSR1)
+        assert child.is_ready(child._clock.monotonic_ns() + 60 * NS_PER_SECOND)
+        assert planner.plan(SNAPSHOT) == INCUMBENT
+        assert planner._child is child
+    finally:
+        planner.close()
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGUSR1])
+
+
 def test_a_child_that_dies_between_two_cycles_is_replaced_before_it_is_asked() -> None:
     line = f"final 1 {INCUMBENT.model_dump_json()}\n"
     failures: list[Failure] = []
-    settings = ChildSettings(child(line), start_seconds=20.0)
+    settings = ChildSettings(child(line), ready_seconds=60.0)
     planner = ProcessPlanner(SystemClock(), 20.0, child=settings, failed=failures.append)
     try:
         assert planner.plan(SNAPSHOT) == INCUMBENT
@@ -149,7 +181,7 @@ def test_a_solver_out_of_memory_says_so_and_the_plan_is_made_here() -> None:
     """100 MiB are enough for the imports and not for these pods, which are read there."""
     crowd = snapshot(node("a"), *(pod(f"p{i}", name="n" * 600) for i in range(15_000)))
     failures: list[Failure] = []
-    limited = ChildSettings.bounded(memory_mib=100)
+    limited = replace(ChildSettings.bounded(memory_mib=100), ready_seconds=60.0)
     planner = ProcessPlanner(SystemClock(), 5.0, child=limited, failed=failures.append)
     try:
         assert len(planner.plan(crowd).placements) == 8
@@ -198,7 +230,7 @@ def test_when_both_plans_are_refused_nothing_is_placed() -> None:
 
 @pytest.fixture(scope="module")
 def planner() -> Iterator[ProcessPlanner]:
-    real = ProcessPlanner(SystemClock(), deadline_seconds=3.0)
+    real = ProcessPlanner(SystemClock(), 3.0, child=ChildSettings(ready_seconds=60.0))
     yield real
     real.close()
 
