@@ -106,6 +106,13 @@ def test_moves_alone_are_no_answer_to_a_breaker_that_is_full() -> None:
     assert waiting(snapshot(*parts, runs("q", "b", 2), pod("big", 8), domain("row", 9000))).moves
 
 
+def test_nobody_moves_where_there_are_no_watts() -> None:
+    stays = runs("q", "b", 2, None)
+    parts = (node("a"), node("b", domain="row"), runs("p", "a", 2), stays, pod("big", 8))
+    assert waiting(snapshot(*parts, domain("row", 1_399))).moves == ()
+    assert [move.target for move in waiting(snapshot(*parts, domain("row", 1_400))).moves] == ["b"]
+
+
 RUNNING = st.lists(
     st.tuples(st.sampled_from("abc"), st.integers(1, 4), st.one_of(st.none(), st.integers(0, 300))),
     max_size=7,

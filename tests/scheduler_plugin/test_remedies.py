@@ -191,6 +191,14 @@ def test_a_less_important_pod_is_evicted_only_where_it_can_go_nowhere() -> None:
     assert kinds(told(snapshot(parts[0], parts[1], pod("p", 2)))) == ["free_on_node"]
 
 
+def test_what_a_later_change_makes_needless_is_not_told() -> None:
+    """One member could go onto the A100s, but the move that the other one needs serves both."""
+    parts = (node("a"), node("b", gpu_model=""), node("c", 4, gpu_model="A100"))
+    runs = bound("p", "a", 8, move_seconds=1)
+    entry = told(snapshot(*parts, runs, gang("g", 2, gpus=4, gpu_models=("H200",))))
+    assert kinds(entry) == ["move_pod"]
+
+
 def test_a_gang_is_told_once_for_all_of_its_members() -> None:
     first, *others = plan(snapshot(node("a"), node("b"), gang("g", 3)), deadline_seconds=0).pending
     assert first.changes == (AddNodes(like="a", count=1),)
