@@ -108,12 +108,13 @@ def expected_start(
     first: Pending | None = None
     entry: Pending | None = None
     gone: list[str] = []
+    nodes: dict[str, str] = {}
     for moment in moments:
         over = [p for p in state.pods if p.uid in ends and ends[p.uid] <= moment and p.node]
         gone += [pod.uid for pod in over]
         state = _at(without_pods(state, over, waiting=False), forecast, moment)
         made = planner(state)
-        nodes = {p.uid: p.node for p in made.placements if p.uid in wanted}
+        nodes |= {p.uid: p.node for p in made.placements if p.uid in wanted}
         if nodes.keys() >= wanted:
             return GangStart(
                 waiting=waiting,

@@ -21,7 +21,7 @@ from scheduler_plugin.gang_start import (
     parse_forecast,
     with_expected_ends,
 )
-from scheduler_plugin.plan_document import Plan
+from scheduler_plugin.plan_document import Placement, Plan
 from scheduler_plugin.snapshot import PodState, Snapshot
 from scheduler_plugin.solve import plan
 from scheduler_plugin.what_if import AddedNodes, Comparison, Question, altered, compared
@@ -181,6 +181,20 @@ def test_a_gang_that_waits_for_power_starts_when_the_forecast_falls() -> None:
     enough = (domain("row", 12_000, used=9_000), parts[2])
     less = start(snapshot(node("a", 12, domain="row"), *enough, busy), Forecast(ends={"x": 5}))
     assert less.start_seconds == 5
+
+
+def test_members_that_start_one_after_the_other_are_all_there_with_the_last() -> None:
+    """As those of an elastic gang, who come after its least as room allows."""
+    parts = (node("a"), node("b"), ends("x", "a", 8, 10), ends("y", "b", 8, 20), gang("g", 2))
+
+    def one_by_one(state: Snapshot) -> Plan:
+        waits = [p.uid for p in state.pods if not p.node]
+        free = [n.name for n in state.nodes if all(p.node != n.name for p in state.pods)]
+        placed = tuple(Placement(uid=u, node=n) for u, n in zip(waits[:1], free, strict=False))
+        return Plan(snapshot_digest="", method="greedy", placements=placed)
+
+    found = expected_start(snapshot(*parts), "g", one_by_one)
+    assert (found.start_seconds, sorted(found.nodes.values())) == (20, ["a", "b"])
 
 
 @pytest.mark.parametrize(
