@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -178,12 +179,14 @@ def _shortage(packing: Packing, class_index: int, candidates: BoolArray) -> Caus
         return _power_cause(packing, class_index, roomy)
     for resource in asked:
         if not enough[:, resource].any():
-            most = _amount(problem, resource, packing.free[candidates].max(axis=0))
+            most = (
+                f"at most {_amount(problem, resource, packing.free[candidates].max(axis=0))} free"
+            )
             if demand.asks_for_part and resource == GPUS:
                 most = _most_of_a_board(packing, demand, nodes)
             text = (
                 f"needs {_wanted(problem, resource, class_index)} on one node; "
-                f"{count} eligible nodes have at most {most} free"
+                f"{count} eligible nodes have {most}"
             )
             return Cause(_SHORT.get(resource, PendingReason.INSUFFICIENT_RESOURCE), text)
     names = [(r, _WORDS.get(r, problem.columns[r])) for r in asked]
@@ -248,17 +251,18 @@ def _power_cause(packing: Packing, class_index: int, nodes: np.ndarray) -> Cause
 
 def _most_of_a_board(packing: Packing, demand: Demand, nodes: np.ndarray) -> str:
     if demand.mig_profiles:
-        return "none"
+        return "no boards with the slices free"
     states = (packing.states.board_states(int(node)) for node in nodes)
-    return f"{max(0, max(max(left, default=0) for left in states)) / 1000:g}"
+    return f"at most {max(0, max(max(left, default=0) for left in states)) / 1000:g} free"
 
 
 def _wanted(problem: Problem, resource: int, class_index: int) -> str:
     share = problem.demands[class_index].share_milli
     if share and resource == GPUS:
         return f"{share / 1000:g} of one GPU"
-    if problem.demands[class_index].mig_profiles and resource == GPUS:
-        return f"MIG {' and '.join(problem.demands[class_index].mig_profiles)}"
+    instances = Counter(problem.demands[class_index].mig_profiles)
+    if instances and resource == GPUS:
+        return " and ".join(f"{count} x MIG {name}" for name, count in instances.items())
     return _amount(problem, resource, problem.requests[class_index])
 
 

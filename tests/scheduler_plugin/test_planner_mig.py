@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from scheduler_plugin.app.plan_command import describe
 from scheduler_plugin.board_shares import BoardShares
 from scheduler_plugin.checker import complaints
 from scheduler_plugin.gang_places import Room
@@ -290,3 +291,16 @@ def test_boards_that_do_not_hold_what_runs_get_nothing(moves: bool) -> None:
     at = {p.uid: p.node for p in made.placements}
     assert at.pop("r") == "c"
     assert set(at.values()) == {"c"}
+
+
+def test_who_waits_for_slices_is_told_which() -> None:
+    there = runs("r", "n", ("1g.5gb", 0, 3))
+    s = snapshot(node("n", 1, mig_geometry="A100-40GB"), there, cut("p", "3g.20gb", "3g.20gb"))
+    (waits,) = plan(s).pending
+    assert waits.message == (
+        "needs 2 x MIG 3g.20gb on one node; 1 eligible nodes have no boards with the slices free"
+    )
+    (waits,) = plan(snapshot(node("n", 1, mig_geometry="A30-24GB"), cut("p", "1g.5gb"))).pending
+    assert waits.message == "no eligible node has 1 x MIG 1g.5gb in total (1 eligible)"
+    s = snapshot(s.nodes[0], there, cut("q", "3g.20gb"))
+    assert "team/q -> n board 0 (3g.20gb from slice 4) (+300 W)" in describe(s, plan(s))
