@@ -1,0 +1,258 @@
+"""How each arm of ``power_packing`` counts a task's watts; all place by the planner's own greedy.
+
+| arm | counts a board at | caps |
+|---|---|---|
+| ``tdp`` | its limit | none |
+| ``peak`` | the 95th percentile of its kind of work, the highest that profiles hold | none |
+| ``blind`` | nothing | the highest that hold every budget, alike below a domain |
+| ``ours`` | the 95th percentile at the chosen cap, by what coincides | by price of a watt |
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from benchmarks._openb_planner import BYTES_PER_MIB
+from benchmarks._openb_trace import MILLI_PER_GPU, MOST_BOARDS, FloatArray, IntArray
+from benchmarks._power_cluster import SERVES, TRAINS, TYPES, Cluster, Task, gpus, profile_of
+from scheduler_plugin.cap_levels import CapLevel, at_levels, chosen_levels, offered_levels
+from scheduler_plugin.coincidence import BoardDraw, coincidence
+from scheduler_plugin.greedy import Packing
+from scheduler_plugin.problem import compile_problem
+from scheduler_plugin.snapshot import Node, Pod, PowerDomain, Snapshot
+
+ARMS: Final = ("blind", "tdp", "peak", "ours")
+Levels = Mapping[tuple[str, str], CapLevel]
+
+
+class Placed(NamedTuple):
+    """A task on a node, with the cap of its boards."""
+
+    task: Task
+    node: int
+    cap_watts: float
+
+
+class Asked(NamedTuple):
+    """Of one kind of work: its part of all GPUs asked for, and boards of a board's task."""
+
+    share: float
+    boards: float
+
+
+def placed_by(
+    arm: str, made: Cluster, limits: Mapping[str, IntArray], tasks: Sequence[Task]
+) -> list[Placed]:
+    """Tasks in the order in which they come, each where the planner puts it or dropped."""
+    levels = _uncapped()
+    snapshot = _snapshot(arm, made, limits, tasks, levels)
+    if arm == "ours":
+        offers = {key: offered_levels(profile_of(key[0]), key[1]) for key in levels}
+        levels = chosen_levels(snapshot, offers)
+        # A lower cap lets less of the peaks come together, so that there may be more room.
+        snapshot = at_levels(_snapshot(arm, made, limits, tasks, levels), levels)
+    problem = compile_problem(snapshot)
+    class_of = {int(uid): c for c, group in enumerate(problem.classes) for uid in group.uids}
+    packing = Packing(problem)
+    found: list[Placed] = []
+    for number, task in enumerate(tasks):
+        mark = packing.mark()
+        packing.place(class_of[number], 1)
+        for _, node, _ in packing.booked_since(mark):
+            key = (made.nodes[node].model, task.work)
+            found.append(Placed(task, node, levels[key].cap_watts))
+    return found
+
+
+def _uncapped() -> dict[tuple[str, str], CapLevel]:
+    return {
+        (model, work): offered_levels(profile_of(model), work)[0]
+        for model in TYPES
+        for work in (SERVES, TRAINS)
+    }
+
+
+def _snapshot(
+    arm: str,
+    made: Cluster,
+    limits: Mapping[str, IntArray],
+    tasks: Sequence[Task],
+    levels: Levels,
+) -> Snapshot:
+    """Nodes below their own budgets, racks and rows; hosts and idle boards are used already."""
+    by_class = arm in ("peak", "ours")
+    above = [f"node-{i}" if arm != "blind" else "" for i in range(len(made.nodes))]
+    nodes = tuple(
+        Node(
+            name=f"{i:05d}",
+            gpu_model=node.model,
+            gpu_milli=node.boards * MILLI_PER_GPU,
+            milli_cpu=node.milli_cpu,
+            memory_bytes=node.memory_mib * BYTES_PER_MIB,
+            pods=1001,
+            domain=above[i],
+            watts_per_gpu=0 if arm == "blind" else _limit_above_idle(node.model),
+            class_watts_per_gpu=_class_watts(node.model, levels) if by_class else {},
+        )
+        for i, node in enumerate(made.nodes)
+    )
+    pods = tuple(
+        Pod(
+            uid=f"{number:05d}",
+            gpu_milli=task.kind.gpu_milli,
+            milli_cpu=task.kind.milli_cpu,
+            memory_bytes=task.kind.memory_mib * BYTES_PER_MIB,
+            gpu_models=task.kind.models,
+            kernel_class=task.work if task.kind.boards else "",
+        )
+        for number, task in enumerate(tasks)
+    )
+    domains = () if arm == "blind" else _domains(arm, made, limits, tasks, levels)
+    return Snapshot(nodes=nodes, pods=pods, domains=domains)
+
+
+def _limit_above_idle(model: str) -> int:
+    _, limit, idle = TYPES[model]
+    return math.ceil(limit - idle)
+
+
+def _class_watts(model: str, levels: Levels) -> dict[str, int]:
+    return {work: levels[model, work].added_watts for work in (SERVES, TRAINS)}
+
+
+def _domains(
+    arm: str,
+    made: Cluster,
+    limits: Mapping[str, IntArray],
+    tasks: Sequence[Task],
+    levels: Levels,
+) -> tuple[PowerDomain, ...]:
+    parents = {
+        "node": [f"rack-{rack}" for rack in made.rack],
+        "rack": [f"row-{row}" for row in _row_of_rack(made)],
+        "row": [""] * len(limits["row"]),
+    }
+    numbers = {"node": np.arange(len(made.nodes)), "rack": made.rack, "row": made.row}
+    demand = _demand(tasks)
+    found = []
+    for level, watts in limits.items():
+        base = np.bincount(numbers[level], made.base_watts).astype(np.int64)
+        for number, (limit, used) in enumerate(zip(watts.tolist(), base.tolist(), strict=True)):
+            room = max(0, limit - used)
+            if arm == "ours":
+                below = np.flatnonzero(numbers[level] == number)
+                draws = _draws(made, below, demand, levels)
+                # Of a node anything may fill all boards, also one pod: the worst kind alone counts.
+                alone = [[replace(d, share=1.0, boards=MOST_BOARDS)] for d in draws if d.share]
+                mixes = alone if level == "node" else [draws]
+                room = int(room / max(coincidence(mix, room) for mix in mixes))
+            found.append(
+                PowerDomain(
+                    name=f"{level}-{number}",
+                    parent=parents[level][number],
+                    limit_watts=used + room,
+                    used_watts=used,
+                )
+            )
+    return tuple(found)
+
+
+def _row_of_rack(made: Cluster) -> list[int]:
+    racks = dict(zip(made.rack.tolist(), made.row.tolist(), strict=True))
+    return [racks[rack] for rack in range(len(racks))]
+
+
+def _draws(
+    made: Cluster, below: IntArray, demand: Mapping[str, Asked], levels: Levels
+) -> list[BoardDraw]:
+    """What is expected on a domain's boards: the demand's kinds of work, on the types there."""
+    boards = dict.fromkeys(TYPES, 0)
+    for node in below.tolist():
+        boards[made.nodes[node].model] += made.nodes[node].boards
+    draws = []
+    for (model, work), level in levels.items():
+        share = boards[model] / sum(boards.values()) * demand[work].share
+        idle = TYPES[model][2]
+        mean = max(0.0, level.mean_watts - idle)
+        p95 = max(mean, level.p95_watts - idle)
+        draws.append(BoardDraw(mean, p95, share, demand[work].boards))
+    return draws
+
+
+def _demand(tasks: Sequence[Task]) -> dict[str, Asked]:
+    """By kind of work."""
+    total = sum(gpus(task) for task in tasks)
+    found = {}
+    for work in (SERVES, TRAINS):
+        sizes = [gpus(task) for task in tasks if task.work == work]
+        asked = max(1e-9, sum(sizes))
+        found[work] = Asked(sum(sizes) / total, sum(size**2 for size in sizes) / asked)
+    return found
+
+
+# -- caps for a placement that knew no watts -------------------------------------------------------
+
+FRACTIONS: Final = np.arange(1.0, 0.49, -0.05)
+"""Caps tried, over the default limit; none is below the knee, the floor that the product has."""
+
+
+def capped_blindly(
+    made: Cluster, limits: Mapping[str, IntArray], placed: Sequence[Placed]
+) -> list[Placed]:
+    """Each domain lowers all caps below it alike until its 99th percentile holds.
+
+    By the same rule for sums as ours, with the draws of each task; where even the lowest cap does
+    not suffice it stays, and the judge tells.
+    """
+    node = np.array([p.node for p in placed], dtype=np.int64)
+    numbers = {"node": node, "rack": made.rack[node], "row": made.row[node]}
+    base = {"node": np.arange(len(made.nodes)), "rack": made.rack, "row": made.row}
+    best = np.zeros(len(placed), dtype=np.int64)
+    means, spreads, alone = _tables(made, placed)
+    for level, number in numbers.items():
+        used = np.bincount(base[level], made.base_watts)
+        count = len(limits[level])
+        fits = np.zeros((len(FRACTIONS), count), dtype=bool)
+        for f in range(len(FRACTIONS)):
+            mean = np.bincount(number, means[f], count)
+            spread = np.bincount(number, spreads[f], count)
+            own = np.bincount(number, alone[f], count)
+            fits[f] = used + mean + 2.3263 * np.sqrt(0.6 * own + 0.4 * spread**2) <= limits[level]
+        first = np.where(fits.any(axis=0), fits.argmax(axis=0), len(FRACTIONS) - 1)
+        best = np.maximum(best, first[number])
+    return [
+        p._replace(cap_watts=float(_caps(made.nodes[p.node].model)[f]))
+        for p, f in zip(placed, best.tolist(), strict=True)
+    ]
+
+
+def _caps(model: str) -> FloatArray:
+    """Watts of a board at each fraction."""
+    profile = profile_of(model)
+    caps: FloatArray = np.maximum(FRACTIONS * profile.default_limit_watts, profile.knee_watts)
+    return caps
+
+
+def _tables(made: Cluster, placed: Sequence[Placed]) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Mean, spread and variance of each task at each cap, (fractions, tasks)."""
+    of_kind: dict[tuple[str, str], FloatArray] = {}
+    for model in TYPES:
+        profile = profile_of(model)
+        for work in (SERVES, TRAINS):
+            kernel = profile.kernel_classes[work]
+            caps = _caps(model)
+            p95 = np.minimum(kernel.power_p95_watts, caps)
+            draw = np.interp(caps / profile.default_limit_watts, kernel.cap_fractions, kernel.draw)
+            mean = np.minimum(kernel.power_p50_watts * draw, p95)
+            spread = (p95 - mean) / 1.6449
+            of_kind[model, work] = np.array([np.maximum(0.0, mean - profile.idle_watts), spread])
+    keys = [(made.nodes[p.node].model, p.task.work) for p in placed]
+    sizes = np.array([gpus(p.task) for p in placed])
+    both = np.array([of_kind[key] for key in keys]) * sizes[:, None, None]
+    means, spreads = both[:, 0].T, both[:, 1].T
+    return means, spreads, spreads**2
