@@ -11,7 +11,7 @@ import json
 from enum import StrEnum
 from typing import Any
 
-from scheduler_plugin.pods import expected_watts_per_gpu, gates, unmanaged_reason
+from scheduler_plugin.pods import expected_watts_per_gpu, gates, gpu_model_values, unmanaged_reason
 from wattpack.errors import InputError
 from wattpack.gangs import GangSources, gang_of
 from wattpack.kube.port import JsonObject
@@ -67,6 +67,7 @@ def gate_patch(pod: JsonObject) -> list[JsonObject]:
         return []
     gang_of(pod, GangSources.empty())
     expected_watts_per_gpu(pod)
+    gpu_model_values(pod)
     if pod["spec"].get("schedulingGates"):
         return [{"op": "add", "path": "/spec/schedulingGates/-", "value": {"name": GATE}}]
     return [{"op": "add", "path": "/spec/schedulingGates", "value": [{"name": GATE}]}]

@@ -212,8 +212,20 @@ class _Part:
             max((watts[key] for key in watts if key[0] == c), default=0) * left
             for c, left in self.left.items()
         )
-        costs = [(moved, dearest), (cost, most + OPENED_NODE_COST_WATTS * len(self.opened))]
-        return [(-term, span, False) for term, span in costs if not isinstance(term, int)]
+        opened = OPENED_NODE_COST_WATTS * len(self.opened)
+        stages = [(-moved, dearest), self._worth(), (-cost, most + opened)]
+        return [(term, span, False) for term, span in stages if not isinstance(term, int)]
+
+    def _worth(self) -> tuple[Any, int]:
+        """What GPU models are worth to those placed, with the most that it can be."""
+        if self.problem.worth is None:
+            return 0, 0
+        worth = {key: int(self.problem.worth[key]) for key in self.counts}
+        span = sum(
+            max((worth[key] for key in worth if key[0] == c), default=0) * left
+            for c, left in self.left.items()
+        )
+        return sum(worth[key] * x for key, x in self.counts.items() if worth[key]), span
 
     def hint(self, solution: Assignment) -> None:
         """Give a value for every variable."""

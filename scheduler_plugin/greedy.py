@@ -24,6 +24,8 @@ BoolArray = npt.NDArray[np.bool_]
 Place = Callable[[int, int], int]
 """Books up to so many pods of a class; how many found a place."""
 
+WORTH_FIRST = 1e5
+"""Of a score, for a unit of worth: more than the scores of two nodes differ (assumed)."""
 BEFORE_NODES_WITH_GPUS = 1e3
 """Scores of nodes with GPUs never fall so low, and others never reach so high."""
 
@@ -54,6 +56,8 @@ class Packing:
         self.only: BoolArray | None = None
         self.headroom: IntArray = problem.headroom.copy()
         self.assignment: Assignment = dict(start)
+        #: Whether nodes of more worth come first, before what is stranded there.
+        self.by_worth = problem.worth is not None
         self._scale = np.maximum(problem.total, 1).astype(np.float64)
         self._log: list[tuple[int, int, int, Boards]] = [(*at, k, ()) for at, k in start.items()]
         self._state: IntArray = np.zeros(len(problem.free), dtype=np.int64)
@@ -217,6 +221,8 @@ class Packing:
                 # A domain that is almost full costs as much as stranded GPUs.
                 scores = scores + watts / np.maximum(self._node_headroom[nodes], 1)
             cut: FloatArray = np.floor(scores / STEP)
+            if self.by_worth and problem.worth is not None:
+                cut -= WORTH_FIRST * problem.worth[class_index, nodes]
             return cut
         host = slice(MILLI_CPU, MEMORY + 1)
         left = self.free[nodes, host] - problem.requests[class_index, host]

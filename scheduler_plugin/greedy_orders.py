@@ -18,7 +18,7 @@ from scheduler_plugin.problem import Assignment, Problem
 from scheduler_plugin.refill import refilled
 from scheduler_plugin.resource_columns import MEMORY, MILLI_CPU
 
-__all__ = ["ORDERS", "JobOrder", "incumbent", "pack"]
+__all__ = ["ORDERS", "JobOrder", "incumbent", "orders_of", "pack"]
 
 JobOrder = Callable[[Problem, Job], tuple[float, ...]]
 
@@ -55,6 +55,18 @@ def _scarce_then_large(problem: Problem, job: Job) -> tuple[float, ...]:
     return tuple(reversed(_large_then_scarce(problem, job)))
 
 
+def _choosy_first(problem: Problem, job: Job) -> tuple[float, ...]:
+    """By what a GPU of the job loses on the next best model (Vogel's rule), then by its worth."""
+    assert problem.worth is not None
+    lost = most = 0
+    for c in job.classes:
+        worths = np.unique(problem.worth[c][problem.eligible[c]])[::-1].tolist() or [0]
+        most += worths[0] * int(problem.counts[c])
+        lost += (worths[0] - worths[min(1, len(worths) - 1)]) * int(problem.counts[c])
+    gpus = max(1, sum(int(problem.gpu_milli[c] * problem.counts[c]) for c in job.classes))
+    return (-lost / gpus, -most / gpus, *_large_then_scarce(problem, job))
+
+
 def _frugal_first(problem: Problem, job: Job) -> tuple[float, ...]:
     value = sum(problem.classes[c].value * int(problem.counts[c]) for c in job.classes)
     watts = 0.0
@@ -72,6 +84,11 @@ ORDERS: tuple[tuple[JobOrder, bool], ...] = (
     (_small_first, True),
 )
 """In which order jobs of a tier are placed, and whether they are spread."""
+
+
+def orders_of(problem: Problem) -> tuple[tuple[JobOrder, bool], ...]:
+    """``ORDERS``, and first one by what GPU models are worth, where pods tell them apart."""
+    return ORDERS if problem.worth is None else ((_choosy_first, False), *ORDERS)
 
 
 def fill_in_turn(packing: Packing, jobs: Iterable[Job]) -> None:
@@ -92,6 +109,7 @@ def pack(problem: Problem, order: JobOrder, *, spread: bool = False) -> Assignme
     Shares of boards that the order holds equal go in turn.
     """
     packing = Packing(problem, problem.start)
+    packing.by_worth = order is _choosy_first
     ranked = [(-job.priority, order(problem, job), job) for job in problem.jobs]
     ranked.sort(key=lambda one: one[:2])
     jobs = [job for _, _, job in ranked]
@@ -123,9 +141,10 @@ def incumbent(
         enough: Whether an assignment needs no better one, or time is up.
         first: What the first order gave, if the caller has it already.
     """
-    best = pack(problem, ORDERS[0][0]) if first is None else first
+    orders = orders_of(problem)
+    best = pack(problem, orders[0][0]) if first is None else first
     shares = any(demand.share_milli for demand in problem.demands)
-    for order, spread in ORDERS[1:]:
+    for order, spread in orders[1:]:
         if enough(best):
             break
         if order is _large_then_scarce and not shares:

@@ -24,7 +24,10 @@ def demanded_values(problem: Problem) -> tuple[int, ...]:
 
 
 def objective(problem: Problem, assignment: Assignment) -> tuple[int, ...]:
-    """Compared as a tuple, larger is better: value by stage, then moves and watts negated."""
+    """Compared as a tuple, larger is better: value by stage, moves negated, worth, watts negated.
+
+    The worth of GPU models is a stage only where pods tell them apart.
+    """
     placed = placed_counts(problem, assignment)
     values = (
         sum(value * placed[c] for c, value in stage.items()) for stage in problem.value_stages
@@ -37,7 +40,14 @@ def objective(problem: Problem, assignment: Assignment) -> tuple[int, ...]:
     used = {node for class_index, node in assignment if problem.gpu_milli[class_index]}
     opened = sum(is_idle_gpu_node(problem, node) for node in used)
     cost = added + OPENED_NODE_COST_WATTS * opened
-    return (*values, -disruption(problem, assignment), -cost)
+    moved = disruption(problem, assignment)
+    return (*values, -moved, *_worth(problem, assignment), -cost)
+
+
+def _worth(problem: Problem, assignment: Assignment) -> tuple[int, ...]:
+    if problem.worth is None:
+        return ()
+    return (sum(int(problem.worth[key]) * count for key, count in assignment.items()),)
 
 
 def disruption(problem: Problem, assignment: Assignment) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -22,6 +23,8 @@ _MIRROR = "kubernetes.io/config.mirror"
 _FINISHED = ("Succeeded", "Failed")
 #: A weight that outvotes all of kube-scheduler's own preferences together.
 _PREFERRED_WEIGHT = 100
+#: A speed of a GPU type beyond this is no measurement.
+_FASTEST = 1e9
 
 
 def uid(pod: Mapping[str, Any]) -> str:
@@ -109,8 +112,41 @@ def gpus(pod: Mapping[str, Any]) -> GpuDemand:
 
 def gpu_models(pod: Mapping[str, Any]) -> tuple[str, ...]:
     """Allowed GPU models from the annotation, separated by commas."""
+    return tuple(sorted(name for name, _ in _named_models(pod)))
+
+
+def gpu_model_values(pod: Mapping[str, Any]) -> dict[str, int]:
+    """Measured speeds that the annotation gives its models, thousandths of the fastest of them.
+
+    Empty unless each model has one.
+
+    Raises:
+        InputError: for a speed that is none, or models of which some have one.
+    """
+    named = _named_models(pod)
+    if not any(speed for _, speed in named):
+        return {}
+    speeds = {name: _speed(text) for name, text in named}
+    fastest = max(speeds.values())
+    return {name: math.ceil(1000.0 * speed / fastest) for name, speed in speeds.items()}
+
+
+def _named_models(pod: Mapping[str, Any]) -> list[tuple[str, str]]:
     text = str((pod["metadata"].get("annotations") or {}).get(GPU_MODELS_ANNOTATION, ""))
-    return tuple(sorted({name.strip() for name in text.split(",")} - {""}))
+    parts = (part.partition("=") for part in text.split(","))
+    return [(name.strip(), speed.strip()) for name, _, speed in parts if name.strip()]
+
+
+def _speed(text: str) -> float:
+    try:
+        speed = float(text)
+    except ValueError:
+        speed = math.nan
+    if not 0.0 < speed <= _FASTEST:
+        field = f"metadata.annotations.{GPU_MODELS_ANNOTATION}"
+        expected = "names of GPU models, or a speed above 0 behind each: A=1.0,B=0.4"
+        raise InputError(field, expected, text)
+    return speed
 
 
 def expected_watts_per_gpu(pod: Mapping[str, Any]) -> int | None:

@@ -77,6 +77,8 @@ class Problem:
         counts: Pods in each class, shape (c,).
         eligible: Shape (c, n).
         watts: What one pod adds, shape (c, n).
+        worth: What one pod's placement is worth beside others that place as much, shape (c, n);
+            None where no pod says that GPU models differ to it.
         headroom: Watts that each domain may still take, shape (d + 1,), the last unlimited.
         domain: Directly above each node, the unlimited one for none, shape (n,).
         above: Each domain and those above it, padded with the unlimited one, shape (d + 1, depth).
@@ -105,6 +107,7 @@ class Problem:
     counts: IntArray
     eligible: BoolArray
     watts: IntArray
+    worth: IntArray | None
     headroom: IntArray
     domain: IntArray
     above: IntArray
@@ -275,6 +278,7 @@ def compile_problem(snapshot: Snapshot, *, moves: bool = False) -> Problem:
         counts=np.array([k.count for k in classes], dtype=np.int64),
         eligible=_eligible(snapshot, classes) & margin_ok,
         watts=_watts(snapshot, classes),
+        worth=_worth(snapshot, classes),
         headroom=headroom,
         domain=domain,
         above=above,
@@ -370,6 +374,21 @@ def _eligible(snapshot: Snapshot, classes: tuple[PodClass, ...]) -> BoolArray:
             masks[key] = static_mask(kinds, pod_class.pod)
         result[i] = masks[key]
     return result
+
+
+def _worth(snapshot: Snapshot, classes: tuple[PodClass, ...]) -> IntArray | None:
+    if not any(pod_class.pod.gpu_model_values for pod_class in classes):
+        return None
+    models = sorted({node.gpu_model for node in snapshot.nodes})
+    number = {model: i for i, model in enumerate(models)}
+    of_node = np.array([number[node.gpu_model] for node in snapshot.nodes], dtype=np.intp)
+    by_model = np.zeros((len(classes), len(models)), dtype=np.int64)
+    for worth, pod_class in zip(by_model, classes, strict=True):
+        pod = pod_class.pod
+        for model, value in pod.gpu_model_values.items():
+            if model in number:
+                worth[number[model]] = value * pod.gpu_milli // MILLI_PER_GPU
+    return by_model[:, of_node]
 
 
 def _watts(snapshot: Snapshot, classes: tuple[PodClass, ...]) -> IntArray:

@@ -35,6 +35,8 @@ GpuMilli = Annotated[int, Field(ge=0, le=MAX_GPUS * MILLI_PER_GPU)]
 #: Twenty kilowatts on one GPU is a figure in milliwatts, or of a whole node.
 GpuWatts = Annotated[int, Field(ge=0, le=20_000)]
 WattsInt = Annotated[int, Field(ge=0, le=10**9)]
+#: What a placement is worth beside others, per GPU; sums of 200,000 pods stay below 64 bits.
+GpuValue = Annotated[int, Field(ge=0, le=10**6)]
 SlowDownMilli = Annotated[int, Field(ge=0, le=100_000)]
 #: Every pair of the kinds of work that share boards, both ways; far beyond any real cluster.
 MAX_PAIRS = 250_000
@@ -175,6 +177,8 @@ class Pod(Value):
         drawn_milli: Of boards, thousandths whose watts its work draws beside those that it asks
             for above: instances and replicas that are ``resources``.
         gpu_models: Allowed GPU models, empty for any.
+        gpu_model_values: What one of its GPUs is worth on each model, in a unit that all pods
+            share, such as measured speed; models that are not named are worth nothing more.
         required_terms: Alternatives of required node affinity, empty for none.
         kernel_class: Chooses the node's ``class_watts_per_gpu``.
         expected_watts_per_gpu: Declared draw, overrides the node's figures.
@@ -205,6 +209,7 @@ class Pod(Value):
     resources: dict[ResourceName, Quantity] = {}
     drawn_milli: GpuMilli = 0
     gpu_models: tuple[Label, ...] = ()
+    gpu_model_values: dict[Label, GpuValue] = {}
     node_selector: dict[Label, Label] = {}
     required_terms: tuple[NodeTerm, ...] = ()
     tolerations: tuple[Toleration, ...] = ()
@@ -239,7 +244,7 @@ class Pod(Value):
     def _by_profile(cls, value: tuple[MigPlacement, ...]) -> tuple[MigPlacement, ...]:
         return tuple(sorted(value, key=lambda at: (at.profile, at.board, at.start)))
 
-    @field_validator("node_selector", "mig_profiles")
+    @field_validator("node_selector", "mig_profiles", "gpu_model_values")
     @classmethod
     def _in_order(cls, value: dict[str, Any]) -> dict[str, Any]:
         return dict(sorted(value.items()))

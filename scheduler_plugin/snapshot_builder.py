@@ -341,8 +341,8 @@ def _pod(
     if state is PodState.PENDING:
         places = places + objects.volumes.of_pod(body)
     wanted = pod_facts.gpu_models(body) or devices.products
-    models = [objects.models.get(normal_name(m)) for m in wanted]
-    names = [w.model if w else n for w, n in zip(models, wanted, strict=True)]
+    names = {name: _model_name(objects, name) for name in wanted}
+    values = pod_facts.gpu_model_values(body) if waits else {}
     work, shares = around.sharing.of_pod(body, requests)
     pod = Pod(
         uid=pod_facts.uid(body),
@@ -354,7 +354,8 @@ def _pod(
         gang=gang.id if gang is not None and gang.size is not None else "",
         **asked_amounts(requests, devices, shares, around.claims.cut_into(node if bound else ""))
         | around.hami.of_pod(body, node),
-        gpu_models=tuple(names),
+        gpu_models=tuple(names.values()),
+        gpu_model_values={names[name]: value for name, value in values.items()},
         **(rules_of(spec, places) if waits else _move(body, state, objects)),
         kernel_class=around.draws.kernel_class(body),
         expected_watts_per_gpu=pod_facts.expected_watts_per_gpu(body),
@@ -363,6 +364,12 @@ def _pod(
         shared_work=work,
     )
     return pod, gang
+
+
+def _model_name(objects: ClusterObjects, name: str) -> str:
+    """As nodes are called, where the GPU type is known."""
+    known = objects.models.get(normal_name(name))
+    return known.model if known else name
 
 
 def _move(body: JsonObject, state: PodState, objects: ClusterObjects) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Final, Literal, NamedTuple
 
 from scheduler_plugin.checker import complaints
-from scheduler_plugin.greedy_orders import ORDERS, pack
+from scheduler_plugin.greedy_orders import orders_of, pack
 from scheduler_plugin.objective import demanded_values, objective, placed_values
 from scheduler_plugin.pending_remedies import explained
 from scheduler_plugin.plan_document import Pending, PendingReason, Placement, Plan, Statistics, Tier
@@ -63,7 +63,7 @@ def plan(
     problem = compile_problem(snapshot, moves=settings.moves)
     first = None
     if on_plan is not None:
-        first = pack(problem, ORDERS[0][0])
+        first = pack(problem, orders_of(problem)[0][0])
         on_plan(_assemble(_Found.greedy(problem, first), digest, _NO_LOOKS))
         settings = _hurried(settings, began_ns)
     search = Search(problem, deadline_seconds * WORK_PER_SECOND, seed, settings, began_ns, first)

@@ -58,6 +58,7 @@ POD_FIELDS: dict[str, tuple[Any, ...]] = {
     "memory_bytes": (1, 0, 2**30, 2**31),
     "resources": EXTENDED,
     "gpu_models": ((), ("H200",), ("A100",)),
+    "gpu_model_values": ({}, {"H200": 1000, "A100": 400}),
     "node_selector": ({}, {"zone": "a"}),
     "required_terms": ((), (TERM,)),
     "tolerations": ((), (Toleration(key="t", operator="Exists"),)),
