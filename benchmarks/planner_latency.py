@@ -140,7 +140,9 @@ def one_cycle(planner: ProcessPlanner, snapshot: Snapshot, *, moves: bool) -> Cy
     late = sum(p.reason is PendingReason.NOT_EXPLAINED for p in made.pending)
     unlooked = sum(p.remedy == "late" for p in made.pending)
     placed, rounds = len(made.placements), made.statistics.rounds
-    return Cycle(seconds, cpu, planner.incumbent_seconds, placed, late, unlooked, rounds)
+    # A cycle to which no first plan came had one when the scheduler made it itself.
+    first_seconds = planner.incumbent_seconds or seconds
+    return Cycle(seconds, cpu, first_seconds, placed, late, unlooked, rounds)
 
 
 def of_arm(arm: Arm, seed: int) -> dict[str, float | int]:

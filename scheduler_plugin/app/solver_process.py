@@ -113,7 +113,7 @@ class ProcessPlanner:
     Attributes:
         failures: How many were replaced.
         late: How many answers came too late of a child that had not had enough CPU.
-        incumbent_seconds: When the first plan of the last cycle came that had one.
+        incumbent_seconds: When the first plan of the last cycle came; None if none came.
     """
 
     def __init__(
@@ -132,7 +132,7 @@ class ProcessPlanner:
         self._failed = failed
         self._child: SolverChild | None = None
         self.failures = self.late = 0
-        self.incumbent_seconds = 0.0
+        self.incumbent_seconds: float | None = None
 
     @property
     def child_pid(self) -> int | None:
@@ -167,6 +167,7 @@ class ProcessPlanner:
         self.start()
 
     def _ask(self, snapshot: Snapshot, moves: bool) -> Answer:
+        self.incumbent_seconds = None
         if self._child is not None and self._child.has_failed:
             self._replace(Failure.CRASH)
         self.start()
