@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 
 from scheduler_plugin import pods as pod_facts
 from scheduler_plugin.move_book import Coming, Leaving, Member, Step
+from scheduler_plugin.plan_changes import ON_NO_BOARD
 from scheduler_plugin.plan_document import Plan
 from scheduler_plugin.snapshot import Pod
 from wattpack.kube.port import JsonObject
@@ -125,7 +126,7 @@ def _leaving(uid: str, source: str, target: str, intake: Intake, *, goes_first: 
         pod_facts.owner_key(body),
         source,
         target,
-        intake.pods[uid].model_copy(update={"gpu_boards": ()}),
+        intake.pods[uid].model_copy(update=ON_NO_BOARD),
         0,
         intake.until_ns,
         goes_first,

@@ -303,7 +303,7 @@ class _Draft:
             update = {"state": PodState.PROMISED, "node": self._node(change.target).name}
         else:
             update = {"state": PodState.PENDING, "node": ""}
-        self._pods[pod.uid] = pod.model_copy(update=update | {"gpu_boards": ()})
+        self._pods[pod.uid] = pod.model_copy(update=update | ON_NO_BOARD)
 
     def _free(self, change: FreeOnNode) -> None:
         """Beyond what is taken: a node may hold more than it offers."""
@@ -354,6 +354,9 @@ class _Draft:
         for pod in waiting:
             self._pods[pod.uid] = pod.model_copy(update=_request(pod, change))
 
+
+ON_NO_BOARD: Final = {"gpu_boards": (), "mig_placements": ()}
+"""Of a pod that leaves its node: where it was on boards says nothing of where it will be."""
 
 WAITING: Final = (PodState.PENDING, PodState.ABSENT)
 

@@ -21,10 +21,12 @@ from scheduler_plugin.plan_changes import (
     LowerGuarantees,
     RaiseLimit,
 )
+from scheduler_plugin.pod_demand import Demand
 from scheduler_plugin.problem import Assignment, IntArray
 from scheduler_plugin.resource_columns import GPUS, MEMORY, MILLI_CPU, PODS
 from scheduler_plugin.room_by_moves import Leavers
 from scheduler_plugin.slower_neighbours import slower
+from scheduler_plugin.snapshot import MILLI_PER_GPU
 from scheduler_plugin.static_needs import of_the_node
 from scheduler_plugin.trial import Costs, Part, Trial
 
@@ -168,15 +170,27 @@ class Remedies:
         lacking = np.maximum(request * pods - np.maximum(trial.packing.free[node], 0), 0)
         names = enumerate(problem.columns)
         resources = {name: int(lacking[r]) for r, name in names if r > PODS and lacking[r]}
-        gpus = int(lacking[GPUS]) or (pods if demand.asks_for_part else 0)
         return FreeOnNode(
             node=problem.node_names[node],
-            gpus=gpus,
+            gpus=self._boards_lacking(demand, node, pods) or int(lacking[GPUS]),
             milli_cpu=int(lacking[MILLI_CPU]),
             memory_bytes=int(lacking[MEMORY]),
             pods=int(lacking[PODS]),
             resources=resources,
         )
+
+    def _boards_lacking(self, demand: Demand, node: int, pods: int) -> int:
+        """Empty boards in which parts have room for whom the node's boards have none.
+
+        MIG instances are counted as one a board, which is enough wherever they may start.
+        """
+        if not demand.asks_for_part:
+            return 0
+        room = int(self._trial.packing.states.board_rooms(demand, np.array([node]))[0])
+        outside = max(0, pods - room)
+        if demand.share_milli:
+            return -(-outside // (MILLI_PER_GPU // demand.share_milli))
+        return outside * len(demand.parts)
 
     def _could_be_free(self, class_index: int, count: int, costs: Costs) -> IntArray:
         """How many pods each node would take if only who this set lets in ran there, (n,)."""

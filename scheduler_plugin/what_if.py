@@ -14,7 +14,7 @@ from typing import Annotated, Final, Literal
 from pydantic import Field
 
 from scheduler_plugin.domain_rooms import ancestors, counted_watts, pod_watts
-from scheduler_plugin.plan_changes import WAITING, AddNodes, apply_changes
+from scheduler_plugin.plan_changes import ON_NO_BOARD, WAITING, AddNodes, apply_changes
 from scheduler_plugin.plan_document import Pending, Plan
 from scheduler_plugin.snapshot import Id, Label, Node, Pod, PodState, Snapshot, Value
 from scheduler_plugin.steps import evicted_by
@@ -149,7 +149,7 @@ def without_pods(snapshot: Snapshot, pods: Iterable[Pod], *, waiting: bool) -> S
         for pod in left.values()
         if pod.state is PodState.BOUND and pod.node in nodes
     ]
-    again = {"state": PodState.PENDING, "node": "", "gpu_boards": (), "move_seconds": None}
+    again = {"state": PodState.PENDING, "node": "", "move_seconds": None} | ON_NO_BOARD
     kept = tuple(
         pod.model_copy(update=again) if pod.uid in left else pod
         for pod in snapshot.pods
@@ -166,9 +166,9 @@ def held(snapshot: Snapshot, plan: Plan) -> Snapshot:
     pods: list[Pod] = []
     for pod in snapshot.pods:
         if pod.uid in placed:
-            update = {"state": PodState.PROMISED, "node": placed[pod.uid], "gpu_boards": ()}
+            update = {"state": PodState.PROMISED, "node": placed[pod.uid]} | ON_NO_BOARD
         elif pod.uid in evicted:
-            update = {"state": PodState.PENDING, "node": "", "gpu_boards": ()}
+            update = {"state": PodState.PENDING, "node": ""} | ON_NO_BOARD
         else:
             update = {}
         pods.append(pod.model_copy(update=update) if update else pod)

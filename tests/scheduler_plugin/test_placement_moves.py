@@ -7,8 +7,13 @@ from typing import Any
 import pytest
 
 from scheduler_plugin import pods as pod_facts
+from scheduler_plugin.move_book import Leaving
+from scheduler_plugin.move_intake import Intake, chains_of
+from scheduler_plugin.plan_document import Plan, Step
+from scheduler_plugin.snapshot import MigPlacement
 from tests.scheduler_plugin.moving_cluster import MovingCluster, restarted
-from tests.scheduler_plugin.placement_cluster import SPACE, events, plans
+from tests.scheduler_plugin.placement_builders import bound
+from tests.scheduler_plugin.placement_cluster import SPACE, events, plans, pod_object
 from wattpack.kube.port import NAMESPACES, PODS
 
 
@@ -30,8 +35,17 @@ def test_a_move_makes_room_and_the_successor_gets_the_place_that_was_kept() -> N
     assert len(cluster.kube.evictions) == 1
     told = " ".join(note for _, note in events(cluster))
     assert "to make room for team/train-3" in told
-    assert "given up" not in told
-    assert (cluster.ended("claimed"), cluster.ended("given_up")) == (1, 0)
+
+
+def test_a_place_that_is_kept_says_nothing_of_the_boards_that_its_pod_had() -> None:
+    there = MigPlacement(profile="7g.40gb", board=3, start=0)
+    runs = bound("y", "b", 0, mig_profiles={"7g.40gb": 1}, mig_placements=(there,))
+    steps = (Step(uid="y", node="b", arrives=False), Step(uid="y", node="a", arrives=True))
+    plan = Plan(snapshot_digest="", method="none", steps=steps)
+    ((leaving,),) = chains_of(plan, Intake({"y": runs}, {"y": pod_object("y", 0)}, 0))
+    assert isinstance(leaving, Leaving)
+    assert leaving.template.mig_profiles == {"7g.40gb": 1}
+    assert leaving.template.mig_placements == ()
 
 
 def test_the_move_is_written_down_before_the_pod_is_evicted(

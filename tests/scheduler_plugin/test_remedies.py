@@ -35,7 +35,7 @@ from scheduler_plugin.plan_changes import (
 )
 from scheduler_plugin.plan_document import Pending, PendingReason, Plan, parse_plan
 from scheduler_plugin.problem import compile_problem
-from scheduler_plugin.snapshot import Node, Pod, Snapshot, Taint, TaintEffect
+from scheduler_plugin.snapshot import MigPlacement, Node, Pod, Snapshot, Taint, TaintEffect
 from scheduler_plugin.solve import plan
 from scheduler_plugin.static_needs import NodeRules
 from scheduler_plugin.static_rules import STATIC_RULES, StaticRule
@@ -266,6 +266,46 @@ def test_more_is_free_on_a_node_that_holds_more_than_it_offers() -> None:
     assert entry.changes == (FreeOnNode(node="a", gpus=1),)
     after = apply_changes(question, entry.changes)
     assert [p.uid for p in plan(after, deadline_seconds=0).placements] == ["p"]
+
+
+def test_a_share_that_lacks_only_cores_asks_for_no_board() -> None:
+    busy = bound("b", "a", gpu_milli=500, milli_cpu=95_000)
+    entry = told(snapshot(node("a", 1), busy, pod("p", gpu_milli=400, milli_cpu=4_000)))
+    assert entry.changes == (FreeOnNode(node="a", milli_cpu=3_000),)
+    full = bound("b", "a", gpu_milli=700)
+    entry = told(snapshot(node("a", 1), full, pod("p", gpu_milli=400)))
+    assert entry.changes == (FreeOnNode(node="a", gpus=1),)
+
+
+@pytest.mark.parametrize(
+    ("fills", "asks", "gpus"),
+    [
+        ({"mig_profiles": {"7g.40gb": 2}}, {"mig_profiles": {"7g.40gb": 2}}, 2),
+        ({"gpu_milli": 2_000}, {"gpu_milli": 400}, 1),
+    ],
+)
+def test_who_asks_for_parts_of_boards_is_told_boards_enough(
+    fills: dict[str, Any], asks: dict[str, Any], gpus: int
+) -> None:
+    cut = node("a", 2, mig_geometry="A100-40GB")
+    question = snapshot(cut, bound("b", "a", 0, **fills), pod("p", 0, **asks))
+    entry = told(question)
+    assert entry.changes == (FreeOnNode(node="a", gpus=gpus),)
+    after = apply_changes(question, entry.changes)
+    assert [p.uid for p in plan(after, deadline_seconds=0).placements] == ["p"]
+
+
+def test_who_leaves_a_cut_board_has_no_place_on_another_node_s() -> None:
+    cut = {"mig_geometry": "A100-40GB"}
+    there = MigPlacement(profile="7g.40gb", board=3, start=0)
+    runs = bound("b", "a", 0, mig_profiles={"7g.40gb": 1}, mig_placements=(there,))
+    question = snapshot(node("a", 4, **cut), node("z", 1, **cut), runs)
+    for change in (
+        MovePod(uid="b", source="a", target="z", gpu_seconds=1),
+        EvictPod(uid="b", node="a", priority=0, gpu_seconds=1),
+    ):
+        (after,) = apply_changes(question, (change,)).pods
+        assert after.mig_placements == ()
 
 
 def test_the_judge_sees_what_is_too_little_and_what_is_not_needed() -> None:

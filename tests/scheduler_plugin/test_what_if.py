@@ -22,7 +22,7 @@ from scheduler_plugin.gang_start import (
     with_expected_ends,
 )
 from scheduler_plugin.plan_document import Placement, Plan
-from scheduler_plugin.snapshot import PodState, Snapshot
+from scheduler_plugin.snapshot import MigPlacement, PodState, Snapshot
 from scheduler_plugin.solve import plan
 from scheduler_plugin.what_if import AddedNodes, Comparison, Question, altered, compared
 from tests.examples import examples
@@ -65,6 +65,14 @@ def test_pods_of_a_drained_node_go_elsewhere_or_wait() -> None:
     # p and q drew 5,600 W; p draws 1,400 W elsewhere.
     (row,) = told.domains
     assert (row.counted_before, row.counted_after) == (6_200, 6_200 - 5_600 + 1_400)
+
+
+def test_an_instance_of_a_drained_node_gets_a_place_elsewhere() -> None:
+    cut = {"mig_geometry": "A100-40GB"}
+    there = MigPlacement(profile="7g.40gb", board=3, start=0)
+    runs = bound("b", "a", 0, mig_profiles={"7g.40gb": 1}, mig_placements=(there,))
+    told = asked(snapshot(node("a", 4, **cut), node("b", 1, **cut), runs), drain=("a",))
+    assert changes(told) == {"b": ("a", "b")}
 
 
 def test_a_removed_node_draws_nothing_any_more() -> None:
