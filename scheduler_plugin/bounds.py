@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
+from collections.abc import Callable
 
 import numpy as np
 
 from scheduler_plugin.greedy import Packing
+from scheduler_plugin.pattern_bound import Asked, Room, pattern_bound
 from scheduler_plugin.problem import IntArray, Problem
 from scheduler_plugin.resource_columns import GPUS, MILLI_CPU
 from scheduler_plugin.snapshot import MILLI_PER_GPU
@@ -42,6 +44,66 @@ def cumulative_bounds(problem: Problem) -> tuple[int, ...]:
             + _host_bound(problem, fits, possible, without) * MILLI_PER_GPU
         )
     return tuple(bounds)
+
+
+def tightened(
+    problem: Problem, bounds: tuple[int, ...], is_over: Callable[[], bool]
+) -> tuple[int, ...]:
+    """Bounds no higher than what all resources together allow, by a linear program a tier.
+
+    Args:
+        problem: What is packed.
+        bounds: By tier and those above it together.
+        is_over: Tiers that have not begun keep their bounds.
+    """
+    values = np.array([pod_class.value for pod_class in problem.classes], dtype=np.int64)
+    priorities = np.array([pod_class.priority for pod_class in problem.classes], dtype=np.int64)
+    others = [r for r in _bounding(problem) if problem.requests[:, r].any()]
+    board_milli = _board_milli(problem)
+    if board_milli is None or _is_overbooked(problem):
+        return bounds
+    eligible = problem.eligible.copy()
+    for c, node in problem.start:
+        eligible[c, node] = True
+    found = list(bounds)
+    for tier, priority in enumerate(problem.tiers):
+        if is_over():
+            break
+        some = priorities >= priority
+        asked = Asked(
+            problem.requests[some][:, others],
+            problem.requests[some, GPUS],
+            np.array([d.share_milli for d in problem.demands], dtype=np.int64)[some],
+            problem.counts[some],
+            values[some],
+        )
+        room = Room(problem.free[:, others], board_milli, eligible[some])
+        most = pattern_bound(asked, room, is_over)
+        if math.isfinite(most):
+            unit = int(np.gcd.reduce(values[some]))
+            found[tier] = min(found[tier], math.floor((most + 1e-6) / unit) * unit)
+    return tuple(found)
+
+
+def _board_milli(problem: Problem) -> IntArray | None:
+    """What is left of each board, (n, b); None where pods that may move are on parts of boards."""
+    if problem.boards is None:
+        most = int(problem.free[:, GPUS].max(initial=0))
+        whole: IntArray = (np.arange(most) < problem.free[:, [GPUS]]) * MILLI_PER_GPU
+        return whole
+    if any(problem.gpu_milli[c] % MILLI_PER_GPU for c, _ in problem.start):
+        return None
+    # Boards that are cut hold MIG instances only, which have no row in the program.
+    left: IntArray = np.clip(problem.boards, 0, MILLI_PER_GPU)
+    return left
+
+
+def _is_overbooked(problem: Problem) -> bool:
+    """A node holds more than it offers: what runs there may stay, which no row says."""
+    used = np.zeros_like(problem.free)
+    for (c, node), count in problem.start.items():
+        used[node] += problem.requests[c] * count
+    return bool((used > problem.free).any())
 
 
 def _possible_counts(problem: Problem, fits: IntArray) -> IntArray:

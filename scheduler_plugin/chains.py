@@ -16,10 +16,11 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from scheduler_plugin.exchanges import ANY_PRICE, price_of_coming, price_of_leaving, swap_in
 from scheduler_plugin.greedy import Packing
 from scheduler_plugin.problem import BoolArray, IntArray
 
-__all__ = ["let_in", "let_stay"]
+__all__ = ["goes_home", "let_in", "let_stay"]
 
 FIRST_LINKS: Final = 48
 """Of the cheapest pods whose leaving would let the waiting one in, so many are followed further."""
@@ -40,12 +41,25 @@ Move = tuple[int, int, int]
 """Class, from which node, to which: -1 for any that has room."""
 
 
-def let_in(packing: Packing, class_index: int) -> bool:
-    """Place one more pod of a class of which one waits, if one or two moves make room for it."""
+def let_in(
+    packing: Packing,
+    class_index: int,
+    targets: BoolArray | None = None,
+    most_price: int = ANY_PRICE,
+) -> bool:
+    """Place one more pod of a class of which one waits, if one or two moves make room for it.
+
+    Args:
+        packing: Changed only if True is returned.
+        class_index: Of the pod.
+        targets: Nodes that it may come to, shape (n,); None for all that its rules allow.
+        most_price: The moves may cost so much.
+    """
     movable = _movable(packing)
     if not len(movable.node):
         return False
-    found = sorted(_chains(packing, class_index, movable), key=lambda chain: chain[0])[:TRIED]
+    found = sorted(_chains(packing, class_index, movable, targets), key=lambda chain: chain[0])
+    found = [chain for chain in found if chain[0] <= most_price][:TRIED]
     return any(_made(packing, class_index, target, moves) for _, target, moves in found)
 
 
@@ -53,6 +67,8 @@ def let_stay(packing: Packing) -> int:
     """Take back moves of pods whose own places have room again; how many."""
     start, taken_back = packing.problem.start, 0
     for (c, source), count in start.items():
+        if packing.assignment.get((c, source), 0) >= count:
+            continue
         for key in [k for k in packing.assignment if k[0] == c and k[1] != source]:
             while packing.assignment.get((c, source), 0) < count and packing.assignment.get(
                 key, 0
@@ -67,12 +83,36 @@ def let_stay(packing: Packing) -> int:
     return taken_back
 
 
+def goes_home(packing: Packing, class_index: int, source: int) -> bool:
+    """Let one pod that left a node stay there instead; who came in its stead goes elsewhere.
+
+    Args:
+        packing: Changed only if True is returned: then the moves of others cost less than is won.
+        class_index: Of the pod.
+        source: Its node.
+    """
+    problem = packing.problem
+    home = np.zeros(len(problem.node_names), dtype=np.bool_)
+    home[source] = True
+    most = price_of_coming(packing, class_index, source) - 1
+    for c, node in list(packing.assignment):
+        if c != class_index or node == source or price_of_leaving(packing, c, node):
+            continue
+        mark = packing.mark()
+        packing.put(c, node, -1)
+        if packing.capacity(c)[source]:
+            packing.put(c, source, 1)
+            return True
+        if let_in(packing, c, home, most) or swap_in(packing, c, home, most):
+            return True
+        packing.undo_to(mark)
+    return False
+
+
 def _movable(packing: Packing) -> _Movable:
     kept = packing.problem.kept_in_place
     there = [(c, n) for c, n in packing.assignment if c not in kept and not _in_gang(packing, c)]
-    prices = packing.problem.prices
-    start = packing.problem.start
-    price = [prices[key][0] if packing.assignment[key] <= start.get(key, 0) else 0 for key in there]
+    price = [price_of_leaving(packing, *key) for key in there]
     columns = np.array(there, dtype=np.int64).reshape(-1, 2)
     return _Movable(columns[:, 0], columns[:, 1], np.array(price, dtype=np.int64))
 
@@ -82,7 +122,7 @@ def _in_gang(packing: Packing, class_index: int) -> bool:
 
 
 def _chains(
-    packing: Packing, class_index: int, movable: _Movable
+    packing: Packing, class_index: int, movable: _Movable, targets: BoolArray | None
 ) -> Iterator[tuple[int, int, tuple[Move, ...]]]:
     """Price, node of the waiting pod and moves, last move first."""
     problem = packing.problem
@@ -96,6 +136,8 @@ def _chains(
         movable.node,
         lambda: [problem.demands[c] for c in movable.of_class.tolist()],
     )
+    if targets is not None:
+        able = able & targets
     lets_in = able[movable.node] & (room >= request).all(axis=1)
     elsewhere = _has_room_elsewhere(packing, movable)
     for m in _cheapest(lets_in & elsewhere, movable.price, TRIED):

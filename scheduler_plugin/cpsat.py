@@ -16,6 +16,7 @@ from ortools.sat.python import cp_model
 
 from scheduler_plugin.board_rows import BoardRows, boards_held
 from scheduler_plugin.greedy import Packing
+from scheduler_plugin.neighbourhoods import Goal
 from scheduler_plugin.objective import OPENED_NODE_COST_WATTS, is_idle_gpu_node
 from scheduler_plugin.problem import Assignment
 
@@ -43,7 +44,7 @@ class SolverLimits:
 
 @dataclass(frozen=True, slots=True)
 class Improvement:
-    """An assignment, whether its placed values are proved best for the part, and the work spent."""
+    """An assignment, whether what the goal asks for is proved best for the part, and the work."""
 
     assignment: Assignment
     proved: bool
@@ -52,10 +53,10 @@ class Improvement:
 
 
 class _Stage(NamedTuple):
-    """What is maximised in one go, and whether placed values are in it."""
+    """What is maximised in one go, and whether the call is after it."""
 
     expression: Any
-    holds_values: bool
+    is_asked: bool
 
 
 class _Part:
@@ -162,43 +163,59 @@ class _Part:
                 if k == n and self.problem.gpu_milli[c]:
                     self.model.add(x <= int(self.left[c]) * self.opened[n])
 
-    def stages(self, *, at_once: bool) -> list[_Stage]:
+    def stages(self, goal: Goal) -> list[_Stage]:
         """Expressions to maximise one after the other, values before costs.
 
         As many are one expression as ``MAX_STAGE_WEIGHT`` lets: a small part is solved in one go.
-
-        Args:
-            at_once: Whether costs may share an expression with values; a proof of the values
-                would then have to prove the costs, too.
         """
+        values, costs = self._values(), self._costs()
+        if goal is Goal.FEWER_MOVES:
+            self._hold_values()
+            values = []
         made: list[_Stage] = []
-        weight, expression, values = 1, 0, False
-        for term, span, is_value in reversed([*self._values(), *self._costs()]):
-            apart = is_value and not values and not at_once
+        weight, expression, asked = 1, 0, False
+        for number, (term, span) in enumerate(reversed([*values, *costs])):
+            is_asked = number >= len(costs) or goal is Goal.FEWER_MOVES
+            # A proof of the values in one expression with costs would have to prove the costs, too.
+            apart = is_asked and not asked and goal is Goal.PROOF
             if weight > 1 and (apart or weight * (span + 1) > MAX_STAGE_WEIGHT):
-                made.append(_Stage(expression, values))
+                made.append(_Stage(expression, asked))
                 weight, expression = 1, 0
             expression = expression + weight * term
             weight *= span + 1
-            values = values or is_value
+            asked = is_asked
         if weight > 1:
-            made.append(_Stage(expression, values))
+            made.append(_Stage(expression, asked))
         return made[::-1]
 
-    def _values(self) -> list[tuple[Any, int, bool]]:
+    def _hold_values(self) -> None:
+        """No stage may lose any."""
+        for worth in self._stage_values():
+            now = sum(worth.get(c, 0) * count for (c, _), count in self.start.items())
+            self.model.add(self._value(worth) >= now)
+
+    def _values(self) -> list[tuple[Any, int]]:
         """Placed value of each stage, most important first, with the most that it can be."""
-        found: list[tuple[Any, int, bool]] = []
+        return [
+            (self._value(worth), sum(each * self.left[c] for c, each in worth.items()))
+            for worth in self._stage_values()
+        ]
+
+    def _stage_values(self) -> list[dict[int, int]]:
+        """By stage what a pod of each class with a variable is worth; none for empty stages."""
+        here = {c for c, _ in self.counts}
+        found = []
         for stage in self.problem.value_stages:
-            worth = {c: value for c, value in stage.items() if c in self.left}
+            worth = {c: value for c, value in stage.items() if c in here}
             unit = math.gcd(*worth.values()) or 1
-            worth = {c: value // unit for c, value in worth.items()}
-            value = sum(worth[c] * x for (c, _), x in self.counts.items() if c in worth)
-            span = sum(each * self.left[c] for c, each in worth.items())
-            if not isinstance(value, int):
-                found.append((value, span, True))
+            if worth:
+                found.append({c: value // unit for c, value in worth.items()})
         return found
 
-    def _costs(self) -> list[tuple[Any, int, bool]]:
+    def _value(self, worth: dict[int, int]) -> Any:  # noqa: ANN401 - an expression or 0
+        return sum(worth[c] * x for (c, _), x in self.counts.items() if c in worth)
+
+    def _costs(self) -> list[tuple[Any, int]]:
         """Moves, then watts and opened nodes, negated, with the most that each can be."""
         # Of several pods of a class on a node any may be the cheapest: each counts as their mean.
         prices = {key: self.problem.prices[key] for key in self.left_behind}
@@ -214,7 +231,7 @@ class _Part:
         )
         opened = OPENED_NODE_COST_WATTS * len(self.opened)
         stages = [(-moved, dearest), self._worth(), (-cost, most + opened)]
-        return [(term, span, False) for term, span in stages if not isinstance(term, int)]
+        return [(term, span) for term, span in stages if not isinstance(term, int)]
 
     def _worth(self) -> tuple[Any, int]:
         """What GPU models are worth to those placed, with the most that it can be."""
@@ -250,8 +267,7 @@ def improve(
     classes: Sequence[int],
     nodes: Sequence[int],
     limits: SolverLimits,
-    *,
-    at_once: bool = False,
+    goal: Goal = Goal.PROOF,
 ) -> Improvement:
     """The best assignment found when these classes may be rearranged on these nodes.
 
@@ -262,33 +278,40 @@ def improve(
     part = _Part(packing, classes, nodes)
     packing.undo_to(mark)
     solution, spent, wall, proved = part.start, 0.0, 0.0, True
-    stages = part.stages(at_once=at_once)
+    stages = part.stages(goal)
     for number, stage in enumerate(stages):
         part.hint(solution)
         part.model.maximize(stage.expression)
-        solver = _solver(limits, 1.0 if stage.holds_values else COST_STAGE_SHARE, spent, wall)
+        solver = _solver(limits, goal, 1.0 if stage.is_asked else COST_STAGE_SHARE, spent, wall)
         part.boards.prepare(solver)
         status = solver.solve(part.model)
         spent += float(solver.response_proto.deterministic_time)
         wall += solver.wall_time
         if status not in _USEFUL:
-            proved = proved and not stage.holds_values
+            proved = proved and not stage.is_asked
             break
         solution = {key: v for key, x in part.counts.items() if (v := solver.value(x))}
         part.boards.read(solver)
-        if stage.holds_values:
+        if stage.is_asked:
             proved = proved and status == cp_model.OPTIMAL
         if spent >= limits.deterministic_time or wall >= limits.wall_seconds:
-            proved = proved and not any(later.holds_values for later in stages[number + 1 :])
+            proved = proved and not any(later.is_asked for later in stages[number + 1 :])
             break
         part.model.add(stage.expression >= solver.value(stage.expression))
     return Improvement(part.outside | solution, proved, spent, wall)
 
 
-def _solver(limits: SolverLimits, share: float, spent: float, wall: float) -> cp_model.CpSolver:
+def _solver(
+    limits: SolverLimits, goal: Goal, share: float, spent: float, wall: float
+) -> cp_model.CpSolver:
     solver = cp_model.CpSolver()
     solver.parameters.num_workers = limits.workers
     solver.parameters.random_seed = limits.seed
+    if goal is not Goal.PROOF:
+        # On parts that are cut off after some 50 ms a full presolve is half of that.
+        solver.parameters.max_presolve_iterations = 1
+        solver.parameters.cp_model_probing_level = 0
+        solver.parameters.symmetry_level = 0
     work = min(limits.deterministic_time * share, limits.deterministic_time - spent)
     solver.parameters.max_deterministic_time = max(1e-3, work)
     solver.parameters.max_time_in_seconds = max(1e-2, limits.wall_seconds - wall)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from enum import Enum, auto
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -18,20 +19,38 @@ from scheduler_plugin.greedy import Packing
 from scheduler_plugin.pod_classes import Job
 from scheduler_plugin.problem import BoolArray, Problem, placed_counts
 
-__all__ = ["Neighbourhood", "Neighbourhoods"]
+__all__ = ["Goal", "Neighbourhood", "Neighbourhoods"]
 
-SIZES: Final = (4, 6, 8, 12)
+SIZES: Final = (3, 4, 5, 6)
 """Nodes of a neighbourhood, in turn: small ones are solved in milliseconds."""
 
 OTHERS_WAITING: Final = 8
 """Classes that wait besides the job and may come in, too."""
 
 
+class Goal(Enum):
+    """What a call is after; every answer is at least as good as the start in the whole objective.
+
+    Attributes:
+        PROOF: Values by themselves before all costs, so that they can be proved best.
+        BETTER: Values and costs in one expression.
+        FEWER_MOVES: Values are held, only costs are looked at.
+    """
+
+    PROOF = auto()
+    BETTER = auto()
+    FEWER_MOVES = auto()
+
+
+IN_ANOTHERS_STEAD: Final = 24
+"""Waiting classes that may come in for others, so that fewer moves do: assumed."""
+
+
 class Neighbourhood(NamedTuple):
     """What may be rearranged."""
 
-    classes: list[int]
-    nodes: list[int]
+    classes: Sequence[int]
+    nodes: Sequence[int]
 
 
 class Neighbourhoods:
@@ -63,17 +82,30 @@ class Neighbourhoods:
         return Neighbourhood(self._classes(packing, job, waiting, nodes), nodes)
 
     def around_moves(self, packing: Packing, size: int) -> Neighbourhood | None:
-        """Nodes that pods leave and others that they come to: fewer moves may do; None for none."""
+        """Nodes that pods leave and others that they come to: fewer moves may do; None for none.
+
+        One pod that left: its node, where its class came to, who came to its node and from where,
+        then nodes of other moves and, at last, any. Who waits may come in another's stead.
+        """
         start, now = self._problem.start, packing.assignment
         left = [key for key, count in start.items() if now.get(key, 0) < count]
-        came = [key for key, count in now.items() if count > start.get(key, 0)]
         if not left:
             return None
+        came = [key for key, count in now.items() if count > start.get(key, 0)]
         c, source = left[self._chance.randrange(len(left))]
-        targets = [n for k, n in came if k == c]
-        nodes = [source, *targets, *(n for _, n in left), *(n for _, n in came)]
-        chosen = list(dict.fromkeys(nodes))[:size]
-        return Neighbourhood(self._classes(packing, None, (), chosen), sorted(chosen))
+        came_here = {k for k, n in came if n == source}
+        linked = [n for k, n in came if k == c] + [n for k, n in left if k in came_here]
+        others = [n for _, n in [*left, *came]]
+        count = len(self._problem.node_names)
+        anywhere = self._chance.sample(range(count), min(size, count))
+        for nodes in (linked, others):
+            self._chance.shuffle(nodes)
+        chosen = list(dict.fromkeys([source, *linked, *others, *anywhere]))[:size]
+        lacking = np.array(placed_counts(self._problem, now)) < self._problem.counts
+        waiting = np.flatnonzero(lacking).tolist()
+        inside = set(self._classes(packing, None, (), chosen))
+        inside |= set(self._chance.sample(waiting, min(IN_ANOTHERS_STEAD, len(waiting))))
+        return Neighbourhood(self._with_gangs(inside), sorted(chosen))
 
     def _nodes(self, packing: Packing, job: Job, size: int) -> list[int]:
         """A node that lacks little for the largest pod of the job, then complementary ones."""
@@ -112,5 +144,9 @@ class Neighbourhoods:
         inside |= set(job.classes if job is not None else ())
         others = [c for other in waiting for c in other.classes if not other.gang]
         inside |= set(self._chance.sample(others, min(OTHERS_WAITING, len(others))))
+        return self._with_gangs(inside)
+
+    def _with_gangs(self, inside: set[int]) -> list[int]:
+        """And all other classes of their gangs."""
         gangs = {self._problem.classes[c].pod.gang for c in inside} - {""}
         return sorted(inside | {c for gang in gangs for c in self._together[gang]})

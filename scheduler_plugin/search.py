@@ -6,18 +6,21 @@ and what it finds, so that it may be ended at any moment.
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
-from scheduler_plugin.bounds import cumulative_bounds
-from scheduler_plugin.chains import let_in, let_stay
+from scheduler_plugin.bounds import cumulative_bounds, tightened
+from scheduler_plugin.chains import goes_home, let_in, let_stay
+from scheduler_plugin.exchanges import swap_in
 from scheduler_plugin.greedy import Packing, fill
 from scheduler_plugin.greedy_orders import incumbent
-from scheduler_plugin.neighbourhoods import Neighbourhoods
-from scheduler_plugin.objective import demanded_values, objective, placed_values
+from scheduler_plugin.neighbourhoods import Goal, Neighbourhood, Neighbourhoods
+from scheduler_plugin.objective import demanded_values, disruption, objective, placed_values
 from scheduler_plugin.pod_classes import Job
 from scheduler_plugin.problem import Assignment, Problem, placed_counts
 from wattpack.clock import Clock
@@ -38,10 +41,16 @@ WHOLE_PROBLEM_COUNTS = 3000
 WHOLE_WITH_MOVES_COUNTS = 250
 #: What such a proof may take of what is left.
 PROOF_SHARE = 0.3
-#: Of the search, for placing more; after that only fewer moves are looked for, if there are any.
-PLACING_SHARE = 0.6
-#: Every so many rounds fewer moves are looked for, among so many nodes.
-MOVES_EVERY, MOVES_NODES = 2, 6
+#: Of the search, until when more is to be placed; after each of them fewer moves are looked for.
+PLACING_SHARES = (0.3, 0.8)
+#: Nodes of a neighbourhood in which fewer moves are looked for, in turn.
+MOVES_SIZES = (2, 3, 4)
+#: Up to this many integers all nodes are one neighbourhood first, for so much of what is left.
+WHOLE_MOVES_COUNTS, WHOLE_MOVES_SHARE = 900, 0.7
+#: A call that only what is left limits.
+NO_LIMIT = math.inf
+#: Deterministic work of one linear program of a bound, and until when another may begin.
+BOUND_WORK, BOUND_SHARE = 5e-3, 0.2
 #: Rounds without improvement before the search gives up.
 PATIENCE = 60
 #: CP-SAT's deterministic work for one neighbourhood.
@@ -74,6 +83,18 @@ class SearchSettings:
     moves: bool = False
     clock: Clock | None = None
     explain_seconds: float | None = None
+
+
+class Attempt(NamedTuple):
+    """What came of one.
+
+    Attributes:
+        better: Than the best before.
+        proved: Nothing there is better in what the goal asks for.
+    """
+
+    better: bool
+    proved: bool
 
 
 class Search:
@@ -142,14 +163,28 @@ class Search:
         demand = cumulative(demanded_values(self.problem))
         return tuple(min(b, d) for b, d in zip(self.bounds, demand, strict=True))
 
+    def tighten(self) -> None:
+        """Let linear programs say what all resources together allow, while they take little."""
+
+        def is_over() -> bool:
+            self.solver_work += BOUND_WORK
+            return self.progress() > BOUND_SHARE
+
+        if self.bounds is not None and not self.done():
+            self.bounds = tightened(self.problem, self.bounds, is_over)
+
     def done(self) -> bool:
         """Nothing more can be placed, or the budget is spent."""
-        return (
-            self.proved
-            or self._reaches_bound(self.best)
-            or self.spent >= self.budget
-            or self.seconds_left() <= 0.0
-        )
+        return self.proved or self._reaches_bound(self.best) or self.is_over()
+
+    def is_over(self) -> bool:
+        """The budget is spent."""
+        return self.spent >= self.budget or self.seconds_left() <= 0.0
+
+    def moves_more_than_one(self) -> bool:
+        """More leave their nodes than the one without whom nothing would have come in."""
+        prices = [price for each in self.problem.prices.values() for price in each]
+        return bool(prices) and disruption(self.problem, self.best) > min(prices)
 
     def progress(self) -> float:
         """Of its budget and its wall limit, the share that the search has used of either."""
@@ -167,26 +202,38 @@ class Search:
         return limit - (clock.monotonic_ns() - self._began_ns) / NS_PER_SECOND
 
     def attempt(
-        self, classes: Sequence[int], nodes: Sequence[int], share: float, *, whole: bool = False
-    ) -> bool:
-        """One CP-SAT call with a share of what is left; True if the best got better."""
+        self, around: Neighbourhood, goal: Goal, work: float = ROUND_WORK, share: float = 1.0
+    ) -> Attempt:
+        """One CP-SAT call.
+
+        Args:
+            around: What may be rearranged.
+            goal: What the call is after.
+            work: The most that it may spend of the budget.
+            share: The same, of what is left of budget and time.
+        """
         # OR-Tools brings pandas with it: a process that lets a child search starts without them.
         from scheduler_plugin.cpsat import SolverLimits, improve
 
-        classes = [c for c in classes if c not in self.kept]
         limits = SolverLimits(
-            (self.budget - self.spent) * share if whole else ROUND_WORK,
+            min(work, (self.budget - self.spent) * share),
             max(0.01, self.seconds_left() * share),
             self.seed + self.rounds,
             self.settings.workers,
         )
-        result = improve(self.packing, classes, nodes, limits, at_once=not whole)
+        classes = [c for c in around.classes if c not in self.kept]
+        result = improve(self.packing, classes, around.nodes, limits, goal)
         self.solver_work += max(result.deterministic_time, 1e-3)
         self.wall += result.wall_seconds
         self.rounds += 1
-        self.proved = self.proved or (whole and result.proved)
+        return Attempt(self._take(result.assignment), result.proved)
+
+    def _take(self, assignment: Assignment) -> bool:
+        """Make it the best if with what then still fits it is better."""
+        if assignment == self.packing.assignment:
+            return False
         mark = self.packing.mark()
-        self.packing.become(result.assignment)
+        self.packing.become(assignment)
         fill(self.packing, self.jobs)
         let_stay(self.packing)
         reached = objective(self.problem, self.packing.assignment)
@@ -206,12 +253,32 @@ class Search:
             for job in jobs:
                 c = job.classes[0]
                 while not job.gang and placed[c] < self.problem.counts[c] and not self.done():
-                    self.solver_work += CHAIN_WORK
-                    if not let_in(self.packing, c):
+                    if not self._lets_in(c):
                         break
                     placed[c] += 1
                     came_in = True
         self.best_objective = objective(self.problem, self.packing.assignment)
+
+    def take_moves_back(self) -> None:
+        """Who left its node stays there, where others can make room for less than that wins."""
+        mark = self.packing.mark()
+        for (c, source), count in self.problem.start.items():
+            while self.packing.assignment.get((c, source), 0) < count and not self.is_over():
+                self.solver_work += CHAIN_WORK
+                if not goes_home(self.packing, c, source):
+                    break
+        reached = objective(self.problem, self.packing.assignment)
+        if reached < self.best_objective or self.packing.states.is_overbooked():
+            self.packing.undo_to(mark)
+        else:
+            self.best_objective = reached
+
+    def _lets_in(self, class_index: int) -> bool:
+        self.solver_work += CHAIN_WORK
+        if let_in(self.packing, class_index):
+            return True
+        # Pairs are many where clusters are large: neighbourhoods need their time, too.
+        return self.progress() < PLACING_SHARES[0] and swap_in(self.packing, class_index)
 
     @property
     def best(self) -> Assignment:
@@ -222,7 +289,8 @@ class Search:
 def improve_all(search: Search) -> None:
     """The whole problem if it is small, else neighbourhoods around one waiting job at a time.
 
-    A job that stays where greedy put it is nothing that CP-SAT could place.
+    A job that stays where greedy put it is nothing that CP-SAT could place. What is left of the
+    budget when nothing more comes in is spent on fewer moves.
     """
     problem = search.problem
     jobs = [job for job in search.jobs if search.kept.isdisjoint(job.classes)]
@@ -230,26 +298,55 @@ def improve_all(search: Search) -> None:
         return
     free = Packing(problem)
     could = np.stack([free.capacity(c) for c in range(len(problem.classes))]) > 0
-    useful = np.flatnonzero(could.any(axis=0)).tolist()
-    every, integers = range(len(problem.classes)), int(could.sum())
+    whole = Neighbourhood(range(len(problem.classes)), np.flatnonzero(could.any(axis=0)).tolist())
+    integers = int(could.sum())
     if integers <= WHOLE_PROBLEM_COUNTS and not problem.start:
-        search.attempt(every, useful, 1.0, whole=True)
+        search.proved = search.attempt(whole, Goal.PROOF, NO_LIMIT).proved
         return
     jobs = [job for job in jobs if all(could[c].any() for c in job.classes)]
     search.short_chains(jobs)
+    search.tighten()
     if integers <= WHOLE_WITH_MOVES_COUNTS and not search.done():
-        search.attempt(every, useful, PROOF_SHARE, whole=True)
+        search.proved = search.attempt(whole, Goal.PROOF, NO_LIMIT, PROOF_SHARE).proved
     neighbourhoods = Neighbourhoods(problem, could, search.random)
+    for share in PLACING_SHARES:
+        _place_more(search, neighbourhoods, jobs, share)
+        _move_less(search, neighbourhoods, whole if integers <= WHOLE_MOVES_COUNTS else None)
+
+
+def _place_more(
+    search: Search, neighbourhoods: Neighbourhoods, jobs: Sequence[Job], share: float
+) -> None:
     fruitless = turn = 0
     while fruitless < PATIENCE and not search.done():
+        if search.problem.start and search.progress() > share:
+            return
         turn += 1
-        around = None
-        if turn % MOVES_EVERY == 0 or search.progress() > PLACING_SHARE:
-            around = neighbourhoods.around_moves(search.packing, MOVES_NODES)
-        around = around or neighbourhoods.next_one(search.packing, jobs, turn)
+        around = neighbourhoods.next_one(search.packing, jobs, turn)
         if around is None:
             return
-        better = search.attempt(around.classes, around.nodes, 1.0)
+        better = search.attempt(around, Goal.BETTER).better
+        fruitless = 0 if better else fruitless + 1
+
+
+def _move_less(search: Search, neighbourhoods: Neighbourhoods, whole: Neighbourhood | None) -> None:
+    """Fewer moves for the same placed values."""
+    if not search.moves_more_than_one() or search.is_over():
+        return
+    search.take_moves_back()
+    if (
+        whole is not None
+        and search.attempt(whole, Goal.FEWER_MOVES, NO_LIMIT, WHOLE_MOVES_SHARE).proved
+    ):
+        return
+    fruitless = turn = 0
+    while fruitless < PATIENCE and search.moves_more_than_one() and not search.is_over():
+        turn += 1
+        size = MOVES_SIZES[turn % len(MOVES_SIZES)]
+        around = neighbourhoods.around_moves(search.packing, size)
+        if around is None:
+            return
+        better = search.attempt(around, Goal.FEWER_MOVES).better
         fruitless = 0 if better else fruitless + 1
 
 

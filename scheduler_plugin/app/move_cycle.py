@@ -16,9 +16,12 @@ from scheduler_plugin.plan_document import Plan
 from scheduler_plugin.snapshot_builder import BuiltSnapshot, ClusterObjects
 from wattpack.clock import Clock
 from wattpack.kube.port import JsonObject
-from wattpack.units import seconds_to_ns
+from wattpack.units import NS_PER_SECOND, seconds_to_ns
 
 __all__ = ["MoveCycle"]
+
+#: Moves that were asked for in vain are asked for again after this time (assumed).
+AGAIN_NS = 30 * NS_PER_SECOND
 
 
 class MoveCycle:
@@ -105,6 +108,14 @@ class MoveCycle:
     ) -> tuple[Applied, dict[str, str]]:
         """As ``Mover.begin``."""
         return self._mover.begin(plan, built, bodies)
+
+    def ask_again_ns(self, plan: Plan) -> int | None:
+        """When to ask the same once more although nothing changed; None for never.
+
+        A solver that had no CPU answers with its first plan, in which nobody moves.
+        """
+        in_vain = self.wanted and plan.pending and not plan.steps
+        return self._clock.monotonic_ns() + AGAIN_NS if in_vain else None
 
     def plain(self, plan: Plan) -> Plan:
         """A plan without moves places nobody who is not at our gate: kube-scheduler does that."""

@@ -164,8 +164,6 @@ class Mover:
                     self._ledger.disruptions.refund(step.uid)
             book.steps = before
             raise
-        for step in book.coming():
-            self._nominations.name(step, bodies)
         return applied, nodes
 
     def carry_on(
@@ -179,11 +177,14 @@ class Mover:
         book = self._ledger.moves
         if not book.steps:
             return NOTHING, {}
+        held = {pod.uid for pod in book.held()}
         self._claim(built, bodies)
+        # A place that was just claimed is no longer somebody else's.
+        claimed = held - {pod.uid for pod in book.held()}
+        pods = tuple(pod for pod in built.snapshot.pods if pod.uid not in claimed)
+        snapshot = built.snapshot.model_copy(update={"pods": pods})
         empty = Plan(snapshot_digest=built.snapshot.digest(), method="none")
-        for step in book.coming():
-            self._nominations.name(step, bodies)
-        outcome = self._go_on(empty, built.snapshot, bodies)
+        outcome = self._go_on(empty, snapshot, bodies)
         why = "others have taken the room"
         self._tell(self._ends.hopeless(self._due, bodies, why), bodies)
         return outcome
@@ -253,13 +254,16 @@ class Mover:
     def _go_on(
         self, plan: Plan, snapshot: Snapshot, bodies: Mapping[str, JsonObject]
     ) -> tuple[Applied, dict[str, str]]:
-        """Release who has room now, after everything open is written, then evict who may go."""
+        """Release who has room now, after everything open is written; hints, then evictions."""
         book = self._ledger.moves
         self._due = due = due_steps(snapshot, book.steps)
         ready = [s for s in due if isinstance(s, Coming) and all(m.gated for m in s.members)]
         applied, nodes = NOTHING, dict[str, str]()
         if ready or plan.placements:
             applied, nodes = self._release(plan, ready, snapshot, bodies)
+        for coming in book.coming():
+            # Before there is room: the hint keeps it from less important pods.
+            self._nominations.name(coming, bodies)
         began_ns = self._clock.monotonic_ns()
         for step in due:
             if isinstance(step, Leaving) and self._is_needed(step):

@@ -37,7 +37,9 @@ class Nominations:
         """Members that wait for kube-scheduler carry their node; a failure is tried again later."""
         for member in step.members:
             body = bodies.get(member.uid)
-            if body is not None and not member.gated and nominated_node(body) != member.node:
+            if body is None or member.gated or pod_facts.node_name(body):
+                continue
+            if nominated_node(body) != member.node:
                 self._write(member, body, member.node)
 
     def withdraw(self, step: Coming, bodies: Mapping[str, JsonObject]) -> None:

@@ -318,9 +318,9 @@ class PlacementLoop:
         if asked and (retry_ns is None or now_ns < retry_ns):
             self._events.tell(self._causes, bodies)
             return CycleResult("unchanged", None, {}, self._last.pending)
-        self._retry_at_ns = None
         started_ns = self._clock.monotonic_ns()
         plan = self._planner.plan(built.snapshot, moves=moves)
+        self._retry_at_ns = self._moves.ask_again_ns(plan)
         if plan.refusals:
             log.error("the checker refused a plan: %s", "; ".join(plan.refusals[:5]))
         released = dict(before)

@@ -260,6 +260,14 @@ class MovingCluster(Cluster):
         """Nodes of an owner's pods that do not leave; empty text for one that waits."""
         return sorted(pod_facts.node_name(p) for p in self.pods_of(owner) if not _leaves(p))
 
+    def ended(self, outcome: str) -> float:
+        """Steps of moves that ended so, by this planner's metrics."""
+        return sum(
+            sample.value
+            for sample in self.loop.metrics.moves.collect()[0].samples
+            if sample.name.endswith("_total") and sample.labels == {"outcome": outcome}
+        )
+
     def run_on(self, owner: str, node: str, gpus: int, **changes: Any) -> None:
         """One pod of its own owner that runs there already."""
         self.own(owner, gpus, **changes)

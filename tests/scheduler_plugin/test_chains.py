@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 from hypothesis import given
 
-from scheduler_plugin.chains import let_in, let_stay
+from scheduler_plugin.chains import goes_home, let_in, let_stay
+from scheduler_plugin.exchanges import swap_in
 from scheduler_plugin.greedy import Packing
-from scheduler_plugin.objective import placed_values
+from scheduler_plugin.objective import disruption, placed_values
 from scheduler_plugin.problem import Problem, compile_problem
 from scheduler_plugin.snapshot import Pod, Snapshot
 from tests.scheduler_plugin.placement_builders import bound, domain, gang, node, pod, snapshot
@@ -114,3 +115,52 @@ def test_a_move_whose_place_is_taken_stays() -> None:
     problem, packing, waiting = asked(snapshot(*CASES["one move"][0]))
     assert let_in(packing, waiting)
     assert (let_stay(packing), moves_of(problem, packing)) == (0, CASES["one move"][1])
+
+
+SWAP = [node("a", 8), node("b", 7), runs("x", "a", 5), runs("y", "b", 4), pod("p", 4)]
+
+
+def test_two_change_nodes_where_no_move_alone_would_do() -> None:
+    problem, packing, waiting = asked(snapshot(*SWAP))
+    assert not let_in(packing, waiting)
+    assert swap_in(packing, waiting)
+    assert moves_of(problem, packing) == [("x", "a"), ("y", "b")]
+    assert (packing.free >= 0).all()
+
+
+@pytest.mark.parametrize(("most", "comes"), [(5 * 60 + 4 * 60, True), (5 * 60 + 4 * 60 - 1, False)])
+def test_a_swap_costs_no_more_than_it_may(most: int, comes: bool) -> None:
+    _, packing, waiting = asked(snapshot(*SWAP))
+    before = dict(packing.assignment)
+    assert swap_in(packing, waiting, most_price=most) is comes
+    assert (packing.assignment == before) is not comes
+
+
+def test_who_left_comes_home_and_the_new_one_goes_elsewhere() -> None:
+    problem, packing, waiting = asked(
+        snapshot(node("a"), node("b"), runs("x", "a", 6), pod("p", 5))
+    )
+    moved = next(c for c, k in enumerate(problem.classes) if k.running)
+    packing.put(moved, 0, -1)
+    packing.put(moved, 1, 1)
+    packing.put(waiting, 0, 1)
+    assert goes_home(packing, moved, 0)
+    assert packing.assignment == {(moved, 0): 1, (waiting, 1): 1}
+
+
+@FEW
+@given(clusters())
+def test_coming_home_costs_nobody_a_place_and_makes_moves_cheaper(s: Snapshot) -> None:
+    problem = compile_problem(s, moves=True)
+    packing = Packing(problem, problem.start)
+    for c in (c for c, k in enumerate(problem.classes) if k.uids):
+        while let_in(packing, c) or swap_in(packing, c):
+            pass
+    for c, source in problem.start:
+        values = placed_values(problem, packing.assignment)
+        cost = disruption(problem, packing.assignment)
+        if packing.assignment.get((c, source), 0) < problem.start[c, source]:
+            came = goes_home(packing, c, source)
+            assert placed_values(problem, packing.assignment) == values
+            assert (disruption(problem, packing.assignment) < cost) is came
+            assert (packing.free >= 0).all()

@@ -35,6 +35,8 @@ def test_a_move_makes_room_and_the_successor_gets_the_place_that_was_kept() -> N
     assert len(cluster.kube.evictions) == 1
     told = " ".join(note for _, note in events(cluster))
     assert "to make room for team/train-3" in told
+    assert "given up" not in told
+    assert (cluster.ended("claimed"), cluster.ended("given_up")) == (1, 0)
 
 
 def test_a_place_that_is_kept_says_nothing_of_the_boards_that_its_pod_had() -> None:

@@ -8,6 +8,9 @@ import pytest
 
 from scheduler_plugin import pods as pod_facts
 from scheduler_plugin.app.cluster_view import BUDGETS
+from scheduler_plugin.app.solver_process import InProcessPlanner
+from scheduler_plugin.plan_document import Plan
+from scheduler_plugin.snapshot import Snapshot
 from tests.scheduler_plugin.moving_cluster import MovingCluster, restarted
 from tests.scheduler_plugin.placement_cluster import SPACE, events, pod_object
 from wattpack.kube.port import (
@@ -111,6 +114,7 @@ def test_a_successor_that_passes_the_gate_by_frees_the_place() -> None:
     assert len(cluster.kube.evictions) == 1
     cluster.webhook_works = False
     cluster.turns(3)
+    assert cluster.ended("elsewhere") == 1
     cluster.webhook_works = True
     cluster.turns(120)
     assert not cluster.loop.ledger.moves.steps
@@ -136,7 +140,9 @@ def test_a_pod_without_our_gate_gets_room_on_several_nodes_and_a_hint() -> None:
     assert pod_facts.node_name(cluster.pod("train")) == "a"
     assert hints == {"None", "a"}
     assert (cluster.where("even"), cluster.where("cheap")) == (["b"], [""])
-    assert [e.owner for e in cluster.kube.evictions] == ["rs-cheap", "rs-even"]
+    first, second = cluster.kube.evictions
+    assert (first.owner, second.owner) == ("rs-cheap", "rs-even")
+    assert second.at_seconds >= first.at_seconds + 30, "it leaves once its place is free"
 
 
 def test_a_pod_that_kube_scheduler_can_place_is_not_our_business() -> None:
@@ -229,3 +235,21 @@ def test_who_waits_for_nobody_disturbs_nobody() -> None:
     cluster.scale("train", 0)
     cluster.turns(30)
     assert cluster.kube.evictions == []
+
+
+def test_moves_that_the_solver_had_no_time_for_are_asked_for_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    cluster = halves()
+    cluster.own("train", 8)
+    real, asked = InProcessPlanner.plan, []
+
+    def late(self: InProcessPlanner, snapshot: Snapshot, *, moves: bool = False) -> Plan:
+        asked.append(moves)
+        return real(self, snapshot, moves=moves and asked.count(True) > 1)
+
+    monkeypatch.setattr(InProcessPlanner, "plan", late)
+    cluster.turns(25)
+    assert (asked.count(True), cluster.kube.evictions) == (1, [])
+    cluster.turns(60)
+    assert cluster.where("train") != [""]

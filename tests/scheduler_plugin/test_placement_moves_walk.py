@@ -200,8 +200,8 @@ class Walk:
         used: Counter[str] = Counter()
         fresh: set[str] = set()
         for pod in self.cluster.all_pods():
-            pin, uid = pod_facts.pinned_node(pod), pod_facts.uid(pod)
-            node = pod_facts.node_name(pod) or ("" if pod_facts.is_bare(pod) else pin)
+            pin = "" if pod_facts.is_bare(pod) else pod_facts.pinned_node(pod)
+            node, uid = pod_facts.node_name(pod) or pin, pod_facts.uid(pod)
             if not node:
                 continue
             if uid not in self.seen_since:

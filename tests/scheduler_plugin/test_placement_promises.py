@@ -449,3 +449,29 @@ def test_the_watchdogs_release_survives_whatever_was_admitted(cluster: Cluster, 
     outcome = release_all(cluster.api)
     assert (outcome.released, outcome.left) == (2, 0)
     assert pod_facts.gates(cluster.pod("odd")) == ["a.io/b"]
+
+
+def test_a_pin_whose_eviction_fails_for_a_moment_is_asked_for_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    cluster = Cluster()
+    cluster.add_nodes("a")
+    cluster.add(pod_object("p", 8))
+    cluster.loop.step()
+    evict, asked = cluster.api.evict, []
+
+    def once(name: str, namespace: str, *, uid: str = "") -> None:
+        asked.append(name)
+        if len(asked) == 1:
+            raise UnavailableError("no answer")
+        evict(name, namespace, uid=uid)
+
+    monkeypatch.setattr(cluster.api, "evict", once)
+    cluster.clock.advance_seconds(31)
+    cluster.loop.step()
+    cluster.loop.step()
+    assert asked == ["p"]
+    cluster.clock.advance_seconds(11)
+    cluster.loop.step()
+    assert asked == ["p", "p"]
+    assert cluster.api.list(PODS).items == ()
