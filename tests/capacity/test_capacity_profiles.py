@@ -12,6 +12,7 @@ import pytest
 
 from capacity.fitting.fit import PROFILES, REFERENCE, STEP_TABLES, build_document
 from capacity.fitting.fit import main as fit_main
+from capacity.fitting.fit_comparison import fit_difference
 from capacity.gpu_profile import KERNEL_CLASSES, profile_from_dict
 from capacity.profile_errors import UnknownGpuModel
 from capacity.profile_library import (
@@ -36,7 +37,31 @@ def document(fresh: dict[str, Any]) -> dict[str, Any]:
 
 def test_a_refit_of_the_reference_data_reproduces_the_shipped_file(fresh: dict[str, Any]) -> None:
     shipped = json.loads(PROFILES.read_text(encoding="utf-8"))
-    assert json.dumps(fresh, indent=1) == json.dumps(shipped, indent=1)
+    assert fit_difference(json.loads(json.dumps(fresh)), shipped) == ""
+
+
+ROW: dict[str, Any] = {"model": "A", "watts": 700.0, "samples": 3, "curve": [0.66227, 1.0]}
+
+
+@pytest.mark.parametrize(
+    ("changed", "told"),
+    [
+        ({}, ""),
+        ({"curve": [0.66228, 1.0]}, ""),
+        ({"curve": [0.6623, 1.0]}, "curve[0]: 0.66227, shipped 0.6623"),
+        ({"curve": [0.66227]}, "curve: list of 2, shipped list of 1"),
+        ({"watts": 700.1}, "watts: 700.0, shipped 700.1"),
+        ({"watts": 700}, "watts: 700.0, shipped 700"),
+        ({"watts": float("nan")}, "watts: 700.0, shipped nan"),
+        ({"samples": 4}, "samples: 3, shipped 4"),
+        ({"model": "B"}, "model: 'A', shipped 'B'"),
+        ({"more": None}, "dict of 4, shipped dict of 5"),
+    ],
+)
+def test_fits_are_the_same_to_the_last_digit(changed: dict[str, Any], told: str) -> None:
+    """Processors differ in that digit: 0.66227499999 on one is 0.66227501069 on another."""
+    assert fit_difference({"rows": [ROW]}, {"rows": [ROW | changed]}).endswith(told)
+    assert bool(fit_difference(ROW, ROW | changed)) == bool(told)
 
 
 def test_fit_check_notices_a_changed_file(
@@ -48,6 +73,7 @@ def test_fit_check_notices_a_changed_file(
     assert fit_main(["--check", "--out", str(changed)]) == 1
     assert changed.read_text(encoding="utf-8") == "{}"
     told = capsys.readouterr().out
+    assert "a fresh fit differs: all: dict of" in told
     # The step tables beside it are what the shipped rows give.
     assert "profiles.json" in told
     assert STEP_TABLES not in told
