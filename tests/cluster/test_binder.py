@@ -219,15 +219,27 @@ def test_every_pod_got_its_node_by_a_binding(nodes: ControlPlane, namespace: str
     assert bind(nodes, namespace, "by-hand", "binder-b").status == 201
     place(nodes, namespace, pod("counted", gpus=1))
     node_of(nodes, namespace, "counted")
-    events = [e for e in nodes.audit_events() if e.get("objectRef", {}).get("resource") == "pods"]
-    bound = [e for e in events if e["objectRef"].get("subresource") == "binding"]
-    binders = {e["userAgent"] for e in bound if e["objectRef"].get("name") == "counted"}
-    assert binders == {"wattpack-test-binder"}
-    writers = [e for e in events if "kwok" in e["userAgent"] and e["verb"] in ("patch", "update")]
-    assert writers, "kwok made pods run"
-    assert all(e["objectRef"].get("subresource") == "status" for e in writers), (
-        "kwok writes only the status of pods"
-    )
+
+    def written(*verbs: str) -> set[tuple[str, str, str]]:
+        """Who wrote what of this test's pods, of the requests that have ended."""
+        return {
+            (event["userAgent"].partition("/")[0], about["name"], about.get("subresource", ""))
+            for event in nodes.audit_events()
+            if (about := event.get("objectRef", {})).get("resource") == "pods"
+            and about.get("namespace") == namespace
+            and event["verb"] in verbs
+        }
+
+    binding = ("wattpack-test-binder", "counted", "binding")
+    eventually("the binding is logged", lambda: binding in written("create"))
+    bound = {w for w in written("create") if w[1:] == binding[1:]}
+    assert bound == {binding}
+
+    def of_kwok() -> set[tuple[str, str]]:
+        return {(name, sub) for who, name, sub in written("patch", "update") if who == "kwok"}
+
+    eventually("kwok made pods run", lambda: of_kwok() or None)
+    assert {subresource for _, subresource in of_kwok()} == {"status"}
 
 
 def test_replicas_that_keep_apart_land_on_different_nodes(

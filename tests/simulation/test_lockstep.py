@@ -8,6 +8,7 @@ import socket
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from multiprocessing.connection import Connection
 from pathlib import Path
 
@@ -26,6 +27,7 @@ from wattpack.units import NS_PER_SECOND
 
 SECOND = NS_PER_SECOND
 JOIN = 30.0
+Body = Callable[[], None]
 
 
 @contextmanager
@@ -50,10 +52,21 @@ def conducting(conductor: Conductor) -> Iterator[Conductor]:
         raise problems[0]
 
 
-def start(target: Callable[[], None]) -> threading.Thread:
+def start(target: Body) -> threading.Thread:
     thread = threading.Thread(target=target, daemon=True)
     thread.start()
     return thread
+
+
+def joined(clock: LockstepClock, begin: threading.Barrier, body: Callable[[], None]) -> Body:
+    """The body in a thread that holds time before anybody begins: who is late misses nothing."""
+
+    def whole() -> None:
+        clock.join()
+        begin.wait(JOIN)
+        body()
+
+    return whole
 
 
 def finish(*threads: threading.Thread) -> None:
@@ -73,18 +86,10 @@ def test_two_loops_of_one_process_meet_at_each_common_time() -> None:
                 seen.append((clock.monotonic_ns(), name))
             clock.leave()
 
-        started = threading.Barrier(3)
-
-        def run(name: str, period_ns: int, count: int) -> Callable[[], None]:
-            def body() -> None:
-                clock.join()
-                started.wait(JOIN)
-                loop(name, period_ns, count)
-
-            return body
-
-        threads = [start(run("slow", 3 * SECOND, 4)), start(run("fast", SECOND, 12))]
-        started.wait(JOIN)
+        begin = threading.Barrier(3)
+        loops = partial(loop, "slow", 3 * SECOND, 4), partial(loop, "fast", SECOND, 12)
+        threads = [start(joined(clock, begin, body)) for body in loops]
+        begin.wait(JOIN)
         clock.ready()
         finish(*threads)
         clock.close()
@@ -101,7 +106,6 @@ def test_time_stands_while_one_participant_works() -> None:
         passed = threading.Event()
 
         def worker() -> None:
-            clock.join()
             release.wait(JOIN)
             clock.wait_until(10 * SECOND)
 
@@ -110,7 +114,9 @@ def test_time_stands_while_one_participant_works() -> None:
             passed.set()
 
         clock.join()  # this thread runs: nothing may move
-        threads = [start(worker), start(waiter)]
+        begin = threading.Barrier(3)
+        threads = [start(joined(clock, begin, body)) for body in (worker, waiter)]
+        begin.wait(JOIN)
         clock.ready()
         assert not passed.wait(0.05)
         assert clock.monotonic_ns() == 0
@@ -137,7 +143,9 @@ def test_a_wake_ends_a_wait_without_moving_time() -> None:
             clock.leave()
 
         clock.join()
-        threads = [start(waiter), start(waker)]
+        begin = threading.Barrier(3)
+        threads = [start(joined(clock, begin, body)) for body in (waiter, waker)]
+        begin.wait(JOIN)
         clock.ready()
         clock.wait_until(1 * SECOND)
         clock.leave()
@@ -161,19 +169,10 @@ def test_who_was_woken_holds_time_from_the_moment_of_the_wake() -> None:
             passed.set()
             clock.leave()
 
-        joined = threading.Barrier(3)
-
-        def run(body: Callable[[], None]) -> Callable[[], None]:
-            def whole() -> None:
-                clock.join()
-                joined.wait(JOIN)
-                body()
-
-            return whole
-
         clock.join()
-        threads = [start(run(woken)), start(run(other))]
-        joined.wait(JOIN)
+        begin = threading.Barrier(3)
+        threads = [start(joined(clock, begin, body)) for body in (woken, other)]
+        begin.wait(JOIN)
         clock.ready()
         clock.wait_until(SECOND)  # both wait by now
         wake.set()
