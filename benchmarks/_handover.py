@@ -49,8 +49,9 @@ class Judge:
         self.pins[pod] = node
         used: Counter[str] = Counter()
         for name, place in self.pins.items():
-            used[place] += self.gpus_by_pod[name]
-        self.over_gpus = max(self.over_gpus, max(used.values()) - GPUS_PER_NODE)
+            if place:
+                used[place] += self.gpus_by_pod[name]
+        self.over_gpus = max(self.over_gpus, max(used.values(), default=0) - GPUS_PER_NODE)
         if holder not in ("", replica):
             self.late.append((replica, pod, node))
             self.last_late_seconds = max(self.last_late_seconds, since_seconds)

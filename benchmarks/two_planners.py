@@ -50,11 +50,12 @@ TARGETS = {
         f"{part}_patches_begun_after_the_lease",
         f"{part}_late_writes_outside_the_plan",
         f"{part}_pods_unplaced",
+        f"{part}_pods_without_a_pin",
     )
 } | {
     key: Target(at_least=1)
     for part in ("plane", "virtual")
-    for key in (f"{part}_handovers", f"{part}_stuck_writes_arrived", f"{part}_pods_pinned")
+    for key in (f"{part}_handovers", f"{part}_stuck_writes_arrived")
 }
 
 
@@ -215,9 +216,11 @@ class Experiment:
     def figures(self, part: str) -> dict[str, float | int]:
         """What the judge saw."""
         judge = self.judge
+        pinned = sum(bool(node) for node in judge.pins.values())
         return {
             f"{part}_pods": self._size.pods,
-            f"{part}_pods_pinned": len(judge.pins),
+            f"{part}_pods_pinned": pinned,
+            f"{part}_pods_without_a_pin": self._size.pods - pinned,
             f"{part}_handovers": self.handovers,
             f"{part}_pods_promised_twice": judge.promised_twice() + len(judge.repinned),
             f"{part}_gpus_beyond_nodes": max(0, judge.over_gpus),

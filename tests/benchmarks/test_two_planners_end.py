@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from benchmarks._turns import TurnClock
-from benchmarks.two_planners import Experiment, Size, add_node, pod_body
+from benchmarks.two_planners import TARGETS, Experiment, Size, add_node, pod_body
 from simulation.kube import EmbeddedKube
 from wattpack.clock import Clock, SystemClock
 from wattpack.errors import Terminated
@@ -77,6 +77,20 @@ def test_planners_end_before_the_server_however_slow_their_writes_are() -> None:
         experiment.in_threads()
     assert clock.monotonic_ns() - began_ns < ENDED_SECONDS * NS_PER_SECOND
     assert set(threading.enumerate()) <= before
+
+
+@pytest.mark.parametrize("let_go", [False, True])
+def test_planners_that_pin_nothing_miss_the_pass_line(let_go: bool) -> None:
+    """Whoever is let go without a node is placed by others, and shows nothing of planners."""
+    clock, size = SystemClock(), Size(10, 1.0, 1.0, 1.0, 1.0)
+    experiment = Experiment(EmbeddedKube(clock), clock, size, lambda: None, threaded=False)
+    for i in range(size.pods if let_go else 0):
+        experiment.judge.pinned("a", f"p{i:04}", "", "a", 0.0)
+    found = experiment.figures("plane")
+    assert found["plane_pods_pinned"] == found["plane_gpus_beyond_nodes"] == 0
+    assert not TARGETS["plane_pods_without_a_pin"].met_by(found["plane_pods_without_a_pin"])
+    experiment.judge.pinned("a", "p0000", "n0", "a", 0.0)
+    assert experiment.figures("plane")["plane_pods_without_a_pin"] == size.pods - 1
 
 
 def telling(begun: threading.Event, wait: Callable[[float], None]) -> Callable[[float], None]:
