@@ -23,6 +23,8 @@ from scheduler_plugin.snapshot import (
     TaintEffect,
     Toleration,
 )
+from wattpack.gpu_resources import COUNT_LABEL, NVIDIA_GPU
+from wattpack.object_names import GPU_PRODUCT_LABEL
 
 __all__ = ["contended"]
 
@@ -86,14 +88,14 @@ def _node(i: int) -> Node:
         milli_cpu=192_000,
         memory_bytes=2048 * GIB,
         pods=110,
-        resources={"nvidia.com/gpu": GPUS, "ephemeral-storage": 3000 * GIB},
+        resources={NVIDIA_GPU: GPUS, "ephemeral-storage": 3000 * GIB},
         labels={
             "kubernetes.io/hostname": name,
             "kubernetes.io/arch": "amd64",
             "topology.kubernetes.io/zone": f"zone-{rack // RACKS_A_ROW}",
             "topology.example/rack": f"rack-{rack:03}",
-            "nvidia.com/gpu.product": model,
-            "nvidia.com/gpu.count": str(GPUS),
+            GPU_PRODUCT_LABEL: model,
+            COUNT_LABEL: str(GPUS),
         },
         domain=f"rack-{rack:03}",
         idle_watts=1200,
@@ -116,7 +118,7 @@ def _pod(
         gpu_milli=gpus * MILLI_PER_GPU,
         milli_cpu=gpus * cpu_a_gpu or 500,
         memory_bytes=(gpus * gib_a_gpu or 2) * GIB,
-        resources={"nvidia.com/gpu": gpus},
+        resources={NVIDIA_GPU: gpus},
         **({"namespace": f"team-{gpus % 7}"} | more),
     )
 

@@ -26,6 +26,7 @@ def made_row(**changes: Any) -> dict[str, Any]:
         "heat": 0.1,
         "began_heat": 0.0,
         "hidden_share": 0.01,
+        "hidden_heat": 0.002,
         "metered": True,
         "peak_ratio": 0.98,
         "above_seconds": 0.0,
@@ -53,7 +54,7 @@ def test_no_trip_in_n_runs_bounds_their_chance_by_three_over_n() -> None:
 
 def test_figures_sum_work_by_class_and_count_runs() -> None:
     tripped = made_row(trips=2, heat=1.0, back_seconds=None, violations={"I2": 3})
-    told = figures([made_row(), tripped, made_row(back_seconds=90.0)])
+    told = figures([made_row(), tripped, made_row(back_seconds=90.0, hidden_heat=0.03)])
     assert told["trips"] == 2
     assert told["runs_with_a_trip"] == 1
     assert told["causes_of_trips"] == "api_down 1"
@@ -63,6 +64,8 @@ def test_figures_sum_work_by_class_and_count_runs() -> None:
     assert told["back_within_60_seconds_share"] == pytest.approx(1 / 3)
     assert told["runs_not_back_at_all"] == 1
     assert told["invariant_violations"] == 3
+    assert told["hidden_heat_max"] == 0.03
+    assert 0.002 < told["hidden_heat_p99"] < 0.03
     assert told["polca_runs_braked"] == 3
     assert told["runs_without_any_meter"] == 0
     assert told["cap_changes_per_gpu_hour"] == pytest.approx(5.0)
