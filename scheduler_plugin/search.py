@@ -301,7 +301,9 @@ def improve_all(search: Search) -> None:
     whole = Neighbourhood(range(len(problem.classes)), np.flatnonzero(could.any(axis=0)).tolist())
     integers = int(could.sum())
     if integers <= WHOLE_PROBLEM_COUNTS and not problem.start:
-        search.proved = search.attempt(whole, Goal.PROOF, NO_LIMIT).proved
+        search.tighten()
+        if not search.done():
+            search.proved = search.attempt(whole, Goal.PROOF, NO_LIMIT).proved
         return
     jobs = [job for job in jobs if all(could[c].any() for c in job.classes)]
     search.short_chains(jobs)

@@ -12,7 +12,7 @@ from scheduler_plugin.bounds import cumulative_bounds, tightened
 from scheduler_plugin.objective import placed_values
 from scheduler_plugin.pattern_bound import Asked, Room, pattern_bound
 from scheduler_plugin.problem import compile_problem
-from scheduler_plugin.search import cumulative
+from scheduler_plugin.search import Search, SearchSettings, cumulative, improve_all
 from scheduler_plugin.snapshot import Snapshot
 from tests.examples import examples
 from tests.scheduler_plugin.placement_builders import node, pod, snapshot
@@ -146,13 +146,28 @@ def test_a_tier_s_bound_is_tightened_but_never_below_a_placement(s: Snapshot) ->
     assert all(r <= t for r, t in zip(reached, tight, strict=True))
 
 
-def test_cpu_and_memory_together_say_more_than_each_alone() -> None:
-    """Either column by itself lets five of six in, both together 4.8."""
+def two_columns() -> Snapshot:
+    """A node, three pods that ask for much CPU and three for much memory."""
     gib = 2**30
     parts = [node("a", 0, milli_cpu=6000, memory_bytes=6 * gib)]
     parts += [pod(f"p{i}", 0, milli_cpu=2000, memory_bytes=gib // 2) for i in range(3)]
     parts += [pod(f"q{i}", 0, milli_cpu=500, memory_bytes=2 * gib) for i in range(3)]
-    problem = compile_problem(snapshot(*parts))
+    return snapshot(*parts)
+
+
+def test_cpu_and_memory_together_say_more_than_each_alone() -> None:
+    """Either column by itself lets five of six in, both together 4.8."""
+    problem = compile_problem(two_columns())
     loose = cumulative_bounds(problem)
     assert loose == (5 * MILLI_PER_GPU,)
     assert tightened(problem, loose, lambda: False) == (4 * MILLI_PER_GPU,)
+
+
+def test_what_reaches_it_needs_no_solver() -> None:
+    """Where nothing runs yet, too: 4 of 6 pods, where single columns allow 5."""
+    problem = compile_problem(two_columns())
+    search = Search(problem, 1.0, 0, SearchSettings(), 0)
+    search.packing.become({(c, 0): 2 for c in range(len(problem.classes))})
+    improve_all(search)
+    assert search.rounds == 0
+    assert search.tier_bounds() == (4 * MILLI_PER_GPU,)
