@@ -54,13 +54,12 @@ def copy_tree(into: Path) -> None:
         ["git", "ls-files", "-coz", "--exclude-standard"], cwd=ROOT, capture_output=True, check=True
     ).stdout.split(b"\0")
     names = b"\0".join(name for name in listed if name and (ROOT / name.decode()).exists())
-    pack = subprocess.Popen(
-        ["tar", "c", "--null", "-T", "-"], cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE
-    )
-    assert pack.stdin is not None
-    pack.stdin.write(names)
-    pack.stdin.close()
-    subprocess.run(["tar", "x"], cwd=into, stdin=pack.stdout, check=True)
+    # Through a file: between two pipes, a list of names longer than a buffer waits for ever.
+    with tempfile.TemporaryFile() as archive:
+        pack = ["tar", "c", "--null", "-T", "-"]
+        subprocess.run(pack, cwd=ROOT, input=names, stdout=archive, check=True)
+        archive.seek(0)
+        subprocess.run(["tar", "x"], cwd=into, stdin=archive, check=True)
     for name in LENT:
         (into / name).parent.mkdir(parents=True, exist_ok=True)
         if (ROOT / name).exists():
