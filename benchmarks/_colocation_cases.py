@@ -15,8 +15,8 @@ import numpy as np
 
 from benchmarks.interference import HARMFUL_SPEED, Table
 from capacity.interference.pair_model import PairModel, SharedJob
-from scheduler_plugin.shared_work import job_name
-from scheduler_plugin.snapshot import Node, Pod, SlowDown, Snapshot
+from scheduler_plugin.documents.snapshot import Node, Pod, SlowDown, Snapshot
+from scheduler_plugin.kube_objects.shared_work import job_name
 from scheduler_plugin.solve import plan
 
 Pair = tuple[str, str]

@@ -6,9 +6,9 @@ import random
 from collections.abc import Callable
 from typing import Any, Final
 
-from scheduler_plugin.peer_rule import PeerKind, PeerRule
-from scheduler_plugin.shared_boards import BANDWIDTH_MILLI, COMPUTE_MILLI
-from scheduler_plugin.snapshot import (
+from scheduler_plugin.documents.peer_rule import PeerKind, PeerRule
+from scheduler_plugin.documents.shared_boards import BANDWIDTH_MILLI, COMPUTE_MILLI
+from scheduler_plugin.documents.snapshot import (
     Gang,
     Node,
     NodeTerm,

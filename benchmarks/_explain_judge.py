@@ -11,8 +11,8 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
-from scheduler_plugin.checker import complaints
-from scheduler_plugin.snapshot import Snapshot
+from scheduler_plugin.documents.snapshot import Snapshot
+from scheduler_plugin.judge.checker import complaints
 from scheduler_plugin.solve import plan
 
 __all__ = ["altered", "fits_if_all_is_free", "frozen", "is_placed", "less_of"]

@@ -9,15 +9,15 @@ import numpy as np
 
 from benchmarks._gavel_jobs import GavelJob, servers
 from benchmarks._heterogeneity_judge import Ran
-from scheduler_plugin.snapshot import MILLI_PER_GPU, Node, Pod, Snapshot
-from scheduler_plugin.solve import plan
-from scheduler_plugin.throughput_policies import (
+from scheduler_plugin.documents.snapshot import MILLI_PER_GPU, Node, Pod, Snapshot
+from scheduler_plugin.packing.throughput_policies import (
     Floats,
     Integers,
     due_models,
     round_values,
     rounds_waited,
 )
+from scheduler_plugin.solve import plan
 
 #: Host side of a server; never the limit here.
 MILLI_CPU, MEMORY_BYTES = 96_000, 2**39

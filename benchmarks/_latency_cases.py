@@ -12,7 +12,7 @@ import random
 from collections import defaultdict
 from typing import Any, Final
 
-from scheduler_plugin.snapshot import (
+from scheduler_plugin.documents.snapshot import (
     MILLI_PER_GPU,
     Gang,
     Node,

@@ -11,11 +11,11 @@ import numpy as np
 from benchmarks._openb_policies import Binding, Told
 from benchmarks._openb_trace import MILLI_PER_GPU, Kind
 from benchmarks._openb_trace import Node as TraceNode
-from scheduler_plugin.chains import let_in
-from scheduler_plugin.greedy import Packing
-from scheduler_plugin.problem import Problem, compile_problem
-from scheduler_plugin.snapshot import Node, Pod, Snapshot
+from scheduler_plugin.documents.snapshot import Node, Pod, Snapshot
+from scheduler_plugin.packing.greedy import Packing
+from scheduler_plugin.packing.problem import Problem, compile_problem
 from scheduler_plugin.solve import plan
+from scheduler_plugin.solver.chains import let_in
 
 BYTES_PER_MIB: Final = 2**20
 #: Of the search, in CP-SAT's deterministic work; also the product's default.

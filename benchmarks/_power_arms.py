@@ -20,11 +20,11 @@ import numpy as np
 from benchmarks._openb_planner import BYTES_PER_MIB
 from benchmarks._openb_trace import MILLI_PER_GPU, MOST_BOARDS, FloatArray, IntArray
 from benchmarks._power_cluster import SERVES, TRAINS, TYPES, Cluster, Task, gpus, profile_of
-from scheduler_plugin.cap_levels import CapLevel, at_levels, chosen_levels, offered_levels
-from scheduler_plugin.greedy import Packing
-from scheduler_plugin.peak_coincidence import BoardDraw, coincidence
-from scheduler_plugin.problem import compile_problem
-from scheduler_plugin.snapshot import Node, Pod, PowerDomain, Snapshot
+from scheduler_plugin.documents.snapshot import Node, Pod, PowerDomain, Snapshot
+from scheduler_plugin.kube_objects.peak_coincidence import BoardDraw, coincidence
+from scheduler_plugin.packing.cap_levels import CapLevel, at_levels, chosen_levels, offered_levels
+from scheduler_plugin.packing.greedy import Packing
+from scheduler_plugin.packing.problem import compile_problem
 
 ARMS: Final = ("blind", "tdp", "peak", "ours")
 Levels = Mapping[tuple[str, str], CapLevel]

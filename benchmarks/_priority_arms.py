@@ -13,8 +13,8 @@ from typing import Any, Final, NamedTuple, Protocol
 
 from benchmarks._priority_instances import COMBINATIONS, Case, Combination, Placement, draw_case
 from benchmarks._priority_judge import Proposal, Turn, judge, outcome
-from scheduler_plugin.plan_document import Plan
-from scheduler_plugin.snapshot import MILLI_PER_GPU, Node, Pod, PodState, Snapshot
+from scheduler_plugin.documents.plan_document import Plan
+from scheduler_plugin.documents.snapshot import MILLI_PER_GPU, Node, Pod, PodState, Snapshot
 from scheduler_plugin.solve import SearchSettings, plan
 from wattpack.clock import Clock, SystemClock
 from wattpack.units import NS_PER_SECOND

@@ -25,12 +25,12 @@ from benchmarks._explain_judge import (
     less_of,
 )
 from benchmarks.runner import Options, Result, Row, Rows, Target, finished_rows
-from scheduler_plugin.greedy_orders import incumbent
-from scheduler_plugin.pending_remedies import explained
-from scheduler_plugin.plan_changes import apply_changes
-from scheduler_plugin.plan_document import Plan
-from scheduler_plugin.problem import compile_problem
-from scheduler_plugin.snapshot import Snapshot
+from scheduler_plugin.documents.plan_changes import apply_changes
+from scheduler_plugin.documents.plan_document import Plan
+from scheduler_plugin.documents.snapshot import Snapshot
+from scheduler_plugin.explain.pending_remedies import explained
+from scheduler_plugin.packing.greedy_orders import incumbent
+from scheduler_plugin.packing.problem import compile_problem
 from scheduler_plugin.solve import plan
 
 NAME = "explain_truth"

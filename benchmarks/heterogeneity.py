@@ -35,7 +35,7 @@ from benchmarks._heterogeneity_judge import (
 )
 from benchmarks._heterogeneity_rounds import ANEW_AFTER, rounds
 from benchmarks.runner import Options, Result, Target
-from scheduler_plugin.throughput_policies import (
+from scheduler_plugin.packing.throughput_policies import (
     Floats,
     Integers,
     Work,

@@ -30,9 +30,9 @@ from benchmarks._child import kept
 from benchmarks._latency_cases import contended
 from benchmarks.runner import Options, Result, Target
 from scheduler_plugin.app.solver_process import ChildSettings, ProcessPlanner
-from scheduler_plugin.plan_document import PendingReason, Plan
-from scheduler_plugin.snapshot import Snapshot
-from scheduler_plugin.snapshot_stream import SnapshotReceiver, SnapshotSender
+from scheduler_plugin.documents.plan_document import PendingReason, Plan
+from scheduler_plugin.documents.snapshot import Snapshot
+from scheduler_plugin.documents.snapshot_stream import SnapshotReceiver, SnapshotSender
 from scheduler_plugin.solve import SearchSettings, plan
 from wattpack.clock import SystemClock
 from wattpack.flags import positive

@@ -19,13 +19,13 @@ from typing import Any
 from benchmarks._handover import GPUS_PER_NODE, Judge, SlowApi, Wire
 from benchmarks._turns import TurnClock
 from benchmarks.runner import Options, Result, Target
-from scheduler_plugin.admission import Mode
 from scheduler_plugin.app.placement_metrics import PlacementMetrics
 from scheduler_plugin.app.planning_loop import PlacementLoop, PlannerSurroundings
 from scheduler_plugin.app.scheduler_process import SchedulerProcess, planner_elector
 from scheduler_plugin.app.scheduler_settings import PlacementSettings
 from scheduler_plugin.app.solver_process import InProcessPlanner
 from scheduler_plugin.batching import Batcher
+from scheduler_plugin.kube_objects.admission import Mode
 from simulation.kube import EmbeddedKube
 from wattpack.clock import Clock, SystemClock
 from wattpack.errors import DeadlineExceededError

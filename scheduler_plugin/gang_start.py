@@ -12,10 +12,10 @@ from typing import Annotated, Final, Literal
 
 from pydantic import Field
 
-from scheduler_plugin.plan_changes import WAITING
-from scheduler_plugin.plan_document import Pending, Plan
-from scheduler_plugin.snapshot import Id, Label, PodState, Snapshot, Value
-from scheduler_plugin.value_json import parse_value
+from scheduler_plugin.documents.plan_changes import WAITING
+from scheduler_plugin.documents.plan_document import Pending, Plan
+from scheduler_plugin.documents.snapshot import Id, Label, PodState, Snapshot, Value
+from scheduler_plugin.documents.value_json import parse_value
 from scheduler_plugin.what_if import held, with_parts, without_pods
 from wattpack.errors import InputError
 

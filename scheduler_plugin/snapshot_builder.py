@@ -14,22 +14,9 @@ from pydantic import ValidationError
 from capacity.catalogue.pod_works import PodWorks
 from capacity.interference.shared_speeds import SharedSpeeds
 from capacity.profile_library import normal_name
-from scheduler_plugin import pods as pod_facts
-from scheduler_plugin.asked_amounts import MOST_OFFERED, asked_amounts, other_amounts
-from scheduler_plugin.bound_loads import bound_loads, host_watts
-from scheduler_plugin.gang_census import GangCensus
-from scheduler_plugin.gang_places import Room, gangs_with_places, places_of_expected
-from scheduler_plugin.hami_boards import HamiBoards, registered_boards
-from scheduler_plugin.kueue_workloads import ExpectedGang
-from scheduler_plugin.ledger import Ledger
-from scheduler_plugin.mig_geometry import geometry_of
-from scheduler_plugin.own_rules import rules_of, rules_of_next
-from scheduler_plugin.peer_groups import PeerGroups
-from scheduler_plugin.pod_claims import CLAIM_NOT_COUNTED, ClaimObjects, PodClaims
-from scheduler_plugin.power_view import ModelWatts, PowerView
-from scheduler_plugin.shared_boards import limit_milli, offered_milli, shared_board_count
-from scheduler_plugin.shared_work import SharedWork
-from scheduler_plugin.snapshot import (
+from scheduler_plugin.documents.mig_geometry import geometry_of
+from scheduler_plugin.documents.shared_boards import limit_milli, offered_milli, shared_board_count
+from scheduler_plugin.documents.snapshot import (
     MILLI_PER_GPU,
     Node,
     Pod,
@@ -38,10 +25,23 @@ from scheduler_plugin.snapshot import (
     Taint,
     TaintEffect,
 )
-from scheduler_plugin.snapshot_limits import MAX_GPUS
-from scheduler_plugin.value_json import named_error
-from scheduler_plugin.volume_places import VolumePlaces
-from scheduler_plugin.work_draw import WorkDraws
+from scheduler_plugin.documents.snapshot_limits import MAX_GPUS
+from scheduler_plugin.documents.value_json import named_error
+from scheduler_plugin.kube_objects import pods as pod_facts
+from scheduler_plugin.kube_objects.asked_amounts import MOST_OFFERED, asked_amounts, other_amounts
+from scheduler_plugin.kube_objects.bound_loads import bound_loads, host_watts
+from scheduler_plugin.kube_objects.gang_census import GangCensus
+from scheduler_plugin.kube_objects.hami_boards import HamiBoards, registered_boards
+from scheduler_plugin.kube_objects.kueue_workloads import ExpectedGang
+from scheduler_plugin.kube_objects.own_rules import rules_of, rules_of_next
+from scheduler_plugin.kube_objects.peer_groups import PeerGroups
+from scheduler_plugin.kube_objects.pod_claims import CLAIM_NOT_COUNTED, ClaimObjects, PodClaims
+from scheduler_plugin.kube_objects.power_view import ModelWatts, PowerView
+from scheduler_plugin.kube_objects.shared_work import SharedWork
+from scheduler_plugin.kube_objects.volume_places import VolumePlaces
+from scheduler_plugin.kube_objects.work_draw import WorkDraws
+from scheduler_plugin.promises.gang_places import Room, gangs_with_places, places_of_expected
+from scheduler_plugin.promises.ledger import Ledger
 from wattpack.device_requests import Devices, UncountedClaimError
 from wattpack.errors import InputError
 from wattpack.gangs import GangRef, GangSources

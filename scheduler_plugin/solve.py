@@ -11,21 +11,28 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Final, Literal, NamedTuple
 
-from scheduler_plugin.checker import complaints
-from scheduler_plugin.greedy_orders import orders_of, pack
-from scheduler_plugin.objective import demanded_values, objective, placed_values
-from scheduler_plugin.pending_remedies import explained
-from scheduler_plugin.plan_document import Pending, PendingReason, Placement, Plan, Statistics, Tier
-from scheduler_plugin.problem import Assignment, Problem, compile_problem
-from scheduler_plugin.search import (
+from scheduler_plugin.documents.plan_document import (
+    Pending,
+    PendingReason,
+    Placement,
+    Plan,
+    Statistics,
+    Tier,
+)
+from scheduler_plugin.documents.snapshot import Pod, PodState, Snapshot
+from scheduler_plugin.explain.pending_remedies import explained
+from scheduler_plugin.judge.checker import complaints
+from scheduler_plugin.packing.greedy_orders import orders_of, pack
+from scheduler_plugin.packing.objective import demanded_values, objective, placed_values
+from scheduler_plugin.packing.problem import Assignment, Problem, compile_problem
+from scheduler_plugin.solver.search import (
     WORK_PER_SECOND,
     Search,
     SearchSettings,
     cumulative,
     improve_all,
 )
-from scheduler_plugin.snapshot import Pod, PodState, Snapshot
-from scheduler_plugin.steps import changes, in_order, told
+from scheduler_plugin.solver.steps import changes, in_order, told
 from wattpack.units import NS_PER_SECOND, seconds_to_ns
 
 __all__ = ["SearchSettings", "plan", "refused"]

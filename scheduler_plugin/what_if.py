@@ -13,11 +13,11 @@ from typing import Annotated, Final, Literal
 
 from pydantic import Field
 
-from scheduler_plugin.domain_rooms import ancestors, counted_watts, pod_watts
-from scheduler_plugin.plan_changes import ON_NO_BOARD, WAITING, AddNodes, apply_changes
-from scheduler_plugin.plan_document import Pending, Plan
-from scheduler_plugin.snapshot import Id, Label, Node, Pod, PodState, Snapshot, Value
-from scheduler_plugin.steps import evicted_by
+from scheduler_plugin.documents.plan_changes import ON_NO_BOARD, WAITING, AddNodes, apply_changes
+from scheduler_plugin.documents.plan_document import Pending, Plan
+from scheduler_plugin.documents.snapshot import Id, Label, Node, Pod, PodState, Snapshot, Value
+from scheduler_plugin.packing.domain_rooms import ancestors, counted_watts, pod_watts
+from scheduler_plugin.solver.steps import evicted_by
 from wattpack.errors import InputError
 
 __all__ = [

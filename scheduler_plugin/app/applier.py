@@ -15,13 +15,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 
-from scheduler_plugin import pods as pod_facts
 from scheduler_plugin.app.plan_archive import PlanArchive
 from scheduler_plugin.app.plan_writer import PlanWriter
-from scheduler_plugin.ledger import Ledger, Promise, Reservation, Stage
-from scheduler_plugin.move_record import Now, restore
-from scheduler_plugin.plan_document import Placement, Plan
-from scheduler_plugin.snapshot import Pod, Snapshot
+from scheduler_plugin.documents.plan_document import Placement, Plan
+from scheduler_plugin.documents.snapshot import Pod, Snapshot
+from scheduler_plugin.kube_objects import pods as pod_facts
+from scheduler_plugin.promises.ledger import Ledger, Promise, Reservation, Stage
+from scheduler_plugin.promises.move_record import Now, restore
 from wattpack.clock import Clock
 from wattpack.errors import InputError
 from wattpack.kube.port import (

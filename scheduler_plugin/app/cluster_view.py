@@ -14,7 +14,7 @@ from scheduler_plugin.app.gang_reader import GangReader
 from scheduler_plugin.app.served_kinds import ServedKinds
 from scheduler_plugin.app.slice_reader import SliceReader
 from scheduler_plugin.app.volume_reader import VolumeReader
-from scheduler_plugin.power_view import ModelWatts, PowerView, model_watts
+from scheduler_plugin.kube_objects.power_view import ModelWatts, PowerView, model_watts
 from scheduler_plugin.snapshot_builder import ClusterObjects
 from wattpack.api import DemandForecast, GPUProfile, PowerDomain, PowerPolicy, WorkloadProfile
 from wattpack.clock import Clock

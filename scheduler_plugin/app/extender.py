@@ -8,7 +8,12 @@ import threading
 from collections.abc import Callable, Mapping
 
 from scheduler_plugin.app.planning_loop import CycleResult
-from scheduler_plugin.extender_answers import STALE_SECONDS, PlanTable, filtered, prioritized
+from scheduler_plugin.kube_objects.extender_answers import (
+    STALE_SECONDS,
+    PlanTable,
+    filtered,
+    prioritized,
+)
 from wattpack.clock import Clock
 from wattpack.errors import InputError
 from wattpack.units import NS_PER_SECOND, seconds_to_ns

@@ -8,8 +8,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import cache
 from typing import Any
 
-from scheduler_plugin import pods as pod_facts
 from scheduler_plugin.app.served_kinds import ServedKinds
+from scheduler_plugin.kube_objects import pods as pod_facts
 from wattpack.errors import InputError
 from wattpack.gang_sizes import GangSize
 from wattpack.gang_sources import GangSource

@@ -6,9 +6,15 @@ import logging
 from collections.abc import Mapping
 
 from scheduler_plugin.app.served_kinds import ServedKinds
-from scheduler_plugin.kueue_workloads import Asked, ExpectedGang, activated, answered, asked_of_us
-from scheduler_plugin.ledger import Ledger
-from scheduler_plugin.plan_document import Plan
+from scheduler_plugin.documents.plan_document import Plan
+from scheduler_plugin.kube_objects.kueue_workloads import (
+    Asked,
+    ExpectedGang,
+    activated,
+    answered,
+    asked_of_us,
+)
+from scheduler_plugin.promises.ledger import Ledger
 from wattpack.clock import Clock
 from wattpack.gang_sources import KUEUE_WORKLOADS
 from wattpack.kube.port import (

@@ -6,12 +6,12 @@ import logging
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
-from scheduler_plugin import pods as pod_facts
 from scheduler_plugin.app.applier import Applier, Outcome
 from scheduler_plugin.app.placement_metrics import PlacementMetrics
 from scheduler_plugin.app.waiting_pods import Cause, Unservable, gang_bodies
-from scheduler_plugin.ledger import Reservation
-from scheduler_plugin.pod_claims import CLAIM_NOT_COUNTED
+from scheduler_plugin.kube_objects import pods as pod_facts
+from scheduler_plugin.kube_objects.pod_claims import CLAIM_NOT_COUNTED
+from scheduler_plugin.promises.ledger import Reservation
 from wattpack.clock import Clock
 from wattpack.gangs import GangSources
 from wattpack.kube.event_reports import EventReason, EventRecorder

@@ -10,9 +10,9 @@ import logging
 from collections.abc import Callable
 from dataclasses import replace
 
-from scheduler_plugin import pods as pod_facts
 from scheduler_plugin.app.placement_metrics import PlacementMetrics
-from scheduler_plugin.ledger import PIN_TIMEOUT_NS, Ledger, Promise
+from scheduler_plugin.kube_objects import pods as pod_facts
+from scheduler_plugin.promises.ledger import PIN_TIMEOUT_NS, Ledger, Promise
 from wattpack.clock import Clock
 from wattpack.errors import TransientError
 from wattpack.kube.event_reports import EventReason, EventRecorder

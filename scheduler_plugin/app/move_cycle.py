@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from scheduler_plugin import pods as pod_facts
 from scheduler_plugin.app.applier import Applied
 from scheduler_plugin.app.cluster_view import ClusterReader
 from scheduler_plugin.app.mover import Mover
 from scheduler_plugin.app.waiting_pods import Cause
-from scheduler_plugin.move_permits import Permits, may_be_moved
-from scheduler_plugin.move_settings import MoveSettings
-from scheduler_plugin.move_wish import MoveWish, room_is_awaited, unserved
-from scheduler_plugin.plan_document import Plan
+from scheduler_plugin.documents.plan_document import Plan
+from scheduler_plugin.kube_objects import pods as pod_facts
+from scheduler_plugin.promises.move_permits import Permits, may_be_moved
+from scheduler_plugin.promises.move_settings import MoveSettings
+from scheduler_plugin.promises.move_wish import MoveWish, room_is_awaited, unserved
 from scheduler_plugin.snapshot_builder import BuiltSnapshot, ClusterObjects
 from wattpack.clock import Clock
 from wattpack.kube.port import JsonObject

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 
 from scheduler_plugin.app.placement_metrics import PlacementMetrics
-from scheduler_plugin.move_book import Coming, Leaving
+from scheduler_plugin.promises.move_book import Coming, Leaving
 from wattpack.kube.event_reports import EventReason, EventRecorder
 from wattpack.kube.port import PODS, JsonObject
 

@@ -15,21 +15,21 @@ import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from scheduler_plugin import pods as pod_facts
 from scheduler_plugin.app.applier import Applied, Applier
 from scheduler_plugin.app.move_notes import MoveNotes
 from scheduler_plugin.app.nominations import Nominations
 from scheduler_plugin.app.waiting_pods import FIRST_PAUSE_NS, LONGEST_PAUSE_NS
-from scheduler_plugin.disruption_budget import Disruption
-from scheduler_plugin.due_steps import due_steps
-from scheduler_plugin.ledger import Ledger
-from scheduler_plugin.move_book import Coming, Leaving, Step
-from scheduler_plugin.move_ends import End, MoveEnds
-from scheduler_plugin.move_intake import Intake, affordable, chains_of
-from scheduler_plugin.move_record import MAX_RECORD_BYTES, Now, record_of
-from scheduler_plugin.move_settings import MoveSettings
-from scheduler_plugin.plan_document import Placement, Plan
-from scheduler_plugin.snapshot import Pod, Snapshot
+from scheduler_plugin.documents.plan_document import Placement, Plan
+from scheduler_plugin.documents.snapshot import Pod, Snapshot
+from scheduler_plugin.kube_objects import pods as pod_facts
+from scheduler_plugin.promises.disruption_budget import Disruption
+from scheduler_plugin.promises.due_steps import due_steps
+from scheduler_plugin.promises.ledger import Ledger
+from scheduler_plugin.promises.move_book import Coming, Leaving, Step
+from scheduler_plugin.promises.move_ends import End, MoveEnds
+from scheduler_plugin.promises.move_intake import Intake, affordable, chains_of
+from scheduler_plugin.promises.move_record import MAX_RECORD_BYTES, Now, record_of
+from scheduler_plugin.promises.move_settings import MoveSettings
 from scheduler_plugin.snapshot_builder import BuiltSnapshot
 from wattpack.clock import Clock
 from wattpack.kube.port import (

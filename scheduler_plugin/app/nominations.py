@@ -9,8 +9,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 
-from scheduler_plugin import pods as pod_facts
-from scheduler_plugin.move_book import Coming, Member
+from scheduler_plugin.kube_objects import pods as pod_facts
+from scheduler_plugin.promises.move_book import Coming, Member
 from wattpack.kube.port import PODS, JsonObject, KubeApi, KubeError
 
 __all__ = ["Nominations", "nominated_node"]

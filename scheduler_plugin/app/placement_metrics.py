@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
-from scheduler_plugin.plan_document import Plan
+from scheduler_plugin.documents.plan_document import Plan
 from wattpack.wire.certificates import expires_at_seconds
 
 

@@ -16,9 +16,9 @@ from itertools import groupby
 from typing import NamedTuple
 
 from scheduler_plugin.app.plan_lines import headroom_status
-from scheduler_plugin.domain_rooms import DomainRoom
-from scheduler_plugin.move_record import RECORD_ANNOTATION
-from scheduler_plugin.plan_document import Plan
+from scheduler_plugin.documents.plan_document import Plan
+from scheduler_plugin.packing.domain_rooms import DomainRoom
+from scheduler_plugin.promises.move_record import RECORD_ANNOTATION
 from wattpack.api import PlacementPlan
 from wattpack.api.planning import Promise
 from wattpack.clock import Clock

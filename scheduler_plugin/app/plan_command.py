@@ -13,16 +13,21 @@ from collections import Counter
 from pathlib import Path
 
 from scheduler_plugin.app.cluster_view import ClusterReader
-from scheduler_plugin.change_text import changes_by_uid, remedy_text
-from scheduler_plugin.expected_ends import expected_ends
+from scheduler_plugin.documents.change_text import changes_by_uid, remedy_text
+from scheduler_plugin.documents.plan_document import Placement, Plan, Step, plan_schema
+from scheduler_plugin.documents.snapshot import (
+    MILLI_PER_GPU,
+    Snapshot,
+    parse_snapshot,
+    snapshot_schema,
+)
+from scheduler_plugin.documents.snapshot_limits import read_bounded
 from scheduler_plugin.gang_start import with_expected_ends
-from scheduler_plugin.ledger import Ledger
-from scheduler_plugin.plan_document import Placement, Plan, Step, plan_schema
-from scheduler_plugin.snapshot import MILLI_PER_GPU, Snapshot, parse_snapshot, snapshot_schema
+from scheduler_plugin.kube_objects.expected_ends import expected_ends
+from scheduler_plugin.promises.ledger import Ledger
 from scheduler_plugin.snapshot_builder import build_snapshot
-from scheduler_plugin.snapshot_limits import read_bounded
 from scheduler_plugin.solve import SearchSettings, plan
-from scheduler_plugin.steps import evicted_by
+from scheduler_plugin.solver.steps import evicted_by
 from wattpack.clock import Clock, SystemClock
 from wattpack.documents import parse_json
 from wattpack.errors import InputError

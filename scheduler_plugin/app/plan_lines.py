@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from scheduler_plugin.change_text import changes_by_uid, remedy_text
-from scheduler_plugin.domain_rooms import DomainRoom
-from scheduler_plugin.plan_changes import EvictPod, MovePod
-from scheduler_plugin.plan_document import Pending, Plan
-from scheduler_plugin.snapshot import Pod
+from scheduler_plugin.documents.change_text import changes_by_uid, remedy_text
+from scheduler_plugin.documents.plan_changes import EvictPod, MovePod
+from scheduler_plugin.documents.plan_document import Pending, Plan
+from scheduler_plugin.documents.snapshot import Pod
+from scheduler_plugin.packing.domain_rooms import DomainRoom
 from wattpack.api.planning import MAX_HEADROOM_DOMAINS, MAX_SHORT_DOMAINS
 from wattpack.kube.port import JsonObject
 

@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 
 from scheduler_plugin.app.plan_archive import OpenMoves, PlanArchive
 from scheduler_plugin.app.plan_lines import absent_uid, pending_line, promise_line
-from scheduler_plugin.change_text import changes_by_uid
-from scheduler_plugin.domain_rooms import domain_rooms
-from scheduler_plugin.ledger import Ledger
-from scheduler_plugin.move_record import Now, record_of
-from scheduler_plugin.plan_document import Placement, Plan
-from scheduler_plugin.snapshot import Snapshot
+from scheduler_plugin.documents.change_text import changes_by_uid
+from scheduler_plugin.documents.plan_document import Placement, Plan
+from scheduler_plugin.documents.snapshot import Snapshot
+from scheduler_plugin.packing.domain_rooms import domain_rooms
+from scheduler_plugin.promises.ledger import Ledger
+from scheduler_plugin.promises.move_record import Now, record_of
 from wattpack.clock import Clock
 from wattpack.kube.port import JsonObject
 from wattpack.times import rfc3339

@@ -13,8 +13,6 @@ from typing import Literal
 
 from pydantic import ValidationError
 
-from scheduler_plugin import pods as pod_facts
-from scheduler_plugin.admission import Mode
 from scheduler_plugin.app.applier import RESEND_NS, Applied, Applier, Outcome
 from scheduler_plugin.app.cluster_view import ClusterReader
 from scheduler_plugin.app.kueue_checks import KueueChecks
@@ -39,10 +37,12 @@ from scheduler_plugin.app.waiting_pods import (
     Pauses,
     held_back,
 )
-from scheduler_plugin.disruption_budget import DisruptionBudget
-from scheduler_plugin.ledger import Ledger, Reservation
-from scheduler_plugin.plan_document import Placement, Plan
-from scheduler_plugin.snapshot import Pod
+from scheduler_plugin.documents.plan_document import Placement, Plan
+from scheduler_plugin.documents.snapshot import Pod
+from scheduler_plugin.kube_objects import pods as pod_facts
+from scheduler_plugin.kube_objects.admission import Mode
+from scheduler_plugin.promises.disruption_budget import DisruptionBudget
+from scheduler_plugin.promises.ledger import Ledger, Reservation
 from scheduler_plugin.snapshot_builder import BuiltSnapshot, build_snapshot
 from wattpack.clock import Clock
 from wattpack.errors import InputError

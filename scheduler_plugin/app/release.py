@@ -5,8 +5,8 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass
 
-from scheduler_plugin import pods as pod_facts
 from scheduler_plugin.app.leadership import LeadershipLostError
+from scheduler_plugin.kube_objects import pods as pod_facts
 from wattpack.gangs import GangSources, gang_of
 from wattpack.kube.port import (
     MUTATING_WEBHOOKS,

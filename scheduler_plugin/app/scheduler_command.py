@@ -12,7 +12,6 @@ import os
 import socket
 from pathlib import Path
 
-from scheduler_plugin.admission import Mode
 from scheduler_plugin.app.extender import Extender
 from scheduler_plugin.app.placement_metrics import PlacementMetrics
 from scheduler_plugin.app.planning_loop import PlacementLoop, PlannerSurroundings
@@ -23,6 +22,7 @@ from scheduler_plugin.app.solver_process import ChildSettings, ProcessPlanner
 from scheduler_plugin.app.webhook import WebhookServer
 from scheduler_plugin.app.webhook_watch import WebhookWatch
 from scheduler_plugin.batching import Batcher
+from scheduler_plugin.kube_objects.admission import Mode
 from wattpack import flags
 from wattpack.clock import Clock, SystemClock
 from wattpack.ending import end_noted

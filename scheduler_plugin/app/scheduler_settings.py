@@ -6,8 +6,8 @@ from typing import Annotated
 
 from pydantic import Field
 
-from scheduler_plugin.admission import Mode
-from scheduler_plugin.move_settings import MoveSettings
+from scheduler_plugin.kube_objects.admission import Mode
+from scheduler_plugin.promises.move_settings import MoveSettings
 from wattpack.object_names import SYSTEM_NAMESPACE
 from wattpack.settings import Settings
 

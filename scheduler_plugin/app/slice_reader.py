@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from scheduler_plugin import pods as pod_facts
 from scheduler_plugin.app.served_kinds import ServedKinds
-from scheduler_plugin.pod_claims import ClaimObjects
+from scheduler_plugin.kube_objects import pods as pod_facts
+from scheduler_plugin.kube_objects.pod_claims import ClaimObjects
 from wattpack.clock import Clock
 from wattpack.device_requests import DeviceSlices
 from wattpack.kube.port import JsonObject, Resource

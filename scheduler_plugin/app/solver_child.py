@@ -11,8 +11,8 @@ from typing import IO
 
 from scheduler_plugin.app.process_load import cpu_seconds, wants_cpu
 from scheduler_plugin.app.solver_pipe import FINAL, INCUMBENT, OUT_OF_MEMORY, READY, SolverRequest
-from scheduler_plugin.plan_document import Plan, parse_plan
-from scheduler_plugin.snapshot_stream import SnapshotSender
+from scheduler_plugin.documents.plan_document import Plan, parse_plan
+from scheduler_plugin.documents.snapshot_stream import SnapshotSender
 from wattpack.clock import Clock
 from wattpack.errors import InputError
 

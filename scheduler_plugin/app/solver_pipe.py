@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import IO, Final
 
-from scheduler_plugin.snapshot_stream import SnapshotChange
+from scheduler_plugin.documents.snapshot_stream import SnapshotChange
 
 __all__ = ["FINAL", "INCUMBENT", "OUT_OF_MEMORY", "READY", "SolverRequest", "requests"]
 

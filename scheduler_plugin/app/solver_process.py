@@ -16,9 +16,9 @@ from typing import Final, Protocol
 
 from scheduler_plugin.app.solver_child import Answer, Failure, SolverChild
 from scheduler_plugin.app.solver_pipe import SolverRequest
-from scheduler_plugin.checker import complaints
-from scheduler_plugin.plan_document import Plan
-from scheduler_plugin.snapshot import Snapshot
+from scheduler_plugin.documents.plan_document import Plan
+from scheduler_plugin.documents.snapshot import Snapshot
+from scheduler_plugin.judge.checker import complaints
 from scheduler_plugin.solve import SearchSettings, plan, refused
 from wattpack.clock import Clock
 from wattpack.container_cpus import available_cpus

@@ -24,8 +24,8 @@ from scheduler_plugin.app.solver_pipe import (
     SolverRequest,
     requests,
 )
-from scheduler_plugin.plan_document import Plan
-from scheduler_plugin.snapshot_stream import SnapshotReceiver
+from scheduler_plugin.documents.plan_document import Plan
+from scheduler_plugin.documents.snapshot_stream import SnapshotReceiver
 from scheduler_plugin.solve import SearchSettings, plan
 from wattpack.clock import Clock, SystemClock
 from wattpack.units import NS_PER_SECOND
@@ -51,7 +51,7 @@ def serve(source: IO[bytes], sink: IO[str], clock: Clock) -> None:
         send(kind, number, made.model_dump_json())
 
     # Before the first request, whose deadline must not pay for it.
-    importlib.import_module("scheduler_plugin.cpsat")
+    importlib.import_module("scheduler_plugin.solver.cpsat")
     receiver = SnapshotReceiver()
     send(READY)
     try:

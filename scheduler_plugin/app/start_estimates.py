@@ -6,10 +6,10 @@ import logging
 from collections.abc import Iterable, Mapping
 
 from scheduler_plugin.app.waiting_pods import Cause
-from scheduler_plugin.expected_ends import expected_ends
+from scheduler_plugin.documents.plan_document import Pending, Plan
+from scheduler_plugin.documents.snapshot import PodState, Snapshot
 from scheduler_plugin.gang_start import Forecast, expected_start
-from scheduler_plugin.plan_document import Pending, Plan
-from scheduler_plugin.snapshot import PodState, Snapshot
+from scheduler_plugin.kube_objects.expected_ends import expected_ends
 from scheduler_plugin.solve import plan as make_plan
 from wattpack.clock import Clock
 from wattpack.errors import InputError

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from scheduler_plugin import pods as pod_facts
 from scheduler_plugin.app.served_kinds import ServedKinds
-from scheduler_plugin.volume_places import VolumePlaces, claim_keys
+from scheduler_plugin.kube_objects import pods as pod_facts
+from scheduler_plugin.kube_objects.volume_places import VolumePlaces, claim_keys
 from wattpack.clock import Clock
 from wattpack.kube.port import JsonObject, Resource
 from wattpack.units import seconds_to_ns

@@ -11,9 +11,9 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from scheduler_plugin import pods as pod_facts
-from scheduler_plugin.plan_document import PendingReason
-from scheduler_plugin.pod_claims import CLAIM_NOT_COUNTED
+from scheduler_plugin.documents.plan_document import PendingReason
+from scheduler_plugin.kube_objects import pods as pod_facts
+from scheduler_plugin.kube_objects.pod_claims import CLAIM_NOT_COUNTED
 from wattpack.errors import InputError
 from wattpack.gangs import GangRef, GangSources, gang_of
 from wattpack.kube.port import JsonObject

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-from scheduler_plugin.admission import WEBHOOK_TIMEOUT_SECONDS, Mode, review
+from scheduler_plugin.kube_objects.admission import WEBHOOK_TIMEOUT_SECONDS, Mode, review
 from wattpack.errors import InputError
 from wattpack.hosts import bare, socket_family
 from wattpack.scratch_folder import ScratchFolder

@@ -9,8 +9,8 @@ import base64
 import binascii
 import logging
 
-from scheduler_plugin.admission import Mode
 from scheduler_plugin.app.placement_metrics import PlacementMetrics
+from scheduler_plugin.kube_objects.admission import Mode
 from wattpack.clock import Clock
 from wattpack.kube.port import MUTATING_WEBHOOKS, KubeApi, KubeError, NotFoundError
 from wattpack.periodic import PeriodicThread

@@ -13,9 +13,9 @@ from pathlib import Path
 
 from scheduler_plugin.app.plan_command import read_snapshot
 from scheduler_plugin.app.what_if_lines import comparison_lines, start_lines
+from scheduler_plugin.documents.plan_document import Plan
+from scheduler_plugin.documents.snapshot import Snapshot
 from scheduler_plugin.gang_start import Forecast, GangStart, expected_start, parse_forecast
-from scheduler_plugin.plan_document import Plan
-from scheduler_plugin.snapshot import Snapshot
 from scheduler_plugin.solve import SearchSettings, plan
 from scheduler_plugin.what_if import AddedNodes, Comparison, Question, altered, compared
 from wattpack.documents import parse_json, read_text

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from scheduler_plugin.app.plan_lines import pending_message
+from scheduler_plugin.documents.snapshot import MILLI_PER_GPU, Pod, Snapshot
 from scheduler_plugin.gang_start import GangStart
-from scheduler_plugin.snapshot import MILLI_PER_GPU, Pod, Snapshot
 from scheduler_plugin.what_if import Comparison, DomainWatts, Relocation
 
 __all__ = ["comparison_lines", "start_lines"]

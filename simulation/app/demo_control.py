@@ -16,7 +16,6 @@ from controller.app.tick_loop import TickOutcome
 from forecasting.app.forecast_loop import ForecasterProcess
 from forecasting.app.forecast_verdicts import VerdictThread
 from forecasting.sqlite import HistoryStore
-from scheduler_plugin.admission import Mode
 from scheduler_plugin.app.placement_metrics import PlacementMetrics
 from scheduler_plugin.app.planning_loop import PlacementLoop, PlannerSurroundings
 from scheduler_plugin.app.scheduler_process import SchedulerProcess, planner_elector
@@ -24,6 +23,7 @@ from scheduler_plugin.app.scheduler_settings import PlacementSettings
 from scheduler_plugin.app.solver_process import ProcessPlanner
 from scheduler_plugin.app.watchdog_command import PERIOD_SECONDS, Watchdog
 from scheduler_plugin.batching import Batcher
+from scheduler_plugin.kube_objects.admission import Mode
 from simulation.app.demo_nodes import Replica
 from simulation.faces import WorldFeeds, WorldMeters
 from simulation.kube.embedded_api import EmbeddedKube

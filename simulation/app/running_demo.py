@@ -14,8 +14,8 @@ import threading
 
 from console.app.console_command import ConsoleServer, Upstreams
 from forecasting.sqlite import HistoryStore
-from scheduler_plugin.admission import Mode
 from scheduler_plugin.app.webhook import WebhookServer
+from scheduler_plugin.kube_objects.admission import Mode
 from simulation.app.demo_control import DemoControl, Stage
 from simulation.app.demo_nodes import DemoNodes
 from simulation.app.demo_watch import Watch

@@ -38,10 +38,10 @@ from forecasting.app.forecast_loop import ForecasterProcess
 from forecasting.app.forecast_verdicts import LOOK_SECONDS, VerdictThread
 from forecasting.sqlite import HistoryStore
 from gpu.device_reader import InlineReader
-from scheduler_plugin.admission import Mode, gate_patch
 from scheduler_plugin.app.planning_loop import PlacementLoop, PlannerSurroundings
 from scheduler_plugin.app.scheduler_settings import PlacementSettings
 from scheduler_plugin.app.solver_process import InProcessPlanner
+from scheduler_plugin.kube_objects.admission import Mode, gate_patch
 from simulation.app.cluster_stand_ins import ClusterStandIn
 from simulation.app.earlier_days import DrawRecorder, fill
 from simulation.app.loopback import LoopbackLink, send_over

@@ -8,7 +8,7 @@ import pytest
 
 from benchmarks._latency_cases import contended
 from benchmarks.planner_latency import Arm, of_arm
-from scheduler_plugin.snapshot import Snapshot
+from scheduler_plugin.documents.snapshot import Snapshot
 
 
 @pytest.fixture(scope="module")

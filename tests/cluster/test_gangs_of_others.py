@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from scheduler_plugin.admission import Mode
 from scheduler_plugin.app.kueue_checks import ADMISSION_CHECKS, RESOURCE_FLAVORS
 from scheduler_plugin.app.planning_loop import CycleResult, PlacementLoop, PlannerSurroundings
 from scheduler_plugin.app.scheduler_settings import PlacementSettings
 from scheduler_plugin.app.slice_reader import CLAIM_TEMPLATES, RESOURCE_SLICES
 from scheduler_plugin.app.solver_process import InProcessPlanner
+from scheduler_plugin.kube_objects.admission import Mode
 from tests.cluster.cluster_builders import GATE, Body, create, node, pod
 from tests.cluster.cluster_processes import eventually
 from tests.cluster.control_plane import ControlPlane

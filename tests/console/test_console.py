@@ -17,7 +17,7 @@ from console.histories import POINTS, Histories
 from console.overview import overview, time_to_limit
 from console.placement_rows import CAUSES, placement_view, pod_row
 from controller.tick_values import CapReason
-from scheduler_plugin.plan_document import PendingReason
+from scheduler_plugin.documents.plan_document import PendingReason
 from tests.console.views import make_view
 from wattpack.errors import InputError
 from wattpack.live_view import LiveDecision, LiveForecast, LiveView

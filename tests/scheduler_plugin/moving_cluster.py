@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any, NamedTuple
 
-from scheduler_plugin import pods as pod_facts
-from scheduler_plugin.admission import Mode, gate_patch
 from scheduler_plugin.app.cluster_view import BUDGETS
+from scheduler_plugin.kube_objects import pods as pod_facts
+from scheduler_plugin.kube_objects.admission import Mode, gate_patch
 from simulation.kube import EmbeddedKube
 from tests.scheduler_plugin.placement_cluster import SPACE, Cluster, pod_object
 from wattpack.clock import Clock

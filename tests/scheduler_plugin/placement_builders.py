@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from scheduler_plugin.snapshot import Gang, Node, Pod, PodState, PowerDomain, Snapshot
+from scheduler_plugin.documents.snapshot import Gang, Node, Pod, PodState, PowerDomain, Snapshot
 
 GIB = 1024**3
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from scheduler_plugin import pods as pod_facts
-from scheduler_plugin.admission import Mode, gate_patch
 from scheduler_plugin.app.plan_archive import PLANS
 from scheduler_plugin.app.planning_loop import PlacementLoop, PlannerSurroundings
 from scheduler_plugin.app.scheduler_settings import PlacementSettings
 from scheduler_plugin.app.solver_process import InProcessPlanner
+from scheduler_plugin.kube_objects import pods as pod_facts
+from scheduler_plugin.kube_objects.admission import Mode, gate_patch
 from simulation.kube import EmbeddedKube
 from tests.forecasting.forecast_builders import make_forecast
 from wattpack.api import DemandForecast, GPUProfile, PowerDomain

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduler_plugin import pods as pod_facts
-from scheduler_plugin.admission import gate_patch
-from scheduler_plugin.ledger import Ledger
-from scheduler_plugin.pod_claims import CLAIM_NOT_COUNTED
+from scheduler_plugin.kube_objects import pods as pod_facts
+from scheduler_plugin.kube_objects.admission import gate_patch
+from scheduler_plugin.kube_objects.pod_claims import CLAIM_NOT_COUNTED
+from scheduler_plugin.promises.ledger import Ledger
 from scheduler_plugin.snapshot_builder import BuiltSnapshot, ClusterObjects, build_snapshot
 from scheduler_plugin.solve import plan
 from tests.examples import examples
@@ -113,7 +113,7 @@ def pods(draw: st.DrawFn) -> JsonObject:
 
 
 def built(body: JsonObject, *nodes: JsonObject) -> BuiltSnapshot:
-    from scheduler_plugin.power_view import PowerView
+    from scheduler_plugin.kube_objects.power_view import PowerView
 
     other = pod_object("good", schedulingGates=[{"name": GATE}])
     other["metadata"] |= {"uid": "good", "resourceVersion": "1"}

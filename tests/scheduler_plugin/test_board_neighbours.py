@@ -14,19 +14,19 @@ from capacity.interference.pair_model import PairRow, SharedJob
 from capacity.interference.shared_speeds import SharedSpeeds
 from capacity.profile_book import ProfileBook
 from capacity.profile_library import shipped_library
-from scheduler_plugin import greedy_orders
-from scheduler_plugin.board_neighbours import Neighbours, Sharer, crowd_of
-from scheduler_plugin.checker import complaints
-from scheduler_plugin.ledger import Ledger
-from scheduler_plugin.plan_document import PendingReason, Placement, Plan
-from scheduler_plugin.power_view import PowerView, model_watts
-from scheduler_plugin.problem import Assignment, Problem
-from scheduler_plugin.search import LOOKS_PER_SECOND, Search, SearchSettings
-from scheduler_plugin.shared_boards import BANDWIDTH_MILLI, COMPUTE_MILLI
-from scheduler_plugin.shared_work import MAX_KINDS
-from scheduler_plugin.snapshot import Node, Pod, PodState, SlowDown, Snapshot
+from scheduler_plugin.documents.plan_document import PendingReason, Placement, Plan
+from scheduler_plugin.documents.shared_boards import BANDWIDTH_MILLI, COMPUTE_MILLI
+from scheduler_plugin.documents.snapshot import Node, Pod, PodState, SlowDown, Snapshot
+from scheduler_plugin.judge.checker import complaints
+from scheduler_plugin.kube_objects.power_view import PowerView, model_watts
+from scheduler_plugin.kube_objects.shared_work import MAX_KINDS
+from scheduler_plugin.packing import greedy_orders
+from scheduler_plugin.packing.problem import Assignment, Problem
+from scheduler_plugin.promises.ledger import Ledger
+from scheduler_plugin.room.board_neighbours import Neighbours, Sharer, crowd_of
 from scheduler_plugin.snapshot_builder import ClusterObjects, build_snapshot
 from scheduler_plugin.solve import plan
+from scheduler_plugin.solver.search import LOOKS_PER_SECOND, Search, SearchSettings
 from tests.examples import examples
 from tests.scheduler_plugin.placement_cluster import (
     SPACE,

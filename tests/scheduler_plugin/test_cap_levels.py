@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from capacity.profile_library import shipped_library
-from scheduler_plugin.cap_levels import CapLevel, at_levels, chosen_levels, offered_levels
-from scheduler_plugin.peak_coincidence import BoardDraw, coincidence, sum_p99_watts
+from scheduler_plugin.kube_objects.peak_coincidence import BoardDraw, coincidence, sum_p99_watts
+from scheduler_plugin.packing.cap_levels import CapLevel, at_levels, chosen_levels, offered_levels
 from scheduler_plugin.solve import plan
 from tests.examples import examples
 from tests.scheduler_plugin.placement_builders import domain, node, pod, snapshot

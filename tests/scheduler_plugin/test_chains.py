@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 from hypothesis import given
 
-from scheduler_plugin.chains import goes_home, let_in, let_stay
-from scheduler_plugin.exchanges import swap_in
-from scheduler_plugin.greedy import Packing
-from scheduler_plugin.objective import disruption, placed_values
-from scheduler_plugin.problem import Problem, compile_problem
-from scheduler_plugin.snapshot import Pod, Snapshot
+from scheduler_plugin.documents.snapshot import Pod, Snapshot
+from scheduler_plugin.packing.greedy import Packing
+from scheduler_plugin.packing.objective import disruption, placed_values
+from scheduler_plugin.packing.problem import Problem, compile_problem
+from scheduler_plugin.solver.chains import goes_home, let_in, let_stay
+from scheduler_plugin.solver.exchanges import swap_in
 from tests.scheduler_plugin.placement_builders import bound, domain, gang, node, pod, snapshot
 from tests.scheduler_plugin.test_planner_moves import FEW, clusters
 

@@ -8,9 +8,9 @@ import pytest
 
 from scheduler_plugin.app.plan_command import describe
 from scheduler_plugin.app.plan_lines import pending_causes, pending_line
-from scheduler_plugin.change_text import changes_by_uid, remedy_text
-from scheduler_plugin.peer_rule import PeerKind
-from scheduler_plugin.plan_changes import (
+from scheduler_plugin.documents.change_text import changes_by_uid, remedy_text
+from scheduler_plugin.documents.peer_rule import PeerKind
+from scheduler_plugin.documents.plan_changes import (
     RANKS,
     AcceptGpuModel,
     AddNodes,
@@ -30,8 +30,8 @@ from scheduler_plugin.plan_changes import (
     StatePower,
     TolerateTaint,
 )
-from scheduler_plugin.plan_document import Pending, PendingReason
-from scheduler_plugin.snapshot import TaintEffect
+from scheduler_plugin.documents.plan_document import Pending, PendingReason
+from scheduler_plugin.documents.snapshot import TaintEffect
 from scheduler_plugin.solve import plan
 from tests.scheduler_plugin.placement_builders import gang, node, pod, snapshot
 

@@ -10,13 +10,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import linprog
 
-from scheduler_plugin.board_values import board_values
-from scheduler_plugin.fragmentation import Ask, expected_demand
-from scheduler_plugin.greedy import Packing
-from scheduler_plugin.node_scores import NodeScores
-from scheduler_plugin.problem import compile_problem
-from scheduler_plugin.resource_columns import GPUS
-from scheduler_plugin.snapshot import Node, Pod, Snapshot
+from scheduler_plugin.documents.snapshot import Node, Pod, Snapshot
+from scheduler_plugin.packing.board_values import board_values
+from scheduler_plugin.packing.fragmentation import Ask, expected_demand
+from scheduler_plugin.packing.greedy import Packing
+from scheduler_plugin.packing.node_scores import NodeScores
+from scheduler_plugin.packing.problem import compile_problem
+from scheduler_plugin.room.resource_columns import GPUS
 from scheduler_plugin.solve import plan
 from tests.scheduler_plugin.placement_builders import GIB, bound, node, pod, snapshot
 

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduler_plugin.checker import complaints
-from scheduler_plugin.plan_document import PendingReason, Placement, Plan
-from scheduler_plugin.snapshot import Gang, Node, Pod, Snapshot
+from scheduler_plugin.documents.plan_document import PendingReason, Placement, Plan
+from scheduler_plugin.documents.snapshot import Gang, Node, Pod, Snapshot
+from scheduler_plugin.judge.checker import complaints
 from scheduler_plugin.solve import plan
 from tests.examples import examples
 from tests.scheduler_plugin.placement_builders import bound, node, pod, snapshot

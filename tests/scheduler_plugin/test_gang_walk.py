@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from scheduler_plugin import pods as pod_facts
 from scheduler_plugin.app.kueue_checks import ADMISSION_CHECKS
+from scheduler_plugin.kube_objects import pods as pod_facts
 from tests.scheduler_plugin.placement_cluster import SPACE, Cluster, pod_object
 from tests.scheduler_plugin.test_kueue_checks import WithStatus
 from tests.scheduler_plugin.test_placement_random_walk import Unreliable

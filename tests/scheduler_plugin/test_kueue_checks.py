@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from scheduler_plugin import pods as pod_facts
 from scheduler_plugin.app.kueue_checks import ADMISSION_CHECKS, RESOURCE_FLAVORS
+from scheduler_plugin.kube_objects import pods as pod_facts
 from simulation.kube import EmbeddedKube
 from tests.scheduler_plugin.placement_cluster import SPACE, Cluster, pod_object
 from wattpack.gang_sources import KUEUE_WORKLOADS

@@ -7,8 +7,7 @@ from functools import partial
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduler_plugin.node_kinds import node_kinds
-from scheduler_plugin.snapshot import (
+from scheduler_plugin.documents.snapshot import (
     Node,
     NodeTerm,
     Pod,
@@ -17,7 +16,8 @@ from scheduler_plugin.snapshot import (
     TaintEffect,
     Toleration,
 )
-from scheduler_plugin.static_rules import STATIC_RULES, static_mask
+from scheduler_plugin.rules.node_kinds import node_kinds
+from scheduler_plugin.rules.static_rules import STATIC_RULES, static_mask
 from tests.examples import examples
 from tests.scheduler_plugin.placement_builders import node, pod
 

@@ -6,9 +6,9 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scheduler_plugin.board_states import NO_BOARD
-from scheduler_plugin.node_states import NodeStates
-from scheduler_plugin.pod_demand import Demand
+from scheduler_plugin.room.board_states import NO_BOARD
+from scheduler_plugin.room.node_states import NodeStates
+from scheduler_plugin.room.pod_demand import Demand
 
 COLUMNS = 3  # whole boards, milliCPU, pods
 DEMANDS = (

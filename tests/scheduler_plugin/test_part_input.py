@@ -9,10 +9,10 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduler_plugin.checker import complaints
-from scheduler_plugin.search import SearchSettings
-from scheduler_plugin.snapshot import Gang, PodState, Snapshot, parse_snapshot
+from scheduler_plugin.documents.snapshot import Gang, PodState, Snapshot, parse_snapshot
+from scheduler_plugin.judge.checker import complaints
 from scheduler_plugin.solve import plan
+from scheduler_plugin.solver.search import SearchSettings
 from tests.examples import examples
 from tests.scheduler_plugin.placement_builders import domain, node, pod, snapshot
 from tests.scheduler_plugin.test_planner_mig import cut, runs

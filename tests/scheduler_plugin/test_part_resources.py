@@ -9,10 +9,10 @@ import pytest
 
 from capacity.profile_book import ProfileBook
 from capacity.profile_library import shipped_library
-from scheduler_plugin.hami_boards import registered_boards
-from scheduler_plugin.ledger import Ledger
-from scheduler_plugin.power_view import PowerView, model_watts
-from scheduler_plugin.snapshot import Snapshot
+from scheduler_plugin.documents.snapshot import Snapshot
+from scheduler_plugin.kube_objects.hami_boards import registered_boards
+from scheduler_plugin.kube_objects.power_view import PowerView, model_watts
+from scheduler_plugin.promises.ledger import Ledger
 from scheduler_plugin.snapshot_builder import ClusterObjects, build_snapshot
 from scheduler_plugin.solve import plan
 from tests.scheduler_plugin.placement_cluster import node_object, pod_object

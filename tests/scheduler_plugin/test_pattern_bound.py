@@ -8,12 +8,12 @@ from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from benchmarks._openb_trace import MILLI_PER_GPU, Kind, Node, openb_nodes, sample, shipped_trace
-from scheduler_plugin.bounds import cumulative_bounds, tightened
-from scheduler_plugin.objective import placed_values
-from scheduler_plugin.pattern_bound import Asked, Room, pattern_bound
-from scheduler_plugin.problem import compile_problem
-from scheduler_plugin.search import Search, SearchSettings, cumulative, improve_all
-from scheduler_plugin.snapshot import Snapshot
+from scheduler_plugin.documents.snapshot import Snapshot
+from scheduler_plugin.packing.objective import placed_values
+from scheduler_plugin.packing.problem import compile_problem
+from scheduler_plugin.solver.bounds import cumulative_bounds, tightened
+from scheduler_plugin.solver.pattern_bound import Asked, Room, pattern_bound
+from scheduler_plugin.solver.search import Search, SearchSettings, cumulative, improve_all
 from tests.examples import examples
 from tests.scheduler_plugin.placement_builders import node, pod, snapshot
 from tests.scheduler_plugin.test_planner_moves import clusters

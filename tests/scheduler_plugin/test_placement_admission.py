@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from scheduler_plugin import pods as pod_facts
-from scheduler_plugin.admission import Mode, gate_patch, review
+from scheduler_plugin.kube_objects import pods as pod_facts
+from scheduler_plugin.kube_objects.admission import Mode, gate_patch, review
 from tests.scheduler_plugin.placement_cluster import pod_object
 from tests.webhook_object import GPU_NAMES
 from wattpack.errors import InputError

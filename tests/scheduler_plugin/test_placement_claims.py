@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from scheduler_plugin import pods as pod_facts
 from scheduler_plugin.app.slice_reader import CLAIM_TEMPLATES, KEPT_SECONDS, RESOURCE_SLICES
-from scheduler_plugin.mig_geometry import GEOMETRIES
+from scheduler_plugin.documents.mig_geometry import GEOMETRIES
+from scheduler_plugin.kube_objects import pods as pod_facts
 from tests.scheduler_plugin.placement_cluster import SPACE, Cluster, pod_object
 from wattpack.kube.claim_follower import CLAIM_KINDS
 from wattpack.kube.port import PODS, JsonObject

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from scheduler_plugin import pods as pod_facts
-from scheduler_plugin.admission import Mode
 from scheduler_plugin.app.release import release_all, uninstall
 from scheduler_plugin.app.scheduler_settings import PlacementSettings
+from scheduler_plugin.kube_objects import pods as pod_facts
+from scheduler_plugin.kube_objects.admission import Mode
 from tests.scheduler_plugin.placement_cluster import (
     SPACE,
     Cluster,

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from scheduler_plugin import pods as pod_facts
+from scheduler_plugin.kube_objects import pods as pod_facts
 from tests.scheduler_plugin.placement_cluster import (
     SPACE,
     Cluster,

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from scheduler_plugin import pods as pod_facts
 from scheduler_plugin.app.cluster_view import ClusterReader
 from scheduler_plugin.app.placement_metrics import PlacementMetrics
 from scheduler_plugin.app.plan_archive import PLANS
@@ -18,6 +17,7 @@ from scheduler_plugin.app.scheduler_process import (
 )
 from scheduler_plugin.app.watchdog_command import Watchdog
 from scheduler_plugin.batching import Batcher
+from scheduler_plugin.kube_objects import pods as pod_facts
 from tests.scheduler_plugin.placement_cluster import (
     Cluster,
     domain_object,

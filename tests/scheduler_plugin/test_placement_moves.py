@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from scheduler_plugin import pods as pod_facts
-from scheduler_plugin.move_book import Leaving
-from scheduler_plugin.move_intake import Intake, chains_of
-from scheduler_plugin.plan_document import Plan, Step
-from scheduler_plugin.snapshot import MigPlacement
+from scheduler_plugin.documents.plan_document import Plan, Step
+from scheduler_plugin.documents.snapshot import MigPlacement
+from scheduler_plugin.kube_objects import pods as pod_facts
+from scheduler_plugin.promises.move_book import Leaving
+from scheduler_plugin.promises.move_intake import Intake, chains_of
 from tests.scheduler_plugin.moving_cluster import MovingCluster, restarted
 from tests.scheduler_plugin.placement_builders import bound
 from tests.scheduler_plugin.placement_cluster import SPACE, events, plans, pod_object

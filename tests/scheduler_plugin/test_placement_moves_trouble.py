@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from scheduler_plugin import pods as pod_facts
 from scheduler_plugin.app.cluster_view import BUDGETS
 from scheduler_plugin.app.solver_process import InProcessPlanner
-from scheduler_plugin.plan_document import Plan
-from scheduler_plugin.snapshot import Snapshot
+from scheduler_plugin.documents.plan_document import Plan
+from scheduler_plugin.documents.snapshot import Snapshot
+from scheduler_plugin.kube_objects import pods as pod_facts
 from tests.scheduler_plugin.moving_cluster import MovingCluster, restarted
 from tests.scheduler_plugin.placement_cluster import SPACE, events, pod_object
 from wattpack.kube.port import (

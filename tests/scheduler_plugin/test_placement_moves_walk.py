@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from scheduler_plugin import pods as pod_facts
+from scheduler_plugin.kube_objects import pods as pod_facts
 from tests.examples import LONG
 from tests.scheduler_plugin.moving_cluster import MovingCluster, restarted
 from tests.scheduler_plugin.placement_cluster import SPACE, pod_object

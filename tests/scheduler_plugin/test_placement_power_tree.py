@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from scheduler_plugin.plan_document import PendingReason
+from scheduler_plugin.documents.plan_document import PendingReason
 from tests.scheduler_plugin.placement_cluster import (
     SPACE,
     Cluster,

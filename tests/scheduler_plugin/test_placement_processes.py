@@ -12,8 +12,6 @@ from typing import Any
 import httpx
 import pytest
 
-from scheduler_plugin import pods as pod_facts
-from scheduler_plugin.admission import Mode
 from scheduler_plugin.app import plan_command
 from scheduler_plugin.app.leadership import Term
 from scheduler_plugin.app.placement_metrics import PlacementMetrics
@@ -21,8 +19,10 @@ from scheduler_plugin.app.scheduler_process import SchedulerProcess, planner_ele
 from scheduler_plugin.app.watchdog_command import Watchdog
 from scheduler_plugin.app.webhook import MAX_BODY_BYTES, WebhookServer
 from scheduler_plugin.batching import Batcher
-from scheduler_plugin.plan_document import parse_plan
-from scheduler_plugin.snapshot import parse_snapshot
+from scheduler_plugin.documents.plan_document import parse_plan
+from scheduler_plugin.documents.snapshot import parse_snapshot
+from scheduler_plugin.kube_objects import pods as pod_facts
+from scheduler_plugin.kube_objects.admission import Mode
 from tests.scheduler_plugin.placement_builders import node, pod, snapshot
 from tests.scheduler_plugin.placement_cluster import Cluster, pod_object
 from wattpack.clock import SystemClock

@@ -9,8 +9,8 @@ import pytest
 from capacity.catalogue.pod_works import PodWorks
 from capacity.profile_book import ProfileBook
 from capacity.profile_library import shipped_library
-from scheduler_plugin.power_view import model_watts
-from scheduler_plugin.work_draw import MAX_KINDS, WorkDraws
+from scheduler_plugin.kube_objects.power_view import model_watts
+from scheduler_plugin.kube_objects.work_draw import MAX_KINDS, WorkDraws
 from tests.scheduler_plugin.placement_cluster import SPACE, Cluster, domain_object, profile_object
 from tests.scheduler_plugin.placement_cluster import pod_object as pod
 from wattpack.api import PowerDomain, WorkloadProfile

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from console.placement_rows import placement_view, pod_row
-from scheduler_plugin.admission import Mode
-from scheduler_plugin.domain_rooms import DomainRoom, domain_rooms
-from scheduler_plugin.plan_document import Placement
-from scheduler_plugin.snapshot import Node, Pod, PodState, PowerDomain, Snapshot
+from scheduler_plugin.documents.plan_document import Placement
+from scheduler_plugin.documents.snapshot import Node, Pod, PodState, PowerDomain, Snapshot
+from scheduler_plugin.kube_objects.admission import Mode
+from scheduler_plugin.packing.domain_rooms import DomainRoom, domain_rooms
 from tests.scheduler_plugin.placement_cluster import (
     SPACE,
     Cluster,

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduler_plugin.checker import complaints
-from scheduler_plugin.plan_document import Plan, parse_plan, plan_schema
-from scheduler_plugin.snapshot import Snapshot, parse_snapshot, snapshot_schema
+from scheduler_plugin.documents.plan_document import Plan, parse_plan, plan_schema
+from scheduler_plugin.documents.snapshot import Snapshot, parse_snapshot, snapshot_schema
+from scheduler_plugin.judge.checker import complaints
 from scheduler_plugin.solve import plan
 from tests.examples import examples
 from tests.scheduler_plugin.placement_builders import bound, domain, gang, node, pod, snapshot

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from scheduler_plugin.plan_document import PendingReason, Plan
-from scheduler_plugin.snapshot import (
+from scheduler_plugin.documents.plan_document import PendingReason, Plan
+from scheduler_plugin.documents.snapshot import (
     NodeTerm,
     PodState,
     Requirement,

@@ -6,12 +6,12 @@ from collections import Counter
 
 from hypothesis import HealthCheck, given
 
-from scheduler_plugin.cpsat import Improvement, SolverLimits, improve
-from scheduler_plugin.greedy import Packing
-from scheduler_plugin.greedy_orders import incumbent
-from scheduler_plugin.objective import placed_values
-from scheduler_plugin.problem import Assignment, Problem, compile_problem
-from scheduler_plugin.snapshot import Snapshot
+from scheduler_plugin.documents.snapshot import Snapshot
+from scheduler_plugin.packing.greedy import Packing
+from scheduler_plugin.packing.greedy_orders import incumbent
+from scheduler_plugin.packing.objective import placed_values
+from scheduler_plugin.packing.problem import Assignment, Problem, compile_problem
+from scheduler_plugin.solver.cpsat import Improvement, SolverLimits, improve
 from tests.examples import examples
 from tests.scheduler_plugin.placement_builders import domain, gang, node, pod, snapshot
 from tests.scheduler_plugin.test_planner_properties import snapshots

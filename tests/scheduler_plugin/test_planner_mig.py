@@ -13,16 +13,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scheduler_plugin.app.plan_command import describe
-from scheduler_plugin.board_shares import BoardShares
-from scheduler_plugin.checker import complaints
-from scheduler_plugin.gang_places import Room
-from scheduler_plugin.mig_geometry import GEOMETRIES, milli_left, value_milli
-from scheduler_plugin.mig_placement import MigPlacement
-from scheduler_plugin.plan_document import Placement, Plan
-from scheduler_plugin.pod_demand import Demand
-from scheduler_plugin.search import SearchSettings
-from scheduler_plugin.snapshot import Pod, PodState, Snapshot, parse_snapshot
+from scheduler_plugin.documents.mig_geometry import GEOMETRIES, milli_left, value_milli
+from scheduler_plugin.documents.mig_placement import MigPlacement
+from scheduler_plugin.documents.plan_document import Placement, Plan
+from scheduler_plugin.documents.snapshot import Pod, PodState, Snapshot, parse_snapshot
+from scheduler_plugin.judge.checker import complaints
+from scheduler_plugin.promises.gang_places import Room
+from scheduler_plugin.room.board_shares import BoardShares
+from scheduler_plugin.room.pod_demand import Demand
 from scheduler_plugin.solve import plan
+from scheduler_plugin.solver.search import SearchSettings
 from tests.examples import examples
 from tests.scheduler_plugin.placement_builders import domain, node, pod, snapshot
 from wattpack.errors import InputError

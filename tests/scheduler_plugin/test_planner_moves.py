@@ -11,11 +11,11 @@ from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from scheduler_plugin.app.plan_command import describe
-from scheduler_plugin.checker import complaints
-from scheduler_plugin.plan_document import Plan, Step
-from scheduler_plugin.snapshot import Pod, PodState, Snapshot, Taint, TaintEffect
+from scheduler_plugin.documents.plan_document import Plan, Step
+from scheduler_plugin.documents.snapshot import Pod, PodState, Snapshot, Taint, TaintEffect
+from scheduler_plugin.judge.checker import complaints
 from scheduler_plugin.solve import SearchSettings, plan
-from scheduler_plugin.steps import evicted_by
+from scheduler_plugin.solver.steps import evicted_by
 from tests.examples import examples
 from tests.scheduler_plugin.placement_builders import bound, domain, gang, node, pod, snapshot
 from wattpack.clock import ManualClock

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from scheduler_plugin.checker import complaints
-from scheduler_plugin.snapshot import Node, Pod, PowerDomain, Snapshot
+from scheduler_plugin.documents.snapshot import Node, Pod, PowerDomain, Snapshot
+from scheduler_plugin.judge.checker import complaints
 from scheduler_plugin.solve import plan
 from tests.scheduler_plugin.placement_builders import domain
 

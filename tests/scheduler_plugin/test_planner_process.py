@@ -19,9 +19,9 @@ from scheduler_plugin.app.solver_failures import failure_teller
 from scheduler_plugin.app.solver_pipe import SolverRequest
 from scheduler_plugin.app.solver_process import ChildSettings, ProcessPlanner
 from scheduler_plugin.app.solver_worker import serve
-from scheduler_plugin.plan_document import PendingReason, Plan, parse_plan
-from scheduler_plugin.snapshot import Snapshot
-from scheduler_plugin.snapshot_stream import SnapshotSender
+from scheduler_plugin.documents.plan_document import PendingReason, Plan, parse_plan
+from scheduler_plugin.documents.snapshot import Snapshot
+from scheduler_plugin.documents.snapshot_stream import SnapshotSender
 from scheduler_plugin.solve import SearchSettings, plan
 from simulation.kube import EmbeddedKube
 from tests.scheduler_plugin.placement_builders import bound, domain, node, pod, snapshot

@@ -8,9 +8,16 @@ from typing import Any
 from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
-from scheduler_plugin.checker import complaints
-from scheduler_plugin.plan_document import Placement
-from scheduler_plugin.snapshot import Gang, PodState, Snapshot, Taint, TaintEffect, Toleration
+from scheduler_plugin.documents.plan_document import Placement
+from scheduler_plugin.documents.snapshot import (
+    Gang,
+    PodState,
+    Snapshot,
+    Taint,
+    TaintEffect,
+    Toleration,
+)
+from scheduler_plugin.judge.checker import complaints
 from scheduler_plugin.solve import plan
 from tests.examples import examples
 from tests.scheduler_plugin.placement_builders import GIB, domain, node, pod

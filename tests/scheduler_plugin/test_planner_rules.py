@@ -8,18 +8,10 @@ from typing import Any
 
 import pytest
 
-from scheduler_plugin import pending_causes, static_rules
-from scheduler_plugin import problem as problem_module
-from scheduler_plugin.checker import complaints
-from scheduler_plugin.domain_rooms import pod_watts
-from scheduler_plugin.greedy import Packing
-from scheduler_plugin.ledger import Ledger, Reservation
-from scheduler_plugin.mig_placement import MigPlacement
-from scheduler_plugin.peer_rule import PeerKind, PeerRule
-from scheduler_plugin.plan_document import Pending, PendingReason, Placement, Plan
-from scheduler_plugin.problem import compile_problem
-from scheduler_plugin.resource_columns import columns_of, pod_amounts
-from scheduler_plugin.snapshot import (
+from scheduler_plugin.documents.mig_placement import MigPlacement
+from scheduler_plugin.documents.peer_rule import PeerKind, PeerRule
+from scheduler_plugin.documents.plan_document import Pending, PendingReason, Placement, Plan
+from scheduler_plugin.documents.snapshot import (
     Node,
     NodeTerm,
     Pod,
@@ -30,8 +22,17 @@ from scheduler_plugin.snapshot import (
     TaintEffect,
     Toleration,
 )
+from scheduler_plugin.explain import pending_causes
+from scheduler_plugin.judge.checker import complaints
+from scheduler_plugin.packing import problem as problem_module
+from scheduler_plugin.packing.domain_rooms import pod_watts
+from scheduler_plugin.packing.greedy import Packing
+from scheduler_plugin.packing.problem import compile_problem
+from scheduler_plugin.promises.ledger import Ledger, Reservation
+from scheduler_plugin.room.resource_columns import columns_of, pod_amounts
+from scheduler_plugin.rules import static_rules
+from scheduler_plugin.rules.static_rules import NO_RULE, STATIC_RULES, StaticRule
 from scheduler_plugin.solve import plan
-from scheduler_plugin.static_rules import NO_RULE, STATIC_RULES, StaticRule
 from tests.scheduler_plugin.placement_builders import bound, domain, node, pod, snapshot
 
 APART = PeerRule(kind=PeerKind.APART, group="held", topology_key="zone")

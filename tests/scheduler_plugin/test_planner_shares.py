@@ -11,18 +11,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduler_plugin.board_shares import BoardShares
-from scheduler_plugin.board_states import packed
-from scheduler_plugin.chains import let_in
-from scheduler_plugin.checker import complaints
-from scheduler_plugin.greedy import Packing
-from scheduler_plugin.plan_document import Placement, Plan
-from scheduler_plugin.pod_demand import Demand
-from scheduler_plugin.problem import compile_problem
-from scheduler_plugin.search import SearchSettings
-from scheduler_plugin.snapshot import Pod, PodState, Snapshot, parse_snapshot
+from scheduler_plugin.documents.plan_document import Placement, Plan
+from scheduler_plugin.documents.snapshot import Pod, PodState, Snapshot, parse_snapshot
+from scheduler_plugin.judge.checker import complaints
+from scheduler_plugin.packing.greedy import Packing
+from scheduler_plugin.packing.problem import compile_problem
+from scheduler_plugin.room.board_shares import BoardShares
+from scheduler_plugin.room.board_states import packed
+from scheduler_plugin.room.pod_demand import Demand
 from scheduler_plugin.solve import plan
-from scheduler_plugin.steps import changes
+from scheduler_plugin.solver.chains import let_in
+from scheduler_plugin.solver.search import SearchSettings
+from scheduler_plugin.solver.steps import changes
 from tests.examples import examples
 from tests.scheduler_plugin.placement_builders import domain, node, pod, snapshot
 from wattpack.errors import InputError

@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scheduler_plugin.board_fillings import dearest, dearest_filling
-from scheduler_plugin.board_packing import packed
-from scheduler_plugin.checker import complaints
-from scheduler_plugin.greedy_orders import incumbent
-from scheduler_plugin.problem import compile_problem, placed_counts
-from scheduler_plugin.refill import refilled
-from scheduler_plugin.snapshot import Pod, Snapshot
+from scheduler_plugin.documents.snapshot import Pod, Snapshot
+from scheduler_plugin.judge.checker import complaints
+from scheduler_plugin.packing.board_fillings import dearest, dearest_filling
+from scheduler_plugin.packing.greedy_orders import incumbent
+from scheduler_plugin.packing.problem import compile_problem, placed_counts
+from scheduler_plugin.packing.refill import refilled
+from scheduler_plugin.room.board_packing import packed
 from scheduler_plugin.solve import plan
 from tests.scheduler_plugin.placement_builders import GIB, bound, node, snapshot
 

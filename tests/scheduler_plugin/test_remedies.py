@@ -17,11 +17,8 @@ from hypothesis import strategies as st
 from benchmarks._explain_cases import KINDS, random_snapshot
 from benchmarks._explain_judge import altered, frozen, is_placed
 from benchmarks.explain_truth import judged
-from scheduler_plugin import static_needs
-from scheduler_plugin.change_text import remedy_text
-from scheduler_plugin.greedy_orders import incumbent
-from scheduler_plugin.pending_remedies import explained
-from scheduler_plugin.plan_changes import (
+from scheduler_plugin.documents.change_text import remedy_text
+from scheduler_plugin.documents.plan_changes import (
     RANKS,
     AddNodes,
     Change,
@@ -33,12 +30,22 @@ from scheduler_plugin.plan_changes import (
     ReturnNode,
     apply_changes,
 )
-from scheduler_plugin.plan_document import Pending, PendingReason, Plan, parse_plan
-from scheduler_plugin.problem import compile_problem
-from scheduler_plugin.snapshot import MigPlacement, Node, Pod, Snapshot, Taint, TaintEffect
+from scheduler_plugin.documents.plan_document import Pending, PendingReason, Plan, parse_plan
+from scheduler_plugin.documents.snapshot import (
+    MigPlacement,
+    Node,
+    Pod,
+    Snapshot,
+    Taint,
+    TaintEffect,
+)
+from scheduler_plugin.explain import static_needs
+from scheduler_plugin.explain.pending_remedies import explained
+from scheduler_plugin.explain.static_needs import NodeRules
+from scheduler_plugin.packing.greedy_orders import incumbent
+from scheduler_plugin.packing.problem import compile_problem
+from scheduler_plugin.rules.static_rules import STATIC_RULES, StaticRule
 from scheduler_plugin.solve import plan
-from scheduler_plugin.static_needs import NodeRules
-from scheduler_plugin.static_rules import STATIC_RULES, StaticRule
 from tests.examples import examples
 from tests.scheduler_plugin.placement_builders import (
     bound,

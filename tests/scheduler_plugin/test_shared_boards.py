@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from capacity.interference.board_share import BoardShare, slow_down
-from scheduler_plugin.ledger import Ledger
-from scheduler_plugin.part_draws import drawn_milli
-from scheduler_plugin.plan_document import Plan
-from scheduler_plugin.power_view import PowerView
+from scheduler_plugin.documents.plan_document import Plan
+from scheduler_plugin.kube_objects.part_draws import drawn_milli
+from scheduler_plugin.kube_objects.power_view import PowerView
+from scheduler_plugin.promises.ledger import Ledger
 from scheduler_plugin.snapshot_builder import BuiltSnapshot, ClusterObjects, build_snapshot
 from scheduler_plugin.solve import plan
 from tests.examples import examples

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from scheduler_plugin import snapshot_limits
 from scheduler_plugin.app import plan_command
-from scheduler_plugin.snapshot import parse_snapshot
-from scheduler_plugin.snapshot_limits import MAX_PODS, read_bounded, refuse_huge
-from scheduler_plugin.snapshot_references import MAX_LEVELS
+from scheduler_plugin.documents import snapshot_limits
+from scheduler_plugin.documents.snapshot import parse_snapshot
+from scheduler_plugin.documents.snapshot_limits import MAX_PODS, read_bounded, refuse_huge
+from scheduler_plugin.documents.snapshot_references import MAX_LEVELS
 from scheduler_plugin.solve import plan
 from tests.scheduler_plugin.placement_builders import domain, node, pod, snapshot
 from wattpack.errors import InputError

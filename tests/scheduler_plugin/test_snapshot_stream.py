@@ -8,8 +8,8 @@ import pytest
 from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
-from scheduler_plugin.snapshot import Snapshot, parse_snapshot
-from scheduler_plugin.snapshot_stream import SnapshotReceiver, SnapshotSender
+from scheduler_plugin.documents.snapshot import Snapshot, parse_snapshot
+from scheduler_plugin.documents.snapshot_stream import SnapshotReceiver, SnapshotSender
 from tests.examples import examples
 from tests.scheduler_plugin.placement_builders import bound, domain, gang, node, pod, snapshot
 from tests.scheduler_plugin.test_planner_properties import snapshots

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from scheduler_plugin.app import start_estimates
-from scheduler_plugin.expected_ends import expected_ends
+from scheduler_plugin.kube_objects.expected_ends import expected_ends
 from tests.scheduler_plugin.placement_cluster import SPACE, Cluster, events, gang_pod, pod_object
 from wattpack.kube.port import PODS, JsonObject
 from wattpack.times import rfc3339

@@ -7,9 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduler_plugin.pods import gpu_model_values, gpu_models
-from scheduler_plugin.solve import SearchSettings, plan
-from scheduler_plugin.throughput_policies import (
+from scheduler_plugin.kube_objects.pods import gpu_model_values, gpu_models
+from scheduler_plugin.packing.throughput_policies import (
     Work,
     due_models,
     least_cost_shares,
@@ -17,6 +16,7 @@ from scheduler_plugin.throughput_policies import (
     round_values,
     rounds_waited,
 )
+from scheduler_plugin.solve import SearchSettings, plan
 from tests.examples import examples
 from tests.scheduler_plugin.placement_builders import node, pod, snapshot
 from wattpack.errors import InputError

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from scheduler_plugin.admission import Mode
 from scheduler_plugin.app.placement_metrics import PlacementMetrics
 from scheduler_plugin.app.webhook_watch import WebhookWatch
+from scheduler_plugin.kube_objects.admission import Mode
 from simulation.kube.embedded_api import EmbeddedKube
 from wattpack.clock import ManualClock
 from wattpack.kube.fault_injection import FaultRates, FaultyKube

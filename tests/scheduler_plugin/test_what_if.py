@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from benchmarks._explain_cases import KINDS, random_snapshot
 from scheduler_plugin.app import what_if_command
-from scheduler_plugin.checker import complaints
+from scheduler_plugin.documents.plan_document import Placement, Plan
+from scheduler_plugin.documents.snapshot import MigPlacement, PodState, Snapshot
 from scheduler_plugin.gang_start import (
     ExpectedWatts,
     Forecast,
@@ -21,8 +22,7 @@ from scheduler_plugin.gang_start import (
     parse_forecast,
     with_expected_ends,
 )
-from scheduler_plugin.plan_document import Placement, Plan
-from scheduler_plugin.snapshot import MigPlacement, PodState, Snapshot
+from scheduler_plugin.judge.checker import complaints
 from scheduler_plugin.solve import plan
 from scheduler_plugin.what_if import AddedNodes, Comparison, Question, altered, compared
 from tests.examples import examples

@@ -1,0 +1,25 @@
+"""Where a MIG instance is on its node."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from scheduler_plugin.documents.snapshot_limits import MAX_GPUS
+
+__all__ = ["MAX_INSTANCES", "BoardNumber", "MigPlacement"]
+
+#: Every board of the largest server cut into as many as possible, for one pod.
+MAX_INSTANCES = 112
+BoardNumber = Annotated[int, Field(ge=0, lt=MAX_GPUS)]
+
+
+class MigPlacement(BaseModel):
+    """A MIG instance on a board of its node, from which memory slice on."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+    profile: Annotated[str, Field(max_length=64)]
+    board: BoardNumber
+    start: Annotated[int, Field(ge=0, le=7)]

@@ -1,0 +1,1 @@
+"""Judges of plans: plain Python over documents, no code shared with what makes the plans."""

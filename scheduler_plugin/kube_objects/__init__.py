@@ -1,0 +1,1 @@
+"""What Kubernetes objects say of pods, gangs, claims and power, in a snapshot's terms. Pure."""

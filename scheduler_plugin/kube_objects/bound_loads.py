@@ -1,0 +1,39 @@
+"""What hosts and bound pods add below each power domain, for its room."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+
+from scheduler_plugin.documents.snapshot import Node, Pod, PodState
+from scheduler_plugin.kube_objects.power_view import BoundLoad, PowerView
+from scheduler_plugin.room.resource_columns import gpu_watts
+
+__all__ = ["bound_loads", "host_watts"]
+
+
+def host_watts(nodes: list[Node], power: PowerView) -> dict[str, float]:
+    """Servers at worst and idle boards directly below each domain, AC watts."""
+    watts: dict[str, float] = defaultdict(float)
+    for node in nodes:
+        if node.domain:
+            feeding = power.grid.feeding(node.name, node.labels)
+            watts[node.domain] += node.idle_watts + power.grid.worst_host_watts(feeding)
+    return watts
+
+
+def bound_loads(
+    nodes: list[Node], planned: list[Pod], bound_at: Mapping[str, float]
+) -> list[BoundLoad]:
+    """What every bound pod below a domain adds, and since when."""
+    by_name = {node.name: node for node in nodes}
+    found: list[BoundLoad] = []
+    for pod in planned:
+        on = by_name.get(pod.node)
+        if pod.state is PodState.BOUND and on is not None and on.domain and gpu_watts(pod, 1):
+            each = pod.expected_watts_per_gpu
+            if each is None:
+                each = on.class_watts_per_gpu.get(pod.kernel_class, on.watts_per_gpu)
+            watts = gpu_watts(pod, each)
+            found.append(BoundLoad(on.domain, pod.uid, watts, bound_at[pod.uid]))
+    return found

@@ -1,0 +1,302 @@
+"""Pod (anti-)affinity and topology spread of Kubernetes pods, as a snapshot's groups and rules.
+
+Only required rules: ``requiredDuringScheduling…`` and ``whenUnsatisfiable: DoNotSchedule``. A
+``namespaceSelector`` that is not empty is not resolved: anti-affinity then keeps away from such
+pods of all namespaces; a pod whose affinity has one cannot be planned, and is let go unpinned.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+from scheduler_plugin.documents.peer_rule import PeerKind, PeerRule
+from scheduler_plugin.kube_objects import pods as pod_facts
+from wattpack.errors import InputError
+from wattpack.kube.port import JsonObject
+
+__all__ = ["PeerGroups"]
+
+_REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+_LONGEST_NAME = 300
+
+
+@dataclass(frozen=True, slots=True)
+class _Selection:
+    """Pods that all of some selectors select.
+
+    Attributes:
+        terms: Selectors as canonical JSON, each with its namespaces; None for all namespaces.
+        staying: Whether pods that are being deleted do not count.
+    """
+
+    terms: tuple[tuple[frozenset[str] | None, str], ...]
+    staying: bool = False
+
+    def holds(self, pod: JsonObject) -> bool:
+        metadata = pod["metadata"]
+        if self.staying and metadata.get("deletionTimestamp"):
+            return False
+        space, labels = str(metadata.get("namespace", "default")), metadata.get("labels") or {}
+        return all(
+            (spaces is None or space in spaces) and _selects(_parsed(selector), labels)
+            for spaces, selector in self.terms
+        )
+
+    @property
+    def name(self) -> str:
+        """Unique, and readable as long as it is short."""
+        parts = []
+        for spaces, selector in self.terms:
+            where = "all namespaces" if spaces is None else ",".join(sorted(spaces))
+            parts.append(f"{where}: {_words(_parsed(selector))}")
+        text = " and ".join(parts) + (" (staying)" if self.staying else "")
+        if len(text) <= _LONGEST_NAME:
+            return text
+        return text[:_LONGEST_NAME] + " #" + hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+_Wanted = tuple[_Selection, PeerRule]
+
+
+class PeerGroups:
+    """Groups and rules of all pods, as far as a pod without a node is concerned with them.
+
+    Args:
+        pods: All pods, as the API server shows them.
+    """
+
+    def __init__(self, pods: Iterable[JsonObject]) -> None:
+        alive = [pod for pod in pods if not pod_facts.is_finished(pod)]
+        waiting = [pod for pod in alive if not pod_facts.node_name(pod)]
+        self._rules: dict[str, tuple[PeerRule, ...]] = {}
+        self._unreadable: dict[str, InputError] = {}
+        groups: dict[str, _Selection] = {}
+        for pod in waiting:
+            try:
+                wanted = _wanted(pod)
+            except InputError as error:
+                self._unreadable[pod_facts.uid(pod)] = error
+                continue
+            if wanted:
+                self._rules[pod_facts.uid(pod)] = tuple(rule for _, rule in wanted)
+                groups |= {selection.name: selection for selection, _ in wanted}
+        seen: dict[str, list[_Wanted]] = {}
+        for pod in alive:
+            if pod_facts.node_name(pod) and (repels := _repels(pod, waiting, seen)):
+                self._rules[pod_facts.uid(pod)] = tuple(rule for _, rule in repels)
+                groups |= {selection.name: selection for selection, _ in repels}
+        self._groups = groups
+        self._kinds: dict[str, tuple[str, ...]] = {}
+
+    def of(self, pod: JsonObject) -> dict[str, Any]:
+        """The fields ``groups`` and ``peer_rules`` of a snapshot's pod."""
+        if not self._groups:
+            return {}
+        rules = self._rules.get(pod_facts.uid(pod), ())
+        return {"groups": self._groups_of(pod), "peer_rules": rules}
+
+    def of_waiting(self, pod: JsonObject) -> dict[str, Any]:
+        """The same of a pod that is to be planned.
+
+        Raises:
+            InputError: if its rules cannot be read.
+        """
+        if error := self._unreadable.get(pod_facts.uid(pod)):
+            raise error
+        return self.of(pod)
+
+    def _groups_of(self, pod: JsonObject) -> tuple[str, ...]:
+        """Looked up once for all pods with the same labels: those of a template have them."""
+        metadata = pod["metadata"]
+        leaving = bool(metadata.get("deletionTimestamp"))
+        kind = json.dumps([metadata.get("namespace"), metadata.get("labels"), leaving])
+        if kind not in self._kinds:
+            found = (name for name, group in self._groups.items() if group.holds(pod))
+            self._kinds[kind] = tuple(sorted(found))
+        return self._kinds[kind]
+
+
+def _repels(
+    pod: JsonObject, waiting: list[JsonObject], seen: dict[str, list[_Wanted]]
+) -> list[_Wanted]:
+    """Anti-affinity of a pod with a node that keeps a waiting one away.
+
+    Args:
+        pod: With a node.
+        waiting: Pods without one.
+        seen: What was found for pods of the same template.
+    """
+    terms = _terms(pod, "podAntiAffinity")
+    if not terms:
+        return []
+    template = json.dumps([pod["metadata"].get("namespace"), terms])
+    if template not in seen:
+        try:
+            found = _apart(pod)
+        except InputError:
+            found = []  # admitted all the same: kube-scheduler cannot use it either
+        seen[template] = [one for one in found if any(one[0].holds(other) for other in waiting)]
+    return seen[template]
+
+
+@lru_cache(maxsize=4096)
+def _parsed(selector: str) -> tuple[Mapping[str, Any], ...]:
+    return tuple(json.loads(selector))
+
+
+def _wanted(pod: JsonObject) -> list[_Wanted]:
+    return [*_apart(pod), *_together(pod), *_spread(pod)]
+
+
+def _apart(pod: JsonObject) -> list[_Wanted]:
+    found = []
+    for term in _terms(pod, "podAntiAffinity"):
+        spaces = _spaces(pod, term)
+        if term.get("namespaceSelector") is not None:
+            spaces = None
+        selection = _Selection(((spaces, _canonical(term.get("labelSelector"))),))
+        found.append((selection, _rule(PeerKind.APART, selection, term)))
+    return found
+
+
+def _together(pod: JsonObject) -> list[_Wanted]:
+    """A pod counts if all terms select it; each term may name another key."""
+    terms = _terms(pod, "podAffinity")
+    for term in terms:
+        if term.get("namespaceSelector"):
+            raise InputError("podAffinity.namespaceSelector", "none, {} or names", "a selector")
+    selection = _Selection(
+        tuple(
+            (
+                None if term.get("namespaceSelector") == {} else _spaces(pod, term),
+                _canonical(term.get("labelSelector")),
+            )
+            for term in terms
+        )
+    )
+    return [(selection, _rule(PeerKind.TOGETHER, selection, term)) for term in terms]
+
+
+def _spread(pod: JsonObject) -> list[_Wanted]:
+    found = []
+    labels = pod["metadata"].get("labels") or {}
+    space = frozenset([str(pod["metadata"].get("namespace", "default"))])
+    for constraint in pod["spec"].get("topologySpreadConstraints") or ():
+        if constraint.get("whenUnsatisfiable") != "DoNotSchedule":
+            continue
+        selector = dict(constraint.get("labelSelector") or {"matchExpressions": [_NOBODY]})
+        same = [
+            {"key": key, "operator": "In", "values": [labels[key]]}
+            for key in constraint.get("matchLabelKeys") or ()
+            if key in labels
+        ]
+        selector["matchExpressions"] = [*(selector.get("matchExpressions") or ()), *same]
+        selection = _Selection(((space, _canonical(selector)),), staying=True)
+        rule = _rule(PeerKind.SPREAD, selection, constraint)
+        found.append(
+            (
+                selection,
+                rule.model_copy(
+                    update={
+                        "max_skew": _positive(constraint, "maxSkew"),
+                        "min_domains": _positive(constraint, "minDomains"),
+                        "any_node": constraint.get("nodeAffinityPolicy") == "Ignore",
+                        "only_tolerated": constraint.get("nodeTaintsPolicy") == "Honor",
+                    }
+                ),
+            )
+        )
+    return found
+
+
+#: A selector that is not there selects nobody, an empty one everybody.
+_NOBODY = {"key": "", "operator": "In", "values": []}
+
+
+def _terms(pod: JsonObject, kind: str) -> list[Mapping[str, Any]]:
+    affinity = pod["spec"].get("affinity") or {}
+    return list((affinity.get(kind) or {}).get(_REQUIRED) or ())
+
+
+def _spaces(pod: JsonObject, term: Mapping[str, Any]) -> frozenset[str] | None:
+    named = frozenset(str(name) for name in term.get("namespaces") or ())
+    own = frozenset([str(pod["metadata"].get("namespace", "default"))])
+    return named or own
+
+
+def _rule(kind: PeerKind, selection: _Selection, term: Mapping[str, Any]) -> PeerRule:
+    key = str(term.get("topologyKey") or "")
+    if not key or len(key) > 640:
+        raise InputError("topologyKey", "a label of nodes", key)
+    return PeerRule(kind=kind, group=selection.name, topology_key=key)
+
+
+def _canonical(selector: Mapping[str, Any] | None) -> str:
+    """Label selectors that select alike in the plain cases are one text.
+
+    Raises:
+        InputError: an operator that label selectors lack.
+    """
+    if selector is None:
+        selector = {"matchExpressions": [_NOBODY]}
+    rules = [
+        {"key": str(key), "operator": "In", "values": [str(value)]}
+        for key, value in (selector.get("matchLabels") or {}).items()
+    ]
+    for rule in selector.get("matchExpressions") or ():
+        operator = rule.get("operator")
+        if operator not in ("In", "NotIn", "Exists", "DoesNotExist"):
+            raise InputError("labelSelector.operator", "an operator of meta/v1", operator)
+        values = sorted({str(value) for value in rule.get("values") or ()})
+        rules.append({"key": str(rule.get("key")), "operator": operator, "values": values})
+    unique = {json.dumps(rule, sort_keys=True) for rule in rules}
+    return json.dumps([json.loads(rule) for rule in sorted(unique)])
+
+
+def _selects(rules: Iterable[Mapping[str, Any]], labels: Mapping[str, str]) -> bool:
+    for rule in rules:
+        value = labels.get(rule["key"])
+        match rule["operator"]:
+            case "In":
+                holds = value is not None and value in rule["values"]
+            case "NotIn":
+                holds = value is None or value not in rule["values"]
+            case "Exists":
+                holds = value is not None
+            case _:
+                holds = value is None
+        if not holds:
+            return False
+    return True
+
+
+def _words(rules: Iterable[Mapping[str, Any]]) -> str:
+    """As kubectl writes selectors."""
+    parts = []
+    for rule in rules:
+        key, values = rule["key"], ",".join(rule["values"])
+        match rule["operator"]:
+            case "In":
+                single = len(rule["values"]) == 1
+                parts.append(f"{key}={values}" if single else f"{key} in ({values})")
+            case "NotIn":
+                parts.append(f"{key} notin ({values})")
+            case "Exists":
+                parts.append(key)
+            case _:
+                parts.append(f"!{key}")
+    return ",".join(parts) or "all pods"
+
+
+def _positive(constraint: Mapping[str, Any], field: str) -> int:
+    value = constraint.get(field)
+    if value is None:
+        return 1
+    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= 100_000:
+        raise InputError(f"topologySpreadConstraints.{field}", "a whole number from 1", value)
+    return value

@@ -1,0 +1,98 @@
+"""What the known work of pods draws on each GPU type: further classes beside the kernel classes.
+
+pod ── label, classified profile ──> kind of work ──> cap curve on the GPU type ──> 95th percentile
+
+An annotation speaks before it. Work that nobody knows, or a classifier is not sure of, counts as
+the board's highest limit, like a class that the type lacks. Pods with the same work are one kind,
+whichever profile tells it: every node of a snapshot names all kinds.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Iterable
+from typing import Final
+
+from capacity.catalogue.pod_works import KnownWork, PodWorks
+from scheduler_plugin.kube_objects import pods as pod_facts
+from scheduler_plugin.kube_objects.power_view import ModelWatts
+from wattpack.errors import InputError
+from wattpack.kube.port import JsonObject
+from wattpack.object_names import KERNEL_CLASS_ANNOTATION
+
+MAX_KINDS: Final = 256
+"""Kinds that a snapshot names, those of most GPU pods first: mixes are what people say, and 20,000
+nodes name each. The others count as unknown work."""
+
+
+class WorkDraws:
+    """The kinds of work of one snapshot's pods.
+
+    Args:
+        works: What kind of work a pod does.
+        pods: All of them.
+    """
+
+    def __init__(self, works: PodWorks, pods: Iterable[JsonObject]) -> None:
+        self._works = works
+        self._watts: dict[str, dict[str, float]] = {}
+        met: Counter[str] = Counter()
+        known: dict[str, KnownWork] = {}
+        for body in pods:
+            work = self._counted_work(body)
+            if work is not None and _draws_on_gpus(body):
+                name = _class_name(work)
+                known[name] = work
+                met[name] += 1
+        common = sorted(known, key=lambda name: (-met[name], name))[:MAX_KINDS]
+        self._known = {name: known[name] for name in common}
+
+    def kernel_class(self, body: JsonObject) -> str:
+        """What chooses the pod's watts on a node; empty for any work."""
+        work = self._counted_work(body)
+        if work is None:
+            return _annotated(body)
+        name = _class_name(work)
+        return name if name in self._known else ""
+
+    def class_watts(self, model: ModelWatts) -> dict[str, float]:
+        """Board watts of each class on the GPU type: its own, then the kinds of work met."""
+        if model.model not in self._watts:
+            found = dict(model.class_watts)
+            for name, work in self._known.items():
+                watts = work.p95_watts(model.profile)
+                if watts is not None:
+                    found[name] = min(watts, model.worst_watts)
+            self._watts[model.model] = found
+        return self._watts[model.model]
+
+    def _counted_work(self, body: JsonObject) -> KnownWork | None:
+        """What the pod counts by; None where an annotation speaks or nobody is sure."""
+        work = None if _annotated(body) else self._works.of_pod(body)
+        return work if work is not None and work.is_sure else None
+
+
+def _annotated(body: JsonObject) -> str:
+    return str((body["metadata"].get("annotations") or {}).get(KERNEL_CLASS_ANNOTATION, ""))
+
+
+def _draws_on_gpus(body: JsonObject) -> bool:
+    """Whether its work may be priced: pods that cost nothing to make crowd no other work out."""
+    if pod_facts.is_finished(body):
+        return False
+    try:
+        asked = pod_facts.gpus(body)
+    except InputError:
+        return False
+    return asked.whole > 0 or bool(asked.claims)
+
+
+def _class_name(work: KnownWork) -> str:
+    """By what decides the draw; unlike a kernel class."""
+    mix = None if work.profile is None else work.profile.spec.kernel_mix
+    if mix:
+        text = json.dumps(mix, sort_keys=True)
+        return f"work/mix/{hashlib.sha256(text.encode()).hexdigest()[:16]}"
+    return f"work/{'' if work.entry is None else work.entry.name}"

@@ -1,0 +1,81 @@
+"""What each power domain may still take, in watts: one count for the planner and for people."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from scheduler_plugin.documents.plan_document import Placement
+from scheduler_plugin.documents.snapshot import Node, Pod, PodState, PowerDomain, Snapshot
+from scheduler_plugin.room.resource_columns import gpu_watts
+
+__all__ = ["DomainRoom", "ancestors", "counted_watts", "domain_rooms", "pod_watts"]
+
+
+@dataclass(frozen=True, slots=True)
+class DomainRoom:
+    """One domain.
+
+    Attributes:
+        name: Of the PowerDomain.
+        limit_watts: Upper edge of its cap band, AC.
+        counted_watts: What runs and what is promised, AC.
+    """
+
+    name: str
+    limit_watts: int
+    counted_watts: int
+
+    @property
+    def free_watts(self) -> int:
+        """What is left; negative if more is counted than the limit allows."""
+        return self.limit_watts - self.counted_watts
+
+
+def pod_watts(pod: Pod, node: Node) -> int:
+    """What a pod adds at the breaker above the node, AC watts."""
+    per_gpu = pod.expected_watts_per_gpu
+    if per_gpu is None:
+        per_gpu = node.class_watts_per_gpu.get(pod.kernel_class, node.watts_per_gpu)
+    return gpu_watts(pod, per_gpu)
+
+
+def ancestors(domains: dict[str, PowerDomain], name: str) -> list[str]:
+    """The domain and all above it, nearest first."""
+    found: list[str] = []
+    while name:
+        found.append(name)
+        name = domains[name].parent
+    return found
+
+
+def counted_watts(snapshot: Snapshot) -> dict[str, int]:
+    """Forecast and promises of each domain, AC watts."""
+    nodes = {node.name: node for node in snapshot.nodes}
+    promised = (
+        (pod.node, pod_watts(pod, nodes[pod.node]))
+        for pod in snapshot.pods
+        if pod.state is PodState.PROMISED and pod.node in nodes
+    )
+    return _added(snapshot, {d.name: d.used_watts for d in snapshot.domains}, promised)
+
+
+def domain_rooms(snapshot: Snapshot, placements: Iterable[Placement]) -> tuple[DomainRoom, ...]:
+    """Every domain once these placements are made, the fewest free watts first."""
+    placed = ((placement.node, placement.watts) for placement in placements)
+    counted = _added(snapshot, counted_watts(snapshot), placed)
+    rooms = [DomainRoom(d.name, d.limit_watts, counted[d.name]) for d in snapshot.domains]
+    return tuple(sorted(rooms, key=lambda room: (room.free_watts, room.name)))
+
+
+def _added(
+    snapshot: Snapshot, counted: dict[str, int], watts_on_nodes: Iterable[tuple[str, int]]
+) -> dict[str, int]:
+    """The count with watts on nodes added to every domain above them."""
+    domains = {domain.name: domain for domain in snapshot.domains}
+    above = {node.name: node.domain for node in snapshot.nodes}
+    result = dict(counted)
+    for node, watts in watts_on_nodes:
+        for name in ancestors(domains, above.get(node, "")):
+            result[name] += watts
+    return result

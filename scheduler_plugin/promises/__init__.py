@@ -1,0 +1,1 @@
+"""What is promised or under way and not yet kept: places, gangs, moves, disruptions. Pure."""
