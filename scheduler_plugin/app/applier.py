@@ -11,13 +11,15 @@ until the pod itself tells. Nothing else can be planned onto that place meanwhil
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
+from scheduler_plugin.app.gang_rehearsal import ATTEMPTS, GangRehearsal
+from scheduler_plugin.app.patch_crew import beside_each_other
 from scheduler_plugin.app.plan_archive import PlanArchive
 from scheduler_plugin.app.plan_writer import PlanWriter
-from scheduler_plugin.documents.plan_document import Placement, Plan
+from scheduler_plugin.documents.plan_document import Plan
 from scheduler_plugin.documents.snapshot import Pod, Snapshot
 from scheduler_plugin.kube_objects import pods as pod_facts
 from scheduler_plugin.promises.ledger import Ledger, Promise, Reservation, Stage
@@ -38,13 +40,10 @@ from wattpack.times import parse_rfc3339
 from wattpack.units import NS_PER_SECOND
 
 log = logging.getLogger(__name__)
-_ATTEMPTS = 3
-#: What the API server answers where an admission webhook declares side effects.
-_NO_DRY_RUN = "does not support dry run"
+
 #: A patch without an answer is sent again after this time.
 RESEND_NS = 2 * NS_PER_SECOND
-#: What one cycle spends on dry runs, and on patches of single pods; the rest follows in the next.
-REHEARSAL_NS = 5 * NS_PER_SECOND
+#: What one cycle spends on patches of single pods; the rest follows in the next.
 PATCHING_NS = 10 * NS_PER_SECOND
 
 
@@ -82,6 +81,7 @@ class Applier:
         ledger: Where promises are kept; shared with the snapshot builder.
         archive: Where promises are written.
         gang_timeout_ns: How long places of missing gang members are kept.
+        at_once: How many patches may be under way.
     """
 
     def __init__(
@@ -91,8 +91,10 @@ class Applier:
         ledger: Ledger,
         archive: PlanArchive,
         gang_timeout_ns: int,
+        at_once: int = 1,
     ) -> None:
         self._api = api
+        self._at_once = at_once
         self._clock = clock
         self._ledger = ledger
         self._archive = archive
@@ -100,7 +102,7 @@ class Applier:
         self._writer = PlanWriter(clock, ledger, archive, gang_timeout_ns)
         self._why: dict[str, str] = {}
         self._fresh_slots: list[str] = []
-        self._rehearsed: dict[str, str] = {}
+        self._rehearsal = GangRehearsal(self._patch, self._read_again, clock, at_once)
 
     def recover(self, bodies: Mapping[str, JsonObject]) -> None:
         """Take up what earlier processes promised; pods tell which promises are still open.
@@ -166,7 +168,7 @@ class Applier:
         """
         self._why = {}
         bodies = dict(pending)
-        held = self._rehearse(plan, bodies)
+        held = self._rehearsal.of(plan, bodies)
         chosen = [p for p in plan.placements if p.gang not in held]
         pods = {pod.uid: pod for pod in snapshot.pods}
         self._writer.write(plan, snapshot, chosen, bodies)
@@ -205,6 +207,7 @@ class Applier:
         now_ns = self._clock.monotonic_ns()
         outcomes: dict[str, Outcome] = {}
         gangs: dict[str, list[Promise]] = {}
+        single: list[Promise] = []
         for promise in self._ledger.unsettled():
             body = bodies.get(promise.uid)
             if body is None:
@@ -215,18 +218,35 @@ class Applier:
                 continue
             elif promise.gang:
                 gangs.setdefault(promise.gang, []).append(promise)
-            elif self._clock.monotonic_ns() - now_ns <= PATCHING_NS:
-                outcomes[promise.uid] = self.release(body, promise.node)
+            else:
+                single.append(promise)
+
+        def in_time() -> bool:
+            return self._clock.monotonic_ns() - now_ns <= PATCHING_NS
+
+        outcomes |= self._release_each(single, bodies, in_time)
         for members in gangs.values():
             outcomes |= self._release_gang(members, bodies)
         if not self._ledger.unsettled():
             self._archive.close()
         return outcomes
 
+    def _release_each(
+        self,
+        promises: Sequence[Promise],
+        bodies: Mapping[str, JsonObject],
+        goes_on: Callable[[], bool] = lambda: True,
+    ) -> dict[str, Outcome]:
+        """Several at once; which the API takes first does not matter, all are promised."""
+        made = beside_each_other(
+            promises, lambda p: self.release(bodies[p.uid], p.node), self._at_once, goes_on
+        )
+        return {p.uid: outcome for p, outcome in zip(promises, made, strict=False)}
+
     def release(self, body: JsonObject, node: str) -> Outcome:
         """Pin one pod, or only let it go without a node; what changed meanwhile is read again."""
         uid = pod_facts.uid(body)
-        for _ in range(_ATTEMPTS):
+        for _ in range(ATTEMPTS):
             self._ledger.reach(uid, Stage.SENT, self._clock.monotonic_ns())
             try:
                 self._patch(body, node, dry_run=False)
@@ -288,81 +308,40 @@ class Applier:
 
     # Gangs
 
-    def _rehearse(self, plan: Plan, bodies: dict[str, JsonObject]) -> dict[str, str]:
-        """Gangs that must not go now, with the refusal; empty text: the dry runs are not done.
-
-        What was tried stays tried until the pod changes: a large gang's dry runs may take several
-        cycles. Pods that changed are read again, and ``bodies`` gets what was read.
-        """
-        began_ns = self._clock.monotonic_ns()
-        waiting = {p.uid for p in plan.placements} & bodies.keys()
-        self._rehearsed = {u: v for u, v in self._rehearsed.items() if u in waiting}
-        held: dict[str, str] = {}
-        # Gang by gang: what ends in the middle must not leave all of them half tried.
-        for placement in sorted(plan.placements, key=lambda p: p.gang):
-            uid = placement.uid
-            if not placement.gang or placement.gang in held or uid not in bodies:
-                continue
-            if self._rehearsed.get(uid) == _version(bodies[uid]):
-                continue
-            if self._clock.monotonic_ns() - began_ns > REHEARSAL_NS:
-                held[placement.gang] = ""
-            elif why := self._try(placement, bodies):
-                held[placement.gang] = why
-            else:
-                self._rehearsed[uid] = _version(bodies[uid])
-        return held
-
-    def _try(self, placement: Placement, bodies: dict[str, JsonObject]) -> str:
-        """Why a member's patch would not be made; empty if it would."""
-        body = bodies[placement.uid]
-        for _ in range(_ATTEMPTS):
-            try:
-                self._patch(body, placement.node, dry_run=True)
-            except ConflictError:
-                body, outcome = self._read_again(body, placement.node)
-                if outcome is not None:
-                    return f"{pod_facts.key(body)} changed meanwhile"
-                bodies[placement.uid] = body
-                continue
-            except KubeError as error:
-                # Some webhook of the cluster has side effects: then nothing can be rehearsed.
-                rehearsable = _NO_DRY_RUN not in str(error)
-                return f"{pod_facts.key(body)}: {error}" if rehearsable else ""
-            return ""
-        return f"{pod_facts.key(body)} keeps changing"
-
     def _release_gang(
         self, members: list[Promise], bodies: Mapping[str, JsonObject]
     ) -> dict[str, Outcome]:
         """All members; if the first fails, none."""
         gang = members[0].gang
-        outcomes: dict[str, Outcome] = {}
         begun = any(
             p.gang == gang and p.stage is not Stage.WRITTEN for p in self._ledger.promises.values()
         )
-        for member in members:
-            outcome = self.release(bodies[member.uid], member.node)
-            outcomes[member.uid] = outcome
-            if outcome in (Outcome.RELEASED, Outcome.UNKNOWN):
-                begun = True
-                continue
-            if why := self._why.pop(member.uid, ""):
-                self._why[gang] = f"{member.key}: {why}"
-            if not begun:
+        # The first goes alone: if it fails, all can stay.
+        outcomes: dict[str, Outcome] = {}
+        rest = members if begun else members[1:]
+        if not begun:
+            first = members[0]
+            outcomes[first.uid] = outcome = self.release(bodies[first.uid], first.node)
+            if outcome not in (Outcome.RELEASED, Outcome.UNKNOWN):
+                self._tell_of(first)
                 self._ledger.drop(p.uid for p in members)
                 self._ledger.free(s for s in self._fresh_slots if s.startswith(f"{gang}#"))
                 return outcomes
-            self._reserve(gang, f"{gang}#{member.uid}", member.node, None)
-        return outcomes
+        later = self._release_each(rest, bodies)
+        for member in rest:
+            if later[member.uid] not in (Outcome.RELEASED, Outcome.UNKNOWN):
+                self._tell_of(member)
+                self._reserve(gang, f"{gang}#{member.uid}", member.node, None)
+        return outcomes | later
+
+    def _tell_of(self, member: Promise) -> None:
+        """A refusal of a member is the gang's."""
+        if why := self._why.pop(member.uid, ""):
+            self._why[member.gang] = f"{member.key}: {why}"
 
     def _reserve(self, gang: str, slot: str, node: str, template: Pod | None) -> None:
         until_ns = self._clock.monotonic_ns() + self._gang_timeout_ns
         self._ledger.reserve(Reservation(slot, node, gang, template, until_ns))
-
-
-def _version(body: JsonObject) -> str:
-    return str(body["metadata"]["resourceVersion"])
 
 
 def _promise(body: JsonObject, node: str, gang: str, since_ns: int) -> Promise:

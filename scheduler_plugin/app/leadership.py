@@ -14,6 +14,7 @@ land; it is in the PlacementPlan that the next leader reads.
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Iterator, Sequence
 
 from wattpack.clock import Clock
@@ -59,14 +60,17 @@ class Term:
         self._success_ns = clock.monotonic_ns()
         self._renewed_ns = self._success_ns
         self.last_success = "never in this term"
+        # Patches that are under way beside each other ask, and tell of success.
+        self._one_at_a_time = threading.Lock()
 
     def succeeded(self) -> None:
         """Planning works: the next renewal will say so in the Lease."""
-        self._success_ns = self._clock.monotonic_ns()
-        self.last_success = rfc3339(self._clock.wall_time_ns())
-        known = self._elector.annotation(SUCCESSES_ANNOTATION)
-        count = int(known) if known.isascii() and known.isdigit() and len(known) < 19 else 0
-        self._elector.annotate(SUCCESSES_ANNOTATION, str(count + 1))
+        with self._one_at_a_time:
+            self._success_ns = self._clock.monotonic_ns()
+            self.last_success = rfc3339(self._clock.wall_time_ns())
+            known = self._elector.annotation(SUCCESSES_ANNOTATION)
+            count = int(known) if known.isascii() and known.isdigit() and len(known) < 19 else 0
+            self._elector.annotate(SUCCESSES_ANNOTATION, str(count + 1))
 
     def progressed(self) -> None:
         """One more kind was read: no success yet, and no reason to give up either."""
@@ -92,10 +96,11 @@ class Term:
         """
         if self.has_failed():
             raise LeadershipLostError(f"no success for {self.failing_seconds():.0f} s")
-        now_ns = self._clock.monotonic_ns()
-        if now_ns >= self.renew_at_ns():
-            self._elector.attempt()
-            self._renewed_ns = now_ns
+        with self._one_at_a_time:
+            now_ns = self._clock.monotonic_ns()
+            if now_ns >= self.renew_at_ns():
+                self._elector.attempt()
+                self._renewed_ns = now_ns
         if self.epoch == 0 or self._elector.epoch() != self.epoch:
             raise LeadershipLostError("the Lease was not renewed in time, or another has it")
 

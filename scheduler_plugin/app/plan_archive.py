@@ -8,6 +8,7 @@ plan that a replaced leader still managed to write is never the newest.
 
 from __future__ import annotations
 
+import json
 import logging
 import re
 from collections.abc import Sequence
@@ -28,8 +29,10 @@ from wattpack.times import rfc3339
 
 log = logging.getLogger(__name__)
 PLANS = PlacementPlan.meta.resource
-#: Of one object; the schema takes 2,048 of at most about 700 bytes, etcd 1.5 MiB in all.
-PROMISES_PER_PART = 1000
+#: Of one object; the schema takes 2,048, of about 200 bytes each where names are ordinary.
+PROMISES_PER_PART = 2000
+#: Of one object's promises where names are long: etcd takes 1.5 MiB in all.
+PART_BYTES = 700_000
 MAX_PENDING = 2048
 _NAME = re.compile(r"plan-([0-9a-f]{8})-([0-9a-f]{16})-[0-9a-f]*(\.\d+)?")
 
@@ -127,10 +130,7 @@ class PlanArchive:
         wall_ns = self._clock.wall_time_ns()
         self._newest = max(wall_ns, self._newest + 1)
         name = f"plan-{self._epoch:08x}-{self._newest:016x}-{plan.snapshot_digest[7:13]}"
-        chunks = [
-            list(promises[i : i + PROMISES_PER_PART])
-            for i in range(0, max(1, len(promises)), PROMISES_PER_PART)
-        ]
+        chunks = _in_parts(promises)
         moves = moves or OpenMoves()
         written: list[_OpenPlan] = []
         for part, chunk in enumerate(chunks):
@@ -195,6 +195,20 @@ class PlanArchive:
             self._api.delete(PLANS, name)
         except NotFoundError:
             log.info("plan %s was removed by somebody else", name)
+
+
+def _in_parts(promises: Sequence[JsonObject]) -> list[list[JsonObject]]:
+    """At least one part; each within what an object may hold."""
+    parts: list[list[JsonObject]] = [[]]
+    held = 0
+    for line in promises:
+        size = len(json.dumps(line))
+        if len(parts[-1]) == PROMISES_PER_PART or held + size > PART_BYTES:
+            parts.append([])
+            held = 0
+        parts[-1].append(line)
+        held += size
+    return parts
 
 
 def _order(name: str) -> tuple[int, int, str]:

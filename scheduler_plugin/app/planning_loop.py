@@ -27,6 +27,7 @@ from scheduler_plugin.app.plan_archive import PlanArchive
 from scheduler_plugin.app.plan_lines import pending_causes
 from scheduler_plugin.app.pod_events import PendingEvents
 from scheduler_plugin.app.release import release_all
+from scheduler_plugin.app.release_order import first_to_go
 from scheduler_plugin.app.scheduler_settings import PlacementSettings
 from scheduler_plugin.app.solver_process import Planner
 from scheduler_plugin.app.start_estimates import StartEstimates
@@ -128,9 +129,10 @@ class PlacementLoop:
             moves=manages and limits.enabled,
         )
         archive = PlanArchive(api, clock, epoch, settings.kept_plans)
-        self._applier = Applier(
-            api, clock, self.ledger, archive, seconds_to_ns(settings.gang_timeout_seconds)
-        )
+        timeout_ns = seconds_to_ns(settings.gang_timeout_seconds)
+        # Without threads one thread owns virtual time.
+        at_once = settings.patches_at_once if around.threaded else 1
+        self._applier = Applier(api, clock, self.ledger, archive, timeout_ns, at_once)
         self._recorder = EventRecorder(api, clock, "wattpack.io/scheduler", around.instance)
         self._events = PendingEvents(self._recorder, clock, settings.events_per_cycle)
         self._pins = MissedPins(api, clock, self.ledger, self._recorder, self.metrics)
@@ -350,17 +352,18 @@ class PlacementLoop:
         if plan.steps:
             applied, nodes = self._moves.begin(plan, built, bodies)
             return self._account(applied, nodes, bodies)
-        plan = self._moves.plain(plan)
+        plan, more = first_to_go(self._moves.plain(plan), built.snapshot, self.ledger)
         if not plan.placements and self._same_pending(plan):
             return {}
         applied = self._applier.apply(plan, built.snapshot, built.pending)
+        applied = replace(applied, unfinished=applied.unfinished or more)
         nodes = {p.uid: p.node for p in plan.placements}
         return self._account(applied, nodes, built.pending)
 
     def _same_pending(self, plan: Plan) -> bool:
-        """Nothing new to write: nothing is placed and the causes are those of the last plan."""
+        """Nothing new to write: the causes are those of the last plan."""
         last = self._last.plan
-        if last is None or last.placements:
+        if last is None or last.steps or (last.placements and self._settings.mode is Mode.SHADOW):
             return False
         return {(p.uid, p.reason) for p in last.pending} == {
             (p.uid, p.reason) for p in plan.pending

@@ -29,6 +29,8 @@ class PlacementSettings(Settings):
         gang_timeout_seconds: How long places of missing gang members are kept.
         namespace: Where the Lease and the certificate's Secret live, and the forecasts that count.
         kept_plans: How many old PlacementPlan objects stay for people to read.
+        patches_at_once: Releases that are under way at once; each takes one seat of the API
+            server's priority and fairness, so this bounds what a burst takes there.
         events_per_cycle: Upper bound of Events about pending pods.
         kueue_admission_checks: Answer Kueue's AdmissionChecks of the controller
             ``wattpack.io/placement``: a Workload is admitted once all of its pods have places.
@@ -49,6 +51,7 @@ class PlacementSettings(Settings):
     gang_timeout_seconds: Annotated[float, Field(ge=10, le=86_400)] = 300.0
     namespace: Annotated[str, Field(min_length=1, max_length=63)] = SYSTEM_NAMESPACE
     kept_plans: Annotated[int, Field(ge=1, le=1000)] = 20
+    patches_at_once: Annotated[int, Field(ge=1, le=64)] = 8
     events_per_cycle: Annotated[int, Field(ge=0, le=1000)] = 50
     kueue_admission_checks: bool = False
     moves: MoveSettings = MoveSettings()

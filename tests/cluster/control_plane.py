@@ -171,14 +171,21 @@ class ControlPlane:
         """Remove all fault rules."""
         self.request("DELETE", FAULTS_PATH)
 
-    def start_kwok(self, *, node_lease_seconds: int = 40) -> ServerProcess:
-        """Start kwok: it plays the kubelet of every node annotated ``kwok.x-k8s.io/node=fake``."""
+    def start_kwok(
+        self, *, node_lease_seconds: int = 40, stages: Path | None = None
+    ) -> ServerProcess:
+        """Start kwok: it plays the kubelet of every node annotated ``kwok.x-k8s.io/node=fake``.
+
+        Args:
+            node_lease_seconds: Of the nodes' Leases; each is renewed after a quarter of it.
+            stages: What happens to nodes and pods, if not what kwok's own fast stages do.
+        """
 
         def command(port: int) -> list[str]:
             return [
                 str(tool("kwok")),
                 f"--kubeconfig={self.kubeconfig}",
-                f"--config={tool('kwok-stages.yaml')}",
+                f"--config={stages or tool('kwok-stages.yaml')}",
                 "--manage-all-nodes=false",
                 "--manage-nodes-with-annotation-selector=kwok.x-k8s.io/node=fake",
                 f"--node-lease-duration-seconds={node_lease_seconds}",

@@ -61,7 +61,7 @@ def test_a_gang_larger_than_one_plan_object_is_released_whole_and_survives_a_res
     cluster.add(gang_pod("leader", 2_100, gpus=1))
     assert len(cluster.loop.step().released) == 1
     parts = [len(plan["spec"]["promises"]) for plan in plans(cluster)]
-    assert (len(parts), sum(parts)) == (3, 2_100)
+    assert (len(parts), sum(parts)) == (2, 2_100)
     cluster.bind()
     cluster.loop = cluster.new_loop()
     cluster.add(pod_object("greedy", 8))
