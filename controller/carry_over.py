@@ -218,6 +218,7 @@ def _moved_readings(
         _moved(fresh.received_ns, old.received_ns, nodes),
         _moved(fresh.gpu_draw_watts, old.gpu_draw_watts, gpus),
         _moved(fresh.gpu_same, old.gpu_same, gpus),
+        _moved(fresh.contradicted_ns, old.contradicted_ns, gpus),
         _moved(fresh.host_watts, old.host_watts, nodes),
         _moved(fresh.host_same, old.host_same, nodes),
         _moved_highest(fresh.highest, old.highest, gpus),

@@ -71,14 +71,17 @@ class Holding:
     Attributes:
         held_watts: Highest cap by command or read-back; asking for no more raises nothing,
             (n_gpus,).
-        highest_watts: The same with guaranteed caps, and defaults where nothing is known,
-            (n_gpus,).
+        highest_watts: The same with guaranteed caps, and defaults where nobody vouches for what
+            comes next, (n_gpus,).
+        until_now_watts: The same where only the report has to be known: nobody has to vouch for
+            the past, (n_gpus,).
         writable: A fresh report and an actuator that vouches for the GPU, (n_gpus,).
         fresh_node: A report within ``report_stale_ns``, (n_nodes,).
     """
 
     held_watts: FloatArray
     highest_watts: FloatArray
+    until_now_watts: FloatArray
     writable: BoolArray
     fresh_node: BoolArray
 
@@ -136,16 +139,17 @@ def holding(tick: Tick, commitments: Commitments) -> Holding:
     read_back = observed.gpu_limit_watts
     with np.errstate(invalid="ignore"):
         readable = (read_back > 0.0) & np.isfinite(read_back)
-    writable = proven.take(by_node) & observed.gpu_controlled & readable
+    read = proven.take(by_node) & readable
+    writable = read & observed.gpu_controlled
     sent = _unsuperseded(tick, commitments, received.take(by_node))
     read_back = np.where(readable, read_back, 0.0)
     held = np.maximum(read_back, sent)
     guaranteed = np.fmax(observed.gpu_guaranteed_watts, topology.guaranteed_watts)
-    highest = np.maximum(held, guaranteed)
+    highest = until_now = np.maximum(held, guaranteed)
     if not writable.all():
         limit = np.maximum(topology.default_limit_watts, read_back)
-        highest = np.where(writable, highest, limit)
-    return Holding(held, highest, writable, fresh_node)
+        highest, until_now = np.where(writable, highest, limit), np.where(read, highest, limit)
+    return Holding(held, highest, until_now, writable, fresh_node)
 
 
 def _unsuperseded(tick: Tick, commitments: Commitments, gpu_received_ns: IntArray) -> FloatArray:

@@ -89,7 +89,7 @@ def look(tick: Tick, state: State) -> tuple[State, Picture]:
     fresh_gpu = hold.fresh_node.take(topology.node_of_gpu)
     energy = _energy(tick, fresh_gpu)
     trust = judged(
-        state.trust, energy, hold.highest_watts, tick.settings.reaction_seconds, tick.now_ns
+        state.trust, energy, hold.until_now_watts, tick.settings.reaction_seconds, tick.now_ns
     )
     most = np.maximum(topology.default_limit_watts, hold.highest_watts)
     highest = np.where(trust.trusted, hold.highest_watts, most)
@@ -228,7 +228,7 @@ def _readings(
     """The newest readings, and which of them are not of this moment, (n_gpus,)."""
     draws = tick.observations.gpu_draw_watts
     readable = readable_gpu_watts(tick.topology, draws, fresh_gpu)
-    readings = take_readings(tick, state.readings, readable)
+    readings = take_readings(tick, state.readings, readable, energy)
     return readings, stale_boards(readings, energy, tick.now_ns) & fresh_gpu
 
 

@@ -7,7 +7,13 @@ import pytest
 
 from controller.step import initial_state, step
 from controller.tick_values import Band, Decisions, Tick
-from tests.controller.builders import SETTINGS, SWITCHBOARD_THERMAL, make_topology, seconds
+from tests.controller.builders import (
+    SETTINGS,
+    SWITCHBOARD_THERMAL,
+    make_observations,
+    make_topology,
+    seconds,
+)
 from tests.controller.faulty_plant import Faults, Plant
 from tests.controller.metered_row import MeteredRow
 
@@ -69,6 +75,40 @@ def test_boards_whose_readings_froze_are_counted_at_the_most_they_may_draw_and_t
 def test_an_idle_board_as_steady_as_its_counter_is_believed() -> None:
     _, told = run(Faults(), IDLE_SECONDS, asked_watts=100.0)
     assert not told[-1].stale_readings.any()
+
+
+def stale_by_second(counters: list[float], moves_at: int | None = None) -> list[bool]:
+    """Whether the first board, whose reading stands at 400 W, is doubted, second by second."""
+    topology = make_topology()
+    state = initial_state(topology, SETTINGS)
+    told = []
+    for second, counter in enumerate(counters):
+        watts = 100.0 + (second + np.arange(topology.n_gpus)) % 3
+        energy = watts.copy()
+        watts[0] = 400.0 if second != moves_at else 401.0
+        energy[0] = counter
+        observed = make_observations(
+            topology, seconds(second), gpu_draw_watts=watts, gpu_energy_mean_watts=energy
+        )
+        state, _, decisions = step(Tick(topology, observed, SETTINGS, seconds(second)), state)
+        told.append(bool(decisions.stale_readings[0]))
+    return told
+
+
+@pytest.mark.parametrize("after", [395.0, 0.0], ids=["swings", "stands still, too"])
+def test_a_counter_that_passes_a_frozen_reading_does_not_confirm_it(after: float) -> None:
+    counters = [400.0] * 8 + [600.0] * 3 + [430.0] * 4 + [after] * 6
+    told = stale_by_second(counters)
+    assert not any(told[:8])
+    assert all(told[8:])
+
+
+def test_a_reading_that_moves_or_is_long_confirmed_is_believed_again() -> None:
+    counters = [400.0] * 8 + [600.0] * 3 + [405.0] * 35
+    assert not any(stale_by_second(counters, moves_at=20)[20:])
+    told = stale_by_second(counters)
+    assert all(told[8:40])
+    assert not any(told[41:])
 
 
 def test_frozen_readings_and_counters_without_any_meter_are_seen_within_seconds() -> None:

@@ -36,6 +36,33 @@ def test_i7_a_device_over_every_cap_it_could_hold_is_budgeted_at_its_maximum() -
     assert kinds.count("DeviceUntrusted") == 1
 
 
+@pytest.mark.parametrize(
+    ("limit_share", "told"), [(1.0, True), (1.5, False)], ids=["ignores it", "late write"]
+)
+def test_i7_a_board_that_nobody_vouches_for_is_told_if_it_ignores_what_was_read_back(
+    limit_share: float, told: bool
+) -> None:
+    """It counts at its most anyway; that its limit does not hold is news all the same."""
+    topology = make_topology()
+    state = initial_state(topology, SETTINGS)
+    vouched = np.ones(topology.n_gpus, dtype=np.bool_)
+    vouched[0] = False
+    watts, limits = np.full(topology.n_gpus, 100.0), topology.guaranteed_watts.copy()
+    watts[0], limits[0] = 1.2 * limits[0], limit_share * limits[0]
+    for tick in range(12):
+        observed = make_observations(
+            topology,
+            seconds(tick),
+            gpu_draw_watts=watts,
+            gpu_energy_mean_watts=watts,
+            gpu_limit_watts=limits,
+            gpu_controlled=vouched,
+        )
+        state, _, decisions = step(Tick(topology, observed, SETTINGS, seconds(tick)), state)
+    assert decisions.trusted.tolist() == [not told, *[True] * (topology.n_gpus - 1)]
+    assert decisions.highest_cap_watts[0] == topology.default_limit_watts[0]
+
+
 @pytest.mark.parametrize("lie", [np.nan, -50.0, 1e6, np.inf], ids=str)
 def test_i7_unreadable_power_counts_at_the_most_it_could_be(lie: float) -> None:
     topology = make_topology()

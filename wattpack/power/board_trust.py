@@ -30,6 +30,7 @@ __all__ = [
     "STALE_AFTER_SAME",
     "BoardTrust",
     "all_trusted",
+    "contradicted",
     "judged",
     "stale_readings",
 ]
@@ -122,7 +123,16 @@ def stale_readings(
     with np.errstate(invalid="ignore"):
         frozen = same_count >= STALE_AFTER_SAME
         if frozen.any():
-            margin = AGREES_WITHIN * watts + AGREES_WITHIN_WATTS
-            frozen &= ~(np.abs(energy_mean - watts) <= margin)
+            frozen &= ~(np.abs(energy_mean - watts) <= _margin(watts))
         hidden = energy_mean > (1.0 + AGREES_WITHIN) * recent_watts + AGREES_WITHIN_WATTS
     return np.asarray(frozen | hidden)
+
+
+def contradicted(watts: FloatArray, energy_mean: FloatArray) -> BoolArray:
+    """Readings of which a counter that is known says otherwise, (n,)."""
+    with np.errstate(invalid="ignore"):
+        return np.asarray(np.abs(energy_mean - watts) > _margin(watts))
+
+
+def _margin(watts: FloatArray) -> FloatArray:
+    return AGREES_WITHIN * watts + AGREES_WITHIN_WATTS

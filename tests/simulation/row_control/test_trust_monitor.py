@@ -48,6 +48,15 @@ def test_blind_trust_is_seen_and_the_product_does_not_have_it(kind: str) -> None
     assert believer.trust.details
 
 
+def test_a_board_out_of_band_that_ignores_its_cap_is_doubted_too() -> None:
+    fault = RowFault(K.IGNORES_CAP, 20.0, 80.0, SOME)
+    run = wattpack_run(small_row(), [(0.0, 690.0)], fault)
+    run.actuators.out_of_band[0] = True
+    run.run(60.0)
+    assert run.policy.doubted().boards[:4].all()  # type: ignore[attr-defined]
+    assert run.trust.counts == {}
+
+
 def test_what_an_estimate_hides_is_measured() -> None:
     run = wattpack_run(small_row(), [(0.0, 400.0)])
     run.run(20.0)
