@@ -33,6 +33,7 @@ from scheduler_plugin.kube_objects.bound_loads import bound_loads, host_watts
 from scheduler_plugin.kube_objects.gang_census import GangCensus
 from scheduler_plugin.kube_objects.hami_boards import HamiBoards, registered_boards
 from scheduler_plugin.kube_objects.kueue_workloads import ExpectedGang
+from scheduler_plugin.kube_objects.node_facts import is_leaving, is_ready
 from scheduler_plugin.kube_objects.own_rules import rules_of, rules_of_next
 from scheduler_plugin.kube_objects.peer_groups import PeerGroups
 from scheduler_plugin.kube_objects.pod_claims import CLAIM_NOT_COUNTED, ClaimObjects, PodClaims
@@ -48,7 +49,6 @@ from wattpack.gangs import GangRef, GangSources
 from wattpack.gpu_resources import board_count, counts_whole_boards, gpu_demand
 from wattpack.kube.port import JsonObject
 from wattpack.object_names import (
-    DISRUPTION_TAINTS,
     GATE,
     GPU_MODEL_LABELS,
 )
@@ -242,21 +242,15 @@ def _node(body: JsonObject, objects: ClusterObjects, draws: WorkDraws) -> Node:
         idle_watts=math.ceil(boards * watts.idle_watts / efficiency) if watts else 0,
         watts_per_gpu=watts.worst_added(efficiency) if watts else 0,
         class_watts_per_gpu=extra,
-        ready=known and _ready(body),
+        ready=known and is_ready(body),
         schedulable=not spec.get("unschedulable"),
         power_known=not feeding.strangers
         and (watts is not None or not (boards and feeding.domain)),
         shared_boards=shared_board_count(labels, boards),
         mig_geometry=geometry_of(offered.cut_into),
         slow_down_limit_milli=limit_milli(amounts, labels),
-        disrupted=bool(metadata.get("deletionTimestamp"))
-        or any(t.get("key") in DISRUPTION_TAINTS for t in taints),
+        disrupted=is_leaving(body),
     )
-
-
-def _ready(body: JsonObject) -> bool:
-    conditions = (body.get("status") or {}).get("conditions") or ()
-    return any(c.get("type") == "Ready" and c.get("status") == "True" for c in conditions)
 
 
 def _taint(taint: Mapping[str, Any]) -> Taint:

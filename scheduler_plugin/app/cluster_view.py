@@ -14,6 +14,7 @@ from scheduler_plugin.app.gang_reader import GangReader
 from scheduler_plugin.app.served_kinds import ServedKinds
 from scheduler_plugin.app.slice_reader import SliceReader
 from scheduler_plugin.app.volume_reader import VolumeReader
+from scheduler_plugin.kube_objects.node_facts import is_leaving
 from scheduler_plugin.kube_objects.power_view import ModelWatts, PowerView, model_watts
 from scheduler_plugin.snapshot_builder import ClusterObjects
 from wattpack.api import DemandForecast, GPUProfile, PowerDomain, PowerPolicy, WorkloadProfile
@@ -128,6 +129,11 @@ class ClusterReader:
         if missing:
             raise UnavailableError(f"not read yet: {', '.join(missing)}")
         return self._informers[PODS].list()
+
+    def standing_nodes(self) -> frozenset[str]:
+        """Names of the nodes that are there and not on their way out."""
+        bodies = self._informers[NODES].list()
+        return frozenset(str(b["metadata"]["name"]) for b in bodies if not is_leaving(b))
 
     def objects(
         self, pods: tuple[JsonObject, ...], kept_gangs: Collection[str] = frozenset()

@@ -50,9 +50,20 @@ class MissedPins:
         self._ledger = ledger
         self._recorder = recorder
         self._metrics = metrics
+        #: When the eviction of a pod whose node was taken away is asked for again, by uid.
+        self._again_ns: dict[str, int] = {}
 
-    def reconcile(self, pods: tuple[JsonObject, ...], now_ns: int) -> None:
-        """Close kept and void promises; give up pins that did not work."""
+    def reconcile(
+        self, pods: tuple[JsonObject, ...], standing: frozenset[str], now_ns: int
+    ) -> None:
+        """Close kept and void promises; give up pins that did not work.
+
+        Args:
+            pods: All pods.
+            standing: Names of the nodes that are there and not on their way out. A pin to another
+                one leads nowhere, so it is given up without waiting for its time-out.
+            now_ns: Now, on the monotonic clock.
+        """
         by_uid = {pod_facts.uid(pod): pod for pod in pods}
         for promise in list(self._ledger.promises.values()):
             pod = by_uid.get(promise.uid)
@@ -70,6 +81,12 @@ class MissedPins:
             if pod_facts.node_name(pod) or pod_facts.is_gated(pod):
                 continue
             self._give_up(pod, promise, pods, now_ns)
+        going = [p for p in self._ledger.promises.values() if p.node not in standing]
+        self._again_ns = {p.uid: t for p in going if (t := self._again_ns.get(p.uid)) is not None}
+        for promise in going:
+            if self._clock.monotonic_ns() - now_ns > REPAIRING_NS:
+                break
+            self._node_was_taken_away(by_uid[promise.uid], promise, pods, now_ns)
 
     def release_unpinned(
         self, pods: tuple[JsonObject, ...], release: Callable[[JsonObject], bool]
@@ -115,6 +132,33 @@ stays: delete it and the next goes on without a node of ours"
         regarding = {"apiVersion": PODS.api_version, "kind": PODS.kind, **pod}
         action = "Evicting" if evicts else "Keeping"
         self._recorder.emit(regarding, EventReason.PIN_REFUSED, note, action=action, warning=True)
+
+    def _node_was_taken_away(
+        self, pod: JsonObject, promise: Promise, pods: tuple[JsonObject, ...], now_ns: int
+    ) -> None:
+        """An autoscaler was faster than kube-scheduler: nobody's mistake, so the next is pinned.
+
+        A Job is asked for one pod at most, whatever the cause, and a bare pod goes elsewhere by
+        itself.
+        """
+        waits = not pod_facts.node_name(pod) and not pod_facts.gates(pod)
+        if not waits or pod_facts.pinned_node(pod) != promise.node or pod_facts.is_bare(pod):
+            return
+        if pod_facts.belongs_to_job(pod):
+            self._ledger.drop([promise.uid])
+            self._give_up(pod, promise, pods, now_ns)
+            return
+        if now_ns < self._again_ns.get(promise.uid, now_ns):
+            return
+        if not self._evict(pod):
+            self._again_ns[promise.uid] = now_ns + AGAIN_NS
+            return
+        self._ledger.drop([promise.uid])
+        note = f"{promise.node} was taken away before the pod was bound; the next one is planned"
+        regarding = {"apiVersion": PODS.api_version, "kind": PODS.kind, **pod}
+        self._recorder.emit(
+            regarding, EventReason.PIN_REFUSED, note, action="Evicting", warning=True
+        )
 
     def _lost_one_before(self, pod: JsonObject, pods: tuple[JsonObject, ...]) -> bool:
         """We remember it, or a sibling that we let go without a pin tells so after a restart."""

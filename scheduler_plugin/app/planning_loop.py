@@ -215,7 +215,7 @@ class PlacementLoop:
             self._applier.recover(by_uid)
             self._recovered = True
         now_ns = self._clock.monotonic_ns()
-        self._pins.reconcile(pods, now_ns)
+        self._pins.reconcile(pods, self.reader.standing_nodes(), now_ns)
         late = self.ledger.expire(now_ns)
         self._moves.reconcile(pods, by_uid, self._causes)
         settled = self._settle(by_uid)

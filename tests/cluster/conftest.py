@@ -6,19 +6,30 @@ import itertools
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
-from tests.cluster.cluster_tools import missing_control_plane_tool
+from tests.cluster.cluster_tools import ToolMissingError, missing_control_plane_tool, tool
 from tests.cluster.control_plane import ControlPlane, start_control_plane
 
 _numbers = itertools.count(1)
 
 
 def _require_tools() -> None:
-    why = missing_control_plane_tool()
-    if not why:
-        return
+    if why := missing_control_plane_tool():
+        _cannot_run(why)
+
+
+def needs_tool(name: str) -> None:
+    """Fail under CI, or skip loudly elsewhere, if a program of some tests only is not built."""
+    try:
+        tool(name)
+    except ToolMissingError as error:
+        _cannot_run(str(error))
+
+
+def _cannot_run(why: str) -> NoReturn:
     if os.environ.get("CI") == "true":
         pytest.fail(f"cluster tests cannot run: {why}", pytrace=False)
     pytest.skip(f"CLUSTER TESTS SKIPPED: {why}")

@@ -18,6 +18,7 @@ from scheduler_plugin.kube_objects.admission import Mode
 from tests.cluster.cluster_builders import GATE, Body, create, node, pod
 from tests.cluster.cluster_processes import eventually
 from tests.cluster.control_plane import ControlPlane
+from tests.cluster.stand_in_kinds import CRDS, definition
 from wattpack.clock import SystemClock
 from wattpack.gang_sources import GANG_SOURCES, KUEUE_WORKLOADS
 from wattpack.kube.claim_follower import CLAIM_KINDS
@@ -27,7 +28,6 @@ from wattpack.kube.port import JOBS, Resource
 pytestmark = pytest.mark.cluster
 
 ROOT = Path(__file__).parents[2]
-CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 SPACE = "gangs"
 PODS = f"/api/v1/namespaces/{SPACE}/pods"
 POOL = {"test.wattpack.io/pool": "gangs"}
@@ -56,35 +56,6 @@ OWNERS: dict[str, tuple[Body, Body]] = {
         {"workerGroupSpecs": [{"replicas": 2, "template": TEMPLATE}]},
     ),
 }
-
-
-def definition(versions: tuple[Resource, ...]) -> Body:
-    """A CRD that keeps whatever it is given, with a status of its own."""
-    kind = versions[0]
-    schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
-    served = [
-        {
-            "name": each.version,
-            "served": True,
-            "storage": each is kind,
-            "schema": {"openAPIV3Schema": schema},
-            "subresources": {"status": {}} if kind.group == "kueue.x-k8s.io" else {},
-        }
-        for each in versions
-    ]
-    names = {"plural": kind.plural, "singular": kind.kind.lower(), "kind": kind.kind}
-    scope = "Namespaced" if kind.namespaced else "Cluster"
-    annotations = {"api-approved.kubernetes.io": "unapproved, a stand-in"}
-    return {
-        "metadata": {"name": f"{kind.plural}.{kind.group}", "annotations": annotations},
-        "spec": {
-            "group": kind.group,
-            "names": names | {"listKind": f"{kind.kind}List"},
-            "scope": scope,
-            "versions": served,
-            "conversion": {"strategy": "None"},
-        },
-    }
 
 
 class World:

@@ -7,8 +7,8 @@ cluster: $(VENV)/.dev control-plane ## a Kubernetes control plane with simulated
 
 .PHONY: cluster control-plane tools system-tools test-go test-cluster-race
 
-control-plane: ## build the test control plane: API server, etcd, kwok, kubectl, binder (cached)
-	@$(CLUSTER)/tools/build.sh etcd kubectl apiserver binder kwok
+control-plane: ## build the test control plane: API server, etcd, kwok, kubectl, binder, Karpenter (cached)
+	@$(CLUSTER)/tools/build.sh etcd kubectl apiserver binder kwok karpenter
 
 tools: ## build helm (cached)
 	@$(CLUSTER)/tools/build.sh helm

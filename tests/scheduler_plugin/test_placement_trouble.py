@@ -279,6 +279,59 @@ def test_cordoned_and_disrupted_nodes_get_no_promises() -> None:
     assert cluster.loop.step().pending[f"{SPACE}/p"][0] == "NoReadyNode"
 
 
+def taken_away(cluster: Cluster, node: str, *, at_once: bool) -> None:
+    """An autoscaler deletes the node, or announces that it will."""
+    if at_once:
+        cluster.api.delete(NODES, node)
+        return
+    body = cluster.api.get(NODES, node)
+    taints = [{"key": "karpenter.sh/disrupted", "effect": "NoSchedule"}]
+    cluster.api.replace(NODES, {**body, "spec": {**body["spec"], "taints": taints}})
+
+
+@pytest.mark.parametrize("at_once", [True, False])
+def test_a_pin_to_a_node_that_is_taken_away_is_given_up_and_the_next_pod_pinned(
+    cluster: Cluster, at_once: bool
+) -> None:
+    cluster.add(pod_object("p", 8))
+    (first,) = cluster.loop.step().released.values()
+    taken_away(cluster, first, at_once=at_once)
+    cluster.loop.step()
+    with pytest.raises(NotFoundError):
+        cluster.pod("p")
+    assert any("taken away" in note for _, note in events(cluster))
+    cluster.add(pod_object("p", 8))
+    (second,) = cluster.loop.step().released.values()
+    assert second not in ("", first)
+    assert pod_facts.pinned_node(cluster.pod("p")) == second
+
+
+def test_a_job_loses_one_pod_at_most_to_nodes_that_are_taken_away(cluster: Cluster) -> None:
+    cluster.add(job_pod("train-0", 8))
+    cluster.add(job_pod("train-1", 8))
+    for node in cluster.loop.step().released.values():
+        taken_away(cluster, node, at_once=True)
+    for _ in range(3):
+        cluster.loop.step()
+        cluster.clock.advance_seconds(40)
+    assert len(evictions(cluster, ["train-0", "train-1"])) == 1
+
+
+def test_a_bare_pod_and_one_that_is_bound_stay_when_their_node_is_taken_away(
+    cluster: Cluster,
+) -> None:
+    cluster.add(pod_object("bound", 8))
+    nodes = [*cluster.loop.step().released.values()]
+    cluster.bind()
+    cluster.add(pod_object("bare", 8, owned=False))
+    nodes += cluster.loop.step().released.values()
+    assert len(nodes) == 2
+    for node in nodes:
+        taken_away(cluster, node, at_once=False)
+    cluster.loop.step()
+    assert evictions(cluster, ["bare", "bound"]) == []
+
+
 def test_a_node_whose_status_cannot_be_read_takes_nothing() -> None:
     cluster = Cluster()
     body = node_object("n1")

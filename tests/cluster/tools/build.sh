@@ -21,6 +21,7 @@ go_version=$(go env GOVERSION)
 tools="
 etcd|tests/cluster/tools/etcd|go.etcd.io/etcd/server/v3|75||
 kwok|tests/cluster/tools/kwok|sigs.k8s.io/kwok/cmd/kwok|150||
+karpenter|tests/cluster/tools/karpenter|sigs.k8s.io/karpenter/kwok|120||
 helm|tests/cluster/tools/helm|helm.sh/helm/v3/cmd/helm|150|$helm_flags|
 kubectl|tests/cluster/tools/kubectl|.|50|$kubernetes_flags|tests/cluster/tools/kubectl
 apiserver|tests/cluster|./apiserver|240|$kubernetes_flags|tests/cluster/apiserver
@@ -46,17 +47,19 @@ build() { # the fields of one line of the table
     race=()
     case $name in *-race) race=(-race) ;; esac
     (cd "$module" && go build -trimpath "${race[@]}" -ldflags "-s -w $flags" -o "$OLDPWD/$target/$name.part" "$package")
-    if [ "$name" = kwok ]; then
-      stages "$module" >"$target/stages.yaml"
-    fi
+    case $name in
+      kwok) stages "$module" >"$target/stages.yaml" ;;
+      karpenter) kinds "$module" >"$target/kinds.yaml" ;;
+    esac
     mv "$target/$name.part" "$target/$name"
     echo "built $name in $SECONDS s"
     find "$cache" -maxdepth 1 -regex ".*/$name-[0-9a-f]*" ! -name "$name-$hash" -exec rm -rf {} +
   fi
   ln -sfn "../$name-$hash/$name" "$cache/bin/$name"
-  if [ "$name" = kwok ]; then
-    ln -sfn "../$name-$hash/stages.yaml" "$cache/bin/kwok-stages.yaml"
-  fi
+  case $name in
+    kwok) ln -sfn "../$name-$hash/stages.yaml" "$cache/bin/kwok-stages.yaml" ;;
+    karpenter) ln -sfn "../$name-$hash/kinds.yaml" "$cache/bin/karpenter-kinds.yaml" ;;
+  esac
 }
 
 # kwok's own stages: nodes become Ready and heartbeat, bound pods become Running, deleted pods go. Pods of Jobs are
@@ -68,6 +71,16 @@ stages() {
     pod/fast/pod-ready.yaml pod/fast/pod-delete.yaml; do
     cat "$kwok/$file"
     echo ---
+  done
+}
+
+# The CustomResourceDefinitions of Karpenter and of its kwok provider.
+kinds() {
+  local karpenter file
+  karpenter=$(cd "$1" && go list -m -f '{{.Dir}}' sigs.k8s.io/karpenter)
+  for file in "$karpenter"/pkg/apis/crds/*.yaml "$karpenter"/kwok/apis/crds/*.yaml; do
+    echo ---
+    cat "$file"
   done
 }
 
