@@ -6,6 +6,7 @@ made them, and counts pins, plans and the Lease's holder as they arrive.
 
 from __future__ import annotations
 
+import threading
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -35,6 +36,8 @@ class Judge:
     plans: dict[str, set[tuple[str, str]]] = field(default_factory=dict)
     last_late_seconds: float = 0.0
     stuck_arrived: int = 0
+    # Patches of one replica arrive beside each other.
+    _turn: threading.Lock = field(default_factory=threading.Lock)
 
     def planned(self, replica: str, body: dict[str, Any]) -> None:
         """A PlacementPlan was stored."""
@@ -44,18 +47,19 @@ class Judge:
 
     def pinned(self, replica: str, pod: str, node: str, holder: str, since_seconds: float) -> None:
         """A pod was pinned in the store while ``holder`` had the Lease for that long."""
-        if self.pins.get(pod, node) != node:
-            self.repinned.add(pod)
-        self.pins[pod] = node
-        used: Counter[str] = Counter()
-        for name, place in self.pins.items():
-            if place:
-                used[place] += self.gpus_by_pod[name]
-        self.over_gpus = max(self.over_gpus, max(used.values(), default=0) - GPUS_PER_NODE)
-        if holder not in ("", replica):
-            self.late.append((replica, pod, node))
-            self.last_late_seconds = max(self.last_late_seconds, since_seconds)
-            self.late_outside_plans += (pod, node) not in self.plans.get(replica, set())
+        with self._turn:
+            if self.pins.get(pod, node) != node:
+                self.repinned.add(pod)
+            self.pins[pod] = node
+            used: Counter[str] = Counter()
+            for name, place in self.pins.items():
+                if place:
+                    used[place] += self.gpus_by_pod[name]
+            self.over_gpus = max(self.over_gpus, max(used.values(), default=0) - GPUS_PER_NODE)
+            if holder not in ("", replica):
+                self.late.append((replica, pod, node))
+                self.last_late_seconds = max(self.last_late_seconds, since_seconds)
+                self.late_outside_plans += (pod, node) not in self.plans.get(replica, set())
 
     def promised_twice(self) -> int:
         """Pods that stand in written plans with more than one node."""

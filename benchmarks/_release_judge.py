@@ -59,6 +59,7 @@ class Judge:
         writes: The planner's writes by kind, refused ones included.
         plans: Names of PlacementPlans without their part: cycles that wrote something down.
         leads_since: When the planner's Lease was first written.
+        last: When its newest write was answered.
     """
 
     planner: str
@@ -67,6 +68,7 @@ class Judge:
     writes: Counter[str] = field(default_factory=Counter)
     plans: set[str] = field(default_factory=set)
     leads_since: float | None = None
+    last: float = 0.0
 
     def see(self, events: Iterable[Mapping[str, Any]]) -> None:
         """Take more of the log."""
@@ -85,6 +87,7 @@ class Judge:
         kind = _kind(event, target)
         self.writes[kind] += 1
         when = seconds_of(event["stageTimestamp"])
+        self.last = max(self.last, when)
         if kind == "patch pods" and stored:
             self.released.setdefault(target["name"], when)
         elif kind == "create placementplans" and stored:
@@ -118,6 +121,8 @@ class Judge:
     def surplus(self, plain: int, members: int) -> dict[str, float | int]:
         """Writes beside what a release needs: one patch a pod, and a dry run a gang member.
 
+        The Lease is told apart: it is renewed by the clock, whether anybody is released or not.
+
         Args:
             plain: Pods without a gang that were to be released.
             members: Pods of gangs.
@@ -133,11 +138,11 @@ class Judge:
             "pod_dry_runs": self.count("dry run pods"),
             "pod_patches_beyond_need": patches - plain - 2 * members,
             "cycles": len(self.plans),
-            "plan_writes_per_cycle": round(plans / cycles, 2),
-            "lease_writes": leases,
             "event_writes": events,
             "other_writes": rest,
-            "writes_per_cycle": round((plans + leases + rest) / cycles, 2),
+            "writes_per_cycle": round((plans + rest) / cycles, 2),
+            "lease_writes": leases,
+            "seconds_of_leading": round(self.last - (self.leads_since or self.last), 1),
         }
 
 

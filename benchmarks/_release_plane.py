@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -35,6 +36,7 @@ GANG_SIZE: Final = 4
 NODE_LEASE_SECONDS: Final = 1800
 #: Requests that are under way at once while the cluster is filled, and while pods arrive.
 SENDERS: Final = 4
+SERVERS: Final = ("apiserver", "etcd")
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +99,7 @@ class Plane:
         self._tail = AuditTail(plane.audit_log)
         self.judge = Judge(PLANNER)
         self._owner_uid = ""
+        self._server_before = 0.0
 
     def furnish(self, nodes: int) -> None:
         """Kinds, namespaces and nodes that kwok reports as ready."""
@@ -158,6 +161,7 @@ class Plane:
         command += [f"--kubeconfig={self._plane.kubeconfig}", "--mode=Manage", "--metrics-port=0"]
         command += ["--webhook-host=127.0.0.1", f"--webhook-port={self._port if webhook else 0}"]
         environment = {"PYTHONPATH": str(ROOT)}
+        self._server_before = sum(map(self._cpu_seconds, SERVERS))
         started = processes.ServerProcess("scheduler", command, self._directory, environment)
         self._plane.processes["scheduler"] = started
         started.wait_ready(self._gates if webhook else self._leads, 60.0)
@@ -201,11 +205,31 @@ class Plane:
         return size.pods / ns_to_seconds(self._clock.monotonic_ns() - began_ns)
 
     def wait_for_releases(self, size: Size) -> None:
-        """Until every pod was released, or time is up."""
+        """Until every pod was released and what follows was written, or time is up."""
         until_ns = self._clock.monotonic_ns() + seconds_to_ns(size.limit_seconds)
         while len(self.judge.released) < size.pods and self._clock.monotonic_ns() < until_ns:
             self._clock.wait_until(self._clock.monotonic_ns() + NS_PER_SECOND // 4)
             self.look()
+        self._clock.wait_until(self._clock.monotonic_ns() + NS_PER_SECOND)
+        self.look()
+
+    def cpu_milliseconds(self, pods: int) -> dict[str, float]:
+        """CPU of the scheduler, without the solver's process, and of the server, a pod.
+
+        The server's is counted from when the scheduler was started; what else it serves is in it.
+        """
+        server = sum(self._cpu_seconds(name) for name in SERVERS) - self._server_before
+        planner = self._cpu_seconds("scheduler")
+        return {
+            "scheduler_cpu_milliseconds_per_pod": round(1000 * planner / pods, 2),
+            "server_cpu_milliseconds_per_pod": round(1000 * server / pods, 2),
+        }
+
+    def _cpu_seconds(self, name: str) -> float:
+        """Of one process, user and system (proc(5): fields 14 and 15 of stat)."""
+        stat = Path(f"/proc/{self._plane.processes[name].pid}/stat").read_text()
+        after_name = stat.rpartition(")")[2].split()
+        return (int(after_name[11]) + int(after_name[12])) / os.sysconf("SC_CLK_TCK")
 
     def look(self) -> None:
         """Tell the judge what the server logged since."""

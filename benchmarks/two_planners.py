@@ -2,7 +2,7 @@
 
 The leader's path to its Lease breaks again and again while it writes, and one of its patches is
 stuck: its sender gives up after 10 s, it is stored after 25 s, when the other planner leads. Once
-with 24 pods on the test control plane (real API machinery, kwok, the tests' binder) and once with
+with 48 pods on the test control plane (real API machinery, kwok, the tests' binder) and once with
 750 pods in virtual time on the embedded API. Every GPU is needed, so each double promise shows.
 A quick run has shorter writes, time-outs and Leases, and the same ends.
 """
@@ -140,7 +140,13 @@ class Experiment:
 
     def _process(self, name: str) -> SchedulerProcess:
         api: Any = self.apis[name]
-        settings = PlacementSettings(mode=Mode.MANAGE, deadline_seconds=0.0, kept_plans=1000)
+        settings = PlacementSettings(
+            mode=Mode.MANAGE,
+            deadline_seconds=0.0,
+            kept_plans=1000,
+            # Beside each other, and slow enough that the Lease breaks while pods are left.
+            patches_at_once=2,
+        )
 
         def new_loop(fenced: KubeApi, epoch: int) -> PlacementLoop:
             planner = InProcessPlanner(0.0)
@@ -299,7 +305,7 @@ def run(options: Options) -> Result:
     quick = options.quick
     virtual_cut = 120.0 if quick else 300.0
     virtual = Size(60 if quick else 750, 1.0, virtual_cut, virtual_cut, 20_000.0)
-    plane = Size(8, 0.15, 0.5, 15.0, 30.0) if quick else Size(24, 1.0, 50.0, 50.0, 400.0)
+    plane = Size(16, 0.15, 0.5, 15.0, 30.0) if quick else Size(48, 1.0, 50.0, 50.0, 400.0)
     figures: dict[str, float | int | str] = dict(in_virtual_time(virtual))
     options.progress(f"virtual time: {figures}")
     why = importlib.import_module("tests.cluster.cluster_tools").missing_control_plane_tool()

@@ -83,6 +83,12 @@ def main(argv: list[str] | None = None) -> int:
     )
     around = PlannerSurroundings(clock, planner, instance, threaded=True)
     extender = Extender(clock)
+
+    def new_loop(fenced: KubeApi, epoch: int) -> PlacementLoop:
+        # Who leads will need it: its start takes longer than pods should wait for a first plan.
+        planner.start()
+        return PlacementLoop(fenced, around, settings, metrics, epoch=epoch)
+
     process = SchedulerProcess(
         api,
         clock,
@@ -92,7 +98,7 @@ def main(argv: list[str] | None = None) -> int:
             seconds_to_ns(settings.batch_max_seconds),
             seconds_to_ns(settings.resync_seconds),
         ),
-        lambda fenced, epoch: PlacementLoop(fenced, around, settings, metrics, epoch=epoch),
+        new_loop,
         metrics,
     )
     process.tell(lambda loop, result: extender.planned(result, _spaces(loop, settings.mode)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Callable
 
 from scheduler_plugin.app.leadership import (
@@ -42,6 +43,26 @@ def planner_elector(
     """A candidate for the planner's Lease."""
     bid = Bid(LEASE_NAME, namespace, identity, settings, seed, {SUCCESSES_ANNOTATION: "0"})
     return LeaderElector(api, clock, bid)
+
+
+class _Changes:
+    """When the first and the latest change came that nobody has taken; noted from any thread.
+
+    What changes during a cycle waits from then on, not from the cycle's end.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._times_ns: tuple[int, ...] = ()
+
+    def note(self, now_ns: int) -> None:
+        with self._lock:
+            self._times_ns = (*self._times_ns[:1], now_ns)
+
+    def take(self) -> tuple[int, ...]:
+        with self._lock:
+            taken, self._times_ns = self._times_ns, ()
+        return taken
 
 
 Listener = Callable[[PlacementLoop | None, CycleResult | None], None]
@@ -85,7 +106,7 @@ class SchedulerProcess:
         self._reading_until_ns = self._campaign_at_ns
         self._missing = 0
         self._works = False
-        self._changed = False
+        self._changes = _Changes()
         self._stopping = False
         self._beat = Heartbeat(clock, PATIENCE_SECONDS)
 
@@ -163,9 +184,8 @@ class SchedulerProcess:
     def _plan(self, term: Term, loop: PlacementLoop) -> int:
         """A cycle if one is due; a loop that works and has nothing to do is a success, too."""
         now_ns = self._clock.monotonic_ns()
-        if self._changed:
-            self._changed = False
-            self._batcher.changed(now_ns)
+        for changed_ns in self._changes.take():
+            self._batcher.changed(changed_ns)
         if now_ns < self._reading_until_ns and (missing := len(loop.reader.missing())):
             if missing < self._missing:
                 term.progressed()
@@ -199,5 +219,5 @@ class SchedulerProcess:
         log.info("planning ends: %s", error)
 
     def _cluster_changed(self) -> None:
-        self._changed = True
+        self._changes.note(self._clock.monotonic_ns())
         self._wake.set()

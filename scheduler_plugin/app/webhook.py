@@ -27,6 +27,11 @@ log = logging.getLogger(__name__)
 PATH = "/mutate"
 #: A pod is at most 1.5 MiB in etcd; a review carries it once, with room for the envelope.
 MAX_BODY_BYTES = 4 * 1024 * 1024
+#: Between two reviews. An API server keeps a quiet connection for 90 s (util/net/http.go of its
+#: apimachinery); one that is closed just as it is used fails open, and that pod passes by.
+QUIET_SECONDS = 120.0
+#: How many connections may be quiet for so long; further ones as long as a review may take.
+QUIET_CONNECTIONS = 64
 
 
 class WebhookServer:
@@ -96,6 +101,8 @@ class _TlsServer(ThreadingHTTPServer):
     """Speaks TLS in the connection's own thread."""
 
     daemon_threads = True
+    # A burst of pods opens connections faster than one thread takes them.
+    request_queue_size = 128
 
     def __init__(
         self,
@@ -130,6 +137,8 @@ def answer(body: bytes, mode: Mode) -> tuple[int, bytes]:
 
 
 def _handler_for(mode: Mode, routes: Mapping[str, Answering]) -> type[BaseHTTPRequestHandler]:
+    seats = threading.BoundedSemaphore(QUIET_CONNECTIONS)
+
     class Handler(BaseHTTPRequestHandler):
         """One connection."""
 
@@ -138,6 +147,18 @@ def _handler_for(mode: Mode, routes: Mapping[str, Answering]) -> type[BaseHTTPRe
         server_version = "wattpack"
         sys_version = ""
         protocol_version = "HTTP/1.1"
+        is_seated = False
+
+        def parse_request(self) -> bool:
+            """What was begun has the deadline of a review."""
+            self.connection.settimeout(WEBHOOK_TIMEOUT_SECONDS)
+            return super().parse_request()
+
+        def finish(self) -> None:
+            """Somebody else may be quiet now."""
+            if self.is_seated:
+                seats.release()
+            super().finish()
 
         def do_GET(self) -> None:
             """Health only."""
@@ -169,6 +190,9 @@ def _handler_for(mode: Mode, routes: Mapping[str, Answering]) -> type[BaseHTTPRe
                 self.send_header("Connection", "close")
             self.end_headers()
             self.wfile.write(body)
+            self.is_seated = self.is_seated or seats.acquire(blocking=False)
+            if self.is_seated:
+                self.connection.settimeout(QUIET_SECONDS)
 
         def log_message(self, format: str, *args: object) -> None:
             """Access is not logged."""

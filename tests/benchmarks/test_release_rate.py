@@ -72,11 +72,11 @@ def test_writes_beside_what_releases_need_are_counted_by_plan() -> None:
         "pod_dry_runs": 1,
         "pod_patches_beyond_need": 1,
         "cycles": 2,
-        "plan_writes_per_cycle": 2.5,
-        "lease_writes": 1,
         "event_writes": 1,
         "other_writes": 1,
-        "writes_per_cycle": 3.5,
+        "writes_per_cycle": 3.0,
+        "lease_writes": 1,
+        "seconds_of_leading": 6.0,
     }
 
 

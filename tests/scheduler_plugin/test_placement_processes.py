@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import socket
 import ssl
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
-from scheduler_plugin.app import plan_command
+from scheduler_plugin.app import plan_command, webhook
 from scheduler_plugin.app.leadership import Term
 from scheduler_plugin.app.placement_metrics import PlacementMetrics
 from scheduler_plugin.app.scheduler_process import SchedulerProcess, planner_elector
@@ -111,6 +112,41 @@ def test_a_silent_client_keeps_nobody_waiting(
 ) -> None:
     with socket.create_connection(("127.0.0.1", server.port)), client(identity, server) as http:
         assert http.get("/healthz").status_code == 200
+
+
+def test_a_connection_that_was_used_may_be_quiet_and_others_may_not(
+    identity: ServingIdentity, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An API server uses its connections again for 90 s; a closed one lets a pod pass by."""
+    monkeypatch.setattr(webhook, "WEBHOOK_TIMEOUT_SECONDS", 0.3)
+    monkeypatch.setattr(webhook, "QUIET_CONNECTIONS", 1)
+    server = WebhookServer("127.0.0.1", 0, identity, Mode.MANAGE)
+    server.start()
+    context = ssl.create_default_context(cadata=identity.ca_bundle.decode())
+    asking = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
+
+    def connect(open_ones: contextlib.ExitStack) -> ssl.SSLSocket:
+        plain = socket.create_connection(("127.0.0.1", server.port), timeout=5.0)
+        secure = context.wrap_socket(plain, server_hostname="localhost")
+        return open_ones.enter_context(secure)
+
+    def asked(connection: ssl.SSLSocket) -> bytes:
+        connection.sendall(asking)
+        answer = b""
+        while not answer.endswith(b"ok\n"):
+            answer += connection.recv(1000)
+        return answer[:12]
+
+    try:
+        with contextlib.ExitStack() as open_ones:
+            used, silent = connect(open_ones), connect(open_ones)
+            assert asked(used) == b"HTTP/1.1 200"
+            one_too_many = connect(open_ones)
+            assert asked(one_too_many) == b"HTTP/1.1 200"
+            assert (silent.recv(1), one_too_many.recv(1)) == (b"", b"")
+            assert asked(used) == b"HTTP/1.1 200"
+    finally:
+        server.stop()
 
 
 def test_a_renewed_certificate_is_served_without_a_restart(
@@ -318,6 +354,38 @@ def test_changes_are_gathered_until_they_pause_or_the_oldest_waits_too_long() ->
     assert batcher.due_at(2100) == 12_100
     batcher.ran(2100, again_ns=2600)
     assert batcher.due_at(2100) == 2600
+
+
+def test_what_changes_during_a_cycle_waits_from_then_on_and_not_from_its_end() -> None:
+    cluster = held_cluster()
+    told: list[Callable[[], None]] = []
+    cycles: list[float] = []
+
+    def new_loop(api: Any, epoch: int) -> Any:
+        loop = cluster.new_loop(api, epoch)
+        loop.reader.start = told.append  # type: ignore[method-assign, assignment]
+        planned = loop.step
+
+        def slow() -> Any:
+            cycles.append(cluster.clock.monotonic_ns() / 10**9)
+            cluster.clock.advance_seconds(1)
+            told[0]()
+            cluster.clock.advance_seconds(3)
+            return planned()
+
+        loop.step = slow  # type: ignore[method-assign]
+        return loop
+
+    batcher = Batcher(idle_ns=60 * 10**9, max_ns=5 * 10**9, resync_ns=600 * 10**9)
+    metrics = PlacementMetrics()
+    who = elector(cluster)
+    leader = SchedulerProcess(cluster.api, cluster.clock, who, batcher, new_loop, metrics)
+    for _ in range(3):
+        due_ns = leader.step()
+        cluster.clock.advance_seconds(
+            max(0.0, due_ns / 10**9 - cluster.clock.monotonic_ns() / 10**9)
+        )
+    assert cycles[1] - cycles[0] == pytest.approx(1 + 5, abs=0.01)
 
 
 # Command line
