@@ -23,7 +23,13 @@ from scheduler_plugin.documents.snapshot import Pod, PodState, Snapshot
 from scheduler_plugin.explain.pending_remedies import explained
 from scheduler_plugin.judge.checker import complaints
 from scheduler_plugin.packing.greedy_orders import orders_of, pack
-from scheduler_plugin.packing.objective import demanded_values, objective, placed_values
+from scheduler_plugin.packing.objective import (
+    demanded_by_stage,
+    demanded_values,
+    objective,
+    placed_by_stage,
+    placed_values,
+)
 from scheduler_plugin.packing.problem import Assignment, Problem, compile_problem
 from scheduler_plugin.solver.search import (
     WORK_PER_SECOND,
@@ -127,7 +133,7 @@ _NO_LOOKS: Final = _Looks(lambda: True, lambda: True)
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """An assignment, and what the search knew when it had it."""
+    """An assignment, and what the search knew when it had it: bounds are by stage."""
 
     problem: Problem
     assignment: Assignment
@@ -142,7 +148,7 @@ class _Found:
     def greedy(cls, problem: Problem, assignment: Assignment) -> _Found:
         """Before any bound but the demand is known."""
         values = placed_values(problem, assignment)
-        bounds = cumulative(demanded_values(problem))
+        bounds = cumulative(demanded_by_stage(problem))
         return cls(problem, assignment, bounds, incumbent_value=values)
 
     @classmethod
@@ -151,7 +157,7 @@ class _Found:
         return cls(
             search.problem,
             dict(search.best),
-            search.tier_bounds(),
+            search.stage_bounds(),
             "cp_sat" if search.improving else "greedy",
             search.rounds,
             search.improving,
@@ -184,9 +190,7 @@ def _assemble(found: _Found, digest: str, looks: _Looks) -> Plan:
         steps=in_order(problem, difference),
         tiers=tiers,
         objective=objective(problem, found.assignment),
-        gap=max(
-            (1 - t.cumulative_value / t.bound_value for t in tiers if t.bound_value), default=0.0
-        ),
+        gap=max((tier.gap for tier in tiers), default=0.0),
         statistics=Statistics(
             nodes=len(problem.node_names),
             pending_pods=sum(len(c.uids) for c in problem.classes) + len(problem.blocked),
@@ -201,24 +205,28 @@ def _assemble(found: _Found, digest: str, looks: _Looks) -> Plan:
 
 def _tiers(found: _Found) -> tuple[Tier, ...]:
     problem = found.problem
-    placed = placed_values(problem, found.assignment)
+    reached = cumulative(placed_by_stage(problem, found.assignment))
     rows = zip(
         problem.tiers,
         demanded_values(problem),
-        placed,
-        cumulative(placed),
-        found.bounds,
+        placed_values(problem, found.assignment),
+        reached[0::2],
+        found.bounds[0::2],
+        reached[1::2],
+        found.bounds[1::2],
         strict=True,
     )
     return tuple(
         Tier(
             priority=priority,
             demanded_value=demanded,
-            placed_value=value,
-            cumulative_value=cumulative,
-            bound_value=bound,
+            placed_value=placed,
+            cumulative_value=with_hosts,
+            bound_value=most,
+            cumulative_gpu_value=gpus,
+            bound_gpu_value=most_gpus,
         )
-        for priority, demanded, value, cumulative, bound in rows
+        for priority, demanded, placed, gpus, most_gpus, with_hosts, most in rows
     )
 
 

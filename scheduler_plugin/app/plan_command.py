@@ -14,7 +14,7 @@ from pathlib import Path
 
 from scheduler_plugin.app.cluster_view import ClusterReader
 from scheduler_plugin.documents.change_text import changes_by_uid, remedy_text
-from scheduler_plugin.documents.plan_document import Placement, Plan, Step, plan_schema
+from scheduler_plugin.documents.plan_document import Placement, Plan, Step, Tier, plan_schema
 from scheduler_plugin.documents.snapshot import (
     MILLI_PER_GPU,
     Snapshot,
@@ -150,6 +150,14 @@ def _boards(placed: Placement | Step) -> str:
     return "".join(f" {each}" for each in whole + cuts)
 
 
+def _gpus_alone(tier: Tier) -> str:
+    """Of a tier that may lack GPUs: what the first of its bounds leaves open."""
+    reached, bound = tier.cumulative_gpu_value, tier.bound_gpu_value
+    if reached == bound or (reached, bound) == (tier.cumulative_value, tier.bound_value):
+        return ""
+    return f" (without pods that need no GPU {_gpus(reached)} of {_gpus(bound)})"
+
+
 def describe(snapshot: Snapshot, result: Plan) -> str:
     """The plan for people."""
     pods = {pod.uid: pod for pod in snapshot.pods}
@@ -167,6 +175,7 @@ def describe(snapshot: Snapshot, result: Plan) -> str:
             f"priority {tier.priority}: {_gpus(tier.placed_value)} of "
             f"{_gpus(tier.demanded_value)} GPUs placed; with those above "
             f"{_gpus(tier.cumulative_value)}, at most {_gpus(tier.bound_value)} possible"
+            f"{_gpus_alone(tier)}"
         )
     watts = {placement.uid: placement.watts for placement in result.placements}
     for placement in () if result.steps else result.placements:

@@ -109,14 +109,19 @@ class Pending(Value):
 class Tier(Value):
     """One priority. Values are in milliGPU; a pod without GPUs counts as one GPU.
 
-    That is for counting: in a plan no number of them outweighs a GPU of the same priority.
+    That is for counting: in a plan no number of them outweighs a GPU of the same priority. So there
+    are two bounds, and a plan is proved best where it reaches both in every tier.
 
     Attributes:
         demanded_value: Of all pods that wait in this tier.
         placed_value: Of those placed.
-        bound_value: No plan that does as well for the tiers above can place more of this tier and
-            those above it, together.
+        bound_value: No plan that does as well for the tiers above and for this one's pods with GPUs
+            can place more of this tier and those above it, together.
         cumulative_value: Placed in this tier and those above it, comparable with the bound.
+        bound_gpu_value: No plan that does as well for the tiers above can place more of them and of
+            this tier's pods with GPUs, together.
+        cumulative_gpu_value: The same of those placed, comparable with that bound. Both are 0 in
+            plans of before they were told.
     """
 
     priority: int
@@ -124,6 +129,17 @@ class Tier(Value):
     placed_value: int
     cumulative_value: int
     bound_value: int
+    cumulative_gpu_value: int = 0
+    bound_gpu_value: int = 0
+
+    @property
+    def gap(self) -> float:
+        """The larger of the shares of its two bounds that are not reached."""
+        reached = (
+            (self.cumulative_value, self.bound_value),
+            (self.cumulative_gpu_value, self.bound_gpu_value),
+        )
+        return max((1 - value / bound for value, bound in reached if bound), default=0.0)
 
 
 class Statistics(Value):

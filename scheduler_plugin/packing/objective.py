@@ -5,6 +5,8 @@ In each tier GPUs come first, then pods without GPUs.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from scheduler_plugin.packing.problem import Assignment, Problem, placed_counts
 from scheduler_plugin.room.resource_columns import GPUS
 
@@ -23,15 +25,27 @@ def demanded_values(problem: Problem) -> tuple[int, ...]:
     return _values(problem, [(i, c.count) for i, c in enumerate(problem.classes)])
 
 
+def placed_by_stage(problem: Problem, assignment: Assignment) -> tuple[int, ...]:
+    """Placed value of each stage, as objectives compare them."""
+    return _by_stage(problem, placed_counts(problem, assignment))
+
+
+def demanded_by_stage(problem: Problem) -> tuple[int, ...]:
+    """What all pods of each stage are worth that wait or may be moved."""
+    return _by_stage(problem, [pod_class.count for pod_class in problem.classes])
+
+
+def _by_stage(problem: Problem, counts: Sequence[int]) -> tuple[int, ...]:
+    return tuple(
+        sum(value * counts[c] for c, value in stage.items()) for stage in problem.value_stages
+    )
+
+
 def objective(problem: Problem, assignment: Assignment) -> tuple[int, ...]:
     """Compared as a tuple, larger is better: value by stage, moves negated, worth, watts negated.
 
     The worth of GPU models is a stage only where pods tell them apart.
     """
-    placed = placed_counts(problem, assignment)
-    values = (
-        sum(value * placed[c] for c, value in stage.items()) for stage in problem.value_stages
-    )
     added = sum(
         int(problem.watts[key]) * (count - problem.start.get(key, 0))
         for key, count in assignment.items()
@@ -41,7 +55,7 @@ def objective(problem: Problem, assignment: Assignment) -> tuple[int, ...]:
     opened = sum(is_idle_gpu_node(problem, node) for node in used)
     cost = added + OPENED_NODE_COST_WATTS * opened
     moved = disruption(problem, assignment)
-    return (*values, -moved, *_worth(problem, assignment), -cost)
+    return (*placed_by_stage(problem, assignment), -moved, *_worth(problem, assignment), -cost)
 
 
 def _worth(problem: Problem, assignment: Assignment) -> tuple[int, ...]:

@@ -1,6 +1,9 @@
-"""How much any plan could place: a relaxation per tier that ignores how pods share a node.
+"""How much any plan could place: a relaxation per stage that ignores how pods share a node.
 
-For the pods of a tier and all tiers above it: a pod that fits no node alone counts nothing; a
+Stages are the objective's: of each tier the pods with GPUs, then those without. A bound on both
+together would call a plan proved that places pods without GPUs instead of GPUs.
+
+For the pods of a stage and all stages before it: a pod that fits no node alone counts nothing; a
 node gives at most the GPUs that its CPU, memory and pod count allow and that whole pods can use;
 a power domain passes at most what its headroom pays for with the cheapest watts below it.
 """
@@ -21,7 +24,7 @@ from scheduler_plugin.solver.pattern_bound import Asked, Room, pattern_bound
 
 
 def cumulative_bounds(problem: Problem) -> tuple[int, ...]:
-    """Upper bound on the value placed in each tier and those above it together."""
+    """Upper bound on the value placed in each stage and those before it together."""
     packing = Packing(problem, peers=False)
     fits = np.zeros((len(problem.classes), len(problem.node_names)), dtype=np.int64)
     for class_index in range(len(problem.classes)):
@@ -31,12 +34,12 @@ def cumulative_bounds(problem: Problem) -> tuple[int, ...]:
         fits[key] = max(fits[key], count)
     possible = _possible_counts(problem, fits)
     bounds: list[int] = []
-    for priority in problem.tiers:
-        members = [
-            c
-            for c, pod_class in enumerate(problem.classes)
-            if pod_class.priority >= priority and possible[c]
-        ]
+    members: list[int] = []
+    for stage in problem.value_stages:
+        if bounds and not stage:
+            bounds.append(bounds[-1])
+            continue
+        members += [c for c in stage if possible[c]]
         with_gpus = [c for c in members if problem.gpu_milli[c]]
         without = [c for c in members if not problem.gpu_milli[c]]
         bounds.append(
@@ -49,15 +52,14 @@ def cumulative_bounds(problem: Problem) -> tuple[int, ...]:
 def tightened(
     problem: Problem, bounds: tuple[int, ...], is_over: Callable[[], bool]
 ) -> tuple[int, ...]:
-    """Bounds no higher than what all resources together allow, by a linear program a tier.
+    """Bounds no higher than what all resources together allow, by a linear program a stage.
 
     Args:
         problem: What is packed.
-        bounds: By tier and those above it together.
-        is_over: Tiers that have not begun keep their bounds.
+        bounds: By stage and those before it together.
+        is_over: Stages that have not begun keep their bounds.
     """
     values = np.array([pod_class.value for pod_class in problem.classes], dtype=np.int64)
-    priorities = np.array([pod_class.priority for pod_class in problem.classes], dtype=np.int64)
     others = [r for r in _bounding(problem) if problem.requests[:, r].any()]
     board_milli = _board_milli(problem)
     if board_milli is None or _is_overbooked(problem):
@@ -66,10 +68,14 @@ def tightened(
     for c, node in problem.start:
         eligible[c, node] = True
     found = list(bounds)
-    for tier, priority in enumerate(problem.tiers):
+    some = np.zeros(len(values), dtype=np.bool_)
+    for number, stage in enumerate(problem.value_stages):
+        if not stage:
+            found[number] = found[number - 1] if number else 0
+            continue
         if is_over():
             break
-        some = priorities >= priority
+        some[list(stage)] = True
         asked = Asked(
             problem.requests[some][:, others],
             problem.requests[some, GPUS],
@@ -81,7 +87,7 @@ def tightened(
         most = pattern_bound(asked, room, is_over)
         if math.isfinite(most):
             unit = int(np.gcd.reduce(values[some]))
-            found[tier] = min(found[tier], math.floor((most + 1e-6) / unit) * unit)
+            found[number] = min(found[number], math.floor((most + 1e-6) / unit) * unit)
     return tuple(found)
 
 

@@ -16,7 +16,13 @@ import numpy as np
 
 from scheduler_plugin.packing.greedy import Packing, fill
 from scheduler_plugin.packing.greedy_orders import incumbent
-from scheduler_plugin.packing.objective import demanded_values, disruption, objective, placed_values
+from scheduler_plugin.packing.objective import (
+    demanded_by_stage,
+    disruption,
+    objective,
+    placed_by_stage,
+    placed_values,
+)
 from scheduler_plugin.packing.pod_classes import Job
 from scheduler_plugin.packing.problem import Assignment, Problem, placed_counts
 from scheduler_plugin.solver.bounds import cumulative_bounds, tightened
@@ -149,18 +155,18 @@ class Search:
         return over or self._reaches_bound(assignment)
 
     def _reaches_bound(self, assignment: Assignment) -> bool:
-        values = placed_values(self.problem, assignment)
-        if values == demanded_values(self.problem):
+        values = placed_by_stage(self.problem, assignment)
+        if values == demanded_by_stage(self.problem):
             return True
         if self.bounds is None:
             self.bounds = cumulative_bounds(self.problem)
-        return cumulative(values) == self.tier_bounds(values)
+        return cumulative(values) == self.stage_bounds(values)
 
-    def tier_bounds(self, reached: tuple[int, ...] | None = None) -> tuple[int, ...]:
+    def stage_bounds(self, reached: tuple[int, ...] | None = None) -> tuple[int, ...]:
         """Cumulative bounds, at most the demand, tightened by a proof of the whole problem."""
         if self.proved or self.bounds is None:
-            return cumulative(reached or placed_values(self.problem, self.best))
-        demand = cumulative(demanded_values(self.problem))
+            return cumulative(reached or placed_by_stage(self.problem, self.best))
+        demand = cumulative(demanded_by_stage(self.problem))
         return tuple(min(b, d) for b, d in zip(self.bounds, demand, strict=True))
 
     def tighten(self) -> None:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from benchmarks._openb_trace import MILLI_PER_GPU, Kind, Node, openb_nodes, sample, shipped_trace
 from scheduler_plugin.documents.snapshot import Snapshot
-from scheduler_plugin.packing.objective import placed_values
+from scheduler_plugin.packing.objective import placed_by_stage
 from scheduler_plugin.packing.problem import compile_problem
 from scheduler_plugin.solver.bounds import cumulative_bounds, tightened
 from scheduler_plugin.solver.pattern_bound import Asked, Room, pattern_bound
@@ -137,12 +137,12 @@ def test_openb_cannot_be_allocated_beyond_what_was_measured(
 
 @examples(40, suppress_health_check=[HealthCheck.too_slow])
 @given(clusters())
-def test_a_tier_s_bound_is_tightened_but_never_below_a_placement(s: Snapshot) -> None:
+def test_a_stage_s_bound_is_tightened_but_never_below_a_placement(s: Snapshot) -> None:
     problem = compile_problem(s, moves=True)
     loose = cumulative_bounds(problem)
     tight = tightened(problem, loose, lambda: False)
     assert all(t <= b for t, b in zip(tight, loose, strict=True))
-    reached = cumulative(placed_values(problem, problem.start))
+    reached = cumulative(placed_by_stage(problem, problem.start))
     assert all(r <= t for r, t in zip(reached, tight, strict=True))
 
 
@@ -159,8 +159,8 @@ def test_cpu_and_memory_together_say_more_than_each_alone() -> None:
     """Either column by itself lets five of six in, both together 4.8."""
     problem = compile_problem(two_columns())
     loose = cumulative_bounds(problem)
-    assert loose == (5 * MILLI_PER_GPU,)
-    assert tightened(problem, loose, lambda: False) == (4 * MILLI_PER_GPU,)
+    assert loose == (0, 5 * MILLI_PER_GPU)
+    assert tightened(problem, loose, lambda: False) == (0, 4 * MILLI_PER_GPU)
 
 
 def test_what_reaches_it_needs_no_solver() -> None:
@@ -170,4 +170,4 @@ def test_what_reaches_it_needs_no_solver() -> None:
     search.packing.become({(c, 0): 2 for c in range(len(problem.classes))})
     improve_all(search)
     assert search.rounds == 0
-    assert search.tier_bounds() == (4 * MILLI_PER_GPU,)
+    assert search.stage_bounds() == (0, 4 * MILLI_PER_GPU)
