@@ -80,11 +80,11 @@ def arrivals(size: Size, folder: Path) -> Figures:
 
 
 def run(options: Options) -> Result:
-    """Both runs; without the test control plane's programs none."""
+    """Both runs; without the test control plane's programs none. A quick one judges counts only."""
     quick = options.quick
     # 60 s beyond what the lines allow, so that a miss is measured and not cut off.
     one = Size(40, 200, 20.0) if quick else Size(1000, 5000, 110.0)
-    two = Size(40, 120, 10.0, 0.1, 20.0) if quick else Size(1000, 5000, 60.0, 0.1, 40.0)
+    two = Size(40, 80, 10.0, 0.1, 20.0) if quick else Size(1000, 5000, 60.0, 0.1, 40.0)
     why = importlib.import_module("tests.cluster.cluster_tools").missing_control_plane_tool()
     if why:
         options.progress(f"SKIPPED: {why}")
@@ -96,4 +96,7 @@ def run(options: Options) -> Result:
         options.progress(f"burst: {figures}")
         figures["load_between"] = round(os.getloadavg()[0], 1)
         figures |= arrivals(two, folder)
-    return Result(figures, TARGETS)
+    # Seconds of a few pods tell of the first plan and of what else the machine does.
+    timed = ("burst_released_per_second", "arrivals_gated_to_pinned_seconds_p99")
+    kept = {k: bound for k, bound in TARGETS.items() if not (quick and k in timed)}
+    return Result(figures, kept)

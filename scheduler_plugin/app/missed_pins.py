@@ -22,6 +22,9 @@ from wattpack.units import NS_PER_SECOND
 log = logging.getLogger(__name__)
 #: What one cycle spends on missed pins; the rest follows in the next.
 REPAIRING_NS = 5 * NS_PER_SECOND
+#: How long a pod may be in kube-scheduler's queue: as long as that keeps pods which it found no
+#: node for before it tries them anyway (podMaxInUnschedulablePodsDuration).
+UNTRIED_NS = 300 * NS_PER_SECOND
 #: An eviction that the API did not take is asked for again after this time.
 AGAIN_NS = 10 * NS_PER_SECOND
 
@@ -77,6 +80,8 @@ class MissedPins:
             if self._clock.monotonic_ns() - now_ns > REPAIRING_NS:
                 break
             pod = by_uid[promise.uid]
+            if not _was_tried(pod) and now_ns - promise.since_ns < UNTRIED_NS:
+                continue
             self._ledger.drop([promise.uid])
             if pod_facts.node_name(pod) or pod_facts.is_gated(pod):
                 continue
@@ -187,3 +192,15 @@ stays: delete it and the next goes on without a node of ours"
 def _runs(pod: JsonObject) -> bool:
     """The kubelet has taken the pod in."""
     return (pod.get("status") or {}).get("phase") == "Running"
+
+
+def _was_tried(pod: JsonObject) -> bool:
+    """Kube-scheduler has come to the pod: it is bound, or no node was found for it."""
+    conditions = (pod.get("status") or {}).get("conditions") or ()
+    refused = any(
+        condition.get("type") == "PodScheduled"
+        and condition.get("status") == "False"
+        and condition.get("reason") != "SchedulingGated"
+        for condition in conditions
+    )
+    return refused or bool(pod_facts.node_name(pod)) or pod_facts.is_gated(pod)

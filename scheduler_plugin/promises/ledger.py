@@ -18,7 +18,7 @@ from scheduler_plugin.room.resource_columns import covers
 from scheduler_plugin.rules.static_rules import are_alike
 from wattpack.units import NS_PER_SECOND
 
-#: A pinned pod that is not bound by then is evicted (docs/placement.md).
+#: A pinned pod that kube-scheduler has found no node for is evicted then (docs/placement.md).
 PIN_TIMEOUT_NS = 30 * NS_PER_SECOND
 #: How long a pod's owner stays away from a node that refused it.
 QUARANTINE_NS = 600 * NS_PER_SECOND

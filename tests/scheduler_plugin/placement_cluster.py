@@ -174,6 +174,14 @@ class Cluster:
             body["status"] = body.get("status", {}) | {"phase": "Running"}
             self.api.replace(PODS, body, SPACE, subresource="status")
 
+    def refuse(self) -> None:
+        """Find no node for any ungated pod that has none, as kube-scheduler would say it."""
+        refusal = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
+        for pod in self.api.list(PODS).items:
+            if not (pod_facts.gates(pod) or pod_facts.node_name(pod)):
+                status = {**pod.get("status", {}), "conditions": [refusal]}
+                self.api.replace(PODS, {**pod, "status": status}, SPACE, subresource="status")
+
 
 def events(cluster: Cluster) -> list[tuple[str, str]]:
     """What people were told: about whom, and the note."""

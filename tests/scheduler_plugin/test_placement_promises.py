@@ -458,6 +458,7 @@ def test_a_pin_whose_eviction_fails_for_a_moment_is_asked_for_again(
     cluster.add_nodes("a")
     cluster.add(pod_object("p", 8))
     cluster.loop.step()
+    cluster.refuse()
     evict, asked = cluster.api.evict, []
 
     def once(name: str, namespace: str, *, uid: str = "") -> None:

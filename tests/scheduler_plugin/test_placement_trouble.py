@@ -105,6 +105,7 @@ def test_an_unbound_pin_is_evicted_after_thirty_seconds_and_the_pair_avoided(
 ) -> None:
     cluster.add(pod_object("p", 8))
     first = cluster.loop.step().released[f"{SPACE}/p"]
+    cluster.refuse()
     cluster.clock.advance_seconds(29)
     cluster.loop.step()
     assert pod_facts.pinned_node(cluster.pod("p")) == first
@@ -122,6 +123,24 @@ def test_an_unbound_pin_is_evicted_after_thirty_seconds_and_the_pair_avoided(
     cluster.loop.step()
     cluster.add(pod_object("p", 8))
     assert cluster.loop.step().released[f"{SPACE}/p"] in ("n1", "n2")
+
+
+def test_a_pin_that_kube_scheduler_has_not_come_to_waits_for_five_minutes(
+    cluster: Cluster,
+) -> None:
+    """Its queue may be long: a new pod would only stand at the end of it."""
+    cluster.add(pod_object("p", 8))
+    cluster.loop.step()
+    body = cluster.pod("p")
+    gated = {"type": "PodScheduled", "status": "False", "reason": "SchedulingGated"}
+    left_over = {**body, "status": {"conditions": [gated]}}
+    cluster.api.replace(PODS, left_over, SPACE, subresource="status")
+    cluster.clock.advance_seconds(299)
+    cluster.loop.step()
+    assert cluster.pod("p")
+    cluster.clock.advance_seconds(1)
+    cluster.loop.step()
+    assert evictions(cluster, ["p"]) == ["p"]
 
 
 @pytest.mark.parametrize(
@@ -193,6 +212,7 @@ def test_a_job_loses_at_most_one_pod_to_pins_that_nobody_could_keep(cluster: Clu
     cluster.add(job_pod("train-0"))
     cluster.add(job_pod("train-1"))
     assert len(cluster.loop.step().released) == 2
+    cluster.refuse()
     cluster.clock.advance_seconds(30)
     cluster.loop.step()
     lost = evictions(cluster, ["train-0", "train-1"])
@@ -211,6 +231,7 @@ def test_a_new_process_sees_that_a_job_lost_a_pod_before(cluster: Cluster) -> No
     cluster.add(job_pod("train-0"))
     cluster.add(job_pod("train-1"))
     cluster.loop.step()
+    cluster.refuse()
     cluster.clock.advance_seconds(30)
     cluster.loop.step()
     (lost,) = evictions(cluster, ["train-0", "train-1"])
@@ -227,6 +248,7 @@ def test_a_new_process_sees_that_a_job_lost_a_pod_before(cluster: Cluster) -> No
 def test_a_bare_pod_is_never_evicted(cluster: Cluster) -> None:
     cluster.add(pod_object("p", owned=False))
     cluster.loop.step()
+    cluster.refuse()
     cluster.clock.advance_seconds(60)
     cluster.loop.step()
     assert cluster.pod("p")["metadata"]["name"] == "p"
