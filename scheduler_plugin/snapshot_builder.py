@@ -22,8 +22,6 @@ from scheduler_plugin.documents.snapshot import (
     Pod,
     PodState,
     Snapshot,
-    Taint,
-    TaintEffect,
 )
 from scheduler_plugin.documents.snapshot_limits import MAX_GPUS
 from scheduler_plugin.documents.value_json import named_error
@@ -32,8 +30,9 @@ from scheduler_plugin.kube_objects.asked_amounts import MOST_OFFERED, asked_amou
 from scheduler_plugin.kube_objects.bound_loads import bound_loads, host_watts
 from scheduler_plugin.kube_objects.gang_census import GangCensus
 from scheduler_plugin.kube_objects.hami_boards import HamiBoards, registered_boards
+from scheduler_plugin.kube_objects.host_ports import HostPorts
 from scheduler_plugin.kube_objects.kueue_workloads import ExpectedGang
-from scheduler_plugin.kube_objects.node_facts import is_leaving, is_ready
+from scheduler_plugin.kube_objects.node_facts import is_leaving, is_ready, taints_of
 from scheduler_plugin.kube_objects.own_rules import rules_of, rules_of_next
 from scheduler_plugin.kube_objects.peer_groups import PeerGroups
 from scheduler_plugin.kube_objects.pod_claims import CLAIM_NOT_COUNTED, ClaimObjects, PodClaims
@@ -48,10 +47,7 @@ from wattpack.errors import InputError
 from wattpack.gangs import GangRef, GangSources
 from wattpack.gpu_resources import board_count, counts_whole_boards, gpu_demand
 from wattpack.kube.port import JsonObject
-from wattpack.object_names import (
-    GATE,
-    GPU_MODEL_LABELS,
-)
+from wattpack.object_names import GATE, GPU_MODEL_LABELS
 from wattpack.pod_binding import bound_at_seconds
 from wattpack.quantities import pod_requests, resources
 from wattpack.resource_claims import ClaimBook
@@ -78,6 +74,7 @@ class ClusterObjects:
         movable: Pods that plans may move or evict, by uid; None: none does, and every price is for
             people to read.
         rescued: Pods without our gate that kube-scheduler found no node for, by uid: planned, too.
+        namespaces: Labels of namespaces by name.
     """
 
     nodes: tuple[JsonObject, ...]
@@ -95,6 +92,7 @@ class ClusterObjects:
     wall_seconds: float = 0.0
     movable: frozenset[str] | None = None
     rescued: frozenset[str] = frozenset()
+    namespaces: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
     def with_moves(self, movable: frozenset[str], rescued: frozenset[str]) -> ClusterObjects:
         """The same with pods that plans may move, and those planned although they lack our gate."""
@@ -131,18 +129,20 @@ def build_snapshot(objects: ClusterObjects, ledger: Ledger) -> BuiltSnapshot:
     live = {pod_facts.uid(body) for body in objects.pods if not pod_facts.is_finished(body)}
     objects = replace(objects, claims=objects.claims.among(live))
     draws = WorkDraws(objects.works, objects.pods)
-    nodes = [_node_or_nothing(body, objects, draws) for body in objects.nodes]
+    everybody = [*objects.pods, *(body for g in objects.expected for body, _ in g.members)]
+    ports = HostPorts(everybody)
+    nodes = [_node_or_nothing(body, objects, draws, ports.offered()) for body in objects.nodes]
     sharing = SharedWork(objects.works, objects.shared_speeds, nodes)
     planned: list[Pod] = []
     pending: dict[str, JsonObject] = {}
     refs: dict[str, GangRef] = {}
     refused: dict[str, str] = {}
-    everybody = [*objects.pods, *(body for g in objects.expected for body, _ in g.members)]
-    census, peers = GangCensus(objects.pods, objects.gangs), PeerGroups(everybody)
+    census = GangCensus(objects.pods, objects.gangs)
+    peers = PeerGroups(everybody, objects.namespaces)
     alive = (pod for pod in objects.pods if pod_facts.uid(pod) in live)
     claims = PodClaims(alive, objects.claims, objects.devices)
     hami = HamiBoards(objects.nodes)
-    around = _Around(objects, ledger, census, peers, claims, sharing, draws, hami)
+    around = _Around(objects, ledger, census, peers, claims, sharing, draws, hami, ports)
     uncounted: dict[str, tuple[str, str]] = {}
     for body in objects.pods:
         try:
@@ -194,15 +194,19 @@ def _named(error: InputError | ValidationError, source: str) -> InputError:
     return error if isinstance(error, InputError) else named_error(error, source)
 
 
-def _node_or_nothing(body: JsonObject, objects: ClusterObjects, draws: WorkDraws) -> Node:
+def _node_or_nothing(
+    body: JsonObject, objects: ClusterObjects, draws: WorkDraws, ports: Mapping[str, int]
+) -> Node:
     """The node; one that cannot be read holds nothing and takes nothing."""
     try:
-        return _node(body, objects, draws)
+        return _node(body, objects, draws, ports)
     except ValidationError:
         return Node(name=body["metadata"]["name"], milli_cpu=0, memory_bytes=0, ready=False)
 
 
-def _node(body: JsonObject, objects: ClusterObjects, draws: WorkDraws) -> Node:
+def _node(
+    body: JsonObject, objects: ClusterObjects, draws: WorkDraws, ports: Mapping[str, int]
+) -> Node:
     metadata, spec = body["metadata"], body.get("spec") or {}
     labels = dict(metadata.get("labels") or {})
     allocatable = (body.get("status") or {}).get("allocatable") or {}
@@ -211,7 +215,6 @@ def _node(body: JsonObject, objects: ClusterObjects, draws: WorkDraws) -> Node:
     label = next((labels[k] for k in GPU_MODEL_LABELS if labels.get(k)), product)
     watts = objects.models.get(normal_name(label))
     feeding = objects.power.feeding(body)
-    taints = [t for t in spec.get("taints") or () if t.get("effect") in set(TaintEffect)]
     known = True
     try:
         amounts = resources("status.allocatable", allocatable)
@@ -234,9 +237,10 @@ def _node(body: JsonObject, objects: ClusterObjects, draws: WorkDraws) -> Node:
         pods=min(slots, 100_000),
         resources=other_amounts(amounts, MOST_OFFERED)
         | dict(offered.resources)
-        | offered_milli(amounts, labels, boards),
+        | offered_milli(amounts, labels, boards)
+        | dict(ports),
         labels=labels,
-        taints=tuple(_taint(t) for t in taints),
+        taints=taints_of(body),
         domain=feeding.domain,
         rival_domains=feeding.strangers,
         idle_watts=math.ceil(boards * watts.idle_watts / efficiency) if watts else 0,
@@ -250,14 +254,6 @@ def _node(body: JsonObject, objects: ClusterObjects, draws: WorkDraws) -> Node:
         mig_geometry=geometry_of(offered.cut_into),
         slow_down_limit_milli=limit_milli(amounts, labels),
         disrupted=is_leaving(body),
-    )
-
-
-def _taint(taint: Mapping[str, Any]) -> Taint:
-    return Taint(
-        key=str(taint.get("key", "")),
-        value=str(taint.get("value") or ""),
-        effect=TaintEffect(taint["effect"]),
     )
 
 
@@ -304,6 +300,7 @@ class _Around:
     sharing: SharedWork
     draws: WorkDraws
     hami: HamiBoards
+    ports: HostPorts
 
 
 def _expected(around: _Around, living: set[str]) -> Iterator[tuple[ExpectedGang, list[Pod]]]:
@@ -346,7 +343,12 @@ def _pod(
         state=state,
         node=node,
         gang=gang.id if gang is not None and gang.size is not None else "",
-        **asked_amounts(requests, devices, shares, around.claims.cut_into(node if bound else ""))
+        **asked_amounts(
+            requests,
+            devices,
+            {**shares, **around.ports.of(body)},
+            around.claims.cut_into(node if bound else ""),
+        )
         | around.hami.of_pod(body, node),
         gpu_models=tuple(names.values()),
         gpu_model_values={names[name]: value for name, value in values.items()},
@@ -385,7 +387,9 @@ def _still_holds(body: JsonObject, around: _Around) -> list[Pod]:
             return []
         claimed = around.claims.held(body) if state is PodState.BOUND else Devices()
         cut_into = around.claims.cut_into(node)
-        asked = asked_amounts(pod_requests(body), claimed, {}, cut_into) | around.peers.of(body)
+        asked = asked_amounts(
+            pod_requests(body), claimed, around.ports.of(body), cut_into
+        ) | around.peers.of(body)
         asked |= around.hami.of_pod(body, node)
         return [Pod(uid=pod_facts.uid(body), state=state, node=node, **asked)]
     except (InputError, ValidationError):

@@ -43,7 +43,7 @@ _POLICIES = PowerPolicy.meta.resource
 _WORKLOADS = WorkloadProfile.meta.resource
 #: PodDisruptionBudgets.
 BUDGETS = Resource("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget", True)
-_KINDS = (PODS, NODES, _DOMAINS, _POLICIES, _FORECASTS, _PROFILES, _WORKLOADS)
+_KINDS = (PODS, NODES, NAMESPACES, _DOMAINS, _POLICIES, _FORECASTS, _PROFILES, _WORKLOADS)
 #: A change of these may make room at once.
 _WAKING = frozenset([PODS, _DOMAINS, _POLICIES, _FORECASTS])
 
@@ -76,8 +76,7 @@ class ClusterReader:
         self._clock = clock
         self._shadow = shadow
         self._threaded = threaded
-        kinds = (*_KINDS, NAMESPACES) if shadow or moves else _KINDS
-        kinds = (*kinds, BUDGETS) if moves else kinds
+        kinds = (*_KINDS, BUDGETS) if moves else _KINDS
         self._informers = {kind: Informer(api, clock, kind) for kind in kinds}
         served = ServedKinds(api, clock)
         self._gangs, self._devices = GangReader(served), SliceReader(served, clock)
@@ -164,6 +163,7 @@ class ClusterReader:
             volumes=self._volumes.places(pods),
             wall_seconds=self._clock.wall_time_ns() / NS_PER_SECOND,
             shadow_namespaces=self.opted_in() if self._shadow else frozenset(),
+            namespaces=self.namespaces(),
         )
 
     def _models(self) -> Mapping[str, ModelWatts]:
@@ -188,7 +188,7 @@ class ClusterReader:
         return self._works
 
     def opted_in(self) -> frozenset[str]:
-        """Namespaces that carry our opt-in label (mode Shadow, or with moves)."""
+        """Namespaces that carry our opt-in label."""
         return frozenset(
             name
             for name, labels in self.namespaces().items()
@@ -196,7 +196,7 @@ class ClusterReader:
         )
 
     def namespaces(self) -> Mapping[str, Mapping[str, str]]:
-        """Labels of namespaces by name (mode Shadow, or with moves)."""
+        """Labels of namespaces by name."""
         bodies = self._informers[NAMESPACES].list()
         return {str(b["metadata"]["name"]): b["metadata"].get("labels") or {} for b in bodies}
 

@@ -29,7 +29,7 @@ def asked_amounts(
     Args:
         requests: By resource name.
         claimed: What its claims ask for or hold.
-        shares: Of boards that it shares.
+        shares: Of boards that it shares, and ports of the host.
         cut_into: MIG profiles into which boards are cut as claims ask for them.
     """
     instances = claimed.instances

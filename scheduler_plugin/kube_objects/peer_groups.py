@@ -1,8 +1,7 @@
 """Pod (anti-)affinity and topology spread of Kubernetes pods, as a snapshot's groups and rules.
 
 Only required rules: ``requiredDuringScheduling…`` and ``whenUnsatisfiable: DoNotSchedule``. A
-``namespaceSelector`` that is not empty is not resolved: anti-affinity then keeps away from such
-pods of all namespaces; a pod whose affinity has one cannot be planned, and is let go unpinned.
+``namespaceSelector`` is resolved by the labels of the namespaces that are there.
 """
 
 from __future__ import annotations
@@ -68,9 +67,14 @@ class PeerGroups:
 
     Args:
         pods: All pods, as the API server shows them.
+        namespaces: Labels of namespaces by name; whose labels are not known is selected by ``{}``
+            only.
     """
 
-    def __init__(self, pods: Iterable[JsonObject]) -> None:
+    def __init__(
+        self, pods: Iterable[JsonObject], namespaces: Mapping[str, Mapping[str, str]] | None = None
+    ) -> None:
+        spaces = _Spaces(namespaces or {})
         alive = [pod for pod in pods if not pod_facts.is_finished(pod)]
         waiting = [pod for pod in alive if not pod_facts.node_name(pod)]
         self._rules: dict[str, tuple[PeerRule, ...]] = {}
@@ -78,16 +82,16 @@ class PeerGroups:
         groups: dict[str, _Selection] = {}
         for pod in waiting:
             try:
-                wanted = _wanted(pod)
+                wanted = _wanted(pod, spaces)
             except InputError as error:
                 self._unreadable[pod_facts.uid(pod)] = error
                 continue
             if wanted:
                 self._rules[pod_facts.uid(pod)] = tuple(rule for _, rule in wanted)
                 groups |= {selection.name: selection for selection, _ in wanted}
-        seen: dict[str, list[_Wanted]] = {}
+        repelling = _Repelling(waiting, spaces)
         for pod in alive:
-            if pod_facts.node_name(pod) and (repels := _repels(pod, waiting, seen)):
+            if pod_facts.node_name(pod) and (repels := repelling.of(pod)):
                 self._rules[pod_facts.uid(pod)] = tuple(rule for _, rule in repels)
                 groups |= {selection.name: selection for selection, _ in repels}
         self._groups = groups
@@ -121,27 +125,62 @@ class PeerGroups:
         return self._kinds[kind]
 
 
-def _repels(
-    pod: JsonObject, waiting: list[JsonObject], seen: dict[str, list[_Wanted]]
-) -> list[_Wanted]:
-    """Anti-affinity of a pod with a node that keeps a waiting one away.
+class _Spaces:
+    """Which namespaces a term means.
 
     Args:
-        pod: With a node.
-        waiting: Pods without one.
-        seen: What was found for pods of the same template.
+        labels: Of namespaces by name.
     """
-    terms = _terms(pod, "podAntiAffinity")
-    if not terms:
-        return []
-    template = json.dumps([pod["metadata"].get("namespace"), terms])
-    if template not in seen:
-        try:
-            found = _apart(pod)
-        except InputError:
-            found = []  # admitted all the same: kube-scheduler cannot use it either
-        seen[template] = [one for one in found if any(one[0].holds(other) for other in waiting)]
-    return seen[template]
+
+    def __init__(self, labels: Mapping[str, Mapping[str, str]]) -> None:
+        self._labels = labels
+        self._selected: dict[str, frozenset[str]] = {}
+
+    def of(self, pod: JsonObject, term: Mapping[str, Any]) -> frozenset[str] | None:
+        """Names of the namespaces, None for all: those listed and those selected, or its own.
+
+        Raises:
+            InputError: an operator that label selectors lack.
+        """
+        named = frozenset(str(name) for name in term.get("namespaces") or ())
+        selector = term.get("namespaceSelector")
+        if selector is None:
+            return named or frozenset([str(pod["metadata"].get("namespace", "default"))])
+        canonical = _canonical(selector)
+        if not _parsed(canonical):
+            return None
+        if canonical not in self._selected:
+            found = (n for n, has in self._labels.items() if _selects(_parsed(canonical), has))
+            self._selected[canonical] = frozenset(found)
+        return named | self._selected[canonical]
+
+
+class _Repelling:
+    """Anti-affinity of pods with a node that keeps waiting ones away.
+
+    Args:
+        waiting: Pods without a node.
+        spaces: Which namespaces terms mean.
+    """
+
+    def __init__(self, waiting: list[JsonObject], spaces: _Spaces) -> None:
+        self._waiting, self._spaces = waiting, spaces
+        self._seen: dict[str, list[_Wanted]] = {}
+
+    def of(self, pod: JsonObject) -> list[_Wanted]:
+        """Looked up once for all pods of the same template."""
+        terms = _terms(pod, "podAntiAffinity")
+        if not terms:
+            return []
+        template = json.dumps([pod["metadata"].get("namespace"), terms])
+        if template not in self._seen:
+            try:
+                found = _apart(pod, self._spaces)
+            except InputError:
+                found = []  # admitted all the same: kube-scheduler cannot use it either
+            waiting = self._waiting
+            self._seen[template] = [one for one in found if any(map(one[0].holds, waiting))]
+        return self._seen[template]
 
 
 @lru_cache(maxsize=4096)
@@ -149,35 +188,23 @@ def _parsed(selector: str) -> tuple[Mapping[str, Any], ...]:
     return tuple(json.loads(selector))
 
 
-def _wanted(pod: JsonObject) -> list[_Wanted]:
-    return [*_apart(pod), *_together(pod), *_spread(pod)]
+def _wanted(pod: JsonObject, spaces: _Spaces) -> list[_Wanted]:
+    return [*_apart(pod, spaces), *_together(pod, spaces), *_spread(pod)]
 
 
-def _apart(pod: JsonObject) -> list[_Wanted]:
+def _apart(pod: JsonObject, spaces: _Spaces) -> list[_Wanted]:
     found = []
     for term in _terms(pod, "podAntiAffinity"):
-        spaces = _spaces(pod, term)
-        if term.get("namespaceSelector") is not None:
-            spaces = None
-        selection = _Selection(((spaces, _canonical(term.get("labelSelector"))),))
+        selection = _Selection(((spaces.of(pod, term), _canonical(term.get("labelSelector"))),))
         found.append((selection, _rule(PeerKind.APART, selection, term)))
     return found
 
 
-def _together(pod: JsonObject) -> list[_Wanted]:
+def _together(pod: JsonObject, spaces: _Spaces) -> list[_Wanted]:
     """A pod counts if all terms select it; each term may name another key."""
     terms = _terms(pod, "podAffinity")
-    for term in terms:
-        if term.get("namespaceSelector"):
-            raise InputError("podAffinity.namespaceSelector", "none, {} or names", "a selector")
     selection = _Selection(
-        tuple(
-            (
-                None if term.get("namespaceSelector") == {} else _spaces(pod, term),
-                _canonical(term.get("labelSelector")),
-            )
-            for term in terms
-        )
+        tuple((spaces.of(pod, term), _canonical(term.get("labelSelector"))) for term in terms)
     )
     return [(selection, _rule(PeerKind.TOGETHER, selection, term)) for term in terms]
 
@@ -221,12 +248,6 @@ _NOBODY = {"key": "", "operator": "In", "values": []}
 def _terms(pod: JsonObject, kind: str) -> list[Mapping[str, Any]]:
     affinity = pod["spec"].get("affinity") or {}
     return list((affinity.get(kind) or {}).get(_REQUIRED) or ())
-
-
-def _spaces(pod: JsonObject, term: Mapping[str, Any]) -> frozenset[str] | None:
-    named = frozenset(str(name) for name in term.get("namespaces") or ())
-    own = frozenset([str(pod["metadata"].get("namespace", "default"))])
-    return named or own
 
 
 def _rule(kind: PeerKind, selection: _Selection, term: Mapping[str, Any]) -> PeerRule:

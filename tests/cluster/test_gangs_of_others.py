@@ -225,6 +225,42 @@ def test_replicas_that_keep_apart_are_bound_where_they_were_planned(world: World
     assert sorted(result.released.values()) == sorted(NODES)
     ((reason, _),) = result.pending.values()
     assert reason == "PodAffinityOrSpread"
+    _bound_as_planned(world, result)
+
+
+def test_pods_with_one_port_are_bound_apart_as_they_were_planned(world: World) -> None:
+    """What kube-scheduler would refuse is never promised: the binder knows ports of the host."""
+    main = {"name": "m", "image": "x", "ports": [{"containerPort": 80, "hostPort": 8080}]}
+    main |= {"resources": {"limits": {"nvidia.com/gpu": "1"}}}
+    for i in range(3):
+        world.add(f"h{i}", containers=[main])
+    result = world.step()
+    assert sorted(result.released.values()) == sorted(NODES)
+    ((reason, message),) = result.pending.values()
+    assert (reason, "host-port:8080/TCP" in message) == ("InsufficientResource", True)
+    _bound_as_planned(world, result)
+
+
+def test_namespaces_chosen_by_label_count_as_the_scheduler_counts_them(world: World) -> None:
+    labels = {"metadata": {"labels": {"side": "ours"}}}
+    world.plane.request("PATCH", f"/api/v1/namespaces/{SPACE}", labels, patch="merge")
+    seen = world.loop.reader.namespaces
+    eventually("the planner sees it", lambda: seen()[SPACE].get("side") == "ours")
+    for i, side in enumerate(("ours", "theirs")):
+        rule = {"topologyKey": "rack", "labelSelector": {"matchLabels": {"set": "s"}}}
+        rule |= {"namespaceSelector": {"matchLabels": {"side": side}}}
+        required = {"requiredDuringSchedulingIgnoredDuringExecution": [rule]}
+        for j in range(3):
+            marks = {"labels": {"set": "s" if i == 0 else "t"}}
+            world.add(f"n{i}{j}", 1, marks=marks, affinity={"podAntiAffinity": required})
+    result = world.step()
+    left = {key.rpartition("/")[2] for key in result.pending}
+    assert len(left) == 1, "two racks for three that keep apart; others keep away from nobody"
+    assert left <= {"n00", "n01", "n02"}
+    _bound_as_planned(world, result)
+
+
+def _bound_as_planned(world: World, result: CycleResult) -> None:
     placed = {key.rpartition("/")[2]: where for key, where in result.released.items()}
     eventually(
         "they are bound as planned",

@@ -22,7 +22,7 @@ from tests.examples import examples
 from tests.scheduler_plugin.placement_builders import bound, gang, node, pod, snapshot
 from tests.scheduler_plugin.placement_cluster import SPACE, Cluster, pod_object
 from wattpack.errors import InputError
-from wattpack.kube.port import PODS, JsonObject
+from wattpack.kube.port import NAMESPACES, PODS, JsonObject
 
 ZONES = {"a1": "a", "a2": "a", "b1": "b", "c1": "c"}
 BARE = node("x1", labels={"host": "x1"})
@@ -292,12 +292,54 @@ def test_replicas_are_spread_over_zones_as_they_ask() -> None:
     assert len(nodes) == 4
 
 
-def test_a_pod_whose_affinity_cannot_be_resolved_is_let_go_unpinned(cluster: Cluster) -> None:
-    term = {"namespaceSelector": {"matchLabels": {"team": "a"}}, **WEB}
-    cluster.add(pod_object("w", affinity=required("podAffinity", **term)))
-    ((reason, message),) = cluster.loop.step().pending.values()
-    assert reason == "InvalidRequest"
-    assert "namespaceSelector" in message
+TEAMS = {"team": {"side": "a"}, "far": {"side": "b"}, "bare": {}}
+
+
+def with_namespaces(cluster: Cluster) -> None:
+    for name, labels in TEAMS.items():
+        made = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
+        made["metadata"] |= {"labels": labels}
+        cluster.api.create(NAMESPACES, made)
+
+
+def running(cluster: Cluster, name: str, space: str, on: str, **spec: Any) -> None:
+    made = pod_object(name, **rules(**spec))
+    made["metadata"]["namespace"] = space
+    cluster.api.create(PODS, made, space)
+    cluster.api.bind(name, space, on)
+
+
+def test_namespaces_are_chosen_by_their_labels(cluster: Cluster) -> None:
+    with_namespaces(cluster)
+    running(cluster, "theirs", "far", "n2")
+    running(cluster, "nobodys", "bare", "n1")
+    term = {"namespaceSelector": {"matchLabels": {"side": "b"}}, **WEB}
+    cluster.add(pod_object("near", affinity=required("podAffinity", **term)))
+    cluster.add(pod_object("away", affinity=required("podAntiAffinity", **term)))
+    released = cluster.loop.step().released
+    assert released == {f"{SPACE}/near": "n2", f"{SPACE}/away": "n1"}
+
+
+def test_who_runs_keeps_pods_of_chosen_namespaces_away(cluster: Cluster) -> None:
+    with_namespaces(cluster)
+    for name, side in (("n1", "a"), ("n2", "b")):
+        term = {"namespaceSelector": {"matchLabels": {"side": side}}, **WEB}
+        running(cluster, f"on-{name}", "bare", name, affinity=required("podAntiAffinity", **term))
+    cluster.add(pod_object("w", **rules()))
+    assert cluster.loop.step().released == {f"{SPACE}/w": "n2"}
+
+
+def test_a_namespace_that_gets_the_label_counts_from_then_on(cluster: Cluster) -> None:
+    with_namespaces(cluster)
+    running(cluster, "theirs", "bare", "n2")
+    term = {"namespaceSelector": {"matchLabels": {"side": "c"}}, **WEB}
+    cluster.add(pod_object("near", affinity=required("podAffinity", **term)))
+    ((reason, _),) = cluster.loop.step().pending.values()
+    assert reason == "PodAffinityOrSpread"
+    found = cluster.api.get(NAMESPACES, "bare")
+    found = {**found, "metadata": {**found["metadata"], "labels": {"side": "c"}}}
+    cluster.api.replace(NAMESPACES, found)
+    assert cluster.loop.step().released == {f"{SPACE}/near": "n2"}
 
 
 def body(name: str, space: str = "team", **labels: str) -> JsonObject:
@@ -312,6 +354,25 @@ SELECTORS: list[tuple[JsonObject, str]] = [
     ({}, ""),
     ({"labelSelector": {}, "namespaces": ["far"]}, "far"),
     ({"labelSelector": {}, "namespaceSelector": {}}, "web db bare far mine"),
+    ({"labelSelector": {}, "namespaceSelector": {"matchLabels": {"side": "b"}}}, "far"),
+    (
+        {
+            "labelSelector": {},
+            "namespaces": ["team"],
+            "namespaceSelector": {"matchLabels": {"side": "b"}},
+        },
+        "web db bare far mine",
+    ),
+    ({"labelSelector": {}, "namespaceSelector": {"matchLabels": {"side": "x"}}}, ""),
+    (
+        {
+            "labelSelector": {},
+            "namespaceSelector": {
+                "matchExpressions": [{"key": "side", "operator": "NotIn", "values": ["b"]}]
+            },
+        },
+        "web db bare mine",
+    ),
     (
         {"labelSelector": {"matchExpressions": [{"key": "app", "operator": "Exists"}]}},
         "web db mine",
@@ -336,7 +397,7 @@ def test_selectors_select_as_in_kubernetes(term: JsonObject, members: str) -> No
     mine = body("mine", app="web")
     mine["spec"]["affinity"] = required("podAffinity", **term)
     others = [body("web", app="web"), body("db", app="db"), body("bare"), body("far", "far")]
-    groups = PeerGroups([mine, *others])
+    groups = PeerGroups([mine, *others], TEAMS)
     (rule,) = groups.of_waiting(mine)["peer_rules"]
     found = [pod_facts.uid(p) for p in (*others, mine) if rule.group in groups.of(p)["groups"]]
     assert found == members.split()

@@ -24,12 +24,9 @@
 - {apiGroups: [""], resources: [pods], verbs: [get, list, watch, patch]}
 - {apiGroups: [""], resources: [pods/eviction], verbs: [create]}
 - {apiGroups: [""], resources: [nodes], verbs: [list, watch]}
-{{- $moves := eq (include "wattpack.moves" .) "true" }}
-{{- if or $moves (eq .Values.placement.mode "Shadow") }}
-# Pods without our gate count where their namespace opted in; with the webhook the gate itself says so, but not who may move.
+# By their labels rules between pods choose namespaces, and namespaces opt in.
 - {apiGroups: [""], resources: [namespaces], verbs: [list, watch]}
-{{- end }}
-{{- if $moves }}
+{{- if eq (include "wattpack.moves" .) "true" }}
 - {apiGroups: [policy], resources: [poddisruptionbudgets], verbs: [list, watch]}
 # status.nominatedNodeName of pods that kube-scheduler found no node for; the admission policy allows nothing else.
 - {apiGroups: [""], resources: [pods/status], verbs: [patch]}

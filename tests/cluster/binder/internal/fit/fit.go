@@ -1,6 +1,7 @@
 // Package fit decides where a pod fits, as pure functions. It stands in for kube-scheduler in tests and is simple on
 // purpose: required rules only filter, preferred node affinity orders, then the first node by name wins. Pod (anti-)
-// affinity and topology spread count where they are required, and volumes by their node affinity. No preemption.
+// affinity and topology spread count where they are required, volumes by their node affinity, and ports of the host.
+// No preemption.
 package fit
 
 import (
@@ -57,6 +58,9 @@ func Why(pod *corev1.Pod, n *Node, reserved []*corev1.Pod) string {
 	}
 	if taint, found := corev1helpers.FindMatchingUntoleratedTaint(klog.Background(), n.Spec.Taints, pod.Spec.Tolerations, blocking, false); found {
 		return fmt.Sprintf("node(s) had untolerated taint {%s: %s}", taint.Key, taint.Value)
+	}
+	if portTaken(pod, n.members) || portTaken(pod, reserved) {
+		return "node(s) didn't have free ports for the requested pod ports"
 	}
 	return short(pod, n, reserved)
 }

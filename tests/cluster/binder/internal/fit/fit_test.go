@@ -95,6 +95,45 @@ func TestChoose(t *testing.T) {
 	}
 }
 
+func TestPortsOfTheHostAreTakenOnce(t *testing.T) {
+	port := func(number int32, address string, protocol corev1.Protocol) func(*corev1.Pod) {
+		return func(p *corev1.Pod) {
+			p.Spec.Containers[0].Ports = []corev1.ContainerPort{{HostPort: number, ContainerPort: 1, HostIP: address, Protocol: protocol}}
+		}
+	}
+	always := corev1.ContainerRestartPolicyAlways
+	sidecar := func(p *corev1.Pod) {
+		p.Spec.InitContainers = []corev1.Container{{RestartPolicy: &always, Ports: []corev1.ContainerPort{{HostPort: 80}}}}
+	}
+	network := func(p *corev1.Pod) {
+		p.Spec.HostNetwork = true
+		p.Spec.Containers[0].Ports = []corev1.ContainerPort{{ContainerPort: 80}}
+	}
+	for _, c := range []struct {
+		name  string
+		there func(*corev1.Pod)
+		comes func(*corev1.Pod)
+		fits  bool
+	}{
+		{"the same", port(80, "", "TCP"), port(80, "", ""), false},
+		{"another number", port(80, "", "TCP"), port(81, "", "TCP"), true},
+		{"another protocol", port(80, "", "TCP"), port(80, "", "UDP"), true},
+		{"two addresses", port(80, "10.0.0.1", "TCP"), port(80, "10.0.0.2", "TCP"), true},
+		{"one of all addresses", port(80, "0.0.0.0", "TCP"), port(80, "10.0.0.2", "TCP"), false},
+		{"a sidecar's", sidecar, port(80, "", "TCP"), false},
+		{"on the network of the host", network, port(80, "", "TCP"), false},
+		{"none", func(*corev1.Pod) {}, port(80, "", "TCP"), true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			n := fit.NewNode(node("a", "8"))
+			n.Add(pod("there", "1", c.there))
+			if why := fit.Why(pod("comes", "1", c.comes), n, nil); (why == "") != c.fits {
+				t.Errorf("%q", why)
+			}
+		})
+	}
+}
+
 func TestBeforeOrdersByPriorityThenAgeThenName(t *testing.T) {
 	at := func(s int64) func(*corev1.Pod) {
 		return func(p *corev1.Pod) { p.CreationTimestamp = metav1.NewTime(time.Unix(s, 0)) }
