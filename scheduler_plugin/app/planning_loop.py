@@ -42,6 +42,7 @@ from scheduler_plugin.documents.plan_document import Placement, Plan
 from scheduler_plugin.documents.snapshot import Pod
 from scheduler_plugin.kube_objects import pods as pod_facts
 from scheduler_plugin.kube_objects.admission import Mode
+from scheduler_plugin.packing.policy_values import PolicyChoice, with_policy_values
 from scheduler_plugin.promises.disruption_budget import DisruptionBudget
 from scheduler_plugin.promises.ledger import Ledger, Reservation
 from scheduler_plugin.snapshot_builder import BuiltSnapshot, build_snapshot
@@ -152,6 +153,7 @@ class PlacementLoop:
             self.metrics,
             seconds_to_ns(settings.unservable_seconds),
         )
+        self._policy = PolicyChoice(settings.policy, settings.gpu_prices)
         self._last_digest = ""
         self._last = CycleResult("idle")
         self._causes: Mapping[str, Cause] = {}
@@ -244,6 +246,8 @@ class PlacementLoop:
             applied, nodes = self._moves.carry_on(built, by_uid)
             moved = self._account(applied, nodes, by_uid)
             built = build_snapshot(objects, self.ledger)
+        valued = with_policy_values(built.snapshot, self._policy)
+        built = replace(built, snapshot=valued)
         before = settled | unpinned | (claimed or {}) | moved
         result = self._plan(built, before, held, by_uid)
         self._checks.answer(result.plan, built.living_gangs)

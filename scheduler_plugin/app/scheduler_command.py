@@ -23,6 +23,7 @@ from scheduler_plugin.app.webhook import WebhookServer
 from scheduler_plugin.app.webhook_watch import WebhookWatch
 from scheduler_plugin.batching import Batcher
 from scheduler_plugin.kube_objects.admission import Mode
+from scheduler_plugin.packing.policy_values import ThroughputPolicy
 from wattpack import flags
 from wattpack.clock import Clock, SystemClock
 from wattpack.ending import end_noted
@@ -42,6 +43,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--namespace", help="of the Lease and the certificate's Secret")
     add("--deadline-seconds", type=float, help="what a cycle may take")
     add("--solver-workers", type=int, help="threads of the solver, at most the container's CPUs")
+    add("--policy", choices=[p.value for p in ThroughputPolicy], help="of GPU models; default none")
     add("--kubeconfig", type=Path, help="default: the pod's service account")
     add("--webhook-host", default="0.0.0.0")
     add("--webhook-port", type=flags.port, default=8443, help="0 serves no webhook")
@@ -60,7 +62,7 @@ def main(argv: list[str] | None = None) -> int:
     """Run until SIGTERM."""
     arguments = _parser().parse_args(argv)
     log_json(arguments.log_level)
-    flags = ("mode", "namespace", "deadline_seconds", "solver_workers")
+    flags = ("mode", "namespace", "deadline_seconds", "solver_workers", "policy")
     settings = PlacementSettings.load(
         file=arguments.config,
         prefix="WATTPACK_PLACEMENT_",

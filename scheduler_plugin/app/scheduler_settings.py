@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Mapping
+from typing import Annotated, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from scheduler_plugin.kube_objects.admission import Mode
+from scheduler_plugin.packing.policy_values import ThroughputPolicy
 from scheduler_plugin.promises.move_settings import MoveSettings
 from wattpack.object_names import SYSTEM_NAMESPACE
 from wattpack.settings import Settings
@@ -34,6 +36,9 @@ class PlacementSettings(Settings):
         events_per_cycle: Upper bound of Events about pending pods.
         kueue_admission_checks: Answer Kueue's AdmissionChecks of the controller
             ``wattpack.io/placement``: a Workload is admitted once all of its pods have places.
+        policy: By what GPU models are given to waiting pods that name their speeds: ``none`` (each
+            by its own), ``max-min`` or ``cost``.
+        gpu_prices: Of an hour of one GPU by model, any currency, for the policy ``cost``.
         moves: Whether running pods that opted in make room, and how many of them (mode Manage).
     """
 
@@ -54,4 +59,12 @@ class PlacementSettings(Settings):
     patches_at_once: Annotated[int, Field(ge=1, le=64)] = 8
     events_per_cycle: Annotated[int, Field(ge=0, le=1000)] = 50
     kueue_admission_checks: bool = False
+    policy: ThroughputPolicy = ThroughputPolicy.NONE
+    gpu_prices: Mapping[str, Annotated[float, Field(gt=0, le=1e6)]] = Field(default_factory=dict)
     moves: MoveSettings = MoveSettings()
+
+    @model_validator(mode="after")
+    def _cost_needs_prices(self) -> Self:
+        if self.policy is ThroughputPolicy.COST and not self.gpu_prices:
+            raise ValueError("gpu_prices: a price for at least one GPU model with policy cost")
+        return self

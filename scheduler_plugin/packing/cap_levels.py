@@ -24,6 +24,7 @@ from scipy.optimize import linprog
 from capacity.gpu_profile import GpuProfile
 from scheduler_plugin.documents.snapshot import MILLI_PER_GPU, PodState, Snapshot
 from scheduler_plugin.packing.domain_rooms import counted_watts
+from scheduler_plugin.packing.policy_values import free_gpus
 
 __all__ = ["CapLevel", "at_levels", "chosen_levels", "offered_levels"]
 
@@ -114,7 +115,7 @@ def at_levels(snapshot: Snapshot, chosen: Chosen) -> Snapshot:
 def _watt_price(snapshot: Snapshot, offers: Offers) -> float:
     """Work (uncapped GPUs) that one watt more would let in; 0 where power does not bind."""
     demand = _waiting_gpus(snapshot)
-    rooms = _free_gpus(snapshot)
+    rooms = free_gpus(snapshot)
     columns = [
         (row, model, level)
         for row, (kind, models) in enumerate(demand)
@@ -141,19 +142,6 @@ def _waiting_gpus(snapshot: Snapshot) -> dict[tuple[str, tuple[str, ...]], float
         if pod.state in (PodState.PENDING, PodState.ABSENT) and pod.gpu_milli:
             waiting[pod.kernel_class, pod.gpu_models] += pod.gpu_milli / MILLI_PER_GPU
     return waiting
-
-
-def _free_gpus(snapshot: Snapshot) -> dict[str, float]:
-    """GPUs that no pod has, by model."""
-    free: dict[str, float] = defaultdict(float)
-    models = {node.name: node.gpu_model for node in snapshot.nodes}
-    for node in snapshot.nodes:
-        if node.gpu_milli and node.ready and node.schedulable:
-            free[node.gpu_model] += node.gpu_milli / MILLI_PER_GPU
-    for pod in snapshot.pods:
-        if (model := models.get(pod.node)) in free:
-            free[model] -= pod.gpu_milli / MILLI_PER_GPU
-    return {model: max(0.0, gpus) for model, gpus in free.items()}
 
 
 def _power_room(snapshot: Snapshot) -> float:

@@ -107,6 +107,8 @@ scheduler --config unknown.yaml | foo
 scheduler --mode Nonsense | --mode
 scheduler --deadline-seconds nan | deadline_seconds
 scheduler --solver-workers 0 | solver_workers
+scheduler --policy cheapest | --policy
+scheduler --policy cost | gpu_prices
 scheduler --webhook-port 99999 | --webhook-port
 scheduler --metrics-port -1 | --metrics-port
 scheduler --kubeconfig binary | kubeconfig
