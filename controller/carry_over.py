@@ -135,6 +135,7 @@ def _with_domains(fresh: State, old: State, domains: IntArray) -> State:
     return replace(
         fresh,
         heat=moved(fresh.heat, old.heat),
+        told_heat=moved(fresh.told_heat, old.told_heat),
         draw_watts=moved(fresh.draw_watts, old.draw_watts),
         budget_watts=np.minimum(budget, fresh.budget_watts),
         heard=moved(fresh.heard, old.heard),
@@ -176,6 +177,7 @@ def _with_boards(fresh: State, old: State, gpus: IntArray, nodes: IntArray) -> S
     sheddable = fresh.topology.sheddable_gpu
     return replace(
         fresh,
+        unanswered_ns=_moved(fresh.unanswered_ns, old.unanswered_ns, nodes),
         decided_watts=_moved(fresh.decided_watts, old.decided_watts, gpus),
         lock_watts=_moved(fresh.lock_watts, old.lock_watts, gpus),
         clock_share=np.where(sheddable, _moved(fresh.clock_share, old.clock_share, gpus), 1.0),

@@ -49,6 +49,9 @@ class State:
         now_ns: Time of the last tick, -1 before the first.
         first_ns: Time of the first tick, -1 before it.
         heat: Breaker heat, (n_domains,).
+        told_heat: What of it was told at the begin, until the time without leader is taken off,
+            (n_domains,).
+        unanswered_ns: For how long nobody had answered each server then, (n_nodes,).
         draw_watts: Last estimate, (n_domains,).
         budget_watts: Last good budget, (n_domains,).
         heard: Domains most of whose nodes reported at least once, (n_domains,).
@@ -87,6 +90,8 @@ class State:
     now_ns: int
     first_ns: int
     heat: FloatArray
+    told_heat: FloatArray
+    unanswered_ns: IntArray
     draw_watts: FloatArray
     budget_watts: FloatArray
     heard: BoolArray
@@ -150,6 +155,8 @@ def initial_state(
         now_ns=-1,
         first_ns=-1,
         heat=start,
+        told_heat=start,
+        unanswered_ns=np.zeros(n_nodes, dtype=np.int64),
         draw_watts=np.zeros(n_domains),
         budget_watts=load.tree.all_feeds_watts / load.tree.phase_imbalance,
         heard=no,

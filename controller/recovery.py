@@ -16,11 +16,11 @@ from controller.tick_values import Tick
 from wattpack.power.domain_tree import BoolArray, FloatArray
 from wattpack.units import NS_PER_SECOND
 
-__all__ = ["restorable_watts", "update_recovery"]
+__all__ = ["FRESH_TICKS", "restorable_watts", "update_recovery"]
 
 _LOST_SHARE = 0.2
 _FRESH_SHARE = 0.95
-_FRESH_TICKS = 10
+FRESH_TICKS = 10
 _COOL_HEAT = 0.1
 # Agents that live reconnect within this time; until then silence is a start, not an incident, and
 # after it a server is off or broken: it counts at the most it may draw (I2), and is waited for by
@@ -43,11 +43,11 @@ def update_recovery(tick: Tick, state: State, fresh_node: BoolArray) -> State:
     )
     lost = (share < 1.0 - _LOST_SHARE) & ~nearly_all | paused
     ticks = np.where(nearly_all & ~lost, state.fresh_ticks + 1, 0)
-    recovered = (ticks >= _FRESH_TICKS) & (state.heat < _COOL_HEAT)
+    recovered = (ticks >= FRESH_TICKS) & (state.heat < _COOL_HEAT)
     heard = state.heard | (share >= 1.0 - _LOST_SHARE)
     heard |= tick.now_ns - state.first_ns >= _START_GRACE_NS
     recovering = (state.recovering | lost) & ~recovered
-    knows_all = (ticks >= _FRESH_TICKS) & (state.heat < _COOL_HEAT) & ~recovering
+    knows_all = (ticks >= FRESH_TICKS) & (state.heat < _COOL_HEAT) & ~recovering
     begins = state.commitments.since_ns == tick.now_ns
     return replace(
         state,

@@ -34,6 +34,7 @@ from controller.recovery import update_recovery
 from controller.reserve_feeds import take_feeds, unseen_heat
 from controller.standing import still_standing
 from controller.tick_values import Commands, Decisions, Tick
+from controller.unled_time import cool_told_heat
 from wattpack.errors import InputError
 from wattpack.power.domain_tree import FloatArray
 from wattpack.units import NS_PER_SECOND
@@ -55,6 +56,7 @@ def step(tick: Tick, state: State) -> tuple[State, Commands, Decisions]:
     _require_match(tick, state)
     previous = state
     state, picture = look(tick, _opened(tick, state))
+    state = cool_told_heat(tick, state)
     state = update_recovery(tick, state, picture.holding.fresh_node)
     situation = open_situation(tick, state, picture)
     together, together_now, situation = measure_coincidence(tick, state, picture, situation)

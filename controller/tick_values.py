@@ -169,6 +169,8 @@ class Observations:
         feed_time_ns: Time stamp of that reading, (n_domains,).
         gpu_gap_watts: Highest reading since the report before, where a board's agent tells it and
             its counter does not contradict, NaN else, (n_gpus,); empty: nobody tells any.
+        node_unanswered_ns: How long before its newest report each node's last answered one was, by
+            its own clock, 0 if it does not tell, (n_nodes,); empty: nobody tells.
     """
 
     node_received_ns: IntArray
@@ -194,6 +196,7 @@ class Observations:
     feed_share: FloatArray = field(default_factory=lambda: np.zeros(0))
     feed_time_ns: IntArray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     gpu_gap_watts: FloatArray = field(default_factory=lambda: np.zeros(0))
+    node_unanswered_ns: IntArray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
 
     @property
     def poisoned_nodes(self) -> BoolArray:

@@ -256,6 +256,7 @@ class Fleet:
             feed_share=domains.feed_share,
             feed_time_ns=domains.feed_time_ns,
             gpu_gap_watts=arrays.highest_watts,
+            node_unanswered_ns=arrays.unanswered_ns,
         )
 
 
@@ -289,6 +290,7 @@ class _Arrays:
     rebooted: BoolArray
     host_watts: FloatArray
     highest_epoch: IntArray
+    unanswered_ns: IntArray
     draw_watts: FloatArray
     energy_mean_watts: FloatArray
     highest_watts: FloatArray
@@ -307,6 +309,7 @@ class _Arrays:
             np.zeros(n_nodes, dtype=np.uint64),
             np.zeros(n_nodes, dtype=np.bool_),
             np.full(n_nodes, np.nan),
+            np.zeros(n_nodes, dtype=np.int64),
             np.zeros(n_nodes, dtype=np.int64),
             unknown[0],
             unknown[1],
@@ -327,6 +330,8 @@ class _Arrays:
         self.nonce[node] = sample.nonce
         self.host_watts[node] = sample.host_watts
         self.highest_epoch[node] = sample.highest_epoch
+        if sample.highest_since_ns > 0:
+            self.unanswered_ns[node] = max(0, sample.clock_ns - sample.highest_since_ns)
         self.draw_watts[gpus] = sample.draw_watts
         self.energy_mean_watts[gpus] = record.energy_mean_watts
         if record.highest_watts is not None:

@@ -205,8 +205,8 @@ class Ticker:
     def _told_heat(self, topology: Topology) -> FloatArray:
         """Heat of the breakers as their status has it, (n_domains,), 0 where it says nothing.
 
-        A process that has just begun has no memory. How much breakers have cooled since the last
-        leader wrote is not told: heat that is gone keeps caps low for some minutes.
+        A process that has just begun has no memory. What breakers have cooled since is taken off
+        as soon as servers tell for how long nobody has answered them (``unled_time``).
         """
         domains = self._desired.objects.domains
         told = [

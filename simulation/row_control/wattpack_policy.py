@@ -113,6 +113,7 @@ class WattpackPolicy:
         self._means = _EnergyMeans(*shape)
         self._gap_watts, self._gap_told = np.full(shape, np.nan), np.zeros(n, dtype=np.bool_)
         self._clock_ns = np.zeros(n, dtype=np.int64)
+        self._unanswered_ns = np.zeros(n, dtype=np.int64)
         self._joules = np.full(shape, np.nan)
         self._answers = Answers(*shape, epoch)
         self._risen_watts = 0.0
@@ -191,6 +192,7 @@ class WattpackPolicy:
         self._gap_watts[nodes] = np.where(again, np.maximum(self._gap_watts[nodes], told), told)
         self._gap_told[nodes] = True
         self._clock_ns[nodes], self._joules[nodes] = reports.clock_ns, reports.energy_joules
+        self._unanswered_ns[nodes] = reports.clock_ns - reports.highest_since_ns
 
     def tick(self, known: Known) -> Orders:
         """One step of the product's controller."""
@@ -229,6 +231,7 @@ class WattpackPolicy:
             feed_share=known.feed_share,
             feed_time_ns=known.feed_time_ns,
             gpu_gap_watts=self._gap_watts.flatten(),
+            node_unanswered_ns=self._unanswered_ns.copy(),
         )
 
     def _orders(self, commands: Commands) -> Orders:

@@ -41,3 +41,14 @@ def test_what_runs_is_not_told_its_own_heat_again() -> None:
     outcome = bench.tick("node-1")
     assert outcome is not None
     assert outcome.decisions.heat[0] < cooled[0]
+
+
+@pytest.mark.parametrize(("unanswered_seconds", "left"), [(600, 0.37), (3, 1.0)])
+def test_what_no_agent_had_an_answer_for_has_cooled(unanswered_seconds: int, left: float) -> None:
+    bench = begun({"breakerHeatRatio": 0.2})
+    for second in range(1, 4):
+        clock_ns = (1000 + second) * 10**9
+        heard_ns = clock_ns - unanswered_seconds * 10**9
+        outcome = bench.tick("node-1", clock_ns=clock_ns, highest_since_clock_ns=heard_ns)
+    assert outcome is not None
+    assert outcome.decisions.heat[0] == pytest.approx(0.2 * left, rel=0.05)

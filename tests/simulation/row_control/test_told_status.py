@@ -6,6 +6,7 @@ import numpy as np
 
 from controller.step import initial_state
 from controller.tick_values import PowerSettings
+from simulation.row_control.faults import RowFault, RowFaultKind
 from simulation.row_control.product_topology import product_topology
 from simulation.row_control.row_plant import RowPlant
 from simulation.row_control.row_policy import Known
@@ -13,6 +14,7 @@ from simulation.row_control.run import START_NS
 from simulation.row_control.told_status import ToldStatus
 from simulation.row_control.wattpack_policy import WattpackPolicy
 from simulation.scenario import load_scenario
+from tests.simulation.row_control.rows import small_row, topology_of, wattpack_run
 from wattpack.units import NS_PER_SECOND
 
 SETTINGS = PowerSettings()
@@ -36,6 +38,23 @@ def test_the_next_one_begins_as_hot_as_the_status_says() -> None:
     first = status.controller(1, initial_state(TOPOLOGY, SETTINGS, HOT))
     ticked(first, 1, api=True)
     assert np.allclose(status.controller(2).state.heat, HOT, atol=1e-3)
+
+
+def test_after_a_crash_heat_is_near_the_truth_and_never_below_it() -> None:
+    crash = RowFault(RowFaultKind.CONTROLLER_DOWN, 30.0, 150.0)
+    run = wattpack_run(small_row(), [(0.0, 500.0)], crash)
+    run.plant.breakers.heat[:] = 0.18
+    topology = topology_of(small_row())
+    hot = initial_state(topology, SETTINGS, run.plant.breakers.heat.copy())
+    status = ToldStatus(topology, SETTINGS)
+    run.policy = status.controller(1, hot)
+    run._make_policy = status.controller
+    run.run(160.0)
+    told = run.policy.doubted()  # type: ignore[attr-defined]
+    true = run.plant.breakers.heat
+    assert np.all(told.heat >= true)
+    assert np.all(told.heat < true + 0.006)
+    assert np.all(true < 0.15)
 
 
 def test_without_an_api_nothing_is_written() -> None:
