@@ -6,21 +6,23 @@ import random
 from collections.abc import Callable
 from typing import Any, Final
 
+from scheduler_plugin.documents.node_rules import (
+    NodeTerm,
+    Requirement,
+    Taint,
+    TaintEffect,
+    Toleration,
+)
 from scheduler_plugin.documents.peer_rule import PeerKind, PeerRule
 from scheduler_plugin.documents.shared_boards import BANDWIDTH_MILLI, COMPUTE_MILLI
 from scheduler_plugin.documents.snapshot import (
     Gang,
     Node,
-    NodeTerm,
     Pod,
     PodState,
     PowerDomain,
-    Requirement,
     SlowDown,
     Snapshot,
-    Taint,
-    TaintEffect,
-    Toleration,
 )
 
 __all__ = ["KINDS", "large_snapshot", "random_snapshot"]

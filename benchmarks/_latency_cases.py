@@ -12,6 +12,7 @@ import random
 from collections import defaultdict
 from typing import Any, Final
 
+from scheduler_plugin.documents.node_rules import TaintEffect, Toleration
 from scheduler_plugin.documents.snapshot import (
     MILLI_PER_GPU,
     Gang,
@@ -20,8 +21,6 @@ from scheduler_plugin.documents.snapshot import (
     PodState,
     PowerDomain,
     Snapshot,
-    TaintEffect,
-    Toleration,
 )
 from wattpack.gpu_resources import COUNT_LABEL, NVIDIA_GPU
 from wattpack.object_names import GPU_PRODUCT_LABEL

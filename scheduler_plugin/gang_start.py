@@ -12,9 +12,9 @@ from typing import Annotated, Final, Literal
 
 from pydantic import Field
 
-from scheduler_plugin.documents.plan_changes import WAITING
 from scheduler_plugin.documents.plan_document import Pending, Plan
-from scheduler_plugin.documents.snapshot import Id, Label, PodState, Snapshot, Value
+from scheduler_plugin.documents.snapshot import PodState, Snapshot
+from scheduler_plugin.documents.value import Id, Label, Value
 from scheduler_plugin.documents.value_json import parse_value
 from scheduler_plugin.what_if import held, with_parts, without_pods
 from wattpack.errors import InputError
@@ -158,12 +158,12 @@ def _members(snapshot: Snapshot, waiting: str) -> set[str]:
     found = {
         pod.uid
         for pod in snapshot.pods
-        if waiting in (pod.gang, pod.uid, f"{pod.namespace}/{pod.name}") and pod.state in WAITING
+        if waiting in (pod.gang, pod.uid, f"{pod.namespace}/{pod.name}") and pod.state.waits
     }
     if not found:
         raise InputError("--start-of", "a gang or pod of the snapshot that waits", waiting)
     gangs = {pod.gang for pod in snapshot.pods if pod.uid in found} - {""}
-    return found | {p.uid for p in snapshot.pods if p.gang in gangs and p.state in WAITING}
+    return found | {p.uid for p in snapshot.pods if p.gang in gangs and p.state.waits}
 
 
 def _ends(snapshot: Snapshot, forecast: Forecast) -> Mapping[str, int]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -16,13 +16,7 @@ from capacity.interference.shared_speeds import SharedSpeeds
 from capacity.profile_library import normal_name
 from scheduler_plugin.documents.mig_geometry import geometry_of
 from scheduler_plugin.documents.shared_boards import limit_milli, offered_milli, shared_board_count
-from scheduler_plugin.documents.snapshot import (
-    MILLI_PER_GPU,
-    Node,
-    Pod,
-    PodState,
-    Snapshot,
-)
+from scheduler_plugin.documents.snapshot import MILLI_PER_GPU, Gang, Node, Pod, PodState, Snapshot
 from scheduler_plugin.documents.snapshot_limits import MAX_GPUS
 from scheduler_plugin.documents.value_json import named_error
 from scheduler_plugin.kube_objects import pods as pod_facts
@@ -167,9 +161,7 @@ def build_snapshot(objects: ClusterObjects, ledger: Ledger) -> BuiltSnapshot:
             pending[pod.uid] = body
     room = Room(nodes, planned)
     planned, gangs, absent, later = gangs_with_places(planned, refs, ledger, room)
-    for expected, members in _expected(around, {gang.id for gang in gangs}):
-        gang, places = places_of_expected(expected.ref, members, ledger, room)
-        gangs, absent = [*gangs, gang], absent + places
+    gangs, absent = _with_expected(around, gangs, absent, room)
     everyone = [*planned, *absent, *ledger.moves.held()]
     bound_at = {pod_facts.uid(body): bound_at_seconds(body) for body in objects.pods}
     domains = objects.power.snapshot_domains(
@@ -187,6 +179,18 @@ def build_snapshot(objects: ClusterObjects, ledger: Ledger) -> BuiltSnapshot:
     kept = frozenset(pod.uid for pod in absent if pod.state is PodState.PROMISED)
     pending = {uid: body for uid, body in pending.items() if uid not in later}
     return BuiltSnapshot(snapshot, pending, refused, kept, later | uncounted)
+
+
+def _with_expected(
+    around: _Around, gangs: Sequence[Gang], absent: Sequence[Pod], room: Room
+) -> tuple[list[Gang], list[Pod]]:
+    """With gangs of which no pod exists, and all of their members."""
+    gangs, absent = list(gangs), list(absent)
+    for expected, members in _expected(around, {gang.id for gang in gangs}):
+        gang, places = places_of_expected(expected.ref, members, around.ledger, room)
+        gangs.append(gang)
+        absent += places
+    return gangs, absent
 
 
 def _named(error: InputError | ValidationError, source: str) -> InputError:
@@ -281,7 +285,7 @@ def _state(
         return PodState.PROMISED, node
     if pod_facts.uid(body) in objects.rescued:
         return PodState.PENDING, ""
-    space = str(body["metadata"].get("namespace", "default"))
+    space = pod_facts.namespace(body)
     shadow = objects.shadow_namespaces
     if space in shadow and not deleted and not pod_facts.unmanaged_reason(body):
         return PodState.PENDING, ""
@@ -325,7 +329,7 @@ def _pod(
     objects, ledger = around.objects, around.ledger
     requests = pod_requests(body)
     metadata, spec = body["metadata"], body["spec"]
-    waits = state in (PodState.PENDING, PodState.ABSENT)
+    waits = state.waits
     gang = ref or around.census.gang(body)
     bound = state is PodState.BOUND
     devices, places = (around.claims.held(body), []) if bound else around.claims.asked(body)
@@ -337,7 +341,7 @@ def _pod(
     work, shares = around.sharing.of_pod(body, requests)
     pod = Pod(
         uid=pod_facts.uid(body),
-        namespace=str(metadata.get("namespace", "default")),
+        namespace=pod_facts.namespace(body),
         name=str(metadata["name"]),
         priority=int(spec.get("priority") or 0),
         state=state,

@@ -13,10 +13,12 @@ from typing import Annotated, Final, Literal
 
 from pydantic import Field
 
-from scheduler_plugin.documents.plan_changes import ON_NO_BOARD, WAITING, AddNodes, apply_changes
+from scheduler_plugin.documents.plan_changes import ON_NO_BOARD, AddNodes, apply_changes
 from scheduler_plugin.documents.plan_document import Pending, Plan
-from scheduler_plugin.documents.snapshot import Id, Label, Node, Pod, PodState, Snapshot, Value
-from scheduler_plugin.packing.domain_rooms import ancestors, counted_watts, pod_watts
+from scheduler_plugin.documents.snapshot import Node, Pod, PodState, Snapshot
+from scheduler_plugin.documents.value import Id, Label, Value
+from scheduler_plugin.packing.domain_rooms import ancestors, counted_watts
+from scheduler_plugin.room.resource_columns import pod_watts
 from scheduler_plugin.solver.steps import evicted_by
 from wattpack.errors import InputError
 
@@ -206,11 +208,11 @@ def compared(before: tuple[Snapshot, Plan], after: tuple[Snapshot, Plan]) -> Com
 
 
 def _waiting(snapshot: Snapshot) -> int:
-    return sum(pod.state in WAITING for pod in snapshot.pods)
+    return sum(pod.state.waits for pod in snapshot.pods)
 
 
 def _open_milli(snapshot: Snapshot) -> int:
-    takes = (n for n in snapshot.nodes if n.ready and n.schedulable and not n.disrupted)
+    takes = (n for n in snapshot.nodes if n.is_open)
     return sum(node.gpu_milli for node in takes)
 
 

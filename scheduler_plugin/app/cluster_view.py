@@ -14,6 +14,7 @@ from scheduler_plugin.app.gang_reader import GangReader
 from scheduler_plugin.app.served_kinds import ServedKinds
 from scheduler_plugin.app.slice_reader import SliceReader
 from scheduler_plugin.app.volume_reader import VolumeReader
+from scheduler_plugin.kube_objects import pods as pod_facts
 from scheduler_plugin.kube_objects.node_facts import is_leaving
 from scheduler_plugin.kube_objects.power_view import ModelWatts, PowerView, model_watts
 from scheduler_plugin.snapshot_builder import ClusterObjects
@@ -208,9 +209,6 @@ class ClusterReader:
 def _versions(bodies: Iterable[JsonObject]) -> tuple[object, ...]:
     """Equal as long as no object changed."""
     return tuple(
-        (_space(b), b["metadata"]["name"], b["metadata"].get("resourceVersion")) for b in bodies
+        (pod_facts.namespace(b), b["metadata"]["name"], b["metadata"].get("resourceVersion"))
+        for b in bodies
     )
-
-
-def _space(body: JsonObject) -> str:
-    return str(body["metadata"].get("namespace", "default"))

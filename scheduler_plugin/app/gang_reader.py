@@ -51,7 +51,7 @@ class GangReader:
         jobs: dict[str, list[JsonObject]] = defaultdict(list)
         if any(source.reads_jobs for source in needed.values()):
             for job in objects((JOBS,)):
-                jobs[_space(job)].append(job)
+                jobs[pod_facts.namespace(job)].append(job)
         return GangSources(
             {
                 name: _sizes(source, objects(source.kinds), jobs)
@@ -66,7 +66,7 @@ def _sources_of(pods: Iterable[JsonObject], kept: Collection[str]) -> dict[str, 
     spaces = {gang.partition("/")[0] for gang in kept}
     for pod in pods:
         waits = not pod_facts.node_name(pod)
-        if not waits and _space(pod) not in spaces:
+        if not waits and pod_facts.namespace(pod) not in spaces:
             continue
         try:
             named = source_of(pod)
@@ -84,7 +84,7 @@ def _sizes(
     assert source.sizes is not None
     found: dict[str, GangSize] = {}
     for body in owners:
-        space = _space(body)
+        space = pod_facts.namespace(body)
         around: list[Mapping[str, Any]] = list(jobs.get(space, ()))
         try:
             sizes = source.sizes(body, around)
@@ -93,7 +93,3 @@ def _sizes(
             continue
         found |= {f"{space}/{name}": size for name, size in sizes.items() if size is not None}
     return found
-
-
-def _space(body: JsonObject) -> str:
-    return str(body["metadata"].get("namespace", "default"))

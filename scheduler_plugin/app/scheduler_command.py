@@ -10,6 +10,7 @@ import argparse
 import contextlib
 import os
 import socket
+from collections.abc import Callable
 from pathlib import Path
 
 from scheduler_plugin.app.extender import Extender
@@ -17,6 +18,7 @@ from scheduler_plugin.app.placement_metrics import PlacementMetrics
 from scheduler_plugin.app.planning_loop import PlacementLoop, PlannerSurroundings
 from scheduler_plugin.app.scheduler_process import SchedulerProcess, planner_elector
 from scheduler_plugin.app.scheduler_settings import PlacementSettings
+from scheduler_plugin.app.solver_child import Failure
 from scheduler_plugin.app.solver_failures import failure_teller
 from scheduler_plugin.app.solver_process import ChildSettings, ProcessPlanner
 from scheduler_plugin.app.webhook import WebhookServer
@@ -75,14 +77,7 @@ def main(argv: list[str] | None = None) -> int:
     instance = f"{socket.gethostname()}-{os.getpid()}-{clock.monotonic_ns():x}"
     metrics = PlacementMetrics()
     recorder = EventRecorder(api, clock, "wattpack.io/scheduler", instance)
-    planner = ProcessPlanner(
-        clock,
-        settings.deadline_seconds,
-        settings.seed,
-        settings.solver_workers,
-        ChildSettings.bounded(settings.solver_memory_mib),
-        failure_teller(recorder, metrics, settings.namespace),
-    )
+    planner = _planner(clock, settings, failure_teller(recorder, metrics, settings.namespace))
     around = PlannerSurroundings(clock, planner, instance, threaded=True)
     extender = Extender(clock)
 
@@ -127,6 +122,20 @@ def main(argv: list[str] | None = None) -> int:
         undo.callback(watch.stop)
         process.run()
     return 0
+
+
+def _planner(
+    clock: Clock, settings: PlacementSettings, tell_failure: Callable[[Failure], None]
+) -> ProcessPlanner:
+    """The solver's process, with its limits."""
+    return ProcessPlanner(
+        clock,
+        settings.deadline_seconds,
+        settings.seed,
+        settings.solver_workers,
+        ChildSettings.bounded(settings.solver_memory_mib),
+        tell_failure,
+    )
 
 
 def _spaces(loop: PlacementLoop | None, mode: Mode) -> frozenset[str]:

@@ -28,7 +28,7 @@ from scheduler_plugin.documents.plan_changes import (
 from scheduler_plugin.documents.plan_document import Pending, Plan
 from wattpack.gpu_resources import GpuKind, gpu_kind
 
-__all__ = ["changes_by_uid", "remedy_text"]
+__all__ = ["BYTES_PER_GIB", "changes_by_uid", "remedy_text"]
 
 BYTES_PER_GIB: Final = 1024**3
 _PEER_RULES: Final = {

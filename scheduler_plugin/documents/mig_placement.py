@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from scheduler_plugin.documents.snapshot_limits import MAX_GPUS
+from scheduler_plugin.documents.value import Value
 
 __all__ = ["MAX_INSTANCES", "BoardNumber", "MigPlacement"]
 
@@ -15,10 +16,8 @@ MAX_INSTANCES = 112
 BoardNumber = Annotated[int, Field(ge=0, lt=MAX_GPUS)]
 
 
-class MigPlacement(BaseModel):
+class MigPlacement(Value):
     """A MIG instance on a board of its node, from which memory slice on."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
     profile: Annotated[str, Field(max_length=64)]
     board: BoardNumber

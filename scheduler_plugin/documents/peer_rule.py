@@ -10,7 +10,9 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
+
+from scheduler_plugin.documents.value import Value
 
 __all__ = ["PeerKind", "PeerRule"]
 
@@ -29,7 +31,7 @@ class PeerKind(StrEnum):
     SPREAD = "spread"
 
 
-class PeerRule(BaseModel):
+class PeerRule(Value):
     """One rule. A domain is all nodes with the same value of a label.
 
     Attributes:
@@ -43,8 +45,6 @@ class PeerRule(BaseModel):
         only_tolerated: Domains are only those of nodes whose taints the pod tolerates
             (``nodeTaintsPolicy: Honor``).
     """
-
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
     kind: PeerKind
     group: Annotated[str, Field(min_length=1, max_length=640)]

@@ -18,12 +18,11 @@ from typing import Annotated, Final, Literal
 
 from pydantic import Field
 
+from scheduler_plugin.documents.node_rules import TaintEffect, Toleration
 from scheduler_plugin.documents.peer_rule import PeerKind
 from scheduler_plugin.documents.snapshot import (
     MILLI_PER_GPU,
     Gang,
-    Id,
-    Label,
     Node,
     Pod,
     PodState,
@@ -31,10 +30,8 @@ from scheduler_plugin.documents.snapshot import (
     Quantity,
     ResourceName,
     Snapshot,
-    TaintEffect,
-    Toleration,
-    Value,
 )
+from scheduler_plugin.documents.value import Id, Label, Value
 from wattpack.errors import InputError
 
 HOSTNAME_LABEL: Final = "kubernetes.io/hostname"
@@ -347,7 +344,7 @@ class _Draft:
         waiting = [
             pod
             for pod in self._pods.values()
-            if change.waiting in (pod.uid, pod.gang) and pod.state in WAITING
+            if change.waiting in (pod.uid, pod.gang) and pod.state.waits
         ]
         if not waiting:
             raise InputError("changes.waiting", "a waiting pod or gang", change.waiting)
@@ -357,8 +354,6 @@ class _Draft:
 
 ON_NO_BOARD: Final = {"gpu_boards": (), "mig_placements": ()}
 """Of a pod that leaves its node: where it was on boards says nothing of where it will be."""
-
-WAITING: Final = (PodState.PENDING, PodState.ABSENT)
 
 
 def added_names(like: str, count: int, taken: Iterable[str]) -> list[str]:

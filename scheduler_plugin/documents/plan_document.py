@@ -9,8 +9,8 @@ from pydantic import Field
 
 from scheduler_plugin.documents.mig_placement import MAX_INSTANCES, BoardNumber, MigPlacement
 from scheduler_plugin.documents.plan_changes import Change, MovePod
-from scheduler_plugin.documents.snapshot import Id, Label, Value
 from scheduler_plugin.documents.snapshot_limits import MAX_GPUS
+from scheduler_plugin.documents.value import Id, Label, Value
 from scheduler_plugin.documents.value_json import parse_value
 
 

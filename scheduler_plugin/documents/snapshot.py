@@ -10,10 +10,11 @@ from enum import StrEnum
 from functools import cached_property
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from scheduler_plugin.documents.mig_geometry import MigGeometryName
 from scheduler_plugin.documents.mig_placement import MAX_INSTANCES, BoardNumber, MigPlacement
+from scheduler_plugin.documents.node_rules import NodeTerm, Taint, Toleration
 from scheduler_plugin.documents.peer_rule import PeerRule
 from scheduler_plugin.documents.snapshot_checks import (
     beside_the_core,
@@ -24,13 +25,11 @@ from scheduler_plugin.documents.snapshot_checks import (
 from scheduler_plugin.documents.snapshot_limits import MAX_GPUS, MAX_NODES, MAX_PODS, refuse_huge
 from scheduler_plugin.documents.snapshot_references import known, shallow_tree, unique
 from scheduler_plugin.documents.snapshot_texts import SnapshotTexts, texts_of
+from scheduler_plugin.documents.value import Id, Label, Value
 from scheduler_plugin.documents.value_json import parse_value
 
 MILLI_PER_GPU = 1000
 
-#: namespace/kind/name#member of the longest names that Kubernetes allows.
-Id = Annotated[str, Field(min_length=1, max_length=640)]
-Label = Annotated[str, Field(max_length=640)]
 #: Far above any real node, far below where sums of 200,000 items leave 64 bits.
 MAX_QUANTITY = 2**45
 Quantity = Annotated[int, Field(ge=0, le=MAX_QUANTITY)]
@@ -45,52 +44,6 @@ GpuValue = Annotated[int, Field(ge=0, le=10**6)]
 SlowDownMilli = Annotated[int, Field(ge=0, le=100_000)]
 #: Every pair of the kinds of work that share boards, both ways; far beyond any real cluster.
 MAX_PAIRS = 250_000
-
-
-class Value(BaseModel):
-    """A frozen part of a snapshot or plan; types are exact, unknown keys refused."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
-
-
-class TaintEffect(StrEnum):
-    """As in core/v1; PreferNoSchedule never blocks."""
-
-    NO_SCHEDULE = "NoSchedule"
-    NO_EXECUTE = "NoExecute"
-    PREFER_NO_SCHEDULE = "PreferNoSchedule"
-
-
-class Taint(Value):
-    """A node refuses pods that do not tolerate this."""
-
-    key: Label
-    value: Label = ""
-    effect: TaintEffect
-
-
-class Toleration(Value):
-    """As in core/v1: an empty key with Exists tolerates all, an empty effect means every one."""
-
-    key: Label = ""
-    operator: Literal["Equal", "Exists"] = "Equal"
-    value: Label = ""
-    effect: TaintEffect | None = None
-
-
-class Requirement(Value):
-    """One expression over a node's labels, or over its name in ``match_fields``."""
-
-    key: Label
-    operator: Literal["In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt"]
-    values: tuple[Label, ...] = ()
-
-
-class NodeTerm(Value):
-    """All expressions must hold; an empty term matches no node."""
-
-    match_expressions: tuple[Requirement, ...] = ()
-    match_fields: tuple[Requirement, ...] = ()
 
 
 class Node(Value):
@@ -137,6 +90,11 @@ class Node(Value):
     slow_down_limit_milli: SlowDownMilli = 0
     mig_geometry: MigGeometryName = ""
 
+    @property
+    def is_open(self) -> bool:
+        """Whether it takes pods: it is ready, not cordoned, and nobody is about to drain it."""
+        return self.ready and self.schedulable and not self.disrupted
+
     @field_validator("gpu_milli")
     @classmethod
     def _whole_gpus(cls, value: int) -> int:
@@ -164,6 +122,11 @@ class PodState(StrEnum):
     PROMISED = "promised"
     PENDING = "pending"
     ABSENT = "absent"
+
+    @property
+    def waits(self) -> bool:
+        """For a node."""
+        return self in (PodState.PENDING, PodState.ABSENT)
 
 
 class Pod(Value):

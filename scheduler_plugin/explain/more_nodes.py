@@ -62,9 +62,7 @@ def _kinds(trial: Trial, wanted: Sequence[tuple[int, int]]) -> list[int]:
 def _returns(trial: Trial) -> IntArray:
     """Nodes that are down or cordoned: one like them would not be, shape (n,)."""
     nodes = trial.problem.snapshot.nodes
-    return np.array(
-        [not n.ready or not n.schedulable or n.disrupted for n in nodes], dtype=np.int64
-    )
+    return np.array([not node.is_open for node in nodes], dtype=np.int64)
 
 
 def _like(

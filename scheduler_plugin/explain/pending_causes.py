@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from scheduler_plugin.documents.change_text import BYTES_PER_GIB
 from scheduler_plugin.documents.plan_document import Pending, PendingReason
 from scheduler_plugin.explain.static_needs import NodeRules
 from scheduler_plugin.packing.empty_nodes import EmptyNodes
@@ -32,7 +33,6 @@ class Cause(NamedTuple):
 _NOT_LOOKED_FOR = Cause(
     PendingReason.NOT_EXPLAINED, "the deadline came before a cause was looked for"
 )
-_BYTES_PER_GIB = 1024**3
 _SHORT = {
     GPUS: PendingReason.INSUFFICIENT_GPUS,
     MILLI_CPU: PendingReason.INSUFFICIENT_CPU,
@@ -268,17 +268,13 @@ def _wanted(problem: Problem, resource: int, class_index: int) -> str:
 
 def _amount(problem: Problem, resource: int, amounts: np.ndarray) -> str:
     value = int(amounts[resource])
-    match resource:
-        case 0:
-            return f"{value} GPUs"
-        case 1:
-            return f"{value / 1000:g} CPUs"
-        case 2:
-            return f"{value / _BYTES_PER_GIB:.1f} GiB of memory"
-        case 3:
-            return f"{value} pod slots"
-        case _:
-            return f"{value:,} of {problem.columns[resource]}"
+    if resource == MILLI_CPU:
+        return f"{value / 1000:g} CPUs"
+    if resource == MEMORY:
+        return f"{value / BYTES_PER_GIB:.1f} GiB of memory"
+    if resource in _WORDS:
+        return f"{value} {_WORDS[resource]}"
+    return f"{value:,} of {problem.columns[resource]}"
 
 
 #: Node rules that a new profile or some time removes: they say nothing about the cluster's size.

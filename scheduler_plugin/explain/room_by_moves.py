@@ -14,6 +14,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from scheduler_plugin.documents.plan_changes import EvictPod, MovePod
+from scheduler_plugin.documents.snapshot import MILLI_PER_GPU
 from scheduler_plugin.explain.trial import Costs, Part, Trial
 from scheduler_plugin.packing.greedy import Packing
 from scheduler_plugin.packing.problem import Assignment, BoolArray, IntArray
@@ -69,7 +70,7 @@ class Leavers:
         self._on: dict[int, list[_Leaver]] = defaultdict(list)
         seen: dict[tuple[int, int], int] = defaultdict(int)
         for c, pod_class in enumerate(problem.classes):
-            gpus = max(1, -(-pod_class.pod.gpu_milli // 1000))
+            gpus = max(1, -(-pod_class.pod.gpu_milli // MILLI_PER_GPU))
             for price, uid, node in reversed(pod_class.running):
                 # The cheapest of a class have left first.
                 number = seen[c, node]

@@ -7,16 +7,9 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 
+from scheduler_plugin.documents.node_rules import NodeTerm, Requirement, Taint, Toleration
 from scheduler_plugin.documents.plan_document import Placement, Plan
-from scheduler_plugin.documents.snapshot import (
-    Node,
-    NodeTerm,
-    Pod,
-    Requirement,
-    Snapshot,
-    Taint,
-    Toleration,
-)
+from scheduler_plugin.documents.snapshot import Node, Pod, Snapshot
 from scheduler_plugin.judge.board_checker import (
     NodeBoards,
     Places,

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from scheduler_plugin.documents.snapshot import Node, Pod, PodState
 from scheduler_plugin.kube_objects.power_view import BoundLoad, PowerView
-from scheduler_plugin.room.resource_columns import gpu_watts
+from scheduler_plugin.room.resource_columns import gpu_watts, pod_watts
 
 __all__ = ["bound_loads", "host_watts"]
 
@@ -31,9 +31,5 @@ def bound_loads(
     for pod in planned:
         on = by_name.get(pod.node)
         if pod.state is PodState.BOUND and on is not None and on.domain and gpu_watts(pod, 1):
-            each = pod.expected_watts_per_gpu
-            if each is None:
-                each = on.class_watts_per_gpu.get(pod.kernel_class, on.watts_per_gpu)
-            watts = gpu_watts(pod, each)
-            found.append(BoundLoad(on.domain, pod.uid, watts, bound_at[pod.uid]))
+            found.append(BoundLoad(on.domain, pod.uid, pod_watts(pod, on), bound_at[pod.uid]))
     return found

@@ -89,7 +89,7 @@ def _only(node: str, names: list[str], why: str, *, every: bool = False) -> Json
 
 
 def _is_new(table: PlanTable, pod: JsonObject, wall_seconds: float) -> bool:
-    space = str(pod["metadata"].get("namespace", "default"))
+    space = pod_facts.namespace(pod)
     try:
         if space not in table.spaces or pod_facts.unmanaged_reason(pod):
             return False

@@ -15,6 +15,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from scheduler_plugin.kube_objects import pods as pod_facts
 from wattpack.errors import InputError
 from wattpack.gang_sizes import kueue_workload_size
 from wattpack.gangs import GangRef
@@ -169,7 +170,7 @@ def _gang(asked: Asked, flavors: Mapping[str, Mapping[str, Any]]) -> ExpectedGan
             members.append((_pod(asked, pod_set, mine), count))
     if not members:
         return None
-    space = str(metadata.get("namespace", "default"))
+    space = pod_facts.namespace(asked.workload)
     ref = GangRef(f"{space}/gang/{asked.label}", size.least, topology=size.topology)
     return ExpectedGang(ref, tuple(members))
 
@@ -189,7 +190,7 @@ def _pod(asked: Asked, pod_set: Mapping[str, Any], flavors: list[Mapping[str, An
     metadata = {
         "uid": f"{workload['metadata']['uid']}/{pod_set.get('name', 'main')}",
         "name": str(workload["metadata"]["name"]),
-        "namespace": str(workload["metadata"].get("namespace", "default")),
+        "namespace": pod_facts.namespace(workload),
         "labels": dict(given.get("labels") or {}),
         "annotations": dict(given.get("annotations") or {}),
     }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from scheduler_plugin.documents.snapshot import Taint, TaintEffect
+from scheduler_plugin.documents.node_rules import Taint, TaintEffect
 from wattpack.kube.port import JsonObject
 from wattpack.object_names import DISRUPTION_TAINTS
 

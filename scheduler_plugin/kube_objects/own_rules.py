@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from functools import reduce
 from typing import Any
 
-from scheduler_plugin.documents.snapshot import NodeTerm, Requirement, TaintEffect, Toleration
+from scheduler_plugin.documents.node_rules import NodeTerm, Requirement, TaintEffect, Toleration
 from scheduler_plugin.kube_objects import pods as pod_facts
 from wattpack.errors import InputError
 from wattpack.kube.port import JsonObject

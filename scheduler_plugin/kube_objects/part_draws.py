@@ -48,7 +48,9 @@ def _each(name: str) -> int:
         # As a resource name a profile has dots for what cannot be in one: 1g.10gb.me.
         known = str(profile["profile"] or "").replace(".me", "+me")
         return (
-            -(-parts_of([known]) * MILLI_PER_GPU // PARTS_PER_BOARD) if is_profile(known) else 1000
+            -(-parts_of([known]) * MILLI_PER_GPU // PARTS_PER_BOARD)
+            if is_profile(known)
+            else MILLI_PER_GPU
         )
     kind = gpu_kind(name)
     if kind is GpuKind.SLICE:

@@ -40,7 +40,7 @@ class _Selection:
         metadata = pod["metadata"]
         if self.staying and metadata.get("deletionTimestamp"):
             return False
-        space, labels = str(metadata.get("namespace", "default")), metadata.get("labels") or {}
+        space, labels = pod_facts.namespace(pod), metadata.get("labels") or {}
         return all(
             (spaces is None or space in spaces) and _selects(_parsed(selector), labels)
             for spaces, selector in self.terms
@@ -145,7 +145,7 @@ class _Spaces:
         named = frozenset(str(name) for name in term.get("namespaces") or ())
         selector = term.get("namespaceSelector")
         if selector is None:
-            return named or frozenset([str(pod["metadata"].get("namespace", "default"))])
+            return named or frozenset([pod_facts.namespace(pod)])
         canonical = _canonical(selector)
         if not _parsed(canonical):
             return None
@@ -212,7 +212,7 @@ def _together(pod: JsonObject, spaces: _Spaces) -> list[_Wanted]:
 def _spread(pod: JsonObject) -> list[_Wanted]:
     found = []
     labels = pod["metadata"].get("labels") or {}
-    space = frozenset([str(pod["metadata"].get("namespace", "default"))])
+    space = frozenset([pod_facts.namespace(pod)])
     for constraint in pod["spec"].get("topologySpreadConstraints") or ():
         if constraint.get("whenUnsatisfiable") != "DoNotSchedule":
             continue

@@ -32,10 +32,14 @@ def uid(pod: Mapping[str, Any]) -> str:
     return str(pod["metadata"]["uid"])
 
 
+def namespace(body: Mapping[str, Any]) -> str:
+    """Of a pod, or of any other object that has one."""
+    return str(body["metadata"].get("namespace", "default"))
+
+
 def key(pod: Mapping[str, Any]) -> str:
     """``namespace/name``."""
-    metadata = pod["metadata"]
-    return f"{metadata.get('namespace', 'default')}/{metadata['name']}"
+    return f"{namespace(pod)}/{pod['metadata']['name']}"
 
 
 def is_finished(pod: Mapping[str, Any]) -> bool:

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from scheduler_plugin.kube_objects import pods as pod_facts
 from wattpack.errors import InputError
 from wattpack.kube.port import JsonObject
 
@@ -21,7 +22,7 @@ NodeTerms = list[Mapping[str, Any]]
 
 def claim_keys(pod: JsonObject) -> list[_Key]:
     """Namespace and name of the PersistentVolumeClaims that a pod mounts, ephemeral ones too."""
-    space, name = str(pod["metadata"].get("namespace", "default")), pod["metadata"].get("name", "")
+    space, name = pod_facts.namespace(pod), pod["metadata"].get("name", "")
     found = []
     for volume in pod["spec"].get("volumes") or ():
         if claim := (volume.get("persistentVolumeClaim") or {}).get("claimName"):
@@ -48,7 +49,7 @@ class VolumePlaces:
     def of(cls, claims: Iterable[JsonObject], volumes: Iterable[JsonObject]) -> VolumePlaces:
         """From objects as the API server shows them."""
         names = {
-            (str(c["metadata"].get("namespace", "default")), str(c["metadata"]["name"])): str(
+            (pod_facts.namespace(c), str(c["metadata"]["name"])): str(
                 (c.get("spec") or {}).get("volumeName") or ""
             )
             for c in claims

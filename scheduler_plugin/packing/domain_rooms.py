@@ -6,10 +6,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from scheduler_plugin.documents.plan_document import Placement
-from scheduler_plugin.documents.snapshot import Node, Pod, PodState, PowerDomain, Snapshot
-from scheduler_plugin.room.resource_columns import gpu_watts
+from scheduler_plugin.documents.snapshot import PodState, PowerDomain, Snapshot
+from scheduler_plugin.room.resource_columns import pod_watts
 
-__all__ = ["DomainRoom", "ancestors", "counted_watts", "domain_rooms", "pod_watts"]
+__all__ = ["DomainRoom", "ancestors", "counted_watts", "domain_rooms"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,14 +30,6 @@ class DomainRoom:
     def free_watts(self) -> int:
         """What is left; negative if more is counted than the limit allows."""
         return self.limit_watts - self.counted_watts
-
-
-def pod_watts(pod: Pod, node: Node) -> int:
-    """What a pod adds at the breaker above the node, AC watts."""
-    per_gpu = pod.expected_watts_per_gpu
-    if per_gpu is None:
-        per_gpu = node.class_watts_per_gpu.get(pod.kernel_class, node.watts_per_gpu)
-    return gpu_watts(pod, per_gpu)
 
 
 def ancestors(domains: dict[str, PowerDomain], name: str) -> list[str]:

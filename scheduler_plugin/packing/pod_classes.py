@@ -17,7 +17,6 @@ from scheduler_plugin.room.resource_columns import gpu_value_milli
 
 __all__ = ["Blocked", "Job", "PodClass", "Running", "classes_of", "is_movable"]
 
-_WAITING = (PodState.PENDING, PodState.ABSENT)
 _NOT_THE_CLASS = {
     "mig_placements",
     "uid",
@@ -103,13 +102,13 @@ def classes_of(
     for pod in snapshot.pods:
         if pod.gang:
             described[pod.gang] += 1
-            if pod.state in _WAITING:
+            if pod.state.waits:
                 priority[pod.gang] = max(pod.priority, priority.get(pod.gang, pod.priority))
     size = {gang.id: gang.size for gang in snapshot.gangs}
     groups: dict[tuple[int, str, str], list[Pod]] = defaultdict(list)
     blocked: list[Blocked] = []
     for pod in snapshot.pods:
-        if pod.state not in _WAITING and pod.uid not in movable:
+        if not pod.state.waits and pod.uid not in movable:
             continue
         if pod.gang and described[pod.gang] < size[pod.gang]:
             text = f"{described[pod.gang]} of {size[pod.gang]} members of {pod.gang} are described"

@@ -7,7 +7,7 @@ waiting pod asks for, by name.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -15,29 +15,29 @@ import numpy as np
 import numpy.typing as npt
 
 from scheduler_plugin.documents.mig_geometry import GEOMETRIES, MigGeometry
-from scheduler_plugin.documents.snapshot import MILLI_PER_GPU, Pod, Snapshot
-from scheduler_plugin.packing.domain_rooms import ancestors, counted_watts
+from scheduler_plugin.documents.snapshot import MILLI_PER_GPU, Snapshot
 from scheduler_plugin.packing.fragmentation import Ask, expected_demand
 from scheduler_plugin.packing.node_scores import NodeScores
 from scheduler_plugin.packing.pod_classes import Blocked, Job, PodClass, classes_of, is_movable
+from scheduler_plugin.packing.problem_arrays import (
+    capacities,
+    eligibility,
+    headrooms,
+    rows,
+    watts_added,
+    worths,
+)
 from scheduler_plugin.room.board_neighbours import SHARES, Neighbours, Sharer, neighbours_of
 from scheduler_plugin.room.board_states import Boards
 from scheduler_plugin.room.node_states import NodeStates
 from scheduler_plugin.room.pod_demand import Demand
 from scheduler_plugin.room.resource_columns import (
     GPUS,
-    MEMORY,
-    MILLI_CPU,
-    PODS,
     columns_of,
     gpu_value_milli,
-    gpu_watts,
     mig_profiles,
-    node_amounts,
     pod_amounts,
-    row,
     share_milli,
-    whole_boards,
 )
 from scheduler_plugin.room.running_boards import (
     has_its_places,
@@ -46,15 +46,11 @@ from scheduler_plugin.room.running_boards import (
     states_beside,
 )
 from scheduler_plugin.rules.gang_domains import GangDomain, gang_domains
-from scheduler_plugin.rules.node_kinds import node_kinds
 from scheduler_plugin.rules.peer_counts import Peers, peers_of
-from scheduler_plugin.rules.static_rules import static_key, static_mask
 
 IntArray = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
 
-#: Stands for "no limit" and still adds up without overflow.
-UNLIMITED_WATTS = 2**50
 #: How many pods of a class go to a node: {(class, node): count}.
 Assignment = dict[tuple[int, int], int]
 
@@ -223,43 +219,26 @@ def compile_problem(snapshot: Snapshot, *, moves: bool = False) -> Problem:
         moves: Whether running pods that can be moved may be.
     """
     index = {node.name: i for i, node in enumerate(snapshot.nodes)}
-    headroom, domain, above = _power(snapshot)
+    headroom, domain, above = headrooms(snapshot)
     margins = np.array([d.guaranteed_margin_watts for d in snapshot.domains] + [0])
     margin_ok = np.asarray((margins[above] >= 0).all(axis=1))[domain]
     running = places_of_running(snapshot)
     crowded = frozenset[str]() if running is None else overfull_nodes(snapshot, running)
-    movable = {
-        pod.uid
-        for pod in (snapshot.pods if moves else ())
-        if is_movable(pod, index)
-        and pod.node not in crowded
-        and (running is None or has_its_places(pod, running))
-    }
+    movable = _movable(snapshot, index, running, crowded) if moves else frozenset[str]()
     classes, jobs, blocked = classes_of(snapshot, index, movable)
     columns = columns_of(k.pod for k in classes)
     fixed = [pod for pod in snapshot.pods if pod.node in index and pod.uid not in movable]
-    total, free = _capacity(snapshot, columns, fixed, index)
+    total, free = capacities(snapshot, columns, fixed, index)
     boards = None
     if running is not None:
         there = {pod.uid: index[pod.node] for pod in fixed}
         boards = states_beside(snapshot, running, there, crowded)
         free[:, GPUS] = (boards == MILLI_PER_GPU).sum(axis=1)
-    requests = _rows([pod_amounts(k.pod) for k in classes], columns)
-    leaving = {running.uid for k in classes for running in k.running}
+    requests = rows([pod_amounts(k.pod) for k in classes], columns)
+    leaving = {pod.uid for k in classes for pod in k.running}
     rule = neighbours_of(snapshot, leaving)
     sharers = tuple(None if rule is None else rule.sharer_of(k.pod) for k in classes)
-    demands = tuple(
-        Demand(
-            tuple(amounts),
-            share_milli=share_milli(k.pod),
-            mig_profiles=mig_profiles(k.pod),
-            sharer=sharer,
-            runs_as=c if running and k.running else -1,
-        )
-        for c, (k, amounts, sharer) in enumerate(
-            zip(classes, requests.tolist(), sharers, strict=True)
-        )
-    )
+    demands = _demands(classes, requests, sharers, own_boards=bool(running))
     return Problem(
         snapshot=snapshot,
         node_names=tuple(index),
@@ -276,9 +255,9 @@ def compile_problem(snapshot: Snapshot, *, moves: bool = False) -> Problem:
         requests=requests,
         gpu_milli=np.array([gpu_value_milli(k.pod) for k in classes], dtype=np.int64),
         counts=np.array([k.count for k in classes], dtype=np.int64),
-        eligible=_eligible(snapshot, classes) & margin_ok,
-        watts=_watts(snapshot, classes),
-        worth=_worth(snapshot, classes),
+        eligible=eligibility(snapshot, classes) & margin_ok,
+        watts=watts_added(snapshot, classes),
+        worth=worths(snapshot, classes),
         headroom=headroom,
         domain=domain,
         above=above,
@@ -292,41 +271,49 @@ def compile_problem(snapshot: Snapshot, *, moves: bool = False) -> Problem:
     )
 
 
-def _power(snapshot: Snapshot) -> tuple[IntArray, IntArray, IntArray]:
-    """Headroom after promises, the domain of each node, and which domains are above which."""
-    domains = {domain.name: domain for domain in snapshot.domains}
-    number = {name: i for i, name in enumerate(domains)} | {"": len(domains)}
-    paths = [ancestors(domains, name) for name in number]
-    above = np.full((len(number), max(map(len, paths)) + 1), len(domains), dtype=np.int64)
-    for i, names in enumerate(paths):
-        above[i, : len(names)] = [number[name] for name in names]
-    counted = counted_watts(snapshot)
-    headroom = [d.limit_watts - counted[name] for name, d in domains.items()]
-    return (
-        np.maximum(np.array([*headroom, UNLIMITED_WATTS], dtype=np.int64), 0),
-        np.array([number[node.domain] for node in snapshot.nodes], dtype=np.int64),
-        above,
+def _movable(
+    snapshot: Snapshot,
+    index: Mapping[str, int],
+    boards: Mapping[str, Boards] | None,
+    crowded: Collection[str],
+) -> frozenset[str]:
+    """Running pods that a plan may move, by uid.
+
+    Args:
+        snapshot: With the pods.
+        index: Of nodes by name.
+        boards: Of running pods by uid; None where boards are not told apart.
+        crowded: Nodes that nothing leaves, since their boards do not hold what runs there.
+    """
+    return frozenset(
+        pod.uid
+        for pod in snapshot.pods
+        if is_movable(pod, index)
+        and pod.node not in crowded
+        and (boards is None or has_its_places(pod, boards))
     )
 
 
-def _capacity(
-    snapshot: Snapshot, columns: tuple[str, ...], fixed: Sequence[Pod], index: Mapping[str, int]
-) -> tuple[IntArray, IntArray]:
-    """Allocatable, and what is left beside pods that stay as they are, both (n, r)."""
-    total = _rows([node_amounts(node) for node in snapshot.nodes], columns)
-    used = np.zeros_like(total)
-    # One list a column: a dictionary and a row a pod take five times as long for 35,000 pods.
-    at = np.array([index[pod.node] for pod in fixed], dtype=np.intp)
-    amounts = {
-        GPUS: [whole_boards(pod) for pod in fixed],
-        MILLI_CPU: [pod.milli_cpu for pod in fixed],
-        MEMORY: [pod.memory_bytes for pod in fixed],
-        PODS: [1] * len(fixed),
-    }
-    for column, name in enumerate(columns):
-        taken = amounts.get(column) or [pod.resources.get(name, 0) for pod in fixed]
-        np.add.at(used[:, column], at, taken)
-    return total, np.maximum(total - used, 0)
+def _demands(
+    classes: tuple[PodClass, ...],
+    requests: IntArray,
+    sharers: Sequence[Sharer | None],
+    *,
+    own_boards: bool,
+) -> tuple[Demand, ...]:
+    """What a pod of each class takes of a node; those that run on boards of their own differ."""
+    return tuple(
+        Demand(
+            tuple(amounts),
+            share_milli=share_milli(one.pod),
+            mig_profiles=mig_profiles(one.pod),
+            sharer=sharer,
+            runs_as=c if own_boards and one.running else -1,
+        )
+        for c, (one, amounts, sharer) in enumerate(
+            zip(classes, requests.tolist(), sharers, strict=True)
+        )
+    )
 
 
 def _homes(
@@ -356,56 +343,3 @@ def _start(classes: tuple[PodClass, ...]) -> Assignment:
         for pod in pod_class.running:
             start[c, pod.node] = start.get((c, pod.node), 0) + 1
     return start
-
-
-def _rows(amounts: list[dict[str, int]], columns: tuple[str, ...]) -> IntArray:
-    found = np.array([row(each, columns) for each in amounts], dtype=np.int64)
-    return found.reshape(-1, len(columns))
-
-
-def _eligible(snapshot: Snapshot, classes: tuple[PodClass, ...]) -> BoolArray:
-    """Static rules only; pods that they treat alike are asked about once, nodes likewise."""
-    kinds = node_kinds(snapshot.nodes, (k.pod for k in classes))
-    masks: dict[str, BoolArray] = {}
-    result = np.zeros((len(classes), len(snapshot.nodes)), dtype=bool)
-    for i, pod_class in enumerate(classes):
-        key = static_key(pod_class.pod)
-        if key not in masks:
-            masks[key] = static_mask(kinds, pod_class.pod)
-        result[i] = masks[key]
-    return result
-
-
-def _worth(snapshot: Snapshot, classes: tuple[PodClass, ...]) -> IntArray | None:
-    if not any(pod_class.pod.gpu_model_values for pod_class in classes):
-        return None
-    models = sorted({node.gpu_model for node in snapshot.nodes})
-    number = {model: i for i, model in enumerate(models)}
-    of_node = np.array([number[node.gpu_model] for node in snapshot.nodes], dtype=np.intp)
-    by_model = np.zeros((len(classes), len(models)), dtype=np.int64)
-    for worth, pod_class in zip(by_model, classes, strict=True):
-        pod = pod_class.pod
-        for model, value in pod.gpu_model_values.items():
-            if model in number:
-                worth[number[model]] = value * pod.gpu_milli // MILLI_PER_GPU
-    return by_model[:, of_node]
-
-
-def _watts(snapshot: Snapshot, classes: tuple[PodClass, ...]) -> IntArray:
-    rows: dict[str, IntArray] = {}
-    result = np.zeros((len(classes), len(snapshot.nodes)), dtype=np.int64)
-    for i, pod_class in enumerate(classes):
-        pod = pod_class.pod
-        if pod.expected_watts_per_gpu is not None:
-            result[i] = gpu_watts(pod, pod.expected_watts_per_gpu)
-            continue
-        if pod.kernel_class not in rows:
-            rows[pod.kernel_class] = np.array(
-                [
-                    n.class_watts_per_gpu.get(pod.kernel_class, n.watts_per_gpu)
-                    for n in snapshot.nodes
-                ],
-                dtype=np.int64,
-            )
-        result[i] = gpu_watts(pod, rows[pod.kernel_class])
-    return result

@@ -59,7 +59,7 @@ def may_be_moved(pods: Iterable[JsonObject], permits: Permits) -> frozenset[str]
 def has_opted_in(pod: JsonObject, namespaces: Mapping[str, Mapping[str, str]]) -> bool:
     """By its own label, else by its namespace's; placement must be on there in any case."""
     metadata = pod["metadata"]
-    space = namespaces.get(str(metadata.get("namespace", "default")), {})
+    space = namespaces.get(pod_facts.namespace(pod), {})
     own = (metadata.get("labels") or {}).get(MOVES_LABEL)
     said = space.get(MOVES_LABEL) if own is None else own
     return space.get(OPT_IN_LABEL) == OPT_IN_VALUE and said == OPT_IN_VALUE
@@ -73,13 +73,13 @@ def held_by_budgets(pods: Iterable[JsonObject], budgets: Iterable[JsonObject]) -
     """
     by_space: dict[str, list[JsonObject]] = defaultdict(list)
     for budget in budgets:
-        by_space[str(budget["metadata"].get("namespace", "default"))].append(budget)
+        by_space[pod_facts.namespace(budget)].append(budget)
     held = set()
     for pod in pods:
         metadata = pod["metadata"]
         mine = [
             budget
-            for budget in by_space.get(str(metadata.get("namespace", "default")), ())
+            for budget in by_space.get(pod_facts.namespace(pod), ())
             if _selects((budget.get("spec") or {}).get("selector"), metadata.get("labels") or {})
         ]
         if len(mine) > 1 or (mine and not _allows(mine[0])):

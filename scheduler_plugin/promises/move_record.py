@@ -11,8 +11,9 @@ from typing import Annotated, Final, Literal
 
 from pydantic import Field
 
-from scheduler_plugin.documents.snapshot import Id, Label, Pod, Value
+from scheduler_plugin.documents.snapshot import Pod
 from scheduler_plugin.documents.snapshot_limits import MAX_PODS
+from scheduler_plugin.documents.value import Id, Label, Value
 from scheduler_plugin.documents.value_json import parse_value
 from scheduler_plugin.promises.disruption_budget import Disruption, DisruptionBudget
 from scheduler_plugin.promises.move_book import Coming, Leaving, Member, MoveBook, Step

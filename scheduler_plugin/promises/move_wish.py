@@ -69,7 +69,7 @@ def unserved(pods: Iterable[JsonObject], namespaces: Set[str]) -> frozenset[str]
     return frozenset(
         pod_facts.uid(pod)
         for pod in pods
-        if str(pod["metadata"].get("namespace", "default")) in namespaces and _is_unserved(pod)
+        if pod_facts.namespace(pod) in namespaces and _is_unserved(pod)
     )
 
 

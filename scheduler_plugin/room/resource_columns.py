@@ -64,6 +64,18 @@ def gpu_watts(pod: Pod, watts_per_gpu: W) -> W:
     return drawn - (-parts_of(mig_profiles(pod)) * watts_per_gpu // PARTS_PER_BOARD)
 
 
+def watts_per_gpu(pod: Pod, node: Node) -> int:
+    """What one busy GPU of the node adds with the pod's work on it, AC watts."""
+    if pod.expected_watts_per_gpu is not None:
+        return pod.expected_watts_per_gpu
+    return node.class_watts_per_gpu.get(pod.kernel_class, node.watts_per_gpu)
+
+
+def pod_watts(pod: Pod, node: Node) -> int:
+    """What a pod adds at the breaker above the node, AC watts."""
+    return gpu_watts(pod, watts_per_gpu(pod, node))
+
+
 def whole_boards(pod: Pod) -> int:
     """Boards that a pod has for itself."""
     return pod.gpu_milli // MILLI_PER_GPU

@@ -7,15 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from scheduler_plugin.documents.snapshot import (
-    Node,
+from scheduler_plugin.documents.node_rules import (
     NodeTerm,
-    Pod,
     Requirement,
     Taint,
     TaintEffect,
     Toleration,
 )
+from scheduler_plugin.documents.snapshot import Node, Pod
 
 
 def affinity_matches(pod: Pod, node: Node) -> bool:

@@ -110,7 +110,7 @@ STATIC_RULES: tuple[StaticRule, ...] = (
     ),
     StaticRule(
         PendingReason.NO_READY_NODE,
-        lambda pod, node: node.ready and node.schedulable and not node.disrupted,
+        lambda pod, node: node.is_open,
         _ready_text,
     ),
     StaticRule(PendingReason.GPU_POWER_UNKNOWN, lambda pod, node: node.power_known, _power_text),

@@ -9,6 +9,7 @@ import pytest
 from scheduler_plugin.app.plan_command import describe
 from scheduler_plugin.app.plan_lines import pending_causes, pending_line
 from scheduler_plugin.documents.change_text import changes_by_uid, remedy_text
+from scheduler_plugin.documents.node_rules import TaintEffect
 from scheduler_plugin.documents.peer_rule import PeerKind
 from scheduler_plugin.documents.plan_changes import (
     RANKS,
@@ -31,7 +32,6 @@ from scheduler_plugin.documents.plan_changes import (
     TolerateTaint,
 )
 from scheduler_plugin.documents.plan_document import Pending, PendingReason
-from scheduler_plugin.documents.snapshot import TaintEffect
 from scheduler_plugin.solve import plan
 from tests.scheduler_plugin.placement_builders import gang, node, pod, snapshot
 

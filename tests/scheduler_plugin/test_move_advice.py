@@ -15,8 +15,9 @@ from capacity.catalogue.startup_time import startup_time
 from capacity.catalogue.workload_memory import stop_seconds
 from scheduler_plugin.app.plan_archive import PLANS
 from scheduler_plugin.app.plan_command import describe
+from scheduler_plugin.documents.node_rules import NodeTerm, Requirement
 from scheduler_plugin.documents.plan_document import Pending, Placement, Plan
-from scheduler_plugin.documents.snapshot import Node, NodeTerm, Pod, PodState, Requirement, Snapshot
+from scheduler_plugin.documents.snapshot import Node, Pod, PodState, Snapshot
 from scheduler_plugin.judge.checker import complaints
 from scheduler_plugin.solve import plan
 from tests.examples import examples

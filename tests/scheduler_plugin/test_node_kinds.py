@@ -7,15 +7,14 @@ from functools import partial
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduler_plugin.documents.snapshot import (
-    Node,
+from scheduler_plugin.documents.node_rules import (
     NodeTerm,
-    Pod,
     Requirement,
     Taint,
     TaintEffect,
     Toleration,
 )
+from scheduler_plugin.documents.snapshot import Node, Pod
 from scheduler_plugin.rules.node_kinds import node_kinds
 from scheduler_plugin.rules.static_rules import STATIC_RULES, static_mask
 from tests.examples import examples

@@ -8,15 +8,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from scheduler_plugin.documents.node_rules import Taint, TaintEffect
 from scheduler_plugin.documents.peer_rule import PeerKind, PeerRule
 from scheduler_plugin.documents.plan_document import PendingReason, Placement, Plan
-from scheduler_plugin.documents.snapshot import Pod, PodState, Snapshot, Taint, TaintEffect
+from scheduler_plugin.documents.snapshot import Pod, PodState, Snapshot
 from scheduler_plugin.judge.checker import complaints
 from scheduler_plugin.kube_objects import pods as pod_facts
 from scheduler_plugin.kube_objects.peer_groups import PeerGroups
-from scheduler_plugin.packing.domain_rooms import pod_watts
 from scheduler_plugin.packing.greedy import Packing
 from scheduler_plugin.packing.problem import compile_problem
+from scheduler_plugin.room.resource_columns import pod_watts
 from scheduler_plugin.solve import plan
 from tests.examples import examples
 from tests.scheduler_plugin.placement_builders import bound, gang, node, pod, snapshot

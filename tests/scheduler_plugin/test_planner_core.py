@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from scheduler_plugin.documents.plan_document import PendingReason, Plan
-from scheduler_plugin.documents.snapshot import (
+from scheduler_plugin.documents.node_rules import (
     NodeTerm,
-    PodState,
     Requirement,
-    Snapshot,
     Taint,
     TaintEffect,
     Toleration,
 )
+from scheduler_plugin.documents.plan_document import PendingReason, Plan
+from scheduler_plugin.documents.snapshot import PodState, Snapshot
 from scheduler_plugin.solve import plan
 from tests.scheduler_plugin.placement_builders import GIB, bound, domain, gang, node, pod, snapshot
 

@@ -11,8 +11,9 @@ from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from scheduler_plugin.app.plan_command import describe
+from scheduler_plugin.documents.node_rules import Taint, TaintEffect
 from scheduler_plugin.documents.plan_document import Plan, Step
-from scheduler_plugin.documents.snapshot import Pod, PodState, Snapshot, Taint, TaintEffect
+from scheduler_plugin.documents.snapshot import Pod, PodState, Snapshot
 from scheduler_plugin.judge.checker import complaints
 from scheduler_plugin.solve import SearchSettings, plan
 from scheduler_plugin.solver.steps import evicted_by

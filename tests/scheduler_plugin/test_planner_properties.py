@@ -8,15 +8,9 @@ from typing import Any
 from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
+from scheduler_plugin.documents.node_rules import Taint, TaintEffect, Toleration
 from scheduler_plugin.documents.plan_document import Placement
-from scheduler_plugin.documents.snapshot import (
-    Gang,
-    PodState,
-    Snapshot,
-    Taint,
-    TaintEffect,
-    Toleration,
-)
+from scheduler_plugin.documents.snapshot import Gang, PodState, Snapshot
 from scheduler_plugin.judge.checker import complaints
 from scheduler_plugin.solve import plan
 from tests.examples import examples

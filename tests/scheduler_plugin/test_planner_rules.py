@@ -9,27 +9,23 @@ from typing import Any
 import pytest
 
 from scheduler_plugin.documents.mig_placement import MigPlacement
-from scheduler_plugin.documents.peer_rule import PeerKind, PeerRule
-from scheduler_plugin.documents.plan_document import Pending, PendingReason, Placement, Plan
-from scheduler_plugin.documents.snapshot import (
-    Node,
+from scheduler_plugin.documents.node_rules import (
     NodeTerm,
-    Pod,
-    PodState,
     Requirement,
-    Snapshot,
     Taint,
     TaintEffect,
     Toleration,
 )
+from scheduler_plugin.documents.peer_rule import PeerKind, PeerRule
+from scheduler_plugin.documents.plan_document import Pending, PendingReason, Placement, Plan
+from scheduler_plugin.documents.snapshot import Node, Pod, PodState, Snapshot
 from scheduler_plugin.explain import pending_causes
 from scheduler_plugin.judge.checker import complaints
 from scheduler_plugin.packing import problem as problem_module
-from scheduler_plugin.packing.domain_rooms import pod_watts
 from scheduler_plugin.packing.greedy import Packing
 from scheduler_plugin.packing.problem import compile_problem
 from scheduler_plugin.promises.ledger import Ledger, Reservation
-from scheduler_plugin.room.resource_columns import columns_of, pod_amounts
+from scheduler_plugin.room.resource_columns import columns_of, pod_amounts, pod_watts
 from scheduler_plugin.rules import static_rules
 from scheduler_plugin.rules.static_rules import NO_RULE, STATIC_RULES, StaticRule
 from scheduler_plugin.solve import plan
