@@ -19,7 +19,7 @@ from scheduler_plugin.documents.plan_document import (
     Statistics,
     Tier,
 )
-from scheduler_plugin.documents.snapshot import Pod, PodState, Snapshot
+from scheduler_plugin.documents.snapshot import Pod, Snapshot
 from scheduler_plugin.explain.pending_remedies import explained
 from scheduler_plugin.judge.checker import complaints
 from scheduler_plugin.packing.greedy_orders import orders_of, pack
@@ -109,22 +109,28 @@ def _hurried(settings: SearchSettings, began_ns: int) -> SearchSettings:
 
 
 class _Looks(NamedTuple):
-    """Until when is looked for sets of changes, and for causes, of pods without a place."""
+    """Until when is looked for sets of changes, and for causes, of pods without a place.
+
+    Attributes:
+        leaving: Nodes of which no set of changes says that they come back.
+    """
 
     no_sets: Callable[[], bool] = lambda: False
     no_causes: Callable[[], bool] = lambda: False
+    leaving: frozenset[str] = frozenset()
 
     @classmethod
     def of(cls, settings: SearchSettings, began_ns: int) -> _Looks:
         """By the settings; causes have ``CAUSES_SECONDS`` from now in any case."""
         clock, seconds = settings.clock, settings.explain_seconds
         if clock is None or seconds is None:
-            return cls()
+            return cls(leaving=settings.leaving)
         sets_end_ns = began_ns + seconds_to_ns(seconds)
         causes_end_ns = max(sets_end_ns, clock.monotonic_ns() + seconds_to_ns(CAUSES_SECONDS))
         return cls(
             lambda: clock.monotonic_ns() > sets_end_ns,
             lambda: clock.monotonic_ns() > causes_end_ns,
+            settings.leaving,
         )
 
 
@@ -186,7 +192,7 @@ def _assemble(found: _Found, digest: str, looks: _Looks) -> Plan:
         snapshot_digest=digest,
         method=found.method,
         placements=tuple(sorted(placements, key=lambda p: p.uid)),
-        pending=explained(problem, found.assignment, looks.no_sets, looks.no_causes),
+        pending=explained(problem, found.assignment, *looks),
         steps=in_order(problem, difference),
         tiers=tiers,
         objective=objective(problem, found.assignment),
@@ -244,7 +250,7 @@ def refused(snapshot: Snapshot, digest: str, why: tuple[str, ...]) -> Plan:
             uid=pod.uid, gang=pod.gang, reason=PendingReason.PLAN_REFUSED, message=why[0][:500]
         )
 
-    waiting = [p for p in snapshot.pods if p.state in (PodState.PENDING, PodState.ABSENT)]
+    waiting = [p for p in snapshot.pods if p.state.waits]
     return Plan(
         snapshot_digest=digest,
         method="none",

@@ -9,6 +9,7 @@ from scheduler_plugin.app.cluster_view import ClusterReader
 from scheduler_plugin.app.mover import Mover
 from scheduler_plugin.app.waiting_pods import Cause
 from scheduler_plugin.documents.plan_document import Plan
+from scheduler_plugin.documents.snapshot import Snapshot
 from scheduler_plugin.kube_objects import pods as pod_facts
 from scheduler_plugin.promises.move_permits import Permits, may_be_moved
 from scheduler_plugin.promises.move_settings import MoveSettings
@@ -20,8 +21,10 @@ from wattpack.units import NS_PER_SECOND, seconds_to_ns
 
 __all__ = ["MoveCycle"]
 
-#: Moves that were asked for in vain are asked for again after this time (assumed).
+#: Moves that were asked for in vain are asked for again after this time, then after twice as long
+#: and so on, as long as nothing changes (assumed).
 AGAIN_NS = 30 * NS_PER_SECOND
+LONGEST_AGAIN_NS = 600 * NS_PER_SECOND
 
 
 class MoveCycle:
@@ -51,6 +54,7 @@ class MoveCycle:
         self._enabled = enabled
         self._wish = MoveWish(seconds_to_ns(settings.after_seconds))
         self._unserved: frozenset[str] = frozenset()
+        self._in_vain = ("", AGAIN_NS)
         self.wanted = False
 
     def reconcile(
@@ -109,13 +113,20 @@ class MoveCycle:
         """As ``Mover.begin``."""
         return self._mover.begin(plan, built, bodies)
 
-    def ask_again_ns(self, plan: Plan) -> int | None:
+    def ask_again_ns(self, plan: Plan, snapshot: Snapshot) -> int | None:
         """When to ask the same once more although nothing changed; None for never.
 
-        A solver that had no CPU answers with its first plan, in which nobody moves.
+        A solver that had no CPU answers with its first plan, in which nobody moves; where nobody
+        may move, nothing comes of asking again.
         """
-        in_vain = self.wanted and plan.pending and not plan.steps
-        return self._clock.monotonic_ns() + AGAIN_NS if in_vain else None
+        hopeless = all(pod.move_seconds is None for pod in snapshot.pods)
+        if not self.wanted or not plan.pending or plan.steps or hopeless:
+            return None
+        asked, pause_ns = self._in_vain
+        same = asked == plan.snapshot_digest
+        pause_ns = min(2 * pause_ns, LONGEST_AGAIN_NS) if same else AGAIN_NS
+        self._in_vain = (plan.snapshot_digest, pause_ns)
+        return self._clock.monotonic_ns() + pause_ns
 
     def plain(self, plan: Plan) -> Plan:
         """A plan without moves places nobody who is not at our gate: kube-scheduler does that."""

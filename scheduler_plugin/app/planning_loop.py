@@ -296,7 +296,7 @@ class PlacementLoop:
             return any(map(pod_facts.is_gated, pods))
         spaces = self.reader.opted_in()
         return any(
-            pod["metadata"].get("namespace", "default") in spaces
+            pod_facts.namespace(pod) in spaces
             and not pod_facts.is_finished(pod)
             and not pod_facts.unmanaged_reason(pod)
             for pod in pods
@@ -326,7 +326,7 @@ class PlacementLoop:
             return CycleResult("unchanged", None, {}, self._last.pending)
         started_ns = self._clock.monotonic_ns()
         plan = self._planner.plan(built.snapshot, moves=moves)
-        self._retry_at_ns = self._moves.ask_again_ns(plan)
+        self._retry_at_ns = self._moves.ask_again_ns(plan, built.snapshot)
         if plan.refusals:
             log.error("the checker refused a plan: %s", "; ".join(plan.refusals[:5]))
         released = dict(before)

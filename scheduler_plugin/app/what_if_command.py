@@ -101,7 +101,7 @@ def _planner(arguments: argparse.Namespace) -> Callable[[Snapshot], Plan]:
     seconds = require_number(
         "--deadline-seconds", arguments.deadline_seconds, minimum=0, maximum=3600, unit="seconds"
     )
-    settings = SearchSettings(moves=arguments.moves)
+    settings = SearchSettings(moves=arguments.moves, leaving=frozenset(arguments.drain))
     return lambda snapshot: plan(snapshot, deadline_seconds=seconds, settings=settings)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from typing import Final
 
 from scheduler_plugin.documents.plan_changes import (
@@ -39,6 +39,7 @@ def explained(
     assignment: Assignment,
     out_of_time: OutOfTime = lambda: False,
     no_time_at_all: OutOfTime | None = None,
+    leaving: Set[str] = frozenset(),
 ) -> tuple[Pending, ...]:
     """Every waiting pod that a plan leaves out, why, and the smallest set that would let it in.
 
@@ -47,8 +48,9 @@ def explained(
         assignment: The plan.
         out_of_time: Asked before each pod and step; whose set was not looked for says ``late``.
         no_time_at_all: The same for dominant causes, which take a fiftieth of that; None for alike.
+        leaving: Nodes that are not asked to come back.
     """
-    rules = NodeRules(problem.snapshot)
+    rules = NodeRules(problem.snapshot, leaving)
     pending = explain_pending(problem, assignment, rules, no_time_at_all or out_of_time)
     entries = {entry.uid: entry for entry in pending}
     if all(entry.reason in _WITHOUT for entry in pending):

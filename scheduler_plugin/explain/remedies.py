@@ -21,13 +21,11 @@ from scheduler_plugin.documents.plan_changes import (
     LowerGuarantees,
     RaiseLimit,
 )
-from scheduler_plugin.documents.snapshot import MILLI_PER_GPU
 from scheduler_plugin.explain.room_by_moves import Leavers
 from scheduler_plugin.explain.slower_neighbours import slower
 from scheduler_plugin.explain.static_needs import of_the_node
 from scheduler_plugin.explain.trial import Costs, Part, Trial
 from scheduler_plugin.packing.problem import Assignment, IntArray
-from scheduler_plugin.room.pod_demand import Demand
 from scheduler_plugin.room.resource_columns import GPUS, MEMORY, MILLI_CPU, PODS
 
 __all__ = ["OutOfTime", "Remedies", "merged"]
@@ -172,25 +170,12 @@ class Remedies:
         resources = {name: int(lacking[r]) for r, name in names if r > PODS and lacking[r]}
         return FreeOnNode(
             node=problem.node_names[node],
-            gpus=self._boards_lacking(demand, node, pods) or int(lacking[GPUS]),
+            gpus=trial.packing.states.boards_lacking(demand, node, pods),
             milli_cpu=int(lacking[MILLI_CPU]),
             memory_bytes=int(lacking[MEMORY]),
             pods=int(lacking[PODS]),
             resources=resources,
         )
-
-    def _boards_lacking(self, demand: Demand, node: int, pods: int) -> int:
-        """Empty boards in which parts have room for whom the node's boards have none.
-
-        MIG instances are counted as one a board, which is enough wherever they may start.
-        """
-        if not demand.asks_for_part:
-            return 0
-        room = int(self._trial.packing.states.board_rooms(demand, np.array([node]))[0])
-        outside = max(0, pods - room)
-        if demand.share_milli:
-            return -(-outside // (MILLI_PER_GPU // demand.share_milli))
-        return outside * len(demand.parts)
 
     def _could_be_free(self, class_index: int, count: int, costs: Costs) -> IntArray:
         """How many pods each node would take if only who this set lets in ran there, (n,)."""

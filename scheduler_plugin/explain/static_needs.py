@@ -5,7 +5,7 @@ Nodes that every rule treats alike are one group: a rule is asked once a group, 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Set
 from dataclasses import dataclass
 from typing import Final
 
@@ -79,11 +79,12 @@ class NodeRules:
 
     Args:
         snapshot: With the nodes.
+        leaving: Names of nodes that nobody gives back where they are down or cordoned.
     """
 
-    def __init__(self, snapshot: Snapshot) -> None:
-        self._nodes = snapshot.nodes
-        self._plain = [_plain(node) for node in snapshot.nodes]
+    def __init__(self, snapshot: Snapshot, leaving: Set[str] = frozenset()) -> None:
+        self._nodes, self._leaving = snapshot.nodes, leaving
+        self._plain = [(*_plain(node), node.name in leaving) for node in snapshot.nodes]
         self._groups: dict[tuple[frozenset[str], frozenset[str], bool], IntArray] = {}
         self._needs: dict[str, Needs] = {}
 
@@ -104,7 +105,7 @@ class NodeRules:
         _, where = np.unique(group_of, return_index=True)
         for node in (self._nodes[i] for i in where.tolist()):
             failed = [i for i, rule in enumerate(STATIC_RULES) if not rule.holds(pod, node)]
-            changes = [_remedy(STATIC_RULES[i].reason, pod, node) for i in failed]
+            changes = [self._remedy(STATIC_RULES[i].reason, pod, node) for i in failed]
             flat = [change for some in changes for change in some or ()]
             own = [change for change in flat if isinstance(change, OfThePod)]
             for change in own:
@@ -121,6 +122,13 @@ class NodeRules:
             np.array(never, dtype=np.bool_)[group_of],
             np.array(broken, dtype=np.int64)[group_of],
         )
+
+    def _remedy(self, reason: PendingReason, pod: Pod, node: Node) -> list[Change] | None:
+        """What makes a rule hold that does not; None if nothing that we know does."""
+        if reason is PendingReason.NO_READY_NODE and node.name in self._leaving:
+            return None
+        make = _REMEDIES.get(reason)
+        return None if make is None else make(pod, node)
 
     def _group_of(self, pod: Pod) -> IntArray:
         """Number of each node's group, from 0 without gaps, shape (n,)."""
@@ -158,24 +166,17 @@ def _ones(bits: IntArray, width: int) -> IntArray:
 def _plain(node: Node) -> tuple[object, ...]:
     """All that rules ask of a node besides labels and its name."""
     taints = tuple((t.key, t.value, t.effect) for t in node.taints)
-    state = (node.ready, node.schedulable, node.disrupted, node.power_known)
-    return (node.gpu_model, taints, *state)
+    return (node.gpu_model, taints, node.is_open, node.power_known)
 
 
 def of_the_node(node: Node) -> list[Change]:
     """Changes of the node itself that let pods in."""
     found: list[Change] = []
-    if not node.ready or not node.schedulable or node.disrupted:
+    if not node.is_open:
         found.append(ReturnNode(node=node.name))
     if not node.power_known:
         found.append(StatePower(node=node.name))
     return found
-
-
-def _remedy(reason: PendingReason, pod: Pod, node: Node) -> list[Change] | None:
-    """What makes a rule hold that does not; None if nothing that we know does."""
-    make = _REMEDIES.get(reason)
-    return None if make is None else make(pod, node)
 
 
 def _other_model(pod: Pod, node: Node) -> list[Change] | None:

@@ -9,14 +9,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from copy import copy
-from functools import cache
 
 import numpy as np
 import numpy.typing as npt
 
-from scheduler_plugin.documents.mig_geometry import MigGeometry, instances_left, milli_left
+from scheduler_plugin.documents.mig_geometry import MigGeometry
 from scheduler_plugin.documents.snapshot import MILLI_PER_GPU
-from scheduler_plugin.room import board_packing
+from scheduler_plugin.room import board_packing, mig_rooms
 from scheduler_plugin.room.board_states import (
     CUT,
     NO_BOARD,
@@ -33,8 +32,6 @@ from scheduler_plugin.room.pod_demand import Demand
 __all__ = ["BoardShares", "board_for"]
 
 IntArray = npt.NDArray[np.int64]
-
-_ALL_TAKEN = 2**9 - 1
 
 
 class BoardShares:
@@ -96,9 +93,7 @@ class BoardShares:
         left: IntArray = np.maximum(self._left[nodes], 0).sum(axis=1)
         for geometry, there in self._cut_by.items():
             mine = np.flatnonzero(there[nodes])
-            states = self._left[nodes[mine]]
-            taken = np.where((states < CUT) & (states > NO_BOARD), CUT - states, _ALL_TAKEN)
-            left[mine] += _milli_table(geometry)[taken].sum(axis=1)
+            left[mine] += mig_rooms.milli_left_on(self._left[nodes[mine]], geometry)
         return left
 
     def rows(self, nodes: npt.NDArray[np.intp]) -> IntArray:
@@ -136,26 +131,20 @@ class BoardShares:
             mine = np.flatnonzero(there[nodes])
             if not all(name in geometry.profiles for name in profiles):
                 continue
-            if len(set(profiles)) == 1:
-                states = self._left[nodes[mine]]
-                cut = np.where((states < CUT) & (states > NO_BOARD), CUT - states, _ALL_TAKEN)
-                taken = np.where(states == MILLI_PER_GPU, 0, cut)
-                counts = _instance_table(geometry, profiles[0])[taken].sum(axis=1)
-                found[mine] = counts // len(profiles)
-            else:
-                for i in mine.tolist():
-                    found[i] = self._by_trying(profiles, self.states_of(int(nodes[i])), geometry)
+            found[mine] = mig_rooms.pods_held(profiles, self._left[nodes[mine]], geometry)
         return found
 
-    @staticmethod
-    def _by_trying(profiles: tuple[str, ...], states: list[int], geometry: MigGeometry) -> int:
-        """How many pods with instances of several profiles fit, one put after the other."""
-        count = 0
-        while (places := packed(profiles, states, geometry)) is not None:
-            for part, place in zip(profiles, places, strict=True):
-                put_part(part, states, place, geometry)
-            count += 1
-        return count
+    def lacking(self, demand: Demand, node: int, pods: int) -> int:
+        """Empty boards beside the node's own with which it takes so many pods of a part."""
+        outside = pods - int(self.rooms(demand, np.array([node]))[0])
+        if outside <= 0:
+            return 0
+        if demand.share_milli:
+            return -(-outside // (MILLI_PER_GPU // demand.share_milli))
+        geometry = self.geometry(node)
+        if geometry is None:
+            return outside * len(demand.parts)
+        return mig_rooms.boards_lacking(demand.mig_profiles, self._left[node], geometry, pods)
 
     def _room_with_homes(self, demand: Demand, node: int) -> int:
         """Those that run here come back to their own boards before others come."""
@@ -347,19 +336,6 @@ def _hardness(part: Part, geometry: MigGeometry | None) -> tuple[int, int]:
         return (2 if part == MILLI_PER_GPU else 0, part)
     profile = None if geometry is None else geometry.profiles.get(part)
     return (1, 0 if profile is None else profile.memory_slices)
-
-
-@cache
-def _instance_table(geometry: MigGeometry, profile: str) -> IntArray:
-    """Instances left by taken slices."""
-    of = geometry.profiles[profile]
-    return np.array([instances_left(of, taken) for taken in range(_ALL_TAKEN + 1)], dtype=np.int64)
-
-
-@cache
-def _milli_table(geometry: MigGeometry) -> IntArray:
-    """Thousandths that instances could still add, by taken slices."""
-    return np.array([milli_left(geometry, t) for t in range(_ALL_TAKEN + 1)], dtype=np.int64)
 
 
 def board_for(share_milli: int, whole_boards: int, left: IntArray) -> Boards:

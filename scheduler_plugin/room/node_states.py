@@ -117,6 +117,12 @@ class NodeStates:
         rooms: IntArray = self.free[nodes, GPUS] // demand.whole_boards
         return rooms
 
+    def boards_lacking(self, demand: Demand, node: int, pods: int) -> int:
+        """How many more empty boards a node would need so that it has boards for so many pods."""
+        if self._boards is not None and demand.asks_for_part:
+            return self._boards.lacking(demand, node, pods)
+        return max(0, demand.whole_boards * pods - max(0, int(self.free[node, GPUS])))
+
     def board_rows(self, nodes: npt.NDArray[np.intp]) -> IntArray:
         """What is left of each board of some nodes, 0 where there is none, shape (k, b)."""
         if self._boards is not None:

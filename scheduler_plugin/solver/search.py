@@ -82,6 +82,7 @@ class SearchSettings:
         moves: Whether running pods that can be moved may be, and may lose their places to more
             important ones.
         explain_seconds: Ends the look for causes so long after ``plan`` began, on that clock.
+        leaving: Nodes of which nobody is told that they should come back.
     """
 
     workers: int = 1
@@ -89,6 +90,7 @@ class SearchSettings:
     moves: bool = False
     clock: Clock | None = None
     explain_seconds: float | None = None
+    leaving: frozenset[str] = frozenset()
 
 
 class Attempt(NamedTuple):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import pytest
@@ -20,6 +21,7 @@ from wattpack.kube.port import (
     ThrottledError,
     UnavailableError,
 )
+from wattpack.units import NS_PER_SECOND
 
 
 def halves(**limits: Any) -> MovingCluster:
@@ -253,3 +255,24 @@ def test_moves_that_the_solver_had_no_time_for_are_asked_for_again(
     assert (asked.count(True), cluster.kube.evictions) == (1, [])
     cluster.turns(60)
     assert cluster.where("train") != [""]
+
+
+@pytest.mark.parametrize("may_move", [True, False])
+def test_the_same_is_asked_again_ever_less_often_and_never_where_nobody_may_move(
+    monkeypatch: pytest.MonkeyPatch, may_move: bool
+) -> None:
+    cluster = halves()
+    if not may_move:
+        cluster.keep_available("x", 1)
+        cluster.keep_available("y", 1)
+    cluster.own("train", 8)
+    real, asked = InProcessPlanner.plan, list[float]()
+
+    def in_vain(self: InProcessPlanner, snapshot: Snapshot, *, moves: bool = False) -> Plan:
+        asked.extend([cluster.clock.monotonic_ns() / NS_PER_SECOND] * moves)
+        return real(self, snapshot, moves=False)
+
+    monkeypatch.setattr(InProcessPlanner, "plan", in_vain)
+    cluster.turns(240)
+    pauses = [round(b - a) for a, b in itertools.pairwise(asked)]
+    assert pauses == ([30, 60, 120] if may_move else [])

@@ -18,6 +18,7 @@ from benchmarks._explain_cases import KINDS, random_snapshot
 from benchmarks._explain_judge import altered, frozen, is_placed
 from benchmarks.explain_truth import judged
 from scheduler_plugin.documents.change_text import remedy_text
+from scheduler_plugin.documents.node_rules import Taint, TaintEffect
 from scheduler_plugin.documents.plan_changes import (
     RANKS,
     AddNodes,
@@ -31,14 +32,7 @@ from scheduler_plugin.documents.plan_changes import (
     apply_changes,
 )
 from scheduler_plugin.documents.plan_document import Pending, PendingReason, Plan, parse_plan
-from scheduler_plugin.documents.snapshot import (
-    MigPlacement,
-    Node,
-    Pod,
-    Snapshot,
-    Taint,
-    TaintEffect,
-)
+from scheduler_plugin.documents.snapshot import MigPlacement, Node, Pod, Snapshot
 from scheduler_plugin.explain import static_needs
 from scheduler_plugin.explain.pending_remedies import explained
 from scheduler_plugin.explain.static_needs import NodeRules
@@ -288,10 +282,14 @@ def test_a_share_that_lacks_only_cores_asks_for_no_board() -> None:
     ("fills", "asks", "gpus"),
     [
         ({"mig_profiles": {"7g.40gb": 2}}, {"mig_profiles": {"7g.40gb": 2}}, 2),
+        ({"mig_profiles": {"7g.40gb": 2}}, {"mig_profiles": {"1g.5gb": 2}}, 1),
+        ({"mig_profiles": {"7g.40gb": 2}}, {"mig_profiles": {"1g.5gb": 8}}, 2),
+        ({"mig_profiles": {"7g.40gb": 2}}, {"mig_profiles": {"3g.20gb": 1, "2g.10gb": 1}}, 1),
+        ({"mig_profiles": {"3g.20gb": 3}}, {"mig_profiles": {"3g.20gb": 4}}, 2),
         ({"gpu_milli": 2_000}, {"gpu_milli": 400}, 1),
     ],
 )
-def test_who_asks_for_parts_of_boards_is_told_boards_enough(
+def test_who_asks_for_parts_of_boards_is_told_the_fewest_boards_that_are_enough(
     fills: dict[str, Any], asks: dict[str, Any], gpus: int
 ) -> None:
     cut = node("a", 2, mig_geometry="A100-40GB")

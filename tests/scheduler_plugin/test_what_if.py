@@ -23,7 +23,7 @@ from scheduler_plugin.gang_start import (
     with_expected_ends,
 )
 from scheduler_plugin.judge.checker import complaints
-from scheduler_plugin.solve import plan
+from scheduler_plugin.solve import SearchSettings, plan
 from scheduler_plugin.what_if import AddedNodes, Comparison, Question, altered, compared
 from tests.examples import examples
 from tests.scheduler_plugin.placement_builders import bound, domain, gang, node, pod, snapshot
@@ -65,6 +65,18 @@ def test_pods_of_a_drained_node_go_elsewhere_or_wait() -> None:
     # p and q drew 5,600 W; p draws 1,400 W elsewhere.
     (row,) = told.domains
     assert (row.counted_before, row.counted_after) == (6_200, 6_200 - 5_600 + 1_400)
+
+
+def test_nobody_is_told_that_a_drained_node_should_come_back() -> None:
+    """Neither a pod nor a gang that would need just that node."""
+    large = bound("large", "a", 8), bound("r", "b", 1)
+    after = altered(snapshot(node("a"), node("b", 4), *large, gang("g", 2, gpus=4)),
+                    Question(drain=("a",)))  # fmt: skip
+    for leaving, kinds in ((frozenset(), {"return_node"}), (frozenset({"a"}), set())):
+        settings = SearchSettings(leaving=leaving)
+        waits = plan(after, deadline_seconds=0, settings=settings).pending
+        assert {entry.uid for entry in waits} == {"large", "g-0", "g-1"}
+        assert {c.kind for e in waits for c in e.changes} & {"return_node"} == kinds
 
 
 def test_an_instance_of_a_drained_node_gets_a_place_elsewhere() -> None:
@@ -246,6 +258,7 @@ def test_people_read_what_changes(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert "11 of 16 GPUs held before, 5 of 8 after; 0 pods waiting before, 1 after" in shown
     assert "team/p: a -> b" in shown
     assert "team/q: a -> waits" in shown
+    assert "would start if 3 GPUs more were free on b" in shown
     assert "row: 6,200 of 12,000 W before, 2,000 of 12,000 W after" in shown
     assert what_if_command.main([str(file), "--limit", "row=1", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["api_version"] == "wattpack.io/what-if/v1"
