@@ -134,7 +134,10 @@ def main(words: list[str]) -> int:
         tree.chmod(0o755)  # some tests start programs as somebody else
         copy_tree(tree)
         for mutation in chosen(words):
-            red = tried(mutation, tree, green)
+            try:
+                red = tried(mutation, tree, green)
+            except subprocess.TimeoutExpired:
+                red = f"NOT DONE: within {SECONDS} s"
             bad += red == "STAYED GREEN" or red.startswith(("NOT ", "RED BEFORE"))
             print(f"| {mutation.tier} | {mutation.guard} | {red} |", flush=True)
     return 1 if bad else 0
