@@ -16,7 +16,10 @@ from scheduler_plugin.app.slice_reader import SliceReader
 from scheduler_plugin.app.volume_reader import VolumeReader
 from scheduler_plugin.kube_objects import pods as pod_facts
 from scheduler_plugin.kube_objects.node_facts import is_leaving
+from scheduler_plugin.kube_objects.pods import uid as pod_uid
 from scheduler_plugin.kube_objects.power_view import ModelWatts, PowerView, model_watts
+from scheduler_plugin.promises.move_wish import unserved
+from scheduler_plugin.promises.new_nodes import NewNodes
 from scheduler_plugin.snapshot_builder import ClusterObjects
 from wattpack.api import DemandForecast, GPUProfile, PowerDomain, PowerPolicy, WorkloadProfile
 from wattpack.clock import Clock
@@ -80,6 +83,7 @@ class ClusterReader:
         kinds = (*_KINDS, BUDGETS) if moves else _KINDS
         self._informers = {kind: Informer(api, clock, kind) for kind in kinds}
         served = ServedKinds(api, clock)
+        self._new_nodes = NewNodes()
         self._gangs, self._devices = GangReader(served), SliceReader(served, clock)
         self._volumes = VolumeReader(served, clock)
         self._claims = ClaimFollower(api, clock)
@@ -128,12 +132,12 @@ class ClusterReader:
         missing = [kind.plural for kind, i in self._informers.items() if not i.synced()]
         if missing:
             raise UnavailableError(f"not read yet: {', '.join(missing)}")
+        self._new_nodes.see(self._nodes(), self._clock.monotonic_ns())
         return self._informers[PODS].list()
 
     def standing_nodes(self) -> frozenset[str]:
         """Names of the nodes that are there and not on their way out."""
-        bodies = self._informers[NODES].list()
-        return frozenset(str(b["metadata"]["name"]) for b in bodies if not is_leaving(b))
+        return frozenset(str(b["metadata"]["name"]) for b in self._nodes() if not is_leaving(b))
 
     def objects(
         self, pods: tuple[JsonObject, ...], kept_gangs: Collection[str] = frozenset()
@@ -149,7 +153,7 @@ class ClusterReader:
             KubeError: if the API does not answer.
         """
         return ClusterObjects(
-            nodes=self._informers[NODES].list(),
+            nodes=self._nodes_to_plan(pods),
             pods=pods,
             power=PowerView(
                 self._informers[_DOMAINS].list(),
@@ -166,6 +170,17 @@ class ClusterReader:
             shadow_namespaces=self.opted_in() if self._shadow else frozenset(),
             namespaces=self.namespaces(),
         )
+
+    def _nodes(self) -> tuple[JsonObject, ...]:
+        return self._informers[NODES].list()
+
+    def _nodes_to_plan(self, pods: tuple[JsonObject, ...]) -> tuple[JsonObject, ...]:
+        """New ones look cordoned as long as they are left to pods that are no longer gated."""
+        if self._shadow:
+            return self._nodes()
+        waiting = unserved(pods, self.opted_in())
+        bodies = [pod for pod in pods if pod_uid(pod) in waiting]
+        return self._new_nodes.left(self._nodes(), bodies, self._clock.monotonic_ns())
 
     def _models(self) -> Mapping[str, ModelWatts]:
         """What GPU types draw; a profile that is refused keeps its last good figures."""

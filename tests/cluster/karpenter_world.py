@@ -21,6 +21,7 @@ from tests.cluster.stand_in_kinds import CRDS, definition
 from wattpack.clock import SystemClock
 from wattpack.kube.client import from_kubeconfig
 from wattpack.kube.port import Resource
+from wattpack.object_names import OPT_IN_LABEL, OPT_IN_VALUE
 
 ROOT = Path(__file__).parents[2]
 SPACE = "grows"
@@ -120,7 +121,8 @@ class World:
     def furnish(self) -> None:
         """Our kinds, the namespace, the present node, who plays kubelets and the scheduler."""
         plane = self.plane
-        create(plane, "/api/v1/namespaces", {"metadata": {"name": SPACE}})
+        space = {"name": SPACE, "labels": {OPT_IN_LABEL: OPT_IN_VALUE}}
+        create(plane, "/api/v1/namespaces", {"metadata": space})
         create(plane, f"/api/v1/namespaces/{SPACE}/configmaps", {"metadata": {"name": "owner"}})
         create(plane, "/api/v1/nodes", node(PRESENT))
         plane.start_kwok()
@@ -163,6 +165,11 @@ class World:
 
     def is_gated(self, name: str) -> bool:
         return bool(self.pod(name)["spec"].get("schedulingGates"))
+
+    def is_unschedulable(self, name: str) -> bool:
+        """What autoscalers look at."""
+        conditions = self.pod(name).get("status", {}).get("conditions") or ()
+        return any(c.get("reason") == "Unschedulable" for c in conditions)
 
     def delete(self, name: str) -> None:
         self.plane.request("DELETE", f"{PODS}/{name}?gracePeriodSeconds=0")

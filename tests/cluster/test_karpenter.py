@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from scheduler_plugin.documents.plan_document import PendingReason
+from scheduler_plugin.kube_objects.node_facts import is_ready
 from tests.cluster.cluster_processes import eventually
 from tests.cluster.conftest import needs_tool
 from tests.cluster.control_plane import ControlPlane
@@ -44,14 +45,10 @@ def furnished(plane: ControlPlane) -> Iterator[World]:
 
 @pytest.fixture
 def world(furnished: World) -> Iterator[World]:
-    eventually("the present node is ready", lambda: _is_ready(furnished))
+    path = f"/api/v1/nodes/{PRESENT}"
+    eventually("it is ready", lambda: is_ready(furnished.plane.request("GET", path).body))
     yield furnished
     furnished.clear()
-
-
-def _is_ready(world: World) -> bool:
-    status = world.plane.request("GET", f"/api/v1/nodes/{PRESENT}").body["status"]
-    return any(c["type"] == "Ready" and c["status"] == "True" for c in status["conditions"] or ())
 
 
 def _brings_for(world: World, name: str, gpus: int) -> str:
@@ -137,6 +134,27 @@ def test_a_pin_to_a_node_that_was_taken_away_is_given_up_at_once(world: World) -
     assert _brings_for(world, "anew", 16) in world.brought()
 
 
+def test_a_node_goes_to_the_pod_that_it_was_brought_for(world: World) -> None:
+    """Even if a gated pod could be pinned to it before kube-scheduler looks again."""
+    world.add("first", 16)
+    world.step()
+    eventually("first is let go", lambda: world.step() and not world.is_gated("first"))
+    eventually("kube-scheduler has looked", lambda: world.is_unschedulable("first"))
+    world.plane.stop_process("binder")
+    try:
+        world.add("second", 16)
+        eventually("a node is ready for it", lambda: any(map(is_ready, world.brought().values())))
+        seen = world.loop.reader.standing_nodes
+        eventually("the planner sees it", lambda: seen() & world.brought().keys())
+        assert not world.step().released
+    finally:
+        world.plane.start_binder()
+    assert eventually("first runs", lambda: world.node_of("first") or None) in world.brought()
+    assert world.is_gated("second")
+    assert len(world.claims()) == 1
+
+
+@pytest.mark.slow
 def test_an_empty_node_is_given_back_by_karpenter(world: World) -> None:
     """Consolidation looks every 10 s and waits 15 s more before it acts."""
     node = _brings_for(world, "large", 16)

@@ -12,6 +12,7 @@ from tests.scheduler_plugin.placement_cluster import (
     SPACE,
     Cluster,
     events,
+    gang_pod,
     node_object,
     pod_object,
 )
@@ -326,6 +327,21 @@ def test_a_pin_to_a_node_that_is_taken_away_is_given_up_and_the_next_pod_pinned(
     (second,) = cluster.loop.step().released.values()
     assert second not in ("", first)
     assert pod_facts.pinned_node(cluster.pod("p")) == second
+
+
+@pytest.mark.parametrize("at_once", [True, False])
+def test_a_place_kept_on_a_node_that_is_taken_away_is_planned_anew(
+    cluster: Cluster, at_once: bool
+) -> None:
+    cluster.add_nodes("n3")
+    cluster.add(gang_pod("g-0", 2))
+    (first,) = cluster.loop.step().released.values()
+    (kept,) = (place.node for place in cluster.loop.ledger.reservations.values())
+    cluster.bind()
+    taken_away(cluster, kept, at_once=at_once)
+    cluster.add(gang_pod("g-1", 2))
+    (second,) = cluster.loop.step().released.values()
+    assert {first, kept, second} == {"n1", "n2", "n3"}
 
 
 def test_a_job_loses_one_pod_at_most_to_nodes_that_are_taken_away(cluster: Cluster) -> None:
