@@ -1,4 +1,4 @@
-"""Allocation over arrivals in docs/placement.md: ``python -m benchmarks.openb_plot``.
+"""Allocation over arrivals in docs/placement-benchmarks.md: ``python -m benchmarks.openb_plot``.
 
 Writes docs/images/openb.png from two seeds of the default trace; takes half a minute and reads what
 ``--resume`` holds; needs matplotlib.

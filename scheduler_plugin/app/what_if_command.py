@@ -1,7 +1,7 @@
 """``wattpack plan what-if``: a snapshot's plan if nodes went or came, or a limit were another.
 
-Both plans are made by the cluster's planner; nothing is written anywhere. Without a change it says
-when a waiting gang would start, from when running pods are expected to end.
+Both plans are made by the cluster's planner; nothing is written anywhere. ``--start-of`` asks when
+a waiting gang would start instead, from when running pods are expected to end.
 """
 
 from __future__ import annotations

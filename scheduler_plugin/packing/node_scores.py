@@ -9,8 +9,8 @@ Lower is better. The score is the sum of
 
 cut to whole ``STEP`` by whoever asks: nodes that are nearly as good are equal, and the first of
 them is filled before the next is opened. Weights and step were chosen on seeds 1 to 6 of the openb
-traces, none of which judges (docs/placement.md). Without the last term the step alone decided by
-chance whether pods that may go anywhere used up a scarce model.
+traces, none of which judges (docs/placement-planner.md). Without the last term the step alone
+decided by chance whether pods that may go anywhere used up a scarce model.
 """
 
 from __future__ import annotations

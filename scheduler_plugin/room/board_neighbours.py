@@ -10,8 +10,7 @@ node's pods was never measured the sum of their shares has to hold as well
 from __future__ import annotations
 
 import math
-from collections import Counter
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -52,14 +51,6 @@ class Crowd(NamedTuple):
 
 
 NOBODY: Final = Crowd(frozenset(), 0, 0)
-
-
-def crowd_of(sharers: Iterable[Sharer]) -> Crowd:
-    """Of pods one by one."""
-    crowd = NOBODY
-    for sharer, count in Counter(sharers).items():
-        crowd = crowd.plus(sharer, count)
-    return crowd
 
 
 @dataclass(frozen=True, slots=True)

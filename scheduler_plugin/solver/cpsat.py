@@ -1,8 +1,8 @@
 """CP-SAT over a part of the problem: integer counts of each pod class on each node.
 
-Three habits make it useful within a second (measurements: docs/placement.md): identical pods are
-one integer, the incumbent goes in as a complete hint, and capacities are divided by the greatest
-common divisor of the requests, which loses nothing and keeps the numbers small.
+Three habits make it useful within a second (measurements: docs/placement-planner.md): identical
+pods are one integer, the incumbent goes in as a complete hint, and capacities are divided by the
+greatest common divisor of the requests, which loses nothing and keeps the numbers small.
 """
 
 from __future__ import annotations

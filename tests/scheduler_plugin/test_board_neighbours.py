@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Iterable
 from typing import Any
 
 import pytest
@@ -23,7 +24,7 @@ from scheduler_plugin.kube_objects.shared_work import MAX_KINDS
 from scheduler_plugin.packing import greedy_orders
 from scheduler_plugin.packing.problem import Assignment, Problem
 from scheduler_plugin.promises.ledger import Ledger
-from scheduler_plugin.room.board_neighbours import Neighbours, Sharer, crowd_of
+from scheduler_plugin.room.board_neighbours import NOBODY, Crowd, Neighbours, Sharer
 from scheduler_plugin.snapshot_builder import ClusterObjects, build_snapshot
 from scheduler_plugin.solve import plan
 from scheduler_plugin.solver.search import LOOKS_PER_SECOND, Search, SearchSettings
@@ -40,6 +41,14 @@ from wattpack.kube.port import NODES, PODS, JsonObject
 from wattpack.object_names import GATE
 
 SHARED = "nvidia.com/gpu.shared"
+
+
+def crowd_of(sharers: Iterable[Sharer]) -> Crowd:
+    """Of pods one by one."""
+    crowd = NOBODY
+    for sharer in sharers:
+        crowd = crowd.plus(sharer, 1)
+    return crowd
 
 
 def node(name: str, limit: int = 1300, boards: int = 1) -> Node:
