@@ -310,7 +310,8 @@ def improve_all(search: Search) -> None:
     integers = int(could.sum())
     if integers <= WHOLE_PROBLEM_COUNTS and not problem.start:
         search.tighten()
-        if not search.done():
+        # CP-SAT counts wall time: of a limit in CPU time one call leaves most on a busy machine.
+        while not search.done():
             search.proved = search.attempt(whole, Goal.PROOF, NO_LIMIT).proved
         return
     jobs = [job for job in jobs if all(could[c].any() for c in job.classes)]

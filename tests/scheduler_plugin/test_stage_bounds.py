@@ -14,7 +14,7 @@ from scheduler_plugin.documents.snapshot import Snapshot
 from scheduler_plugin.packing.problem import compile_problem
 from scheduler_plugin.solve import plan
 from scheduler_plugin.solver.bounds import cumulative_bounds, tightened
-from scheduler_plugin.solver.search import Search, SearchSettings, cumulative
+from scheduler_plugin.solver.search import Attempt, Search, SearchSettings, cumulative, improve_all
 from tests.examples import examples
 from tests.scheduler_plugin.placement_builders import node, pod, snapshot
 
@@ -53,6 +53,19 @@ def test_people_are_told_which_gpus_could_be_placed_besides() -> None:
     s = one_or_the_other()
     told = describe(s, Plan(snapshot_digest=s.digest(), method="greedy", tiers=(lacking,)))
     assert "at most 1 possible (without pods that need no GPU 0 of 1)" in told
+
+
+def test_a_call_that_ends_early_is_followed_by_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on a busy machine, where CP-SAT's wall time is over long before a limit of CPU time."""
+    parts = [pod(f"p{i}", 1, milli_cpu=3 * CORE) for i in range(2)]
+    parts += [pod(f"q{i}", 1, milli_cpu=2 * CORE) for i in range(4)]
+    problem = compile_problem(snapshot(node("a", 4, milli_cpu=7 * CORE), *parts))
+    search = Search(problem, 1.0, 0, SearchSettings(), 0)
+    search.packing.become({})
+    found = iter([False, False, True])
+    monkeypatch.setattr(search, "attempt", lambda *_: Attempt(better=False, proved=next(found)))
+    improve_all(search)
+    assert search.proved
 
 
 PODS = st.lists(
