@@ -10,6 +10,7 @@ one would have to read all of the snapshot with as little CPU.
 from __future__ import annotations
 
 import sys
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, Protocol
@@ -130,19 +131,24 @@ class ProcessPlanner:
         self._seed, self._workers = seed, min(workers, available_cpus())
         self._settings = child or ChildSettings()
         self._failed = failed
+        self._lock = threading.Lock()
         self._child: SolverChild | None = None
+        self._is_closed = False
         self.failures = self.late = 0
         self.incumbent_seconds: float | None = None
 
     @property
     def child_pid(self) -> int | None:
         """Of the child that runs now."""
-        return None if self._child is None else self._child.pid
+        child = self._child
+        return None if child is None else child.pid
 
-    def start(self) -> None:
-        """Start the child, if there is none, without waiting for it."""
-        if self._child is None:
-            self._child = SolverChild(self._settings.command, self._clock)
+    def start(self) -> SolverChild | None:
+        """The child, which is started if there is none, without waiting for it; None if closed."""
+        with self._lock:
+            if self._child is None and not self._is_closed:
+                self._child = SolverChild(self._settings.command, self._clock)
+            return self._child
 
     def plan(self, snapshot: Snapshot, *, moves: bool = False) -> Plan:
         """The child's last good plan; the greedy one computed here if it sent none."""
@@ -155,32 +161,41 @@ class ProcessPlanner:
         return self._accepted(snapshot, answer)
 
     def close(self) -> None:
-        """Kill the child; the next plan starts a new one."""
-        if self._child is not None:
-            self._child.kill()
-            self._child = None
+        """Kill the child for good, also in the middle of a plan: that one is computed here."""
+        with self._lock:
+            self._is_closed = True
+        self._kill()
+
+    def _kill(self) -> None:
+        with self._lock:
+            child, self._child = self._child, None
+        if child is not None:
+            child.kill()
 
     def _replace(self, failure: Failure) -> None:
-        self.failures += 1
-        self._failed(failure)
-        self.close()
+        if not self._is_closed:
+            self.failures += 1
+            self._failed(failure)
+        self._kill()
         self.start()
 
     def _ask(self, snapshot: Snapshot, moves: bool) -> Answer:
         self.incumbent_seconds = None
-        if self._child is not None and self._child.has_failed:
+        running = self._child
+        if running is not None and running.has_failed:
             self._replace(Failure.CRASH)
-        self.start()
-        assert self._child is not None
+        child = self.start()
+        if child is None:
+            return Answer()
         start_seconds = self._settings.start_seconds
         ready_ns = self._clock.monotonic_ns() + seconds_to_ns(self._settings.ready_seconds)
-        if not self._child.is_ready(ready_ns):
-            is_slow = self._child.is_starved(start_seconds)
-            return self._child.answer(Failure.LATE if is_slow else Failure.NOT_READY)
+        if not child.is_ready(ready_ns):
+            is_slow = child.is_starved(start_seconds)
+            return child.answer(Failure.LATE if is_slow else Failure.NOT_READY)
         began_ns = self._clock.monotonic_ns()
         deadline_ns = began_ns + seconds_to_ns(self._deadline_seconds)
         request = SolverRequest(
-            self._child.sender.change(snapshot),
+            child.sender.change(snapshot),
             self._deadline_seconds,
             deadline_ns,
             self._seed,
@@ -190,8 +205,8 @@ class ProcessPlanner:
         grace_seconds = self._settings.grace_seconds
         allowed = self._workers * (self._deadline_seconds + grace_seconds)
         # A new child has all of the snapshot to read, whatever the deadline.
-        allowed += 0.0 if self._child.has_answered else start_seconds
-        answer = self._child.ask(request, deadline_ns + seconds_to_ns(grace_seconds), allowed)
+        allowed += 0.0 if child.has_answered else start_seconds
+        answer = child.ask(request, deadline_ns + seconds_to_ns(grace_seconds), allowed)
         if answer.incumbent is not None:
             self.incumbent_seconds = (answer.incumbent_ns - began_ns) / NS_PER_SECOND
         return answer

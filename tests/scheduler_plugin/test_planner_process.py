@@ -14,7 +14,7 @@ import pytest
 
 from scheduler_plugin.app import solver_child
 from scheduler_plugin.app.placement_metrics import PlacementMetrics
-from scheduler_plugin.app.solver_child import Failure
+from scheduler_plugin.app.solver_child import Failure, SolverChild
 from scheduler_plugin.app.solver_failures import failure_teller
 from scheduler_plugin.app.solver_pipe import SolverRequest
 from scheduler_plugin.app.solver_process import ChildSettings, ProcessPlanner
@@ -121,6 +121,22 @@ def test_only_a_child_that_wants_cpu_and_had_too_little_is_late(
         assert failures == [failure]
     finally:
         planner.close()
+
+
+def test_closed_in_the_middle_of_a_plan_it_plans_here_and_starts_no_other_child(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def closes(child: SolverChild, until_ns: int) -> bool:
+        planner.close()
+        return False
+
+    monkeypatch.setattr(SolverChild, "is_ready", closes)
+    failures: list[Failure] = []
+    settings = ChildSettings((sys.executable, "-S", "-c", "import sys; " + WAITS))
+    planner = ProcessPlanner(SystemClock(), child=settings, failed=failures.append)
+    assert planner.plan(SNAPSHOT).placements == INCUMBENT.placements
+    assert planner.plan(SNAPSHOT).placements == INCUMBENT.placements
+    assert (planner.child_pid, failures) == (None, [])
 
 
 def test_a_child_that_is_never_ready_is_replaced() -> None:
