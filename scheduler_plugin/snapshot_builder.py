@@ -15,7 +15,6 @@ from capacity.catalogue.pod_works import PodWorks
 from capacity.interference.shared_speeds import SharedSpeeds
 from capacity.profile_library import normal_name
 from scheduler_plugin.documents.mig_geometry import geometry_of
-from scheduler_plugin.documents.shared_boards import limit_milli, offered_milli, shared_board_count
 from scheduler_plugin.documents.snapshot import MILLI_PER_GPU, Gang, Node, Pod, PodState, Snapshot
 from scheduler_plugin.documents.snapshot_limits import MAX_GPUS
 from scheduler_plugin.documents.value_json import named_error
@@ -31,6 +30,11 @@ from scheduler_plugin.kube_objects.own_rules import rules_of, rules_of_next
 from scheduler_plugin.kube_objects.peer_groups import PeerGroups
 from scheduler_plugin.kube_objects.pod_claims import CLAIM_NOT_COUNTED, ClaimObjects, PodClaims
 from scheduler_plugin.kube_objects.power_view import ModelWatts, PowerView
+from scheduler_plugin.kube_objects.shared_amounts import (
+    limit_milli,
+    offered_milli,
+    shared_board_count,
+)
 from scheduler_plugin.kube_objects.shared_work import SharedWork
 from scheduler_plugin.kube_objects.volume_places import VolumePlaces
 from scheduler_plugin.kube_objects.work_draw import WorkDraws

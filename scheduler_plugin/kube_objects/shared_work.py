@@ -14,8 +14,8 @@ from capacity.catalogue.pod_works import KnownWork, PodWorks
 from capacity.interference.board_share import BoardShare, share_of_mix
 from capacity.interference.pair_model import SharedJob
 from capacity.interference.shared_speeds import SharedSpeeds
-from scheduler_plugin.documents.shared_boards import asked_milli, shares_boards
 from scheduler_plugin.documents.snapshot import Node, SlowDown
+from scheduler_plugin.kube_objects.shared_amounts import asked_milli, shares_boards
 from wattpack.errors import InputError
 from wattpack.object_names import BATCH_SIZE_ANNOTATION, WORKLOAD_LABEL
 
