@@ -16,6 +16,9 @@ from tests.scheduler_plugin.placement_builders import bound
 from tests.scheduler_plugin.placement_cluster import SPACE, events, plans, pod_object
 from wattpack.kube.port import NAMESPACES, PODS
 
+PLACES = {"x": "a", "y": "b"}
+"""Where the running pods are that could make room, by owner."""
+
 
 def halves(**limits: Any) -> MovingCluster:
     """Two nodes, half of each in use, and a pod that wants a whole one."""
@@ -87,18 +90,23 @@ def test_who_may_not_move_stays(changes: dict[str, Any], why: str) -> None:
     assert (cluster.kube.evictions, cluster.where("train")) == ([], [""]), why
 
 
-def test_without_the_namespaces_consent_nothing_moves_but_pods_that_opted_in_themselves() -> None:
+@pytest.mark.parametrize("moves", ["x", "y"])
+def test_without_the_namespaces_consent_nothing_moves_but_pods_that_opted_in_themselves(
+    moves: str,
+) -> None:
+    """Whichever it is: of two that could move a plan takes the same one every time."""
     cluster = MovingCluster()
     space = cluster.kube.get(NAMESPACES, SPACE)
     del space["metadata"]["labels"]["wattpack.io/moves"]
     cluster.kube.replace(NAMESPACES, space)
     cluster.add_nodes("a", "b")
-    cluster.run_on("x", "a", 4)
-    cluster.run_on("y", "b", 4, labels={"wattpack.io/moves": "enabled"})
+    for owner, at in PLACES.items():
+        opted_in = {"labels": {"wattpack.io/moves": "enabled"}} if owner == moves else {}
+        cluster.run_on(owner, at, 4, **opted_in)
     cluster.own("train", 8)
     cluster.turns(45)
-    assert [e.owner for e in cluster.kube.evictions] == ["rs-y"]
-    assert cluster.where("train") == ["b"]
+    assert [e.owner for e in cluster.kube.evictions] == [f"rs-{moves}"]
+    assert cluster.where("train") == [PLACES[moves]]
 
 
 def test_nothing_moves_where_moves_are_off() -> None:
@@ -107,16 +115,19 @@ def test_nothing_moves_where_moves_are_off() -> None:
     assert cluster.kube.evictions == []
 
 
-def test_a_disruption_budget_that_allows_nobody_is_no_victim_of_a_plan() -> None:
+@pytest.mark.parametrize(("held", "moves"), [("x", "y"), ("y", "x")])
+def test_a_disruption_budget_that_allows_nobody_is_no_victim_of_a_plan(
+    held: str, moves: str
+) -> None:
     cluster = MovingCluster()
     cluster.add_nodes("a", "b")
-    cluster.run_on("x", "a", 4)
-    cluster.run_on("y", "b", 4)
-    cluster.keep_available("x", 1)
+    for owner, at in PLACES.items():
+        cluster.run_on(owner, at, 4)
+    cluster.keep_available(held, 1)
     cluster.own("train", 8)
     cluster.turns(45)
-    assert [e.owner for e in cluster.kube.evictions] == ["rs-y"]
-    assert cluster.where("train") == ["b"]
+    assert [e.owner for e in cluster.kube.evictions] == [f"rs-{moves}"]
+    assert cluster.where("train") == [PLACES[moves]]
 
 
 def test_more_important_work_takes_the_places_of_less_important() -> None:
