@@ -10,6 +10,7 @@ holds is made. What needs more moves is left to neighbourhoods.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
@@ -103,10 +104,25 @@ def goes_home(packing: Packing, class_index: int, source: int) -> bool:
         if packing.capacity(c)[source]:
             packing.put(c, source, 1)
             return True
-        if let_in(packing, c, home, most) or swap_in(packing, c, home, most):
+        moved = let_in(packing, c, home, most) or swap_in(packing, c, home, most)
+        # A twin that moves in the same chain may have been taken to come home, too.
+        if moved and _cost_since(packing, mark) < 0:
             return True
         packing.undo_to(mark)
     return False
+
+
+def _cost_since(packing: Packing, mark: int) -> int:
+    """GPU seconds that everything booked since the mark costs more than what was there before."""
+    booked: Counter[tuple[int, int]] = Counter()
+    for c, node, count in packing.booked_since(mark):
+        booked[c, node] += count
+    cost = 0
+    for key, more in booked.items():
+        prices, now = packing.problem.prices.get(key, ()), packing.assignment.get(key, 0)
+        cost += sum(prices[: max(0, len(prices) - now)])
+        cost -= sum(prices[: max(0, len(prices) - now + more)])
+    return cost
 
 
 def _movable(packing: Packing) -> _Movable:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import deque
 
 import numpy as np
+import pytest
 from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
@@ -62,7 +63,8 @@ def least_of(domain: int, plant: MeteredRow) -> float:
     return LEAST_BY_SENSORS if plant.undeclared_watts == 0.0 else 0.0
 
 
-@examples(60, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+@pytest.mark.timeout(400)  # two minutes of CPU, and longer beside other work
+@examples(120, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 @given(st.integers(0, 2**32 - 1))
 def test_neither_draw_nor_heat_is_taken_for_less_than_it_may_be(seed: int) -> None:
     plant = random_row(np.random.default_rng(seed))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 
 from scheduler_plugin.documents.snapshot import Pod, Snapshot
 from scheduler_plugin.packing.greedy import Packing
@@ -36,6 +36,12 @@ def moves_of(problem: Problem, packing: Packing) -> list[tuple[str, str]]:
         found += [(uid, problem.node_names[n]) for uid in uids[:gone]]
     return sorted(found)
 
+
+TWINS = snapshot(
+    node("n0", 4), node("n1", 4), runs("r", "n0", move_seconds=0), runs("s", "n1", move_seconds=0),
+    pod("w", 4, priority=1), pod("v", 1),
+)  # fmt: skip
+"""Whole nodes for ``w``: two of a class have left for the other's node."""
 
 CASES = {
     "one move": (
@@ -150,6 +156,7 @@ def test_who_left_comes_home_and_the_new_one_goes_elsewhere() -> None:
 
 @FEW
 @given(clusters())
+@example(TWINS)
 def test_coming_home_costs_nobody_a_place_and_makes_moves_cheaper(s: Snapshot) -> None:
     problem = compile_problem(s, moves=True)
     packing = Packing(problem, problem.start)
