@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import math
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -14,27 +13,20 @@ from pydantic import ValidationError
 from capacity.catalogue.pod_works import PodWorks
 from capacity.interference.shared_speeds import SharedSpeeds
 from capacity.profile_library import normal_name
-from scheduler_plugin.documents.mig_geometry import geometry_of
-from scheduler_plugin.documents.snapshot import MILLI_PER_GPU, Gang, Node, Pod, PodState, Snapshot
-from scheduler_plugin.documents.snapshot_limits import MAX_GPUS
+from scheduler_plugin.documents.snapshot import Gang, Pod, PodState, Snapshot
 from scheduler_plugin.documents.value_json import named_error
 from scheduler_plugin.kube_objects import pods as pod_facts
-from scheduler_plugin.kube_objects.asked_amounts import MOST_OFFERED, asked_amounts, other_amounts
+from scheduler_plugin.kube_objects.asked_amounts import asked_amounts
 from scheduler_plugin.kube_objects.bound_loads import bound_loads, host_watts
 from scheduler_plugin.kube_objects.gang_census import GangCensus
-from scheduler_plugin.kube_objects.hami_boards import HamiBoards, registered_boards
+from scheduler_plugin.kube_objects.hami_boards import HamiBoards
 from scheduler_plugin.kube_objects.host_ports import HostPorts
 from scheduler_plugin.kube_objects.kueue_workloads import ExpectedGang
-from scheduler_plugin.kube_objects.node_facts import is_leaving, is_ready, taints_of
+from scheduler_plugin.kube_objects.node_reader import NodeReader
 from scheduler_plugin.kube_objects.own_rules import rules_of, rules_of_next
 from scheduler_plugin.kube_objects.peer_groups import PeerGroups
 from scheduler_plugin.kube_objects.pod_claims import CLAIM_NOT_COUNTED, ClaimObjects, PodClaims
 from scheduler_plugin.kube_objects.power_view import ModelWatts, PowerView
-from scheduler_plugin.kube_objects.shared_amounts import (
-    limit_milli,
-    offered_milli,
-    shared_board_count,
-)
 from scheduler_plugin.kube_objects.shared_work import SharedWork
 from scheduler_plugin.kube_objects.volume_places import VolumePlaces
 from scheduler_plugin.kube_objects.work_draw import WorkDraws
@@ -43,15 +35,13 @@ from scheduler_plugin.promises.ledger import Ledger
 from wattpack.device_requests import Devices, UncountedClaimError
 from wattpack.errors import InputError
 from wattpack.gangs import GangRef, GangSources
-from wattpack.gpu_resources import board_count, counts_whole_boards, gpu_demand
 from wattpack.kube.port import JsonObject
-from wattpack.object_names import GATE, GPU_MODEL_LABELS
+from wattpack.object_names import GATE
 from wattpack.pod_binding import bound_at_seconds
-from wattpack.quantities import pod_requests, resources
+from wattpack.quantities import pod_requests
 from wattpack.resource_claims import ClaimBook
 
 log = logging.getLogger(__name__)
-_DEFAULT_POD_SLOTS = 110
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +119,8 @@ def build_snapshot(objects: ClusterObjects, ledger: Ledger) -> BuiltSnapshot:
     draws = WorkDraws(objects.works, objects.pods)
     everybody = [*objects.pods, *(body for g in objects.expected for body, _ in g.members)]
     ports = HostPorts(everybody)
-    nodes = [_node_or_nothing(body, objects, draws, ports.offered()) for body in objects.nodes]
+    reader = NodeReader(objects.power, objects.models, objects.devices, draws, ports.offered())
+    nodes = [reader.node(body) for body in objects.nodes]
     sharing = SharedWork(objects.works, objects.shared_speeds, nodes)
     planned: list[Pod] = []
     pending: dict[str, JsonObject] = {}
@@ -168,11 +159,8 @@ def build_snapshot(objects: ClusterObjects, ledger: Ledger) -> BuiltSnapshot:
     gangs, absent = _with_expected(around, gangs, absent, room)
     everyone = [*planned, *absent, *ledger.moves.held()]
     bound_at = {pod_facts.uid(body): bound_at_seconds(body) for body in objects.pods}
-    domains = objects.power.snapshot_domains(
-        host_watts(nodes, objects.power),
-        bound_loads(nodes, planned, bound_at),
-        objects.wall_seconds,
-    )
+    hosts, loads = host_watts(nodes, objects.power), bound_loads(nodes, planned, bound_at)
+    domains = objects.power.snapshot_domains(hosts, loads, objects.wall_seconds)
     snapshot = Snapshot(
         nodes=tuple(nodes),
         pods=tuple(everyone),
@@ -200,69 +188,6 @@ def _with_expected(
 def _named(error: InputError | ValidationError, source: str) -> InputError:
     """People read this in an Event of their pod."""
     return error if isinstance(error, InputError) else named_error(error, source)
-
-
-def _node_or_nothing(
-    body: JsonObject, objects: ClusterObjects, draws: WorkDraws, ports: Mapping[str, int]
-) -> Node:
-    """The node; one that cannot be read holds nothing and takes nothing."""
-    try:
-        return _node(body, objects, draws, ports)
-    except ValidationError:
-        return Node(name=body["metadata"]["name"], milli_cpu=0, memory_bytes=0, ready=False)
-
-
-def _node(
-    body: JsonObject, objects: ClusterObjects, draws: WorkDraws, ports: Mapping[str, int]
-) -> Node:
-    metadata, spec = body["metadata"], body.get("spec") or {}
-    labels = dict(metadata.get("labels") or {})
-    allocatable = (body.get("status") or {}).get("allocatable") or {}
-    offered = objects.devices.slices.by_node.get(metadata["name"], Devices())
-    product = offered.products[0] if len(offered.products) == 1 else ""
-    label = next((labels[k] for k in GPU_MODEL_LABELS if labels.get(k)), product)
-    watts = objects.models.get(normal_name(label))
-    feeding = objects.power.feeding(body)
-    known = True
-    try:
-        amounts = resources("status.allocatable", allocatable)
-        slots = amounts.get("pods", _DEFAULT_POD_SLOTS)
-    except InputError:
-        amounts, slots, known = Counter(), 0, False
-    gpus = gpu_demand(amounts).whole if counts_whole_boards(labels) else 0
-    gpus = max(gpus, offered.boards)
-    boards = max(min(board_count(body), MAX_GPUS) if known else 0, offered.boards)
-    if shared := registered_boards(body):
-        gpus = boards = len(shared)
-    efficiency = objects.power.grid.path_efficiency(feeding.domain)
-    extra = watts.added(draws.class_watts(watts), efficiency) if watts else {}
-    return Node(
-        name=metadata["name"],
-        gpu_model=watts.model if watts else label,
-        gpu_milli=gpus * MILLI_PER_GPU,
-        milli_cpu=min(amounts["cpu"], MOST_OFFERED),
-        memory_bytes=min(amounts["memory"], MOST_OFFERED),
-        pods=min(slots, 100_000),
-        resources=other_amounts(amounts, MOST_OFFERED)
-        | dict(offered.resources)
-        | offered_milli(amounts, labels, boards)
-        | dict(ports),
-        labels=labels,
-        taints=taints_of(body),
-        domain=feeding.domain,
-        rival_domains=feeding.strangers,
-        idle_watts=math.ceil(boards * watts.idle_watts / efficiency) if watts else 0,
-        watts_per_gpu=watts.worst_added(efficiency) if watts else 0,
-        class_watts_per_gpu=extra,
-        ready=known and is_ready(body),
-        schedulable=not spec.get("unschedulable"),
-        power_known=not feeding.strangers
-        and (watts is not None or not (boards and feeding.domain)),
-        shared_boards=shared_board_count(labels, boards),
-        mig_geometry=geometry_of(offered.cut_into),
-        slow_down_limit_milli=limit_milli(amounts, labels),
-        disrupted=is_leaving(body),
-    )
 
 
 def _state(
