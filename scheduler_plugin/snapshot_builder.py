@@ -18,6 +18,7 @@ from scheduler_plugin.documents.value_json import named_error
 from scheduler_plugin.kube_objects import pods as pod_facts
 from scheduler_plugin.kube_objects.asked_amounts import asked_amounts
 from scheduler_plugin.kube_objects.bound_loads import bound_loads, host_watts
+from scheduler_plugin.kube_objects.cap_offers import caps_on_offer
 from scheduler_plugin.kube_objects.gang_census import GangCensus
 from scheduler_plugin.kube_objects.hami_boards import HamiBoards
 from scheduler_plugin.kube_objects.host_ports import HostPorts
@@ -26,6 +27,7 @@ from scheduler_plugin.kube_objects.node_reader import NodeReader
 from scheduler_plugin.kube_objects.own_rules import rules_of, rules_of_next
 from scheduler_plugin.kube_objects.peer_groups import PeerGroups
 from scheduler_plugin.kube_objects.pod_claims import CLAIM_NOT_COUNTED, ClaimObjects, PodClaims
+from scheduler_plugin.kube_objects.policy_floors import PolicyFloors
 from scheduler_plugin.kube_objects.power_view import ModelWatts, PowerView
 from scheduler_plugin.kube_objects.shared_work import SharedWork
 from scheduler_plugin.kube_objects.volume_places import VolumePlaces
@@ -61,6 +63,8 @@ class ClusterObjects:
         shared_speeds: What kinds of work do to one another on shared boards, where measured.
         movable: Pods that plans may move or evict, by uid; None: none does, and every price is for
             people to read.
+        at_caps: Plans may count work at caps where the controller sets them.
+        floors: What policies keep for pods; looked at with ``at_caps`` only.
         rescued: Pods without our gate that kube-scheduler found no node for, by uid: planned, too.
         namespaces: Labels of namespaces by name.
     """
@@ -81,6 +85,8 @@ class ClusterObjects:
     movable: frozenset[str] | None = None
     rescued: frozenset[str] = frozenset()
     namespaces: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    at_caps: bool = False
+    floors: PolicyFloors = field(default_factory=PolicyFloors)
 
     def with_moves(self, movable: frozenset[str], rescued: frozenset[str]) -> ClusterObjects:
         """The same with pods that plans may move, and those planned although they lack our gate."""
@@ -119,7 +125,10 @@ def build_snapshot(objects: ClusterObjects, ledger: Ledger) -> BuiltSnapshot:
     draws = WorkDraws(objects.works, objects.pods)
     everybody = [*objects.pods, *(body for g in objects.expected for body, _ in g.members)]
     ports = HostPorts(everybody)
-    reader = NodeReader(objects.power, objects.models, objects.devices, draws, ports.offered())
+    offered = ports.offered()
+    reader = NodeReader(
+        objects.power, objects.models, objects.devices, draws, offered, at_caps=objects.at_caps
+    )
     nodes = [reader.node(body) for body in objects.nodes]
     sharing = SharedWork(objects.works, objects.shared_speeds, nodes)
     planned: list[Pod] = []
@@ -167,6 +176,7 @@ def build_snapshot(objects: ClusterObjects, ledger: Ledger) -> BuiltSnapshot:
         gangs=tuple(gangs),
         domains=domains,
         slow_downs=sharing.slow_downs(),
+        cap_options=caps_on_offer(nodes, planned, objects.models.values(), draws),
     )
     kept = frozenset(pod.uid for pod in absent if pod.state is PodState.PROMISED)
     pending = {uid: body for uid, body in pending.items() if uid not in later}
@@ -288,6 +298,8 @@ def _pod(
         **(rules_of(spec, places) if waits else _move(body, state, objects)),
         kernel_class=around.draws.kernel_class(body),
         expected_watts_per_gpu=pod_facts.expected_watts_per_gpu(body),
+        least_cap_milli=objects.floors.least_cap_milli(body) if waits and objects.at_caps else 0,
+        cap_watts=ledger.promised_cap_watts(pod_facts.uid(body)) * (state is PodState.PROMISED),
         excluded_nodes=ledger.excluded_nodes(pod_facts.owner_key(body)) if waits else (),
         **(around.peers.of_waiting(body) if waits else around.peers.of(body)),
         shared_work=work,

@@ -73,7 +73,7 @@ def plan(
     settings = settings or SearchSettings()
     began_ns = 0 if settings.clock is None else settings.clock.monotonic_ns()
     digest = digest or snapshot.digest()
-    problem = compile_problem(snapshot, moves=settings.moves)
+    problem = compile_problem(snapshot, moves=settings.moves, caps=not settings.moves)
     first = None
     if on_plan is not None:
         first = pack(problem, orders_of(problem)[0][0])
@@ -182,6 +182,7 @@ def _assemble(found: _Found, digest: str, looks: _Looks) -> Plan:
             node=problem.node_names[one.node],
             gang=problem.classes[one.class_index].pod.gang,
             watts=int(problem.watts[one.class_index, one.node]),
+            cap_watts=0 if problem.caps is None else int(problem.caps[one.class_index, one.node]),
             **told(problem.demands[one.class_index], one.boards),
         )
         for one in difference.arrivals

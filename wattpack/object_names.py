@@ -32,6 +32,8 @@ GPU_MODEL_LABEL = "wattpack.io/gpu-model"
 GPU_PRODUCT_LABEL = "nvidia.com/gpu.product"
 #: The first of these labels that a node carries names its GPU model.
 GPU_MODEL_LABELS = (GPU_MODEL_LABEL, GPU_PRODUCT_LABEL)
+#: On servers that the controller does not hold; it puts it on and takes it off.
+UNCONTROLLED_TAINT = "wattpack.io/uncontrolled"
 DEFAULT_SCHEDULER = "default-scheduler"
 
 #: Taints by which autoscalers announce that a node will go.

@@ -131,7 +131,8 @@ class Applier:
                 body = bodies.get(said.pod_uid)
                 if body is None or pod_facts.is_finished(body) or pod_facts.node_name(body):
                     continue
-                promise = _promise(body, said.node, said.gang, now_ns - RESEND_NS)
+                to, sent_ns = (said.node, said.gang), now_ns - RESEND_NS
+                promise = _promise(body, to, sent_ns, said.cap_watts)
                 if pod_facts.is_gated(body):
                     if is_newest and not plan.is_settled:
                         self._ledger.promise(promise)
@@ -179,7 +180,8 @@ class Applier:
                 self._reserve(placement.gang, placement.uid, placement.node, pods[placement.uid])
             else:
                 now_ns = self._clock.monotonic_ns()
-                self._ledger.promise(_promise(body, placement.node, placement.gang, now_ns))
+                place = (placement.node, placement.gang)
+                self._ledger.promise(_promise(body, place, now_ns, placement.cap_watts))
         outcomes = self._settle(bodies)
         self._fresh_slots = []
         refused = self._why | {gang: why for gang, why in held.items() if why}
@@ -344,6 +346,8 @@ class Applier:
         self._ledger.reserve(Reservation(slot, node, gang, template, until_ns))
 
 
-def _promise(body: JsonObject, node: str, gang: str, since_ns: int) -> Promise:
-    owner = pod_facts.owner_key(body)
-    return Promise(pod_facts.uid(body), node, owner, since_ns, pod_facts.key(body), gang)
+def _promise(body: JsonObject, place: tuple[str, str], since_ns: int, cap_watts: int) -> Promise:
+    """``place`` is the node and the gang."""
+    (node, gang), owner = place, pod_facts.owner_key(body)
+    uid, key = pod_facts.uid(body), pod_facts.key(body)
+    return Promise(uid, node, owner, since_ns, key, gang, cap_watts=cap_watts)

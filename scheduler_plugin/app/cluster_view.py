@@ -17,6 +17,7 @@ from scheduler_plugin.app.volume_reader import VolumeReader
 from scheduler_plugin.kube_objects import pods as pod_facts
 from scheduler_plugin.kube_objects.node_facts import is_leaving
 from scheduler_plugin.kube_objects.pods import uid as pod_uid
+from scheduler_plugin.kube_objects.policy_floors import PolicyFloors
 from scheduler_plugin.kube_objects.power_view import ModelWatts, PowerView, model_watts
 from scheduler_plugin.promises.move_wish import unserved
 from scheduler_plugin.promises.new_nodes import NewNodes
@@ -215,6 +216,10 @@ class ClusterReader:
         """Labels of namespaces by name."""
         bodies = self._informers[NAMESPACES].list()
         return {str(b["metadata"]["name"]): b["metadata"].get("labels") or {} for b in bodies}
+
+    def policy_floors(self) -> PolicyFloors:
+        """What PowerPolicies keep for pods."""
+        return PolicyFloors.of(self._informers[_POLICIES].list())
 
     def budgets(self) -> tuple[JsonObject, ...]:
         """PodDisruptionBudgets (with moves)."""

@@ -81,8 +81,9 @@ def absent_uid(uid: str) -> str:
 
 
 def promise_line(
-    pod_uid: str, pod: tuple[str, str], node: str, gang: str, until: str = ""
+    pod_uid: str, pod: tuple[str, str], node: str, gang: str, until: str = "", cap_watts: int = 0
 ) -> JsonObject:
     """One promise; ``pod`` is its namespace and name, ``until`` the end of a kept place."""
     line = {"podUid": pod_uid, "namespace": pod[0], "name": pod[1], "node": node, "gang": gang}
-    return line | ({"until": until} if until else {})
+    line |= {"until": until} if until else {}
+    return line | ({"capWatts": cap_watts} if cap_watts else {})

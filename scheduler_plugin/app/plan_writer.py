@@ -65,6 +65,7 @@ class PlanWriter:
                 p.node,
                 p.gang,
                 "" if p.uid in bodies else kept_until,
+                p.cap_watts,
             )
             for p in chosen
         ]
@@ -81,7 +82,9 @@ class PlanWriter:
         for old in self._ledger.unsettled():
             if old.uid not in new:
                 space, _, name = old.key.partition("/")
-                lines.append(promise_line(old.uid, (space, name), old.node, old.gang))
+                lines.append(
+                    promise_line(old.uid, (space, name), old.node, old.gang, "", old.cap_watts)
+                )
         for slot, place in sorted(self._ledger.reservations.items()):
             if slot not in new:
                 until = rfc3339(now.wall_ns + place.until_ns - now.monotonic_ns)

@@ -235,6 +235,8 @@ class PlacementLoop:
             held = held_back(pods, objects.gangs, self._pauses, now_ns)
         there = tuple(pod for uid, pod in by_uid.items() if uid not in held)
         objects = replace(objects, pods=there, expected=expected)
+        if self._settings.cap_levels:
+            objects = replace(objects, at_caps=True, floors=self.reader.policy_floors())
         objects = self._moves.seen(objects, by_uid)
         built = build_snapshot(objects, self.ledger)
         self.ledger.keep_slots(built.kept_slots)

@@ -46,6 +46,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--deadline-seconds", type=float, help="what a cycle may take")
     add("--solver-workers", type=int, help="threads of the solver, at most the container's CPUs")
     add("--policy", choices=[p.value for p in ThroughputPolicy], help="of GPU models; default none")
+    add("--cap-levels", action="store_true", default=None, help="count work at caps that pay")
     add("--kubeconfig", type=Path, help="default: the pod's service account")
     add("--webhook-host", default="0.0.0.0")
     add("--webhook-port", type=flags.port, default=8443, help="0 serves no webhook")
@@ -64,7 +65,7 @@ def main(argv: list[str] | None = None) -> int:
     """Run until SIGTERM."""
     arguments = _parser().parse_args(argv)
     log_json(arguments.log_level)
-    flags = ("mode", "namespace", "deadline_seconds", "solver_workers", "policy")
+    flags = ("mode", "namespace", "deadline_seconds", "solver_workers", "policy", "cap_levels")
     settings = PlacementSettings.load(
         file=arguments.config,
         prefix="WATTPACK_PLACEMENT_",

@@ -39,6 +39,8 @@ class PlacementSettings(Settings):
         policy: By what GPU models are given to waiting pods that name their speeds: ``none`` (each
             by its own), ``max-min`` or ``cost``.
         gpu_prices: Of an hour of one GPU by model, any currency, for the policy ``cost``.
+        cap_levels: Plans may count work at the cap that pays at the price of a watt, where the
+            controller sets caps.
         moves: Whether running pods that opted in make room, and how many of them (mode Manage).
     """
 
@@ -61,6 +63,7 @@ class PlacementSettings(Settings):
     kueue_admission_checks: bool = False
     policy: ThroughputPolicy = ThroughputPolicy.NONE
     gpu_prices: Mapping[str, Annotated[float, Field(gt=0, le=1e6)]] = Field(default_factory=dict)
+    cap_levels: bool = False
     moves: MoveSettings = MoveSettings()
 
     @model_validator(mode="after")

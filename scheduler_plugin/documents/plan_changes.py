@@ -241,6 +241,7 @@ class _Draft:
             gangs=tuple(self._gangs.values()),
             domains=tuple(self._domains.values()),
             slow_downs=self._from.slow_downs,
+            cap_options=self._from.cap_options,
         )
 
     def make(self, change: Change) -> None:

@@ -47,6 +47,8 @@ class Placement(Value):
 
     Attributes:
         watts: What it adds there.
+        cap_watts: Of its boards, that ``watts`` counts on: an expectation of the controller, which
+            sets caps; 0 for none.
         boards: Numbers of the boards that the plan expects it to get, from 0; told only where
             somebody asks for a part of a board. Which one it gets is the device plugin's choice.
         mig: The same of MIG instances that are cut for it.
@@ -56,6 +58,7 @@ class Placement(Value):
     node: Id
     gang: Label = ""
     watts: Annotated[int, Field(ge=0)] = 0
+    cap_watts: Annotated[int, Field(ge=0, le=20_000)] = 0
     boards: Annotated[tuple[BoardNumber, ...], Field(max_length=MAX_GPUS)] = ()
     mig: Annotated[tuple[MigPlacement, ...], Field(max_length=MAX_INSTANCES)] = ()
 

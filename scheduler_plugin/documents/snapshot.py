@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
+from scheduler_plugin.documents.cap_option import CapMilli, CapOption
 from scheduler_plugin.documents.mig_geometry import MigGeometryName
 from scheduler_plugin.documents.mig_placement import MAX_INSTANCES, BoardNumber, MigPlacement
 from scheduler_plugin.documents.node_rules import NodeTerm, Taint, Toleration
@@ -57,6 +58,7 @@ class Node(Value):
         idle_watts: Draw without work; already part of the domain's ``used_watts``.
         watts_per_gpu: What one busy GPU adds, for work of unknown kind.
         class_watts_per_gpu: The same for known kernel classes, at the cap that they get.
+        caps_held: The controller sets its boards' caps: plans may count work there at one.
         power_known: False below a power domain without figures for the GPU type, or where it is
             unknown which breaker feeds it: no promises (I8).
         disrupted: Marked for drain, consolidation or maintenance: gets no promises.
@@ -82,6 +84,7 @@ class Node(Value):
     idle_watts: WattsInt = 0
     watts_per_gpu: GpuWatts = 0
     class_watts_per_gpu: dict[Label, GpuWatts] = {}
+    caps_held: bool = False
     power_known: bool = True
     ready: bool = True
     schedulable: bool = True
@@ -150,6 +153,8 @@ class Pod(Value):
         required_terms: Alternatives of required node affinity, empty for none.
         kernel_class: Chooses the node's ``class_watts_per_gpu``.
         expected_watts_per_gpu: Declared draw, overrides the node's figures.
+        least_cap_milli: Of a board's default limit, what its policies keep; 1000 for no cap.
+        cap_watts: Of a promised pod, the cap that it was planned at; 0 for none.
         excluded_nodes: Pairs under quarantine.
         move_seconds: What a move would cost each GPU of a running pod: the mean start of its work
             and what the stop loses; None where it cannot be moved or nobody knows.
@@ -183,6 +188,8 @@ class Pod(Value):
     tolerations: tuple[Toleration, ...] = ()
     kernel_class: Label = ""
     expected_watts_per_gpu: GpuWatts | None = None
+    least_cap_milli: CapMilli = 0
+    cap_watts: GpuWatts = 0
     excluded_nodes: tuple[Label, ...] = ()
     shared_work: Label = ""
     move_seconds: Annotated[int | None, Field(ge=0, le=10**8)] = None
@@ -229,6 +236,8 @@ class Pod(Value):
             raise ValueError("node must be set for bound and promised pods, and only for them")
         if self.state is PodState.ABSENT and not self.gang:
             raise ValueError("an absent pod must belong to a gang")
+        if self.cap_watts and self.state is not PodState.PROMISED:
+            raise ValueError("cap_watts: only of promised pods")
         instances(self, has_node=placed)
         boards = -(-self.gpu_milli // MILLI_PER_GPU)
         if self.gpu_boards and (not placed or len(self.gpu_boards) != boards):
@@ -288,6 +297,7 @@ class Snapshot(Value):
     gangs: Annotated[tuple[Gang, ...], Field(max_length=MAX_PODS)] = ()
     domains: Annotated[tuple[PowerDomain, ...], Field(max_length=MAX_NODES)] = ()
     slow_downs: Annotated[tuple[SlowDown, ...], Field(max_length=MAX_PAIRS)] = ()
+    cap_options: Annotated[tuple[CapOption, ...], Field(max_length=MAX_PAIRS)] = ()
 
     @field_validator("nodes")
     @classmethod
@@ -314,6 +324,11 @@ class Snapshot(Value):
     def _sort_slow_downs(cls, value: tuple[SlowDown, ...]) -> tuple[SlowDown, ...]:
         return tuple(sorted(value, key=lambda s: (s.gpu_model, s.work, s.beside)))
 
+    @field_validator("cap_options")
+    @classmethod
+    def _sort_cap_options(cls, value: tuple[CapOption, ...]) -> tuple[CapOption, ...]:
+        return tuple(sorted(value, key=lambda o: (o.gpu_model, o.kernel_class, o.cap_watts)))
+
     @model_validator(mode="after")
     def _ids_and_references_hold(self) -> Self:
         unique("nodes.name", [node.name for node in self.nodes])
@@ -321,6 +336,8 @@ class Snapshot(Value):
         unique("gangs.id", [gang.id for gang in self.gangs])
         unique("domains.name", [domain.name for domain in self.domains])
         unique("slow_downs", [f"{s.gpu_model}/{s.work}/{s.beside}" for s in self.slow_downs])
+        caps = [f"{o.gpu_model}/{o.kernel_class}/{o.cap_watts}" for o in self.cap_options]
+        unique("cap_options", caps)
         domains = {domain.name for domain in self.domains}
         known("nodes.domain", {node.domain for node in self.nodes} - {""}, domains)
         known("domains.parent", {domain.parent for domain in self.domains} - {""}, domains)

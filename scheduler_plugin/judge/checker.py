@@ -5,6 +5,7 @@ It runs on every plan before anything is promised. A complaint means that the pl
 
 from __future__ import annotations
 
+import math
 from collections import Counter, defaultdict
 
 from scheduler_plugin.documents.node_rules import NodeTerm, Requirement, Taint, Toleration
@@ -306,6 +307,36 @@ def _watts(pod: Pod, node: Node) -> int:
     return part_of_watts(pod, each)
 
 
+def _watts_at(pod: Pod, node: Node, cap_watts: int, snapshot: Snapshot) -> tuple[int, str]:
+    """Watts with the boards at a cap, and why the plan may not count on that cap, if it may not."""
+    each = node.class_watts_per_gpu.get(pod.kernel_class)
+    offered = [
+        option
+        for option in snapshot.cap_options
+        if option.gpu_model == node.gpu_model
+        and option.kernel_class == pod.kernel_class
+        and option.cap_watts == cap_watts
+    ]
+    if not node.caps_held:
+        return _watts(pod, node), "nobody holds caps there"
+    if not offered or each is None or pod.expected_watts_per_gpu is not None:
+        return _watts(pod, node), "this cap is not on offer"
+    if pod.gpu_milli < 1000 or pod.mig_profiles or pod.drawn_milli:
+        return _watts(pod, node), "it has no boards to itself"
+    if offered[0].cap_milli < pod.least_cap_milli:
+        return _watts(pod, node), f"its policies keep {pod.least_cap_milli} / 1000 of the limit"
+    return part_of_watts(pod, math.ceil(each * offered[0].watts_milli / 1000)), ""
+
+
+def _promised_watts(pod: Pod, node: Node, snapshot: Snapshot) -> int:
+    """At the cap that it was planned at; a cap that is no longer on offer counts as none."""
+    if not pod.cap_watts:
+        return _watts(pod, node)
+    # What its policies keep was judged when it was planned.
+    kept = pod.model_copy(update={"least_cap_milli": 0})
+    return _watts_at(kept, node, pod.cap_watts, snapshot)[0]
+
+
 def _power(
     snapshot: Snapshot,
     placements: tuple[Placement, ...],
@@ -328,10 +359,15 @@ def _power(
     for pod in snapshot.pods:
         if pod.state == "promised" and pod.node in nodes:
             for name in above(nodes[pod.node].domain):
-                promised[name] += _watts(pod, nodes[pod.node])
+                promised[name] += _promised_watts(pod, nodes[pod.node], snapshot)
     for placement in placements:
         node = nodes[placement.node]
-        watts = _watts(pods[placement.uid], node)
+        pod = pods[placement.uid]
+        watts, why = _watts(pod, node), ""
+        if placement.cap_watts:
+            watts, why = _watts_at(pod, node, placement.cap_watts, snapshot)
+        if why:
+            found.append(f"pod {pod.uid} at {placement.cap_watts} W: {why}")
         if placement.watts != watts:
             found.append(f"pod {placement.uid}: {placement.watts} W stated, {watts} W expected")
         for name in above(node.domain):

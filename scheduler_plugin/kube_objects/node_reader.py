@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -12,7 +12,7 @@ from pydantic import ValidationError
 
 from capacity.profile_library import normal_name
 from scheduler_plugin.documents.mig_geometry import geometry_of
-from scheduler_plugin.documents.snapshot import MILLI_PER_GPU, Node
+from scheduler_plugin.documents.snapshot import MILLI_PER_GPU, Node, Taint
 from scheduler_plugin.documents.snapshot_limits import MAX_GPUS
 from scheduler_plugin.kube_objects.asked_amounts import MOST_OFFERED, other_amounts
 from scheduler_plugin.kube_objects.hami_boards import registered_boards
@@ -29,7 +29,8 @@ from wattpack.device_requests import Devices
 from wattpack.errors import InputError
 from wattpack.gpu_resources import board_count, counts_whole_boards, gpu_demand
 from wattpack.kube.port import JsonObject
-from wattpack.object_names import GPU_MODEL_LABELS
+from wattpack.object_names import GPU_MODEL_LABELS, UNCONTROLLED_TAINT
+from wattpack.power.power_grid import Feeding
 from wattpack.quantities import resources
 
 __all__ = ["NodeReader"]
@@ -48,6 +49,7 @@ class NodeReader:
         devices: What nodes offer to claims.
         draws: What the work of this snapshot's pods draws.
         ports: Ports of the host that every node offers, by resource name.
+        at_caps: Plans may count work at caps where the controller sets them.
     """
 
     power: PowerView
@@ -55,6 +57,7 @@ class NodeReader:
     devices: ClaimObjects
     draws: WorkDraws
     ports: Mapping[str, int]
+    at_caps: bool = False
 
     def node(self, body: JsonObject) -> Node:
         """The node; one that cannot be read holds nothing and takes nothing."""
@@ -72,7 +75,7 @@ class NodeReader:
         label = next((labels[k] for k in GPU_MODEL_LABELS if labels.get(k)), product)
         watts = self.models.get(normal_name(label))
         feeding = self.power.feeding(body)
-        known = True
+        known, taints = True, taints_of(body)
         try:
             amounts = resources("status.allocatable", allocatable)
             slots = amounts.get("pods", DEFAULT_POD_SLOTS)
@@ -97,7 +100,7 @@ class NodeReader:
             | offered_milli(amounts, labels, boards)
             | dict(self.ports),
             labels=labels,
-            taints=taints_of(body),
+            taints=taints,
             domain=feeding.domain,
             rival_domains=feeding.strangers,
             idle_watts=math.ceil(boards * watts.idle_watts / efficiency) if watts else 0,
@@ -105,6 +108,7 @@ class NodeReader:
             class_watts_per_gpu=extra,
             ready=known and is_ready(body),
             schedulable=not spec.get("unschedulable"),
+            caps_held=self.at_caps and self._holds_caps(feeding, taints),
             power_known=not feeding.strangers
             and (watts is not None or not (boards and feeding.domain)),
             shared_boards=shared_board_count(labels, boards),
@@ -112,3 +116,7 @@ class NodeReader:
             slow_down_limit_milli=limit_milli(amounts, labels),
             disrupted=is_leaving(body),
         )
+
+    def _holds_caps(self, feeding: Feeding, taints: Sequence[Taint]) -> bool:
+        controlled = all(taint.key != UNCONTROLLED_TAINT for taint in taints)
+        return controlled and self.power.holds_caps(feeding)

@@ -130,6 +130,13 @@ class PowerView:
         metadata = node["metadata"]
         return self.grid.feeding(metadata["name"], metadata.get("labels") or {})
 
+    def holds_caps(self, feeding: Feeding) -> bool:
+        """Whether the controller sets caps for every domain above a node that is fed like this."""
+        if not feeding.domain or feeding.strangers or feeding.through:
+            return False
+        enforce = self.grid.tree.enforce
+        return all(bool(enforce[self.grid.index(n)]) for n in self.grid.path(feeding.domain))
+
     def snapshot_domains(
         self, hosts: Mapping[str, float], loads: Sequence[BoundLoad], now_seconds: float
     ) -> tuple[SnapshotDomain, ...]:

@@ -12,8 +12,10 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Final
+
+import numpy as np
 
 from capacity.catalogue.pod_works import KnownWork, PodWorks
 from scheduler_plugin.kube_objects import pods as pod_facts
@@ -67,6 +69,19 @@ class WorkDraws:
                     found[name] = min(watts, model.worst_watts)
             self._watts[model.model] = found
         return self._watts[model.model]
+
+    def speed_at(self, model: ModelWatts, name: str) -> Callable[[float], float] | None:
+        """Of a class on the GPU type, its speed at a cap in watts; None where nobody knows."""
+        profile = model.profile
+        work = self._known.get(name)
+        if work is not None:
+            curve = work.curve(profile)
+            return None if curve is None else curve.speed_at
+        kernel = profile.kernel_classes.get(name)
+        if kernel is None:
+            return None
+        limit, speeds = profile.default_limit_watts, (kernel.cap_fractions, kernel.throughput)
+        return lambda cap_watts: float(np.interp(cap_watts / limit, *speeds))
 
     def _counted_work(self, body: JsonObject) -> KnownWork | None:
         """What the pod counts by; None where an annotation speaks or nobody is sure."""

@@ -7,7 +7,7 @@
 
 Where power is plenty the price is 0 and everything runs uncapped. Where it binds, a cap that costs
 a tenth of the speed and saves a fifth of the watts lets more work in than it takes. The plan is
-then made with the watts of the chosen levels; whoever carries it out has to set these caps.
+then made with the watts of the chosen levels, and says which; the controller sets caps.
 """
 
 from __future__ import annotations
@@ -16,24 +16,41 @@ import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 from scipy.optimize import linprog
 
+from capacity.cap_steps import cap_steps
 from capacity.gpu_profile import GpuProfile
 from scheduler_plugin.documents.snapshot import MILLI_PER_GPU, PodState, Snapshot
+from scheduler_plugin.packing.capped_watts import NO_CAP, cap_options
 from scheduler_plugin.packing.domain_rooms import counted_watts
 from scheduler_plugin.packing.policy_values import free_gpus
 
-__all__ = ["CapLevel", "at_levels", "chosen_levels", "offered_levels"]
+__all__ = ["CapLevel", "at_levels", "chosen_caps", "chosen_levels", "offered_levels"]
 
-LEVELS: Final = 5
-"""Caps offered from the profile's knee to its default limit, both included."""
 UNLIMITED: Final = 1e12
-Offers = Mapping[tuple[str, str], Sequence["CapLevel"]]
-"""Levels by GPU model and kernel class."""
 Chosen = Mapping[tuple[str, str], "CapLevel"]
+
+
+class Priced(Protocol):
+    """A level as the choice sees it."""
+
+    @property
+    def added_watts(self) -> int:
+        """What the planner counts, AC watts above idle."""
+        ...
+
+    @property
+    def speed(self) -> float:
+        """Relative to no cap, in (0, 1]."""
+        ...
+
+
+L = TypeVar("L", bound=Priced)
+Offers = Mapping[tuple[str, str], Sequence[L]]
+"""Levels by GPU model and kernel class."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,17 +83,24 @@ def offered_levels(
         efficiency: DC at the board over AC at the breaker.
     """
     kernel = profile.kernel_classes[kernel_class]
-    made = []
-    for cap in np.linspace(profile.default_limit_watts, profile.knee_watts, LEVELS).tolist():
-        fraction = cap / profile.default_limit_watts
-        speed = float(np.interp(fraction, kernel.cap_fractions, kernel.throughput))
-        p95 = min(kernel.power_p95_watts, cap)
-        added = math.ceil(max(0.0, p95 - profile.idle_watts) / efficiency)
-        made.append(CapLevel(cap, min(kernel.power_p50_watts, p95), p95, added, speed))
-    return tuple(made)
+
+    def speed_at(cap_watts: float) -> float:
+        fraction = cap_watts / profile.default_limit_watts
+        return float(np.interp(fraction, kernel.cap_fractions, kernel.throughput))
+
+    return tuple(
+        CapLevel(
+            step.cap_watts,
+            min(kernel.power_p50_watts, step.p95_watts),
+            step.p95_watts,
+            math.ceil(max(0.0, step.p95_watts - profile.idle_watts) / efficiency),
+            step.speed,
+        )
+        for step in cap_steps(profile, kernel.power_p95_watts, speed_at)
+    )
 
 
-def chosen_levels(snapshot: Snapshot, offers: Offers) -> dict[tuple[str, str], CapLevel]:
+def chosen_levels(snapshot: Snapshot, offers: Offers[L]) -> dict[tuple[str, str], L]:
     """Of each offer the level whose work is worth most at the price that watts have here.
 
     The program places parts of pods on types, not on nodes: it is a guide, and plans are checked
@@ -93,6 +117,51 @@ def chosen_levels(snapshot: Snapshot, offers: Offers) -> dict[tuple[str, str], C
         )
         for key, levels in offers.items()
     }
+
+
+class _Offered(NamedTuple):
+    """A cap of the snapshot, or none."""
+
+    cap_milli: int
+    added_watts: int
+    speed: float
+
+
+def chosen_caps(snapshot: Snapshot) -> dict[tuple[str, str], int]:
+    """Caps that pay at the price of a watt, by GPU model and kernel class.
+
+    Returns:
+        Thousandths of the default limit; kinds of work that run without a cap are left out.
+    """
+    options = cap_options(snapshot)
+    if not options:
+        return {}
+    full = _uncapped_watts(snapshot)
+    offers = {
+        key: (
+            _Offered(NO_CAP, watts, 1.0),
+            *(
+                _Offered(o.cap_milli, math.ceil(watts * o.watts_milli / 1000), o.speed_milli / 1000)
+                for o in options.get(key, ())
+            ),
+        )
+        for key, watts in full.items()
+    }
+    chosen = chosen_levels(snapshot, offers)
+    return {k: level.cap_milli for k, level in chosen.items() if level.cap_milli < NO_CAP}
+
+
+def _uncapped_watts(snapshot: Snapshot) -> dict[tuple[str, str], int]:
+    """The most that a board adds by GPU model and waiting kernel class; also of unknown work."""
+    waiting = {kind for kind, _ in _waiting_gpus(snapshot)}
+    found: dict[tuple[str, str], int] = {}
+    for node in snapshot.nodes:
+        if node.gpu_milli:
+            for kind in waiting:
+                watts = node.class_watts_per_gpu.get(kind, node.watts_per_gpu)
+                key = (node.gpu_model, kind)
+                found[key] = max(watts, found.get(key, 0))
+    return found
 
 
 def at_levels(snapshot: Snapshot, chosen: Chosen) -> Snapshot:
@@ -112,7 +181,7 @@ def at_levels(snapshot: Snapshot, chosen: Chosen) -> Snapshot:
 # -- the price of a watt ---------------------------------------------------------------------------
 
 
-def _watt_price(snapshot: Snapshot, offers: Offers) -> float:
+def _watt_price(snapshot: Snapshot, offers: Offers[L]) -> float:
     """Work (uncapped GPUs) that one watt more would let in; 0 where power does not bind."""
     demand = _waiting_gpus(snapshot)
     rooms = free_gpus(snapshot)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from scheduler_plugin.documents.plan_document import Placement
 from scheduler_plugin.documents.snapshot import PodState, PowerDomain, Snapshot
-from scheduler_plugin.room.resource_columns import pod_watts
+from scheduler_plugin.packing.capped_watts import cap_options, promised_cap, watts_at
 
 __all__ = ["DomainRoom", "ancestors", "counted_watts", "domain_rooms"]
 
@@ -44,8 +44,9 @@ def ancestors(domains: dict[str, PowerDomain], name: str) -> list[str]:
 def counted_watts(snapshot: Snapshot) -> dict[str, int]:
     """Forecast and promises of each domain, AC watts."""
     nodes = {node.name: node for node in snapshot.nodes}
+    options = cap_options(snapshot)
     promised = (
-        (pod.node, pod_watts(pod, nodes[pod.node]))
+        (pod.node, watts_at(pod, nodes[pod.node], promised_cap(pod, nodes[pod.node], options)))
         for pod in snapshot.pods
         if pod.state is PodState.PROMISED and pod.node in nodes
     )

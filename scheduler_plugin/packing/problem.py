@@ -16,6 +16,8 @@ import numpy.typing as npt
 
 from scheduler_plugin.documents.mig_geometry import GEOMETRIES, MigGeometry
 from scheduler_plugin.documents.snapshot import MILLI_PER_GPU, Snapshot
+from scheduler_plugin.packing.cap_levels import chosen_caps
+from scheduler_plugin.packing.capped_watts import watts_added
 from scheduler_plugin.packing.fragmentation import Ask, expected_demand
 from scheduler_plugin.packing.node_scores import NodeScores
 from scheduler_plugin.packing.pod_classes import Blocked, Job, PodClass, classes_of, is_movable
@@ -24,7 +26,6 @@ from scheduler_plugin.packing.problem_arrays import (
     eligibility,
     headrooms,
     rows,
-    watts_added,
     worths,
 )
 from scheduler_plugin.room.board_neighbours import SHARES, Neighbours, Sharer, neighbours_of
@@ -73,6 +74,7 @@ class Problem:
         counts: Pods in each class, shape (c,).
         eligible: Shape (c, n).
         watts: What one pod adds, shape (c, n).
+        caps: Of its boards there, that ``watts`` counts on, shape (c, n); 0 for none, None for all.
         worth: What one pod's placement is worth beside others that place as much, shape (c, n);
             None where no pod says that GPU models differ to it.
         headroom: Watts that each domain may still take, shape (d + 1,), the last unlimited.
@@ -103,6 +105,7 @@ class Problem:
     counts: IntArray
     eligible: BoolArray
     watts: IntArray
+    caps: IntArray | None
     worth: IntArray | None
     headroom: IntArray
     domain: IntArray
@@ -211,12 +214,14 @@ class Problem:
         return tuple(r for r, name in enumerate(self.columns) if name in SHARES)
 
 
-def compile_problem(snapshot: Snapshot, *, moves: bool = False) -> Problem:
+def compile_problem(snapshot: Snapshot, *, moves: bool = False, caps: bool = False) -> Problem:
     """The arrays of a snapshot.
 
     Args:
         snapshot: What is known.
         moves: Whether running pods that can be moved may be.
+        caps: Whether waiting pods count at chosen caps; not together with moves, since pods that
+            run were counted without.
     """
     index = {node.name: i for i, node in enumerate(snapshot.nodes)}
     headroom, domain, above = headrooms(snapshot)
@@ -239,6 +244,7 @@ def compile_problem(snapshot: Snapshot, *, moves: bool = False) -> Problem:
     rule = neighbours_of(snapshot, leaving)
     sharers = tuple(None if rule is None else rule.sharer_of(k.pod) for k in classes)
     demands = _demands(classes, requests, sharers, own_boards=bool(running))
+    watts, cap_watts = watts_added(snapshot, classes, chosen_caps(snapshot) if caps else {})
     return Problem(
         snapshot=snapshot,
         node_names=tuple(index),
@@ -256,7 +262,8 @@ def compile_problem(snapshot: Snapshot, *, moves: bool = False) -> Problem:
         gpu_milli=np.array([gpu_value_milli(k.pod) for k in classes], dtype=np.int64),
         counts=np.array([k.count for k in classes], dtype=np.int64),
         eligible=eligibility(snapshot, classes) & margin_ok,
-        watts=watts_added(snapshot, classes),
+        watts=watts,
+        caps=cap_watts,
         worth=worths(snapshot, classes),
         headroom=headroom,
         domain=domain,

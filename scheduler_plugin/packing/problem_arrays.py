@@ -18,16 +18,14 @@ from scheduler_plugin.room.resource_columns import (
     MEMORY,
     MILLI_CPU,
     PODS,
-    gpu_watts,
     node_amounts,
     row,
-    watts_per_gpu,
     whole_boards,
 )
 from scheduler_plugin.rules.node_kinds import node_kinds
 from scheduler_plugin.rules.static_rules import static_key, static_mask
 
-__all__ = ["capacities", "eligibility", "headrooms", "rows", "watts_added", "worths"]
+__all__ = ["capacities", "eligibility", "headrooms", "rows", "worths"]
 
 IntArray = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
@@ -112,19 +110,3 @@ def worths(snapshot: Snapshot, classes: tuple[PodClass, ...]) -> IntArray | None
             if model in number:
                 worth[number[model]] = value * pod.gpu_milli // MILLI_PER_GPU
     return by_model[:, of_node]
-
-
-def watts_added(snapshot: Snapshot, classes: tuple[PodClass, ...]) -> IntArray:
-    """What one pod of each class adds at the breaker above each node, AC watts, shape (c, n)."""
-    each: dict[str, IntArray] = {}
-    result = np.zeros((len(classes), len(snapshot.nodes)), dtype=np.int64)
-    for i, pod_class in enumerate(classes):
-        pod = pod_class.pod
-        if pod.expected_watts_per_gpu is not None:
-            result[i] = gpu_watts(pod, pod.expected_watts_per_gpu)
-            continue
-        if pod.kernel_class not in each:
-            on = [watts_per_gpu(pod, node) for node in snapshot.nodes]
-            each[pod.kernel_class] = np.array(on, dtype=np.int64)
-        result[i] = gpu_watts(pod, each[pod.kernel_class])
-    return result

@@ -48,6 +48,7 @@ class Promise:
     Attributes:
         key: ``namespace/name`` of the pod.
         since_ns: When it came to its present stage; for ``SENT``, when the newest patch was sent.
+        cap_watts: Of its boards, that the plan counted on; 0 for none.
     """
 
     uid: str
@@ -57,6 +58,7 @@ class Promise:
     key: str = ""
     gang: str = ""
     stage: Stage = Stage.WRITTEN
+    cap_watts: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,6 +183,11 @@ class Ledger:
         """
         promise = self.promises.get(uid)
         return promise.node if promise is not None else self.moves.place_of(uid)
+
+    def promised_cap_watts(self, uid: str) -> int:
+        """Of a promised pod's boards, the cap that its plan counted on; 0 for none."""
+        promise = self.promises.get(uid)
+        return 0 if promise is None else promise.cap_watts
 
     def gang_slots(self, gang: str) -> Mapping[str, Reservation]:
         """Reserved places of one gang by slot."""

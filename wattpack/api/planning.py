@@ -211,6 +211,10 @@ class Promise(ApiModel):
             max_length=64, description="When the place of a missing member is given up, RFC 3339"
         ),
     ] = ""
+    cap_watts: Annotated[
+        int,
+        Field(ge=0, le=20000, description="Cap of its boards that the plan counts on; 0 = none"),
+    ] = 0
 
 
 class PendingPod(ApiModel):
