@@ -64,6 +64,7 @@ class ClusterObjects:
         movable: Pods that plans may move or evict, by uid; None: none does, and every price is for
             people to read.
         at_caps: Plans may count work at caps where the controller sets them.
+        p99_of_sums: Bound pods of a domain count by the 99th percentile of their sum.
         floors: What policies keep for pods; looked at with ``at_caps`` only.
         rescued: Pods without our gate that kube-scheduler found no node for, by uid: planned, too.
         namespaces: Labels of namespaces by name.
@@ -86,6 +87,7 @@ class ClusterObjects:
     rescued: frozenset[str] = frozenset()
     namespaces: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     at_caps: bool = False
+    p99_of_sums: bool = False
     floors: PolicyFloors = field(default_factory=PolicyFloors)
 
     def with_moves(self, movable: frozenset[str], rescued: frozenset[str]) -> ClusterObjects:
@@ -168,7 +170,9 @@ def build_snapshot(objects: ClusterObjects, ledger: Ledger) -> BuiltSnapshot:
     gangs, absent = _with_expected(around, gangs, absent, room)
     everyone = [*planned, *absent, *ledger.moves.held()]
     bound_at = {pod_facts.uid(body): bound_at_seconds(body) for body in objects.pods}
-    hosts, loads = host_watts(nodes, objects.power), bound_loads(nodes, planned, bound_at)
+    spreads = draws.spreads(objects.models) if objects.p99_of_sums else None
+    loads = bound_loads(nodes, planned, bound_at, spreads)
+    hosts = host_watts(nodes, objects.power)
     domains = objects.power.snapshot_domains(hosts, loads, objects.wall_seconds)
     snapshot = Snapshot(
         nodes=tuple(nodes),

@@ -234,7 +234,8 @@ class PlacementLoop:
         if self._settings.mode is Mode.MANAGE:
             held = held_back(pods, objects.gangs, self._pauses, now_ns)
         there = tuple(pod for uid, pod in by_uid.items() if uid not in held)
-        objects = replace(objects, pods=there, expected=expected)
+        p99_of_sums = self._settings.peaks == "p99"
+        objects = replace(objects, pods=there, expected=expected, p99_of_sums=p99_of_sums)
         if self._settings.cap_levels:
             objects = replace(objects, at_caps=True, floors=self.reader.policy_floors())
         objects = self._moves.seen(objects, by_uid)

@@ -47,6 +47,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--solver-workers", type=int, help="threads of the solver, at most the container's CPUs")
     add("--policy", choices=[p.value for p in ThroughputPolicy], help="of GPU models; default none")
     add("--cap-levels", action="store_true", default=None, help="count work at caps that pay")
+    add("--peaks", choices=["sum", "p99"], help="of bound pods in a domain; default sum")
     add("--kubeconfig", type=Path, help="default: the pod's service account")
     add("--webhook-host", default="0.0.0.0")
     add("--webhook-port", type=flags.port, default=8443, help="0 serves no webhook")
@@ -65,7 +66,15 @@ def main(argv: list[str] | None = None) -> int:
     """Run until SIGTERM."""
     arguments = _parser().parse_args(argv)
     log_json(arguments.log_level)
-    flags = ("mode", "namespace", "deadline_seconds", "solver_workers", "policy", "cap_levels")
+    flags = (
+        "mode",
+        "namespace",
+        "deadline_seconds",
+        "solver_workers",
+        "policy",
+        "cap_levels",
+        "peaks",
+    )
     settings = PlacementSettings.load(
         file=arguments.config,
         prefix="WATTPACK_PLACEMENT_",

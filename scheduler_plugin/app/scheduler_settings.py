@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -41,6 +41,8 @@ class PlacementSettings(Settings):
         gpu_prices: Of an hour of one GPU by model, any currency, for the policy ``cost``.
         cap_levels: Plans may count work at the cap that pays at the price of a watt, where the
             controller sets caps.
+        peaks: How bound pods of a domain count where nothing else is known: the ``sum`` of their
+            95th percentiles, or the 99th percentile of their sum (``p99``).
         moves: Whether running pods that opted in make room, and how many of them (mode Manage).
     """
 
@@ -64,6 +66,7 @@ class PlacementSettings(Settings):
     policy: ThroughputPolicy = ThroughputPolicy.NONE
     gpu_prices: Mapping[str, Annotated[float, Field(gt=0, le=1e6)]] = Field(default_factory=dict)
     cap_levels: bool = False
+    peaks: Literal["sum", "p99"] = "sum"
     moves: MoveSettings = MoveSettings()
 
     @model_validator(mode="after")

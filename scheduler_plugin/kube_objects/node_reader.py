@@ -12,7 +12,8 @@ from pydantic import ValidationError
 
 from capacity.profile_library import normal_name
 from scheduler_plugin.documents.mig_geometry import geometry_of
-from scheduler_plugin.documents.snapshot import MILLI_PER_GPU, Node, Taint
+from scheduler_plugin.documents.node_rules import Taint
+from scheduler_plugin.documents.snapshot import MILLI_PER_GPU, Node
 from scheduler_plugin.documents.snapshot_limits import MAX_GPUS
 from scheduler_plugin.kube_objects.asked_amounts import MOST_OFFERED, other_amounts
 from scheduler_plugin.kube_objects.hami_boards import registered_boards

@@ -22,7 +22,7 @@ from typing import Final
 from wattpack.errors import InputError
 from wattpack.units import require_number
 
-__all__ = ["CORRELATION", "BoardDraw", "coincidence", "sum_p99_watts"]
+__all__ = ["CORRELATION", "BoardDraw", "coincidence", "pods_p99_watts", "sum_p99_watts"]
 
 CORRELATION: Final = 0.4
 Z95: Final = 1.6449
@@ -71,6 +71,23 @@ def sum_p99_watts(
     together = boards * sum(kind.share * kind.spread_watts for kind in kinds)
     # A pod's boards are one draw: n boards of pods of k are n / k draws of k spreads each.
     alone = boards * sum(kind.share * kind.boards * kind.spread_watts**2 for kind in kinds)
+    return mean + Z99 * math.sqrt((1.0 - correlation) * alone + correlation * together**2)
+
+
+def pods_p99_watts(
+    p95_watts: Sequence[float], spread_watts: Sequence[float], correlation: float = CORRELATION
+) -> float:
+    """The 99th percentile of what these pods draw together.
+
+    Args:
+        p95_watts: Of each pod, by which it is counted alone.
+        spread_watts: Standard deviation of each pod's draw; 0 where nobody knows, so that the pod
+            counts by its percentile alone.
+        correlation: Of every two pods' draws, from 0 to 1.
+    """
+    together = math.fsum(spread_watts)
+    alone = math.fsum(spread**2 for spread in spread_watts)
+    mean = math.fsum(p95_watts) - Z95 * together
     return mean + Z99 * math.sqrt((1.0 - correlation) * alone + correlation * together**2)
 
 

@@ -10,6 +10,7 @@ from capacity.gpu_profile import GpuProfile
 from capacity.profile_book import ProfileBook
 from forecasting.forecast_book import FORECAST_TRUSTED, ForecastBook, Question
 from scheduler_plugin.documents.snapshot import PowerDomain as SnapshotDomain
+from scheduler_plugin.kube_objects.peak_coincidence import pods_p99_watts
 from wattpack.api.conditions import find_condition, is_true
 from wattpack.api.object_meta import ConditionStatus
 from wattpack.kube.port import JsonObject
@@ -37,12 +38,14 @@ class BoundLoad:
         uid: Of the pod.
         watts: Its nominal draw above idle.
         bound_at_seconds: Unix time.
+        spread_watts: Standard deviation of its draw, AC watts; 0 for unknown, or not to be counted.
     """
 
     domain: str
     uid: str
     watts: int
     bound_at_seconds: float
+    spread_watts: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,7 +177,8 @@ class PowerView:
     ) -> float:
         """The most that what is bound now will draw, AC watts.
 
-        The smallest of three estimates: everything present at its worst; the forecast plus what
+        The smallest of three estimates: everything present at its worst, of pods by the 99th
+        percentile of their sum where their spread is told; the forecast plus what
         was bound after its data end; the measured draw plus the rise that the forecast expects
         plus what recently bound pods have yet to draw. The forecast alone would not do: it also
         counts work that has ended and work that has yet to come through this planner. What is
@@ -183,7 +187,8 @@ class PowerView:
         """
         draw = self._domains[name].status.draw_watts
         inside = [n for n in self._domains if name in self.grid.path(n)]
-        static = sum(hosts.get(n, 0.0) for n in inside) + sum(load.watts for load in below)
+        static = sum(hosts.get(n, 0.0) for n in inside)
+        static += pods_p99_watts([b.watts for b in below], [b.spread_watts for b in below])
         for n in inside:
             static += float(self.grid.tree.external_watts[self.grid.index(n)])
         estimates = [static]

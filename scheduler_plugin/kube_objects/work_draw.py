@@ -12,13 +12,14 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 import numpy as np
 
 from capacity.catalogue.pod_works import KnownWork, PodWorks
 from scheduler_plugin.kube_objects import pods as pod_facts
+from scheduler_plugin.kube_objects.peak_coincidence import Z95
 from scheduler_plugin.kube_objects.power_view import ModelWatts
 from wattpack.errors import InputError
 from wattpack.kube.port import JsonObject
@@ -82,6 +83,38 @@ class WorkDraws:
             return None
         limit, speeds = profile.default_limit_watts, (kernel.cap_fractions, kernel.throughput)
         return lambda cap_watts: float(np.interp(cap_watts / limit, *speeds))
+
+    def spreads(self, models: Mapping[str, ModelWatts]) -> Callable[[str, str], float]:
+        """By GPU model and class, ``spread_share``; 0 for a type that nobody knows."""
+        by_name = {watts.model: watts for watts in models.values()}
+        known: dict[tuple[str, str], float] = {}
+
+        def share(model: str, name: str) -> float:
+            if (model, name) not in known:
+                watts = by_name.get(model)
+                known[model, name] = 0.0 if watts is None else self.spread_share(watts, name)
+            return known[model, name]
+
+        return share
+
+    def spread_share(self, model: ModelWatts, name: str) -> float:
+        """Standard deviation of a class's draw over its 95th percentile, both above idle.
+
+        By median (or mean of a mix) and 95th percentile of a normal draw; 0 where nobody knows.
+        """
+        p95_watts = self.class_watts(model).get(name, 0.0)
+        if p95_watts <= model.idle_watts:
+            return 0.0
+        work, kernel = self._known.get(name), model.profile.kernel_classes.get(name)
+        curve = None if work is None else work.curve(model.profile)
+        if curve is not None:
+            middle_watts = float(curve.draw_watts[-1])
+        elif work is None and kernel is not None:
+            middle_watts = kernel.power_p50_watts
+        else:
+            return 0.0
+        middle_watts = min(max(middle_watts, model.idle_watts), p95_watts)
+        return (p95_watts - middle_watts) / (p95_watts - model.idle_watts) / Z95
 
     def _counted_work(self, body: JsonObject) -> KnownWork | None:
         """What the pod counts by; None where an annotation speaks or nobody is sure."""
