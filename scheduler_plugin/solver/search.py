@@ -234,7 +234,8 @@ class Search:
         self.solver_work += max(result.deterministic_time, 1e-3)
         self.wall += result.wall_seconds
         self.rounds += 1
-        return Attempt(self._take(result.assignment), result.proved)
+        # Where some classes stay as they are, another place for them might let more in.
+        return Attempt(self._take(result.assignment), result.proved and not self.kept)
 
     def _take(self, assignment: Assignment) -> bool:
         """Make it the best if with what then still fits it is better."""

@@ -248,6 +248,16 @@ def test_who_wants_to_be_near_somebody_that_waits_too_comes_with_it() -> None:
     assert len(made.placements) == 2
 
 
+def test_nothing_is_called_proved_while_pods_stay_where_greedy_put_them() -> None:
+    small = Pod(uid="a", gpu_milli=300)
+    half = Pod(uid="b", mig_profiles={"3g.20gb": 1})
+    rest = Pod(uid="c", mig_profiles={"2g.10gb": 2}, peer_rules=(apart(),))
+    one = node("n", 1, mig_geometry="A100-40GB")
+    made = plan(snapshot(one, small, half, rest))
+    assert made.tiers[0].bound_value >= 428 + 570, "b and c fit together"
+    assert (made.gap == 0) == (made.tiers[0].placed_value == 428 + 570)
+
+
 # From Kubernetes
 
 
