@@ -23,7 +23,7 @@ from scheduler_plugin.solve import plan
 MILLI_CPU, MEMORY_BYTES = 96_000, 2**39
 #: Of the search, in CP-SAT's deterministic work.
 DEADLINE_SECONDS: Final = 0.05
-#: Rounds (eight hours of six minutes each): chosen on other seeds; a tenth of that costs up to 8 %.
+#: Rounds (eight hours of six minutes each): chosen on seeds that the benchmark does not use.
 ANEW_AFTER: Final = 80
 
 
