@@ -36,6 +36,7 @@ from scheduler_plugin.promises.gang_places import Room, gangs_with_places, place
 from scheduler_plugin.promises.ledger import Ledger
 from wattpack.device_requests import Devices, UncountedClaimError
 from wattpack.errors import InputError
+from wattpack.gang_sizes import ODD_SHAPES
 from wattpack.gangs import GangRef, GangSources
 from wattpack.kube.port import JsonObject
 from wattpack.object_names import GATE
@@ -212,13 +213,14 @@ def _state(
         return None, ""
     if node := pod_facts.node_name(body):
         return PodState.BOUND, node
-    deleted = bool(body["metadata"].get("deletionTimestamp"))
+    if body["metadata"].get("deletionTimestamp"):
+        return None, ""  # Nobody binds it any more, however long its finalizers keep it.
     if pod_facts.is_gated(body):
         if node := ledger.still_promised(pod_facts.uid(body)):
             return PodState.PROMISED, node
         if ledger.goes_unpinned(pod_facts.owner_key(body)):
             return None, ""
-        alone = pod_facts.gates(body) == [GATE] and not deleted
+        alone = pod_facts.gates(body) == [GATE]
         return (PodState.PENDING, "") if alone else (None, "")
     if pod_facts.gates(body):
         return None, ""
@@ -230,7 +232,7 @@ def _state(
         return PodState.PENDING, ""
     space = pod_facts.namespace(body)
     shadow = objects.shadow_namespaces
-    if space in shadow and not deleted and not pod_facts.unmanaged_reason(body):
+    if space in shadow and not pod_facts.unmanaged_reason(body):
         return PodState.PENDING, ""
     return None, ""
 
@@ -260,7 +262,7 @@ def _expected(around: _Around, living: set[str]) -> Iterator[tuple[ExpectedGang,
             for body, count in gang.members:
                 one, _ = _pod(body, PodState.ABSENT, "", around, gang.ref)
                 members += [one.model_copy(update={"name": ""})] * count
-        except (InputError, ValidationError) as error:
+        except (InputError, ValidationError, *ODD_SHAPES) as error:
             log.warning("%s cannot be planned: %s", gang.ref.id, error)
             continue
         yield gang, members

@@ -24,6 +24,7 @@ from wattpack.quantities import pod_requests
 __all__ = [
     "JOBSET_LABEL",
     "MAX_GANG_SIZE",
+    "ODD_SHAPES",
     "GangSize",
     "Topology",
     "coscheduling_size",
@@ -40,6 +41,9 @@ __all__ = [
 JOBSET_LABEL = "jobset.sigs.k8s.io/jobset-name"
 _REPLICATED_JOB = "jobset.sigs.k8s.io/replicatedjob-name"
 MAX_GANG_SIZE = 100_000
+ODD_SHAPES = (AttributeError, KeyError, TypeError, ValueError)
+"""What reading raises where a list, a text or a number stands for an object. Whoever installed the
+kind said what its fields may hold: other versions of it, or none, may let anything pass."""
 
 
 @dataclass(frozen=True, slots=True)

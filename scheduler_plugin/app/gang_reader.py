@@ -11,7 +11,7 @@ from typing import Any
 from scheduler_plugin.app.served_kinds import ServedKinds
 from scheduler_plugin.kube_objects import pods as pod_facts
 from wattpack.errors import InputError
-from wattpack.gang_sizes import GangSize
+from wattpack.gang_sizes import ODD_SHAPES, GangSize
 from wattpack.gang_sources import GangSource
 from wattpack.gangs import GangSources, source_of
 from wattpack.kube.port import (
@@ -88,8 +88,8 @@ def _sizes(
         around: list[Mapping[str, Any]] = list(jobs.get(space, ()))
         try:
             sizes = source.sizes(body, around)
-        except InputError as error:
-            log.warning("%s/%s: no gang size: %s", space, body["metadata"]["name"], error)
+        except (InputError, *ODD_SHAPES) as error:
+            log.warning("%s/%s: no gang size: %r", space, body["metadata"]["name"], error)
             continue
         found |= {f"{space}/{name}": size for name, size in sizes.items() if size is not None}
     return found

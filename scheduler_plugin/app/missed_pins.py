@@ -74,7 +74,11 @@ class MissedPins:
                 self._ledger.drop([promise.uid])
             elif pod_facts.is_finished(pod):
                 self._closed_finished(pod, promise.node, now_ns)
-            elif pod_facts.node_name(pod) and _runs(pod):
+            elif pod_facts.node_name(pod):
+                if _runs(pod):
+                    self._ledger.drop([promise.uid])
+            elif pod["metadata"].get("deletionTimestamp"):
+                # Deleted before it was bound, and kept by a finalizer: that is no fault of the pin.
                 self._ledger.drop([promise.uid])
         for promise in self._ledger.overdue(now_ns):
             if self._clock.monotonic_ns() - now_ns > REPAIRING_NS:

@@ -18,7 +18,6 @@ from dataclasses import replace
 from scheduler_plugin.app.applier import Applied, Applier
 from scheduler_plugin.app.move_notes import MoveNotes
 from scheduler_plugin.app.nominations import Nominations
-from scheduler_plugin.app.waiting_pods import FIRST_PAUSE_NS, LONGEST_PAUSE_NS
 from scheduler_plugin.documents.plan_document import Placement, Plan
 from scheduler_plugin.documents.snapshot import Pod, Snapshot
 from scheduler_plugin.kube_objects import pods as pod_facts
@@ -49,6 +48,9 @@ __all__ = ["Mover"]
 log = logging.getLogger(__name__)
 #: What one cycle spends on evictions; the rest follows in the next.
 EVICTING_NS = 5 * NS_PER_SECOND
+#: Pauses after an eviction that was refused: 2, 4, 8 ... seconds, at most one minute.
+FIRST_PAUSE_NS = 2 * NS_PER_SECOND
+LONGEST_PAUSE_NS = 60 * NS_PER_SECOND
 #: Beyond the grace period of a pod that leaves, its place is waited for so long (assumed).
 MARGIN_NS = 60 * NS_PER_SECOND
 NOTHING = Applied({}, {}, unfinished=False)

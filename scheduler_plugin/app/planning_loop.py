@@ -260,7 +260,8 @@ class PlacementLoop:
     def _again_ns(self) -> int | None:
         """When this loop wants to be called although nothing changed."""
         times = [p.since_ns + RESEND_NS for p in self.ledger.unsettled()]
-        known = (*times, self._retry_at_ns, self._moves.again_ns(), self._checks.again_ns())
+        pause = self._pauses.next_ns(self._clock.monotonic_ns())
+        known = (*times, pause, self._retry_at_ns, self._moves.again_ns(), self._checks.again_ns())
         return min([t for t in known if t is not None], default=None)
 
     def _let_one_go(self, pod: JsonObject) -> bool:

@@ -20,9 +20,10 @@ from wattpack.kube.port import JsonObject
 from wattpack.object_names import GATE
 from wattpack.units import NS_PER_SECOND
 
-#: Pauses after a refusal: 2, 4, 8 ... seconds, at most one minute.
+#: Pauses after a refusal: 2, 4, 8, 16, 20, 20 ... seconds. With the cycle that follows a pod is
+#: patched again within 30 s of any failed patch.
 FIRST_PAUSE_NS = 2 * NS_PER_SECOND
-LONGEST_PAUSE_NS = 60 * NS_PER_SECOND
+LONGEST_PAUSE_NS = 20 * NS_PER_SECOND
 #: Causes that no present node removes, however empty it becomes.
 UNSERVABLE = frozenset(
     reason.value
@@ -62,6 +63,10 @@ class Pauses:
     def why(self, key: str, now_ns: int) -> str:
         """The refusal that the key pauses for; empty if it does not."""
         return self._why[key] if now_ns < self._until_ns.get(key, 0) else ""
+
+    def next_ns(self, now_ns: int) -> int | None:
+        """When the next pause ends; None if nobody pauses."""
+        return min((at for at in self._until_ns.values() if at > now_ns), default=None)
 
     def keep(self, keys: frozenset[str]) -> None:
         """Forget what waits no more."""
@@ -162,11 +167,14 @@ class Unservable:
     def due(self, causes: Mapping[str, Cause], now_ns: int) -> list[str]:
         """Uids of pods whose patience is over, of those whose cause no present node removes.
 
-        Claims that cannot be counted are none of our business: such pods do not wait for us.
+        Claims that cannot be counted are none of our business: such pods do not wait for us. A
+        cycle that had no time to look for a cause says nothing against the last one.
         """
         hopeless = {
             uid for uid, (why, _) in causes.items() if why in UNSERVABLE or why == UNREADABLE
         }
-        self._since_ns = {uid: self._since_ns.get(uid, now_ns) for uid in hopeless}
+        unknown = {u for u, (why, _) in causes.items() if why == PendingReason.NOT_EXPLAINED.value}
+        known = hopeless | unknown & self._since_ns.keys()
+        self._since_ns = {uid: self._since_ns.get(uid, now_ns) for uid in known}
         late = {u for u, since in self._since_ns.items() if since <= now_ns - self.patience_ns}
         return sorted(late | {u for u, (why, _) in causes.items() if why == CLAIM_NOT_COUNTED})

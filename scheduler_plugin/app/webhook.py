@@ -6,6 +6,7 @@ silent client cannot keep others from being served.
 
 from __future__ import annotations
 
+import io
 import json
 import logging
 import socket
@@ -15,8 +16,11 @@ from collections.abc import Callable, Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+from scheduler_plugin.app.timed_reader import TimedReader
 from scheduler_plugin.kube_objects.admission import WEBHOOK_TIMEOUT_SECONDS, Mode, review
+from wattpack.clock import SystemClock
 from wattpack.errors import InputError
+from wattpack.gang_sizes import ODD_SHAPES
 from wattpack.hosts import bare, socket_family
 from wattpack.scratch_folder import ScratchFolder
 from wattpack.wire.certificates import ServingIdentity
@@ -25,6 +29,8 @@ Answering = Callable[[bytes], tuple[int, bytes]]
 """Status and body to what was posted."""
 log = logging.getLogger(__name__)
 PATH = "/mutate"
+#: From a request's first byte to its last: nobody who asks waits for as long.
+REQUEST_SECONDS = 8.0
 #: A pod is at most 1.5 MiB in etcd; a review carries it once, with room for the envelope.
 MAX_BODY_BYTES = 4 * 1024 * 1024
 #: Between two reviews. An API server keeps a quiet connection for 90 s (util/net/http.go of its
@@ -124,6 +130,18 @@ class _TlsServer(ThreadingHTTPServer):
         log.info("connection from %s ended early", client_address, exc_info=True)
 
 
+def answered(asked: Answering, body: bytes) -> tuple[int, bytes]:
+    """The answer; what cannot be read at all is refused like what is malformed.
+
+    An API server sends what it has validated; others who reach the port may send anything.
+    """
+    try:
+        return asked(body)
+    except (*ODD_SHAPES, RecursionError) as error:
+        log.info("a body of %d bytes is refused", len(body), exc_info=True)
+        return 400, f"not to be read as what is expected here: {type(error).__name__}\n".encode()
+
+
 def answer(body: bytes, mode: Mode) -> tuple[int, bytes]:
     """HTTP status and body for one AdmissionReview request."""
     try:
@@ -149,16 +167,24 @@ def _handler_for(mode: Mode, routes: Mapping[str, Answering]) -> type[BaseHTTPRe
         protocol_version = "HTTP/1.1"
         is_seated = False
 
-        def parse_request(self) -> bool:
-            """What was begun has the deadline of a review."""
-            self.connection.settimeout(WEBHOOK_TIMEOUT_SECONDS)
-            return super().parse_request()
-
         def finish(self) -> None:
             """Somebody else may be quiet now."""
             if self.is_seated:
                 seats.release()
             super().finish()
+
+        def setup(self) -> None:
+            """Reads within a time that holds for a request as a whole."""
+            super().setup()
+            patience_seconds = float(WEBHOOK_TIMEOUT_SECONDS)
+            self._timed = TimedReader(self.connection, SystemClock(), patience_seconds)
+            self.rfile = io.BufferedReader(self._timed)
+
+        def handle_one_request(self) -> None:
+            """One request: what was begun ends in time, or not at all."""
+            quiet_seconds = QUIET_SECONDS if self.is_seated else float(WEBHOOK_TIMEOUT_SECONDS)
+            self._timed.allow(quiet_seconds, REQUEST_SECONDS)
+            super().handle_one_request()
 
         def do_GET(self) -> None:
             """Health only."""
@@ -174,9 +200,9 @@ def _handler_for(mode: Mode, routes: Mapping[str, Answering]) -> type[BaseHTTPRe
             body = self.rfile.read(int(text))
             path = self.path.partition("?")[0]
             if path == PATH:
-                self._reply(*answer(body, mode))
+                self._reply(*answered(lambda given: answer(given, mode), body))
             elif path in routes:
-                self._reply(*routes[path](body))
+                self._reply(*answered(routes[path], body))
             else:
                 self._reply(404, b"")
 
@@ -191,8 +217,6 @@ def _handler_for(mode: Mode, routes: Mapping[str, Answering]) -> type[BaseHTTPRe
             self.end_headers()
             self.wfile.write(body)
             self.is_seated = self.is_seated or seats.acquire(blocking=False)
-            if self.is_seated:
-                self.connection.settimeout(QUIET_SECONDS)
 
         def log_message(self, format: str, *args: object) -> None:
             """Access is not logged."""

@@ -27,6 +27,11 @@ _REGISTER = "hami.io/node-nvidia-register"
 _ALLOCATED = "hami.io/vgpu-devices-allocated"
 
 
+_ODD_TEXT = (ValueError, KeyError, IndexError, OverflowError)
+#: MiB or percent; more is no amount of a board.
+_MOST = 2**31
+
+
 class _Board(NamedTuple):
     """One registered board."""
 
@@ -39,18 +44,25 @@ def registered_boards(node: Mapping[str, Any]) -> tuple[_Board, ...] | None:
     text = str(((node.get("metadata") or {}).get("annotations") or {}).get(_REGISTER) or "")
     try:
         found = _from_json(text) if text.startswith("[") else _from_text(text)
-    except (ValueError, TypeError, KeyError, IndexError, AttributeError):
+    except (*_ODD_TEXT, TypeError, AttributeError, RecursionError):
         return None
     return found[:MAX_GPUS] or None
 
 
+def _whole(value: Any) -> int:  # noqa: ANN401
+    number = int(value)
+    if not 0 <= number <= _MOST:
+        raise ValueError(value)
+    return number
+
+
 def _from_json(text: str) -> tuple[_Board, ...]:
-    return tuple(_Board(str(each["id"]), int(each["devmem"])) for each in json.loads(text))
+    return tuple(_Board(str(each["id"]), _whole(each["devmem"])) for each in json.loads(text))
 
 
 def _from_text(text: str) -> tuple[_Board, ...]:
     rows = [row.split(",") for row in text.split(":") if row.strip()]
-    return tuple(_Board(row[0], int(row[2])) for row in rows)
+    return tuple(_Board(row[0], _whole(row[2])) for row in rows)
 
 
 class HamiBoards:
@@ -78,8 +90,8 @@ class HamiBoards:
             return {}
         rows = [row.split(",") for row in str(text).replace(";", ":").split(":") if row.strip()]
         try:
-            held = [(numbers[row[0]], int(row[2]), int(row[3])) for row in rows]
-        except (ValueError, KeyError, IndexError):
+            held = [(numbers[row[0]], _whole(row[2]), _whole(row[3])) for row in rows]
+        except _ODD_TEXT:
             return {}
         boards = sorted({number for number, _, _ in held})
         if len(held) != 1:

@@ -11,21 +11,25 @@ Source: ``kueue.x-k8s.io/v1beta1``, ``Workload.status.admissionChecks``, ``Admis
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Mapping
+import logging
+from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass
 from typing import Any, Final
 
 from scheduler_plugin.kube_objects import pods as pod_facts
 from wattpack.errors import InputError
-from wattpack.gang_sizes import kueue_workload_size
+from wattpack.gang_sizes import ODD_SHAPES, kueue_workload_size
 from wattpack.gangs import GangRef
 from wattpack.kube.port import JsonObject
 from wattpack.object_names import GANG_LABEL, GANG_SIZE_ANNOTATION
 
 __all__ = ["CONTROLLER_NAME", "Asked", "ExpectedGang", "activated", "answered", "asked_of_us"]
 
+log = logging.getLogger(__name__)
 #: ``spec.controllerName`` of AdmissionChecks that we answer.
 CONTROLLER_NAME: Final = "wattpack.io/placement"
+MOST_MEMBERS: Final = 20_000
+"""Of one Workload, as of all gangs together whose members do not exist yet (assumed)."""
 _LONGEST_LABEL = 63
 _LONGEST_MESSAGE = 1024
 #: What admission adds to every pod.
@@ -86,21 +90,29 @@ def asked_of_us(
         checks: All AdmissionChecks.
         flavors: All ResourceFlavors.
     """
-    ours = {
-        str(check["metadata"]["name"])
-        for check in checks
-        if (check.get("spec") or {}).get("controllerName") == CONTROLLER_NAME
-    }
+    ours = {str(check["metadata"]["name"]) for check in checks if _is_ours(check)}
     by_name = {str(f["metadata"]["name"]): f.get("spec") or {} for f in flavors}
     found: list[Asked] = []
     for workload in workloads:
-        status = workload.get("status") or {}
-        if not _is(status, "QuotaReserved") or _is(status, "Finished"):
-            continue
-        for check in status.get("admissionChecks") or ():
-            if check.get("name") in ours and check.get("state") in ("Pending", "Ready"):
-                asked = Asked(workload, str(check["name"]), str(check["state"]), None)
-                found.append(Asked(workload, asked.check, asked.state, _gang(asked, by_name)))
+        try:
+            found += _asked(workload, ours, by_name)
+        except (InputError, *ODD_SHAPES) as error:
+            log.warning("Workload %s is not read: %r", workload["metadata"]["name"], error)
+    return found
+
+
+def _asked(
+    workload: JsonObject, ours: Set[str], flavors: Mapping[str, Mapping[str, Any]]
+) -> list[Asked]:
+    """What one Workload asks of us."""
+    status = workload.get("status") or {}
+    if not _is(status, "QuotaReserved") or _is(status, "Finished"):
+        return []
+    found: list[Asked] = []
+    for check in status.get("admissionChecks") or ():
+        if check.get("name") in ours and check.get("state") in ("Pending", "Ready"):
+            asked = Asked(workload, str(check["name"]), str(check["state"]), None)
+            found.append(Asked(workload, asked.check, asked.state, _gang(asked, flavors)))
     return found
 
 
@@ -131,12 +143,13 @@ def answered(asked: Asked, state: str, message: str, now: str) -> JsonObject | N
 
 def activated(check: JsonObject, now: str) -> JsonObject | None:
     """The AdmissionCheck with the condition that we are there; None if it has it."""
-    if (check.get("spec") or {}).get("controllerName") != CONTROLLER_NAME:
+    if not _is_ours(check):
         return None
-    status = check.get("status") or {}
+    status = check.get("status")
+    status = status if isinstance(status, dict) else {}
     if _is(status, "Active"):
         return None
-    others = [c for c in status.get("conditions") or () if c.get("type") != "Active"]
+    others = [c for c in _conditions(status) if c.get("type") != "Active"]
     condition = {
         "type": "Active",
         "status": "True",
@@ -170,6 +183,8 @@ def _gang(asked: Asked, flavors: Mapping[str, Mapping[str, Any]]) -> ExpectedGan
             members.append((_pod(asked, pod_set, mine), count))
     if not members:
         return None
+    if size.least > MOST_MEMBERS:
+        raise InputError("spec.podSets", f"at most {MOST_MEMBERS} pods with GPUs", size.least)
     space = pod_facts.namespace(asked.workload)
     ref = GangRef(f"{space}/gang/{asked.label}", size.least, topology=size.topology)
     return ExpectedGang(ref, tuple(members))
@@ -213,6 +228,15 @@ def _updates(asked: Asked, gang: ExpectedGang) -> list[JsonObject]:
 
 def _is(status: Mapping[str, Any], condition: str) -> bool:
     return any(
-        c.get("type") == condition and c.get("status") == "True"
-        for c in status.get("conditions") or ()
+        c.get("type") == condition and c.get("status") == "True" for c in _conditions(status)
     )
+
+
+def _conditions(status: Mapping[str, Any]) -> list[JsonObject]:
+    given = status.get("conditions")
+    return [c for c in given if isinstance(c, dict)] if isinstance(given, list) else []
+
+
+def _is_ours(check: JsonObject) -> bool:
+    spec = check.get("spec")
+    return isinstance(spec, dict) and spec.get("controllerName") == CONTROLLER_NAME

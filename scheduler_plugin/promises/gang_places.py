@@ -5,8 +5,9 @@ from __future__ import annotations
 import itertools
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
+from scheduler_plugin.documents.plan_document import PendingReason
 from scheduler_plugin.documents.snapshot import Gang, Node, Pod, PodState
 from scheduler_plugin.promises.ledger import EXPECTED, Ledger
 from scheduler_plugin.room.resource_columns import node_amounts, pod_amounts
@@ -16,6 +17,13 @@ from wattpack.gangs import GangRef
 #: Reasons of an elastic gang's members that are not planned now.
 MINIMUM_FIRST = "GangMinimumFirst"
 GANG_IS_FULL = "GangIsFull"
+#: Reason of a gang for whose members a snapshot has no room; smaller gangs come first.
+TOO_MANY_ABSENT = "TooManyAbsentMembers"
+MOST_ABSENT: Final = 20_000
+"""Members that do not exist, in one snapshot (assumed): a size is a number that anybody may write,
+and each of them costs as much as a pod."""
+#: Fewer are not compared with the cluster: planning says it better.
+_MANY: Final = 1000
 
 
 class Room:
@@ -50,6 +58,15 @@ class Room:
         values = {node.labels[key] for node in nodes if key in node.labels}
         return {key: values.pop()} if len(values) == 1 else {}
 
+    def most_when_empty(self, pod: Pod) -> int:
+        """No more of such pods fit on all nodes together, whatever else runs there."""
+        asked = {name: amount for name, amount in pod_amounts(pod).items() if amount}
+        offers = map(node_amounts, self._nodes.values())
+        return sum(
+            min(offered.get(name, 0) // amount for name, amount in asked.items())
+            for offered in offers
+        )
+
     def _take(self, pod: Pod, node: str) -> None:
         free = self._free[node]
         self._there[node].append(pod)
@@ -63,7 +80,7 @@ class GangPlan(NamedTuple):
     Attributes:
         planned: All pods; a member beyond what starts together is a single one.
         absent: A pod for every member that does not exist yet.
-        later: Why an elastic gang's member is not planned now, by uid: reason and message.
+        later: Why a gang's member is not planned now, by uid: reason and message.
     """
 
     planned: list[Pod]
@@ -84,6 +101,7 @@ def gangs_with_places(
     absent: list[Pod] = []
     later: dict[str, tuple[str, str]] = {}
     single: dict[str, dict[str, str]] = {}
+    wanting: list[_Wanting] = []
     for gang, everybody in sorted(members.items()):
         ref = max((refs[pod.uid] for pod in everybody), key=lambda ref: ref.size or 1)
         size = ref.size or 1
@@ -97,14 +115,42 @@ def gangs_with_places(
         template = max(waiting or core, key=lambda p: (p.gpu_milli, p.milli_cpu, p.uid))
         kept = _kept(gang, size - (len(core) - len(waiting)), template, ledger, room)
         # Nobody waits: the members that run have had their time, whoever comes late waits anew.
-        missing = size - len(core) - len(kept) if waiting else 0
-        absent += kept + _fresh(gang, missing, template, ledger)
+        missing = max(0, size - len(core) - len(kept)) if waiting else 0
+        wanting.append(_Wanting(missing, gang, template, waiting, kept))
+    for one in sorted(wanting, key=lambda w: (w.missing, w.gang)):
+        if why := _too_many(one, len(absent), room):
+            later |= {pod.uid: why for pod in one.waiting}
+        else:
+            absent += one.kept + _fresh(one.gang, one.missing, one.template, ledger)
     alone_now = [
         _single(pod, single[pod.uid]) if pod.uid in single else pod
         for pod in planned
         if pod.uid not in later
     ]
     return GangPlan(alone_now, gangs, absent, later)
+
+
+class _Wanting(NamedTuple):
+    """A gang of which members do not exist, and the places that are kept for some of them."""
+
+    missing: int
+    gang: str
+    template: Pod
+    waiting: list[Pod]
+    kept: list[Pod]
+
+
+def _too_many(one: _Wanting, before: int, room: Room) -> tuple[str, str] | None:
+    """Reason and message where a gang's absent members are more than can be planned."""
+    if one.missing <= _MANY and before + one.missing <= MOST_ABSENT:
+        return None
+    said = f"{one.gang}: {one.missing:,} of its members do not exist yet"
+    if (most := room.most_when_empty(one.template)) < one.missing:
+        text = f"{said}; the cluster has room for {most:,} such members when it is empty"
+        return PendingReason.GANG_EXCEEDS_CLUSTER.value, text
+    if before + one.missing <= MOST_ABSENT:
+        return None
+    return TOO_MANY_ABSENT, f"{said}; with those of smaller gangs at most {MOST_ABSENT:,} may"
 
 
 def _single(pod: Pod, domain: Mapping[str, str]) -> Pod:

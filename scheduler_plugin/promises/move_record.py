@@ -6,6 +6,8 @@ Times are Unix seconds, because monotonic clocks end with their process.
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Annotated, Final, Literal
 
@@ -17,6 +19,7 @@ from scheduler_plugin.documents.value import Id, Label, Value
 from scheduler_plugin.documents.value_json import parse_value
 from scheduler_plugin.promises.disruption_budget import Disruption, DisruptionBudget
 from scheduler_plugin.promises.move_book import Coming, Leaving, Member, MoveBook, Step
+from wattpack.errors import InputError
 from wattpack.units import NS_PER_SECOND
 
 __all__ = ["RECORD_ANNOTATION", "MoveRecord", "Now", "record_of", "restore"]
@@ -124,12 +127,24 @@ def restore(text: str, book: MoveBook, budget: DisruptionBudget, now: Now) -> No
         InputError: naming the field, for what is no record; nothing is taken up then.
     """
     record = parse_value(MoveRecord, text, "stored moves")
+    _refuse_repeated(_step(line, 0, now) for line in record.steps)
     for line in record.steps:
         until_ns = now.to_monotonic(line.until)
         if until_ns > now.monotonic_ns:
             book.steps.append(_step(line, until_ns, now))
     for one in record.disruptions:
         budget.spend(Disruption(one.uid, one.owner, now.to_monotonic(one.at)))
+
+
+def _refuse_repeated(steps: Iterable[Step]) -> None:
+    """A place that is kept twice is in no snapshot, and so in no plan."""
+    counts: Counter[str] = Counter()
+    for step in steps:
+        slots = [m.slot for m in step.members] if isinstance(step, Coming) else [step.slot]
+        counts.update(slots)
+    again = [slot for slot, count in counts.items() if count > 1]
+    if again:
+        raise InputError("steps.uid", "every pod once", again[0], "stored moves")
 
 
 def _line(step: Step, now: Now) -> LeavingLine | ComingLine:
