@@ -112,6 +112,12 @@ def parse_json(text: str, source: str = "") -> object:
     except RecursionError as error:
         raise _refusal("JSON", _DeepError(), source) from error
     except ValueError as error:
+        if not text.strip():
+            raise InputError("file", "a JSON document", "an empty text", source) from error
+        if text.lstrip()[0] not in '{["':
+            # Whoever knows Kubernetes writes YAML.
+            expected = "a JSON document (YAML is not read here)"
+            raise InputError("file", expected, str(error), source) from error
         raise _refusal("JSON", error, source) from error
     return document
 

@@ -103,9 +103,10 @@ def read_snapshot(name: str) -> Snapshot:
         InputError: if it cannot be read, or naming the first wrong field.
     """
     text = _read(name)
+    source = "standard input" if name == "-" else name
     # A model takes the last of two keys unseen; people's files are refused by name.
-    parse_json(text, name)
-    return parse_snapshot(text, name)
+    parse_json(text, source)
+    return parse_snapshot(text, source)
 
 
 def cluster_snapshot(api: KubeApi, clock: Clock) -> Snapshot:
@@ -137,7 +138,9 @@ def _read(name: str) -> str:
         with Path(name).open("rb") as stream:
             return read_bounded(stream, name)
     except (OSError, UnicodeDecodeError) as error:
-        raise InputError("--snapshot", "a readable UTF-8 file", str(error), name) from error
+        # The name stands in front already.
+        got = getattr(error, "strerror", None) or str(error)
+        raise InputError("--snapshot", "a readable UTF-8 file", got, name) from error
 
 
 def _gpus(milli: int) -> str:

@@ -33,6 +33,8 @@ def comparison_lines(snapshot: Snapshot, comparison: Comparison) -> list[str]:
             if not one.after and (entry := waiting.get(one.uid)):
                 text = pending_message(entry, told.get(entry.gang, entry), pods)
                 lines.append(f"    {entry.reason}: {text}")
+            elif one.runs and not one.after:
+                lines.append("    evicted: its place goes to work that counts more")
     return lines + [_watts(domain) for domain in comparison.domains if _differs(domain)]
 
 
