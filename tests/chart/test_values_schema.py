@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
+from scheduler_plugin.app.scheduler_settings import PlacementSettings
 from tests.chart.helm_render import CHART, VALUE_SETS
 
 pytestmark = pytest.mark.helm
@@ -82,3 +83,17 @@ def test_every_value_is_read_by_a_template() -> None:
     )
     top = [key for key in VALUES if f".Values.{key}" not in text]
     assert top == []
+
+
+def test_settings_of_the_scheduler_are_refused_before_its_process_would_refuse_them() -> None:
+    """All but those that the chart sets itself: two homes of one setting could differ."""
+    by_the_chart = {"mode", "policy", "gpu_prices", "cap_levels", "peaks", "moves", "namespace"}
+    bounds = ("type", "minimum", "maximum", "exclusiveMinimum")
+    wanted = {
+        f"^{name}$": {each: field[each] for each in bounds if each in field}
+        for name, field in PlacementSettings.model_json_schema()["properties"].items()
+        if name not in by_the_chart
+    }
+    schema = SCHEMA["properties"]["scheduler"]["properties"]["settings"]
+    assert schema["patternProperties"] == wanted
+    assert schema["additionalProperties"] is False
