@@ -29,6 +29,7 @@ from scheduler_plugin.solver.bounds import cumulative_bounds, tightened
 from scheduler_plugin.solver.chains import goes_home, let_in, let_stay
 from scheduler_plugin.solver.exchanges import swap_in
 from scheduler_plugin.solver.neighbourhoods import Goal, Neighbourhood, Neighbourhoods
+from scheduler_plugin.solver.reordering import Reordering
 from wattpack.clock import Clock
 from wattpack.units import NS_PER_SECOND
 
@@ -65,6 +66,8 @@ ROUND_WORK = 0.02
 WORK_PER_SECOND = 0.3
 #: The same for a look at all chains that would let one pod in: 2 to 5 ms where we measured.
 CHAIN_WORK = 1e-3
+#: Of the search, what other places of kept jobs may take before CP-SAT has its turn.
+REORDER_SHARE = 0.2
 #: Looks of ``board_neighbours`` for a second of deadline: assumed.
 LOOKS_PER_SECOND = 3e6
 #: Without a wall limit only deterministic work ends a search.
@@ -139,6 +142,7 @@ class Search:
         self.rounds = self.improving = 0
         self.seed = seed
         self.random = random.Random(seed)
+        self.reordering = Reordering(problem, self.kept, random.Random(seed))
 
     @property
     def spent(self) -> float:
@@ -234,8 +238,18 @@ class Search:
         self.solver_work += max(result.deterministic_time, 1e-3)
         self.wall += result.wall_seconds
         self.rounds += 1
-        # Where some classes stay as they are, another place for them might let more in.
-        return Attempt(self._take(result.assignment), result.proved and not self.kept)
+        return Attempt(self._take(result.assignment), result.proved)
+
+    def reorder(self, until: float = 1.0) -> bool:
+        """Other places for jobs that CP-SAT leaves alone, till then; whether any was better."""
+        fruitless, improving = 0, self.improving
+        while self.kept and fruitless < PATIENCE and not self.done():
+            if self.progress() + self.reordering.work / self.budget > until:
+                break
+            self.solver_work += self.reordering.work
+            found = self.reordering.another(self.best)
+            fruitless = 0 if found is not None and self._take(found) else fruitless + 1
+        return self.improving > improving
 
     def _take(self, assignment: Assignment) -> bool:
         """Make it the best if with what then still fits it is better."""
@@ -298,12 +312,13 @@ class Search:
 def improve_all(search: Search) -> None:
     """The whole problem if it is small, else neighbourhoods around one waiting job at a time.
 
-    A job that stays where greedy put it is nothing that CP-SAT could place. What is left of the
+    Jobs that CP-SAT leaves where they are get other places between its turns. What is left of the
     budget when nothing more comes in is spent on fewer moves.
     """
     problem = search.problem
     jobs = [job for job in search.jobs if search.kept.isdisjoint(job.classes)]
     if not jobs:
+        search.reorder()
         return
     free = Packing(problem)
     could = np.stack([free.capacity(c) for c in range(len(problem.classes))]) > 0
@@ -311,19 +326,31 @@ def improve_all(search: Search) -> None:
     integers = int(could.sum())
     if integers <= WHOLE_PROBLEM_COUNTS and not problem.start:
         search.tighten()
-        # CP-SAT counts wall time: of a limit in CPU time one call leaves most on a busy machine.
-        while not search.done():
-            search.proved = search.attempt(whole, Goal.PROOF, NO_LIMIT).proved
+        search.reorder(search.progress() + REORDER_SHARE)
+        _prove(search, whole)
         return
     jobs = [job for job in jobs if all(could[c].any() for c in job.classes)]
     search.short_chains(jobs)
     search.tighten()
+    search.reorder(search.progress() + REORDER_SHARE)
     if integers <= WHOLE_WITH_MOVES_COUNTS and not search.done():
-        search.proved = search.attempt(whole, Goal.PROOF, NO_LIMIT, PROOF_SHARE).proved
+        proved = search.attempt(whole, Goal.PROOF, NO_LIMIT, PROOF_SHARE).proved
+        search.proved = proved and not search.kept
     neighbourhoods = Neighbourhoods(problem, could, search.random)
     for share in PLACING_SHARES:
         _place_more(search, neighbourhoods, jobs, share)
         _move_less(search, neighbourhoods, whole if integers <= WHOLE_MOVES_COUNTS else None)
+
+
+def _prove(search: Search, whole: Neighbourhood) -> None:
+    """No better assignment is there, or the budget is spent."""
+    # CP-SAT counts wall time: of a limit in CPU time one call leaves most on a busy machine.
+    while not search.done():
+        proved = search.attempt(whole, Goal.PROOF, NO_LIMIT).proved
+        # Where some jobs stay as they are, another place for them might let more in.
+        search.proved = proved and not search.kept
+        if proved and search.kept and not search.reorder():
+            return
 
 
 def _place_more(

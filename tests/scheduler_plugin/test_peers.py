@@ -19,6 +19,7 @@ from scheduler_plugin.packing.greedy import Packing
 from scheduler_plugin.packing.problem import compile_problem
 from scheduler_plugin.room.resource_columns import pod_watts
 from scheduler_plugin.solve import plan
+from scheduler_plugin.solver.reordering import Reordering
 from tests.examples import examples
 from tests.scheduler_plugin.placement_builders import bound, gang, node, pod, snapshot
 from tests.scheduler_plugin.placement_cluster import SPACE, Cluster, pod_object
@@ -248,7 +249,10 @@ def test_who_wants_to_be_near_somebody_that_waits_too_comes_with_it() -> None:
     assert len(made.placements) == 2
 
 
-def test_nothing_is_called_proved_while_pods_stay_where_greedy_put_them() -> None:
+def test_nothing_is_called_proved_while_pods_stay_where_greedy_put_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(Reordering, "another", lambda *_: None)
     small = Pod(uid="a", gpu_milli=300)
     half = Pod(uid="b", mig_profiles={"3g.20gb": 1})
     rest = Pod(uid="c", mig_profiles={"2g.10gb": 2}, peer_rules=(apart(),))
