@@ -22,6 +22,7 @@ from scheduler_plugin.documents.plan_document import (
 from scheduler_plugin.documents.snapshot import Pod, Snapshot
 from scheduler_plugin.explain.pending_remedies import explained
 from scheduler_plugin.judge.checker import complaints
+from scheduler_plugin.packing.greedy import Packing
 from scheduler_plugin.packing.greedy_orders import orders_of, pack
 from scheduler_plugin.packing.objective import (
     demanded_by_stage,
@@ -31,6 +32,7 @@ from scheduler_plugin.packing.objective import (
     placed_values,
 )
 from scheduler_plugin.packing.problem import Assignment, Problem, compile_problem
+from scheduler_plugin.solver.cheaper import cheapen
 from scheduler_plugin.solver.search import (
     WORK_PER_SECOND,
     Search,
@@ -77,15 +79,16 @@ def plan(
     first = None
     if on_plan is not None:
         first = pack(problem, orders_of(problem)[0][0])
-        on_plan(_assemble(_Found.greedy(problem, first), digest, _NO_LOOKS))
+        on_plan(_assemble(_Found.greedy(first), digest, _NO_LOOKS))
         settings = _hurried(settings, began_ns)
     search = Search(problem, deadline_seconds * WORK_PER_SECOND, seed, settings, began_ns, first)
     is_done = search.done()  # From here on it has bounds.
     start = _Found.of(search)
     if not is_done:
-        if on_plan is not None and start.assignment != first:
+        if on_plan is not None and (first is None or start.assignment != first.assignment):
             on_plan(_assemble(start, digest, _NO_LOOKS))
         improve_all(search)
+    cheapen(search)
     best = _Found.of(search)
     looks = _Looks.of(settings, began_ns)
     answer = _judged(_assemble(best, digest, looks), snapshot, digest)
@@ -143,6 +146,7 @@ class _Found:
 
     problem: Problem
     assignment: Assignment
+    objective: tuple[int, ...]
     bounds: tuple[int, ...]
     method: Method = "greedy"
     rounds: int = 0
@@ -151,11 +155,12 @@ class _Found:
     incumbent_value: tuple[int, ...] = ()
 
     @classmethod
-    def greedy(cls, problem: Problem, assignment: Assignment) -> _Found:
+    def greedy(cls, packing: Packing) -> _Found:
         """Before any bound but the demand is known."""
+        problem, assignment = packing.problem, packing.assignment
         values = placed_values(problem, assignment)
         bounds = cumulative(demanded_by_stage(problem))
-        return cls(problem, assignment, bounds, incumbent_value=values)
+        return cls(problem, assignment, objective(packing), bounds, incumbent_value=values)
 
     @classmethod
     def of(cls, search: Search) -> _Found:
@@ -163,6 +168,7 @@ class _Found:
         return cls(
             search.problem,
             dict(search.best),
+            search.best_objective,
             search.stage_bounds(),
             "cp_sat" if search.improving else "greedy",
             search.rounds,
@@ -196,7 +202,7 @@ def _assemble(found: _Found, digest: str, looks: _Looks) -> Plan:
         pending=explained(problem, found.assignment, *looks),
         steps=in_order(problem, difference),
         tiers=tiers,
-        objective=objective(problem, found.assignment),
+        objective=found.objective,
         gap=max((tier.gap for tier in tiers), default=0.0),
         statistics=Statistics(
             nodes=len(problem.node_names),

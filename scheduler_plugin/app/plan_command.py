@@ -13,6 +13,7 @@ from collections import Counter
 from pathlib import Path
 
 from scheduler_plugin.app.cluster_view import ClusterReader
+from scheduler_plugin.app.objective_flag import OBJECTIVE_HELP, in_order, stage_names
 from scheduler_plugin.documents.change_text import changes_by_uid, remedy_text
 from scheduler_plugin.documents.plan_document import Placement, Plan, Step, Tier, plan_schema
 from scheduler_plugin.documents.snapshot import (
@@ -50,6 +51,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--json", action="store_true", help="print the wattpack.io/plan/v1")
     parser.add_argument("--deadline-seconds", type=float, default=1.0, help="for the search")
+    parser.add_argument("--objective", type=stage_names, metavar="STAGE,…", help=OBJECTIVE_HELP)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--workers", type=int, default=1, help="solver threads; 1 is repeatable")
     parser.add_argument(
@@ -80,7 +82,7 @@ def _plan(arguments: argparse.Namespace) -> tuple[Plan, Snapshot]:
         "--deadline-seconds", arguments.deadline_seconds, minimum=0, maximum=3600, unit="seconds"
     )
     workers = int(require_number("--workers", arguments.workers, minimum=1, maximum=256))
-    snapshot = _snapshot(arguments)
+    snapshot = in_order(_snapshot(arguments), arguments.objective)
     if arguments.write_snapshot:
         _write(arguments.write_snapshot, snapshot)
     seed = int(require_number("--seed", arguments.seed, minimum=0, maximum=2**31 - 1))

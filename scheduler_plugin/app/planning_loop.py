@@ -43,6 +43,7 @@ from scheduler_plugin.documents.snapshot import Pod
 from scheduler_plugin.kube_objects import pods as pod_facts
 from scheduler_plugin.kube_objects.admission import Mode
 from scheduler_plugin.packing.policy_values import PolicyChoice, with_policy_values
+from scheduler_plugin.packing.priced_nodes import with_objective
 from scheduler_plugin.promises.disruption_budget import DisruptionBudget
 from scheduler_plugin.promises.ledger import Ledger, Reservation
 from scheduler_plugin.snapshot_builder import BuiltSnapshot, build_snapshot
@@ -250,6 +251,7 @@ class PlacementLoop:
             moved = self._account(applied, nodes, by_uid)
             built = build_snapshot(objects, self.ledger)
         valued = with_policy_values(built.snapshot, self._policy)
+        valued = with_objective(valued, self._settings.objective_choice)
         built = replace(built, snapshot=valued)
         before = settled | unpinned | (claimed or {}) | moved
         result = self._plan(built, before, held, by_uid)

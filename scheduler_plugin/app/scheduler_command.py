@@ -14,6 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from scheduler_plugin.app.extender import Extender
+from scheduler_plugin.app.objective_flag import OBJECTIVE_HELP, stage_names
 from scheduler_plugin.app.placement_metrics import PlacementMetrics
 from scheduler_plugin.app.planning_loop import PlacementLoop, PlannerSurroundings
 from scheduler_plugin.app.scheduler_process import SchedulerProcess, planner_elector
@@ -46,6 +47,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--deadline-seconds", type=float, help="what a cycle may take")
     add("--solver-workers", type=int, help="threads of the solver, at most the container's CPUs")
     add("--policy", choices=[p.value for p in ThroughputPolicy], help="of GPU models; default none")
+    add("--objective", type=stage_names, metavar="STAGE,…", help=OBJECTIVE_HELP)
     add("--cap-levels", action="store_true", default=None, help="count work at caps that pay")
     add("--peaks", choices=["sum", "p99"], help="of bound pods in a domain; default sum")
     add("--kubeconfig", type=Path, help="default: the pod's service account")
@@ -72,6 +74,7 @@ def main(argv: list[str] | None = None) -> int:
         "deadline_seconds",
         "solver_workers",
         "policy",
+        "objective",
         "cap_levels",
         "peaks",
     )

@@ -7,8 +7,14 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
+from scheduler_plugin.documents.objective_order import (
+    DEFAULT_ORDER,
+    ObjectiveOrder,
+    ObjectiveStage,
+)
 from scheduler_plugin.kube_objects.admission import Mode
 from scheduler_plugin.packing.policy_values import ThroughputPolicy
+from scheduler_plugin.packing.priced_nodes import ObjectiveChoice
 from scheduler_plugin.promises.move_settings import MoveSettings
 from wattpack.object_names import SYSTEM_NAMESPACE
 from wattpack.settings import Settings
@@ -38,7 +44,11 @@ class PlacementSettings(Settings):
             ``wattpack.io/placement``: a Workload is admitted once all of its pods have places.
         policy: By what GPU models are given to waiting pods that name their speeds: ``none`` (each
             by its own), ``max-min`` or ``cost``.
-        gpu_prices: Of an hour of one GPU by model, any currency, for the policy ``cost``.
+        gpu_prices: Of an hour of one GPU by model, any currency, for the policy ``cost`` and the
+            objective's stage of that name; a model without one counts as the dearest.
+        objective: What plans that place as much are compared by, what counts first first.
+        carbon_grams_per_kwh: Of energy by power domain, CO2e, for the stage ``carbon``: the nearest
+            above a node counts; a node below none of them counts as the worst.
         cap_levels: Plans may count work at the cap that pays at the price of a watt, where the
             controller sets caps.
         peaks: How bound pods of a domain count where nothing else is known: the ``sum`` of their
@@ -65,12 +75,25 @@ class PlacementSettings(Settings):
     kueue_admission_checks: bool = False
     policy: ThroughputPolicy = ThroughputPolicy.NONE
     gpu_prices: Mapping[str, Annotated[float, Field(gt=0, le=1e6)]] = Field(default_factory=dict)
+    objective: ObjectiveOrder = DEFAULT_ORDER
+    carbon_grams_per_kwh: Mapping[str, Annotated[int, Field(ge=0, le=10_000)]] = Field(
+        default_factory=dict
+    )
     cap_levels: bool = False
     peaks: Literal["sum", "p99"] = "sum"
     moves: MoveSettings = MoveSettings()
 
     @model_validator(mode="after")
-    def _cost_needs_prices(self) -> Self:
+    def _stages_have_their_figures(self) -> Self:
         if self.policy is ThroughputPolicy.COST and not self.gpu_prices:
             raise ValueError("gpu_prices: a price for at least one GPU model with policy cost")
+        if ObjectiveStage.COST in self.objective and not self.gpu_prices:
+            raise ValueError("gpu_prices: a price for at least one GPU model with objective cost")
+        if ObjectiveStage.CARBON in self.objective and not self.carbon_grams_per_kwh:
+            raise ValueError("carbon_grams_per_kwh: of at least one domain with objective carbon")
         return self
+
+    @property
+    def objective_choice(self) -> ObjectiveChoice:
+        """The order of the objective with the figures that it needs."""
+        return ObjectiveChoice(self.objective, self.gpu_prices, self.carbon_grams_per_kwh)

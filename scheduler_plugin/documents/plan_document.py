@@ -164,7 +164,10 @@ class Plan(Value):
         steps: In this order, each prefix a state that holds; empty where no running pod has to
             leave its node: ``placements`` then hold in any order.
         objective: Placed value by tier, most important first, of pods with GPUs and then of those
-            without, then moves and watts negated.
+            without, then the stages of the snapshot's ``objective`` in their
+            order, larger is better: disruption in GPU seconds, fragmentation in steps of
+            ``FRAGMENTATION_STEP_MILLI``, watts, cost (thousandths an hour) and carbon (milligrams
+            an hour) negated.
         gap: Worst (bound - placed) / bound over tiers; 0 is a proof.
         refusals: What the independent checker said of plans that it refused.
     """

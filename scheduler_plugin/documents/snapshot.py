@@ -16,6 +16,7 @@ from scheduler_plugin.documents.cap_option import CapMilli, CapOption
 from scheduler_plugin.documents.mig_geometry import MigGeometryName
 from scheduler_plugin.documents.mig_placement import MAX_INSTANCES, BoardNumber, MigPlacement
 from scheduler_plugin.documents.node_rules import NodeTerm, Taint, Toleration
+from scheduler_plugin.documents.objective_order import DEFAULT_ORDER, ObjectiveOrder
 from scheduler_plugin.documents.peer_rule import PeerRule
 from scheduler_plugin.documents.snapshot_checks import (
     beside_the_core,
@@ -58,6 +59,8 @@ class Node(Value):
         idle_watts: Draw without work; already part of the domain's ``used_watts``.
         watts_per_gpu: What one busy GPU adds, for work of unknown kind.
         class_watts_per_gpu: The same for known kernel classes, at the cap that they get.
+        gpu_hour_cost_milli: What an hour of one of its GPUs costs, thousandths of any currency.
+        carbon_grams_per_kwh: Of the energy that feeds it, CO2e.
         caps_held: The controller sets its boards' caps: plans may count work there at one.
         power_known: False below a power domain without figures for the GPU type, or where it is
             unknown which breaker feeds it: no promises (I8).
@@ -84,6 +87,8 @@ class Node(Value):
     idle_watts: WattsInt = 0
     watts_per_gpu: GpuWatts = 0
     class_watts_per_gpu: dict[Label, GpuWatts] = {}
+    gpu_hour_cost_milli: Annotated[int, Field(ge=0, le=10**9)] = 0
+    carbon_grams_per_kwh: Annotated[int, Field(ge=0, le=10_000)] = 0
     caps_held: bool = False
     power_known: bool = True
     ready: bool = True
@@ -289,7 +294,11 @@ class SlowDown(Value):
 
 
 class Snapshot(Value):
-    """One consistent view. Lists are sorted by id whatever order they came in."""
+    """One consistent view. Lists are sorted by id whatever order they came in.
+
+    Attributes:
+        objective: What plans that place as much are compared by, what counts first first.
+    """
 
     api_version: Literal["wattpack.io/snapshot/v1"] = "wattpack.io/snapshot/v1"
     nodes: Annotated[tuple[Node, ...], Field(max_length=MAX_NODES)] = ()
@@ -298,6 +307,7 @@ class Snapshot(Value):
     domains: Annotated[tuple[PowerDomain, ...], Field(max_length=MAX_NODES)] = ()
     slow_downs: Annotated[tuple[SlowDown, ...], Field(max_length=MAX_PAIRS)] = ()
     cap_options: Annotated[tuple[CapOption, ...], Field(max_length=MAX_PAIRS)] = ()
+    objective: ObjectiveOrder = DEFAULT_ORDER
 
     @field_validator("nodes")
     @classmethod

@@ -25,7 +25,7 @@ Place = Callable[[int, int], int]
 """Books up to so many pods of a class; how many found a place."""
 
 WORTH_FIRST = 1e5
-"""Of a score, for a unit of worth: more than the scores of two nodes differ (assumed)."""
+"""Of a score, for a unit of worth or a rank of nodes: more than two nodes differ (assumed)."""
 BEFORE_NODES_WITH_GPUS = 1e3
 """Scores of nodes with GPUs never fall so low, and others never reach so high."""
 
@@ -56,8 +56,8 @@ class Packing:
         self.only: BoolArray | None = None
         self.headroom: IntArray = problem.headroom.copy()
         self.assignment: Assignment = dict(start)
-        #: Whether nodes of more worth come first, before what is stranded there.
-        self.by_worth = problem.worth is not None
+        #: Whether nodes that the objective prefers come first, before what is stranded there.
+        self.by_worth = problem.worth is not None or problem.preferences.has_first
         self._scale = np.maximum(problem.total, 1).astype(np.float64)
         self._log: list[tuple[int, int, int, Boards]] = [(*at, k, ()) for at, k in start.items()]
         self._state: IntArray = np.zeros(len(problem.free), dtype=np.int64)
@@ -221,7 +221,12 @@ class Packing:
                 # A domain that is almost full costs as much as stranded GPUs.
                 scores = scores + watts / np.maximum(self._node_headroom[nodes], 1)
             cut: FloatArray = np.floor(scores / STEP)
-            if self.by_worth and problem.worth is not None:
+            if (then := problem.preferences.then(class_index)) is not None:
+                cut += then[nodes]
+            first = problem.preferences.first(class_index) if self.by_worth else None
+            if first is not None:
+                cut += WORTH_FIRST * first[nodes]
+            elif self.by_worth and problem.worth is not None:
                 cut -= WORTH_FIRST * problem.worth[class_index, nodes]
             return cut
         host = slice(MILLI_CPU, MEMORY + 1)
@@ -237,13 +242,25 @@ class Packing:
 
     def _by_what_is_left(self, class_index: int, nodes: npt.NDArray[np.intp]) -> FloatArray:
         problem = self.problem
+        self._number_changed()
+        return problem.node_scores.of(problem.asks[class_index], self._state[nodes])
+
+    def unusable_milli(self) -> float:
+        """Free GPU that pods that are expected to come cannot use, thousandths of boards."""
+        if not self.problem.total[:, GPUS].any():
+            return 0.0
+        self._number_changed()
+        return self.problem.node_scores.unusable_milli(self._state)
+
+    def _number_changed(self) -> None:
+        """Nodes that were booked on are looked up anew."""
+        problem = self.problem
         if self._changed:
             changed = np.array(sorted(self._changed), dtype=np.intp)
             self._state[changed] = problem.node_scores.number(
                 changed, self.free[changed], self.states.board_rows(changed)
             )
             self._changed.clear()
-        return problem.node_scores.of(problem.asks[class_index], self._state[nodes])
 
     def _left(self, class_index: int, nodes: npt.NDArray[np.intp]) -> FloatArray:
         """Of each resource the part that one more pod would leave, parts of boards too, (k, r)."""

@@ -67,6 +67,11 @@ def _choosy_first(problem: Problem, job: Job) -> tuple[float, ...]:
     return (-lost / gpus, -most / gpus, *_large_then_scarce(problem, job))
 
 
+def _as_preferred(problem: Problem, job: Job) -> tuple[float, ...]:
+    """The first of ``ORDERS``, on the nodes that the objective's other stages prefer."""
+    return _large_then_mixed(problem, job)
+
+
 def _frugal_first(problem: Problem, job: Job) -> tuple[float, ...]:
     value = sum(problem.classes[c].value * int(problem.counts[c]) for c in job.classes)
     watts = 0.0
@@ -87,8 +92,13 @@ ORDERS: tuple[tuple[JobOrder, bool], ...] = (
 
 
 def orders_of(problem: Problem) -> tuple[tuple[JobOrder, bool], ...]:
-    """``ORDERS``, and first one by what GPU models are worth, where pods tell them apart."""
-    return ORDERS if problem.worth is None else ((_choosy_first, False), *ORDERS)
+    """``ORDERS``, and first one on the nodes that stages ahead of fragmentation prefer, if any do.
+
+    Where pods tell GPU models apart, it goes by what these are worth.
+    """
+    if problem.worth is not None:
+        return ((_choosy_first, False), *ORDERS)
+    return ((_as_preferred, False), *ORDERS) if problem.preferences.has_first else ORDERS
 
 
 def fill_in_turn(packing: Packing, jobs: Iterable[Job]) -> None:
@@ -103,13 +113,13 @@ def fill_in_turn(packing: Packing, jobs: Iterable[Job]) -> None:
         packing.place(class_index, 1)
 
 
-def pack(problem: Problem, order: JobOrder, *, spread: bool = False) -> Assignment:
+def pack(problem: Problem, order: JobOrder, *, spread: bool = False) -> Packing:
     """One greedy pass: tiers first, jobs of a tier in the given order.
 
     Shares of boards that the order holds equal go in turn.
     """
     packing = Packing(problem, problem.start)
-    packing.by_worth = order is _choosy_first
+    packing.by_worth = order in (_choosy_first, _as_preferred)
     ranked = [(-job.priority, order(problem, job), job) for job in problem.jobs]
     ranked.sort(key=lambda one: one[:2])
     jobs = [job for _, _, job in ranked]
@@ -128,11 +138,11 @@ def pack(problem: Problem, order: JobOrder, *, spread: bool = False) -> Assignme
         # Who wants to be near others, or as many as elsewhere, may find them there now.
         placed = sum(packing.assignment.values())
         fill(packing, jobs, spread=spread)
-    return packing.assignment
+    return packing
 
 
 def incumbent(
-    problem: Problem, enough: Callable[[Assignment], bool], first: Assignment | None = None
+    problem: Problem, enough: Callable[[Assignment], bool], first: Packing | None = None
 ) -> Assignment:
     """The best of the greedy orders; later ones run only while ``enough`` says no.
 
@@ -143,13 +153,15 @@ def incumbent(
     """
     orders = orders_of(problem)
     best = pack(problem, orders[0][0]) if first is None else first
+    reached = objective(best)
     shares = any(demand.share_milli for demand in problem.demands)
     for order, spread in orders[1:]:
-        if enough(best):
+        if enough(best.assignment):
             break
         if order is _large_then_scarce and not shares:
             continue  # As the first.
         other = pack(problem, order, spread=spread)
-        if objective(problem, other) > objective(problem, best):
-            best = other
-    return best if enough(best) else refilled(problem, best, enough)
+        if (as_good := objective(other)) > reached:
+            best, reached = other, as_good
+    found = best.assignment
+    return found if enough(found) else refilled(problem, found, enough)

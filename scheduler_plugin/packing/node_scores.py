@@ -100,6 +100,10 @@ class NodeScores:
             self._states[new, 3:],
         )
 
+    def unusable_milli(self, states: IntArray) -> float:
+        """Expected free GPU that a random pod cannot use on nodes in such states, together."""
+        return float(self._unusable[states].sum())
+
     def of(self, ask: Ask, states: IntArray) -> FloatArray:
         """Scores of one more pod on nodes in such states, (k,)."""
         scores = self._scores.get(ask, np.zeros(0))

@@ -1,18 +1,28 @@
-"""What makes one assignment better than another: value by tier, then fewer moves, then cost.
+"""What makes one assignment better than another: value by tier, then what the snapshot names.
 
-In each tier GPUs come first, then pods without GPUs.
+In each tier GPUs come first, then pods without GPUs. Stages behind are in the snapshot's order. All
+but fragmentation are sums over pods, which CP-SAT has as they are; what the expected demand cannot
+use of a node is no such sum, so it decides between assignments that were found otherwise.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from scheduler_plugin.packing.problem import Assignment, Problem, placed_counts
+from scheduler_plugin.documents.objective_order import ObjectiveStage
+from scheduler_plugin.packing.greedy import Packing
+from scheduler_plugin.packing.placement_costs import PRICED
+from scheduler_plugin.packing.problem import Assignment, IntArray, Problem, placed_counts
 from scheduler_plugin.room.resource_columns import GPUS
 
 #: Price of breaking into a wholly idle GPU node, in watts, so that among equally many placed pods
 #: and similar watts the plan that keeps whole nodes free wins. Assumed: about a server's fans.
 OPENED_NODE_COST_WATTS = 100
+
+
+#: Fragmentation is compared in such steps, so that what comes behind it has a say: a tenth of a
+#: GPU, as between the nodes of a greedy order (``node_scores.STEP``).
+FRAGMENTATION_STEP_MILLI = 100
 
 
 def placed_values(problem: Problem, assignment: Assignment) -> tuple[int, ...]:
@@ -41,11 +51,33 @@ def _by_stage(problem: Problem, counts: Sequence[int]) -> tuple[int, ...]:
     )
 
 
-def objective(problem: Problem, assignment: Assignment) -> tuple[int, ...]:
-    """Compared as a tuple, larger is better: value by stage, moves negated, worth, watts negated.
+def objective(packing: Packing) -> tuple[int, ...]:
+    """Compared as a tuple, larger is better: value by stage, then the stages of the snapshot."""
+    problem, assignment = packing.problem, packing.assignment
+    found = {
+        ObjectiveStage.DISRUPTION: lambda: -disruption(problem, assignment),
+        ObjectiveStage.FRAGMENTATION: lambda: -_fragmentation_steps(packing),
+        ObjectiveStage.WORTH: lambda: _sum(problem.worth, assignment),
+        ObjectiveStage.WATTS: lambda: -_watts(problem, assignment),
+    }
+    behind = (
+        -_sum(problem.placement_costs.get(stage), assignment) if stage in PRICED else found[stage]()
+        for stage in problem.snapshot.objective
+    )
+    return (*placed_by_stage(problem, assignment), *behind)
 
-    The worth of GPU models is a stage only where pods tell them apart.
-    """
+
+def _fragmentation_steps(packing: Packing) -> int:
+    return round(packing.unusable_milli() / FRAGMENTATION_STEP_MILLI)
+
+
+def _sum(each: IntArray | None, assignment: Assignment) -> int:
+    """Over all placed pods, shape (c, n) for one; None for nothing."""
+    return 0 if each is None else sum(int(each[key]) * n for key, n in assignment.items())
+
+
+def _watts(problem: Problem, assignment: Assignment) -> int:
+    """Added by what comes to a node, and a price for each idle node that it opens."""
     added = sum(
         int(problem.watts[key]) * (count - problem.start.get(key, 0))
         for key, count in assignment.items()
@@ -53,15 +85,7 @@ def objective(problem: Problem, assignment: Assignment) -> tuple[int, ...]:
     )
     used = {node for class_index, node in assignment if problem.gpu_milli[class_index]}
     opened = sum(is_idle_gpu_node(problem, node) for node in used)
-    cost = added + OPENED_NODE_COST_WATTS * opened
-    moved = disruption(problem, assignment)
-    return (*placed_by_stage(problem, assignment), -moved, *_worth(problem, assignment), -cost)
-
-
-def _worth(problem: Problem, assignment: Assignment) -> tuple[int, ...]:
-    if problem.worth is None:
-        return ()
-    return (sum(int(problem.worth[key]) * count for key, count in assignment.items()),)
+    return added + OPENED_NODE_COST_WATTS * opened
 
 
 def disruption(problem: Problem, assignment: Assignment) -> int:

@@ -15,11 +15,13 @@ import numpy as np
 import numpy.typing as npt
 
 from scheduler_plugin.documents.mig_geometry import GEOMETRIES, MigGeometry
+from scheduler_plugin.documents.objective_order import ObjectiveStage
 from scheduler_plugin.documents.snapshot import MILLI_PER_GPU, Snapshot
 from scheduler_plugin.packing.cap_levels import chosen_caps
 from scheduler_plugin.packing.capped_watts import watts_added
 from scheduler_plugin.packing.fragmentation import Ask, expected_demand
 from scheduler_plugin.packing.node_scores import NodeScores
+from scheduler_plugin.packing.placement_costs import NodePreferences, placement_costs
 from scheduler_plugin.packing.pod_classes import Blocked, Job, PodClass, classes_of, is_movable
 from scheduler_plugin.packing.problem_arrays import (
     capacities,
@@ -207,6 +209,16 @@ class Problem:
             if held & set(job.classes) or job.gang in self.domains_of_gangs
             for c in job.classes
         )
+
+    @cached_property
+    def placement_costs(self) -> Mapping[ObjectiveStage, IntArray]:
+        """By stages of the objective that are sums over placed pods, shape (c, n) each."""
+        return placement_costs(self)
+
+    @cached_property
+    def preferences(self) -> NodePreferences:
+        """Which nodes are better by such stages."""
+        return NodePreferences(self)
 
     @property
     def share_columns(self) -> tuple[int, ...]:

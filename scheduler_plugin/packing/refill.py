@@ -57,13 +57,13 @@ def refilled(
         enough: Whether an assignment needs no better one, or time is up.
     """
     packing = Packing(problem, assignment)
+    before = objective(packing)
     for priority in problem.tiers:
         classes = _exchangeable(packing, priority)
         if any(problem.demands[c].share_milli for c in classes):
             _refill_tier(packing, classes, enough)
     fill(packing, sorted(problem.jobs, key=lambda job: -job.priority))
-    better = objective(problem, packing.assignment) > objective(problem, assignment)
-    return packing.assignment if better else assignment
+    return packing.assignment if objective(packing) > before else assignment
 
 
 def _exchangeable(packing: Packing, priority: int) -> list[int]:

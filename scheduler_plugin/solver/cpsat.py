@@ -14,9 +14,10 @@ from typing import Any, NamedTuple
 
 from ortools.sat.python import cp_model
 
+from scheduler_plugin.documents.objective_order import ObjectiveStage
 from scheduler_plugin.packing.greedy import Packing
 from scheduler_plugin.packing.objective import OPENED_NODE_COST_WATTS, is_idle_gpu_node
-from scheduler_plugin.packing.problem import Assignment
+from scheduler_plugin.packing.problem import Assignment, IntArray
 from scheduler_plugin.solver.board_rows import BoardRows, boards_held
 from scheduler_plugin.solver.neighbourhoods import Goal
 
@@ -216,7 +217,10 @@ class _Part:
         return sum(worth[c] * x for (c, _), x in self.counts.items() if c in worth)
 
     def _costs(self) -> list[tuple[Any, int]]:
-        """Moves, then watts and opened nodes, negated, with the most that each can be."""
+        """Stages behind the values in their order, with the most that each can be.
+
+        What the expected demand cannot use is not linear: the caller compares by it.
+        """
         # Of several pods of a class on a node any may be the cheapest: each counts as their mean.
         prices = {key: self.problem.prices[key] for key in self.left_behind}
         price = {key: math.ceil(sum(each) / len(each)) for key, each in prices.items()}
@@ -230,8 +234,22 @@ class _Part:
             for c, left in self.left.items()
         )
         opened = OPENED_NODE_COST_WATTS * len(self.opened)
-        stages = [(-moved, dearest), self._worth(), (-cost, most + opened)]
-        return [(term, span) for term, span in stages if not isinstance(term, int)]
+        stages = {
+            ObjectiveStage.DISRUPTION: (-moved, dearest),
+            ObjectiveStage.WORTH: self._worth(),
+            ObjectiveStage.WATTS: (-cost, most + opened),
+        } | {stage: self._priced(each) for stage, each in self.problem.placement_costs.items()}
+        named = [stages[one] for one in self.problem.snapshot.objective if one in stages]
+        return [(term, span) for term, span in named if not isinstance(term, int)]
+
+    def _priced(self, each: IntArray) -> tuple[Any, int]:
+        """What placed pods cost by shape (c, n), negated, with the most that it can be."""
+        cost = {key: int(each[key]) for key in self.counts}
+        span = sum(
+            max((cost[key] for key in cost if key[0] == c), default=0) * left
+            for c, left in self.left.items()
+        )
+        return -sum(cost[key] * x for key, x in self.counts.items() if cost[key]), span
 
     def _worth(self) -> tuple[Any, int]:
         """What GPU models are worth to those placed, with the most that it can be."""

@@ -19,7 +19,7 @@ from scheduler_plugin.packing.greedy import Packing
 from scheduler_plugin.packing.pod_classes import Job
 from scheduler_plugin.packing.problem import BoolArray, Problem, placed_counts
 
-__all__ = ["Goal", "Neighbourhood", "Neighbourhoods"]
+__all__ = ["Goal", "Neighbourhood", "Neighbourhoods", "everything"]
 
 SIZES: Final = (3, 4, 5, 6)
 """Nodes of a neighbourhood, in turn: small ones are solved in milliseconds."""
@@ -51,6 +51,14 @@ class Neighbourhood(NamedTuple):
 
     classes: Sequence[int]
     nodes: Sequence[int]
+
+
+def everything(problem: Problem) -> tuple[BoolArray, Neighbourhood]:
+    """Where each class has room beside what stays, shape (c, n), and all of it as one part."""
+    free = Packing(problem)
+    classes = range(len(problem.classes))
+    could = np.stack([free.capacity(c) for c in classes]) > 0
+    return could, Neighbourhood(classes, np.flatnonzero(could.any(axis=0)).tolist())
 
 
 class Neighbourhoods:

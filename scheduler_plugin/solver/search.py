@@ -12,8 +12,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-import numpy as np
-
 from scheduler_plugin.packing.greedy import Packing, fill
 from scheduler_plugin.packing.greedy_orders import incumbent
 from scheduler_plugin.packing.objective import (
@@ -28,7 +26,7 @@ from scheduler_plugin.packing.problem import Assignment, Problem, placed_counts
 from scheduler_plugin.solver.bounds import cumulative_bounds, tightened
 from scheduler_plugin.solver.chains import goes_home, let_in, let_stay
 from scheduler_plugin.solver.exchanges import swap_in
-from scheduler_plugin.solver.neighbourhoods import Goal, Neighbourhood, Neighbourhoods
+from scheduler_plugin.solver.neighbourhoods import Goal, Neighbourhood, Neighbourhoods, everything
 from scheduler_plugin.solver.reordering import Reordering
 from wattpack.clock import Clock
 from wattpack.units import NS_PER_SECOND
@@ -127,7 +125,7 @@ class Search:
         seed: int,
         settings: SearchSettings,
         began_ns: int,
-        first: Assignment | None = None,
+        first: Packing | None = None,
     ) -> None:
         self.problem, self.settings, self._began_ns = problem, settings, began_ns
         self.kept = problem.kept_in_place
@@ -137,7 +135,7 @@ class Search:
         self.solver_work = self.wall = 0.0
         self.jobs = sorted(problem.jobs, key=lambda job: -job.priority)
         self.packing = Packing(problem, incumbent(problem, self._is_enough, first))
-        self.best_objective = objective(problem, self.best)
+        self.best_objective = objective(self.packing)
         self.start_values = placed_values(problem, self.best)
         self.rounds = self.improving = 0
         self.seed = seed
@@ -259,7 +257,7 @@ class Search:
         self.packing.become(assignment)
         fill(self.packing, self.jobs)
         let_stay(self.packing)
-        reached = objective(self.problem, self.packing.assignment)
+        reached = objective(self.packing)
         if reached <= self.best_objective or self.packing.states.is_overbooked():
             self.packing.undo_to(mark)
             return False
@@ -280,7 +278,7 @@ class Search:
                         break
                     placed[c] += 1
                     came_in = True
-        self.best_objective = objective(self.problem, self.packing.assignment)
+        self.best_objective = objective(self.packing)
 
     def take_moves_back(self) -> None:
         """Who left its node stays there, where others can make room for less than that wins."""
@@ -290,7 +288,7 @@ class Search:
                 self.solver_work += CHAIN_WORK
                 if not goes_home(self.packing, c, source):
                     break
-        reached = objective(self.problem, self.packing.assignment)
+        reached = objective(self.packing)
         if reached < self.best_objective or self.packing.states.is_overbooked():
             self.packing.undo_to(mark)
         else:
@@ -320,9 +318,7 @@ def improve_all(search: Search) -> None:
     if not jobs:
         search.reorder()
         return
-    free = Packing(problem)
-    could = np.stack([free.capacity(c) for c in range(len(problem.classes))]) > 0
-    whole = Neighbourhood(range(len(problem.classes)), np.flatnonzero(could.any(axis=0)).tolist())
+    could, whole = everything(problem)
     integers = int(could.sum())
     if integers <= WHOLE_PROBLEM_COUNTS and not problem.start:
         search.tighten()

@@ -247,6 +247,28 @@ def test_settings_files_are_ones_that_the_processes_accept(tmp_path: Any) -> Non
             assert {"name": "ca", "configMap": {"name": loaded.ca_config_map}} in volumes
 
 
+def test_the_objective_reaches_the_scheduler_with_the_figures_that_it_needs(tmp_path: Any) -> None:
+    from scheduler_plugin.app.scheduler_settings import PlacementSettings
+
+    def loaded(placement: dict[str, Any]) -> PlacementSettings:
+        (item,) = (
+            i
+            for i in of_kind(tuple(render({"placement": placement})), "ConfigMap")
+            if i["metadata"]["name"] == "wp-wattpack-scheduler"
+        )
+        file = tmp_path / "scheduler.yaml"
+        file.write_text(item["data"]["settings.yaml"])
+        return PlacementSettings.load(file=file, environment={})
+
+    assert loaded({}).objective == PlacementSettings().objective
+    order = ["disruption", "cost", "carbon"]
+    figures = {"gpuPrices": {"H200-SXM": 3.8}, "carbonGramsPerKwh": {"site": 45}}
+    settings = loaded({"objective": order, **figures})
+    assert [stage.value for stage in settings.objective] == order
+    assert settings.gpu_prices == {"H200-SXM": 3.8}
+    assert settings.carbon_grams_per_kwh == {"site": 45}
+
+
 def test_a_given_certificate_is_read_and_never_written() -> None:
     objects = tuple(render({"tls": {"existingSecret": "ours"}}))
     assert "wp-wattpack-controller-tls" not in {i["metadata"]["name"] for i in objects}

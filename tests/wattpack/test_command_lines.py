@@ -109,6 +109,9 @@ scheduler --deadline-seconds nan | deadline_seconds
 scheduler --solver-workers 0 | solver_workers
 scheduler --policy cheapest | --policy
 scheduler --policy cost | gpu_prices
+scheduler --objective disruption,speed | objective.1
+scheduler --objective disruption,cost | gpu_prices
+scheduler --objective disruption,carbon | carbon_grams_per_kwh
 scheduler --webhook-port 99999 | --webhook-port
 scheduler --metrics-port -1 | --metrics-port
 scheduler --kubeconfig binary | kubeconfig
