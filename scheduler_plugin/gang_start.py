@@ -14,6 +14,7 @@ from pydantic import Field
 
 from scheduler_plugin.documents.plan_document import Pending, Plan
 from scheduler_plugin.documents.snapshot import PodState, Snapshot
+from scheduler_plugin.documents.snapshot_limits import MAX_NODES, MAX_PODS, refuse_huge
 from scheduler_plugin.documents.value import Id, Label, Value
 from scheduler_plugin.documents.value_json import parse_value
 from scheduler_plugin.what_if import held, with_parts, without_pods
@@ -82,6 +83,7 @@ def parse_forecast(text: str | bytes, source: str = "") -> Forecast:
     Raises:
         InputError: naming the first wrong field.
     """
+    refuse_huge(text, source, {"ends": MAX_PODS, "domains": MAX_NODES})
     return parse_value(Forecast, text, source)
 
 

@@ -26,10 +26,16 @@ MAX_FILE_BYTES = 64 * 1024 * 1024
 MAX_DEPTH = 64
 #: For the next bytes of a pipe; nobody may ever write to it.
 PIPE_SECONDS = 10.0
+#: What Python reads (CVE-2020-10735); its own advice is for programmers. 64 bits have 20.
+MAX_DIGITS = 4300
 
 
 class _DeepError(ValueError):
     """The document nests further than ``MAX_DEPTH``."""
+
+
+class _LongError(ValueError):
+    """A whole number has more than ``MAX_DIGITS`` digits."""
 
 
 class _TwiceError(ValueError):
@@ -112,6 +118,8 @@ def parse_json(text: str, source: str = "") -> object:
     except RecursionError as error:
         raise _refusal("JSON", _DeepError(), source) from error
     except ValueError as error:
+        if long := _long_number(text):
+            raise _refusal("JSON", long, source) from error
         if not text.strip():
             raise InputError("file", "a JSON document", "an empty text", source) from error
         if text.lstrip()[0] not in '{["':
@@ -122,12 +130,58 @@ def parse_json(text: str, source: str = "") -> object:
     return document
 
 
+def _long_number(text: str) -> _LongError | None:
+    """What is wrong with a document that is JSON but for a number that Python does not read."""
+    long: list[_Digits] = []
+
+    def kept(digits: str) -> int | _Digits:
+        if len(digits) <= MAX_DIGITS:
+            return int(digits)
+        long.append(_Digits(len(digits)))
+        return long[-1]
+
+    try:
+        document: object = json.loads(text, parse_int=kept)
+    except (ValueError, RecursionError):
+        return None
+    return _LongError(_path(document, long[0]), f"{long[0].count:,}") if long else None
+
+
+class _Digits:
+    """In the place of a number.
+
+    Args:
+        count: How many digits it has.
+    """
+
+    def __init__(self, count: int) -> None:
+        self.count = count
+
+
+def _path(document: object, wanted: _Digits) -> str:
+    """Where it stands, with dots; level by level, for a document may be deep."""
+    level: list[tuple[str, object]] = [("", document)]
+    while level:
+        for path, value in level:
+            if value is wanted:
+                return path or "file"
+        level = [
+            (f"{path}.{key}".lstrip("."), child)
+            for path, value in level
+            if isinstance(value, dict | list)
+            for key, child in (value.items() if isinstance(value, dict) else enumerate(value))
+        ]
+    return "file"
+
+
 def _refusal(language: str, error: Exception, source: str) -> InputError:
     if isinstance(error, _TwiceError):
         key, where = error.args
         return InputError(key, "each key once", f"the key again{where}", source)
     if isinstance(error, _DeepError):
         return InputError("file", f"at most {MAX_DEPTH} levels", "deeper nesting", source)
+    if isinstance(error, _LongError):
+        return InputError(error.args[0], f"at most {MAX_DIGITS} digits", error.args[1], source)
     return InputError("file", f"valid {language}", str(error), source)
 
 
@@ -183,3 +237,13 @@ class _Loader(yaml.SafeLoader):
                 raise _TwiceError(str(key.value), where)
             seen.add(name)
         return super().construct_mapping(node, deep=deep)
+
+    def construct_yaml_int(self, node: yaml.ScalarNode) -> int:
+        """As usual, where a machine's integers have that many digits."""
+        if len(node.value) > MAX_DIGITS:
+            where = f"line {node.start_mark.line + 1}"
+            raise _LongError(where, f"{len(node.value):,}")
+        return super().construct_yaml_int(node)
+
+
+_Loader.add_constructor("tag:yaml.org,2002:int", _Loader.construct_yaml_int)

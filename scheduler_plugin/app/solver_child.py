@@ -12,6 +12,7 @@ from typing import IO
 from scheduler_plugin.app.process_load import cpu_seconds, wants_cpu
 from scheduler_plugin.app.solver_pipe import FINAL, INCUMBENT, OUT_OF_MEMORY, READY, SolverRequest
 from scheduler_plugin.documents.plan_document import Plan, parse_plan
+from scheduler_plugin.documents.snapshot_limits import MAX_TEXT_BYTES
 from scheduler_plugin.documents.snapshot_stream import SnapshotSender
 from wattpack.clock import Clock
 from wattpack.errors import InputError
@@ -153,7 +154,9 @@ class SolverChild:
             self._wake.set()
 
     def _read(self) -> None:
-        for line in self._process.stdout or ():
+        stream = self._process.stdout
+        # No plan is longer; what begins like one and never ends must not fill this process.
+        while stream is not None and (line := stream.readline(MAX_TEXT_BYTES)):
             if not self._take(line):
                 break
         with self._lock:

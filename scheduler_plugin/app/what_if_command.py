@@ -109,8 +109,10 @@ def _forecast(file: Path | None) -> Forecast | None:
     if file is None:
         return None
     text = read_text(file)
+    forecast = parse_forecast(text, str(file))
+    # A model takes the last of two keys unseen.
     parse_json(text, str(file))
-    return parse_forecast(text, str(file))
+    return forecast
 
 
 def _question(arguments: argparse.Namespace) -> Question:

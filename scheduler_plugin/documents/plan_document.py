@@ -9,7 +9,12 @@ from pydantic import Field
 
 from scheduler_plugin.documents.mig_placement import MAX_INSTANCES, BoardNumber, MigPlacement
 from scheduler_plugin.documents.plan_changes import Change, MovePod
-from scheduler_plugin.documents.snapshot_limits import MAX_GPUS
+from scheduler_plugin.documents.snapshot_limits import (
+    MAX_GPUS,
+    MAX_PODS,
+    MAX_VALUES,
+    refuse_huge,
+)
 from scheduler_plugin.documents.value import Id, Label, Value
 from scheduler_plugin.documents.value_json import parse_value
 
@@ -185,12 +190,17 @@ class Plan(Value):
     refusals: tuple[str, ...] = ()
 
 
+#: Members of a plan that grow with the cluster; a pod may leave, arrive and be carried once more.
+_MEMBERS = {"placements": MAX_PODS, "pending": MAX_PODS, "steps": 4 * MAX_PODS}
+
+
 def parse_plan(text: str | bytes, source: str = "") -> Plan:
     """A plan from JSON.
 
     Raises:
         InputError: naming the first wrong field.
     """
+    refuse_huge(text, source, _MEMBERS, MAX_VALUES)
     return parse_value(Plan, text, source)
 
 

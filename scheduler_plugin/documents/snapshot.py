@@ -24,7 +24,13 @@ from scheduler_plugin.documents.snapshot_checks import (
     instances,
     whole,
 )
-from scheduler_plugin.documents.snapshot_limits import MAX_GPUS, MAX_NODES, MAX_PODS, refuse_huge
+from scheduler_plugin.documents.snapshot_limits import (
+    MAX_GPUS,
+    MAX_NODES,
+    MAX_PAIRS,
+    MAX_PODS,
+    refuse_huge,
+)
 from scheduler_plugin.documents.snapshot_references import known, shallow_tree, unique
 from scheduler_plugin.documents.snapshot_texts import SnapshotTexts, texts_of
 from scheduler_plugin.documents.value import Id, Label, Value
@@ -44,8 +50,6 @@ WattsInt = Annotated[int, Field(ge=0, le=10**9)]
 #: What a placement is worth beside others, per GPU; sums of 200,000 pods stay below 64 bits.
 GpuValue = Annotated[int, Field(ge=0, le=10**6)]
 SlowDownMilli = Annotated[int, Field(ge=0, le=100_000)]
-#: Every pair of the kinds of work that share boards, both ways; far beyond any real cluster.
-MAX_PAIRS = 250_000
 
 
 class Node(Value):
@@ -102,6 +106,11 @@ class Node(Value):
     def is_open(self) -> bool:
         """Whether it takes pods: it is ready, not cordoned, and nobody is about to drain it."""
         return self.ready and self.schedulable and not self.disrupted
+
+    @property
+    def feed_known(self) -> bool:
+        """Whether watts of new work can be counted: against which domains, and how many (I8)."""
+        return self.power_known and not self.rival_domains
 
     @field_validator("gpu_milli")
     @classmethod
@@ -251,9 +260,13 @@ class Pod(Value):
 
 
 class Gang(Value):
-    """Pods that start together or not at all; ``size`` counts members not created yet.
+    """Pods that start together or not at all.
 
     Attributes:
+        size: How many members have to be in the snapshot, those not created yet too, before any
+            starts. Where there are more, all that wait start together: nobody knows which of them
+            are too many. Of an elastic gang it is the least; members beyond it are pods without a
+            gang, as room allows.
         topology_key: Label of nodes whose value all members should share, empty for none.
         topology_required: The gang waits where no value's nodes hold all of it.
     """

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Final
 
 from pydantic import BaseModel, ConfigDict, Field
 
-__all__ = ["Id", "Label", "Value"]
+__all__ = ["PRINTABLE", "Id", "Label", "Value"]
 
-#: namespace/kind/name#member of the longest names that Kubernetes allows.
-Id = Annotated[str, Field(min_length=1, max_length=640)]
+PRINTABLE: Final = r"^[^\x00-\x1f\x7f]*$"
+#: namespace/kind/name#member of the longest names that Kubernetes allows. Control characters would
+#: reach people's terminals.
+Id = Annotated[str, Field(min_length=1, max_length=640, pattern=PRINTABLE)]
 Label = Annotated[str, Field(max_length=640)]
 
 

@@ -7,6 +7,7 @@ from typing import Any, Final, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
+from scheduler_plugin.documents.value import PRINTABLE
 from wattpack.errors import InputError
 from wattpack.near_names import one_of
 
@@ -54,6 +55,8 @@ def named_error(
     message = str(first["msg"])
     place = [str(part) for part in first["loc"]]
     field = ".".join(place)
+    if first["type"] == "json_invalid":
+        return InputError("document", "valid JSON", message.removeprefix("Invalid JSON: "), source)
     if first["type"] == "value_error":
         message = message.removeprefix("Value error, ")
         named, _, rest = message.partition(": ")
@@ -62,6 +65,8 @@ def named_error(
     elif first["type"] == "extra_forbidden":
         known = _keys(model, place[:-1])
         message = one_of(place[-1], known) if known else "a known key"
+    elif PRINTABLE in message:
+        message = "text without control characters"
     elif first["type"] == "missing":
         message = f"this field{_unit(field)}"
     else:

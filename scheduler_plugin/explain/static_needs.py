@@ -166,7 +166,7 @@ def _ones(bits: IntArray, width: int) -> IntArray:
 def _plain(node: Node) -> tuple[object, ...]:
     """All that rules ask of a node besides labels and its name."""
     taints = tuple((t.key, t.value, t.effect) for t in node.taints)
-    return (node.gpu_model, taints, node.is_open, node.power_known)
+    return (node.gpu_model, taints, node.is_open, node.feed_known)
 
 
 def of_the_node(node: Node) -> list[Change]:
@@ -174,7 +174,7 @@ def of_the_node(node: Node) -> list[Change]:
     found: list[Change] = []
     if not node.is_open:
         found.append(ReturnNode(node=node.name))
-    if not node.power_known:
+    if not node.feed_known:
         found.append(StatePower(node=node.name))
     return found
 

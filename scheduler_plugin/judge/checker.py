@@ -69,7 +69,8 @@ def _identities(snapshot: Snapshot, plan: Plan) -> list[str]:
 def _static(pod: Pod, node: Node) -> list[str]:
     pair = f"pod {pod.uid} on node {node.name}"
     found: list[str] = []
-    if not (node.ready and node.schedulable and node.power_known) or node.disrupted:
+    has_known_power = node.power_known and not node.rival_domains
+    if not (node.ready and node.schedulable and has_known_power) or node.disrupted:
         found.append(f"{pair}: the node takes no new pods")
     if node.name in pod.excluded_nodes:
         found.append(f"{pair}: the pair is under quarantine")

@@ -83,7 +83,7 @@ def _ready_text(snapshot: Snapshot, pod: Pod, left: int) -> str:
 
 
 def _power_text(snapshot: Snapshot, pod: Pod, left: int) -> str:
-    unknown = [n for n in snapshot.nodes if not n.power_known]
+    unknown = [n for n in snapshot.nodes if not n.feed_known]
     models = sorted({n.gpu_model or "unlabelled" for n in unknown if not n.rival_domains})
     told = [f"no GPUProfile says what {', '.join(models[:4])} draws"] if models else []
     for node in [n for n in unknown if n.rival_domains][:4]:
@@ -113,7 +113,7 @@ STATIC_RULES: tuple[StaticRule, ...] = (
         lambda pod, node: node.is_open,
         _ready_text,
     ),
-    StaticRule(PendingReason.GPU_POWER_UNKNOWN, lambda pod, node: node.power_known, _power_text),
+    StaticRule(PendingReason.GPU_POWER_UNKNOWN, lambda pod, node: node.feed_known, _power_text),
     StaticRule(
         PendingReason.QUARANTINED,
         lambda pod, node: node.name not in pod.excluded_nodes,

@@ -59,6 +59,7 @@ def nodes(draw: st.DrawFn) -> list[Node]:
             "gpu_model": draw(st.sampled_from(["H200", "A40", ""])),
             "taints": draw(st.sampled_from(taints)),
             **{flag: draw(st.booleans()) for flag in flags},
+            "rival_domains": draw(st.sampled_from([(), ("other",)])),
         }
         for _ in range(2)
     ]

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scheduler_plugin.documents.plan_document import Plan, parse_plan, plan_schema
-from scheduler_plugin.documents.snapshot import Snapshot, parse_snapshot, snapshot_schema
+from scheduler_plugin.documents.snapshot import Gang, Snapshot, parse_snapshot, snapshot_schema
 from scheduler_plugin.judge.checker import complaints
 from scheduler_plugin.solve import plan
 from tests.examples import examples
@@ -47,6 +47,8 @@ def changed(path: str, value: object) -> str:
         ("nodes.0.class_watts_per_gpu", {"decode": -1}, "nodes.0.class_watts_per_gpu.decode"),
         ("nodes.0.cpu", 8, "nodes.0.cpu"),
         ("nodes.0.name", "", "nodes.0.name"),
+        ("nodes.0.name", "a\0b", "nodes.0.name"),
+        ("pods.0.uid", "\x1b[31mp", "pods.0.uid"),
         ("nodes.0.domain", "elsewhere", "nodes.domain"),
         ("nodes.0.watts_per_gpu", None, "nodes.0.watts_per_gpu"),
         ("pods.0.gpu_milli", 1460, "pods.0.gpu_milli"),
@@ -160,6 +162,31 @@ def test_the_checker_names_what_is_wrong(broken: Any, complaint: str) -> None:
     result = plan(CLUSTER)
     assert complaints(CLUSTER, result) == ()
     assert complaint in " ".join(complaints(CLUSTER, broken(result)))
+
+
+def test_a_node_that_two_branches_claim_gets_no_promises_though_its_draw_is_known() -> None:
+    claimed = node("a", domain="d", rival_domains=("e",))
+    fed = snapshot(domain("d", 10_000), node("a", domain="d"), pod("p"), pod("q", 0))
+    torn = snapshot(domain("d", 10_000), claimed, pod("p"), pod("q", 0))
+    assert [p.node for p in plan(fed).placements] == ["a", "a"]
+    made = plan(torn)
+    assert made.placements == ()
+    assert {p.reason.value for p in made.pending} == {"GpuPowerUnknown"}
+    assert "a is claimed by d and e" in made.pending[0].message
+    forged = plan(fed).model_copy(update={"snapshot_digest": torn.digest()})
+    assert "takes no new pods" in " ".join(complaints(torn, forged))
+
+
+@pytest.mark.parametrize(("gpus", "starts"), [(2, True), (1, False)])
+def test_waiting_members_beyond_a_gangs_size_start_with_it_or_not_at_all(
+    gpus: int, starts: bool
+) -> None:
+    more = snapshot(
+        node("a", gpus), Gang(id="g", size=1), pod("p", 1, gang="g"), pod("q", 1, gang="g")
+    )
+    made = plan(more)
+    assert len(made.placements) == (2 if starts else 0)
+    assert complaints(more, made) == ()
 
 
 def test_the_checker_sees_overfull_nodes_broken_gangs_and_overloaded_domains() -> None:

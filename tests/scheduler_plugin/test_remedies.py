@@ -138,6 +138,7 @@ def test_a_group_of_nodes_needs_what_each_of_its_nodes_needs(seed: int) -> None:
         ),
         ((node("a", schedulable=False), pod("p")), ["return_node"]),
         ((node("a", power_known=False), pod("p")), ["state_power"]),
+        ((node("a", rival_domains=("r",)), pod("p")), ["state_power"]),
         ((node("a"), pod("p", excluded_nodes=("a",))), ["lift_quarantine"]),
         ((node("a", domain="r"), domain("r", 600), pod("p")), ["raise_limit"]),
         (

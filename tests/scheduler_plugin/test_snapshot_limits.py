@@ -4,15 +4,25 @@ from __future__ import annotations
 
 import io
 import json
+import time
+import tracemalloc
 from pathlib import Path
 
 import pytest
 
 from scheduler_plugin.app import plan_command
 from scheduler_plugin.documents import snapshot_limits
+from scheduler_plugin.documents.plan_document import parse_plan
 from scheduler_plugin.documents.snapshot import parse_snapshot
-from scheduler_plugin.documents.snapshot_limits import MAX_PODS, read_bounded, refuse_huge
+from scheduler_plugin.documents.snapshot_limits import (
+    MAX_ENTRY_VALUES,
+    MAX_PODS,
+    SNAPSHOT_MEMBERS,
+    read_bounded,
+    refuse_huge,
+)
 from scheduler_plugin.documents.snapshot_references import MAX_LEVELS
+from scheduler_plugin.gang_start import parse_forecast
 from scheduler_plugin.solve import plan
 from tests.scheduler_plugin.placement_builders import domain, node, pod, snapshot
 from wattpack.errors import InputError
@@ -56,6 +66,64 @@ def test_a_million_short_pods_are_refused_by_their_number() -> None:
     text = '{"pods":[' + '{"uid":"p"},' * 1_000_000 + '{"uid":"p"}]}'
     with pytest.raises(InputError, match=f"at most {MAX_PODS} pods"):
         parse_snapshot(text)
+
+
+@pytest.mark.parametrize("kind", [str, bytes])
+@pytest.mark.parametrize("spelled", ['{"\\u0075id":"p"}', "{}", "1", '[{"}":"]"}]'])
+def test_however_a_million_pods_are_spelled_little_is_made_of_them(
+    spelled: str, kind: type
+) -> None:
+    whole = '{"p\\u006fds" : [' + f"{spelled}," * 999_999 + f"{spelled}]}}"
+    text = whole if kind is str else whole.encode()
+    tracemalloc.start()
+    before = time.process_time()
+    try:
+        with pytest.raises(InputError, match=f"at most {MAX_PODS} pods, got 1000000") as refusal:
+            parse_snapshot(text)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert refusal.value.field == "pods"
+    assert time.process_time() - before < 2
+    assert peak < 40 * 2**20
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ('{"pods":[{"uid":"p","tolerations":[' + "{}," * 200_000 + "{}]}]}", "in one entry"),
+        ('{"pods":' + '[0],"pods":' * 1_500_000 + "[0]}", "entries in all"),
+        ("[" + "{}," * 1_000_000 + "{}]", "entries in all"),
+        ('{"pods":[' + ("[" + "0," * 99_000 + "0],") * 130 + "0]}", "12000000 values"),
+        ('{"nodes":[' + "{}," * 20_000 + "{}]}", "at most 20000 nodes"),
+        ('{"else":[' + "{}," * 250_000 + "{}]}", "at most 250000 else"),
+    ],
+)
+def test_nor_is_anything_made_of_much_elsewhere(text: str, expected: str) -> None:
+    with pytest.raises(InputError, match=expected):
+        refuse_huge(text)
+
+
+def test_exactly_as_much_as_is_allowed_is_not_refused() -> None:
+    full = {name: [0] * most for name, most in SNAPSHOT_MEMBERS.items()}
+    full["pods"][0] = [0] * MAX_ENTRY_VALUES  # type: ignore[call-overload]
+    refuse_huge(json.dumps(full))
+
+
+def test_braces_and_quotes_in_strings_count_for_nothing() -> None:
+    hostile = '\\",{}[],' * 50_000
+    refuse_huge(json.dumps({"pods": [{"uid": hostile}, {"uid": hostile + "\\"}]}))
+
+
+def test_a_plan_of_too_many_pods_is_refused_before_it_is_made() -> None:
+    with pytest.raises(InputError, match=f"at most {MAX_PODS} placements"):
+        parse_plan('{"placements":[' + "{}," * MAX_PODS + "{}]}")
+
+
+def test_a_forecast_of_too_many_ends_is_refused_before_it_is_made() -> None:
+    ends = ",".join(f'"{i}":0' for i in range(MAX_PODS + 1))
+    with pytest.raises(InputError, match=f"at most {MAX_PODS} ends"):
+        parse_forecast(f'{{"ends":{{{ends}}}}}')
 
 
 def test_a_selector_of_that_name_is_no_pod() -> None:
