@@ -18,7 +18,7 @@ from scheduler_plugin.documents.plan_document import Pending, Plan
 from scheduler_plugin.documents.snapshot import Node, Pod, PodState, Snapshot
 from scheduler_plugin.documents.value import Id, Label, Value
 from scheduler_plugin.packing.domain_rooms import ancestors, counted_watts
-from scheduler_plugin.room.resource_columns import pod_watts
+from scheduler_plugin.room.resource_columns import gpu_value_milli, pod_watts
 from scheduler_plugin.solver.steps import evicted_by
 from wattpack.errors import InputError
 
@@ -100,7 +100,8 @@ class Comparison(Value):
     Attributes:
         relocations: Pods that are elsewhere, or wait where they did not, and the other way round.
         gpu_milli_before: Of all nodes that take pods.
-        held_before: Thousandths of GPUs that pods hold once the plan is carried out.
+        held_before: Thousandths of GPUs that pods hold once the plan is carried out; MIG instances
+            by their part of a board's compute.
         pending: What waits in the new plan, and why.
     """
 
@@ -217,7 +218,7 @@ def _open_milli(snapshot: Snapshot) -> int:
 
 
 def _held_milli(snapshot: Snapshot) -> int:
-    return sum(pod.gpu_milli for pod in snapshot.pods if pod.node)
+    return sum(gpu_value_milli(pod) for pod in snapshot.pods if pod.node)
 
 
 def _domains(old: Snapshot, new: Snapshot) -> tuple[DomainWatts, ...]:

@@ -52,6 +52,13 @@ ROW = (
 )
 
 
+def test_mig_instances_are_held_as_parts_of_their_boards() -> None:
+    cut = [node(name, 1, mig_geometry="A100-40GB") for name in "ab"]
+    runs = bound("p", "a", 0, mig_profiles={"3g.20gb": 1})
+    told = asked(snapshot(*cut, runs, pod("q", 0, mig_profiles={"7g.40gb": 1})), drain=("b",))
+    assert (told.held_before, told.held_after) == (1_428, 428)
+
+
 def test_pods_of_a_drained_node_go_elsewhere_or_wait() -> None:
     before = snapshot(*ROW, bound("p", "a", 2), bound("q", "a", 6), bound("r", "b", 3))
     told = asked(before, drain=("a",))
