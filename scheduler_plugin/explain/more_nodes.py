@@ -1,4 +1,4 @@
-"""How many more nodes a gang needs that is larger than the cluster."""
+"""How many more nodes who finds no place on those that are there needs, whatever ended there."""
 
 from __future__ import annotations
 

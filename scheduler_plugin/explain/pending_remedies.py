@@ -16,6 +16,7 @@ from scheduler_plugin.documents.plan_changes import (
 from scheduler_plugin.documents.plan_document import Pending, PendingReason
 from scheduler_plugin.documents.snapshot import MILLI_PER_GPU
 from scheduler_plugin.explain.gang_remedies import for_gang
+from scheduler_plugin.explain.more_nodes import more_nodes
 from scheduler_plugin.explain.pending_causes import explain_pending
 from scheduler_plugin.explain.remedies import OutOfTime, Remedies
 from scheduler_plugin.explain.static_needs import NodeRules
@@ -96,7 +97,9 @@ def _found(
     remedies: Remedies, trial: Trial, job: Job, wanted: Sequence[tuple[int, int]]
 ) -> list[Part] | None:
     if not job.gang:
-        return remedies.smallest([(wanted[0][0], 1)])
+        one = [(wanted[0][0], 1)]
+        found = remedies.smallest(one)
+        return more_nodes(trial, one) if found is None else found
     requests = trial.problem.requests
     by_size = sorted(wanted, key=lambda each: tuple(requests[each[0]].tolist()), reverse=True)
     return for_gang(remedies, trial, job.gang, by_size)

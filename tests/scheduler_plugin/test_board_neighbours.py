@@ -15,6 +15,7 @@ from capacity.interference.pair_model import PairRow, SharedJob
 from capacity.interference.shared_speeds import SharedSpeeds
 from capacity.profile_book import ProfileBook
 from capacity.profile_library import shipped_library
+from scheduler_plugin.documents.plan_changes import AddNodes, apply_changes
 from scheduler_plugin.documents.plan_document import PendingReason, Placement, Plan
 from scheduler_plugin.documents.shared_boards import BANDWIDTH_MILLI, COMPUTE_MILLI
 from scheduler_plugin.documents.snapshot import Node, Pod, PodState, SlowDown, Snapshot
@@ -129,6 +130,16 @@ def test_beside_a_pair_that_nobody_measured_shares_count_for_all() -> None:
     assert places(node("a"), stranger, small, large) == {}
     (entry, _) = planned(node("a"), stranger, small, large).pending
     assert "never measured" in entry.message
+
+
+def test_whom_a_full_shared_board_keeps_out_is_told_that_one_more_node_would_do() -> None:
+    one = node("n")
+    full = one.model_copy(update={"resources": one.resources | {SHARED: 1}})
+    pods = sharer("a", "small"), sharer("b", "large")
+    (waiting,) = planned(full, *pods).pending
+    assert waiting.changes == (AddNodes(like="n", count=1),)
+    before = Snapshot(nodes=(full,), pods=pods, slow_downs=MEASURED)
+    assert plan(apply_changes(before, waiting.changes)).pending == ()
 
 
 def test_three_on_a_board_slow_one_another_as_time_slices_add_up() -> None:
