@@ -5,7 +5,10 @@
 | ``tdp`` | its limit | none |
 | ``peak`` | the 95th percentile of its kind of work, the highest that profiles hold | none |
 | ``blind`` | nothing | the highest that hold every budget, alike below a domain |
-| ``ours`` | the 95th percentile at the chosen cap, by what coincides | by price of a watt |
+| ``ours`` | the 95th percentile at the planned cap, by what coincides | by price of a watt |
+
+Caps of ``ours`` are the product's own (``placement.capLevels``): offered by profiles, chosen and
+counted by the planner, for tasks with boards of their own. A capped board counts 1.05 of its cap.
 """
 
 from __future__ import annotations
@@ -20,14 +23,23 @@ import numpy as np
 from benchmarks._openb_planner import BYTES_PER_MIB
 from benchmarks._openb_trace import MILLI_PER_GPU, MOST_BOARDS, FloatArray, IntArray
 from benchmarks._power_cluster import SERVES, TRAINS, TYPES, Cluster, Task, gpus, profile_of
+from capacity.catalogue.pod_works import PodWorks
 from scheduler_plugin.documents.snapshot import Node, Pod, PowerDomain, Snapshot
+from scheduler_plugin.kube_objects.cap_offers import caps_on_offer
 from scheduler_plugin.kube_objects.peak_coincidence import BoardDraw, coincidence
-from scheduler_plugin.packing.cap_levels import CapLevel, at_levels, chosen_levels, offered_levels
+from scheduler_plugin.kube_objects.power_view import ModelWatts
+from scheduler_plugin.kube_objects.work_draw import WorkDraws
+from scheduler_plugin.packing.cap_levels import chosen_caps
+from scheduler_plugin.packing.capped_watts import NO_CAP
 from scheduler_plugin.packing.greedy import Packing
 from scheduler_plugin.packing.problem import compile_problem
 
 ARMS: Final = ("blind", "tdp", "peak", "ours")
-Levels = Mapping[tuple[str, str], CapLevel]
+OVERSHOOT: Final = 1.05
+"""What a board draws over its cap at most: promise I1."""
+ROUNDS: Final = 5
+Chosen = Mapping[tuple[str, str], int]
+"""Thousandths of the default limit by GPU model and kernel class; others run without a cap."""
 
 
 class Placed(NamedTuple):
@@ -45,36 +57,45 @@ class Asked(NamedTuple):
     boards: float
 
 
+Kinds = Mapping[tuple[str, bool], Asked]
+"""By work, and whether tasks have boards of their own: only those are capped."""
+
+
 def placed_by(
     arm: str, made: Cluster, limits: Mapping[str, IntArray], tasks: Sequence[Task]
 ) -> list[Placed]:
     """Tasks in the order in which they come, each where the planner puts it or dropped."""
-    levels = _uncapped()
-    snapshot = _snapshot(arm, made, limits, tasks, levels)
+    snapshot = _snapshot(arm, made, limits, tasks, {})
     if arm == "ours":
-        offers = {key: offered_levels(profile_of(key[0]), key[1]) for key in levels}
-        levels = chosen_levels(snapshot, offers)
-        # A lower cap lets less of the peaks come together, so that there may be more room.
-        snapshot = at_levels(_snapshot(arm, made, limits, tasks, levels), levels)
-    problem = compile_problem(snapshot)
+        snapshot = _counting_on_caps(made, limits, tasks, snapshot)
+    problem = compile_problem(snapshot, caps=True)
     class_of = {int(uid): c for c, group in enumerate(problem.classes) for uid in group.uids}
     packing = Packing(problem)
     found: list[Placed] = []
     for number, task in enumerate(tasks):
         mark = packing.mark()
         packing.place(class_of[number], 1)
-        for _, node, _ in packing.booked_since(mark):
-            key = (made.nodes[node].model, task.work)
-            found.append(Placed(task, node, levels[key].cap_watts))
+        for class_index, node, _ in packing.booked_since(mark):
+            cap = 0 if problem.caps is None else int(problem.caps[class_index, node])
+            found.append(Placed(task, node, float(cap or TYPES[made.nodes[node].model][1])))
     return found
 
 
-def _uncapped() -> dict[tuple[str, str], CapLevel]:
-    return {
-        (model, work): offered_levels(profile_of(model), work)[0]
-        for model in TYPES
-        for work in (SERVES, TRAINS)
-    }
+def _counting_on_caps(
+    made: Cluster, limits: Mapping[str, IntArray], tasks: Sequence[Task], snapshot: Snapshot
+) -> Snapshot:
+    """Limits by what coincides at the caps that the planner then chooses.
+
+    What is below a cap varies less, so that more of the peaks come together: there is less room,
+    and the price of a watt may rise.
+    """
+    chosen: dict[tuple[str, str], int] = {}
+    for _ in range(ROUNDS):
+        before, chosen = chosen, chosen_caps(snapshot)
+        if chosen == before:
+            break
+        snapshot = _snapshot("ours", made, limits, tasks, chosen)
+    return snapshot
 
 
 def _snapshot(
@@ -82,11 +103,12 @@ def _snapshot(
     made: Cluster,
     limits: Mapping[str, IntArray],
     tasks: Sequence[Task],
-    levels: Levels,
+    chosen: Chosen,
 ) -> Snapshot:
     """Nodes below their own budgets, racks and rows; hosts and idle boards are used already."""
     by_class = arm in ("peak", "ours")
     above = [f"node-{i}" if arm != "blind" else "" for i in range(len(made.nodes))]
+    models = {model: _model_watts(model) for model in TYPES}
     nodes = tuple(
         Node(
             name=f"{i:05d}",
@@ -97,7 +119,8 @@ def _snapshot(
             pods=1001,
             domain=above[i],
             watts_per_gpu=0 if arm == "blind" else _limit_above_idle(node.model),
-            class_watts_per_gpu=_class_watts(node.model, levels) if by_class else {},
+            class_watts_per_gpu=_class_watts(models[node.model]) if by_class else {},
+            caps_held=arm == "ours",
         )
         for i, node in enumerate(made.nodes)
     )
@@ -112,8 +135,12 @@ def _snapshot(
         )
         for number, task in enumerate(tasks)
     )
-    domains = () if arm == "blind" else _domains(arm, made, limits, tasks, levels)
-    return Snapshot(nodes=nodes, pods=pods, domains=domains)
+    return Snapshot(
+        nodes=nodes,
+        pods=pods,
+        domains=() if arm == "blind" else _domains(arm, made, limits, tasks, chosen),
+        cap_options=caps_on_offer(nodes, pods, models.values(), WorkDraws(PodWorks(), [])),
+    )
 
 
 def _limit_above_idle(model: str) -> int:
@@ -121,8 +148,14 @@ def _limit_above_idle(model: str) -> int:
     return math.ceil(limit - idle)
 
 
-def _class_watts(model: str, levels: Levels) -> dict[str, int]:
-    return {work: levels[model, work].added_watts for work in (SERVES, TRAINS)}
+def _model_watts(model: str) -> ModelWatts:
+    profile, limit = profile_of(model), TYPES[model][1]
+    p95 = {work: profile.kernel_classes[work].power_p95_watts for work in (SERVES, TRAINS)}
+    return ModelWatts(model, profile.idle_watts, OVERSHOOT * limit, p95, profile)
+
+
+def _class_watts(model: ModelWatts) -> dict[str, int]:
+    return model.added(model.class_watts, efficiency=1.0)
 
 
 def _domains(
@@ -130,7 +163,7 @@ def _domains(
     made: Cluster,
     limits: Mapping[str, IntArray],
     tasks: Sequence[Task],
-    levels: Levels,
+    chosen: Chosen,
 ) -> tuple[PowerDomain, ...]:
     parents = {
         "node": [f"rack-{rack}" for rack in made.rack],
@@ -146,10 +179,8 @@ def _domains(
             room = max(0, limit - used)
             if arm == "ours":
                 below = np.flatnonzero(numbers[level] == number)
-                draws = _draws(made, below, demand, levels)
-                # Of a node anything may fill all boards, also one pod: the worst kind alone counts.
-                alone = [[replace(d, share=1.0, boards=MOST_BOARDS)] for d in draws if d.share]
-                mixes = alone if level == "node" else [draws]
+                draws = _draws(made, below, demand, chosen)
+                mixes = _alone(draws) if level == "node" else [draws]
                 room = int(room / max(coincidence(mix, room) for mix in mixes))
             found.append(
                 PowerDomain(
@@ -162,36 +193,51 @@ def _domains(
     return tuple(found)
 
 
+def _alone(draws: Sequence[BoardDraw]) -> list[list[BoardDraw]]:
+    """Of a node anything may fill all boards, also one task: the worst kind alone counts."""
+    return [
+        [replace(draw, share=1.0, boards=MOST_BOARDS if draw.boards >= 1.0 else 1.0)]
+        for draw in draws
+        if draw.share
+    ]
+
+
 def _row_of_rack(made: Cluster) -> list[int]:
     racks = dict(zip(made.rack.tolist(), made.row.tolist(), strict=True))
     return [racks[rack] for rack in range(len(racks))]
 
 
-def _draws(
-    made: Cluster, below: IntArray, demand: Mapping[str, Asked], levels: Levels
-) -> list[BoardDraw]:
+def _draws(made: Cluster, below: IntArray, demand: Kinds, chosen: Chosen) -> list[BoardDraw]:
     """What is expected on a domain's boards: the demand's kinds of work, on the types there."""
     boards = dict.fromkeys(TYPES, 0)
     for node in below.tolist():
         boards[made.nodes[node].model] += made.nodes[node].boards
     draws = []
-    for (model, work), level in levels.items():
-        share = boards[model] / sum(boards.values()) * demand[work].share
-        idle = TYPES[model][2]
-        mean = max(0.0, level.mean_watts - idle)
-        p95 = max(mean, level.p95_watts - idle)
-        draws.append(BoardDraw(mean, p95, share, demand[work].boards))
+    for (work, own_boards), asked in demand.items():
+        for model, count in boards.items():
+            share = count / sum(boards.values()) * asked.share
+            cap = chosen.get((model, work), NO_CAP) / NO_CAP if own_boards else 1.0
+            kernel, (_, limit, idle) = profile_of(model).kernel_classes[work], TYPES[model]
+            most = OVERSHOOT * cap * limit
+            p95 = min(kernel.power_p95_watts, most) - idle
+            mean = min(kernel.power_p50_watts - idle, p95)
+            draws.append(BoardDraw(mean, p95, share, asked.boards))
     return draws
 
 
-def _demand(tasks: Sequence[Task]) -> dict[str, Asked]:
-    """By kind of work."""
+def _demand(tasks: Sequence[Task]) -> Kinds:
     total = sum(gpus(task) for task in tasks)
     found = {}
     for work in (SERVES, TRAINS):
-        sizes = [gpus(task) for task in tasks if task.work == work]
-        asked = max(1e-9, sum(sizes))
-        found[work] = Asked(sum(sizes) / total, sum(size**2 for size in sizes) / asked)
+        for own_boards in (True, False):
+            sizes = [
+                gpus(task)
+                for task in tasks
+                if task.work == work and own_boards == (gpus(task) >= 1.0)
+            ]
+            asked = max(1e-9, sum(sizes))
+            boards = max(1e-9, sum(size**2 for size in sizes) / asked)
+            found[work, own_boards] = Asked(sum(sizes) / total, boards)
     return found
 
 
@@ -246,7 +292,7 @@ def _tables(made: Cluster, placed: Sequence[Placed]) -> tuple[FloatArray, FloatA
         for work in (SERVES, TRAINS):
             kernel = profile.kernel_classes[work]
             caps = _caps(model)
-            p95 = np.minimum(kernel.power_p95_watts, caps)
+            p95 = np.minimum(kernel.power_p95_watts, OVERSHOOT * caps)
             draw = np.interp(caps / profile.default_limit_watts, kernel.cap_fractions, kernel.draw)
             mean = np.minimum(kernel.power_p50_watts * draw, p95)
             spread = (p95 - mean) / 1.6449

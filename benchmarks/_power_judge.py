@@ -1,8 +1,8 @@
 """What placements and caps of ``power_packing`` come to: no code of the planner or of the arms.
 
 Draws are drawn anew: each task's boards vary as one around the median of its kind of work, tasks
-of one row together by ``correlation``; a cap cuts what a board would draw, and 105 % of the limit
-does without one. A budget is exceeded where the 99th percentile over all draws is above it.
+of one row together by ``correlation``; 105 % of its cap cuts what a board would draw. A budget is
+exceeded where the 99th percentile over all draws is above it.
 """
 
 from __future__ import annotations
@@ -89,9 +89,7 @@ def _node_watts(
     median = np.array([k.power_p50_watts for k in kernels])
     spread = np.array([(k.power_p95_watts - k.power_p50_watts) / 1.6449 for k in kernels])
     idle = np.array([TYPES[made.nodes[p.node].model][2] for p in with_boards])
-    limit = np.array([TYPES[made.nodes[p.node].model][1] for p in with_boards])
-    cap = np.array([p.cap_watts for p in with_boards])
-    most = np.where(cap < limit, cap, OVERSHOOT * limit)
+    most = OVERSHOOT * np.array([p.cap_watts for p in with_boards])
     sizes = np.array([p.task.kind.gpu_milli / 1000 for p in with_boards])
     node = np.array([p.node for p in with_boards])
     shape = (len(made.nodes), len(with_boards))

@@ -2,11 +2,16 @@
 
 The whole demo runs headless in this process; a judge of its own (``_idle_judge``) looks at the
 twin's truth once a simulated second, while time stands still.
+
+Two judges: one leaves room for what the published forecast expects beyond its present, as plans
+do; the other does not (``under_limit``): a GPU may idle only where draw, what recent starts have
+yet to draw and the waiting job come to more than the published limit.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -29,6 +34,7 @@ DURATION_SECONDS = {False: 300, True: 40}
 SPEED = 60.0
 TARGETS = {
     "idle_while_a_pod_fits_seconds_max": Target(at_most=30),
+    "idle_under_limit_seconds_max": Target(at_most=30),
     "decision_lines_repeated_in_a_minute_max": Target(at_most=3),
     "trips": Target(at_most=0),
     "invariant_violations": Target(at_most=0),
@@ -45,13 +51,17 @@ class Observer:
     def __init__(self, row: DemoRow) -> None:
         self._row = row
         self.idle, self.repeats = IdleJudge(row.world), RepeatJudge()
+        self.under_limit = IdleJudge(row.world)
         self.seconds = 0
 
     def second(self, now_ns: int) -> None:
         """Judge the second that begins."""
         self.seconds += 1
         pods = self._row.api.list(PODS).items
-        self.idle.second(now_ns // NS_PER_SECOND, pods, self._limits())
+        limits, number = self._limits(), now_ns // NS_PER_SECOND
+        self.idle.second(number, pods, limits)
+        nothing_expected = np.zeros_like(limits.rise_watts)
+        self.under_limit.second(number, pods, replace(limits, rise_watts=nothing_expected))
 
     def decided(self, outcome: TickOutcome) -> None:
         """Take the lines that the leader added to its feed."""
@@ -93,14 +103,17 @@ def run(options: Options) -> Result:
         row.stop()
     if row.failure is not None:
         raise PermanentError(f"simulated time stopped: {row.failure}")
-    idle, repeats = observer.idle, observer.repeats
+    idle, repeats, under_limit = observer.idle, observer.repeats, observer.under_limit
     options.progress(f"longest idle: {idle.worst or 'none'}; most repeated: {repeats.worst}")
+    options.progress(f"longest idle under the limit: {under_limit.worst or 'none'}")
     for line in row.watch.violations[:5]:
         options.progress(line)
     figures: dict[str, float | int | str] = {
         "simulated_seconds": observer.seconds,
         "idle_while_a_pod_fits_seconds_max": idle.longest_seconds,
         "idle_while_a_pod_fits_gpu_seconds": idle.gpu_seconds,
+        "idle_under_limit_seconds_max": under_limit.longest_seconds,
+        "idle_under_limit_gpu_seconds": under_limit.gpu_seconds,
         "idle_gpu_seconds": idle.free_gpu_seconds,
         "decision_lines": sum(repeats.lines.values()),
         "decision_lines_repeated_in_a_minute_max": repeats.most_in_a_minute,

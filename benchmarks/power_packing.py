@@ -6,8 +6,9 @@ each or drops it. Only the count of watts differs (``_power_arms``): boards at t
 and ours: a cap for each kind of work and GPU type by the price of a watt, and the 99th percentile
 of each domain's sum. A judge of its own draws what boards draw (``_power_judge``) and counts work
 and budgets that are exceeded at their 99th percentile, at the correlation recorded of loads'
-changes (0.37) and, as ``alike_``, at that of Helios' queues (0.64), more than ours assumes. That
-no GPU idles below a limit in the twin is told by ``first_minutes``.
+changes (0.37) and, as ``alike_``, at that of Helios' queues (0.64), more than ours assumes. Then
+each placement runs on the twin's boards (``_power_twin``), second by second: ``twin_``. That no GPU
+idles below a limit in the twin is told by ``first_minutes``.
 
 Budgets, datasheet limits and kinds of work are assumed (``_power_cluster``), draws and cap curves
 measured or derived (profiles), everything else simulated.
@@ -24,6 +25,7 @@ from benchmarks._openb_trace import IntArray
 from benchmarks._power_arms import ARMS, Placed, capped_blindly, placed_by
 from benchmarks._power_cluster import SHARES, Cluster, arrivals, budgets, cluster
 from benchmarks._power_judge import Verdict, judge
+from benchmarks._power_twin import Seen, watch
 from benchmarks.runner import Options, Result, Target
 
 NAME = "power_packing"
@@ -35,6 +37,9 @@ DRAWS: Final = {False: 1000, True: 250}
 #: Every so many tasks, in the short form.
 TASKS: Final = {False: None, True: 5000}
 RECORDED, ALIKE = 0.37, 0.64
+#: Simulated, in the twin; ours on so many seeds of the twin a placement, the other arms on one.
+TWIN_SECONDS: Final = {False: 300, True: 40}
+TWIN_SEEDS: Final = {False: 3, True: 1}
 #: Other rows, in the full form on one seed.
 OTHER_ROWS: Final = (0.55, 0.75)
 OVER_TDP, OVER_PEAK = 0.25, 0.08
@@ -43,6 +48,8 @@ TARGETS: Final = {
     "ours_work_per_kw_over_tdp_lowest": Target(at_least=OVER_TDP),
     "ours_work_per_kw_over_peak_lowest": Target(at_least=OVER_PEAK),
     "ours_budgets_exceeded": Target(at_most=0),
+    "twin_budgets_exceeded": Target(at_most=0),
+    "twin_tasks_without_boards": Target(at_most=0),
     "overbooked_nodes": Target(at_most=0),
 }
 
@@ -54,6 +61,7 @@ def run(options: Options) -> Result:
     seeds = range(options.seed, options.seed + SEEDS[options.quick])
     verdicts: dict[str, list[Verdict]] = {arm: [] for arm in ARMS}
     alike: dict[str, list[Verdict]] = {arm: [] for arm in ARMS}
+    seen: dict[str, list[Seen]] = {arm: [] for arm in ARMS}
     kilowatts: list[float] = []
     for seed in seeds:
         made = cluster(seed)
@@ -63,9 +71,12 @@ def run(options: Options) -> Result:
             drawn = DRAWS[options.quick]
             verdicts[arm].append(judge(made, limits, placed, seed, RECORDED, drawn))
             alike[arm].append(judge(made, limits, placed, seed, ALIKE, drawn))
+            for twin in range(TWIN_SEEDS[options.quick] if arm == "ours" else 1):
+                seconds = TWIN_SECONDS[options.quick]
+                seen[arm].append(watch(made, limits, placed, 100 * seed + twin, seconds))
         work = ", ".join(f"{arm} {verdicts[arm][-1].work:.0f}" for arm in ARMS)
         options.progress(f"seed {seed}: GPUs' worth of work: {work}")
-    figures = _figures(verdicts, kilowatts)
+    figures = _figures(verdicts, kilowatts) | _twin_figures(seen)
     for arm, told in alike.items():
         figures[f"alike_{arm}_budgets_exceeded"] = sum(_exceeded(v) for v in told)
     if options.quick:
@@ -108,6 +119,24 @@ def _figures(verdicts: Mapping[str, list[Verdict]], kilowatts: list[float]) -> F
             figures[f"{arm}_{level}_budgets_exceeded"] = sum(v.exceeded[level] for v in told)
     figures["overbooked_nodes"] = sum(v.overbooked for told in verdicts.values() for v in told)
     return figures | _gains("", verdicts, lowest=True)
+
+
+def _twin_figures(seen: Mapping[str, list[Seen]]) -> Figures:
+    """Ours by level; of the others what is exceeded."""
+    figures: Figures = {
+        f"{arm}_twin_budgets_exceeded": sum(sum(s.exceeded.values()) for s in told)
+        for arm, told in seen.items()
+        if arm != "ours"
+    }
+    ours = seen["ours"]
+    figures["twin_budgets_exceeded"] = sum(sum(s.exceeded.values()) for s in ours)
+    for level in ours[0].exceeded:
+        figures[f"twin_{level}_budgets_exceeded"] = sum(s.exceeded[level] for s in ours)
+        figures[f"twin_{level}_budgets_exceeded_for_a_second"] = sum(s.touched[level] for s in ours)
+    figures["twin_seconds_above_budgets"] = sum(s.seconds_above for s in ours)
+    figures["twin_highest_share_of_a_budget"] = max(s.highest_share for s in ours)
+    unseated = sum(s.unseated for told in seen.values() for s in told)
+    return figures | {"twin_tasks_without_boards": unseated}
 
 
 def _gains(prefix: str, verdicts: Mapping[str, list[Verdict]], *, lowest: bool) -> Figures:
