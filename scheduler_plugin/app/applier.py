@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from scheduler_plugin.app.gang_rehearsal import ATTEMPTS, GangRehearsal
+from scheduler_plugin.app.node_guard import NodeGuard
 from scheduler_plugin.app.patch_crew import beside_each_other
 from scheduler_plugin.app.plan_archive import PlanArchive
 from scheduler_plugin.app.plan_writer import PlanWriter
@@ -48,10 +49,11 @@ PATCHING_NS = 10 * NS_PER_SECOND
 
 
 class Outcome(Enum):
-    """What became of one release."""
+    """What became of one release; ``STALE``: its node is not what was planned for any more."""
 
     RELEASED = "released"
     CONFLICT = "conflict"
+    STALE = "stale"
     GONE = "gone"
     REFUSED = "refused"
     UNKNOWN = "unknown"
@@ -72,6 +74,19 @@ class Applied:
     unfinished: bool
 
 
+@dataclass(frozen=True, slots=True)
+class ReleaseLimits:
+    """Of an applier.
+
+    Attributes:
+        gang_timeout_ns: How long places of missing gang members are kept.
+        at_once: How many patches may be under way.
+    """
+
+    gang_timeout_ns: int
+    at_once: int = 1
+
+
 class Applier:
     """Writes plans to the API.
 
@@ -80,8 +95,8 @@ class Applier:
         clock: For promise times.
         ledger: Where promises are kept; shared with the snapshot builder.
         archive: Where promises are written.
-        gang_timeout_ns: How long places of missing gang members are kept.
-        at_once: How many patches may be under way.
+        limits: Of releases.
+        guard: Knows which nodes are no longer what was planned for.
     """
 
     def __init__(
@@ -90,19 +105,20 @@ class Applier:
         clock: Clock,
         ledger: Ledger,
         archive: PlanArchive,
-        gang_timeout_ns: int,
-        at_once: int = 1,
+        limits: ReleaseLimits,
+        guard: NodeGuard,
     ) -> None:
         self._api = api
-        self._at_once = at_once
+        self._at_once = limits.at_once
+        self._guard = guard
         self._clock = clock
         self._ledger = ledger
         self._archive = archive
-        self._gang_timeout_ns = gang_timeout_ns
-        self._writer = PlanWriter(clock, ledger, archive, gang_timeout_ns)
+        self._gang_timeout_ns = limits.gang_timeout_ns
+        self._writer = PlanWriter(clock, ledger, archive, limits.gang_timeout_ns)
         self._why: dict[str, str] = {}
         self._fresh_slots: list[str] = []
-        self._rehearsal = GangRehearsal(self._patch, self._read_again, clock, at_once)
+        self._rehearsal = GangRehearsal(self._patch, self._read_again, clock, limits.at_once)
 
     def recover(self, bodies: Mapping[str, JsonObject]) -> None:
         """Take up what earlier processes promised; pods tell which promises are still open.
@@ -171,6 +187,9 @@ class Applier:
         bodies = dict(pending)
         held = self._rehearsal.of(plan, bodies)
         chosen = [p for p in plan.placements if p.gang not in held]
+        # After the dry runs, which may take seconds.
+        stale = {p.uid for p in self._guard.stale(chosen)}
+        chosen = [p for p in chosen if p.uid not in stale]
         pods = {pod.uid: pod for pod in snapshot.pods}
         self._writer.write(plan, snapshot, chosen, bodies)
         self._fresh_slots = [p.uid for p in chosen if p.uid not in bodies]
@@ -182,7 +201,9 @@ class Applier:
                 now_ns = self._clock.monotonic_ns()
                 place = (placement.node, placement.gang)
                 self._ledger.promise(_promise(body, place, now_ns, placement.cap_watts))
+        self._guard.promised((p.uid for p in chosen), self._ledger.promises.keys())
         outcomes = self._settle(bodies)
+        outcomes |= dict.fromkeys(stale & bodies.keys(), Outcome.STALE)
         self._fresh_slots = []
         refused = self._why | {gang: why for gang, why in held.items() if why}
         return Applied(outcomes, refused, self._has_rest() or "" in held.values())
@@ -240,9 +261,13 @@ class Applier:
         goes_on: Callable[[], bool] = lambda: True,
     ) -> dict[str, Outcome]:
         """Several at once; which the API takes first does not matter, all are promised."""
-        made = beside_each_other(
-            promises, lambda p: self.release(bodies[p.uid], p.node), self._at_once, goes_on
-        )
+
+        def sent(promise: Promise) -> Outcome:
+            if self._guard.is_void(promise):
+                return self._ended(promise.uid, Outcome.STALE)
+            return self.release(bodies[promise.uid], promise.node)
+
+        made = beside_each_other(promises, sent, self._at_once, goes_on)
         return {p.uid: outcome for p, outcome in zip(promises, made, strict=False)}
 
     def release(self, body: JsonObject, node: str) -> Outcome:
@@ -322,19 +347,27 @@ class Applier:
         outcomes: dict[str, Outcome] = {}
         rest = members if begun else members[1:]
         if not begun:
+            if any(map(self._guard.is_void, members)):
+                self._none_goes(members)
+                return dict.fromkeys((p.uid for p in members), Outcome.STALE)
             first = members[0]
             outcomes[first.uid] = outcome = self.release(bodies[first.uid], first.node)
             if outcome not in (Outcome.RELEASED, Outcome.UNKNOWN):
                 self._tell_of(first)
-                self._ledger.drop(p.uid for p in members)
-                self._ledger.free(s for s in self._fresh_slots if s.startswith(f"{gang}#"))
+                self._none_goes(members)
                 return outcomes
         later = self._release_each(rest, bodies)
         for member in rest:
-            if later[member.uid] not in (Outcome.RELEASED, Outcome.UNKNOWN):
+            # A place on a node that changed is worth nothing: its member is planned anew.
+            if later[member.uid] not in (Outcome.RELEASED, Outcome.UNKNOWN, Outcome.STALE):
                 self._tell_of(member)
                 self._reserve(gang, f"{gang}#{member.uid}", member.node, None)
         return outcomes | later
+
+    def _none_goes(self, members: Sequence[Promise]) -> None:
+        gang = members[0].gang
+        self._ledger.drop(p.uid for p in members)
+        self._ledger.free(s for s in self._fresh_slots if s.startswith(f"{gang}#"))
 
     def _tell_of(self, member: Promise) -> None:
         """A refusal of a member is the gang's."""

@@ -11,6 +11,7 @@ from capacity.profile_book import ProfileBook
 from capacity.profile_library import shipped_library
 from forecasting.forecast_book import ForecastBook
 from scheduler_plugin.app.gang_reader import GangReader
+from scheduler_plugin.app.node_watch import NodeWatch
 from scheduler_plugin.app.served_kinds import ServedKinds
 from scheduler_plugin.app.slice_reader import SliceReader
 from scheduler_plugin.app.volume_reader import VolumeReader
@@ -83,6 +84,9 @@ class ClusterReader:
         self._threaded = threaded
         kinds = (*_KINDS, BUDGETS) if moves else _KINDS
         self._informers = {kind: Informer(api, clock, kind) for kind in kinds}
+        pods, nodes = self._informers[PODS], self._informers[NODES]
+        #: What nodes are at this moment, in the middle of a cycle.
+        self.now = NodeWatch(nodes, pods, threaded=threaded)
         served = ServedKinds(api, clock)
         self._new_nodes = NewNodes()
         self._gangs, self._devices = GangReader(served), SliceReader(served, clock)

@@ -13,8 +13,9 @@ from typing import Literal
 
 from pydantic import ValidationError
 
-from scheduler_plugin.app.applier import RESEND_NS, Applied, Applier, Outcome
+from scheduler_plugin.app.applier import RESEND_NS, Applied, Applier, Outcome, ReleaseLimits
 from scheduler_plugin.app.cluster_view import ClusterReader
+from scheduler_plugin.app.kept_places import claim_kept_places
 from scheduler_plugin.app.kueue_checks import KueueChecks
 from scheduler_plugin.app.leadership import LeadershipLostError
 from scheduler_plugin.app.let_go import GangEnd, UnservablePods
@@ -22,6 +23,7 @@ from scheduler_plugin.app.missed_pins import MissedPins
 from scheduler_plugin.app.move_cycle import MoveCycle
 from scheduler_plugin.app.move_notes import MoveNotes
 from scheduler_plugin.app.mover import Mover
+from scheduler_plugin.app.node_guard import NodeGuard
 from scheduler_plugin.app.placement_metrics import PlacementMetrics
 from scheduler_plugin.app.plan_archive import PlanArchive
 from scheduler_plugin.app.plan_lines import pending_causes
@@ -38,14 +40,13 @@ from scheduler_plugin.app.waiting_pods import (
     Pauses,
     held_back,
 )
-from scheduler_plugin.documents.plan_document import Placement, Plan
-from scheduler_plugin.documents.snapshot import Pod
+from scheduler_plugin.documents.plan_document import Plan
 from scheduler_plugin.kube_objects import pods as pod_facts
 from scheduler_plugin.kube_objects.admission import Mode
 from scheduler_plugin.packing.policy_values import PolicyChoice, with_policy_values
 from scheduler_plugin.packing.priced_nodes import with_objective
 from scheduler_plugin.promises.disruption_budget import DisruptionBudget
-from scheduler_plugin.promises.ledger import Ledger, Reservation
+from scheduler_plugin.promises.ledger import Ledger
 from scheduler_plugin.snapshot_builder import BuiltSnapshot, build_snapshot
 from wattpack.clock import Clock
 from wattpack.errors import InputError
@@ -134,7 +135,9 @@ class PlacementLoop:
         timeout_ns = seconds_to_ns(settings.gang_timeout_seconds)
         # Without threads one thread owns virtual time.
         at_once = settings.patches_at_once if around.threaded else 1
-        self._applier = Applier(api, clock, self.ledger, archive, timeout_ns, at_once)
+        self._nodes = NodeGuard(self.reader.now)
+        release = ReleaseLimits(timeout_ns, at_once)
+        self._applier = Applier(api, clock, self.ledger, archive, release, self._nodes)
         self._recorder = EventRecorder(api, clock, "wattpack.io/scheduler", around.instance)
         self._events = PendingEvents(self._recorder, clock, settings.events_per_cycle)
         self._pins = MissedPins(api, clock, self.ledger, self._recorder, self.metrics)
@@ -228,6 +231,7 @@ class PlacementLoop:
             self._last_digest = ""
             self._gangs_end.tell(late, pods, GangSources.empty())
             return CycleResult("idle", again_ns=self._checks.again_ns())
+        self._nodes.begin_cycle(pods)
         kept = {place.gang for place in self.ledger.reservations.values()}
         objects = self.reader.objects(pods, kept)
         self._gangs_end.tell(late, pods, objects.gangs)
@@ -287,7 +291,7 @@ class PlacementLoop:
             for uid, outcome in outcomes.items()
             if outcome is Outcome.RELEASED
         }
-        lost = sum(o in (Outcome.CONFLICT, Outcome.GONE) for o in outcomes.values())
+        lost = sum(o in (Outcome.CONFLICT, Outcome.GONE, Outcome.STALE) for o in outcomes.values())
         self.metrics.released.inc(len(released))
         self.metrics.conflicts.inc(lost)
         self._pauses.refused(applied.refused, now_ns)
@@ -380,31 +384,8 @@ class PlacementLoop:
         }
 
     def _claim_reserved(self, built: BuiltSnapshot) -> dict[str, str] | None:
-        """New members of a promised gang take the places that were kept for them.
-
-        Returns:
-            Node by key of released pods; None if there was nothing to take.
-        """
-        if self._settings.mode is not Mode.MANAGE or not self.ledger.reservations:
+        """Node by key of released pods that took kept places; None if there were none to take."""
+        if self._settings.mode is not Mode.MANAGE:
             return None
-        pods: Mapping[str, Pod] = {pod.uid: pod for pod in built.snapshot.pods}
-        places: dict[str, Reservation] = {}
-        for uid in sorted(built.pending):
-            place = self.ledger.claim(pods[uid]) if pods[uid].gang else None
-            if place is not None:
-                places[uid] = place
-        if not places:
-            return None
-        placements = tuple(
-            Placement(uid=uid, node=place.node, gang=place.gang) for uid, place in places.items()
-        )
-        plan = Plan(snapshot_digest=built.snapshot.digest(), method="none", placements=placements)
-        try:
-            applied = self._applier.apply(plan, built.snapshot, built.pending)
-        finally:
-            for uid, place in places.items():
-                kept = f"{place.gang}#{uid}" in self.ledger.reservations
-                if uid not in self.ledger.promises and not kept:
-                    self.ledger.reserve(place)
-        nodes = {uid: place.node for uid, place in places.items()}
-        return self._account(applied, nodes, built.pending)
+        claimed = claim_kept_places(built, self.ledger, self._applier)
+        return None if claimed is None else self._account(*claimed, built.pending)

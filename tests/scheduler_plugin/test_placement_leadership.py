@@ -382,5 +382,5 @@ def test_the_planner_wakes_on_what_may_make_room(resource: Resource) -> None:
         informer.start = lambda: None  # type: ignore[method-assign]
     reader.start(lambda: woken.append("woken"))
     informer = reader._informers[resource]
-    informer._tell(None, {"metadata": {"name": "x"}})
+    informer._tell(None, {"metadata": {"name": "x"}, "spec": {}})
     assert woken == ["woken"]
