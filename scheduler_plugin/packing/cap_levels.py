@@ -19,14 +19,13 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple, Protocol, TypeVar
 
 import numpy as np
-from scipy.optimize import linprog
 
 from capacity.cap_steps import cap_steps
 from capacity.gpu_profile import GpuProfile
 from scheduler_plugin.documents.snapshot import MILLI_PER_GPU, PodState, Snapshot
 from scheduler_plugin.packing.capped_watts import NO_CAP, cap_options
 from scheduler_plugin.packing.domain_rooms import counted_watts
-from scheduler_plugin.packing.policy_values import free_gpus
+from scheduler_plugin.packing.free_gpus import free_gpus
 
 __all__ = ["CapLevel", "at_levels", "chosen_caps", "chosen_levels", "offered_levels"]
 
@@ -183,6 +182,9 @@ def at_levels(snapshot: Snapshot, chosen: Chosen) -> Snapshot:
 
 def _watt_price(snapshot: Snapshot, offers: Offers[L]) -> float:
     """Work (uncapped GPUs) that one watt more would let in; 0 where power does not bind."""
+    # 60 MiB and 0.2 s that no plan without cap levels should pay.
+    from scipy.optimize import linprog
+
     demand = _waiting_gpus(snapshot)
     rooms = free_gpus(snapshot)
     columns = [

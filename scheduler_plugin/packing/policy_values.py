@@ -22,6 +22,7 @@ import numpy as np
 
 from capacity.profile_library import normal_name
 from scheduler_plugin.documents.snapshot import MILLI_PER_GPU, Pod, PodState, Snapshot
+from scheduler_plugin.packing.free_gpus import free_gpus
 from scheduler_plugin.packing.throughput_policies import (
     Floats,
     Work,
@@ -30,7 +31,7 @@ from scheduler_plugin.packing.throughput_policies import (
 )
 from wattpack.errors import InputError
 
-__all__ = ["PolicyChoice", "ThroughputPolicy", "free_gpus", "with_policy_values"]
+__all__ = ["PolicyChoice", "ThroughputPolicy", "with_policy_values"]
 
 WORTH_OF_DUE: Final = 1000
 """Of the model that a job is dealt; its own speeds count half as much on all others."""
@@ -92,19 +93,6 @@ def with_policy_values(snapshot: Snapshot, choice: PolicyChoice) -> Snapshot:
         for pod in snapshot.pods
     )
     return snapshot.model_copy(update={"pods": pods})
-
-
-def free_gpus(snapshot: Snapshot) -> dict[str, float]:
-    """GPUs of nodes that take pods which no pod has, by model, parts of boards counted."""
-    free: dict[str, float] = defaultdict(float)
-    models = {node.name: node.gpu_model for node in snapshot.nodes}
-    for node in snapshot.nodes:
-        if node.gpu_milli and node.ready and node.schedulable:
-            free[node.gpu_model] += node.gpu_milli / MILLI_PER_GPU
-    for pod in snapshot.pods:
-        if (model := models.get(pod.node)) in free:
-            free[model] -= pod.gpu_milli / MILLI_PER_GPU
-    return {model: max(0.0, gpus) for model, gpus in free.items()}
 
 
 def _jobs_by_kind(snapshot: Snapshot, free: Mapping[str, int]) -> dict[_Kind, list[list[Pod]]]:
