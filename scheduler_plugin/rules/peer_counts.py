@@ -197,9 +197,11 @@ class PeerCounts:
         """
         pairs: dict[Pair, IntArray] = {}
         for c, placed in self._placed.items():
-            for rule in self.peers.classes[c].rules:
+            other = self.peers.classes[c]
+            for rule in other.rules:
                 pair = rule.group, rule.topology_key
-                if rule.kind is PeerKind.TOGETHER and rule.group in one.groups:
+                its_own = rule.group in other.groups and rule.group in one.groups
+                if rule.kind is PeerKind.TOGETHER and its_own:
                     pairs[pair] = pairs.get(pair, 0) + placed
         for (group, key), founders in pairs.items():
             domains = self.peers.domains[key]

@@ -54,6 +54,21 @@ def test_who_wants_company_draws_it_to_where_there_is_room_for_all() -> None:
     assert made.gap == 0.0
 
 
+def test_who_was_sent_first_keeps_its_company_beside_guests_of_the_group() -> None:
+    near = PeerRule(kind=PeerKind.TOGETHER, group="ga", topology_key=ZONE)
+    pods = (
+        Pod(uid="a", gpu_milli=4000, groups=("ga",), peer_rules=(near,)),
+        Pod(uid="b", gpu_milli=2000, peer_rules=(near,)),
+        Pod(uid="c", gpu_milli=1000, groups=("ga",)),
+    )
+    nodes = tuple(
+        Node(name=z, milli_cpu=8_000, memory_bytes=0, gpu_milli=milli, labels={ZONE: z})
+        for z, milli in (("x", 6000), ("y", 1000))
+    )
+    made = plan(Snapshot(nodes=nodes, pods=pods))
+    assert {p.uid: p.node for p in made.placements} == {"a": "x", "b": "x"}, "c would found another"
+
+
 @st.composite
 def small_ones(draw: st.DrawFn) -> Snapshot:
     nodes = tuple(
