@@ -136,6 +136,35 @@ class MovingCluster(Cluster):
             if budget["metadata"]["name"] == name:
                 self.kube.delete(BUDGETS, name, SPACE)
 
+    def set_node(self, name: str, *, ready: bool = True, cordoned: bool = False) -> None:
+        body = self.kube.get(NODES, name)
+        body = self.kube.replace(NODES, {**body, "spec": {"unschedulable": cordoned}})
+        conditions = [{"type": "Ready", "status": str(ready)}]
+        status = {**body["status"], "conditions": conditions}
+        self.kube.replace(NODES, {**body, "status": status}, subresource="status")
+
+    def lose_node(self, name: str) -> None:
+        """The machine is gone; garbage collection deletes what was bound to it."""
+        self.kube.delete(NODES, name)
+        for pod in self.all_pods():
+            if pod_facts.node_name(pod) == name:
+                self.kube.delete(PODS, pod["metadata"]["name"], SPACE, grace_period_seconds=0)
+
+    def hold(self, name: str) -> None:
+        """A finalizer keeps the pod after its deletion."""
+        self._finalizers(name, ["example.org/look"])
+
+    def let_go(self, name: str) -> None:
+        self._finalizers(name, [])
+
+    def _finalizers(self, name: str, names: list[str]) -> None:
+        body = self.pod(name)
+        metadata = {**body["metadata"], "finalizers": names}
+        leaves = bool(metadata.get("deletionTimestamp"))
+        if (leaves and names) or not (names or body["metadata"].get("finalizers")):
+            return
+        self.kube.replace(PODS, {**body, "metadata": metadata}, SPACE)
+
     # What the cluster does
 
     def tell_budgets(self) -> None:
@@ -186,9 +215,9 @@ class MovingCluster(Cluster):
             if pod_facts.gates(pod) or _leaves(pod):
                 continue
             pin, hint = pod_facts.pinned_node(pod), pod["status"].get("nominatedNodeName")
-            nodes = sorted(self.nodes(), key=lambda n: n not in (hint, pin))
+            nodes = sorted(self.healthy_nodes(), key=lambda n: n not in (hint, pin))
             if pin and not pod_facts.is_bare(pod):
-                nodes = [pin]
+                nodes = [node for node in nodes if node == pin]
             free = self.free()
             fits = [n for n in nodes if free[n] >= _gpus(pod) and not self._reserved(n, pod)]
             if fits:
@@ -237,6 +266,15 @@ class MovingCluster(Cluster):
     def nodes(self) -> dict[str, int]:
         found = self.kube.list(NODES).items
         return {n["metadata"]["name"]: int(n["status"]["allocatable"][GPU]) for n in found}
+
+    def healthy_nodes(self) -> list[str]:
+        """Nodes that take new pods."""
+        return [
+            node["metadata"]["name"]
+            for node in self.kube.list(NODES).items
+            if not node["spec"].get("unschedulable")
+            and node["status"]["conditions"][0]["status"] == "True"
+        ]
 
     def free(self) -> Counter[str]:
         """GPUs that no bound pod holds, by node."""
