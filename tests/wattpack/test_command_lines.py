@@ -151,7 +151,7 @@ plan what-if object.json --limit row=nan | --limit
 plan what-if object.json --limit row=5 | --limit
 plan what-if object.json --start-of g | --start-of
 plan what-if object.json --limit row=5 --forecast garbage | --forecast
-plan what-if object.json --start-of g --forecast garbage | file
+plan what-if object.json --start-of g --forecast garbage | garbage: document
 plan gpus | --demand
 plan gpus --demand missing | file
 plan gpus --demand folder | file
