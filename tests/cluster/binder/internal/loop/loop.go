@@ -3,6 +3,7 @@ package loop
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"time"
 
@@ -185,7 +186,7 @@ func (b *Binder) place(ctx context.Context, p *corev1.Pod, nodes []*fit.Node, no
 	node, why := fit.Choose(p, nodes, nominated, around)
 	var err error
 	if node == "" {
-		err = b.unschedulable(ctx, p, why)
+		err = b.notScheduled(ctx, p, corev1.PodReasonUnschedulable, why)
 	} else if err = b.bind(ctx, p, node); err == nil {
 		b.assumed[p.UID] = node
 		for _, n := range nodes {
@@ -193,6 +194,9 @@ func (b *Binder) place(ctx context.Context, p *corev1.Pod, nodes []*fit.Node, no
 				n.Add(p)
 			}
 		}
+	} else if !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) {
+		// As kube-scheduler does: a binding that failed is told on the pod, too.
+		err = errors.Join(err, b.notScheduled(ctx, p, corev1.PodReasonSchedulerError, err.Error()))
 	}
 	if err != nil && !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) {
 		klog.ErrorS(err, "cannot place pod", "pod", klog.KObj(p), "node", node)
@@ -206,11 +210,11 @@ func (b *Binder) bind(ctx context.Context, p *corev1.Pod, node string) error {
 	}, metav1.CreateOptions{})
 }
 
-// unschedulable writes the PodScheduled condition, only when it says something new.
-func (b *Binder) unschedulable(ctx context.Context, p *corev1.Pod, why string) error {
+// notScheduled writes the PodScheduled condition, only when it says something new.
+func (b *Binder) notScheduled(ctx context.Context, p *corev1.Pod, reason, why string) error {
 	p = p.DeepCopy()
 	condition := corev1.PodCondition{
-		Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable, Message: why,
+		Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: reason, Message: why,
 		LastTransitionTime: metav1.Now(),
 	}
 	for i, c := range p.Status.Conditions {
