@@ -24,16 +24,18 @@ COLOURS = {
     "best_fit": "#edae49",
     "fgd": "#00798c",
     "ours_online": "#d1495b",
+    "ours_moves": "#f77f00",
     "ours_batch": "#6a4c93",
 }
 NAMES = {
     "random": "random",
     "best_fit": "best fit",
     "fgd": "FGD",
-    "ours_online": "planner, one by one (whole boards only)",
-    "ours_batch": "planner, all at once (whole boards only)",
+    "ours_online": "planner, one by one",
+    "ours_moves": "planner, with moves",
+    "ours_batch": "planner, all at once",
 }
-FROM_PERCENT = 66
+FROM_PERCENT = 80
 
 
 def plot_allocation(file: Path, rows: dict[str, list[Row]]) -> None:
