@@ -27,10 +27,9 @@ from scheduler_plugin.documents.snapshot import (
     Pod,
     PodState,
     PowerDomain,
-    Quantity,
-    ResourceName,
     Snapshot,
 )
+from scheduler_plugin.documents.snapshot_amounts import Quantity, ResourceName
 from scheduler_plugin.documents.value import Id, Label, Value
 from wattpack.errors import InputError
 

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 from scheduler_plugin.documents.mig_geometry import GEOMETRIES
 
 if TYPE_CHECKING:
-    from scheduler_plugin.documents.snapshot import Node, Pod
+    from scheduler_plugin.documents.snapshot_node import Node
+    from scheduler_plugin.documents.snapshot_pod import Pod
 
 _MILLI_PER_GPU = 1000
 _PROFILES = frozenset(name for geometry in GEOMETRIES.values() for name in geometry.profiles)
