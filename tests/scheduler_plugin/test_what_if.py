@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 
 from benchmarks._explain_cases import KINDS, random_snapshot
 from scheduler_plugin.app import what_if_command
+from scheduler_plugin.documents.mig_placement import MigPlacement
 from scheduler_plugin.documents.plan_document import Placement, Plan
-from scheduler_plugin.documents.snapshot import MigPlacement, PodState, Snapshot
+from scheduler_plugin.documents.snapshot import PodState, Snapshot
 from scheduler_plugin.gang_start import (
     ExpectedWatts,
     Forecast,
