@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections import Counter as Count
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
+from scheduler_plugin.app.room_metrics import RoomMetrics
 from scheduler_plugin.documents.plan_document import Plan
 from wattpack.wire.certificates import expires_at_seconds
 
@@ -20,6 +20,7 @@ class PlacementMetrics:
 
     def __init__(self, registry: CollectorRegistry | None = None) -> None:
         self.registry = registry or CollectorRegistry()
+        self.room = RoomMetrics(self.registry)
         self.cycles = Counter(
             "wattpack_placement_cycles",
             "Planning cycles by outcome: planned, unchanged, idle, failed.",
@@ -30,12 +31,6 @@ class PlacementMetrics:
             "wattpack_placement_cycle_seconds",
             "Time of a planning cycle that made a plan.",
             buckets=(0.01, 0.03, 0.1, 0.3, 1.0, 2.0, 5.0, 10.0),
-            registry=self.registry,
-        )
-        self.pending = Gauge(
-            "wattpack_placement_pending_pods",
-            "Managed pods without a place by dominant cause.",
-            ["reason"],
             registry=self.registry,
         )
         self.promises = Gauge(
@@ -144,15 +139,16 @@ class PlacementMetrics:
         expires = self.certificate_expires.labels("webhook")
         expires.set_function(lambda: expires_at_seconds(shown()))
 
-    def planned(self, plan: Plan, refused: Iterable[str], seconds: float) -> None:
+    def stands_by(self) -> None:
+        """What only the replica that plans knows is told by another one."""
+        self.failing_seconds.set(0.0)
+        self.promises.set(0)
+        self.room.stands_by()
+
+    def planned(self, plan: Plan, seconds: float) -> None:
         """Record a cycle that made a plan."""
         self.cycles.labels("planned").inc()
         self.cycle_seconds.observe(seconds)
         self.gap.set(plan.gap)
         if plan.refusals:
             self.refusals.inc()
-        self.pending.clear()
-        for reason, count in Count(p.reason.value for p in plan.pending).items():
-            self.pending.labels(reason).set(count)
-        if invalid := len(list(refused)):
-            self.pending.labels("InvalidRequest").set(invalid)

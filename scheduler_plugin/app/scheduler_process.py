@@ -207,7 +207,7 @@ class SchedulerProcess:
         loop.reader.stop()
         self._listener(None, None)
         self._term = self._loop = None
-        self._metrics.failing_seconds.set(0.0)
+        self._metrics.stands_by()
         pause = self._elector.settings.retry_seconds
         if term.has_failed():
             report_failing(self._recorder, self._namespace, term)
