@@ -55,6 +55,8 @@ CAUSES: Mapping[str, tuple[str, str]] = {
     "NodeAffinityMismatch": ("its selectors match no node", "correct selector or affinity"),
     "TaintNotTolerated": ("tainted nodes only", "add a toleration, or wait for the taint to go"),
     "NoGpuModel": ("no node has that GPU type", "ask for another GPU type"),
+    "NoCpuClass": ("no node has that class of CPU", "allow another class of CPU"),
+    "NoNicClass": ("no node has that class of NIC", "allow another class of NIC"),
     "NoReadyNode": ("matching nodes are not ready", "look at the nodes"),
     "NoNodes": ("the cluster has no nodes", "add nodes"),
     "GpuPowerUnknown": ("nobody knows what that GPU draws", "add a GPUProfile"),

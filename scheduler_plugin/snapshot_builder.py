@@ -21,6 +21,7 @@ from scheduler_plugin.kube_objects.bound_loads import bound_loads, host_watts
 from scheduler_plugin.kube_objects.cap_offers import caps_on_offer
 from scheduler_plugin.kube_objects.gang_census import GangCensus
 from scheduler_plugin.kube_objects.hami_boards import HamiBoards
+from scheduler_plugin.kube_objects.host_amounts import asked_of_host
 from scheduler_plugin.kube_objects.host_ports import HostPorts
 from scheduler_plugin.kube_objects.kueue_workloads import ExpectedGang
 from scheduler_plugin.kube_objects.node_reader import NodeReader
@@ -295,12 +296,15 @@ def _pod(
         **asked_amounts(
             requests,
             devices,
-            {**shares, **around.ports.of(body)},
+            {**shares, **around.ports.of(body), **asked_of_host(body)},
             around.claims.cut_into(node if bound else ""),
         )
         | around.hami.of_pod(body, node),
         gpu_models=tuple(names.values()),
         gpu_model_values={names[name]: value for name, value in values.items()},
+        cpu_classes=pod_facts.cpu_classes(body),
+        cpu_class_values=pod_facts.cpu_class_values(body) if waits else {},
+        nic_classes=pod_facts.nic_classes(body),
         **(rules_of(spec, places) if waits else _move(body, state, objects)),
         kernel_class=around.draws.kernel_class(body),
         expected_watts_per_gpu=pod_facts.expected_watts_per_gpu(body),

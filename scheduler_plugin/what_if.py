@@ -13,7 +13,8 @@ from typing import Annotated, Final, Literal
 
 from pydantic import Field
 
-from scheduler_plugin.documents.plan_changes import ON_NO_BOARD, AddNodes, apply_changes
+from scheduler_plugin.documents.changed_snapshot import ON_NO_BOARD, apply_changes
+from scheduler_plugin.documents.plan_changes import AddNodes
 from scheduler_plugin.documents.plan_document import Pending, Plan
 from scheduler_plugin.documents.snapshot import Node, Pod, PodState, Snapshot
 from scheduler_plugin.documents.value import Id, Label, Value

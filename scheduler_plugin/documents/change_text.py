@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
+from scheduler_plugin.documents.host_resources import amount_text
 from scheduler_plugin.documents.peer_rule import PeerKind
 from scheduler_plugin.documents.plan_changes import (
     AcceptGpuModel,
+    AcceptHostClass,
     AddNodes,
     AllowSlowDown,
     Change,
@@ -71,6 +73,7 @@ def remedy_text(entry: Pending, names: Mapping[str, str]) -> str:
 
 def _request(changes: Sequence[Change], names: Mapping[str, str]) -> list[str]:
     models = [c.gpu_model for c in changes if isinstance(c, AcceptGpuModel)]
+    classes = [f"{c.part} class {c.name}" for c in changes if isinstance(c, AcceptHostClass)]
     keys = [c.key for c in changes if isinstance(c, DropSelector)]
     taints = [
         f"{c.key}{'=' * bool(c.value)}{c.value}:{c.effect}"
@@ -79,6 +82,7 @@ def _request(changes: Sequence[Change], names: Mapping[str, str]) -> list[str]:
     ]
     banned = [c.node for c in changes if isinstance(c, LiftQuarantine)]
     found = [f"it took GPU type {_and(models)} too"] if models else []
+    found += [f"it took {_and(classes)} too"] if classes else []
     found += [f"it gave up the node selector {_and(keys)}"] if keys else []
     if any(isinstance(c, DropAffinity) for c in changes):
         found.append("it gave up its required node affinity")
@@ -155,7 +159,7 @@ def _amounts(change: FreeOnNode) -> list[str]:
         found.append(f"{change.memory_bytes / BYTES_PER_GIB:.1f} GiB of memory")
     found += [f"{change.pods} pod slots"] if change.pods else []
     others = {name: amount for name, amount in change.resources.items() if not _is_board(name)}
-    return found + [f"{amount:,} of {name}" for name, amount in others.items()]
+    return found + [amount_text(name, amount) for name, amount in others.items()]
 
 
 def _is_board(name: str) -> bool:

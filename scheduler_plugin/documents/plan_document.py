@@ -24,6 +24,8 @@ class PendingReason(StrEnum):
 
     NO_NODES = "NoNodes"
     NO_GPU_MODEL = "NoGpuModel"
+    NO_CPU_CLASS = "NoCpuClass"
+    NO_NIC_CLASS = "NoNicClass"
     NODE_AFFINITY = "NodeAffinityMismatch"
     TAINT_NOT_TOLERATED = "TaintNotTolerated"
     NO_READY_NODE = "NoReadyNode"

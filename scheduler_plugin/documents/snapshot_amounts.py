@@ -21,4 +21,6 @@ GpuWatts = Annotated[int, Field(ge=0, le=20_000)]
 WattsInt = Annotated[int, Field(ge=0, le=10**9)]
 #: What a placement is worth beside others, per GPU; sums of 200,000 pods stay below 64 bits.
 GpuValue = Annotated[int, Field(ge=0, le=10**6)]
+#: Thousandths of the fastest class.
+CpuValue = Annotated[int, Field(ge=0, le=1000)]
 SlowDownMilli = Annotated[int, Field(ge=0, le=100_000)]

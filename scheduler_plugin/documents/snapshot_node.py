@@ -28,7 +28,10 @@ class Node(Value):
 
     Attributes:
         resources: Everything else that it offers, by name, GPU resources too: bytes of
-            ``ephemeral-storage`` and ``hugepages-*``, whole units of extended resources.
+            ``ephemeral-storage`` and ``hugepages-*``, whole units of extended resources. One of
+            ``HOST_RESOURCES`` that is not named does not limit the node.
+        cpu_class: Of its CPUs, any name; empty for unknown.
+        nic_class: Of its NICs, such as ``8x400g-roce``; empty for unknown.
         domain: The power domain directly above it, empty if none is declared.
         rival_domains: Domains of other branches that claim the node too; it gets no promises.
         idle_watts: Draw without work; already part of the domain's ``used_watts``.
@@ -51,6 +54,8 @@ class Node(Value):
     name: Id
     gpu_model: Label = ""
     gpu_milli: GpuMilli = 0
+    cpu_class: Label = ""
+    nic_class: Label = ""
     milli_cpu: Quantity
     memory_bytes: Quantity
     pods: Annotated[int, Field(ge=0, le=100_000)] = 110

@@ -13,13 +13,19 @@ from scheduler_plugin.documents.node_rules import NodeTerm, Toleration
 from scheduler_plugin.documents.peer_rule import PeerRule
 from scheduler_plugin.documents.snapshot_amounts import (
     MILLI_PER_GPU,
+    CpuValue,
     GpuMilli,
     GpuValue,
     GpuWatts,
     Quantity,
     ResourceName,
 )
-from scheduler_plugin.documents.snapshot_checks import beside_the_core, instances, whole
+from scheduler_plugin.documents.snapshot_checks import (
+    beside_the_core,
+    instances,
+    whole,
+    within_a_host,
+)
 from scheduler_plugin.documents.snapshot_limits import MAX_GPUS
 from scheduler_plugin.documents.value import Id, Label, Value
 
@@ -62,6 +68,10 @@ class Pod(Value):
         gpu_models: Allowed GPU models, empty for any.
         gpu_model_values: What one of its GPUs is worth on each model, in a unit that all pods
             share, such as measured speed; models that are not named are worth nothing more.
+        cpu_classes: Allowed classes of CPU, empty for any.
+        cpu_class_values: How fast its work is on each class, in thousandths of the fastest; on one
+            that is not named 0. Its worth on a node counts times this.
+        nic_classes: Allowed classes of NIC, empty for any.
         required_terms: Alternatives of required node affinity, empty for none.
         kernel_class: Chooses the node's ``class_watts_per_gpu``.
         expected_watts_per_gpu: Declared draw, overrides the node's figures.
@@ -95,6 +105,9 @@ class Pod(Value):
     drawn_milli: GpuMilli = 0
     gpu_models: tuple[Label, ...] = ()
     gpu_model_values: dict[Label, GpuValue] = {}
+    cpu_classes: tuple[Label, ...] = ()
+    cpu_class_values: dict[Label, CpuValue] = {}
+    nic_classes: tuple[Label, ...] = ()
     node_selector: dict[Label, Label] = {}
     required_terms: tuple[NodeTerm, ...] = ()
     tolerations: tuple[Toleration, ...] = ()
@@ -124,19 +137,19 @@ class Pod(Value):
     @field_validator("resources")
     @classmethod
     def _only_what_is_asked_for(cls, value: dict[str, int]) -> dict[str, int]:
-        return {name: amount for name, amount in beside_the_core(value).items() if amount}
+        return within_a_host({name: n for name, n in beside_the_core(value).items() if n})
 
     @field_validator("mig_placements")
     @classmethod
     def _by_profile(cls, value: tuple[MigPlacement, ...]) -> tuple[MigPlacement, ...]:
         return tuple(sorted(value, key=lambda at: (at.profile, at.board, at.start)))
 
-    @field_validator("node_selector", "mig_profiles", "gpu_model_values")
+    @field_validator("node_selector", "mig_profiles", "gpu_model_values", "cpu_class_values")
     @classmethod
     def _in_order(cls, value: dict[str, Any]) -> dict[str, Any]:
         return dict(sorted(value.items()))
 
-    @field_validator("gpu_models", "excluded_nodes", "groups")
+    @field_validator("gpu_models", "cpu_classes", "nic_classes", "excluded_nodes", "groups")
     @classmethod
     def _sorted(cls, value: tuple[str, ...]) -> tuple[str, ...]:
         return tuple(sorted(set(value)))

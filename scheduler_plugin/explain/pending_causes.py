@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from scheduler_plugin.documents.change_text import BYTES_PER_GIB
+from scheduler_plugin.documents.host_resources import amount_text
 from scheduler_plugin.documents.plan_document import Pending, PendingReason
 from scheduler_plugin.explain.static_needs import NodeRules
 from scheduler_plugin.packing.empty_nodes import EmptyNodes
@@ -274,7 +275,7 @@ def _amount(problem: Problem, resource: int, amounts: np.ndarray) -> str:
         return f"{value / BYTES_PER_GIB:.1f} GiB of memory"
     if resource in _WORDS:
         return f"{value} {_WORDS[resource]}"
-    return f"{value:,} of {problem.columns[resource]}"
+    return amount_text(problem.columns[resource], value)
 
 
 #: Node rules that a new profile or some time removes: they say nothing about the cluster's size.

@@ -17,7 +17,10 @@ from scheduler_plugin.documents.snapshot import Node, Pod
 
 __all__ = ["NodeKinds", "node_kinds"]
 
-_LOOKED_AT = attrgetter("gpu_model", "taints", "ready", "schedulable", "disrupted", "feed_known")
+_LOOKED_AT = attrgetter(
+    *("gpu_model", "cpu_class", "nic_class"),
+    *("taints", "ready", "schedulable", "disrupted", "feed_known"),
+)
 _BY_EQUALITY = ("In", "NotIn", "Exists", "DoesNotExist")
 
 

@@ -14,6 +14,7 @@ from scheduler_plugin.documents.peer_rule import PeerKind
 from scheduler_plugin.documents.plan_changes import (
     RANKS,
     AcceptGpuModel,
+    AcceptHostClass,
     AddNodes,
     AllowSlowDown,
     Change,
@@ -38,6 +39,7 @@ from tests.scheduler_plugin.placement_builders import gang, node, pod, snapshot
 NO_SCHEDULE = TaintEffect.NO_SCHEDULE
 SAID: list[tuple[tuple[Change, ...], str]] = [
     ((AcceptGpuModel(waiting="p", gpu_model="A100"),), "it took GPU type A100 too"),
+    ((AcceptHostClass(waiting="p", part="NIC", name="ib"),), "it took NIC class ib too"),
     (
         (DropSelector(waiting="p", key="zone"), DropSelector(waiting="p", key="disk")),
         "it gave up the node selector zone and disk",
