@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from capacity.catalogue.pod_works import PodWorks
 from capacity.interference.shared_speeds import SharedSpeeds
 from capacity.profile_library import normal_name
-from scheduler_plugin.documents.snapshot import Gang, Pod, PodState, Snapshot
+from scheduler_plugin.documents.snapshot import Gang, Node, Pod, PodState, PowerDomain, Snapshot
 from scheduler_plugin.documents.value_json import named_error
 from scheduler_plugin.kube_objects import pods as pod_facts
 from scheduler_plugin.kube_objects.asked_amounts import asked_amounts
@@ -170,23 +170,28 @@ def build_snapshot(objects: ClusterObjects, ledger: Ledger) -> BuiltSnapshot:
     room = Room(nodes, planned)
     planned, gangs, absent, later = gangs_with_places(planned, refs, ledger, room)
     gangs, absent = _with_expected(around, gangs, absent, room)
-    everyone = [*planned, *absent, *ledger.moves.held()]
-    bound_at = {pod_facts.uid(body): bound_at_seconds(body) for body in objects.pods}
-    spreads = draws.spreads(objects.models) if objects.p99_of_sums else None
-    loads = bound_loads(nodes, planned, bound_at, spreads)
-    hosts = host_watts(nodes, objects.power)
-    domains = objects.power.snapshot_domains(hosts, loads, objects.wall_seconds)
     snapshot = Snapshot(
         nodes=tuple(nodes),
-        pods=tuple(everyone),
+        pods=(*planned, *absent, *ledger.moves.held()),
         gangs=tuple(gangs),
-        domains=domains,
+        domains=_domains(objects, nodes, planned, draws),
         slow_downs=sharing.slow_downs(),
         cap_options=caps_on_offer(nodes, planned, objects.models.values(), draws),
     )
     kept = frozenset(pod.uid for pod in absent if pod.state is PodState.PROMISED)
     pending = {uid: body for uid, body in pending.items() if uid not in later}
     return BuiltSnapshot(snapshot, pending, refused, kept, later | uncounted)
+
+
+def _domains(
+    objects: ClusterObjects, nodes: list[Node], planned: list[Pod], draws: WorkDraws
+) -> tuple[PowerDomain, ...]:
+    """Power domains with what the planned pods draw by work, time and place."""
+    bound_at = {pod_facts.uid(body): bound_at_seconds(body) for body in objects.pods}
+    spreads = draws.spreads(objects.models) if objects.p99_of_sums else None
+    loads = bound_loads(nodes, planned, bound_at, spreads)
+    hosts = host_watts(nodes, objects.power)
+    return objects.power.snapshot_domains(hosts, loads, objects.wall_seconds)
 
 
 def _with_expected(

@@ -248,12 +248,10 @@ def compile_problem(snapshot: Snapshot, *, moves: bool = False, caps: bool = Fal
     total, free = capacities(snapshot, columns, fixed, index)
     boards = None
     if running is not None:
-        there = {pod.uid: index[pod.node] for pod in fixed}
-        boards = states_beside(snapshot, running, there, crowded)
+        boards = states_beside(snapshot, running, {p.uid: index[p.node] for p in fixed}, crowded)
         free[:, GPUS] = (boards == MILLI_PER_GPU).sum(axis=1)
     requests = rows([pod_amounts(k.pod) for k in classes], columns)
-    leaving = {pod.uid for k in classes for pod in k.running}
-    rule = neighbours_of(snapshot, leaving)
+    rule = neighbours_of(snapshot, {pod.uid for k in classes for pod in k.running})
     sharers = tuple(None if rule is None else rule.sharer_of(k.pod) for k in classes)
     demands = _demands(classes, requests, sharers, own_boards=bool(running))
     watts, cap_watts = watts_added(snapshot, classes, chosen_caps(snapshot) if caps else {})
