@@ -239,6 +239,7 @@ def _moved_meters(fresh: MeterMemory, old: MeterMemory, domains: IntArray) -> Me
         gain=_moved(fresh.gain, old.gain, domains),
         host_share=_moved(fresh.host_share, old.host_share, domains),
         lessons=_moved(fresh.lessons, old.lessons, domains),
+        unused_seconds=_moved(fresh.unused_seconds, old.unused_seconds, domains),
     )
 
 

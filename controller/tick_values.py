@@ -352,6 +352,8 @@ class Decisions:
             (n_domains,).
         reserve_missing: Load may use reserve feeds and cannot: one is lost, or nobody tells,
             (n_domains,).
+        meter_unused_seconds: How long no reading of each domain's meter was used, (n_domains,).
+        meter_mismatch: A meter shows more than all that is known of below it, (n_domains,).
         transitions: Changes in this tick.
         lock_max_mhz: Clock lock beside the limit, 0 for none, (n_gpus,); empty: no locks.
     """
@@ -375,5 +377,7 @@ class Decisions:
     coincidence: FloatArray
     available_watts: FloatArray
     reserve_missing: BoolArray
+    meter_unused_seconds: FloatArray
+    meter_mismatch: BoolArray
     transitions: tuple[Transition, ...] = field(default=())
     lock_max_mhz: IntArray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))

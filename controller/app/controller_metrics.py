@@ -6,7 +6,7 @@ One registry a controller, so that several can live in one process (the demo, te
 from __future__ import annotations
 
 from collections import Counter as Tally
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
@@ -75,6 +75,16 @@ class DomainMetrics:
         )
         self.forecast_contradicted = gauge(
             "domain_forecast_contradicted", "1 while measured draw contradicts it", "domain"
+        )
+        self.meter_unused = gauge(
+            "domain_meter_unused_seconds",
+            "How long no reading of the domain's meter was used; absent without a meter",
+            "domain",
+        )
+        self.meter_mismatch = gauge(
+            "domain_meter_mismatch",
+            "1 while the meter shows over 8 % more than all that is known of; absent without one",
+            "domain",
         )
         self.brakes = counter("domain_brakes_total", "Times a domain entered the brake", "domain")
         self.aside = gauge(
@@ -226,6 +236,16 @@ class ControllerMetrics:
         for name, outlook in outlooks.items():
             self.domains.forecast_fallback.labels(name).set(outlook.is_fallback)
             self.domains.forecast_contradicted.labels(name).set(outlook.state == "Contradicted")
+
+    def observe_meters(
+        self, topology: Topology, decisions: Decisions, metered: Collection[str]
+    ) -> None:
+        """Export how the meters do of those domains that declare one."""
+        unused = dict(zip(topology.tree.names, decisions.meter_unused_seconds, strict=True))
+        wrong = dict(zip(topology.tree.names, decisions.meter_mismatch, strict=True))
+        known = [name for name in topology.tree.names if name in metered]
+        self._replace(self.domains.meter_unused, {name: float(unused[name]) for name in known})
+        self._replace(self.domains.meter_mismatch, {name: float(wrong[name]) for name in known})
 
     def observe_aside(self, aside: Sequence[Aside]) -> None:
         """Export which domains' servers count elsewhere, or nowhere."""

@@ -247,6 +247,13 @@ class Ticker:
         self._metrics.observe(
             topology, seen, decisions, capped_by_domain(topology, decisions).tolist()
         )
+        domains = self._desired.objects.domains
+        metered = {
+            name
+            for name, domain in domains.items()
+            if domain.spec.meter is not None and domain.spec.meter.prometheus_query
+        }
+        self._metrics.observe_meters(topology, decisions, metered)
         self._metrics.observe_outlooks(outcome.outlooks, outcome.measured_watts)
         self._metrics.nodes.set(len(self._fleet.records()))
         self._metrics.count_up(self._metrics.loop.audit_failures, self._audit.failures)
