@@ -173,8 +173,8 @@ class Plan(Value):
         objective: Placed value by tier, most important first, of pods with GPUs and then of those
             without, then the stages of the snapshot's ``objective`` in their
             order, larger is better: disruption in GPU seconds, fragmentation in steps of
-            ``FRAGMENTATION_STEP_MILLI``, watts, cost (thousandths an hour) and carbon (milligrams
-            an hour) negated.
+            ``FRAGMENTATION_STEP_MILLI``, unmet weights of preferences, watts, cost (thousandths an
+            hour) and carbon (milligrams an hour) negated.
         gap: Worst (bound - placed) / bound over tiers; 0 is a proof.
         refusals: What the independent checker said of plans that it refused.
     """

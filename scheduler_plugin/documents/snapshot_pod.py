@@ -9,7 +9,7 @@ from pydantic import Field, field_validator, model_validator
 
 from scheduler_plugin.documents.cap_option import CapMilli
 from scheduler_plugin.documents.mig_placement import MAX_INSTANCES, BoardNumber, MigPlacement
-from scheduler_plugin.documents.node_rules import NodeTerm, Toleration
+from scheduler_plugin.documents.node_rules import NodeTerm, Preference, Toleration
 from scheduler_plugin.documents.peer_rule import PeerRule
 from scheduler_plugin.documents.snapshot_amounts import (
     MILLI_PER_GPU,
@@ -73,6 +73,7 @@ class Pod(Value):
             that is not named 0. Its worth on a node counts times this.
         nic_classes: Allowed classes of NIC, empty for any.
         required_terms: Alternatives of required node affinity, empty for none.
+        preferences: Preferred node affinity, for the stage of that name of the objective.
         kernel_class: Chooses the node's ``class_watts_per_gpu``.
         expected_watts_per_gpu: Declared draw, overrides the node's figures.
         least_cap_milli: Of a board's default limit, what its policies keep; 1000 for no cap.
@@ -110,6 +111,7 @@ class Pod(Value):
     nic_classes: tuple[Label, ...] = ()
     node_selector: dict[Label, Label] = {}
     required_terms: tuple[NodeTerm, ...] = ()
+    preferences: tuple[Preference, ...] = ()
     tolerations: tuple[Toleration, ...] = ()
     kernel_class: Label = ""
     expected_watts_per_gpu: GpuWatts | None = None

@@ -214,6 +214,7 @@ class Packing:
     def _scores(self, class_index: int, nodes: npt.NDArray[np.intp]) -> FloatArray:
         """Lower is better; ties fall to the node first by name."""
         problem = self.problem
+        first = problem.preferences.first(class_index) if self.by_worth else None
         if problem.gpu_milli[class_index]:
             scores = self._by_what_is_left(class_index, nodes)
             watts = problem.watts[class_index, nodes]
@@ -223,7 +224,6 @@ class Packing:
             cut: FloatArray = np.floor(scores / STEP)
             if (then := problem.preferences.then(class_index)) is not None:
                 cut += then[nodes]
-            first = problem.preferences.first(class_index) if self.by_worth else None
             if first is not None:
                 cut += WORTH_FIRST * first[nodes]
             elif self.by_worth and problem.worth is not None:
@@ -238,6 +238,8 @@ class Packing:
         if beside_gpus.any():
             there = self._by_what_is_left(class_index, nodes[beside_gpus])
             host_scores[beside_gpus] = np.floor(there / STEP)
+        if first is not None:
+            host_scores += WORTH_FIRST * first[nodes]
         return host_scores
 
     def _by_what_is_left(self, class_index: int, nodes: npt.NDArray[np.intp]) -> FloatArray:

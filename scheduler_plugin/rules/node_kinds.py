@@ -41,6 +41,11 @@ class NodeKinds:
         answers = np.fromiter(map(holds, self.examples), dtype=np.bool_, count=len(self.examples))
         return answers[self.of_node]
 
+    def amounts(self, of: Callable[[Node], int]) -> npt.NDArray[np.int64]:
+        """A figure of each node, shape (n,), asked once a kind."""
+        answers = np.fromiter(map(of, self.examples), dtype=np.int64, count=len(self.examples))
+        return answers[self.of_node]
+
 
 def node_kinds(nodes: Sequence[Node], pods: Iterable[Pod]) -> NodeKinds:
     """Kinds for rules about these pods.
@@ -71,7 +76,7 @@ def _named_by(pods: Iterable[Pod]) -> tuple[tuple[str, ...], frozenset[str] | No
     for pod in pods:
         labels.update(pod.node_selector)
         names.update(pod.excluded_nodes)
-        for term in pod.required_terms:
+        for term in (*pod.required_terms, *(wish.term for wish in pod.preferences)):
             labels.update(rule.key for rule in term.match_expressions)
             for rule in term.match_fields:
                 any_name = any_name or rule.operator not in _BY_EQUALITY

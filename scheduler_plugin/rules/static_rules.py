@@ -27,7 +27,8 @@ NO_RULE = frozenset(
         *("gpu_milli", "gpu_boards", "mig_profiles", "mig_placements", "drawn_milli"),
         *("milli_cpu", "memory_bytes", "resources"),
         *("kernel_class", "expected_watts_per_gpu", "move_seconds", "expected_end_seconds"),
-        *("gpu_model_values", "cpu_class_values", "least_cap_milli", "cap_watts"),
+        *("preferences", "gpu_model_values", "cpu_class_values"),
+        *("least_cap_milli", "cap_watts"),
         *("groups", "peer_rules"),
     ]
 )

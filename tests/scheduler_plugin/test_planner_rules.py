@@ -12,6 +12,7 @@ from scheduler_plugin.documents.host_resources import HOST_RESOURCES
 from scheduler_plugin.documents.mig_placement import MigPlacement
 from scheduler_plugin.documents.node_rules import (
     NodeTerm,
+    Preference,
     Requirement,
     Taint,
     TaintEffect,
@@ -67,6 +68,7 @@ POD_FIELDS: dict[str, tuple[Any, ...]] = {
     "nic_classes": ((), ("8x400g-roce",), ("ib",)),
     "node_selector": ({}, {"zone": "a"}),
     "required_terms": ((), (TERM,)),
+    "preferences": ((), (Preference(weight=100, term=TERM),)),
     "tolerations": ((), (Toleration(key="t", operator="Exists"),)),
     "kernel_class": ("", "decode"),
     "expected_watts_per_gpu": (None, 100),
