@@ -19,6 +19,7 @@ from scheduler_plugin.packing.problem import Assignment, BoolArray, IntArray, Pr
 from scheduler_plugin.room.board_neighbours import Neighbours, Sharer
 from scheduler_plugin.room.pod_demand import Demand
 from scheduler_plugin.room.resource_columns import GPUS, MEMORY, MILLI_CPU, PODS
+from scheduler_plugin.rules.gang_domains import GangDomain
 from scheduler_plugin.rules.static_rules import STATIC_RULES
 from wattpack.gpu_resources import GpuKind, gpu_kind
 
@@ -91,14 +92,15 @@ class _Look:
         """Rules that do not hold, as bits, shape (n,)."""
         return self._rules.needs(self.problem.classes[class_index].pod).failed
 
-    def room_when_empty(self, class_index: int) -> int:
-        """How many pods of a class all nodes that suit it hold if nothing else runs there."""
+    def rooms_when_empty(self, class_index: int) -> IntArray:
+        """Pods of a class that each node which suits it holds if nothing else runs there, (n,)."""
         lasting = sum(
             1 << i for i, rule in enumerate(STATIC_RULES) if rule.reason not in _PASSING_REASONS
         )
         self._empty = self._empty or EmptyNodes(self.problem)
         rooms = self._empty.room(class_index, int(self.problem.counts[class_index]))
-        return int(rooms[self.failed(class_index) & lasting == 0].sum())
+        suits: IntArray = np.where(self.failed(class_index) & lasting == 0, rooms, 0)
+        return suits
 
 
 def _gang_cause(look: _Look, job: Job) -> Cause:
@@ -114,7 +116,7 @@ def _gang_cause(look: _Look, job: Job) -> Cause:
             if found < count:
                 cause = _cause(look, c)
                 static = fitted == 0 and cause.reason in _STATIC_REASONS
-                if not static and (most := look.room_when_empty(c)) < count:
+                if not static and (most := int(look.rooms_when_empty(c).sum())) < count:
                     need = f"{job.gang}: the cluster has room for {most} of {count} such members"
                     return Cause(PendingReason.GANG_EXCEEDS_CLUSTER, f"{need} when it is empty")
                 text = f"{job.gang}: {fitted} of {wanted} members fit; next member: {cause.message}"
@@ -122,12 +124,27 @@ def _gang_cause(look: _Look, job: Job) -> Cause:
                 return Cause(reason, text, cause.domains)
     finally:
         packing.undo_to(mark)
-    if domain := problem.domains_of_gangs.get(job.gang):
-        text = f"{job.gang}: no {domain.key} has room for all {wanted} members"
-        return Cause(PendingReason.GANG_DOES_NOT_FIT, text)
+    domain = problem.domains_of_gangs.get(job.gang)
+    if domain is not None and domain.required:
+        text = _domain_text(look, job, domain, wanted)
+        return Cause(PendingReason.GANG_DOES_NOT_FIT, f"{job.gang}: {text}")
     return Cause(
         PendingReason.GANG_DOES_NOT_FIT, f"{job.gang}: displaced by work planned before it"
     )
+
+
+def _domain_text(look: _Look, job: Job, domain: GangDomain, wanted: int) -> str:
+    """Whether there is such a domain, whether one holds the gang at all, or only not now."""
+    if (domain.of_node < 0).all():
+        return f"no node has the label {domain.key}, whose value all {wanted} members have to share"
+    counts = [int(look.problem.counts[c]) for c in job.classes]
+    rooms = [look.rooms_when_empty(c) for c in job.classes]
+    ever = (
+        ""
+        if next(domain.candidates(rooms, counts), None) is not None
+        else ", also when it is empty"
+    )
+    return f"no {domain.key} has room for all {wanted} members{ever}"
 
 
 def _cause(look: _Look, class_index: int) -> Cause:
