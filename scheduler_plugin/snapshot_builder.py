@@ -34,7 +34,7 @@ from scheduler_plugin.kube_objects.shared_work import SharedWork
 from scheduler_plugin.kube_objects.volume_places import VolumePlaces
 from scheduler_plugin.kube_objects.work_draw import WorkDraws
 from scheduler_plugin.promises.gang_places import Room, gangs_with_places, places_of_expected
-from scheduler_plugin.promises.ledger import Ledger
+from scheduler_plugin.promises.ledger import PIN_TIMEOUT_NS, Ledger
 from wattpack.device_requests import Devices, UncountedClaimError
 from wattpack.errors import InputError
 from wattpack.gang_sizes import ODD_SHAPES
@@ -44,6 +44,7 @@ from wattpack.object_names import GATE
 from wattpack.pod_binding import bound_at_seconds
 from wattpack.quantities import pod_requests
 from wattpack.resource_claims import ClaimBook
+from wattpack.units import NS_PER_SECOND
 
 log = logging.getLogger(__name__)
 
@@ -232,7 +233,7 @@ def _state(
         return None, ""
     nominated = str((body.get("status") or {}).get("nominatedNodeName") or "")
     kept = ledger.moves.place_of(pod_facts.uid(body))
-    if node := pod_facts.pinned_node(body) or kept or nominated:
+    if node := _pinned(body, ledger, objects) or kept or nominated:
         return PodState.PROMISED, node
     if pod_facts.uid(body) in objects.rescued:
         return PodState.PENDING, ""
@@ -241,6 +242,18 @@ def _state(
     if space in shadow and not pod_facts.unmanaged_reason(body):
         return PodState.PENDING, ""
     return None, ""
+
+
+def _pinned(body: JsonObject, ledger: Ledger, objects: ClusterObjects) -> str:
+    """The node that a pin names, as long as the pod may still be bound there at any moment.
+
+    Whoever wrote another's pin may have named a node that never takes the pod.
+    """
+    if pod_facts.uid(body) not in ledger.promises:
+        refused_seconds = pod_facts.without_a_node_seconds(body, objects.wall_seconds)
+        if refused_seconds * NS_PER_SECOND >= PIN_TIMEOUT_NS:
+            return ""
+    return pod_facts.pinned_node(body)
 
 
 @dataclass(frozen=True, slots=True)

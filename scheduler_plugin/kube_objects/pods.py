@@ -20,6 +20,7 @@ from wattpack.object_names import (
 )
 from wattpack.pod_owner import owner_of
 from wattpack.quantities import pod_requests
+from wattpack.times import parse_rfc3339
 
 _MIRROR = "kubernetes.io/config.mirror"
 _FINISHED = ("Succeeded", "Failed")
@@ -221,6 +222,27 @@ def _node_named(term: Mapping[str, Any]) -> str:
         if rule.get("key") == "metadata.name" and rule.get("operator") == "In" and len(values) == 1:
             return str(values[0])
     return ""
+
+
+def no_node_condition(pod: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """The condition in which kube-scheduler says that no node takes the pod, if it says so."""
+    for condition in (pod.get("status") or {}).get("conditions") or ():
+        refused = (condition.get("type"), condition.get("status")) == ("PodScheduled", "False")
+        if refused and condition.get("reason") == "Unschedulable":
+            return dict(condition)
+    return None
+
+
+def without_a_node_seconds(pod: Mapping[str, Any], wall_seconds: float) -> float:
+    """For how long kube-scheduler has found no node for the pod; 0 where nobody says so."""
+    condition = no_node_condition(pod)
+    if condition is None:
+        return 0.0
+    try:
+        since = parse_rfc3339(str(condition.get("lastTransitionTime"))).timestamp()
+    except ValueError:
+        return 0.0
+    return max(0.0, wall_seconds - since)
 
 
 def release_patch(pod: Mapping[str, Any], node: str = "") -> list[JsonObject]:
