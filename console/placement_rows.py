@@ -25,6 +25,10 @@ CAUSES: Mapping[str, tuple[str, str]] = {
         "no power left below a breaker",
         "wait for work to end, lower its class, or raise the domain's budget",
     ),
+    "QuotaExceeded": (
+        "its namespace or queue holds what its quota allows",
+        "wait for the team's own work to end, or raise the quota",
+    ),
     "InsufficientGpus": ("not enough free GPUs on one node", "wait, or add nodes"),
     "InsufficientResource": (
         "not enough of another resource beside free GPUs",

@@ -23,6 +23,7 @@ from scheduler_plugin.documents.plan_changes import (
     LowerGuarantees,
     MovePod,
     RaiseLimit,
+    RaiseQuota,
     ReturnNode,
     StatePower,
     TolerateTaint,
@@ -30,7 +31,7 @@ from scheduler_plugin.documents.plan_changes import (
 from scheduler_plugin.documents.plan_document import Pending, Plan
 from wattpack.gpu_resources import GpuKind, gpu_kind
 
-__all__ = ["BYTES_PER_GIB", "changes_by_uid", "remedy_text"]
+__all__ = ["BYTES_PER_GIB", "changes_by_uid", "quota_amount", "remedy_text"]
 
 BYTES_PER_GIB: Final = 1024**3
 _PEER_RULES: Final = {
@@ -121,6 +122,26 @@ def _power(changes: Sequence[Change], names: Mapping[str, str]) -> list[str]:
     ]
 
 
+def _quotas(changes: Sequence[Change], names: Mapping[str, str]) -> list[str]:
+    return [
+        f"quota {c.quota} let in {quota_amount(c.resource, c.amount)} more"
+        for c in changes
+        if isinstance(c, RaiseQuota)
+    ]
+
+
+def quota_amount(resource: str, amount: int) -> str:
+    """Of a quota's resource, for people."""
+    if resource == "gpu_milli" or _is_board(resource):
+        gpus = amount / 1000 if resource == "gpu_milli" else amount
+        return f"{gpus:g} GPU{'s' * (gpus != 1)}"
+    if resource == "memory_bytes":
+        return f"{amount / BYTES_PER_GIB:.1f} GiB of memory"
+    if resource == "pods":
+        return f"{amount:,} pod{'s' * (amount != 1)}"
+    return f"{amount / 1000:g} CPUs" if resource == "milli_cpu" else f"{amount:,} of {resource}"
+
+
 def _running(changes: Sequence[Change], names: Mapping[str, str]) -> list[str]:
     moves = [c for c in changes if isinstance(c, MovePod)]
     evictions = [c for c in changes if isinstance(c, EvictPod)]
@@ -186,6 +207,7 @@ _CLAUSES: Final[tuple[Callable[[Sequence[Change], Mapping[str, str]], list[str]]
     _request,
     _nodes,
     _power,
+    _quotas,
     _running,
     _capacity,
 )

@@ -26,6 +26,7 @@ from scheduler_plugin.documents.plan_changes import (
     MovePod,
     OfThePod,
     RaiseLimit,
+    RaiseQuota,
     ReturnNode,
     StatePower,
     TolerateTaint,
@@ -37,6 +38,7 @@ from scheduler_plugin.documents.snapshot import (
     Pod,
     PodState,
     PowerDomain,
+    Quota,
     Snapshot,
 )
 from wattpack.errors import InputError
@@ -69,6 +71,7 @@ class _Draft:
         self._pods: dict[str, Pod] = {pod.uid: pod for pod in snapshot.pods}
         self._domains: dict[str, PowerDomain] = {d.name: d for d in snapshot.domains}
         self._gangs: dict[str, Gang] = {gang.id: gang for gang in snapshot.gangs}
+        self._quotas: dict[str, Quota] = {quota.name: quota for quota in snapshot.quotas}
 
     def snapshot(self) -> Snapshot:
         changed = {
@@ -76,6 +79,7 @@ class _Draft:
             "pods": tuple(self._pods.values()),
             "gangs": tuple(self._gangs.values()),
             "domains": tuple(self._domains.values()),
+            "quotas": tuple(self._quotas.values()),
         }
         kept = {name: getattr(self._from, name) for name in Snapshot.model_fields}
         return Snapshot(**kept | changed)
@@ -84,6 +88,8 @@ class _Draft:
         match change:
             case RaiseLimit() | LowerGuarantees():
                 self._in_domain(change)
+            case RaiseQuota():
+                self._raise(change)
             case MovePod() | EvictPod():
                 self._running(change)
             case DropGangTopology():
@@ -127,6 +133,13 @@ class _Draft:
         else:
             more = {"guaranteed_margin_watts": domain.guaranteed_margin_watts + change.watts}
         self._domains[domain.name] = domain.model_copy(update=more)
+
+    def _raise(self, change: RaiseQuota) -> None:
+        quota = self._quotas.get(change.quota)
+        if quota is None or change.resource not in quota.limits:
+            raise InputError("changes.quota", "a quota and one of its limits", change.quota)
+        more = {change.resource: quota.limits[change.resource] + change.amount}
+        self._quotas[quota.name] = quota.model_copy(update={"limits": quota.limits | more})
 
     def _running(self, change: MovePod | EvictPod) -> None:
         source = change.source if isinstance(change, MovePod) else change.node

@@ -5,7 +5,7 @@ Each change is one thing that somebody can do; ``changed_snapshot`` says what it
     request of the pod    accept_gpu_model, accept_host_class, drop_selector, drop_affinity,
                           drop_peer_rules, drop_gang_topology, tolerate_taint, lift_quarantine
     nodes                 return_node, state_power, allow_slow_down
-    power                 raise_limit, lower_guarantees
+    limits                raise_limit, lower_guarantees, raise_quota
     pods that run         move_pod, evict_pod
     capacity              free_on_node, add_nodes
 """
@@ -136,6 +136,15 @@ class LowerGuarantees(Value):
     watts: WattsMore
 
 
+class RaiseQuota(Value):
+    """A quota lets in so much more of one resource, in the units of its ``limits``."""
+
+    kind: Literal["raise_quota"] = "raise_quota"
+    quota: Id
+    resource: ResourceName
+    amount: Annotated[Quantity, Field(ge=1)]
+
+
 class MovePod(Value):
     """A running pod runs elsewhere. Its draw counts there, and still where it was."""
 
@@ -196,6 +205,7 @@ Change = Annotated[
     | AllowSlowDown
     | RaiseLimit
     | LowerGuarantees
+    | RaiseQuota
     | MovePod
     | EvictPod
     | FreeOnNode
@@ -207,7 +217,7 @@ RANKS: Final = {
     "accept_gpu_model": 0, "accept_host_class": 0, "drop_selector": 0, "drop_affinity": 0,
     "drop_peer_rules": 0, "drop_gang_topology": 0, "tolerate_taint": 0, "lift_quarantine": 0,
     "return_node": 1, "state_power": 1, "allow_slow_down": 1,
-    "raise_limit": 2, "lower_guarantees": 2,
+    "raise_limit": 2, "lower_guarantees": 2, "raise_quota": 2,
     "move_pod": 3, "evict_pod": 4, "free_on_node": 5, "add_nodes": 6,
 }  # fmt: skip
 """How much a change asks of others. The set whose worst rank asks least is told."""

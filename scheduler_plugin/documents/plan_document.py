@@ -40,6 +40,7 @@ class PendingReason(StrEnum):
     SLOW_NEIGHBOURS = "SlowNeighbours"
     POD_AFFINITY = "PodAffinityOrSpread"
     FRAGMENTED = "ResourcesFragmented"
+    QUOTA_EXCEEDED = "QuotaExceeded"
     POWER_DOMAIN_FULL = "PowerDomainFull"
     GUARANTEED_CAPS_INFEASIBLE = "GuaranteedCapsInfeasible"
     GANG_INCOMPLETE = "GangIncomplete"

@@ -21,10 +21,12 @@ from scheduler_plugin.documents.snapshot_limits import (
     MAX_NODES,
     MAX_PAIRS,
     MAX_PODS,
+    MAX_QUOTAS,
     refuse_huge,
 )
 from scheduler_plugin.documents.snapshot_node import Node
 from scheduler_plugin.documents.snapshot_pod import Gang, Pod, PodState
+from scheduler_plugin.documents.snapshot_quota import Quota
 from scheduler_plugin.documents.snapshot_references import known, shallow_tree, unique
 from scheduler_plugin.documents.snapshot_texts import SnapshotTexts, texts_of
 from scheduler_plugin.documents.value import Value
@@ -38,6 +40,7 @@ __all__ = [
     "Pod",
     "PodState",
     "PowerDomain",
+    "Quota",
     "SlowDown",
     "Snapshot",
     "parse_snapshot",
@@ -59,6 +62,7 @@ class Snapshot(Value):
     domains: Annotated[tuple[PowerDomain, ...], Field(max_length=MAX_NODES)] = ()
     slow_downs: Annotated[tuple[SlowDown, ...], Field(max_length=MAX_PAIRS)] = ()
     cap_options: Annotated[tuple[CapOption, ...], Field(max_length=MAX_PAIRS)] = ()
+    quotas: Annotated[tuple[Quota, ...], Field(max_length=MAX_QUOTAS)] = ()
     objective: ObjectiveOrder = DEFAULT_ORDER
 
     @field_validator("nodes")
@@ -91,6 +95,11 @@ class Snapshot(Value):
     def _sort_cap_options(cls, value: tuple[CapOption, ...]) -> tuple[CapOption, ...]:
         return tuple(sorted(value, key=lambda o: (o.gpu_model, o.kernel_class, o.cap_watts)))
 
+    @field_validator("quotas")
+    @classmethod
+    def _sort_quotas(cls, value: tuple[Quota, ...]) -> tuple[Quota, ...]:
+        return tuple(sorted(value, key=lambda quota: quota.name))
+
     @model_validator(mode="after")
     def _ids_and_references_hold(self) -> Self:
         unique("nodes.name", [node.name for node in self.nodes])
@@ -100,10 +109,13 @@ class Snapshot(Value):
         unique("slow_downs", [f"{s.gpu_model}/{s.work}/{s.beside}" for s in self.slow_downs])
         caps = [f"{o.gpu_model}/{o.kernel_class}/{o.cap_watts}" for o in self.cap_options]
         unique("cap_options", caps)
+        unique("quotas.name", [quota.name for quota in self.quotas])
         domains = {domain.name for domain in self.domains}
         known("nodes.domain", {node.domain for node in self.nodes} - {""}, domains)
         known("domains.parent", {domain.parent for domain in self.domains} - {""}, domains)
         known("pods.gang", {pod.gang for pod in self.pods} - {""}, {g.id for g in self.gangs})
+        named = {name for pod in self.pods for name in pod.quotas}
+        known("pods.quotas", named, {quota.name for quota in self.quotas})
         shallow_tree("domains.parent", {domain.name: domain.parent for domain in self.domains})
         boards_there(self.nodes, self.pods)
         return self

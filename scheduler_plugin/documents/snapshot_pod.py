@@ -87,6 +87,7 @@ class Pod(Value):
             unknown.
         groups: That it belongs to, for ``peer_rules`` of any pod.
         peer_rules: What it wants of other pods around it.
+        quotas: That what it holds counts against, by name.
     """
 
     uid: Id
@@ -123,6 +124,7 @@ class Pod(Value):
     expected_end_seconds: Annotated[int | None, Field(ge=0, le=10**9)] = None
     groups: tuple[Label, ...] = ()
     peer_rules: tuple[PeerRule, ...] = ()
+    quotas: Annotated[tuple[Label, ...], Field(max_length=64)] = ()
 
     @field_validator("gpu_milli")
     @classmethod
@@ -151,7 +153,9 @@ class Pod(Value):
     def _in_order(cls, value: dict[str, Any]) -> dict[str, Any]:
         return dict(sorted(value.items()))
 
-    @field_validator("gpu_models", "cpu_classes", "nic_classes", "excluded_nodes", "groups")
+    @field_validator(
+        "gpu_models", "cpu_classes", "nic_classes", "excluded_nodes", "groups", "quotas"
+    )
     @classmethod
     def _sorted(cls, value: tuple[str, ...]) -> tuple[str, ...]:
         return tuple(sorted(set(value)))

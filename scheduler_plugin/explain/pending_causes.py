@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from scheduler_plugin.documents.change_text import BYTES_PER_GIB
+from scheduler_plugin.documents.change_text import BYTES_PER_GIB, quota_amount
 from scheduler_plugin.documents.host_resources import amount_text
 from scheduler_plugin.documents.plan_document import Pending, PendingReason
 from scheduler_plugin.explain.static_needs import NodeRules
@@ -116,6 +116,7 @@ def _gang_cause(look: _Look, job: Job) -> Cause:
             if found < count:
                 cause = _cause(look, c)
                 static = fitted == 0 and cause.reason in _STATIC_REASONS
+                static |= cause.reason is PendingReason.QUOTA_EXCEEDED
                 if not static and (most := int(look.rooms_when_empty(c).sum())) < count:
                     need = f"{job.gang}: the cluster has room for {most} of {count} such members"
                     return Cause(PendingReason.GANG_EXCEEDS_CLUSTER, f"{need} when it is empty")
@@ -183,6 +184,8 @@ def _shortage(packing: Packing, class_index: int, candidates: BoolArray) -> Caus
         what = _wanted(problem, worst[0], class_index) if worst else "this combination"
         text = f"no eligible node has {what} in total ({count} eligible)"
         return Cause(PendingReason.LARGER_THAN_ANY_NODE, text)
+    if why := _full_quotas(packing, class_index):
+        return Cause(PendingReason.QUOTA_EXCEEDED, why)
     sharer = problem.sharers[class_index]
     if problem.neighbours is not None and sharer is not None:
         enough[:, list(problem.share_columns)] = True
@@ -210,6 +213,18 @@ def _shortage(packing: Packing, class_index: int, candidates: BoolArray) -> Caus
     names = [(r, _WORDS.get(r, problem.columns[r])) for r in asked]
     counts = ", ".join(f"{int(enough[:, r].sum())} have the {name}" for r, name in names)
     return Cause(PendingReason.FRAGMENTED, f"of {count} eligible nodes {counts}, none all")
+
+
+def _full_quotas(packing: Packing, class_index: int) -> str:
+    """The quotas that do not let one more pod of the class in; empty if all do."""
+    quotas, found = packing.problem.quotas, []
+    for row, amount in quotas.asked[class_index] if quotas.rows else ():
+        if amount > packing.quota_left[row]:
+            (name, what), limit = quotas.rows[row], quotas.limits[row]
+            held = max(limit, quotas.used[row]) - packing.quota_left[row]
+            asked, of = quota_amount(what, amount), quota_amount(what, limit)
+            found.append(f"quota {name}: {quota_amount(what, held)} of {of} held, needs {asked}")
+    return "; ".join(found)
 
 
 def _neighbour_cause(

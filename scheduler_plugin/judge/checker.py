@@ -21,6 +21,7 @@ from scheduler_plugin.judge.board_checker import (
 )
 from scheduler_plugin.judge.gang_judge import gang_complaints
 from scheduler_plugin.judge.peer_judge import peer_complaints
+from scheduler_plugin.judge.quota_judge import quota_complaints
 
 _HOLDS_PLACE = ("bound", "promised")
 #: A node that does not state one of these is not limited by it.
@@ -53,6 +54,7 @@ def complaints(snapshot: Snapshot, plan: Plan, *, digest: str = "") -> tuple[str
         found += _static(pods[placement.uid], nodes[placement.node])
     found += gang_complaints(snapshot, plan.placements)
     found += peer_complaints(snapshot, plan.placements, _suits, _tolerates)
+    found += quota_complaints(snapshot, plan)
     if plan.steps:
         return tuple(found + _steps(snapshot, plan, pods, nodes))
     found += _capacity(snapshot, plan.placements, pods, nodes)

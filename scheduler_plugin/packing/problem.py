@@ -30,6 +30,7 @@ from scheduler_plugin.packing.problem_arrays import (
     rows,
     worths,
 )
+from scheduler_plugin.packing.quota_rooms import QuotaRooms, quota_rooms
 from scheduler_plugin.room.board_neighbours import SHARES, Neighbours, Sharer, neighbours_of
 from scheduler_plugin.room.board_states import Boards
 from scheduler_plugin.room.node_states import NodeStates
@@ -88,6 +89,7 @@ class Problem:
         demands: What a pod of each class takes of a node, shape (c,).
         peers: What pods want of one another; None where nobody wants anything.
         domains_of_gangs: Of gangs that should be in one domain, by gang.
+        quotas: What groups of pods may hold together.
     """
 
     snapshot: Snapshot
@@ -119,6 +121,7 @@ class Problem:
     demands: tuple[Demand, ...]
     peers: Peers | None
     domains_of_gangs: Mapping[str, GangDomain]
+    quotas: QuotaRooms
 
     @cached_property
     def path(self) -> IntArray:
@@ -285,6 +288,7 @@ def compile_problem(snapshot: Snapshot, *, moves: bool = False, caps: bool = Fal
         demands=demands,
         peers=peers_of(snapshot, [k.pod for k in classes]),
         domains_of_gangs=gang_domains(snapshot),
+        quotas=quota_rooms(snapshot, classes),
     )
 
 

@@ -28,6 +28,7 @@ from scheduler_plugin.documents.plan_changes import (
     LowerGuarantees,
     MovePod,
     RaiseLimit,
+    RaiseQuota,
     ReturnNode,
     StatePower,
     TolerateTaint,
@@ -58,6 +59,14 @@ SAID: list[tuple[tuple[Change, ...], str]] = [
     (
         (AllowSlowDown(node="a", slow_down_milli=1750),),
         "pods that share a might take 1.75 times as long",
+    ),
+    (
+        (
+            RaiseQuota(quota="team-a", resource="memory_bytes", amount=2**30),
+            RaiseQuota(quota="org", resource="example.com/licence", amount=3),
+        ),
+        "quota team-a let in 1.0 GiB of memory more and quota org let in 3 of example.com/licence"
+        " more",
     ),
     (
         (RaiseLimit(domain="rack-1", watts=1500), RaiseLimit(domain="row", watts=200)),
