@@ -223,6 +223,7 @@ def _moved_readings(
         _moved(fresh.contradicted_ns, old.contradicted_ns, gpus),
         _moved(fresh.host_watts, old.host_watts, nodes),
         _moved(fresh.host_same, old.host_same, nodes),
+        _moved(fresh.host_time_ns, old.host_time_ns, nodes),
         _moved_highest(fresh.highest, old.highest, gpus),
     )
 

@@ -171,6 +171,7 @@ class Observations:
             its counter does not contradict, NaN else, (n_gpus,); empty: nobody tells any.
         node_unanswered_ns: How long before its newest report each node's last answered one was, by
             its own clock, 0 if it does not tell, (n_nodes,); empty: nobody tells.
+        host_time_ns: When each server's draw was read, (n_nodes,); empty: with its report.
     """
 
     node_received_ns: IntArray
@@ -197,6 +198,7 @@ class Observations:
     feed_time_ns: IntArray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     gpu_gap_watts: FloatArray = field(default_factory=lambda: np.zeros(0))
     node_unanswered_ns: IntArray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    host_time_ns: IntArray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
 
     @property
     def poisoned_nodes(self) -> BoolArray:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import Counter as Tally
 from collections.abc import Callable, Collection, Mapping, Sequence
 
+import numpy as np
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
 from controller.app.desired_state import Refusal
@@ -179,6 +180,9 @@ class ControllerMetrics:
             "WorkloadProfiles written from telemetry; kept_by_people: left as somebody set them",
             "outcome",
         )
+        self.metered_servers = gauge(
+            "metered_servers", "Servers whose draw beside their GPUs is read, by agent or BMC"
+        )
         self.untrusted = gauge("untrusted_gpus", "GPUs budgeted at their maximum (I7)")
         self.stale_readings = gauge(
             "stale_readings", "GPUs whose power readings stand still or hide energy (I7)"
@@ -220,6 +224,7 @@ class ControllerMetrics:
                 brakes.inc()
             self._bands[name] = band
         self.silent_nodes.set(int(decisions.silent_nodes.sum()))
+        self.metered_servers.set(int(np.isfinite(seen.host_watts).sum()))
         self.untrusted.set(int((~decisions.trusted).sum()))
         self.stale_readings.set(int(decisions.stale_readings.sum()))
         self.ignored_epochs.set(int(seen.poisoned_nodes.sum()))
