@@ -107,6 +107,11 @@ class PlacementMetrics:
         "wattpack_placement_timed_out_gangs",
         "Gangs whose missing members did not take their kept places in time.",
     )
+    leading = _Series(
+        Gauge,
+        "wattpack_placement_leading",
+        "1 on the replica that plans, as long as its Lease holds, 0 on those that stand by.",
+    )
     failing_seconds = _Series(
         Gauge,
         "wattpack_placement_failing_seconds",

@@ -109,6 +109,8 @@ class SchedulerProcess:
         self._changes = _Changes()
         self._stopping = False
         self._beat = Heartbeat(clock, PATIENCE_SECONDS)
+        # Asked at each scrape: a loop that hangs cannot say that its Lease has ended.
+        metrics.leading.set_function(lambda: float(self.leads()))
 
     def tell(self, listener: Listener) -> None:
         """Tell of each cycle by its loop and result, and of the end of a term by None twice."""
