@@ -8,7 +8,7 @@ more than a report or two was lost, a fall counts from the report before that: i
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -103,12 +103,23 @@ def changes_taken(
         changed = changed + load.sum_nodes(host)
     changed = changed / load.efficiency
     total = memory.total_watts + changed
+    memory = _with_a_pause(memory, now_ns)
     times = memory.times_ns
     totals = _with_falls(memory, load, np.minimum(gpu, 0.0), np.minimum(host, 0.0), before_ns)
     if now_ns - times[-1] >= _SPACING_NS or times[-1] < 0:
         times = np.concatenate((times[1:], (now_ns,)))
         totals = np.concatenate((totals[1:], total[None, :]))
     return ChangeMemory(gpu_last, gpu_seen, host_last, host_seen, total, times, totals)
+
+
+def _with_a_pause(memory: ChangeMemory, now_ns: int) -> ChangeMemory:
+    """The memory with a moment in a time without ticks: what fell may have fallen by then."""
+    last_ns = int(memory.times_ns[-1])
+    if last_ns < 0 or now_ns - last_ns <= SILENCE_NS:
+        return memory
+    times = np.concatenate((memory.times_ns[1:], (last_ns + READINGS_LAG_NS,)))
+    totals = np.concatenate((memory.totals_watts[1:], memory.totals_watts[-1:]))
+    return replace(memory, times_ns=times, totals_watts=totals)
 
 
 def _with_falls(

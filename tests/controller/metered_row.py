@@ -7,7 +7,7 @@ breakers are added up here board by board from the row's own bare numbers (``Hou
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -34,6 +34,8 @@ class MeteredRow:
         meter_delay: Seconds from measurement to delivery.
         meter_error: Gain error of every meter.
         sensor_error: Gain error of each board's sensor at most.
+        sensor_bias: Gain error of all of them; a limit holds what the sensor says.
+        host_metered: Servers tell what they draw beside their boards.
         lost_boards: Boards that cannot be read (fallen off the bus); they draw nothing.
         frozen_from: From this second on all power readings and energy counters stand still.
         obeys: Whether commands reach the boards at all.
@@ -52,6 +54,8 @@ class MeteredRow:
     meter_error: float = 0.0
     meter_noise: float = 0.002
     sensor_error: float = 0.0
+    sensor_bias: float = 0.0
+    host_metered: bool = False
     host_base: float = 500.0
     host_per_gpu: float = 0.1
     undeclared_watts: float = 0.0
@@ -69,6 +73,7 @@ class MeteredRow:
         self.until = np.full(t.n_gpus, -1)
         self.confirmed = np.zeros(t.n_gpus, dtype=np.int64)
         self.gain = 1.0 + self.sensor_error * self.rng.uniform(-1, 1, t.n_gpus)
+        self.gain *= 1.0 + self.sensor_bias
         self.received = np.full(t.n_nodes, -1, dtype=np.int64)
         self.told = {"draw": np.full(t.n_gpus, np.nan), "caps": self.caps.copy()}
         self.told_confirmed = self.confirmed.copy()
@@ -108,7 +113,7 @@ class MeteredRow:
         self.until = np.where(fallen, -1, self.until)
         wanted = self.demand(second).copy()
         wanted[list(self.lost_boards)] = 0.0
-        allowed = np.minimum(wanted, self.caps * REGULATED)
+        allowed = np.minimum(wanted, self.caps * REGULATED / (1.0 + self.sensor_bias))
         self.draw = self.draw + 0.67 * (allowed - self.draw)
         self.joules = self.joules + self.draw
         self.work += np.minimum(self.draw, wanted)
@@ -124,7 +129,7 @@ class MeteredRow:
 
     def observe(self, second: int) -> Observations:
         """What the controller is told."""
-        t = self.topology
+        t, hosts = self.topology, self.hosts()
         here = ~self.is_silent(second)
         boards = here[t.node_of_gpu]
         self.received = np.where(here, seconds(second), self.received)
@@ -151,7 +156,7 @@ class MeteredRow:
             t,
             seconds(second),
             node_received_ns=self.received.copy(),
-            host_watts=np.full(t.n_nodes, np.nan),
+            host_watts=np.array(hosts) if self.host_metered else np.full(t.n_nodes, np.nan),
             gpu_draw_watts=self.told["draw"] * readable,
             gpu_energy_mean_watts=self.told_mean * readable,
             gpu_limit_watts=self.told["caps"] * readable,
@@ -160,12 +165,14 @@ class MeteredRow:
             meter_time_ns=stamp,
         )
 
-    def run(self, count: int) -> Iterator[tuple[int, Decisions]]:
-        """Drive the controller for so many seconds, a tick a second."""
+    def run(self, count: int, hung: Collection[int] = ()) -> Iterator[tuple[int, Decisions]]:
+        """Drive the controller for so many seconds, a tick a second but for those it hangs in."""
         self.state = initial_state(self.topology, SETTINGS)
         for second in range(count):
             self.advance(second)
             observed = self.observe(second)
+            if second in hung:
+                continue
             tick = Tick(self.topology, observed, SETTINGS, seconds(second))
             self.state, commands, decisions = step(tick, self.state)
             heard = commands.send & ~self.is_silent(second) & self.obeys

@@ -84,6 +84,17 @@ def test_lost_telemetry_under_a_healthy_meter_leaves_no_false_heat(lost: float) 
     assert np.max(recent.high) < 1.10
 
 
+@pytest.mark.parametrize("level", [380.0, 420.0, 500.0])
+def test_what_fell_while_nobody_ticked_is_taken_off_the_meter_once(level: float) -> None:
+    plant = row(8, low=0.9 * level, high=1.1 * level)
+    ratios = []
+    for second, decisions in plant.run(160, hung=range(120, 132)):
+        if second >= 120:
+            ratios.append(decisions.draw_watts[0] / plant.true_watts()[0])
+            assert decisions.heat[0] <= plant.heat[0] + 0.001
+    assert min(ratios) > 0.985
+
+
 def test_after_lost_telemetry_the_row_is_back_within_a_minute() -> None:
     n = 6
     plant = row(n, silent=lambda t: np.full(n, 120 <= t < 192))
