@@ -26,6 +26,8 @@ _COOL_HEAT = 0.1
 # after it a server is off or broken: it counts at the most it may draw (I2), and is waited for by
 # nobody.
 _START_GRACE_NS = 30 * NS_PER_SECOND
+# Who said nothing for so long is no part of the domain that was lost and is heard again. Assumed.
+_OFF_AFTER_NS = 600 * NS_PER_SECOND
 # The old leader's end, an election and one lease before the first raise lie within this time.
 _RESTORE_WITHIN_NS = 30 * NS_PER_SECOND
 
@@ -34,7 +36,7 @@ def update_recovery(tick: Tick, state: State, fresh_node: BoolArray) -> State:
     """Mark domains after a mass expiry and release those that have recovered.
 
     It is over at heat below 0.1 and after 10 ticks in a row with nearly all reports of servers that
-    were heard lately, and with those of four fifths of all servers.
+    were heard lately, and with those of four fifths of all that were heard in the last ten minutes.
     """
     share, nearly_all = _heard_share(tick, state, fresh_node)
     last_sent = state.commitments.last_sent_ns
@@ -59,23 +61,22 @@ def update_recovery(tick: Tick, state: State, fresh_node: BoolArray) -> State:
 
 
 def _heard_share(tick: Tick, state: State, fresh_node: BoolArray) -> tuple[FloatArray, BoolArray]:
-    """Share of each domain's nodes that are heard, and where that is nearly all, (n_domains,)."""
+    """Share of each domain's nodes that are heard, and where that is nearly all, (n_domains,).
+
+    Servers that are off for good are in neither: they count at their most (I2).
+    """
     load = state.load
     if fresh_node.all():
         return np.ones(len(load.tree)), np.ones(len(load.tree), dtype=np.bool_)
     below, fresh = np.maximum(load.nodes_below, 1.0), load.sum_nodes(fresh_node.astype(np.float64))
-    share = np.where(load.nodes_below > 0, fresh / below, 1.0)
-    expected = np.maximum(below - load.sum_nodes(_gone(tick, state, fresh_node)), 1.0)
+    silent_ns = tick.now_ns - np.maximum(tick.observations.node_received_ns, state.first_ns)
+    off = load.sum_nodes((~fresh_node & (silent_ns > _OFF_AFTER_NS)).astype(np.float64))
+    gone = load.sum_nodes((~fresh_node & (silent_ns > _START_GRACE_NS)).astype(np.float64))
+    share = np.where(load.nodes_below > 0, fresh / np.maximum(below - off, 1.0), 1.0)
+    expected = np.maximum(below - gone, 1.0)
     nearly_all = (fresh / expected >= _FRESH_SHARE) & (share >= 1.0 - _LOST_SHARE)
     nearly_all |= (load.nodes_below == 0.0) | (fresh >= below - 1.0) & (share >= 0.5)
     return share, nearly_all
-
-
-def _gone(tick: Tick, state: State, fresh_node: BoolArray) -> FloatArray:
-    """1 for servers that were silent for longer than any agent that lives, (n_nodes,)."""
-    heard_ns = np.maximum(tick.observations.node_received_ns, state.first_ns)
-    gone = ~fresh_node & (tick.now_ns - heard_ns > _START_GRACE_NS)
-    return np.asarray(gone, dtype=np.float64)
 
 
 def restorable_watts(tick: Tick, state: State) -> FloatArray:
