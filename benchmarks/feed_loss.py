@@ -22,7 +22,6 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks._breaker_curves import breaker_curves
 from benchmarks._power_house import Trip
 from benchmarks._row_cases import ROW, STEADY, Arm, Asked, RowCase, asked_of, level_for, shard_kind
 from benchmarks.response import seconds_above
@@ -120,11 +119,7 @@ def _cases(asked: Asked, *, quick: bool) -> dict[str, Case]:
 
 
 def _plant(asked: Asked) -> dict[str, str]:
-    scenario = load_scenario(asked.scenario)
-    return {
-        "plant_sha256": plant_sha256(scenario.plant),
-        "breaker_curves": breaker_curves(scenario),
-    }
+    return {"plant_sha256": plant_sha256(load_scenario(asked.scenario).plant)}
 
 
 def _judged(asked: Asked, seed: int, case: Case, at_seconds: float) -> dict[str, Any]:

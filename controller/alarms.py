@@ -26,7 +26,6 @@ class Condition(IntEnum):
     READINGS_FROZEN = 4
     EPOCH_IGNORED = 5
     RESERVE_MISSING = 6
-    METER_UNUSED = 7
 
 
 @dataclass(frozen=True, slots=True)

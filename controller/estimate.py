@@ -31,12 +31,18 @@ __all__ = [
     "readable_host_watts",
     "readings_of",
     "sum_of_nodes",
+    "unconfirmed_watts",
 ]
 
 # No board draws more than this over its default limit, even for 100 ms (Acme A100: 600 of 400 W);
 # a larger reading is in another unit or of another thing.
 _CREDIBLE_OVER_DEFAULT = 2.0
 _METER_LOST_MARGIN = 1.05  # assumed: board sensors are good to 5 % (arXiv 2312.02741)
+
+# As much more may be drawn than boards say: all sensors of a batch may be off the same way.
+_UNREAD_SHARE = 1.0 / (1.0 - 0.05) - 1.0
+# Of what servers are declared to draw at worst, a whole row never draws the last part. Assumed.
+_WORST_NEVER_TOGETHER = 0.2
 
 CROSS_CHECK_SHARE = 0.08
 """Meter and nodes may differ by this; research page on power, "Leases"."""
@@ -174,6 +180,7 @@ class Metered:
         modelled_watts: Nodes and declared load at the time of each reading.
         bounds: What meters say of the draw now.
         at_worst_watts: Of that, servers beside their boards that count at their declared worst, AC.
+        unconfirmed_watts: What may be drawn beyond it if every board says too little, AC.
     """
 
     draw_watts: FloatArray
@@ -183,6 +190,7 @@ class Metered:
     modelled_watts: FloatArray
     bounds: Bounds
     at_worst_watts: FloatArray
+    unconfirmed_watts: FloatArray
 
 
 def sum_of_nodes(
@@ -192,6 +200,35 @@ def sum_of_nodes(
     lost = ~usable & (memory.last_time_ns >= 0)
     margin = memory.gain * np.where(lost, _METER_LOST_MARGIN, 1.0)
     return nodes.most_watts * margin + load.external_watts
+
+
+def unconfirmed_watts(
+    load: LoadTree,
+    read: NodeReadings,
+    host_share: FloatArray,
+    at_worst_watts: FloatArray,
+    confirmed: BoolArray,
+) -> FloatArray:
+    """What boards may draw beyond their readings where nothing confirms these, AC, (n_domains,).
+
+    Cap, reading and energy counter of a board rest on one sensor, so nothing of it shows that it
+    says 5 % too little; only a meter above it does. A share that a meter taught of servers holds
+    what boards hid from it, and servers at their declared worst make up for their boards.
+
+    Args:
+        load: Tree and members.
+        read: What is read of the boards, and which servers have a reading of their own.
+        host_share: As for ``node_draw``.
+        at_worst_watts: As in ``Metered``.
+        confirmed: Domains with a meter, or that lost one and count more already, (n_domains,).
+    """
+    if confirmed.all():
+        return np.zeros(len(confirmed))
+    taught = np.isnan(read.host_watts) & (host_share < 1.0)
+    left_out = np.isnan(read.gpu_watts) | taught.take(load.node_of_gpu)
+    boards = load.sum_gpus(np.where(left_out, 0.0, read.gpu_watts)) / load.efficiency
+    beyond = _UNREAD_SHARE * boards - _WORST_NEVER_TOGETHER * at_worst_watts
+    return np.where(confirmed, 0.0, np.maximum(beyond, 0.0))
 
 
 def bounds_of(

@@ -7,11 +7,15 @@ tells the highest reading since its last heard report. A breaker's heat rises fa
 which every board drew its highest all the time:
 
     silent boards' watts of a tick  <-  min(what was counted, highest readings · 1.05)
+    the same of servers beside them <-  min(declared worst, higher reading of before and after
+                                            + a tenth of the worst)
 
-What servers draw beside their boards stays at what was counted; meters bound from below. The energy
-counter only checks the reading here: a mean over the gap above the highest reading is no mean of
-what was read. Readings are means of a second, taken several times a second: shorter peaks are in
-them by their mean, and what falls between two of them is what ``OVERSHOOT_RATIO`` is for.
+The second rests on a server's own meter, or on the share that a domain's meter taught: fans follow
+boards within a minute, and CPUs are left that tenth. Where nothing is known of servers their
+declared worst stays; domain meters bound from below. The energy counter only checks the reading
+here: a mean over the gap above the highest reading is no mean of what was read. Readings are means
+of a second, taken several times a second: shorter peaks are in them by their mean, and what falls
+between two of them is what ``OVERSHOOT_RATIO`` is for.
 """
 
 from __future__ import annotations
@@ -25,7 +29,7 @@ from wattpack.power.domain_tree import OVERSHOOT_RATIO, BoolArray, FloatArray, I
 from wattpack.power.feasibility import LoadTree
 from wattpack.units import NS_PER_SECOND
 
-__all__ = ["GapRow", "Heard", "believable_highest", "kept_rows", "reckoned_again"]
+__all__ = ["GapRow", "Heard", "believable_highest", "highest_host", "kept_rows", "reckoned_again"]
 
 _ROWS = 256
 """Ticks that are remembered; of a longer gap only these are reckoned again."""
@@ -33,6 +37,10 @@ _ROWS = 256
 _COUNTER_RATIO, _COUNTER_WATTS = 1.05, 10.0
 """A counter and a power reading of one board agree within 1.5 % over a minute (own H200); more is a
 reading that stood still, or missed what lasted."""
+
+_HOST_RISE_SHARE = 0.1
+"""Of its declared worst, what a server may have drawn in a gap beyond what both its ends show.
+Assumed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +53,7 @@ class GapRow:
         watts: By which heat was advanced, AC, (n_domains,).
         least_watts: Of that, what meters saw, AC, (n_domains,).
         silent_watts: What the boards of each silent server counted, 0 for others, DC, (n_nodes,).
+        silent_host_watts: The same of what it draws beside them, DC, (n_nodes,).
     """
 
     begin_ns: int
@@ -53,6 +62,7 @@ class GapRow:
     watts: FloatArray
     least_watts: FloatArray
     silent_watts: FloatArray
+    silent_host_watts: FloatArray
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,10 +72,12 @@ class Heard:
     Attributes:
         highest_watts: Sum over their boards of the highest readings since the report before, NaN
             where one of them is unknown or not to be trusted.
+        highest_host_watts: The most that they can have drawn beside these.
         before_ns: When each was heard last before this tick.
     """
 
     highest_watts: FloatArray
+    highest_host_watts: FloatArray
     before_ns: IntArray
 
 
@@ -84,6 +96,21 @@ def believable_highest(
         mean = (now - before) / seconds
         agrees = (mean > 0.0) & (mean <= _COUNTER_RATIO * highest_watts + _COUNTER_WATTS)
     return np.where(agrees & (seconds > 0.0), highest_watts, np.nan)
+
+
+def highest_host(
+    readings: tuple[FloatArray, FloatArray], share: FloatArray, worst_watts: FloatArray
+) -> FloatArray:
+    """What servers drew in a gap beside their boards at most, (n_nodes,).
+
+    Args:
+        readings: By their own meters the last before it and the first after, NaN without.
+        share: Of the declared worst, as a domain's meter taught it, 1 without.
+        worst_watts: Declared.
+    """
+    before, now = readings
+    seen = np.where(np.isnan(now), share * worst_watts, np.maximum(before, now))
+    return np.where(np.isnan(seen), worst_watts, seen) + _HOST_RISE_SHARE * worst_watts
 
 
 def kept_rows(rows: tuple[GapRow, ...], row: GapRow) -> tuple[GapRow, ...]:
@@ -107,8 +134,7 @@ def reckoned_again(
     told = np.isfinite(heard.highest_watts)
     if not told.any() or not rows:
         return np.zeros(len(free)), rows
-    most = np.where(told, heard.highest_watts * OVERSHOOT_RATIO, np.inf)
-    lower = tuple(_lowered(load, row, most, heard.before_ns) for row in rows)
+    lower = tuple(_lowered(load, row, heard) for row in rows)
     first = next((i for i, row in enumerate(rows) if lower[i] is not row), len(rows))
     if first == len(rows):
         return np.zeros(len(free)), rows
@@ -116,16 +142,24 @@ def reckoned_again(
     return np.where(free, np.maximum(false, 0.0), 0.0), lower
 
 
-def _lowered(load: LoadTree, row: GapRow, most: FloatArray, before_ns: IntArray) -> GapRow:
-    """The row with the servers whose silence it belongs to at their highest readings."""
-    of_this_gap = before_ns <= row.begin_ns
-    excess = np.where(of_this_gap, np.maximum(row.silent_watts - most, 0.0), 0.0)
+def _lowered(load: LoadTree, row: GapRow, heard: Heard) -> GapRow:
+    """The row with the servers whose silence it belongs to at the most that they can have drawn."""
+    of_this_gap = (heard.before_ns <= row.begin_ns) & np.isfinite(heard.highest_watts)
+    boards = row.silent_watts - heard.highest_watts * OVERSHOOT_RATIO
+    hosts = row.silent_host_watts - heard.highest_host_watts
+    boards, hosts = (np.where(of_this_gap, np.maximum(w, 0.0), 0.0) for w in (boards, hosts))
+    excess = boards + hosts
     if not excess.any():
         return row
     # Counted they were by a learned gain of 1 or more.
     less = load.sum_nodes(excess) / load.efficiency
     watts = np.maximum(row.watts - less, np.minimum(row.least_watts, row.watts))
-    return replace(row, watts=watts, silent_watts=row.silent_watts - excess)
+    return replace(
+        row,
+        watts=watts,
+        silent_watts=row.silent_watts - boards,
+        silent_host_watts=row.silent_host_watts - hosts,
+    )
 
 
 def _heat_of(load: LoadTree, rows: tuple[GapRow, ...]) -> FloatArray:

@@ -24,9 +24,10 @@ from controller.estimate import (
     readable_host_watts,
     readings_of,
     sum_of_nodes,
+    unconfirmed_watts,
 )
 from controller.felt_heat import Felt, FeltMemory, feel_heat
-from controller.gap_heat import GapRow, Heard, kept_rows, reckoned_again
+from controller.gap_heat import GapRow, Heard, highest_host, kept_rows, reckoned_again
 from controller.meters import (
     Lesson,
     MeterMemory,
@@ -117,7 +118,7 @@ def look(tick: Tick, state: State) -> tuple[State, Picture]:
         stale_gpu=stale,
     )
     heat, felt, row = _heated(tick, state, picture, news)
-    heat, rows = _without_false_heat(tick, state, heat, trust.trusted & ~stale)
+    heat, rows = _without_false_heat(tick, state, heat, (trust.trusted & ~stale, hosts))
     state = replace(
         state,
         trust=trust,
@@ -205,7 +206,10 @@ def _measured(tick: Tick, state: State, known: _Known) -> tuple[MeterMemory, Met
     at_worst = load.sum_nodes(np.where(guessed, tick.topology.node_worst_watts, 0.0))
     followed = meter + change.lagged_watts
     at_worst = at_worst / load.efficiency
-    metered = Metered(draw, by_nodes, meter, followed, modelled, bounds, at_worst)
+    confirmed = usable | (memory.last_time_ns >= 0)
+    beyond = draw + unconfirmed_watts(load, read, share, at_worst, confirmed)
+    beyond = bounds.applied_to(beyond) - draw
+    metered = Metered(draw, by_nodes, meter, followed, modelled, bounds, at_worst, beyond)
     return memory, metered, new
 
 
@@ -251,7 +255,7 @@ def _heated(
         return state.heat, state.felt, None
     metered, observed = picture.metered, tick.observations
     held = _held_by_silent(tick, picture.highest_watts)
-    watts = metered.draw_watts
+    watts = metered.draw_watts + metered.unconfirmed_watts
     if held is not picture.highest_watts:
         fallen = state.load.sum_gpus(picture.highest_watts - held) * OVERSHOOT_RATIO
         watts = watts - fallen / state.load.efficiency
@@ -263,16 +267,25 @@ def _heated(
         return heat, memory, None
     silent = ~picture.holding.fresh_node.take(tick.topology.node_of_gpu)
     counted = np.where(silent, held * OVERSHOOT_RATIO, 0.0)
+    hosts = np.where(picture.holding.fresh_node, 0.0, tick.topology.node_worst_watts)
     row = GapRow(
-        *span_ns, state.heat, felt.watts, metered.bounds.lower_watts, _by_node(tick, counted)
+        *span_ns, state.heat, felt.watts, metered.bounds.lower_watts, _by_node(tick, counted), hosts
     )
     return heat, memory, row
 
 
 def _without_false_heat(
-    tick: Tick, state: State, heat: FloatArray, believed: BoolArray
+    tick: Tick, state: State, heat: FloatArray, now: tuple[BoolArray, FloatArray]
 ) -> tuple[FloatArray, tuple[GapRow, ...]]:
-    """Heat without what silent servers counted beyond their highest readings, once they tell."""
+    """Heat without what silent servers counted beyond their highest readings, once they tell.
+
+    Args:
+        tick: For what they tell.
+        state: From the last tick.
+        heat: Of each domain now, (n_domains,).
+        now: Boards that are believed, (n_gpus,), and what servers' own meters say, (n_nodes,).
+    """
+    believed, host_watts = now
     rows, observed = state.gap_rows, tick.observations
     if not rows or not observed.gpu_gap_watts.size:
         return heat, rows
@@ -282,7 +295,10 @@ def _without_false_heat(
     highest = np.where(observed.node_received_ns > before_ns, highest, np.nan)
     # A meter that has spoken since has put its domain's heat right already.
     free = state.felt.settled_ns < rows[0].begin_ns
-    false, rows = reckoned_again(state.rated_load, rows, Heard(highest, before_ns), free)
+    host_before = np.where(stale_hosts(state.readings), np.nan, state.readings.host_watts)
+    share = node_host_share(state.meters, state.load)
+    host = highest_host((host_before, host_watts), share, tick.topology.node_worst_watts)
+    false, rows = reckoned_again(state.rated_load, rows, Heard(highest, host, before_ns), free)
     return np.maximum(heat - np.where(state.heard, false, 0.0), 0.0), rows
 
 

@@ -13,7 +13,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from controller.breaker_heat import advance_heat
-from controller.gap_heat import GapRow, Heard, believable_highest, kept_rows, reckoned_again
+from controller.gap_heat import (
+    GapRow,
+    Heard,
+    believable_highest,
+    highest_host,
+    kept_rows,
+    reckoned_again,
+)
 from tests.controller.test_step import big_topology
 from wattpack.power.domain_tree import FloatArray
 from wattpack.power.feasibility import LoadTree
@@ -36,7 +43,7 @@ def rows_of(
     rows: tuple[GapRow, ...] = ()
     for k in range(seconds):
         span_ns = (k * NS_PER_SECOND, (k + 1) * NS_PER_SECOND)
-        row = GapRow(*span_ns, heat, watts, least * RATING, np.full(N, boards))
+        row = GapRow(*span_ns, heat, watts, least * RATING, np.full(N, boards), np.zeros(N))
         rows = kept_rows(rows, row)
         heat = np.minimum(advance_heat(LOAD, heat, watts, 1.0), 1.0)
     return rows, heat
@@ -44,7 +51,8 @@ def rows_of(
 
 def told(share: float, rows: tuple[GapRow, ...]) -> Heard:
     """Highest readings at a share of what was counted, of servers heard last before the gap."""
-    return Heard(share * rows[0].silent_watts, np.full(N, -NS_PER_SECOND, dtype=np.int64))
+    unknown, before_ns = np.full(N, np.inf), np.full(N, -NS_PER_SECOND, dtype=np.int64)
+    return Heard(share * rows[0].silent_watts, unknown, before_ns)
 
 
 def test_what_never_was_is_taken_off() -> None:
@@ -60,6 +68,26 @@ def test_what_was_is_kept() -> None:
     false, again = reckoned_again(LOAD, rows, told(1.0, rows), FREE)
     assert not false.any()
     assert again == rows
+
+
+def test_servers_draw_beside_boards_what_both_ends_of_the_gap_show_and_a_tenth_more() -> None:
+    rows, heat = rows_of(1.2)
+    # Half of what was counted were servers at their declared worst, and they drew a half of that.
+    half = 0.5 * rows[0].silent_watts
+    rows = tuple(replace(row, silent_watts=half, silent_host_watts=half) for row in rows)
+    ends = (0.5 * half, 0.4 * half)
+    heard = replace(told(1.0, rows), highest_host_watts=highest_host(ends, np.ones(N), half))
+    false, again = reckoned_again(LOAD, rows, heard, FREE)
+    whole = LOAD.tree.parent < 0
+    assert np.allclose((again[0].watts / rows[0].watts)[whole], 1.0 - 0.5 * 0.4)
+    assert (heat - false)[whole] == pytest.approx(0.0, abs=1e-9)
+
+
+def test_without_a_meter_servers_keep_what_was_taught_or_their_declared_worst() -> None:
+    worst, unknown = np.full(3, 1000.0), np.full(3, np.nan)
+    share, now = np.array([1.0, 0.6, 0.6]), np.array([np.nan, np.nan, 500.0])
+    found = highest_host((unknown, now), share, worst)
+    assert found.tolist() == [1100.0, 700.0, 1100.0]
 
 
 def test_untold_and_distrusted_servers_keep_what_they_counted() -> None:

@@ -4,15 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from scheduler_plugin.documents.snapshot import (
-    Gang,
-    Node,
-    Pod,
-    PodState,
-    PowerDomain,
-    Quota,
-    Snapshot,
-)
+from scheduler_plugin.documents.snapshot import Gang, Node, Pod, PodState, PowerDomain, Snapshot
 
 GIB = 1024**3
 
@@ -72,13 +64,7 @@ def domain(name: str, limit: int, used: int = 0, parent: str = "", margin: int =
     )
 
 
-def quota(name: str, used: dict[str, int] | None = None, **limits: int) -> Quota:
-    return Quota(name=name, limits=limits, used=used or {})
-
-
-def snapshot(
-    *parts: Node | Pod | Gang | PowerDomain | Quota | tuple[Gang, tuple[Pod, ...]],
-) -> Snapshot:
+def snapshot(*parts: Node | Pod | Gang | PowerDomain | tuple[Gang, tuple[Pod, ...]]) -> Snapshot:
     """All parts, sorted into their lists."""
     flat: list[Any] = []
     for part in parts:
@@ -88,5 +74,4 @@ def snapshot(
         pods=tuple(p for p in flat if isinstance(p, Pod)),
         gangs=tuple(p for p in flat if isinstance(p, Gang)),
         domains=tuple(p for p in flat if isinstance(p, PowerDomain)),
-        quotas=tuple(p for p in flat if isinstance(p, Quota)),
     )

@@ -1,0 +1,74 @@
+"""Sensors of all boards may be off the same way: without a meter, heat counts that they are."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tests.controller.builders import SWITCHBOARD_THERMAL, make_topology
+from tests.controller.metered_row import MeteredRow, bursts
+
+
+def full_row(
+    bias: float, metered: tuple[int, ...] = (), *, host_metered: bool = True
+) -> MeteredRow:
+    """Boards that want more than the breaker bears, and what their sensors say of it."""
+    n = 8
+    topology = make_topology(
+        parents=(-1,),
+        nodes=(0,) * n,
+        priority=[0, 0, 10, 10] * n,
+        oversubscription=1.32,
+        floor_watts=250.0,
+        curve=SWITCHBOARD_THERMAL,
+    )
+    rng = np.random.default_rng(5)
+    demand = bursts(topology.n_gpus, rng, 560.0, 700.0)
+    return MeteredRow(
+        topology,
+        demand,
+        rng,
+        metered=metered,
+        host_metered=host_metered,
+        sensor_bias=bias,
+        host_base=900.0,
+    )
+
+
+def test_no_heat_is_hidden_by_sensors_that_all_say_too_little() -> None:
+    plant = full_row(-0.05)
+    hidden, highest = [], 0.0
+    for _, decisions in plant.run(500):
+        hidden.append(plant.heat[0] - float(decisions.heat[0]))
+        highest = max(highest, plant.heat[0])
+    assert max(hidden) < 0.01
+    assert highest < 0.15
+
+
+def loads(plant: MeteredRow, count: int = 300) -> tuple[list[float], list[float]]:
+    """True load over rating and counted heat once caps have settled."""
+    shares, heats = [], []
+    for second, decisions in plant.run(count):
+        if second >= 120:
+            shares.append(plant.true_watts()[0] / plant.house.ratings[0])
+            heats.append(float(decisions.heat[0]))
+    return shares, heats
+
+
+def test_true_sensors_lose_little_by_it_and_no_heat_stays() -> None:
+    shares, heats = loads(full_row(0.0))
+    assert np.mean(shares) > 0.945
+    # Far below what waits for a heat of 0.1 (I6), and what tells people of one of 0.2.
+    assert max(heats) < 0.1
+
+
+def test_a_meter_confirms_the_sensors_and_nothing_is_lost() -> None:
+    shares, heats = loads(full_row(0.0, metered=(0,)))
+    assert np.mean(shares) > 0.955
+    assert max(heats) < 0.01
+
+
+def test_servers_at_their_declared_worst_make_up_for_the_boards() -> None:
+    plant = full_row(0.0, host_metered=False)
+    _, heats = loads(plant)
+    assert plant.heat[0] == 0.0
+    assert max(heats) < 0.05
