@@ -59,6 +59,8 @@ def less_of(change: Document) -> Iterator[Document]:
     """The same change by the least bit less, for each of its amounts."""
     if change["kind"] in ("raise_limit", "lower_guarantees"):
         yield change | {"watts": change["watts"] - 1}
+    elif change["kind"] == "raise_quota":
+        yield change | {"amount": change["amount"] - 1}
     elif change["kind"] == "allow_slow_down":
         yield change | {"slow_down_milli": change["slow_down_milli"] - 1}
     elif change["kind"] == "add_nodes":
@@ -86,7 +88,7 @@ def fits_if_all_is_free(snapshot: Document, entry: Document) -> bool:
     }
     free["peer_rules"] = []
     for pod in mine:
-        pod |= {**free, "tolerations": [{"key": "", "operator": "Exists"}]}
+        pod |= {**free, "quotas": [], "tolerations": [{"key": "", "operator": "Exists"}]}
     for node in made["nodes"]:
         node |= {"ready": True, "schedulable": True, "disrupted": False, "power_known": True}
     for domain in made["domains"]:
@@ -165,6 +167,11 @@ def _lower(made: Document, change: Document) -> None:
     _of(made["domains"], "name", change["domain"])["guaranteed_margin_watts"] += change["watts"]
 
 
+def _raise_quota(made: Document, change: Document) -> None:
+    quota = _of(made["quotas"], "name", change["quota"])
+    quota["limits"][change["resource"]] += change["amount"]
+
+
 def _move(made: Document, change: Document) -> None:
     pod = _of(made["pods"], "uid", change["uid"])
     if (pod["state"], pod["node"], pod["gang"]) != ("bound", change["source"], ""):
@@ -229,6 +236,7 @@ _ALTER: Final = {
     "allow_slow_down": _allow,
     "raise_limit": _raise,
     "lower_guarantees": _lower,
+    "raise_quota": _raise_quota,
     "move_pod": _move,
     "evict_pod": _evict,
     "free_on_node": _free,

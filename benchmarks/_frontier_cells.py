@@ -7,6 +7,7 @@ against it, and it is the static row, which is never held back and must never re
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -37,6 +38,15 @@ from wattpack.errors import InputError, SafetyError
 PLAIN: Final = UNCAPPED
 STATIC: Final = "static"
 WATTPACK_SLOW: Final = "wattpack_40s"
+HEAT_BUDGET: Final = "wattpack_heat_budget"
+RESERVE: Final = "wattpack_reserve"
+OPTIONS: Final[Mapping[str, Mapping[str, Any]]] = {
+    HEAT_BUDGET: {"heat_budget_ratio": 0.1},
+    RESERVE: {"redundancy": "KofN", "feeds": 4, "required_feeds": 3, "use_reserve": True},
+}
+"""wattpack with what is off by default, of a site that has the curves for it: bands from a heat
+budget; four feeds of which three carry the rating, and UPSes (``row.overload_points``, assumed)."""
+
 ARMS: Final = (
     STATIC,
     "no_cap",
@@ -46,6 +56,7 @@ ARMS: Final = (
     WATTPACK_LIMITS,
     WATTPACK,
     WATTPACK_SLOW,
+    *OPTIONS,
 )
 SLOW_SECONDS: Final = 40.0
 """POLCA's out-of-band actuator."""
@@ -117,13 +128,17 @@ def run_cell(cell: Cell, variant: Variant, hours: Hours) -> dict[str, Any]:
     arrivals = row.arrivals(cell.servers, seed=cell.seed, hotter=variant.hotter)
     windows = hours.windows(arrivals)
     policy, settings = cell.arm, None
+    if cell.arm in (WATTPACK_SLOW, *OPTIONS):
+        policy = WATTPACK
     if cell.arm == WATTPACK_SLOW:
-        policy, settings = WATTPACK, slow_settings(scenario)
+        settings = slow_settings(scenario)
     try:
         runs = [run_policy(policy, arrivals, window, scenario, settings) for window in windows]
     except SafetyError as error:
         return {"refused": str(error)}
     scale = UNREACHED if cell.arm == PLAIN else 1.0
+    if cell.arm == RESERVE:
+        scale = scenario.row.fed_by / scenario.row.carried_by
     return _figures(runs, windows, scale)
 
 
@@ -150,6 +165,8 @@ def _scenario(cell: Cell, variant: Variant, row: ServedRow, hours: Hours) -> Sce
         made = made.model_copy(update={"row": made.row.model_copy(update=ratings)})
     if cell.arm == WATTPACK_SLOW:
         made = made.model_copy(update={"plant": _slow_plant(made.plant)})
+    if cell.arm in OPTIONS:
+        made = made.model_copy(update={"row": made.row.model_copy(update=OPTIONS[cell.arm])})
     return made
 
 

@@ -21,6 +21,9 @@ READS: Final = (
 )  # fmt: skip
 """Keys of a scenario file that have a meaning in both."""
 
+BREAKER_CURVES: Final = "row and racks RackThermal"
+"""What every domain of both benchmarks declares (``make_tree``); each judge has its own."""
+
 OWN_WATTS: Final = 700.0
 """Default limit of the boards for which demands of both benchmarks were written down."""
 

@@ -25,7 +25,7 @@ from benchmarks._explain_judge import (
     less_of,
 )
 from benchmarks.runner import Options, Result, Row, Rows, Target, finished_rows
-from scheduler_plugin.documents.plan_changes import apply_changes
+from scheduler_plugin.documents.changed_snapshot import apply_changes
 from scheduler_plugin.documents.plan_document import Plan
 from scheduler_plugin.documents.snapshot import Snapshot
 from scheduler_plugin.explain.pending_remedies import explained

@@ -22,6 +22,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from benchmarks._breaker_curves import breaker_curves
 from benchmarks._power_house import Trip
 from benchmarks._row_cases import ROW, STEADY, Arm, Asked, RowCase, asked_of, level_for, shard_kind
 from benchmarks.response import seconds_above
@@ -119,7 +120,11 @@ def _cases(asked: Asked, *, quick: bool) -> dict[str, Case]:
 
 
 def _plant(asked: Asked) -> dict[str, str]:
-    return {"plant_sha256": plant_sha256(load_scenario(asked.scenario).plant)}
+    scenario = load_scenario(asked.scenario)
+    return {
+        "plant_sha256": plant_sha256(scenario.plant),
+        "breaker_curves": breaker_curves(scenario),
+    }
 
 
 def _judged(asked: Asked, seed: int, case: Case, at_seconds: float) -> dict[str, Any]:

@@ -30,8 +30,8 @@ import numpy as np
 
 from benchmarks._given_scenario import Given, given_scenario
 from benchmarks._lease_judge import Judge
+from benchmarks._lease_kind import BREAKER_CURVES, RowKind, make_topology
 from benchmarks._lease_kind import READS as ROW_READS
-from benchmarks._lease_kind import RowKind, make_topology
 from benchmarks._lease_row import Row
 from benchmarks.runner import Options, Result, Target, finished_rows
 from benchmarks.runner import Row as Figures
@@ -291,6 +291,7 @@ def run(options: Options) -> Result:
         "violated": ", ".join(f"{name} {count}" for name, count in sorted(broken.items()))
         or "none",
         "runs": runs,
+        "breaker_curves": BREAKER_CURVES,
         "simulated_hours": sum(one["seconds"] for one in kills) / 3600.0,
         "above_guaranteed_ratio": float(np.mean([one["raised_share"] for one in kills])),
         "leases_ended": sum(one["ends"] for one in kills),

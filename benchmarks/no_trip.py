@@ -22,6 +22,7 @@ from typing import Any, Final
 import numpy as np
 
 from benchmarks._arguments import read_arguments
+from benchmarks._breaker_curves import breaker_curves
 from benchmarks._fault_runs import RUN_SECONDS, one_run
 from benchmarks._kept_runs import KeptRuns, RunsKind, chance_bound, read_runs, together
 from benchmarks._rests_on import rests_on_digest
@@ -67,6 +68,7 @@ def run(options: Options) -> Result:
     seconds = time.perf_counter() - began
     told = figures(rows) | together(read_runs(KEPT, kind), "trips")
     told |= {
+        "breaker_curves": breaker_curves(scenario),
         "sources": kind.sources,
         "plant_sha256": kind.plant_sha256,
         "wall_seconds": seconds,

@@ -21,6 +21,7 @@ from typing import Final
 
 import numpy as np
 
+from benchmarks._breaker_curves import breaker_curves
 from benchmarks._rests_on import rests_on_digest
 from benchmarks.runner import (
     Options,
@@ -102,6 +103,7 @@ def run(options: Options) -> Result:
         "windows": len(windows),
         "gpu_share": given.gpu_share,
         "calibration_sha256": frozen_calibration().sha256,
+        "breaker_curves": breaker_curves(_scenario_of(given, options.seed)),
     }
     for policy in policies:
         figures |= summary(policy, rows)

@@ -3,7 +3,9 @@
 59 servers on a row rated for 40: the most at which I2 asks for no cap at all, by the arithmetic of
 this page and not the controller's (``survivable_mean_caps``): at 60 the row's breaker, held at its
 last cap by a controller that dies at the jump, bears 687 W a board of 700. An arm of 60 compares
-what the controller lets boards hold there with that arithmetic.
+what the controller lets boards hold there with that arithmetic. Both are of breakers with a hot
+curve; ``cold_curve`` tells, without a line, what 59 servers hold and how many need no cap where
+only the curve of a cold breaker is known, whose times count a quarter.
 
 Work rises within a minute to 0.943 of the rating and stays there, in band NORMAL with every cap at
 its default (printed, with a line); then every board steps to what the hottest work wants (assumed
@@ -19,6 +21,7 @@ of which one is lost, nothing may cross at all: no use of reserve is counted on.
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
@@ -36,6 +39,7 @@ from benchmarks._row_cases import (
     shard_kind,
 )
 from benchmarks.runner import Options, Result, Row, Rows, Target, finished_rows
+from capacity.profile_library import shipped_library
 from controller.tick_values import Band
 from simulation.row_control.faults import RowFault, RowFaultKind, RowFaults
 from simulation.row_control.run import RowRun
@@ -64,6 +68,10 @@ GROUPS: Final = (
     {"gpu_model": "H100-SXM", "count": 14},
 )
 ONE_MORE: Final = "one_server_more"
+COLD_CURVE: Final = "cold_curve"
+COLD_SHARE: Final = 0.25
+"""Time to trip of a breaker that carries its rating over a cold one's (Promises, I2)."""
+
 DELAYS: Final[dict[str, float | None]] = {
     "as_plant": None,
     "delay_1": 1.0,
@@ -100,7 +108,12 @@ def run(options: Options) -> Result:
         # Ticks are a second apart: the steps fall everywhere between two.
         at = CALM_SECONDS + STEP_SECONDS * (number * 3 % 10)
         judged = {arm: _judged(asked, seed + number, arm, at) for arm in arms}
-        return judged | {ONE_MORE: _held_by_jump(asked, seed + number)}
+        first, *others = GROUPS
+        more = ({**first, "count": int(str(first["count"])) + 1}, *others)
+        return judged | {
+            ONE_MORE: _held_by_jump(asked, seed + number, more),
+            COLD_CURVE: _held_by_jump(asked, seed + number, GROUPS, COLD_SHARE),
+        }
 
     kind = f"{shard_kind(NAME, asked, CALM_SECONDS)}-{len(arms)}"
     rows = finished_rows(options, kind, one_case, asked.runs)
@@ -170,13 +183,17 @@ class RisingWork:
         return self._work.done()
 
 
-def survivable_mean_caps(scenario: Scenario) -> dict[str, float]:
+def survivable_mean_caps(scenario: Scenario, curve_share: float = 1.0) -> dict[str, float]:
     """Mean cap of a board at which each level just bears the jump at which the controller dies.
 
     With every board at 1.05 of its cap, spread by their gains, and every server at its worst, the
     breaker may heat by at most a half, the row's by a quarter (I2), within 4 s of lease, 0.5 s of
     actuation and 1.3 s of settling. Time to trip of a hot breaker at its lower edge is
     0.8 a (r^2 - 1)^-b, with a and b of the research page on power, "Breakers".
+
+    Args:
+        scenario: The row.
+        curve_share: What of these times counts.
     """
     row, plant, boards = scenario.row, scenario.plant, scenario.row.gpus_per_server
     levels = {
@@ -186,7 +203,8 @@ def survivable_mean_caps(scenario: Scenario) -> dict[str, float]:
     caps = {}
     for name, (servers, rating, external, a, b, heat) in levels.items():
         least_seconds = FAULT_SECONDS / heat
-        ratio = min(math.sqrt(1.0 + (0.8 * a / least_seconds) ** (1.0 / b)), LARGEST_RATIO)
+        counted = 0.8 * curve_share * a
+        ratio = min(math.sqrt(1.0 + (counted / least_seconds) ** (1.0 / b)), LARGEST_RATIO)
         worst_hosts = servers * plant.worst_host_watts / plant.supply_efficiency + external
         n = servers * boards
         a_watt_of_cap = 1.05 * (1.0 + 0.09 / math.sqrt(n)) / plant.supply_efficiency
@@ -198,19 +216,42 @@ FAULT_SECONDS: Final = 5.8
 LARGEST_RATIO: Final = 1.5
 
 
-def _held_by_jump(asked: Asked, seed: int) -> dict[str, float]:
-    """What boards hold over what I2 allows them, on the row with one server more."""
-    first, *others = GROUPS
-    groups = ({**first, "count": int(str(first["count"])) + 1}, *others)
+def servers_without_caps(scenario: Scenario, curve_share: float = 1.0) -> int:
+    """The most servers, of the row's first type on top of the others, that no jump caps (I2)."""
+    (first, *others), row = scenario.row.groups, scenario.row
+    carried = 0
+    for count in range(1, MOST_SERVERS):
+        groups = (first.model_copy(update={"count": count}), *others)
+        larger = scenario.model_copy(update={"row": row.model_copy(update={"groups": groups})})
+        limits = [shipped_library().find(g.gpu_model).default_limit_watts * g.count for g in groups]
+        mean = sum(limits) / larger.row.servers
+        if min(survivable_mean_caps(larger, curve_share).values()) < mean:
+            break
+        carried = larger.row.servers
+    return carried
+
+
+MOST_SERVERS: Final = 200
+
+
+def _held_by_jump(
+    asked: Asked, seed: int, groups: tuple[dict[str, object], ...], curve_share: float = 1.0
+) -> dict[str, float]:
+    """What boards hold over what I2 allows them."""
     case = _case(asked, seed, "", groups)
+    tree = case.topology.tree
+    curves = tuple(replace(one, a_seconds=curve_share * one.a_seconds) for one in tree.curves)
+    case.topology = replace(case.topology, tree=replace(tree, curves=curves))
     driven = case.wattpack(Arm(), work=RisingWork(case.row.work()))
     driven.run(CALM_SECONDS)
     bank = driven.plant.bank
-    allowed = min(survivable_mean_caps(case.scenario).values())
+    allowed = min(survivable_mean_caps(case.scenario, curve_share).values())
     held = float(bank.limit_watts.mean())
     return {
         "survivable": allowed,
+        "held": held,
         "over_survivable": held / min(allowed, float(bank.default_limit_watts.mean())),
+        "most_servers": servers_without_caps(case.scenario, curve_share),
     }
 
 
@@ -296,12 +337,17 @@ def _before(driven: RowRun, load: list[float]) -> dict[str, Any]:
 def figures(rows: Rows, arms: list[str]) -> dict[str, float | int | str]:
     """Of any number of runs, at least one."""
     more = [row[ONE_MORE] for row in rows]
+    cold = [row[COLD_CURVE] for row in rows]
     found: dict[str, float | int | str] = {
         "runs": len(rows),
         "breaker_curves": BREAKER_CURVES,
         f"{ONE_MORE}_survivable_mean_cap_watts": more[0]["survivable"],
         f"{ONE_MORE}_caps_over_survivable_highest": max(one["over_survivable"] for one in more),
         f"{ONE_MORE}_caps_over_survivable_lowest": min(one["over_survivable"] for one in more),
+        "servers_without_caps": more[0]["most_servers"],
+        f"{COLD_CURVE}_servers_without_caps": cold[0]["most_servers"],
+        f"{COLD_CURVE}_survivable_mean_cap_watts": cold[0]["survivable"],
+        f"{COLD_CURVE}_held_mean_cap_watts": float(np.mean([one["held"] for one in cold])),
     }
     for name in arms:
         arm = [row[name] for row in rows]

@@ -23,7 +23,7 @@ from typing import Any, Final
 import numpy as np
 
 from benchmarks._given_scenario import given_scenario
-from benchmarks._lease_kind import READS, RowKind
+from benchmarks._lease_kind import BREAKER_CURVES, READS, RowKind
 from benchmarks._lease_row import Row
 from benchmarks._restart_row import AgentUpdate, ControllerUpdate, kill_leader, peak_row
 from benchmarks.runner import Options, Result, Target, finished_rows
@@ -168,6 +168,7 @@ def run(options: Options) -> Result:
     figures: dict[str, float | int | str] = {
         "servers": servers,
         "gpus": servers * gpus,
+        "breaker_curves": BREAKER_CURVES,
         "peak_ratio": max(one["peak"] for one in found["undisturbed"]),
         "undisturbed_held_back_ratio": max(
             1.0 - one["work"] / one["wanted"] for one in found["undisturbed"]

@@ -9,7 +9,8 @@ static row is never held back: its highest reading of 2 s must not exceed the ra
 to one another differ by 2.5 % of the rating. Seeds are none that anything was fitted or tuned on.
 
 Arms run on the same plant; ``wattpack_40s``, with boards that take a lowered limit 40 s late, is
-reported without a line. Every figure is simulated.
+reported without a line, as are the two options that are off by default (``wattpack_heat_budget``,
+``wattpack_reserve``; on the first row only). Every figure is simulated.
 """
 
 from __future__ import annotations
@@ -21,14 +22,26 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from benchmarks._frontier_cells import ARMS, STATIC, WATTPACK_SLOW, Cell, Hours, Variant, run_cell
+from benchmarks._breaker_curves import breaker_curves
+from benchmarks._frontier_cells import (
+    ARMS,
+    OPTIONS,
+    STATIC,
+    WATTPACK_SLOW,
+    Cell,
+    Hours,
+    Variant,
+    run_cell,
+)
 from benchmarks._frontier_figures import frontier_figures
 from benchmarks._frontier_search import Search, all_cells
 from benchmarks._rests_on import rests_on_digest
 from benchmarks._row_slos import COUNTED
 from benchmarks._sweep import sweep_of
 from benchmarks.runner import Options, Result, Target
-from simulation.inference_row.row_under_policy import WATTPACK
+from simulation.inference_row.row_power import ServerPower
+from simulation.inference_row.row_under_policy import WATTPACK, polca_scenario
+from simulation.scenario import load_scenario
 from wattpack.errors import InputError
 
 NAME = "row_frontier"
@@ -46,6 +59,7 @@ VARIANTS: Final = {
     "hotter_5": Variant(hotter=0.05),
     "hotter_10": Variant(hotter=0.10),
 }
+FIRST_ROW: Final = "a100"
 RATED: Final = 40
 FIRST_SEED: Final = 10
 """Seeds 1 to 3 fitted the row and are used elsewhere; with ``--seed s`` they begin at 10 s + 1."""
@@ -79,7 +93,13 @@ def run(options: Options) -> Result:
         yield from _keeping(made, options, hours, variants)
 
     all_cells(searches, known, evaluate)
-    figures = {"hours_a_day": hours.hours, "days": hours.days, "cells": len(known)}
+    row = polca_scenario(RATED, options.seed, ServerPower.of())
+    figures: dict[str, float | int | str] = {
+        "hours_a_day": hours.hours,
+        "days": hours.days,
+        "cells": len(known),
+        "breaker_curves": breaker_curves(load_scenario(given.scenario) if given.scenario else row),
+    }
     made = frontier_figures(searches, known)
     lines = {} if options.quick else {name: line for name, line in LINES.items() if name in made}
     return Result({**figures, **made}, lines)
@@ -121,11 +141,13 @@ def _searches(given: argparse.Namespace, variants: list[str], options: Options) 
         swept = variant in VARIANTS and variant.startswith(("share", "hotter"))
         count = given.seeds or (1 if options.quick else BISECT_SEEDS if swept else SEEDS)
         seeds = tuple(range(first, first + count))
-        for arm in given.arms or (SWEPT if swept or options.quick else ARMS):
+        arms = ARMS if variant == FIRST_ROW else [arm for arm in ARMS if arm not in OPTIONS]
+        for arm in given.arms or (SWEPT if swept or options.quick else arms):
             common = seeds[: 1 if arm == WATTPACK_SLOW and swept else BISECT_SEEDS]
+            of_arm = common if arm in OPTIONS else seeds
             for slos in given.slos[:1] if arm == STATIC else given.slos:
                 limits = (given.least, given.most)
-                made.append(Search(variant, arm, slos, *limits, common, seeds))
+                made.append(Search(variant, arm, slos, *limits, common, of_arm))
     return made
 
 

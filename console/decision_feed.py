@@ -23,6 +23,8 @@ KINDS: Mapping[str, tuple[str, str, str]] = {
     "Recovered": ("guarantee", "keeps its guarantee again", "calm"),
     "MeterMismatch": ("meter", "meter and nodes disagree", "alarm"),
     "MeterAgrees": ("meter", "meter and nodes agree", "calm"),
+    "MeterUnused": ("reading", "has a meter that is not read, or not believed", "alarm"),
+    "MeterUsed": ("reading", "counts on its meter again", "calm"),
     "NodesSilent": ("nodes", "many nodes are silent", "alarm"),
     "NodesHeard": ("nodes", "the nodes are heard again", "calm"),
     "ServersCountedAside": ("servers", "counts servers of a refused domain", "alarm"),

@@ -25,6 +25,10 @@ CAUSES: Mapping[str, tuple[str, str]] = {
         "no power left below a breaker",
         "wait for work to end, lower its class, or raise the domain's budget",
     ),
+    "QuotaExceeded": (
+        "its namespace or queue holds what its quota allows",
+        "wait for the team's own work to end, or raise the quota",
+    ),
     "InsufficientGpus": ("not enough free GPUs on one node", "wait, or add nodes"),
     "InsufficientResource": (
         "not enough of another resource beside free GPUs",
@@ -55,6 +59,8 @@ CAUSES: Mapping[str, tuple[str, str]] = {
     "NodeAffinityMismatch": ("its selectors match no node", "correct selector or affinity"),
     "TaintNotTolerated": ("tainted nodes only", "add a toleration, or wait for the taint to go"),
     "NoGpuModel": ("no node has that GPU type", "ask for another GPU type"),
+    "NoCpuClass": ("no node has that class of CPU", "allow another class of CPU"),
+    "NoNicClass": ("no node has that class of NIC", "allow another class of NIC"),
     "NoReadyNode": ("matching nodes are not ready", "look at the nodes"),
     "NoNodes": ("the cluster has no nodes", "add nodes"),
     "GpuPowerUnknown": ("nobody knows what that GPU draws", "add a GPUProfile"),

@@ -26,6 +26,7 @@ class Condition(IntEnum):
     READINGS_FROZEN = 4
     EPOCH_IGNORED = 5
     RESERVE_MISSING = 6
+    METER_UNUSED = 7
 
 
 @dataclass(frozen=True, slots=True)

@@ -223,6 +223,7 @@ def _moved_readings(
         _moved(fresh.contradicted_ns, old.contradicted_ns, gpus),
         _moved(fresh.host_watts, old.host_watts, nodes),
         _moved(fresh.host_same, old.host_same, nodes),
+        _moved(fresh.host_time_ns, old.host_time_ns, nodes),
         _moved_highest(fresh.highest, old.highest, gpus),
     )
 
@@ -239,6 +240,7 @@ def _moved_meters(fresh: MeterMemory, old: MeterMemory, domains: IntArray) -> Me
         gain=_moved(fresh.gain, old.gain, domains),
         host_share=_moved(fresh.host_share, old.host_share, domains),
         lessons=_moved(fresh.lessons, old.lessons, domains),
+        unused_seconds=_moved(fresh.unused_seconds, old.unused_seconds, domains),
     )
 
 

@@ -69,6 +69,8 @@ class MeterMemory:
         host_share: Learned non-GPU draw over its declared worst, NaN before the first lesson,
             (n_domains,).
         lessons: Readings that taught the share, (n_domains,).
+        unused_seconds: How long no reading was used: there was none, it stood still, or it showed
+            less than what is read below it, (n_domains,).
     """
 
     last_watts: FloatArray
@@ -80,6 +82,7 @@ class MeterMemory:
     gain: FloatArray
     host_share: FloatArray
     lessons: IntArray
+    unused_seconds: FloatArray
 
 
 def initial_meters(n_domains: int) -> MeterMemory:
@@ -94,6 +97,7 @@ def initial_meters(n_domains: int) -> MeterMemory:
         np.ones(n_domains),
         np.full(n_domains, np.nan),
         np.zeros(n_domains, dtype=np.int64),
+        np.zeros(n_domains),
     )
 
 
@@ -191,6 +195,8 @@ def learned(memory: MeterMemory, lesson: Lesson, seconds: float) -> MeterMemory:
         seconds: Since the last tick.
     """
     forgotten = min(seconds / _FORGOTTEN_AFTER_SECONDS, 1.0)
+    unused = np.where(lesson.usable, 0.0, memory.unused_seconds + seconds)
+    memory = replace(memory, unused_seconds=unused)
     if not lesson.teaches.any():
         share = memory.host_share
         share = np.where(lesson.usable, share, share + (1.0 - share) * forgotten)

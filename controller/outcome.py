@@ -23,6 +23,8 @@ __all__ = ["Judgement", "cap_reasons", "report"]
 # Research page on power, "Leases": disagreement above 8 % is an alarm.
 _MISMATCH_SHARE = 0.08
 _SILENT_SHARE = 0.2
+# A reading that is lost now and then is none that anybody has to hear of. Assumed.
+_METER_UNUSED_SECONDS = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +95,8 @@ def report(tick: Tick, j: Judgement) -> tuple[Decisions, Alarms]:
         coincidence=j.situation.coincidence,
         available_watts=state.available_watts,
         reserve_missing=missing,
+        meter_unused_seconds=state.meters.unused_seconds,
+        meter_mismatch=alarms.on[Condition.METER_MISMATCH],
         transitions=(
             *_band_changes(tick, j),
             *_alarm_changes(tick, j, alarms),
@@ -128,6 +132,10 @@ def _conditions(tick: Tick, j: Judgement, reserve_is_missing: BoolArray) -> Bool
     holds[Condition.READINGS_FROZEN] = _stale_boards(tick, j) > 0
     holds[Condition.EPOCH_IGNORED] = _poisoned_nodes(tick) > 0
     holds[Condition.RESERVE_MISSING] = reserve_is_missing
+    # The core does not know which domains declare a meter: one that never spoke is the metric's.
+    meters = j.state.meters
+    lost = (meters.last_time_ns >= 0) & (meters.unused_seconds > _METER_UNUSED_SECONDS)
+    holds[Condition.METER_UNUSED] = lost
     return holds
 
 
@@ -167,6 +175,7 @@ _KINDS = {
     Condition.READINGS_FROZEN: ("ReadingsFrozen", "ReadingsMove"),
     Condition.EPOCH_IGNORED: ("EpochIgnored", "EpochCredible"),
     Condition.RESERVE_MISSING: ("ReserveMissing", "ReserveCarries"),
+    Condition.METER_UNUSED: ("MeterUnused", "MeterUsed"),
 }
 
 
@@ -209,6 +218,13 @@ def _texts(tick: Tick, j: Judgement) -> dict[Condition, list[str]]:
             draw,
             "a feed is lost or nobody tells: for long the feeds carry",
             j.state.available_watts,
+        ),
+        Condition.METER_UNUSED: held(
+            "no reading of the meter for a minute that is young, moves and shows what is read "
+            "below it; draw by nodes",
+            draw,
+            "rating",
+            rating,
         ),
         Condition.EPOCH_IGNORED: [
             f"{n} nodes report an epoch that no Lease of ours can have reached; it is ignored"

@@ -33,6 +33,7 @@ class ReadingMemory:
             then and has not moved since; -1 if it did not, (n_gpus,).
         host_watts: The servers without GPUs, (n_nodes,).
         host_same: The same for them, (n_nodes,).
+        host_time_ns: When they were read, (n_nodes,).
         highest: Readings of the last seconds.
     """
 
@@ -42,6 +43,7 @@ class ReadingMemory:
     contradicted_ns: IntArray
     host_watts: FloatArray
     host_same: IntArray
+    host_time_ns: IntArray
     highest: RecentHighest
 
 
@@ -54,6 +56,7 @@ def initial_readings(n_gpus: int, n_nodes: int) -> ReadingMemory:
         np.full(n_gpus, -1, dtype=np.int64),
         np.full(n_nodes, np.nan),
         np.zeros(n_nodes, dtype=np.int64),
+        np.full(n_nodes, -1, dtype=np.int64),
         nothing_yet(n_gpus, NS_PER_SECOND, READING_WINDOW_NS),
     )
 
@@ -73,7 +76,9 @@ def take_readings(
     new = observed.node_received_ns > memory.received_ns
     new_gpu = new.take(tick.topology.node_of_gpu)
     watts, same = _counted(memory.gpu_draw_watts, memory.gpu_same, readable_watts, new_gpu)
-    host = _counted(memory.host_watts, memory.host_same, observed.host_watts, new)
+    host_ns = observed.host_time_ns if observed.host_time_ns.size else observed.node_received_ns
+    new_host = host_ns > memory.host_time_ns
+    host = _counted(memory.host_watts, memory.host_same, observed.host_watts, new_host)
     readings = np.where(new_gpu, readable_watts, np.nan)
     return ReadingMemory(
         np.maximum(memory.received_ns, observed.node_received_ns),
@@ -81,6 +86,7 @@ def take_readings(
         same,
         _contradicted_ns(memory, (watts, same), energy_mean, tick.now_ns),
         *host,
+        np.maximum(memory.host_time_ns, host_ns),
         memory.highest.with_watts(readings, tick.now_ns),
     )
 

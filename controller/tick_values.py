@@ -171,6 +171,7 @@ class Observations:
             its counter does not contradict, NaN else, (n_gpus,); empty: nobody tells any.
         node_unanswered_ns: How long before its newest report each node's last answered one was, by
             its own clock, 0 if it does not tell, (n_nodes,); empty: nobody tells.
+        host_time_ns: When each server's draw was read, (n_nodes,); empty: with its report.
     """
 
     node_received_ns: IntArray
@@ -197,6 +198,7 @@ class Observations:
     feed_time_ns: IntArray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     gpu_gap_watts: FloatArray = field(default_factory=lambda: np.zeros(0))
     node_unanswered_ns: IntArray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    host_time_ns: IntArray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
 
     @property
     def poisoned_nodes(self) -> BoolArray:
@@ -352,6 +354,8 @@ class Decisions:
             (n_domains,).
         reserve_missing: Load may use reserve feeds and cannot: one is lost, or nobody tells,
             (n_domains,).
+        meter_unused_seconds: How long no reading of each domain's meter was used, (n_domains,).
+        meter_mismatch: A meter shows more than all that is known of below it, (n_domains,).
         transitions: Changes in this tick.
         lock_max_mhz: Clock lock beside the limit, 0 for none, (n_gpus,); empty: no locks.
     """
@@ -375,5 +379,7 @@ class Decisions:
     coincidence: FloatArray
     available_watts: FloatArray
     reserve_missing: BoolArray
+    meter_unused_seconds: FloatArray
+    meter_mismatch: BoolArray
     transitions: tuple[Transition, ...] = field(default=())
     lock_max_mhz: IntArray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))

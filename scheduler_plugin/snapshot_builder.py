@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from capacity.catalogue.pod_works import PodWorks
 from capacity.interference.shared_speeds import SharedSpeeds
 from capacity.profile_library import normal_name
-from scheduler_plugin.documents.snapshot import Gang, Pod, PodState, Snapshot
+from scheduler_plugin.documents.snapshot import Gang, Node, Pod, PodState, PowerDomain, Snapshot
 from scheduler_plugin.documents.value_json import named_error
 from scheduler_plugin.kube_objects import pods as pod_facts
 from scheduler_plugin.kube_objects.asked_amounts import asked_amounts
@@ -21,6 +21,7 @@ from scheduler_plugin.kube_objects.bound_loads import bound_loads, host_watts
 from scheduler_plugin.kube_objects.cap_offers import caps_on_offer
 from scheduler_plugin.kube_objects.gang_census import GangCensus
 from scheduler_plugin.kube_objects.hami_boards import HamiBoards
+from scheduler_plugin.kube_objects.host_amounts import asked_of_host
 from scheduler_plugin.kube_objects.host_ports import HostPorts
 from scheduler_plugin.kube_objects.kueue_workloads import ExpectedGang
 from scheduler_plugin.kube_objects.node_reader import NodeReader
@@ -33,7 +34,7 @@ from scheduler_plugin.kube_objects.shared_work import SharedWork
 from scheduler_plugin.kube_objects.volume_places import VolumePlaces
 from scheduler_plugin.kube_objects.work_draw import WorkDraws
 from scheduler_plugin.promises.gang_places import Room, gangs_with_places, places_of_expected
-from scheduler_plugin.promises.ledger import Ledger
+from scheduler_plugin.promises.ledger import PIN_TIMEOUT_NS, Ledger
 from wattpack.device_requests import Devices, UncountedClaimError
 from wattpack.errors import InputError
 from wattpack.gang_sizes import ODD_SHAPES
@@ -43,6 +44,7 @@ from wattpack.object_names import GATE
 from wattpack.pod_binding import bound_at_seconds
 from wattpack.quantities import pod_requests
 from wattpack.resource_claims import ClaimBook
+from wattpack.units import NS_PER_SECOND
 
 log = logging.getLogger(__name__)
 
@@ -169,23 +171,28 @@ def build_snapshot(objects: ClusterObjects, ledger: Ledger) -> BuiltSnapshot:
     room = Room(nodes, planned)
     planned, gangs, absent, later = gangs_with_places(planned, refs, ledger, room)
     gangs, absent = _with_expected(around, gangs, absent, room)
-    everyone = [*planned, *absent, *ledger.moves.held()]
-    bound_at = {pod_facts.uid(body): bound_at_seconds(body) for body in objects.pods}
-    spreads = draws.spreads(objects.models) if objects.p99_of_sums else None
-    loads = bound_loads(nodes, planned, bound_at, spreads)
-    hosts = host_watts(nodes, objects.power)
-    domains = objects.power.snapshot_domains(hosts, loads, objects.wall_seconds)
     snapshot = Snapshot(
         nodes=tuple(nodes),
-        pods=tuple(everyone),
+        pods=(*planned, *absent, *ledger.moves.held()),
         gangs=tuple(gangs),
-        domains=domains,
+        domains=_domains(objects, nodes, planned, draws),
         slow_downs=sharing.slow_downs(),
         cap_options=caps_on_offer(nodes, planned, objects.models.values(), draws),
     )
     kept = frozenset(pod.uid for pod in absent if pod.state is PodState.PROMISED)
     pending = {uid: body for uid, body in pending.items() if uid not in later}
     return BuiltSnapshot(snapshot, pending, refused, kept, later | uncounted)
+
+
+def _domains(
+    objects: ClusterObjects, nodes: list[Node], planned: list[Pod], draws: WorkDraws
+) -> tuple[PowerDomain, ...]:
+    """Power domains with what the planned pods draw by work, time and place."""
+    bound_at = {pod_facts.uid(body): bound_at_seconds(body) for body in objects.pods}
+    spreads = draws.spreads(objects.models) if objects.p99_of_sums else None
+    loads = bound_loads(nodes, planned, bound_at, spreads)
+    hosts = host_watts(nodes, objects.power)
+    return objects.power.snapshot_domains(hosts, loads, objects.wall_seconds)
 
 
 def _with_expected(
@@ -226,7 +233,7 @@ def _state(
         return None, ""
     nominated = str((body.get("status") or {}).get("nominatedNodeName") or "")
     kept = ledger.moves.place_of(pod_facts.uid(body))
-    if node := pod_facts.pinned_node(body) or kept or nominated:
+    if node := _pinned(body, ledger, objects) or kept or nominated:
         return PodState.PROMISED, node
     if pod_facts.uid(body) in objects.rescued:
         return PodState.PENDING, ""
@@ -235,6 +242,18 @@ def _state(
     if space in shadow and not pod_facts.unmanaged_reason(body):
         return PodState.PENDING, ""
     return None, ""
+
+
+def _pinned(body: JsonObject, ledger: Ledger, objects: ClusterObjects) -> str:
+    """The node that a pin names, as long as the pod may still be bound there at any moment.
+
+    Whoever wrote another's pin may have named a node that never takes the pod.
+    """
+    if pod_facts.uid(body) not in ledger.promises:
+        refused_seconds = pod_facts.without_a_node_seconds(body, objects.wall_seconds)
+        if refused_seconds * NS_PER_SECOND >= PIN_TIMEOUT_NS:
+            return ""
+    return pod_facts.pinned_node(body)
 
 
 @dataclass(frozen=True, slots=True)
@@ -295,12 +314,15 @@ def _pod(
         **asked_amounts(
             requests,
             devices,
-            {**shares, **around.ports.of(body)},
+            {**shares, **around.ports.of(body), **asked_of_host(body)},
             around.claims.cut_into(node if bound else ""),
         )
         | around.hami.of_pod(body, node),
         gpu_models=tuple(names.values()),
         gpu_model_values={names[name]: value for name, value in values.items()},
+        cpu_classes=pod_facts.cpu_classes(body),
+        cpu_class_values=pod_facts.cpu_class_values(body) if waits else {},
+        nic_classes=pod_facts.nic_classes(body),
         **(rules_of(spec, places) if waits else _move(body, state, objects)),
         kernel_class=around.draws.kernel_class(body),
         expected_watts_per_gpu=pod_facts.expected_watts_per_gpu(body),

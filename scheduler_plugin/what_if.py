@@ -13,7 +13,8 @@ from typing import Annotated, Final, Literal
 
 from pydantic import Field
 
-from scheduler_plugin.documents.plan_changes import ON_NO_BOARD, AddNodes, apply_changes
+from scheduler_plugin.documents.changed_snapshot import ON_NO_BOARD, apply_changes
+from scheduler_plugin.documents.plan_changes import AddNodes
 from scheduler_plugin.documents.plan_document import Pending, Plan
 from scheduler_plugin.documents.snapshot import Node, Pod, PodState, Snapshot
 from scheduler_plugin.documents.value import Id, Label, Value
@@ -23,14 +24,17 @@ from scheduler_plugin.solver.steps import evicted_by
 from wattpack.errors import InputError
 
 __all__ = [
+    "MAX_ADDED",
     "AddedNodes",
     "Comparison",
     "DomainWatts",
+    "FewerNodes",
     "Question",
     "Relocation",
     "altered",
     "compared",
     "held",
+    "named",
     "with_parts",
     "without_pods",
 ]
@@ -53,18 +57,34 @@ class AddedNodes(Value):
     domain: Label = ""
 
 
+class FewerNodes(Value):
+    """So many nodes less: those that running pods hold least of, then by name.
+
+    Attributes:
+        count: How many.
+        model: GPU model of theirs.
+        domain: Power domain above them, directly or not; empty for any.
+    """
+
+    count: Annotated[int, Field(ge=1, le=MAX_ADDED)]
+    model: Id
+    domain: Label = ""
+
+
 class Question(Value):
     """What would be different; everything else is as it is.
 
     Attributes:
         drain: Nodes that take no pods and lose theirs.
         remove: Nodes that go.
+        fewer: Nodes that go by number.
         add: Nodes that come.
         limits: Limits of power domains, watts.
     """
 
     drain: tuple[Id, ...] = ()
     remove: tuple[Id, ...] = ()
+    fewer: tuple[FewerNodes, ...] = ()
     add: tuple[AddedNodes, ...] = ()
     limits: dict[Id, Annotated[int, Field(ge=0, le=10**9)]] = Field(default_factory=dict)
 
@@ -102,6 +122,7 @@ class Comparison(Value):
         gpu_milli_before: Of all nodes that take pods.
         held_before: Thousandths of GPUs that pods hold once the plan is carried out; MIG instances
             by their part of a board's compute.
+        removed: Nodes that are gone.
         pending: What waits in the new plan, and why.
     """
 
@@ -114,6 +135,7 @@ class Comparison(Value):
     held_before: int
     held_after: int
     domains: tuple[DomainWatts, ...]
+    removed: tuple[Id, ...] = ()
     pending: tuple[Pending, ...]
 
 
@@ -123,6 +145,7 @@ def altered(snapshot: Snapshot, question: Question) -> Snapshot:
     Raises:
         InputError: for a node, GPU model or power domain that it does not have.
     """
+    question = named(snapshot, question)
     names = {node.name for node in snapshot.nodes}
     for flag, asked in (("--drain", question.drain), ("--remove", question.remove)):
         for name in asked:
@@ -141,6 +164,38 @@ def altered(snapshot: Snapshot, question: Question) -> Snapshot:
     )
     removed = [node for node in made.nodes if node.name in question.remove]
     return _less_idle(with_parts(made, nodes=nodes), removed)
+
+
+def named(snapshot: Snapshot, question: Question) -> Question:
+    """The same question with nodes that go by their names.
+
+    Raises:
+        InputError: if there are not so many, or no such power domain.
+    """
+    remove = list(question.remove)
+    held: Counter[str] = Counter()
+    for pod in snapshot.pods:
+        held[pod.node] += gpu_value_milli(pod)
+    domains = {domain.name: domain for domain in snapshot.domains}
+    models = sorted({node.gpu_model for node in snapshot.nodes} - {""})
+    for fewer in question.fewer:
+        if fewer.model not in models:
+            raise InputError("--remove", f"a GPU model: {', '.join(models)}", fewer.model)
+        if fewer.domain and fewer.domain not in domains:
+            raise InputError("--remove", "a power domain of the snapshot", fewer.domain)
+        able = sorted(
+            (held[node.name], node.name)
+            for node in snapshot.nodes
+            if node.gpu_model == fewer.model
+            and node.name not in remove
+            and (not fewer.domain or fewer.domain in ancestors(domains, node.domain))
+        )
+        if len(able) < fewer.count:
+            where = f" below {fewer.domain}" if fewer.domain else ""
+            expected = f"at most {len(able)} nodes of {fewer.model}{where}"
+            raise InputError("--remove", expected, fewer.count)
+        remove += [name for _, name in able[: fewer.count]]
+    return question.model_copy(update={"remove": tuple(remove), "fewer": ()})
 
 
 def without_pods(snapshot: Snapshot, pods: Iterable[Pod], *, waiting: bool) -> Snapshot:
@@ -204,6 +259,7 @@ def compared(before: tuple[Snapshot, Plan], after: tuple[Snapshot, Plan]) -> Com
         held_before=_held_milli(old),
         held_after=_held_milli(new),
         domains=_domains(old, new),
+        removed=tuple(sorted({n.name for n in old.nodes} - {n.name for n in new.nodes})),
         pending=after[1].pending,
     )
 

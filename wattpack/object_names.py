@@ -13,6 +13,11 @@ OPT_IN_VALUE = "enabled"
 GANG_LABEL = "wattpack.io/gang"
 GANG_SIZE_ANNOTATION = "wattpack.io/gang-size"
 GPU_MODELS_ANNOTATION = "wattpack.io/gpu-models"
+#: On a node, and which of them a pod allows: any names, or those of feature discovery.
+CPU_CLASS_LABEL = "wattpack.io/cpu-class"
+CPU_CLASSES_ANNOTATION = "wattpack.io/cpu-classes"
+NIC_CLASS_LABEL = "wattpack.io/nic-class"
+NIC_CLASSES_ANNOTATION = "wattpack.io/nic-classes"
 KERNEL_CLASS_ANNOTATION = "wattpack.io/kernel-class"
 EXPECTED_WATTS_ANNOTATION = "wattpack.io/expected-watts-per-gpu"
 #: On a pod: a WorkloadProfile of its namespace or a catalogue entry, by name.

@@ -59,18 +59,26 @@ class Settings(BaseModel):
             flags: Values given on the command line; None means not given.
 
         Raises:
-            InputError: naming the key, what was expected, and the nearest known key for a typo.
+            InputError: naming the file, variable or flag, the key, what was expected, and the
+                nearest known key for a typo.
         """
         values: dict[str, Any] = read_yaml_mapping(file) if file is not None else {}
+        given_by: dict[str, str] = {}
         variables = os.environ if environment is None else environment
         for name in cls.model_fields:
             variable = f"{prefix}{name.upper()}"
             if variable in variables:
                 values[name] = parse_yaml(variables[variable], variable)
+                given_by[name] = variable
         for name, value in (flags or {}).items():
             if value is not None:
                 values[name] = value
-        return validate(cls, values, source=str(file) if file else "")
+                given_by[name] = f"--{name.replace('_', '-')}"
+        try:
+            return validate(cls, values)
+        except InputError as error:
+            error.name_source(given_by.get(error.field.partition(".")[0], str(file or "")))
+            raise
 
 
 def read_yaml_mapping(file: Path) -> dict[str, Any]:

@@ -27,6 +27,7 @@ from controller.app.prometheus_meters import (
     PrometheusMeters,
     Question,
 )
+from controller.app.server_power import NoServerPower, ServerPower, ServerPowerSource
 from controller.app.tick_loop import MeterSource, NoMeters
 from forecasting.prometheus.query import QueryApi
 from wattpack.api.breaker_and_feeds import FeedShareSpec
@@ -217,6 +218,20 @@ def _process(
         undo.callback(units.stop)
         return units
 
+    def servers() -> ServerPowerSource:
+        if not settings.server_power_query:
+            return NoServerPower()
+        power = ServerPower(
+            QueryApi(settings.meter_prometheus_url, "query", DEADLINE_SECONDS),
+            clock,
+            settings.server_power_query,
+            settings.server_power_label,
+            settings.server_power_max_age_seconds,
+        )
+        power.start()
+        undo.callback(power.stop)
+        return power
+
     around = Surroundings(
         api=api,
         clock=clock,
@@ -224,6 +239,7 @@ def _process(
         meters=asking(meter_specs, DOMAIN_WATTS),
         feeds=asking(feed_specs, FEED_SHARES),
         units=boards(),
+        servers=servers(),
         profiles=shipped_library(),
         election=election,
         seed=zlib.crc32(settings.replica.encode()),

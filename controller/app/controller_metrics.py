@@ -6,8 +6,9 @@ One registry a controller, so that several can live in one process (the demo, te
 from __future__ import annotations
 
 from collections import Counter as Tally
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
+import numpy as np
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
 from controller.app.desired_state import Refusal
@@ -75,6 +76,16 @@ class DomainMetrics:
         )
         self.forecast_contradicted = gauge(
             "domain_forecast_contradicted", "1 while measured draw contradicts it", "domain"
+        )
+        self.meter_unused = gauge(
+            "domain_meter_unused_seconds",
+            "How long no reading of the domain's meter was used; absent without a meter",
+            "domain",
+        )
+        self.meter_mismatch = gauge(
+            "domain_meter_mismatch",
+            "1 while the meter shows over 8 % more than all that is known of; absent without one",
+            "domain",
         )
         self.brakes = counter("domain_brakes_total", "Times a domain entered the brake", "domain")
         self.aside = gauge(
@@ -169,6 +180,9 @@ class ControllerMetrics:
             "WorkloadProfiles written from telemetry; kept_by_people: left as somebody set them",
             "outcome",
         )
+        self.metered_servers = gauge(
+            "metered_servers", "Servers whose draw beside their GPUs is read, by agent or BMC"
+        )
         self.untrusted = gauge("untrusted_gpus", "GPUs budgeted at their maximum (I7)")
         self.stale_readings = gauge(
             "stale_readings", "GPUs whose power readings stand still or hide energy (I7)"
@@ -210,6 +224,7 @@ class ControllerMetrics:
                 brakes.inc()
             self._bands[name] = band
         self.silent_nodes.set(int(decisions.silent_nodes.sum()))
+        self.metered_servers.set(int(np.isfinite(seen.host_watts).sum()))
         self.untrusted.set(int((~decisions.trusted).sum()))
         self.stale_readings.set(int(decisions.stale_readings.sum()))
         self.ignored_epochs.set(int(seen.poisoned_nodes.sum()))
@@ -226,6 +241,16 @@ class ControllerMetrics:
         for name, outlook in outlooks.items():
             self.domains.forecast_fallback.labels(name).set(outlook.is_fallback)
             self.domains.forecast_contradicted.labels(name).set(outlook.state == "Contradicted")
+
+    def observe_meters(
+        self, topology: Topology, decisions: Decisions, metered: Collection[str]
+    ) -> None:
+        """Export how the meters do of those domains that declare one."""
+        unused = dict(zip(topology.tree.names, decisions.meter_unused_seconds, strict=True))
+        wrong = dict(zip(topology.tree.names, decisions.meter_mismatch, strict=True))
+        known = [name for name in topology.tree.names if name in metered]
+        self._replace(self.domains.meter_unused, {name: float(unused[name]) for name in known})
+        self._replace(self.domains.meter_mismatch, {name: float(wrong[name]) for name in known})
 
     def observe_aside(self, aside: Sequence[Aside]) -> None:
         """Export which domains' servers count elsewhere, or nowhere."""

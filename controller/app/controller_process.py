@@ -29,6 +29,7 @@ from controller.app.fleet import Fleet
 from controller.app.forecast_reader import ForecastReader
 from controller.app.live_view_builder import shown_to
 from controller.app.running_topology import DesiredTopology
+from controller.app.server_power import NoServerPower, ServerPowerSource
 from controller.app.stream_server import StreamServer
 from controller.app.taint_writer import TaintThread
 from controller.app.tick_loop import (
@@ -94,6 +95,7 @@ class Surroundings:
         holder: Of the Lease, other at every start of a process; empty for the replica's name.
         on_tick: Told of every tick after it was sent; the twin's monitor listens here.
         units: What units of boards did, by dcgm-exporter.
+        servers: What BMCs say of whole servers.
     """
 
     api: KubeApi
@@ -107,6 +109,7 @@ class Surroundings:
     on_tick: Callable[[TickOutcome], None] = lambda outcome: None
     feeds: MeterSource = field(default_factory=NoMeters)
     units: UnitsSource = field(default_factory=NoUnits)
+    servers: ServerPowerSource = field(default_factory=NoServerPower)
 
 
 class ControllerProcess:
@@ -208,6 +211,7 @@ class ControllerProcess:
                 send=self.gateway.send,
                 works=self.works.works,
                 feeds=around.feeds,
+                servers=around.servers,
             ),
             self.settings.power(),
             TickIdentity(self.settings.replica, self.settings.simulated, self.settings.label),

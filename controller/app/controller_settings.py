@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from controller.app import decision_log
 from controller.tick_values import PowerSettings
 from forecasting.sqlite import history_store
+from wattpack.errors import InputError
 from wattpack.kube.election import CONTROLLER_ELECTION, ElectionSettings
 from wattpack.object_names import SYSTEM_NAMESPACE
 from wattpack.settings import Settings
@@ -93,6 +94,20 @@ class ControllerSettings(Settings):
     meter_prometheus_url: Annotated[
         str, Field(description="Prometheus that answers the domains' meter queries; empty for none")
     ] = ""
+    server_power_query: Annotated[
+        str,
+        Field(
+            max_length=2000,
+            description="PromQL of one series a server: AC watts of all of it, by its BMC "
+            "(IPMI, Redfish), asked of meter_prometheus_url; empty for none",
+        ),
+    ] = ""
+    server_power_label: Annotated[
+        str, Field(min_length=1, max_length=200, description="Label with the Node's name there")
+    ] = "node"
+    server_power_max_age_seconds: Annotated[
+        float, Field(gt=0, le=60, description="Older readings of servers count as missing")
+    ] = 30.0
     dcgm_prometheus_url: Annotated[
         str, Field(description="Prometheus with dcgm-exporter's DCGM_FI_PROF_*; empty for none")
     ] = ""
@@ -104,6 +119,13 @@ class ControllerSettings(Settings):
     ] = True
     simulated: Annotated[bool, Field(description="Marks everything shown as simulated")] = False
     label: Annotated[str, Field(max_length=200, description="Shown in the console's header")] = ""
+
+    @model_validator(mode="after")
+    def _servers_have_somebody_to_ask(self) -> Self:
+        if self.server_power_query and not self.meter_prometheus_url:
+            expected = "the address of a Prometheus to ask server_power_query of"
+            raise InputError("meter_prometheus_url", expected, self.meter_prometheus_url)
+        return self
 
     def power(self) -> PowerSettings:
         """The constants of the power loop."""

@@ -11,13 +11,13 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Mapping
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
 import numpy as np
 
 from controller.seen_work import UNITS
 from controller.tick_values import Topology
-from forecasting.prometheus.query import BadAnswerError, QueryApi, number
+from forecasting.prometheus.query import QueryApi, vector_of
 from wattpack.clock import Clock
 from wattpack.errors import WattpackError
 from wattpack.periodic import PeriodicThread
@@ -122,13 +122,7 @@ class DcgmUnits(PeriodicThread, UnitsSource):
     def _by_board(self, query: str, at_seconds: float) -> dict[str, float]:
         """The series of whole boards; one that several series name (MIG instances) is left out."""
         body = self._api.ask({"query": query, "time": f"{at_seconds:.3f}"}, query)
-        data = body.get("data")
-        result = data.get("result") if isinstance(data, dict) else None
-        if not isinstance(data, dict) or data.get("resultType") != "vector":
-            raise BadAnswerError(f"{query}: expected a vector")
-        if not isinstance(result, list):
-            raise BadAnswerError(f"{query}: expected a result")
-        rows = [_row(series, query) for series in result]
+        rows = [(_whole_board(labels), value) for labels, value in vector_of(body, query)]
         counts = Counter(uuid for uuid, _ in rows)
         return {uuid: value for uuid, value in rows if uuid and counts[uuid] == 1}
 
@@ -141,13 +135,6 @@ class DcgmUnits(PeriodicThread, UnitsSource):
         self._problem = problem
 
 
-def _row(series: Any, query: str) -> tuple[str, float]:  # noqa: ANN401 - JSON
-    """UUID and value of one series; an empty UUID for a series of no whole board."""
-    labels = series.get("metric") if isinstance(series, dict) else None
-    pair = series.get("value") if isinstance(series, dict) else None
-    if not (isinstance(labels, dict) and isinstance(pair, list) and len(pair) == 2):
-        raise BadAnswerError(f"{query}: not a series")
-    if not isinstance(pair[1], str):
-        raise BadAnswerError(f"{query}: not a [time, text] pair")
-    whole = not labels.get("GPU_I_ID")
-    return str(labels.get("UUID", "")) if whole else "", number(pair[1], query)
+def _whole_board(labels: Mapping[str, str]) -> str:
+    """UUID of a series, empty for one of no whole board."""
+    return "" if labels.get("GPU_I_ID") else labels.get("UUID", "")

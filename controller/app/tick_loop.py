@@ -21,7 +21,9 @@ from controller.app.fleet import DomainInputs, Fleet, Leadership
 from controller.app.forecast_reader import Outlooks
 from controller.app.live_view_builder import ViewContext, capped_by_domain, live_view
 from controller.app.running_topology import DesiredTopology
+from controller.app.server_power import NoServerPower, ServerPowerSource
 from controller.budget import budget_watts, override_cap_watts
+from controller.host_draws import HostDraws
 from controller.paced_lines import PacedLines, paced
 from controller.step import State, carry_over, initial_state, step
 from controller.tick_values import (
@@ -114,6 +116,7 @@ class TickPorts:
         send: Hands commands to the agents' streams; returns how many batches.
         works: What the work of pods looks like, by namespace/name.
         feeds: The busiest feed's share of each domain's load, and its time stamp.
+        servers: What BMCs say of whole servers.
     """
 
     fleet: Fleet
@@ -126,6 +129,7 @@ class TickPorts:
     send: Callable[[Topology, Commands], int]
     works: Callable[[], Mapping[str, PodWork]] = dict
     feeds: MeterSource = field(default_factory=NoMeters)
+    servers: ServerPowerSource = field(default_factory=NoServerPower)
 
 
 class Ticker:
@@ -142,6 +146,7 @@ class Ticker:
         self._meters, self._clock, self._audit = ports.meters, ports.clock, ports.audit
         self._metrics, self._send = ports.metrics, ports.send
         self._works, self._feeds = ports.works, ports.feeds
+        self._servers, self._hosts = ports.servers, HostDraws()
         self._settings, self._identity = settings, identity
         self._topology: Topology | None = None
         self._state: State | None = None
@@ -173,6 +178,7 @@ class Ticker:
         self._fleet.begin_tick(float(topology.tree.rating_watts.max()))
         outlooks = self._desired.outlooks(wall_time_ns)
         seen = self._observe(topology, outlooks, wall_time_ns)
+        seen = self._with_servers(topology, seen, started_ns)
         if seen.leading and seen.highest_epoch_seen > seen.epoch:
             self._leadership.raise_epoch_above(seen.highest_epoch_seen)
         tick = Tick(topology, seen, self._settings, started_ns)
@@ -235,6 +241,20 @@ class Ticker:
         overrides = override_cap_watts(topology, objects.overrides.values(), wall_time_ns)
         return self._fleet.observe(topology, self._leadership.leadership(), domains, overrides)
 
+    def _with_servers(self, topology: Topology, seen: Observations, now_ns: int) -> Observations:
+        """With what BMCs say of servers whose agents tell nothing of them."""
+        readings = self._servers.read()
+        if not readings:
+            return seen
+        max_age_ns = self._servers.max_age_ns
+        watts, times_ns = self._hosts.take(topology, seen, readings, max_age_ns, now_ns)
+        own = np.isfinite(seen.host_watts)
+        return replace(
+            seen,
+            host_watts=np.where(own, seen.host_watts, watts),
+            host_time_ns=np.where(own, seen.node_received_ns, times_ns),
+        )
+
     def _record(self, outcome: TickOutcome, started_ns: int) -> None:
         topology, seen, decisions = outcome.topology, outcome.seen, outcome.decisions
         self._desired.saw(outcome.measured_watts, outcome.wall_time_ns)
@@ -247,6 +267,13 @@ class Ticker:
         self._metrics.observe(
             topology, seen, decisions, capped_by_domain(topology, decisions).tolist()
         )
+        domains = self._desired.objects.domains
+        metered = {
+            name
+            for name, domain in domains.items()
+            if domain.spec.meter is not None and domain.spec.meter.prometheus_query
+        }
+        self._metrics.observe_meters(topology, decisions, metered)
         self._metrics.observe_outlooks(outcome.outlooks, outcome.measured_watts)
         self._metrics.nodes.set(len(self._fleet.records()))
         self._metrics.count_up(self._metrics.loop.audit_failures, self._audit.failures)

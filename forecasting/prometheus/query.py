@@ -115,6 +115,31 @@ def _short(value: object) -> str:
     return str(value)[:300] if isinstance(value, (str, Exception)) else type(value).__name__
 
 
+def vector_of(body: object, query: str) -> list[tuple[dict[str, str], float]]:
+    """Labels and value of each series of an instant query's answer.
+
+    Raises:
+        BadAnswerError: for anything but a vector of numbers.
+    """
+    data = body.get("data") if isinstance(body, dict) else None
+    if not isinstance(data, dict) or data.get("resultType") != "vector":
+        raise BadAnswerError(f"{query}: expected a vector")
+    result = data.get("result")
+    if not isinstance(result, list):
+        raise BadAnswerError(f"{query}: expected a result")
+    return [_series(one, query) for one in result]
+
+
+def _series(one: object, query: str) -> tuple[dict[str, str], float]:
+    labels = one.get("metric") if isinstance(one, dict) else None
+    pair = one.get("value") if isinstance(one, dict) else None
+    if not (isinstance(labels, dict) and isinstance(pair, list) and len(pair) == 2):
+        raise BadAnswerError(f"{query}: not a series")
+    if not isinstance(pair[1], str):
+        raise BadAnswerError(f"{query}: not a [time, text] pair")
+    return {str(name): str(text) for name, text in labels.items()}, number(pair[1], query)
+
+
 _NUMBER: Final = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?|[+-]?Inf|NaN", re.ASCII)
 
 

@@ -229,6 +229,7 @@ class PlacementLoop:
         expected = self._checks.expected()
         if not (expected or self._anybody_waits(pods) or self._moves.is_busy):
             self._last_digest = ""
+            self._now_wait({})
             self._gangs_end.tell(late, pods, GangSources.empty())
             return CycleResult("idle", again_ns=self._checks.again_ns())
         self._nodes.begin_cycle(pods)
@@ -286,11 +287,9 @@ class PlacementLoop:
         """Count what became of patches, and when to look again; node by key of released pods."""
         now_ns = self._clock.monotonic_ns()
         outcomes = applied.outcomes
-        released = {
-            pod_facts.key(bodies[uid]): nodes[uid]
-            for uid, outcome in outcomes.items()
-            if outcome is Outcome.RELEASED
-        }
+        gone = {uid: bodies[uid] for uid, o in outcomes.items() if o is Outcome.RELEASED}
+        released = {pod_facts.key(body): nodes[uid] for uid, body in gone.items()}
+        self.metrics.room.released(gone.values(), ns_to_seconds(self._clock.wall_time_ns()))
         lost = sum(o in (Outcome.CONFLICT, Outcome.GONE, Outcome.STALE) for o in outcomes.values())
         self.metrics.released.inc(len(released))
         self.metrics.conflicts.inc(lost)
@@ -353,8 +352,9 @@ class PlacementLoop:
             pod_facts.key(bodies[uid]): cause for uid, cause in causes.items() if uid in bodies
         }
         seconds = ns_to_seconds(self._clock.monotonic_ns() - started_ns)
-        self.metrics.planned(plan, built.refused, seconds)
-        self._causes = causes
+        self.metrics.planned(plan, seconds)
+        self.metrics.room.planned(plan, built.snapshot)
+        self._now_wait(causes)
         self._last_digest = digest
         self._last = CycleResult("planned", plan, released, pending)
         return self._last
@@ -373,6 +373,10 @@ class PlacementLoop:
         applied = replace(applied, unfinished=applied.unfinished or more)
         nodes = {p.uid: p.node for p in plan.placements}
         return self._account(applied, nodes, built.pending)
+
+    def _now_wait(self, causes: Mapping[str, Cause]) -> None:
+        self._causes = causes
+        self.metrics.room.waiting(reason for reason, _ in causes.values())
 
     def _same_pending(self, plan: Plan) -> bool:
         """Nothing new to write: the causes are those of the last plan."""

@@ -10,15 +10,16 @@ import argparse
 import contextlib
 import os
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Final
 
 from scheduler_plugin.app.extender import Extender
 from scheduler_plugin.app.objective_flag import OBJECTIVE_HELP, stage_names
 from scheduler_plugin.app.placement_metrics import PlacementMetrics
 from scheduler_plugin.app.planning_loop import PlacementLoop, PlannerSurroundings
 from scheduler_plugin.app.scheduler_process import SchedulerProcess, planner_elector
-from scheduler_plugin.app.scheduler_settings import PlacementSettings
+from scheduler_plugin.app.scheduler_settings import ENVIRONMENT, PlacementSettings
 from scheduler_plugin.app.solver_child import Failure
 from scheduler_plugin.app.solver_failures import failure_teller
 from scheduler_plugin.app.solver_process import ChildSettings, ProcessPlanner
@@ -36,6 +37,18 @@ from wattpack.kube.port import KubeApi
 from wattpack.logs import add_log_level, log_json
 from wattpack.metrics_port import metrics_port, reader_access
 from wattpack.units import seconds_to_ns
+
+_FLAGS: Final = (
+    "mode",
+    "namespace",
+    "deadline_seconds",
+    "solver_workers",
+    "policy",
+    "objective",
+    "cap_levels",
+    "peaks",
+)
+"""Those that are settings, too."""
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -68,20 +81,10 @@ def main(argv: list[str] | None = None) -> int:
     """Run until SIGTERM."""
     arguments = _parser().parse_args(argv)
     log_json(arguments.log_level)
-    flags = (
-        "mode",
-        "namespace",
-        "deadline_seconds",
-        "solver_workers",
-        "policy",
-        "objective",
-        "cap_levels",
-        "peaks",
-    )
     settings = PlacementSettings.load(
         file=arguments.config,
-        prefix="WATTPACK_PLACEMENT_",
-        flags={name: getattr(arguments, name) for name in flags},
+        prefix=ENVIRONMENT,
+        flags={name: getattr(arguments, name) for name in _FLAGS},
     )
     from wattpack.kube.client import connect
 
@@ -121,20 +124,32 @@ def main(argv: list[str] | None = None) -> int:
             webhook.answer_also(extender.routes() if arguments.extender else {})
             failures.append(webhook.failure)
         if arguments.metrics_port:
-            host = arguments.metrics_host
-            http = metrics_port(
-                (host, arguments.metrics_port),
-                metrics.registry,
-                reader_access(host, arguments.metrics_insecure, lambda: api, clock),
-                lambda: "; ".join(filter(None, (failure() for failure in failures))),
-            )
-            http.start()
-            undo.callback(http.stop)
+            _show_metrics(arguments, api, clock, metrics, failures, undo)
         watch = WebhookWatch(api, clock, settings.mode, arguments.webhook_name, metrics)
         watch.start()
         undo.callback(watch.stop)
         process.run()
     return 0
+
+
+def _show_metrics(
+    arguments: argparse.Namespace,
+    api: KubeApi,
+    clock: Clock,
+    metrics: PlacementMetrics,
+    failures: Sequence[Callable[[], str]],
+    undo: contextlib.ExitStack,
+) -> None:
+    """Metrics, and whether it lives: not while anything says that it failed."""
+    host = arguments.metrics_host
+    http = metrics_port(
+        (host, arguments.metrics_port),
+        metrics.registry,
+        reader_access(host, arguments.metrics_insecure, lambda: api, clock),
+        lambda: "; ".join(filter(None, (failure() for failure in failures))),
+    )
+    http.start()
+    undo.callback(http.stop)
 
 
 def _planner(

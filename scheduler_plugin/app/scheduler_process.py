@@ -109,6 +109,8 @@ class SchedulerProcess:
         self._changes = _Changes()
         self._stopping = False
         self._beat = Heartbeat(clock, PATIENCE_SECONDS)
+        # Asked at each scrape: a loop that hangs cannot say that its Lease has ended.
+        metrics.leading.set_function(lambda: float(self.leads()))
 
     def tell(self, listener: Listener) -> None:
         """Tell of each cycle by its loop and result, and of the end of a term by None twice."""
@@ -207,7 +209,7 @@ class SchedulerProcess:
         loop.reader.stop()
         self._listener(None, None)
         self._term = self._loop = None
-        self._metrics.failing_seconds.set(0.0)
+        self._metrics.stands_by()
         pause = self._elector.settings.retry_seconds
         if term.has_failed():
             report_failing(self._recorder, self._namespace, term)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Literal, Self
+from typing import Annotated, Final, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -16,8 +16,11 @@ from scheduler_plugin.kube_objects.admission import Mode
 from scheduler_plugin.packing.policy_values import ThroughputPolicy
 from scheduler_plugin.packing.priced_nodes import ObjectiveChoice
 from scheduler_plugin.promises.move_settings import MoveSettings
+from wattpack.errors import InputError
 from wattpack.object_names import SYSTEM_NAMESPACE
 from wattpack.settings import Settings
+
+ENVIRONMENT: Final = "WATTPACK_PLACEMENT_"
 
 
 class PlacementSettings(Settings):
@@ -85,12 +88,14 @@ class PlacementSettings(Settings):
 
     @model_validator(mode="after")
     def _stages_have_their_figures(self) -> Self:
+        priced = "a price for at least one GPU model with"
         if self.policy is ThroughputPolicy.COST and not self.gpu_prices:
-            raise ValueError("gpu_prices: a price for at least one GPU model with policy cost")
+            raise InputError("gpu_prices", f"{priced} policy cost", {})
         if ObjectiveStage.COST in self.objective and not self.gpu_prices:
-            raise ValueError("gpu_prices: a price for at least one GPU model with objective cost")
+            raise InputError("gpu_prices", f"{priced} objective cost", {})
         if ObjectiveStage.CARBON in self.objective and not self.carbon_grams_per_kwh:
-            raise ValueError("carbon_grams_per_kwh: of at least one domain with objective carbon")
+            expected = "grams of at least one power domain with objective carbon"
+            raise InputError("carbon_grams_per_kwh", expected, {})
         return self
 
     @property

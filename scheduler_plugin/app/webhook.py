@@ -154,71 +154,86 @@ def answer(body: bytes, mode: Mode) -> tuple[int, bytes]:
         return 400, f"{error}\n".encode()
 
 
-def _handler_for(mode: Mode, routes: Mapping[str, Answering]) -> type[BaseHTTPRequestHandler]:
-    seats = threading.BoundedSemaphore(QUIET_CONNECTIONS)
+class _Connection(BaseHTTPRequestHandler):
+    """One connection.
 
-    class Handler(BaseHTTPRequestHandler):
-        """One connection."""
+    Attributes:
+        mode: For our own reviews.
+        routes: What answers other paths.
+        seats: Of connections that may be quiet.
+    """
 
-        # Status, headers and body are separate writes; waiting for acknowledgements costs 40 ms.
-        disable_nagle_algorithm = True
-        server_version = "wattpack"
-        sys_version = ""
-        protocol_version = "HTTP/1.1"
-        is_seated = False
+    mode: Mode
+    routes: Mapping[str, Answering]
+    seats: threading.BoundedSemaphore
 
-        def finish(self) -> None:
-            """Somebody else may be quiet now."""
-            if self.is_seated:
-                seats.release()
-            super().finish()
+    # Status, headers and body are separate writes; waiting for acknowledgements costs 40 ms.
+    disable_nagle_algorithm = True
+    server_version = "wattpack"
+    sys_version = ""
+    protocol_version = "HTTP/1.1"
+    is_seated = False
 
-        def setup(self) -> None:
-            """Reads within a time that holds for a request as a whole."""
-            super().setup()
-            patience_seconds = float(WEBHOOK_TIMEOUT_SECONDS)
-            self._timed = TimedReader(self.connection, SystemClock(), patience_seconds)
-            self.rfile = io.BufferedReader(self._timed)
+    def finish(self) -> None:
+        """Somebody else may be quiet now."""
+        if self.is_seated:
+            self.seats.release()
+        super().finish()
 
-        def handle_one_request(self) -> None:
-            """One request: what was begun ends in time, or not at all."""
-            quiet_seconds = QUIET_SECONDS if self.is_seated else float(WEBHOOK_TIMEOUT_SECONDS)
-            self._timed.allow(quiet_seconds, REQUEST_SECONDS)
-            super().handle_one_request()
+    def setup(self) -> None:
+        """Reads within a time that holds for a request as a whole."""
+        super().setup()
+        patience_seconds = float(WEBHOOK_TIMEOUT_SECONDS)
+        self._timed = TimedReader(self.connection, SystemClock(), patience_seconds)
+        self.rfile = io.BufferedReader(self._timed)
 
-        def do_GET(self) -> None:
-            """Health only."""
-            self._reply(200, b"ok\n") if self.path == "/healthz" else self._reply(404, b"")
+    def handle_one_request(self) -> None:
+        """One request: what was begun ends in time, or not at all."""
+        quiet_seconds = QUIET_SECONDS if self.is_seated else float(WEBHOOK_TIMEOUT_SECONDS)
+        self._timed.allow(quiet_seconds, REQUEST_SECONDS)
+        super().handle_one_request()
 
-        def do_POST(self) -> None:
-            """One review."""
-            text = self.headers.get("Content-Length", "")
-            short = text.isascii() and text.isdigit() and len(text) <= 20
-            if not (short and int(text) <= MAX_BODY_BYTES):
-                self._reply(413, f"a body of at most {MAX_BODY_BYTES} bytes\n".encode())
-                return
-            body = self.rfile.read(int(text))
-            path = self.path.partition("?")[0]
-            if path == PATH:
-                self._reply(*answered(lambda given: answer(given, mode), body))
-            elif path in routes:
-                self._reply(*answered(routes[path], body))
-            else:
-                self._reply(404, b"")
+    def do_GET(self) -> None:
+        """Health only."""
+        self._reply(200, b"ok\n") if self.path == "/healthz" else self._reply(404, b"")
 
-        def _reply(self, status: int, body: bytes) -> None:
-            self.send_response(status)
-            kind = "application/json" if status == 200 else "text/plain"
-            self.send_header("Content-Type", kind)
-            self.send_header("Content-Length", str(len(body)))
-            if status != 200:
-                # What is left of a refused body must not be read as the next request.
-                self.send_header("Connection", "close")
-            self.end_headers()
-            self.wfile.write(body)
-            self.is_seated = self.is_seated or seats.acquire(blocking=False)
+    def do_POST(self) -> None:
+        """One review."""
+        text = self.headers.get("Content-Length", "")
+        short = text.isascii() and text.isdigit() and len(text) <= 20
+        if not (short and int(text) <= MAX_BODY_BYTES):
+            self._reply(413, f"a body of at most {MAX_BODY_BYTES} bytes\n".encode())
+            return
+        body = self.rfile.read(int(text))
+        path = self.path.partition("?")[0]
+        if path == PATH:
+            self._reply(*answered(lambda given: answer(given, self.mode), body))
+        elif path in self.routes:
+            self._reply(*answered(self.routes[path], body))
+        else:
+            self._reply(404, b"")
 
-        def log_message(self, format: str, *args: object) -> None:
-            """Access is not logged."""
+    def _reply(self, status: int, body: bytes) -> None:
+        self.send_response(status)
+        kind = "application/json" if status == 200 else "text/plain"
+        self.send_header("Content-Type", kind)
+        self.send_header("Content-Length", str(len(body)))
+        if status != 200:
+            # What is left of a refused body must not be read as the next request.
+            self.send_header("Connection", "close")
+        self.end_headers()
+        self.wfile.write(body)
+        self.is_seated = self.is_seated or self.seats.acquire(blocking=False)
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Access is not logged."""
+
+
+def _handler_for(of_mode: Mode, of_paths: Mapping[str, Answering]) -> type[BaseHTTPRequestHandler]:
+    class Handler(_Connection):
+        """Of one server."""
+
+        mode, routes = of_mode, of_paths
+        seats = threading.BoundedSemaphore(QUIET_CONNECTIONS)
 
     return Handler

@@ -17,7 +17,15 @@ from scheduler_plugin.documents.plan_document import Plan
 from scheduler_plugin.documents.snapshot import Snapshot
 from scheduler_plugin.gang_start import Forecast, GangStart, expected_start, parse_forecast
 from scheduler_plugin.solve import SearchSettings, plan
-from scheduler_plugin.what_if import AddedNodes, Comparison, Question, altered, compared
+from scheduler_plugin.what_if import (
+    MAX_ADDED,
+    AddedNodes,
+    Comparison,
+    FewerNodes,
+    Question,
+    altered,
+    compared,
+)
 from wattpack.documents import parse_json, read_text
 from wattpack.errors import InputError
 from wattpack.units import require_number
@@ -35,7 +43,13 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--drain", action="append", default=[], metavar="NODE", help="its pods wait again"
     )
-    parser.add_argument("--remove", action="append", default=[], metavar="NODE", help="it is gone")
+    parser.add_argument(
+        "--remove",
+        action="append",
+        default=[],
+        metavar="NODE|N:TYPE[:DOMAIN]",
+        help="it is gone; or N nodes of a GPU model are, the emptiest, below a power domain",
+    )
     parser.add_argument(
         "--add",
         action="append",
@@ -118,20 +132,32 @@ def _forecast(file: Path | None) -> Forecast | None:
 def _question(arguments: argparse.Namespace) -> Question:
     return Question(
         drain=tuple(arguments.drain),
-        remove=tuple(arguments.remove),
+        remove=tuple(text for text in arguments.remove if ":" not in text),
+        fewer=tuple(_fewer(text) for text in arguments.remove if ":" in text),
         add=tuple(_added(text) for text in arguments.add),
         limits=dict(_limit(text) for text in arguments.limit),
     )
 
 
 def _added(text: str) -> AddedNodes:
+    count, like, domain = _counted("--add", text)
+    return AddedNodes(count=count, like=like, domain=domain)
+
+
+def _fewer(text: str) -> FewerNodes:
+    count, model, domain = _counted("--remove", text)
+    return FewerNodes(count=count, model=model, domain=domain)
+
+
+def _counted(flag: str, text: str) -> tuple[int, str, str]:
+    """How many of what below which domain."""
     parts = text.split(":")
     if not 2 <= len(parts) <= 3 or not all(parts):
-        raise InputError("--add", "N:TYPE or N:TYPE:DOMAIN", text)
-    count = _whole("--add", parts[0], 5000)
+        raise InputError(flag, "N:TYPE or N:TYPE:DOMAIN", text)
+    count = _whole(flag, parts[0], MAX_ADDED)
     if not count:
-        raise InputError("--add", "one node at least", text)
-    return AddedNodes(count=count, like=parts[1], domain=parts[2] if len(parts) == 3 else "")
+        raise InputError(flag, "one node at least", text)
+    return count, parts[1], parts[2] if len(parts) == 3 else ""
 
 
 def _limit(text: str) -> tuple[str, int]:

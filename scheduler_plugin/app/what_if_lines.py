@@ -26,6 +26,8 @@ def comparison_lines(snapshot: Snapshot, comparison: Comparison) -> list[str]:
         f"{_gpus(comparison.held_after)} of {_gpus(comparison.gpu_milli_after)} after; "
         f"{comparison.waiting_before} pods waiting before, {comparison.waiting_after} after"
     ]
+    if comparison.removed:
+        lines.append(f"removed: {', '.join(comparison.removed)}")
     for kind, those in _kinds(comparison.relocations).items():
         lines.append(f"{len(those)} {kind}")
         for one in those:

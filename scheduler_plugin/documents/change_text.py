@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
+from scheduler_plugin.documents.host_resources import amount_text
 from scheduler_plugin.documents.peer_rule import PeerKind
 from scheduler_plugin.documents.plan_changes import (
     AcceptGpuModel,
+    AcceptHostClass,
     AddNodes,
     AllowSlowDown,
     Change,
@@ -21,6 +23,7 @@ from scheduler_plugin.documents.plan_changes import (
     LowerGuarantees,
     MovePod,
     RaiseLimit,
+    RaiseQuota,
     ReturnNode,
     StatePower,
     TolerateTaint,
@@ -28,7 +31,7 @@ from scheduler_plugin.documents.plan_changes import (
 from scheduler_plugin.documents.plan_document import Pending, Plan
 from wattpack.gpu_resources import GpuKind, gpu_kind
 
-__all__ = ["BYTES_PER_GIB", "changes_by_uid", "remedy_text"]
+__all__ = ["BYTES_PER_GIB", "changes_by_uid", "quota_amount", "remedy_text"]
 
 BYTES_PER_GIB: Final = 1024**3
 _PEER_RULES: Final = {
@@ -71,6 +74,7 @@ def remedy_text(entry: Pending, names: Mapping[str, str]) -> str:
 
 def _request(changes: Sequence[Change], names: Mapping[str, str]) -> list[str]:
     models = [c.gpu_model for c in changes if isinstance(c, AcceptGpuModel)]
+    classes = [f"{c.part} class {c.name}" for c in changes if isinstance(c, AcceptHostClass)]
     keys = [c.key for c in changes if isinstance(c, DropSelector)]
     taints = [
         f"{c.key}{'=' * bool(c.value)}{c.value}:{c.effect}"
@@ -79,6 +83,7 @@ def _request(changes: Sequence[Change], names: Mapping[str, str]) -> list[str]:
     ]
     banned = [c.node for c in changes if isinstance(c, LiftQuarantine)]
     found = [f"it took GPU type {_and(models)} too"] if models else []
+    found += [f"it took {_and(classes)} too"] if classes else []
     found += [f"it gave up the node selector {_and(keys)}"] if keys else []
     if any(isinstance(c, DropAffinity) for c in changes):
         found.append("it gave up its required node affinity")
@@ -115,6 +120,26 @@ def _power(changes: Sequence[Change], names: Mapping[str, str]) -> list[str]:
         for c in changes
         if isinstance(c, LowerGuarantees)
     ]
+
+
+def _quotas(changes: Sequence[Change], names: Mapping[str, str]) -> list[str]:
+    return [
+        f"quota {c.quota} let in {quota_amount(c.resource, c.amount)} more"
+        for c in changes
+        if isinstance(c, RaiseQuota)
+    ]
+
+
+def quota_amount(resource: str, amount: int) -> str:
+    """Of a quota's resource, for people."""
+    if resource == "gpu_milli" or _is_board(resource):
+        gpus = amount / 1000 if resource == "gpu_milli" else amount
+        return f"{gpus:g} GPU{'s' * (gpus != 1)}"
+    if resource == "memory_bytes":
+        return f"{amount / BYTES_PER_GIB:.1f} GiB of memory"
+    if resource == "pods":
+        return f"{amount:,} pod{'s' * (amount != 1)}"
+    return f"{amount / 1000:g} CPUs" if resource == "milli_cpu" else f"{amount:,} of {resource}"
 
 
 def _running(changes: Sequence[Change], names: Mapping[str, str]) -> list[str]:
@@ -155,7 +180,7 @@ def _amounts(change: FreeOnNode) -> list[str]:
         found.append(f"{change.memory_bytes / BYTES_PER_GIB:.1f} GiB of memory")
     found += [f"{change.pods} pod slots"] if change.pods else []
     others = {name: amount for name, amount in change.resources.items() if not _is_board(name)}
-    return found + [f"{amount:,} of {name}" for name, amount in others.items()]
+    return found + [amount_text(name, amount) for name, amount in others.items()]
 
 
 def _is_board(name: str) -> bool:
@@ -182,6 +207,7 @@ _CLAUSES: Final[tuple[Callable[[Sequence[Change], Mapping[str, str]], list[str]]
     _request,
     _nodes,
     _power,
+    _quotas,
     _running,
     _capacity,
 )

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Literal
+from typing import Annotated, Literal
+
+from pydantic import Field
 
 from scheduler_plugin.documents.value import Label, Value
 
-__all__ = ["NodeTerm", "Requirement", "Taint", "TaintEffect", "Toleration"]
+__all__ = ["NodeTerm", "Preference", "Requirement", "Taint", "TaintEffect", "Toleration"]
 
 
 class TaintEffect(StrEnum):
@@ -48,3 +50,10 @@ class NodeTerm(Value):
 
     match_expressions: tuple[Requirement, ...] = ()
     match_fields: tuple[Requirement, ...] = ()
+
+
+class Preference(Value):
+    """Nodes that a pod would rather have; with more weight rather, as in core/v1."""
+
+    weight: Annotated[int, Field(ge=1, le=100)]
+    term: NodeTerm

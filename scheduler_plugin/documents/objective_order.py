@@ -21,6 +21,7 @@ class ObjectiveStage(StrEnum):
     DISRUPTION = "disruption"
     FRAGMENTATION = "fragmentation"
     WORTH = "worth"
+    PREFERENCE = "preference"
     WATTS = "watts"
     COST = "cost"
     CARBON = "carbon"
@@ -29,6 +30,7 @@ class ObjectiveStage(StrEnum):
 DEFAULT_ORDER: Final = (
     ObjectiveStage.DISRUPTION,
     ObjectiveStage.WORTH,
+    ObjectiveStage.PREFERENCE,
     ObjectiveStage.FRAGMENTATION,
     ObjectiveStage.WATTS,
 )

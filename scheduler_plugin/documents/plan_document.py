@@ -24,6 +24,8 @@ class PendingReason(StrEnum):
 
     NO_NODES = "NoNodes"
     NO_GPU_MODEL = "NoGpuModel"
+    NO_CPU_CLASS = "NoCpuClass"
+    NO_NIC_CLASS = "NoNicClass"
     NODE_AFFINITY = "NodeAffinityMismatch"
     TAINT_NOT_TOLERATED = "TaintNotTolerated"
     NO_READY_NODE = "NoReadyNode"
@@ -38,6 +40,7 @@ class PendingReason(StrEnum):
     SLOW_NEIGHBOURS = "SlowNeighbours"
     POD_AFFINITY = "PodAffinityOrSpread"
     FRAGMENTED = "ResourcesFragmented"
+    QUOTA_EXCEEDED = "QuotaExceeded"
     POWER_DOMAIN_FULL = "PowerDomainFull"
     GUARANTEED_CAPS_INFEASIBLE = "GuaranteedCapsInfeasible"
     GANG_INCOMPLETE = "GangIncomplete"
@@ -171,8 +174,8 @@ class Plan(Value):
         objective: Placed value by tier, most important first, of pods with GPUs and then of those
             without, then the stages of the snapshot's ``objective`` in their
             order, larger is better: disruption in GPU seconds, fragmentation in steps of
-            ``FRAGMENTATION_STEP_MILLI``, watts, cost (thousandths an hour) and carbon (milligrams
-            an hour) negated.
+            ``FRAGMENTATION_STEP_MILLI``, unmet weights of preferences, watts, cost (thousandths an
+            hour) and carbon (milligrams an hour) negated.
         gap: Worst (bound - placed) / bound over tiers; 0 is a proof.
         refusals: What the independent checker said of plans that it refused.
     """

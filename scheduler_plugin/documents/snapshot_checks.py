@@ -6,10 +6,12 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from scheduler_plugin.documents.host_resources import HOST_RESOURCES, MAX_HOST_AMOUNT
 from scheduler_plugin.documents.mig_geometry import GEOMETRIES
 
 if TYPE_CHECKING:
-    from scheduler_plugin.documents.snapshot import Node, Pod
+    from scheduler_plugin.documents.snapshot_node import Node
+    from scheduler_plugin.documents.snapshot_pod import Pod
 
 _MILLI_PER_GPU = 1000
 _PROFILES = frozenset(name for geometry in GEOMETRIES.values() for name in geometry.profiles)
@@ -28,6 +30,14 @@ def beside_the_core(value: dict[str, int]) -> dict[str, int]:
         if name in value:
             raise ValueError(f"resources other than {name}, which has a field of its own")
     return dict(sorted(value.items()))
+
+
+def within_a_host(value: dict[str, int]) -> dict[str, int]:
+    """Of host resources no more than a node without a limit bears, whoever else is there."""
+    for name in value.keys() & HOST_RESOURCES.keys():
+        if value[name] > MAX_HOST_AMOUNT:
+            raise ValueError(f"at most {MAX_HOST_AMOUNT} of {name}")
+    return value
 
 
 def instances(pod: Pod, *, has_node: bool) -> None:

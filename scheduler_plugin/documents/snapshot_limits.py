@@ -14,6 +14,7 @@ __all__ = [
     "MAX_NODES",
     "MAX_PAIRS",
     "MAX_PODS",
+    "MAX_QUOTAS",
     "MAX_TEXT_BYTES",
     "MAX_VALUES",
     "SNAPSHOT_MEMBERS",
@@ -27,6 +28,8 @@ MAX_GPUS: Final = 1000
 """More on one node or in one pod is no GPU node any more, but a virtual one of a whole cluster."""
 MAX_PAIRS: Final = 250_000
 """Every pair of the kinds of work that share boards, both ways; far beyond any real cluster."""
+MAX_QUOTAS: Final = 20_000
+"""Two of each namespace of a cluster that has as many as Kubernetes is tested with."""
 MAX_TEXT_BYTES: Final = 128 * 1024 * 1024
 """200,000 pods of 450 bytes, as they are written where each has a selector and tolerations, and
 20,000 nodes of 2 kB; little enough to be read from a pipe and refused in 256 MiB."""
@@ -41,6 +44,7 @@ SNAPSHOT_MEMBERS: Final = {
     "domains": MAX_NODES,
     "slow_downs": MAX_PAIRS,
     "cap_options": MAX_PAIRS,
+    "quotas": MAX_QUOTAS,
 }
 
 

@@ -31,13 +31,15 @@ def more_nodes(trial: Trial, wanted: Sequence[tuple[int, int]]) -> list[Part] | 
         return None  # Where they would be among others on new nodes nobody has worked out.
     mark = trial.mark()
     try:
+        raised = [Part(change) for change in trial.raised_quotas(wanted)]
+        trial.make_all(raised)
         left = [(c, count - trial.place(c, count)) for c, count in wanted]
         left = [(c, count) for c, count in left if count]
         found = [_like(trial, node, left) for node in _kinds(trial, left)]
     finally:
         trial.undo_to(mark)
     able = [(count, watts, parts) for count, watts, parts in found if count]
-    return min(able, key=lambda each: each[:2])[2] if able else None
+    return raised + min(able, key=lambda each: each[:2])[2] if able else None
 
 
 def _kinds(trial: Trial, wanted: Sequence[tuple[int, int]]) -> list[int]:

@@ -8,7 +8,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from scheduler_plugin.documents.change_text import BYTES_PER_GIB
+from scheduler_plugin.documents.change_text import BYTES_PER_GIB, quota_amount
+from scheduler_plugin.documents.host_resources import amount_text
 from scheduler_plugin.documents.plan_document import Pending, PendingReason
 from scheduler_plugin.explain.static_needs import NodeRules
 from scheduler_plugin.packing.empty_nodes import EmptyNodes
@@ -18,6 +19,7 @@ from scheduler_plugin.packing.problem import Assignment, BoolArray, IntArray, Pr
 from scheduler_plugin.room.board_neighbours import Neighbours, Sharer
 from scheduler_plugin.room.pod_demand import Demand
 from scheduler_plugin.room.resource_columns import GPUS, MEMORY, MILLI_CPU, PODS
+from scheduler_plugin.rules.gang_domains import GangDomain
 from scheduler_plugin.rules.static_rules import STATIC_RULES
 from wattpack.gpu_resources import GpuKind, gpu_kind
 
@@ -90,14 +92,15 @@ class _Look:
         """Rules that do not hold, as bits, shape (n,)."""
         return self._rules.needs(self.problem.classes[class_index].pod).failed
 
-    def room_when_empty(self, class_index: int) -> int:
-        """How many pods of a class all nodes that suit it hold if nothing else runs there."""
+    def rooms_when_empty(self, class_index: int) -> IntArray:
+        """Pods of a class that each node which suits it holds if nothing else runs there, (n,)."""
         lasting = sum(
             1 << i for i, rule in enumerate(STATIC_RULES) if rule.reason not in _PASSING_REASONS
         )
         self._empty = self._empty or EmptyNodes(self.problem)
         rooms = self._empty.room(class_index, int(self.problem.counts[class_index]))
-        return int(rooms[self.failed(class_index) & lasting == 0].sum())
+        suits: IntArray = np.where(self.failed(class_index) & lasting == 0, rooms, 0)
+        return suits
 
 
 def _gang_cause(look: _Look, job: Job) -> Cause:
@@ -113,7 +116,8 @@ def _gang_cause(look: _Look, job: Job) -> Cause:
             if found < count:
                 cause = _cause(look, c)
                 static = fitted == 0 and cause.reason in _STATIC_REASONS
-                if not static and (most := look.room_when_empty(c)) < count:
+                static |= cause.reason is PendingReason.QUOTA_EXCEEDED
+                if not static and (most := int(look.rooms_when_empty(c).sum())) < count:
                     need = f"{job.gang}: the cluster has room for {most} of {count} such members"
                     return Cause(PendingReason.GANG_EXCEEDS_CLUSTER, f"{need} when it is empty")
                 text = f"{job.gang}: {fitted} of {wanted} members fit; next member: {cause.message}"
@@ -121,12 +125,27 @@ def _gang_cause(look: _Look, job: Job) -> Cause:
                 return Cause(reason, text, cause.domains)
     finally:
         packing.undo_to(mark)
-    if domain := problem.domains_of_gangs.get(job.gang):
-        text = f"{job.gang}: no {domain.key} has room for all {wanted} members"
-        return Cause(PendingReason.GANG_DOES_NOT_FIT, text)
+    domain = problem.domains_of_gangs.get(job.gang)
+    if domain is not None and domain.required:
+        text = _domain_text(look, job, domain, wanted)
+        return Cause(PendingReason.GANG_DOES_NOT_FIT, f"{job.gang}: {text}")
     return Cause(
         PendingReason.GANG_DOES_NOT_FIT, f"{job.gang}: displaced by work planned before it"
     )
+
+
+def _domain_text(look: _Look, job: Job, domain: GangDomain, wanted: int) -> str:
+    """Whether there is such a domain, whether one holds the gang at all, or only not now."""
+    if (domain.of_node < 0).all():
+        return f"no node has the label {domain.key}, whose value all {wanted} members have to share"
+    counts = [int(look.problem.counts[c]) for c in job.classes]
+    rooms = [look.rooms_when_empty(c) for c in job.classes]
+    ever = (
+        ""
+        if next(domain.candidates(rooms, counts), None) is not None
+        else ", also when it is empty"
+    )
+    return f"no {domain.key} has room for all {wanted} members{ever}"
 
 
 def _cause(look: _Look, class_index: int) -> Cause:
@@ -165,6 +184,8 @@ def _shortage(packing: Packing, class_index: int, candidates: BoolArray) -> Caus
         what = _wanted(problem, worst[0], class_index) if worst else "this combination"
         text = f"no eligible node has {what} in total ({count} eligible)"
         return Cause(PendingReason.LARGER_THAN_ANY_NODE, text)
+    if why := _full_quotas(packing, class_index):
+        return Cause(PendingReason.QUOTA_EXCEEDED, why)
     sharer = problem.sharers[class_index]
     if problem.neighbours is not None and sharer is not None:
         enough[:, list(problem.share_columns)] = True
@@ -192,6 +213,18 @@ def _shortage(packing: Packing, class_index: int, candidates: BoolArray) -> Caus
     names = [(r, _WORDS.get(r, problem.columns[r])) for r in asked]
     counts = ", ".join(f"{int(enough[:, r].sum())} have the {name}" for r, name in names)
     return Cause(PendingReason.FRAGMENTED, f"of {count} eligible nodes {counts}, none all")
+
+
+def _full_quotas(packing: Packing, class_index: int) -> str:
+    """The quotas that do not let one more pod of the class in; empty if all do."""
+    quotas, found = packing.problem.quotas, []
+    for row, amount in quotas.asked[class_index] if quotas.rows else ():
+        if amount > packing.quota_left[row]:
+            (name, what), limit = quotas.rows[row], quotas.limits[row]
+            held = max(limit, quotas.used[row]) - packing.quota_left[row]
+            asked, of = quota_amount(what, amount), quota_amount(what, limit)
+            found.append(f"quota {name}: {quota_amount(what, held)} of {of} held, needs {asked}")
+    return "; ".join(found)
 
 
 def _neighbour_cause(
@@ -274,7 +307,7 @@ def _amount(problem: Problem, resource: int, amounts: np.ndarray) -> str:
         return f"{value / BYTES_PER_GIB:.1f} GiB of memory"
     if resource in _WORDS:
         return f"{value} {_WORDS[resource]}"
-    return f"{value:,} of {problem.columns[resource]}"
+    return amount_text(problem.columns[resource], value)
 
 
 #: Node rules that a new profile or some time removes: they say nothing about the cluster's size.

@@ -20,6 +20,7 @@ from scheduler_plugin.documents.plan_changes import (
     FreeOnNode,
     LowerGuarantees,
     RaiseLimit,
+    RaiseQuota,
 )
 from scheduler_plugin.explain.room_by_moves import Leavers
 from scheduler_plugin.explain.slower_neighbours import slower
@@ -114,7 +115,12 @@ class Remedies:
         if self._leavers:
             moves = self._leavers.room_for(class_index, costs, self._gone)
             if moves:
-                return [*moves, *self._beside_room(class_index, moves[0].node, 1)]
+                # Who is evicted gives back what a quota counted.
+                mark = trial.mark()
+                trial.make_all(moves)
+                beside = self._beside_room(class_index, moves[0].node, 1)
+                trial.undo_to(mark)
+                return [*moves, *beside]
         borne = slower(trial, class_index, costs)
         if borne is not None:
             return [borne, *self._beside_room(class_index, borne.node, 1)]
@@ -131,6 +137,7 @@ class Remedies:
         found: list[Change] = [*trial.missing(class_index, node)]
         if trial.asks_of_node(class_index, node):
             found += of_the_node(problem.snapshot.nodes[node])
+        found += trial.raised_quotas([(class_index, count)])
         watts, headroom = int(problem.watts[class_index, node]), trial.headroom
         for d in trial.above(node):
             name = problem.snapshot.domains[d].name
@@ -224,12 +231,14 @@ def _asks_most_first(part: Part) -> tuple[int, int]:
 
 
 def merged(parts: Iterable[Part]) -> list[Part]:
-    """Raises of one domain as one raise, room for one class on one node as one room."""
+    """Raises of one domain or quota as one raise, room for one class on one node as one room."""
     found: dict[object, Part] = {}
     for part in parts:
         change, key = part.change, object()
         if isinstance(change, RaiseLimit):
             key = ("raise", change.domain)
+        elif isinstance(change, RaiseQuota):
+            key = ("quota", change.quota, change.resource)
         elif isinstance(change, FreeOnNode):
             key = ("free", part.class_index, part.node)
         found[key] = _added(found[key], part) if key in found else part
@@ -240,6 +249,9 @@ def _added(one: Part, other: Part) -> Part:
     if isinstance(one.change, RaiseLimit) and isinstance(other.change, RaiseLimit):
         watts = one.change.watts + other.change.watts
         return Part(one.change.model_copy(update={"watts": watts}))
+    if isinstance(one.change, RaiseQuota) and isinstance(other.change, RaiseQuota):
+        amount = one.change.amount + other.change.amount
+        return Part(one.change.model_copy(update={"amount": amount}))
     assert isinstance(one.change, FreeOnNode)
     assert isinstance(other.change, FreeOnNode)
     a, b = one.change, other.change

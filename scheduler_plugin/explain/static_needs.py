@@ -13,6 +13,7 @@ import numpy as np
 
 from scheduler_plugin.documents.plan_changes import (
     AcceptGpuModel,
+    AcceptHostClass,
     Change,
     DropAffinity,
     DropSelector,
@@ -166,7 +167,8 @@ def _ones(bits: IntArray, width: int) -> IntArray:
 def _plain(node: Node) -> tuple[object, ...]:
     """All that rules ask of a node besides labels and its name."""
     taints = tuple((t.key, t.value, t.effect) for t in node.taints)
-    return (node.gpu_model, taints, node.is_open, node.feed_known)
+    classes = (node.gpu_model, node.cpu_class, node.nic_class)
+    return (classes, taints, node.is_open, node.feed_known)
 
 
 def of_the_node(node: Node) -> list[Change]:
@@ -183,6 +185,16 @@ def _other_model(pod: Pod, node: Node) -> list[Change] | None:
     if not node.gpu_model:
         return None
     return [AcceptGpuModel(waiting=ANY, gpu_model=node.gpu_model)]
+
+
+def _other_cpu(pod: Pod, node: Node) -> list[Change] | None:
+    known = node.cpu_class
+    return [AcceptHostClass(waiting=ANY, part="CPU", name=known)] if known else None
+
+
+def _other_nic(pod: Pod, node: Node) -> list[Change] | None:
+    known = node.nic_class
+    return [AcceptHostClass(waiting=ANY, part="NIC", name=known)] if known else None
 
 
 def _less_choosy(pod: Pod, node: Node) -> list[Change]:
@@ -202,6 +214,8 @@ def _tolerant(pod: Pod, node: Node) -> list[Change] | None:
 
 _REMEDIES: Final[dict[PendingReason, Callable[[Pod, Node], list[Change] | None]]] = {
     PendingReason.NO_GPU_MODEL: _other_model,
+    PendingReason.NO_CPU_CLASS: _other_cpu,
+    PendingReason.NO_NIC_CLASS: _other_nic,
     PendingReason.NODE_AFFINITY: _less_choosy,
     PendingReason.TAINT_NOT_TOLERATED: _tolerant,
     PendingReason.NO_READY_NODE: lambda pod, node: [ReturnNode(node=node.name)],

@@ -20,6 +20,7 @@ from scheduler_plugin.documents.plan_changes import (
     MovePod,
     OfThePod,
     RaiseLimit,
+    RaiseQuota,
     ReturnNode,
     StatePower,
 )
@@ -102,6 +103,10 @@ class Trial:
         overdrawn = [min(0, d.limit_watts - counted[d.name]) for d in domains]
         #: Beside the packing's headroom, which is never negative.
         self._more_watts = np.array([*overdrawn, 0], dtype=np.int64)
+        quotas = problem.quotas
+        over = zip(quotas.limits, quotas.used, strict=True)
+        #: Beside what the packing has left of quotas, which is never negative at first.
+        self._more_quota = [min(0, limit - used) for limit, used in over]
         self._margin = np.array([*(d.guaranteed_margin_watts for d in domains), 0], dtype=np.int64)
         last = problem.path.shape[1] - 1
         #: Domains above each node, level by level; the last is above all of them, without limit.
@@ -169,7 +174,21 @@ class Trial:
         if count > 1 and watts.any():
             left = np.maximum(self.problem.least_above(self.headroom), 0)
             np.minimum(found, left // np.maximum(watts, 1), out=found, where=watts > 0)
-        return found
+        within: IntArray = np.minimum(found, self.within_quotas(class_index, count))
+        return within
+
+    def within_quotas(self, class_index: int, at_most: int) -> int:
+        """How many more pods of a class, up to so many, its quotas let in, wherever they go."""
+        return self.problem.quotas.admits(self._quota_left(), class_index, at_most)
+
+    def raised_quotas(self, wanted: Iterable[tuple[int, int]]) -> list[RaiseQuota]:
+        """By how much quotas would have to be more for so many more pods of some classes."""
+        short = self.problem.quotas.lacking(self._quota_left(), wanted)
+        return [RaiseQuota(quota=name, resource=what, amount=more) for name, what, more in short]
+
+    def _quota_left(self) -> list[int]:
+        both = zip(self.packing.quota_left, self._more_quota, strict=True)
+        return [left + more for left, more in both]
 
     def empty_room(
         self, class_index: int, at_most: int, beside: Mapping[tuple[int, int], int]
@@ -251,7 +270,7 @@ class Trial:
         rooms = self.room(class_index, count)
         nodes = np.flatnonzero(rooms)
         order = np.lexsort((self.problem.watts[class_index, nodes], self.packing.free[nodes, GPUS]))
-        left = count
+        left = count = self.within_quotas(class_index, count)
         for node in nodes[order].tolist():
             watts = int(self.problem.watts[class_index, node])
             most = min(left, int(rooms[node]))
@@ -293,6 +312,10 @@ class Trial:
                 self._undo.append(lambda: self._give_watts([self.domain[name]], -watts))
             case LowerGuarantees(domain=name, watts=watts):
                 self._change_margin(self.domain[name], watts)
+            case RaiseQuota(quota=name, resource=resource, amount=amount):
+                row = self.problem.quotas.rows.index((name, resource))
+                self._raise_quota(row, amount)
+                self._undo.append(lambda: self._raise_quota(row, -amount))
             case MovePod() | EvictPod():
                 self.put(part.class_index, part.node, -1, part.boards)
                 if part.target >= 0:
@@ -321,6 +344,9 @@ class Trial:
 
     def _give_watts(self, domains: Sequence[int], watts: int) -> None:
         self._more_watts[list(domains)] += watts
+
+    def _raise_quota(self, row: int, amount: int) -> None:
+        self._more_quota[row] += amount
 
     def _change_margin(self, domain: int, watts: int) -> None:
         self._margin[domain] += watts

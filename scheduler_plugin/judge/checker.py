@@ -21,8 +21,17 @@ from scheduler_plugin.judge.board_checker import (
 )
 from scheduler_plugin.judge.gang_judge import gang_complaints
 from scheduler_plugin.judge.peer_judge import peer_complaints
+from scheduler_plugin.judge.quota_judge import quota_complaints
 
 _HOLDS_PLACE = ("bound", "promised")
+#: A node that does not state one of these is not limited by it.
+_HOST = tuple(
+    f"wattpack.io/{kind}"
+    for kind in (
+        *(f"{of}-bandwidth-megabytes-per-second" for of in ("memory", "pcie", "nvme")),
+        *("network-bandwidth-megabits-per-second", "nvme-megabytes"),
+    )
+)
 _SHARES = ("wattpack.io/shared-compute-milli", "wattpack.io/shared-bandwidth-milli")
 
 
@@ -45,6 +54,7 @@ def complaints(snapshot: Snapshot, plan: Plan, *, digest: str = "") -> tuple[str
         found += _static(pods[placement.uid], nodes[placement.node])
     found += gang_complaints(snapshot, plan.placements)
     found += peer_complaints(snapshot, plan.placements, _suits, _tolerates)
+    found += quota_complaints(snapshot, plan)
     if plan.steps:
         return tuple(found + _steps(snapshot, plan, pods, nodes))
     found += _capacity(snapshot, plan.placements, pods, nodes)
@@ -76,6 +86,9 @@ def _static(pod: Pod, node: Node) -> list[str]:
         found.append(f"{pair}: the pair is under quarantine")
     if pod.gpu_models and node.gpu_model not in pod.gpu_models:
         found.append(f"{pair}: GPU model {node.gpu_model!r} is not one of {pod.gpu_models}")
+    for has, allowed in ((node.cpu_class, pod.cpu_classes), (node.nic_class, pod.nic_classes)):
+        if len(allowed) and not allowed.count(has):
+            found.append(f"{pair}: class {has!r} is not one of {allowed}")
     found += [f"{pair}: {why}" for why in _unsuited(pod, node)]
     return found + [f"{pair}: taint {taint.key} is not tolerated" for taint in _hard(pod, node)]
 
@@ -205,6 +218,8 @@ class _Held:
             found.append(f"node {node.name}: {share}")
         offered = _offered(node)
         for resource in {name for pod in new for name, amount in _taken(pod).items() if amount}:
+            if resource in _HOST and resource not in offered:
+                continue
             wanted, limit = self.taken[resource], offered.get(resource, 0)
             if wanted > limit and not (measured and resource in _SHARES):
                 found.append(f"node {node.name}: {resource} would be {wanted} of {limit}")

@@ -11,7 +11,9 @@ import json
 from enum import StrEnum
 from typing import Any
 
+from scheduler_plugin.kube_objects.host_amounts import asked_of_host
 from scheduler_plugin.kube_objects.pods import (
+    cpu_class_values,
     expected_watts_per_gpu,
     gates,
     gpu_model_values,
@@ -73,6 +75,8 @@ def gate_patch(pod: JsonObject) -> list[JsonObject]:
     gang_of(pod, GangSources.empty())
     expected_watts_per_gpu(pod)
     gpu_model_values(pod)
+    cpu_class_values(pod)
+    asked_of_host(pod)
     if pod["spec"].get("schedulingGates"):
         return [{"op": "add", "path": "/spec/schedulingGates/-", "value": {"name": GATE}}]
     return [{"op": "add", "path": "/spec/schedulingGates", "value": [{"name": GATE}]}]

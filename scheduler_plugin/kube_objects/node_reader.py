@@ -17,6 +17,7 @@ from scheduler_plugin.documents.snapshot import MILLI_PER_GPU, Node
 from scheduler_plugin.documents.snapshot_limits import MAX_GPUS
 from scheduler_plugin.kube_objects.asked_amounts import MOST_OFFERED, other_amounts
 from scheduler_plugin.kube_objects.hami_boards import registered_boards
+from scheduler_plugin.kube_objects.host_amounts import cpu_class, nic_class, offered_by_host
 from scheduler_plugin.kube_objects.node_facts import is_leaving, is_ready, taints_of
 from scheduler_plugin.kube_objects.pod_claims import ClaimObjects
 from scheduler_plugin.kube_objects.power_view import ModelWatts, PowerView
@@ -96,7 +97,10 @@ class NodeReader:
             milli_cpu=min(amounts["cpu"], MOST_OFFERED),
             memory_bytes=min(amounts["memory"], MOST_OFFERED),
             pods=min(slots, 100_000),
-            resources=other_amounts(amounts, MOST_OFFERED)
+            cpu_class=cpu_class(labels),
+            nic_class=nic_class(labels),
+            resources=offered_by_host(body)
+            | other_amounts(amounts, MOST_OFFERED)
             | dict(offered.resources)
             | offered_milli(amounts, labels, boards)
             | dict(self.ports),

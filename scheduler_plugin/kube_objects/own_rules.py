@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import reduce
 from typing import Any
 
-from scheduler_plugin.documents.node_rules import NodeTerm, Requirement, TaintEffect, Toleration
+from scheduler_plugin.documents.node_rules import (
+    NodeTerm,
+    Preference,
+    Requirement,
+    TaintEffect,
+    Toleration,
+)
 from scheduler_plugin.kube_objects import pods as pod_facts
 from wattpack.errors import InputError
 from wattpack.kube.port import JsonObject
 from wattpack.object_names import DEFAULT_SCHEDULER
 
+_PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 #: Their deleted pods are failures, or come back on the same node.
 _UNMOVABLE_OWNERS = ("Job", "DaemonSet")
@@ -20,7 +27,7 @@ _UNMOVABLE_OWNERS = ("Job", "DaemonSet")
 def rules_of(
     spec: Mapping[str, Any], places: Iterable[Iterable[Mapping[str, Any]]] = ()
 ) -> dict[str, Any]:
-    """Selector, required affinity and tolerations.
+    """Selector, required and preferred affinity, tolerations.
 
     Args:
         spec: Of the pod.
@@ -33,6 +40,7 @@ def rules_of(
     return {
         "node_selector": dict(spec.get("nodeSelector") or {}),
         "required_terms": reduce(_both, map(_node_terms, places), _terms(spec)),
+        "preferences": tuple(_preferences(spec)),
         "tolerations": tuple(_toleration(t) for t in spec.get("tolerations") or ()),
     }
 
@@ -74,6 +82,15 @@ def _terms(spec: Mapping[str, Any]) -> tuple[NodeTerm, ...]:
     affinity = (spec.get("affinity") or {}).get("nodeAffinity") or {}
     required = affinity.get(_REQUIRED) or {}
     return _node_terms(required.get("nodeSelectorTerms") or ())
+
+
+def _preferences(spec: Mapping[str, Any]) -> Iterator[Preference]:
+    affinity = (spec.get("affinity") or {}).get("nodeAffinity") or {}
+    for each in affinity.get(_PREFERRED) or ():
+        (term,) = _node_terms([each.get("preference") or {}])
+        # An empty one matches all nodes alike.
+        if term.match_expressions or term.match_fields:
+            yield Preference(weight=each.get("weight"), term=term)
 
 
 def _both(one: tuple[NodeTerm, ...], other: tuple[NodeTerm, ...]) -> tuple[NodeTerm, ...]:

@@ -11,13 +11,16 @@ from wattpack.gang_sources import Marks, is_placed_by_kueue
 from wattpack.gpu_resources import GpuDemand, gpu_demand
 from wattpack.kube.port import JsonObject
 from wattpack.object_names import (
+    CPU_CLASSES_ANNOTATION,
     DEFAULT_SCHEDULER,
     EXPECTED_WATTS_ANNOTATION,
     GATE,
     GPU_MODELS_ANNOTATION,
+    NIC_CLASSES_ANNOTATION,
 )
 from wattpack.pod_owner import owner_of
 from wattpack.quantities import pod_requests
+from wattpack.times import parse_rfc3339
 
 _MIRROR = "kubernetes.io/config.mirror"
 _FINISHED = ("Succeeded", "Failed")
@@ -116,7 +119,17 @@ def gpus(pod: Mapping[str, Any]) -> GpuDemand:
 
 def gpu_models(pod: Mapping[str, Any]) -> tuple[str, ...]:
     """Allowed GPU models from the annotation, separated by commas."""
-    return tuple(sorted(name for name, _ in _named_models(pod)))
+    return _names(pod, GPU_MODELS_ANNOTATION)
+
+
+def cpu_classes(pod: Mapping[str, Any]) -> tuple[str, ...]:
+    """Allowed classes of CPU, likewise."""
+    return _names(pod, CPU_CLASSES_ANNOTATION)
+
+
+def nic_classes(pod: Mapping[str, Any]) -> tuple[str, ...]:
+    """Allowed classes of NIC, likewise."""
+    return _names(pod, NIC_CLASSES_ANNOTATION)
 
 
 def gpu_model_values(pod: Mapping[str, Any]) -> dict[str, int]:
@@ -127,28 +140,45 @@ def gpu_model_values(pod: Mapping[str, Any]) -> dict[str, int]:
     Raises:
         InputError: for a speed that is none, or models of which some have one.
     """
-    named = _named_models(pod)
+    return _speeds(pod, GPU_MODELS_ANNOTATION)
+
+
+def cpu_class_values(pod: Mapping[str, Any]) -> dict[str, int]:
+    """The same of classes of CPU.
+
+    Raises:
+        InputError: as for models.
+    """
+    return _speeds(pod, CPU_CLASSES_ANNOTATION)
+
+
+def _names(pod: Mapping[str, Any], annotation: str) -> tuple[str, ...]:
+    return tuple(sorted(name for name, _ in _named(pod, annotation)))
+
+
+def _speeds(pod: Mapping[str, Any], annotation: str) -> dict[str, int]:
+    named = _named(pod, annotation)
     if not any(speed for _, speed in named):
         return {}
-    speeds = {name: _speed(text) for name, text in named}
+    speeds = {name: _speed(text, annotation) for name, text in named}
     fastest = max(speeds.values())
     return {name: math.ceil(1000.0 * speed / fastest) for name, speed in speeds.items()}
 
 
-def _named_models(pod: Mapping[str, Any]) -> list[tuple[str, str]]:
-    text = str((pod["metadata"].get("annotations") or {}).get(GPU_MODELS_ANNOTATION, ""))
+def _named(pod: Mapping[str, Any], annotation: str) -> list[tuple[str, str]]:
+    text = str((pod["metadata"].get("annotations") or {}).get(annotation, ""))
     parts = (part.partition("=") for part in text.split(","))
     return [(name.strip(), speed.strip()) for name, _, speed in parts if name.strip()]
 
 
-def _speed(text: str) -> float:
+def _speed(text: str, annotation: str) -> float:
     try:
         speed = float(text)
     except ValueError:
         speed = math.nan
     if not 0.0 < speed <= _FASTEST:
-        field = f"metadata.annotations.{GPU_MODELS_ANNOTATION}"
-        expected = "names of GPU models, or a speed above 0 behind each: A=1.0,B=0.4"
+        field = f"metadata.annotations.{annotation}"
+        expected = "names alone, or a speed above 0 behind each: A=1.0,B=0.4"
         raise InputError(field, expected, text)
     return speed
 
@@ -175,23 +205,44 @@ def pinned_node(pod: Mapping[str, Any]) -> str:
     """The one node that our pin names, required or preferred; empty without a pin."""
     affinity = ((pod["spec"].get("affinity") or {}).get("nodeAffinity")) or {}
     required = affinity.get("requiredDuringSchedulingIgnoredDuringExecution") or {}
-    names = [_named(term) for term in required.get("nodeSelectorTerms") or ()]
+    names = [_node_named(term) for term in required.get("nodeSelectorTerms") or ()]
     if names and all(names) and len(set(names)) == 1:
         return names[0]
     for preferred in affinity.get("preferredDuringSchedulingIgnoredDuringExecution") or ():
         if preferred.get("weight") == _PREFERRED_WEIGHT and (
-            name := _named(preferred.get("preference") or {})
+            name := _node_named(preferred.get("preference") or {})
         ):
             return name
     return ""
 
 
-def _named(term: Mapping[str, Any]) -> str:
+def _node_named(term: Mapping[str, Any]) -> str:
     for rule in term.get("matchFields") or ():
         values = list(rule.get("values") or [])
         if rule.get("key") == "metadata.name" and rule.get("operator") == "In" and len(values) == 1:
             return str(values[0])
     return ""
+
+
+def no_node_condition(pod: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """The condition in which kube-scheduler says that no node takes the pod, if it says so."""
+    for condition in (pod.get("status") or {}).get("conditions") or ():
+        refused = (condition.get("type"), condition.get("status")) == ("PodScheduled", "False")
+        if refused and condition.get("reason") == "Unschedulable":
+            return dict(condition)
+    return None
+
+
+def without_a_node_seconds(pod: Mapping[str, Any], wall_seconds: float) -> float:
+    """For how long kube-scheduler has found no node for the pod; 0 where nobody says so."""
+    condition = no_node_condition(pod)
+    if condition is None:
+        return 0.0
+    try:
+        since = parse_rfc3339(str(condition.get("lastTransitionTime"))).timestamp()
+    except ValueError:
+        return 0.0
+    return max(0.0, wall_seconds - since)
 
 
 def release_patch(pod: Mapping[str, Any], node: str = "") -> list[JsonObject]:

@@ -6,6 +6,7 @@ the pods that are expected to come (node_scores.py).
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import numpy as np
@@ -43,6 +44,7 @@ class Packing:
 
     Attributes:
         only: The nodes that are looked at, shape (n,); None for all.
+        quota_left: By row of the problem's quotas.
     """
 
     def __init__(
@@ -55,6 +57,8 @@ class Packing:
         self.peers = None if rules is None else rules.counts()
         self.only: BoolArray | None = None
         self.headroom: IntArray = problem.headroom.copy()
+        nowhere = {} if start else _counts_by_class(problem.start)
+        self.quota_left = problem.quotas.left(nowhere)
         self.assignment: Assignment = dict(start)
         #: Whether nodes that the objective prefers come first, before what is stranded there.
         self.by_worth = problem.worth is not None or problem.preferences.has_first
@@ -82,6 +86,7 @@ class Packing:
             self.states.take(demand, node, -count, boards)
         if self.peers is not None:
             self.peers.add(class_index, node, count)
+        problem.quotas.take(self.quota_left, class_index, count)
         key = (class_index, node)
         before, started = self.assignment.get(key, 0), problem.start.get(key, 0)
         more = max(0, before + count - started) - max(0, before - started)
@@ -127,15 +132,25 @@ class Packing:
         del self._log[mark:]
 
     def capacity(self, class_index: int) -> IntArray:
-        """How many pods of a class, up to all, each node could take alone, shape (n,)."""
+        """How many pods of a class, up to all, each node could take alone, shape (n,).
+
+        Whether quotas let in another one is another question (``within_quotas``): a pod that moves
+        asks them for nothing.
+        """
         return self.states.fits(self.problem.demands[class_index], self._fed(class_index))
 
     def admits(self, class_index: int, node: int, boards: Boards) -> bool:
         """Whether one more pod of a class has room on a node, and on just these boards if told."""
+        if not self.within_quotas(class_index, 1):
+            return False
         if not boards:
             return bool(self.capacity(class_index)[node])
         demand = self.problem.demands[class_index]
         return bool(self._fed(class_index)[node]) and self.states.admits(demand, node, boards)
+
+    def within_quotas(self, class_index: int, at_most: int) -> int:
+        """How many more pods of a class, up to so many, its quotas let in, wherever they go."""
+        return self.problem.quotas.admits(self.quota_left, class_index, at_most)
 
     def _fed(self, class_index: int) -> IntArray:
         """What rules beside room leave of a class on each node, shape (n,)."""
@@ -168,6 +183,7 @@ class Packing:
         """
         if count > 1 and self.peers is not None and self.peers.binds(class_index):
             return sum(self.place(class_index, 1) for _ in range(count))
+        count = self.within_quotas(class_index, count)
         room = self.capacity(class_index)
         nodes = np.flatnonzero(room)
         if not count or not len(nodes):
@@ -199,7 +215,7 @@ class Packing:
         """
         for done in range(count):
             nodes = np.flatnonzero(self.capacity(class_index))
-            if not len(nodes):
+            if not len(nodes) or not self.within_quotas(class_index, 1):
                 return done
             left = self._left(class_index, nodes)
             cpu, memory = left[:, MILLI_CPU], left[:, MEMORY]
@@ -214,6 +230,7 @@ class Packing:
     def _scores(self, class_index: int, nodes: npt.NDArray[np.intp]) -> FloatArray:
         """Lower is better; ties fall to the node first by name."""
         problem = self.problem
+        first = problem.preferences.first(class_index) if self.by_worth else None
         if problem.gpu_milli[class_index]:
             scores = self._by_what_is_left(class_index, nodes)
             watts = problem.watts[class_index, nodes]
@@ -223,7 +240,6 @@ class Packing:
             cut: FloatArray = np.floor(scores / STEP)
             if (then := problem.preferences.then(class_index)) is not None:
                 cut += then[nodes]
-            first = problem.preferences.first(class_index) if self.by_worth else None
             if first is not None:
                 cut += WORTH_FIRST * first[nodes]
             elif self.by_worth and problem.worth is not None:
@@ -238,6 +254,8 @@ class Packing:
         if beside_gpus.any():
             there = self._by_what_is_left(class_index, nodes[beside_gpus])
             host_scores[beside_gpus] = np.floor(there / STEP)
+        if first is not None:
+            host_scores += WORTH_FIRST * first[nodes]
         return host_scores
 
     def _by_what_is_left(self, class_index: int, nodes: npt.NDArray[np.intp]) -> FloatArray:
@@ -273,6 +291,13 @@ class Packing:
         left = self.states.gpu_milli(nodes) - self.problem.gpu_milli[class_index]
         gpus: FloatArray = left / MILLI_PER_GPU
         return gpus
+
+
+def _counts_by_class(assignment: Assignment) -> Counter[int]:
+    counts: Counter[int] = Counter()
+    for (class_index, _), count in assignment.items():
+        counts[class_index] += count
+    return counts
 
 
 def _largest_first(problem: Problem, job: Job) -> Sequence[int]:

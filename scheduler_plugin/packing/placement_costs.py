@@ -8,13 +8,17 @@ nodes that strand as much.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import numpy.typing as npt
 
+from scheduler_plugin.documents.node_rules import TaintEffect
 from scheduler_plugin.documents.objective_order import ObjectiveStage
 from scheduler_plugin.documents.snapshot import MILLI_PER_GPU
+from scheduler_plugin.rules.matching import unmet_preferences
+from scheduler_plugin.rules.node_kinds import node_kinds
 
 if TYPE_CHECKING:
     from scheduler_plugin.packing.problem import Problem
@@ -24,7 +28,7 @@ __all__ = ["PRICED", "NodePreferences", "placement_costs"]
 IntArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float64]
 
-PRICED: Final = (ObjectiveStage.COST, ObjectiveStage.CARBON)
+PRICED: Final = (ObjectiveStage.PREFERENCE, ObjectiveStage.COST, ObjectiveStage.CARBON)
 """Stages that count every placed pod at what it costs where it is."""
 
 
@@ -32,17 +36,38 @@ def placement_costs(problem: Problem) -> Mapping[ObjectiveStage, IntArray]:
     """Of one pod of each class on each node, shape (c, n), by stage; none where all are 0.
 
     Cost is that of the pod's GPUs, in thousandths of the currency an hour; carbon is that of the
-    watts that it adds, in milligrams of CO2e an hour.
+    watts that it adds, in milligrams of CO2e an hour; preference is what the node lacks of the
+    pod's preferred affinity beyond the node that suits it best, in core/v1's weights.
     """
     nodes = problem.snapshot.nodes
     price = np.array([node.gpu_hour_cost_milli for node in nodes], dtype=np.int64)
     grams = np.array([node.carbon_grams_per_kwh for node in nodes], dtype=np.int64)
     costs = {
+        ObjectiveStage.PREFERENCE: _unmet_preferences(problem),
         ObjectiveStage.COST: problem.gpu_milli[:, None] * price // MILLI_PER_GPU,
         ObjectiveStage.CARBON: problem.watts * grams,
     }
     order = problem.snapshot.objective
     return {stage: cost for stage, cost in costs.items() if stage in order and cost.any()}
+
+
+def _unmet_preferences(problem: Problem) -> IntArray:
+    """Shape (c, n). What no node fulfils that a pod may use makes none of them better."""
+    nodes, pods = problem.snapshot.nodes, [each.pod for each in problem.classes]
+    found = np.zeros((len(pods), len(nodes)), dtype=np.int64)
+    soft = any(t.effect is TaintEffect.PREFER_NO_SCHEDULE for node in nodes for t in node.taints)
+    if not nodes or not (soft or any(pod.preferences for pod in pods)):
+        return found
+    kinds = node_kinds(nodes, pods)
+    rows: dict[tuple[object, object], IntArray] = {}
+    for c, pod in enumerate(pods):
+        key = (pod.preferences, pod.tolerations)
+        if key not in rows:
+            rows[key] = kinds.amounts(partial(unmet_preferences, pod))
+        open_to_it = problem.eligible[c]
+        if open_to_it.any():
+            found[c, open_to_it] = rows[key][open_to_it] - rows[key][open_to_it].min()
+    return found
 
 
 class NodePreferences:

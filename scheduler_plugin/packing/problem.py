@@ -30,6 +30,7 @@ from scheduler_plugin.packing.problem_arrays import (
     rows,
     worths,
 )
+from scheduler_plugin.packing.quota_rooms import QuotaRooms, quota_rooms
 from scheduler_plugin.room.board_neighbours import SHARES, Neighbours, Sharer, neighbours_of
 from scheduler_plugin.room.board_states import Boards
 from scheduler_plugin.room.node_states import NodeStates
@@ -88,6 +89,7 @@ class Problem:
         demands: What a pod of each class takes of a node, shape (c,).
         peers: What pods want of one another; None where nobody wants anything.
         domains_of_gangs: Of gangs that should be in one domain, by gang.
+        quotas: What groups of pods may hold together.
     """
 
     snapshot: Snapshot
@@ -119,6 +121,7 @@ class Problem:
     demands: tuple[Demand, ...]
     peers: Peers | None
     domains_of_gangs: Mapping[str, GangDomain]
+    quotas: QuotaRooms
 
     @cached_property
     def path(self) -> IntArray:
@@ -248,12 +251,10 @@ def compile_problem(snapshot: Snapshot, *, moves: bool = False, caps: bool = Fal
     total, free = capacities(snapshot, columns, fixed, index)
     boards = None
     if running is not None:
-        there = {pod.uid: index[pod.node] for pod in fixed}
-        boards = states_beside(snapshot, running, there, crowded)
+        boards = states_beside(snapshot, running, {p.uid: index[p.node] for p in fixed}, crowded)
         free[:, GPUS] = (boards == MILLI_PER_GPU).sum(axis=1)
     requests = rows([pod_amounts(k.pod) for k in classes], columns)
-    leaving = {pod.uid for k in classes for pod in k.running}
-    rule = neighbours_of(snapshot, leaving)
+    rule = neighbours_of(snapshot, {pod.uid for k in classes for pod in k.running})
     sharers = tuple(None if rule is None else rule.sharer_of(k.pod) for k in classes)
     demands = _demands(classes, requests, sharers, own_boards=bool(running))
     watts, cap_watts = watts_added(snapshot, classes, chosen_caps(snapshot) if caps else {})
@@ -287,6 +288,7 @@ def compile_problem(snapshot: Snapshot, *, moves: bool = False, caps: bool = Fal
         demands=demands,
         peers=peers_of(snapshot, [k.pod for k in classes]),
         domains_of_gangs=gang_domains(snapshot),
+        quotas=quota_rooms(snapshot, classes),
     )
 
 

@@ -98,7 +98,7 @@ def eligibility(snapshot: Snapshot, classes: tuple[PodClass, ...]) -> BoolArray:
 
 def worths(snapshot: Snapshot, classes: tuple[PodClass, ...]) -> IntArray | None:
     """What one pod of each class is worth on each node, shape (c, n); None if all are alike."""
-    if not any(pod_class.pod.gpu_model_values for pod_class in classes):
+    if not any(k.pod.gpu_model_values or k.pod.cpu_class_values for k in classes):
         return None
     models = sorted({node.gpu_model for node in snapshot.nodes})
     number = {model: i for i, model in enumerate(models)}
@@ -109,4 +109,10 @@ def worths(snapshot: Snapshot, classes: tuple[PodClass, ...]) -> IntArray | None
         for model, value in pod.gpu_model_values.items():
             if model in number:
                 worth[number[model]] = value * pod.gpu_milli // MILLI_PER_GPU
-    return by_model[:, of_node]
+    found = by_model[:, of_node]
+    for c, pod_class in enumerate(classes):
+        if values := pod_class.pod.cpu_class_values:
+            alike = pod_class.value if not pod_class.pod.gpu_model_values else found[c]
+            milli = np.array([values.get(n.cpu_class, 0) for n in snapshot.nodes], dtype=np.int64)
+            found[c] = alike * milli // 1000
+    return found

@@ -38,8 +38,8 @@ class Room:
                 self._take(pod, pod.node)
 
     def holds(self, pod: Pod, node: str) -> bool:
-        """Take the pod's room on the node, if there is enough and the node is to stay."""
-        if node not in self._free or self._nodes[node].disrupted:
+        """Take the pod's room on the node, if there is enough and the node takes new pods."""
+        if node not in self._free or not self._nodes[node].is_open:
             return False
         free = self._free[node]
         if any(amount > free.get(name, 0) for name, amount in pod_amounts(pod).items()):

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from scheduler_plugin.documents.plan_changes import ON_NO_BOARD
+from scheduler_plugin.documents.changed_snapshot import ON_NO_BOARD
 from scheduler_plugin.documents.plan_document import Plan
 from scheduler_plugin.documents.snapshot import Pod
 from scheduler_plugin.kube_objects import pods as pod_facts

@@ -84,13 +84,7 @@ def _is_unserved(pod: JsonObject) -> bool:
         return False
     if pod_facts.is_finished(pod) or pod_facts.pinned_node(pod):
         return False
-    unschedulable = any(
-        condition.get("type") == "PodScheduled"
-        and condition.get("status") == "False"
-        and condition.get("reason") == "Unschedulable"
-        for condition in status.get("conditions") or ()
-    )
-    if not unschedulable or status.get("nominatedNodeName"):
+    if pod_facts.no_node_condition(pod) is None or status.get("nominatedNodeName"):
         return False
     try:
         # Members of gangs are placed together or not at all, which needs the gate.

@@ -14,17 +14,19 @@ from typing import TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from scheduler_plugin.documents.host_resources import HOST_RESOURCES, NOT_LIMITED
 from scheduler_plugin.documents.mig_geometry import PARTS_PER_BOARD, parts_of, value_milli
 from scheduler_plugin.documents.snapshot import MILLI_PER_GPU, Node, Pod
 
 GPUS, MILLI_CPU, MEMORY, PODS = range(4)
+_UNSTATED = dict.fromkeys(HOST_RESOURCES, NOT_LIMITED)
 _CORE = ("gpus", "cpu", "memory", "pods")
 
 
 def node_amounts(node: Node) -> dict[str, int]:
-    """Boards, milliCPU, bytes, pods, and the units of everything else."""
+    """Boards, milliCPU, bytes, pods, and the units of everything else, stated or not."""
     core = (node.gpu_milli // MILLI_PER_GPU, node.milli_cpu, node.memory_bytes, node.pods)
-    return dict(node.resources) | dict(zip(_CORE, core, strict=True))
+    return _UNSTATED | node.resources | dict(zip(_CORE, core, strict=True))
 
 
 def pod_amounts(pod: Pod) -> dict[str, int]:

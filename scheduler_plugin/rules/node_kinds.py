@@ -17,7 +17,10 @@ from scheduler_plugin.documents.snapshot import Node, Pod
 
 __all__ = ["NodeKinds", "node_kinds"]
 
-_LOOKED_AT = attrgetter("gpu_model", "taints", "ready", "schedulable", "disrupted", "feed_known")
+_LOOKED_AT = attrgetter(
+    *("gpu_model", "cpu_class", "nic_class"),
+    *("taints", "ready", "schedulable", "disrupted", "feed_known"),
+)
 _BY_EQUALITY = ("In", "NotIn", "Exists", "DoesNotExist")
 
 
@@ -36,6 +39,11 @@ class NodeKinds:
     def mask(self, holds: Callable[[Node], bool]) -> npt.NDArray[np.bool_]:
         """Nodes for which it holds, shape (n,), asked once a kind."""
         answers = np.fromiter(map(holds, self.examples), dtype=np.bool_, count=len(self.examples))
+        return answers[self.of_node]
+
+    def amounts(self, of: Callable[[Node], int]) -> npt.NDArray[np.int64]:
+        """A figure of each node, shape (n,), asked once a kind."""
+        answers = np.fromiter(map(of, self.examples), dtype=np.int64, count=len(self.examples))
         return answers[self.of_node]
 
 
@@ -68,7 +76,7 @@ def _named_by(pods: Iterable[Pod]) -> tuple[tuple[str, ...], frozenset[str] | No
     for pod in pods:
         labels.update(pod.node_selector)
         names.update(pod.excluded_nodes)
-        for term in pod.required_terms:
+        for term in (*pod.required_terms, *(wish.term for wish in pod.preferences)):
             labels.update(rule.key for rule in term.match_expressions)
             for rule in term.match_fields:
                 any_name = any_name or rule.operator not in _BY_EQUALITY

@@ -27,7 +27,8 @@ NO_RULE = frozenset(
         *("gpu_milli", "gpu_boards", "mig_profiles", "mig_placements", "drawn_milli"),
         *("milli_cpu", "memory_bytes", "resources"),
         *("kernel_class", "expected_watts_per_gpu", "move_seconds", "expected_end_seconds"),
-        *("gpu_model_values", "least_cap_milli", "cap_watts"),
+        *("preferences", "gpu_model_values", "cpu_class_values"),
+        *("least_cap_milli", "cap_watts"),
         *("groups", "peer_rules"),
     ]
 )
@@ -69,6 +70,21 @@ def _model_text(snapshot: Snapshot, pod: Pod, left: int) -> str:
     return f"wants {' or '.join(pod.gpu_models)}; the cluster has {', '.join(have) or 'no GPUs'}"
 
 
+def _cpu_text(snapshot: Snapshot, pod: Pod, left: int) -> str:
+    have = sorted({n.cpu_class for n in snapshot.nodes if n.cpu_class})
+    return f"wants CPU class {' or '.join(pod.cpu_classes)}; {_listed(have)} ({left} looked at)"
+
+
+def _nic_text(snapshot: Snapshot, pod: Pod, left: int) -> str:
+    have = sorted({n.nic_class for n in snapshot.nodes if n.nic_class})
+    return f"wants NIC class {' or '.join(pod.nic_classes)}; {_listed(have)} ({left} looked at)"
+
+
+def _listed(classes: list[str]) -> str:
+    more = f" and {len(classes) - 6} more" if len(classes) > 6 else ""
+    return f"nodes have {', '.join(classes[:6]) or 'none that is known'}{more}"
+
+
 def _affinity_text(snapshot: Snapshot, pod: Pod, left: int) -> str:
     return f"node selector or required affinity matches none of {left} nodes"
 
@@ -101,6 +117,16 @@ STATIC_RULES: tuple[StaticRule, ...] = (
         PendingReason.NO_GPU_MODEL,
         lambda pod, node: not pod.gpu_models or node.gpu_model in pod.gpu_models,
         _model_text,
+    ),
+    StaticRule(
+        PendingReason.NO_CPU_CLASS,
+        lambda pod, node: not pod.cpu_classes or node.cpu_class in pod.cpu_classes,
+        _cpu_text,
+    ),
+    StaticRule(
+        PendingReason.NO_NIC_CLASS,
+        lambda pod, node: not pod.nic_classes or node.nic_class in pod.nic_classes,
+        _nic_text,
     ),
     StaticRule(PendingReason.NODE_AFFINITY, affinity_matches, _affinity_text),
     StaticRule(

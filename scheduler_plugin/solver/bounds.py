@@ -5,7 +5,8 @@ together would call a plan proved that places pods without GPUs instead of GPUs.
 
 For the pods of a stage and all stages before it: a pod that fits no node alone counts nothing; a
 node gives at most the GPUs that its CPU, memory and pod count allow and that whole pods can use;
-a power domain passes at most what its headroom pays for with the cheapest watts below it.
+a power domain passes at most what its headroom pays for with the cheapest watts below it; a quota
+lets in at most what it leaves.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from scheduler_plugin.packing.greedy import Packing
 from scheduler_plugin.packing.problem import IntArray, Problem
 from scheduler_plugin.room.resource_columns import GPUS, MILLI_CPU
 from scheduler_plugin.solver.pattern_bound import Asked, Room, pattern_bound
+from scheduler_plugin.solver.quota_bound import quota_bound
 
 
 def cumulative_bounds(problem: Problem) -> tuple[int, ...]:
@@ -32,7 +34,7 @@ def cumulative_bounds(problem: Problem) -> tuple[int, ...]:
     # What runs may stay, even where a node holds more than it offers.
     for key, count in problem.start.items():
         fits[key] = max(fits[key], count)
-    possible = _possible_counts(problem, fits)
+    possible = _possible_counts(packing, fits)
     bounds: list[int] = []
     members: list[int] = []
     for stage in problem.value_stages:
@@ -42,10 +44,9 @@ def cumulative_bounds(problem: Problem) -> tuple[int, ...]:
         members += [c for c in stage if possible[c]]
         with_gpus = [c for c in members if problem.gpu_milli[c]]
         without = [c for c in members if not problem.gpu_milli[c]]
-        bounds.append(
-            _gpu_bound(packing, fits, possible, with_gpus)
-            + _host_bound(problem, fits, possible, without) * MILLI_PER_GPU
-        )
+        most = _gpu_bound(packing, fits, possible, with_gpus)
+        most += _host_bound(problem, fits, possible, without) * MILLI_PER_GPU
+        bounds.append(min(most, quota_bound(packing, possible.tolist(), members)))
     return tuple(bounds)
 
 
@@ -112,9 +113,12 @@ def _is_overbooked(problem: Problem) -> bool:
     return bool((used > problem.free).any())
 
 
-def _possible_counts(problem: Problem, fits: IntArray) -> IntArray:
+def _possible_counts(packing: Packing, fits: IntArray) -> IntArray:
     """How many pods of each class could be placed if the class were alone, gangs whole."""
+    problem = packing.problem
     possible: IntArray = np.minimum(problem.counts, fits.sum(axis=1))
+    for c in range(len(possible) if problem.quotas.rows else 0):
+        possible[c] = packing.within_quotas(c, int(possible[c]))
     for job in problem.jobs:
         members = list(job.classes)
         if job.gang and bool((possible[members] < problem.counts[members]).any()):

@@ -57,7 +57,7 @@ def let_in(
         most_price: The moves may cost so much.
     """
     movable = _movable(packing)
-    if not len(movable.node):
+    if not len(movable.node) or not packing.within_quotas(class_index, 1):
         return False
     found = sorted(_chains(packing, class_index, movable, targets), key=lambda chain: chain[0])
     found = [chain for chain in found if chain[0] <= most_price][:TRIED]

@@ -86,6 +86,7 @@ class _Part:
         self._capacities(nodes)
         self.boards = BoardRows(self.model, packing, self.counts, before)
         self._power()
+        self._quotas()
         self._open_nodes(nodes)
 
     def _place_outside(self, classes: Sequence[int]) -> None:
@@ -148,6 +149,18 @@ class _Part:
         on_domain.pop(len(self.packing.headroom) - 1, None)
         for domain, terms in on_domain.items():
             self._at_most(terms, int(self.packing.headroom[domain]))
+
+    def _quotas(self) -> None:
+        """Of running pods, too: those that leave for good give theirs back."""
+        quotas = self.problem.quotas
+        for row in range(len(quotas.rows)):
+            terms = [
+                (amount, x)
+                for (c, _), x in self.counts.items()
+                for of, amount in quotas.asked[c]
+                if of == row
+            ]
+            self._at_most(terms, self.packing.quota_left[row])
 
     def _at_most(self, terms: list[tuple[int, Any]], limit: int) -> None:
         if terms:

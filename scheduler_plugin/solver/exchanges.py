@@ -55,7 +55,7 @@ def swap_in(
         targets = packing.problem.eligible[class_index]
     places = _places(packing, class_index, targets)
     rows = np.flatnonzero(targets[places.node])
-    if not len(rows):
+    if not len(rows) or not packing.within_quotas(class_index, 1):
         return False
     one, other, price = _pairs(packing, class_index, places, rows)
     good = np.flatnonzero(price <= most_price)

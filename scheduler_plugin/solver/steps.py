@@ -191,6 +191,11 @@ class _Sequence:
                 self._leave(one.class_index, one.uid, one.node, one.boards)
                 return blocked
         movers = [g for g in blocked if len(g) == 1 and g[0].source in asked]
+        if not movers:
+            # Who comes waits for what another one of its quota holds, wherever that is.
+            one = self._to_evict.pop(0)
+            self._leave(one.class_index, one.uid, one.node, one.boards)
+            return blocked
         cheapest = min(movers, key=lambda group: (group[0].price, group[0].uid))
         mover = cheapest[0]
         self._leave(mover.class_index, mover.uid, mover.source, mover.left_boards)

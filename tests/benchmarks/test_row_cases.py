@@ -8,8 +8,10 @@ import numpy as np
 import pytest
 
 from benchmarks import calm, headroom, response
+from benchmarks._breaker_curves import breaker_curves
 from benchmarks._following_load import FollowingLoad
 from benchmarks._row_cases import (
+    BREAKER_CURVES,
     ROW,
     STEADY,
     Arm,
@@ -25,6 +27,7 @@ from benchmarks.runner import Result
 from simulation.row_control.row_policy import Uncapped
 from simulation.row_control.run import RowRun, RowSetup
 from simulation.row_control.work import Held, LevelWork
+from simulation.scenario import load_scenario
 from wattpack.errors import InputError
 
 OWN = Asked(None, None, 1)
@@ -163,8 +166,8 @@ def test_runs_that_never_crossed_meet_no_line_on_how_fast_they_came_back() -> No
         "seconds": 0.0, "peak": 0.99, "heat": 0.0, "trips": 0, "brakes": 0,
         "load_before": 0.9, "normal": True, "at_default": 1.0, "at_limit": 0.0,
     }  # fmt: skip
-    more = {"survivable": 690.0, "over_survivable": 0.999}
-    rows = [{"as_plant": one, "feed_loss": one, response.ONE_MORE: more}]
+    more = {"survivable": 690.0, "held": 689.0, "over_survivable": 0.999, "most_servers": 59}
+    rows = [{"as_plant": one, "feed_loss": one, response.ONE_MORE: more, response.COLD_CURVE: more}]
     figures = response.figures(rows, ["as_plant", "feed_loss"])
     assert figures["as_plant_runs_above_rating"] == 0
     assert figures["as_plant_runs_normal_at_default_caps"] == 1
@@ -201,3 +204,18 @@ def test_a_typo_in_the_work_is_named(tmp_path: Path) -> None:
     file.write_text("idle_shar: 0.1\n", encoding="utf-8")
     with pytest.raises(InputError, match="idle_share"):
         RowCase(Asked(None, file, 1), 1, {}, SMALL)
+
+
+def test_where_only_a_cold_curve_is_known_fewer_servers_need_no_cap_and_boards_hold_less() -> None:
+    scenario = response._case(OWN, 1, "", response.GROUPS).scenario
+    assert response.servers_without_caps(scenario) == scenario.row.servers
+    cold = response.servers_without_caps(scenario, response.COLD_SHARE)
+    assert scenario.row.rated_servers <= cold < scenario.row.servers
+    hot, less = (response.survivable_mean_caps(scenario, share) for share in (1.0, 0.25))
+    assert all(less[name] < hot[name] for name in hot)
+
+
+def test_the_curves_that_a_rows_objects_declare_are_named() -> None:
+    assert breaker_curves(load_scenario()) == BREAKER_CURVES
+    budgeted = load_scenario(row={"heat_budget_ratio": 0.1})
+    assert breaker_curves(budgeted) == "row Points, racks Points"

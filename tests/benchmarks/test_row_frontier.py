@@ -11,7 +11,19 @@ import numpy as np
 import pytest
 
 from benchmarks import row_frontier
-from benchmarks._frontier_cells import PLAIN, STATIC, Cell, Hours, peak_reading
+from benchmarks._frontier_cells import (
+    ARMS,
+    HEAT_BUDGET,
+    OPTIONS,
+    PLAIN,
+    RESERVE,
+    STATIC,
+    Cell,
+    Hours,
+    Variant,
+    peak_reading,
+    run_cell,
+)
 from benchmarks._frontier_figures import frontier_figures
 from benchmarks._frontier_search import Known, Search, all_cells, interval, outcome, why_not
 from benchmarks._row_days import hottest_windows
@@ -19,6 +31,7 @@ from benchmarks._row_slos import KINDS, PEAK_HOURS, SIX_WEEKS, broken, quantiles
 from benchmarks.runner import Options
 from simulation.inference_row.client_arrivals import ClientArrivals
 from simulation.inference_row.latency_accounts import RequestTimes
+from simulation.inference_row.row_under_policy import WATTPACK
 from wattpack.errors import InputError
 
 SEARCH = Search("a100", "polca", "every", 40, 80, (11, 12, 13), tuple(range(11, 21)))
@@ -176,3 +189,25 @@ def test_a_row_without_server_times_is_refused(tmp_path: Path) -> None:
         row_frontier.run(Options(quick=True, arguments=("--scenario", str(file))))
     with pytest.raises(InputError, match="--most"):
         row_frontier.run(Options(quick=True, arguments=("--least", "9", "--most", "8")))
+
+
+def test_the_options_of_a_site_with_curves_are_arms_of_the_first_row_alone() -> None:
+    given = row_frontier._arguments(Options(arguments=("--variants", "a100", "h100_peak")))
+    searches = row_frontier._searches(given, ["a100", "h100_peak"], Options())
+    arms = {(one.variant, one.arm) for one in searches}
+    assert {("a100", HEAT_BUDGET), ("a100", RESERVE)} <= arms
+    assert {arm for variant, arm in arms if variant != "a100"} == set(ARMS) - set(OPTIONS)
+    # Without a line: the seeds of the bisection are all that they get.
+    assert {len(one.seeds) for one in searches if one.arm in OPTIONS} == {3}
+
+
+@pytest.mark.parametrize("arm", OPTIONS)
+def test_an_option_changes_what_the_row_declares_and_what_boards_may_do(arm: str) -> None:
+    hours = Hours(1, 20.0 / 3600.0, 1.0, lead_seconds=90.0, tail_seconds=10.0)
+    rows = {
+        name: run_cell(Cell("a100", name, 54, 21), Variant(), hours) for name in (WATTPACK, arm)
+    }
+    assert rows[arm]["brakes"] == rows[arm]["trips"] == rows[arm]["violations"] == 0
+    assert rows[arm]["mean_ratio"] != rows[WATTPACK]["mean_ratio"]
+    # Of the row's own rating, not of all four feeds.
+    assert rows[arm]["mean_ratio"] == pytest.approx(rows[WATTPACK]["mean_ratio"], rel=0.1)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +35,7 @@ class Chain:
         self.port = free_port()
         self.owner_uid = ""
 
-    def install(self) -> None:
+    def install(self, nodes: Sequence[str] = NODES) -> None:
         self.plane.kubectl("apply", "--server-side", "-f", str(ROOT / "manifests" / "crds"))
         opted_in = {"wattpack.io/placement": "enabled"}
         for name, labels in ((SYSTEM, {}), (TEAM, opted_in)):
@@ -54,7 +54,7 @@ class Chain:
         create(self.plane, f"/api/v1/namespaces/{SYSTEM}/services", service)
         reference = {"namespace": SYSTEM, "name": "wattpack-scheduler", "path": "/mutate"}
         create(self.plane, WEBHOOKS, webhook_configuration("wattpack-placement", reference))
-        for name in NODES:
+        for name in nodes:
             create(self.plane, "/api/v1/nodes", node(name))
         self.plane.start_kwok()
         self.plane.start_binder()
@@ -64,14 +64,14 @@ class Chain:
         command += [f"--kubeconfig={self.plane.kubeconfig}", *arguments]
         return ServerProcess(verb, command, self.directory, {"PYTHONPATH": str(ROOT)})
 
-    def scheduler(self) -> ServerProcess:
+    def scheduler(self, *arguments: str) -> ServerProcess:
         started = self.start(
             "scheduler",
             "--mode=Manage",
-            "--metrics-port=0",
             "--webhook-host=127.0.0.1",
             f"--webhook-port={self.port}",
             "--deadline-seconds=0.2",
+            *(arguments or ("--metrics-port=0",)),
         )
         started.wait_ready(self.webhook_answers, 60)
         return started

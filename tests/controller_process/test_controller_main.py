@@ -66,6 +66,7 @@ def test_several_server_names_are_kept() -> None:
         ("lease_seconds: .nan", "lease_seconds"),
         ("http_port: 70000", "http_port"),
         ("server_names: []", "server_names"),
+        ("server_power_query: bmc_watts", "meter_prometheus_url"),
         ("- a list", "file"),
         ("lease_seconds: [", "file"),
     ],

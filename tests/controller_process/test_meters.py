@@ -9,8 +9,12 @@ from urllib.parse import parse_qs
 import httpx
 import pytest
 
+from controller.app.fleet import Fleet
 from controller.app.prometheus_meters import FEED_SHARES, PrometheusMeters
 from forecasting.prometheus import QueryApi
+from tests.controller_process.messages import make_hello
+from tests.controller_process.object_builders import DOMAINS, make_cluster, make_domain, make_node
+from tests.controller_process.test_tick_attacks import Bench
 from wattpack.api.breaker_and_feeds import FeedShareSpec
 from wattpack.api.power_domain import MeterSpec
 from wattpack.clock import ManualClock
@@ -167,3 +171,33 @@ def test_the_tick_never_waits_for_prometheus(rig: Rig) -> None:
 
     rig.meter.answer = unreachable
     assert rig.meters.read() == {}
+
+
+def test_a_declared_meter_that_nobody_reads_shows_in_the_metrics_and_no_other_does() -> None:
+    """Also one that was never read: a controller without ``meter_prometheus_url``."""
+    fleet = Fleet()
+    fleet.hello(make_hello("node-1"))
+    bench = Bench(make_cluster(make_node("node-1")), fleet)
+    metrics = bench.ticker._metrics
+
+    def unused() -> float | None:
+        name = "wattpack_domain_meter_unused_seconds"
+        return metrics.registry.get_sample_value(name, {"domain": "row"})
+
+    for _ in range(5):
+        bench.tick("node-1")
+    assert unused() is None
+    plain = make_domain()
+    metered = make_domain(meter={"prometheusQuery": QUERY})
+    metered["metadata"]["generation"] = 2
+    bench.cluster.put(DOMAINS, metered, plain)
+    for _ in range(70):
+        bench.tick("node-1")
+    seconds = unused()
+    assert seconds is not None
+    assert seconds > 60.0
+    metered_no_more = make_domain()
+    metered_no_more["metadata"]["generation"] = 3
+    bench.cluster.put(DOMAINS, metered_no_more, metered)
+    bench.tick("node-1")
+    assert unused() is None

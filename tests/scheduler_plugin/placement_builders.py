@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from scheduler_plugin.documents.snapshot import Gang, Node, Pod, PodState, PowerDomain, Snapshot
+from scheduler_plugin.documents.snapshot import (
+    Gang,
+    Node,
+    Pod,
+    PodState,
+    PowerDomain,
+    Quota,
+    Snapshot,
+)
 
 GIB = 1024**3
 
@@ -64,7 +72,13 @@ def domain(name: str, limit: int, used: int = 0, parent: str = "", margin: int =
     )
 
 
-def snapshot(*parts: Node | Pod | Gang | PowerDomain | tuple[Gang, tuple[Pod, ...]]) -> Snapshot:
+def quota(name: str, used: dict[str, int] | None = None, **limits: int) -> Quota:
+    return Quota(name=name, limits=limits, used=used or {})
+
+
+def snapshot(
+    *parts: Node | Pod | Gang | PowerDomain | Quota | tuple[Gang, tuple[Pod, ...]],
+) -> Snapshot:
     """All parts, sorted into their lists."""
     flat: list[Any] = []
     for part in parts:
@@ -74,4 +88,5 @@ def snapshot(*parts: Node | Pod | Gang | PowerDomain | tuple[Gang, tuple[Pod, ..
         pods=tuple(p for p in flat if isinstance(p, Pod)),
         gangs=tuple(p for p in flat if isinstance(p, Gang)),
         domains=tuple(p for p in flat if isinstance(p, PowerDomain)),
+        quotas=tuple(p for p in flat if isinstance(p, Quota)),
     )

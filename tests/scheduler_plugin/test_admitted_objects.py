@@ -72,11 +72,16 @@ TERM = st.fixed_dictionaries(
     {}, optional={"matchExpressions": st.lists(RULE, max_size=2), "matchFields": st.lists(RULE)}
 )
 REQUIRED = st.fixed_dictionaries({"nodeSelectorTerms": st.lists(TERM, min_size=1, max_size=2)})
+WISH = st.fixed_dictionaries({"weight": st.integers(1, 100), "preference": TERM})
 AFFINITY = st.fixed_dictionaries(
     {},
     optional={
         "nodeAffinity": st.fixed_dictionaries(
-            {}, optional={"requiredDuringSchedulingIgnoredDuringExecution": REQUIRED}
+            {},
+            optional={
+                "requiredDuringSchedulingIgnoredDuringExecution": REQUIRED,
+                "preferredDuringSchedulingIgnoredDuringExecution": st.lists(WISH, max_size=2),
+            },
         ),
         "podAffinity": st.just({}),
     },

@@ -15,7 +15,8 @@ from capacity.interference.pair_model import PairRow, SharedJob
 from capacity.interference.shared_speeds import SharedSpeeds
 from capacity.profile_book import ProfileBook
 from capacity.profile_library import shipped_library
-from scheduler_plugin.documents.plan_changes import AddNodes, apply_changes
+from scheduler_plugin.documents.changed_snapshot import apply_changes
+from scheduler_plugin.documents.plan_changes import AddNodes
 from scheduler_plugin.documents.plan_document import PendingReason, Placement, Plan
 from scheduler_plugin.documents.shared_boards import BANDWIDTH_MILLI, COMPUTE_MILLI
 from scheduler_plugin.documents.snapshot import Node, Pod, PodState, SlowDown, Snapshot

@@ -14,6 +14,7 @@ from scheduler_plugin.documents.peer_rule import PeerKind
 from scheduler_plugin.documents.plan_changes import (
     RANKS,
     AcceptGpuModel,
+    AcceptHostClass,
     AddNodes,
     AllowSlowDown,
     Change,
@@ -27,6 +28,7 @@ from scheduler_plugin.documents.plan_changes import (
     LowerGuarantees,
     MovePod,
     RaiseLimit,
+    RaiseQuota,
     ReturnNode,
     StatePower,
     TolerateTaint,
@@ -38,6 +40,7 @@ from tests.scheduler_plugin.placement_builders import gang, node, pod, snapshot
 NO_SCHEDULE = TaintEffect.NO_SCHEDULE
 SAID: list[tuple[tuple[Change, ...], str]] = [
     ((AcceptGpuModel(waiting="p", gpu_model="A100"),), "it took GPU type A100 too"),
+    ((AcceptHostClass(waiting="p", part="NIC", name="ib"),), "it took NIC class ib too"),
     (
         (DropSelector(waiting="p", key="zone"), DropSelector(waiting="p", key="disk")),
         "it gave up the node selector zone and disk",
@@ -56,6 +59,14 @@ SAID: list[tuple[tuple[Change, ...], str]] = [
     (
         (AllowSlowDown(node="a", slow_down_milli=1750),),
         "pods that share a might take 1.75 times as long",
+    ),
+    (
+        (
+            RaiseQuota(quota="team-a", resource="memory_bytes", amount=2**30),
+            RaiseQuota(quota="org", resource="example.com/licence", amount=3),
+        ),
+        "quota team-a let in 1.0 GiB of memory more and quota org let in 3 of example.com/licence"
+        " more",
     ),
     (
         (RaiseLimit(domain="rack-1", watts=1500), RaiseLimit(domain="row", watts=200)),

@@ -49,7 +49,20 @@ def test_a_gang_that_no_rack_holds_waits_only_if_it_has_to_be_in_one(required: b
     assert made.refusals == ()
     if required:
         assert {p.reason for p in made.pending} == {PendingReason.GANG_DOES_NOT_FIT}
-        assert made.pending[0].message == "g: no rack has room for all 5 members"
+        told = "g: no rack has room for all 5 members, also when it is empty"
+        assert made.pending[0].message == told
+
+
+def test_a_gang_whose_rack_is_only_full_now_is_told_so() -> None:
+    gang = together(2, 8, required=True)
+    question = snapshot(*NODES, gang, bound("c", "b1", 4), bound("d", "x", 8))
+    assert plan(question).pending[0].message == "g: no rack has room for all 2 members"
+
+
+def test_a_gang_that_has_to_share_a_label_that_no_node_has_is_told_so() -> None:
+    gang = together(2, 4, required=True)
+    told = "g: no node has the label rack, whose value all 2 members have to share"
+    assert plan(snapshot(rack("x", ""), gang)).pending[0].message == told
 
 
 def test_members_join_the_rack_of_those_that_run() -> None:

@@ -15,18 +15,28 @@ from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from scheduler_plugin.app.scheduler_settings import PlacementSettings
+from scheduler_plugin.documents.node_rules import (
+    NodeTerm,
+    Preference,
+    Requirement,
+    Taint,
+    TaintEffect,
+    Toleration,
+)
 from scheduler_plugin.documents.objective_order import ObjectiveStage, objective_order
 from scheduler_plugin.documents.plan_document import Plan
 from scheduler_plugin.documents.snapshot import Node, Pod, Snapshot, parse_snapshot
+from scheduler_plugin.kube_objects import pods as pod_facts
 from scheduler_plugin.packing.priced_nodes import ObjectiveChoice, with_objective
 from scheduler_plugin.solve import plan
 from tests.examples import examples
 from tests.scheduler_plugin.placement_builders import GIB, bound, domain, node, pod, snapshot
 from tests.scheduler_plugin.placement_cluster import Cluster, pod_object
 from wattpack.errors import InputError
+from wattpack.kube.port import JsonObject
 
 MODELS = ("H100", "H200")
-LINEAR = ("disruption", "worth", "watts", "cost", "carbon")
+LINEAR = ("disruption", "worth", "preference", "watts", "cost", "carbon")
 OPENED_WATTS = 100
 Where = Mapping[str, str]
 """Nodes by uid of the pods that have one."""
@@ -34,6 +44,16 @@ Where = Mapping[str, str]
 
 def ordered(of: Snapshot, *names: str) -> Snapshot:
     return of.model_copy(update={"objective": objective_order(names)})
+
+
+SOFT = Taint(key="spot", effect=TaintEffect.PREFER_NO_SCHEDULE)
+BEARS_SOFT = Toleration(key="spot", operator="Exists")
+
+
+def wish(zone: str, weight: int) -> Preference:
+    """To be in a zone."""
+    rule = Requirement(key="zone", operator="In", values=(zone,))
+    return Preference(weight=weight, term=NodeTerm(match_expressions=(rule,)))
 
 
 @st.composite
@@ -47,16 +67,22 @@ def clusters(draw: st.DrawFn) -> Snapshot:
             watts_per_gpu=draw(st.sampled_from((300, 700))),
             gpu_hour_cost_milli=draw(st.sampled_from((1000, 1500, 4000))),
             carbon_grams_per_kwh=draw(st.sampled_from((30, 400))),
+            labels={"zone": draw(st.sampled_from("ab"))},
+            taints=draw(st.sampled_from(((), (SOFT,)))),
         )
         for i in range(draw(st.integers(1, 3)))
     ]
     values = st.sampled_from(({}, {"H100": 500, "H200": 1000}, {"H100": 1000}))
+    one_wish = st.builds(wish, st.sampled_from("ab"), st.sampled_from((1, 40, 100)))
+    wishes = st.lists(one_wish, max_size=2).map(tuple)
     pods = [
         pod(
             f"p{i}",
             draw(st.integers(1, 3)),
             priority=draw(st.sampled_from((0, 5))),
             gpu_model_values=draw(values),
+            preferences=draw(wishes),
+            tolerations=draw(st.sampled_from(((), (BEARS_SOFT,)))),
         )
         for i in range(draw(st.integers(1, 4)))
     ]
@@ -94,11 +120,23 @@ def figures(of: Snapshot, where: Where) -> dict[str, int]:
         "worth": sum(
             p.gpu_model_values.get(n.gpu_model, 0) * p.gpu_milli // 1000 for p, n in placed
         ),
+        "preference": -sum(unmet(p, n) - min(unmet(p, m) for m in of.nodes) for p, n in placed),
         "watts": -sum(watts(p, n) for p, n in placed) - OPENED_WATTS * len(opened),
         "cost": -sum(n.gpu_hour_cost_milli * p.gpu_milli // 1000 for p, n in placed),
         "carbon": -sum(watts(p, n) * n.carbon_grams_per_kwh for p, n in placed),
         "fragmentation": -fragmentation(of, where),
     }
+
+
+def unmet(of: Pod, on: Node) -> int:
+    """Weights of wishes that the node is not, and of taints that the pod would rather not bear."""
+    wishes = sum(p.weight for p in of.preferences if not wished(p, on))
+    return wishes + 100 * (SOFT in on.taints and BEARS_SOFT not in of.tolerations)
+
+
+def wished(preference: Preference, on: Node) -> bool:
+    (rule,) = preference.term.match_expressions
+    return on.labels["zone"] in rule.values
 
 
 def watts(of: Pod, on: Node) -> int:
@@ -266,3 +304,43 @@ def test_the_planning_loop_compares_by_its_settings() -> None:
     by_cost = ("disruption", "fragmentation", "cost")
     assert goes_to(gpu_prices=prices) == "a-dear"
     assert goes_to(gpu_prices=prices, objective=by_cost) == "b-cheap"
+
+
+def preferring(name: str, *, node_label: str, gpus: int = 4) -> JsonObject:
+    rule = {"key": "kubernetes.io/hostname", "operator": "In", "values": [node_label]}
+    term = {"weight": 1, "preference": {"matchExpressions": [rule]}}
+    kind = "preferredDuringSchedulingIgnoredDuringExecution"
+    return pod_object(name, gpus, affinity={"nodeAffinity": {kind: [term]}})
+
+
+def test_a_pod_goes_where_it_prefers_to_be_while_there_is_room() -> None:
+    cluster = Cluster()
+    cluster.add_nodes("a", "b")
+    for i in range(3):
+        cluster.add(preferring(f"p{i}", node_label="b"))
+    cluster.loop.step()
+    where = sorted(pod_facts.pinned_node(cluster.pod(f"p{i}")) for i in range(3))
+    assert where == ["a", "b", "b"], "a wish keeps nobody waiting"
+
+
+def test_a_pod_keeps_off_soft_taints_while_there_is_room() -> None:
+    cluster = Cluster()
+    cluster.add_nodes("a", taints=[{"key": "spot", "effect": "PreferNoSchedule"}])
+    cluster.add_nodes("b")
+    for name in ("p", "q", "r"):
+        cluster.add(pod_object(name, 4))
+    bears = [{"key": "spot", "operator": "Exists"}]
+    cluster.add(pod_object("s", 4, tolerations=bears))
+    cluster.loop.step()
+    where = {name: pod_facts.pinned_node(cluster.pod(name)) for name in "pqrs"}
+    assert where["s"] == "a"
+    assert sorted(where.values()) == ["a", "a", "b", "b"]
+
+
+def test_pods_without_gpus_have_wishes_too() -> None:
+    of = snapshot(
+        node("a", 0, labels={"zone": "a"}),
+        node("b", 0, labels={"zone": "b"}),
+        pod("p", 0, preferences=(wish("b", 1),)),
+    )
+    assert places(plan(of)) == {"p": "b"}

@@ -149,6 +149,24 @@ def test_a_replica_that_waits_or_leads_is_healthy_and_one_that_hangs_is_not() ->
     assert (leader.process.failure(), standby.process.failure()) == ("", "")
 
 
+def leading(replica: Replica) -> float:
+    value = replica.metrics.registry.get_sample_value("wattpack_placement_leading")
+    assert value is not None
+    return value
+
+
+def test_one_replica_says_that_it_leads_and_none_while_all_hang() -> None:
+    cluster = held_cluster()
+    one, other = Replica(cluster, "a"), Replica(cluster, "b")
+    assert (leading(one), leading(other)) == (0, 0)
+    run(cluster, 5, one.step, other.step)
+    assert (leading(one), leading(other)) == (1, 0)
+    cluster.clock.advance_seconds(60)
+    assert (leading(one), leading(other)) == (0, 0)
+    run(cluster, 60, other.step)
+    assert (leading(one), leading(other)) == (0, 1)
+
+
 def test_a_long_cycle_that_renews_the_lease_is_no_hang() -> None:
     cluster = held_cluster()
     replica = Replica(cluster, "a")

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from scheduler_plugin.documents.mig_placement import MigPlacement
 from scheduler_plugin.documents.plan_document import Plan, Step
-from scheduler_plugin.documents.snapshot import MigPlacement
 from scheduler_plugin.kube_objects import pods as pod_facts
 from scheduler_plugin.promises.move_book import Leaving
 from scheduler_plugin.promises.move_intake import Intake, chains_of

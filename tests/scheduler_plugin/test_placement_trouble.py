@@ -26,6 +26,7 @@ from wattpack.kube.port import (
     UnavailableError,
 )
 from wattpack.object_names import GATE
+from wattpack.times import rfc3339
 
 
 class Faulty:
@@ -342,6 +343,66 @@ def test_a_place_kept_on_a_node_that_is_taken_away_is_planned_anew(
     cluster.add(gang_pod("g-1", 2))
     (second,) = cluster.loop.step().released.values()
     assert {first, kept, second} == {"n1", "n2", "n3"}
+
+
+def test_a_place_kept_on_a_node_that_is_cordoned_is_planned_anew(cluster: Cluster) -> None:
+    cluster.add_nodes("n3")
+    cluster.add(gang_pod("g-0", 2))
+    (first,) = cluster.loop.step().released.values()
+    (kept,) = (place.node for place in cluster.loop.ledger.reservations.values())
+    cluster.bind()
+    cordon(cluster, kept)
+    cluster.add(gang_pod("g-1", 2))
+    (second,) = cluster.loop.step().released.values()
+    assert {first, kept, second} == {"n1", "n2", "n3"}
+
+
+def test_a_place_kept_for_a_patch_that_failed_is_void_once_its_node_is_cordoned(
+    cluster: Cluster,
+) -> None:
+    cluster.add_nodes("n3")
+    for i in range(2):
+        cluster.add(gang_pod(f"g-{i}", 2))
+    with_faults(cluster, None, InvalidError("no"))
+    (first,) = cluster.loop.step().released.values()
+    (kept,) = (place.node for place in cluster.loop.ledger.reservations.values())
+    cluster.bind()
+    cordon(cluster, kept)
+    cluster.clock.advance_seconds(10)
+    (second,) = cluster.loop.step().released.values()
+    assert {first, kept, second} == {"n1", "n2", "n3"}
+
+
+def cordon(cluster: Cluster, node: str) -> None:
+    body = cluster.api.get(NODES, node)
+    cluster.api.replace(NODES, {**body, "spec": {**body["spec"], "unschedulable": True}})
+
+
+def pinned_by_its_owner(name: str, node: str) -> JsonObject:
+    """As the pods of a DaemonSet are; it passes our webhook without a gate."""
+    rule = {"key": "metadata.name", "operator": "In", "values": [node]}
+    terms = {"nodeSelectorTerms": [{"matchFields": [rule]}]}
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": terms}
+    return pod_object(name, 8, affinity={"nodeAffinity": required})
+
+
+def test_a_pin_of_somebody_else_counts_until_its_node_was_found_too_small_for_a_while(
+    cluster: Cluster,
+) -> None:
+    cluster.api.create(PODS, pinned_by_its_owner("theirs", "n1"), SPACE)
+    cluster.add(pod_object("p0", 8))
+    cluster.add(pod_object("p1", 8))
+    ((first, node),) = cluster.loop.step().released.items()
+    assert node == "n2"
+    cluster.api.bind(first.removeprefix(f"{SPACE}/"), SPACE, node)
+    body = cluster.pod("theirs")
+    said = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
+    said["lastTransitionTime"] = rfc3339(cluster.clock.wall_time_ns())
+    body = {**body, "status": {"conditions": [said]}}
+    cluster.api.replace(PODS, body, SPACE, subresource="status")
+    assert cluster.loop.step().released == {}, "kube-scheduler may try again at any moment"
+    cluster.clock.advance_seconds(40)
+    assert list(cluster.loop.step().released.values()) == ["n1"]
 
 
 def test_a_job_loses_one_pod_at_most_to_nodes_that_are_taken_away(cluster: Cluster) -> None:

@@ -71,7 +71,7 @@ def test_one_move_makes_room_and_comes_first() -> None:
         (mover, target, True),
         ("p", source, True),
     ]
-    assert found.objective[-4] == -4 * 60, "GPU seconds of the one move"
+    assert found.objective[-5] == -4 * 60, "GPU seconds of the one move"
 
 
 @pytest.mark.parametrize("fixed", [{"move_seconds": None}, {"priority": 5, "move_seconds": None}])

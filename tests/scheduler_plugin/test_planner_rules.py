@@ -8,9 +8,11 @@ from typing import Any
 
 import pytest
 
+from scheduler_plugin.documents.host_resources import HOST_RESOURCES
 from scheduler_plugin.documents.mig_placement import MigPlacement
 from scheduler_plugin.documents.node_rules import (
     NodeTerm,
+    Preference,
     Requirement,
     Taint,
     TaintEffect,
@@ -35,7 +37,12 @@ APART = PeerRule(kind=PeerKind.APART, group="held", topology_key="zone")
 TOGETHER = PeerRule(kind=PeerKind.TOGETHER, group="held", topology_key="zone")
 TAINT = Taint(key="t", effect=TaintEffect.NO_SCHEDULE)
 TERM = NodeTerm(match_expressions=(Requirement(key="zone", operator="In", values=("a",)),))
-EXTENDED: tuple[dict[str, int], ...] = ({}, {"rdma/hca": 1}, {"rdma/hca": 2, "hugepages-2Mi": 4})
+EXTENDED: tuple[dict[str, int], ...] = (
+    {},
+    {"rdma/hca": 1},
+    {"rdma/hca": 2, "hugepages-2Mi": 4},
+    *({name: amount} for name in HOST_RESOURCES for amount in (1, 2)),
+)
 
 #: A pod that fits, and what else each field may say; a field that is not here fails a test below.
 POD_FIELDS: dict[str, tuple[Any, ...]] = {
@@ -56,8 +63,12 @@ POD_FIELDS: dict[str, tuple[Any, ...]] = {
     "resources": EXTENDED,
     "gpu_models": ((), ("H200",), ("A100",)),
     "gpu_model_values": ({}, {"H200": 1000, "A100": 400}),
+    "cpu_classes": ((), ("genoa",), ("milan", "rome")),
+    "cpu_class_values": ({}, {"genoa": 1000, "milan": 700}),
+    "nic_classes": ((), ("8x400g-roce",), ("ib",)),
     "node_selector": ({}, {"zone": "a"}),
     "required_terms": ((), (TERM,)),
+    "preferences": ((), (Preference(weight=100, term=TERM),)),
     "tolerations": ((), (Toleration(key="t", operator="Exists"),)),
     "kernel_class": ("", "decode"),
     "expected_watts_per_gpu": (None, 100),
@@ -78,6 +89,8 @@ NODE_FIELDS: dict[str, tuple[Any, ...]] = {
     "memory_bytes": (2**30, 0),
     "pods": (110, 0, 1),
     "resources": EXTENDED,
+    "cpu_class": ("", "genoa"),
+    "nic_class": ("", "8x400g-roce"),
     "labels": ({}, {"zone": "a"}, {"zone": "b"}),
     "taints": ((), (TAINT,)),
     "domain": ("row", ""),

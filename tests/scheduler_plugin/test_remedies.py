@@ -18,6 +18,8 @@ from benchmarks._explain_cases import KINDS, random_snapshot
 from benchmarks._explain_judge import altered, frozen, is_placed
 from benchmarks.explain_truth import judged
 from scheduler_plugin.documents.change_text import remedy_text
+from scheduler_plugin.documents.changed_snapshot import apply_changes
+from scheduler_plugin.documents.mig_placement import MigPlacement
 from scheduler_plugin.documents.node_rules import Taint, TaintEffect
 from scheduler_plugin.documents.plan_changes import (
     RANKS,
@@ -29,10 +31,9 @@ from scheduler_plugin.documents.plan_changes import (
     MovePod,
     RaiseLimit,
     ReturnNode,
-    apply_changes,
 )
 from scheduler_plugin.documents.plan_document import Pending, PendingReason, Plan, parse_plan
-from scheduler_plugin.documents.snapshot import MigPlacement, Node, Pod, Snapshot
+from scheduler_plugin.documents.snapshot import Node, Pod, Snapshot
 from scheduler_plugin.explain import static_needs
 from scheduler_plugin.explain.pending_remedies import explained
 from scheduler_plugin.explain.static_needs import NodeRules

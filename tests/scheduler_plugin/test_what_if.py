@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 
 from benchmarks._explain_cases import KINDS, random_snapshot
 from scheduler_plugin.app import what_if_command
+from scheduler_plugin.documents.mig_placement import MigPlacement
 from scheduler_plugin.documents.plan_document import Placement, Plan
-from scheduler_plugin.documents.snapshot import MigPlacement, PodState, Snapshot
+from scheduler_plugin.documents.snapshot import PodState, Snapshot
 from scheduler_plugin.gang_start import (
     ExpectedWatts,
     Forecast,
@@ -24,7 +25,14 @@ from scheduler_plugin.gang_start import (
 )
 from scheduler_plugin.judge.checker import complaints
 from scheduler_plugin.solve import SearchSettings, plan
-from scheduler_plugin.what_if import AddedNodes, Comparison, Question, altered, compared
+from scheduler_plugin.what_if import (
+    AddedNodes,
+    Comparison,
+    FewerNodes,
+    Question,
+    altered,
+    compared,
+)
 from tests.examples import examples
 from tests.scheduler_plugin.placement_builders import bound, domain, gang, node, pod, snapshot
 from wattpack.errors import InputError
@@ -92,6 +100,29 @@ def test_an_instance_of_a_drained_node_gets_a_place_elsewhere() -> None:
     runs = bound("b", "a", 0, mig_profiles={"7g.40gb": 1}, mig_placements=(there,))
     told = asked(snapshot(node("a", 4, **cut), node("b", 1, **cut), runs), drain=("a",))
     assert changes(told) == {"b": ("a", "b")}
+
+
+def test_so_many_nodes_of_a_model_go_the_emptiest_first_below_a_domain() -> None:
+    before = snapshot(
+        domain("site", 50_000),
+        domain("row", 20_000, parent="site"),
+        *(node(name, domain="row", gpu_model="H200") for name in "abc"),
+        node("d", domain="site", gpu_model="H200"),
+        node("l", domain="row", gpu_model="L4"),
+        bound("p", "a", 2),
+        bound("q", "b", 4),
+    )
+    assert asked(before, fewer=(FewerNodes(count=2, model="H200", domain="row"),)).removed == (
+        "a",
+        "c",
+    )
+    assert asked(before, fewer=(FewerNodes(count=3, model="H200"),)).removed == ("a", "c", "d")
+    with pytest.raises(InputError, match=r"--remove.*at most 3 nodes of H200 below row"):
+        altered(before, Question(fewer=(FewerNodes(count=4, model="H200", domain="row"),)))
+    with pytest.raises(InputError, match=r"--remove.*a power domain"):
+        altered(before, Question(fewer=(FewerNodes(count=1, model="H200", domain="x"),)))
+    with pytest.raises(InputError, match=r"--remove.*a GPU model: H200, L4"):
+        altered(before, Question(fewer=(FewerNodes(count=1, model="H20"),)))
 
 
 def test_a_removed_node_draws_nothing_any_more() -> None:

@@ -142,6 +142,8 @@ plan what-if missing | what-if
 plan what-if missing --drain a | --snapshot
 plan what-if object.json --drain a | --drain
 plan what-if object.json --remove a | --remove
+plan what-if object.json --remove 0:H200 | --remove
+plan what-if object.json --remove 2:H200 | --remove
 plan what-if object.json --add 2 | --add
 plan what-if object.json --add 0:H200 | --add
 plan what-if object.json --add 1e3:H200 | --add

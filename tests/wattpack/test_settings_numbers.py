@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from wattpack.errors import InputError
@@ -44,3 +46,21 @@ def test_true_stays_true_where_it_belongs() -> None:
 def test_an_environment_that_says_true_for_a_number_is_refused() -> None:
     with pytest.raises(InputError, match="count"):
         Outer.load(environment={"WATTPACK_COUNT": "true"})
+
+
+def test_a_refusal_names_what_gave_the_value(tmp_path: Path) -> None:
+    file = tmp_path / "settings.yaml"
+    file.write_text("count: one\nshare: much\n", encoding="utf-8")
+
+    def refusal(environment: dict[str, str], flags: dict[str, object]) -> tuple[str, str]:
+        with pytest.raises(InputError) as refused:
+            Outer.load(file=file, environment=environment, flags=flags)
+        return refused.value.source, refused.value.field
+
+    assert refusal({}, {}) == (str(file), "count")
+    assert refusal({"WATTPACK_COUNT": "two"}, {"on": None}) == ("WATTPACK_COUNT", "count")
+    assert refusal({"WATTPACK_COUNT": "2"}, {"on_or_count": ()}) == (str(file), "share")
+    assert refusal({"WATTPACK_COUNT": "2"}, {"share": 1, "on_or_count": ()}) == (
+        "--on-or-count",
+        "on_or_count.bool",
+    )

@@ -1,0 +1,126 @@
+"""What BMCs say of whole servers, out of a Prometheus that scrapes IPMI or Redfish exporters.
+
+    server_power_query ──> thread, every 2 s ──> newest readings ──read()──> tick
+
+One question brings all servers. A plain series tells its samples' times; any other expression
+seems to be of the moment of the question, so its query has to drop what is old by itself.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Mapping
+from typing import Final, Protocol
+
+from controller.host_draws import ServerReading
+from forecasting.prometheus.query import QueryApi, vector_of
+from wattpack.clock import Clock
+from wattpack.errors import InputError, WattpackError
+from wattpack.periodic import PeriodicThread
+from wattpack.units import NS_PER_SECOND, seconds_to_ns
+
+__all__ = ["NoServerPower", "ServerPower", "ServerPowerSource"]
+
+log = logging.getLogger(__name__)
+
+PERIOD_NS: Final = 2 * NS_PER_SECOND
+HIGHEST_WATTS: Final = 1e6
+
+
+class ServerPowerSource(Protocol):
+    """The newest reading of each server's BMC."""
+
+    @property
+    def max_age_ns(self) -> int:
+        """Older readings count as missing."""
+        ...
+
+    def read(self) -> Mapping[str, ServerReading]:
+        """By Node name; never waits."""
+        ...
+
+
+class NoServerPower:
+    """Nobody tells."""
+
+    max_age_ns = 0
+
+    def read(self) -> Mapping[str, ServerReading]:
+        """Nothing."""
+        return {}
+
+
+class ServerPower(PeriodicThread, ServerPowerSource):
+    """Readings of every server that one query names.
+
+    Args:
+        api: Prometheus, path ``query``.
+        clock: Time stamps are brought onto its monotonic side.
+        query: PromQL of one series a server, AC watts.
+        label: With the Node's name.
+        max_age_seconds: Of a reading.
+    """
+
+    def __init__(
+        self, api: QueryApi, clock: Clock, query: str, label: str, max_age_seconds: float
+    ) -> None:
+        super().__init__(clock, "server power", PERIOD_NS)
+        self._api, self._query, self._label = api, query, label
+        self._max_age_ns = seconds_to_ns(max_age_seconds)
+        self._readings: Mapping[str, ServerReading] = {}
+        self._problem = ""
+
+    @property
+    def max_age_ns(self) -> int:
+        """Older readings count as missing."""
+        return self._max_age_ns
+
+    def read(self) -> Mapping[str, ServerReading]:
+        """As they came last; who takes them judges their age."""
+        return self._readings
+
+    def stop(self, patience_seconds: float = 5.0) -> None:
+        """End the thread; an open question is waited for."""
+        super().stop(patience_seconds)
+        self._api.close()
+
+    def run_once(self) -> None:
+        """Ask once; without an answer the last readings age."""
+        try:
+            self._ask()
+        except WattpackError as error:
+            self._tell(str(error))
+        else:
+            self._tell("" if self._readings else f"no server has a reading and one {self._label!r}")
+
+    def _ask(self) -> None:
+        now_ns, now_seconds = self._clock.monotonic_ns(), self._clock.wall_time_ns() / NS_PER_SECOND
+        watts = self._by_server(self._query, now_seconds)
+        stamps = self._by_server(f"timestamp({self._query})", now_seconds)
+        wrong = [one for one in watts.values() if not 0.0 <= one <= HIGHEST_WATTS]
+        if wrong:
+            raise InputError("server_power_query", "AC watts from 0 to 1e6", wrong[0], self._query)
+        found = {}
+        for name in watts.keys() & stamps.keys():
+            age_ns = seconds_to_ns(now_seconds - stamps[name])
+            if abs(age_ns) <= self._max_age_ns:
+                # A clock that is ahead of ours must not make a reading one of the future.
+                found[name] = ServerReading(watts[name], now_ns - max(0, age_ns))
+        # Replaced whole: the tick reads it from another thread.
+        self._readings = found
+
+    def _by_server(self, query: str, at_seconds: float) -> dict[str, float]:
+        """A server that several series name is left out: their sum may count a supply twice."""
+        body = self._api.ask({"query": query, "time": f"{at_seconds:.3f}"}, query)
+        rows = [(labels.get(self._label, ""), value) for labels, value in vector_of(body, query)]
+        counts = Counter(name for name, _ in rows)
+        return {name: value for name, value in rows if name and counts[name] == 1}
+
+    def _tell(self, problem: str) -> None:
+        """Log a problem once, and its end."""
+        if problem and not self._problem:
+            log.warning("no power of whole servers: %s", problem)
+        elif self._problem and not problem:
+            log.info("power of whole servers read again")
+        self._problem = problem

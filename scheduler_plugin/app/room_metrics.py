@@ -1,0 +1,103 @@
+"""What Prometheus learns about pods that wait, how long they did, and GPUs that nobody has."""
+
+from __future__ import annotations
+
+import contextlib
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from prometheus_client import CollectorRegistry, Gauge, Histogram
+
+from scheduler_plugin.documents.objective_order import ObjectiveStage
+from scheduler_plugin.documents.plan_document import Plan
+from scheduler_plugin.documents.snapshot import MILLI_PER_GPU, Snapshot
+from scheduler_plugin.packing.free_gpus import free_gpus, open_gpus
+from scheduler_plugin.packing.objective import FRAGMENTATION_STEP_MILLI
+from scheduler_plugin.room.resource_columns import gpu_value_milli
+from wattpack.kube.port import JsonObject
+from wattpack.times import parse_rfc3339
+
+__all__ = ["RoomMetrics"]
+
+_WAITED_SECONDS: Final = (1, 2, 5, 10, 30, 60, 300, 1800, 3600, 14400, 86400)
+
+
+class RoomMetrics:
+    """Series of the replica that plans; the others show none of the gauges.
+
+    Args:
+        registry: Where they are registered.
+    """
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._pending = Gauge(
+            "wattpack_placement_pending_pods",
+            "Managed pods without a place by dominant cause.",
+            ["reason"],
+            registry=registry,
+        )
+        self._waited = Histogram(
+            "wattpack_placement_waited_seconds",
+            "From a pod's creation to its release with a node; creation is told in whole seconds.",
+            buckets=_WAITED_SECONDS,
+            registry=registry,
+        )
+        self._gpus = Gauge(
+            "wattpack_placement_gpus",
+            "GPUs of nodes that take pods as the newest plan leaves them: held or free.",
+            ["gpu_model", "state"],
+            registry=registry,
+        )
+        self._stranded = Gauge(
+            "wattpack_placement_stranded_gpus",
+            "Of the free GPUs what the expected demand cannot use on its nodes (the measure of "
+            "FGD), as the newest plan leaves them.",
+            registry=registry,
+        )
+
+    def waiting(self, causes: Iterable[str]) -> None:
+        """Who waits now, a cause each."""
+        self._pending.clear()
+        for reason, count in Counter(causes).items():
+            self._pending.labels(reason).set(count)
+
+    def released(self, pods: Iterable[JsonObject], wall_seconds: float) -> None:
+        """They got their nodes at this Unix time."""
+        for pod in pods:
+            with contextlib.suppress(ValueError):
+                created = parse_rfc3339(str(pod["metadata"].get("creationTimestamp")))
+                self._waited.observe(max(0.0, wall_seconds - created.timestamp()))
+
+    def planned(self, plan: Plan, snapshot: Snapshot) -> None:
+        """GPUs once the plan is carried out."""
+        total, free = open_gpus(snapshot), free_gpus(snapshot)
+        for model, gpus in _taken(plan, snapshot).items():
+            free[model] = max(0.0, free.get(model, 0.0) - gpus)
+        self._gpus.clear()
+        for model, gpus in total.items():
+            self._gpus.labels(model, "free").set(free[model])
+            self._gpus.labels(model, "held").set(gpus - free[model])
+        order = snapshot.objective
+        if plan.objective and ObjectiveStage.FRAGMENTATION in order:
+            steps = -plan.objective[order.index(ObjectiveStage.FRAGMENTATION) - len(order)]
+            self._stranded.set(steps * FRAGMENTATION_STEP_MILLI / MILLI_PER_GPU)
+
+    def stands_by(self) -> None:
+        """Another replica tells."""
+        self._pending.clear()
+        self._gpus.clear()
+        self._stranded.set(0.0)
+
+
+def _taken(plan: Plan, snapshot: Snapshot) -> Mapping[str, float]:
+    """GPUs that placements and steps take from what is free, by model; below 0 for given back."""
+    models = {node.name: node.gpu_model for node in snapshot.nodes if node.is_open}
+    gpus = {pod.uid: gpu_value_milli(pod) / MILLI_PER_GPU for pod in snapshot.pods}
+    taken: dict[str, float] = defaultdict(float)
+    for placement in plan.placements:
+        taken[models.get(placement.node, "")] += gpus[placement.uid]
+    for step in plan.steps:
+        more = gpus[step.uid] if step.arrives else -gpus[step.uid]
+        taken[models.get(step.node, "")] += more
+    return taken
