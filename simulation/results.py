@@ -42,6 +42,17 @@ class Comparison(BaseModel):
     pods_placed: int
 
 
+class RequestFigures(BaseModel):
+    """Times of one class's finished requests, seconds; those of warm-up and run-out left out."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    first_token_p50: float
+    first_token_p99: float
+    per_token_p50: float
+    per_token_p99: float
+
+
 class TwinResult(BaseModel):
     """The summary of one run; every figure is simulated.
 
@@ -74,6 +85,8 @@ class TwinResult(BaseModel):
     slowdown_p99: dict[str, float]
     first_token_p99_seconds: dict[str, float] = Field(default_factory=dict)
     uncapped_first_token_p99_seconds: dict[str, float] = Field(default_factory=dict)
+    request_seconds: dict[str, RequestFigures] = Field(default_factory=dict)
+    uncapped_request_seconds: dict[str, RequestFigures] = Field(default_factory=dict)
     pods_placed: int
     pods_pending: int
     pods_moved: int
@@ -133,11 +146,15 @@ def replay_uncapped(scenario: Scenario, record: list[PlacementEvent], end_ns: in
     return world
 
 
+def _judged_before(world: World) -> float:
+    """Requests that arrived later had no time to finish."""
+    end = ran_seconds(world)
+    return end - min(LEAD_OUT_SECONDS, 0.1 * (end - world.ledger.begin_seconds))
+
+
 def _latency(world: World, service: int) -> Floats:
     """Latencies of requests that had time to finish; those under way count with their age."""
-    begin = world.ledger.begin_seconds
-    end = (world.now_ns - world.start_ns) / NS_PER_SECOND
-    cut = end - min(LEAD_OUT_SECONDS, 0.1 * (end - begin))
+    cut = _judged_before(world)
     done = world.ledger.latencies(service, cut)
     return np.concatenate([done, world.unfinished_ages(service, cut)])
 
@@ -171,6 +188,26 @@ def first_token_p99(world: World) -> dict[str, float]:
         waited = np.concatenate([world.ledger.first_tokens(i) for i in services])
         if len(waited):
             result[name] = round(float(np.quantile(waited, 0.99)), 6)
+    return result
+
+
+def request_seconds(world: World) -> dict[str, RequestFigures]:
+    """Times to the first token and between tokens by class."""
+    before, result = _judged_before(world), {}
+    for name, services in by_class(world).items():
+        pairs = [world.ledger.tokens_apart(i, before) for i in services]
+        first, apart = (np.concatenate(column) for column in zip(*pairs, strict=True))
+        if len(first) and len(apart):
+            p50, p99 = (
+                [round(float(np.quantile(values, level)), 6) for values in (first, apart)]
+                for level in (0.5, 0.99)
+            )
+            result[name] = RequestFigures(
+                first_token_p50=p50[0],
+                first_token_p99=p99[0],
+                per_token_p50=p50[1],
+                per_token_p99=p99[1],
+            )
     return result
 
 
@@ -232,6 +269,8 @@ def summarise(world: World, uncapped: World, policy: str, product: Mapping[str, 
         slowdown_p99=slowdowns(world, uncapped, 0.99),
         first_token_p99_seconds=first_token_p99(world),
         uncapped_first_token_p99_seconds=first_token_p99(uncapped),
+        request_seconds=request_seconds(world),
+        uncapped_request_seconds=request_seconds(uncapped),
         pods_placed=pods_placed(world.record),
         pods_moved=world.moved,
         cap_to_effect_seconds_p99=effects.p99_seconds,

@@ -58,6 +58,7 @@ class StepResult:
         first_token_seconds: Arrival to first token, (finished,).
         tokens: Prompt and output tokens of each finished request, (finished,).
         arrived_seconds: When each finished request came, (finished,).
+        output_tokens: Of its answer, (finished,).
     """
 
     busy_share: Floats
@@ -67,6 +68,7 @@ class StepResult:
     first_token_seconds: Floats
     tokens: Floats
     arrived_seconds: Floats
+    output_tokens: Floats
 
 
 _REQUEST = np.dtype(
@@ -229,7 +231,7 @@ class ServingFleet:
 
     def _advance(
         self, begin: float, seconds: float, done: Done, decoding: Bools
-    ) -> tuple[Integers, Floats, Floats, Floats, Floats]:
+    ) -> tuple[Integers, Floats, Floats, Floats, Floats, Floats]:
         """Move all requests by the tokens and iterations of the step; the finished ones."""
         r, tokens, turns = self._requests, done.prompt_tokens, done.turns
         done_before, turns_before = self._prompts_done.copy(), self._iterations.copy()
@@ -258,5 +260,12 @@ class ServingFleet:
             self._buffer[: self._count] = kept
         latency = np.maximum(end - gone["arrived"], 0.0)
         waited = gone["first_token"] - gone["arrived"]
-        tokens_done = gone["prompt"] + gone["output"]
-        return gone["service"].copy(), latency, waited, tokens_done, gone["arrived"].copy()
+        output = gone["output"].copy()
+        return (
+            gone["service"].copy(),
+            latency,
+            waited,
+            gone["prompt"] + output,
+            gone["arrived"].copy(),
+            output,
+        )

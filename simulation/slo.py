@@ -45,6 +45,7 @@ class Ledger:
     _latency: list[list[Floats]] = field(default_factory=list)
     _arrived: list[list[Floats]] = field(default_factory=list)
     _first_token: list[list[Floats]] = field(default_factory=list)
+    _per_token: list[list[Floats]] = field(default_factory=list)
     _jobs: dict[str, list[Floats]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -53,6 +54,7 @@ class Ledger:
         self._latency = [[] for _ in range(self.n_services)]
         self._arrived = [[] for _ in range(self.n_services)]
         self._first_token = [[] for _ in range(self.n_services)]
+        self._per_token = [[] for _ in range(self.n_services)]
 
     def served(self, result: StepResult) -> None:
         """Add the requests that finished in a step."""
@@ -61,7 +63,11 @@ class Ledger:
             self.tokens[service] += float(result.tokens[mine].sum())
             self.requests[service] += int(mine.sum())
             self._latency[service].append(result.latency_seconds[mine])
-            self._first_token[service].append(result.first_token_seconds[mine])
+            first, output = result.first_token_seconds[mine], result.output_tokens[mine]
+            self._first_token[service].append(first)
+            # Of an answer of one token there is no time between tokens.
+            gaps = np.where(output > 1.0, output - 1.0, np.nan)
+            self._per_token[service].append((result.latency_seconds[mine] - first) / gaps)
             self._arrived[service].append(result.arrived_seconds[mine])
 
     def worked(self, kind: str, gpu_seconds: float) -> None:
@@ -90,6 +96,19 @@ class Ledger:
         """Seconds to the first token of finished requests."""
         parts = self._first_token[service]
         return np.concatenate(parts) if parts else np.zeros(0)
+
+    def tokens_apart(self, service: int, arrived_before_seconds: float) -> tuple[Floats, Floats]:
+        """Seconds to the first token, and per token after it, of what ``latencies`` judges.
+
+        Answers of one token are left out of the second.
+        """
+        if not self._arrived[service]:
+            return np.zeros(0), np.zeros(0)
+        arrived = np.concatenate(self._arrived[service])
+        judged = (arrived >= self.begin_seconds) & (arrived < arrived_before_seconds)
+        first = np.concatenate(self._first_token[service])[judged]
+        gaps = np.concatenate(self._per_token[service])[judged]
+        return first, gaps[~np.isnan(gaps)]
 
 
 def quantile_ratio(capped: Floats, uncapped: Floats, level: float) -> float | None:

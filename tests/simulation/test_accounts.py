@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from simulation.results import by_class, replay_uncapped, slowdowns, tokens
+from simulation.serving_queues import StepResult
 from simulation.slo import Ledger, quantile_ratio
 from simulation.world import World
 from tests.simulation.twin_builders import small_scenario
@@ -69,3 +70,25 @@ def test_a_replay_of_an_uncapped_run_is_the_run_itself() -> None:
     assert np.array_equal(again.bank.energy_joules, world.bank.energy_joules)
     assert again.ledger.tokens == world.ledger.tokens
     assert set(slowdowns(world, again, 0.99).values()) == {1.0}
+
+
+def test_a_token_takes_what_an_answer_took_after_its_first_token() -> None:
+    ledger = Ledger(2, begin_seconds=10.0)
+    ledger.served(
+        StepResult(
+            busy_share=np.zeros(2),
+            busy_watts=np.zeros(2),
+            service=np.array([0, 0, 0, 1]),
+            latency_seconds=np.array([3.0, 5.0, 9.0, 2.0]),
+            first_token_seconds=np.array([1.0, 5.0, 1.0, 1.0]),
+            tokens=np.array([105.0, 101.0, 109.0, 102.0]),
+            arrived_seconds=np.array([12.0, 13.0, 5.0, 14.0]),
+            output_tokens=np.array([5.0, 1.0, 9.0, 2.0]),
+        )
+    )
+    # The third came before the accounts; the second is an answer of one token.
+    first, apart = ledger.tokens_apart(0, 20.0)
+    assert (first.tolist(), apart.tolist()) == ([1.0, 5.0], [0.5])
+    assert [one.tolist() for one in ledger.tokens_apart(1, 20.0)] == [[1.0], [1.0]]
+    assert [len(one) for one in ledger.tokens_apart(1, 14.0)] == [0, 0]
+    assert [len(one) for one in Ledger(1).tokens_apart(0, 1.0)] == [0, 0]

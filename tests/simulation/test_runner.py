@@ -48,6 +48,14 @@ def test_the_product_places_pods_serves_requests_and_breaks_nothing(result: Twin
     assert set(result.slowdown_p99) >= {"high", "low"}
 
 
+def test_times_to_tokens_are_told_by_class(result: TwinResult) -> None:
+    assert "high" in result.request_seconds
+    assert "high" in result.uncapped_request_seconds
+    for one in (*result.request_seconds.values(), *result.uncapped_request_seconds.values()):
+        assert 0.0 < one.first_token_p50 <= one.first_token_p99
+        assert 0.0 < one.per_token_p50 <= one.per_token_p99 < 1.0
+
+
 def test_the_same_seed_gives_the_same_digest_and_another_seed_another(result: TwinResult) -> None:
     assert run_twin(small_scenario()).digest == result.digest
     assert run_twin(small_scenario(seed=8)).digest != result.digest
