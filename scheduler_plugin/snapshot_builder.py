@@ -191,7 +191,7 @@ def _domains(
     bound_at = {pod_facts.uid(body): bound_at_seconds(body) for body in objects.pods}
     spreads = draws.spreads(objects.models) if objects.p99_of_sums else None
     loads = bound_loads(nodes, planned, bound_at, spreads)
-    hosts = host_watts(nodes, objects.power)
+    hosts = host_watts(nodes)
     return objects.power.snapshot_domains(hosts, loads, objects.wall_seconds)
 
 

@@ -9,15 +9,15 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 from scheduler_plugin.app.cluster_view import ClusterReader
-from scheduler_plugin.app.objective_flag import OBJECTIVE_HELP, in_order, stage_names
-from scheduler_plugin.documents.change_text import changes_by_uid, remedy_text
-from scheduler_plugin.documents.plan_document import Placement, Plan, Step, Tier, plan_schema
+from scheduler_plugin.app.plan_text import describe
+from scheduler_plugin.app.planning_flags import add_planning_flags, chosen
+from scheduler_plugin.app.scheduler_settings import PlacementSettings
+from scheduler_plugin.documents.plan_document import Plan, plan_schema
 from scheduler_plugin.documents.snapshot import (
-    MILLI_PER_GPU,
     Snapshot,
     parse_snapshot,
     snapshot_schema,
@@ -28,7 +28,6 @@ from scheduler_plugin.kube_objects.expected_ends import expected_ends
 from scheduler_plugin.promises.ledger import Ledger
 from scheduler_plugin.snapshot_builder import build_snapshot
 from scheduler_plugin.solve import SearchSettings, plan
-from scheduler_plugin.solver.steps import evicted_by
 from wattpack.clock import Clock, SystemClock
 from wattpack.documents import parse_json
 from wattpack.errors import InputError
@@ -51,7 +50,6 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--json", action="store_true", help="print the wattpack.io/plan/v1")
     parser.add_argument("--deadline-seconds", type=float, default=1.0, help="for the search")
-    parser.add_argument("--objective", type=stage_names, metavar="STAGE,…", help=OBJECTIVE_HELP)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--workers", type=int, default=1, help="solver threads; 1 is repeatable")
     parser.add_argument(
@@ -59,6 +57,7 @@ def _parser() -> argparse.ArgumentParser:
         action="store_true",
         help="running pods that can be moved may be, and may make room for more important ones",
     )
+    add_planning_flags(parser)
     return parser
 
 
@@ -82,7 +81,8 @@ def _plan(arguments: argparse.Namespace) -> tuple[Plan, Snapshot]:
         "--deadline-seconds", arguments.deadline_seconds, minimum=0, maximum=3600, unit="seconds"
     )
     workers = int(require_number("--workers", arguments.workers, minimum=1, maximum=256))
-    snapshot = in_order(_snapshot(arguments), arguments.objective)
+    choice = chosen(arguments)
+    snapshot = choice.of(_snapshot(arguments, choice.settings))
     if arguments.write_snapshot:
         _write(arguments.write_snapshot, snapshot)
     seed = int(require_number("--seed", arguments.seed, minimum=0, maximum=2**31 - 1))
@@ -90,12 +90,12 @@ def _plan(arguments: argparse.Namespace) -> tuple[Plan, Snapshot]:
     return plan(snapshot, deadline_seconds=seconds, seed=seed, settings=settings), snapshot
 
 
-def _snapshot(arguments: argparse.Namespace) -> Snapshot:
+def _snapshot(arguments: argparse.Namespace, settings: PlacementSettings) -> Snapshot:
     if not arguments.cluster:
         return read_snapshot(arguments.snapshot)
     from wattpack.kube.client import connect
 
-    return cluster_snapshot(connect(arguments.kubeconfig), SystemClock())
+    return cluster_snapshot(connect(arguments.kubeconfig), SystemClock(), settings)
 
 
 def read_snapshot(name: str) -> Snapshot:
@@ -111,17 +111,25 @@ def read_snapshot(name: str) -> Snapshot:
     return parse_snapshot(text, source)
 
 
-def cluster_snapshot(api: KubeApi, clock: Clock) -> Snapshot:
+def cluster_snapshot(api: KubeApi, clock: Clock, settings: PlacementSettings) -> Snapshot:
     """What a planner that starts now would see; pods that wait at our gate or would in Shadow.
 
     Beside that it knows when pods end that state it (``wattpack plan what-if`` asks).
 
+    Args:
+        api: Of the cluster.
+        clock: Of the people who ask.
+        settings: Of the planner: whose forecasts count, how peaks add up, and cap levels.
+
     Raises:
         KubeError: if the API does not answer.
     """
-    reader = ClusterReader(api, clock, shadow=True)
+    reader = ClusterReader(api, clock, shadow=True, authority=settings.namespace)
     pods = reader.pods()
-    built = build_snapshot(reader.objects(pods), Ledger())
+    objects = replace(reader.objects(pods), p99_of_sums=settings.peaks == "p99")
+    if settings.cap_levels:
+        objects = replace(objects, at_caps=True, floors=reader.policy_floors())
+    built = build_snapshot(objects, Ledger())
     ends = expected_ends(pods, clock.wall_time_ns() / NS_PER_SECOND)
     return with_expected_ends(built.snapshot, ends)
 
@@ -143,60 +151,3 @@ def _read(name: str) -> str:
         # The name stands in front already.
         got = getattr(error, "strerror", None) or str(error)
         raise InputError("--snapshot", "a readable UTF-8 file", got, name) from error
-
-
-def _gpus(milli: int) -> str:
-    return f"{milli / MILLI_PER_GPU:g}"
-
-
-def _boards(placed: Placement | Step) -> str:
-    cuts = [f"board {at.board} ({at.profile} from slice {at.start})" for at in placed.mig]
-    whole = [f"board {', '.join(map(str, placed.boards))}"] if placed.boards else []
-    return "".join(f" {each}" for each in whole + cuts)
-
-
-def _gpus_alone(tier: Tier) -> str:
-    """Of a tier that may lack GPUs: what the first of its bounds leaves open."""
-    reached, bound = tier.cumulative_gpu_value, tier.bound_gpu_value
-    if reached == bound or (reached, bound) == (tier.cumulative_value, tier.bound_value):
-        return ""
-    return f" (without pods that need no GPU {_gpus(reached)} of {_gpus(bound)})"
-
-
-def describe(snapshot: Snapshot, result: Plan) -> str:
-    """The plan for people."""
-    pods = {pod.uid: pod for pod in snapshot.pods}
-
-    def title(uid: str) -> str:
-        pod = pods[uid]
-        return f"{pod.namespace}/{pod.name}" if pod.name else uid
-
-    lines = [
-        f"{len(result.placements)} placed, {len(result.pending)} pending, "
-        f"gap {result.gap:.1%} ({result.method}, snapshot {result.snapshot_digest[:19]})"
-    ]
-    for tier in result.tiers:
-        lines.append(
-            f"priority {tier.priority}: {_gpus(tier.placed_value)} of "
-            f"{_gpus(tier.demanded_value)} GPUs placed; with those above "
-            f"{_gpus(tier.cumulative_value)}, at most {_gpus(tier.bound_value)} possible"
-            f"{_gpus_alone(tier)}"
-        )
-    watts = {placement.uid: placement.watts for placement in result.placements}
-    for placement in () if result.steps else result.placements:
-        where = f"{placement.node}{_boards(placement)}"
-        lines.append(f"  {title(placement.uid)} -> {where} (+{placement.watts:,} W)")
-    evicted = set(evicted_by(result.steps))
-    for number, step in enumerate(result.steps):
-        does = "->" if step.arrives else "evicted from" if step.uid in evicted else "leaves"
-        added = f" (+{watts[step.uid]:,} W)" if step.arrives and step.uid in watts else ""
-        where = f"{step.node}{_boards(step)}"
-        lines.append(f"  {number + 1}. {title(step.uid)} {does} {where}{added}")
-    told, names = changes_by_uid(result), {uid: title(uid) for uid in pods}
-    for pending in result.pending:
-        lines.append(f"  {title(pending.uid)} waits: {pending.reason}: {pending.message}")
-        remedy = remedy_text(told[pending.uid], names)
-        lines += [f"    {remedy}"] if remedy else []
-    for reason, count in sorted(Counter(p.reason.value for p in result.pending).items()):
-        lines.append(f"{count} x {reason}")
-    return "\n".join(lines)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from scheduler_plugin.documents.change_text import changes_by_uid, remedy_text
+from scheduler_plugin.documents.change_text import remedy_text, told_by_uid
 from scheduler_plugin.documents.plan_changes import EvictPod, MovePod
 from scheduler_plugin.documents.plan_document import Pending, Plan
 from scheduler_plugin.documents.snapshot import Pod
@@ -31,7 +31,7 @@ def pending_message(entry: Pending, told: Pending, pods: Mapping[str, Pod]) -> s
 
 def pending_causes(result: Plan, pods: Mapping[str, Pod]) -> dict[str, tuple[str, str]]:
     """Reason and message by uid, of pods that exist; arguments as above."""
-    told = changes_by_uid(result)
+    told = told_by_uid(result.pending)
     return {
         entry.uid: (entry.reason.value, pending_message(entry, told[entry.uid], pods))
         for entry in result.pending

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from scheduler_plugin.app.plan_archive import OpenMoves, PlanArchive
 from scheduler_plugin.app.plan_lines import absent_uid, pending_line, promise_line
-from scheduler_plugin.documents.change_text import changes_by_uid
+from scheduler_plugin.documents.change_text import told_by_uid
 from scheduler_plugin.documents.plan_document import Placement, Plan
 from scheduler_plugin.documents.snapshot import Snapshot
 from scheduler_plugin.packing.domain_rooms import domain_rooms
@@ -70,7 +70,7 @@ class PlanWriter:
             for p in chosen
         ]
         promises += self._open_before({p.uid for p in chosen}, now)
-        told = changes_by_uid(plan)
+        told = told_by_uid(plan.pending)
         pending = [pending_line(p, told[p.uid], pods) for p in plan.pending if "#" not in p.uid]
         book, spent = self._ledger.moves, self._ledger.disruptions
         moves = OpenMoves(len(book.leaving()), record_of(book, spent, now))

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Final
 
 from scheduler_plugin.app.extender import Extender
-from scheduler_plugin.app.objective_flag import OBJECTIVE_HELP, stage_names
 from scheduler_plugin.app.placement_metrics import PlacementMetrics
+from scheduler_plugin.app.planning_flags import OBJECTIVE_HELP, stage_names
 from scheduler_plugin.app.planning_loop import PlacementLoop, PlannerSurroundings
 from scheduler_plugin.app.scheduler_process import SchedulerProcess, planner_elector
 from scheduler_plugin.app.scheduler_settings import ENVIRONMENT, PlacementSettings

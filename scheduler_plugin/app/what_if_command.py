@@ -12,6 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from scheduler_plugin.app.plan_command import read_snapshot
+from scheduler_plugin.app.planning_flags import add_planning_flags, chosen
 from scheduler_plugin.app.what_if_lines import comparison_lines, start_lines
 from scheduler_plugin.documents.plan_document import Plan
 from scheduler_plugin.documents.snapshot import Snapshot
@@ -72,6 +73,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--json", action="store_true", help="print the document")
     parser.add_argument("--moves", action="store_true", help="running pods may be moved, too")
     parser.add_argument("--deadline-seconds", type=float, default=1.0, help="for each search")
+    add_planning_flags(parser)
     return parser
 
 
@@ -116,7 +118,8 @@ def _planner(arguments: argparse.Namespace) -> Callable[[Snapshot], Plan]:
         "--deadline-seconds", arguments.deadline_seconds, minimum=0, maximum=3600, unit="seconds"
     )
     settings = SearchSettings(moves=arguments.moves, leaving=frozenset(arguments.drain))
-    return lambda snapshot: plan(snapshot, deadline_seconds=seconds, settings=settings)
+    choice = chosen(arguments)
+    return lambda snapshot: plan(choice.of(snapshot), deadline_seconds=seconds, settings=settings)
 
 
 def _forecast(file: Path | None) -> Forecast | None:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from scheduler_plugin.app.plan_lines import pending_message
-from scheduler_plugin.documents.snapshot import MILLI_PER_GPU, Pod, Snapshot
+from collections.abc import Mapping, Sequence, Set
+
+from scheduler_plugin.app.plan_text import pod_names, waiting_blocks
+from scheduler_plugin.documents.change_text import remedy_lines, told_by_uid
+from scheduler_plugin.documents.snapshot import MILLI_PER_GPU, Snapshot
 from scheduler_plugin.gang_start import GangStart
 from scheduler_plugin.what_if import Comparison, DomainWatts, Relocation
 
@@ -17,9 +20,7 @@ def comparison_lines(snapshot: Snapshot, comparison: Comparison) -> list[str]:
         snapshot: As the question has it.
         comparison: Of both plans.
     """
-    pods = {pod.uid: pod for pod in snapshot.pods}
-    waiting = {entry.uid: entry for entry in comparison.pending}
-    told = {entry.gang: entry for entry in comparison.pending if entry.gang and entry.changes}
+    names, waiting = pod_names(snapshot), {entry.uid for entry in comparison.pending}
     before = f"{_gpus(comparison.held_before)} of {_gpus(comparison.gpu_milli_before)}"
     lines = [
         f"{before} GPUs held before, "
@@ -30,36 +31,40 @@ def comparison_lines(snapshot: Snapshot, comparison: Comparison) -> list[str]:
         lines.append(f"removed: {', '.join(comparison.removed)}")
     for kind, those in _kinds(comparison.relocations).items():
         lines.append(f"{len(those)} {kind}")
-        for one in those:
-            lines.append(f"  {_title(pods[one.uid])}{_from_to(one)}")
-            if not one.after and (entry := waiting.get(one.uid)):
-                text = pending_message(entry, told.get(entry.gang, entry), pods)
-                lines.append(f"    {entry.reason}: {text}")
-            elif one.runs and not one.after:
-                lines.append("    evicted: its place goes to work that counts more")
+        lines += [f"  {names[one.uid]}{_from_to(one)}{_evicted(one, waiting)}" for one in those]
+        lines += _why(comparison, [one for one in those if not one.after], names)
     return lines + [_watts(domain) for domain in comparison.domains if _differs(domain)]
+
+
+def _why(comparison: Comparison, lost: Sequence[Relocation], names: Mapping[str, str]) -> list[str]:
+    """Of those who have no place any more, a gang's members together."""
+    uids = {one.uid for one in lost}
+    waiting = [entry for entry in comparison.pending if entry.uid in uids]
+    told = told_by_uid(comparison.pending)
+    return [line for block in waiting_blocks(waiting, told, names) for line in block]
 
 
 def start_lines(snapshot: Snapshot, start: GangStart) -> list[str]:
     """When a gang would start, and why not now."""
-    pods = {pod.uid: pod for pod in snapshot.pods}
+    names, cause = pod_names(snapshot), start.cause
     why = []
-    if start.cause is not None:
-        why = [f"  {start.cause.reason}: {pending_message(start.cause, start.cause, pods)}"]
+    if cause is not None:
+        why = [f"  {cause.reason}: {cause.message}"]
+        why += [f"    {line}" for line in remedy_lines(cause, names)]
     if start.start_seconds is None:
         until = f"looked {start.looked_until_seconds:,} s ahead"
         return [f"{start.waiting}: nothing that is expected lets it start ({until})", *why]
     if not start.start_seconds:
-        return [f"{start.waiting} would start at once", *_places(start, pods)]
-    ended = ", ".join(_title(pods[uid]) for uid in start.ended[-5:])
+        return [f"{start.waiting} would start at once", *_places(start, names)]
+    ended = ", ".join(names[uid] for uid in start.ended[-5:])
     lines = [f"{start.waiting} would start in {start.start_seconds:,} s; now it waits:", *why]
     if ended:
         lines.append(f"  {len(start.ended)} running pods end before, the last of them {ended}")
-    return lines + _places(start, pods)
+    return lines + _places(start, names)
 
 
-def _places(start: GangStart, pods: dict[str, Pod]) -> list[str]:
-    return [f"  {_title(pods[uid])} -> {node}" for uid, node in sorted(start.nodes.items())]
+def _places(start: GangStart, names: Mapping[str, str]) -> list[str]:
+    return [f"  {names[uid]} -> {node}" for uid, node in sorted(start.nodes.items())]
 
 
 def _kinds(relocations: tuple[Relocation, ...]) -> dict[str, list[Relocation]]:
@@ -75,14 +80,16 @@ def _kinds(relocations: tuple[Relocation, ...]) -> dict[str, list[Relocation]]:
     return found
 
 
+def _evicted(one: Relocation, waiting: Set[str]) -> str:
+    """Of who waits and is in no list of causes."""
+    evicted = one.runs and not one.after and one.uid not in waiting
+    return " (evicted: its place goes to work that counts more)" if evicted else ""
+
+
 def _from_to(one: Relocation) -> str:
     if one.before and one.after:
         return f": {one.before} -> {one.after}"
     return f" -> {one.after}" if one.after else f": {one.before} -> waits"
-
-
-def _title(pod: Pod) -> str:
-    return f"{pod.namespace}/{pod.name}" if pod.name else pod.uid
 
 
 def _gpus(milli: int) -> str:

@@ -27,11 +27,12 @@ from scheduler_plugin.documents.plan_changes import (
     ReturnNode,
     StatePower,
     TolerateTaint,
+    is_of_request,
 )
-from scheduler_plugin.documents.plan_document import Pending, Plan
+from scheduler_plugin.documents.plan_document import Pending
 from wattpack.gpu_resources import GpuKind, gpu_kind
 
-__all__ = ["BYTES_PER_GIB", "changes_by_uid", "quota_amount", "remedy_text"]
+__all__ = ["BYTES_PER_GIB", "quota_amount", "remedy_lines", "remedy_text", "told_by_uid"]
 
 BYTES_PER_GIB: Final = 1024**3
 _PEER_RULES: Final = {
@@ -44,32 +45,57 @@ NAMED: Final = 5
 """Of many things of one kind so many are named, the others counted."""
 
 
-def changes_by_uid(plan: Plan) -> dict[str, Pending]:
+def told_by_uid(pending: Iterable[Pending]) -> dict[str, Pending]:
     """The entry that says what each pending pod needs: for a gang's members that of the first."""
-    of_gang = {entry.gang: entry for entry in plan.pending if entry.gang and entry.changes}
-    return {entry.uid: of_gang.get(entry.gang, entry) for entry in plan.pending}
+    entries = tuple(pending)
+    told = (entry for entry in entries if entry.gang and (entry.changes or entry.against))
+    of_gang = {entry.gang: entry for entry in told}
+    return {entry.uid: of_gang.get(entry.gang, entry) for entry in entries}
 
 
-def remedy_text(entry: Pending, names: Mapping[str, str]) -> str:
-    """What would let the pod start, for people; empty where nothing is known.
+def remedy_lines(entry: Pending, names: Mapping[str, str]) -> list[str]:
+    """What would let the pod start, one line for each who can do it; [] where nothing is known.
 
     Args:
         entry: With the changes.
         names: What pods are called, by uid.
     """
     if entry.remedy == "late":
-        return "time was over before it was looked for what would let it start"
+        return ["time was over before it was looked for what would let it start"]
     if entry.remedy == "next_plan":
-        return "nothing has to change: the next plan can place it"
-    clauses = [clause for say in _CLAUSES for clause in say(entry.changes, names)]
-    if not clauses:
-        return ""
-    price = sum(c.gpu_seconds for c in entry.changes if isinstance(c, MovePod | EvictPod))
-    cost = ""
-    if price:
-        cost = f"; that costs {price:,} GPU seconds and pays where it waits for more than"
-        cost += f" {entry.pays_after_seconds:,} s"
-    return f"would start if {_and(clauses)}{cost}"
+        return ["nothing has to change: the next plan can place it"]
+    if not entry.changes:
+        return [f"nothing that we know lets it start: {entry.against}"] if entry.against else []
+    lines = [_set_line(entry.changes, entry.pays_after_seconds, names)]
+    if entry.operator_changes:
+        pays = entry.operator_pays_after_seconds
+        lines.append(_set_line(entry.operator_changes, pays, names))
+    elif entry.against:
+        lines.append(f"operator: nothing helps without that: {entry.against}")
+    return lines
+
+
+def remedy_text(entry: Pending, names: Mapping[str, str]) -> str:
+    """The same as one line."""
+    return "; ".join(remedy_lines(entry, names))
+
+
+def _set_line(changes: Sequence[Change], pays: int, names: Mapping[str, str]) -> str:
+    """Who has to do what, and what that costs."""
+    clauses = [clause for say in _CLAUSES for clause in say(changes, names)]
+    price = sum(c.gpu_seconds for c in changes if isinstance(c, MovePod | EvictPod))
+    cost = f"; that costs {price:,} GPU seconds and pays where it waits for more than {pays:,} s"
+    return f"{_who(changes)}would start if {_and(clauses)}{cost * (price > 0)}"
+
+
+def _who(changes: Sequence[Change]) -> str:
+    """Whose changes they are; nobody has to end a quarantine."""
+    sides = {
+        "owner" if is_of_request(change) else "operator"
+        for change in changes
+        if not isinstance(change, LiftQuarantine)
+    }
+    return f"{' and '.join(sorted(sides, reverse=True))}: " if sides else ""
 
 
 def _request(changes: Sequence[Change], names: Mapping[str, str]) -> list[str]:

@@ -221,3 +221,8 @@ RANKS: Final = {
     "move_pod": 3, "evict_pod": 4, "free_on_node": 5, "add_nodes": 6,
 }  # fmt: skip
 """How much a change asks of others. The set whose worst rank asks least is told."""
+
+
+def is_of_request(change: Change) -> bool:
+    """Whether it is one of the waiting pod's or gang's own request, and not of the cluster."""
+    return RANKS[change.kind] == 0

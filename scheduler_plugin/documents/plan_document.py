@@ -100,6 +100,11 @@ class Pending(Value):
             its first member by uid.
         pays_after_seconds: Moves and evictions among them pay where it would otherwise wait for
             longer; 0 without any.
+        operator_changes: Where ``changes`` ask something of the pod's owner: the same without
+            that, of nodes, limits and running pods alone.
+        operator_pays_after_seconds: Of those.
+        against: What stands against every change where there are none, or against those of the
+            operator where there are none of them; empty where it was not looked for.
     """
 
     uid: Id
@@ -110,6 +115,9 @@ class Pending(Value):
     remedy: Literal["smallest", "next_plan", "none", "late"] = "none"
     changes: tuple[Change, ...] = ()
     pays_after_seconds: Annotated[int, Field(ge=0)] = 0
+    operator_changes: tuple[Change, ...] = ()
+    operator_pays_after_seconds: Annotated[int, Field(ge=0)] = 0
+    against: str = ""
 
     @property
     def moves(self) -> tuple[MovePod, ...]:

@@ -34,7 +34,8 @@ class Node(Value):
         nic_class: Of its NICs, such as ``8x400g-roce``; empty for unknown.
         domain: The power domain directly above it, empty if none is declared.
         rival_domains: Domains of other branches that claim the node too; it gets no promises.
-        idle_watts: Draw without work; already part of the domain's ``used_watts``.
+        idle_watts: Draw without work, the host at its worst; already part of the domain's
+            ``used_watts``.
         watts_per_gpu: What one busy GPU adds, for work of unknown kind.
         class_watts_per_gpu: The same for known kernel classes, at the cap that they get.
         gpu_hour_cost_milli: What an hour of one of its GPUs costs, thousandths of any currency.

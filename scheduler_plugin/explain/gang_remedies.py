@@ -61,7 +61,7 @@ def for_gang(remedies: Remedies, trial: Trial, gang: str, wanted: Wanted) -> lis
                 found.append(inside)
     finally:
         trial.only = None
-    anywhere = _anywhere(remedies, trial, wanted)
+    anywhere = None if trial.requests_stay else _anywhere(remedies, trial, wanted)
     if anywhere is not None:
         found.append([Part(DropGangTopology(waiting=ANY)), *anywhere])
     return min(found, key=_asked_of_others, default=None)

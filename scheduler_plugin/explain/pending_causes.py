@@ -207,7 +207,7 @@ def _shortage(packing: Packing, class_index: int, candidates: BoolArray) -> Caus
                 most = _most_of_a_board(packing, demand, nodes)
             text = (
                 f"needs {_wanted(problem, resource, class_index)} on one node; "
-                f"{count} eligible nodes have {most}"
+                f"{_eligible(count)} {most}"
             )
             return Cause(_SHORT.get(resource, PendingReason.INSUFFICIENT_RESOURCE), text)
     names = [(r, _WORDS.get(r, problem.columns[r])) for r in asked]
@@ -225,6 +225,10 @@ def _full_quotas(packing: Packing, class_index: int) -> str:
             asked, of = quota_amount(what, amount), quota_amount(what, limit)
             found.append(f"quota {name}: {quota_amount(what, held)} of {of} held, needs {asked}")
     return "; ".join(found)
+
+
+def _eligible(count: int) -> str:
+    return f"{count} eligible nodes have" if count > 1 else "the only eligible node has"
 
 
 def _neighbour_cause(

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence, Set
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import dataclass
 from typing import Final
 
 from scheduler_plugin.documents.plan_changes import (
@@ -12,11 +13,13 @@ from scheduler_plugin.documents.plan_changes import (
     EvictPod,
     MovePod,
     OfThePod,
+    is_of_request,
 )
 from scheduler_plugin.documents.plan_document import Pending, PendingReason
 from scheduler_plugin.documents.snapshot import MILLI_PER_GPU
 from scheduler_plugin.explain.gang_remedies import for_gang
 from scheduler_plugin.explain.more_nodes import more_nodes
+from scheduler_plugin.explain.obstacles import what_stands_against
 from scheduler_plugin.explain.pending_causes import explain_pending
 from scheduler_plugin.explain.remedies import OutOfTime, Remedies
 from scheduler_plugin.explain.static_needs import NodeRules
@@ -61,28 +64,108 @@ def explained(
     full, start = _with_running(problem, assignment)
     out_of_time = _within_looks(full.neighbours, out_of_time)
     trial = Trial(full, start, rules)
-    remedies = Remedies(trial, out_of_time)
-    placed = placed_counts(full, start)
-    for job in sorted(full.jobs, key=lambda job: -job.priority):
-        wanted = [(c, int(full.counts[c]) - placed[c]) for c in job.classes]
-        waiting = [uid for c in job.classes for uid in full.classes[c].uids if uid in entries]
-        wanted = [(c, count) for c, count in wanted if count > 0]
-        if not waiting or not wanted:
-            continue
-        found: list[Part] | None
-        try:
-            if out_of_time():
-                raise TimeoutError
-            found = _found(remedies, trial, job, wanted)
-        except TimeoutError:
-            entries |= {uid: _with(entries[uid], "late") for uid in waiting}
-            continue
-        if found == []:
-            entries |= {uid: _with(entries[uid], "next_plan") for uid in waiting}
-        elif found:
-            gpus = sum(full.classes[c].pod.gpu_milli * k for c, k in wanted)
-            _tell(entries, job, sorted(waiting), found, gpus)
+    search = _Search(trial, Remedies(trial, out_of_time), out_of_time)
+    waiting = _waiting(full, placed_counts(full, start), entries.keys())
+    for one in waiting:
+        entries |= search.told(one, entries)
+    # What operators could do instead comes once everybody has a set.
+    for one in waiting:
+        entries |= search.told_instead(one, entries)
     return tuple(entries[entry.uid] for entry in pending)
+
+
+@dataclass(frozen=True, slots=True)
+class _Waiting:
+    """Identical pods, or a gang, that a plan leaves out.
+
+    Attributes:
+        job: Of them.
+        wanted: Class and count, of a gang its members', the largest first; else of one pod.
+        uids: Of those that wait, in order.
+        gpu_milli: Of one pod, or of all members.
+    """
+
+    job: Job
+    wanted: tuple[tuple[int, int], ...]
+    uids: tuple[str, ...]
+    gpu_milli: int
+
+
+def _waiting(problem: Problem, placed: Sequence[int], left_out: Set[str]) -> list[_Waiting]:
+    """The most important first."""
+    found = []
+    for job in sorted(problem.jobs, key=lambda job: -job.priority):
+        counts = [(c, int(problem.counts[c]) - placed[c]) for c in job.classes]
+        counts = [(c, count) for c, count in counts if count > 0]
+        uids = sorted(u for c in job.classes for u in problem.classes[c].uids if u in left_out)
+        if not uids or not counts:
+            continue
+        gpus = sum(problem.classes[c].pod.gpu_milli * count for c, count in counts)
+        if job.gang:
+            counts.sort(key=lambda each: tuple(problem.requests[each[0]].tolist()), reverse=True)
+        else:
+            counts, gpus = [(counts[0][0], 1)], gpus // len(uids)
+        found.append(_Waiting(job, tuple(counts), tuple(uids), gpus))
+    return found
+
+
+class _Search:
+    """Sets of changes for those who wait, one after the other."""
+
+    def __init__(self, trial: Trial, remedies: Remedies, out_of_time: OutOfTime) -> None:
+        self._trial, self._remedies, self._out_of_time = trial, remedies, out_of_time
+
+    def told(self, one: _Waiting, entries: Mapping[str, Pending]) -> dict[str, Pending]:
+        """Their entries with the smallest set, or with what stands against any."""
+        try:
+            found = self._found(one)
+        except TimeoutError:
+            return {uid: _with(entries[uid], "late") for uid in one.uids}
+        if found == []:
+            return {uid: _with(entries[uid], "next_plan") for uid in one.uids}
+        if found is None:
+            against = what_stands_against(self._trial, one.wanted)
+            return {uid: _refused(entries[uid], against) for uid in _told_in_full(one)}
+        pays = _pays_after_seconds(found, one)
+        told = {uid: entries[uid].model_copy(update={"remedy": "smallest"}) for uid in one.uids}
+        for uid in _told_in_full(one):
+            more = {"changes": _named(found, one, uid), "pays_after_seconds": pays}
+            told[uid] = told[uid].model_copy(update=more)
+        return told
+
+    def told_instead(self, one: _Waiting, entries: Mapping[str, Pending]) -> dict[str, Pending]:
+        """Where the set asks for another request: what would do without."""
+        first = _told_in_full(one)
+        if not any(map(is_of_request, entries[first[0]].changes)):
+            return {}
+        self._trial.requests_stay = True
+        try:
+            found = self._found(one)
+            if found is None:
+                against = what_stands_against(self._trial, one.wanted)
+                return {uid: _refused(entries[uid], against) for uid in first}
+        except TimeoutError:
+            return {}
+        finally:
+            self._trial.requests_stay = False
+        more = {
+            "operator_changes": _named(found, one, first[0]),
+            "operator_pays_after_seconds": _pays_after_seconds(found, one),
+        }
+        return {uid: entries[uid].model_copy(update=more) for uid in first}
+
+    def _found(self, one: _Waiting) -> list[Part] | None:
+        if self._out_of_time():
+            raise TimeoutError
+        if one.job.gang:
+            return for_gang(self._remedies, self._trial, one.job.gang, one.wanted)
+        found = self._remedies.smallest(one.wanted)
+        return more_nodes(self._trial, one.wanted) if found is None else found
+
+
+def _told_in_full(one: _Waiting) -> tuple[str, ...]:
+    """Who is told in full: each of identical pods, the first member of a gang."""
+    return one.uids[:1] if one.job.gang else one.uids
 
 
 def _within_looks(rule: Neighbours | None, out_of_time: OutOfTime) -> OutOfTime:
@@ -91,18 +174,6 @@ def _within_looks(rule: Neighbours | None, out_of_time: OutOfTime) -> OutOfTime:
         return out_of_time
     most = rule.looks + MOST_LOOKS
     return lambda: out_of_time() or rule.looks > most
-
-
-def _found(
-    remedies: Remedies, trial: Trial, job: Job, wanted: Sequence[tuple[int, int]]
-) -> list[Part] | None:
-    if not job.gang:
-        one = [(wanted[0][0], 1)]
-        found = remedies.smallest(one)
-        return more_nodes(trial, one) if found is None else found
-    requests = trial.problem.requests
-    by_size = sorted(wanted, key=lambda each: tuple(requests[each[0]].tolist()), reverse=True)
-    return for_gang(remedies, trial, job.gang, by_size)
 
 
 def _with_running(problem: Problem, assignment: Assignment) -> tuple[Problem, Assignment]:
@@ -120,31 +191,24 @@ def _with_running(problem: Problem, assignment: Assignment) -> tuple[Problem, As
     return full, start
 
 
-def _tell(
-    entries: dict[str, Pending], job: Job, waiting: Sequence[str], parts: Sequence[Part], gpus: int
-) -> None:
-    """Write the set to each of identical pods, or to the first member of a gang."""
+def _pays_after_seconds(parts: Sequence[Part], one: _Waiting) -> int:
     price = sum(p.change.gpu_seconds for p in parts if isinstance(p.change, MovePod | EvictPod))
-    gpus_of_one = gpus if job.gang else gpus // max(1, len(waiting))
-    after = math.ceil(price * MILLI_PER_GPU / max(MILLI_PER_GPU, gpus_of_one))
-    for number, uid in enumerate(waiting):
-        changes = () if job.gang and number else _named(parts, job.gang or uid)
-        told = {
-            "remedy": "smallest",
-            "changes": changes,
-            "pays_after_seconds": after if changes else 0,
-        }
-        entries[uid] = entries[uid].model_copy(update=told)
+    return math.ceil(price * MILLI_PER_GPU / max(MILLI_PER_GPU, one.gpu_milli))
 
 
-def _named(parts: Sequence[Part], waiting: str) -> tuple[Change, ...]:
+def _named(parts: Sequence[Part], one: _Waiting, uid: str) -> tuple[Change, ...]:
     """With the name of who waits."""
+    waiting = one.job.gang or uid
     return tuple(
         part.change.model_copy(update={"waiting": waiting})
         if isinstance(part.change, OfThePod | DropGangTopology)
         else part.change
         for part in parts
     )
+
+
+def _refused(entry: Pending, against: str) -> Pending:
+    return entry if entry.reason in _WITHOUT else entry.model_copy(update={"against": against})
 
 
 def _with(entry: Pending, remedy: str) -> Pending:

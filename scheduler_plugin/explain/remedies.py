@@ -67,7 +67,8 @@ class Remedies:
         trial, mark = self._trial, self._trial.mark()
         try:
             parts = self._enough(wanted)
-            if parts is None and (rules := trial.peer_rules([c for c, _ in wanted])):
+            rules = [] if trial.requests_stay else trial.peer_rules([c for c, _ in wanted])
+            if parts is None and rules:
                 # Who was placed first may keep the others out: without rules nobody does.
                 trial.undo_to(mark)
                 trial.make_all(rules)

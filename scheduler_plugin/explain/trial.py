@@ -96,6 +96,8 @@ class Trial:
         self._empty: EmptyNodes | None = None
         #: Nodes that are looked at, shape (n,); None for all.
         self.only: BoolArray | None = None
+        #: Nothing is asked of the waiting pod's owner.
+        self.requests_stay = False
         self.index = {name: i for i, name in enumerate(problem.node_names)}
         domains = problem.snapshot.domains
         self.domain = {domain.name: i for i, domain in enumerate(domains)}
@@ -150,6 +152,8 @@ class Trial:
         if self._peers is not None and self.minds_others(class_index):
             closed = closed | self._peers.closed(class_index)
             asked = asked + sum(self._peers.broken(class_index).values())
+        if self.requests_stay:
+            closed = closed | (asked > 0)
         return Costs(closed, asked, on_node, short)
 
     def asks_of_node(self, class_index: int, node: int) -> bool:
@@ -214,6 +218,14 @@ class Trial:
     def minds_others(self, class_index: int) -> bool:
         """Whether other pods matter for the class, by affinity or spread."""
         return self._peers is not None and self._peers.binds(class_index)
+
+    def kept_off(self, class_index: int) -> BoolArray:
+        """Nodes that pods there, or what the class wants of them, keep it off, shape (n,)."""
+        if self._peers is None or not self.minds_others(class_index):
+            return np.zeros(len(self.problem.node_names), dtype=np.bool_)
+        broken = self._peers.broken(class_index).values() if self.requests_stay else ()
+        found: BoolArray = np.any([self._peers.closed(class_index), *broken], axis=0)
+        return found
 
     def peer_rules(self, classes: Iterable[int]) -> list[Part]:
         """Giving up all that pods of some classes want of others."""

@@ -6,19 +6,18 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping
 
 from scheduler_plugin.documents.snapshot import Node, Pod, PodState
-from scheduler_plugin.kube_objects.power_view import BoundLoad, PowerView
+from scheduler_plugin.kube_objects.power_view import BoundLoad
 from scheduler_plugin.room.resource_columns import gpu_watts, pod_watts
 
 __all__ = ["bound_loads", "host_watts"]
 
 
-def host_watts(nodes: list[Node], power: PowerView) -> dict[str, float]:
+def host_watts(nodes: list[Node]) -> dict[str, float]:
     """Servers at worst and idle boards directly below each domain, AC watts."""
     watts: dict[str, float] = defaultdict(float)
     for node in nodes:
         if node.domain:
-            feeding = power.grid.feeding(node.name, node.labels)
-            watts[node.domain] += node.idle_watts + power.grid.worst_host_watts(feeding)
+            watts[node.domain] += node.idle_watts
     return watts
 
 

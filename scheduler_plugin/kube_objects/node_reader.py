@@ -108,7 +108,7 @@ class NodeReader:
             taints=taints,
             domain=feeding.domain,
             rival_domains=feeding.strangers,
-            idle_watts=math.ceil(boards * watts.idle_watts / efficiency) if watts else 0,
+            idle_watts=self._idle_watts(feeding, boards * watts.idle_watts if watts else 0.0),
             watts_per_gpu=watts.worst_added(efficiency) if watts else 0,
             class_watts_per_gpu=extra,
             ready=known and is_ready(body),
@@ -121,6 +121,12 @@ class NodeReader:
             slow_down_limit_milli=limit_milli(amounts, labels),
             disrupted=is_leaving(body),
         )
+
+    def _idle_watts(self, feeding: Feeding, boards_watts: float) -> int:
+        """Of idle boards, as DC watts, and of the host at its worst, AC."""
+        grid = self.power.grid
+        boards = boards_watts / grid.path_efficiency(feeding.domain)
+        return math.ceil(boards + grid.worst_host_watts(feeding))
 
     def _holds_caps(self, feeding: Feeding, taints: Sequence[Taint]) -> bool:
         controlled = all(taint.key != UNCONTROLLED_TAINT for taint in taints)

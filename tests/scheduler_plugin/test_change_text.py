@@ -6,9 +6,9 @@ from typing import get_args
 
 import pytest
 
-from scheduler_plugin.app.plan_command import describe
 from scheduler_plugin.app.plan_lines import pending_causes, pending_line
-from scheduler_plugin.documents.change_text import changes_by_uid, remedy_text
+from scheduler_plugin.app.plan_text import describe
+from scheduler_plugin.documents.change_text import remedy_lines, remedy_text, told_by_uid
 from scheduler_plugin.documents.node_rules import TaintEffect
 from scheduler_plugin.documents.peer_rule import PeerKind
 from scheduler_plugin.documents.plan_changes import (
@@ -104,7 +104,9 @@ def entry(changes: tuple[Change, ...]) -> Pending:
 
 @pytest.mark.parametrize(("changes", "said"), SAID)
 def test_each_change_is_a_plain_clause(changes: tuple[Change, ...], said: str) -> None:
-    assert remedy_text(entry(changes), {"x": "team/x"}).startswith(f"would start if {said}")
+    whose = {0: "owner: "}.get(RANKS[changes[0].kind], "operator: ")
+    whose = "" if isinstance(changes[0], LiftQuarantine) else whose
+    assert remedy_text(entry(changes), {"x": "team/x"}).startswith(f"{whose}would start if {said}")
 
 
 def test_every_kind_of_change_has_a_rank_and_a_clause() -> None:
@@ -122,17 +124,39 @@ def test_of_many_moves_some_are_named_and_the_others_counted() -> None:
 def test_every_member_of_a_gang_says_what_the_gang_needs() -> None:
     question = snapshot(node("a"), node("b"), gang("g", 3))
     made = plan(question, deadline_seconds=0)
-    told, pods = changes_by_uid(made), {p.uid: p for p in question.pods}
+    told, pods = told_by_uid(made.pending), {p.uid: p for p in question.pods}
     lines = [pending_line(one, told[one.uid], pods) for one in made.pending]
     need = "would start if 1 more node like a was there"
     assert len(lines) == 3
     assert all(need in line["message"] for line in lines)
     assert all(need in text for _, text in pending_causes(made, pods).values())
-    assert describe(question, made).count(need) == 3
+    shown = describe(question, made)
+    assert shown.count(need) == 1
+    assert "  g (3 members) wait: GangExceedsCluster: the cluster has room for 2 of 3 such" in shown
 
 
-def test_who_cannot_be_helped_says_so_by_its_cause_alone() -> None:
-    question = snapshot(node("a"), pod("p", 16))
+def test_who_cannot_be_helped_is_told_what_stands_against_it() -> None:
+    question = snapshot(node("a"), node("b"), pod("p", 16))
     (one,) = plan(question, deadline_seconds=0).pending
-    assert (one.remedy, remedy_text(one, {})) == ("none", "")
+    against = "2 nodes are too small even when empty (it asks for 16 GPUs, the largest has 8)"
+    assert (one.remedy, remedy_text(one, {})) == (
+        "none",
+        f"nothing that we know lets it start: {against}",
+    )
     assert "16 GPUs in total" in one.message
+
+
+def test_owner_and_operator_each_have_their_line() -> None:
+    changes = (AcceptGpuModel(waiting="p", gpu_model="A100"),)
+    raised = (RaiseLimit(domain="rack-1", watts=3200), LiftQuarantine(waiting="p", node="a"))
+    both = entry((*changes, *raised))
+    assert remedy_lines(entry(changes).model_copy(update={"operator_changes": raised}), {}) == [
+        "owner: would start if it took GPU type A100 too",
+        "operator: would start if its quarantine on a ended and the limit of rack-1 were 3,200 W"
+        " higher",
+    ]
+    assert remedy_text(both, {}).startswith("owner and operator: would start if it took")
+    alone = entry(changes).model_copy(update={"against": "1 node is tainted"})
+    assert remedy_lines(alone, {})[1:] == [
+        "operator: nothing helps without that: 1 node is tainted"
+    ]

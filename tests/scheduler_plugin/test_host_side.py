@@ -71,7 +71,7 @@ def test_who_lacks_bandwidth_is_told_so_in_units_and_what_would_do() -> None:
     of = snapshot(node("n", resources={BANDWIDTH: 400_000}), busy, asks)
     (entry,) = plan(of, deadline_seconds=0.05).pending
     assert entry.message == (
-        "needs 40 GB/s of memory bandwidth on one node; 1 eligible nodes have at most "
+        "needs 40 GB/s of memory bandwidth on one node; the only eligible node has at most "
         "12 GB/s of memory bandwidth free"
     )
     assert "28 GB/s of memory bandwidth more were free on n" in remedy_text(entry, {})
@@ -104,7 +104,10 @@ def test_a_class_of_cpu_or_nic_is_kept_and_told() -> None:
     (entry,) = plan(of, deadline_seconds=0.05).pending
     assert entry.reason == "NoCpuClass"
     assert "wants CPU class turin; nodes have genoa, milan" in entry.message
-    assert remedy_text(entry, {}) == "would start if it took CPU class milan too"
+    assert remedy_text(entry, {}) == (
+        "owner: would start if it took CPU class milan too; "
+        "operator: nothing helps without that: 2 nodes are of another CPU class"
+    )
     assert placed(apply_changes(of, entry.changes)) == {"p": "a"}
 
 

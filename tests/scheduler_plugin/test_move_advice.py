@@ -14,7 +14,7 @@ from capacity.catalogue.catalogue_files import shipped_catalogue
 from capacity.catalogue.startup_time import startup_time
 from capacity.catalogue.workload_memory import stop_seconds
 from scheduler_plugin.app.plan_archive import PLANS
-from scheduler_plugin.app.plan_command import describe
+from scheduler_plugin.app.plan_text import describe
 from scheduler_plugin.documents.node_rules import NodeTerm, Requirement
 from scheduler_plugin.documents.plan_document import Pending, Placement, Plan
 from scheduler_plugin.documents.snapshot import Node, Pod, PodState, Snapshot

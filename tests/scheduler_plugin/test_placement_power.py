@@ -6,6 +6,9 @@ from typing import Any
 
 import pytest
 
+from scheduler_plugin.app.plan_command import cluster_snapshot
+from scheduler_plugin.app.scheduler_settings import PlacementSettings
+from scheduler_plugin.what_if import AddedNodes, Question, altered
 from tests.scheduler_plugin.placement_cluster import (
     SPACE,
     Cluster,
@@ -27,6 +30,19 @@ def powered(rating_watts: float, **spec: Any) -> Cluster:
     return cluster
 
 
+def test_servers_that_a_what_if_adds_draw_as_much_without_work_as_those_that_are_there() -> None:
+    cluster = powered(30_000, nonGpuPerNode=THIRSTY)
+    now = cluster_snapshot(cluster.api, cluster.clock, PlacementSettings())
+    (there,) = now.nodes
+    (row,) = now.domains
+    # What is used is rounded up to a two-hundredth.
+    assert there.idle_watts <= row.used_watts <= 1.005 * there.idle_watts
+    more = altered(now, Question(add=(AddedNodes(count=2, like=there.name),)))
+    assert more.domains[0].used_watts == row.used_watts + 2 * there.idle_watts
+    gone = altered(now, Question(remove=(there.name,)))
+    assert gone.domains[0].used_watts == row.used_watts - there.idle_watts
+
+
 #: A host that could draw so much that the forecast is the smaller bound.
 THIRSTY = {"worstWatts": 9_500.0, "idleWatts": 300.0}
 
@@ -41,7 +57,7 @@ def test_a_domain_admits_what_its_band_minus_its_forecast_pays_for() -> None:
     assert len(result.released) == 3
     reasons = {reason for reason, _ in result.pending.values()}
     assert reasons == {"PowerDomainFull"}
-    text = "row needs 320 W, 30 W left; would start if the limit of row were 290 W higher"
+    text = "row needs 320 W, 30 W left; operator: would start if the limit of row were 290 W higher"
     assert {told for _, told in result.pending.values()} == {text}
 
 

@@ -17,6 +17,7 @@ from scheduler_plugin.app import plan_command, webhook
 from scheduler_plugin.app.leadership import Term
 from scheduler_plugin.app.placement_metrics import PlacementMetrics
 from scheduler_plugin.app.scheduler_process import SchedulerProcess, planner_elector
+from scheduler_plugin.app.scheduler_settings import PlacementSettings
 from scheduler_plugin.app.watchdog_command import Watchdog
 from scheduler_plugin.app.webhook import MAX_BODY_BYTES, WebhookServer
 from scheduler_plugin.batching import Batcher
@@ -435,7 +436,7 @@ def test_plan_names_a_missing_file(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_a_snapshot_of_a_cluster_is_what_its_planner_would_see(tmp_path: Path) -> None:
     cluster = held_cluster()
-    taken = plan_command.cluster_snapshot(cluster.api, cluster.clock)
+    taken = plan_command.cluster_snapshot(cluster.api, cluster.clock, PlacementSettings())
     assert [(p.name, p.state.value) for p in taken.pods] == [("p", "pending")]
     assert [n.name for n in taken.nodes] == ["n1"]
     assert pod_facts.is_gated(cluster.pod("p"))

@@ -97,5 +97,5 @@ def test_who_is_evicted_for_others_is_told(
     arguments = [str(EXAMPLE), "--drain", "h-1", "--moves"]
     assert what_if_command.main(arguments) == 0
     lines = capsys.readouterr().out.splitlines()
-    gone = lines.index("  team/chat-1: h-2 -> waits")
-    assert "evicted" in lines[gone + 1]
+    evicted = "evicted: its place goes to work that counts more"
+    assert f"  team/chat-1: h-2 -> waits ({evicted})" in lines

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduler_plugin.app.plan_command import describe
+from scheduler_plugin.app.plan_text import describe
 from scheduler_plugin.documents.mig_geometry import GEOMETRIES, milli_left, value_milli
 from scheduler_plugin.documents.mig_placement import MigPlacement
 from scheduler_plugin.documents.plan_document import Placement, Plan
@@ -298,7 +298,8 @@ def test_who_waits_for_slices_is_told_which() -> None:
     s = snapshot(node("n", 1, mig_geometry="A100-40GB"), there, cut("p", "3g.20gb", "3g.20gb"))
     (waits,) = plan(s).pending
     assert waits.message == (
-        "needs 2 x MIG 3g.20gb on one node; 1 eligible nodes have no boards with the slices free"
+        "needs 2 x MIG 3g.20gb on one node; "
+        "the only eligible node has no boards with the slices free"
     )
     (waits,) = plan(snapshot(node("n", 1, mig_geometry="A30-24GB"), cut("p", "1g.5gb"))).pending
     assert waits.message == "no eligible node has 1 x MIG 1g.5gb in total (1 eligible)"

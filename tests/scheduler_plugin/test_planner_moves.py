@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
-from scheduler_plugin.app.plan_command import describe
+from scheduler_plugin.app.plan_text import describe
 from scheduler_plugin.documents.node_rules import Taint, TaintEffect
 from scheduler_plugin.documents.plan_document import Plan, Step
 from scheduler_plugin.documents.snapshot import Pod, PodState, Snapshot

@@ -268,7 +268,7 @@ def test_a_resource_that_others_hold_is_told_with_what_is_left() -> None:
     )
     entry = cause(*parts)
     assert entry.reason is PendingReason.INSUFFICIENT_RESOURCE
-    assert entry.message.startswith("needs 2 of rdma/hca on one node; 1 eligible nodes have at")
+    assert entry.message.startswith("needs 2 of rdma/hca on one node; the only eligible")
     assert "at most 1 of rdma/hca free" in entry.message
 
 

@@ -143,7 +143,8 @@ def test_a_share_without_a_board_says_so() -> None:
     (waits,) = plan(s).pending
     assert waits.reason == "InsufficientGpus"
     assert (
-        "needs 0.5 of one GPU on one node; 1 eligible nodes have at most 0.4 free" in waits.message
+        "needs 0.5 of one GPU on one node; the only eligible node has at most 0.4 free"
+        in waits.message
     )
     (waits,) = plan(snapshot(node("a", 0), share("p", 500))).pending
     assert waits.reason == "LargerThanAnyNode"

@@ -177,7 +177,7 @@ def test_who_is_kept_out_is_told_by_which_quota_and_what_it_lacks() -> None:
     assert entry.reason is PendingReason.QUOTA_EXCEEDED
     assert entry.message == "quota a: 3 GPUs of 6 GPUs held, needs 4 GPUs"
     assert entry.changes == (RaiseQuota(quota="a", resource="gpu_milli", amount=1000),)
-    assert remedy_text(entry, {}) == "would start if quota a let in 1 GPU more"
+    assert remedy_text(entry, {}) == "operator: would start if quota a let in 1 GPU more"
 
 
 def test_what_is_held_beyond_a_quota_is_lacking_too() -> None:

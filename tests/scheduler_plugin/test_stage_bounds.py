@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduler_plugin.app.plan_command import describe
+from scheduler_plugin.app.plan_text import describe
 from scheduler_plugin.documents.plan_document import Plan, Tier
 from scheduler_plugin.documents.snapshot import Snapshot
 from scheduler_plugin.packing.problem import compile_problem
