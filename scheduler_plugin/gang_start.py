@@ -19,6 +19,7 @@ from scheduler_plugin.documents.value import Id, Label, Value
 from scheduler_plugin.documents.value_json import parse_value
 from scheduler_plugin.what_if import held, with_parts, without_pods
 from wattpack.errors import InputError
+from wattpack.near_names import did_you_mean
 
 __all__ = [
     "ExpectedWatts",
@@ -163,7 +164,11 @@ def _members(snapshot: Snapshot, waiting: str) -> set[str]:
         if waiting in (pod.gang, pod.uid, f"{pod.namespace}/{pod.name}") and pod.state.waits
     }
     if not found:
-        raise InputError("--start-of", "a gang or pod of the snapshot that waits", waiting)
+        there = [pod for pod in snapshot.pods if pod.state.waits]
+        near = did_you_mean(waiting, {pod.gang for pod in there if pod.gang})
+        near = near or did_you_mean(waiting, [f"{pod.namespace}/{pod.name}" for pod in there])
+        expected = f"a gang or pod of the snapshot that waits{near}"
+        raise InputError("--start-of", expected, waiting)
     gangs = {pod.gang for pod in snapshot.pods if pod.uid in found} - {""}
     return found | {p.uid for p in snapshot.pods if p.gang in gangs and p.state.waits}
 

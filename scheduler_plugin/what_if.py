@@ -22,6 +22,7 @@ from scheduler_plugin.packing.domain_rooms import ancestors, counted_watts
 from scheduler_plugin.room.resource_columns import gpu_value_milli, pod_watts
 from scheduler_plugin.solver.steps import evicted_by
 from wattpack.errors import InputError
+from wattpack.near_names import did_you_mean
 
 __all__ = [
     "MAX_ADDED",
@@ -150,7 +151,7 @@ def altered(snapshot: Snapshot, question: Question) -> Snapshot:
     for flag, asked in (("--drain", question.drain), ("--remove", question.remove)):
         for name in asked:
             if name not in names:
-                raise InputError(flag, "a node of the snapshot", name)
+                raise InputError(flag, f"a node of the snapshot{did_you_mean(name, names)}", name)
     made = snapshot
     for added in question.add:
         made = _with_nodes(made, added)
@@ -182,7 +183,7 @@ def named(snapshot: Snapshot, question: Question) -> Question:
         if fewer.model not in models:
             raise InputError("--remove", f"a GPU model: {', '.join(models)}", fewer.model)
         if fewer.domain and fewer.domain not in domains:
-            raise InputError("--remove", "a power domain of the snapshot", fewer.domain)
+            raise InputError("--remove", _a_domain(fewer.domain, domains), fewer.domain)
         able = sorted(
             (held[node.name], node.name)
             for node in snapshot.nodes
@@ -300,10 +301,13 @@ def _with_nodes(snapshot: Snapshot, added: AddedNodes) -> Snapshot:
         key=lambda node: (-node.gpu_milli, node.name),
     )
     if not named and not of_model:
-        raise InputError("--add", "a GPU model or a node of the snapshot", added.like)
+        near = did_you_mean(
+            added.like, [n for at in snapshot.nodes for n in (at.gpu_model, at.name)]
+        )
+        raise InputError("--add", f"a GPU model or a node of the snapshot{near}", added.like)
     domains = {domain.name for domain in snapshot.domains}
     if added.domain and added.domain not in domains:
-        raise InputError("--add", "a power domain of the snapshot", added.domain)
+        raise InputError("--add", _a_domain(added.domain, domains), added.domain)
     pattern = (named or of_model)[0]
     update = {"domain": added.domain or pattern.domain, "rival_domains": ()}
     moved = pattern.model_copy(update=update)
@@ -314,10 +318,15 @@ def _with_nodes(snapshot: Snapshot, added: AddedNodes) -> Snapshot:
     return with_parts(grown, nodes=back)
 
 
+def _a_domain(got: str, names: Iterable[str]) -> str:
+    return f"a power domain of the snapshot{did_you_mean(got, names)}"
+
+
 def _with_limits(snapshot: Snapshot, limits: Mapping[str, int]) -> Snapshot:
     unknown = sorted(limits.keys() - {domain.name for domain in snapshot.domains})
     if unknown:
-        raise InputError("--limit", "a power domain of the snapshot", unknown[0])
+        known = [domain.name for domain in snapshot.domains]
+        raise InputError("--limit", _a_domain(unknown[0], known), unknown[0])
     domains = tuple(
         domain.model_copy(update={"limit_watts": limits.get(domain.name, domain.limit_watts)})
         for domain in snapshot.domains

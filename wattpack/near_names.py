@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
-__all__ = ["near_name", "one_of"]
+__all__ = ["did_you_mean", "near_name", "one_of"]
 
 
 def near_name(got: str, names: Iterable[str]) -> str | None:
@@ -15,9 +15,13 @@ def near_name(got: str, names: Iterable[str]) -> str | None:
     return spelled[near[0]] if near else None
 
 
+def did_you_mean(got: str, names: Iterable[str]) -> str:
+    """A hint behind what an ``InputError`` expects; empty where nothing comes near."""
+    near = near_name(got, names)
+    return f" (did you mean {near!r}?)" if near else ""
+
+
 def one_of(got: str, names: Iterable[str]) -> str:
     """What an ``InputError`` expects in place of ``got``: all names, and the nearest one."""
     known = list(names)
-    near = near_name(got, known)
-    hint = f" (did you mean {near!r}?)" if near else ""
-    return f"one of {', '.join(known)}{hint}"
+    return f"one of {', '.join(known)}{did_you_mean(got, known)}"

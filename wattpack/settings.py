@@ -15,7 +15,7 @@ from pydantic_core import PydanticCustomError
 
 from wattpack.documents import parse_yaml, read_yaml
 from wattpack.errors import InputError
-from wattpack.near_names import near_name
+from wattpack.near_names import did_you_mean
 
 M = TypeVar("M", bound=BaseModel)
 
@@ -115,9 +115,7 @@ def validate(model: type[M], values: Mapping[str, Any], source: str = "") -> M:
         field = ".".join(str(part) for part in place) or model.__name__
         expected = first["msg"][0].lower() + first["msg"][1:]
         if first["type"] == "extra_forbidden":
-            near = near_name(str(first["loc"][-1]), _all_names(model))
-            hint = f" (did you mean {near!r}?)" if near else ""
-            expected = f"a known key{hint}"
+            expected = f"a known key{did_you_mean(str(first['loc'][-1]), _all_names(model))}"
         raise InputError(field, expected, got, source) from error
 
 

@@ -60,5 +60,6 @@ def require_number(
         f">= {minimum:g}" if minimum is not None else "",
         f"<= {maximum:g}" if maximum is not None else "",
     ]
-    expected = " ".join(["a finite number", *(b for b in bounds if b), unit]).strip()
+    within = " and ".join(bound for bound in bounds if bound)
+    expected = " ".join(part for part in ("a finite number", within, unit) if part)
     raise InputError(field, expected, value)

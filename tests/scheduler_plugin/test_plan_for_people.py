@@ -99,3 +99,20 @@ def test_who_is_evicted_for_others_is_told(
     lines = capsys.readouterr().out.splitlines()
     evicted = "evicted: its place goes to work that counts more"
     assert f"  team/chat-1: h-2 -> waits ({evicted})" in lines
+
+
+@pytest.mark.parametrize(
+    ("flag", "given", "meant"),
+    [
+        ("--drain", "h1", "h-1"),
+        ("--add", "2:H200", "H200-SXM"),
+        ("--add", "2:H200-SXM:rack2", "rack-2"),
+        ("--limit", "rack1=3", "rack-1"),
+        ("--start-of", "team/train", "team/gang/train"),
+    ],
+)
+def test_a_name_that_is_not_there_is_answered_with_the_one_next_to_it(
+    flag: str, given: str, meant: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert what_if_command.main([str(EXAMPLE), flag, given]) == 2
+    assert f"(did you mean '{meant}'?)" in capsys.readouterr().err

@@ -31,7 +31,7 @@ from scheduler_plugin.room.resource_columns import columns_of, pod_amounts, pod_
 from scheduler_plugin.rules import static_rules
 from scheduler_plugin.rules.static_rules import NO_RULE, STATIC_RULES, StaticRule
 from scheduler_plugin.solve import plan
-from tests.scheduler_plugin.placement_builders import bound, domain, node, pod, snapshot
+from tests.scheduler_plugin.placement_builders import bound, domain, node, pod, quota, snapshot
 
 APART = PeerRule(kind=PeerKind.APART, group="held", topology_key="zone")
 TOGETHER = PeerRule(kind=PeerKind.TOGETHER, group="held", topology_key="zone")
@@ -79,6 +79,7 @@ POD_FIELDS: dict[str, tuple[Any, ...]] = {
     "move_seconds": (None, 60),
     "expected_end_seconds": (None, 60),
     "groups": ((), ("other",)),
+    "quotas": ((), ("other",)),
     "peer_rules": ((), (APART,), (TOGETHER,)),
 }
 NODE_FIELDS: dict[str, tuple[Any, ...]] = {
@@ -135,6 +136,7 @@ def questions() -> tuple[Snapshot, ...]:
             Pod(**of_pod | ({"gpu_milli": 0} if of_pod["mig_profiles"] else {})),
             Node(**of_node),
             domain("row", limit, margin=margin),
+            quota("other", gpu_milli=9000, pods=9),
             *(
                 []
                 if held is None
