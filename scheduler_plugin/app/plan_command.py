@@ -44,14 +44,24 @@ def _parser() -> argparse.ArgumentParser:
     what.add_argument("--snapshot", metavar="FILE", help="a wattpack.io/snapshot/v1; - for stdin")
     what.add_argument("--cluster", action="store_true", help="read a cluster; nothing is written")
     what.add_argument("--schema", choices=sorted(_SCHEMAS), help="print a JSON Schema and end")
-    parser.add_argument("--kubeconfig", type=Path, help="with --cluster; default: the usual one")
+    parser.add_argument(
+        "--kubeconfig", type=Path, metavar="FILE", help="with --cluster; default: the usual one"
+    )
     parser.add_argument(
         "--write-snapshot", type=output_file, metavar="FILE", help="keep what was planned"
     )
     parser.add_argument("--json", action="store_true", help="print the wattpack.io/plan/v1")
-    parser.add_argument("--deadline-seconds", type=float, default=1.0, help="for the search")
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--workers", type=int, default=1, help="solver threads; 1 is repeatable")
+    parser.add_argument(
+        "--deadline-seconds",
+        type=float,
+        default=1.0,
+        metavar="SECONDS",
+        help="from the snapshot to the plan; default 1",
+    )
+    parser.add_argument("--seed", type=int, default=0, metavar="N", help="of the search; default 0")
+    parser.add_argument(
+        "--workers", type=int, default=1, metavar="N", help="solver threads; 1 is repeatable"
+    )
     parser.add_argument(
         "--moves",
         action="store_true",

@@ -72,7 +72,13 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--json", action="store_true", help="print the document")
     parser.add_argument("--moves", action="store_true", help="running pods may be moved, too")
-    parser.add_argument("--deadline-seconds", type=float, default=1.0, help="for each search")
+    parser.add_argument(
+        "--deadline-seconds",
+        type=float,
+        default=1.0,
+        metavar="SECONDS",
+        help="for each plan; default 1",
+    )
     add_planning_flags(parser)
     return parser
 
@@ -167,10 +173,10 @@ def _limit(text: str) -> tuple[str, int]:
     name, equals, watts = text.rpartition("=")
     if not equals or not name:
         raise InputError("--limit", "DOMAIN=WATTS", text)
-    return name, _whole("--limit", watts, _MOST)
+    return name, _whole("--limit", watts, _MOST, of="watts")
 
 
-def _whole(flag: str, text: str, most: int) -> int:
+def _whole(flag: str, text: str, most: int, of: str = "nodes") -> int:
     if not (text.isascii() and text.isdigit() and len(text) < 11 and int(text) <= most):
-        raise InputError(flag, f"a whole number up to {most}", text)
+        raise InputError(flag, f"a whole number of {of} up to {most:,}", text)
     return int(text)
