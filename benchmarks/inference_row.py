@@ -25,6 +25,7 @@ from benchmarks._given_scenario import Given, read_given
 from benchmarks._rests_on import rests_on_digest
 from benchmarks.runner import Options, Result, Row, Target, finished_rows
 from simulation.inference_row.client_arrivals import TROUGH_RATIO, ClientArrivals
+from simulation.inference_row.request_lengths import LENGTHS, LengthsName
 from simulation.inference_row.row_calibration import PUBLISHED, frozen_calibration
 from simulation.inference_row.row_power import RATED_SERVERS, ServerPower
 from simulation.inference_row.served_rows import (
@@ -46,8 +47,13 @@ DAYS: Final = range(1, 42)
 DAYS_AT_A_TIME: Final = 14
 FITTED_SEED: Final = 1
 HELD_OUT: Final = (2, 3)
-FIT_LOADS: Final = (0.65, 0.66, 0.67)
-FIT_BURSTS: Final = (1.6, 1.75, 1.85)
+FIT_GRIDS: Final[dict[LengthsName, tuple[tuple[float, ...], tuple[float, ...]]]] = {
+    "published": ((0.65, 0.66, 0.67), (1.6, 1.75, 1.85)),
+    "azure": ((0.29, 0.31, 0.33), (0.9, 1.0, 1.1)),
+}
+"""Loads and burstinesses of clients."""
+
+PUBLISHED_LENGTHS: Final[LengthsName] = "published"
 WHOLE_DAY: Final = (0.0, 24.0)
 BUSY_HOURS: Final = (10.0, 18.0)
 QUICK_HOURS: Final = (13.0, 14.0)
@@ -79,28 +85,36 @@ def run(options: Options) -> Result:
     """The marks of the frozen row; with ``--fit`` those of the grid that it was chosen from."""
     parser = argparse.ArgumentParser(prog=f"python -m benchmarks {NAME}", description=SUMMARY)
     parser.add_argument("--fit", action="store_true", help="the grid of load and burstiness")
+    parser.add_argument(
+        "--lengths",
+        choices=tuple(LENGTHS),
+        default=PUBLISHED_LENGTHS,
+        help="of prompts and answers: POLCA's workloads, or Azure's requests of 2023",
+    )
     parser.add_argument("--scenario", type=Path, help="servers, rating and plant instead")
     arguments = parser.parse_args(options.arguments)
+    lengths: LengthsName = arguments.lengths
     if arguments.fit:
-        return _fit(options)
-    cases = _cases(quick=options.quick)
+        return _fit(options, lengths)
+    cases, frozen = _cases(quick=options.quick), frozen_calibration(lengths)
     if arguments.scenario is not None:
         return _of_file(read_given(arguments.scenario, options, READS), cases[0], options)
 
     def of_case(first: int, number: int) -> Row:
         case = cases[number]
         options.progress(f"{case.name}: seed {case.seed + first - 1}, {len(case.days)} days")
-        arrivals = frozen_calibration().arrivals(seed=case.seed + first - 1)
+        arrivals = frozen.arrivals(seed=case.seed + first - 1)
         return judged(days_of(arrivals, case.days, case.hours))
 
-    kind = f"{NAME}-{'quick' if options.quick else 'full'}"
+    kind = f"{_name(lengths)}-{'quick' if options.quick else 'full'}"
     rows = finished_rows(options, kind, of_case, len(cases), _digest())
-    power, frozen = ServerPower.of(), frozen_calibration()
+    power = ServerPower.of()
     figures: dict[str, float | int | str] = {
         "night_request_rate_ratio": TROUGH_RATIO,
         "gpu_share": power.gpu_share,
         "server_rated_ac_watts": power.rated_ac_watts,
         "host_base_dc_watts": power.base_watts,
+        "lengths": lengths,
         "load": frozen.load,
         "burst_cv": frozen.burst_cv,
         "calibration_sha256": frozen.sha256,
@@ -193,20 +207,28 @@ def judged(readings: Floats) -> Row:
     return made
 
 
-def _fit(options: Options) -> Result:
-    grid = [(load, burst) for load in FIT_LOADS for burst in FIT_BURSTS]
+def _name(lengths: LengthsName) -> str:
+    """Of shards; those of the published lengths keep theirs."""
+    return NAME if lengths == PUBLISHED_LENGTHS else f"{NAME}-{lengths}"
+
+
+def _fit(options: Options, lengths: LengthsName) -> Result:
+    loads, bursts = FIT_GRIDS[lengths]
+    grid = [(load, burst) for load in loads for burst in bursts]
     if options.quick:
         grid = grid[:1]
 
     def one_point(seed: int, number: int) -> Row:
         load, burst = grid[number]
-        arrivals = ClientArrivals(RATED_SERVERS, load=load, burst_cv=burst, seed=seed)
+        arrivals = ClientArrivals(
+            RATED_SERVERS, load=load, burst_cv=burst, seed=seed, lengths=LENGTHS[lengths]
+        )
         days, hours = (QUICK_DAYS, QUICK_HOURS) if options.quick else (DAYS, WHOLE_DAY)
         made = figures_of(days_of(arrivals, days, hours))
         options.progress(f"load {load:g}, gaps {burst:g}: {made}")
         return made
 
-    rows = finished_rows(options, f"{NAME}-fit", one_point, len(grid), _digest())
+    rows = finished_rows(options, f"{_name(lengths)}-fit", one_point, len(grid), _digest())
     misses = [miss(row) for row in rows]
     best = int(np.argmin(misses))
     figures = {f"miss_{load:g}_{burst:g}": m for (load, burst), m in zip(grid, misses, strict=True)}

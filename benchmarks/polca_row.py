@@ -33,6 +33,7 @@ from benchmarks.runner import (
 )
 from simulation.inference_row.client_arrivals import DAY_SECONDS, ClientArrivals
 from simulation.inference_row.latency_accounts import latency_losses
+from simulation.inference_row.request_lengths import LENGTHS
 from simulation.inference_row.row_calibration import frozen_calibration
 from simulation.inference_row.row_power import GPU_SHARE, ServerPower
 from simulation.inference_row.row_under_policy import (
@@ -102,7 +103,8 @@ def run(options: Options) -> Result:
         "servers": given.servers,
         "windows": len(windows),
         "gpu_share": given.gpu_share,
-        "calibration_sha256": frozen_calibration().sha256,
+        "lengths": given.lengths,
+        "calibration_sha256": frozen_calibration(given.lengths).sha256,
         "breaker_curves": breaker_curves(_scenario_of(given, options.seed)),
     }
     for policy in policies:
@@ -111,7 +113,8 @@ def run(options: Options) -> Result:
         for name in ("work_low", "work_high"):
             ratio = float(figures[f"{WATTPACK}_{name}"]) / float(figures[f"{POLCA}_{name}"])
             figures[f"{WATTPACK}_{name}_over_polca"] = ratio
-    complete = not options.quick and set(ROW_POLICIES) <= set(policies)
+    published = given.lengths == "published"
+    complete = published and not options.quick and set(ROW_POLICIES) <= set(policies)
     return Result(figures, TARGETS if complete else {})
 
 
@@ -124,6 +127,12 @@ def _arguments(options: Options) -> argparse.Namespace:
     parser.add_argument("--hours", type=float, default=HOURS, help="of each day, from 13:00 on")
     parser.add_argument("--hotter", type=float, default=0.0, help="share of more requests")
     parser.add_argument("--gpu-share", type=float, default=GPU_SHARE, help="of a server's draw")
+    parser.add_argument(
+        "--lengths",
+        choices=tuple(LENGTHS),
+        default="published",
+        help="of prompts and answers: POLCA's workloads, or Azure's requests of 2023",
+    )
     parser.add_argument("--step-seconds", type=float, default=0.25, help="of the plant")
     parser.add_argument("--scenario", type=Path, help="row, meter, plant and faults instead")
     return parser.parse_args(options.arguments)
@@ -147,7 +156,8 @@ def _windows(given: argparse.Namespace, options: Options) -> Sequence[Window]:
 
 
 def _arrivals_of(given: argparse.Namespace, seed: int) -> ClientArrivals:
-    return frozen_calibration().arrivals(given.servers, seed=seed, hotter=given.hotter)
+    frozen = frozen_calibration(given.lengths)
+    return frozen.arrivals(given.servers, seed=seed, hotter=given.hotter)
 
 
 def hottest_days(arrivals: ClientArrivals, hours: float) -> list[int]:

@@ -41,6 +41,7 @@ from benchmarks._sweep import sweep_of
 from benchmarks.runner import Options, Result, Target
 from simulation.inference_row.row_power import ServerPower
 from simulation.inference_row.row_under_policy import WATTPACK, polca_scenario
+from simulation.inference_row.served_rows import AZURE_LENGTHS
 from simulation.scenario import load_scenario
 from wattpack.errors import InputError
 
@@ -56,6 +57,7 @@ VARIANTS: Final = {
     "h200_nameplate": Variant("h200_nameplate"),
     "h200_peak": Variant("h200_peak"),
     **{f"share_{share:g}": Variant(gpu_share=share) for share in (0.45, 0.5, 0.6, 0.65)},
+    "azure_lengths": Variant(AZURE_LENGTHS),
     "hotter_5": Variant(hotter=0.05),
     "hotter_10": Variant(hotter=0.10),
 }
@@ -138,7 +140,7 @@ def _searches(given: argparse.Namespace, variants: list[str], options: Options) 
     first = FIRST_SEED * options.seed + 1
     made = []
     for variant in variants:
-        swept = variant in VARIANTS and variant.startswith(("share", "hotter"))
+        swept = variant in VARIANTS and variant.startswith(("share", "hotter", "azure"))
         count = given.seeds or (1 if options.quick else BISECT_SEEDS if swept else SEEDS)
         seeds = tuple(range(first, first + count))
         arms = ARMS if variant == FIRST_ROW else [arm for arm in ARMS if arm not in OPTIONS]

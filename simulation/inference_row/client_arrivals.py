@@ -20,6 +20,7 @@ from simulation.inference_row.request_classes import (
     RequestClass,
     class_of_servers,
 )
+from simulation.inference_row.request_lengths import PUBLISHED, RequestLengths
 from simulation.inference_row.server_times import ServerTimes, bloom_on_a100
 from wattpack.errors import InputError
 
@@ -97,11 +98,12 @@ def servers_in_use(n_servers: int, seconds: Floats) -> Integers:
     return np.asarray(np.ceil(n_servers * share), dtype=np.int64)
 
 
-def saturated_seconds(one: RequestClass, times: ServerTimes | None = None) -> float:
+def saturated_seconds(
+    one: RequestClass, times: ServerTimes | None = None, lengths: RequestLengths = PUBLISHED
+) -> float:
     """Server seconds of a mean request on a full server: what load 1 means."""
-    times = times or bloom_on_a100()
-    prompts = np.linspace(*one.prompt_tokens, 101, dtype=np.float64)
-    output = sum(one.output_tokens) / 2.0
+    times, k = times or bloom_on_a100(), POLCA_CLASSES.index(one)
+    prompts, output = lengths.prompts(k), lengths.mean_output(k)
     tokens = float(prompts.mean()) + output
     fits = int(np.clip(times.kv_tokens // tokens, 1, times.max_batch))
     batch = np.array([fits], dtype=np.int64)
@@ -122,9 +124,10 @@ class ClientArrivals:
         seed: Of clients and requests.
         days: Days that may be asked for.
         times: What a server takes and draws.
+        lengths: Of prompts and answers.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what a row of requests is
         self,
         n_servers: int,
         *,
@@ -133,8 +136,9 @@ class ClientArrivals:
         seed: int,
         days: int = 42,
         times: ServerTimes | None = None,
+        lengths: RequestLengths = PUBLISHED,
     ) -> None:
-        self.times = times or bloom_on_a100()
+        self.times, self._lengths = times or bloom_on_a100(), lengths
         if not load > 0:
             raise InputError("load", "a rate above 0 of what full servers answer", load)
         if not burst_cv > 0:
@@ -158,7 +162,7 @@ class ClientArrivals:
         start = rng.standard_normal((clients, 1))
         wander, _ = lfilter([1.0], [1.0, -keep], noise, axis=1, zi=keep * start)
         mood = np.exp(WANDER_SPREAD * wander - 0.5 * WANDER_SPREAD**2)
-        peak = load * servers / saturated_seconds(POLCA_CLASSES[k], self.times)
+        peak = load * servers / saturated_seconds(POLCA_CLASSES[k], self.times, self._lengths)
         return np.asarray(peak * share[:, None] * shape * mood, dtype=np.float64)
 
     def expected_seconds(self, begin_seconds: float, end_seconds: float) -> float:
@@ -170,8 +174,9 @@ class ClientArrivals:
         self._within_days(begin_seconds, end_seconds)
         edges = np.arange(self._days * BINS_PER_DAY + 1) * BIN_SECONDS
         inside = np.diff(np.clip(edges, begin_seconds, end_seconds))
+        times, lengths = self.times, self._lengths
         return sum(
-            float((rates.sum(axis=0) * inside).sum()) * saturated_seconds(one, self.times)
+            float((rates.sum(axis=0) * inside).sum()) * saturated_seconds(one, times, lengths)
             for rates, one in zip(self._rates, POLCA_CLASSES, strict=True)
         )
 
@@ -209,13 +214,11 @@ class ClientArrivals:
     def _class_requests(
         self, k: int, days: range, begin_seconds: float, end_seconds: float
     ) -> tuple[Floats, Floats, Floats, Floats, Floats]:
-        one = POLCA_CLASSES[k]
         drawn = []
         for day in days:
             rng = np.random.default_rng([self._seed, 2, k, day])
             times = self._day_times(k, day, rng)
-            prompt = rng.integers(*one.prompt_tokens, len(times), endpoint=True)
-            output = rng.integers(*one.output_tokens, len(times), endpoint=True)
+            prompt, output = self._lengths.drawn(k, len(times), rng)
             drawn.append(np.stack([times, prompt, output]))
         times, prompt, output = np.concatenate(drawn, axis=1)
         inside = np.flatnonzero((times >= begin_seconds) & (times < end_seconds))

@@ -9,14 +9,19 @@ import hashlib
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib import resources
+from typing import Final
 
 from simulation.inference_row.client_arrivals import ClientArrivals
+from simulation.inference_row.request_lengths import LENGTHS, LengthsName
 from simulation.inference_row.row_power import RATED_SERVERS
 from wattpack.documents import parse_json
 from wattpack.errors import InputError
 from wattpack.units import require_number
 
-FILE = "calibration.json"
+FILES: Final[dict[LengthsName, str]] = {
+    "published": "calibration.json",
+    "azure": "azure_calibration.json",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,11 +47,13 @@ class Calibration:
         load: Rate at the weekday's peak over what full servers can answer.
         burst_cv: Coefficient of variation of the gaps between a client's requests.
         sha256: Of the file, first 12 digits.
+        lengths: Of prompts and answers, for which they were fitted.
     """
 
     load: float
     burst_cv: float
     sha256: str
+    lengths: LengthsName = "published"
 
     def arrivals(
         self, n_servers: int = RATED_SERVERS, *, seed: int, hotter: float = 0.0
@@ -59,23 +66,28 @@ class Calibration:
             hotter: Share by which the load is raised.
         """
         return ClientArrivals(
-            n_servers, load=self.load * (1.0 + hotter), burst_cv=self.burst_cv, seed=seed
+            n_servers,
+            load=self.load * (1.0 + hotter),
+            burst_cv=self.burst_cv,
+            seed=seed,
+            lengths=LENGTHS[self.lengths],
         )
 
 
-@lru_cache(maxsize=1)
-def frozen_calibration() -> Calibration:
-    """The shipped constants.
+@lru_cache(maxsize=2)
+def frozen_calibration(lengths: LengthsName = "published") -> Calibration:
+    """The shipped constants for requests of these lengths.
 
     Raises:
         InputError: for a damaged file.
     """
-    data = (resources.files("simulation") / "data" / "inference_row" / FILE).read_bytes()
-    document = parse_json(data.decode("utf-8"), FILE)
+    file = FILES[lengths]
+    data = (resources.files("simulation") / "data" / "inference_row" / file).read_bytes()
+    document = parse_json(data.decode("utf-8"), file)
     if not isinstance(document, dict) or not isinstance(document.get("constants"), dict):
-        raise InputError("constants", "a mapping", document, FILE)
+        raise InputError("constants", "a mapping", document, file)
     fitted = {
         name: require_number(name, document["constants"].get(name), exclusive_minimum=0.0)
         for name in ("load", "burst_cv")
     }
-    return Calibration(**fitted, sha256=hashlib.sha256(data).hexdigest()[:12])
+    return Calibration(**fitted, sha256=hashlib.sha256(data).hexdigest()[:12], lengths=lengths)

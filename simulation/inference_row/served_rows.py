@@ -14,6 +14,7 @@ from importlib import resources
 from typing import Final
 
 from simulation.inference_row.client_arrivals import ClientArrivals
+from simulation.inference_row.request_lengths import LENGTHS, LengthsName
 from simulation.inference_row.row_calibration import frozen_calibration
 from simulation.inference_row.row_power import GPU_SHARE, ServerPower
 from simulation.inference_row.server_times import A100_MODEL, ServerTimes, bloom_on_a100
@@ -28,7 +29,15 @@ NAMEPLATE_WATTS: Final = 10_200.0
 
 MEMORY_BYTES: Final = {"H100-SXM": 80e9, "H200-SXM": 141e9}
 PUBLISHED: Final = "a100"
-ROWS: Final = (PUBLISHED, "h100_nameplate", "h100_peak", "h200_nameplate", "h200_peak")
+AZURE_LENGTHS: Final = "a100_azure_lengths"
+ROWS: Final = (
+    PUBLISHED,
+    AZURE_LENGTHS,
+    "h100_nameplate",
+    "h100_peak",
+    "h200_nameplate",
+    "h200_peak",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +51,7 @@ class ServedRow:
         load: Rate at the weekday's peak over what full servers can answer.
         burst_cv: Coefficient of variation of the gaps between a client's requests.
         sha256: Of the constants, first 12 digits.
+        lengths: Of prompts and answers.
     """
 
     name: str
@@ -50,6 +60,7 @@ class ServedRow:
     load: float
     burst_cv: float
     sha256: str
+    lengths: LengthsName = "published"
 
     def arrivals(self, n_servers: int, *, seed: int, hotter: float = 0.0) -> ClientArrivals:
         """Requests of a row of so many servers, each as busy as in the row of 40.
@@ -61,7 +72,12 @@ class ServedRow:
         """
         load = self.load * (1.0 + hotter)
         return ClientArrivals(
-            n_servers, load=load, burst_cv=self.burst_cv, seed=seed, times=self.times
+            n_servers,
+            load=load,
+            burst_cv=self.burst_cv,
+            seed=seed,
+            times=self.times,
+            lengths=LENGTHS[self.lengths],
         )
 
 
@@ -77,19 +93,20 @@ def served_row(name: str, gpu_share: float = GPU_SHARE) -> ServedRow:
     """
     if name not in ROWS:
         raise InputError("row", f"one of {', '.join(ROWS)}", name)
-    frozen = frozen_calibration()
-    if name == PUBLISHED:
-        power = ServerPower.of(gpu_share)
-        return ServedRow(name, bloom_on_a100(), power, frozen.load, frozen.burst_cv, frozen.sha256)
+    frozen = frozen_calibration("azure" if name == AZURE_LENGTHS else "published")
+    if name in (PUBLISHED, AZURE_LENGTHS):
+        power, times = ServerPower.of(gpu_share), bloom_on_a100()
+        constants = frozen.load, frozen.burst_cv, frozen.sha256, frozen.lengths
+        return ServedRow(name, times, power, *constants)
     boards, provisioned = name.split("_")
     model = f"{boards.upper()}-SXM"
-    constants, sha256 = _constants()
+    of_boards, sha256 = _constants()
     rated = NAMEPLATE_WATTS
     if provisioned == "peak":
-        rated *= constants[boards]["peak_over_nameplate"]
+        rated *= of_boards[boards]["peak_over_nameplate"]
     times = step_table_times(model, MEMORY_BYTES[model])
     power = ServerPower.of_nameplate(rated, times.tdp_watts)
-    return ServedRow(name, times, power, constants[boards]["load"], frozen.burst_cv, sha256)
+    return ServedRow(name, times, power, of_boards[boards]["load"], frozen.burst_cv, sha256)
 
 
 def times_of_model(gpu_model: str) -> ServerTimes:

@@ -22,8 +22,11 @@ from simulation.inference_row.client_arrivals import (
 from simulation.inference_row.compiled_servers import CompiledServers
 from simulation.inference_row.latency_accounts import latency_losses
 from simulation.inference_row.request_classes import LOW, POLCA_CLASSES, class_of_servers
+from simulation.inference_row.request_lengths import LENGTHS
+from simulation.inference_row.row_calibration import frozen_calibration
 from simulation.inference_row.row_power import FULL_GPU_WATTS, ServerPower, ServersAround
 from simulation.inference_row.row_work import InferenceWork
+from simulation.inference_row.served_rows import served_row
 from simulation.inference_row.server_times import (
     IDLE_WATTS,
     KV_TOKENS,
@@ -32,6 +35,7 @@ from simulation.inference_row.server_times import (
     bloom_on_a100,
 )
 from simulation.inference_row.uncapped_row import marks
+from simulation.traces import shipped_trace
 from wattpack.errors import InputError
 
 TIMES = bloom_on_a100()
@@ -352,3 +356,38 @@ def test_dark_servers_do_nothing_and_the_slowest_board_sets_the_pace() -> None:
     assert work.priority[0] == LOW
     with pytest.raises(InputError):
         work.step(0.5, 1.0, now)
+
+
+def test_lengths_of_azure_are_pairs_of_real_requests() -> None:
+    made = ClientArrivals(40, load=0.3, burst_cv=1.0, seed=1, days=1, lengths=LENGTHS["azure"])
+    day = made.between(36_000.0, 64_800.0)
+    for k, one in enumerate(POLCA_CLASSES):
+        trace = shipped_trace("code" if one.name == "summarise" else "conversation")
+        real = set(zip(trace.prompt_tokens, np.maximum(trace.output_tokens, 2.0), strict=True))
+        mine = day.of_class == k
+        pairs = list(zip(day.prompt_tokens[mine], day.output_tokens[mine], strict=True))
+        assert set(pairs) <= real
+        assert np.mean(pairs, axis=0) == pytest.approx(
+            [trace.prompt_tokens.mean(), trace.output_tokens.mean()], rel=0.1
+        )
+
+
+def test_load_is_of_full_servers_whatever_the_lengths() -> None:
+    busy = []
+    for lengths in LENGTHS.values():
+        made = ClientArrivals(40, load=0.4, burst_cv=1.0, seed=1, days=1, lengths=lengths)
+        busy.append(made.expected_seconds(46_800.0, 54_000.0) / 7200.0 / 40)
+    assert busy == pytest.approx([0.4 * day_shape(np.array([50_400.0]))[0]] * 2, rel=0.15)
+    assert busy[0] == pytest.approx(busy[1], rel=1e-9)
+
+
+def test_each_set_of_lengths_has_a_calibration_of_its_own() -> None:
+    published, azure = (frozen_calibration(name) for name in ("published", "azure"))
+    assert published.sha256 != azure.sha256
+    assert azure.lengths == "azure"
+    row = served_row("a100_azure_lengths")
+    assert (row.load, row.sha256) == (azure.load, azure.sha256)
+    one, other = row.arrivals(8, seed=1), azure.arrivals(8, seed=1)
+    np.testing.assert_array_equal(
+        one.between(0.0, 3600.0).prompt_tokens, other.between(0.0, 3600.0).prompt_tokens
+    )
