@@ -19,7 +19,12 @@ from wattpack.flags import output_file, write_output
 
 def main(argv: list[str] | None = None) -> int:
     """Run one benchmark; its last line on standard output is one JSON object."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks", description=__doc__, add_help=False
+    )
+    parser.add_argument(
+        "-h", "--help", action="store_true", help="tell this, or with a name what it does and takes"
+    )
     parser.add_argument("name", nargs="?", help="which benchmark to run")
     parser.add_argument("--list", action="store_true", help="name each benchmark and stop")
     parser.add_argument("--quick", action="store_true", help="at most 20 s; fewer repetitions")
@@ -40,6 +45,8 @@ def main(argv: list[str] | None = None) -> int:
         help="end with 1 if a figure has left its range in benchmarks/ranges.yaml",
     )
     arguments, rest = parser.parse_known_args(argv)
+    if arguments.help:
+        return _help(parser, arguments.name)
     # Who names no benchmark, or none that is known, is told so later.
     if rest and not getattr(named(arguments.name or ""), "TAKES_ARGUMENTS", False):
         parser.error(f"unrecognized arguments: {' '.join(rest)}")
@@ -89,6 +96,22 @@ def main(argv: list[str] | None = None) -> int:
     for name, text in strangers.items():
         print(f"outside its range: {name} is {text}", file=sys.stderr)
     return 1 if strangers else 0
+
+
+def _help(parser: argparse.ArgumentParser, name: str | None) -> int:
+    """Tell people what there is, or what one benchmark does; the exit status."""
+    parser.print_help()
+    if name is None:
+        return 0
+    try:
+        module = find(name)
+    except WattpackError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    print(f"\n{name}: {(module.__doc__ or module.SUMMARY).strip()}")
+    usage = getattr(module, "USAGE", "")
+    print(f"\nIt takes besides: {usage}" if usage else "\nIt takes nothing besides.")
+    return 0
 
 
 def _keep(file: Path, text: str) -> int:

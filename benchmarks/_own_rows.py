@@ -17,6 +17,9 @@ UNTOUCHED = 0.95
 """Share of the limit below which a row's draw is the work's own and not the regulator's."""
 
 
+USAGE = "--measurements FILE…"
+
+
 def measurement_files(arguments: Sequence[str], summary: str) -> list[Path]:
     """The files after ``--measurements``, none if it is not given."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=summary)

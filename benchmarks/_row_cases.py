@@ -39,6 +39,7 @@ Floats = NDArray[np.float64]
 
 ROW: Final = 0
 SOURCES: Final = ("benchmarks", "capacity", "controller", "gpu", "simulation", "wattpack")
+USAGE: Final = "--scenario FILE, --work FILE, --runs N"
 BREAKER_CURVES: Final = "row SwitchboardThermal, racks RackThermal"
 """What the row's objects declare (``simulation.row_objects``); the plant has its own."""
 
@@ -82,12 +83,11 @@ def asked_of(name: str, arguments: Sequence[str], runs: int) -> Asked:
     Raises:
         InputError: for any other.
     """
-    usage = "--scenario FILE, --work FILE, --runs N"
     parser = argparse.ArgumentParser(prog=name, add_help=False, exit_on_error=False)
     parser.add_argument("--scenario", type=Path)
     parser.add_argument("--work", type=Path)
     parser.add_argument("--runs", type=int, default=runs)
-    given = read_arguments(parser, arguments, usage)
+    given = read_arguments(parser, arguments, USAGE)
     if given.runs < 1:
         raise InputError("--runs", "an integer >= 1", given.runs)
     return Asked(given.scenario, given.work, given.runs)

@@ -17,6 +17,7 @@ from typing import Final
 import numpy as np
 
 from benchmarks._allocation_oracle import loop_allocate
+from benchmarks._given_scenario import USAGE as GIVEN_USAGE
 from benchmarks._given_scenario import Given, given_scenario
 from benchmarks.runner import Options, Result, Target
 from controller.allocation import Limit, Wants, allocate, gang_kinds
@@ -30,6 +31,7 @@ from wattpack.units import NS_PER_SECOND
 NAME = "allocation_scale"
 SUMMARY = "seconds for one allocation and one whole tick, 416 to 40,000 GPUs in 4 levels"
 TAKES_ARGUMENTS = True
+USAGE: Final = GIVEN_USAGE
 
 TARGETS = {
     "allocation_seconds_p99": Target(at_most=0.2),

@@ -22,6 +22,7 @@ from benchmarks._kernel_times import (
     rounded,
     splits,
 )
+from benchmarks._own_rows import USAGE as OWN_ROWS_USAGE
 from benchmarks.runner import Options, Result, Target
 from capacity.bench.measurement_row import MeasurementRow
 from capacity.bench.shipped_rows import WHOLE_RUNS, shipped_rows
@@ -41,6 +42,7 @@ from capacity.model.roofline import fit_constants
 NAME = "attention_latency"
 SUMMARY = "attention from 60 points and all-reduce from 12, head layouts and sizes held out"
 TAKES_ARGUMENTS = True
+USAGE: Final = OWN_ROWS_USAGE
 POINTS: Final = 60
 REDUCES: Final = 12
 DRAWS: Final = {False: 3, True: 1}

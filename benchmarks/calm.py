@@ -33,6 +33,7 @@ from benchmarks._row_cases import (
     level_for,
     shard_kind,
 )
+from benchmarks._row_cases import USAGE as ROW_CASES_USAGE
 from benchmarks.runner import Options, Result, Row, Rows, Target, finished_rows
 from simulation.inference_row.client_arrivals import DAY_SECONDS
 from simulation.inference_row.row_calibration import frozen_calibration
@@ -50,6 +51,7 @@ Floats = NDArray[np.float64]
 NAME = "calm"
 SUMMARY = "cap changes per GPU-hour, cycles and overshoot of a capped row that stands still"
 TAKES_ARGUMENTS = True
+USAGE: Final = ROW_CASES_USAGE
 TAKES_SCHEDULER = True
 
 RUNS: Final = 3

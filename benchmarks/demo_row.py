@@ -21,6 +21,7 @@ from wattpack.scratch_folder import ScratchFolder
 NAME = "demo_row"
 # Whatever is not the runner's goes to the demo, which checks it.
 TAKES_ARGUMENTS = True
+USAGE = "flags of wattpack demo"
 SUMMARY = "headless demo: trips, invariants, slowdown by class, wall time"
 DURATION_SECONDS = {False: 900, True: 30}
 SPEED = {False: 30, True: 60}

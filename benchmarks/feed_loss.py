@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 from benchmarks._breaker_curves import breaker_curves
 from benchmarks._power_house import Trip
 from benchmarks._row_cases import ROW, STEADY, Arm, Asked, RowCase, asked_of, level_for, shard_kind
+from benchmarks._row_cases import USAGE as ROW_CASES_USAGE
 from benchmarks.response import seconds_above
 from benchmarks.runner import Options, Result, Row, Rows, Target, finished_rows
 from simulation.plant_hash import plant_sha256
@@ -37,6 +38,7 @@ Floats = NDArray[np.float64]
 NAME = "feed_loss"
 SUMMARY = "seconds above the rating after a lost feed, with and without the use of reserve feeds"
 TAKES_ARGUMENTS = True
+USAGE: Final = ROW_CASES_USAGE
 TAKES_SCHEDULER = True
 
 RUNS: Final = 10

@@ -22,6 +22,7 @@ from benchmarks._kernel_times import (
     rounded,
     splits,
 )
+from benchmarks._own_rows import USAGE as OWN_ROWS_USAGE
 from benchmarks.runner import Options, Result, Target
 from capacity.bench.designed_shapes import diverse_subset, gemm_features
 from capacity.kernels import Gemm
@@ -36,6 +37,7 @@ from wattpack.clock import SystemClock
 NAME = "gemm_latency"
 SUMMARY = "matrix products never measured, from 60 shapes, with other GPU types, with all rows"
 TAKES_ARGUMENTS = True
+USAGE: Final = OWN_ROWS_USAGE
 SHAPES: Final = 60
 DRAWS: Final = {False: 20, True: 2}
 MILLION: Final = 1_000_000

@@ -14,6 +14,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from benchmarks._own_rows import USAGE as OWN_ROWS_USAGE
 from benchmarks._own_rows import (
     Floats,
     best_constant_error,
@@ -36,6 +37,7 @@ from wattpack.errors import InputError
 NAME = "h200_profile"
 SUMMARY = "an H200's time and draw of 150 unseen products from 60 designed ones"
 TAKES_ARGUMENTS = True
+USAGE = OWN_ROWS_USAGE
 
 FEW_TOKENS = 10
 """Products of so few tokens take a few microseconds: which kernel the library picks decides."""

@@ -26,6 +26,7 @@ from benchmarks._row_cases import (
     second_means,
     shard_kind,
 )
+from benchmarks._row_cases import USAGE as ROW_CASES_USAGE
 from benchmarks.runner import Options, Result, Row, Rows, Target, finished_rows
 from simulation.plant_hash import plant_sha256
 from simulation.row_control.oracle_run import OracleResult
@@ -37,6 +38,7 @@ Floats = NDArray[np.float64]
 NAME = "headroom"
 SUMMARY = "60 s mean of a capped row over its rating, and its work over an oracle's"
 TAKES_ARGUMENTS = True
+USAGE: Final = ROW_CASES_USAGE
 TAKES_SCHEDULER = True
 
 ARMS: Final = {

@@ -27,6 +27,7 @@ from wattpack.units import NS_PER_SECOND, seconds_to_ns
 NAME = "idle_watches"
 SUMMARY = "watches that break in idle minutes of real time: controllers, planner, forecaster"
 TAKES_ARGUMENTS = True
+USAGE = "--minutes N"
 MINUTES = 30.0
 QUICK_MINUTES = 0.05
 #: Informers are listed before the idle minutes begin to count.

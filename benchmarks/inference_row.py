@@ -41,6 +41,7 @@ from simulation.inference_row.uncapped_row import READING_SECONDS, Floats, marks
 NAME = "inference_row"
 SUMMARY = "uncapped inference row: peak, rises in 2 s and 40 s, night, against POLCA's row"
 TAKES_ARGUMENTS = True
+USAGE: Final = "--fit, --lengths published|azure, --scenario FILE"
 TAKES_SCHEDULER = True
 DAYS: Final = range(1, 42)
 """Day 0 has no midnight before it."""

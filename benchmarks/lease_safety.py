@@ -28,6 +28,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from benchmarks._given_scenario import USAGE as GIVEN_USAGE
 from benchmarks._given_scenario import Given, given_scenario
 from benchmarks._lease_judge import Judge
 from benchmarks._lease_kind import BREAKER_CURVES, RowKind, make_topology
@@ -41,6 +42,7 @@ from simulation.scenario import FaultKind
 NAME: Final = "lease_safety"
 SUMMARY: Final = "seconds from a lease's end to limit and draw, and expiries at 5 % loss"
 TAKES_ARGUMENTS: Final = True
+USAGE: Final = GIVEN_USAGE
 TAKES_SCHEDULER: Final = True
 READS: Final = (*ROW_READS, "priority_classes[].value", "faults[].kind")
 RUNS, QUICK_RUNS = 40, 3

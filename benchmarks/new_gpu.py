@@ -20,6 +20,7 @@ from benchmarks._kernel_times import (
     rounded,
     splits,
 )
+from benchmarks._own_rows import USAGE as OWN_ROWS_USAGE
 from benchmarks.runner import Options, Result, Target
 from capacity.model.kernel_samples import TimeSamples
 from capacity.model.reference_kernels import GEMM_GPUS, reference_gemms
@@ -28,6 +29,7 @@ from capacity.model.time_model import fit_time_model
 NAME = "new_gpu"
 SUMMARY = "a GPU type never seen: 15 products and its datasheet, or the datasheet alone"
 TAKES_ARGUMENTS = True
+USAGE: Final = OWN_ROWS_USAGE
 SHAPES: Final = 15
 DRAWS: Final = {False: 20, True: 2}
 COVERAGE: Final = 0.9

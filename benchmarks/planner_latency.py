@@ -41,6 +41,7 @@ from wattpack.scratch_folder import ScratchFolder
 NAME: Final = "planner_latency"
 SUMMARY: Final = "seconds, CPU and memory of a planning cycle at 1,000 and 5,000 nodes"
 TAKES_ARGUMENTS: Final = True
+USAGE: Final = "--cycles N"
 MIB: Final = 1024 * 1024
 HUGE_PODS: Final = 1_000_000
 TARGETS: Final = {

@@ -52,6 +52,10 @@ from wattpack.errors import InputError
 NAME = "polca_row"
 SUMMARY = "inference row at +30 %: POLCA, its baselines and wattpack against the uncapped row"
 TAKES_ARGUMENTS = True
+USAGE: Final = (
+    "--servers N, --policies NAME…, --days N…, --hottest N, --hours X, --hotter SHARE, "
+    "--gpu-share SHARE, --lengths published|azure, --step-seconds X, --scenario FILE"
+)
 TAKES_SCHEDULER = True
 POLCA: Final = "polca"
 UNREACHED: Final = 10.0

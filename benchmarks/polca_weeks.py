@@ -56,6 +56,9 @@ from simulation.scenario import Scenario
 NAME = "polca_weeks"
 SUMMARY = "six weeks of the inference row at +30 %: POLCA and wattpack against the uncapped row"
 TAKES_ARGUMENTS = True
+USAGE: Final = (
+    "--servers N, --policies NAME…, --shards N, --finished, --keep, --processes N, --scenario FILE"
+)
 TAKES_SCHEDULER = True
 SERVERS: Final = 52
 DAYS: Final = 42

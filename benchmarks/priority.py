@@ -23,6 +23,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
+from benchmarks._given_scenario import USAGE as GIVEN_USAGE
 from benchmarks._given_scenario import Given, given_scenario
 from benchmarks._house_objects import topology_of
 from benchmarks._order_cases import decided_caps, random_moment
@@ -53,6 +54,7 @@ from wattpack.power.feasibility import LoadTree
 NAME = "priority"
 SUMMARY = "I5 in random trees, classes and gangs: order, floors, gangs, judged by plain loops"
 TAKES_ARGUMENTS = True
+USAGE: Final = GIVEN_USAGE
 TAKES_SCHEDULER = True
 
 SHARDS: Final = 100

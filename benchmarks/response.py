@@ -38,6 +38,7 @@ from benchmarks._row_cases import (
     level_for,
     shard_kind,
 )
+from benchmarks._row_cases import USAGE as ROW_CASES_USAGE
 from benchmarks.runner import Options, Result, Row, Rows, Target, finished_rows
 from capacity.profile_library import shipped_library
 from controller.tick_values import Band
@@ -52,6 +53,7 @@ Floats = NDArray[np.float64]
 NAME = "response"
 SUMMARY = "seconds above the rating after a step of everything, and after a lost feed"
 TAKES_ARGUMENTS = True
+USAGE: Final = ROW_CASES_USAGE
 TAKES_SCHEDULER = True
 
 RUNS: Final = 10

@@ -22,6 +22,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from benchmarks._given_scenario import USAGE as GIVEN_USAGE
 from benchmarks._given_scenario import given_scenario
 from benchmarks._lease_kind import BREAKER_CURVES, READS, RowKind
 from benchmarks._lease_row import Row
@@ -33,6 +34,7 @@ from wattpack.units import NS_PER_SECOND
 NAME: Final = "restart"
 SUMMARY: Final = "GPUs that fall, heat and work lost in rolling updates, and after kill -9"
 TAKES_ARGUMENTS: Final = True
+USAGE: Final = GIVEN_USAGE
 TAKES_SCHEDULER: Final = True
 SERVERS, GPUS = 20, 4
 QUICK_SERVERS, QUICK_GPUS = 4, 4

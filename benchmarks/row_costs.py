@@ -33,6 +33,7 @@ from simulation.scenario import load_scenario
 NAME = "row_costs"
 SUMMARY = "CPU of a tick and of a simulated second of a row, with its oracle and POLCA's arm"
 TAKES_ARGUMENTS = True
+USAGE: Final = "--scenario FILE"
 
 TARGETS: Final = {
     "tick_cpu_milliseconds": Target(at_most=1.5),

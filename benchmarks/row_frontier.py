@@ -48,6 +48,10 @@ from wattpack.errors import InputError
 NAME = "row_frontier"
 SUMMARY = "largest server count of each policy behind a breaker for 40, at the same SLOs"
 TAKES_ARGUMENTS = True
+USAGE: Final = (
+    "--variants NAME…, --arms NAME…, --slos every|whole, --days N, --hours X, --step-seconds X, "
+    "--least N, --most N, --seeds N, --processes N, --scenario FILE"
+)
 TAKES_SCHEDULER = True
 
 VARIANTS: Final = {

@@ -26,6 +26,7 @@ from typing import Final
 
 import numpy as np
 
+from benchmarks._given_scenario import USAGE as GIVEN_USAGE
 from benchmarks._given_scenario import Given, given_scenario
 from benchmarks._twin_server import (
     TWIN_STEP_SECONDS,
@@ -50,6 +51,7 @@ from wattpack.errors import InputError
 NAME = "serving_agreement"
 SUMMARY = "capacity's serving model against the twin's queues: TTFT and TPOT, p50 and p99"
 TAKES_ARGUMENTS = True
+USAGE: Final = GIVEN_USAGE
 
 BATCHING: Final = Batching(max_batch=64, chunk_tokens=2048)
 UNBOUNDED_CACHE: Final = 10**9

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from benchmarks._own_rows import USAGE as OWN_ROWS_USAGE
 from benchmarks._own_rows import (
     Floats,
     best_constant_error,
@@ -31,6 +32,7 @@ from wattpack.errors import InputError
 NAME = "step_power"
 SUMMARY = "time and draw of whole decoder steps, predicted from kernel rows alone"
 TAKES_ARGUMENTS = True
+USAGE = OWN_ROWS_USAGE
 
 RUNS = {"h200": ("h200", "h200-steps"), "h100": ("h100", "h100-steps")}
 """Kernel rows, and the steps of the same board that they are judged on."""

@@ -23,6 +23,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from benchmarks._given_scenario import USAGE as GIVEN_USAGE
 from benchmarks._given_scenario import Given, given_scenario
 from benchmarks._rests_on import rests_on_digest
 from benchmarks.runner import Options, Result, Row, Target, finished_rows
@@ -35,6 +36,7 @@ Floats = NDArray[np.float64]
 NAME = "training_fleet"
 SUMMARY = "draws of a training fleet's servers against Acme's, Kolmogorov-Smirnov distance"
 TAKES_ARGUMENTS = True
+USAGE: Final = GIVEN_USAGE
 TAKES_SCHEDULER = True
 READS: Final = (
     "training_fleet", "row.groups", "row.gpus_per_server", "plant.supply_efficiency",

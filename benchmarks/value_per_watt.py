@@ -28,6 +28,7 @@ from typing import Final
 
 import numpy as np
 
+from benchmarks._given_scenario import USAGE as GIVEN_USAGE
 from benchmarks._given_scenario import given_scenario
 from benchmarks._watt_fleet import READS, Fleet, even_fleet, given_fleet
 from benchmarks._watt_optimum import (
@@ -58,6 +59,7 @@ from wattpack.units import NS_PER_SECOND
 NAME = "value_per_watt"
 SUMMARY = "work under 60 to 80 % of the watts: optimum, uniform and proportional caps; decode locks"
 TAKES_ARGUMENTS = True
+USAGE: Final = GIVEN_USAGE
 
 TYPES: Final = ("H200-SXM", "H100-SXM", "B200-SXM", "A100-SXM", "L40S", "A40")
 DECODE_ENTRY: Final = "decoder-decode"

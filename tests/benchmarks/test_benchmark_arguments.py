@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 
 from benchmarks.__main__ import main
+from benchmarks.runner import discover
 
 
 @pytest.mark.parametrize(
@@ -41,3 +43,28 @@ def test_a_wrong_argument_is_named_with_status_2(
     assert names in output.err.splitlines()[-1]
     assert output.out == ""
     assert list(tmp_path.iterdir()) == []
+
+
+def test_help_tells_what_a_benchmark_does_and_takes(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["headroom", "--help"]) == 0
+    told = capsys.readouterr().out
+    assert "--resume" in told
+    assert "It takes besides: --scenario FILE, --work FILE, --runs N" in told
+    assert main(["--help"]) == 0
+    assert "besides" not in capsys.readouterr().out
+    assert main(["agent_cost", "--help"]) == 0
+    assert "nothing besides" in capsys.readouterr().out
+    assert main(["no-such-benchmark", "--help"]) == 2
+
+
+def test_whatever_a_benchmark_takes_its_help_tells() -> None:
+    taking = {n: m for n, m in discover().items() if getattr(m, "TAKES_ARGUMENTS", False)}
+    assert len(taking) > 20
+    for name, module in taking.items():
+        source = Path(str(module.__file__)).read_text(encoding="utf-8")
+        own = set(re.findall(r'add_argument\(\s*"(--[a-z-]+)"', source))
+        told = set(re.findall(r"--[a-z-]+", module.USAGE))
+        assert module.USAGE, name
+        assert own <= told, name
+        if own:
+            assert told == own, name
