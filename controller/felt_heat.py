@@ -7,6 +7,7 @@ in which agents were silent neither hide heat nor leave any that never was.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -16,7 +17,7 @@ from wattpack.power.domain_tree import BoolArray, FloatArray, IntArray
 from wattpack.power.feasibility import LoadTree
 from wattpack.units import NS_PER_SECOND
 
-__all__ = ["Felt", "FeltMemory", "feel_heat", "nothing_felt"]
+__all__ = ["Felt", "FeltMemory", "feel_heat", "felt_less", "nothing_felt"]
 
 _LONGEST_TICK_SECONDS = 60.0
 # A breaker that tripped is replaced or reset by people; more heat than a trip means nothing.
@@ -87,6 +88,21 @@ def feel_heat(
         settled = np.where(felt.news, felt.meter_time_ns, memory.settled_ns)
         memory = replace(memory, settled_ns=settled)
     return np.minimum(np.maximum(heat, 0.0), _HIGHEST_HEAT), memory
+
+
+def felt_less(memory: FeltMemory, ticks: Iterable[tuple[int, FloatArray]]) -> FeltMemory:
+    """The memory with less at some ticks, so that no meter takes the same off once more.
+
+    Args:
+        memory: So far.
+        ticks: When each ended, and by what heat was advanced in it as is known now, (n_domains,).
+    """
+    watts = memory.watts.copy()
+    for end_ns, less in ticks:
+        row = int(memory.ends_ns.searchsorted(end_ns))
+        if row < _RING and memory.ends_ns[row] == end_ns:
+            watts[row] = np.minimum(watts[row], less)
+    return replace(memory, watts=watts)
 
 
 def _remembered(memory: FeltMemory, watts: FloatArray, begin_ns: int, end_ns: int) -> FeltMemory:

@@ -25,11 +25,19 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from controller.breaker_heat import advance_heat
-from wattpack.power.domain_tree import OVERSHOOT_RATIO, BoolArray, FloatArray, IntArray
+from wattpack.power.domain_tree import OVERSHOOT_RATIO, FloatArray, IntArray
 from wattpack.power.feasibility import LoadTree
 from wattpack.units import NS_PER_SECOND
 
-__all__ = ["GapRow", "Heard", "believable_highest", "highest_host", "kept_rows", "reckoned_again"]
+__all__ = [
+    "GapRow",
+    "Heard",
+    "believable_highest",
+    "highest_host",
+    "kept_rows",
+    "reckoned_again",
+    "settled_rows",
+]
 
 _ROWS = 256
 """Ticks that are remembered; of a longer gap only these are reckoned again."""
@@ -51,7 +59,8 @@ class GapRow:
         begin_ns: The tick before it.
         heat: Of each domain then, (n_domains,).
         watts: By which heat was advanced, AC, (n_domains,).
-        least_watts: Of that, what meters saw, AC, (n_domains,).
+        least_watts: Of that, what meters saw, AC; all of it once they put its heat right,
+            (n_domains,).
         silent_watts: What the boards of each silent server counted, 0 for others, DC, (n_nodes,).
         silent_host_watts: The same of what it draws beside them, DC, (n_nodes,).
     """
@@ -120,8 +129,27 @@ def kept_rows(rows: tuple[GapRow, ...], row: GapRow) -> tuple[GapRow, ...]:
     return (*rows[1 - _ROWS :], row)
 
 
+def settled_rows(
+    rows: tuple[GapRow, ...], begin_ns: int, settled_ns: IntArray
+) -> tuple[GapRow, ...]:
+    """The rows without what can still be taken off where a meter has put the heat right.
+
+    Args:
+        rows: Ticks with silent servers.
+        begin_ns: How far back it could do so.
+        settled_ns: Up to when, -1 for domains without a new reading, (n_domains,).
+    """
+    lately = [i for i, row in enumerate(rows) if begin_ns <= row.begin_ns < settled_ns.max()]
+    changed = list(rows)
+    for i in lately:
+        row = rows[i]
+        least = np.where(row.begin_ns < settled_ns, row.watts, row.least_watts)
+        changed[i] = replace(row, least_watts=least)
+    return tuple(changed)
+
+
 def reckoned_again(
-    load: LoadTree, rows: tuple[GapRow, ...], heard: Heard, free: BoolArray
+    load: LoadTree, rows: tuple[GapRow, ...], heard: Heard
 ) -> tuple[FloatArray, tuple[GapRow, ...]]:
     """Heat to take off each domain, (n_domains,), and the rows with what they count now.
 
@@ -129,17 +157,16 @@ def reckoned_again(
         load: Tree and members.
         rows: Ticks with silent servers, oldest first.
         heard: Who was heard now, and what they tell.
-        free: Domains whose heat does not rest on meters of that time, (n_domains,).
     """
     told = np.isfinite(heard.highest_watts)
     if not told.any() or not rows:
-        return np.zeros(len(free)), rows
+        return np.zeros(len(load.tree)), rows
     lower = tuple(_lowered(load, row, heard) for row in rows)
     first = next((i for i, row in enumerate(rows) if lower[i] is not row), len(rows))
     if first == len(rows):
-        return np.zeros(len(free)), rows
+        return np.zeros(len(load.tree)), rows
     false = _heat_of(load, rows[first:]) - _heat_of(load, lower[first:])
-    return np.where(free, np.maximum(false, 0.0), 0.0), lower
+    return np.maximum(false, 0.0), lower
 
 
 def _lowered(load: LoadTree, row: GapRow, heard: Heard) -> GapRow:

@@ -26,8 +26,15 @@ from controller.estimate import (
     sum_of_nodes,
     unconfirmed_watts,
 )
-from controller.felt_heat import Felt, FeltMemory, feel_heat
-from controller.gap_heat import GapRow, Heard, highest_host, kept_rows, reckoned_again
+from controller.felt_heat import Felt, FeltMemory, feel_heat, felt_less
+from controller.gap_heat import (
+    GapRow,
+    Heard,
+    highest_host,
+    kept_rows,
+    reckoned_again,
+    settled_rows,
+)
 from controller.meters import (
     Lesson,
     MeterMemory,
@@ -118,7 +125,10 @@ def look(tick: Tick, state: State) -> tuple[State, Picture]:
         stale_gpu=stale,
     )
     heat, felt, row = _heated(tick, state, picture, news)
+    state = replace(state, gap_rows=_still_open(tick, state.gap_rows, felt, news))
     heat, rows = _without_false_heat(tick, state, heat, (trust.trusted & ~stale, hosts))
+    if rows is not state.gap_rows:
+        felt = felt_less(felt, ((one.end_ns, one.watts) for one in rows))
     state = replace(
         state,
         trust=trust,
@@ -274,6 +284,16 @@ def _heated(
     return heat, memory, row
 
 
+def _still_open(
+    tick: Tick, rows: tuple[GapRow, ...], felt: FeltMemory, news: BoolArray
+) -> tuple[GapRow, ...]:
+    """Ticks with silent servers, without what meters have put right at this one."""
+    if not rows or not news.any():
+        return rows
+    settled_ns = np.where(news, tick.observations.meter_time_ns, -1)
+    return settled_rows(rows, int(felt.begins_ns[0]), settled_ns)
+
+
 def _without_false_heat(
     tick: Tick, state: State, heat: FloatArray, now: tuple[BoolArray, FloatArray]
 ) -> tuple[FloatArray, tuple[GapRow, ...]]:
@@ -293,12 +313,10 @@ def _without_false_heat(
     told = np.where(believed, observed.gpu_gap_watts, np.nan)
     highest = _by_node(tick, told)
     highest = np.where(observed.node_received_ns > before_ns, highest, np.nan)
-    # A meter that has spoken since has put its domain's heat right already.
-    free = state.felt.settled_ns < rows[0].begin_ns
     host_before = np.where(stale_hosts(state.readings), np.nan, state.readings.host_watts)
     share = node_host_share(state.meters, state.load)
     host = highest_host((host_before, host_watts), share, tick.topology.node_worst_watts)
-    false, rows = reckoned_again(state.rated_load, rows, Heard(highest, host, before_ns), free)
+    false, rows = reckoned_again(state.rated_load, rows, Heard(highest, host, before_ns))
     return np.maximum(heat - np.where(state.heard, false, 0.0), 0.0), rows
 
 

@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from controller.breaker_heat import advance_heat
+from controller.felt_heat import Felt, feel_heat, felt_less, nothing_felt
 from controller.gap_heat import (
     GapRow,
     Heard,
@@ -20,6 +21,7 @@ from controller.gap_heat import (
     highest_host,
     kept_rows,
     reckoned_again,
+    settled_rows,
 )
 from tests.controller.test_step import big_topology
 from wattpack.power.domain_tree import FloatArray
@@ -31,7 +33,6 @@ LOAD = LoadTree(TOPOLOGY.tree, TOPOLOGY.domain_of_node, TOPOLOGY.node_of_gpu)
 N, D = LOAD.n_nodes, len(LOAD.tree)
 RATING = LOAD.rating_watts
 SECONDS = 5
-FREE = np.ones(D, dtype=np.bool_)
 
 
 def rows_of(
@@ -58,14 +59,14 @@ def told(share: float, rows: tuple[GapRow, ...]) -> Heard:
 def test_what_never_was_is_taken_off() -> None:
     rows, heat = rows_of(1.3)
     assert heat.max() > 0.01
-    false, again = reckoned_again(LOAD, rows, told(0.6, rows), FREE)
+    false, again = reckoned_again(LOAD, rows, told(0.6, rows))
     assert np.allclose(heat - false, 0.0, atol=1e-9)
     assert all((row.watts < RATING).all() for row in again)
 
 
 def test_what_was_is_kept() -> None:
     rows, _ = rows_of(1.3)
-    false, again = reckoned_again(LOAD, rows, told(1.0, rows), FREE)
+    false, again = reckoned_again(LOAD, rows, told(1.0, rows))
     assert not false.any()
     assert again == rows
 
@@ -77,7 +78,7 @@ def test_servers_draw_beside_boards_what_both_ends_of_the_gap_show_and_a_tenth_m
     rows = tuple(replace(row, silent_watts=half, silent_host_watts=half) for row in rows)
     ends = (0.5 * half, 0.4 * half)
     heard = replace(told(1.0, rows), highest_host_watts=highest_host(ends, np.ones(N), half))
-    false, again = reckoned_again(LOAD, rows, heard, FREE)
+    false, again = reckoned_again(LOAD, rows, heard)
     whole = LOAD.tree.parent < 0
     assert np.allclose((again[0].watts / rows[0].watts)[whole], 1.0 - 0.5 * 0.4)
     assert (heat - false)[whole] == pytest.approx(0.0, abs=1e-9)
@@ -94,36 +95,62 @@ def test_untold_and_distrusted_servers_keep_what_they_counted() -> None:
     rows, _ = rows_of(1.3)
     heard = told(0.6, rows)
     heard = replace(heard, highest_watts=np.full(N, np.nan))
-    assert not reckoned_again(LOAD, rows, heard, FREE)[0].any()
+    assert not reckoned_again(LOAD, rows, heard)[0].any()
 
 
 def test_a_meter_bounds_what_is_taken_off() -> None:
     rows, heat = rows_of(1.3, least=1.2)
-    bounded, _ = reckoned_again(LOAD, rows, told(0.1, rows), FREE)
+    bounded, _ = reckoned_again(LOAD, rows, told(0.1, rows))
     truth = np.zeros(D)
     for _ in range(SECONDS):
         truth = advance_heat(LOAD, truth, 1.2 * RATING, 1.0)
     assert np.allclose(heat - bounded, truth)
-    assert not reckoned_again(LOAD, rows, told(0.1, rows), ~FREE)[0].any()
+
+
+def test_what_a_meter_has_put_right_is_not_taken_off_again_and_what_it_did_not_reach_is() -> None:
+    rows, _ = rows_of(1.3)
+    spoke_ns = np.full(D, SECONDS * NS_PER_SECOND, dtype=np.int64)
+    whole = settled_rows(rows, -1, spoke_ns)
+    assert not reckoned_again(LOAD, whole, told(0.6, rows))[0].any()
+    late = settled_rows(rows, 3 * NS_PER_SECOND, spoke_ns)
+    false, again = reckoned_again(LOAD, late, told(0.6, rows))
+    assert all((new.watts < RATING).all() for new in again[:3])
+    assert all((new.watts == old.watts).all() for new, old in zip(again[3:], rows[3:], strict=True))
+    _, heat = rows_of(1.3, seconds=3)
+    assert false == pytest.approx(heat, rel=0.02)
+    silent = settled_rows(rows, -1, np.full(D, -1, dtype=np.int64))
+    assert (reckoned_again(LOAD, silent, told(0.6, rows))[0] > 0.0).all()
+
+
+def test_a_meter_that_comes_back_later_scales_what_is_left() -> None:
+    rows, _ = rows_of(1.3)
+    memory = nothing_felt(D)
+    for row in rows:
+        felt = Felt(row.watts, np.full(D, np.nan), np.full(D, -1), np.zeros(D, dtype=np.bool_))
+        _, memory = feel_heat(LOAD, memory, np.zeros(D), felt, (row.begin_ns, row.end_ns))
+    _, again = reckoned_again(LOAD, rows, told(0.6, rows))
+    less = felt_less(memory, [(row.end_ns, row.watts) for row in again])
+    assert np.allclose(less.watts[-SECONDS:], [row.watts for row in again])
+    assert (less.watts[:-SECONDS] == memory.watts[:-SECONDS]).all()
 
 
 def test_a_report_speaks_for_its_own_gap_only() -> None:
     """What was silent before a report that told nothing stays at what it counted."""
     rows, _ = rows_of(1.3)
     later = replace(told(0.6, rows), before_ns=np.full(N, 2 * NS_PER_SECOND + 1, dtype=np.int64))
-    _, again = reckoned_again(LOAD, rows, later, FREE)
+    _, again = reckoned_again(LOAD, rows, later)
     assert again[:3] == rows[:3]
     assert all((new.watts < old.watts).all() for new, old in zip(again[3:], rows[3:], strict=True))
 
 
 def test_servers_that_come_back_one_by_one_take_off_no_more_than_all_at_once() -> None:
     rows, _ = rows_of(1.3)
-    together, _ = reckoned_again(LOAD, rows, told(0.6, rows), FREE)
+    together, _ = reckoned_again(LOAD, rows, told(0.6, rows))
     total, left = np.zeros(D), rows
     for node in range(N):
         one = told(0.6, rows)
         highest = np.where(np.arange(N) == node, one.highest_watts, np.nan)
-        false, left = reckoned_again(LOAD, left, replace(one, highest_watts=highest), FREE)
+        false, left = reckoned_again(LOAD, left, replace(one, highest_watts=highest))
         total += false
     assert (total <= together + 1e-9).all()
     assert (total >= 0.9 * together - 1e-9).all()
@@ -146,7 +173,7 @@ def test_heat_that_is_left_bounds_every_course_below_the_highest_readings(
 ) -> None:
     rows, heat = rows_of(ratio, seconds=len(shares), start=start)
     highest = max(shares)
-    false, _ = reckoned_again(LOAD, rows, told(highest, rows), FREE)
+    false, _ = reckoned_again(LOAD, rows, told(highest, rows))
     truth = np.full(D, start)
     for share, row in zip(shares, rows, strict=True):
         truth = np.minimum(advance_heat(LOAD, truth, share * row.watts, 1.0), 1.0)
