@@ -205,27 +205,26 @@ def sum_of_nodes(
 def unconfirmed_watts(
     load: LoadTree,
     read: NodeReadings,
-    host_share: FloatArray,
+    shown_node: BoolArray,
     at_worst_watts: FloatArray,
     confirmed: BoolArray,
 ) -> FloatArray:
     """What boards may draw beyond their readings where nothing confirms these, AC, (n_domains,).
 
     Cap, reading and energy counter of a board rest on one sensor, so nothing of it shows that it
-    says 5 % too little; only a meter above it does. A share that a meter taught of servers holds
-    what boards hid from it, and servers at their declared worst make up for their boards.
+    says 5 % too little; only a meter above it does. What a meter taught of servers, or showed of a
+    whole one, less its boards holds what these hide, and declared worsts make up for boards.
 
     Args:
         load: Tree and members.
-        read: What is read of the boards, and which servers have a reading of their own.
-        host_share: As for ``node_draw``.
+        read: What is read of the boards.
+        shown_node: Servers whose rest is what a meter showed beyond their boards, (n_nodes,).
         at_worst_watts: As in ``Metered``.
         confirmed: Domains with a meter, or that lost one and count more already, (n_domains,).
     """
     if confirmed.all():
         return np.zeros(len(confirmed))
-    taught = np.isnan(read.host_watts) & (host_share < 1.0)
-    left_out = np.isnan(read.gpu_watts) | taught.take(load.node_of_gpu)
+    left_out = np.isnan(read.gpu_watts) | shown_node.take(load.node_of_gpu)
     boards = load.sum_gpus(np.where(left_out, 0.0, read.gpu_watts)) / load.efficiency
     beyond = _UNREAD_SHARE * boards - _WORST_NEVER_TOGETHER * at_worst_watts
     return np.where(confirmed, 0.0, np.maximum(beyond, 0.0))

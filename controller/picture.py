@@ -217,10 +217,19 @@ def _measured(tick: Tick, state: State, known: _Known) -> tuple[MeterMemory, Met
     followed = meter + change.lagged_watts
     at_worst = at_worst / load.efficiency
     confirmed = usable | (memory.last_time_ns >= 0)
-    beyond = draw + unconfirmed_watts(load, read, share, at_worst, confirmed)
+    shown_node = np.where(np.isnan(known.host_watts), share < 1.0, _of_whole_servers(tick))
+    beyond = draw + unconfirmed_watts(load, read, shown_node, at_worst, confirmed)
     beyond = bounds.applied_to(beyond) - draw
     metered = Metered(draw, by_nodes, meter, followed, modelled, bounds, at_worst, beyond)
     return memory, metered, new
+
+
+def _of_whole_servers(tick: Tick) -> BoolArray:
+    """Servers whose own meter shows boards, too: it speaks apart from reports, (n_nodes,)."""
+    observed = tick.observations
+    if not observed.host_time_ns.size:
+        return np.zeros(tick.topology.n_nodes, dtype=np.bool_)
+    return np.asarray(observed.host_time_ns != observed.node_received_ns)
 
 
 def _unheard_watts(tick: Tick, state: State, known: _Known) -> FloatArray:

@@ -171,7 +171,8 @@ class Observations:
             its counter does not contradict, NaN else, (n_gpus,); empty: nobody tells any.
         node_unanswered_ns: How long before its newest report each node's last answered one was, by
             its own clock, 0 if it does not tell, (n_nodes,); empty: nobody tells.
-        host_time_ns: When each server's draw was read, (n_nodes,); empty: with its report.
+        host_time_ns: When each server's draw was read, (n_nodes,); empty: with its report. One of
+            another time is what a meter of the whole server showed beyond the boards' readings.
     """
 
     node_received_ns: IntArray

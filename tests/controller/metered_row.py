@@ -36,6 +36,7 @@ class MeteredRow:
         sensor_error: Gain error of each board's sensor at most.
         sensor_bias: Gain error of all of them; a limit holds what the sensor says.
         host_metered: Servers tell what they draw beside their boards.
+        whole_metered: The same as the difference of a meter of whole servers and boards' readings.
         lost_boards: Boards that cannot be read (fallen off the bus); they draw nothing.
         frozen_from: From this second on all power readings and energy counters stand still.
         obeys: Whether commands reach the boards at all.
@@ -56,6 +57,7 @@ class MeteredRow:
     sensor_error: float = 0.0
     sensor_bias: float = 0.0
     host_metered: bool = False
+    whole_metered: bool = False
     host_base: float = 500.0
     host_per_gpu: float = 0.1
     undeclared_watts: float = 0.0
@@ -147,6 +149,11 @@ class MeteredRow:
         self.told_mean = np.where(heard, mean * self.gain, self.told_mean)
         readable = np.ones(t.n_gpus)
         readable[list(self.lost_boards)] = np.nan
+        told_hosts = np.array(hosts) if self.host_metered else np.full(t.n_nodes, np.nan)
+        told_hosts_ns = self.received
+        if self.whole_metered:
+            hidden = np.bincount(t.node_of_gpu, self.draw - self.told["draw"], t.n_nodes)
+            told_hosts, told_hosts_ns = np.array(hosts) + hidden, self.received - 1
         meter = np.full(t.n_domains, np.nan)
         stamp = np.full(t.n_domains, -1, dtype=np.int64)
         ripe = [r for r in self.readings if r[0] <= second - self.meter_delay]
@@ -156,7 +163,8 @@ class MeteredRow:
             t,
             seconds(second),
             node_received_ns=self.received.copy(),
-            host_watts=np.array(hosts) if self.host_metered else np.full(t.n_nodes, np.nan),
+            host_watts=told_hosts,
+            host_time_ns=told_hosts_ns.copy(),
             gpu_draw_watts=self.told["draw"] * readable,
             gpu_energy_mean_watts=self.told_mean * readable,
             gpu_limit_watts=self.told["caps"] * readable,

@@ -72,3 +72,16 @@ def test_servers_at_their_declared_worst_make_up_for_the_boards() -> None:
     _, heats = loads(plant)
     assert plant.heat[0] == 0.0
     assert max(heats) < 0.05
+
+
+def test_meters_of_whole_servers_show_what_boards_hide_and_nothing_is_lost() -> None:
+    plant = full_row(0.0, host_metered=False)
+    plant.whole_metered = True
+    shares, heats = loads(plant)
+    assert np.mean(shares) > 0.955
+    assert max(heats) < 0.01
+    low = full_row(-0.05, host_metered=False)
+    low.whole_metered = True
+    shares, _ = loads(low)
+    assert np.mean(shares) < 0.98
+    assert low.heat[0] < 0.01
