@@ -59,6 +59,8 @@ def less_of(change: Document) -> Iterator[Document]:
     """The same change by the least bit less, for each of its amounts."""
     if change["kind"] in ("raise_limit", "lower_guarantees"):
         yield change | {"watts": change["watts"] - 1}
+    elif change["kind"] == "widen_uplink":
+        yield change | {"megabits": change["megabits"] - 1}
     elif change["kind"] == "raise_quota":
         yield change | {"amount": change["amount"] - 1}
     elif change["kind"] == "allow_slow_down":
@@ -82,6 +84,8 @@ def fits_if_all_is_free(snapshot: Document, entry: Document) -> bool:
     ]
     free: Document = {
         "gpu_models": [],
+        "cpu_classes": [],
+        "nic_classes": [],
         "node_selector": {},
         "required_terms": [],
         "excluded_nodes": [],
@@ -91,6 +95,7 @@ def fits_if_all_is_free(snapshot: Document, entry: Document) -> bool:
         pod |= {**free, "quotas": [], "tolerations": [{"key": "", "operator": "Exists"}]}
     for node in made["nodes"]:
         node |= {"ready": True, "schedulable": True, "disrupted": False, "power_known": True}
+    made |= {"link_groups": [], "link_pairs": []}
     for domain in made["domains"]:
         domain |= {"limit_watts": FAR_ABOVE, "used_watts": 0, "guaranteed_margin_watts": 0}
     anywhere = {"size": len(mine), "topology_required": False}
@@ -167,6 +172,17 @@ def _lower(made: Document, change: Document) -> None:
     _of(made["domains"], "name", change["domain"])["guaranteed_margin_watts"] += change["watts"]
 
 
+def _widen(made: Document, change: Document) -> None:
+    for group in made["link_groups"]:
+        if group["name"] == change["group"]:
+            group["uplink_megabits"] += change["megabits"]
+
+
+def _accept_class(made: Document, change: Document) -> None:
+    for pod in _waiting(made, change):
+        pod[f"{change['part'].lower()}_classes"].append(change["name"])
+
+
 def _raise_quota(made: Document, change: Document) -> None:
     quota = _of(made["quotas"], "name", change["quota"])
     quota["limits"][change["resource"]] += change["amount"]
@@ -237,6 +253,8 @@ _ALTER: Final = {
     "raise_limit": _raise,
     "lower_guarantees": _lower,
     "raise_quota": _raise_quota,
+    "widen_uplink": _widen,
+    "accept_host_class": _accept_class,
     "move_pod": _move,
     "evict_pod": _evict,
     "free_on_node": _free,

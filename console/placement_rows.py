@@ -61,6 +61,7 @@ CAUSES: Mapping[str, tuple[str, str]] = {
     "NoGpuModel": ("no node has that GPU type", "ask for another GPU type"),
     "NoCpuClass": ("no node has that class of CPU", "allow another class of CPU"),
     "NoNicClass": ("no node has that class of NIC", "allow another class of NIC"),
+    "UplinkFull": ("uplinks do not bear its traffic", "wait, or use fewer racks"),
     "NoReadyNode": ("matching nodes are not ready", "look at the nodes"),
     "NoNodes": ("the cluster has no nodes", "add nodes"),
     "GpuPowerUnknown": ("nobody knows what that GPU draws", "add a GPUProfile"),

@@ -20,6 +20,7 @@ from scheduler_plugin.kube_objects.asked_amounts import asked_amounts
 from scheduler_plugin.kube_objects.bound_loads import bound_loads, host_watts
 from scheduler_plugin.kube_objects.cap_offers import caps_on_offer
 from scheduler_plugin.kube_objects.gang_census import GangCensus
+from scheduler_plugin.kube_objects.gang_flow import peak_flow_megabits
 from scheduler_plugin.kube_objects.hami_boards import HamiBoards
 from scheduler_plugin.kube_objects.host_amounts import asked_of_host
 from scheduler_plugin.kube_objects.host_ports import HostPorts
@@ -68,6 +69,7 @@ class ClusterObjects:
             people to read.
         at_caps: Plans may count work at caps where the controller sets them.
         p99_of_sums: Bound pods of a domain count by the 99th percentile of their sum.
+        links: What is known of links between nodes, as fields of a snapshot.
         floors: What policies keep for pods; looked at with ``at_caps`` only.
         rescued: Pods without our gate that kube-scheduler found no node for, by uid: planned, too.
         namespaces: Labels of namespaces by name.
@@ -91,6 +93,7 @@ class ClusterObjects:
     namespaces: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     at_caps: bool = False
     p99_of_sums: bool = False
+    links: Mapping[str, Any] = field(default_factory=dict)
     floors: PolicyFloors = field(default_factory=PolicyFloors)
 
     def with_moves(self, movable: frozenset[str], rescued: frozenset[str]) -> ClusterObjects:
@@ -177,6 +180,7 @@ def build_snapshot(objects: ClusterObjects, ledger: Ledger) -> BuiltSnapshot:
         gangs=tuple(gangs),
         domains=_domains(objects, nodes, planned, draws),
         slow_downs=sharing.slow_downs(),
+        **objects.links,
         cap_options=caps_on_offer(nodes, planned, objects.models.values(), draws),
     )
     kept = frozenset(pod.uid for pod in absent if pod.state is PodState.PROMISED)
@@ -324,6 +328,7 @@ def _pod(
         cpu_class_values=pod_facts.cpu_class_values(body) if waits else {},
         nic_classes=pod_facts.nic_classes(body),
         **(rules_of(spec, places) if waits else _move(body, state, objects)),
+        peak_flow_megabits=peak_flow_megabits(body),
         kernel_class=around.draws.kernel_class(body),
         expected_watts_per_gpu=pod_facts.expected_watts_per_gpu(body),
         least_cap_milli=objects.floors.least_cap_milli(body) if waits and objects.at_caps else 0,

@@ -12,6 +12,10 @@ OPT_IN_VALUE = "enabled"
 
 GANG_LABEL = "wattpack.io/gang"
 GANG_SIZE_ANNOTATION = "wattpack.io/gang-size"
+#: Bits a second that a member sends to its gang at peak; or bytes and seconds of an iteration.
+GANG_PEAK_BANDWIDTH_ANNOTATION = "wattpack.io/gang-peak-bandwidth"
+GANG_ITERATION_BYTES_ANNOTATION = "wattpack.io/gang-bytes-per-iteration"
+GANG_ITERATION_SECONDS_ANNOTATION = "wattpack.io/gang-iteration-seconds"
 GPU_MODELS_ANNOTATION = "wattpack.io/gpu-models"
 #: On a node, and which of them a pod allows: any names, or those of feature discovery.
 CPU_CLASS_LABEL = "wattpack.io/cpu-class"

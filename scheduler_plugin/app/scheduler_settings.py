@@ -7,6 +7,7 @@ from typing import Annotated, Final, Literal, Self
 
 from pydantic import Field, model_validator
 
+from scheduler_plugin.app.link_settings import LinkSettings
 from scheduler_plugin.documents.objective_order import (
     DEFAULT_ORDER,
     ObjectiveOrder,
@@ -56,6 +57,7 @@ class PlacementSettings(Settings):
             controller sets caps.
         peaks: How bound pods of a domain count where nothing else is known: the ``sum`` of their
             95th percentiles, or the 99th percentile of their sum (``p99``).
+        links: What uplinks of racks carry, and what was measured between racks.
         moves: Whether running pods that opted in make room, and how many of them (mode Manage).
     """
 
@@ -84,6 +86,7 @@ class PlacementSettings(Settings):
     )
     cap_levels: bool = False
     peaks: Literal["sum", "p99"] = "sum"
+    links: LinkSettings = LinkSettings()
     moves: MoveSettings = MoveSettings()
 
     @model_validator(mode="after")

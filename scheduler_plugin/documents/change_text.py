@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
 from scheduler_plugin.documents.host_resources import amount_text
+from scheduler_plugin.documents.link_groups import gigabits_text
 from scheduler_plugin.documents.peer_rule import PeerKind
 from scheduler_plugin.documents.plan_changes import (
     AcceptGpuModel,
@@ -27,6 +28,7 @@ from scheduler_plugin.documents.plan_changes import (
     ReturnNode,
     StatePower,
     TolerateTaint,
+    WidenUplink,
     is_of_request,
 )
 from scheduler_plugin.documents.plan_document import Pending
@@ -168,6 +170,14 @@ def quota_amount(resource: str, amount: int) -> str:
     return f"{amount / 1000:g} CPUs" if resource == "milli_cpu" else f"{amount:,} of {resource}"
 
 
+def _links(changes: Sequence[Change], names: Mapping[str, str]) -> list[str]:
+    return [
+        f"the uplink of {c.group} carried {gigabits_text(c.megabits)} more"
+        for c in changes
+        if isinstance(c, WidenUplink)
+    ]
+
+
 def _running(changes: Sequence[Change], names: Mapping[str, str]) -> list[str]:
     moves = [c for c in changes if isinstance(c, MovePod)]
     evictions = [c for c in changes if isinstance(c, EvictPod)]
@@ -233,6 +243,7 @@ _CLAUSES: Final[tuple[Callable[[Sequence[Change], Mapping[str, str]], list[str]]
     _request,
     _nodes,
     _power,
+    _links,
     _quotas,
     _running,
     _capacity,

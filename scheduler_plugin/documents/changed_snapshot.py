@@ -30,6 +30,7 @@ from scheduler_plugin.documents.plan_changes import (
     ReturnNode,
     StatePower,
     TolerateTaint,
+    WidenUplink,
 )
 from scheduler_plugin.documents.snapshot import (
     MILLI_PER_GPU,
@@ -70,6 +71,7 @@ class _Draft:
         self._nodes: dict[str, Node] = {node.name: node for node in snapshot.nodes}
         self._pods: dict[str, Pod] = {pod.uid: pod for pod in snapshot.pods}
         self._domains: dict[str, PowerDomain] = {d.name: d for d in snapshot.domains}
+        self._link_groups = {group.name: group for group in snapshot.link_groups}
         self._gangs: dict[str, Gang] = {gang.id: gang for gang in snapshot.gangs}
         self._quotas: dict[str, Quota] = {quota.name: quota for quota in snapshot.quotas}
 
@@ -79,6 +81,7 @@ class _Draft:
             "pods": tuple(self._pods.values()),
             "gangs": tuple(self._gangs.values()),
             "domains": tuple(self._domains.values()),
+            "link_groups": tuple(self._link_groups.values()),
             "quotas": tuple(self._quotas.values()),
         }
         kept = {name: getattr(self._from, name) for name in Snapshot.model_fields}
@@ -106,6 +109,8 @@ class _Draft:
                 node = self._node(change.node)
                 allowed = {"slow_down_limit_milli": change.slow_down_milli}
                 self._nodes[node.name] = node.model_copy(update=allowed)
+            case WidenUplink():
+                self._widen(change)
             case FreeOnNode():
                 self._free(change)
             case AddNodes():
@@ -123,6 +128,13 @@ class _Draft:
         if gang is None:
             raise InputError("changes.waiting", "a gang of the snapshot", change.waiting)
         self._gangs[gang.id] = gang.model_copy(update={"topology_required": False})
+
+    def _widen(self, change: WidenUplink) -> None:
+        group = self._link_groups.get(change.group)
+        if group is None or group.uplink_megabits is None:
+            raise InputError("changes.group", "a link group with a limited uplink", change.group)
+        wider = {"uplink_megabits": group.uplink_megabits + change.megabits}
+        self._link_groups[group.name] = group.model_copy(update=wider)
 
     def _in_domain(self, change: RaiseLimit | LowerGuarantees) -> None:
         domain = self._domains.get(change.domain)

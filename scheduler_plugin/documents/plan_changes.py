@@ -5,7 +5,7 @@ Each change is one thing that somebody can do; ``changed_snapshot`` says what it
     request of the pod    accept_gpu_model, accept_host_class, drop_selector, drop_affinity,
                           drop_peer_rules, drop_gang_topology, tolerate_taint, lift_quarantine
     nodes                 return_node, state_power, allow_slow_down
-    limits                raise_limit, lower_guarantees, raise_quota
+    limits                raise_limit, lower_guarantees, widen_uplink, raise_quota
     pods that run         move_pod, evict_pod
     capacity              free_on_node, add_nodes
 """
@@ -16,6 +16,7 @@ from typing import Annotated, Final, Literal
 
 from pydantic import Field
 
+from scheduler_plugin.documents.link_groups import MAX_MEGABITS
 from scheduler_plugin.documents.node_rules import TaintEffect
 from scheduler_plugin.documents.peer_rule import PeerKind
 from scheduler_plugin.documents.snapshot_amounts import Quantity, ResourceName
@@ -145,6 +146,14 @@ class RaiseQuota(Value):
     amount: Annotated[Quantity, Field(ge=1)]
 
 
+class WidenUplink(Value):
+    """The uplink of a link group carries so many more megabits a second each way."""
+
+    kind: Literal["widen_uplink"] = "widen_uplink"
+    group: Id
+    megabits: Annotated[int, Field(ge=1, le=MAX_MEGABITS)]
+
+
 class MovePod(Value):
     """A running pod runs elsewhere. Its draw counts there, and still where it was."""
 
@@ -205,6 +214,7 @@ Change = Annotated[
     | AllowSlowDown
     | RaiseLimit
     | LowerGuarantees
+    | WidenUplink
     | RaiseQuota
     | MovePod
     | EvictPod
@@ -217,7 +227,7 @@ RANKS: Final = {
     "accept_gpu_model": 0, "accept_host_class": 0, "drop_selector": 0, "drop_affinity": 0,
     "drop_peer_rules": 0, "drop_gang_topology": 0, "tolerate_taint": 0, "lift_quarantine": 0,
     "return_node": 1, "state_power": 1, "allow_slow_down": 1,
-    "raise_limit": 2, "lower_guarantees": 2, "raise_quota": 2,
+    "raise_limit": 2, "lower_guarantees": 2, "widen_uplink": 2, "raise_quota": 2,
     "move_pod": 3, "evict_pod": 4, "free_on_node": 5, "add_nodes": 6,
 }  # fmt: skip
 """How much a change asks of others. The set whose worst rank asks least is told."""

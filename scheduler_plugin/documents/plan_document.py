@@ -42,6 +42,7 @@ class PendingReason(StrEnum):
     FRAGMENTED = "ResourcesFragmented"
     QUOTA_EXCEEDED = "QuotaExceeded"
     POWER_DOMAIN_FULL = "PowerDomainFull"
+    UPLINK_FULL = "UplinkFull"
     GUARANTEED_CAPS_INFEASIBLE = "GuaranteedCapsInfeasible"
     GANG_INCOMPLETE = "GangIncomplete"
     GANG_DOES_NOT_FIT = "GangDoesNotFit"

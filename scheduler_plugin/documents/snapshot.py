@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, field_validator, model_validator
 
 from scheduler_plugin.documents.cap_option import CapOption
+from scheduler_plugin.documents.link_groups import LinkGroup, LinkPair, links_hold
 from scheduler_plugin.documents.objective_order import DEFAULT_ORDER, ObjectiveOrder
 from scheduler_plugin.documents.slow_down import SlowDown
 from scheduler_plugin.documents.snapshot_amounts import MAX_QUANTITY, MILLI_PER_GPU
@@ -29,7 +30,7 @@ from scheduler_plugin.documents.snapshot_pod import Gang, Pod, PodState
 from scheduler_plugin.documents.snapshot_quota import Quota
 from scheduler_plugin.documents.snapshot_references import known, shallow_tree, unique
 from scheduler_plugin.documents.snapshot_texts import SnapshotTexts, texts_of
-from scheduler_plugin.documents.value import Value
+from scheduler_plugin.documents.value import Label, Value
 from scheduler_plugin.documents.value_json import parse_value
 
 __all__ = [
@@ -52,6 +53,9 @@ class Snapshot(Value):
     """One consistent view. Lists are sorted by id whatever order they came in.
 
     Attributes:
+        link_label: Of nodes; those with the same value share an uplink. Empty without links.
+        link_groups: Those of which something is known, and groups of them; others limit nothing.
+        link_pairs: Of groups, with what was measured between their nodes.
         objective: What plans that place as much are compared by, what counts first first.
     """
 
@@ -63,6 +67,9 @@ class Snapshot(Value):
     slow_downs: Annotated[tuple[SlowDown, ...], Field(max_length=MAX_PAIRS)] = ()
     cap_options: Annotated[tuple[CapOption, ...], Field(max_length=MAX_PAIRS)] = ()
     quotas: Annotated[tuple[Quota, ...], Field(max_length=MAX_QUOTAS)] = ()
+    link_label: Label = ""
+    link_groups: Annotated[tuple[LinkGroup, ...], Field(max_length=MAX_NODES)] = ()
+    link_pairs: Annotated[tuple[LinkPair, ...], Field(max_length=MAX_PAIRS)] = ()
     objective: ObjectiveOrder = DEFAULT_ORDER
 
     @field_validator("nodes")
@@ -100,6 +107,16 @@ class Snapshot(Value):
     def _sort_quotas(cls, value: tuple[Quota, ...]) -> tuple[Quota, ...]:
         return tuple(sorted(value, key=lambda quota: quota.name))
 
+    @field_validator("link_groups")
+    @classmethod
+    def _sort_link_groups(cls, value: tuple[LinkGroup, ...]) -> tuple[LinkGroup, ...]:
+        return tuple(sorted(value, key=lambda group: group.name))
+
+    @field_validator("link_pairs")
+    @classmethod
+    def _sort_link_pairs(cls, value: tuple[LinkPair, ...]) -> tuple[LinkPair, ...]:
+        return tuple(sorted(value, key=lambda pair: (pair.one, pair.other)))
+
     @model_validator(mode="after")
     def _ids_and_references_hold(self) -> Self:
         unique("nodes.name", [node.name for node in self.nodes])
@@ -118,6 +135,7 @@ class Snapshot(Value):
         known("pods.quotas", named, {quota.name for quota in self.quotas})
         shallow_tree("domains.parent", {domain.name: domain.parent for domain in self.domains})
         boards_there(self.nodes, self.pods)
+        links_hold(self.link_label, self.link_groups, self.link_pairs)
         return self
 
     def __copy__(self) -> Self:

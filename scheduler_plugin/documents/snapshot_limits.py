@@ -45,6 +45,8 @@ SNAPSHOT_MEMBERS: Final = {
     "slow_downs": MAX_PAIRS,
     "cap_options": MAX_PAIRS,
     "quotas": MAX_QUOTAS,
+    "link_groups": MAX_NODES,
+    "link_pairs": MAX_PAIRS,
 }
 
 

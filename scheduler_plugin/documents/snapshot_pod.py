@@ -8,6 +8,7 @@ from typing import Annotated, Any, Self
 from pydantic import Field, field_validator, model_validator
 
 from scheduler_plugin.documents.cap_option import CapMilli
+from scheduler_plugin.documents.link_groups import Megabits
 from scheduler_plugin.documents.mig_placement import MAX_INSTANCES, BoardNumber, MigPlacement
 from scheduler_plugin.documents.node_rules import NodeTerm, Preference, Toleration
 from scheduler_plugin.documents.peer_rule import PeerRule
@@ -75,6 +76,7 @@ class Pod(Value):
         required_terms: Alternatives of required node affinity, empty for none.
         preferences: Preferred node affinity, for the stage of that name of the objective.
         kernel_class: Chooses the node's ``class_watts_per_gpu``.
+        peak_flow_megabits: Megabits a second that it sends to its gang at peak; 0 for unknown.
         expected_watts_per_gpu: Declared draw, overrides the node's figures.
         least_cap_milli: Of a board's default limit, what its policies keep; 1000 for no cap.
         cap_watts: Of a promised pod, the cap that it was planned at; 0 for none.
@@ -115,6 +117,7 @@ class Pod(Value):
     preferences: tuple[Preference, ...] = ()
     tolerations: tuple[Toleration, ...] = ()
     kernel_class: Label = ""
+    peak_flow_megabits: Megabits = 0
     expected_watts_per_gpu: GpuWatts | None = None
     least_cap_milli: CapMilli = 0
     cap_watts: GpuWatts = 0

@@ -17,7 +17,9 @@ from scheduler_plugin.documents.plan_changes import (
     LowerGuarantees,
     MovePod,
     RaiseLimit,
+    WidenUplink,
 )
+from scheduler_plugin.explain.link_remedies import gang_number, in_one_group, wider_uplinks
 from scheduler_plugin.explain.more_nodes import more_nodes
 from scheduler_plugin.explain.remedies import Remedies
 from scheduler_plugin.explain.static_needs import ANY
@@ -50,26 +52,39 @@ def for_gang(remedies: Remedies, trial: Trial, gang: str, wanted: Wanted) -> lis
         TimeoutError: when time was over before it was found.
     """
     domain = trial.problem.domains_of_gangs.get(gang)
+    number, found = gang_number(trial, gang), list[list[Part]]()
+    if number is not None and (wider := wider_uplinks(trial, number, wanted, domain)):
+        found.append(wider)
     if domain is None or not domain.required:
-        return _anywhere(remedies, trial, wanted)
-    found: list[list[Part]] = []
+        anywhere = _anywhere(remedies, trial, gang, wanted)
+        if anywhere is not None:
+            found.append(anywhere)
+        return min(found, key=_asked_of_others, default=None)
     try:
         for inside_only in _domains(trial, domain):
             trial.only = inside_only
-            inside = _anywhere(remedies, trial, wanted)
+            inside = _anywhere(remedies, trial, gang, wanted)
             if inside is not None:
                 found.append(inside)
     finally:
         trial.only = None
-    anywhere = None if trial.requests_stay else _anywhere(remedies, trial, wanted)
+    anywhere = None if trial.requests_stay else _anywhere(remedies, trial, gang, wanted)
     if anywhere is not None:
         found.append([Part(DropGangTopology(waiting=ANY)), *anywhere])
     return min(found, key=_asked_of_others, default=None)
 
 
-def _anywhere(remedies: Remedies, trial: Trial, wanted: Wanted) -> list[Part] | None:
-    found = remedies.smallest(wanted)
-    return more_nodes(trial, wanted) if found is None else found
+def _anywhere(remedies: Remedies, trial: Trial, gang: str, wanted: Wanted) -> list[Part] | None:
+    """On all nodes that the trial looks at; who sends over uplinks, in one of their groups."""
+
+    def look() -> list[Part] | None:
+        found = remedies.smallest(wanted)
+        return more_nodes(trial, wanted) if found is None else found
+
+    number = gang_number(trial, gang)
+    if number is None:
+        return look()
+    return min(in_one_group(trial, number, look), key=_asked_of_others, default=None)
 
 
 def _domains(trial: Trial, domain: GangDomain) -> list[BoolArray]:
@@ -92,6 +107,8 @@ def _amount(change: Change) -> int:
     match change:
         case RaiseLimit() | LowerGuarantees():
             return change.watts
+        case WidenUplink():
+            return change.megabits
         case MovePod():
             return 1 + change.gpu_seconds
         case EvictPod():

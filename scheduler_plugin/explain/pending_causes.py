@@ -11,6 +11,7 @@ import numpy as np
 from scheduler_plugin.documents.change_text import BYTES_PER_GIB, quota_amount
 from scheduler_plugin.documents.host_resources import amount_text
 from scheduler_plugin.documents.plan_document import Pending, PendingReason
+from scheduler_plugin.explain.link_causes import short_uplinks
 from scheduler_plugin.explain.static_needs import NodeRules
 from scheduler_plugin.packing.empty_nodes import EmptyNodes
 from scheduler_plugin.packing.greedy import Packing
@@ -125,6 +126,8 @@ def _gang_cause(look: _Look, job: Job) -> Cause:
                 return Cause(reason, text, cause.domains)
     finally:
         packing.undo_to(mark)
+    if uplinks := short_uplinks(packing, job):
+        return Cause(PendingReason.UPLINK_FULL, f"{job.gang}: {uplinks}")
     domain = problem.domains_of_gangs.get(job.gang)
     if domain is not None and domain.required:
         text = _domain_text(look, job, domain, wanted)

@@ -23,6 +23,7 @@ from scheduler_plugin.documents.plan_changes import (
     RaiseQuota,
     ReturnNode,
     StatePower,
+    WidenUplink,
 )
 from scheduler_plugin.explain.peer_trial import PeerTrial
 from scheduler_plugin.explain.static_needs import ANY, Needs, NodeRules
@@ -328,6 +329,8 @@ class Trial:
                 row = self.problem.quotas.rows.index((name, resource))
                 self._raise_quota(row, amount)
                 self._undo.append(lambda: self._raise_quota(row, -amount))
+            case WidenUplink(group=name, megabits=megabits):
+                self._widen(name, megabits)
             case MovePod() | EvictPod():
                 self.put(part.class_index, part.node, -1, part.boards)
                 if part.target >= 0:
@@ -363,6 +366,13 @@ class Trial:
     def _change_margin(self, domain: int, watts: int) -> None:
         self._margin[domain] += watts
         self._undo.append(lambda: self._margin.__setitem__(domain, self._margin[domain] - watts))
+
+    def _widen(self, name: str, megabits: int) -> None:
+        flows = self.packing.flows
+        assert flows is not None
+        room, group = flows.room, flows.gangs.links.names.index(name)
+        room[group] += megabits
+        self._undo.append(lambda: room.__setitem__(group, room[group] - megabits))
 
     def _change_node(self, node: int, more: int) -> None:
         self._on_node[node] += more

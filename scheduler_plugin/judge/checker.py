@@ -20,17 +20,15 @@ from scheduler_plugin.judge.board_checker import (
     worth_milli,
 )
 from scheduler_plugin.judge.gang_judge import gang_complaints
+from scheduler_plugin.judge.link_judge import link_complaints
 from scheduler_plugin.judge.peer_judge import peer_complaints
 from scheduler_plugin.judge.quota_judge import quota_complaints
 
 _HOLDS_PLACE = ("bound", "promised")
 #: A node that does not state one of these is not limited by it.
-_HOST = tuple(
-    f"wattpack.io/{kind}"
-    for kind in (
-        *(f"{of}-bandwidth-megabytes-per-second" for of in ("memory", "pcie", "nvme")),
-        *("network-bandwidth-megabits-per-second", "nvme-megabytes"),
-    )
+_HOST = (
+    *(f"wattpack.io/{of}-bandwidth-megabytes-per-second" for of in ("memory", "pcie", "nvme")),
+    *("wattpack.io/network-bandwidth-megabits-per-second", "wattpack.io/nvme-megabytes"),
 )
 _SHARES = ("wattpack.io/shared-compute-milli", "wattpack.io/shared-bandwidth-milli")
 
@@ -53,6 +51,7 @@ def complaints(snapshot: Snapshot, plan: Plan, *, digest: str = "") -> tuple[str
     for placement in plan.placements:
         found += _static(pods[placement.uid], nodes[placement.node])
     found += gang_complaints(snapshot, plan.placements)
+    found += link_complaints(snapshot, plan.placements)
     found += peer_complaints(snapshot, plan.placements, _suits, _tolerates)
     found += quota_complaints(snapshot, plan)
     if plan.steps:

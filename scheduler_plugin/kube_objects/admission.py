@@ -11,6 +11,7 @@ import json
 from enum import StrEnum
 from typing import Any
 
+from scheduler_plugin.kube_objects.gang_flow import peak_flow_megabits
 from scheduler_plugin.kube_objects.host_amounts import asked_of_host
 from scheduler_plugin.kube_objects.pods import (
     cpu_class_values,
@@ -77,6 +78,7 @@ def gate_patch(pod: JsonObject) -> list[JsonObject]:
     gpu_model_values(pod)
     cpu_class_values(pod)
     asked_of_host(pod)
+    peak_flow_megabits(pod)
     if pod["spec"].get("schedulingGates"):
         return [{"op": "add", "path": "/spec/schedulingGates/-", "value": {"name": GATE}}]
     return [{"op": "add", "path": "/spec/schedulingGates", "value": [{"name": GATE}]}]

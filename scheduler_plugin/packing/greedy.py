@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from scheduler_plugin.documents.snapshot import MILLI_PER_GPU
+from scheduler_plugin.packing.linked_places import place_linked
 from scheduler_plugin.packing.node_scores import STEP
 from scheduler_plugin.packing.pod_classes import Job
 from scheduler_plugin.packing.problem import Assignment, IntArray, Problem, placed_counts
@@ -55,6 +56,7 @@ class Packing:
         self.states = problem.start_states.copy() if start else problem.states()
         rules = problem.peers if peers else None
         self.peers = None if rules is None else rules.counts()
+        self.flows = None if problem.linked is None else problem.linked.flows()
         self.only: BoolArray | None = None
         self.headroom: IntArray = problem.headroom.copy()
         nowhere = {} if start else _counts_by_class(problem.start)
@@ -87,6 +89,8 @@ class Packing:
         if self.peers is not None:
             self.peers.add(class_index, node, count)
         problem.quotas.take(self.quota_left, class_index, count)
+        if self.flows is not None:
+            self.flows.add(class_index, node, count)
         key = (class_index, node)
         before, started = self.assignment.get(key, 0), problem.start.get(key, 0)
         more = max(0, before + count - started) - max(0, before - started)
@@ -316,6 +320,10 @@ def fill(packing: Packing, jobs: Iterable[Job], *, spread: bool = False) -> None
     for job in jobs:
         wanted = {c: int(problem.counts[c]) - placed[c] for c in _largest_first(problem, job)}
         domain = problem.domains_of_gangs.get(job.gang)
+        if problem.linked is not None and (gang := problem.linked.number.get(job.gang, -1)) >= 0:
+            if any(wanted.values()):
+                place_linked(packing, gang, wanted, place, domain)
+            continue
         if domain is not None and _is_settled(packing, domain, wanted, place):
             continue
         mark = packing.mark()

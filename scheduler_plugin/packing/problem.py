@@ -51,6 +51,7 @@ from scheduler_plugin.room.running_boards import (
 )
 from scheduler_plugin.rules.gang_domains import GangDomain, gang_domains
 from scheduler_plugin.rules.peer_counts import Peers, peers_of
+from scheduler_plugin.rules.uplinks import LinkedGangs, linked_gangs
 
 IntArray = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
@@ -90,6 +91,7 @@ class Problem:
         peers: What pods want of one another; None where nobody wants anything.
         domains_of_gangs: Of gangs that should be in one domain, by gang.
         quotas: What groups of pods may hold together.
+        linked: Gangs for which links between nodes matter; None without any.
     """
 
     snapshot: Snapshot
@@ -122,6 +124,7 @@ class Problem:
     peers: Peers | None
     domains_of_gangs: Mapping[str, GangDomain]
     quotas: QuotaRooms
+    linked: LinkedGangs | None
 
     @cached_property
     def path(self) -> IntArray:
@@ -206,10 +209,12 @@ class Problem:
         """Classes whose places CP-SAT leaves as they are: what others bear is not linear."""
         held = frozenset[int]() if self.peers is None else self.peers.concerned()
         held |= {c for c, sharer in enumerate(self.sharers) if sharer}
+        linked = () if self.linked is None else self.linked.number
+        elsewhere = {*self.domains_of_gangs, *linked}
         return frozenset(
             c
             for job in self.jobs
-            if held & set(job.classes) or job.gang in self.domains_of_gangs
+            if held & set(job.classes) or job.gang in elsewhere
             for c in job.classes
         )
 
@@ -289,6 +294,7 @@ def compile_problem(snapshot: Snapshot, *, moves: bool = False, caps: bool = Fal
         peers=peers_of(snapshot, [k.pod for k in classes]),
         domains_of_gangs=gang_domains(snapshot),
         quotas=quota_rooms(snapshot, classes),
+        linked=linked_gangs(snapshot, [k.pod for k in classes]),
     )
 
 

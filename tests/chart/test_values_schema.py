@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 import yaml
 
+from scheduler_plugin.app.link_settings import LinkSettings
 from scheduler_plugin.app.scheduler_settings import PlacementSettings
+from scheduler_plugin.documents.link_groups import LinkGroup, LinkPair
 from tests.chart.helm_render import CHART, VALUE_SETS
 
 pytestmark = pytest.mark.helm
@@ -93,8 +95,21 @@ def test_settings_of_the_scheduler_are_refused_before_its_process_would_refuse_t
     wanted = {
         f"^{name}$": {each: field[each] for each in bounds if each in field}
         for name, field in PlacementSettings.model_json_schema()["properties"].items()
-        if name not in by_the_chart
+        if name not in by_the_chart | {"links"}
     }
     schema = SCHEMA["properties"]["scheduler"]["properties"]["settings"]
-    assert schema["patternProperties"] == wanted
+    plain = {name: rule for name, rule in schema["patternProperties"].items() if name != "^links$"}
+    assert plain == wanted
     assert schema["additionalProperties"] is False
+
+
+def test_settings_of_links_are_refused_before_the_scheduler_would_refuse_them() -> None:
+    settings = SCHEMA["properties"]["scheduler"]["properties"]["settings"]
+    told = settings["patternProperties"]["^links$"]
+    assert told["patternProperties"].keys() == {f"^{name}$" for name in LinkSettings.model_fields}
+    for kind, items in ((LinkGroup, "^groups$"), (LinkPair, "^pairs$")):
+        schema = told["patternProperties"][items]["items"]
+        assert schema["additionalProperties"] is False
+        assert schema["patternProperties"].keys() == {f"^{name}$" for name in kind.model_fields}
+        needed = {name for name, field in kind.model_fields.items() if field.is_required()}
+        assert set(schema["required"]) == needed

@@ -32,6 +32,7 @@ from scheduler_plugin.documents.plan_changes import (
     ReturnNode,
     StatePower,
     TolerateTaint,
+    WidenUplink,
 )
 from scheduler_plugin.documents.plan_document import Pending, PendingReason
 from scheduler_plugin.solve import plan
@@ -40,6 +41,7 @@ from tests.scheduler_plugin.placement_builders import gang, node, pod, snapshot
 NO_SCHEDULE = TaintEffect.NO_SCHEDULE
 SAID: list[tuple[tuple[Change, ...], str]] = [
     ((AcceptGpuModel(waiting="p", gpu_model="A100"),), "it took GPU type A100 too"),
+    ((WidenUplink(group="r", megabits=1500),), "the uplink of r carried 1.5 Gbit/s more"),
     ((AcceptHostClass(waiting="p", part="NIC", name="ib"),), "it took NIC class ib too"),
     (
         (DropSelector(waiting="p", key="zone"), DropSelector(waiting="p", key="disk")),

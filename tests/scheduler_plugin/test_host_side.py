@@ -24,7 +24,9 @@ from scheduler_plugin.kube_objects.host_amounts import asked_of_host, cpu_class,
 from scheduler_plugin.solve import plan
 from tests.examples import examples
 from tests.scheduler_plugin.placement_builders import bound, node, pod, snapshot
+from tests.scheduler_plugin.placement_cluster import Cluster, node_object, pod_object
 from wattpack.errors import InputError
+from wattpack.kube.port import NODES
 
 BANDWIDTH = "wattpack.io/memory-bandwidth-megabytes-per-second"
 NVME = "wattpack.io/nvme-megabytes"
@@ -155,3 +157,29 @@ def test_amounts_are_told_in_the_unit_of_their_resource() -> None:
     units = {name: amount_text(name, 1500).split(" of ")[0] for name in HOST_RESOURCES}
     assert sorted(set(units.values())) == ["1.5 GB", "1.5 GB/s", "1.5 Gbit/s"]
     assert amount_text("rdma/hca", 1500) == "1,500 of rdma/hca"
+
+
+def test_in_a_cluster_annotations_of_nodes_and_pods_and_labels_decide() -> None:
+    cluster = Cluster()
+    for name, offers, labels in (
+        ("a", {"wattpack.io/memory-bandwidth": "100G"}, {"wattpack.io/cpu-class": "genoa"}),
+        ("b", {}, {"wattpack.io/nic-class": "ib"}),
+    ):
+        body = node_object(name, labels=labels)
+        body["metadata"]["annotations"] = offers
+        made = cluster.api.create(NODES, body)
+        cluster.api.replace(NODES, {**made, "status": body["status"]}, subresource="status")
+    wide = {"wattpack.io/memory-bandwidth": "60G"}
+    genoa = wide | {"wattpack.io/cpu-classes": "genoa"}
+    for name, stated in (
+        ("g1", genoa), ("g2", genoa), ("w1", wide), ("w2", wide),
+        ("ib", {"wattpack.io/nic-classes": "ib"}),
+    ):  # fmt: skip
+        cluster.add(pod_object(name, annotations=stated))
+    result = cluster.loop.step()
+    by_name = {key.split("/")[1]: node for key, node in result.released.items()}
+    waits = ({"g1", "g2"} - by_name.keys()).pop()
+    assert by_name == {({"g1", "g2"} - {waits}).pop(): "a", "w1": "b", "w2": "b", "ib": "b"}
+    ((reason, message),) = result.pending.values()
+    assert reason == "InsufficientResource"
+    assert "needs 60 GB/s of memory bandwidth on one node; " in message

@@ -71,6 +71,7 @@ POD_FIELDS: dict[str, tuple[Any, ...]] = {
     "preferences": ((), (Preference(weight=100, term=TERM),)),
     "tolerations": ((), (Toleration(key="t", operator="Exists"),)),
     "kernel_class": ("", "decode"),
+    "peak_flow_megabits": (0, 1000),
     "expected_watts_per_gpu": (None, 100),
     "least_cap_milli": (0, 500),
     "cap_watts": (0,),

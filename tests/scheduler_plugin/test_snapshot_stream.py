@@ -68,7 +68,7 @@ def test_the_digest_tells_every_difference(other: dict[str, Any]) -> None:
 def test_the_digest_does_not_depend_on_the_order_of_keys() -> None:
     mapped = {
         "nodes": {"labels", "class_watts_per_gpu"},
-        "pods": {"node_selector", "mig_profiles", "gpu_model_values"},
+        "pods": {"node_selector", "mig_profiles", "gpu_model_values", "cpu_class_values"},
     }
     one = node("a", labels={"x": "1", "b": "2"}, class_watts_per_gpu={"p": 1, "d": 2})
     other = node("a", labels={"b": "2", "x": "1"}, class_watts_per_gpu={"d": 2, "p": 1})
@@ -76,7 +76,14 @@ def test_the_digest_does_not_depend_on_the_order_of_keys() -> None:
     profiles = ({"1g.10gb": 1, "2g.20gb": 2}, {"2g.20gb": 2, "1g.10gb": 1})
     worth = ({"a": 3, "b": 2}, {"b": 2, "a": 3})
     pods = [
-        pod("p", 0, node_selector=selector, mig_profiles=profile, gpu_model_values=values)
+        pod(
+            "p",
+            0,
+            node_selector=selector,
+            mig_profiles=profile,
+            gpu_model_values=values,
+            cpu_class_values=values,
+        )
         for selector, profile, values in zip(selectors, profiles, worth, strict=True)
     ]
     assert snapshot(one, pods[0]).digest() == snapshot(other, pods[1]).digest()
