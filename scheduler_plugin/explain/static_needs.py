@@ -5,12 +5,13 @@ Nodes that every rule treats alike are one group: a rule is asked once a group, 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Set
+from collections.abc import Callable, Iterable, Sequence, Set
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
+from scheduler_plugin.documents.node_rules import Taint
 from scheduler_plugin.documents.plan_changes import (
     AcceptGpuModel,
     AcceptHostClass,
@@ -26,8 +27,13 @@ from scheduler_plugin.documents.plan_changes import (
 from scheduler_plugin.documents.plan_document import PendingReason
 from scheduler_plugin.documents.snapshot import Node, Pod, Snapshot
 from scheduler_plugin.packing.problem import BoolArray, IntArray
-from scheduler_plugin.rules.matching import affinity_matches, taints_tolerated
-from scheduler_plugin.rules.static_rules import STATIC_RULES, static_key
+from scheduler_plugin.rules.label_index import LabelIndex
+from scheduler_plugin.rules.static_rules import (
+    STATIC_RULES,
+    StaticRule,
+    borne_taints,
+    static_key,
+)
 
 __all__ = ["Needs", "NodeRules", "of_the_node"]
 
@@ -75,6 +81,30 @@ class Needs:
         return [c.model_copy(update={"waiting": waiting}) for i, c in every if asked >> i & 1]
 
 
+class _Look(NamedTuple):
+    """A pod's own rules, of which it may bring any number, asked of all nodes at once.
+
+    Attributes:
+        suits: Node selector and required affinity hold, shape (n,).
+        terms: Required affinity alone does, shape (n,).
+        borne: Taints that keep it from no node.
+    """
+
+    pod: Pod
+    nodes: Sequence[Node]
+    suits: BoolArray
+    terms: BoolArray
+    borne: Set[Taint]
+
+    def holds(self, rule: StaticRule, number: int) -> bool:
+        """On the node of that number."""
+        if rule.reason is PendingReason.NODE_AFFINITY:
+            return bool(self.suits[number])
+        if rule.reason is PendingReason.TAINT_NOT_TOLERATED:
+            return self.borne >= set(self.nodes[number].taints)
+        return rule.holds(self.pod, self.nodes[number])
+
+
 class NodeRules:
     """The rules over one snapshot's nodes.
 
@@ -86,6 +116,8 @@ class NodeRules:
     def __init__(self, snapshot: Snapshot, leaving: Set[str] = frozenset()) -> None:
         self._nodes, self._leaving = snapshot.nodes, leaving
         self._plain = [(*_plain(node), node.name in leaving) for node in snapshot.nodes]
+        self._labels = LabelIndex(snapshot.nodes)
+        self._taints = frozenset(taint for node in snapshot.nodes for taint in node.taints)
         self._groups: dict[tuple[frozenset[str], frozenset[str], bool], IntArray] = {}
         self._needs: dict[str, Needs] = {}
 
@@ -104,9 +136,10 @@ class NodeRules:
         broken: list[int] = []
         known: dict[OfThePod, int] = {}
         _, where = np.unique(group_of, return_index=True)
-        for node in (self._nodes[i] for i in where.tolist()):
-            failed = [i for i, rule in enumerate(STATIC_RULES) if not rule.holds(pod, node)]
-            changes = [self._remedy(STATIC_RULES[i].reason, pod, node) for i in failed]
+        look = self._look(pod)
+        for number in where.tolist():
+            failed = [i for i, rule in enumerate(STATIC_RULES) if not look.holds(rule, number)]
+            changes = [self._remedy(STATIC_RULES[i].reason, look, number) for i in failed]
             flat = [change for some in changes for change in some or ()]
             own = [change for change in flat if isinstance(change, OfThePod)]
             for change in own:
@@ -124,12 +157,22 @@ class NodeRules:
             np.array(broken, dtype=np.int64)[group_of],
         )
 
-    def _remedy(self, reason: PendingReason, pod: Pod, node: Node) -> list[Change] | None:
+    def _look(self, pod: Pod) -> _Look:
+        selected = self._labels.selected(pod.node_selector.items())
+        terms = self._labels.any_of(pod.required_terms)
+        return _Look(pod, self._nodes, selected & terms, terms, borne_taints(self._taints, pod))
+
+    def _remedy(self, reason: PendingReason, look: _Look, number: int) -> list[Change] | None:
         """What makes a rule hold that does not; None if nothing that we know does."""
+        node = self._nodes[number]
         if reason is PendingReason.NO_READY_NODE and node.name in self._leaving:
             return None
+        if reason is PendingReason.NODE_AFFINITY:
+            return _less_choosy(look.pod, node, terms_hold=bool(look.terms[number]))
+        if reason is PendingReason.TAINT_NOT_TOLERATED:
+            return _tolerant([taint for taint in node.taints if taint not in look.borne])
         make = _REMEDIES.get(reason)
-        return None if make is None else make(pod, node)
+        return None if make is None else make(look.pod, node)
 
     def _group_of(self, pod: Pod) -> IntArray:
         """Number of each node's group, from 0 without gaps, shape (n,)."""
@@ -138,6 +181,7 @@ class NodeRules:
             r.key for term in terms for r in term.match_expressions
         )
         by_name = any(term.match_fields for term in terms)
+        labels &= self._labels.keys
         asked = (labels, frozenset(pod.excluded_nodes), by_name)
         if asked not in self._groups:
             numbers: dict[object, int] = {}
@@ -197,16 +241,15 @@ def _other_nic(pod: Pod, node: Node) -> list[Change] | None:
     return [AcceptHostClass(waiting=ANY, part="NIC", name=known)] if known else None
 
 
-def _less_choosy(pod: Pod, node: Node) -> list[Change]:
+def _less_choosy(pod: Pod, node: Node, *, terms_hold: bool) -> list[Change]:
     wrong = [key for key, value in pod.node_selector.items() if node.labels.get(key) != value]
     found: list[Change] = [DropSelector(waiting=ANY, key=key) for key in wrong]
-    if not affinity_matches(pod.model_copy(update={"node_selector": {}}), node):
+    if not terms_hold:
         found.append(DropAffinity(waiting=ANY))
     return found
 
 
-def _tolerant(pod: Pod, node: Node) -> list[Change] | None:
-    missing = [taint for taint in node.taints if not taints_tolerated((taint,), pod.tolerations)]
+def _tolerant(missing: Sequence[Taint]) -> list[Change] | None:
     if not all(taint.key for taint in missing):
         return None
     return [TolerateTaint(waiting=ANY, key=t.key, value=t.value, effect=t.effect) for t in missing]
@@ -216,8 +259,6 @@ _REMEDIES: Final[dict[PendingReason, Callable[[Pod, Node], list[Change] | None]]
     PendingReason.NO_GPU_MODEL: _other_model,
     PendingReason.NO_CPU_CLASS: _other_cpu,
     PendingReason.NO_NIC_CLASS: _other_nic,
-    PendingReason.NODE_AFFINITY: _less_choosy,
-    PendingReason.TAINT_NOT_TOLERATED: _tolerant,
     PendingReason.NO_READY_NODE: lambda pod, node: [ReturnNode(node=node.name)],
     PendingReason.GPU_POWER_UNKNOWN: lambda pod, node: [StatePower(node=node.name)],
     PendingReason.QUARANTINED: lambda pod, node: [LiftQuarantine(waiting=ANY, node=node.name)],

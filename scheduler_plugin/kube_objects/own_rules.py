@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from functools import reduce
-from typing import Any
+from typing import Any, Final
 
 from scheduler_plugin.documents.node_rules import (
     NodeTerm,
@@ -18,6 +18,8 @@ from wattpack.errors import InputError
 from wattpack.kube.port import JsonObject
 from wattpack.object_names import DEFAULT_SCHEDULER
 
+MOST_ALTERNATIVES: Final = 10_000
+"""Each volume with alternatives multiplies them; far beyond what people write (assumed)."""
 _PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 #: Their deleted pods are failures, or come back on the same node.
@@ -97,6 +99,9 @@ def _both(one: tuple[NodeTerm, ...], other: tuple[NodeTerm, ...]) -> tuple[NodeT
     """Alternatives of which each fulfils one of both; none at all asks for nothing."""
     if not one or not other:
         return one or other
+    if (count := len(one) * len(other)) > MOST_ALTERNATIVES:
+        expected = f"at most {MOST_ALTERNATIVES} alternatives together with those of its volumes"
+        raise InputError("nodeSelectorTerms", expected, count)
     return tuple(
         NodeTerm(
             match_expressions=a.match_expressions + b.match_expressions,

@@ -8,7 +8,6 @@ nodes that strand as much.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -17,8 +16,8 @@ import numpy.typing as npt
 from scheduler_plugin.documents.node_rules import TaintEffect
 from scheduler_plugin.documents.objective_order import ObjectiveStage
 from scheduler_plugin.documents.snapshot import MILLI_PER_GPU
-from scheduler_plugin.rules.matching import unmet_preferences
 from scheduler_plugin.rules.node_kinds import node_kinds
+from scheduler_plugin.rules.preferences import unmet_preferences
 
 if TYPE_CHECKING:
     from scheduler_plugin.packing.problem import Problem
@@ -63,7 +62,7 @@ def _unmet_preferences(problem: Problem) -> IntArray:
     for c, pod in enumerate(pods):
         key = (pod.preferences, pod.tolerations)
         if key not in rows:
-            rows[key] = kinds.amounts(partial(unmet_preferences, pod))
+            rows[key] = unmet_preferences(kinds, pod)
         open_to_it = problem.eligible[c]
         if open_to_it.any():
             found[c, open_to_it] = rows[key][open_to_it] - rows[key][open_to_it].min()

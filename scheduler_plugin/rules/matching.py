@@ -16,10 +16,6 @@ from scheduler_plugin.documents.node_rules import (
 )
 from scheduler_plugin.documents.snapshot import Node, Pod
 
-SOFT_TAINT_WEIGHT = 100
-"""Of a PreferNoSchedule taint that a pod does not tolerate: of the heaviest preferred term
-(assumed; kube-scheduler weighs all taints together 3 to 2 against all terms together)."""
-
 
 def affinity_matches(pod: Pod, node: Node) -> bool:
     """Node selector and required node affinity hold on the node."""
@@ -33,21 +29,14 @@ def affinity_matches(pod: Pod, node: Node) -> bool:
 def taints_tolerated(taints: Iterable[Taint], tolerations: tuple[Toleration, ...]) -> bool:
     """Every taint that blocks scheduling is tolerated."""
     return all(
-        taint.effect is TaintEffect.PREFER_NO_SCHEDULE
-        or any(_tolerates(toleration, taint) for toleration in tolerations)
+        taint.effect is TaintEffect.PREFER_NO_SCHEDULE or tolerates(tolerations, taint)
         for taint in taints
     )
 
 
-def unmet_preferences(pod: Pod, node: Node) -> int:
-    """Weights of preferred affinity that the node does not fulfil, and of taints that it minds."""
-    wishes = sum(wish.weight for wish in pod.preferences if not _term_matches(wish.term, node))
-    minded = sum(
-        taint.effect is TaintEffect.PREFER_NO_SCHEDULE
-        and not any(_tolerates(toleration, taint) for toleration in pod.tolerations)
-        for taint in node.taints
-    )
-    return wishes + SOFT_TAINT_WEIGHT * minded
+def tolerates(tolerations: Iterable[Toleration], taint: Taint) -> bool:
+    """One of the tolerations covers the taint."""
+    return any(_tolerates(toleration, taint) for toleration in tolerations)
 
 
 def _tolerates(toleration: Toleration, taint: Taint) -> bool:

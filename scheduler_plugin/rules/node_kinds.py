@@ -13,7 +13,9 @@ from operator import attrgetter
 import numpy as np
 import numpy.typing as npt
 
+from scheduler_plugin.documents.node_rules import Taint
 from scheduler_plugin.documents.snapshot import Node, Pod
+from scheduler_plugin.rules.label_index import LabelIndex
 
 __all__ = ["NodeKinds", "node_kinds"]
 
@@ -31,10 +33,14 @@ class NodeKinds:
     Attributes:
         of_node: The kind of each node, shape (n,).
         examples: A node of each kind.
+        labels: Theirs.
+        taints: Of all of them, each once.
     """
 
     of_node: npt.NDArray[np.intp]
     examples: tuple[Node, ...]
+    labels: LabelIndex
+    taints: frozenset[Taint]
 
     def mask(self, holds: Callable[[Node], bool]) -> npt.NDArray[np.bool_]:
         """Nodes for which it holds, shape (n,), asked once a kind."""
@@ -55,6 +61,9 @@ def node_kinds(nodes: Sequence[Node], pods: Iterable[Pod]) -> NodeKinds:
         pods: One of each kind of pods that will be asked about.
     """
     labels, names = _named_by(pods)
+    # A pod may name thousands of labels that no node has.
+    there = frozenset().union(*(node.labels for node in nodes))
+    labels = tuple(label for label in labels if label in there)
     kinds: dict[Hashable, int] = {}
     examples: list[Node] = []
     of_node = np.empty(len(nodes), dtype=np.intp)
@@ -65,7 +74,8 @@ def node_kinds(nodes: Sequence[Node], pods: Iterable[Pod]) -> NodeKinds:
         if kind == len(examples):
             examples.append(node)
         of_node[i] = kind
-    return NodeKinds(of_node, tuple(examples))
+    taints = frozenset(taint for node in examples for taint in node.taints)
+    return NodeKinds(of_node, tuple(examples), LabelIndex(examples), taints)
 
 
 def _named_by(pods: Iterable[Pod]) -> tuple[tuple[str, ...], frozenset[str] | None]:

@@ -15,7 +15,8 @@ import numpy.typing as npt
 
 from scheduler_plugin.documents.peer_rule import PeerKind, PeerRule
 from scheduler_plugin.documents.snapshot import Node, Pod, Snapshot
-from scheduler_plugin.rules.matching import affinity_matches, taints_tolerated
+from scheduler_plugin.rules.label_index import LabelIndex
+from scheduler_plugin.rules.matching import taints_tolerated
 
 __all__ = ["PeerCounts", "Peers", "is_concerned", "peers_of"]
 
@@ -280,30 +281,33 @@ def peers_of(snapshot: Snapshot, classes: Sequence[Pod]) -> Peers | None:
         for rule in pod.peer_rules:
             if rule.kind is PeerKind.APART:
                 repellers[rule.group, rule.topology_key][at] += 1
+    labels = LabelIndex(nodes)
     return Peers(
-        classes=tuple(_class_of(pod, nodes, members.keys()) for pod in classes),
+        classes=tuple(_class_of(pod, nodes, labels, members.keys()) for pod in classes),
         domains={key: _domains(nodes, key) for key in {r.topology_key for r in rules}},
         members=members,
         repellers=repellers,
     )
 
 
-def _class_of(pod: Pod, nodes: Sequence[Node], known: Collection[str]) -> _Class:
+def _class_of(
+    pod: Pod, nodes: Sequence[Node], labels: LabelIndex, known: Collection[str]
+) -> _Class:
     groups = frozenset(group for group in pod.groups if group in known)
-    return _Class(groups, pod.peer_rules, tuple(_countable(pod, r, nodes) for r in pod.peer_rules))
+    countable = tuple(_countable(pod, rule, nodes, labels) for rule in pod.peer_rules)
+    return _Class(groups, pod.peer_rules, countable)
 
 
-def _countable(pod: Pod, rule: PeerRule, nodes: Sequence[Node]) -> BoolArray | None:
+def _countable(
+    pod: Pod, rule: PeerRule, nodes: Sequence[Node], labels: LabelIndex
+) -> BoolArray | None:
     if rule.kind is not PeerKind.SPREAD:
         return None
-    return np.array(
-        [
-            (rule.any_node or affinity_matches(pod, node))
-            and (not rule.only_tolerated or taints_tolerated(node.taints, pod.tolerations))
-            for node in nodes
-        ],
-        dtype=np.bool_,
-    )
+    found = np.ones(len(nodes), dtype=np.bool_) if rule.any_node else labels.suits(pod)
+    if rule.only_tolerated:
+        tolerated = (taints_tolerated(node.taints, pod.tolerations) for node in nodes)
+        found &= np.fromiter(tolerated, dtype=np.bool_, count=len(nodes))
+    return found
 
 
 def _domains(nodes: Sequence[Node], key: str) -> _Domains:

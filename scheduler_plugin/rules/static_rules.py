@@ -7,12 +7,14 @@ the two over every field of pods and nodes and fails if one of them does not kno
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
+from scheduler_plugin.documents.node_rules import Taint
 from scheduler_plugin.documents.plan_document import PendingReason
 from scheduler_plugin.documents.snapshot import Node, Pod, Snapshot
 from scheduler_plugin.rules.matching import affinity_matches, taints_tolerated
@@ -61,8 +63,22 @@ def are_alike(pod: Pod, other: Pod) -> bool:
 
 
 def static_mask(kinds: NodeKinds, pod: Pod) -> BoolArray:
-    """Nodes that pass every rule, shape (n,)."""
-    return kinds.mask(lambda node: all(rule.holds(pod, node) for rule in STATIC_RULES))
+    """Nodes that pass every rule, shape (n,).
+
+    Rules of which a pod may bring any number are asked of all nodes at once.
+    """
+    borne = borne_taints(kinds.taints, pod)
+    suits: BoolArray = kinds.labels.suits(pod)[kinds.of_node]
+    return suits & kinds.mask(
+        lambda node: (
+            borne.issuperset(node.taints) and all(rule.holds(pod, node) for rule in _FEW_RULES)
+        )
+    )
+
+
+def borne_taints(taints: Iterable[Taint], pod: Pod) -> frozenset[Taint]:
+    """Those that keep the pod from no node."""
+    return frozenset(taint for taint in taints if taints_tolerated((taint,), pod.tolerations))
 
 
 def _model_text(snapshot: Snapshot, pod: Pod, left: int) -> str:
@@ -146,3 +162,6 @@ STATIC_RULES: tuple[StaticRule, ...] = (
         _quarantine_text,
     ),
 )
+
+_MANY: Final = (PendingReason.NODE_AFFINITY, PendingReason.TAINT_NOT_TOLERATED)
+_FEW_RULES: Final = tuple(rule for rule in STATIC_RULES if rule.reason not in _MANY)
