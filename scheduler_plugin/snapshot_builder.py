@@ -19,6 +19,7 @@ from scheduler_plugin.kube_objects import pods as pod_facts
 from scheduler_plugin.kube_objects.asked_amounts import asked_amounts
 from scheduler_plugin.kube_objects.bound_loads import bound_loads, host_watts
 from scheduler_plugin.kube_objects.cap_offers import caps_on_offer
+from scheduler_plugin.kube_objects.checkpoint_age import checkpoint_age_seconds
 from scheduler_plugin.kube_objects.gang_census import GangCensus
 from scheduler_plugin.kube_objects.gang_flow import peak_flow_megabits
 from scheduler_plugin.kube_objects.hami_boards import HamiBoards
@@ -351,10 +352,11 @@ def _move(body: JsonObject, state: PodState, objects: ClusterObjects) -> dict[st
     if objects.movable is not None and pod_facts.uid(body) not in objects.movable:
         return {}
     work = objects.works.of_pod(body) if state is PodState.BOUND else None
-    if work is None or not work.is_sure or work.move_seconds is None:
+    if work is None or not work.is_sure:
         return {}
-    rules = rules_of_next(body)
-    return {} if rules is None else {**rules, "move_seconds": math.ceil(work.move_seconds)}
+    seconds = work.move_seconds(checkpoint_age_seconds(body, objects.wall_seconds))
+    rules = None if seconds is None else rules_of_next(body)
+    return {} if rules is None or seconds is None else {**rules, "move_seconds": math.ceil(seconds)}
 
 
 def _still_holds(body: JsonObject, around: _Around) -> list[Pod]:

@@ -64,16 +64,21 @@ class KnownWork:
         """Within which a replica that is ordered now works, 19 times in 20; None if unknown."""
         return None if self.entry is None else lead_seconds(self.entry.name)
 
-    @property
-    def move_seconds(self) -> float | None:
+    def move_seconds(self, checkpoint_age_seconds: float | None = None) -> float | None:
         """What a move costs each of its GPUs: the mean start and what the stop loses.
 
-        None where nobody knows, and where a stop loses all work.
+        Args:
+            checkpoint_age_seconds: That is lost now; None for the mean over moments.
+
+        Returns:
+            None where nobody knows, and where a stop loses all work.
         """
         if self.entry is None:
             return None
         declared = None if self.profile is None else self.profile.spec.checkpoint_seconds
         lost = stop_seconds(self.entry) if declared is None else declared
+        if lost is not None and checkpoint_age_seconds is not None:
+            lost = checkpoint_age_seconds
         return None if lost is None else _start(self.entry.name)[0] + lost
 
     @property

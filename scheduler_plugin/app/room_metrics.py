@@ -93,7 +93,7 @@ class RoomMetrics:
 def _taken(plan: Plan, snapshot: Snapshot) -> Mapping[str, float]:
     """GPUs that placements and steps take from what is free, by model; below 0 for given back."""
     models = {node.name: node.gpu_model for node in snapshot.nodes if node.is_open}
-    named = {one.uid for one in (*plan.placements, *plan.steps)}
+    named = {placement.uid for placement in plan.placements} | {step.uid for step in plan.steps}
     pods = (pod for pod in snapshot.pods if pod.uid in named)
     gpus = {pod.uid: gpu_value_milli(pod) / MILLI_PER_GPU for pod in pods}
     taken: dict[str, float] = defaultdict(float)
