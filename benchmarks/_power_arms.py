@@ -26,20 +26,15 @@ from benchmarks._power_cluster import SERVES, TRAINS, TYPES, Cluster, Task, gpus
 from capacity.catalogue.pod_works import PodWorks
 from scheduler_plugin.documents.snapshot import Node, Pod, PowerDomain, Snapshot
 from scheduler_plugin.kube_objects.cap_offers import caps_on_offer
-from scheduler_plugin.kube_objects.peak_coincidence import BoardDraw, coincidence
+from scheduler_plugin.kube_objects.peak_coincidence import BoardDraw, DrawSum, coincidence
 from scheduler_plugin.kube_objects.power_view import ModelWatts
 from scheduler_plugin.kube_objects.work_draw import WorkDraws
-from scheduler_plugin.packing.cap_levels import chosen_caps
-from scheduler_plugin.packing.capped_watts import NO_CAP
 from scheduler_plugin.packing.greedy import Packing
 from scheduler_plugin.packing.problem import compile_problem
 
 ARMS: Final = ("blind", "tdp", "peak", "ours")
 OVERSHOOT: Final = 1.05
 """What a board draws over its cap at most: promise I1."""
-ROUNDS: Final = 5
-Chosen = Mapping[tuple[str, str], int]
-"""Thousandths of the default limit by GPU model and kernel class; others run without a cap."""
 
 
 class Placed(NamedTuple):
@@ -65,37 +60,48 @@ def placed_by(
     arm: str, made: Cluster, limits: Mapping[str, IntArray], tasks: Sequence[Task]
 ) -> list[Placed]:
     """Tasks in the order in which they come, each where the planner puts it or dropped."""
-    snapshot = _snapshot(arm, made, limits, tasks, {})
-    if arm == "ours":
-        snapshot = _counting_on_caps(made, limits, tasks, snapshot)
+    snapshot = _snapshot(arm, made, limits, tasks)
     problem = compile_problem(snapshot, caps=True)
     class_of = {int(uid): c for c, group in enumerate(problem.classes) for uid in group.uids}
     packing = Packing(problem)
+    sums = _Sums(snapshot, packing) if arm == "ours" else None
     found: list[Placed] = []
     for number, task in enumerate(tasks):
         mark = packing.mark()
         packing.place(class_of[number], 1)
         for class_index, node, _ in packing.booked_since(mark):
             cap = 0 if problem.caps is None else int(problem.caps[class_index, node])
-            found.append(Placed(task, node, float(cap or TYPES[made.nodes[node].model][1])))
+            placed = Placed(task, node, float(cap or TYPES[made.nodes[node].model][1]))
+            found.append(placed)
+            if sums is not None:
+                sums.add(made, placed)
     return found
 
 
-def _counting_on_caps(
-    made: Cluster, limits: Mapping[str, IntArray], tasks: Sequence[Task], snapshot: Snapshot
-) -> Snapshot:
-    """Limits by what coincides at the caps that the planner then chooses.
+class _Sums:
+    """What runs below racks and rows counts by the 99th percentile of its sum, from task to task.
 
-    What is below a cap varies less, so that more of the peaks come together: there is less room,
-    and the price of a watt may rise.
+    As ``placement.peaks: p99`` counts it from cycle to cycle; who comes counts by a 95th.
     """
-    chosen: dict[tuple[str, str], int] = {}
-    for _ in range(ROUNDS):
-        before, chosen = chosen, chosen_caps(snapshot)
-        if chosen == before:
-            break
-        snapshot = _snapshot("ours", made, limits, tasks, chosen)
-    return snapshot
+
+    def __init__(self, snapshot: Snapshot, packing: Packing) -> None:
+        self._packing = packing
+        self._sums = [DrawSum() for _ in snapshot.domains]
+        self._rooms = [d.limit_watts - d.used_watts for d in snapshot.domains]
+        self._is_node = [d.name.startswith("node-") for d in snapshot.domains]
+
+    def add(self, made: Cluster, placed: Placed) -> None:
+        """Tell the packing what a task left."""
+        draw = _draw(made.nodes[placed.node].model, placed.task.work, placed.cap_watts)
+        size = gpus(placed.task)
+        if not placed.task.kind.boards:
+            return
+        for domain in self._packing.problem.path[placed.node].tolist():
+            if domain == len(self._rooms) or self._is_node[domain]:
+                continue
+            self._sums[domain].add(size * draw.p95_watts, size * draw.spread_watts)
+            room = self._rooms[domain] - math.ceil(self._sums[domain].p99_watts())
+            self._packing.headroom[domain] = max(0, room)
 
 
 def _snapshot(
@@ -103,7 +109,6 @@ def _snapshot(
     made: Cluster,
     limits: Mapping[str, IntArray],
     tasks: Sequence[Task],
-    chosen: Chosen,
 ) -> Snapshot:
     """Nodes below their own budgets, racks and rows; hosts and idle boards are used already."""
     by_class = arm in ("peak", "ours")
@@ -138,7 +143,7 @@ def _snapshot(
     return Snapshot(
         nodes=nodes,
         pods=pods,
-        domains=() if arm == "blind" else _domains(arm, made, limits, tasks, chosen),
+        domains=() if arm == "blind" else _domains(arm, made, limits, tasks),
         cap_options=caps_on_offer(nodes, pods, models.values(), WorkDraws(PodWorks(), [])),
     )
 
@@ -163,7 +168,6 @@ def _domains(
     made: Cluster,
     limits: Mapping[str, IntArray],
     tasks: Sequence[Task],
-    chosen: Chosen,
 ) -> tuple[PowerDomain, ...]:
     parents = {
         "node": [f"rack-{rack}" for rack in made.rack],
@@ -177,11 +181,9 @@ def _domains(
         base = np.bincount(numbers[level], made.base_watts).astype(np.int64)
         for number, (limit, used) in enumerate(zip(watts.tolist(), base.tolist(), strict=True)):
             room = max(0, limit - used)
-            if arm == "ours":
-                below = np.flatnonzero(numbers[level] == number)
-                draws = _draws(made, below, demand, chosen)
-                mixes = _alone(draws) if level == "node" else [draws]
-                room = int(room / max(coincidence(mix, room) for mix in mixes))
+            if arm == "ours" and level == "node":
+                draws = _draws(made, number, demand)
+                room = int(room / max(coincidence(mix, room) for mix in _alone(draws)))
             found.append(
                 PowerDomain(
                     name=f"{level}-{number}",
@@ -207,22 +209,20 @@ def _row_of_rack(made: Cluster) -> list[int]:
     return [racks[rack] for rack in range(len(racks))]
 
 
-def _draws(made: Cluster, below: IntArray, demand: Kinds, chosen: Chosen) -> list[BoardDraw]:
-    """What is expected on a domain's boards: the demand's kinds of work, on the types there."""
-    boards = dict.fromkeys(TYPES, 0)
-    for node in below.tolist():
-        boards[made.nodes[node].model] += made.nodes[node].boards
-    draws = []
-    for (work, own_boards), asked in demand.items():
-        for model, count in boards.items():
-            share = count / sum(boards.values()) * asked.share
-            cap = chosen.get((model, work), NO_CAP) / NO_CAP if own_boards else 1.0
-            kernel, (_, limit, idle) = profile_of(model).kernel_classes[work], TYPES[model]
-            most = OVERSHOOT * cap * limit
-            p95 = min(kernel.power_p95_watts, most) - idle
-            mean = min(kernel.power_p50_watts - idle, p95)
-            draws.append(BoardDraw(mean, p95, share, asked.boards))
-    return draws
+def _draws(made: Cluster, node: int, demand: Kinds) -> list[BoardDraw]:
+    """What may run on a node's boards, without caps: what a cap cuts varies less."""
+    model = made.nodes[node].model
+    return [
+        replace(_draw(model, work, TYPES[model][1]), share=asked.share, boards=asked.boards)
+        for (work, _), asked in demand.items()
+    ]
+
+
+def _draw(model: str, work: str, cap_watts: float) -> BoardDraw:
+    """Of a board above idle."""
+    kernel, idle = profile_of(model).kernel_classes[work], TYPES[model][2]
+    p95 = min(kernel.power_p95_watts, OVERSHOOT * cap_watts) - idle
+    return BoardDraw(min(kernel.power_p50_watts - idle, p95), p95)
 
 
 def _demand(tasks: Sequence[Task]) -> Kinds:

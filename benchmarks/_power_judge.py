@@ -102,7 +102,9 @@ def _node_watts(
         own = random.standard_normal((len(with_boards), count))
         level = np.sqrt(correlation) * common + np.sqrt(1.0 - correlation) * own
         drawn = np.clip(median[:, None] + spread[:, None] * level, idle[:, None], most[:, None])
-        found.append(made.base_watts[:, None] + onto @ (drawn - idle[:, None]))
+        watts = made.base_watts[:, None] + onto @ (drawn - idle[:, None])
+        # Half a watt in 100 kW, and half of the memory.
+        found.append(watts.astype(np.float32))
     return np.concatenate(found, axis=1)
 
 

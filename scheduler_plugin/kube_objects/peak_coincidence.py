@@ -22,7 +22,14 @@ from typing import Final
 from wattpack.errors import InputError
 from wattpack.units import require_number
 
-__all__ = ["CORRELATION", "BoardDraw", "coincidence", "pods_p99_watts", "sum_p99_watts"]
+__all__ = [
+    "CORRELATION",
+    "BoardDraw",
+    "DrawSum",
+    "coincidence",
+    "pods_p99_watts",
+    "sum_p99_watts",
+]
 
 CORRELATION: Final = 0.4
 Z95: Final = 1.6449
@@ -87,8 +94,34 @@ def pods_p99_watts(
     """
     together = math.fsum(spread_watts)
     alone = math.fsum(spread**2 for spread in spread_watts)
-    mean = math.fsum(p95_watts) - Z95 * together
-    return mean + Z99 * math.sqrt((1.0 - correlation) * alone + correlation * together**2)
+    return DrawSum(math.fsum(p95_watts), together, alone).p99_watts(correlation)
+
+
+@dataclass(slots=True)
+class DrawSum:
+    """What pods draw together, as far as its 99th percentile needs it.
+
+    Attributes:
+        peaks_watts: Sum of the pods' 95th percentiles.
+        together_watts: Sum of their standard deviations: the sum's, if all moved as one.
+        alone_watts2: Sum of their variances: the sum's, if none minded another.
+    """
+
+    peaks_watts: float = 0.0
+    together_watts: float = 0.0
+    alone_watts2: float = 0.0
+
+    def add(self, p95_watts: float, spread_watts: float) -> None:
+        """One pod more."""
+        self.peaks_watts += p95_watts
+        self.together_watts += spread_watts
+        self.alone_watts2 += spread_watts**2
+
+    def p99_watts(self, correlation: float = CORRELATION) -> float:
+        """The 99th percentile, every two pods equally correlated."""
+        mean = self.peaks_watts - Z95 * self.together_watts
+        variance = (1.0 - correlation) * self.alone_watts2 + correlation * self.together_watts**2
+        return mean + Z99 * math.sqrt(variance)
 
 
 def coincidence(

@@ -19,7 +19,16 @@ from scheduler_plugin.documents.snapshot import MILLI_PER_GPU, Node, Pod, Snapsh
 from scheduler_plugin.packing.pod_classes import PodClass
 from scheduler_plugin.room.resource_columns import gpu_watts, watts_per_gpu
 
-__all__ = ["CapOptions", "cap_options", "planned_cap", "promised_cap", "watts_added", "watts_at"]
+__all__ = [
+    "CapOptions",
+    "cap_options",
+    "has_own_boards",
+    "lowest_cap",
+    "planned_cap",
+    "promised_cap",
+    "watts_added",
+    "watts_at",
+]
 
 IntArray = npt.NDArray[np.int64]
 CapOptions = Mapping[tuple[str, str], Sequence[CapOption]]
@@ -50,8 +59,12 @@ def planned_cap(pod: Pod, node: Node, options: CapOptions, chosen: Chosen) -> Ca
     key = (node.gpu_model, pod.kernel_class)
     if key not in chosen or not _can_be_capped(pod, node):
         return None
-    least = max(chosen[key], pod.least_cap_milli)
-    return next((o for o in reversed(options[key]) if o.cap_milli >= least), None)
+    return lowest_cap(options[key], max(chosen[key], pod.least_cap_milli))
+
+
+def lowest_cap(options: Sequence[CapOption], least_milli: int) -> CapOption | None:
+    """The lowest cap on offer that is not below so many thousandths of the default limit."""
+    return next((o for o in reversed(options) if o.cap_milli >= least_milli), None)
 
 
 def watts_at(pod: Pod, node: Node, option: CapOption | None) -> int:
@@ -76,7 +89,7 @@ def watts_added(
         if pod.expected_watts_per_gpu is not None:
             watts[i] = gpu_watts(pod, pod.expected_watts_per_gpu)
             continue
-        key = (pod.kernel_class, pod.least_cap_milli if _has_own_boards(pod) else NO_CAP)
+        key = (pod.kernel_class, pod.least_cap_milli if has_own_boards(pod) else NO_CAP)
         if key not in rows:
             rows[key] = _row(pod, snapshot.nodes, options, chosen)
         per_gpu, held = rows[key]
@@ -102,10 +115,11 @@ def _row(
 
 def _can_be_capped(pod: Pod, node: Node) -> bool:
     known = pod.kernel_class in node.class_watts_per_gpu and pod.expected_watts_per_gpu is None
-    return node.caps_held and known and _has_own_boards(pod)
+    return node.caps_held and known and has_own_boards(pod)
 
 
-def _has_own_boards(pod: Pod) -> bool:
+def has_own_boards(pod: Pod) -> bool:
+    """Whether no other pod has a part of a board of this one: boards have one cap."""
     return pod.gpu_milli >= MILLI_PER_GPU and not (pod.mig_profiles or pod.drawn_milli)
 
 
