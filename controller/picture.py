@@ -125,10 +125,13 @@ def look(tick: Tick, state: State) -> tuple[State, Picture]:
         stale_gpu=stale,
     )
     heat, felt, row = _heated(tick, state, picture, news)
-    state = replace(state, gap_rows=_still_open(tick, state.gap_rows, felt, news))
-    heat, rows = _without_false_heat(tick, state, heat, (trust.trusted & ~stale, hosts))
-    if rows is not state.gap_rows:
-        felt = felt_less(felt, ((one.end_ns, one.watts) for one in rows))
+    rows = _still_open(tick, state.gap_rows, felt, news)
+    if rows and tick.observations.gpu_gap_watts.size:
+        heard = _told(tick, state, trust.trusted & ~stale, hosts)
+        false, rows = reckoned_again(state.rated_load, rows, heard)
+        if false.any():
+            heat = np.maximum(heat - np.where(state.heard, false, 0.0), 0.0)
+            felt = felt_less(felt, ((one.end_ns, one.watts) for one in rows))
     state = replace(
         state,
         trust=trust,
@@ -303,30 +306,22 @@ def _still_open(
     return settled_rows(rows, int(felt.begins_ns[0]), settled_ns)
 
 
-def _without_false_heat(
-    tick: Tick, state: State, heat: FloatArray, now: tuple[BoolArray, FloatArray]
-) -> tuple[FloatArray, tuple[GapRow, ...]]:
-    """Heat without what silent servers counted beyond their highest readings, once they tell.
+def _told(tick: Tick, state: State, believed: BoolArray, host_watts: FloatArray) -> Heard:
+    """What servers that are heard tell of the time before.
 
     Args:
         tick: For what they tell.
         state: From the last tick.
-        heat: Of each domain now, (n_domains,).
-        now: Boards that are believed, (n_gpus,), and what servers' own meters say, (n_nodes,).
+        believed: Boards that are, (n_gpus,).
+        host_watts: What servers' own meters say now, (n_nodes,).
     """
-    believed, host_watts = now
-    rows, observed = state.gap_rows, tick.observations
-    if not rows or not observed.gpu_gap_watts.size:
-        return heat, rows
-    before_ns = state.readings.received_ns
-    told = np.where(believed, observed.gpu_gap_watts, np.nan)
-    highest = _by_node(tick, told)
+    observed, before_ns = tick.observations, state.readings.received_ns
+    highest = _by_node(tick, np.where(believed, observed.gpu_gap_watts, np.nan))
     highest = np.where(observed.node_received_ns > before_ns, highest, np.nan)
     host_before = np.where(stale_hosts(state.readings), np.nan, state.readings.host_watts)
     share = node_host_share(state.meters, state.load)
     host = highest_host((host_before, host_watts), share, tick.topology.node_worst_watts)
-    false, rows = reckoned_again(state.rated_load, rows, Heard(highest, host, before_ns))
-    return np.maximum(heat - np.where(state.heard, false, 0.0), 0.0), rows
+    return Heard(highest, host, before_ns)
 
 
 def _by_node(tick: Tick, gpu_watts: FloatArray) -> FloatArray:
