@@ -72,32 +72,33 @@ def wider_uplinks(
         wanted: Class and count of its waiting members.
         domain: That it should be in, or has to.
     """
-    least = min(_short(trial, number, dict(wanted)), key=_megabits, default=None)
-    if not least or not _admits(trial, number, wanted, domain, least):
+    named = min(_short(trial, number, dict(wanted)), key=_megabits, default=None)
+    if not named:
         return None
 
-    def admits(parts: Sequence[Part]) -> bool:
-        return _admits(trial, number, wanted, domain, parts)
+    def tight(parts: Sequence[Part]) -> list[Part] | None:
+        return _tight(trial, number, wanted, domain, parts)
 
-    for part in sorted(least, key=lambda part: _megabits([part])):
-        others = [other for other in least if other is not part]
-        least = others if admits(others) else [*others, *_narrower(part, others, admits)]
+    least = tight(named)
+    while least and (less := _less(least, tight)) is not None:
+        least = less
     return least
 
 
-def _narrower(
-    part: Part, others: Sequence[Part], admits: Callable[[Sequence[Part]], bool]
-) -> list[Part]:
-    """The same uplink, wider by no more than is needed beside the others."""
-    assert isinstance(part.change, WidenUplink)
-    group, too_little, enough = part.change.group, 0, part.change.megabits
-    while enough - too_little > 1:
-        middle = (too_little + enough) // 2
-        if admits([*others, Part(WidenUplink(group=group, megabits=middle))]):
-            enough = middle
-        else:
-            too_little = middle
-    return [Part(WidenUplink(group=group, megabits=enough))]
+def _less(
+    parts: Sequence[Part], tight: Callable[[Sequence[Part]], list[Part] | None]
+) -> list[Part] | None:
+    """A set without one of the uplinks, or with one that is less wide; None if none will do."""
+    for part in sorted(parts, key=lambda part: _megabits([part])):
+        others = [other for other in parts if other is not part]
+        if (found := tight(others)) is not None:
+            return found
+        change = part.change
+        if isinstance(change, WidenUplink) and change.megabits > 1:
+            narrower = change.model_copy(update={"megabits": change.megabits - 1})
+            if (found := tight([*others, Part(narrower)])) is not None:
+                return found
+    return None
 
 
 def _short(trial: Trial, number: int, wanted: dict[int, int]) -> Iterator[list[Part]]:
@@ -121,14 +122,24 @@ def _megabits(parts: Sequence[Part]) -> int:
     return sum(part.change.megabits for part in parts if isinstance(part.change, WidenUplink))
 
 
-def _admits(
+def _tight(
     trial: Trial, number: int, wanted: Wanted, domain: GangDomain | None, parts: Sequence[Part]
-) -> bool:
-    """Whether a plan would place the gang with these uplinks wider."""
-    start, packing_mark = trial.mark(), trial.packing.mark()
+) -> list[Part] | None:
+    """As much of the parts as a plan that places the gang with them uses; None if none does."""
+    packing, start = trial.packing, trial.mark()
+    flows, before_anybody = packing.flows, packing.mark()
+    assert flows is not None
+    stated = flows.left_beside(number)
     trial.make_all(parts)
     try:
-        return place_linked(trial.packing, number, dict(wanted), trial.packing.place, domain)
+        if not place_linked(packing, number, dict(wanted), packing.place, domain):
+            return None
+        names = flows.gangs.links.names
+        crossing = flows.spread(number).crossing
+        over = {names[g]: load - int(stated[g]) for g, load in crossing.items()}
     finally:
-        trial.packing.undo_to(packing_mark)
+        packing.undo_to(before_anybody)
         trial.undo_to(start)
+    changes = [part.change for part in parts if isinstance(part.change, WidenUplink)]
+    used = [(change.group, min(change.megabits, over.get(change.group, 0))) for change in changes]
+    return [Part(WidenUplink(group=name, megabits=more)) for name, more in used if more > 0]

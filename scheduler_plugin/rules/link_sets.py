@@ -6,14 +6,14 @@ above groups bound where is looked; whether their uplinks bear the gang is asked
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from scheduler_plugin.rules.uplinks import NOTHING_MEASURED, UNMEASURED_INSIDE, Links, Spread
+from scheduler_plugin.rules.uplinks import UNMEASURED_INSIDE, Links, Spread
 
 __all__ = ["Asked", "link_sets"]
 
@@ -80,12 +80,11 @@ def link_sets(asked: Asked) -> Iterator[Portions]:
         yield [(group, asked.members)]
     found: dict[tuple[int, ...], tuple[tuple[int, ...], Portions]] = {}
     for size, scope in _scopes(asked, able):
-        for portions in _within(asked, scope):
+        for portions, pace in _within(asked, scope, home):
             groups = tuple(sorted(group for group, _ in portions))
-            slowest, longest = _slowest(links, sorted({*groups, *home}))
             away = len({*groups} - {*home}) if home else 0
             room = sum(int(asked.rooms[g]) for g in groups)
-            key = (-slowest, longest, away, size, len(groups), room)
+            key = (-pace.slowest, pace.longest, away, size, len(groups), room)
             if groups not in found or key < found[groups][0]:
                 found[groups] = key, portions
     for _, portions in sorted(found.values(), key=lambda each: each[0])[:TRIED]:
@@ -106,57 +105,72 @@ def _scopes(asked: Asked, able: IntArray) -> list[tuple[int, IntArray]]:
     return [*found[:SCOPES], (len(asked.rooms) + 1, able)]
 
 
-def _within(asked: Asked, groups: IntArray) -> Iterator[Portions]:
+class _Pace(NamedTuple):
+    """Of all pairs of a set, and within its groups: least megabits, most microseconds."""
+
+    slowest: int
+    longest: int
+
+
+def _within(
+    asked: Asked, groups: IntArray, home: Sequence[int]
+) -> Iterator[tuple[Portions, _Pace]]:
     """Sets grown from the groups with most room."""
     if int(asked.rooms[groups].sum()) < asked.members:
         return
     order = groups[np.argsort(-asked.rooms[groups], kind="stable")]
     for seed in order[:SEEDS].tolist():
-        if portions := _grown(asked, order, seed):
-            yield portions
+        portions, pace = _grown(asked, order, seed, home)
+        if portions:
+            yield portions, pace
 
 
-def _grown(asked: Asked, order: IntArray, seed: int) -> Portions:
-    """A set that begins with one group and takes next what keeps the slowest link fastest."""
-    wanted, portions = asked.members, Portions()
-    open_groups = order.copy()
+def _grown(asked: Asked, order: IntArray, seed: int, home: Sequence[int]) -> tuple[Portions, _Pace]:
+    """A set that begins with one group and takes next what keeps the slowest link fastest.
+
+    Args:
+        asked: What the gang asks.
+        order: Groups that may be taken, those with most room first.
+        seed: The first.
+        home: Groups where members are already.
+    """
+    links, wanted, portions = asked.links, asked.members, Portions()
+    # Of each group to the slowest and the farthest group of the set.
     slowest = np.full(len(asked.rooms), UNMEASURED_INSIDE, dtype=np.int64)
-    group = seed
+    longest = np.zeros(len(asked.rooms), dtype=np.int64)
+    pace = _Pace(UNMEASURED_INSIDE if links.measured else 0, 0)
+
+    def include(group: int) -> None:
+        if links.measured:
+            megabits, microseconds = _paces(links, group)
+            np.minimum(slowest, megabits, out=slowest)
+            np.maximum(longest, microseconds, out=longest)
+
+    for group in home:
+        include(group)
+    group, left = seed, order
     while True:
-        count = asked.most(group, wanted)
-        if count:
+        if count := asked.most(group, wanted):
             portions.append((group, count))
             wanted -= count
-            np.minimum(slowest, _speeds(asked.links, group), out=slowest)
+            include(group)
+            if links.measured:
+                worst = int(slowest[group]), int(longest[group])
+                pace = _Pace(min(pace.slowest, worst[0]), max(pace.longest, worst[1]))
         if not wanted:
-            return portions
-        open_groups = open_groups[open_groups != group]
-        if not len(open_groups):
-            return []
+            return portions, pace
+        left = left[left != group]
+        if not len(left):
+            return [], pace
         # The first of equals has most room.
-        group = int(open_groups[slowest[open_groups].argmax()])
+        group = int(left[slowest[left].argmax()])
 
 
-def _speeds(links: Links, group: int) -> IntArray:
-    """Of pairs with one group, shape (g,); 0 for those that nobody measured."""
-    speeds = np.zeros(len(links.names), dtype=np.int64)
-    if group in links.measured:
-        row = links.measured[group]
-        speeds[row.others] = row.megabits
-    return speeds
-
-
-def _slowest(links: Links, groups: list[int]) -> tuple[int, int]:
-    """Of all pairs of some groups, and within each: least megabits, most microseconds."""
-    if not links.measured:
-        return 0, 0
-    chosen = np.array(groups, dtype=np.int64)
-    least, most = int(links.inside[0, chosen].min()), int(links.inside[1, chosen].max())
-    for group in groups:
-        row = links.measured.get(group, NOTHING_MEASURED)
-        among = np.isin(row.others, chosen) & (row.others != group)
-        least = min(least, int(row.megabits[among].min(initial=least)))
-        most = max(most, int(row.microseconds[among].max(initial=most)))
-        if np.count_nonzero(among) < len(groups) - 1:
-            least = 0
-    return least, most
+def _paces(links: Links, group: int) -> tuple[IntArray, IntArray]:
+    """From one group to each, itself too, (g,): megabits, 0 for unmeasured, and microseconds."""
+    megabits = np.zeros(len(links.names), dtype=np.int64)
+    microseconds = np.zeros(len(links.names), dtype=np.int64)
+    if (row := links.measured.get(group)) is not None:
+        megabits[row.others], microseconds[row.others] = row.megabits, row.microseconds
+    megabits[group], microseconds[group] = links.inside[:, group]
+    return megabits, microseconds

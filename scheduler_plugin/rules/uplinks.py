@@ -18,7 +18,6 @@ from scheduler_plugin.documents.link_groups import LinkPair
 from scheduler_plugin.documents.snapshot import Pod, PodState, Snapshot
 
 __all__ = [
-    "NOTHING_MEASURED",
     "GangFlows",
     "LinkedGangs",
     "Links",
@@ -40,9 +39,6 @@ class Measured(NamedTuple):
     others: IntArray
     megabits: IntArray
     microseconds: IntArray
-
-
-NOTHING_MEASURED: Final = Measured(*(np.empty(0, dtype=np.int64) for _ in range(3)))
 
 
 @dataclass(frozen=True, slots=True)

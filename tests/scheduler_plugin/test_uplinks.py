@@ -6,6 +6,7 @@ import json
 import random
 from collections.abc import Sequence
 from itertools import combinations, product
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from benchmarks.explain_truth import judged
+from scheduler_plugin.app import plan_command
 from scheduler_plugin.app.scheduler_settings import PlacementSettings
 from scheduler_plugin.documents.change_text import remedy_text
 from scheduler_plugin.documents.changed_snapshot import apply_changes
@@ -31,6 +33,7 @@ from tests.scheduler_plugin.placement_cluster import Cluster, pod_object
 from wattpack.errors import InputError
 
 RACK = "rack"
+DOCS = Path(__file__).parents[2] / "docs"
 
 
 def racks(rooms: Sequence[Sequence[int]]) -> list[Node]:
@@ -348,3 +351,15 @@ def test_settings_of_links_that_contradict_themselves_are_refused() -> None:
     ):
         with pytest.raises(ValidationError, match=field):
             PlacementSettings(links=links)
+
+
+def test_the_documented_example_says_what_its_page_shows(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert plan_command.main(["--snapshot", str(DOCS / "examples/links.json")]) == 0
+    printed = {line.strip() for line in capsys.readouterr().out.splitlines()}
+    page = (DOCS / "placement-links.md").read_text("utf-8").split("## Try it")[1]
+    shown = {line.strip() for line in page.splitlines() if line.startswith("    ")}
+    shown = {line for line in shown if not line.startswith("wattpack ")}
+    assert len(shown) == 3
+    assert shown <= printed
