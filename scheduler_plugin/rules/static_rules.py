@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -44,11 +43,14 @@ class StaticRule:
         reason: Told to pods for which no node is left after this rule.
         holds: The rule.
         says: The sentence to the reason, with the number of nodes that passed earlier rules.
+        of_all: The same as ``holds`` of all kinds of nodes at once, where a pod may bring any
+            number of what the rule is about.
     """
 
     reason: PendingReason
     holds: Callable[[Pod, Node], bool]
     says: Callable[[Snapshot, Pod, int], str]
+    of_all: Callable[[Pod, NodeKinds], BoolArray] | None = None
 
 
 def static_key(pod: Pod) -> str:
@@ -67,18 +69,23 @@ def static_mask(kinds: NodeKinds, pod: Pod) -> BoolArray:
 
     Rules of which a pod may bring any number are asked of all nodes at once.
     """
-    borne = borne_taints(kinds.taints, pod)
-    suits: BoolArray = kinds.labels.suits(pod)[kinds.of_node]
-    return suits & kinds.mask(
-        lambda node: (
-            borne.issuperset(node.taints) and all(rule.holds(pod, node) for rule in _FEW_RULES)
-        )
-    )
+    one_by_one = [rule for rule in STATIC_RULES if rule.of_all is None]
+    found = kinds.mask(lambda node: all(rule.holds(pod, node) for rule in one_by_one))
+    for rule in STATIC_RULES:
+        if rule.of_all is not None:
+            found &= rule.of_all(pod, kinds)[kinds.of_node]
+    return found
 
 
 def borne_taints(taints: Iterable[Taint], pod: Pod) -> frozenset[Taint]:
     """Those that keep the pod from no node."""
     return frozenset(taint for taint in taints if taints_tolerated((taint,), pod.tolerations))
+
+
+def _borne_everywhere(pod: Pod, kinds: NodeKinds) -> BoolArray:
+    borne = borne_taints(kinds.taints, pod)
+    answers = (borne.issuperset(node.taints) for node in kinds.examples)
+    return np.fromiter(answers, dtype=np.bool_, count=len(kinds.examples))
 
 
 def _model_text(snapshot: Snapshot, pod: Pod, left: int) -> str:
@@ -144,11 +151,17 @@ STATIC_RULES: tuple[StaticRule, ...] = (
         lambda pod, node: not pod.nic_classes or node.nic_class in pod.nic_classes,
         _nic_text,
     ),
-    StaticRule(PendingReason.NODE_AFFINITY, affinity_matches, _affinity_text),
+    StaticRule(
+        PendingReason.NODE_AFFINITY,
+        affinity_matches,
+        _affinity_text,
+        lambda pod, kinds: kinds.labels.suits(pod),
+    ),
     StaticRule(
         PendingReason.TAINT_NOT_TOLERATED,
         lambda pod, node: taints_tolerated(node.taints, pod.tolerations),
         _taint_text,
+        _borne_everywhere,
     ),
     StaticRule(
         PendingReason.NO_READY_NODE,
@@ -162,6 +175,3 @@ STATIC_RULES: tuple[StaticRule, ...] = (
         _quarantine_text,
     ),
 )
-
-_MANY: Final = (PendingReason.NODE_AFFINITY, PendingReason.TAINT_NOT_TOLERATED)
-_FEW_RULES: Final = tuple(rule for rule in STATIC_RULES if rule.reason not in _MANY)
