@@ -75,7 +75,7 @@ class Planner:
     def propose(self, case: Case, limit_seconds: float, clock: Clock) -> Proposal:
         """The plan of a snapshot of the case; making the snapshot takes its part of the limit."""
         began_ns = clock.monotonic_ns()
-        snapshot = _snapshot(case, self.start(case), movable=self._moves)
+        snapshot = snapshot_of(case, self.start(case), movable=self._moves)
         left = limit_seconds - (clock.monotonic_ns() - began_ns) / NS_PER_SECOND
         settings = SearchSettings(1, max(left, LEAST_SECONDS), self._moves, clock)
         return _proposal(plan(snapshot, deadline_seconds=UNLIMITED_SECONDS, settings=settings))
@@ -88,7 +88,7 @@ ARMS: Final[dict[str, Arm]] = {
 }
 
 
-def _snapshot(case: Case, start: Placement, *, movable: bool) -> Snapshot:
+def snapshot_of(case: Case, start: Placement, *, movable: bool) -> Snapshot:
     instance = case.instance
     nodes = tuple(
         Node(

@@ -33,12 +33,12 @@ from scheduler_plugin.packing.objective import (
 )
 from scheduler_plugin.packing.problem import Assignment, Problem, compile_problem
 from scheduler_plugin.solver.cheaper import cheapen
+from scheduler_plugin.solver.improving import improve_all
 from scheduler_plugin.solver.search import (
     WORK_PER_SECOND,
     Search,
     SearchSettings,
     cumulative,
-    improve_all,
 )
 from scheduler_plugin.solver.steps import changes, in_order, told
 from wattpack.units import NS_PER_SECOND, seconds_to_ns

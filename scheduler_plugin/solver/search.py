@@ -26,32 +26,32 @@ from scheduler_plugin.packing.problem import Assignment, Problem, placed_counts
 from scheduler_plugin.solver.bounds import cumulative_bounds, tightened
 from scheduler_plugin.solver.chains import goes_home, let_in, let_stay
 from scheduler_plugin.solver.exchanges import swap_in
-from scheduler_plugin.solver.neighbourhoods import Goal, Neighbourhood, Neighbourhoods, everything
+from scheduler_plugin.solver.neighbourhoods import Goal, Neighbourhood
+from scheduler_plugin.solver.node_contents import NodeContents, plain_classes
 from scheduler_plugin.solver.reordering import Reordering
 from wattpack.clock import Clock
 from wattpack.units import NS_PER_SECOND
 
 __all__ = [
     "LOOKS_PER_SECOND",
+    "NO_LIMIT",
+    "PATIENCE",
+    "PLACING_SHARES",
+    "WHOLE_MOVES_COUNTS",
+    "WHOLE_MOVES_SHARE",
     "WORK_PER_SECOND",
+    "Attempt",
     "Search",
     "SearchSettings",
     "cumulative",
-    "improve_all",
 ]
 
-#: Up to this many integers CP-SAT takes the whole problem (it stops helping above about 64 nodes).
-WHOLE_PROBLEM_COUNTS = 3000
-#: With running pods that may move, far fewer can be proved in the time that there is.
-WHOLE_WITH_MOVES_COUNTS = 250
-#: What such a proof may take of what is left.
-PROOF_SHARE = 0.3
 #: Of the search, until when more is to be placed; after each of them fewer moves are looked for.
 PLACING_SHARES = (0.3, 0.8)
-#: Nodes of a neighbourhood in which fewer moves are looked for, in turn.
-MOVES_SIZES = (2, 3, 4)
 #: Up to this many integers all nodes are one neighbourhood first, for so much of what is left.
 WHOLE_MOVES_COUNTS, WHOLE_MOVES_SHARE = 900, 0.7
+#: Of what is left, what making them may take, and the deterministic work of a round and of a pick.
+CONTENTS_SHARE, CONTENTS_WORK, PICK_WORK = 0.7, 5e-3, 0.2
 #: A call that only what is left limits.
 NO_LIMIT = math.inf
 #: Deterministic work of one linear program of a bound, and until when another may begin.
@@ -64,8 +64,6 @@ ROUND_WORK = 0.02
 WORK_PER_SECOND = 0.3
 #: The same for a look at all chains that would let one pod in: 2 to 5 ms where we measured.
 CHAIN_WORK = 1e-3
-#: Of the search, what other places of kept jobs may take before CP-SAT has its turn.
-REORDER_SHARE = 0.2
 #: Looks of ``board_neighbours`` for a second of deadline: assumed.
 LOOKS_PER_SECOND = 3e6
 #: Without a wall limit only deterministic work ends a search.
@@ -294,6 +292,27 @@ class Search:
         else:
             self.best_objective = reached
 
+    def change_contents(self, around: Neighbourhood) -> Attempt:
+        """Fewer moves by other contents of whole nodes; proved where no content was missed."""
+        plain = plain_classes(self.problem)
+        classes = [c for c in around.classes if c in plain]
+        contents = NodeContents(self.packing, classes, around.nodes) if classes else None
+        if contents is None or not contents.is_comparable:
+            return Attempt(better=False, proved=False)
+        until = self.progress() + CONTENTS_SHARE * (1.0 - self.progress())
+
+        def is_over() -> bool:
+            self.solver_work += CONTENTS_WORK
+            return self.progress() > until
+
+        complete = contents.generate(is_over)
+        left = self.budget - self.spent
+        found, work = contents.pick(min(PICK_WORK, left), self.seconds_left(), self.seed)
+        self.solver_work += max(work, 1e-3)
+        self.rounds += 1
+        better = found is not None and self._take(found)
+        return Attempt(better, complete and len(classes) == len(self.problem.classes))
+
     def _lets_in(self, class_index: int) -> bool:
         self.solver_work += CHAIN_WORK
         if let_in(self.packing, class_index):
@@ -305,84 +324,6 @@ class Search:
     def best(self) -> Assignment:
         """The best assignment so far."""
         return self.packing.assignment
-
-
-def improve_all(search: Search) -> None:
-    """The whole problem if it is small, else neighbourhoods around one waiting job at a time.
-
-    Jobs that CP-SAT leaves where they are get other places between its turns. What is left of the
-    budget when nothing more comes in is spent on fewer moves.
-    """
-    problem = search.problem
-    jobs = [job for job in search.jobs if search.kept.isdisjoint(job.classes)]
-    if not jobs:
-        search.reorder()
-        return
-    could, whole = everything(problem)
-    integers = int(could.sum())
-    if integers <= WHOLE_PROBLEM_COUNTS and not problem.start:
-        search.tighten()
-        search.reorder(search.progress() + REORDER_SHARE)
-        _prove(search, whole)
-        return
-    jobs = [job for job in jobs if all(could[c].any() for c in job.classes)]
-    search.short_chains(jobs)
-    search.tighten()
-    search.reorder(search.progress() + REORDER_SHARE)
-    if integers <= WHOLE_WITH_MOVES_COUNTS and not search.done():
-        proved = search.attempt(whole, Goal.PROOF, NO_LIMIT, PROOF_SHARE).proved
-        search.proved = proved and not search.kept
-    neighbourhoods = Neighbourhoods(problem, could, search.random)
-    for share in PLACING_SHARES:
-        _place_more(search, neighbourhoods, jobs, share)
-        _move_less(search, neighbourhoods, whole if integers <= WHOLE_MOVES_COUNTS else None)
-
-
-def _prove(search: Search, whole: Neighbourhood) -> None:
-    """No better assignment is there, or the budget is spent."""
-    # CP-SAT counts wall time: of a limit in CPU time one call leaves most on a busy machine.
-    while not search.done():
-        proved = search.attempt(whole, Goal.PROOF, NO_LIMIT).proved
-        # Where some jobs stay as they are, another place for them might let more in.
-        search.proved = proved and not search.kept
-        if proved and search.kept and not search.reorder():
-            return
-
-
-def _place_more(
-    search: Search, neighbourhoods: Neighbourhoods, jobs: Sequence[Job], share: float
-) -> None:
-    fruitless = turn = 0
-    while fruitless < PATIENCE and not search.done():
-        if search.problem.start and search.progress() > share:
-            return
-        turn += 1
-        around = neighbourhoods.next_one(search.packing, jobs, turn)
-        if around is None:
-            return
-        better = search.attempt(around, Goal.BETTER).better
-        fruitless = 0 if better else fruitless + 1
-
-
-def _move_less(search: Search, neighbourhoods: Neighbourhoods, whole: Neighbourhood | None) -> None:
-    """Fewer moves for the same placed values."""
-    if not search.moves_more_than_one() or search.is_over():
-        return
-    search.take_moves_back()
-    if (
-        whole is not None
-        and search.attempt(whole, Goal.FEWER_MOVES, NO_LIMIT, WHOLE_MOVES_SHARE).proved
-    ):
-        return
-    fruitless = turn = 0
-    while fruitless < PATIENCE and search.moves_more_than_one() and not search.is_over():
-        turn += 1
-        size = MOVES_SIZES[turn % len(MOVES_SIZES)]
-        around = neighbourhoods.around_moves(search.packing, size)
-        if around is None:
-            return
-        better = search.attempt(around, Goal.FEWER_MOVES).better
-        fruitless = 0 if better else fruitless + 1
 
 
 def cumulative(values: tuple[int, ...]) -> tuple[int, ...]:

@@ -12,8 +12,9 @@ from scheduler_plugin.documents.snapshot import Snapshot
 from scheduler_plugin.packing.objective import placed_by_stage
 from scheduler_plugin.packing.problem import compile_problem
 from scheduler_plugin.solver.bounds import cumulative_bounds, tightened
+from scheduler_plugin.solver.improving import improve_all
 from scheduler_plugin.solver.pattern_bound import Asked, Room, pattern_bound
-from scheduler_plugin.solver.search import Search, SearchSettings, cumulative, improve_all
+from scheduler_plugin.solver.search import Search, SearchSettings, cumulative
 from tests.examples import examples
 from tests.scheduler_plugin.placement_builders import node, pod, snapshot
 from tests.scheduler_plugin.test_planner_moves import clusters

@@ -14,7 +14,8 @@ from scheduler_plugin.documents.snapshot import Snapshot
 from scheduler_plugin.packing.problem import compile_problem
 from scheduler_plugin.solve import plan
 from scheduler_plugin.solver.bounds import cumulative_bounds, tightened
-from scheduler_plugin.solver.search import Attempt, Search, SearchSettings, cumulative, improve_all
+from scheduler_plugin.solver.improving import improve_all
+from scheduler_plugin.solver.search import Attempt, Search, SearchSettings, cumulative
 from tests.examples import examples
 from tests.scheduler_plugin.placement_builders import node, pod, snapshot
 
