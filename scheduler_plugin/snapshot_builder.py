@@ -32,6 +32,7 @@ from scheduler_plugin.kube_objects.peer_groups import PeerGroups
 from scheduler_plugin.kube_objects.pod_claims import CLAIM_NOT_COUNTED, ClaimObjects, PodClaims
 from scheduler_plugin.kube_objects.policy_floors import PolicyFloors
 from scheduler_plugin.kube_objects.power_view import ModelWatts, PowerView
+from scheduler_plugin.kube_objects.quota_objects import QuotaBook
 from scheduler_plugin.kube_objects.shared_work import SharedWork
 from scheduler_plugin.kube_objects.volume_places import VolumePlaces
 from scheduler_plugin.kube_objects.work_draw import WorkDraws
@@ -63,6 +64,7 @@ class ClusterObjects:
         claims: GPUs that bound pods hold beside those of their resource names.
         devices: What nodes offer to claims, and templates of claims.
         volumes: Where the volumes of waiting pods are.
+        quotas: What pods of a namespace may hold together.
         expected: Gangs of which no pod exists yet.
         works: What kind of work a pod does.
         shared_speeds: What kinds of work do to one another on shared boards, where measured.
@@ -85,6 +87,7 @@ class ClusterObjects:
     claims: ClaimBook = field(default_factory=ClaimBook)
     devices: ClaimObjects = field(default_factory=ClaimObjects)
     volumes: VolumePlaces = field(default_factory=VolumePlaces)
+    quotas: QuotaBook = field(default_factory=QuotaBook)
     expected: tuple[ExpectedGang, ...] = ()
     works: PodWorks = field(default_factory=PodWorks)
     shared_speeds: SharedSpeeds = field(default_factory=SharedSpeeds)
@@ -175,13 +178,15 @@ def build_snapshot(objects: ClusterObjects, ledger: Ledger) -> BuiltSnapshot:
     room = Room(nodes, planned)
     planned, gangs, absent, later = gangs_with_places(planned, refs, ledger, room)
     gangs, absent = _with_expected(around, gangs, absent, room)
+    quotas, everyone = objects.quotas.applied([*planned, *absent])
     snapshot = Snapshot(
         nodes=tuple(nodes),
-        pods=(*planned, *absent, *ledger.moves.held()),
+        pods=(*everyone, *ledger.moves.held()),
         gangs=tuple(gangs),
         domains=_domains(objects, nodes, planned, draws),
         slow_downs=sharing.slow_downs(),
         **objects.links,
+        quotas=quotas,
         cap_options=caps_on_offer(nodes, planned, objects.models.values(), draws),
     )
     kept = frozenset(pod.uid for pod in absent if pod.state is PodState.PROMISED)
@@ -337,6 +342,7 @@ def _pod(
         excluded_nodes=ledger.excluded_nodes(pod_facts.owner_key(body)) if waits else (),
         **(around.peers.of_waiting(body) if waits else around.peers.of(body)),
         shared_work=work,
+        quotas=objects.quotas.of_pod(body),
     )
     return pod, gang
 
@@ -371,6 +377,7 @@ def _still_holds(body: JsonObject, around: _Around) -> list[Pod]:
             pod_requests(body), claimed, around.ports.of(body), cut_into
         ) | around.peers.of(body)
         asked |= around.hami.of_pod(body, node)
+        asked["quotas"] = around.objects.quotas.of_pod(body)
         return [Pod(uid=pod_facts.uid(body), state=state, node=node, **asked)]
     except (InputError, ValidationError):
         return []

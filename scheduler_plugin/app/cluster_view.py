@@ -12,6 +12,7 @@ from capacity.profile_library import shipped_library
 from forecasting.forecast_book import ForecastBook
 from scheduler_plugin.app.gang_reader import GangReader
 from scheduler_plugin.app.node_watch import NodeWatch
+from scheduler_plugin.app.quota_reader import QuotaReader
 from scheduler_plugin.app.served_kinds import ServedKinds
 from scheduler_plugin.app.slice_reader import SliceReader
 from scheduler_plugin.app.volume_reader import VolumeReader
@@ -91,6 +92,7 @@ class ClusterReader:
         self._new_nodes = NewNodes()
         self._gangs, self._devices = GangReader(served), SliceReader(served, clock)
         self._volumes = VolumeReader(served, clock)
+        self._quotas = QuotaReader(served, clock)
         self._claims = ClaimFollower(api, clock)
         self._profiles = ProfileBook.shipped(shipped_library())
         self._profile_versions: tuple[object, ...] = ()
@@ -171,6 +173,7 @@ class ClusterReader:
             claims=self._claims.book() if any(map(asks_for_claims, pods)) else ClaimBook(),
             devices=self._devices.objects(pods),
             volumes=self._volumes.places(pods),
+            quotas=self._quotas.book(),
             wall_seconds=self._clock.wall_time_ns() / NS_PER_SECOND,
             shadow_namespaces=self.opted_in() if self._shadow else frozenset(),
             namespaces=self.namespaces(),

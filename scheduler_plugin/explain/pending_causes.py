@@ -225,8 +225,8 @@ def _full_quotas(packing: Packing, class_index: int) -> str:
         if amount > packing.quota_left[row]:
             (name, what), limit = quotas.rows[row], quotas.limits[row]
             held = max(limit, quotas.used[row]) - packing.quota_left[row]
-            asked, of = quota_amount(what, amount), quota_amount(what, limit)
-            found.append(f"quota {name}: {quota_amount(what, held)} of {of} held, needs {asked}")
+            asked, of = quota_amount(what, amount), quota_amount(what, limit).partition(" ")[0]
+            found.append(f"quota {name}: {quota_amount(what, held)} of {of} in use, needs {asked}")
     return "; ".join(found)
 
 

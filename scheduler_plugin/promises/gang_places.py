@@ -226,9 +226,9 @@ def _kept(gang: str, most: int, template: Pod, ledger: Ledger, room: Room) -> li
     found: list[Pod] = []
     for slot in sorted(reserved):
         place = reserved[slot]
-        # Which rules of others concern it may have changed since.
+        # Which rules of others and which quotas concern it may have changed since.
         here = {"uid": slot, "state": PodState.PROMISED, "node": place.node, "name": ""}
-        now = here | {"groups": template.groups}
+        now = here | {"groups": template.groups, "quotas": template.quotas}
         member = Pod(**(dict(place.template or template) | now))
         if len(found) < most and room.holds(member, place.node):
             found.append(member)

@@ -198,6 +198,9 @@ class MoveBook:
 
 
 def held_pod(uid: str, template: Pod, node: str) -> Pod:
-    """A place that is kept, as a promised pod that belongs to nobody."""
-    changes = {"uid": uid, "name": "", "gang": "", "move_seconds": None}
+    """A place that is kept, as a promised pod that belongs to nobody.
+
+    Quotas count it while its pod is still there: the one that comes takes over what it held.
+    """
+    changes = {"uid": uid, "name": "", "gang": "", "move_seconds": None, "quotas": ()}
     return template.model_copy(update=changes | {"state": PodState.PROMISED, "node": node})

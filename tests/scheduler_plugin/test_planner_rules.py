@@ -80,8 +80,8 @@ POD_FIELDS: dict[str, tuple[Any, ...]] = {
     "move_seconds": (None, 60),
     "expected_end_seconds": (None, 60),
     "groups": ((), ("other",)),
-    "quotas": ((), ("other",)),
     "peer_rules": ((), (APART,), (TOGETHER,)),
+    "quotas": ((), ("roomy",), ("full",), ("full", "roomy"), ("small",)),
 }
 NODE_FIELDS: dict[str, tuple[Any, ...]] = {
     "name": ("n",),
@@ -137,7 +137,9 @@ def questions() -> tuple[Snapshot, ...]:
             Pod(**of_pod | ({"gpu_milli": 0} if of_pod["mig_profiles"] else {})),
             Node(**of_node),
             domain("row", limit, margin=margin),
-            quota("other", gpu_milli=9000, pods=9),
+            quota("roomy", pods=1, gpu_milli=8000),
+            quota("full", pods=0),
+            quota("small", gpu_milli=1000, milli_cpu=10**6),
             *(
                 []
                 if held is None
@@ -156,7 +158,7 @@ def disagreement() -> Snapshot | None:
 
 
 def planner_says(question: Snapshot) -> bool:
-    return bool(Packing(compile_problem(question)).capacity(0)[0])
+    return Packing(compile_problem(question)).admits(0, 0, ())
 
 
 def judge_says(question: Snapshot) -> bool:

@@ -175,7 +175,7 @@ def test_who_is_kept_out_is_told_by_which_quota_and_what_it_lacks() -> None:
     runs = bound("b", "n", 3, **A)
     entry = told(node("n"), runs, pod("p", 4, **A), quota("a", gpu_milli=6000, pods=9))
     assert entry.reason is PendingReason.QUOTA_EXCEEDED
-    assert entry.message == "quota a: 3 GPUs of 6 GPUs held, needs 4 GPUs"
+    assert entry.message == "quota a: 3 GPUs of 6 in use, needs 4 GPUs"
     assert entry.changes == (RaiseQuota(quota="a", resource="gpu_milli", amount=1000),)
     assert remedy_text(entry, {}) == "operator: would start if quota a let in 1 GPU more"
 

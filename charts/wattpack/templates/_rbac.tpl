@@ -46,6 +46,9 @@
 - {apiGroups: [resource.k8s.io], resources: [resourceclaims], verbs: [list, watch]}
 # Where volumes of waiting pods are.
 - {apiGroups: [""], resources: [persistentvolumeclaims, persistentvolumes], verbs: [list]}
+# What pods of a namespace may hold together.
+- {apiGroups: [""], resources: [resourcequotas], verbs: [list]}
+- {apiGroups: [scheduling.x-k8s.io], resources: [elasticquotas], verbs: [list]}
 # What drivers offer and templates ask for, while a pod with claims waits.
 - {apiGroups: [resource.k8s.io], resources: [resourceslices, resourceclaimtemplates], verbs: [list]}
 - {apiGroups: [wattpack.io], resources: [powerdomains, powerpolicies, gpuprofiles, demandforecasts, workloadprofiles], verbs: [list, watch]}
