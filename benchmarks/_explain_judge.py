@@ -90,9 +90,9 @@ def fits_if_all_is_free(snapshot: Document, entry: Document) -> bool:
         "required_terms": [],
         "excluded_nodes": [],
     }
-    free["peer_rules"] = []
+    free |= {"peer_rules": [], "quotas": [], "beyond": ""}
     for pod in mine:
-        pod |= {**free, "quotas": [], "tolerations": [{"key": "", "operator": "Exists"}]}
+        pod |= {**free, "tolerations": [{"key": "", "operator": "Exists"}]}
     for node in made["nodes"]:
         node |= {"ready": True, "schedulable": True, "disrupted": False, "power_known": True}
     made |= {"link_groups": [], "link_pairs": []}

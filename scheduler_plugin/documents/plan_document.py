@@ -46,6 +46,8 @@ class PendingReason(StrEnum):
     GUARANTEED_CAPS_INFEASIBLE = "GuaranteedCapsInfeasible"
     GANG_INCOMPLETE = "GangIncomplete"
     GANG_DOES_NOT_FIT = "GangDoesNotFit"
+    GANG_MINIMUM_FIRST = "GangMinimumFirst"
+    GANG_IS_FULL = "GangIsFull"
     GANG_EXCEEDS_CLUSTER = "GangExceedsCluster"
     NOT_EXPLAINED = "NotExplained"
     PLAN_REFUSED = "PlanRefused"

@@ -133,6 +133,8 @@ class Snapshot(Value):
         known("pods.gang", {pod.gang for pod in self.pods} - {""}, {g.id for g in self.gangs})
         named = {name for pod in self.pods for name in pod.quotas}
         known("pods.quotas", named, {quota.name for quota in self.quotas})
+        beyond = {pod.beyond for pod in self.pods} - {""}
+        known("pods.beyond", beyond, {gang.id for gang in self.gangs})
         shallow_tree("domains.parent", {domain.name: domain.parent for domain in self.domains})
         boards_there(self.nodes, self.pods)
         links_hold(self.link_label, self.link_groups, self.link_pairs)

@@ -90,6 +90,8 @@ class Pod(Value):
         groups: That it belongs to, for ``peer_rules`` of any pod.
         peer_rules: What it wants of other pods around it.
         quotas: That what it holds counts against, by name.
+        beyond: Elastic gang that it belongs to beyond the least: it is placed on its own, once
+            those that start together have their places.
     """
 
     uid: Id
@@ -128,6 +130,7 @@ class Pod(Value):
     groups: tuple[Label, ...] = ()
     peer_rules: tuple[PeerRule, ...] = ()
     quotas: Annotated[tuple[Label, ...], Field(max_length=64)] = ()
+    beyond: Label = ""
 
     @field_validator("gpu_milli")
     @classmethod
@@ -170,6 +173,8 @@ class Pod(Value):
             raise ValueError("node must be set for bound and promised pods, and only for them")
         if self.state is PodState.ABSENT and not self.gang:
             raise ValueError("an absent pod must belong to a gang")
+        if self.gang and self.beyond:
+            raise ValueError("beyond: only of pods without a gang")
         if self.cap_watts and self.state is not PodState.PROMISED:
             raise ValueError("cap_watts: only of promised pods")
         instances(self, has_node=placed)
@@ -186,12 +191,20 @@ class Gang(Value):
         size: How many members have to be in the snapshot, those not created yet too, before any
             starts. Where there are more, all that wait start together: nobody knows which of them
             are too many. Of an elastic gang it is the least; members beyond it are pods without a
-            gang, as room allows.
+            gang (``beyond``), as room allows.
+        most: Of an elastic gang, members with places, with those beyond; None for any number.
         topology_key: Label of nodes whose value all members should share, empty for none.
         topology_required: The gang waits where no value's nodes hold all of it.
     """
 
     id: Id
     size: Annotated[int, Field(ge=1, le=100_000)]
+    most: Annotated[int | None, Field(ge=1, le=100_000)] = None
     topology_key: Label = ""
     topology_required: bool = False
+
+    @model_validator(mode="after")
+    def _most_is_at_least_the_least(self) -> Self:
+        if self.most is not None and self.most < self.size:
+            raise ValueError(f"most: at least the size, which is {self.size}")
+        return self

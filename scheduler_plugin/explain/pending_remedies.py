@@ -35,7 +35,12 @@ MOST_LOOKS: Final = 300_000
 pods that all share boards and all differ end in time."""
 
 #: Causes that only a new description of the pods removes.
-_WITHOUT: Final = (PendingReason.GANG_INCOMPLETE, PendingReason.PLAN_REFUSED)
+_WITHOUT: Final = (
+    PendingReason.GANG_INCOMPLETE,
+    PendingReason.GANG_MINIMUM_FIRST,
+    PendingReason.GANG_IS_FULL,
+    PendingReason.PLAN_REFUSED,
+)
 
 
 def explained(

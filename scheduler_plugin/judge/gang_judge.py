@@ -35,7 +35,26 @@ def gang_complaints(snapshot: Snapshot, placements: tuple[Placement, ...]) -> li
         found += _scattered(gang, members[gang.id], where, labels) if chosen else []
         if chosen and len(members[gang.id]) < gang.size:
             found.append(f"gang {gang.id}: {len(members[gang.id])} of {gang.size} members known")
+        others = [p for p in snapshot.pods if p.beyond == gang.id]
+        found += _beyond(gang, members[gang.id], others, placed)
     return found
+
+
+def _beyond(gang: Gang, members: list[Pod], others: list[Pod], placed: set[str]) -> list[str]:
+    """Members of an elastic gang beyond its least come after that, and up to its most.
+
+    The least has its places before the plan: of a list of single pods any part may be carried out.
+    """
+    new = [p.uid for p in others if p.uid in placed]
+    if not new:
+        return []
+    there = [p for p in members if p.state in _HOLDS_PLACE]
+    if len(there) < max(gang.size, len(members)):
+        return [f"gang {gang.id}: {len(new)} members beyond the least come before it"]
+    count = len(there) + len(new) + sum(p.state in _HOLDS_PLACE for p in others)
+    if gang.most is not None and count > gang.most:
+        return [f"gang {gang.id}: {count} members, {gang.most} are the most"]
+    return []
 
 
 def _scattered(

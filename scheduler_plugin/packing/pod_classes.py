@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from scheduler_plugin.documents.plan_document import PendingReason
 from scheduler_plugin.documents.snapshot import MILLI_PER_GPU, Pod, PodState, Snapshot
+from scheduler_plugin.packing.elastic_gangs import not_yet
 from scheduler_plugin.room.resource_columns import gpu_value_milli
 
 __all__ = ["Blocked", "Job", "PodClass", "Running", "classes_of", "is_movable"]
@@ -25,6 +26,7 @@ _NOT_THE_CLASS = {
     "state",
     "priority",
     "node",
+    "beyond",
     "gpu_boards",
     "move_seconds",
     "expected_end_seconds",
@@ -104,6 +106,7 @@ def classes_of(
             described[pod.gang] += 1
             if pod.state.waits:
                 priority[pod.gang] = max(pod.priority, priority.get(pod.gang, pod.priority))
+    later = not_yet(snapshot)
     size = {gang.id: gang.size for gang in snapshot.gangs}
     groups: dict[tuple[int, str, str], list[Pod]] = defaultdict(list)
     blocked: list[Blocked] = []
@@ -113,6 +116,9 @@ def classes_of(
         if pod.gang and described[pod.gang] < size[pod.gang]:
             text = f"{described[pod.gang]} of {size[pod.gang]} members of {pod.gang} are described"
             blocked.append(Blocked(pod.uid, pod.gang, PendingReason.GANG_INCOMPLETE, text))
+            continue
+        if pod.uid in later:
+            blocked.append(Blocked(pod.uid, "", *later[pod.uid]))
             continue
         tier = priority[pod.gang] if pod.gang else pod.priority
         groups[(-tier, pod.gang, pod.model_dump_json(exclude=_NOT_THE_CLASS))].append(pod)

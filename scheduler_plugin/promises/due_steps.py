@@ -71,7 +71,14 @@ def _packing(snapshot: Snapshot, steps: Sequence[Step]) -> tuple[Packing, dict[s
         if pod.uid not in ours and pod.state in (PodState.BOUND, PodState.PROMISED)
     ]
     # Quotas were asked when this was planned, and count who leaves until it is gone.
-    waits = {"state": PodState.PENDING, "node": "", "gang": "", "priority": 0, "quotas": ()}
+    waits = {
+        "state": PodState.PENDING,
+        "node": "",
+        "gang": "",
+        "priority": 0,
+        "quotas": (),
+        "beyond": "",
+    }
     waiting = [template.model_copy(update={"uid": uid} | waits) for uid, template, _ in asked]
     problem = compile_problem(snapshot.model_copy(update={"pods": (*others, *waiting)}))
     classes = {uid: c for c, pod_class in enumerate(problem.classes) for uid in pod_class.uids}

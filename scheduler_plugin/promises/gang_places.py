@@ -15,8 +15,8 @@ from scheduler_plugin.room.running_boards import boards_hold
 from wattpack.gangs import GangRef
 
 #: Reasons of an elastic gang's members that are not planned now.
-MINIMUM_FIRST = "GangMinimumFirst"
-GANG_IS_FULL = "GangIsFull"
+MINIMUM_FIRST = PendingReason.GANG_MINIMUM_FIRST.value
+GANG_IS_FULL = PendingReason.GANG_IS_FULL.value
 #: Reason of a gang for whose members a snapshot has no room; smaller gangs come first.
 TOO_MANY_ABSENT = "TooManyAbsentMembers"
 MOST_ABSENT: Final = 20_000
@@ -100,7 +100,7 @@ def gangs_with_places(
     gangs: list[Gang] = []
     absent: list[Pod] = []
     later: dict[str, tuple[str, str]] = {}
-    single: dict[str, dict[str, str]] = {}
+    single: dict[str, tuple[str, dict[str, str]]] = {}
     wanting: list[_Wanting] = []
     for gang, everybody in sorted(members.items()):
         ref = max((refs[pod.uid] for pod in everybody), key=lambda ref: ref.size or 1)
@@ -108,7 +108,7 @@ def gangs_with_places(
         core, beyond = _core(everybody, size) if ref.is_elastic else (everybody, [])
         if beyond:
             alone, put_off = _beyond(ref, beyond, len(core), started=_has_started(core, size))
-            single |= dict.fromkeys(alone, room.domain_of(ref, core))
+            single |= dict.fromkeys(alone, (gang, room.domain_of(ref, core)))
             later |= put_off
         gangs.append(_gang(ref, size))
         waiting = [pod for pod in core if pod.state is PodState.PENDING]
@@ -123,7 +123,7 @@ def gangs_with_places(
         else:
             absent += one.kept + _fresh(one.gang, one.missing, one.template, ledger)
     alone_now = [
-        _single(pod, single[pod.uid]) if pod.uid in single else pod
+        _single(pod, *single[pod.uid]) if pod.uid in single else pod
         for pod in planned
         if pod.uid not in later
     ]
@@ -153,9 +153,10 @@ def _too_many(one: _Wanting, before: int, room: Room) -> tuple[str, str] | None:
     return TOO_MANY_ABSENT, f"{said}; with those of smaller gangs at most {MOST_ABSENT:,} may"
 
 
-def _single(pod: Pod, domain: Mapping[str, str]) -> Pod:
+def _single(pod: Pod, gang: str, domain: Mapping[str, str]) -> Pod:
     """A member beyond what starts together, where the others have to be."""
-    return pod.model_copy(update={"gang": "", "node_selector": {**pod.node_selector, **domain}})
+    selector = {**pod.node_selector, **domain}
+    return pod.model_copy(update={"gang": "", "beyond": gang, "node_selector": selector})
 
 
 def places_of_expected(
@@ -182,10 +183,11 @@ def places_of_expected(
 
 
 def _gang(ref: GangRef, size: int) -> Gang:
+    most = None if ref.most is None else max(ref.most, size)
     if ref.topology is None:
-        return Gang(id=ref.id, size=size)
+        return Gang(id=ref.id, size=size, most=most)
     key, required = ref.topology.key, ref.topology.required
-    return Gang(id=ref.id, size=size, topology_key=key, topology_required=required)
+    return Gang(id=ref.id, size=size, most=most, topology_key=key, topology_required=required)
 
 
 def _core(members: list[Pod], size: int) -> tuple[list[Pod], list[Pod]]:

@@ -202,5 +202,5 @@ def held_pod(uid: str, template: Pod, node: str) -> Pod:
 
     Quotas count it while its pod is still there: the one that comes takes over what it held.
     """
-    changes = {"uid": uid, "name": "", "gang": "", "move_seconds": None, "quotas": ()}
+    changes = {"uid": uid, "name": "", "gang": "", "move_seconds": None, "quotas": (), "beyond": ""}
     return template.model_copy(update=changes | {"state": PodState.PROMISED, "node": node})

@@ -24,7 +24,7 @@ BoolArray = npt.NDArray[np.bool_]
 #: What a pod is called, where it stands, how much it takes: everything that is no rule.
 NO_RULE = frozenset(
     [
-        *("uid", "namespace", "name", "priority", "state", "node", "gang"),
+        *("uid", "namespace", "name", "priority", "state", "node", "gang", "beyond"),
         *("gpu_milli", "gpu_boards", "mig_profiles", "mig_placements", "drawn_milli"),
         *("milli_cpu", "memory_bytes", "resources"),
         *("kernel_class", "expected_watts_per_gpu", "move_seconds", "expected_end_seconds"),

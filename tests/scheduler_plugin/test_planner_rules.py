@@ -20,7 +20,7 @@ from scheduler_plugin.documents.node_rules import (
 )
 from scheduler_plugin.documents.peer_rule import PeerKind, PeerRule
 from scheduler_plugin.documents.plan_document import Pending, PendingReason, Placement, Plan
-from scheduler_plugin.documents.snapshot import Node, Pod, PodState, Snapshot
+from scheduler_plugin.documents.snapshot import Gang, Node, Pod, PodState, Snapshot
 from scheduler_plugin.explain import pending_causes
 from scheduler_plugin.judge.checker import complaints
 from scheduler_plugin.packing import problem as problem_module
@@ -81,6 +81,7 @@ POD_FIELDS: dict[str, tuple[Any, ...]] = {
     "expected_end_seconds": (None, 60),
     "groups": ((), ("other",)),
     "peer_rules": ((), (APART,), (TOGETHER,)),
+    "beyond": ("", "g"),
     "quotas": ((), ("roomy",), ("full",), ("full", "roomy"), ("small",)),
 }
 NODE_FIELDS: dict[str, tuple[Any, ...]] = {
@@ -137,6 +138,7 @@ def questions() -> tuple[Snapshot, ...]:
             Pod(**of_pod | ({"gpu_milli": 0} if of_pod["mig_profiles"] else {})),
             Node(**of_node),
             domain("row", limit, margin=margin),
+            Gang(id="g", size=1),
             quota("roomy", pods=1, gpu_milli=8000),
             quota("full", pods=0),
             quota("small", gpu_milli=1000, milli_cpu=10**6),
@@ -158,7 +160,8 @@ def disagreement() -> Snapshot | None:
 
 
 def planner_says(question: Snapshot) -> bool:
-    return Packing(compile_problem(question)).admits(0, 0, ())
+    problem = compile_problem(question)
+    return bool(problem.classes) and Packing(problem).admits(0, 0, ())
 
 
 def judge_says(question: Snapshot) -> bool:
