@@ -53,6 +53,7 @@ CAUSES: Mapping[str, tuple[str, str]] = {
         "the gang is larger than the cluster",
         "use fewer members, or add nodes",
     ),
+    "NodeUnderWay": ("a node that is on its way will serve it", "wait for the node"),
     "GangMinimumFirst": ("the gang's first members have no place yet", "wait for them"),
     "GangIsFull": ("the gang has its most members", "raise its most, or wait"),
     "SiblingGated": ("a member waits at another gate", "look at who holds that gate"),

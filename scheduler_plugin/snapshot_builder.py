@@ -27,6 +27,7 @@ from scheduler_plugin.kube_objects.host_amounts import asked_of_host
 from scheduler_plugin.kube_objects.host_ports import HostPorts
 from scheduler_plugin.kube_objects.kueue_workloads import ExpectedGang
 from scheduler_plugin.kube_objects.node_reader import NodeReader
+from scheduler_plugin.kube_objects.nodes_under_way import UnderWay
 from scheduler_plugin.kube_objects.own_rules import rules_of, rules_of_next
 from scheduler_plugin.kube_objects.peer_groups import PeerGroups
 from scheduler_plugin.kube_objects.pod_claims import CLAIM_NOT_COUNTED, ClaimObjects, PodClaims
@@ -76,6 +77,7 @@ class ClusterObjects:
         floors: What policies keep for pods; looked at with ``at_caps`` only.
         rescued: Pods without our gate that kube-scheduler found no node for, by uid: planned, too.
         namespaces: Labels of namespaces by name.
+        under_way: Nodes that autoscalers have asked for; nothing is planned onto them.
     """
 
     nodes: tuple[JsonObject, ...]
@@ -95,6 +97,7 @@ class ClusterObjects:
     movable: frozenset[str] | None = None
     rescued: frozenset[str] = frozenset()
     namespaces: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    under_way: UnderWay = field(default_factory=UnderWay)
     at_caps: bool = False
     p99_of_sums: bool = False
     links: Mapping[str, Any] = field(default_factory=dict)
@@ -115,6 +118,8 @@ class BuiltSnapshot:
         refused: Pods that cannot be planned as they are written, uid to message.
         kept_slots: Reserved places that are still somebody's and still free; all others are void.
         later: Reason and message by uid of members that wait until their elastic gang has begun.
+        coming: Nodes that are on their way, as they will be.
+        requested: In words, by uid, what else brings nodes for a pod.
     """
 
     snapshot: Snapshot
@@ -122,6 +127,14 @@ class BuiltSnapshot:
     refused: Mapping[str, str]
     kept_slots: frozenset[str]
     later: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    coming: tuple[Node, ...] = ()
+    requested: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def question(self) -> str:
+        """Alike while the same is to be planned and to be told."""
+        coming = sorted(node.name for node in self.coming)
+        return f"{self.snapshot.digest()} {coming} {sorted(self.requested.items())}"
 
     @property
     def living_gangs(self) -> frozenset[str]:
@@ -191,7 +204,10 @@ def build_snapshot(objects: ClusterObjects, ledger: Ledger) -> BuiltSnapshot:
     )
     kept = frozenset(pod.uid for pod in absent if pod.state is PodState.PROMISED)
     pending = {uid: body for uid, body in pending.items() if uid not in later}
-    return BuiltSnapshot(snapshot, pending, refused, kept, later | uncounted)
+    coming = tuple(reader.node(body) for body in objects.under_way.nodes)
+    requested = objects.under_way.requested
+    later |= uncounted
+    return BuiltSnapshot(snapshot, pending, refused, kept, later, coming, requested)
 
 
 def _domains(

@@ -15,6 +15,7 @@ from scheduler_plugin.app.node_watch import NodeWatch
 from scheduler_plugin.app.quota_reader import QuotaReader
 from scheduler_plugin.app.served_kinds import ServedKinds
 from scheduler_plugin.app.slice_reader import SliceReader
+from scheduler_plugin.app.under_way_reader import UnderWayReader
 from scheduler_plugin.app.volume_reader import VolumeReader
 from scheduler_plugin.kube_objects import pods as pod_facts
 from scheduler_plugin.kube_objects.node_facts import is_leaving
@@ -93,6 +94,7 @@ class ClusterReader:
         self._gangs, self._devices = GangReader(served), SliceReader(served, clock)
         self._volumes = VolumeReader(served, clock)
         self._quotas = QuotaReader(served, clock)
+        self._under_way = UnderWayReader(served, clock)
         self._claims = ClaimFollower(api, clock)
         self._profiles = ProfileBook.shipped(shipped_library())
         self._profile_versions: tuple[object, ...] = ()
@@ -174,6 +176,7 @@ class ClusterReader:
             devices=self._devices.objects(pods),
             volumes=self._volumes.places(pods),
             quotas=self._quotas.book(),
+            under_way=self._under_way.read(self._nodes(), pods),
             wall_seconds=self._clock.wall_time_ns() / NS_PER_SECOND,
             shadow_namespaces=self.opted_in() if self._shadow else frozenset(),
             namespaces=self.namespaces(),

@@ -33,6 +33,7 @@ from scheduler_plugin.app.release_order import first_to_go
 from scheduler_plugin.app.scheduler_settings import PlacementSettings
 from scheduler_plugin.app.solver_process import Planner
 from scheduler_plugin.app.start_estimates import StartEstimates
+from scheduler_plugin.app.under_way_causes import with_nodes_under_way
 from scheduler_plugin.app.waiting_pods import (
     FIRST_PAUSE_NS,
     UNREADABLE,
@@ -328,7 +329,7 @@ class PlacementLoop:
             bodies: All pods by uid.
         """
         moves = self._moves.wanted
-        digest = f"{built.snapshot.digest()} {moves}"
+        digest = f"{built.question} {moves}"
         asked = digest == self._last_digest and not self._last.released and not before
         retry_ns, now_ns = self._retry_at_ns, self._clock.monotonic_ns()
         if asked and (retry_ns is None or now_ns < retry_ns):
@@ -347,6 +348,7 @@ class PlacementLoop:
         elsewhere = pending_causes(plan, {pod.uid: pod for pod in built.snapshot.pods})
         refused = {uid: (UNREADABLE, text) for uid, text in built.refused.items()}
         causes = {**elsewhere, **refused, **built.later, **held}
+        causes = with_nodes_under_way(causes, built)
         causes = self._starts.told(causes, plan.pending, built.snapshot, bodies.values())
         self._events.tell(causes, bodies)
         pending = {

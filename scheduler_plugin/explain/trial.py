@@ -179,8 +179,9 @@ class Trial:
         if count > 1 and watts.any():
             left = np.maximum(self.problem.least_above(self.headroom), 0)
             np.minimum(found, left // np.maximum(watts, 1), out=found, where=watts > 0)
-        within: IntArray = np.minimum(found, self.within_quotas(class_index, count))
-        return within
+        if self.problem.quotas.rows:
+            np.minimum(found, self.within_quotas(class_index, count), out=found)
+        return found
 
     def within_quotas(self, class_index: int, at_most: int) -> int:
         """How many more pods of a class, up to so many, its quotas let in, wherever they go."""

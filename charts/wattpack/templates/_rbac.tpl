@@ -49,6 +49,9 @@
 # What pods of a namespace may hold together.
 - {apiGroups: [""], resources: [resourcequotas], verbs: [list]}
 - {apiGroups: [scheduling.x-k8s.io], resources: [elasticquotas], verbs: [list]}
+# Nodes that autoscalers have asked for.
+- {apiGroups: [karpenter.sh], resources: [nodeclaims], verbs: [list]}
+- {apiGroups: [autoscaling.x-k8s.io], resources: [provisioningrequests], verbs: [list]}
 # What drivers offer and templates ask for, while a pod with claims waits.
 - {apiGroups: [resource.k8s.io], resources: [resourceslices, resourceclaimtemplates], verbs: [list]}
 - {apiGroups: [wattpack.io], resources: [powerdomains, powerpolicies, gpuprofiles, demandforecasts, workloadprofiles], verbs: [list, watch]}
