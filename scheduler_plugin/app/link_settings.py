@@ -7,7 +7,7 @@ from typing import Annotated, Any, Self
 from pydantic import Field, model_validator
 
 from scheduler_plugin.documents.link_groups import LinkGroup, LinkPair, links_hold
-from scheduler_plugin.documents.snapshot_limits import MAX_NODES, MAX_PAIRS
+from scheduler_plugin.documents.snapshot_limits import MAX_LINK_GROUPS, MAX_LINK_PAIRS
 from wattpack.settings import Settings
 
 __all__ = ["LinkSettings"]
@@ -23,8 +23,8 @@ class LinkSettings(Settings):
     """
 
     label: Annotated[str, Field(max_length=317)] = ""
-    groups: Annotated[tuple[LinkGroup, ...], Field(max_length=MAX_NODES)] = ()
-    pairs: Annotated[tuple[LinkPair, ...], Field(max_length=MAX_PAIRS)] = ()
+    groups: Annotated[tuple[LinkGroup, ...], Field(max_length=MAX_LINK_GROUPS)] = ()
+    pairs: Annotated[tuple[LinkPair, ...], Field(max_length=MAX_LINK_PAIRS)] = ()
 
     @model_validator(mode="after")
     def _hold_together(self) -> Self:

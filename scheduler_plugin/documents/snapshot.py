@@ -19,6 +19,8 @@ from scheduler_plugin.documents.snapshot_amounts import MAX_QUANTITY, MILLI_PER_
 from scheduler_plugin.documents.snapshot_checks import boards_there
 from scheduler_plugin.documents.snapshot_domain import PowerDomain
 from scheduler_plugin.documents.snapshot_limits import (
+    MAX_LINK_GROUPS,
+    MAX_LINK_PAIRS,
     MAX_NODES,
     MAX_PAIRS,
     MAX_PODS,
@@ -68,8 +70,8 @@ class Snapshot(Value):
     cap_options: Annotated[tuple[CapOption, ...], Field(max_length=MAX_PAIRS)] = ()
     quotas: Annotated[tuple[Quota, ...], Field(max_length=MAX_QUOTAS)] = ()
     link_label: Label = ""
-    link_groups: Annotated[tuple[LinkGroup, ...], Field(max_length=MAX_NODES)] = ()
-    link_pairs: Annotated[tuple[LinkPair, ...], Field(max_length=MAX_PAIRS)] = ()
+    link_groups: Annotated[tuple[LinkGroup, ...], Field(max_length=MAX_LINK_GROUPS)] = ()
+    link_pairs: Annotated[tuple[LinkPair, ...], Field(max_length=MAX_LINK_PAIRS)] = ()
     objective: ObjectiveOrder = DEFAULT_ORDER
 
     @field_validator("nodes")

@@ -11,6 +11,8 @@ from wattpack.json_counts import LEAST_COUNTED, count_json
 
 __all__ = [
     "MAX_GPUS",
+    "MAX_LINK_GROUPS",
+    "MAX_LINK_PAIRS",
     "MAX_NODES",
     "MAX_PAIRS",
     "MAX_PODS",
@@ -30,6 +32,9 @@ MAX_PAIRS: Final = 250_000
 """Every pair of the kinds of work that share boards, both ways; far beyond any real cluster."""
 MAX_QUOTAS: Final = 20_000
 """Two of each namespace of a cluster that has as many as Kubernetes is tested with."""
+MAX_LINK_GROUPS: Final = 5_000
+MAX_LINK_PAIRS: Final = 30_000
+"""Every pair of 244 groups. All lists together stay below 10**6, which is refused (test)."""
 MAX_TEXT_BYTES: Final = 128 * 1024 * 1024
 """200,000 pods of 450 bytes, as they are written where each has a selector and tolerations, and
 20,000 nodes of 2 kB; little enough to be read from a pipe and refused in 256 MiB."""
@@ -45,8 +50,8 @@ SNAPSHOT_MEMBERS: Final = {
     "slow_downs": MAX_PAIRS,
     "cap_options": MAX_PAIRS,
     "quotas": MAX_QUOTAS,
-    "link_groups": MAX_NODES,
-    "link_pairs": MAX_PAIRS,
+    "link_groups": MAX_LINK_GROUPS,
+    "link_pairs": MAX_LINK_PAIRS,
 }
 
 

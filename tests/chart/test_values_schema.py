@@ -12,6 +12,7 @@ import yaml
 from scheduler_plugin.app.link_settings import LinkSettings
 from scheduler_plugin.app.scheduler_settings import PlacementSettings
 from scheduler_plugin.documents.link_groups import LinkGroup, LinkPair
+from scheduler_plugin.documents.snapshot_limits import MAX_LINK_GROUPS, MAX_LINK_PAIRS
 from tests.chart.helm_render import CHART, VALUE_SETS
 
 pytestmark = pytest.mark.helm
@@ -107,7 +108,9 @@ def test_settings_of_links_are_refused_before_the_scheduler_would_refuse_them() 
     settings = SCHEMA["properties"]["scheduler"]["properties"]["settings"]
     told = settings["patternProperties"]["^links$"]
     assert told["patternProperties"].keys() == {f"^{name}$" for name in LinkSettings.model_fields}
+    most = {"^groups$": MAX_LINK_GROUPS, "^pairs$": MAX_LINK_PAIRS}
     for kind, items in ((LinkGroup, "^groups$"), (LinkPair, "^pairs$")):
+        assert told["patternProperties"][items]["maxItems"] == most[items]
         schema = told["patternProperties"][items]["items"]
         assert schema["additionalProperties"] is False
         assert schema["patternProperties"].keys() == {f"^{name}$" for name in kind.model_fields}
