@@ -18,6 +18,7 @@ from scheduler_plugin.kube_objects.pods import (
     expected_watts_per_gpu,
     gates,
     gpu_model_values,
+    nic_classes,
     unmanaged_reason,
 )
 from wattpack.errors import InputError
@@ -77,6 +78,7 @@ def gate_patch(pod: JsonObject) -> list[JsonObject]:
     expected_watts_per_gpu(pod)
     gpu_model_values(pod)
     cpu_class_values(pod)
+    nic_classes(pod)
     asked_of_host(pod)
     peak_flow_megabits(pod)
     if pod["spec"].get("schedulingGates"):

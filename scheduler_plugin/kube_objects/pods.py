@@ -29,7 +29,7 @@ _PREFERRED_WEIGHT = 100
 #: A speed of a GPU type beyond this is no measurement.
 _FASTEST = 1e9
 #: More names than there are models of GPUs.
-_MOST_MODELS = 100
+_MOST_NAMES = 100
 
 
 def uid(pod: Mapping[str, Any]) -> str:
@@ -171,10 +171,9 @@ def _named(pod: Mapping[str, Any], annotation: str) -> list[tuple[str, str]]:
     text = str((pod["metadata"].get("annotations") or {}).get(annotation, ""))
     parts = (part.partition("=") for part in text.split(","))
     named = [(name.strip(), speed.strip()) for name, _, speed in parts if name.strip()]
-    if len(named) > _MOST_MODELS:
-        expected = f"at most {_MOST_MODELS} names of GPU models"
-        field = f"metadata.annotations.{GPU_MODELS_ANNOTATION}"
-        raise InputError(field, expected, f"{len(named)} names")
+    if len(named) > _MOST_NAMES:
+        field = f"metadata.annotations.{annotation}"
+        raise InputError(field, f"at most {_MOST_NAMES} names", f"{len(named)} names")
     return named
 
 

@@ -136,7 +136,13 @@ def test_annotations_are_quantities_rounded_so_that_no_node_is_overrated() -> No
 
 @pytest.mark.parametrize(
     ("name", "text"),
-    [("memory_bandwidth", "fast"), ("nvme", "-1"), ("nvme", "1E"), ("cpu_classes", "a=1,b")],
+    [
+        ("memory_bandwidth", "fast"),
+        ("nvme", "-1"),
+        ("nvme", "1E"),
+        ("cpu_classes", "a=1,b"),
+        ("nic_classes", "n," * 101),
+    ],
 )
 def test_a_pod_whose_annotation_is_none_is_refused_with_its_name(name: str, text: str) -> None:
     with pytest.raises(InputError, match=f"wattpack.io/{name.replace('_', '-')}"):
