@@ -139,7 +139,7 @@ class PeerGroups:
         leaving = bool(metadata.get("deletionTimestamp"))
         kind = json.dumps([metadata.get("namespace"), metadata.get("labels"), leaving])
         if kind not in self._kinds:
-            asked = self._sought.of(metadata.get("labels") or {})
+            asked = self._sought.of(_labels(pod))
             self._kinds[kind] = tuple(sorted(n for n in asked if self._groups[n].holds(pod)))
         return self._kinds[kind]
 
@@ -167,10 +167,10 @@ class _Sought:
             else:
                 self._always.append(name)
 
-    def of(self, labels: Mapping[str, str]) -> Iterator[str]:
+    def of(self, labels: Iterable[tuple[str, str]]) -> Iterator[str]:
         """Each once: a selection is filed under one label, and a label has one value."""
         yield from self._always
-        for key, value in labels.items():
+        for key, value in labels:
             yield from self._by_key.get(key, ())
             yield from self._by_value.get((key, value), ())
 
@@ -217,7 +217,7 @@ class _Repelling:
         self._waiting, self._spaces = waiting, spaces
         self._with: dict[tuple[str, str], list[JsonObject]] = defaultdict(list)
         for pod in waiting:
-            for label in (pod["metadata"].get("labels") or {}).items():
+            for label in _labels(pod):
                 self._with[label].append(pod)
         self._seen: dict[str, list[_Wanted]] = {}
 
@@ -244,6 +244,13 @@ class _Repelling:
 @lru_cache(maxsize=4096)
 def _parsed(selector: str) -> tuple[Mapping[str, Any], ...]:
     return tuple(json.loads(selector))
+
+
+def _labels(pod: JsonObject) -> Iterator[tuple[str, str]]:
+    """Those of a template of somebody else's kind may be anything; no selector finds such."""
+    for key, value in (pod["metadata"].get("labels") or {}).items():
+        if isinstance(value, str):
+            yield key, value
 
 
 def _wanted(pod: JsonObject, spaces: _Spaces) -> list[_Wanted]:
