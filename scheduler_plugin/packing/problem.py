@@ -245,8 +245,7 @@ def compile_problem(snapshot: Snapshot, *, moves: bool = False, caps: bool = Fal
     """
     index = {node.name: i for i, node in enumerate(snapshot.nodes)}
     headroom, domain, above = headrooms(snapshot)
-    margins = np.array([d.guaranteed_margin_watts for d in snapshot.domains] + [0])
-    margin_ok = np.asarray((margins[above] >= 0).all(axis=1))[domain]
+    margin_ok = _with_margin(snapshot, above)[domain]
     running = places_of_running(snapshot)
     crowded = frozenset[str]() if running is None else overfull_nodes(snapshot, running)
     movable = _movable(snapshot, index, running, crowded) if moves else frozenset[str]()
@@ -296,6 +295,12 @@ def compile_problem(snapshot: Snapshot, *, moves: bool = False, caps: bool = Fal
         quotas=quota_rooms(snapshot, classes),
         linked=linked_gangs(snapshot, [k.pod for k in classes]),
     )
+
+
+def _with_margin(snapshot: Snapshot, above: IntArray) -> BoolArray:
+    """Domains above which guaranteed caps fit everywhere (I1), shape (d + 1,)."""
+    margins = np.array([d.guaranteed_margin_watts for d in snapshot.domains] + [0])
+    return np.asarray((margins[above] >= 0).all(axis=1))
 
 
 def _movable(

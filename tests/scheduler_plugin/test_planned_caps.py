@@ -8,6 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from scheduler_plugin.app.plan_command import cluster_snapshot
+from scheduler_plugin.app.scheduler_settings import PlacementSettings
 from scheduler_plugin.documents.cap_option import CapOption
 from scheduler_plugin.documents.snapshot import PodState, Snapshot
 from scheduler_plugin.judge.checker import complaints
@@ -177,6 +179,14 @@ def test_in_a_cluster_more_work_is_let_in_at_caps_and_promises_say_so() -> None:
     cluster.loop = cluster.new_loop(epoch=1)
     cluster.loop.step()
     assert {p.cap_watts for p in cluster.loop.ledger.promises.values()} == caps
+
+
+def test_a_snapshot_for_people_has_caps_where_their_scheduler_has() -> None:
+    cluster = capped_cluster()
+    for settings in (PlacementSettings(), PlacementSettings(cap_levels=True)):
+        taken = cluster_snapshot(cluster.api, cluster.clock, settings)
+        assert bool(taken.cap_options) == settings.cap_levels
+        assert all(node.caps_held == settings.cap_levels for node in taken.nodes)
 
 
 @pytest.mark.parametrize("why", ["dry_run", "uncontrolled"])
