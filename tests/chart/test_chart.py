@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from pathlib import Path
 from typing import Any
 
 import kubernetes_validate
@@ -267,6 +268,24 @@ def test_the_objective_reaches_the_scheduler_with_the_figures_that_it_needs(tmp_
     assert [stage.value for stage in settings.objective] == order
     assert settings.gpu_prices == {"H200-SXM": 3.8}
     assert settings.carbon_grams_per_kwh == {"site": 45}
+
+
+def test_links_of_the_documented_page_reach_the_scheduler(tmp_path: Any) -> None:
+    from scheduler_plugin.app.scheduler_settings import PlacementSettings
+
+    page = (Path(__file__).parents[2] / "docs" / "placement-links.md").read_text("utf-8")
+    values = yaml.safe_load(page.split("```yaml\n")[1].split("```")[0])
+    (item,) = (
+        i
+        for i in of_kind(tuple(render(values)), "ConfigMap")
+        if i["metadata"]["name"] == "wp-wattpack-scheduler"
+    )
+    file = tmp_path / "scheduler.yaml"
+    file.write_text(item["data"]["settings.yaml"])
+    links = PlacementSettings.load(file=file, environment={}).links
+    assert links.label == "network.topology.nvidia.com/leaf"
+    assert [group.uplink_megabits for group in links.groups] == [3_200_000, 3_200_000, 12_800_000]
+    assert [pair.latency_microseconds for pair in links.pairs] == [4, 9]
 
 
 def test_a_given_certificate_is_read_and_never_written() -> None:

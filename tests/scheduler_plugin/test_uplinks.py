@@ -26,7 +26,7 @@ from scheduler_plugin.kube_objects.admission import gate_patch
 from scheduler_plugin.kube_objects.gang_flow import peak_flow_megabits
 from scheduler_plugin.packing.greedy_orders import orders_of, pack
 from scheduler_plugin.packing.problem import compile_problem
-from scheduler_plugin.solve import plan
+from scheduler_plugin.solve import SearchSettings, plan
 from tests.examples import examples
 from tests.scheduler_plugin.placement_builders import bound, node, pod, snapshot
 from tests.scheduler_plugin.placement_cluster import Cluster, pod_object
@@ -118,6 +118,38 @@ def test_a_gang_starts_just_where_some_split_of_it_is_borne(data: st.DataObject)
     packed = pack(problem, orders_of(problem)[0][0]).assignment
     assert sum(packed.values()) == (size if borne else 0)
     assert len(racks_of(of)) == (size if borne else 0)
+
+
+@examples(60)
+@given(seed=st.integers(0, 10**6), moves=st.booleans())
+def test_no_plan_among_gangs_spines_and_movable_pods_is_refused(seed: int, moves: bool) -> None:
+    chance = random.Random(seed)
+    count = chance.randint(2, 5)
+    nodes = racks(
+        [[chance.randint(1, 3) for _ in range(chance.randint(1, 2))] for _ in range(count)]
+    )
+    groups = [
+        LinkGroup(name=f"r{r}", parent=f"s{r // 2}", uplink_megabits=chance.choice([None, 1, 3, 9]))
+        for r in range(count)
+    ] + [LinkGroup(name=f"s{s}", uplink_megabits=chance.randint(0, 6)) for s in range(3)]
+    pairs = [
+        LinkPair(one=f"r{a}", other=f"r{b}", megabits=chance.randint(1, 9))
+        for a, b in combinations(range(count), 2)
+        if chance.random() < 0.6
+    ]
+    running = [
+        bound(f"b{i}", n.name, 1, priority=-1, move_seconds=60)
+        for i, n in enumerate(nodes)
+        if n.gpu_milli > 1000 and chance.random() < 0.5
+    ]
+    gangs = [
+        sending(f"g{g}", chance.randint(2, 4), chance.randint(0, 3), priority=chance.randint(0, 1))
+        for g in range(chance.randint(1, 4))
+    ]
+    of = linked(*nodes, *running, *gangs, groups=groups, pairs=pairs[: chance.choice([0, 9])])
+    made = plan(of, deadline_seconds=0.05, settings=SearchSettings(moves=moves))
+    assert made.refusals == ()
+    assert complaints(of, made) == ()
 
 
 @examples(60)
