@@ -117,7 +117,9 @@ class NodeContents:
         self._most = np.max([one.room.max(axis=0) for one in self._staying], axis=0)
         self._known = [self._add(n, content) for n, content in enumerate(self._best)]
         for n, content in enumerate(self._runs):
-            self._add(n, content)
+            # What is outside, a gang for example, may have taken the room of those that ran.
+            if (content @ self._asked <= self._free[n]).all():
+                self._add(n, content)
         self._surplus = np.zeros(0)
         self._unit = max(1.0, float(np.median([cost for cost in self._cost if cost] or [1])))
 

@@ -19,9 +19,18 @@ from scheduler_plugin.packing.greedy import Packing
 from scheduler_plugin.packing.greedy_orders import orders_of, pack
 from scheduler_plugin.packing.objective import disruption, placed_by_stage, placed_values
 from scheduler_plugin.packing.problem import Assignment, Problem, compile_problem
+from scheduler_plugin.solve import SearchSettings, plan
 from scheduler_plugin.solver.newcomers import MOST_PODS, best_sets
 from scheduler_plugin.solver.node_contents import NodeContents, plain_classes
-from tests.scheduler_plugin.placement_builders import domain, gang, node, pod, quota, snapshot
+from tests.scheduler_plugin.placement_builders import (
+    bound,
+    domain,
+    gang,
+    node,
+    pod,
+    quota,
+    snapshot,
+)
 from tests.scheduler_plugin.test_planner_moves import FEW, clusters
 
 AMOUNTS = st.integers(1, 9)
@@ -114,3 +123,14 @@ PLAIN, HOST, PART = pod("plain"), pod("host", 0), pod("part", 0, gpu_milli=300)
 def test_what_more_than_room_decides_is_left_to_others(parts: list[Any], plain: set[str]) -> None:
     problem = compile_problem(snapshot(*parts), moves=True)
     assert {problem.classes[c].pod.name for c in plain_classes(problem)} == plain
+
+
+def test_who_made_room_for_a_gang_does_not_come_back_into_it() -> None:
+    nodes = [node(name, 8) for name in "abc"]
+    runs = [
+        bound(u, n, 4, move_seconds=60, priority=-10) for u, n in zip("xyz", "abc", strict=True)
+    ]
+    question = snapshot(*nodes, *runs, gang("g", 2))
+    made = plan(question, deadline_seconds=0.2, settings=SearchSettings(moves=True))
+    assert made.refusals == ()
+    assert made.pending == ()
