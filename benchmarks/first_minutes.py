@@ -3,6 +3,10 @@
 The whole demo runs headless in this process; a judge of its own (``_idle_judge``) looks at the
 twin's truth once a simulated second, while time stands still.
 
+The planner runs at the product's pace (changes wait for at most 2 s; the demo's own is 10 s), and
+servers have a readiness probe, as servers have: this benchmark plays their kubelet. The twin's
+replicas serve as soon as they run.
+
 Two judges: one leaves room for what the published forecast expects beyond its present, as plans
 do; the other does not (``under_limit``): a GPU may idle only where draw, what recent starts have
 yet to draw and the waiting job come to more than the published limit.
@@ -10,7 +14,8 @@ yet to draw and the waiting job come to more than the published limit.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -20,18 +25,24 @@ from benchmarks._idle_judge import IdleJudge, Limits, RepeatJudge
 from benchmarks.runner import Options, Result, Target
 from controller.app.tick_loop import TickOutcome
 from simulation.app.demo_command import run_until
+from simulation.app.demo_work import WebhookCaller
 from simulation.app.running_demo import DemoRow
-from simulation.scenario import load_scenario
+from simulation.scenario import Scenario, load_scenario
 from wattpack.api import DemandForecast, PowerDomain
 from wattpack.clock import SystemClock
 from wattpack.errors import PermanentError
-from wattpack.kube.port import PODS
+from wattpack.kube.port import PODS, ConflictError, JsonObject
+from wattpack.kube.values import copy_json
+from wattpack.object_names import WORKLOAD_LABEL
 from wattpack.units import NS_PER_SECOND
 
 NAME = "first_minutes"
 SUMMARY = "demo: longest idle GPU while a waiting pod fits, repeated decision lines"
 DURATION_SECONDS = {False: 300, True: 40}
 SPEED = 60.0
+#: ``batch_max_seconds`` of the product (docs/placement.md).
+PLAN_SECONDS = 2.0
+PROBE = {"httpGet": {"path": "/health", "port": 8000}}
 TARGETS = {
     "idle_while_a_pod_fits_seconds_max": Target(at_most=30),
     "idle_under_limit_seconds_max": Target(at_most=30),
@@ -41,6 +52,48 @@ TARGETS = {
 }
 
 
+def _at_products_pace(scenario: Scenario) -> Scenario:
+    control = scenario.control.model_copy(update={"plan_seconds": PLAN_SECONDS})
+    return scenario.model_copy(update={"control": control})
+
+
+class _Probed(WebhookCaller):
+    """Users who declare a readiness probe for their servers, before anybody reviews the pod."""
+
+    def __init__(self, reviewed_by: WebhookCaller, services: Collection[str]) -> None:
+        self._reviewed_by, self._services = reviewed_by, services
+        self.failures = 0
+
+    def admit(self, pod: JsonObject) -> JsonObject:
+        """The pod with its probe after the webhook's patch."""
+        if pod["metadata"]["labels"].get(WORKLOAD_LABEL) in self._services:
+            pod["spec"]["containers"][0]["readinessProbe"] = PROBE
+        return self._reviewed_by.admit(pod)
+
+
+class ProbedRow(DemoRow):
+    """The demo with servers that tell when they serve."""
+
+    def _start_webhook(self) -> WebhookCaller:
+        services = {service.name for service in self.world.scenario.services}
+        return _Probed(super()._start_webhook(), services)
+
+    def probe(self) -> None:
+        """Say of each server that runs by now that it is ready, as a kubelet would."""
+        for pod in self.api.list(PODS).items:
+            conditions = pod["status"].get("conditions") or []
+            probed = pod["spec"]["containers"][0].get("readinessProbe")
+            is_told = any(c["type"] == "Ready" for c in conditions)
+            if pod["status"].get("phase") != "Running" or not probed or is_told:
+                continue
+            at = next(c["lastTransitionTime"] for c in conditions if c["type"] == "PodScheduled")
+            ready = {"type": "Ready", "status": "True", "lastTransitionTime": at}
+            told = copy_json(pod)
+            told["status"]["conditions"] = [*conditions, ready]
+            with suppress(ConflictError):  # then in the next second
+                self.api.replace(PODS, told, pod["metadata"]["namespace"], subresource="status")
+
+
 class Observer:
     """Looks at the row once a simulated second and at every decision.
 
@@ -48,7 +101,7 @@ class Observer:
         row: The demo.
     """
 
-    def __init__(self, row: DemoRow) -> None:
+    def __init__(self, row: ProbedRow) -> None:
         self._row = row
         self.idle, self.repeats = IdleJudge(row.world), RepeatJudge()
         self.under_limit = IdleJudge(row.world)
@@ -57,6 +110,7 @@ class Observer:
     def second(self, now_ns: int) -> None:
         """Judge the second that begins."""
         self.seconds += 1
+        self._row.probe()
         pods = self._row.api.list(PODS).items
         limits, number = self._limits(), now_ns // NS_PER_SECOND
         self.idle.second(number, pods, limits)
@@ -93,7 +147,7 @@ def run(options: Options) -> Result:
         PermanentError: when simulated time stopped.
     """
     seconds = DURATION_SECONDS[options.quick]
-    row = DemoRow(load_scenario(seed=options.seed), SPEED, None, replicas=1)
+    row = ProbedRow(_at_products_pace(load_scenario(seed=options.seed)), SPEED, None, replicas=1)
     observer = Observer(row)
     row.watch.observe(observer.second, observer.decided)
     try:

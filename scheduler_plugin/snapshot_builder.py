@@ -33,6 +33,7 @@ from scheduler_plugin.kube_objects.peer_groups import PeerGroups
 from scheduler_plugin.kube_objects.pod_claims import CLAIM_NOT_COUNTED, ClaimObjects, PodClaims
 from scheduler_plugin.kube_objects.policy_floors import PolicyFloors
 from scheduler_plugin.kube_objects.power_view import ModelWatts, PowerView
+from scheduler_plugin.kube_objects.probed_ready import probed_ready_at_seconds
 from scheduler_plugin.kube_objects.quota_objects import QuotaBook
 from scheduler_plugin.kube_objects.shared_work import SharedWork
 from scheduler_plugin.kube_objects.volume_places import VolumePlaces
@@ -216,7 +217,8 @@ def _domains(
     """Power domains with what the planned pods draw by work, time and place."""
     bound_at = {pod_facts.uid(body): bound_at_seconds(body) for body in objects.pods}
     spreads = draws.spreads(objects.models) if objects.p99_of_sums else None
-    loads = bound_loads(nodes, planned, bound_at, spreads)
+    ready_at = {pod_facts.uid(body): probed_ready_at_seconds(body) for body in objects.pods}
+    loads = bound_loads(nodes, planned, bound_at, spreads, ready_at)
     hosts = host_watts(nodes)
     return objects.power.snapshot_domains(hosts, loads, objects.wall_seconds)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Callable, Mapping
 
@@ -26,6 +27,7 @@ def bound_loads(
     planned: list[Pod],
     bound_at: Mapping[str, float],
     spread_share: Callable[[str, str], float] | None = None,
+    ready_at: Mapping[str, float] | None = None,
 ) -> list[BoundLoad]:
     """What every bound pod below a domain adds, and since when.
 
@@ -35,6 +37,7 @@ def bound_loads(
         bound_at: Unix time by uid.
         spread_share: Of a GPU model and kernel class, the standard deviation of the draw over its
             95th percentile, both above idle; None counts no spread. Declared draw has none.
+        ready_at: Unix time by uid since when probes say that the pod serves; None for no word.
     """
     by_name = {node.name: node for node in nodes}
     found: list[BoundLoad] = []
@@ -46,5 +49,6 @@ def bound_loads(
             if spread_share is not None and known and pod.expected_watts_per_gpu is None:
                 share = spread_share(on.gpu_model, pod.kernel_class)
             watts, since = pod_watts(pod, on), bound_at[pod.uid]
-            found.append(BoundLoad(on.domain, pod.uid, watts, since, share * watts))
+            ready = math.inf if ready_at is None else ready_at.get(pod.uid, math.inf)
+            found.append(BoundLoad(on.domain, pod.uid, watts, since, share * watts, ready))
     return found

@@ -25,6 +25,9 @@ DEFAULT_CAP_BAND = 0.87
 USED_STEP = 1 / 200
 
 
+#: A server says that it is ready, and what it drew this long after that is no start any more: 10 s
+#: to settle (assumed) and 10 s that the controller's figures may be old.
+READY_SECONDS = 20.0
 #: Pods bound this recently are not in a forecast that does not say how old its data are (one bin).
 DEFAULT_FORECAST_AGE_SECONDS = 600.0
 
@@ -39,6 +42,7 @@ class BoundLoad:
         watts: Its nominal draw above idle.
         bound_at_seconds: Unix time.
         spread_watts: Standard deviation of its draw, AC watts; 0 for unknown, or not to be counted.
+        ready_at_seconds: Unix time since when its probes say that it serves; infinity for no word.
     """
 
     domain: str
@@ -46,6 +50,12 @@ class BoundLoad:
     watts: int
     bound_at_seconds: float
     spread_watts: float = 0.0
+    ready_at_seconds: float = math.inf
+
+    def is_starting(self, now_seconds: float) -> bool:
+        """Whether more of its draw may be on the way: neither the ramp is over nor it is ready."""
+        on_ramp = self.bound_at_seconds >= now_seconds - RAMP_SECONDS
+        return on_ramp and now_seconds - self.ready_at_seconds < READY_SECONDS
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,11 +233,13 @@ class PowerView:
     def _still_to_come(self, below: Sequence[BoundLoad], now_seconds: float) -> float:
         """Nominal watts of recently bound pods less what each of them draws already, AC watts.
 
-        Without a word of the controller about a pod, all of them; nothing once it draws like work.
+        Without a word of the controller about a pod, all of them; nothing once it draws like work,
+        or has said by a probe that it serves: then the draw speaks for it, with what the forecast
+        expects, as for everybody who is not new.
         Never negative: one pod that draws more than it declared pays for no other.
         """
-        recent = [b for b in below if b.bound_at_seconds >= now_seconds - RAMP_SECONDS]
-        return sum(max(0.0, b.watts - self._drawn.get(b.uid, 0.0)) for b in recent)
+        starting = [b for b in below if b.is_starting(now_seconds)]
+        return sum(max(0.0, b.watts - self._drawn.get(b.uid, 0.0)) for b in starting)
 
     def _degraded(self, name: str) -> bool:
         """The controller found that I1 fails here; it alone has what is needed to judge."""

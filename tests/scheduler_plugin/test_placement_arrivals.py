@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from tests.scheduler_plugin.placement_cluster import (
     SPACE,
     Cluster,
@@ -12,13 +14,15 @@ from tests.scheduler_plugin.placement_cluster import (
     profile_object,
 )
 from wattpack.api import PowerDomain
+from wattpack.kube.port import PODS
+from wattpack.times import rfc3339
 
 DECODE = {"wattpack.io/kernel-class": "decode"}
 #: (370 - 70) W / 0.94 of one decoding GPU at the breaker.
 NOMINAL_WATTS = 320
 
 
-def one_row(*pods: str, annotations: dict[str, str] = DECODE) -> Cluster:
+def one_row(*pods: str, annotations: dict[str, str] = DECODE, probe: Any = None) -> Cluster:
     """A row that expects no rise, and pods that were just bound and run."""
     cluster = Cluster()
     cluster.add_nodes("n1")
@@ -28,7 +32,9 @@ def one_row(*pods: str, annotations: dict[str, str] = DECODE) -> Cluster:
     cluster.add_forecast(8_990.0, now=8_990.0)
     cluster.set_status(PowerDomain, "row", capBandWatts=9_000, drawWatts=1_000.0)
     for name in pods:
-        cluster.add(pod_object(name, annotations=annotations))
+        body = pod_object(name, annotations=annotations)
+        body["spec"]["containers"][0] |= probe or {}
+        cluster.add(body)
     cluster.loop.step()
     cluster.bind()
     return cluster
@@ -85,6 +91,35 @@ def test_of_a_pod_that_draws_like_work_nothing_is_still_to_come() -> None:
     cluster.set_status(PowerDomain, "row", capBandWatts=9_000, drawWatts=8_400.0, arrivals=arrivals)
     cluster.add(pod_object("late", annotations=DECODE))
     assert list(cluster.loop.step().released) == [f"{SPACE}/late"]
+
+
+PROBE = {"readinessProbe": {"httpGet": {"path": "/health", "port": 8000}}}
+
+
+@pytest.mark.parametrize(
+    ("probe", "ready", "after_seconds", "released"),
+    [
+        (PROBE, "True", 20, True),
+        ({"startupProbe": PROBE["readinessProbe"]}, "True", 20, True),
+        (PROBE, "True", 19, False),  # it may not have settled yet
+        (PROBE, "False", 119, False),
+        ({}, "True", 119, False),  # without a probe it is ready before its weights are there
+    ],
+)
+def test_a_server_that_says_it_serves_is_no_start_any_more(
+    probe: dict[str, Any], ready: str, after_seconds: int, released: bool
+) -> None:
+    cluster = one_row("a", "b", probe=probe)
+    for name in ("a", "b"):
+        pod = cluster.pod(name)
+        at = rfc3339(cluster.clock.wall_time_ns())
+        said = {"type": "Ready", "status": ready, "lastTransitionTime": at}
+        pod["status"]["conditions"] = [*pod["status"].get("conditions", ()), said]
+        cluster.api.replace(PODS, pod, SPACE, subresource="status")
+    cluster.clock.advance_seconds(after_seconds)
+    told(cluster, 8_400.0, a=40.0, b=40.0)
+    cluster.add(pod_object("late", annotations=DECODE))
+    assert bool(cluster.loop.step().released) == released
 
 
 def test_after_the_ramp_the_draw_speaks_for_everybody() -> None:
