@@ -216,11 +216,10 @@ def _domains(
 ) -> tuple[PowerDomain, ...]:
     """Power domains with what the planned pods draw by work, time and place."""
     bound_at = {pod_facts.uid(body): bound_at_seconds(body) for body in objects.pods}
-    spreads = draws.spreads(objects.models) if objects.p99_of_sums else None
     ready_at = {pod_facts.uid(body): probed_ready_at_seconds(body) for body in objects.pods}
+    spreads = draws.spreads(objects.models) if objects.p99_of_sums else None
     loads = bound_loads(nodes, planned, bound_at, spreads, ready_at)
-    hosts = host_watts(nodes)
-    return objects.power.snapshot_domains(hosts, loads, objects.wall_seconds)
+    return objects.power.snapshot_domains(host_watts(nodes), loads, objects.wall_seconds)
 
 
 def _with_expected(
