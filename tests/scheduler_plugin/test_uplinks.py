@@ -122,6 +122,7 @@ def test_a_gang_starts_just_where_some_split_of_it_is_borne(data: st.DataObject)
 
 @examples(60)
 @given(seed=st.integers(0, 10**6), moves=st.booleans())
+@example(5665, True)
 def test_no_plan_among_gangs_spines_and_movable_pods_is_refused(seed: int, moves: bool) -> None:
     chance = random.Random(seed)
     count = chance.randint(2, 5)
