@@ -9,13 +9,13 @@ from collections.abc import Sequence
 
 from scheduler_plugin.packing.pod_classes import Job
 from scheduler_plugin.solver.neighbourhoods import Goal, Neighbourhood, Neighbourhoods, everything
+from scheduler_plugin.solver.node_contents import plain_classes
 from scheduler_plugin.solver.search import (
     NO_LIMIT,
     PATIENCE,
     PLACING_SHARES,
     WHOLE_MOVES_COUNTS,
     WHOLE_MOVES_SHARE,
-    Attempt,
     Search,
 )
 
@@ -29,10 +29,12 @@ WHOLE_WITH_MOVES_COUNTS = 250
 PROOF_SHARE = 0.3
 #: Nodes of a neighbourhood in which fewer moves are looked for, in turn.
 MOVES_SIZES = (2, 3, 4)
-#: Up to so many pods contents are made for all nodes at once, else for nodes with so many.
-PODS_OF_CONTENTS = 140
-#: Neighbourhoods of contents without a gain before the search turns to something else.
-CONTENTS_PATIENCE = 10
+#: Pods of the nodes whose contents are changed together: fewer at first, which takes less time.
+PODS_OF_CONTENTS = (40, 60, 90, 140)
+#: Such parts without a gain before larger ones have their turn.
+CONTENTS_PATIENCE = 4
+#: Parts of two to four nodes without a gain before contents have their turn.
+FEW_TRIES = 8
 #: Of the search, what other places of kept jobs may take before CP-SAT has its turn.
 REORDER_SHARE = 0.2
 
@@ -99,15 +101,23 @@ def _move_less(search: Search, neighbourhoods: Neighbourhoods, whole: Neighbourh
     if not search.moves_more_than_one() or search.is_over():
         return
     search.take_moves_back()
-    if _other_contents(search, neighbourhoods):
-        return
-    if (
+    plain = bool(plain_classes(search.problem))
+    if plain:
+        _smaller_parts(search, neighbourhoods, FEW_TRIES)
+        if _other_contents(search, neighbourhoods):
+            return
+    elif (
         whole is not None
         and search.attempt(whole, Goal.FEWER_MOVES, NO_LIMIT, WHOLE_MOVES_SHARE).proved
     ):
         return
+    _smaller_parts(search, neighbourhoods, PATIENCE)
+
+
+def _smaller_parts(search: Search, neighbourhoods: Neighbourhoods, patience: int) -> None:
+    """Counts by class and node of two to four nodes around one move at a time."""
     fruitless = turn = 0
-    while fruitless < PATIENCE and search.moves_more_than_one() and not search.is_over():
+    while fruitless < patience and search.moves_more_than_one() and not search.is_over():
         turn += 1
         size = MOVES_SIZES[turn % len(MOVES_SIZES)]
         around = neighbourhoods.around_moves(search.packing, size)
@@ -118,19 +128,23 @@ def _move_less(search: Search, neighbourhoods: Neighbourhoods, whole: Neighbourh
 
 
 def _other_contents(search: Search, neighbourhoods: Neighbourhoods) -> bool:
-    """All nodes together if they are few, else some around a move at a time; if none is missed."""
+    """Contents of some nodes around a move, then of more; whether all nodes were seen together."""
     problem = search.problem
     nodes, pods = len(problem.node_names), int(problem.counts.sum())
-    if pods <= PODS_OF_CONTENTS:
-        whole = Neighbourhood(range(len(problem.classes)), range(nodes))
-        made = Attempt(better=True, proved=False)
-        while made.better and search.moves_more_than_one() and not search.is_over():
-            made = search.change_contents(whole)
-        return made.proved
-    fruitless, size = 0, max(2, nodes * PODS_OF_CONTENTS // pods)
-    while fruitless < CONTENTS_PATIENCE and search.moves_more_than_one() and not search.is_over():
-        around = neighbourhoods.around_moves(search.packing, size)
-        if around is None:
-            return True
-        fruitless = 0 if search.change_contents(around).better else fruitless + 1
+    together = Neighbourhood(range(len(problem.classes)), range(nodes))
+    sizes = [max(2, nodes * most // pods) for most in PODS_OF_CONTENTS]
+    if max(sizes[:-1]) >= nodes:
+        sizes = [nodes]
+    for size in sizes:
+        fruitless = 0
+        while fruitless < CONTENTS_PATIENCE:
+            if search.is_over() or not search.moves_more_than_one():
+                return False
+            around = neighbourhoods.around_moves(search.packing, size)
+            if around is None:
+                return True
+            made = search.change_contents(around if size < nodes else together)
+            if size >= nodes and not made.better:
+                return made.proved
+            fruitless = 0 if made.better else fruitless + 1
     return False

@@ -72,6 +72,20 @@ class _Staying(NamedTuple):
     room: IntArray
 
 
+class Picked(NamedTuple):
+    """What came of a pick.
+
+    Attributes:
+        assignment: With all that stays elsewhere; None where none cheaper was found.
+        proved: None of these contents cost less together.
+        work: CP-SAT's deterministic work.
+    """
+
+    assignment: Assignment | None
+    proved: bool
+    work: float
+
+
 class NodeContents:
     """Contents of the nodes of a neighbourhood, more with each round.
 
@@ -242,8 +256,8 @@ class NodeContents:
             added += self._add(n, content) >= 0
         return added
 
-    def pick(self, work: float, seconds: float, seed: int) -> tuple[Assignment | None, float]:
-        """One content a node that costs less than now, None for none found, and the work."""
+    def pick(self, work: float, seconds: float, seed: int) -> Picked:
+        """One content a node, so that all of them cost less than now."""
         from ortools.sat.python import cp_model
 
         now = sum(self._cost[k] for k in self._known)
@@ -274,9 +288,9 @@ class NodeContents:
         status = solver.solve(model)
         spent = float(solver.response_proto.deterministic_time)
         if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE) or solver.objective_value >= now:
-            return None, spent
+            return Picked(None, status == cp_model.OPTIMAL, spent)
         found = dict(self._outside)
         for k in (k for k, x in chosen.items() if solver.value(x)):
             for c in np.flatnonzero(self._content[k]).tolist():
                 found[self._classes[c], self._nodes[self._node[k]]] = int(self._content[k][c])
-        return found, spent
+        return Picked(found, status == cp_model.OPTIMAL, spent)

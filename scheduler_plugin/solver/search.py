@@ -307,11 +307,12 @@ class Search:
 
         complete = contents.generate(is_over)
         left = self.budget - self.spent
-        found, work = contents.pick(min(PICK_WORK, left), self.seconds_left(), self.seed)
-        self.solver_work += max(work, 1e-3)
+        picked = contents.pick(min(PICK_WORK, left), self.seconds_left(), self.seed)
+        self.solver_work += max(picked.work, 1e-3)
         self.rounds += 1
-        better = found is not None and self._take(found)
-        return Attempt(better, complete and len(classes) == len(self.problem.classes))
+        better = picked.assignment is not None and self._take(picked.assignment)
+        is_all = len(classes) == len(self.problem.classes)
+        return Attempt(better, complete and picked.proved and is_all)
 
     def _lets_in(self, class_index: int) -> bool:
         self.solver_work += CHAIN_WORK

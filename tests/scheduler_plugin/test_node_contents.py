@@ -71,7 +71,7 @@ def changed(problem: Problem, best: Assignment) -> Assignment:
         if not contents.is_comparable:
             break
         contents.generate(lambda: False)
-        found, _ = contents.pick(1.0, 60.0, seed=0)
+        found = contents.pick(1.0, 60.0, seed=0).assignment
         if found is None:
             break
         assert disruption(problem, found) < disruption(problem, packing.assignment)
