@@ -220,7 +220,8 @@ def unconfirmed_watts(
         read: What is read of the boards.
         shown_node: Servers whose rest is what a meter showed beyond their boards, (n_nodes,).
         at_worst_watts: As in ``Metered``.
-        confirmed: Domains with a meter, or that lost one and count more already, (n_domains,).
+        confirmed: Domains with a meter that shows what is read, or that lost one and count more
+            already, (n_domains,).
     """
     if confirmed.all():
         return np.zeros(len(confirmed))

@@ -219,12 +219,12 @@ def _measured(tick: Tick, state: State, known: _Known) -> tuple[MeterMemory, Met
     at_worst = load.sum_nodes(np.where(guessed, tick.topology.node_worst_watts, 0.0))
     followed = meter + change.lagged_watts
     at_worst = at_worst / load.efficiency
-    confirmed = usable | (memory.last_time_ns >= 0)
+    confirmed = np.where(usable, credible, memory.last_time_ns >= 0)
     shown_node = np.where(np.isnan(known.host_watts), share < 1.0, _of_whole_servers(tick))
     beyond = draw + unconfirmed_watts(load, read, shown_node, at_worst, confirmed)
     beyond = bounds.applied_to(beyond) - draw
     metered = Metered(draw, by_nodes, meter, followed, modelled, bounds, at_worst, beyond)
-    return memory, metered, new
+    return memory, metered, new & credible
 
 
 def _of_whole_servers(tick: Tick) -> BoolArray:

@@ -72,6 +72,7 @@ class Topology:
             (n_gpus,).
         node_worst_watts: Worst draw of each server without its GPUs, DC-equivalent, (n_nodes,).
         node_host_unit: Whether the host caps before kubelet starts (I10), (n_nodes,).
+        node_idle_watts: What each draws so at rest, as declared, (n_nodes,); empty: unknown.
         max_clock_mhz: Highest SM clock, 0 = unknown: such a GPU is not clock-locked, (n_gpus,);
             empty if no clock is known.
         lock_law: What a lock stands for; None: every GPU's work is unknown.
@@ -105,6 +106,7 @@ class Topology:
     lock_law: LockLaw | None = None
     value_steps_watts: FloatArray = field(default_factory=lambda: np.zeros((0, 0)))
     shed_clock_share: FloatArray = field(default_factory=lambda: np.zeros(0))
+    node_idle_watts: FloatArray = field(default_factory=lambda: np.zeros(0))
     domain_of_gpu: IntArray = field(init=False, repr=False)
     enforced_gpu: BoolArray = field(init=False, repr=False)
     lockable_gpu: BoolArray = field(init=False, repr=False)

@@ -25,10 +25,9 @@ from controller.policies import owed
 from controller.tick_values import Topology
 from wattpack.api import PowerDomain, PowerPolicy
 from wattpack.errors import InputError
-from wattpack.power.domain_tree import FloatArray, IntArray
 from wattpack.power.feasibility import LoadTree, size_guaranteed_caps, size_where_feasible
 from wattpack.power.member_claims import MemberClaim
-from wattpack.power.power_grid import Feeding, PowerGrid
+from wattpack.power.power_grid import PowerGrid
 
 __all__ = [
     "GpuSpec",
@@ -116,7 +115,9 @@ def topology_of(
     minimum = np.array([gpu.min_limit_watts for gpu in gpus])
     due = owed(gpus, found, pods, policies)
     floor = np.clip(due.floor_watts, minimum, due.request_watts)
-    worst = _servers_without_gpus(grid, fed, domain_of_node)
+    dc_per_ac = grid.efficiency[domain_of_node]
+    worst = np.array([grid.host_watts(feeding) for feeding in fed], np.float64) * dc_per_ac
+    idle = np.array([grid.host_idle_watts(feeding) for feeding in fed], np.float64) * dc_per_ac
     unheld = np.array([not node.host_unit for node in members], dtype=np.bool_)
     enforced = load.only_where(load.tree.enforce)
     size = size_guaranteed_caps if strict else size_where_feasible
@@ -142,15 +143,8 @@ def topology_of(
         lock_law=due.lock_law,
         value_steps_watts=due.value_steps_watts,
         shed_clock_share=due.shed_clock_share,
+        node_idle_watts=idle,
     )
-
-
-def _servers_without_gpus(
-    grid: PowerGrid, fed: Sequence[Feeding], domain_of_node: IntArray
-) -> FloatArray:
-    """Worst watts of each server, declared AC at the breaker, as DC equivalents."""
-    worst = np.array([grid.host_watts(feeding) for feeding in fed], dtype=np.float64)
-    return worst * grid.efficiency[domain_of_node]
 
 
 def _profile(gpu: GpuSpec, profiles: Mapping[str, GpuProfile]) -> GpuProfile:

@@ -183,6 +183,10 @@ class ControllerMetrics:
         self.metered_servers = gauge(
             "metered_servers", "Servers whose draw beside their GPUs is read, by agent or BMC"
         )
+        self.unread_servers = gauge(
+            "unread_servers",
+            "Heard servers that no BMC speaks of although BMCs are asked; 0 if none is asked",
+        )
         self.untrusted = gauge("untrusted_gpus", "GPUs budgeted at their maximum (I7)")
         self.stale_readings = gauge(
             "stale_readings", "GPUs whose power readings stand still or hide energy (I7)"
@@ -224,7 +228,6 @@ class ControllerMetrics:
                 brakes.inc()
             self._bands[name] = band
         self.silent_nodes.set(int(decisions.silent_nodes.sum()))
-        self.metered_servers.set(int(np.isfinite(seen.host_watts).sum()))
         self.untrusted.set(int((~decisions.trusted).sum()))
         self.stale_readings.set(int(decisions.stale_readings.sum()))
         self.ignored_epochs.set(int(seen.poisoned_nodes.sum()))
@@ -241,6 +244,12 @@ class ControllerMetrics:
         for name, outlook in outlooks.items():
             self.domains.forecast_fallback.labels(name).set(outlook.is_fallback)
             self.domains.forecast_contradicted.labels(name).set(outlook.state == "Contradicted")
+
+    def observe_servers(self, seen: Observations, decisions: Decisions, *, asked: bool) -> None:
+        """Export whose draw beside GPUs is read; ``asked``: BMCs are."""
+        read = np.isfinite(seen.host_watts)
+        self.metered_servers.set(int(read.sum()))
+        self.unread_servers.set(int((asked & ~read & ~decisions.silent_nodes).sum()))
 
     def observe_meters(
         self, topology: Topology, decisions: Decisions, metered: Collection[str]

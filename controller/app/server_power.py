@@ -16,7 +16,7 @@ from typing import Final, Protocol
 from controller.host_draws import ServerReading
 from forecasting.prometheus.query import QueryApi, vector_of
 from wattpack.clock import Clock
-from wattpack.errors import InputError, WattpackError
+from wattpack.errors import WattpackError
 from wattpack.periodic import PeriodicThread
 from wattpack.units import NS_PER_SECOND, seconds_to_ns
 
@@ -88,27 +88,31 @@ class ServerPower(PeriodicThread, ServerPowerSource):
     def run_once(self) -> None:
         """Ask once; without an answer the last readings age."""
         try:
-            self._ask()
+            refused = self._ask()
         except WattpackError as error:
             self._tell(str(error))
         else:
-            self._tell("" if self._readings else f"no server has a reading and one {self._label!r}")
+            nobody = f"no server has a reading and one {self._label!r}"
+            self._tell(refused or ("" if self._readings else nobody))
 
-    def _ask(self) -> None:
+    def _ask(self) -> str:
+        """Ask; what is wrong with a server that was left out, empty for nothing."""
         now_ns, now_seconds = self._clock.monotonic_ns(), self._clock.wall_time_ns() / NS_PER_SECOND
         watts = self._by_server(self._query, now_seconds)
         stamps = self._by_server(f"timestamp({self._query})", now_seconds)
-        wrong = [one for one in watts.values() if not 0.0 <= one <= HIGHEST_WATTS]
-        if wrong:
-            raise InputError("server_power_query", "AC watts from 0 to 1e6", wrong[0], self._query)
-        found = {}
-        for name in watts.keys() & stamps.keys():
-            age_ns = seconds_to_ns(now_seconds - stamps[name])
-            if abs(age_ns) <= self._max_age_ns:
+        found, refused = {}, ""
+        for name in sorted(watts.keys() & stamps.keys()):
+            age_seconds = now_seconds - stamps[name]
+            # One BMC that tells nonsense (exporters write NaN) must not blind the row to the rest.
+            if not 0.0 <= watts[name] <= HIGHEST_WATTS:
+                refused = refused or f"{name}: expected AC watts from 0 to 1e6, got {watts[name]}"
+            elif abs(age_seconds) <= self._max_age_ns / NS_PER_SECOND:
                 # A clock that is ahead of ours must not make a reading one of the future.
-                found[name] = ServerReading(watts[name], now_ns - max(0, age_ns))
+                age_ns = max(0, seconds_to_ns(age_seconds))
+                found[name] = ServerReading(watts[name], now_ns - age_ns)
         # Replaced whole: the tick reads it from another thread.
         self._readings = found
+        return refused
 
     def _by_server(self, query: str, at_seconds: float) -> dict[str, float]:
         """A server that several series name is left out: their sum may count a supply twice."""
@@ -120,7 +124,7 @@ class ServerPower(PeriodicThread, ServerPowerSource):
     def _tell(self, problem: str) -> None:
         """Log a problem once, and its end."""
         if problem and not self._problem:
-            log.warning("no power of whole servers: %s", problem)
+            log.warning("power of whole servers: %s", problem)
         elif self._problem and not problem:
-            log.info("power of whole servers read again")
+            log.info("power of whole servers: all is read again")
         self._problem = problem

@@ -267,6 +267,7 @@ class Ticker:
         self._metrics.observe(
             topology, seen, decisions, capped_by_domain(topology, decisions).tolist()
         )
+        self._metrics.observe_servers(seen, decisions, asked=self._servers.max_age_ns > 0)
         domains = self._desired.objects.domains
         metered = {
             name

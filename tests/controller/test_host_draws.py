@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -43,6 +44,9 @@ class Server:
         self.fans = 0.0
         self.reading = ServerReading(0.0, -1)
         self.bmc: Callable[[int, float], float] = lambda second, watts: watts
+        self.cpus: Level = lambda second: 0.0
+        self.stamps_are_kept = True
+        self.silent: range = range(0)
 
     def run(self, count: int) -> tuple[FloatArray, FloatArray]:
         """So many seconds more; truth and what is told of it since the begin."""
@@ -50,7 +54,7 @@ class Server:
             boards = self.level(second) * (1.0 + 0.01 * self.rng.standard_normal(BOARDS))
             total = float(boards.sum())
             self.fans += (800.0 * (total / 5600.0) ** 3 - self.fans) / 20.0
-            self.host.append(1510.0 + 0.1 * total + self.fans)
+            self.host.append(1510.0 + 0.1 * total + self.fans + self.cpus(second))
             self.whole.append((total + self.host[-1]) / EFFICIENCY)
             if second >= self.delay and second % self.period == 0:
                 seen = self.whole[second - self.delay] * (
@@ -58,7 +62,16 @@ class Server:
                 )
                 watts = self.bmc(second, 10.0 * round(seen / 10.0))
                 self.reading = ServerReading(watts, seconds(second))
-            observed = make_observations(self.topology, seconds(second), gpu_draw_watts=boards)
+            if not self.stamps_are_kept:
+                self.reading = ServerReading(self.reading.watts, seconds(second))
+            heard = self.silent.start - 1 if second in self.silent else second
+            received = np.array([seconds(heard)])
+            observed = make_observations(
+                self.topology,
+                seconds(second),
+                gpu_draw_watts=boards,
+                node_received_ns=received,
+            )
             told, _ = self.draws.take(
                 self.topology, observed, {"node-0": self.reading}, seconds(30), seconds(second)
             )
@@ -102,6 +115,67 @@ def test_what_is_told_is_hardly_below_the_truth_and_below_the_declared_worst(
 def test_of_a_calm_server_it_is_the_truth_within_a_fiftieth() -> None:
     true, told = Server(steady).run(300)
     assert np.abs(told[60:] / true[60:] - 1.0).max() < 0.02
+
+
+@pytest.mark.parametrize("level", LEVELS, ids=lambda level: str(level.__name__))
+@pytest.mark.parametrize("period", [1, 2, 5, 15])
+def test_of_the_first_seconds_too_little_is_known(level: Level, period: int) -> None:
+    """Three readings in four seconds said 300 W too little of a server whose boards swing."""
+    for seed in range(1, 4):
+        true, told = Server(level, period=period, seed=seed).run(80)
+        assert np.nanmin(told - true) > -200.0
+        assert np.isnan(told[:20]).all()
+
+
+@pytest.mark.parametrize("level", [steady, training], ids=lambda level: str(level.__name__))
+def test_cpus_that_begin_to_work_without_the_boards_are_seen_soon(level: Level) -> None:
+    """A mean of a minute alone said 500 W too little for half of it, of all servers of a row."""
+    server = Server(level)
+    server.cpus = lambda second: 1000.0 if second >= 200 else 0.0
+    true, told = server.run(280)
+    missed = true[200:] - told[200:]
+    assert np.mean(missed[:30]) < 200.0
+    assert np.max(missed[30:]) < 200.0
+
+
+@pytest.mark.parametrize("level", [training, bursts], ids=lambda level: str(level.__name__))
+def test_one_scrape_that_seems_new_at_each_question_is_no_minute_of_readings(level: Level) -> None:
+    server = Server(level, period=15)
+    server.stamps_are_kept = False
+    _, told = server.run(300)
+    assert np.isnan(told).all()
+
+
+def test_less_than_a_server_draws_at_rest_is_the_bmc_of_something_else() -> None:
+    """One of two supplies of an idle server: more than the boards, and far too little."""
+    server = Server(lambda second: 76.0)
+    server.bmc = lambda second, watts: 0.6 * watts
+    _, told = server.run(100)
+    assert np.isfinite(told[-1])
+    server.topology = replace(server.topology, node_idle_watts=np.array([1300.0]))
+    _, told = server.run(20)
+    assert np.isnan(told[-20:]).all()
+    server.bmc = lambda second, watts: watts
+    _, told = server.run(80)
+    assert told[-1] == pytest.approx(server.host[-1], rel=0.05)
+
+
+def test_what_was_known_before_a_long_silence_is_forgotten_in_it() -> None:
+    server = Server(steady)
+    server.silent = range(100, 200)
+    _, told = server.run(260)
+    assert np.isfinite(told[90:100]).all()
+    assert np.isnan(told[104:209]).all()
+    assert np.isfinite(told[-1])
+
+
+def test_no_servers_have_no_draws() -> None:
+    topology = make_topology(parents=(-1,), nodes=(), ratings=[1000.0])
+    seen = make_observations(topology, seconds(1))
+    watts, times = HostDraws().take(
+        topology, seen, {"gone": ServerReading(1.0, 1)}, seconds(30), seconds(1)
+    )
+    assert (watts.size, times.size) == (0, 0)
 
 
 def test_two_readings_are_none() -> None:

@@ -85,3 +85,12 @@ def test_meters_of_whole_servers_show_what_boards_hide_and_nothing_is_lost() -> 
     shares, _ = loads(low)
     assert np.mean(shares) < 0.98
     assert low.heat[0] < 0.01
+
+
+def test_a_meter_of_half_the_row_confirms_nothing() -> None:
+    """It shows less than what is read below it, as one of two phases does."""
+    plant = full_row(-0.05, metered=(0,))
+    plant.meter_error = -0.5
+    hidden = [plant.heat[0] - float(decisions.heat[0]) for _, decisions in plant.run(500)]
+    assert max(hidden) < 0.01
+    assert plant.heat[0] < 0.15

@@ -85,8 +85,21 @@ def test_a_server_of_two_series_or_without_the_label_is_left_out() -> None:
     assert exporter.read() == {"node-2": 8000.0}
 
 
-@pytest.mark.parametrize("value", ["NaN", "-1", "+Inf", "9000000", "many", 9000])
-def test_what_no_server_draws_is_told_once_and_changes_nothing(
+@pytest.mark.parametrize("value", ["NaN", "-1", "+Inf", "9000000"])
+def test_a_bmc_that_tells_nonsense_is_told_once_and_blinds_nobody_to_the_others(
+    value: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    exporter = Exporter()
+    exporter.read()
+    exporter.series = [({"node": "node-1"}, value), ({"node": "node-2"}, "8000")]
+    with caplog.at_level(logging.WARNING):
+        assert [exporter.read() for _ in range(3)] == [{"node-2": 8000.0}] * 3
+    (record,) = caplog.records
+    assert "node-1: expected AC watts" in record.getMessage()
+
+
+@pytest.mark.parametrize("value", ["many", 9000])
+def test_what_is_no_answer_is_told_once_and_changes_nothing(
     value: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     exporter = Exporter()
@@ -98,7 +111,7 @@ def test_what_no_server_draws_is_told_once_and_changes_nothing(
 
 
 def test_a_server_with_a_bmc_counts_at_what_it_draws_and_not_at_its_declared_worst() -> None:
-    """Worst: 900 W AC. Two boards of 100 W and a host of 300 W: 532 W AC."""
+    """Worst: 900 W AC. Two boards of 100 W and a host of 400 W: 638 W AC."""
     fleet = Fleet()
     fleet.hello(make_hello("node-1"))
     bench = Bench(make_cluster(make_node("node-1")), fleet)
@@ -109,7 +122,7 @@ def test_a_server_with_a_bmc_counts_at_what_it_draws_and_not_at_its_declared_wor
 
     def draw(seconds: int) -> float:
         for _ in range(seconds):
-            exporter.series = [({"node": "node-1"}, f"{532.0 + noise.normal():.1f}")]
+            exporter.series = [({"node": "node-1"}, f"{638.0 + noise.normal():.1f}")]
             exporter.power.run_once()
             boards = [
                 make_reading(f"node-1-gpu-{i}", draw_watts=100.0 + 0.1 * noise.normal())
@@ -120,11 +133,13 @@ def test_a_server_with_a_bmc_counts_at_what_it_draws_and_not_at_its_declared_wor
         return float(outcome.decisions.draw_watts[0])
 
     assert draw(1) == pytest.approx(200.0 / 0.94 + 900.0, rel=0.01)
-    assert draw(60) == pytest.approx(532.0, rel=0.02)
+    assert draw(60) == pytest.approx(638.0, rel=0.02)
     metrics = bench.ticker._metrics
     assert metrics.registry.get_sample_value("wattpack_metered_servers") == 1.0
+    assert metrics.registry.get_sample_value("wattpack_unread_servers") == 0.0
     exporter.down = True
     # Until they are too old; then the declared worst counts again.
-    assert draw(20) == pytest.approx(532.0, rel=0.02)
+    assert draw(20) == pytest.approx(638.0, rel=0.02)
     assert draw(20) == pytest.approx(200.0 / 0.94 + 900.0, rel=0.01)
     assert metrics.registry.get_sample_value("wattpack_metered_servers") == 0.0
+    assert metrics.registry.get_sample_value("wattpack_unread_servers") == 1.0

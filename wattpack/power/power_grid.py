@@ -184,6 +184,10 @@ class PowerGrid:
         declared = [self._open.host_worst_watts[name] for name in feeding.through]
         return max(self.specs[feeding.domain].non_gpu_per_node.worst_watts, *declared, 0.0)
 
+    def host_idle_watts(self, feeding: Feeding) -> float:
+        """The same at rest, 0 where it is not declared."""
+        return self.specs[feeding.domain].non_gpu_per_node.idle_watts
+
     def rating_watts(self, domain: str) -> float:
         """Continuous rating after feed loss over phase imbalance, AC watts."""
         position = self.index(domain)
