@@ -209,37 +209,14 @@ def _process(
         undo.callback(meters.stop)
         return meters
 
-    def boards() -> UnitsSource:
-        if not settings.dcgm_prometheus_url:
-            return NoUnits()
-        prometheus = QueryApi(settings.dcgm_prometheus_url, "query", DEADLINE_SECONDS)
-        units = DcgmUnits(prometheus, clock, settings.dcgm_max_age_seconds)
-        units.start()
-        undo.callback(units.stop)
-        return units
-
-    def servers() -> ServerPowerSource:
-        if not settings.server_power_query:
-            return NoServerPower()
-        power = ServerPower(
-            QueryApi(settings.meter_prometheus_url, "query", DEADLINE_SECONDS),
-            clock,
-            settings.server_power_query,
-            settings.server_power_label,
-            settings.server_power_max_age_seconds,
-        )
-        power.start()
-        undo.callback(power.stop)
-        return power
-
     around = Surroundings(
         api=api,
         clock=clock,
         identity=identity.server,
         meters=asking(meter_specs, DOMAIN_WATTS),
         feeds=asking(feed_specs, FEED_SHARES),
-        units=boards(),
-        servers=servers(),
+        units=_units(settings, clock, undo),
+        servers=_servers(settings, clock, undo),
         profiles=shipped_library(),
         election=election,
         seed=zlib.crc32(settings.replica.encode()),
@@ -248,3 +225,30 @@ def _process(
     )
     made.append(ControllerProcess(settings, around))
     return made[0]
+
+
+def _units(settings: ControllerSettings, clock: Clock, undo: contextlib.ExitStack) -> UnitsSource:
+    if not settings.dcgm_prometheus_url:
+        return NoUnits()
+    prometheus = QueryApi(settings.dcgm_prometheus_url, "query", DEADLINE_SECONDS)
+    units = DcgmUnits(prometheus, clock, settings.dcgm_max_age_seconds)
+    units.start()
+    undo.callback(units.stop)
+    return units
+
+
+def _servers(
+    settings: ControllerSettings, clock: Clock, undo: contextlib.ExitStack
+) -> ServerPowerSource:
+    if not settings.server_power_query:
+        return NoServerPower()
+    power = ServerPower(
+        QueryApi(settings.meter_prometheus_url, "query", DEADLINE_SECONDS),
+        clock,
+        settings.server_power_query,
+        settings.server_power_label,
+        settings.server_power_max_age_seconds,
+    )
+    power.start()
+    undo.callback(power.stop)
+    return power

@@ -77,16 +77,6 @@ class DomainMetrics:
         self.forecast_contradicted = gauge(
             "domain_forecast_contradicted", "1 while measured draw contradicts it", "domain"
         )
-        self.meter_unused = gauge(
-            "domain_meter_unused_seconds",
-            "How long no reading of the domain's meter was used; absent without a meter",
-            "domain",
-        )
-        self.meter_mismatch = gauge(
-            "domain_meter_mismatch",
-            "1 while the meter shows over 8 % more than all that is known of; absent without one",
-            "domain",
-        )
         self.brakes = counter("domain_brakes_total", "Times a domain entered the brake", "domain")
         self.aside = gauge(
             "servers_counted_aside",
@@ -153,6 +143,40 @@ class LoopMetrics:
         self.history_failures = counter("history_rows_lost_total", "Draw samples not kept")
 
 
+class MeterMetrics:
+    """Of those domains that declare a meter."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        gauge, _ = _makers(registry)
+        self.unused = gauge(
+            "domain_meter_unused_seconds",
+            "How long no reading of the domain's meter was used; absent without a meter",
+            "domain",
+        )
+        self.mismatch = gauge(
+            "domain_meter_mismatch",
+            "1 while the meter shows over 8 % more than all that is known of; absent without one",
+            "domain",
+        )
+
+
+class ServerMetrics:
+    """Of servers, how they are read and counted."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        gauge, _ = _makers(registry)
+        self.metered = gauge(
+            "metered_servers", "Servers whose draw beside their GPUs is read, by agent or BMC"
+        )
+        self.unread = gauge(
+            "unread_servers",
+            "Heard servers that no BMC speaks of although BMCs are asked; 0 if none is asked",
+        )
+        self.odd = gauge(
+            "odd_servers", "Servers that are counted otherwise than they say", "reason"
+        )
+
+
 class ControllerMetrics:
     """Everything that the tick exports."""
 
@@ -180,13 +204,8 @@ class ControllerMetrics:
             "WorkloadProfiles written from telemetry; kept_by_people: left as somebody set them",
             "outcome",
         )
-        self.metered_servers = gauge(
-            "metered_servers", "Servers whose draw beside their GPUs is read, by agent or BMC"
-        )
-        self.unread_servers = gauge(
-            "unread_servers",
-            "Heard servers that no BMC speaks of although BMCs are asked; 0 if none is asked",
-        )
+        self.meters = MeterMetrics(self.registry)
+        self.servers = ServerMetrics(self.registry)
         self.untrusted = gauge("untrusted_gpus", "GPUs budgeted at their maximum (I7)")
         self.stale_readings = gauge(
             "stale_readings", "GPUs whose power readings stand still or hide energy (I7)"
@@ -197,9 +216,6 @@ class ControllerMetrics:
         self.leading = gauge("leading", "1 if this replica leads")
         self.epoch = gauge("epoch", "Fencing epoch while leading, else 0")
         self.not_accepted = gauge("objects_not_accepted", "Objects whose newest spec is refused")
-        self.odd_servers = gauge(
-            "odd_servers", "Servers that are counted otherwise than they say", "reason"
-        )
         self._bands: dict[str, int] = {}
         self._shown: dict[Gauge, frozenset[str]] = {}
         self._totals: dict[Counter, float] = {}
@@ -248,8 +264,8 @@ class ControllerMetrics:
     def observe_servers(self, seen: Observations, decisions: Decisions, *, asked: bool) -> None:
         """Export whose draw beside GPUs is read; ``asked``: BMCs are."""
         read = np.isfinite(seen.host_watts)
-        self.metered_servers.set(int(read.sum()))
-        self.unread_servers.set(int((asked & ~read & ~decisions.silent_nodes).sum()))
+        self.servers.metered.set(int(read.sum()))
+        self.servers.unread.set(int((asked & ~read & ~decisions.silent_nodes).sum()))
 
     def observe_meters(
         self, topology: Topology, decisions: Decisions, metered: Collection[str]
@@ -258,8 +274,8 @@ class ControllerMetrics:
         unused = dict(zip(topology.tree.names, decisions.meter_unused_seconds, strict=True))
         wrong = dict(zip(topology.tree.names, decisions.meter_mismatch, strict=True))
         known = [name for name in topology.tree.names if name in metered]
-        self._replace(self.domains.meter_unused, {name: float(unused[name]) for name in known})
-        self._replace(self.domains.meter_mismatch, {name: float(wrong[name]) for name in known})
+        self._replace(self.meters.unused, {name: float(unused[name]) for name in known})
+        self._replace(self.meters.mismatch, {name: float(wrong[name]) for name in known})
 
     def observe_aside(self, aside: Sequence[Aside]) -> None:
         """Export which domains' servers count elsewhere, or nowhere."""
@@ -276,7 +292,7 @@ class ControllerMetrics:
         """Export what does not run, and which servers are odd."""
         self.not_accepted.set(len(refusals))
         reasons = Tally(refusal.reason for refusal in odd_servers(refusals))
-        self._replace(self.odd_servers, {reason: float(n) for reason, n in reasons.items()})
+        self._replace(self.servers.odd, {reason: float(n) for reason, n in reasons.items()})
 
     def _replace(self, gauge: Gauge, values: Mapping[str, float]) -> None:
         """Show these domains and no others; a reader in between never sees an empty gauge."""

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
+from controller.app.controller_settings import ControllerSettings
 from scheduler_plugin.app.link_settings import LinkSettings
 from scheduler_plugin.app.scheduler_settings import PlacementSettings
 from scheduler_plugin.documents.link_groups import LinkGroup, LinkPair
@@ -101,6 +102,18 @@ def test_settings_of_the_scheduler_are_refused_before_its_process_would_refuse_t
     schema = SCHEMA["properties"]["scheduler"]["properties"]["settings"]
     plain = {name: rule for name, rule in schema["patternProperties"].items() if name != "^links$"}
     assert plain == wanted
+    assert schema["additionalProperties"] is False
+
+
+def test_settings_of_the_controller_are_refused_before_its_process_would_refuse_them() -> None:
+    """A typo in one that asks BMCs would leave a row at its declared worst."""
+    told = ("description", "type", "minimum", "maximum", "exclusiveMinimum")
+    fields = ControllerSettings.model_json_schema()["properties"]
+    schema = SCHEMA["properties"]["controller"]["properties"]["settings"]
+    assert schema["patternProperties"] == {
+        f"^{name}$": {each: field[each] for each in told if each in field}
+        for name, field in fields.items()
+    }
     assert schema["additionalProperties"] is False
 
 
