@@ -7,6 +7,7 @@ from typing import Final
 from scheduler_plugin.documents.link_groups import gigabits_text
 from scheduler_plugin.packing.greedy import Packing
 from scheduler_plugin.packing.pod_classes import Job
+from scheduler_plugin.packing.whole_gangs import left_over
 from scheduler_plugin.rules.uplinks import GangFlows, Short
 
 __all__ = ["short_uplinks"]
@@ -30,13 +31,13 @@ def short_uplinks(packing: Packing, job: Job) -> str:
     domain = problem.domains_of_gangs.get(job.gang)
     before, mark = flows.spread(number), packing.mark()
     if domain is not None and domain.required:
-        rooms = [packing.capacity(c) for c in counts]
-        packing.only = next(domain.candidates(rooms, list(counts.values())), None)
+        rooms = packing.rooms_of_gang(counts)
+        packing.only = next(domain.candidates(list(rooms.values()), list(counts.values())), None)
         if packing.only is None:
             return ""
     try:
-        everybody = all(packing.place(c, count) == count for c, count in counts.items())
-        return _told(flows, flows.short(number, before)) if everybody else ""
+        left = left_over(packing.place, counts, in_any_order=packing.minds_others(counts))
+        return "" if left else _told(flows, flows.short(number, before))
     finally:
         packing.only = None
         packing.undo_to(mark)

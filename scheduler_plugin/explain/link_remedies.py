@@ -107,7 +107,7 @@ def _short(trial: Trial, number: int, wanted: dict[int, int]) -> Iterator[list[P
     flows = packing.flows
     assert flows is not None
     names, before, mark = flows.gangs.links.names, flows.spread(number), packing.mark()
-    rooms = {c: packing.capacity(c) for c in wanted}
+    rooms = packing.rooms_of_gang(wanted)
     asked = replace(asked_of_links(packing, number, wanted, rooms), flow=0)
     for portions in link_sets(asked):
         if placed_in(packing, portions, wanted, packing.place, None):

@@ -17,6 +17,7 @@ from scheduler_plugin.packing.empty_nodes import EmptyNodes
 from scheduler_plugin.packing.greedy import Packing
 from scheduler_plugin.packing.pod_classes import Job
 from scheduler_plugin.packing.problem import Assignment, BoolArray, IntArray, Problem, placed_counts
+from scheduler_plugin.packing.whole_gangs import left_over
 from scheduler_plugin.room.board_neighbours import Neighbours, Sharer
 from scheduler_plugin.room.pod_demand import Demand
 from scheduler_plugin.room.resource_columns import GPUS, MEMORY, MILLI_CPU, PODS
@@ -107,23 +108,21 @@ class _Look:
 def _gang_cause(look: _Look, job: Job) -> Cause:
     """The cause of the first member that finds no place beside the others."""
     problem, packing = look.problem, look.packing
-    wanted = sum(int(problem.counts[c]) for c in job.classes)
-    mark, fitted = packing.mark(), 0
+    counts = {c: int(problem.counts[c]) for c in job.classes}
+    wanted, mark = sum(counts.values()), packing.mark()
     try:
-        for c in job.classes:
-            count = int(problem.counts[c])
-            found = packing.place(c, count)
-            fitted += found
-            if found < count:
-                cause = _cause(look, c)
-                static = fitted == 0 and cause.reason in _STATIC_REASONS
-                static |= cause.reason is PendingReason.QUOTA_EXCEEDED
-                if not static and (most := int(look.rooms_when_empty(c).sum())) < count:
-                    need = f"{job.gang}: the cluster has room for {most} of {count} such members"
-                    return Cause(PendingReason.GANG_EXCEEDS_CLUSTER, f"{need} when it is empty")
-                text = f"{job.gang}: {fitted} of {wanted} members fit; next member: {cause.message}"
-                reason = cause.reason if static else PendingReason.GANG_DOES_NOT_FIT
-                return Cause(reason, text, cause.domains)
+        left = left_over(packing.place, counts, in_any_order=packing.minds_others(counts))
+        if left:
+            c, fitted = next(iter(left)), wanted - sum(left.values())
+            cause = _cause(look, c)
+            static = fitted == 0 and cause.reason in _STATIC_REASONS
+            static |= cause.reason is PendingReason.QUOTA_EXCEEDED
+            if not static and (most := int(look.rooms_when_empty(c).sum())) < counts[c]:
+                need = f"{job.gang}: the cluster has room for {most} of {counts[c]} such members"
+                return Cause(PendingReason.GANG_EXCEEDS_CLUSTER, f"{need} when it is empty")
+            text = f"{job.gang}: {fitted} of {wanted} members fit; next member: {cause.message}"
+            reason = cause.reason if static else PendingReason.GANG_DOES_NOT_FIT
+            return Cause(reason, text, cause.domains)
     finally:
         packing.undo_to(mark)
     if uplinks := short_uplinks(packing, job):

@@ -31,6 +31,7 @@ from scheduler_plugin.packing.domain_rooms import counted_watts
 from scheduler_plugin.packing.empty_nodes import EmptyNodes
 from scheduler_plugin.packing.greedy import Packing
 from scheduler_plugin.packing.problem import Assignment, BoolArray, IntArray, Problem
+from scheduler_plugin.packing.whole_gangs import left_over
 from scheduler_plugin.room.board_states import Boards
 from scheduler_plugin.room.resource_columns import GPUS
 
@@ -348,7 +349,8 @@ class Trial:
         try:
             if len(wanted) == 1 and wanted[0][1] == 1:
                 return bool(self.room(wanted[0][0], 1).any())
-            return all(self.place(c, count) == count for c, count in wanted)
+            minds_others = any(self.minds_others(c) for c, _ in wanted)
+            return not left_over(self.place, dict(wanted), in_any_order=minds_others)
         finally:
             self.undo_to(mark)
 

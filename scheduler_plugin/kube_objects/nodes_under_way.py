@@ -18,6 +18,7 @@ from wattpack.errors import InputError
 from wattpack.gang_sizes import ODD_SHAPES
 from wattpack.gpu_resources import GpuKind, board_count, gpu_kind
 from wattpack.kube.port import JsonObject
+from wattpack.quantities import resources
 
 __all__ = ["UnderWay", "under_way"]
 
@@ -62,7 +63,7 @@ def under_way(
     for claim in claims:
         try:
             coming += _node_of(claim, ready)
-        except ODD_SHAPES as error:
+        except (InputError, *ODD_SHAPES) as error:
             log.warning("NodeClaim %s is not read: %r", claim["metadata"].get("name"), error)
     for boards in sorted(_asked_by_others(everybody), reverse=True):
         _take(coming, boards)
@@ -72,7 +73,11 @@ def under_way(
 
 
 def _node_of(claim: JsonObject, ready: set[str]) -> Iterator[JsonObject]:
-    """The node that a claim will be; nothing where it is there, or not launched yet."""
+    """The node that a claim will be; nothing where it is there, or not launched yet.
+
+    Raises:
+        InputError: for boards that no quantity says.
+    """
     metadata, spec, status = claim["metadata"], claim.get("spec") or {}, claim.get("status") or {}
     is_there = _says(status, "Initialized") or status.get("nodeName") in ready
     if metadata.get("deletionTimestamp") or is_there or not _says(status, "Launched"):
@@ -84,11 +89,14 @@ def _node_of(claim: JsonObject, ready: set[str]) -> Iterator[JsonObject]:
         if rule.get("operator") == "In" and len(rule.get("values") or ()) == 1
     }
     labels |= {"kubernetes.io/hostname": name, **(metadata.get("labels") or {})}
+    amounts = dict(status.get("allocatable") or {})
+    boards = {name: text for name, text in amounts.items() if gpu_kind(name) is not None}
+    counted = resources("status.allocatable", boards)
     yield {
         "metadata": {"name": name, "labels": labels},
         "spec": {"taints": list(spec.get("taints") or ())},
         "status": {
-            "allocatable": dict(status.get("allocatable") or {}),
+            "allocatable": amounts | {name: str(counted[name]) for name in boards},
             "conditions": [{"type": "Ready", "status": "True"}],
         },
     }

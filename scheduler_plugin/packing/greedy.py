@@ -17,6 +17,7 @@ from scheduler_plugin.packing.linked_places import place_linked
 from scheduler_plugin.packing.node_scores import STEP
 from scheduler_plugin.packing.pod_classes import Job
 from scheduler_plugin.packing.problem import Assignment, IntArray, Problem, placed_counts
+from scheduler_plugin.packing.whole_gangs import left_over
 from scheduler_plugin.room.board_states import Boards
 from scheduler_plugin.room.resource_columns import GPUS, MEMORY, MILLI_CPU
 from scheduler_plugin.rules.gang_domains import GangDomain
@@ -143,6 +144,14 @@ class Packing:
         """
         return self.states.fits(self.problem.demands[class_index], self._fed(class_index))
 
+    def rooms_of_gang(self, classes: Iterable[int]) -> dict[int, IntArray]:
+        """The same of a gang's classes, whomever its members want near them or away, (n,) each.
+
+        Those may be other members: who is where is asked as they are placed.
+        """
+        demands = self.problem.demands
+        return {c: self.states.fits(demands[c], self._fed(c, peers=False)) for c in classes}
+
     def admits(self, class_index: int, node: int, boards: Boards) -> bool:
         """Whether one more pod of a class has room on a node, and on just these boards if told."""
         if not self.within_quotas(class_index, 1):
@@ -156,7 +165,12 @@ class Packing:
         """How many more pods of a class, up to so many, its quotas let in, wherever they go."""
         return self.problem.quotas.admits(self.quota_left, class_index, at_most)
 
-    def _fed(self, class_index: int) -> IntArray:
+    def minds_others(self, classes: Iterable[int]) -> bool:
+        """Whether other pods matter for one of these classes, by affinity or spread."""
+        peers = self.peers
+        return peers is not None and any(map(peers.binds, classes))
+
+    def _fed(self, class_index: int, *, peers: bool = True) -> IntArray:
         """What rules beside room leave of a class on each node, shape (n,)."""
         problem = self.problem
         watts = problem.watts[class_index]
@@ -170,7 +184,7 @@ class Packing:
         if watts.any():
             fed = stay + self._node_headroom // np.maximum(watts, 1)
             np.minimum(at_most, fed, out=at_most, where=watts > 0)
-        if self.peers is not None and self.peers.binds(class_index):
+        if peers and self.peers is not None and self.peers.binds(class_index):
             at_most = np.where(self.peers.allowed(class_index), at_most, 0)
         return at_most if self.only is None else np.where(self.only, at_most, 0)
 
@@ -327,10 +341,11 @@ def fill(packing: Packing, jobs: Iterable[Job], *, spread: bool = False) -> None
         if domain is not None and _is_settled(packing, domain, wanted, place):
             continue
         mark = packing.mark()
-        for class_index, count in wanted.items():
-            if place(class_index, count) < count and job.gang:
-                packing.undo_to(mark)
-                break
+        if not job.gang:
+            for class_index, count in wanted.items():
+                place(class_index, count)
+        elif left_over(place, wanted, in_any_order=packing.minds_others(wanted)):
+            packing.undo_to(mark)
 
 
 def _is_settled(
@@ -346,12 +361,12 @@ def _in_one_domain(
     packing: Packing, domain: GangDomain, wanted: Mapping[int, int], place: Place
 ) -> bool:
     """All of a gang's members in one domain, if there is one that holds them."""
-    rooms = [packing.capacity(c) for c in wanted]
+    rooms = packing.rooms_of_gang(wanted)
     mark = packing.mark()
-    for packing.only in domain.candidates(rooms, list(wanted.values())):
-        done = all(place(c, count) == count for c, count in wanted.items())
+    for packing.only in domain.candidates(list(rooms.values()), list(wanted.values())):
+        left = left_over(place, wanted, in_any_order=packing.minds_others(wanted))
         packing.only = None
-        if done:
+        if not left:
             return True
         packing.undo_to(mark)
     packing.only = None

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
+from scheduler_plugin.packing.whole_gangs import left_over
 from scheduler_plugin.rules.gang_domains import GangDomain
 from scheduler_plugin.rules.link_sets import Asked, link_sets
 
@@ -50,8 +51,8 @@ def _topologies(
 ) -> Iterator[BoolArray | None]:
     """Nodes that are asked first: each domain that may hold the gang, then all if it may."""
     if domain is not None:
-        rooms = [packing.capacity(c) for c in wanted]
-        yield from domain.candidates(rooms, list(wanted.values()))
+        rooms = packing.rooms_of_gang(wanted)
+        yield from domain.candidates(list(rooms.values()), list(wanted.values()))
     if domain is None or not domain.required:
         yield None
 
@@ -63,7 +64,7 @@ def _placed(
     flows = packing.flows
     assert flows is not None
     packing.only = nodes
-    rooms = {c: packing.capacity(c) for c in wanted}
+    rooms = packing.rooms_of_gang(wanted)
     if any(int(rooms[c].sum()) < count for c, count in wanted.items()):
         return False
     before, mark = flows.spread(gang), packing.mark()
@@ -73,8 +74,8 @@ def _placed(
             return True
         packing.undo_to(mark)
     packing.only = nodes
-    everybody = all(place(c, count) == count for c, count in wanted.items())
-    if everybody and not flows.short(gang, before):
+    left = left_over(place, wanted, in_any_order=packing.minds_others(wanted))
+    if not left and not flows.short(gang, before):
         return True
     packing.undo_to(mark)
     return False

@@ -8,6 +8,7 @@ greatest common divisor of the requests, which loses nothing and keeps the numbe
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -152,14 +153,12 @@ class _Part:
 
     def _quotas(self) -> None:
         """Of running pods, too: those that leave for good give theirs back."""
-        quotas = self.problem.quotas
-        for row in range(len(quotas.rows)):
-            terms = [
-                (amount, x)
-                for (c, _), x in self.counts.items()
-                for of, amount in quotas.asked[c]
-                if of == row
-            ]
+        asked = self.problem.quotas.asked
+        of_row: dict[int, list[tuple[int, Any]]] = defaultdict(list)
+        for (c, _), x in self.counts.items() if asked else ():
+            for row, amount in asked[c]:
+                of_row[row].append((amount, x))
+        for row, terms in of_row.items():
             self._at_most(terms, self.packing.quota_left[row])
 
     def _at_most(self, terms: list[tuple[int, Any]], limit: int) -> None:

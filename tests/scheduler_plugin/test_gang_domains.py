@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from scheduler_plugin.documents.peer_rule import PeerKind, PeerRule
 from scheduler_plugin.documents.plan_document import PendingReason, Placement, Plan
 from scheduler_plugin.documents.snapshot import Gang, Node, Pod, Snapshot
 from scheduler_plugin.judge.checker import complaints
@@ -51,6 +52,20 @@ def test_a_gang_that_no_rack_holds_waits_only_if_it_has_to_be_in_one(required: b
         assert {p.reason for p in made.pending} == {PendingReason.GANG_DOES_NOT_FIT}
         told = "g: no rack has room for all 5 members, also when it is empty"
         assert made.pending[0].message == told
+
+
+@pytest.mark.parametrize("key", ["", "rack"])
+def test_members_that_want_others_near_them_come_after_these(key: str) -> None:
+    """In the order of their size the follower would find nobody whom it may be near."""
+    near = PeerRule(kind=PeerKind.TOGETHER, group="leader", topology_key="rack")
+    follower = pod("m0", 8, gang="g", peer_rules=(near,))
+    leader = pod("m1", 4, gang="g", groups=("leader",))
+    members = Gang(id="g", size=2, topology_key=key, topology_required=bool(key))
+    question = snapshot(*NODES, (members, (follower, leader)))
+    made = plan(question, deadline_seconds=0)
+    assert not complaints(question, made)
+    assert len(made.placements) == 2
+    assert len(racks_of(question, made)) == 1
 
 
 def test_a_gang_whose_rack_is_only_full_now_is_told_so() -> None:

@@ -23,6 +23,8 @@ from tests.scheduler_plugin.test_foreign_objects import with_junk
 from wattpack.kube.port import NODES, PODS, JsonObject
 
 PATIENCE_SECONDS = 61.0
+REFUSED = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
+"""By kube-scheduler: an autoscaler brings nodes for such a pod."""
 
 
 def claim(gpus: int = 16, *conditions: str, **spec: Any) -> JsonObject:
@@ -100,9 +102,8 @@ def test_a_claim_that_is_no_room_for_it_keeps_nobody(cluster: Cluster, body: Jso
 
 def test_whom_the_node_is_brought_for_comes_first(cluster: Cluster) -> None:
     cluster.api.create(NODE_CLAIMS[0], claim())
-    refusal = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
     cluster.api.create(PODS, pod_object("let-go", 16), SPACE)
-    body = {**cluster.pod("let-go"), "status": {"conditions": [refusal]}}
+    body = {**cluster.pod("let-go"), "status": {"conditions": [REFUSED]}}
     cluster.api.replace(PODS, body, SPACE, subresource="status")
     cluster.add(pod_object("p", 16))
     assert wait(cluster) == ""
@@ -146,6 +147,9 @@ def test_a_pod_waits_for_the_provisioning_request_that_it_names(
 
 def test_a_claim_with_anything_in_any_field_hides_no_other() -> None:
     good, pods = claim(16), [pod_object("p", 16) | {"status": {}}]
+    theirs = pod_object("theirs", 1) | {"status": {"conditions": [REFUSED]}}
+    theirs["spec"].pop("schedulingGates", None)
+    pods.append(theirs)
     good["spec"] = {"requirements": [{"key": "a", "operator": "In", "values": ["b"]}]}
     nodes = [node_object("n1")]
     for field in ("spec", "status"):
@@ -153,6 +157,16 @@ def test_a_claim_with_anything_in_any_field_hides_no_other() -> None:
             odd["metadata"] = {"name": "odd"}
             names = [n["metadata"]["name"] for n in under_way([odd, good], [], nodes, pods).nodes]
             assert "c1" in names
+            under_way([odd], [], nodes, pods)
+
+
+def test_boards_that_are_written_otherwise_are_taken_as_well() -> None:
+    theirs = pod_object("theirs", 10) | {"status": {"conditions": [REFUSED]}}
+    theirs["spec"].pop("schedulingGates", None)
+    good = claim(16)
+    good["status"]["allocatable"]["nvidia.com/gpu"] = "16000m"
+    (left,) = under_way([good], [], [node_object("n1")], [theirs]).nodes
+    assert left["status"]["allocatable"]["nvidia.com/gpu"] == "6"
 
 
 def test_nothing_is_read_or_planned_onto_what_is_to_come(cluster: Cluster) -> None:
