@@ -21,9 +21,12 @@ def gang_complaints(snapshot: Snapshot, placements: tuple[Placement, ...]) -> li
     """
     placed = {placement.uid for placement in placements}
     members: dict[str, list[Pod]] = defaultdict(list)
+    beyond: dict[str, list[Pod]] = defaultdict(list)
     for pod in snapshot.pods:
         if pod.gang:
             members[pod.gang].append(pod)
+        elif pod.beyond:
+            beyond[pod.beyond].append(pod)
     where = {p.uid: p.node for p in placements} | {p.uid: p.node for p in snapshot.pods if p.node}
     labels = {node.name: node.labels for node in snapshot.nodes}
     found: list[str] = []
@@ -35,8 +38,7 @@ def gang_complaints(snapshot: Snapshot, placements: tuple[Placement, ...]) -> li
         found += _scattered(gang, members[gang.id], where, labels) if chosen else []
         if chosen and len(members[gang.id]) < gang.size:
             found.append(f"gang {gang.id}: {len(members[gang.id])} of {gang.size} members known")
-        others = [p for p in snapshot.pods if p.beyond == gang.id]
-        found += _beyond(gang, members[gang.id], others, placed)
+        found += _beyond(gang, members[gang.id], beyond[gang.id], placed)
     return found
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
+
 from scheduler_plugin.documents.plan_document import Plan
 from scheduler_plugin.documents.snapshot import Pod, Quota, Snapshot
 from scheduler_plugin.judge.board_checker import worth_milli
@@ -16,25 +18,33 @@ def quota_complaints(snapshot: Snapshot, plan: Plan) -> list[str]:
         snapshot: What the plan was made for.
         plan: With its steps, if it has any.
     """
+    if not snapshot.quotas:
+        return []
     pods = {pod.uid: pod for pod in snapshot.pods}
+    there: dict[str, list[Pod]] = defaultdict(list)
+    for pod in snapshot.pods:
+        for name in pod.quotas if pod.node else ():
+            there[name].append(pod)
+    walks: dict[str, list[tuple[Pod, bool]]] = defaultdict(list)
+    steps = [(step.uid, step.arrives) for step in plan.steps]
+    for uid, arrives in steps or [(placed.uid, True) for placed in plan.placements]:
+        pod = pods.get(uid)
+        for name in () if pod is None else pod.quotas:
+            walks[name].append((pods[uid], arrives))
     found: list[str] = []
     for quota in snapshot.quotas:
-        inside = {uid: pod for uid, pod in pods.items() if quota.name in pod.quotas}
-        if inside:
-            found += _of_one(quota, inside, plan)
+        found += _of_one(quota, there[quota.name], walks[quota.name])
     return found
 
 
-def _of_one(quota: Quota, inside: dict[str, Pod], plan: Plan) -> list[str]:
-    walk = [(step.uid, step.arrives) for step in plan.steps]
-    walk = walk or [(placed.uid, True) for placed in plan.placements]
+def _of_one(quota: Quota, there: list[Pod], walk: list[tuple[Pod, bool]]) -> list[str]:
     found: list[str] = []
-    for resource, limit in quota.limits.items():
+    for resource, limit in quota.limits.items() if walk else ():
         held = quota.used.get(resource, 0)
-        held += sum(_amount(pod, resource) for pod in inside.values() if pod.node)
+        held += sum(_amount(pod, resource) for pod in there)
         allowed = max(limit, held)
-        for uid, arrives in walk:
-            amount = _amount(inside[uid], resource) if uid in inside else 0
+        for pod, arrives in walk:
+            amount = _amount(pod, resource)
             held += amount if arrives else -amount
             if arrives and amount and held > allowed:
                 found.append(f"quota {quota.name}: {resource} would be {held} of {limit}")

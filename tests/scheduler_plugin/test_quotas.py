@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import random
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -53,6 +54,40 @@ def test_what_runs_and_what_is_promised_counts_and_beyond_the_limit_it_stays() -
     assert placed(snapshot(*parts, quota("a", gpu_milli=5000))) == set()
     assert placed(snapshot(*parts, quota("a", gpu_milli=3000))) == set()
     assert placed(snapshot(*parts, quota("a", gpu_milli=6000))) == {"p"}
+
+
+class Counted(tuple[Pod, ...]):
+    """Pods that count how often somebody goes through all of them."""
+
+    walks = 0
+
+    def __iter__(self) -> Iterator[Pod]:
+        type(self).walks += 1
+        return super().__iter__()
+
+
+def test_judging_takes_no_longer_the_more_gangs_and_quotas_there_are() -> None:
+    """25 gangs beside 26,000 pods took 0.4 s more of each cycle, since each asked all of them."""
+
+    def walks(groups: int) -> int:
+        parts = [
+            part
+            for g in range(groups)
+            for part in (
+                node(f"n{g}"),
+                gang(f"g{g}", 2, 4),
+                pod(f"p{g}", 4, quotas=(f"q{g}",)),
+                quota(f"q{g}", gpu_milli=3000),
+            )
+        ]
+        question = snapshot(*parts)
+        made = plan(question, deadline_seconds=0)
+        counted = question.model_copy(update={"pods": Counted(question.pods)})
+        Counted.walks = 0
+        assert not complaints(counted, made, digest=made.snapshot_digest)
+        return Counted.walks
+
+    assert walks(12) == walks(2)
 
 
 def test_a_gang_is_within_its_quota_whole_or_waits() -> None:
