@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 from scheduler_plugin.app.cluster_view import ClusterReader
@@ -129,16 +128,14 @@ def cluster_snapshot(api: KubeApi, clock: Clock, settings: PlacementSettings) ->
     Args:
         api: Of the cluster.
         clock: Of the people who ask.
-        settings: Of the planner: whose forecasts count, how peaks add up, and cap levels.
+        settings: Of the planner: whose forecasts count, links, how peaks add up, and cap levels.
 
     Raises:
         KubeError: if the API does not answer.
     """
     reader = ClusterReader(api, clock, shadow=True, authority=settings.namespace)
     pods = reader.pods()
-    objects = replace(reader.objects(pods), p99_of_sums=settings.peaks == "p99")
-    if settings.cap_levels:
-        objects = replace(objects, at_caps=True, floors=reader.policy_floors())
+    objects = settings.applied_to(reader.objects(pods), reader.policy_floors)
     built = build_snapshot(objects, Ledger())
     ends = expected_ends(pods, clock.wall_time_ns() / NS_PER_SECOND)
     return with_expected_ends(built.snapshot, ends)

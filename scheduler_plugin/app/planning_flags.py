@@ -70,7 +70,7 @@ def add_planning_flags(parser: argparse.ArgumentParser) -> None:
         type=Path,
         metavar="FILE",
         help="the scheduler's settings, to plan as it would: its objective, policy and figures, "
-        "and of a cluster its cap levels and peaks; flags win",
+        "and of a cluster its cap levels, peaks and links; flags win",
     )
     add("--objective", type=stage_names, metavar="STAGE,…", help=OBJECTIVE_HELP)
     add(

@@ -241,11 +241,8 @@ class PlacementLoop:
         if self._settings.mode is Mode.MANAGE:
             held = held_back(pods, objects.gangs, self._pauses, now_ns)
         there = tuple(pod for uid, pod in by_uid.items() if uid not in held)
-        p99_of_sums = self._settings.peaks == "p99"
-        objects = replace(objects, pods=there, expected=expected, p99_of_sums=p99_of_sums)
-        objects = replace(objects, links=self._settings.links.of_snapshot)
-        if self._settings.cap_levels:
-            objects = replace(objects, at_caps=True, floors=self.reader.policy_floors())
+        objects = replace(objects, pods=there, expected=expected)
+        objects = self._settings.applied_to(objects, self.reader.policy_floors)
         objects = self._moves.seen(objects, by_uid)
         built = build_snapshot(objects, self.ledger)
         self.ledger.keep_slots(built.kept_slots)

@@ -91,15 +91,17 @@ class RoomMetrics:
 
 
 def _taken(plan: Plan, snapshot: Snapshot) -> Mapping[str, float]:
-    """GPUs that placements and steps take from what is free, by model; below 0 for given back."""
+    """GPUs that a plan takes from what is free, by model; below 0 for given back.
+
+    Where a plan has steps, placements are among them.
+    """
     models = {node.name: node.gpu_model for node in snapshot.nodes if node.is_open}
-    named = {placement.uid for placement in plan.placements} | {step.uid for step in plan.steps}
+    walk = [(step.uid, step.node, step.arrives) for step in plan.steps]
+    walk = walk or [(placed.uid, placed.node, True) for placed in plan.placements]
+    named = {uid for uid, _, _ in walk}
     pods = (pod for pod in snapshot.pods if pod.uid in named)
     gpus = {pod.uid: gpu_value_milli(pod) / MILLI_PER_GPU for pod in pods}
     taken: dict[str, float] = defaultdict(float)
-    for placement in plan.placements:
-        taken[models.get(placement.node, "")] += gpus[placement.uid]
-    for step in plan.steps:
-        more = gpus[step.uid] if step.arrives else -gpus[step.uid]
-        taken[models.get(step.node, "")] += more
+    for uid, node, arrives in walk:
+        taken[models.get(node, "")] += gpus[uid] if arrives else -gpus[uid]
     return taken

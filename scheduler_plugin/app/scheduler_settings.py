@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Annotated, Final, Literal, Self
 
 from pydantic import Field, model_validator
@@ -14,9 +15,11 @@ from scheduler_plugin.documents.objective_order import (
     ObjectiveStage,
 )
 from scheduler_plugin.kube_objects.admission import Mode
+from scheduler_plugin.kube_objects.policy_floors import PolicyFloors
 from scheduler_plugin.packing.policy_values import ThroughputPolicy
 from scheduler_plugin.packing.priced_nodes import ObjectiveChoice
 from scheduler_plugin.promises.move_settings import MoveSettings
+from scheduler_plugin.snapshot_builder import ClusterObjects
 from wattpack.errors import InputError
 from wattpack.object_names import SYSTEM_NAMESPACE
 from wattpack.settings import Settings
@@ -100,6 +103,18 @@ class PlacementSettings(Settings):
             expected = "grams of at least one power domain with objective carbon"
             raise InputError("carbon_grams_per_kwh", expected, {})
         return self
+
+    def applied_to(
+        self, objects: ClusterObjects, floors: Callable[[], PolicyFloors]
+    ) -> ClusterObjects:
+        """What a cluster holds, as plans by these settings see it.
+
+        Args:
+            objects: As they were read.
+            floors: What policies keep for pods; asked where plans count on caps.
+        """
+        made = replace(objects, p99_of_sums=self.peaks == "p99", links=self.links.of_snapshot)
+        return replace(made, at_caps=True, floors=floors()) if self.cap_levels else made
 
     @property
     def objective_choice(self) -> ObjectiveChoice:

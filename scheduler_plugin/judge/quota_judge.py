@@ -28,8 +28,7 @@ def quota_complaints(snapshot: Snapshot, plan: Plan) -> list[str]:
     walks: dict[str, list[tuple[Pod, bool]]] = defaultdict(list)
     steps = [(step.uid, step.arrives) for step in plan.steps]
     for uid, arrives in steps or [(placed.uid, True) for placed in plan.placements]:
-        pod = pods.get(uid)
-        for name in () if pod is None else pod.quotas:
+        for name in pods[uid].quotas if uid in pods else ():
             walks[name].append((pods[uid], arrives))
     found: list[str] = []
     for quota in snapshot.quotas:

@@ -8,6 +8,8 @@ from scheduler_plugin.app.placement_metrics import PlacementMetrics
 from scheduler_plugin.documents.snapshot import Node, Pod, PodState, Snapshot
 from scheduler_plugin.kube_objects import pods as pod_facts
 from scheduler_plugin.packing.free_gpus import free_gpus
+from scheduler_plugin.solve import SearchSettings, plan
+from tests.scheduler_plugin.placement_builders import bound, node, pod, snapshot
 from tests.scheduler_plugin.placement_cluster import SPACE, Cluster, gang_pod, pod_object
 from wattpack.kube.port import PODS
 from wattpack.object_names import GATE
@@ -97,6 +99,17 @@ def test_gpus_are_told_by_model_as_the_plan_leaves_them(cluster: Cluster) -> Non
         ("NVIDIA-L4", "held"): 4.0,
         ("NVIDIA-L4", "free"): 0.0,
     }
+
+
+def test_who_comes_in_a_plan_with_moves_takes_its_gpus_once() -> None:
+    parts = (node("a", 8), node("b", 8), bound("r", "a", 2, move_seconds=1), bound("s", "b", 5))
+    question = snapshot(*parts, pod("p", 8))
+    made = plan(question, settings=SearchSettings(moves=True))
+    assert {step.uid for step in made.steps} == {"r", "p"}
+    metrics = PlacementMetrics()
+    metrics.room.planned(made, question)
+    found = series(metrics, "wattpack_placement_gpus")
+    assert {state: gpus for (_, state), gpus in found.items()} == {"held": 15.0, "free": 1.0}
 
 
 def test_free_gpus_that_no_expected_pod_can_use_are_told(cluster: Cluster) -> None:

@@ -377,6 +377,15 @@ def test_in_a_cluster_links_are_settings_and_a_gang_waits_for_its_uplink() -> No
     assert {reason for reason, _ in result.pending.values()} <= {"UplinkFull", "GangDoesNotFit"}
 
 
+def test_a_snapshot_for_people_has_the_links_of_the_settings() -> None:
+    links = {"label": RACK, "groups": [{"name": "r0", "uplink_megabits": 100}]}
+    settings = PlacementSettings.model_validate({"links": links})
+    cluster = Cluster()
+    taken = plan_command.cluster_snapshot(cluster.api, cluster.clock, settings)
+    assert taken.link_label == RACK
+    assert [group.name for group in taken.link_groups] == ["r0"]
+
+
 def test_settings_of_links_that_contradict_themselves_are_refused() -> None:
     for links, field in (
         ({"groups": [{"name": "a"}]}, "label"),
