@@ -39,17 +39,16 @@ from scheduler_plugin.kube_objects.shared_work import SharedWork
 from scheduler_plugin.kube_objects.volume_places import VolumePlaces
 from scheduler_plugin.kube_objects.work_draw import WorkDraws
 from scheduler_plugin.promises.gang_places import Room, gangs_with_places, places_of_expected
-from scheduler_plugin.promises.ledger import PIN_TIMEOUT_NS, Ledger
+from scheduler_plugin.promises.ledger import Ledger
+from scheduler_plugin.promises.pod_states import PodStates
 from wattpack.device_requests import Devices, UncountedClaimError
 from wattpack.errors import InputError
 from wattpack.gang_sizes import ODD_SHAPES
 from wattpack.gangs import GangRef, GangSources
 from wattpack.kube.port import JsonObject
-from wattpack.object_names import GATE
 from wattpack.pod_binding import bound_at_seconds
 from wattpack.quantities import pod_requests
 from wattpack.resource_claims import ClaimBook
-from wattpack.units import NS_PER_SECOND
 
 log = logging.getLogger(__name__)
 
@@ -157,40 +156,16 @@ def build_snapshot(objects: ClusterObjects, ledger: Ledger) -> BuiltSnapshot:
     )
     nodes = [reader.node(body) for body in objects.nodes]
     sharing = SharedWork(objects.works, objects.shared_speeds, nodes)
-    planned: list[Pod] = []
-    pending: dict[str, JsonObject] = {}
-    refs: dict[str, GangRef] = {}
-    refused: dict[str, str] = {}
     census = GangCensus(objects.pods, objects.gangs)
     peers = PeerGroups(everybody, objects.namespaces)
     alive = (pod for pod in objects.pods if pod_facts.uid(pod) in live)
     claims = PodClaims(alive, objects.claims, objects.devices)
     hami = HamiBoards(objects.nodes)
-    around = _Around(objects, ledger, census, peers, claims, sharing, draws, hami, ports)
-    uncounted: dict[str, tuple[str, str]] = {}
-    for body in objects.pods:
-        try:
-            state, node = _state(body, ledger, objects)
-            if state is None:
-                continue
-            pod, ref = _pod(body, state, node, around)
-            if ref is not None and ref.size is None and state is PodState.PENDING:
-                raise InputError("gang", "a declared size", ref.id, pod_facts.key(body))
-        except (InputError, ValidationError) as error:
-            if held := _still_holds(body, around):
-                planned += held
-            elif isinstance(error, UncountedClaimError):
-                uncounted[pod_facts.uid(body)] = (CLAIM_NOT_COUNTED, str(error))
-            else:
-                refused[pod_facts.uid(body)] = str(_named(error, pod_facts.key(body)))
-            continue
-        planned.append(pod)
-        if ref is not None:
-            refs[pod.uid] = ref
-        if state is PodState.PENDING:
-            pending[pod.uid] = body
-    room = Room(nodes, planned)
-    planned, gangs, absent, later = gangs_with_places(planned, refs, ledger, room)
+    states = PodStates(ledger, objects.rescued, objects.shadow_namespaces, objects.wall_seconds)
+    around = _Around(objects, ledger, states, census, peers, claims, sharing, draws, hami, ports)
+    read = _read(around)
+    room = Room(nodes, read.planned)
+    planned, gangs, absent, later = gangs_with_places(read.planned, read.refs, ledger, room)
     gangs, absent = _with_expected(around, gangs, absent, room)
     quotas, everyone = objects.quotas.applied([*planned, *absent])
     snapshot = Snapshot(
@@ -204,11 +179,57 @@ def build_snapshot(objects: ClusterObjects, ledger: Ledger) -> BuiltSnapshot:
         cap_options=caps_on_offer(nodes, planned, objects.models.values(), draws),
     )
     kept = frozenset(pod.uid for pod in absent if pod.state is PodState.PROMISED)
-    pending = {uid: body for uid, body in pending.items() if uid not in later}
+    pending = {uid: body for uid, body in read.pending.items() if uid not in later}
     coming = tuple(reader.node(body) for body in objects.under_way.nodes)
     requested = objects.under_way.requested
-    later |= uncounted
-    return BuiltSnapshot(snapshot, pending, refused, kept, later, coming, requested)
+    later |= read.uncounted
+    return BuiltSnapshot(snapshot, pending, read.refused, kept, later, coming, requested)
+
+
+@dataclass(frozen=True, slots=True)
+class _Read:
+    """Pods as values.
+
+    Attributes:
+        planned: All that can be read.
+        pending: Of those that wait, the objects by uid.
+        refs: Gangs, by uid of members.
+        refused: Why a pod is not planned, by uid.
+        uncounted: Reason and message of those whose claims nobody can count, by uid.
+    """
+
+    planned: list[Pod] = field(default_factory=list)
+    pending: dict[str, JsonObject] = field(default_factory=dict)
+    refs: dict[str, GangRef] = field(default_factory=dict)
+    refused: dict[str, str] = field(default_factory=dict)
+    uncounted: dict[str, tuple[str, str]] = field(default_factory=dict)
+
+
+def _read(around: _Around) -> _Read:
+    """All pods that stand somewhere."""
+    read = _Read()
+    for body in around.objects.pods:
+        try:
+            state, node = around.states.of(body)
+            if state is None:
+                continue
+            pod, ref = _pod(body, state, node, around)
+            if ref is not None and ref.size is None and state is PodState.PENDING:
+                raise InputError("gang", "a declared size", ref.id, pod_facts.key(body))
+        except (InputError, ValidationError) as error:
+            if held := _still_holds(body, around):
+                read.planned.extend(held)
+            elif isinstance(error, UncountedClaimError):
+                read.uncounted[pod_facts.uid(body)] = (CLAIM_NOT_COUNTED, str(error))
+            else:
+                read.refused[pod_facts.uid(body)] = str(_named(error, pod_facts.key(body)))
+            continue
+        read.planned.append(pod)
+        if ref is not None:
+            read.refs[pod.uid] = ref
+        if state is PodState.PENDING:
+            read.pending[pod.uid] = body
+    return read
 
 
 def _domains(
@@ -239,56 +260,13 @@ def _named(error: InputError | ValidationError, source: str) -> InputError:
     return error if isinstance(error, InputError) else named_error(error, source)
 
 
-def _state(
-    body: JsonObject, ledger: Ledger, objects: ClusterObjects
-) -> tuple[PodState | None, str]:
-    """Where the pod stands and on which node; None leaves it out of the snapshot."""
-    if pod_facts.is_finished(body):
-        return None, ""
-    if node := pod_facts.node_name(body):
-        return PodState.BOUND, node
-    if body["metadata"].get("deletionTimestamp"):
-        return None, ""  # Nobody binds it any more, however long its finalizers keep it.
-    if pod_facts.is_gated(body):
-        if node := ledger.still_promised(pod_facts.uid(body)):
-            return PodState.PROMISED, node
-        if ledger.goes_unpinned(pod_facts.owner_key(body)):
-            return None, ""
-        alone = pod_facts.gates(body) == [GATE]
-        return (PodState.PENDING, "") if alone else (None, "")
-    if pod_facts.gates(body):
-        return None, ""
-    nominated = str((body.get("status") or {}).get("nominatedNodeName") or "")
-    kept = ledger.moves.place_of(pod_facts.uid(body))
-    if node := _pinned(body, ledger, objects) or kept or nominated:
-        return PodState.PROMISED, node
-    if pod_facts.uid(body) in objects.rescued:
-        return PodState.PENDING, ""
-    space = pod_facts.namespace(body)
-    shadow = objects.shadow_namespaces
-    if space in shadow and not pod_facts.unmanaged_reason(body):
-        return PodState.PENDING, ""
-    return None, ""
-
-
-def _pinned(body: JsonObject, ledger: Ledger, objects: ClusterObjects) -> str:
-    """The node that a pin names, as long as the pod may still be bound there at any moment.
-
-    Whoever wrote another's pin may have named a node that never takes the pod.
-    """
-    if pod_facts.uid(body) not in ledger.promises:
-        refused_seconds = pod_facts.without_a_node_seconds(body, objects.wall_seconds)
-        if refused_seconds * NS_PER_SECOND >= PIN_TIMEOUT_NS:
-            return ""
-    return pod_facts.pinned_node(body)
-
-
 @dataclass(frozen=True, slots=True)
 class _Around:
     """What pods are read against."""
 
     objects: ClusterObjects
     ledger: Ledger
+    states: PodStates
     census: GangCensus
     peers: PeerGroups
     claims: PodClaims
@@ -385,7 +363,7 @@ def _move(body: JsonObject, state: PodState, objects: ClusterObjects) -> dict[st
 def _still_holds(body: JsonObject, around: _Around) -> list[Pod]:
     """A pod with a node holds what it asks for, at worst watts, whatever else it says of itself."""
     try:
-        state, node = _state(body, around.ledger, around.objects)
+        state, node = around.states.of(body)
         if state is None or not node:
             return []
         claimed = around.claims.held(body) if state is PodState.BOUND else Devices()

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from scheduler_plugin.documents.mig_geometry import GEOMETRIES, MigGeometry
 from scheduler_plugin.documents.objective_order import ObjectiveStage
-from scheduler_plugin.documents.snapshot import MILLI_PER_GPU, Snapshot
+from scheduler_plugin.documents.snapshot import MILLI_PER_GPU, Pod, Snapshot
 from scheduler_plugin.packing.cap_levels import chosen_caps
 from scheduler_plugin.packing.capped_watts import watts_added
 from scheduler_plugin.packing.fragmentation import Ask, expected_demand
@@ -253,9 +253,8 @@ def compile_problem(snapshot: Snapshot, *, moves: bool = False, caps: bool = Fal
     columns = columns_of(k.pod for k in classes)
     fixed = [pod for pod in snapshot.pods if pod.node in index and pod.uid not in movable]
     total, free = capacities(snapshot, columns, fixed, index)
-    boards = None
-    if running is not None:
-        boards = states_beside(snapshot, running, {p.uid: index[p.node] for p in fixed}, crowded)
+    boards = _boards_left(snapshot, running, fixed, index, crowded)
+    if boards is not None:
         free[:, GPUS] = (boards == MILLI_PER_GPU).sum(axis=1)
     requests = rows([pod_amounts(k.pod) for k in classes], columns)
     rule = neighbours_of(snapshot, {pod.uid for k in classes for pod in k.running})
@@ -295,6 +294,19 @@ def compile_problem(snapshot: Snapshot, *, moves: bool = False, caps: bool = Fal
         quotas=quota_rooms(snapshot, classes),
         linked=linked_gangs(snapshot, [k.pod for k in classes]),
     )
+
+
+def _boards_left(
+    snapshot: Snapshot,
+    running: Mapping[str, Boards] | None,
+    fixed: Sequence[Pod],
+    index: Mapping[str, int],
+    crowded: frozenset[str],
+) -> IntArray | None:
+    """What is left of each board beside pods that stay; None where boards are not told apart."""
+    if running is None:
+        return None
+    return states_beside(snapshot, running, {p.uid: index[p.node] for p in fixed}, crowded)
 
 
 def _with_margin(snapshot: Snapshot, above: IntArray) -> BoolArray:
