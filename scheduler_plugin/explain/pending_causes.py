@@ -221,7 +221,7 @@ def _full_quotas(packing: Packing, class_index: int) -> str:
     """The quotas that do not let one more pod of the class in; empty if all do."""
     quotas, found = packing.problem.quotas, []
     for row, amount in quotas.asked[class_index] if quotas.rows else ():
-        if amount > packing.quota_left[row]:
+        if row < len(quotas.rows) and amount > packing.quota_left[row]:
             (name, what), limit = quotas.rows[row], quotas.limits[row]
             held = max(limit, quotas.used[row]) - packing.quota_left[row]
             asked, of = quota_amount(what, amount), quota_amount(what, limit).partition(" ")[0]

@@ -108,7 +108,8 @@ class Trial:
         #: Beside the packing's headroom, which is never negative.
         self._more_watts = np.array([*overdrawn, 0], dtype=np.int64)
         quotas = problem.quotas
-        over = zip(quotas.limits, quotas.used, strict=True)
+        # Of named rows: what is held beyond them counts here, so single classes need no rows.
+        over = zip(quotas.limits, quotas.used[: len(quotas.rows)], strict=False)
         #: Beside what the packing has left of quotas, which is never negative at first.
         self._more_quota = [min(0, limit - used) for limit, used in over]
         self._margin = np.array([*(d.guaranteed_margin_watts for d in domains), 0], dtype=np.int64)
@@ -194,7 +195,7 @@ class Trial:
         return [RaiseQuota(quota=name, resource=what, amount=more) for name, what, more in short]
 
     def _quota_left(self) -> list[int]:
-        both = zip(self.packing.quota_left, self._more_quota, strict=True)
+        both = zip(self.packing.quota_left, self._more_quota, strict=False)
         return [left + more for left, more in both]
 
     def empty_room(

@@ -12,7 +12,9 @@ __all__ = ["quota_complaints"]
 
 
 def quota_complaints(snapshot: Snapshot, plan: Plan) -> list[str]:
-    """Arrivals at which a group would hold more than its quota and than it holds now.
+    """Arrivals of waiting pods at which a group would hold more than its quota.
+
+    A pod that moves is held all the while; one that leaves for good gives back what it held.
 
     Args:
         snapshot: What the plan was made for.
@@ -27,8 +29,9 @@ def quota_complaints(snapshot: Snapshot, plan: Plan) -> list[str]:
             there[name].append(pod)
     walks: dict[str, list[tuple[Pod, bool]]] = defaultdict(list)
     steps = [(step.uid, step.arrives) for step in plan.steps]
+    moved = {uid for uid, arrives in steps if arrives and uid in pods and pods[uid].node}
     for uid, arrives in steps or [(placed.uid, True) for placed in plan.placements]:
-        for name in pods[uid].quotas if uid in pods else ():
+        for name in pods[uid].quotas if uid in pods and uid not in moved else ():
             walks[name].append((pods[uid], arrives))
     found: list[str] = []
     for quota in snapshot.quotas:
@@ -41,11 +44,10 @@ def _of_one(quota: Quota, there: list[Pod], walk: list[tuple[Pod, bool]]) -> lis
     for resource, limit in quota.limits.items() if walk else ():
         held = quota.used.get(resource, 0)
         held += sum(_amount(pod, resource) for pod in there)
-        allowed = max(limit, held)
         for pod, arrives in walk:
             amount = _amount(pod, resource)
             held += amount if arrives else -amount
-            if arrives and amount and held > allowed:
+            if arrives and amount and held > limit:
                 found.append(f"quota {quota.name}: {resource} would be {held} of {limit}")
                 break
     return found

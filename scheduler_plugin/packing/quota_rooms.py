@@ -23,10 +23,14 @@ _Row = tuple[str, str]
 class QuotaRooms:
     """One row for each resource of a quota of which less is left than its waiting pods ask for.
 
+    Where more is held than the limit, who leaves gives nothing to others of the group: nobody comes
+    in until it is within its quota again. So each class of it has a row of its own behind the
+    others, of which as much is used as there is.
+
     Attributes:
         rows: Quota and resource, (q,).
-        limits: Of each row.
-        used: By everything that has a place now, those that may move too.
+        limits: Of each row, and of those of single classes, (q + r,).
+        used: By everything that has a place now, those that may move too, (q + r,).
         asked: What a pod of each class takes of which row, (c,); nothing of the others.
     """
 
@@ -47,9 +51,10 @@ class QuotaRooms:
         return found
 
     def take(self, left: list[int], class_index: int, count: int) -> None:
-        """Count pods of a class against what is left."""
+        """Count pods of a class against what is left, of all rows or of the named ones."""
         for row, amount in self.asked[class_index] if self.rows else ():
-            left[row] -= amount * count
+            if row < len(left):
+                left[row] -= amount * count
 
     def lacking(
         self, left: Sequence[int], wanted: Iterable[tuple[int, int]]
@@ -59,12 +64,14 @@ class QuotaRooms:
         for class_index, count in wanted if self.rows else ():
             self.take(rest, class_index, count)
             touched |= {row for row, _ in self.asked[class_index]}
-        return [(*self.rows[row], -rest[row]) for row in sorted(touched) if rest[row] < 0]
+        named = (row for row in sorted(touched) if row < len(self.rows))
+        return [(*self.rows[row], -rest[row]) for row in named if rest[row] < 0]
 
     def admits(self, left: Sequence[int], class_index: int, at_most: int) -> int:
         """How many more pods of a class, up to so many."""
         for row, amount in self.asked[class_index] if self.rows else ():
-            at_most = min(at_most, max(0, left[row]) // amount)
+            if row < len(left):
+                at_most = min(at_most, max(0, left[row]) // amount)
         return at_most
 
 
@@ -83,13 +90,21 @@ def quota_rooms(snapshot: Snapshot, classes: Sequence[PodClass]) -> QuotaRooms:
             (wanted if pod.state.waits else used).update(_taken(pod, limits))
     rows = [row for row, limit in limits.items() if wanted[row] > max(0, limit - used[row])]
     number = {row: i for i, row in enumerate(rows)}
-    asked = tuple(
-        tuple((number[row], n) for row, n in _taken(one.pod, limits).items() if row in number)
+    asked = [
+        [(number[row], n) for row, n in _taken(one.pod, limits).items() if row in number]
         for one in classes
-    )
-    return QuotaRooms(
-        tuple(rows), tuple(limits[row] for row in rows), tuple(used[row] for row in rows), asked
-    )
+    ]
+    most, taken = [limits[row] for row in rows], [used[row] for row in rows]
+    beyond: set[int] = set()
+    if any(one.running for one in classes):
+        beyond = {i for i in range(len(rows)) if taken[i] > most[i]}
+    for one, of_class in zip(classes, asked, strict=True):
+        amounts = [n for row, n in of_class if row in beyond]
+        if amounts:
+            of_class.append((len(most), amounts[0]))
+            most.append(amounts[0] * len(one.running))
+            taken.append(most[-1])
+    return QuotaRooms(tuple(rows), tuple(most), tuple(taken), tuple(map(tuple, asked)))
 
 
 def _taken(pod: Pod, limits: Mapping[_Row, int]) -> dict[_Row, int]:

@@ -134,3 +134,28 @@ def test_who_made_room_for_a_gang_does_not_come_back_into_it() -> None:
     made = plan(question, deadline_seconds=0.2, settings=SearchSettings(moves=True))
     assert made.refusals == ()
     assert made.pending == ()
+
+
+PARTS = st.tuples(st.integers(0, 4), st.sampled_from([0, 0, 250, 500, 700]), st.booleans())
+
+
+@FEW
+@given(st.lists(PARTS, min_size=2, max_size=6), st.integers(2, 5))
+def test_who_leaves_for_a_share_of_a_board_does_not_stay_as_well(
+    parts: list[tuple[int, int, bool]], cores: int
+) -> None:
+    """Shares are no part of contents, but they take of the same cores."""
+    pods, left = [], cores
+    for i, (asked, share, runs) in enumerate(parts):
+        amounts = {"gpu_milli": share, "milli_cpu": asked * 1000}
+        if runs and asked <= left:
+            left -= asked
+            pods.append(bound(f"r{i}", "n", 0, move_seconds=i + 1, **amounts))
+        else:
+            pods.append(pod(f"w{i}", 0, **amounts))
+    question = snapshot(node("n", 4, milli_cpu=cores * 1000), *pods)
+    made = plan(question, deadline_seconds=0.1, settings=SearchSettings(moves=True))
+    assert made.refusals == ()
+    on = {p.uid: p.milli_cpu for p in pods if p.node or p.uid in {x.uid for x in made.placements}}
+    gone = {step.uid for step in made.steps if not step.arrives}
+    assert sum(milli for uid, milli in on.items() if uid not in gone) <= cores * 1000

@@ -287,3 +287,28 @@ def test_a_quota_that_cannot_be_is_refused(document: dict[str, Any], field: str)
     with pytest.raises(InputError) as refused:
         parse_snapshot(json.dumps(document))
     assert refused.value.field == field
+
+
+def test_beyond_a_quota_nobody_comes_in_for_who_would_be_evicted() -> None:
+    runs = bound("b", "n", 4, move_seconds=1, **A)
+    question = snapshot(node("n", 4), runs, pod("p", 1, priority=5, **A), quota("a", gpu_milli=0))
+    assert placed(question, moves=True) == set()
+    leaves = Step(uid="b", node="n", arrives=False)
+    arrives = Step(uid="p", node="n", arrives=True)
+    assert complaints(question, by_hand(question, {"p": "n"}, leaves, arrives)) == (
+        "quota a: gpu_milli would be 1000 of 0",
+    )
+    free = snapshot(node("n", 4), runs, pod("p", 1, priority=5), quota("a", gpu_milli=0))
+    assert placed(free, moves=True) == {"p"}
+
+
+def test_who_moves_asks_a_full_quota_for_nothing_at_any_step() -> None:
+    runs = bound("b", "n", 4, move_seconds=1, **A)
+    parts = (node("n", 4), node("m", 4), runs, pod("p", 4, **A), quota("a", gpu_milli=4000))
+    question = snapshot(*parts)
+    there = Step(uid="b", node="n", arrives=False), Step(uid="b", node="m", arrives=True)
+    arrives = Step(uid="p", node="n", arrives=True)
+    assert complaints(question, by_hand(question, {}, *there)) == ()
+    assert complaints(question, by_hand(question, {"p": "n"}, there[0], arrives)) == ()
+    between = by_hand(question, {"p": "n"}, there[0], arrives, there[1])
+    assert complaints(question, between)
