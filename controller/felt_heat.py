@@ -1,8 +1,9 @@
 """The heat of each breaker: a record of what was drawn, put right as soon as its meter has spoken.
 
 A tick advances heat by the draw that it believes in. When a meter's reading of that time arrives,
-the heat of the time up to it is reckoned anew with the draws scaled to the reading, so that seconds
-in which agents were silent neither hide heat nor leave any that never was.
+the heat of the seconds up to it is reckoned anew with the draws scaled to the reading, so that time
+in which agents were silent neither hides heat nor leaves any that never was. A reading after a long
+gap does not deny what was counted earlier in it: the row may have been hot then (``gap_heat``).
 """
 
 from __future__ import annotations
@@ -17,12 +18,14 @@ from wattpack.power.domain_tree import BoolArray, FloatArray, IntArray
 from wattpack.power.feasibility import LoadTree
 from wattpack.units import NS_PER_SECOND
 
-__all__ = ["Felt", "FeltMemory", "feel_heat", "felt_less", "nothing_felt"]
+__all__ = ["SPEAKS_FOR_NS", "Felt", "FeltMemory", "feel_heat", "felt_less", "nothing_felt"]
 
 _LONGEST_TICK_SECONDS = 60.0
 # A breaker that tripped is replaced or reset by people; more heat than a trip means nothing.
 _HIGHEST_HEAT = 1.0
 _RING = 48
+SPEAKS_FOR_NS = 5 * NS_PER_SECOND
+"""Before its stamp; meters are read every two seconds, and one reading may be lost. Assumed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +134,8 @@ def _correction(load: LoadTree, memory: FeltMemory, felt: Felt) -> FloatArray:
     added: FloatArray = np.zeros(len(stamps_ns))
     for row in np.flatnonzero(seconds.any(axis=1)):
         ratio = memory.watts[row] / load.rating_watts
-        scaled = ratio * scale
+        early = memory.begins_ns[row] < stamps_ns - SPEAKS_FOR_NS
+        scaled = ratio * np.where(early, np.maximum(scale, 1.0), scale)
         # Up to its rating nothing heats a breaker, by whatever reading.
         if (np.maximum(ratio, scaled) > 1.0).any():
             felt_rate = 1.0 / load.curves.trip_seconds(ratio)

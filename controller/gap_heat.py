@@ -130,21 +130,22 @@ def kept_rows(rows: tuple[GapRow, ...], row: GapRow) -> tuple[GapRow, ...]:
 
 
 def settled_rows(
-    rows: tuple[GapRow, ...], begin_ns: int, settled_ns: IntArray
+    rows: tuple[GapRow, ...], begin_ns: IntArray, settled_ns: IntArray
 ) -> tuple[GapRow, ...]:
     """The rows without what can still be taken off where a meter has put the heat right.
 
     Args:
         rows: Ticks with silent servers.
-        begin_ns: How far back it could do so.
+        begin_ns: How far back it could do so, (n_domains,).
         settled_ns: Up to when, -1 for domains without a new reading, (n_domains,).
     """
-    lately = [i for i, row in enumerate(rows) if begin_ns <= row.begin_ns < settled_ns.max()]
+    spoken = settled_ns >= 0
+    first_ns = begin_ns[spoken].min(initial=settled_ns.max())
     changed = list(rows)
-    for i in lately:
-        row = rows[i]
-        least = np.where(row.begin_ns < settled_ns, row.watts, row.least_watts)
-        changed[i] = replace(row, least_watts=least)
+    for i, row in enumerate(rows):
+        if first_ns <= row.begin_ns < settled_ns.max():
+            settled = (begin_ns <= row.begin_ns) & (row.begin_ns < settled_ns)
+            changed[i] = replace(row, least_watts=np.where(settled, row.watts, row.least_watts))
     return tuple(changed)
 
 

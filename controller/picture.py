@@ -26,7 +26,7 @@ from controller.estimate import (
     sum_of_nodes,
     unconfirmed_watts,
 )
-from controller.felt_heat import Felt, FeltMemory, feel_heat, felt_less
+from controller.felt_heat import SPEAKS_FOR_NS, Felt, FeltMemory, feel_heat, felt_less
 from controller.gap_heat import (
     GapRow,
     Heard,
@@ -303,7 +303,8 @@ def _still_open(
     if not rows or not news.any():
         return rows
     settled_ns = np.where(news, tick.observations.meter_time_ns, -1)
-    return settled_rows(rows, int(felt.begins_ns[0]), settled_ns)
+    begin_ns = np.maximum(settled_ns - SPEAKS_FOR_NS, felt.begins_ns[0])
+    return settled_rows(rows, begin_ns, settled_ns)
 
 
 def _told(tick: Tick, state: State, believed: BoolArray, host_watts: FloatArray) -> Heard:

@@ -110,15 +110,16 @@ def test_a_meter_bounds_what_is_taken_off() -> None:
 def test_what_a_meter_has_put_right_is_not_taken_off_again_and_what_it_did_not_reach_is() -> None:
     rows, _ = rows_of(1.3)
     spoke_ns = np.full(D, SECONDS * NS_PER_SECOND, dtype=np.int64)
-    whole = settled_rows(rows, -1, spoke_ns)
+    never_ns = np.full(D, -1, dtype=np.int64)
+    whole = settled_rows(rows, never_ns, spoke_ns)
     assert not reckoned_again(LOAD, whole, told(0.6, rows))[0].any()
-    late = settled_rows(rows, 3 * NS_PER_SECOND, spoke_ns)
+    late = settled_rows(rows, never_ns + 3 * NS_PER_SECOND + 1, spoke_ns)
     false, again = reckoned_again(LOAD, late, told(0.6, rows))
     assert all((new.watts < RATING).all() for new in again[:3])
     assert all((new.watts == old.watts).all() for new, old in zip(again[3:], rows[3:], strict=True))
     _, heat = rows_of(1.3, seconds=3)
     assert false == pytest.approx(heat, rel=0.02)
-    silent = settled_rows(rows, -1, np.full(D, -1, dtype=np.int64))
+    silent = settled_rows(rows, never_ns, never_ns)
     assert (reckoned_again(LOAD, silent, told(0.6, rows))[0] > 0.0).all()
 
 
