@@ -55,6 +55,16 @@ DISRUPTION_TAINTS = frozenset(
     ]
 )
 
+#: By which a pod names the ProvisioningRequest whose capacity it uses (cluster autoscaler), the
+#: older name last, and how that request's class is named beside it.
+CONSUMED_REQUEST_ANNOTATIONS = (
+    "autoscaling.x-k8s.io/consume-provisioning-request",
+    "cluster-autoscaler.kubernetes.io/consume-provisioning-request",
+)
+PROVISIONING_CLASS_ANNOTATION = "autoscaling.x-k8s.io/provisioning-class-name"
+#: Requests of ours begin so.
+OWN_REQUEST_PREFIX = "wattpack-"
+
 LEASE_NAME = "wattpack-scheduler"
 #: On that Lease: how many times planning has worked; being alive does not count.
 SUCCESSES_ANNOTATION = "wattpack.io/planning-successes"

@@ -4,15 +4,22 @@ from __future__ import annotations
 
 import logging
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
 
 from scheduler_plugin.app.applier import Applier, Outcome
 from scheduler_plugin.app.placement_metrics import PlacementMetrics
-from scheduler_plugin.app.waiting_pods import Cause, Unservable, gang_bodies
+from scheduler_plugin.app.provisioner import Provisioner
+from scheduler_plugin.app.under_way_causes import NODE_UNDER_WAY
+from scheduler_plugin.app.waiting_pods import UNSERVABLE, Cause, Unservable, gang_bodies
 from scheduler_plugin.kube_objects import pods as pod_facts
+from scheduler_plugin.kube_objects.gang_census import GangCensus
 from scheduler_plugin.kube_objects.pod_claims import CLAIM_NOT_COUNTED
+from scheduler_plugin.kube_objects.provisioning_requests import Demand
 from scheduler_plugin.promises.ledger import Reservation
+from scheduler_plugin.promises.provisioning import Wait
 from wattpack.clock import Clock
+from wattpack.errors import InputError
 from wattpack.gangs import GangSources
 from wattpack.kube.event_reports import EventReason, EventRecorder
 from wattpack.kube.port import PODS, JsonObject
@@ -34,6 +41,7 @@ class UnservablePods:
         recorder: Where Events go.
         metrics: Counts them.
         patience_ns: How long a pod waits for a node that could serve it.
+        provisioner: May have some of them wait for nodes that it asks for.
     """
 
     def __init__(
@@ -43,12 +51,14 @@ class UnservablePods:
         recorder: EventRecorder,
         metrics: PlacementMetrics,
         patience_ns: int,
+        provisioner: Provisioner,
     ) -> None:
         self._applier = applier
         self._clock = clock
         self._recorder = recorder
         self._metrics = metrics
         self._unservable = Unservable(patience_ns)
+        self._provisioner = provisioner
 
     def let_go(
         self, causes: Mapping[str, Cause], bodies: Mapping[str, JsonObject], sources: GangSources
@@ -61,16 +71,27 @@ class UnservablePods:
             sources: Of gangs.
         """
         due = set(self._unservable.due(causes, self._clock.monotonic_ns())) & bodies.keys()
-        if not due:
+        asks = self._provisioner.enabled
+        waits = {uid for uid, (reason, _) in causes.items() if reason == NODE_UNDER_WAY and asks}
+        hopeless = {uid for uid, (reason, _) in causes.items() if reason in UNSERVABLE and asks}
+        if not (due | waits | hopeless):
             return 0
         waiting = [body for body in bodies.values() if pod_facts.is_gated(body)]
         gangs, single = gang_bodies(waiting, sources)
-        groups = [[body] for body in single] + list(gangs.values())
+        groups = [("", [body]) for body in single] + list(gangs.items())
+        missing = _Missing(bodies.values(), sources)
         released = 0
-        for group in groups:
-            hopeless = [body for body in group if pod_facts.uid(body) in due]
-            if hopeless:
-                released += self._release(group, causes[pod_facts.uid(hopeless[0])])
+        for gang, group in groups:
+            uids = [pod_facts.uid(body) for body in group]
+            why, stays = "", False
+            if not (waits | hopeless).isdisjoint(uids):
+                demand = Demand(gang or uids[0], tuple(group), missing.of(gang, group), bool(gang))
+                wait = Wait(*(not each.isdisjoint(uids) for each in (hopeless, waits, due)))
+                stays, why = self._provisioner.keeps(demand, wait)
+            late = uids if why else [uid for uid in uids if uid in due]
+            if late and not stays:
+                told = next(causes[uid] for uid in late if uid in causes)
+                released += self._release(group, (told[0], f"{told[1]}. {why}" if why else told[1]))
         self._metrics.released_unpinned.inc(released)
         return released
 
@@ -96,6 +117,35 @@ def _says(cause: Cause) -> str:
     if cause[0] == CLAIM_NOT_COUNTED:
         return "Where its devices are is for kube-scheduler to find out"
     return "No present node can serve it"
+
+
+class _Missing:
+    """How many members of gangs are still to come.
+
+    Args:
+        bodies: All pods.
+        sources: Of gangs.
+    """
+
+    def __init__(self, bodies: Iterable[JsonObject], sources: GangSources) -> None:
+        self._bodies, self._sources = tuple(bodies), sources
+
+    @cached_property
+    def _alive(self) -> dict[str, list[JsonObject]]:
+        alive = (body for body in self._bodies if not pod_facts.is_finished(body))
+        return gang_bodies(alive, self._sources)[0]
+
+    @cached_property
+    def _census(self) -> GangCensus:
+        return GangCensus(self._bodies, self._sources)
+
+    def of(self, gang: str, members: Sequence[JsonObject]) -> int:
+        """Of a gang, by the size that it has now; 0 without a gang."""
+        try:
+            found = self._census.gang(members[0]) if gang else None
+        except InputError:
+            return 0
+        return max(0, ((found and found.size) or 0) - len(self._alive.get(gang, ())))
 
 
 class GangEnd:

@@ -102,6 +102,13 @@ class PlacementMetrics:
         "wattpack_placement_released_unpinned_pods",
         "Pods let go without a node because no present node can serve them.",
     )
+    provisioning_requests = _Series(
+        Counter,
+        "wattpack_placement_provisioning_requests",
+        "ProvisioningRequests by what became of them: created, refused (not made), withdrawn "
+        "(nobody waited any more), failed, expired, revoked, timed_out (pods were let go).",
+        "outcome",
+    )
     gangs_timed_out = _Series(
         Counter,
         "wattpack_placement_timed_out_gangs",

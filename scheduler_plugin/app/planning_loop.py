@@ -7,7 +7,7 @@ the tests call it and nothing else.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
@@ -28,7 +28,8 @@ from scheduler_plugin.app.placement_metrics import PlacementMetrics
 from scheduler_plugin.app.plan_archive import PlanArchive
 from scheduler_plugin.app.plan_lines import pending_causes
 from scheduler_plugin.app.pod_events import PendingEvents
-from scheduler_plugin.app.release import release_all
+from scheduler_plugin.app.provisioner import Provisioner
+from scheduler_plugin.app.release import let_all_go
 from scheduler_plugin.app.release_order import first_to_go
 from scheduler_plugin.app.scheduler_settings import PlacementSettings
 from scheduler_plugin.app.solver_process import Planner
@@ -151,12 +152,17 @@ class PlacementLoop:
         self._starts = StartEstimates(clock)
         self._pauses = Pauses()
         self._gangs_end = GangEnd(self._recorder, self.metrics)
+        asks = settings.provisioning.model_copy(
+            update={"enabled": manages and settings.provisioning.enabled}
+        )
+        self._provisioner = Provisioner(api, clock, self._recorder, self.metrics, asks, at_once)
         self._hopeless = UnservablePods(
             self._applier,
             clock,
             self._recorder,
             self.metrics,
             seconds_to_ns(settings.unservable_seconds),
+            self._provisioner,
         )
         self._policy = PolicyChoice(settings.policy, settings.gpu_prices)
         self._last_digest = ""
@@ -173,7 +179,7 @@ class PlacementLoop:
             LeadershipLostError: if the term ended in the middle; nothing more was written then.
         """
         if self._settings.mode is not Mode.MANAGE and not self._let_go:
-            self._let_go = self._release_held()
+            self._let_go = let_all_go(self._api, self._settings.mode)
         if self._settings.mode is Mode.OFF:
             return CycleResult("idle")
         try:
@@ -201,20 +207,6 @@ class PlacementLoop:
         except LeadershipLostError as error:
             log.info("the counts of Events are not told: %s", error)
 
-    def _release_held(self) -> bool:
-        """Let go of pods that an earlier Manage left at our gate; whether none is left.
-
-        Planning that works keeps the watchdog quiet, so nobody else would.
-        """
-        try:
-            done = release_all(self._api)
-        except KubeError as error:
-            log.warning("held pods not read: %s", error)
-            return False
-        if done.released:
-            log.info("mode %s: %d held pods released", self._settings.mode, done.released)
-        return done.left == 0
-
     def _step(self) -> CycleResult:
         pods = self.reader.pods()
         by_uid = {pod_facts.uid(pod): pod for pod in pods}
@@ -227,12 +219,14 @@ class PlacementLoop:
         self._moves.reconcile(pods, by_uid, self._causes)
         settled = self._settle(by_uid)
         unpinned = self._pins.release_unpinned(pods, self._let_one_go)
+        self._provisioner.withdraw(pods)
         expected = self._checks.expected()
         if not (expected or self._anybody_waits(pods) or self._moves.is_busy):
             self._last_digest = ""
             self._now_wait({})
             self._gangs_end.tell(late, pods, GangSources.empty())
-            return CycleResult("idle", again_ns=self._checks.again_ns())
+            times = (self._checks.again_ns(), self._provisioner.again_ns())
+            return CycleResult("idle", again_ns=_first(times))
         self._nodes.begin_cycle(pods)
         kept = {place.gang for place in self.ledger.reservations.values()}
         objects = self.reader.objects(pods, kept)
@@ -260,6 +254,7 @@ class PlacementLoop:
         before = settled | unpinned | (claimed or {}) | moved
         result = self._plan(built, before, held, by_uid)
         self._checks.answer(result.plan, built.living_gangs)
+        self._provisioner.see(objects.under_way.requests)
         self._hopeless.let_go(self._causes, by_uid, objects.gangs)
         return replace(result, again_ns=self._again_ns())
 
@@ -267,8 +262,8 @@ class PlacementLoop:
         """When this loop wants to be called although nothing changed."""
         times = [p.since_ns + RESEND_NS for p in self.ledger.unsettled()]
         pause = self._pauses.next_ns(self._clock.monotonic_ns())
-        known = (*times, pause, self._retry_at_ns, self._moves.again_ns(), self._checks.again_ns())
-        return min([t for t in known if t is not None], default=None)
+        others = (self._moves.again_ns(), self._checks.again_ns(), self._provisioner.again_ns())
+        return _first((*times, pause, self._retry_at_ns, *others))
 
     def _let_one_go(self, pod: JsonObject) -> bool:
         return self._applier.release(pod, "") is Outcome.RELEASED
@@ -393,3 +388,8 @@ class PlacementLoop:
             return None
         claimed = claim_kept_places(built, self.ledger, self._applier)
         return None if claimed is None else self._account(*claimed, built.pending)
+
+
+def _first(times_ns: Iterable[int | None]) -> int | None:
+    """The earliest of those that there are."""
+    return min((t for t in times_ns if t is not None), default=None)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from scheduler_plugin.app.leadership import LeadershipLostError
 from scheduler_plugin.kube_objects import pods as pod_facts
+from scheduler_plugin.kube_objects.admission import Mode
 from wattpack.gangs import GangSources, gang_of
 from wattpack.kube.port import (
     MUTATING_WEBHOOKS,
@@ -14,6 +15,7 @@ from wattpack.kube.port import (
     ConflictError,
     JsonObject,
     KubeApi,
+    KubeError,
     NotFoundError,
 )
 
@@ -39,6 +41,21 @@ def release_all(api: KubeApi, passes: int = PASSES) -> Released:
             return Released(released, 0)
         released += sum(_release(api, pod) for pod in held)
     return Released(released, len(held_pods(api)))
+
+
+def let_all_go(api: KubeApi, mode: Mode) -> bool:
+    """Let go of pods that an earlier Manage left at our gate; whether none is left.
+
+    Planning that works keeps the watchdog quiet, so nobody else would.
+    """
+    try:
+        done = release_all(api)
+    except KubeError as error:
+        log.warning("held pods not read: %s", error)
+        return False
+    if done.released:
+        log.info("mode %s: %d held pods released", mode, done.released)
+    return done.left == 0
 
 
 def uninstall(api: KubeApi, webhook: str) -> Released:

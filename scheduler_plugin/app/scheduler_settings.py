@@ -19,6 +19,7 @@ from scheduler_plugin.kube_objects.policy_floors import PolicyFloors
 from scheduler_plugin.packing.policy_values import ThroughputPolicy
 from scheduler_plugin.packing.priced_nodes import ObjectiveChoice
 from scheduler_plugin.promises.move_settings import MoveSettings
+from scheduler_plugin.promises.provisioning_settings import ProvisioningSettings
 from scheduler_plugin.snapshot_builder import ClusterObjects
 from wattpack.errors import InputError
 from wattpack.object_names import SYSTEM_NAMESPACE
@@ -61,6 +62,8 @@ class PlacementSettings(Settings):
         peaks: How bound pods of a domain count where nothing else is known: the ``sum`` of their
             95th percentiles, or the 99th percentile of their sum (``p99``).
         links: What uplinks of racks carry, and what was measured between racks.
+        provisioning: Whether ProvisioningRequests ask for what no present node can serve, and how
+            often (mode Manage).
         moves: Whether running pods that opted in make room, and how many of them (mode Manage).
     """
 
@@ -90,6 +93,7 @@ class PlacementSettings(Settings):
     cap_levels: bool = False
     peaks: Literal["sum", "p99"] = "sum"
     links: LinkSettings = LinkSettings()
+    provisioning: ProvisioningSettings = ProvisioningSettings()
     moves: MoveSettings = MoveSettings()
 
     @model_validator(mode="after")

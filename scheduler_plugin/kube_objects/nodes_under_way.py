@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from scheduler_plugin.kube_objects import pods as pod_facts
 from scheduler_plugin.kube_objects.node_facts import is_ready
+from scheduler_plugin.kube_objects.provisioning_requests import named_request
 from wattpack.errors import InputError
 from wattpack.gang_sizes import ODD_SHAPES
 from wattpack.gpu_resources import GpuKind, board_count, gpu_kind
@@ -23,10 +24,6 @@ from wattpack.quantities import resources
 __all__ = ["UnderWay", "under_way"]
 
 log = logging.getLogger(__name__)
-_CONSUMES: Final = (
-    "autoscaling.x-k8s.io/consume-provisioning-request",
-    "cluster-autoscaler.kubernetes.io/consume-provisioning-request",
-)
 _ENDED: Final = ("Failed", "BookingExpired", "CapacityRevoked")
 
 
@@ -37,10 +34,12 @@ class UnderWay:
     Attributes:
         nodes: As they will be, in the shape of Node objects, beside those whom they are for.
         requested: In words, by uid of pods at our gate, the request that brings nodes for them.
+        requests: All ProvisioningRequests, as they were read.
     """
 
     nodes: tuple[JsonObject, ...] = ()
     requested: Mapping[str, str] = field(default_factory=dict)
+    requests: tuple[JsonObject, ...] = ()
 
 
 def under_way(
@@ -57,7 +56,7 @@ def under_way(
         nodes: All nodes.
         pods: All pods.
     """
-    everybody = tuple(pods)
+    everybody, asked = tuple(pods), tuple(requests)
     ready = {str(body["metadata"]["name"]) for body in nodes if is_ready(body)}
     coming: list[JsonObject] = []
     for claim in claims:
@@ -68,7 +67,7 @@ def under_way(
     for boards in sorted(_asked_by_others(everybody), reverse=True):
         _take(coming, boards)
     return UnderWay(
-        tuple(body for body in coming if board_count(body)), _named(requests, everybody)
+        tuple(body for body in coming if board_count(body)), _named(asked, everybody), asked
     )
 
 
@@ -136,9 +135,7 @@ def _named(requests: Iterable[JsonObject], pods: Iterable[JsonObject]) -> dict[s
             log.warning("a ProvisioningRequest is not read: %r", error)
     found: dict[str, str] = {}
     for pod in pods if known else ():
-        marks = pod["metadata"].get("annotations") or {}
-        name = next((str(marks[key]) for key in _CONSUMES if key in marks), "")
-        text = known.get((pod_facts.namespace(pod), name))
+        text = known.get((pod_facts.namespace(pod), named_request(pod)))
         if text is not None and pod_facts.is_gated(pod):
             found[pod_facts.uid(pod)] = text
     return found

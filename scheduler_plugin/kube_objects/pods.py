@@ -11,12 +11,15 @@ from wattpack.gang_sources import Marks, is_placed_by_kueue
 from wattpack.gpu_resources import GpuDemand, gpu_demand
 from wattpack.kube.port import JsonObject
 from wattpack.object_names import (
+    CONSUMED_REQUEST_ANNOTATIONS,
     CPU_CLASSES_ANNOTATION,
     DEFAULT_SCHEDULER,
     EXPECTED_WATTS_ANNOTATION,
     GATE,
     GPU_MODELS_ANNOTATION,
     NIC_CLASSES_ANNOTATION,
+    OWN_REQUEST_PREFIX,
+    PROVISIONING_CLASS_ANNOTATION,
 )
 from wattpack.pod_owner import owner_of
 from wattpack.quantities import pod_requests
@@ -254,6 +257,9 @@ def without_a_node_seconds(pod: Mapping[str, Any], wall_seconds: float) -> float
 def release_patch(pod: Mapping[str, Any], node: str = "") -> list[JsonObject]:
     """One JSON Patch that takes away our gate and, with a node, pins the pod to it.
 
+    Without one the pod names no ProvisioningRequest of ours any more: the cluster autoscaler brings
+    no node for a pod that names one.
+
     A pin is added to every required term, because terms are alternatives. A bare pod only prefers
     the node: a required pin cannot be loosened, and nobody would create the pod again.
 
@@ -272,7 +278,17 @@ def release_patch(pod: Mapping[str, Any], node: str = "") -> list[JsonObject]:
         {"op": "test", "path": f"{path}/name", "value": GATE},
         {"op": "remove", "path": path},
     ]
-    return operations + (_pin(pod, node) if node else [])
+    return operations + (_pin(pod, node) if node else _unmarked(pod))
+
+
+def _unmarked(pod: Mapping[str, Any]) -> list[JsonObject]:
+    marks = pod["metadata"].get("annotations") or {}
+    consumed = CONSUMED_REQUEST_ANNOTATIONS[0]
+    if not str(marks.get(consumed, "")).startswith(OWN_REQUEST_PREFIX):
+        return []
+    ours = [key for key in (consumed, PROVISIONING_CLASS_ANNOTATION) if key in marks]
+    paths = [f"/metadata/annotations/{key.replace('/', '~1')}" for key in ours]
+    return [{"op": "remove", "path": path} for path in paths]
 
 
 def _pin(pod: Mapping[str, Any], node: str) -> list[JsonObject]:

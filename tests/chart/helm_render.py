@@ -23,7 +23,7 @@ ENFORCING: dict[str, Any] = {
 }
 EVERYTHING: dict[str, Any] = {
     **ENFORCING,
-    "placement": {"mode": "Manage", "moves": {"enabled": True}},
+    "placement": {"mode": "Manage", "moves": {"enabled": True}, "provisioning": {"enabled": True}},
     "metrics": {
         name: {"enabled": True, "labels": {"release": "kube-prometheus-stack"}}
         for name in ("serviceMonitor", "podMonitor", "prometheusRule")

@@ -97,6 +97,23 @@ def test_the_controller_may_write_workload_profiles_unless_it_is_told_not_to() -
     assert verbs(tuple(render(off))) == {"list", "watch"}
 
 
+def test_the_scheduler_may_ask_for_nodes_only_where_it_manages_and_is_told_to() -> None:
+    def writes(placement: dict[str, Any]) -> dict[str, set[str]]:
+        found: dict[str, set[str]] = {"podtemplates": set(), "provisioningrequests": set()}
+        for item in of_kind(tuple(render({"placement": placement})), "ClusterRole"):
+            if item["metadata"]["name"] == "wp-wattpack-scheduler":
+                for rule in item["rules"]:
+                    for resource in found.keys() & set(rule.get("resources", ())):
+                        found[resource] |= set(rule["verbs"]) - {"list"}
+        return found
+
+    asks = {"provisioning": {"enabled": True}}
+    wanted = {"podtemplates": {"create"}, "provisioningrequests": {"create", "delete"}}
+    assert writes({"mode": "Manage"} | asks) == wanted
+    for placement in ({"mode": "Manage"}, {"mode": "Shadow"} | asks):
+        assert not any(writes(placement).values())
+
+
 def test_agents_keep_their_gpu_node_with_the_token_of_their_pod() -> None:
     assert "--gpunode" in args_of("agent", "default")
     assert pod_specs(rendered("default"))["agent"]["automountServiceAccountToken"] is True

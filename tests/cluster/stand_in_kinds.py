@@ -7,6 +7,8 @@ from wattpack.kube.port import Resource
 
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 
+_WITH_STATUS = ("kueue.x-k8s.io", "autoscaling.x-k8s.io")
+
 
 def definition(versions: tuple[Resource, ...]) -> Body:
     """A CRD that keeps whatever it is given, with a status of its own."""
@@ -18,7 +20,7 @@ def definition(versions: tuple[Resource, ...]) -> Body:
             "served": True,
             "storage": each is kind,
             "schema": {"openAPIV3Schema": schema},
-            "subresources": {"status": {}} if kind.group == "kueue.x-k8s.io" else {},
+            "subresources": {"status": {}} if kind.group in _WITH_STATUS else {},
         }
         for each in versions
     ]

@@ -73,7 +73,7 @@ def release(fresh_control_plane: ControlPlane) -> Iterator[Release]:
     values = {
         "enforcement": "Enforce",
         "actuator": {"guaranteedCapWatts": {"NVIDIA H200": 450}},
-        "placement": {"mode": "Manage"},
+        "placement": {"mode": "Manage", "provisioning": {"enabled": True}},
         **NO_FLOW_SCHEMA,
     }
     done = made.helm(
@@ -321,6 +321,23 @@ def test_the_scheduler_may_remove_its_gate_and_pin_the_node(release: Release, ga
     )
     assert answer.status == 200, answer.message
     assert answer.body["spec"]["schedulingGates"] == [{"name": "example.com/other"}]
+
+
+def test_the_scheduler_may_have_a_pod_name_its_provisioning_request(
+    release: Release, gated: str
+) -> None:
+    marks = {
+        "autoscaling.x-k8s.io/consume-provisioning-request": "wattpack-1",
+        "autoscaling.x-k8s.io/provisioning-class-name": "c",
+    }
+    path = "/metadata/annotations"
+    answer = as_scheduler(release, gated, {"op": "add", "path": path, "value": marks})
+    assert answer.status == 200, answer.message
+    more = {"op": "add", "path": f"{path}/a", "value": "b"}
+    assert as_scheduler(release, gated, more).status == 403
+    answer = as_scheduler(release, gated, {"op": "remove", "path": path})
+    assert answer.status == 200, answer.message
+    assert "annotations" not in answer.body["metadata"]
 
 
 @pytest.mark.parametrize(

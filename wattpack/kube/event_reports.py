@@ -45,6 +45,8 @@ class EventReason(StrEnum):
     PLANNER_FAILING = "PlannerFailing"
     POD_EVICTED = "PodEvicted"
     POD_PENDING = "PodPending"
+    PROVISIONING_REFUSED = "ProvisioningRefused"
+    PROVISIONING_REQUESTED = "ProvisioningRequested"
     SERVERS_COUNTED_ASIDE = "ServersCountedAside"
     SERVERS_UNCOUNTED = "ServersUncounted"
     SOLVER_FAILED = "SolverFailed"

@@ -225,3 +225,7 @@ readinessProbe:
 {{- define "wattpack.moves" -}}
 {{- and (eq .Values.placement.mode "Manage") .Values.placement.moves.enabled -}}
 {{- end }}
+{{/* "true" where ProvisioningRequests are made. */}}
+{{- define "wattpack.provisions" -}}
+{{- and (eq .Values.placement.mode "Manage") .Values.placement.provisioning.enabled -}}
+{{- end }}

@@ -52,6 +52,11 @@
 # Nodes that autoscalers have asked for.
 - {apiGroups: [karpenter.sh], resources: [nodeclaims], verbs: [list]}
 - {apiGroups: [autoscaling.x-k8s.io], resources: [provisioningrequests], verbs: [list]}
+{{- if eq (include "wattpack.provisions" .) "true" }}
+# Requests for what no present node can serve, and the templates that they name; those that nobody waits for are taken back.
+- {apiGroups: [autoscaling.x-k8s.io], resources: [provisioningrequests], verbs: [create, delete]}
+- {apiGroups: [""], resources: [podtemplates], verbs: [create]}
+{{- end }}
 # What drivers offer and templates ask for, while a pod with claims waits.
 - {apiGroups: [resource.k8s.io], resources: [resourceslices, resourceclaimtemplates], verbs: [list]}
 - {apiGroups: [wattpack.io], resources: [powerdomains, powerpolicies, gpuprofiles, demandforecasts, workloadprofiles], verbs: [list, watch]}

@@ -50,6 +50,8 @@ func coreResources() []*Resource {
 			status: true, keepStatus: true, validate: checked(rules.Node)},
 		{gv: gv(""), plural: "pods", singular: "pod", short: []string{"po"}, obj: &corev1.Pod{}, list: &corev1.PodList{}, status: true,
 			create: preparePod, update: updatePod, validate: checked(rules.Pod), validateUpdate: compared(rules.PodUpdate), grace: podGrace},
+		{gv: gv(""), plural: "podtemplates", singular: "podtemplate", obj: &corev1.PodTemplate{}, list: &corev1.PodTemplateList{},
+			validate: checked(rules.PodTemplate)},
 		{gv: gv(""), plural: "events", singular: "event", short: []string{"ev"}, obj: &corev1.Event{}, list: &corev1.EventList{}, upsert: true},
 		{gv: gv(""), plural: "configmaps", singular: "configmap", short: []string{"cm"}, obj: &corev1.ConfigMap{}, list: &corev1.ConfigMapList{},
 			upsert: true, validate: checked(func(c *corev1.ConfigMap) field.ErrorList { return rules.ConfigKeys(c.Data) })},

@@ -89,6 +89,11 @@ func Job(j *batchv1.Job) field.ErrorList {
 	return append(errs, notNegative(j.Spec.BackoffLimit, spec.Child("backoffLimit"))...)
 }
 
+// PodTemplate validates a template that stands alone: no pod is made from it here.
+func PodTemplate(t *corev1.PodTemplate) field.ErrorList {
+	return PodSpec(&t.Template.Spec, field.NewPath("template", "spec"))
+}
+
 // JobUpdate keeps selector, template and completion mode; a suspended job that never started may change its placement.
 func JobUpdate(j, old *batchv1.Job) field.ErrorList {
 	errs := immutable(j.Spec.Selector, old.Spec.Selector, spec.Child("selector"))

@@ -3,6 +3,7 @@ package scheme
 import (
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
@@ -20,6 +21,7 @@ func addWorkloadDefaults(s *runtime.Scheme) {
 			DefaultPointer(&o.Spec.Strategy.RollingUpdate.MaxUnavailable, intstr.FromString("25%"))
 		}
 	})
+	register(s, func(o *corev1.PodTemplate) { defaultPodSpec(&o.Template.Spec) })
 	register(s, func(o *appsv1.ReplicaSet) { defaultPodSpec(&o.Spec.Template.Spec); DefaultPointer(&o.Spec.Replicas, 1) })
 	register(s, func(o *appsv1.DaemonSet) {
 		defaultPodSpec(&o.Spec.Template.Spec)
