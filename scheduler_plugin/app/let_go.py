@@ -71,7 +71,7 @@ class UnservablePods:
             sources: Of gangs.
         """
         due = set(self._unservable.due(causes, self._clock.monotonic_ns())) & bodies.keys()
-        asks = self._provisioner.enabled
+        asks = self._provisioner.is_busy
         waits = {uid for uid, (reason, _) in causes.items() if reason == NODE_UNDER_WAY and asks}
         hopeless = {uid for uid, (reason, _) in causes.items() if reason in UNSERVABLE and asks}
         if not (due | waits | hopeless):

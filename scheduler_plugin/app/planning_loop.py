@@ -152,9 +152,7 @@ class PlacementLoop:
         self._starts = StartEstimates(clock)
         self._pauses = Pauses()
         self._gangs_end = GangEnd(self._recorder, self.metrics)
-        asks = settings.provisioning.model_copy(
-            update={"enabled": manages and settings.provisioning.enabled}
-        )
+        asks = settings.provisioning
         self._provisioner = Provisioner(api, clock, self._recorder, self.metrics, asks, at_once)
         self._hopeless = UnservablePods(
             self._applier,
@@ -254,8 +252,9 @@ class PlacementLoop:
         before = settled | unpinned | (claimed or {}) | moved
         result = self._plan(built, before, held, by_uid)
         self._checks.answer(result.plan, built.living_gangs)
-        self._provisioner.see(objects.under_way.requests)
-        self._hopeless.let_go(self._causes, by_uid, objects.gangs)
+        if self._settings.mode is Mode.MANAGE:
+            self._provisioner.see(objects.under_way.requests)
+            self._hopeless.let_go(self._causes, by_uid, objects.gangs)
         return replace(result, again_ns=self._again_ns())
 
     def _again_ns(self) -> int | None:

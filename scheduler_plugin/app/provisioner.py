@@ -60,7 +60,9 @@ _Key = tuple[str, str]
 
 
 class Provisioner:
-    """Our side of ProvisioningRequests; does nothing unless it is enabled.
+    """Our side of ProvisioningRequests; makes none unless it is enabled.
+
+    Those that there are when it is switched off are carried to their end: pods wait for them.
 
     Args:
         api: The cluster.
@@ -91,14 +93,12 @@ class Provisioner:
         self._unnamed_since_ns: dict[_Key, int] = {}
 
     @property
-    def enabled(self) -> bool:
-        """Whether anybody is asked for."""
-        return self._settings.enabled
+    def is_busy(self) -> bool:
+        """Whether anybody is asked for, or was."""
+        return self._settings.enabled or bool(self._known)
 
     def see(self, bodies: Iterable[JsonObject]) -> None:
         """Take note of the ProvisioningRequests that there are, all of them."""
-        if not self.enabled:
-            return
         now_ns = self._clock.monotonic_ns()
         read = {(each.namespace, each.name): each for each in own_requests(bodies)}
         self._made = {

@@ -148,16 +148,28 @@ class Demand:
 
     @property
     def owners(self) -> list[JsonObject]:
-        """References to what goes when the work goes: a gang's controllers, or the pod itself."""
+        """References to what goes when the work goes: a gang's controllers, or the pod itself.
+
+        No more than an object should carry; the others are collected later.
+        """
+        return [self._all_owners[uid] for uid in sorted(self._all_owners)[:_MOST_OWNERS]]
+
+    @property
+    def owner_uids(self) -> frozenset[str]:
+        """Of all of them: more members may be there than when somebody asked."""
+        return frozenset(self._all_owners)
+
+    @property
+    def _all_owners(self) -> dict[str, JsonObject]:
         found: dict[str, JsonObject] = {}
         for pod in self.pods:
-            metadata = pod["metadata"]
-            found[str(metadata["uid"])] = _reference("v1", "Pod", metadata["name"], metadata["uid"])
+            metadata, owner = pod["metadata"], owner_of(pod)
             if self.is_gang and not pod_facts.is_bare(pod):
-                del found[str(metadata["uid"])]
-                owner = owner_of(pod)
                 found[owner.uid] = _reference(owner.api_version, owner.kind, owner.name, owner.uid)
-        return [found[uid] for uid in sorted(found)[:_MOST_OWNERS]]
+            else:
+                uid = str(metadata["uid"])
+                found[uid] = _reference("v1", "Pod", metadata["name"], uid)
+        return found
 
 
 def _reference(api_version: str, kind: str, name: str, uid: str) -> JsonObject:

@@ -78,11 +78,11 @@ def answer(
         return Answer(Verdict.AS_EVER)  # Its owner has somebody else ask.
     waits = wait.is_hopeless or wait.is_under_way
     if request is None:
-        if not (wait.is_due and wait.is_hopeless):
+        if not (settings.enabled and wait.is_due and wait.is_hopeless):
             return Answer(Verdict.AS_EVER)
         free_at = next_free_seconds(asked_at_seconds, settings.per_hour, now_seconds)
         return Answer(Verdict.ASK if free_at <= now_seconds else Verdict.LIMITED)
-    if request.owners.isdisjoint(owner["uid"] for owner in demand.owners):
+    if request.owners.isdisjoint(demand.owner_uids):
         return Answer(Verdict.AS_EVER)  # Of an earlier gang of this name, and collected with it.
     said = f": {request.message}" if request.message else ""
     if request.stage.has_ended:
@@ -93,7 +93,8 @@ def answer(
         after = f"for {settings.timeout_seconds:.0f} s and more"
         why = f"ProvisioningRequest {name} {request.stage.value} {after}{said}"
         return Answer(Verdict.END, why)
-    unmarked = [pod for pod, named in zip(demand.pods, names, strict=True) if waits and not named]
+    marks = settings.enabled and waits
+    unmarked = [pod for pod, named in zip(demand.pods, names, strict=True) if marks and not named]
     return Answer(Verdict.KEEP, "", tuple(unmarked))
 
 

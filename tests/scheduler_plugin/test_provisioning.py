@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scheduler_plugin.app.provisioner import ORPHAN_SECONDS, POD_TEMPLATES
+from scheduler_plugin.app.scheduler_settings import PlacementSettings
 from scheduler_plugin.app.under_way_reader import KEPT_SECONDS, PROVISIONING_REQUESTS
 from scheduler_plugin.kube_objects.admission import Mode
 from scheduler_plugin.kube_objects.provisioning_requests import (
@@ -387,6 +388,23 @@ def test_nothing_is_made_in_other_modes(mode: Mode) -> None:
     assert marks(cluster, "p") == {}
 
 
+def test_pods_that_were_asked_for_do_not_wait_for_ever_once_it_is_off() -> None:
+    cluster = made_cluster(timeout_seconds=300)
+    cluster.add(pod_object("p", 16))
+    ask(cluster)
+    cluster.settings = PlacementSettings(mode=Mode.MANAGE, deadline_seconds=0.1)
+    cluster.loop = cluster.new_loop(epoch=1)
+    cluster.add(pod_object("later", 16))
+    assert pass_seconds(cluster)["p"] == "NodeUnderWay"
+    pass_seconds(cluster, PATIENCE_SECONDS)
+    assert not is_gated(cluster, "later")
+    assert marks(cluster, "later") == {}
+    pass_seconds(cluster, 900)
+    assert not is_gated(cluster, "p")
+    assert marks(cluster, "p") == {}
+    assert len(requests(cluster)) <= 1
+
+
 # What is decided, and what is written
 
 
@@ -476,6 +494,19 @@ def test_a_name_is_the_gangs_whoever_of_it_is_there() -> None:
     one, more = demand("a", gang=True), demand("b", "c", gang=True)
     assert one.request_name == more.request_name
     assert len(one.request_name) <= 63 - 9, "its templates' names are longer by a digest"
+
+
+def test_a_request_stays_the_gangs_whoever_of_many_owners_came_later() -> None:
+    early = demand(*(f"z{i}" for i in range(20)), gang=True)
+    late = demand(*(f"{c}{i}" for c in "az" for i in range(20)), gang=True)
+    owners = frozenset(str(owner["uid"]) for owner in early.owners)
+    assert len(owners) == 16
+    assert owners.isdisjoint(str(owner["uid"]) for owner in late.owners)
+    settings, wait = ProvisioningSettings(enabled=True), Wait(True, False, True)
+    request = replace(request_at(Stage.WAITS, 0.0, owners), name=late.request_name)
+    found = answer(late, wait, request, [], settings, 10.0)
+    assert found.verdict is Verdict.KEEP
+    assert len(found.unmarked) == 40
 
 
 def test_more_unlike_pods_than_a_request_takes_are_refused() -> None:
