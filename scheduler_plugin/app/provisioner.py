@@ -106,7 +106,7 @@ class Provisioner:
         }
         self._known = read | {key: request for key, (request, _) in self._made.items()}
         for key, each in read.items():
-            self._asked_at_seconds.setdefault(key, each.created_seconds)
+            self._asked_at_seconds[key] = each.created_seconds
             if each.stage is Stage.WAITS:
                 self._unnamed_since_ns.setdefault(key, now_ns)
             else:
@@ -167,8 +167,11 @@ class Provisioner:
             self._kinds.objects(PROVISIONING_REQUESTS)
             if not self._kinds.is_served(PROVISIONING_REQUESTS):
                 raise NotFoundError("ProvisioningRequests are not served here, or not for us")
+            # Before the answer, which may be lost.
+            self._asked_at_seconds[key] = self._wall_seconds()
             stored = self._create(demand)
         except (InputError, InvalidError, ForbiddenError, NotFoundError) as error:
+            self._asked_at_seconds.pop(key, None)
             self._metrics.provisioning_requests.labels("refused").inc()
             note = f"No ProvisioningRequest can be made for it: {error}"
             self._tell(demand, EventReason.PROVISIONING_REFUSED, note, warning=True)
@@ -180,7 +183,6 @@ class Provisioner:
             until_ns = self._clock.monotonic_ns() + seconds_to_ns(UNREAD_SECONDS)
             for each in own_requests([stored]):
                 self._made[key] = (each, until_ns)
-            self._asked_at_seconds[key] = self._wall_seconds()
             self._metrics.provisioning_requests.labels("created").inc()
             note = (
                 f"No present node can serve it: ProvisioningRequest {key[1]} of class "
