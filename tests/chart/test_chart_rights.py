@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from importlib import import_module
+from pkgutil import iter_modules
 from typing import Any
 
 import pytest
 import yaml
 
+import scheduler_plugin.app
 from tests.chart.helm_render import (
     PROCESSES,
     args_of,
@@ -15,6 +18,7 @@ from tests.chart.helm_render import (
     render,
     rendered,
 )
+from wattpack.kube.port import Resource
 
 pytestmark = pytest.mark.helm
 
@@ -112,6 +116,32 @@ def test_the_scheduler_may_ask_for_nodes_only_where_it_manages_and_is_told_to() 
     assert writes({"mode": "Manage"} | asks) == wanted
     for placement in ({"mode": "Manage"}, {"mode": "Shadow"} | asks):
         assert not any(writes(placement).values())
+
+
+def read_where_served() -> dict[tuple[str, str], str]:
+    """Group and plural of kinds that the scheduler does without where it may not list them."""
+    found: dict[tuple[str, str], str] = {}
+    for module in iter_modules(scheduler_plugin.app.__path__, "scheduler_plugin.app."):
+        for name, value in vars(import_module(module.name)).items():
+            if isinstance(value, tuple) and value and all(isinstance(v, Resource) for v in value):
+                found |= {(kind.group, kind.plural): name for kind in value}
+    return found
+
+
+def test_the_scheduler_may_list_every_kind_that_it_would_do_without_unseen() -> None:
+    checks = {"scheduler": {"settings": {"kueue_admission_checks": True}}}
+    granted = {
+        (group, resource)
+        for item in of_kind(tuple(render(checks)), "ClusterRole")
+        if item["metadata"]["name"] == "wp-wattpack-scheduler"
+        for rule in item["rules"]
+        if "list" in rule["verbs"]
+        for group in rule.get("apiGroups", ())
+        for resource in rule.get("resources", ())
+    }
+    kinds = read_where_served()
+    assert {"QUOTAS", "ELASTIC_QUOTAS", "NODE_CLAIMS", "PROVISIONING_REQUESTS"} <= {*kinds.values()}
+    assert set(kinds) <= granted
 
 
 def test_agents_keep_their_gpu_node_with_the_token_of_their_pod() -> None:
