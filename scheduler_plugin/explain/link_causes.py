@@ -36,7 +36,7 @@ def short_uplinks(packing: Packing, job: Job) -> str:
         if packing.only is None:
             return ""
     try:
-        left = left_over(packing.place, counts, in_any_order=packing.minds_others(counts))
+        left = left_over(packing.place, counts, packing.wants_others)
         return "" if left else _told(flows, flows.short(number, before))
     finally:
         packing.only = None

@@ -111,7 +111,7 @@ def _gang_cause(look: _Look, job: Job) -> Cause:
     counts = {c: int(problem.counts[c]) for c in job.classes}
     wanted, mark = sum(counts.values()), packing.mark()
     try:
-        left = left_over(packing.place, counts, in_any_order=packing.minds_others(counts))
+        left = left_over(packing.place, counts, packing.wants_others)
         if left:
             c, fitted = next(iter(left)), wanted - sum(left.values())
             cause = _cause(look, c)

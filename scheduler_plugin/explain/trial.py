@@ -350,8 +350,7 @@ class Trial:
         try:
             if len(wanted) == 1 and wanted[0][1] == 1:
                 return bool(self.room(wanted[0][0], 1).any())
-            minds_others = any(self.minds_others(c) for c, _ in wanted)
-            return not left_over(self.place, dict(wanted), in_any_order=minds_others)
+            return not left_over(self.place, dict(wanted), self.packing.wants_others)
         finally:
             self.undo_to(mark)
 

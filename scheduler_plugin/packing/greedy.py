@@ -165,10 +165,9 @@ class Packing:
         """How many more pods of a class, up to so many, its quotas let in, wherever they go."""
         return self.problem.quotas.admits(self.quota_left, class_index, at_most)
 
-    def minds_others(self, classes: Iterable[int]) -> bool:
-        """Whether other pods matter for one of these classes, by affinity or spread."""
-        peers = self.peers
-        return peers is not None and any(map(peers.binds, classes))
+    def wants_others(self, class_index: int) -> bool:
+        """Whether pods that come may open nodes to a class, which affinity or spread keeps off."""
+        return self.peers is not None and self.peers.wants_others(class_index)
 
     def _fed(self, class_index: int, *, peers: bool = True) -> IntArray:
         """What rules beside room leave of a class on each node, shape (n,)."""
@@ -344,7 +343,7 @@ def fill(packing: Packing, jobs: Iterable[Job], *, spread: bool = False) -> None
         if not job.gang:
             for class_index, count in wanted.items():
                 place(class_index, count)
-        elif left_over(place, wanted, in_any_order=packing.minds_others(wanted)):
+        elif left_over(place, wanted, packing.wants_others):
             packing.undo_to(mark)
 
 
@@ -364,7 +363,7 @@ def _in_one_domain(
     rooms = packing.rooms_of_gang(wanted)
     mark = packing.mark()
     for packing.only in domain.candidates(list(rooms.values()), list(wanted.values())):
-        left = left_over(place, wanted, in_any_order=packing.minds_others(wanted))
+        left = left_over(place, wanted, packing.wants_others)
         packing.only = None
         if not left:
             return True

@@ -74,7 +74,7 @@ def _placed(
             return True
         packing.undo_to(mark)
     packing.only = nodes
-    left = left_over(place, wanted, in_any_order=packing.minds_others(wanted))
+    left = left_over(place, wanted, packing.wants_others)
     if not left and not flows.short(gang, before):
         return True
     packing.undo_to(mark)

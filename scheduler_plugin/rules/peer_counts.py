@@ -107,6 +107,11 @@ class PeerCounts:
         """Whether other pods matter for the class, so that its pods go one by one."""
         return class_index in self._binding
 
+    def wants_others(self, class_index: int) -> bool:
+        """Whether more pods somewhere may open nodes to the class: by affinity or spread."""
+        rules = self.peers.classes[class_index].rules
+        return any(rule.kind is not PeerKind.APART for rule in rules)
+
     def add(self, class_index: int, node: int, count: int) -> None:
         """So many pods of the class are on the node from now on (negative takes them back)."""
         if class_index not in self._binding:

@@ -12,6 +12,7 @@ from scheduler_plugin.documents.peer_rule import PeerKind, PeerRule
 from scheduler_plugin.documents.plan_document import PendingReason, Placement, Plan
 from scheduler_plugin.documents.snapshot import Gang, Node, Pod, Snapshot
 from scheduler_plugin.judge.checker import complaints
+from scheduler_plugin.packing.whole_gangs import left_over
 from scheduler_plugin.solve import plan
 from tests.examples import examples
 from tests.scheduler_plugin.placement_builders import bound, node, pod, snapshot
@@ -66,6 +67,18 @@ def test_members_that_want_others_near_them_come_after_these(key: str) -> None:
     assert not complaints(question, made)
     assert len(made.placements) == 2
     assert len(racks_of(question, made)) == 1
+
+
+def test_whom_no_other_member_helps_ends_it_and_is_told_of() -> None:
+    assert list(left_over(lambda c, n: 0, {1: 1, 2: 1, 3: 2}, lambda c: c == 1)) == [2, 1, 3]
+    asked: list[int] = []
+
+    def one_a_round(c: int, count: int) -> int:
+        asked.append(c)
+        return 1
+
+    assert left_over(one_a_round, {1: 100, 2: 1}, lambda c: True) == {1: 92}
+    assert len(asked) == 9
 
 
 def test_a_gang_whose_rack_is_only_full_now_is_told_so() -> None:
