@@ -75,7 +75,7 @@ def plan(
     settings = settings or SearchSettings()
     began_ns = 0 if settings.clock is None else settings.clock.monotonic_ns()
     digest = digest or snapshot.digest()
-    problem = compile_problem(snapshot, moves=settings.moves, caps=not settings.moves)
+    problem = compile_problem(snapshot, moves=settings.moves, caps=True)
     first = None
     if on_plan is not None:
         first = pack(problem, orders_of(problem)[0][0])

@@ -290,7 +290,13 @@ class Mover:
         watts = {placement.uid: placement.watts for placement in plan.placements}
         members = [(step, member) for step in ready for member in step.members]
         placements = tuple(
-            Placement(uid=m.uid, node=m.node, gang=step.gang, watts=watts.get(m.uid, 0))
+            Placement(
+                uid=m.uid,
+                node=m.node,
+                gang=step.gang,
+                watts=watts.get(m.uid, 0),
+                cap_watts=m.cap_watts,
+            )
             for step, m in members
         )
         known = {pod.uid for pod in snapshot.pods}

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from scheduler_plugin.documents.change_text import remedy_lines, told_by_uid
 from scheduler_plugin.documents.plan_document import Pending, Placement, Plan, Step, Tier
 from scheduler_plugin.documents.snapshot import MILLI_PER_GPU, Snapshot
+from scheduler_plugin.packing.planned_levels import planned_levels
 from scheduler_plugin.solver.steps import evicted_by
 
 __all__ = ["describe", "pod_names", "waiting_blocks"]
@@ -22,6 +23,11 @@ def describe(snapshot: Snapshot, result: Plan) -> str:
     ]
     lines += [_tier_line(tier) for tier in result.tiers]
     lines += _step_lines(result, names) if result.steps else _placement_lines(result, names)
+    lines += [
+        f"counted at caps of {level.cap_watts:,} W: {gpus} GPUs "
+        f"({level.gpu_model}, {level.kernel_class})"
+        for level, gpus in planned_levels(result, snapshot).items()
+    ]
     for block in waiting_blocks(result.pending, told_by_uid(result.pending), names):
         lines += block
     for reason, count in sorted(Counter(p.reason.value for p in result.pending).items()):
@@ -69,20 +75,25 @@ def _tier_line(tier: Tier) -> str:
 
 def _placement_lines(result: Plan, names: Mapping[str, str]) -> list[str]:
     return [
-        f"  {names[placed.uid]} -> {placed.node}{_boards(placed)} (+{placed.watts:,} W)"
+        f"  {names[placed.uid]} -> {placed.node}{_boards(placed)}{_watts(placed)}"
         for placed in result.placements
     ]
 
 
 def _step_lines(result: Plan, names: Mapping[str, str]) -> list[str]:
-    watts = {placement.uid: placement.watts for placement in result.placements}
+    watts = {placement.uid: _watts(placement) for placement in result.placements}
     evicted = set(evicted_by(result.steps))
     lines = []
     for number, step in enumerate(result.steps):
         does = "->" if step.arrives else "evicted from" if step.uid in evicted else "leaves"
-        added = f" (+{watts[step.uid]:,} W)" if step.arrives and step.uid in watts else ""
+        added = watts.get(step.uid, "") if step.arrives else ""
         lines.append(f"  {number + 1}. {names[step.uid]} {does} {step.node}{_boards(step)}{added}")
     return lines
+
+
+def _watts(placed: Placement) -> str:
+    at_caps = f" at caps of {placed.cap_watts:,} W" if placed.cap_watts else ""
+    return f" (+{placed.watts:,} W{at_caps})"
 
 
 def _gpus(milli: int) -> str:

@@ -14,6 +14,7 @@ from scheduler_plugin.documents.plan_document import Plan
 from scheduler_plugin.documents.snapshot import MILLI_PER_GPU, Snapshot
 from scheduler_plugin.packing.free_gpus import free_gpus, open_gpus
 from scheduler_plugin.packing.objective import FRAGMENTATION_STEP_MILLI
+from scheduler_plugin.packing.planned_levels import planned_levels
 from scheduler_plugin.room.resource_columns import gpu_value_milli
 from wattpack.kube.port import JsonObject
 from wattpack.times import parse_rfc3339
@@ -56,6 +57,14 @@ class RoomMetrics:
             registry=registry,
         )
 
+        self._capped = Gauge(
+            "wattpack_placement_capped_gpus",
+            "GPUs of placed and promised pods that the newest plan counts at a cap, in watts of a "
+            "board, which the controller is expected to set; none where nobody counts at one.",
+            ["gpu_model", "kernel_class", "cap_watts"],
+            registry=registry,
+        )
+
     def waiting(self, causes: Iterable[str]) -> None:
         """Who waits now, a cause each."""
         self._pending.clear()
@@ -78,6 +87,9 @@ class RoomMetrics:
         for model, gpus in total.items():
             self._gpus.labels(model, "free").set(free[model])
             self._gpus.labels(model, "held").set(gpus - free[model])
+        self._capped.clear()
+        for level, gpus in planned_levels(plan, snapshot).items():
+            self._capped.labels(*map(str, level)).set(gpus)
         order = snapshot.objective
         if plan.objective and ObjectiveStage.FRAGMENTATION in order:
             steps = -plan.objective[order.index(ObjectiveStage.FRAGMENTATION) - len(order)]
@@ -87,6 +99,7 @@ class RoomMetrics:
         """Another replica tells."""
         self._pending.clear()
         self._gpus.clear()
+        self._capped.clear()
         self._stranded.set(0.0)
 
 

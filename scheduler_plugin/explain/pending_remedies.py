@@ -187,7 +187,7 @@ def _with_running(problem: Problem, assignment: Assignment) -> tuple[Problem, As
     movable = any(is_movable(pod, index) for pod in problem.snapshot.pods)
     if problem.start or not movable:
         return problem, assignment
-    full = compile_problem(problem.snapshot, moves=True)
+    full = compile_problem(problem.snapshot, moves=True, caps=problem.caps is not None)
     class_of = {k.uids[0]: c for c, k in enumerate(full.classes) if k.uids}
     start = dict(full.start)
     for (c, node), count in assignment.items():

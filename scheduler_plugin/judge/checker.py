@@ -260,7 +260,7 @@ def _steps(
     pairs = {(s.gpu_model, s.work, s.beside): s.slow_down_milli for s in snapshot.slow_downs}
     arrived: list[Placement] = []
     found: list[str] = []
-    stated = {placement.uid: placement.watts for placement in plan.placements}
+    stated = {p.uid: (p.watts, p.cap_watts) for p in plan.placements}
     for number, step in enumerate(plan.steps):
         pod, here = pods.get(step.uid), f"step {number + 1}, pod {step.uid}"
         if pod is None or step.node not in nodes:
@@ -268,8 +268,9 @@ def _steps(
         if step.arrives and step.uid not in at:
             at[step.uid] = step.node
             held[step.node].add(pod, expected_places(step))
-            watts = stated.get(step.uid, _watts(pod, nodes[step.node]))
-            arrived.append(Placement(uid=step.uid, node=step.node, watts=watts))
+            # Who moves is in no placement, and counts without a cap.
+            watts, cap = stated.get(step.uid, (_watts(pod, nodes[step.node]), 0))
+            arrived.append(Placement(uid=step.uid, node=step.node, watts=watts, cap_watts=cap))
             why = [*_static(pod, nodes[step.node]), *held[step.node].complaints([pod], pairs)]
             why += held[step.node].boards.complaints([pod]) if boards is not None else []
             found += [f"{here}: {one}" for one in why]

@@ -78,20 +78,24 @@ def watts_added(
 ) -> tuple[IntArray, IntArray | None]:
     """What a pod of each class adds on each node, and the cap of its boards there, both (c, n).
 
-    Caps are 0 for none, and None where no class has one.
+    Caps are 0 for none, and None where no class has one. Pods that run have none. One whose plan
+    told a cap (``Pod.cap_watts``) counts at that, whatever is chosen.
     """
-    rows: dict[tuple[str, int], tuple[IntArray, IntArray]] = {}
+    rows: dict[tuple[str, int, int], tuple[IntArray, IntArray]] = {}
+    told = any(pod_class.pod.cap_watts for pod_class in classes)
     watts = np.zeros((len(classes), len(snapshot.nodes)), dtype=np.int64)
-    caps = np.zeros_like(watts) if chosen else None
-    options = cap_options(snapshot) if chosen else {}
+    caps = np.zeros_like(watts) if chosen or told else None
+    options = cap_options(snapshot) if chosen or told else {}
     for i, pod_class in enumerate(classes):
         pod = pod_class.pod
         if pod.expected_watts_per_gpu is not None:
             watts[i] = gpu_watts(pod, pod.expected_watts_per_gpu)
             continue
-        key = (pod.kernel_class, pod.least_cap_milli if has_own_boards(pod) else NO_CAP)
+        cappable = has_own_boards(pod) and not pod_class.running
+        least = pod.least_cap_milli if cappable else NO_CAP
+        key = (pod.kernel_class, least, pod.cap_watts if cappable else 0)
         if key not in rows:
-            rows[key] = _row(pod, snapshot.nodes, options, chosen)
+            rows[key] = _row(pod, snapshot.nodes, options, chosen if cappable else {})
         per_gpu, held = rows[key]
         watts[i] = gpu_watts(pod, per_gpu)
         if caps is not None:
@@ -105,9 +109,13 @@ def _row(
     """What a board adds on each node, and its cap there, both (n,)."""
     per_gpu = [watts_per_gpu(pod, node) for node in nodes]
     held = [0] * len(nodes)
-    if any(name == pod.kernel_class for _, name in chosen):
+    if pod.cap_watts or any(name == pod.kernel_class for _, name in chosen):
         for j, node in enumerate(nodes):
-            option = planned_cap(pod, node, options, chosen)
+            option = (
+                promised_cap(pod, node, options)
+                if pod.cap_watts
+                else planned_cap(pod, node, options, chosen)
+            )
             if option is not None:
                 per_gpu[j], held[j] = _at(per_gpu[j], option), option.cap_watts
     return np.array(per_gpu, dtype=np.int64), np.array(held, dtype=np.int64)

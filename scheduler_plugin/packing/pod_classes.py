@@ -90,7 +90,10 @@ def is_movable(pod: Pod, index: Mapping[str, int]) -> bool:
 
 
 def classes_of(
-    snapshot: Snapshot, index: Mapping[str, int], movable: Collection[str]
+    snapshot: Snapshot,
+    index: Mapping[str, int],
+    movable: Collection[str],
+    capped: Collection[str] = (),
 ) -> tuple[tuple[PodClass, ...], tuple[Job, ...], tuple[Blocked, ...]]:
     """Classes by priority, jobs, and pods that no plan can place.
 
@@ -98,6 +101,8 @@ def classes_of(
         snapshot: With the pods.
         index: Of nodes by name.
         movable: Running pods that belong to classes, by uid.
+        capped: Kernel classes of which waiting pods may count at a cap: those that run are classes
+            of their own then, since they count without.
     """
     described: dict[str, int] = defaultdict(int)
     priority: dict[str, int] = {}
@@ -108,7 +113,7 @@ def classes_of(
                 priority[pod.gang] = max(pod.priority, priority.get(pod.gang, pod.priority))
     later = not_yet(snapshot)
     size = {gang.id: gang.size for gang in snapshot.gangs}
-    groups: dict[tuple[int, str, str], list[Pod]] = defaultdict(list)
+    groups: dict[tuple[int, str, str, bool], list[Pod]] = defaultdict(list)
     blocked: list[Blocked] = []
     for pod in snapshot.pods:
         if not pod.state.waits and pod.uid not in movable:
@@ -121,7 +126,8 @@ def classes_of(
             blocked.append(Blocked(pod.uid, "", *later[pod.uid]))
             continue
         tier = priority[pod.gang] if pod.gang else pod.priority
-        groups[(-tier, pod.gang, pod.model_dump_json(exclude=_NOT_THE_CLASS))].append(pod)
+        apart = pod.kernel_class in capped and pod.uid in movable
+        groups[-tier, pod.gang, pod.model_dump_json(exclude=_NOT_THE_CLASS), apart].append(pod)
     classes = tuple(_class_of(pods, -key[0], index) for key, pods in sorted(groups.items()))
     gangs: dict[str, list[int]] = defaultdict(list)
     jobs: list[Job] = []

@@ -240,8 +240,8 @@ def compile_problem(snapshot: Snapshot, *, moves: bool = False, caps: bool = Fal
     Args:
         snapshot: What is known.
         moves: Whether running pods that can be moved may be.
-        caps: Whether waiting pods count at chosen caps; not together with moves, since pods that
-            run were counted without.
+        caps: Whether waiting pods count at chosen caps. Who runs and is moved counts without, as
+            it did where it was.
     """
     index = {node.name: i for i, node in enumerate(snapshot.nodes)}
     headroom, domain, above = headrooms(snapshot)
@@ -249,7 +249,8 @@ def compile_problem(snapshot: Snapshot, *, moves: bool = False, caps: bool = Fal
     running = places_of_running(snapshot)
     crowded = frozenset[str]() if running is None else overfull_nodes(snapshot, running)
     movable = _movable(snapshot, index, running, crowded) if moves else frozenset[str]()
-    classes, jobs, blocked = classes_of(snapshot, index, movable)
+    chosen = chosen_caps(snapshot) if caps else {}
+    classes, jobs, blocked = classes_of(snapshot, index, movable, {name for _, name in chosen})
     columns = columns_of(k.pod for k in classes)
     fixed = [pod for pod in snapshot.pods if pod.node in index and pod.uid not in movable]
     total, free = capacities(snapshot, columns, fixed, index)
@@ -260,7 +261,7 @@ def compile_problem(snapshot: Snapshot, *, moves: bool = False, caps: bool = Fal
     rule = neighbours_of(snapshot, {pod.uid for k in classes for pod in k.running})
     sharers = tuple(None if rule is None else rule.sharer_of(k.pod) for k in classes)
     demands = _demands(classes, requests, sharers, own_boards=bool(running))
-    watts, cap_watts = watts_added(snapshot, classes, chosen_caps(snapshot) if caps else {})
+    watts, cap_watts = watts_added(snapshot, classes, chosen)
     return Problem(
         snapshot=snapshot,
         node_names=tuple(index),

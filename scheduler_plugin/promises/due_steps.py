@@ -1,8 +1,8 @@
 """Which steps of open plans can go now: there is room and power for them where they go. Pure.
 
-Capacity, rules and watts are asked of the same arrays as in planning, with everything that is bound
-or promised in them. A step that has no room yet closes its nodes to later steps, because the plan's
-order says who comes first; steps elsewhere go on.
+Capacity, rules and watts, at the caps that plans counted on, are asked of the same arrays as in
+planning, with everything that is bound or promised in them. A step that has no room yet closes its
+nodes to later steps, because the plan's order says who comes first; steps elsewhere go on.
 """
 
 from __future__ import annotations
@@ -43,14 +43,14 @@ def due_steps(snapshot: Snapshot, steps: Sequence[Step]) -> list[Step]:
         if not fits:
             packing.undo_to(mark)
             closed |= nodes
-        if _can_go(step, fits=fits):
+        if _can_go(step, steps, fits=fits):
             due.append(step)
     return due
 
 
-def _can_go(step: Step, *, fits: bool) -> bool:
+def _can_go(step: Step, steps: Sequence[Step], *, fits: bool) -> bool:
     if isinstance(step, Coming):
-        return fits
+        return fits and not step.waits_for_successors(steps)
     return step.left_ns is None and (fits or step.goes_first)
 
 
@@ -58,7 +58,10 @@ def _places(step: Step) -> list[tuple[str, Pod, str]]:
     """Uid in the snapshot, what is asked for, and where."""
     if isinstance(step, Leaving):
         return [(step.slot, step.template, step.target)] if step.target else []
-    return [(m.slot, m.template, m.node) for m in step.members]
+    return [
+        (m.slot, m.template.model_copy(update={"cap_watts": m.cap_watts}), m.node)
+        for m in step.members
+    ]
 
 
 def _packing(snapshot: Snapshot, steps: Sequence[Step]) -> tuple[Packing, dict[str, int]]:

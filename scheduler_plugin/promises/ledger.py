@@ -187,7 +187,7 @@ class Ledger:
     def promised_cap_watts(self, uid: str) -> int:
         """Of a promised pod's boards, the cap that its plan counted on; 0 for none."""
         promise = self.promises.get(uid)
-        return 0 if promise is None else promise.cap_watts
+        return self.moves.cap_watts_of(uid) if promise is None else promise.cap_watts
 
     def gang_slots(self, gang: str) -> Mapping[str, Reservation]:
         """Reserved places of one gang by slot."""

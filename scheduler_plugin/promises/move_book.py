@@ -68,6 +68,7 @@ class Member:
     Attributes:
         exists: False for a member that does not exist yet; its uid is then the gang's slot.
         gated: Whether it waits at our gate; otherwise kube-scheduler found no node for it.
+        cap_watts: Of its boards, that the plan counted on; 0 for none.
     """
 
     uid: str
@@ -76,6 +77,7 @@ class Member:
     template: Pod
     exists: bool = True
     gated: bool = True
+    cap_watts: int = 0
 
     @property
     def slot(self) -> str:
@@ -95,6 +97,18 @@ class Coming:
     def gang(self) -> str:
         """Its gang's id; empty for a single pod."""
         return self.members[0].template.gang
+
+    def waits_for_successors(self, steps: Iterable[Step]) -> bool:
+        """Whether pods that were disturbed in its chain are to get their places first.
+
+        Once it is bound it counts without its cap until its draw is measured, and might take the
+        watts of a place that is kept for a pod that has yet to be made anew.
+        """
+        return any(member.cap_watts for member in self.members) and any(
+            step.chain == self.chain and step.target and step.left_ns is not None
+            for step in steps
+            if isinstance(step, Leaving)
+        )
 
 
 Step = Leaving | Coming
@@ -126,17 +140,24 @@ class MoveBook:
 
     def place_of(self, uid: str) -> str:
         """The node that is kept for a waiting pod; empty if none is."""
-        for step in self.coming():
-            for member in step.members:
-                if member.exists and member.uid == uid:
-                    return member.node
-        return ""
+        member = self._member(uid)
+        return "" if member is None else member.node
+
+    def cap_watts_of(self, uid: str) -> int:
+        """The cap that a waiting pod's kept place was counted at; 0 for none."""
+        member = self._member(uid)
+        return 0 if member is None else member.cap_watts
+
+    def _member(self, uid: str) -> Member | None:
+        members = (member for step in self.coming() for member in step.members)
+        return next((m for m in members if m.exists and m.uid == uid), None)
 
     def held(self) -> list[Pod]:
         """Places of pods that do not exist yet, as pods of a snapshot."""
         found = [held_pod(s.slot, s.template, s.target) for s in self.leaving() if s.target]
         for step in self.coming():
-            found += [held_pod(m.slot, m.template, m.node) for m in step.members if not m.exists]
+            absent = (m for m in step.members if not m.exists)
+            found += [held_pod(m.slot, m.template, m.node, m.cap_watts) for m in absent]
         return found
 
     def swap(self, old: Step, new: Step) -> None:
@@ -192,15 +213,19 @@ class MoveBook:
         for i, member in enumerate(step.members):
             alike = covers(member.template, pod) and are_alike(member.template, pod)
             if not member.exists and alike and member.node not in pod.excluded_nodes:
-                real = Member(pod.uid, key, member.node, pod)
+                # A level was judged by what policies keep for the pod that was expected.
+                same = pod.least_cap_milli <= member.template.least_cap_milli
+                cap = member.cap_watts if same else 0
+                real = Member(pod.uid, key, member.node, pod, cap_watts=cap)
                 return replace(step, members=(*step.members[:i], real, *step.members[i + 1 :]))
         return None
 
 
-def held_pod(uid: str, template: Pod, node: str) -> Pod:
+def held_pod(uid: str, template: Pod, node: str, cap_watts: int = 0) -> Pod:
     """A place that is kept, as a promised pod that belongs to nobody.
 
     Quotas count it while its pod is still there: the one that comes takes over what it held.
     """
     changes = {"uid": uid, "name": "", "gang": "", "move_seconds": None, "quotas": (), "beyond": ""}
-    return template.model_copy(update=changes | {"state": PodState.PROMISED, "node": node})
+    kept = {"state": PodState.PROMISED, "node": node, "cap_watts": cap_watts}
+    return template.model_copy(update=changes | kept)

@@ -89,7 +89,8 @@ class MoveEnds:
         lost: list[Coming] = []
         for step in self._book.coming():
             nodes = {member.node for member in step.members}
-            if step not in due and not nodes & emptying:
+            waits = bool(nodes & emptying) or step.waits_for_successors(self._book.steps)
+            if step not in due and not waits:
                 lost.append(step)
             # Whoever comes after it waits for it, not for room.
             emptying |= nodes

@@ -98,6 +98,7 @@ def _steps(plan: Plan, intake: Intake) -> list[Step]:
     moved = {step.uid for step in plan.steps if not step.arrives}
     found: list[Step] = []
     gangs: dict[str, int] = {}
+    caps = {placement.uid: placement.cap_watts for placement in plan.placements}
     for i, step in enumerate(plan.steps):
         if not step.arrives:
             at = arrives.get(step.uid)
@@ -106,6 +107,7 @@ def _steps(plan: Plan, intake: Intake) -> list[Step]:
             found.append(_leaving(step.uid, step.node, target, intake, goes_first=late))
         elif step.uid not in moved:
             member = _member(step.uid, step.node, intake)
+            member = replace(member, cap_watts=caps.get(step.uid, 0))
             gang = member.template.gang
             if gang in gangs:
                 known = found[gangs[gang]]

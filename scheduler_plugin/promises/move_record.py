@@ -14,6 +14,7 @@ from typing import Annotated, Final, Literal
 from pydantic import Field
 
 from scheduler_plugin.documents.snapshot import Pod
+from scheduler_plugin.documents.snapshot_amounts import GpuWatts
 from scheduler_plugin.documents.snapshot_limits import MAX_PODS
 from scheduler_plugin.documents.value import Id, Label, Value
 from scheduler_plugin.documents.value_json import parse_value
@@ -59,6 +60,7 @@ class MemberLine(Value):
     template: Pod
     exists: bool = True
     gated: bool = True
+    cap_watts: GpuWatts = 0
 
 
 class ComingLine(Value):
@@ -157,6 +159,7 @@ def _line(step: Step, now: Now) -> LeavingLine | ComingLine:
                 template=m.template,
                 exists=m.exists,
                 gated=m.gated,
+                cap_watts=m.cap_watts,
             )
             for m in step.members
         )
@@ -181,7 +184,8 @@ def _line(step: Step, now: Now) -> LeavingLine | ComingLine:
 def _step(line: LeavingLine | ComingLine, until_ns: int, now: Now) -> Step:
     if isinstance(line, ComingLine):
         members = (
-            Member(m.uid, m.key, m.node, m.template, m.exists, m.gated) for m in line.members
+            Member(m.uid, m.key, m.node, m.template, m.exists, m.gated, m.cap_watts)
+            for m in line.members
         )
         return Coming(tuple(members), line.chain, until_ns)
     return Leaving(

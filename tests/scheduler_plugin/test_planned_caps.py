@@ -24,6 +24,7 @@ from tests.scheduler_plugin.placement_cluster import (
     plans,
     pod_object,
 )
+from tests.scheduler_plugin.test_placement_metrics import series
 from wattpack.api import PowerDomain, PowerPolicy
 from wattpack.kube.port import NODES
 
@@ -171,6 +172,9 @@ def test_in_a_cluster_more_work_is_let_in_at_caps_and_promises_say_so() -> None:
     assert result.plan is not None
     caps = {p.cap_watts for p in result.plan.placements}
     assert len(caps) == 1
+    told = series(cluster.loop.metrics, "wattpack_placement_capped_gpus")
+    level = ("H200-SXM", "training", str(*caps))
+    assert told == {level: len(result.released)}
     promises = [p for body in plans(cluster) for p in body["spec"]["promises"]]
     assert {p["capWatts"] for p in promises} == caps
     held = {p.cap_watts for p in cluster.loop.ledger.promises.values()}
@@ -179,6 +183,10 @@ def test_in_a_cluster_more_work_is_let_in_at_caps_and_promises_say_so() -> None:
     cluster.loop = cluster.new_loop(epoch=1)
     cluster.loop.step()
     assert {p.cap_watts for p in cluster.loop.ledger.promises.values()} == caps
+    # Promises that are still open count at it, too.
+    assert series(cluster.loop.metrics, "wattpack_placement_capped_gpus") == told
+    cluster.loop.metrics.stands_by()
+    assert series(cluster.loop.metrics, "wattpack_placement_capped_gpus") == {}
 
 
 def test_a_snapshot_for_people_has_caps_where_their_scheduler_has() -> None:
