@@ -107,6 +107,7 @@ NOT_ALERTED = {
     "wattpack_placement_timed_out_gangs_total": "the gang's own Event tells its owner",
     "wattpack_placement_evictions_total": "work done; the pod's Event says why",
     "wattpack_placement_refused_evictions_total": "a disruption budget did its duty",
+    "wattpack_placement_provisioning_requests_total": "the pod's own cause tells it",
     "wattpack_classified_profile_writes_total": "work done; what failed is written again",
     "wattpack_gpu_energy_joules_total": "a meter",
     "wattpack_gpu_ecc_errors_total": "corrected ones are ordinary, others come as XID",
