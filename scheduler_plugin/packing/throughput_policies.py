@@ -16,8 +16,6 @@ from typing import Final
 
 import numpy as np
 import numpy.typing as npt
-from scipy.optimize import linprog
-from scipy.sparse import csr_array
 
 from wattpack.errors import InputError
 from wattpack.units import require_number
@@ -216,6 +214,10 @@ def _solved(cost: Floats, rows: Floats, limits: Floats, *, least_last: float = 0
     Raises:
         InputError: where there is none.
     """
+    # Only here: whoever reads a snapshot would pay 25 MiB for it.
+    from scipy.optimize import linprog
+    from scipy.sparse import csr_array
+
     bounds = [(0.0, None)] * (len(cost) - 1) + [(least_last, None)]
     found = linprog(cost, A_ub=csr_array(rows), b_ub=limits, bounds=bounds, method="highs")
     if found.x is None:
