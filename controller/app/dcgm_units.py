@@ -9,15 +9,15 @@ board counts while all four fields are of the last ``max_age_seconds``.
 from __future__ import annotations
 
 import logging
-from collections import Counter
 from collections.abc import Mapping
 from typing import Final, Protocol
 
 import numpy as np
 
+from controller.app.told_once import ToldOnce
 from controller.seen_work import UNITS
 from controller.tick_values import Topology
-from forecasting.prometheus.query import QueryApi, vector_of
+from forecasting.prometheus.query import QueryApi, named_once
 from wattpack.clock import Clock
 from wattpack.errors import WattpackError
 from wattpack.periodic import PeriodicThread
@@ -29,6 +29,7 @@ __all__ = ["DcgmUnits", "NoUnits", "UnitsSource"]
 log = logging.getLogger(__name__)
 
 PERIOD_NS: Final = 15 * NS_PER_SECOND
+SUBJECT: Final = "profiling fields of dcgm-exporter"
 
 FIELDS: Final = dict(
     zip(
@@ -74,7 +75,7 @@ class DcgmUnits(PeriodicThread, UnitsSource):
         self._api, self._max_age_seconds = api, max_age_seconds
         self._shares: Mapping[str, tuple[float, ...]] = {}
         self._taken_ns: Mapping[str, int] = {}
-        self._problem = ""
+        self._told = ToldOnce(log, "no %s: %s", "%s read again")
 
     def units(self, topology: Topology) -> FloatArray:
         """Shares of boards whose fields are young enough."""
@@ -98,9 +99,9 @@ class DcgmUnits(PeriodicThread, UnitsSource):
         try:
             self._ask()
         except WattpackError as error:
-            self._tell(str(error))
+            self._told.tell(SUBJECT, str(error))
         else:
-            self._tell("" if self._shares else "no board has all four fields")
+            self._told.tell(SUBJECT, "" if self._shares else "no board has all four fields")
 
     def _ask(self) -> None:
         now_ns, now_seconds = self._clock.monotonic_ns(), self._clock.wall_time_ns() / NS_PER_SECOND
@@ -121,18 +122,7 @@ class DcgmUnits(PeriodicThread, UnitsSource):
 
     def _by_board(self, query: str, at_seconds: float) -> dict[str, float]:
         """The series of whole boards; one that several series name (MIG instances) is left out."""
-        body = self._api.ask({"query": query, "time": f"{at_seconds:.3f}"}, query)
-        rows = [(_whole_board(labels), value) for labels, value in vector_of(body, query)]
-        counts = Counter(uuid for uuid, _ in rows)
-        return {uuid: value for uuid, value in rows if uuid and counts[uuid] == 1}
-
-    def _tell(self, problem: str) -> None:
-        """Log a problem once, and its end."""
-        if problem and not self._problem:
-            log.warning("no profiling fields of dcgm-exporter: %s", problem)
-        elif self._problem and not problem:
-            log.info("profiling fields of dcgm-exporter read again")
-        self._problem = problem
+        return named_once(self._api, query, at_seconds, _whole_board)
 
 
 def _whole_board(labels: Mapping[str, str]) -> str:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from controller.app.tick_loop import MeterSource
+from controller.app.told_once import ToldOnce
 from forecasting.prometheus.query import BadAnswerError, QueryApi, number
 from wattpack.clock import Clock
 from wattpack.errors import InputError, WattpackError
@@ -95,7 +96,9 @@ class PrometheusMeters(PeriodicThread, MeterSource):
         super().__init__(clock, what.thread, what.period_ns)
         self._api, self._specs, self._what, self._risen = api, specs, what, risen
         self._readings: dict[str, _Reading] = {}
-        self._problems: dict[str, str] = {}
+        self._told = ToldOnce(
+            log, "no reading of the meter of %s: %s", "the meter of %s reads again"
+        )
 
     def read(self) -> Mapping[str, tuple[float, int]]:
         """Readings that are not older than their meter's ``maxAgeSeconds``; never waits."""
@@ -127,9 +130,9 @@ class PrometheusMeters(PeriodicThread, MeterSource):
             try:
                 fresh[name] = self._ask(spec)
             except WattpackError as error:
-                self._tell(name, str(error))
+                self._told.tell(name, str(error))
             else:
-                self._tell(name, "")
+                self._told.tell(name, "")
         before = self._readings
         # Replaced whole: the tick reads it from another thread.
         self._readings = fresh
@@ -161,14 +164,6 @@ class PrometheusMeters(PeriodicThread, MeterSource):
     def _one(self, query: str, at_seconds: float) -> float:
         body = self._api.ask({"query": query, "time": f"{at_seconds:.3f}"}, query)
         return number(_single_value(body, query, f"{self._what.field}.prometheusQuery"), query)
-
-    def _tell(self, name: str, problem: str) -> None:
-        """Log a problem once, and its end."""
-        if problem and not self._problems.get(name):
-            log.warning("no reading of the meter of %s: %s", name, problem)
-        elif not problem and self._problems.get(name):
-            log.info("the meter of %s reads again", name)
-        self._problems[name] = problem
 
 
 def _single_value(body: Any, query: str, field: str) -> str:  # noqa: ANN401 - JSON

@@ -9,12 +9,12 @@ seems to be of the moment of the question, so its query has to drop what is old 
 from __future__ import annotations
 
 import logging
-from collections import Counter
 from collections.abc import Mapping
 from typing import Final, Protocol
 
+from controller.app.told_once import ToldOnce
 from controller.host_draws import ServerReading
-from forecasting.prometheus.query import QueryApi, vector_of
+from forecasting.prometheus.query import QueryApi, named_once
 from wattpack.clock import Clock
 from wattpack.errors import WattpackError
 from wattpack.periodic import PeriodicThread
@@ -26,6 +26,7 @@ log = logging.getLogger(__name__)
 
 PERIOD_NS: Final = 2 * NS_PER_SECOND
 HIGHEST_WATTS: Final = 1e6
+SUBJECT: Final = "power of whole servers"
 
 
 class ServerPowerSource(Protocol):
@@ -69,7 +70,7 @@ class ServerPower(PeriodicThread, ServerPowerSource):
         self._api, self._query, self._label = api, query, label
         self._max_age_ns = seconds_to_ns(max_age_seconds)
         self._readings: Mapping[str, ServerReading] = {}
-        self._problem = ""
+        self._told = ToldOnce(log, "%s: %s", "%s: all is read again")
 
     @property
     def max_age_ns(self) -> int:
@@ -90,10 +91,10 @@ class ServerPower(PeriodicThread, ServerPowerSource):
         try:
             refused = self._ask()
         except WattpackError as error:
-            self._tell(str(error))
+            self._told.tell(SUBJECT, str(error))
         else:
             nobody = f"no server has a reading and one {self._label!r}"
-            self._tell(refused or ("" if self._readings else nobody))
+            self._told.tell(SUBJECT, refused or ("" if self._readings else nobody))
 
     def _ask(self) -> str:
         """Ask; what is wrong with a server that was left out, empty for nothing."""
@@ -116,15 +117,4 @@ class ServerPower(PeriodicThread, ServerPowerSource):
 
     def _by_server(self, query: str, at_seconds: float) -> dict[str, float]:
         """A server that several series name is left out: their sum may count a supply twice."""
-        body = self._api.ask({"query": query, "time": f"{at_seconds:.3f}"}, query)
-        rows = [(labels.get(self._label, ""), value) for labels, value in vector_of(body, query)]
-        counts = Counter(name for name, _ in rows)
-        return {name: value for name, value in rows if name and counts[name] == 1}
-
-    def _tell(self, problem: str) -> None:
-        """Log a problem once, and its end."""
-        if problem and not self._problem:
-            log.warning("power of whole servers: %s", problem)
-        elif self._problem and not problem:
-            log.info("power of whole servers: all is read again")
-        self._problem = problem
+        return named_once(self._api, query, at_seconds, lambda labels: labels.get(self._label, ""))

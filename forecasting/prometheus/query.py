@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 import httpx
@@ -128,6 +130,20 @@ def vector_of(body: object, query: str) -> list[tuple[dict[str, str], float]]:
     if not isinstance(result, list):
         raise BadAnswerError(f"{query}: expected a result")
     return [_series(one, query) for one in result]
+
+
+def named_once(
+    api: QueryApi, query: str, at_seconds: float, name_of: Callable[[Mapping[str, str]], str]
+) -> dict[str, float]:
+    """An instant query's values by a name out of their labels; who has two or no name is left out.
+
+    Raises:
+        WattpackError: no answer, or none that is a vector of numbers.
+    """
+    body = api.ask({"query": query, "time": f"{at_seconds:.3f}"}, query)
+    rows = [(name_of(labels), value) for labels, value in vector_of(body, query)]
+    counts = Counter(name for name, _ in rows)
+    return {name: value for name, value in rows if name and counts[name] == 1}
 
 
 def _series(one: object, query: str) -> tuple[dict[str, str], float]:
