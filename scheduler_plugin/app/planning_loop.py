@@ -123,6 +123,7 @@ class PlacementLoop:
         self._settings = settings
         self.metrics = metrics or PlacementMetrics()
         limits, manages = settings.moves, settings.mode is Mode.MANAGE
+        moves = manages and limits.enabled
         budget = DisruptionBudget(limits.per_hour, limits.per_owner_per_hour)
         self.ledger = Ledger(disruptions=budget)
         self.reader = ClusterReader(
@@ -131,7 +132,7 @@ class PlacementLoop:
             shadow=settings.mode is Mode.SHADOW,
             threaded=around.threaded,
             authority=settings.namespace,
-            moves=manages and limits.enabled,
+            moves=moves,
         )
         archive = PlanArchive(api, clock, epoch, settings.kept_plans)
         timeout_ns = seconds_to_ns(settings.gang_timeout_seconds)
@@ -145,8 +146,7 @@ class PlacementLoop:
         self._pins = MissedPins(api, clock, self.ledger, self._recorder, self.metrics)
         notes = MoveNotes(self._recorder, self.metrics)
         mover = Mover(api, clock, self.ledger, self._applier, notes, limits)
-        enabled = manages and limits.enabled
-        self._moves = MoveCycle(self.reader, mover, clock, limits, enabled=enabled)
+        self._moves = MoveCycle(self.reader, mover, clock, limits, enabled=moves)
         answers = manages and settings.kueue_admission_checks
         self._checks = KueueChecks(api, clock, self.ledger, enabled=answers)
         self._starts = StartEstimates(clock)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, Final, Self
 
 from pydantic import Field, field_validator, model_validator
 
@@ -30,7 +30,9 @@ from scheduler_plugin.documents.snapshot_checks import (
 from scheduler_plugin.documents.snapshot_limits import MAX_GPUS
 from scheduler_plugin.documents.value import Id, Label, Value
 
-__all__ = ["Gang", "Pod", "PodState"]
+__all__ = ["MAX_QUOTAS_OF_A_POD", "Gang", "Pod", "PodState"]
+
+MAX_QUOTAS_OF_A_POD: Final = 64
 
 
 class PodState(StrEnum):
@@ -129,7 +131,7 @@ class Pod(Value):
     expected_end_seconds: Annotated[int | None, Field(ge=0, le=10**9)] = None
     groups: tuple[Label, ...] = ()
     peer_rules: tuple[PeerRule, ...] = ()
-    quotas: Annotated[tuple[Label, ...], Field(max_length=64)] = ()
+    quotas: Annotated[tuple[Label, ...], Field(max_length=MAX_QUOTAS_OF_A_POD)] = ()
     beyond: Label = ""
 
     @field_validator("gpu_milli")

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from scheduler_plugin.documents.snapshot import MAX_QUANTITY, Pod, PodState, Quota
+from scheduler_plugin.documents.snapshot_pod import MAX_QUOTAS_OF_A_POD
 from scheduler_plugin.kube_objects import pods as pod_facts
 from scheduler_plugin.kube_objects.quota_scopes import counts
 from wattpack.errors import InputError
@@ -26,8 +27,6 @@ __all__ = ["QuotaBook"]
 
 log = logging.getLogger(__name__)
 _FIELDS: Final = {"cpu": "milli_cpu", "memory": "memory_bytes"}
-_MOST_OF_A_POD: Final = 64
-"""Quotas that one pod may name (``Pod.quotas``)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +76,7 @@ class QuotaBook:
         """Names of the quotas that count the pod."""
         there = self.by_namespace.get(pod_facts.namespace(pod), ())
         names = [one.name for one in there if counts(one.body, pod)]
-        return tuple(names[:_MOST_OF_A_POD])
+        return tuple(names[:MAX_QUOTAS_OF_A_POD])
 
     def applied(self, pods: Sequence[Pod]) -> tuple[tuple[Quota, ...], list[Pod]]:
         """Those that could keep a pod out, and the pods without the names of all others.

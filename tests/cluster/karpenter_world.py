@@ -9,17 +9,12 @@ import json
 from pathlib import Path
 from typing import Any
 
-from scheduler_plugin.app.planning_loop import CycleResult, PlacementLoop, PlannerSurroundings
-from scheduler_plugin.app.scheduler_settings import PlacementSettings
-from scheduler_plugin.app.solver_process import InProcessPlanner
-from scheduler_plugin.kube_objects.admission import Mode
 from tests.cluster.cluster_builders import GATE, Body, create, node, pod
 from tests.cluster.cluster_processes import eventually, free_port
 from tests.cluster.cluster_tools import tool
 from tests.cluster.control_plane import ControlPlane
+from tests.cluster.loop_world import LoopWorld
 from tests.cluster.stand_in_kinds import CRDS, definition
-from wattpack.clock import SystemClock
-from wattpack.kube.client import from_kubeconfig
 from wattpack.kube.port import Resource
 from wattpack.object_names import OPT_IN_LABEL, OPT_IN_VALUE
 
@@ -105,18 +100,11 @@ def _type(name: str, gpus: int, price: float) -> Body:
     }
 
 
-class World:
+class World(LoopWorld):
     """A planner of ours, in this process, one present node of 8 GPUs, and Karpenter."""
 
     def __init__(self, plane: ControlPlane) -> None:
-        self.plane = plane
-        settings = PlacementSettings(
-            mode=Mode.MANAGE, deadline_seconds=0.2, unservable_seconds=PATIENCE_SECONDS
-        )
-        around = PlannerSurroundings(SystemClock(), InProcessPlanner(0.2), threaded=True)
-        self.loop = PlacementLoop(from_kubeconfig(str(plane.kubeconfig)), around, settings)
-        self.loop.reader.start(lambda: None)
-        eventually("everything was read once", lambda: not self.loop.reader.missing())
+        super().__init__(plane, PODS, unservable_seconds=PATIENCE_SECONDS)
 
     def furnish(self) -> None:
         """Our kinds, the namespace, the present node, who plays kubelets and the scheduler."""
@@ -145,17 +133,6 @@ class World:
         body["metadata"]["ownerReferences"] = [reference | {"uid": owner["metadata"]["uid"]}]
         create(self.plane, PODS, body)
         eventually(f"the planner sees {name}", lambda: name in self.seen())
-
-    def seen(self) -> set[str]:
-        return {str(p["metadata"]["name"]) for p in self.loop.reader.pods()}
-
-    def step(self) -> CycleResult:
-        result = self.loop.step()
-        assert result.outcome != "failed"
-        return result
-
-    def pod(self, name: str) -> Body:
-        return self.plane.request("GET", f"{PODS}/{name}").body
 
     def node_of(self, name: str) -> str:
         """Where the pod runs; empty while it does not."""

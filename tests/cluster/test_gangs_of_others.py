@@ -10,19 +10,15 @@ from typing import Any
 import pytest
 
 from scheduler_plugin.app.kueue_checks import ADMISSION_CHECKS, RESOURCE_FLAVORS
-from scheduler_plugin.app.planning_loop import CycleResult, PlacementLoop, PlannerSurroundings
-from scheduler_plugin.app.scheduler_settings import PlacementSettings
+from scheduler_plugin.app.planning_loop import CycleResult
 from scheduler_plugin.app.slice_reader import CLAIM_TEMPLATES, RESOURCE_SLICES
-from scheduler_plugin.app.solver_process import InProcessPlanner
-from scheduler_plugin.kube_objects.admission import Mode
 from tests.cluster.cluster_builders import GATE, Body, create, node, pod
 from tests.cluster.cluster_processes import eventually
 from tests.cluster.control_plane import ControlPlane
+from tests.cluster.loop_world import LoopWorld
 from tests.cluster.stand_in_kinds import CRDS, definition
-from wattpack.clock import SystemClock
 from wattpack.gang_sources import GANG_SOURCES, KUEUE_WORKLOADS
 from wattpack.kube.claim_follower import CLAIM_KINDS
-from wattpack.kube.client import from_kubeconfig
 from wattpack.kube.port import JOBS, Resource
 
 pytestmark = pytest.mark.cluster
@@ -58,18 +54,11 @@ OWNERS: dict[str, tuple[Body, Body]] = {
 }
 
 
-class World:
+class World(LoopWorld):
     """A planner of ours, in this process, against an API server with the kinds of others."""
 
     def __init__(self, plane: ControlPlane) -> None:
-        self.plane = plane
-        settings = PlacementSettings(
-            mode=Mode.MANAGE, deadline_seconds=0.2, kueue_admission_checks=True
-        )
-        around = PlannerSurroundings(SystemClock(), InProcessPlanner(0.2), threaded=True)
-        self.loop = PlacementLoop(from_kubeconfig(str(plane.kubeconfig)), around, settings)
-        self.loop.reader.start(lambda: None)
-        eventually("everything was read once", lambda: not self.loop.reader.missing())
+        super().__init__(plane, PODS, kueue_admission_checks=True)
 
     def put(self, kind: Resource, name: str, spec: Body, **more: Any) -> Body:
         where = f"/namespaces/{SPACE}" if kind.namespaced else ""
@@ -100,16 +89,8 @@ class World:
         create(self.plane, PODS, body)
         eventually(f"the planner sees {name}", lambda: name in self.seen())
 
-    def seen(self) -> set[str]:
-        return {str(p["metadata"]["name"]) for p in self.loop.reader.pods()}
-
-    def step(self) -> CycleResult:
-        result = self.loop.step()
-        assert result.outcome != "failed"
-        return result
-
     def node_of(self, name: str) -> str:
-        return str(self.plane.request("GET", f"{PODS}/{name}").body["spec"].get("nodeName") or "")
+        return str(self.pod(name)["spec"].get("nodeName") or "")
 
     def clear(self) -> None:
         for item in self.plane.request("GET", PODS).body["items"]:

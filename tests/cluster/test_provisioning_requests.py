@@ -7,18 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from scheduler_plugin.app.planning_loop import CycleResult, PlacementLoop, PlannerSurroundings
-from scheduler_plugin.app.scheduler_settings import PlacementSettings
-from scheduler_plugin.app.solver_process import InProcessPlanner
 from scheduler_plugin.app.under_way_reader import PROVISIONING_REQUESTS
-from scheduler_plugin.kube_objects.admission import Mode
 from scheduler_plugin.promises.provisioning_settings import ProvisioningSettings
 from tests.cluster.cluster_builders import GATE, Body, create, node, pod
 from tests.cluster.cluster_processes import eventually
 from tests.cluster.control_plane import ControlPlane
+from tests.cluster.loop_world import LoopWorld
 from tests.cluster.stand_in_kinds import CRDS, definition
-from wattpack.clock import SystemClock
-from wattpack.kube.client import from_kubeconfig
 
 pytestmark = pytest.mark.cluster
 
@@ -58,21 +53,16 @@ def request_definition() -> Body:
     return made
 
 
-class World:
+class World(LoopWorld):
     """A planner of ours in this process, one node of 8 GPUs, and who plays the autoscaler."""
 
     def __init__(self, plane: ControlPlane) -> None:
-        self.plane = plane
-        settings = PlacementSettings(
-            mode=Mode.MANAGE,
-            deadline_seconds=0.2,
+        super().__init__(
+            plane,
+            f"{CORE}/pods",
             unservable_seconds=PATIENCE_SECONDS,
             provisioning=ProvisioningSettings(enabled=True),
         )
-        around = PlannerSurroundings(SystemClock(), InProcessPlanner(0.2), threaded=True)
-        self.loop = PlacementLoop(from_kubeconfig(str(plane.kubeconfig)), around, settings)
-        self.loop.reader.start(lambda: None)
-        eventually("everything was read once", lambda: not self.loop.reader.missing())
 
     def add_gang(self, owner: str, size: int, gpus: int) -> list[str]:
         """Gated members that ``owner`` would make anew; their names."""
@@ -90,17 +80,6 @@ class World:
             create(self.plane, f"{CORE}/pods", body)
         eventually("the planner sees them", lambda: set(names) <= self.seen())
         return names
-
-    def seen(self) -> set[str]:
-        return {str(p["metadata"]["name"]) for p in self.loop.reader.pods()}
-
-    def step(self) -> CycleResult:
-        result = self.loop.step()
-        assert result.outcome != "failed"
-        return result
-
-    def pod(self, name: str) -> Body:
-        return self.plane.request("GET", f"{CORE}/pods/{name}").body
 
     def named_by(self, name: str) -> str:
         return str(self.pod(name)["metadata"].get("annotations", {}).get(CONSUMES, ""))
