@@ -26,6 +26,7 @@ from wattpack.api.object_meta import (
 DEFAULT_HORIZON_SECONDS = 6 * 3600
 DEFAULT_STEP_SECONDS = 600
 MAX_FORECAST_STEPS = 1024
+MAX_FORECAST_TIERS = 16
 
 #: Units in which a domain's forecast is taken; one in kW would read as a thousandth.
 WATT_UNITS = ("watts", "W")
@@ -127,6 +128,31 @@ class ForecastLead(ApiModel):
     p99: Annotated[float | None, Field(description="Highest step within it, level 0.99")] = None
 
 
+class ForecastTier(ApiModel):
+    """One of the models that were combined, and how much it counted."""
+
+    name: Annotated[str, Field(min_length=1, max_length=64, description="Of the model")]
+    weight: Annotated[Fraction, Field(description="Its share of the combination")]
+
+
+class ForecastCalibration(ApiModel):
+    """What the correction of the peaks rests on; its windows are those of the whole pool."""
+
+    live_windows: Annotated[
+        Counter, Field(description="Finished windows of promises that were really made")
+    ] = 0
+    rehearsed_windows: Annotated[
+        Counter, Field(description="Windows of the history that were gone through afterwards")
+    ] = 0
+    offset_p99: Annotated[
+        float | None,
+        Field(description="Added to the p99 of the peak, in the series' unit; may be negative"),
+    ] = None
+    updated_at: Annotated[
+        str | None, Field(max_length=64, description="End of the newest window in it, RFC 3339")
+    ] = None
+
+
 class DemandForecastStatus(ApiModel):
     """The newest forecast and how well earlier ones did."""
 
@@ -165,6 +191,33 @@ class DemandForecastStatus(ApiModel):
         None
     )
     violations: Annotated[Counter | None, Field(description="Observations above p99")] = None
+    violation_bound95: Annotated[
+        Fraction | None,
+        Field(description="Upper 95 % bound (Clopper-Pearson) of the share above p99"),
+    ] = None
+    reserve_ratio: Annotated[
+        float | None,
+        Field(ge=0, description="Sum of promised p99 over sum of realised peaks, finished windows"),
+    ] = None
+    tiers: Annotated[
+        list[ForecastTier],
+        Field(max_length=MAX_FORECAST_TIERS, description="What was combined, heaviest first"),
+    ] = []
+    model_version: Annotated[
+        str | None,
+        Field(max_length=128, description="Equal versions answer equally to equal histories"),
+    ] = None
+    fitted_until: Annotated[
+        str | None,
+        Field(max_length=64, description="End of the data that it was fitted on, RFC 3339"),
+    ] = None
+    calibration: Annotated[
+        ForecastCalibration | None, Field(description="State of the peaks' correction")
+    ] = None
+    flags: Annotated[
+        list[Annotated[str, Field(max_length=64)]],
+        Field(max_length=16, description="What a user should know about it, one word each"),
+    ] = []
     conditions: Conditions = []
 
 
