@@ -47,6 +47,10 @@ VERBS: dict[str, Verb] = {
         "scheduler_plugin.app.watchdog_command", "release gated pods when no planner lives"
     ),
     "forecaster": Verb("forecasting.app.forecaster_command", "forecast demand and power"),
+    "forecast": Verb(
+        "forecasting.app.forecast_command",
+        "print or draw forecasts of a history; no cluster needed",
+    ),
     "console": Verb("console.app.console_command", "serve the dashboard"),
     "plan": Verb(
         "scheduler_plugin.app.plan_command",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -301,41 +300,13 @@ def _metrics(world: World) -> str:
     return generate_latest(world.process.metrics.registry).decode()
 
 
-@pytest.fixture
-def history(tmp_path: Path) -> Path:
-    file = tmp_path / "history.db"
-    with HistoryStore(file) as store:
-        store.append_bins("domain:row", 0, _diurnal(), _diurnal())
-    return file
-
-
-def test_the_command_prints_one_series(history: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    argv = ["--history-file", str(history), "--series", "domain:row", "--at", str(12 * 86400)]
-    assert main(argv) == 0
-    assert "ridge" in capsys.readouterr().out
-    assert main([*argv, "--json", "--ceiling", "120"]) == 0
-    assert json.loads(capsys.readouterr().out)["p99"] <= 120
-
-
-def test_the_command_says_what_a_series_needs_until_a_new_replica_works(
-    history: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    argv = ["--history-file", str(history), "--series", "domain:row", "--at", str(12 * 86400)]
-    assert main([*argv, "--lead-for", "decoder-decode"]) == 0
-    line = capsys.readouterr().out.splitlines()[-1]
-    assert "until a new decoder-decode works" in line
-    assert "p99" in line
-    assert main([*argv, "--lead-for", "no-such-work"]) == 2
-    assert "no-such-work" in capsys.readouterr().err
-
-
 @pytest.mark.parametrize(
     "argv",
     [
         [],
-        ["--history-file", "/does/not/exist.db", "--series", "a"],
-        ["--prometheus-url", "prometheus:9090", "--series", "a"],
-        ["--history-file", "a.db", "--prometheus-url", "http://p", "--series", "a"],
+        ["--history-file", "/does/not/exist.db"],
+        ["--prometheus-url", "prometheus:9090"],
+        ["--history-file", "a.db", "--prometheus-url", "http://p"],
         ["--interval-seconds", "nan", "--prometheus-url", "http://p"],
         ["--config", "/does/not/exist.yaml"],
     ],
@@ -345,26 +316,6 @@ def test_wrong_usage_exits_with_two_and_says_why(
 ) -> None:
     assert main(argv) == 2
     assert "expected" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
-    ("flag", "value"),
-    [("hours", "0"), ("hours", "nan"), ("hours", "1e400"), ("at", "nan"), ("at", "1e300"),
-     ("at", "-5"), ("ceiling", "0"), ("ceiling", "inf")],
-)  # fmt: skip
-def test_a_number_that_means_nothing_is_refused_by_its_flag(
-    history: Path, capsys: pytest.CaptureFixture[str], flag: str, value: str
-) -> None:
-    argv = ["--history-file", str(history), "--series", "x", f"--{flag}={value}"]
-    assert main(argv) == 2
-    assert f"{flag}: expected" in capsys.readouterr().err
-
-
-def test_a_series_that_nobody_recorded_is_said_and_no_table_of_zeros(
-    history: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["--history-file", str(history), "--series", "x", "--at", "1000000"]) == 0
-    assert "no value in ten days of 'x'" in capsys.readouterr().out
 
 
 def test_a_typo_in_the_settings_file_names_the_key(

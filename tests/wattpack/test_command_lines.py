@@ -120,14 +120,18 @@ watchdog --silence-seconds -1 | --silence-seconds
 watchdog --kubeconfig binary | kubeconfig
 forecaster --config binary | file
 forecaster --config unknown.yaml | foo
-forecaster --history-file garbage --series x | history
-forecaster --history-file missing --series x | history
-forecaster --history-file folder --series x | history
-forecaster --history-file empty --series x | user_version
-forecaster --prometheus-url nonsense --series x | prometheusUrl
+forecaster --history-file garbage | history
+forecaster --prometheus-url nonsense | prometheusUrl
 forecaster --interval-seconds -1 --history-file h | interval_seconds
 forecaster --metrics-port 99999 --history-file h | metrics_port
-forecaster --series x --at nonsense --history-file h | --at
+forecast x --history-file garbage | history
+forecast x --history-file missing | history
+forecast x --history-file folder | history
+forecast x --history-file empty | user_version
+forecast x --prometheus-url nonsense | prometheusUrl
+forecast x | history_file
+forecast x --at nonsense --history-file h | --at
+forecast x --png missing/x.png | --png
 forecaster --once | history_file
 console | --controller
 console --controller nonsense | --controller

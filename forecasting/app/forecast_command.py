@@ -1,0 +1,204 @@
+"""``wattpack forecast SERIES…``: what a history's series will need, as a table, JSON or picture.
+
+It needs no cluster: it makes one forecast of each series from the history, as the forecaster
+process would make its first, and ends.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+from rich.console import Console
+
+from capacity.catalogue.catalogue_files import find_workload, shipped_catalogue
+from forecasting.app.forecast_tables import lead_line, peaks_table, ready_message, steps_table
+from forecasting.app.history_choice import (
+    HISTORY_FLAGS,
+    HistorySettings,
+    add_history_flags,
+    chosen_series,
+    open_history,
+)
+from forecasting.fan import Fan, fan_of
+from forecasting.forecast_round import ForecasterState, TargetForecast, step
+from forecasting.forecast_status import has_figures, status_of
+from forecasting.issued_forecast import LAST_TIME_SECONDS
+from forecasting.series_source import BIN_SECONDS, SeriesId, SeriesSource
+from forecasting.targets import Target
+from forecasting.terminal_fan import terminal_fan
+from wattpack.clock import SystemClock
+from wattpack.errors import InputError, WattpackError
+from wattpack.flags import output_file
+from wattpack.times import parse_rfc3339
+from wattpack.units import NS_PER_SECOND, require_number
+
+DEFAULT_LEVELS: Final = (0.5, 0.9, 0.99)
+MOST_PICTURES: Final = 24
+"""Fans in one PNG: more of them are no picture any more."""
+
+_PAST_SECONDS: Final = 86400
+_WIDEST: Final = 110
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """The command line."""
+    parser = argparse.ArgumentParser(prog="wattpack forecast", description=__doc__)
+    parser.add_argument(
+        "series", nargs="*", metavar="SERIES", help="names in the history, or PromQL"
+    )
+    parser.add_argument("--all", action="store_true", help="every series of a history file")
+    add_history_flags(parser)
+    parser.add_argument("--hours", type=float, default=6.0, help="the window (6)")
+    parser.add_argument(
+        "--levels", default=",".join(f"{level:g}" for level in DEFAULT_LEVELS),
+        help="of the steps' quantiles, rising, with commas (%(default)s)",
+    )  # fmt: skip
+    parser.add_argument("--ceiling", type=float, help="what no series can exceed")
+    parser.add_argument("--at", type=float, help="Unix time to forecast from (now)")
+    parser.add_argument(
+        "--lead-for", metavar="WORKLOAD",
+        help="also what is needed until a new replica of this catalogue entry works",
+    )  # fmt: skip
+    parser.add_argument("--json", action="store_true", help="print the statuses as JSON")
+    parser.add_argument("--plot", action="store_true", help="draw each forecast in the terminal")
+    parser.add_argument("--png", type=output_file, metavar="FILE", help="draw them into a picture")
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Print forecasts; 0 fine, 1 a history that cannot be read, 2 wrong usage."""
+    args = build_parser().parse_args(argv)
+    try:
+        now = _now(args.at)
+        if args.lead_for:
+            find_workload(shipped_catalogue(), args.lead_for)
+        flags = {name: getattr(args, name) for name in HISTORY_FLAGS}
+        source = open_history(HistorySettings.load(flags=flags))
+        try:
+            series = chosen_series(source, args.series, args.all)
+            return _forecast(args, source, targets_of(args, series), now)
+        finally:
+            source.close()
+    except WattpackError as error:
+        print(f"wattpack forecast: {error}", file=sys.stderr)
+        return 2 if isinstance(error, InputError) else 1
+
+
+def targets_of(args: argparse.Namespace, series: Sequence[SeriesId]) -> list[Target]:
+    """What the flags ask for, one target a series.
+
+    Raises:
+        InputError: naming the flag.
+    """
+    hours = require_number("hours", args.hours, minimum=BIN_SECONDS / 3600, maximum=168)
+    if args.ceiling is not None:
+        require_number("ceiling", args.ceiling, exclusive_minimum=0)
+    levels = parse_levels(args.levels)
+    return [
+        Target(
+            namespace="", name=f"{i}:{name[:200]}", series=name, kind="series",
+            horizon=round(hours * 3600 / BIN_SECONDS), step_seconds=BIN_SECONDS,
+            asked_levels=levels, ceiling=args.ceiling, generation=0,
+        )
+        for i, name in enumerate(series)
+    ]  # fmt: skip
+
+
+def parse_levels(text: str) -> tuple[float, ...]:
+    """Rising levels between 0 and 1, from text with commas.
+
+    Raises:
+        InputError: for anything else.
+    """
+    try:
+        levels = tuple(float(part) for part in text.split(","))
+    except ValueError as error:
+        raise InputError("levels", "numbers with commas between them", text) from error
+    rising = all(low < high for low, high in pairwise(levels))
+    if not rising or not all(0 < level < 1 for level in levels) or len(levels) > 21:
+        raise InputError("levels", "at most 21 rising levels between 0 and 1", text)
+    return levels
+
+
+def _now(at: float | None) -> float:
+    if at is None:
+        return SystemClock().wall_time_ns() / NS_PER_SECOND
+    return require_number("at", at, minimum=0, maximum=LAST_TIME_SECONDS, unit="s")
+
+
+def _forecast(
+    args: argparse.Namespace, source: SeriesSource, targets: Sequence[Target], now: float
+) -> int:
+    """Forecast and show; a series that cannot be read or computed costs only itself."""
+    _, answers = step(ForecasterState(), now, source, targets)
+    statuses = [(str(a.target.series), status_of(a, now), a) for a in answers if a.error is None]
+    if args.json:
+        shown = [{"series": name, "status": status} for name, status, _ in statuses]
+        print(json.dumps({"forecasts": shown}, indent=2))
+    elif statuses:
+        _print_tables(args, statuses, now)
+    told = [(name, status, a) for name, status, a in statuses if has_figures(a)]
+    if args.plot or args.png:
+        fans = [_fan(source, name, status, a) for name, status, a in told]
+        for fan in fans if args.plot else ():
+            print("\n" + "\n".join(terminal_fan(fan, min(_WIDEST, _console().width))))
+        if args.png:
+            _draw(args.png, fans)
+    errors = [answer.error for answer in answers if answer.error is not None]
+    for error in errors:
+        print(f"wattpack forecast: {error}", file=sys.stderr)
+    return max((2 if isinstance(error, InputError) else 1 for error in errors), default=0)
+
+
+def _print_tables(
+    args: argparse.Namespace, statuses: Sequence[tuple[str, dict[str, Any], TargetForecast]],
+    now: float,
+) -> None:  # fmt: skip
+    console = _console()
+    console.print(peaks_table([(name, status) for name, status, _ in statuses], now, args.hours))
+    for name, status, answer in statuses:
+        if not has_figures(answer):
+            print(f"{name}: {ready_message(status)}")
+        elif len(statuses) == 1:
+            console.print(steps_table(status))
+        if args.lead_for and has_figures(answer):
+            print(f"{name}: {lead_line(args.lead_for, status, now)}")
+
+
+def _console() -> Console:
+    """As wide as the terminal; what goes into a file or a pipe is not folded for one."""
+    found = Console()
+    return found if found.is_terminal else Console(width=120)
+
+
+def _fan(source: SeriesSource, name: str, status: dict[str, Any], answer: TargetForecast) -> Fan:
+    """The picture of an answer, with the day before it."""
+    step_seconds = answer.target.step_seconds
+    until = int(parse_rfc3339(status["windowStart"]).timestamp())
+    past = source.fetch([SeriesId(name)], until - _PAST_SECONDS, until, step_seconds)[0]
+    return fan_of(name, status, step_seconds, np.asarray(past, dtype=np.float64))
+
+
+def _draw(file: Path, fans: Sequence[Fan]) -> None:
+    """One picture of all fans.
+
+    Raises:
+        InputError: for too many, none at all, or no library to draw with.
+    """
+    # Loaded here: the library takes a second, and most calls draw nothing.
+    from forecasting.app.forecast_pictures import draw_fans
+
+    if not 0 < len(fans) <= MOST_PICTURES:
+        raise InputError("png", f"1 to {MOST_PICTURES} series with a forecast", len(fans))
+    draw_fans(file, fans)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,106 @@
+"""Forecasts as tables of a terminal, made from statuses as a DemandForecast carries them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from rich.table import Table
+
+from capacity.catalogue.catalogue_files import find_workload, shipped_catalogue
+from capacity.catalogue.pod_works import lead_seconds
+from forecasting.lead_time import StepWindow, needed_within
+from forecasting.series_source import BIN_SECONDS
+from wattpack.times import parse_rfc3339
+
+
+def peaks_table(
+    statuses: Sequence[tuple[str, dict[str, Any]]], now_seconds: float, hours: float
+) -> Table:
+    """One line a series: where it is, how high it can go, and how far that can be believed."""
+    title = f"highest 10-minute mean of the next {hours:g} h"
+    table = _plain_table(title)
+    table.add_column("series", overflow="fold", min_width=16)
+    for name in ("now", "p50", "p95", "p99"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for name in ("data age", "p99 held"):
+        table.add_column(name, no_wrap=True)
+    table.add_column("by", min_width=5, overflow="fold")
+    table.add_column("flags", min_width=5, overflow="fold")
+    for series, status in statuses:
+        figures = [_figure(status.get(name)) for name in ("now", "p50", "p95", "p99")]
+        table.add_row(
+            series, *figures, data_age(status, now_seconds), held(status), made_by(status),
+            ", ".join(status.get("flags", ())),
+        )  # fmt: skip
+    return table
+
+
+def made_by(status: dict[str, Any]) -> str:
+    """The models behind an answer with their weights, or the fall-back."""
+    tiers = [f"{tier['name']} {tier['weight']:.0%}" for tier in status.get("tiers", ())]
+    return ", ".join(tiers) or str(status.get("method", ""))
+
+
+def held(status: dict[str, Any]) -> str:
+    """How often the p99 held, in how many windows, and what so few windows can rule out."""
+    windows = status.get("coverageN") or 0
+    if not windows:
+        return "no window yet"
+    text = f"{windows - status.get('violations', 0)}/{windows}"
+    bound = status.get("violationBound95")
+    return text if bound is None else f"{text} (missed < {bound:.1%})"
+
+
+def data_age(status: dict[str, Any], now_seconds: float) -> str:
+    """How old the newest observation is."""
+    until = status.get("dataUntil")
+    if until is None:
+        return "none"
+    minutes = max(0.0, now_seconds - parse_rfc3339(until).timestamp()) / 60
+    return f"{minutes:.0f} min" if minutes < 120 else f"{minutes / 60:.0f} h"
+
+
+def steps_table(status: dict[str, Any]) -> Table:
+    """The window hour by hour."""
+    table = _plain_table("each step")
+    table.add_column("in")
+    for path in status["quantiles"]:
+        table.add_column(f"p{path['level'] * 100:g}", justify="right")
+    steps = len(status["quantiles"][0]["values"])
+    for k in sorted({*range(5, steps, 6), steps - 1}):
+        values = [_figure(path["values"][k]) for path in status["quantiles"]]
+        table.add_row(f"{(k + 1) * BIN_SECONDS / 3600:.3g} h", *values)
+    table.caption = ready_message(status)
+    return table
+
+
+def lead_line(workload: str, status: dict[str, Any], now_seconds: float) -> str:
+    """What the series may need within the lead time of a catalogue entry.
+
+    Raises:
+        InputError: an unknown entry, or a lead time beyond the window.
+    """
+    lead = lead_seconds(find_workload(shipped_catalogue(), workload).name)
+    window = StepWindow(parse_rfc3339(status["windowStart"]).timestamp(), BIN_SECONDS)
+    needed = {
+        path["level"]: needed_within(window, path["values"], now_seconds, lead)
+        for path in status["quantiles"]
+    }
+    figures = ", ".join(f"p{level * 100:g} {value:.6g}" for level, value in needed.items())
+    return f"within the {lead:.0f} s until a new {workload} works (p95 of its start): {figures}"
+
+
+def ready_message(status: dict[str, Any]) -> str:
+    """What the Ready condition says."""
+    return next(str(c["message"]) for c in status["conditions"] if c["type"] == "Ready")
+
+
+def _plain_table(title: str) -> Table:
+    """Without rules: figures stand in columns by themselves."""
+    return Table(title=title, box=None, pad_edge=False, padding=(0, 2, 0, 0), title_justify="left")
+
+
+def _figure(value: float | None) -> str:
+    """Five digits: a forecast has no more."""
+    return "–" if value is None else f"{value:.5g}"

@@ -1,0 +1,76 @@
+"""Which history a command reads: a SQLite file or something with the Prometheus query API."""
+
+from __future__ import annotations
+
+import argparse
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final, Protocol
+
+from pydantic import Field
+
+from forecasting.prometheus import PrometheusSource
+from forecasting.series_source import SeriesId, SeriesSource
+from forecasting.sqlite import HistoryStore
+from wattpack.errors import InputError
+from wattpack.settings import Settings
+
+HISTORY_FLAGS: Final = ("history_file", "prometheus_url")
+
+
+class HistorySettings(Settings):
+    """Where the history is (file < environment ``WATTPACK_…`` < flag)."""
+
+    history_file: Path | None = Field(None, description="SQLite history")
+    prometheus_url: str | None = Field(None, description="query API instead of SQLite")
+    prometheus_deadline_seconds: float = Field(10.0, gt=0, le=300)
+
+
+class ClosableSource(SeriesSource, Protocol):
+    """A history with an end."""
+
+    def close(self) -> None:
+        """Release it."""
+        ...
+
+
+def add_history_flags(parser: argparse.ArgumentParser) -> None:
+    """``--history-file`` and ``--prometheus-url``."""
+    parser.add_argument("--history-file", type=Path, help="SQLite history")
+    parser.add_argument("--prometheus-url", help="for example http://prometheus:9090")
+
+
+def open_history(settings: HistorySettings) -> ClosableSource:
+    """The history that the settings name.
+
+    Raises:
+        InputError: unless exactly one is named.
+    """
+    if (settings.history_file is None) == (settings.prometheus_url is None):
+        raise InputError(
+            "history_file", "either history_file or prometheus_url", settings.history_file
+        )
+    if settings.history_file is not None:
+        return HistoryStore(settings.history_file, read_only=True)
+    return PrometheusSource(settings.prometheus_url or "", settings.prometheus_deadline_seconds)
+
+
+def chosen_series(source: SeriesSource, named: Sequence[str], everything: bool) -> list[SeriesId]:
+    """The series that were named, or all of a history that knows its names.
+
+    Raises:
+        InputError: for none, both, one name twice, or all of a history that cannot list them.
+    """
+    if everything == bool(named):
+        raise InputError("series", "names of series, or --all", list(named) or None)
+    if everything:
+        if not isinstance(source, HistoryStore):
+            raise InputError("all", "a history file; a query API has no list of series: name them")
+        named = source.names()
+        if not named:
+            raise InputError("all", "a history with at least one series", 0)
+    twice = [name for name, count in Counter(named).items() if count > 1]
+    if twice:
+        raise InputError("series", "each name once", twice[0])
+    return [SeriesId(name) for name in named]

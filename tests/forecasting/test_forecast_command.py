@@ -1,0 +1,209 @@
+"""``wattpack forecast``: table, JSON, pictures and refusals, on a history file."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from forecasting.app.forecast_command import main, parse_levels
+from forecasting.app.forecast_tables import data_age, held, made_by
+from forecasting.fan import Fan, fan_of
+from forecasting.sqlite import HistoryStore
+from forecasting.terminal_fan import terminal_fan
+from wattpack.errors import InputError
+
+DAY = 144
+NOW = 12 * 86400
+PNG = b"\x89PNG\r\n\x1a\n"
+
+
+@pytest.fixture(scope="module")
+def history(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    file = tmp_path_factory.mktemp("history") / "history.db"
+    t = np.arange(12 * DAY)
+    noise = np.random.default_rng(0).normal(0, 5, len(t))
+    with HistoryStore(file) as store:
+        for name, level in (("row", 100.0), ("rack", 50.0)):
+            values = level * (1 + 0.4 * np.sin(2 * np.pi * t / DAY)) + noise
+            store.append_bins(f"domain:{name}", 0, values, values)
+    return file
+
+
+@pytest.fixture
+def asked(history: Path, capsys: pytest.CaptureFixture[str]) -> Any:
+    def ask(*argv: str) -> tuple[int, str, str]:
+        status = main([*argv, "--history-file", str(history), "--at", str(NOW)])
+        return status, *capsys.readouterr()
+
+    return ask
+
+
+def test_one_series_has_its_peak_and_its_steps(asked: Any) -> None:
+    status, out, _ = asked("domain:row", "--hours", "6", "--levels", "0.5,0.99")
+    assert status == 0
+    assert "ridge" in out
+    assert "/24" in out  # windows that were gone through
+    assert [line.split()[0] for line in out.splitlines() if " h " in line and "." in line] == list(
+        "123456"
+    )
+
+
+def test_json_holds_a_status_a_series_within_its_ceiling(asked: Any) -> None:
+    status, out, _ = asked("--all", "--json", "--ceiling", "120", "--levels", "0.1,0.5")
+    assert status == 0
+    found = {f["series"]: f["status"] for f in json.loads(out)["forecasts"]}
+    assert list(found) == ["domain:rack", "domain:row"]
+    assert found["domain:rack"]["p99"] < found["domain:row"]["p99"] <= 120
+    assert [path["level"] for path in found["domain:row"]["quantiles"]] == [0.1, 0.5]
+
+
+def test_what_a_start_up_needs_is_told_beside_it(asked: Any) -> None:
+    status, out, _ = asked("domain:row", "--lead-for", "decoder-decode")
+    assert status == 0
+    assert "until a new decoder-decode works" in out.splitlines()[-1]
+    assert asked("domain:row", "--lead-for", "no-such-work")[0] == 2
+
+
+def test_a_series_without_history_costs_only_itself(asked: Any) -> None:
+    status, out, _ = asked("nobody", "domain:row")
+    assert status == 0
+    assert "no value in ten days of 'nobody'" in out
+    assert "ridge" in out
+
+
+@pytest.mark.parametrize(
+    ("argv", "field"),
+    [
+        ([], "series"),
+        (["--all", "domain:row"], "series"),
+        (["domain:row", "domain:row"], "series"),
+        (["x", "--hours", "0"], "hours"),
+        (["x", "--hours", "nan"], "hours"),
+        (["x", "--ceiling", "0"], "ceiling"),
+        (["x", "--ceiling", "inf"], "ceiling"),
+        (["x", "--levels", "0.5,0.5"], "levels"),
+        (["x", "--levels", "0,0.5"], "levels"),
+        (["x", "--levels", "much"], "levels"),
+        (["nobody", "--png", "/tmp/never-drawn.png"], "png"),
+    ],
+)
+def test_what_makes_no_sense_is_refused_by_its_name(
+    asked: Any, argv: list[str], field: str
+) -> None:
+    status, _, err = asked(*argv)
+    assert status == 2
+    assert f"{field}: expected" in err
+
+
+@pytest.mark.parametrize("at", ["nan", "1e300", "-5"])
+def test_a_time_that_means_nothing_is_refused(
+    history: Path, capsys: pytest.CaptureFixture[str], at: str
+) -> None:
+    assert main(["x", "--history-file", str(history), f"--at={at}"]) == 2
+    assert "at: expected" in capsys.readouterr().err
+
+
+def test_a_picture_is_the_same_twice_and_shows_every_series(asked: Any, tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    first, second = tmp_path / "a.png", tmp_path / "b.png"
+    for file in (first, second):
+        assert asked("--all", "--png", str(file))[0] == 0
+    assert first.read_bytes().startswith(PNG)
+    assert first.read_bytes() == second.read_bytes()
+
+
+def test_without_the_library_the_extra_is_named(
+    asked: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    status, _, err = asked("domain:row", "--png", str(tmp_path / "a.png"))
+    assert status == 2
+    assert "wattpack[plot]" in err
+
+
+def test_a_plot_in_the_terminal_shows_past_fan_and_peak(asked: Any) -> None:
+    status, out, _ = asked("domain:row", "--plot")
+    assert status == 0
+    plot = out[out.rindex("domain:row") :]
+    assert any(0x2800 < ord(c) <= 0x28FF for c in plot)
+    assert all(mark in plot for mark in "━╌░▓┬")
+    assert "-24 h" in plot
+    assert "+6 h" in plot
+
+
+LEVELS = (0.1, 0.5, 0.9, 0.99)
+PATHS = st.lists(
+    st.lists(st.floats(0, 1e6), min_size=4, max_size=4).map(sorted), min_size=1, max_size=40
+)
+
+
+@given(
+    paths=PATHS,
+    past=st.lists(st.one_of(st.floats(0, 1e6), st.just(np.nan)), max_size=150),
+    width=st.integers(40, 120),
+    height=st.integers(6, 30),
+)
+@settings(max_examples=60, deadline=None)
+def test_every_column_shows_its_median_where_it_lies(
+    paths: list[list[float]], past: list[float], width: int, height: int
+) -> None:
+    fan = Fan("x", 0, 600, np.array(past, dtype=float), LEVELS, np.array(paths), paths[0][-1])
+    lines = terminal_fan(fan, width, height)
+    assert max(map(len, lines[:-1])) <= width
+    grid = [line.partition("┤")[2] for line in lines[1 : height + 1]]
+    begins = lines[height + 1].partition("┼")[2].index("┬")
+    room = len(grid[0]) - begins
+    top = next(float(line.split("┤")[0]) for line in lines[1:] if line.split("┤")[0].strip())
+    for column in range(room):
+        median = paths[min(column * len(paths) // room, len(paths) - 1)][1]
+        shown = [row for row in range(height) if grid[row][begins + column] == "━"]
+        assert len(shown) == 1
+        # The label has four digits.
+        assert abs((height - shown[0] - 0.5) * top / height - median) <= 0.51 * top / height + (
+            top * 1e-3
+        )
+
+
+def test_a_chart_too_small_to_read_is_refused() -> None:
+    fan = Fan("x", 0, 600, np.zeros(3), (0.5,), np.ones((2, 1)), 1.0)
+    with pytest.raises(InputError, match="size"):
+        terminal_fan(fan, width=20)
+    with pytest.raises(InputError, match="quantiles"):
+        Fan("x", 0, 600, np.zeros(3), (0.5, 0.9), np.ones((2, 1)), 1.0)
+
+
+def test_levels_are_read_as_they_are_written() -> None:
+    assert parse_levels("0.01,0.5,0.999") == (0.01, 0.5, 0.999)
+
+
+def test_a_status_says_who_made_it_how_well_it_held_and_how_old_it_is() -> None:
+    status = {
+        "method": "ridge", "coverageN": 40, "violations": 1, "violationBound95": 0.114,
+        "tiers": [{"name": "lightgbm/1", "weight": 0.6}, {"name": "ridge/2", "weight": 0.4}],
+        "dataUntil": "1970-01-01T01:00:00Z",
+    }  # fmt: skip
+    assert made_by(status) == "lightgbm/1 60%, ridge/2 40%"
+    assert made_by({"method": "limit"}) == "limit"
+    assert held(status) == "39/40 (missed < 11.4%)"
+    assert held({}) == "no window yet"
+    assert data_age(status, 5400.0) == "30 min"
+    assert data_age(status, 7 * 86400.0) == "167 h"
+    assert data_age({}, 0.0) == "none"
+
+
+def test_a_picture_of_a_status_has_its_window() -> None:
+    status = {
+        "windowStart": "1970-01-01T01:00:00Z", "p99": 9.0,
+        "quantiles": [{"level": 0.5, "values": [1.0, 2.0]}, {"level": 0.9, "values": [3.0, 4.0]}],
+    }  # fmt: skip
+    fan = fan_of("x", status, 600, np.zeros(4))
+    assert (fan.start_seconds, fan.peak_p99, fan.highest()) == (3600, 9.0, 9.0)
+    assert fan.quantiles.tolist() == [[1.0, 3.0], [2.0, 4.0]]
+    assert fan.middle().tolist() == [1.0, 2.0]
