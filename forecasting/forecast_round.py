@@ -14,7 +14,7 @@ import numpy as np
 from forecasting.calibration import Calibration
 from forecasting.forecast_choice import DAY_SECONDS, Forecast, Method, forecast, level_index
 from forecasting.rehearsal import realised_peaks, replay
-from forecasting.series_source import Floats, History, SeriesId, SeriesSource
+from forecasting.series_source import Floats, History, SeriesId, SeriesSource, source_flags
 from forecasting.targets import Target, TargetKey
 from wattpack.errors import InputError, WattpackError
 
@@ -124,7 +124,7 @@ def step(
         answers += failed
         if usable:
             state, made = _answer(state, usable, history, until)
-            answers += made
+            answers += [_with_flags_of(source, answer) for answer in made]
     if patience.last is not None and not patience.answers:
         raise patience.last
     order = {target.key: i for i, target in enumerate(targets)}
@@ -191,6 +191,11 @@ def _history(
             rows.append(row)
             usable.append(member)
     return usable, np.concatenate(rows) if rows else np.empty((0, 0)), failed
+
+
+def _with_flags_of(source: SeriesSource, answer: TargetForecast) -> TargetForecast:
+    """The answer with what its source was short of."""
+    return replace(answer, flags=(*answer.flags, *source_flags(source, answer.target.series)))
 
 
 def _answer(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Final, NewType, Protocol
+from typing import Final, NewType, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -83,6 +83,20 @@ class SeriesSource(Protocol):
             TransientError: when the history cannot be read now.
         """
         ...
+
+
+@runtime_checkable
+class TellsFlags(Protocol):
+    """A source that knows what its answers were short of."""
+
+    def flags(self, series: SeriesId) -> tuple[str, ...]:
+        """Flags of the newest answer about a series, for example ``partial``; sorted."""
+        ...
+
+
+def source_flags(source: SeriesSource, series: SeriesId) -> tuple[str, ...]:
+    """What a source says about its newest answer; nothing for sources that say nothing."""
+    return source.flags(series) if isinstance(source, TellsFlags) else ()
 
 
 def bin_count(start_seconds: int, end_seconds: int, step_seconds: int) -> int:

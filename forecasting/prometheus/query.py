@@ -117,6 +117,20 @@ def _short(value: object) -> str:
     return str(value)[:300] if isinstance(value, (str, Exception)) else type(value).__name__
 
 
+def doubts(body: Mapping[str, Any], field: str = "warnings") -> tuple[str, ...]:
+    """What the server itself says against its answer; empty for a whole one.
+
+    Args:
+        body: An answer of ``QueryApi.ask``.
+        field: ``warnings`` (a store did not answer: data may be missing) or ``infos`` (PromQL
+            doubts the expression). Servers with an ``isPartial`` mark of their own are heard too.
+    """
+    told = body.get(field) or []
+    texts = told if isinstance(told, list) else [told]
+    partial = ["isPartial"] if field == "warnings" and body.get("isPartial") is True else []
+    return tuple(_short(text) for text in [*texts[:5], *partial])
+
+
 def vector_of(body: object, query: str) -> list[tuple[dict[str, str], float]]:
     """Labels and value of each series of an instant query's answer.
 

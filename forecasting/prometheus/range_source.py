@@ -1,25 +1,30 @@
 """Bin means through ``/api/v1/query_range``, with a deadline and typed errors.
 
-Each series is a PromQL expression that has to give at most one time series. The mean of the bin
-[t, t + step) is asked for as ``avg_over_time((expression)[step:step/10])`` at t + step.
+Each series is a PromQL expression that has to give at most one time series; recipes for
+dcgm-exporter are written out (``dcgm_recipes``). The mean of the bin [t, t + step) is asked for as
+``avg_over_time((expression)[step:step/10])`` at t + step, in pages that a server answers.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import httpx
 import numpy as np
 
-from forecasting.prometheus.query import BadAnswerError, QueryApi, number, stamp
+from forecasting.prometheus.dcgm_recipes import expanded
+from forecasting.prometheus.query import BadAnswerError, QueryApi, doubts, number, stamp
 from forecasting.series_source import BIN_SECONDS, Floats, SeriesId, bin_count
 from wattpack.clock import Clock
-from wattpack.errors import InputError
+from wattpack.errors import InputError, TransientError
 
-MAX_POINTS: Final = 11_000
-"""Prometheus refuses longer ranges."""
+PAGE_BINS: Final = 5000
+"""Bins of one question. Prometheus refuses over 11,000 points; half leaves room for others."""
+
+PartialAnswers = Literal["refuse", "flag"]
+"""What becomes of an answer with warnings."""
 
 
 class PrometheusSource:
@@ -30,6 +35,8 @@ class PrometheusSource:
         deadline_seconds: For one query, connection included.
         client: Replaces the ordinary HTTP client (tests, own TLS settings).
         clock: Measures the deadline.
+        partial_answers: ``refuse`` keeps the last forecast, which ages; ``flag`` takes what there
+            is and tells it as the flag ``partial``.
     """
 
     def __init__(
@@ -38,12 +45,19 @@ class PrometheusSource:
         deadline_seconds: float = 10.0,
         client: httpx.Client | None = None,
         clock: Clock | None = None,
+        partial_answers: PartialAnswers = "refuse",
     ) -> None:
         self._api = QueryApi(base_url, "query_range", deadline_seconds, client, clock)
+        self._partial_answers = partial_answers
+        self._flags: dict[SeriesId, tuple[str, ...]] = {}
 
     def close(self) -> None:
         """Drop the connections."""
         self._api.close()
+
+    def flags(self, series: SeriesId) -> tuple[str, ...]:
+        """What the newest answer was short of; see ``TellsFlags``."""
+        return self._flags.get(series, ())
 
     def fetch(
         self,
@@ -54,32 +68,62 @@ class PrometheusSource:
     ) -> Floats:
         """Bin means; see ``SeriesSource``."""
         count = bin_count(start_seconds, end_seconds, step_seconds)
-        if count > MAX_POINTS:
-            raise InputError("endSeconds", f"at most {MAX_POINTS} bins", count)
-        return np.array(
-            [self._one(query, start_seconds, end_seconds, step_seconds) for query in series]
-        ).reshape(len(series), count)
+        rows = np.full((len(series), count), np.nan)
+        for name, row in zip(series, rows, strict=True):
+            self._flags.pop(name, None)
+            query = expanded(name)
+            told: set[str] = set()
+            for first in range(0, count, PAGE_BINS):
+                page = row[first : first + PAGE_BINS]
+                told |= self._page(query, start_seconds + first * step_seconds, step_seconds, page)
+            if told:
+                self._flags[name] = tuple(sorted(told))
+        return rows
 
-    def _one(self, query: str, start: int, end: int, step: int) -> Floats:
-        """One expression."""
+    def _page(self, query: str, start: int, step: int, row: Floats) -> set[str]:
+        """Some bins of one expression, written into the row; returns flags."""
         fine = max(1, step // 10)
         parameters = {
             "query": f"avg_over_time(({query})[{step}s:{fine}s])",
             "start": str(start + step),
-            "end": str(end),
+            "end": str(start + step * len(row)),
             "step": str(step),
         }
-        result = _result(self._api.ask(parameters, query), query)
-        count = (end - start) // step
-        row = np.full(count, np.nan)
+        body = self._api.ask(parameters, query)
+        told = self._doubted(body, query)
+        result = _result(body, query)
         if len(result) > 1:
             raise InputError("series", "an expression that gives one series", query, self._api.url)
         for seconds, text in _points(result[0], query) if result else ():
             place = round((seconds - start) / step) - 1
             value = number(text, query)
-            if 0 <= place < count and math.isfinite(value):
+            if math.isinf(value):
+                told.add("not-finite")
+            elif 0 <= place < len(row):
                 row[place] = value
-        return row
+        return told
+
+    def _doubted(self, body: dict[str, Any], query: str) -> set[str]:
+        """Flags of an answer that its own server doubts.
+
+        Raises:
+            InputError: PromQL warns of the expression, and such answers are refused.
+            TransientError: a store behind the server did not answer, and they are refused.
+        """
+        # That a counter's name has no _total is how dcgm-exporter names them.
+        infos = [text for text in doubts(body, "infos") if "DCGM_FI_" not in text]
+        told = {"query-info"} if infos else set()
+        warnings = doubts(body)
+        if not warnings:
+            return told
+        if self._partial_answers == "refuse":
+            why = "; ".join(warnings)
+            if all(text.startswith("PromQL") for text in warnings):
+                raise InputError(
+                    "series", f"an expression without warnings ({why})", query, self._api.url
+                )
+            raise TransientError(f"{self._api.url}: a partial answer: {why}")
+        return told | {"partial"}
 
 
 def _result(body: Any, query: str) -> list[Any]:  # noqa: ANN401 - JSON
@@ -103,4 +147,7 @@ def _points(series: Any, query: str) -> list[tuple[float, str]]:  # noqa: ANN401
         if not isinstance(point, list) or len(point) != 2 or not isinstance(point[1], str):
             raise BadAnswerError(f"{query[:200]}: not a [time, text] pair among the values")
         points.append((stamp(point[0], query), point[1]))
+        # A server writes them in order; what does not may have mixed two series.
+        if len(points) > 1 and points[-1][0] <= points[-2][0]:
+            raise BadAnswerError(f"{query[:200]}: time stamps out of order or twice")
     return points

@@ -22,7 +22,7 @@ from forecasting.series_source import SeriesId
 from forecasting.targets import Target, target_of
 from tests.examples import examples
 from wattpack.clock import ManualClock
-from wattpack.errors import DeadlineExceededError, InputError, WattpackError
+from wattpack.errors import DeadlineExceededError, InputError, TransientError, WattpackError
 
 DAY_SECONDS = 86400
 NOW = 12 * DAY_SECONDS
@@ -117,6 +117,9 @@ HOSTILE: dict[str, bytes] = {
     "a value with underscores": matrix([[NOW, "1_000"]]),
     "a value in other digits": matrix([[NOW, "\u0661\u0662"]]),
     "a boolean time": matrix([[True, "1"]]),
+    "times out of order": matrix([[NOW, "1"], [NOW - 600, "1"]]),
+    "a time twice": matrix([[NOW, "1"], [NOW, "2"]]),
+    "warnings nested deep": b'{"status":"success","warnings":' + b"[" * 900 + b"]" * 900 + b"}",
     "not UTF-8": b'{"status": "\xff\xfe"}',
     "nothing": b"",
     "an error of a megabyte": json.dumps({"status": "error", "error": "x" * 2**20}).encode(),
@@ -141,6 +144,31 @@ def test_one_hostile_series_fails_alone(
         assert bad.made.methods[bad.row] == "limit"
     else:
         assert len(str(bad.error)) < 1500
+
+
+def partial() -> bytes:
+    body = json.loads(good()) | {"warnings": ["store-7 did not answer"]}
+    return json.dumps(body).encode()
+
+
+def test_a_partial_history_keeps_the_last_forecast_or_is_told_in_the_new_one(
+    server: Server, source: PrometheusSource
+) -> None:
+    server.bad, server.headers = partial(), {}
+    _, (refused, other) = step(ForecasterState(), NOW, source, [target("bad"), target("a")])
+    assert other.error is None
+    assert other.flags == ()
+    # Transient: the object keeps its figures, which age (test_forecaster_process).
+    assert isinstance(refused.error, TransientError)
+    assert "store-7" in str(refused.error)
+    taking = PrometheusSource(server.url, partial_answers="flag")
+    try:
+        _, (told,) = step(ForecasterState(), NOW, taking, [target("bad")])
+    finally:
+        taking.close()
+    assert told.error is None
+    assert told.flags == ("partial",)
+    assert told.peaks[-1] == pytest.approx(other.peaks[-1], rel=0.02)
 
 
 def test_a_compressed_answer_is_not_unpacked(server: Server, source: PrometheusSource) -> None:
