@@ -12,6 +12,7 @@ from typing import Final
 import numpy as np
 
 from forecasting.calibration import Calibration
+from forecasting.events.round_events import RoundEvents
 from forecasting.forecast_choice import DAY_SECONDS, Forecast, Method, forecast, level_index
 from forecasting.rehearsal import realised_peaks, replay
 from forecasting.series_source import Floats, History, SeriesId, SeriesSource, source_flags
@@ -203,8 +204,10 @@ def _answer(
 ) -> tuple[ForecasterState, list[TargetForecast]]:
     """The answers of one group; a history that cannot be computed with fails alone."""
     try:
-        learned = _settle(_rehearse(state, members, history, until), members, history, until)
-        return _forecast_group(learned, members, history, until)
+        names, planned = [m.series for m in members], [m.events for m in members]
+        events = RoundEvents.of(history, names, planned, until, members[0].step_seconds)
+        learned = _rehearse(state, members, events.freed, until)
+        return _forecast_group(_settle(learned, members, history, until), members, events, until)
     except (WattpackError, ArithmeticError, ValueError) as error:
         if len(members) == 1:
             return state, [_refused(members[0], _incalculable(error))]
@@ -283,16 +286,17 @@ def _settle(
 
 
 def _forecast_group(
-    state: ForecasterState, members: Sequence[Target], history: Floats, until: int
+    state: ForecasterState, members: Sequence[Target], events: RoundEvents, until: int
 ) -> tuple[ForecasterState, list[TargetForecast]]:
     """Forecast, correct the peaks, and note promises where none is open."""
     first = members[0]
     ceilings = np.array([np.nan if m.ceiling is None else m.ceiling for m in members])
     made = forecast(
-        History(_ids(members), history, until, first.step_seconds),
+        History(_ids(members), events.freed, until, first.step_seconds),
         horizon=first.horizon, levels=first.levels, ceilings=ceilings,
         prefer={_id(m): state.methods[m.key] for m in members if m.key in state.methods},
     )  # fmt: skip
+    made = events.on(made)
     promises = dict(state.promises)
     answers = []
     top = level_index(first.levels, 0.99)

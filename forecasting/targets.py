@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from forecasting.events.planned_event import PlannedEvent, events_of_spec
 from forecasting.issued_forecast import ForecastKey
 from forecasting.series_source import SeriesId
 from wattpack.api.planning import DemandForecast
@@ -33,6 +34,7 @@ class Target:
         ceiling: What the series cannot exceed, or None.
         generation: The object's generation that this was read from.
         subject: The PowerDomain or workload by name; empty for a plain series.
+        events: What is planned, and earlier events like it.
     """
 
     namespace: str
@@ -45,6 +47,7 @@ class Target:
     ceiling: float | None
     generation: int
     subject: str = ""
+    events: tuple[PlannedEvent, ...] = ()
 
     @property
     def key(self) -> TargetKey:
@@ -97,4 +100,5 @@ def target_of(body: Mapping[str, Any]) -> Target:
         ceiling=spec.ceiling_watts,
         generation=int(metadata.get("generation", 0)),
         subject=subject,
+        events=events_of_spec(spec.events, found.name),
     )

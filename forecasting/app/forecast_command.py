@@ -26,6 +26,7 @@ from forecasting.app.history_choice import (
     chosen_series,
     open_history,
 )
+from forecasting.events import events_from_csv
 from forecasting.fan import Fan, fan_of
 from forecasting.forecast_round import ForecasterState, TargetForecast, step
 from forecasting.forecast_status import has_figures, status_of
@@ -61,6 +62,10 @@ def build_parser() -> argparse.ArgumentParser:
         help="of the steps' quantiles, rising, with commas (%(default)s)",
     )  # fmt: skip
     parser.add_argument("--ceiling", type=float, help="what no series can exceed")
+    parser.add_argument(
+        "--events", type=Path, metavar="FILE",
+        help="planned events in CSV: name,start,end[,timeZone,series,factor,added,atLeast,atMost]",
+    )  # fmt: skip
     parser.add_argument("--at", type=float, help="Unix time to forecast from (now)")
     parser.add_argument(
         "--lead-for", metavar="WORKLOAD",
@@ -101,11 +106,12 @@ def targets_of(args: argparse.Namespace, series: Sequence[SeriesId]) -> list[Tar
     if args.ceiling is not None:
         require_number("ceiling", args.ceiling, exclusive_minimum=0)
     levels = parse_levels(args.levels)
+    events = () if args.events is None else events_from_csv(args.events)
     return [
         Target(
             namespace="", name=f"{i}:{name[:200]}", series=name, kind="series",
             horizon=round(hours * 3600 / BIN_SECONDS), step_seconds=BIN_SECONDS,
-            asked_levels=levels, ceiling=args.ceiling, generation=0,
+            asked_levels=levels, ceiling=args.ceiling, generation=0, events=events,
         )
         for i, name in enumerate(series)
     ]  # fmt: skip

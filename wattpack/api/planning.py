@@ -62,6 +62,61 @@ class ForecastTarget(ApiModel):
         return self
 
 
+EVENT_TIME_PATTERN = r"^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}(:\d{2})?(Z|[+-]\d{2}:\d{2})?$"
+MAX_EVENTS = 64
+
+
+class ForecastEvent(ApiModel):
+    """Something planned: a launch, a reservation, a holiday.
+
+    The series becomes ``value * factor + added``, at least ``atLeast``, at most ``atMost``; with
+    none of the four the effect is learned from earlier events of the same name.
+    """
+
+    name: Annotated[
+        str,
+        Field(min_length=1, max_length=63, description="Events of one name are of one kind"),
+    ]
+    start: Annotated[
+        str,
+        Field(
+            max_length=64,
+            pattern=EVENT_TIME_PATTERN,
+            description="RFC 3339; without an offset a local time of timeZone",
+        ),
+    ]
+    end: Annotated[
+        str,
+        Field(max_length=64, pattern=EVENT_TIME_PATTERN, description="After start, likewise"),
+    ]
+    time_zone: Annotated[
+        str | None, Field(min_length=1, max_length=64, description="IANA name, e.g. Europe/Berlin")
+    ] = None
+    factor: Annotated[
+        float | None, Field(ge=0, le=20, description="What the series is multiplied by")
+    ] = None
+    added: Annotated[
+        float | None, Field(ge=-1e15, le=1e15, description="Added after that, in the series' unit")
+    ] = None
+    at_least: Annotated[
+        float | None, Field(ge=0, le=1e15, description="For example what is reserved")
+    ] = None
+    at_most: Annotated[float | None, Field(ge=0, le=1e15, description="For example a quota")] = None
+
+    cel_rules: ClassVar[tuple[CelRule, ...]] = (
+        CelRule(
+            "!has(self.atLeast) || !has(self.atMost) || self.atLeast <= self.atMost",
+            "atLeast exceeds atMost",
+        ),
+    )
+
+    @model_validator(mode="after")
+    def _bounds_are_in_order(self) -> Self:
+        if self.at_least is not None and self.at_most is not None and self.at_least > self.at_most:
+            raise ValueError("atLeast exceeds atMost")
+        return self
+
+
 class DemandForecastSpec(ApiModel):
     """A series, a horizon and levels."""
 
@@ -79,6 +134,10 @@ class DemandForecastSpec(ApiModel):
     ceiling_watts: Annotated[
         Watts | None, Field(description="Sum of caps: the series cannot exceed it")
     ] = None
+    events: Annotated[
+        list[ForecastEvent],
+        Field(max_length=MAX_EVENTS, description="What is planned, and earlier events like it"),
+    ] = []
 
     cel_rules: ClassVar[tuple[CelRule, ...]] = (
         CelRule("self.stepSeconds <= self.horizonSeconds", "stepSeconds exceeds horizonSeconds"),
