@@ -10,7 +10,7 @@ from typing import Final
 
 import numpy as np
 
-from forecasting.clean_history import clean, observed
+from forecasting.clean_history import SPIKE_RATIO, clean, observed
 from forecasting.series_source import Floats, History, SeriesId
 from wattpack.errors import InputError
 
@@ -19,6 +19,9 @@ HISTORY_DAYS: Final = 10
 
 DAY_SECONDS: Final = 86400
 
+CHUNK_SERIES: Final = 1000
+"""Series cleaned together, which bounds what that needs beside the table."""
+
 SPARE_BINS: Final = 144
 """Bins appended in place before the table is moved: one move a day of ten-minute bins."""
 
@@ -26,13 +29,18 @@ SPARE_BINS: Final = 144
 class Records:
     """Bins of many series on one grid, at most ``days`` of them.
 
+    Bins that follow what is known are appended in place, whether they come alone or at the end of a
+    batch that repeats what is known. Only rows with a gap or a doubtful value there are cleaned
+    anew; a long gap is then filled from the days before it, and once a day, when the table is
+    moved, from those after it too.
+
     Attributes:
         series: Names, in the order of the rows.
         step_seconds: Width of a bin; 0 before the first batch.
         until_seconds: End of the newest bin, Unix time.
         version: Counts the batches taken in.
-        new_bins: Bins that the last batch added at the end; all of them when rows changed.
-        same_rows: Whether the last batch had the series of the one before it, and added bins only.
+        new_bins: Bins that the last batch added at the end.
+        only_appended: Whether the last batch changed nothing but that.
     """
 
     def __init__(self, days: int = HISTORY_DAYS) -> None:
@@ -41,12 +49,14 @@ class Records:
         self.until_seconds = 0
         self.version = 0
         self.new_bins = 0
-        self.same_rows = False
+        self.only_appended = False
         self._days = days
         self._table = np.empty((0, 0), dtype=np.float64)
-        self._was_known = np.empty((0, 0), dtype=bool)
+        self._was_known = np.empty((0, 0), dtype=np.bool_)
         self._end = 0
         self._length = np.empty(0, dtype=np.intp)
+        # Readings that are not believed yet: row -> (column, value). At most one a row.
+        self._doubted: dict[int, tuple[int, float]] = {}
         self._newest_batch: History | None = None
 
     @property
@@ -56,21 +66,23 @@ class Records:
 
     @property
     def filled(self) -> Floats:
-        """Gaps interpolated, ends held, 0 before the first value, shape (n_series, n_bins)."""
-        start = max(0, self._end - self._days * self.day_steps)
-        return self._table[:, start : self._end]
+        """Without gaps (see ``clean_history``), 0 before the first value, (n_series, n_bins)."""
+        return self._table[:, self._start : self._end]
 
     @property
     def known(self) -> np.ndarray:
         """Where a usable value was observed, shape of ``filled``."""
-        start = max(0, self._end - self._days * self.day_steps)
-        return self._was_known[:, start : self._end]
+        return self._was_known[:, self._start : self._end]
 
     @property
     def length(self) -> np.ndarray:
-        """Bins since the first observation, at most those kept, shape (n_series,)."""
-        result: np.ndarray = np.minimum(self._length, self.filled.shape[1])
+        """Bins of the stretch that counts as history, at most those kept, shape (n_series,)."""
+        result: np.ndarray = np.minimum(self._length, self._end - self._start)
         return result
+
+    @property
+    def _start(self) -> int:
+        return max(0, self._end - self._days * self.day_steps)
 
     def absorb(self, batch: History) -> None:
         """Take the batch's bins in; where it does not reach, what was known stays.
@@ -82,28 +94,27 @@ class Records:
             return
         self._refuse(batch)
         series = tuple(batch.series)
+        values = np.asarray(batch.values, dtype=np.float64)
         added = self._bins_since(batch)
-        short = batch.values.shape[1] == added and not self._starts_over(series)
-        if short and self._end + added <= self._table.shape[1]:
-            self._append(np.asarray(batch.values, dtype=np.float64))
+        self.only_appended = self._only_adds(series, values, added)
+        if self.only_appended and self._end + added <= self._table.shape[1]:
+            self._append(values[:, values.shape[1] - added :])
         else:
-            self._rebuild(batch, series, added)
-        self.same_rows = bool(short)
-        self.new_bins = added if short else self.filled.shape[1]
+            self._rebuild(series, values, added, batch.step_seconds)
+        self.new_bins = added
         self.series, self.step_seconds = series, batch.step_seconds
         self.until_seconds = batch.until_seconds
         self.version += 1
         self._newest_batch = batch
 
     def _refuse(self, batch: History) -> None:
-        if self.step_seconds and batch.step_seconds != self.step_seconds:
+        if self.version and batch.step_seconds != self.step_seconds:
             raise InputError("stepSeconds", f"{self.step_seconds} s", batch.step_seconds)
-        if batch.step_seconds <= 0 or batch.step_seconds > DAY_SECONDS:
-            raise InputError("stepSeconds", "between 1 and 86400 s", batch.step_seconds)
-        if self.version and self._bins_since(batch) < 0:
-            raise InputError(
-                "untilSeconds", f"whole bins after {self.until_seconds}", batch.until_seconds
-            )
+        if not 0 < batch.step_seconds <= DAY_SECONDS:
+            raise InputError("stepSeconds", f"1 to {DAY_SECONDS} s", batch.step_seconds)
+        if self._bins_since(batch) < 0:
+            expected = f"whole bins after {self.until_seconds}"
+            raise InputError("untilSeconds", expected, batch.until_seconds)
 
     def _bins_since(self, batch: History) -> int:
         """Bins by which the batch ends after what is known; -1 where that is no whole number."""
@@ -112,59 +123,85 @@ class Records:
         later = batch.until_seconds - self.until_seconds
         return -1 if later % batch.step_seconds else later // batch.step_seconds
 
-    def _starts_over(self, series: tuple[SeriesId, ...]) -> bool:
-        return self.version == 0 or series != self.series
+    def _only_adds(self, series: tuple[SeriesId, ...], values: Floats, added: int) -> bool:
+        """Whether the series are the same and the batch repeats what is known of them."""
+        repeated = values.shape[1] - added
+        if not self.version or series != self.series or repeated < 0:
+            return False
+        kept = self._end - self._start
+        if repeated > kept and kept < self._days * self.day_steps:
+            return False
+        width = min(repeated, kept)
+        if not width:
+            return True
+        again = values[:, repeated - width : repeated]
+        sure = self._was_known[:, self._end - width : self._end]
+        if not np.array_equal(observed(again), sure):
+            return False
+        return bool(np.all((again == self._table[:, self._end - width : self._end]) | ~sure))
 
     def _append(self, values: Floats) -> None:
-        """New bins at the end, in place: values as observed, gaps held, ended gaps interpolated."""
-        for column in values.T:
-            usable = observed(column)
-            row = self._end
-            held = self._table[:, row - 1]
-            self._table[:, row] = np.where(usable, column, held)
-            self._was_known[:, row] = usable
-            self._end += 1
-            self._length += self._length > 0
-            self._length[usable & (self._length == 0)] = 1
-            for i in np.nonzero(usable & ~self._was_known[:, row - 1] & (self._length > 1))[0]:
-                self._interpolate(int(i), row)
+        """New bins at the end, in place."""
+        added = values.shape[1]
+        if not added:
+            return
+        first, self._end = self._end, self._end + added
+        record = np.max(self._table[:, max(0, first - self._days * self.day_steps) : first], axis=1)
+        usable = observed(values)
+        self._table[:, first : self._end] = values
+        self._was_known[:, first : self._end] = usable
+        self._length += np.where(self._length > 0, added, 0)
+        plain = usable.all(axis=1) & self._was_known[:, first - 1] & (self._length > 0)
+        plain &= values.max(axis=1) <= SPIKE_RATIO * record
+        rows = np.nonzero(~plain)[0]
+        if len(rows):
+            self._clean(rows, self._raw(rows))
 
-    def _interpolate(self, i: int, row: int) -> None:
-        """The gap that ends at bin ``row`` becomes a line between its neighbours."""
-        known = np.nonzero(self._was_known[i, :row])[0]
-        if len(known):
-            before = int(known[-1])
-            line = np.linspace(self._table[i, before], self._table[i, row], row - before + 1)
-            self._table[i, before:row] = line[:-1]
+    def _raw(self, rows: np.ndarray) -> Floats:
+        """Kept bins as they were read, NaN where nothing usable was, shape (n_rows, n_bins)."""
+        raw = np.where(self.known[rows], self.filled[rows], np.nan)
+        for place, row in enumerate(rows.tolist()):
+            column, value = self._doubted.get(row, (-1, 0.0))
+            if column >= self._start:
+                raw[place, column - self._start] = value
+        return raw
 
-    def _rebuild(self, batch: History, series: tuple[SeriesId, ...], added: int) -> None:
-        """A new table from what was known and what came, cleaned as a whole."""
-        day_steps = max(1, DAY_SECONDS // batch.step_seconds)
-        before = self.filled.shape[1] if self.version else 0
-        width = min(self._days * day_steps, max(before + added, batch.values.shape[1]))
+    def _clean(self, rows: np.ndarray, raw: Floats) -> None:
+        """Fill some rows of the kept bins anew, in place."""
+        cleaned = clean(raw, self.day_steps)
+        self._table[rows, self._start : self._end] = cleaned.filled
+        self._was_known[rows, self._start : self._end] = cleaned.known
+        self._length[rows] = np.where(cleaned.known.any(axis=1), cleaned.length, 0)
+        for row in rows.tolist():
+            self._doubted.pop(row, None)
+        for place, column in np.argwhere(observed(raw) & ~cleaned.known).tolist():
+            doubted = self._start + int(column), float(raw[place, column])
+            self._doubted[int(rows[place])] = doubted
+
+    def _rebuild(
+        self, series: tuple[SeriesId, ...], values: Floats, added: int, step_seconds: int
+    ) -> None:
+        """A new table from what was known and what came."""
+        day_steps = max(1, DAY_SECONDS // step_seconds)
+        before = self._end - self._start if self.version else 0
+        width = min(self._days * day_steps, max(before + added, values.shape[1]))
         raw = np.full((len(series), width), np.nan)
         kept = min(before, width - added)
         if kept > 0:
-            self._carry_over(raw, series, added, kept)
-        came = min(width, batch.values.shape[1])
-        raw[:, width - came :] = np.asarray(batch.values, dtype=np.float64)[:, -came:]
-        cleaned = clean(raw, day_steps)
+            self._carry_over(raw[:, width - added - kept : width - added], series)
+        came = min(width, values.shape[1])
+        raw[:, width - came :] = values[:, -came:]
         spare = min(SPARE_BINS, day_steps)
+        self.step_seconds, self._end, self._doubted = step_seconds, width, {}
         self._table = np.empty((len(series), width + spare))
-        self._table[:, :width] = cleaned.filled
-        self._was_known = np.zeros((len(series), width + spare), dtype=bool)
-        self._was_known[:, :width] = cleaned.known
-        self._length = np.where(cleaned.known.any(axis=1), cleaned.length, 0).astype(np.intp)
-        self._end = width
+        self._was_known = np.zeros((len(series), width + spare), dtype=np.bool_)
+        self._length = np.zeros(len(series), dtype=np.intp)
+        for rows in np.array_split(np.arange(len(series)), -(-len(series) // CHUNK_SERIES)):
+            self._clean(rows, raw[rows])
 
-    def _carry_over(self, raw: Floats, series: tuple[SeriesId, ...], added: int, kept: int) -> None:
-        """What was known of series that stay, moved back by the added bins; in place."""
-        end = raw.shape[1] - added
-        old = np.where(self.known, self.filled, np.nan)[:, -kept:]
-        if series == self.series:
-            raw[:, end - kept : end] = old
-            return
+    def _carry_over(self, out: Floats, series: tuple[SeriesId, ...]) -> None:
+        """The newest known bins of series that stay, in place."""
         rows = {name: i for i, name in enumerate(self.series)}
-        for i, name in enumerate(series):
-            if name in rows:
-                raw[i, end - kept : end] = old[rows[name]]
+        stay = np.array([rows.get(name, -1) for name in series], dtype=np.intp)
+        there = stay >= 0
+        out[there] = self._raw(stay[there])[:, -out.shape[1] :]

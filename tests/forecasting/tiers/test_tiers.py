@@ -52,7 +52,7 @@ def nonsense(n_bins: int = 8 * DAY) -> dict[str, Floats]:
     return {
         "idle then burst": burst, "step": step, "spike": spike, "gaps": gaps, "stopped": stopped,
         "zero": np.zeros(n_bins), "constant": np.full(n_bins, 7.0), "negative": negative,
-        "half a day": late, "nothing": np.full(n_bins, np.nan), "huge": calm * 1e13,
+        "half a day": late, "nothing": np.full(n_bins, np.nan), "huge": calm * 1e11,
         "infinite": np.where(np.arange(n_bins) % 50 == 0, np.inf, calm), "tiny": calm * 1e-12,
     }  # fmt: skip
 
