@@ -51,6 +51,9 @@ VERBS: dict[str, Verb] = {
         "forecasting.app.forecast_command",
         "print or draw forecasts of a history; no cluster needed",
     ),
+    "backtest": Verb(
+        "forecasting.app.backtest_command", "what earlier forecasts were worth, as a report"
+    ),
     "console": Verb("console.app.console_command", "serve the dashboard"),
     "plan": Verb(
         "scheduler_plugin.app.plan_command",

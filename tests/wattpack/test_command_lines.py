@@ -130,6 +130,9 @@ forecast x --history-file folder | history
 forecast x --history-file empty | user_version
 forecast x --prometheus-url nonsense | prometheusUrl
 forecast x | history_file
+backtest x | history_file
+backtest x --history-file garbage | history
+backtest x --every nan --history-file h | history
 forecast x --at nonsense --history-file h | --at
 forecast x --png missing/x.png | --png
 forecaster --once | history_file

@@ -1,0 +1,123 @@
+"""``wattpack backtest SERIES…``: what the forecaster would have promised before, and what came.
+
+It goes through earlier times of a history with the rounds of the forecaster process, each with what
+was known then, and writes a folder with figures, a page and pictures.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemainingColumn
+
+from forecasting.app.backtest_report import write_report
+from forecasting.app.backtest_runs import Runs, run_backtest
+from forecasting.app.history_choice import (
+    HISTORY_FLAGS,
+    HistorySettings,
+    add_history_flags,
+    chosen_series,
+    open_history,
+)
+from forecasting.backtest.backtest_verdicts import Verdict
+from forecasting.backtest.plan import Asked, BacktestPlan, plan_of
+from forecasting.backtest.window import Window
+from forecasting.issued_forecast import LAST_TIME_SECONDS
+from wattpack.clock import SystemClock
+from wattpack.errors import InputError, WattpackError
+from wattpack.units import NS_PER_SECOND, require_number
+
+MOST_PROCESSES = 64
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """The command line."""
+    parser = argparse.ArgumentParser(prog="wattpack backtest", description=__doc__)
+    parser.add_argument("series", nargs="*", metavar="SERIES", help="names, or PromQL")
+    parser.add_argument("--all", action="store_true", help="every series of a history file")
+    add_history_flags(parser)
+    parser.add_argument("--out", type=Path, default=Path("backtest"), help="folder of the report")
+    parser.add_argument("--days", type=float, default=7.0, help="over which origins lie (7)")
+    parser.add_argument("--every", type=float, default=6.0, help="hours between origins (6)")
+    parser.add_argument("--horizon", type=float, default=6.0, help="hours of a window (6)")
+    parser.add_argument("--ceiling", type=float, help="what no series can exceed")
+    parser.add_argument("--until", type=float, help="Unix time that the history ends at (now)")
+    parser.add_argument(
+        "--processes", type=int, default=1,
+        help="deal the series to so many forecasters, each with its own calibration (1)",
+    )  # fmt: skip
+    parser.add_argument("--resume", type=Path, metavar="DIR", help="keep finished pools, or go on")
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run and write; 0 done, whatever it found, 1 a history that cannot be read, 2 wrong usage."""
+    args = build_parser().parse_args(argv)
+    try:
+        settings = HistorySettings.load(flags={name: getattr(args, name) for name in HISTORY_FLAGS})
+        source = open_history(settings)
+        try:
+            plan = _plan(args, [str(name) for name in chosen_series(source, args.series, args.all)])
+            windows = _run(plan, Runs(settings, _processes(args.processes), args.resume))
+            verdict, why = write_report(args.out, plan, windows, source)
+        finally:
+            source.close()
+    except WattpackError as error:
+        print(f"wattpack backtest: {error}", file=sys.stderr)
+        return 2 if isinstance(error, InputError) else 1
+    print("\n".join(told(verdict, args.out, why)))
+    return 0
+
+
+def _plan(args: argparse.Namespace, series: Sequence[str]) -> BacktestPlan:
+    until = SystemClock().wall_time_ns() / NS_PER_SECOND
+    if args.until is not None:
+        until = require_number("until", args.until, minimum=0, maximum=LAST_TIME_SECONDS, unit="s")
+    if args.ceiling is not None:
+        require_number("ceiling", args.ceiling, exclusive_minimum=0)
+    return plan_of(series, until, Asked(args.days, args.every, args.horizon), args.ceiling)
+
+
+def _processes(count: int) -> int:
+    if not 1 <= count <= MOST_PROCESSES:
+        raise InputError("processes", f"1 to {MOST_PROCESSES}", count)
+    return count
+
+
+def _run(plan: BacktestPlan, runs: Runs) -> list[Window]:
+    """All windows, with a bar on a terminal's standard error."""
+    console = Console(stderr=True)
+    columns = ("origins", BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=console, disable=not console.is_terminal) as bar:
+        task = bar.add_task("origins", total=None)
+        return run_backtest(plan, runs, lambda done, of: bar.update(task, completed=done, total=of))
+
+
+def told(verdict: Verdict, folder: Path, why_no_pictures: str) -> list[str]:
+    """What the terminal says; the folder has the rest."""
+    share = verdict.missed / verdict.windows if verdict.windows else 0.0
+    lines = [
+        f"{verdict.windows} windows judged, {verdict.unanswered} not; peak above its p99 in "
+        f"{verdict.missed} ({share:.2%}; 95 % bounds {verdict.missed_low:.2%} to "
+        f"{verdict.missed_high:.2%})"
+    ]
+    for loss in verdict.losses:
+        if loss.geometric_ratio is not None:
+            lines.append(f"  {loss.model:16} loss {loss.geometric_ratio:.3f} of seasonal naive's")
+    for one in verdict.reserves:
+        if one.reserve is not None:
+            equal = "–" if one.equal_risk is None else f"{one.equal_risk:.2f}"
+            lines.append(
+                f"  {one.policy:16} missed {one.missed:6.2%}, reserve {one.reserve:.2f}, "
+                f"at 1 % missed {equal}"
+            )
+    lines.append(f"report: {folder / 'index.html'}")
+    return [*lines, f"no pictures: {why_no_pictures}"] if why_no_pictures else lines
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,1 @@
+"""What the forecaster would have said at earlier times, and what came."""
