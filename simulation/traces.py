@@ -10,7 +10,6 @@ import gzip
 import io
 import zlib
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from functools import lru_cache
 from importlib import resources
 from typing import Literal
@@ -18,6 +17,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from forecasting.traces.azure import azure_row, require_header
 from wattpack.errors import InputError
 
 Floats = NDArray[np.float64]
@@ -27,8 +27,6 @@ FILES: dict[str, str] = {
     "conversation": "azure_llm_2023_conv.csv.gz",
     "code": "azure_llm_2023_code.csv.gz",
 }
-COLUMNS = ("TIMESTAMP", "ContextTokens", "GeneratedTokens")
-MAX_TOKENS = 10_000_000
 MAX_TRACE_BYTES = 2**30
 
 
@@ -66,9 +64,8 @@ def parse_trace(data: bytes, source: str) -> Trace:
     if lines and lines[-1] == "":
         lines.pop()
     if not lines:
-        raise InputError("line 1", f"the columns {','.join(COLUMNS)}", "an empty file", source)
-    if tuple(lines[0].rstrip("\r").split(",")) != COLUMNS:
-        raise InputError("line 1", f"the columns {','.join(COLUMNS)}", lines[0], source)
+        raise InputError("line 1", "a header", "an empty file", source)
+    require_header(lines[0].rstrip("\r"), source)
     if len(lines) == 1:
         raise InputError("line 2", "at least one request", "end of file", source)
     rows = [_parse_row(line.rstrip("\r"), i, source) for i, line in enumerate(lines[1:], start=2)]
@@ -96,31 +93,9 @@ def _decompress(data: bytes, source: str) -> str:
 
 
 def _parse_row(line: str, number: int, source: str) -> tuple[float, float, float]:
-    cells = line.split(",")
-    if len(cells) != len(COLUMNS):
-        raise InputError(f"line {number}", f"{len(COLUMNS)} cells", line, source)
-    tokens = []
-    for name, cell, least in zip(COLUMNS[1:], cells[1:], (0, 0), strict=True):
-        if not cell.isascii() or not cell.isdigit() or not least <= int(cell) <= MAX_TOKENS:
-            expected = f"an integer from {least} to {MAX_TOKENS} tokens"
-            raise InputError(f"line {number}.{name}", expected, cell, source)
-        tokens.append(float(cell))
+    seconds, prompt, output = azure_row(line, number, source)
     # A request without an answer still ends: it costs its prompt and one token.
-    return _seconds(cells[0], number, source), tokens[0], max(1.0, tokens[1])
-
-
-def _seconds(cell: str, number: int, source: str) -> float:
-    """Seconds since the epoch of a UTC time stamp with up to seven decimals."""
-    whole, _, fraction = cell.partition(".")
-    try:
-        moment = datetime.strptime(whole, "%Y-%m-%d %H:%M:%S").replace(tzinfo=UTC)
-    except ValueError as error:
-        expected = "a time like 2023-11-16 18:15:46.6805900"
-        raise InputError(f"line {number}.TIMESTAMP", expected, cell, source) from error
-    if fraction and not (fraction.isascii() and fraction.isdigit()):
-        expected = "decimals of a second"
-        raise InputError(f"line {number}.TIMESTAMP", expected, cell, source)
-    return moment.timestamp() + (float(f"0.{fraction}") if fraction else 0.0)
+    return seconds, float(prompt), max(1.0, float(output))
 
 
 @lru_cache(maxsize=4)

@@ -1,0 +1,121 @@
+"""What a trace becomes: rates on a grid, and how long prompts and answers are."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Final, Literal
+
+import numpy as np
+
+from forecasting.series_source import Floats
+
+DAY_SECONDS: Final = 86_400
+
+WINDOW_SECONDS: Final = 21_600
+"""Of a statistic of token lengths: six hours, as ServeGen's."""
+
+Direction = Literal["input", "output"]
+
+
+@dataclass(frozen=True, slots=True)
+class TokenLengths:
+    """Lengths of one client's prompts or answers in one window.
+
+    Attributes:
+        client: Name.
+        direction: Of prompts or of answers.
+        start_seconds: Of the window.
+        window_seconds: Its width.
+        weight: Requests that were counted; of ServeGen, which tells shares only, its probability.
+        mean: Tokens.
+        second_moment: Mean of the squares, tokens squared: what the variance of a sum rests on.
+        p99: Smallest length that 99 % of requests do not exceed, tokens.
+    """
+
+    client: str
+    direction: Direction
+    start_seconds: int
+    window_seconds: int
+    weight: float
+    mean: float
+    second_moment: float
+    p99: float
+
+
+@dataclass(frozen=True, slots=True)
+class TraceSeries:
+    """Rates of every client on one grid.
+
+    Attributes:
+        clients: Names, in the order of the first axis.
+        start_seconds: Start of the first bin: Unix time, or since the trace began.
+        step_seconds: Width of a bin.
+        requests_per_second: Shape (n_clients, n_bins); NaN for bins that the trace covers in part.
+        input_tokens_per_second: Same shape; NaN also where lengths are not known.
+        output_tokens_per_second: Same.
+        lengths: Of prompts and answers, by client and window.
+        is_relative: Times count from the trace's own beginning.
+    """
+
+    clients: tuple[str, ...]
+    start_seconds: int
+    step_seconds: int
+    requests_per_second: Floats
+    input_tokens_per_second: Floats
+    output_tokens_per_second: Floats
+    lengths: tuple[TokenLengths, ...]
+    is_relative: bool
+
+    @property
+    def n_bins(self) -> int:
+        """Bins of the grid."""
+        return int(self.requests_per_second.shape[1])
+
+    @property
+    def until_seconds(self) -> int:
+        """End of the last bin."""
+        return self.start_seconds + self.n_bins * self.step_seconds
+
+    def ending(self, end_seconds: int) -> TraceSeries:
+        """The same moved so that it ends at a time, at hours of day that stay what they were.
+
+        Moved by whole days, as far as it takes to reach the end, and cut there: up to a day is
+        lost. A trace of under two days has no day to keep and is moved as it is.
+
+        Args:
+            end_seconds: Unix time.
+        """
+        end = end_seconds // self.step_seconds * self.step_seconds
+        shift = end - self.until_seconds
+        if self.n_bins * self.step_seconds >= 2 * DAY_SECONDS:
+            shift = -(-shift // DAY_SECONDS) * DAY_SECONDS
+        kept = (end - shift - self.start_seconds) // self.step_seconds
+        lengths = (
+            replace(one, start_seconds=one.start_seconds + shift)
+            for one in self.lengths
+            if one.start_seconds + shift < end
+        )
+        return replace(
+            self,
+            start_seconds=self.start_seconds + shift,
+            requests_per_second=self.requests_per_second[:, :kept],
+            input_tokens_per_second=self.input_tokens_per_second[:, :kept],
+            output_tokens_per_second=self.output_tokens_per_second[:, :kept],
+            lengths=tuple(lengths),
+            is_relative=False,
+        )
+
+    def named(self, name: str) -> Mapping[str, Floats]:
+        """Rows by series name: totals as ``requests_per_second/NAME``, clients below them.
+
+        A total is known where all clients are.
+        """
+        rows: dict[str, Floats] = {}
+        for quantity in ("requests", "input_tokens", "output_tokens"):
+            table: Floats = getattr(self, f"{quantity}_per_second")
+            rows[f"{quantity}_per_second/{name}"] = table.sum(axis=0)
+            if len(self.clients) > 1:
+                for client, row in zip(self.clients, table, strict=True):
+                    rows[f"{quantity}_per_second/{name}/{client}"] = row
+        return {key: row for key, row in rows.items() if not np.isnan(row).all()}
