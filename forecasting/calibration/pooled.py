@@ -1,0 +1,304 @@
+"""Calibration of quantiles, pooled over the series of a class, level by level.
+
+What came is scored by (realised - promised) / unit, where the unit is the spread that the forecast
+itself gave. The correction of level q is a quantile of the pool's recent scores. Which quantile is
+moved by two feedbacks of adaptive conformal inference: a fast one of the whole pool, and a slow
+fading one of each series, so that a series that misses more than its pool is corrected more.
+One instance serves steps (36 scores a series and window), another one peaks (one score).
+Source: Gibbs and Candès, "Adaptive conformal inference under distribution shift", NeurIPS 2021.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields, replace
+from types import MappingProxyType
+from typing import Final
+
+import numpy as np
+
+from forecasting.calibration.score_sketch import ScoreSketch
+from forecasting.calibration.stored_fields import Fields
+from forecasting.series_source import Floats
+from wattpack.errors import InputError
+
+VERSION: Final = 1
+"""Of the stored form and of what its numbers mean."""
+
+WILD_SCALES: Final = 1000.0
+"""A miss of every level by so many scales (assumed) is a meter's fault: it is counted and teaches
+nothing. Clients that were idle for days do miss by 300 scales (82 real series)."""
+
+SPREAD_FLOOR: Final = 0.02
+"""Least unit of a score, in scales (assumed): an idle series promises no spread at all."""
+
+MIN_WINDOWS: Final = 20.0
+"""Windows of series (assumed) below which a pool corrects nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Feedback:
+    """How fast a calibration follows; all per window that is over.
+
+    Attributes:
+        half_life_windows: After so many windows of its class a score counts half.
+        pool_step: Most that the pool's miss rate moves for one window missed by every series.
+        pool_share: The same as a share of the level's distance to 0 or 1; the lower one holds.
+        series_step: Most for one series.
+        series_share: As ``pool_share``.
+        series_keep: What is left of a series' own correction one window later.
+        lowest_share: A miss rate aimed at is never below this share of the level's own.
+    """
+
+    half_life_windows: float = 8.0
+    pool_step: float = 0.4
+    pool_share: float = 5.0
+    series_step: float = 0.05
+    series_share: float = 2.0
+    series_keep: float = 0.9
+    lowest_share: float = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """Steps, or windows, that are over.
+
+    Attributes:
+        series: Names.
+        promised: Uncorrected quantiles, shape (n_series, n_steps, n_levels); n_steps is 1 for
+            peaks.
+        published: The same as they were given out, corrected.
+        scale: What misses are measured by, positive, shape (n_series,).
+        realised: What came, NaN where that is unknown or not over, shape (n_series, n_steps).
+        window_steps: Steps of a whole window: 1 for peaks.
+        pool_size: Series in the class, those that are not here included; 0 if all are.
+        told: Misses that were told early (``after_broken``), shape of ``promised``; None for none.
+    """
+
+    series: Sequence[str]
+    promised: Floats
+    published: Floats
+    scale: Floats
+    realised: Floats
+    window_steps: int = 1
+    pool_size: int = 0
+    told: np.ndarray | None = None
+
+    def __post_init__(self) -> None:
+        n_series, n_steps = len(self.series), np.shape(self.promised)[1]
+        for name, shape in (("scale", (n_series,)), ("realised", (n_series, n_steps))):
+            if np.shape(getattr(self, name)) != shape:
+                raise InputError(name, f"an array of {shape}", np.shape(getattr(self, name)))
+        if np.shape(self.published) != np.shape(self.promised):
+            raise InputError("published", "the shape of promised", np.shape(self.published))
+        if self.window_steps < 1:
+            raise InputError("window_steps", "at least one step", self.window_steps)
+
+
+@dataclass(frozen=True, slots=True)
+class PooledCalibration:
+    """What a class of series has learnt about its promises.
+
+    Attributes:
+        levels: Quantile levels, ascending.
+        feedback: How fast it follows.
+        sketch: The pool's recent scores.
+        windows: Windows of series that the sketch holds, decayed like it.
+        drift: By how much the pool's miss rates have moved, shape (n_levels,).
+        own: The same of each series, on top, shape (n_levels,) each.
+        ignored: Scores that were not numbers, or wild.
+    """
+
+    levels: tuple[float, ...]
+    feedback: Feedback
+    sketch: ScoreSketch
+    windows: float
+    drift: Floats
+    own: Mapping[str, Floats] = field(default_factory=lambda: MappingProxyType({}))
+    ignored: int = 0
+
+    @classmethod
+    def new(cls, levels: Sequence[float], feedback: Feedback | None = None) -> PooledCalibration:
+        """Nothing seen yet: no correction."""
+        known = tuple(float(level) for level in levels)
+        sketch = ScoreSketch.new(len(known))
+        return cls(known, feedback or Feedback(), sketch, 0.0, np.zeros(len(known)))
+
+    def offsets(self, series: Sequence[str]) -> Floats:
+        """What to add to quantiles, in units of their spread, shape (n_series, n_levels)."""
+        if self.windows < MIN_WINDOWS:
+            return np.zeros((len(series), len(self.levels)))
+        own = np.array([self.own.get(name, self._none) for name in series])
+        aimed = self._target + self.drift + own.reshape(len(series), len(self.levels))
+        nearest = self.feedback.lowest_share * np.minimum(self._target, 1 - self._target)
+        return self.sketch.quantiles(1 - np.clip(aimed, nearest, 1 - nearest))
+
+    def corrected(self, series: Sequence[str], quantiles: Floats, scale: Floats) -> Floats:
+        """Quantiles after correction: sorted over levels, never below 0.
+
+        Args:
+            series: Names.
+            quantiles: As a forecast gives them, shape (n_series, n_steps, n_levels).
+            scale: As in ``Finished``.
+        """
+        units = spread_units(quantiles, self.levels, scale)
+        moved = quantiles + self.offsets(series)[:, None, :] * units[:, :, None]
+        result: Floats = np.sort(np.maximum(moved, 0.0), axis=2)
+        return result
+
+    def after(self, finished: Finished) -> PooledCalibration:
+        """The state after steps or windows that are over; what is no number is only counted."""
+        gap = finished.realised[:, :, None] - finished.promised
+        with np.errstate(invalid="ignore"):
+            wild = np.min(gap, axis=2) > WILD_SCALES * finished.scale[:, None]
+        numbers = np.all(np.isfinite(gap), axis=2) & np.all(np.isfinite(finished.published), axis=2)
+        usable = numbers & ~wild & (np.isfinite(finished.scale) & (finished.scale > 0))[:, None]
+        ignored = self.ignored + int(np.sum(~usable & np.isfinite(finished.realised)))
+        if not usable.any():
+            return replace(self, ignored=ignored)
+        units = spread_units(finished.promised, self.levels, finished.scale)
+        # One window counts one, whether its steps come at once or one by one.
+        windows = usable.sum(axis=1) / finished.window_steps
+        n_class = max(finished.pool_size, len(windows))
+        keep = 0.5 ** (float(windows.sum()) / n_class / self.feedback.half_life_windows)
+        missed = _missed(finished, self.levels)
+        excess = np.where(usable[:, :, None], self._target - missed, 0.0).sum(axis=1)
+        excess /= finished.window_steps
+        return replace(
+            self,
+            sketch=self.sketch.after((gap / units[:, :, None])[usable], keep),
+            windows=keep * self.windows + float(windows.sum()),
+            drift=self._held(self.drift + self._steps[0] * excess.sum(axis=0) / n_class),
+            own=self._with_own(finished.series, excess, windows),
+            ignored=ignored,
+        )
+
+    def only(self, series: Sequence[str]) -> PooledCalibration:
+        """Without the corrections of series that are not forecast any more."""
+        kept = {name: self.own[name] for name in series if name in self.own}
+        return replace(self, own=MappingProxyType(kept))
+
+    def to_json(self) -> dict[str, object]:
+        """What ``from_json`` reads, of plain numbers, texts, lists and dicts."""
+        return {
+            "version": VERSION,
+            "levels": list(self.levels),
+            "feedback": asdict(self.feedback),
+            "sketch": self.sketch.to_json(),
+            "windows": self.windows,
+            "drift": self.drift.tolist(),
+            "own": {name: row.tolist() for name, row in self.own.items()},
+            "ignored": self.ignored,
+        }
+
+    @classmethod
+    def from_json(cls, document: object) -> PooledCalibration:
+        """The state that was written.
+
+        Raises:
+            InputError: another version's, or damaged; start anew then.
+        """
+        field_of = Fields(document, "calibration")
+        field_of.version(VERSION)
+        levels = field_of.numbers("levels", (None,))
+        feedback = field_of.inner("feedback")
+        shape = (len(levels),)
+        return cls(
+            levels=tuple(levels.tolist()),
+            feedback=Feedback(**{f.name: feedback.number(f.name) for f in fields(Feedback)}),
+            sketch=ScoreSketch.from_json(field_of.inner("sketch"), len(levels)),
+            windows=field_of.number("windows"),
+            drift=field_of.numbers("drift", shape),
+            own=MappingProxyType(
+                {name: field_of.inner("own").numbers(name, shape) for name in field_of.inner("own")}
+            ),
+            ignored=int(field_of.number("ignored")),
+        )
+
+    def after_broken(self, series: str, levels: np.ndarray, pool_size: int) -> PooledCalibration:
+        """A window that is still open has exceeded its promise: that counts at once.
+
+        Its miss must not be counted again when the window is over (``Finished.told``).
+
+        Args:
+            series: Whose window.
+            levels: Which levels broke just now, bools, shape (n_levels,).
+            pool_size: Series in the class.
+        """
+        pool_step, series_step = self._steps
+        own = self._held(self.own.get(series, self._none) - series_step * levels)
+        return replace(
+            self,
+            drift=self._held(self.drift - pool_step * levels / max(1, pool_size)),
+            own=MappingProxyType({**self.own, series: own}),
+        )
+
+    @property
+    def _target(self) -> Floats:
+        """Miss rates promised, shape (n_levels,)."""
+        return 1.0 - np.array(self.levels)
+
+    @property
+    def _none(self) -> Floats:
+        """No correction, shape (n_levels,)."""
+        return np.zeros(len(self.levels))
+
+    @property
+    def _steps(self) -> tuple[Floats, Floats]:
+        """How far one window moves the pool's and a series' miss rates, shape (n_levels,) each."""
+        room = np.minimum(self._target, 1 - self._target)
+        told = self.feedback
+        return (
+            np.minimum(told.pool_step, told.pool_share * room),
+            np.minimum(told.series_step, told.series_share * room),
+        )
+
+    def _with_own(
+        self, series: Sequence[str], excess: Floats, windows: Floats
+    ) -> Mapping[str, Floats]:
+        """Every series' own correction, faded and moved."""
+        step = self._steps[1]
+        own = dict(self.own)
+        for name, row, count in zip(series, excess, windows, strict=True):
+            faded = self.feedback.series_keep**count * own.get(name, self._none)
+            own[name] = self._held(faded + step * row)
+        return MappingProxyType(own)
+
+    def _held(self, moved: Floats) -> Floats:
+        """A drift within what a miss rate can be."""
+        target = self._target
+        result: Floats = np.clip(moved, -target, 1 - target)
+        return result
+
+
+def spread_units(quantiles: Floats, levels: Sequence[float], scale: Floats) -> Floats:
+    """What misses of each step are counted in: the promised 0.99 above the median.
+
+    Scores in the forecast's own spread are alike over series and steps; scores in scales are not.
+
+    Args:
+        quantiles: Shape (n_series, n_steps, n_levels).
+        levels: Of the last axis; the nearest to 0.5 and 0.99 are taken.
+        scale: Positive, shape (n_series,).
+
+    Returns:
+        Positive, shape (n_series, n_steps).
+    """
+    known = np.asarray(levels)
+    middle, top = np.argmin(np.abs(known - 0.5)), np.argmin(np.abs(known - 0.99))
+    spread = quantiles[:, :, top] - quantiles[:, :, middle]
+    result: Floats = np.maximum(spread, SPREAD_FLOOR * scale[:, None])
+    return result
+
+
+def _missed(finished: Finished, levels: Sequence[float]) -> Floats:
+    """Which promises were exceeded, shape of the promises; what was told early is left out.
+
+    Up to the median a value that equals its promise is half a miss: an idle series equals it for
+    days and is right.
+    """
+    realised = finished.realised[:, :, None]
+    above, level = realised > finished.published, realised >= finished.published
+    with_ties = np.asarray(levels) <= 0.5
+    missed: Floats = np.where(with_ties, (above + level.astype(float)) / 2, above)
+    return missed if finished.told is None else missed - finished.told

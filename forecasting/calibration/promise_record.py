@@ -1,0 +1,263 @@
+"""How promises were kept: counts that anybody may check, live windows apart from rehearsed ones."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Final, Literal
+
+import numpy as np
+
+from forecasting.calibration.stored_fields import Fields
+from wattpack.errors import InputError
+
+Kind = Literal["live", "rehearsed"]
+KINDS: Final[tuple[Kind, ...]] = ("live", "rehearsed")
+VERSION: Final = 1
+
+DAY_SECONDS: Final = 86400
+BUDGET_DAYS: Final = 7
+"""Days of a violation budget. Source: weekly error budgets, "Site Reliability Engineering",
+Beyer et al. 2016, chapter 3 (there a quarter); a week has 28 windows of six hours a series."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """Counts of windows and of the promises in them that were exceeded.
+
+    Attributes:
+        windows: Windows that are over, or broken already.
+        violations: Of these, exceeded, one a level.
+        reserved: Sum of what was promised, one a level, over windows that are over.
+        realised: Sum of the realised peaks of the same windows.
+    """
+
+    windows: int
+    violations: tuple[int, ...]
+    reserved: tuple[float, ...]
+    realised: float = 0.0
+
+    @classmethod
+    def new(cls, n_levels: int) -> Tally:
+        """Nothing counted."""
+        return cls(0, (0,) * n_levels, (0.0,) * n_levels)
+
+    def plus(self, other: Tally) -> Tally:
+        """Both together."""
+        return Tally(
+            self.windows + other.windows,
+            tuple(a + b for a, b in zip(self.violations, other.violations, strict=True)),
+            tuple(a + b for a, b in zip(self.reserved, other.reserved, strict=True)),
+            self.realised + other.realised,
+        )
+
+    def reserve_ratios(self) -> tuple[float | None, ...]:
+        """Reserved over realised, one a level; None while nothing was realised."""
+        if self.realised <= 0:
+            return (None,) * len(self.reserved)
+        return tuple(total / self.realised for total in self.reserved)
+
+
+@dataclass(frozen=True, slots=True)
+class PromiseRecord:
+    """What became of a class' or a series' promises.
+
+    Attributes:
+        levels: Quantile levels.
+        live: Of windows that were forecast before they began.
+        rehearsed: Of windows of the history, forecast afterwards with what was known before.
+        days: Live windows of the last days, oldest first: day number since 1970 and its counts.
+    """
+
+    levels: tuple[float, ...]
+    live: Tally
+    rehearsed: Tally
+    days: tuple[tuple[int, Tally], ...] = ()
+
+    @classmethod
+    def new(cls, levels: Sequence[float]) -> PromiseRecord:
+        """Nothing counted."""
+        known = tuple(float(level) for level in levels)
+        return cls(known, Tally.new(len(known)), Tally.new(len(known)))
+
+    def after(
+        self,
+        promised: Sequence[float],
+        realised: float,
+        end_seconds: int,
+        kind: Kind,
+        told: Sequence[bool] | None = None,
+    ) -> PromiseRecord:
+        """With one window that is over.
+
+        Args:
+            promised: What was published, one a level.
+            realised: Its highest value; NaN counts nothing.
+            end_seconds: When it ended, Unix time.
+            kind: Live or rehearsed.
+            told: Levels that were counted as broken while it was open.
+        """
+        if not np.isfinite(realised):
+            return self
+        early = told or (False,) * len(self.levels)
+        broken = tuple(
+            int(realised > q and not before) for q, before in zip(promised, early, strict=True)
+        )
+        # A window that broke early was counted as a window then.
+        fresh = Tally(int(not any(early)), broken, tuple(map(float, promised)), float(realised))
+        return self._with(fresh, end_seconds, kind)
+
+    def after_broken(self, levels: Sequence[bool], at_seconds: int, first: bool) -> PromiseRecord:
+        """A live window that is still open has exceeded its promise: that counts at once.
+
+        Args:
+            levels: Which levels broke just now.
+            at_seconds: When, Unix time.
+            first: Whether none of the window's levels broke before.
+        """
+        fresh = Tally(int(first), tuple(map(int, levels)), (0.0,) * len(self.levels))
+        return self._with(fresh, at_seconds, "live")
+
+    def coverage(self, kind: Kind | None = None) -> tuple[float | None, ...]:
+        """Share of promises that were kept, one a level; None before the first window."""
+        tally = self._tally(kind)
+        if tally.windows == 0:
+            return (None,) * len(self.levels)
+        return tuple(1.0 - v / tally.windows for v in tally.violations)
+
+    def miss_bounds(
+        self, kind: Kind | None = None, confidence: float = 0.95
+    ) -> tuple[tuple[float, float], ...]:
+        """Clopper-Pearson bounds of the miss rate, one pair a level.
+
+        Windows of one hour miss together, so the bounds are narrower than what is known.
+        """
+        tally = self._tally(kind)
+        return tuple(clopper_pearson(v, tally.windows, confidence) for v in tally.violations)
+
+    def burn_rates(self, now_seconds: int) -> tuple[float | None, ...]:
+        """How many times as fast as allowed the week's violations come, one a level.
+
+        1 uses up exactly what the level allows for the windows that the last seven days had. None
+        while those days had no window.
+        """
+        week = self._week(now_seconds)
+        if week.windows == 0:
+            return (None,) * len(self.levels)
+        allowed = [(1 - level) * week.windows for level in self.levels]
+        return tuple(v / room for v, room in zip(week.violations, allowed, strict=True))
+
+    def burns_at(self, rate: float, now_seconds: int, doubt: float = 0.05) -> tuple[bool, ...]:
+        """Whether the week's violations surely come faster than ``rate`` times what is allowed.
+
+        A pool of one series has 28 windows a week: one miss of a 0.99 is then a rate of 3.6 and no
+        alarm. So the Clopper-Pearson lower bound has to lie above.
+
+        Args:
+            rate: Times what is allowed.
+            now_seconds: Unix time.
+            doubt: Share of false alarms at exactly that rate.
+        """
+        week = self._week(now_seconds)
+        lower = [clopper_pearson(v, week.windows, 1 - 2 * doubt)[0] for v in week.violations]
+        return tuple(
+            low > rate * (1 - level) for low, level in zip(lower, self.levels, strict=True)
+        )
+
+    def to_json(self) -> dict[str, object]:
+        """What ``from_json`` reads."""
+        return {
+            "version": VERSION,
+            "levels": list(self.levels),
+            "live": _tally_json(self.live),
+            "rehearsed": _tally_json(self.rehearsed),
+            "tallies": {str(day): _tally_json(tally) for day, tally in self.days},
+        }
+
+    @classmethod
+    def from_json(cls, document: object) -> PromiseRecord:
+        """The record that was written.
+
+        Raises:
+            InputError: another version's, or damaged.
+        """
+        stored = Fields(document, "promiseRecord")
+        stored.version(VERSION)
+        levels = stored.numbers("levels", (None,))
+        n_levels = len(levels)
+        tallies = stored.inner("tallies")
+        days = sorted((_day(tallies, name), name) for name in tallies)
+        return cls(
+            levels=tuple(levels.tolist()),
+            live=_tally(stored.inner("live"), n_levels),
+            rehearsed=_tally(stored.inner("rehearsed"), n_levels),
+            days=tuple((day, _tally(tallies.inner(name), n_levels)) for day, name in days),
+        )
+
+    def _with(self, fresh: Tally, at_seconds: int, kind: Kind) -> PromiseRecord:
+        """With more counts; days that no budget looks at any more are dropped."""
+        if kind == "rehearsed":
+            return replace(self, rehearsed=self.rehearsed.plus(fresh))
+        today = at_seconds // DAY_SECONDS
+        by_day = dict(self.days)
+        by_day[today] = by_day.get(today, Tally.new(len(self.levels))).plus(fresh)
+        newest = max(by_day)
+        days = tuple(sorted((d, t) for d, t in by_day.items() if d > newest - BUDGET_DAYS))
+        return replace(self, live=self.live.plus(fresh), days=days)
+
+    def _tally(self, kind: Kind | None) -> Tally:
+        """Counts of one kind, or of both."""
+        if kind is None:
+            return self.live.plus(self.rehearsed)
+        return self.live if kind == "live" else self.rehearsed
+
+    def _week(self, now_seconds: int) -> Tally:
+        """Counts of live windows of the last seven days, today included."""
+        today = now_seconds // DAY_SECONDS
+        total = Tally.new(len(self.levels))
+        for day, tally in self.days:
+            if today - BUDGET_DAYS < day <= today:
+                total = total.plus(tally)
+        return total
+
+
+def clopper_pearson(count: int, total: int, confidence: float = 0.95) -> tuple[float, float]:
+    """Exact bounds of a rate of which ``count`` of ``total`` were seen; (0, 1) of none.
+
+    Source: Clopper and Pearson, Biometrika 26 (1934), 404-413.
+    """
+    # scipy takes long to load and only reports need it.
+    from scipy.stats import beta
+
+    tail = (1 - confidence) / 2
+    lower = float(beta.ppf(tail, count, total - count + 1)) if count > 0 else 0.0
+    upper = float(beta.ppf(1 - tail, count + 1, total - count)) if count < total else 1.0
+    return lower, upper
+
+
+def _tally_json(tally: Tally) -> dict[str, object]:
+    """A tally as plain numbers."""
+    return {
+        "windows": tally.windows,
+        "violations": list(tally.violations),
+        "reserved": list(tally.reserved),
+        "realised": tally.realised,
+    }
+
+
+def _tally(stored: Fields, n_levels: int) -> Tally:
+    """A tally that was written."""
+    violations = stored.numbers("violations", (n_levels,))
+    return Tally(
+        windows=stored.whole("windows"),
+        violations=tuple(int(v) for v in violations),
+        reserved=tuple(stored.numbers("reserved", (n_levels,)).tolist()),
+        realised=stored.number("realised"),
+    )
+
+
+def _day(stored: Fields, name: str) -> int:
+    """A day's number."""
+    if not name.isdecimal() or len(name) > 8:
+        raise InputError(f"{stored.path}", "days since 1970", name)
+    return int(name)
