@@ -1,0 +1,47 @@
+"""The demand that a CapacityPlan is solved for, by what GPUs cost and what unserved demand costs.
+
+``plan_question.QuestionReader`` takes p50, p95 or p99 of a forecast as a bucket's demand, named by
+people. This names the level instead: a GPU mix is bought for months, so it is a newsvendor's case.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from forecasting.decisions.amounts import Prices
+from forecasting.decisions.decision import Decision
+from forecasting.series_source import Floats
+from wattpack.errors import InputError
+
+
+def mix_demand(
+    peaks: Floats, levels: Sequence[float], gpu_price: float, unserved_price: float
+) -> Decision:
+    """The demand at which one more GPU costs what it serves is worth.
+
+    Args:
+        peaks: Quantiles of the demand's peak, shape (n_levels,), as a forecast's status has them.
+        levels: Theirs, rising.
+        gpu_price: Of capacity for one unit of demand over the plan's time.
+        unserved_price: Of one unit of demand that is not served over that time.
+
+    Returns:
+        Between the levels the straight line; beyond them the outermost, and the reason says so.
+
+    Raises:
+        InputError: levels that do not rise, as many as there are peaks.
+    """
+    known = np.asarray(levels, dtype=np.float64)
+    values = np.asarray(peaks, dtype=np.float64)
+    if values.shape != known.shape or len(known) == 0 or np.any(np.diff(known) <= 0):
+        raise InputError("levels", f"{len(values)} rising levels", tuple(levels))
+    wanted = Prices(gpu_price, unserved_price).critical_level
+    amount = float(np.interp(wanted, known, values))
+    told = f"{amount:.6g} is quantile {wanted:.4g}, where a GPU more costs what it serves"
+    if not known[0] <= wanted <= known[-1]:
+        nearest = known[0] if wanted < known[0] else known[-1]
+        told += f" (the forecast ends at {nearest:g})"
+        return Decision(amount, 1 - float(nearest), "limit", told)
+    return Decision(amount, 1 - wanted, "cost", told)

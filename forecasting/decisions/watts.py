@@ -1,0 +1,87 @@
+"""Watts that may be promised, and watts that still fit: what draws together peaks together.
+
+The breaker is kept by the power loop whatever is decided here (I1 to I10): these amounts decide how
+often it has to cap, and whom.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from forecasting.decisions.amounts import cost_and_risk, highest_within
+from forecasting.decisions.decision import Decision
+from forecasting.series_source import Floats
+from wattpack.errors import InputError
+from wattpack.units import require_number
+
+
+def promisable_watts(
+    draws: Floats, limit_watts: float, promised_watts: float, risks: Mapping[str, float]
+) -> dict[str, Decision]:
+    """Watts that may be promised in a domain by each priority, beyond what is promised now.
+
+    What is promised draws less than it may; the room that this leaves is promised once more. A
+    promise of low priority may count on room that is there most of the time, since it is capped
+    first; one of high priority only on what is nearly always there.
+
+    Called where budgets are set: by the controller for each PowerDomain that has a forecast.
+
+    Args:
+        draws: Joint paths of the domain's draw, shape (n, horizon), watts.
+        limit_watts: Upper edge of the domain's cap band.
+        promised_watts: Sum of what is promised.
+        risks: By priority the share of windows in which it may be capped, for example
+            ``budgeted_risk(0.28)``.
+
+    Returns:
+        By priority the watts above ``promised_watts``; without any risk none beyond the limit.
+    """
+    require_number("limitWatts", limit_watts, exclusive_minimum=0)
+    require_number("promisedWatts", promised_watts, minimum=0)
+    peaks = highest_within(draws)
+    return {
+        name: _promisable(peaks, limit_watts, promised_watts, risk) for name, risk in risks.items()
+    }
+
+
+def _promisable(peaks: Floats, limit: float, promised: float, risk: float) -> Decision:
+    need = cost_and_risk(peaks, None, risk)
+    if promised <= 0:
+        return need.because("limit", limit, "nothing is promised yet")
+    # What is promised more draws as what is promised now does: a share of it at the same moments.
+    drawn_share = need.amount / promised
+    most = limit / drawn_share if drawn_share > 0 else limit
+    room = max(0.0, (limit if risk == 0 else max(most, 0.0)) - promised)
+    told = f"{drawn_share:.1%} of what is promised is drawn at the peak"
+    return need.because("risk" if risk else "limit", room, told)
+
+
+def added_watts_that_fit(
+    draws: Floats, limit_watts: float, risk: float, added: Floats | None = None
+) -> Decision:
+    """Watts that may still be placed in a domain at the risk; negative where it is over already.
+
+    Called where the planner builds its problem: the p99 to add to a domain is that of the sum with
+    what draws there, not the sum of two p99s.
+
+    Args:
+        draws: Joint paths of what draws there, shape (n, horizon), watts.
+        limit_watts: Upper edge of the domain's cap band.
+        risk: Share of windows in which it may be exceeded.
+        added: Paths of what is asked for, of the same futures; the answer is then what is left
+            after it.
+
+    Raises:
+        InputError: paths that do not belong together.
+    """
+    whole = np.asarray(draws, dtype=np.float64)
+    if added is not None:
+        if np.shape(added) != whole.shape:
+            raise InputError("added", f"paths of shape {whole.shape}", np.shape(added))
+        whole = whole + added
+    require_number("limitWatts", limit_watts, exclusive_minimum=0)
+    need = cost_and_risk(highest_within(whole), None, risk)
+    left = limit_watts - need.amount
+    return need.because("risk", left, f"{left:.6g} W are left below {limit_watts:.6g} W")

@@ -1,0 +1,337 @@
+"""Decisions from forecasts against oracles that enumerate every amount."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.optimize import linprog
+
+from forecasting.decisions import (
+    ChangeLimits,
+    Decision,
+    Level,
+    PrewarmRule,
+    Prices,
+    StartTimes,
+    SteadyState,
+    added_watts_that_fit,
+    budgeted_risk,
+    cost_and_risk,
+    decide_at_actuators,
+    highest_within,
+    least_priced_violations,
+    losses_by_change,
+    mean_and_tail,
+    mix_demand,
+    prewarm,
+    promisable_watts,
+    steadied,
+)
+from wattpack.errors import InputError
+
+needs_lists = st.lists(st.integers(0, 40), min_size=1, max_size=24)
+prices = st.builds(Prices, st.floats(0.1, 10), st.floats(0.1, 10))
+
+
+def mean_cost(amount: float, needs: list[int], price: Prices) -> float:
+    """What the amount costs on average, need by need."""
+    total = 0.0
+    for need in needs:
+        total += price.surplus * max(amount - need, 0) + price.shortfall * max(need - amount, 0)
+    return total / len(needs)
+
+
+# -- amounts ---------------------------------------------------------------------------------------
+
+
+@given(needs_lists, prices, st.none() | st.floats(0, 1))
+def test_no_amount_within_the_risk_costs_less(
+    needs: list[int], price: Prices, risk: float | None
+) -> None:
+    made = cost_and_risk(np.array(needs, float), price, risk)
+    allowed = [
+        amount
+        for amount in np.arange(0, 41, 0.5)
+        if risk is None or sum(need > amount for need in needs) / len(needs) <= risk + 1e-12
+    ]
+    best = min(mean_cost(amount, needs, price) for amount in allowed)
+    assert mean_cost(made.amount, needs, price) <= best + 1e-9
+    assert made.shortfall_share == pytest.approx(np.mean(np.array(needs) > made.amount))
+    assert risk is None or made.shortfall_share <= risk + 1e-12
+
+
+@given(needs_lists, st.floats(0, 5), st.floats(0, 200))
+def test_no_amount_has_cheaper_violations(needs: list[int], unit: float, price: float) -> None:
+    made = least_priced_violations(np.array(needs, float), unit, price)
+
+    def cost(amount: float) -> float:
+        return unit * amount + price * sum(need > amount for need in needs) / len(needs)
+
+    assert cost(made.amount) <= min(cost(a) for a in np.arange(0, 41, 0.5)) + 1e-9
+
+
+@given(
+    st.lists(st.integers(0, 40), min_size=1, max_size=9), prices,
+    st.floats(0, 0.95), st.floats(0, 1),
+)  # fmt: skip
+def test_the_tail_is_weighed_as_a_linear_programme_weighs_it(
+    needs: list[int], price: Prices, level: float, weight: float
+) -> None:
+    """Variables: amount, VaR, then a loss and an excess for each need."""
+    n = len(needs)
+    objective = [0.0, weight, *[(1 - weight) / n] * n, *[weight / ((1 - level) * n)] * n]
+    rows, bounds = [], []
+    for j, need in enumerate(needs):
+        for slope in (price.surplus, -price.shortfall):
+            row = [0.0] * (2 + 2 * n)
+            row[0], row[2 + j] = slope, -1.0
+            rows.append(row)
+            bounds.append(slope * need)
+        row = [0.0] * (2 + 2 * n)
+        row[1], row[2 + j], row[2 + n + j] = -1.0, 1.0, -1.0
+        rows.append(row)
+        bounds.append(0.0)
+    solved = linprog(
+        objective, A_ub=rows, b_ub=bounds, bounds=[(0, 40), (None, None), *[(0, None)] * (2 * n)]
+    )
+    made = mean_and_tail(np.array(needs, float), price, level, weight)
+    losses = sorted(
+        max(price.surplus * (made.amount - need), price.shortfall * (need - made.amount))
+        for need in needs
+    )
+    wanted, tail = (1 - level) * n, 0.0
+    for k, loss in enumerate(reversed(losses)):
+        tail += loss * min(1.0, max(0.0, wanted - k)) / wanted
+    found = (1 - weight) * sum(losses) / n + weight * tail
+    assert found == pytest.approx(solved.fun, abs=1e-6)
+
+
+def test_the_worst_alone_is_answered_between_the_extremes() -> None:
+    """With equal prices and only the very worst counted the middle of the range is best."""
+    made = mean_and_tail(np.array([0.0, 1.0, 2.0, 10.0]), Prices(1, 1), 0.999, 1.0)
+    assert made.amount == pytest.approx(5.0)
+    assert made.binding == "tail"
+
+
+def test_a_week_of_windows_makes_a_risk() -> None:
+    assert budgeted_risk(0.28) == pytest.approx(0.01)
+    made = cost_and_risk(np.arange(100.0), Prices(1, 1), budgeted_risk(0.28))
+    assert made.binding == "risk"
+    assert made.amount == 98
+    assert "1.00%" in made.reason
+
+
+@pytest.mark.parametrize(
+    ("call", "field"),
+    [
+        (lambda: budgeted_risk(29), "violationsPerWeek"),
+        (lambda: Prices(0, 0), "prices"),
+        (lambda: Prices(-1, 1), "prices.surplus"),
+        (lambda: cost_and_risk(np.array([]), None, 0.1), "needs"),
+        (lambda: cost_and_risk(np.array([1.0, math.nan]), None, 0.1), "needs"),
+        (lambda: cost_and_risk(np.ones(3), None, None), "risk"),
+        (lambda: cost_and_risk(np.ones(3), None, 1.5), "risk"),
+        (lambda: mean_and_tail(np.ones(3), Prices(1, 1), 1.0, 0.5), "tailLevel"),
+        (lambda: highest_within(np.ones((2, 3)), 4), "steps"),
+        (lambda: highest_within(np.full((2, 3), np.nan)), "paths"),
+        (lambda: mix_demand(np.ones(2), [0.9, 0.5], 1, 1), "levels"),
+        (lambda: PrewarmRule(1.0), "violationPrice"),
+        (lambda: ChangeLimits(dead_band=2), "limits.deadBand"),
+    ],
+)  # fmt: skip
+def test_nonsense_is_refused_by_name(call: Any, field: str) -> None:
+    with pytest.raises(InputError) as refused:
+        call()
+    assert refused.value.field == field
+
+
+# -- levels ----------------------------------------------------------------------------------------
+
+
+def middle(paths: np.ndarray) -> Decision:
+    return cost_and_risk(highest_within(paths), None, 0.1)
+
+
+@given(st.integers(0, 2**32 - 1), st.booleans())
+def test_children_get_what_their_parent_has(seed: int, row_actuates: bool) -> None:
+    rng = np.random.default_rng(seed)
+    paths = {name: rng.gamma(2, 10, (60, 4)) for name in "abcd"}
+    racks = (
+        Level("r1", (Level("a", actuates=True), Level("b")), actuates=not row_actuates),
+        Level("r2", (Level("c"), Level("d")), actuates=True),
+    )  # fmt: skip
+    made = decide_at_actuators(Level("row", racks, actuates=row_actuates), paths, middle)
+    below = {"r1": "ab", "r2": "cd", **({"row": ["r1", "r2"]} if row_actuates else {})}
+    for parent, children in below.items():
+        assert made[parent].amount == pytest.approx(sum(made[c].amount for c in children))
+        assert all(made[c].amount >= 0 for c in children)
+    top = {"row": "abcd"} if row_actuates else {"r1": "ab", "r2": "cd"}
+    for name, leaves in top.items():
+        together = np.sum([paths[leaf] for leaf in leaves], axis=0)
+        assert made[name].amount == middle(together).amount
+    assert ("row" in made) == row_actuates
+
+
+def test_who_is_high_when_all_are_high_gets_more_than_who_peaks_alone() -> None:
+    rng = np.random.default_rng(1)
+    day = rng.gamma(4, 10, (400, 1))
+    alone = rng.permutation(day)
+    paths = {"with": day, "alone": alone, "crowd": 5 * day}
+    level = Level("row", tuple(Level(name) for name in paths), actuates=True)
+    made = decide_at_actuators(level, paths, middle)
+    assert made["with"].amount > 1.3 * made["alone"].amount
+    # What each asks for by itself adds up to more than they ever need together.
+    assert made["row"].amount < sum(middle(p).amount for p in paths.values())
+
+
+def test_a_leaf_that_nothing_can_set_is_refused() -> None:
+    paths = {"a": np.ones((2, 2)), "b": np.ones((2, 2))}
+    for level, field in [
+        (Level("row", (Level("a", actuates=True), Level("b"))), "levels"),
+        (Level("row", (Level("a"), Level("a")), actuates=True), "levels"),
+        (Level("row", (Level("a"), Level("c")), actuates=True), "leafPaths"),
+    ]:
+        with pytest.raises(InputError) as refused:
+            decide_at_actuators(level, paths, middle)
+        assert refused.value.field == field
+
+
+# -- steadiness ------------------------------------------------------------------------------------
+
+limits = st.builds(
+    ChangeLimits, st.sampled_from([0.0, 0.1]), st.sampled_from([0.0, 50.0]), st.just(100.0),
+    st.none() | st.integers(0, 3), st.none() | st.floats(0, 60),
+    st.sampled_from([None, "up", "down"]),
+)  # fmt: skip
+walks = st.lists(st.tuples(st.floats(0.5, 60), st.integers(0, 100)), min_size=1, max_size=40)
+
+
+@given(limits, walks)
+def test_limits_hold_in_every_window_however_often_it_is_asked(
+    limit: ChangeLimits, walk: list[tuple[float, int]]
+) -> None:
+    state, now, amount = SteadyState(), 0.0, None
+    wishes: list[tuple[float, int]] = []
+    bound: list[tuple[float, float]] = []
+    for pause, wished in walk:
+        now += pause
+        wishes.append((now, wished))
+        made, state = steadied(Decision(wished, 0, "cost", "wish"), now, state, limit)
+        if amount is None:
+            assert made.amount == wished
+        elif made.amount != amount:
+            direction = "up" if made.amount > amount else "down"
+            if direction == limit.urgent:
+                assert made.amount == wished
+            else:
+                bound.append((now, abs(made.amount - amount)))
+                lately = [w for t, w in wishes if t > now - limit.hold_seconds] or [wished]
+                if direction == "up":
+                    assert made.amount <= min(lately)
+                else:
+                    assert made.amount >= max(lately)
+                recent = [size for t, size in bound if t > now - limit.window_seconds]
+                assert limit.most_changes is None or len(recent) <= limit.most_changes
+                assert limit.most_moved is None or sum(recent) <= limit.most_moved + 1e-9
+        elif limit.urgent is not None and made.amount != wished:
+            assert ("up" if wished > amount else "down") != limit.urgent
+        amount = made.amount
+
+
+def test_what_is_wished_long_enough_is_done_and_told() -> None:
+    limit = ChangeLimits(hold_seconds=60, most_changes=1, urgent="up")
+    wish = Decision(10, 0.01, "risk", "ten")
+    made, state = steadied(wish, 0, SteadyState(), limit)
+    low = Decision(4, 0.01, "risk", "four")
+    made, state = steadied(low, 30, state, limit)
+    assert (made.amount, made.binding) == (10, "hold")
+    made, state = steadied(low, 90, state, limit)
+    assert (made.amount, made.binding) == (4, "risk")
+    made, state = steadied(Decision(2, 0, "risk", "two"), 400, state, limit)
+    made, state = steadied(Decision(2, 0, "risk", "two"), 500, state, limit)
+    assert (made.amount, made.binding) == (4, "rate")
+    assert "1 changes in the last 3600 s" in made.reason
+    with pytest.raises(InputError, match="nowSeconds"):
+        steadied(low, 400, state, limit)
+
+
+# -- consumers -------------------------------------------------------------------------------------
+
+
+@given(st.integers(0, 2**32 - 1), st.floats(0.01, 0.5))
+def test_what_is_promised_above_exceeds_the_limit_as_rarely_as_promised(
+    seed: int, risk: float
+) -> None:
+    rng = np.random.default_rng(seed)
+    promised, limit = 1000.0, 1100.0
+    draws = promised * rng.beta(4, 6, (80, 6))
+    made = promisable_watts(draws, limit, promised, {"low": risk, "high": 0.0})
+    grown = draws.max(axis=1) * (promised + made["low"].amount) / promised
+    assert np.mean(grown > limit * (1 + 1e-9)) <= risk + 1e-9
+    assert made["high"].amount == pytest.approx(limit - promised)
+    assert made["low"].amount >= made["high"].amount
+    assert "drawn at the peak" in made["low"].reason
+
+
+def test_peaks_that_never_meet_leave_room_that_two_quantiles_would_not() -> None:
+    there, asked = np.zeros((100, 2)), np.zeros((100, 2))
+    there[:50], asked[50:] = 600.0, 500.0
+    together = added_watts_that_fit(there, 1000, 0.01, asked)
+    assert together.amount == 400
+    assert added_watts_that_fit(there, 500, 0.01).amount == -100
+    with pytest.raises(InputError, match="added"):
+        added_watts_that_fit(there, 1000, 0.01, asked[:3])
+
+
+def test_replicas_are_ordered_for_what_later_orders_cannot_serve() -> None:
+    """Demand rises after 4 minutes; a start of 3 min 20 s and a decision each minute see it."""
+    paths = np.repeat([[10.0, 10, 10, 10, 80, 80, 80]], 20, axis=0)
+    rule = PrewarmRule(10.0, risk=0.05, most=7)
+    quick, slow = StartTimes(170, 60), StartTimes(200, 60)
+    assert (quick.steps(60), slow.steps(60)) == (4, 5)
+    assert prewarm(paths, 60, quick, rule, 10).amount == 1
+    made = prewarm(paths, 60, slow, rule, 10)
+    assert (made.amount, made.binding) == (7, "limit")
+    assert prewarm(None, 60, slow, rule, 31).binding == "no-forecast"
+    assert prewarm(None, 60, slow, rule, 31).amount == 4
+    assert prewarm(paths, 60, quick, rule, 55).amount == 6
+    with pytest.raises(InputError, match="paths"):
+        prewarm(paths, 60, StartTimes(600, 0), rule, 10)
+
+
+@given(st.integers(0, 2**32 - 1), st.floats(0.5, 200))
+def test_no_number_of_replicas_is_cheaper_on_the_paths(seed: int, price: float) -> None:
+    paths = np.random.default_rng(seed).gamma(3, 8, (50, 5))
+    made = prewarm(paths, 60, StartTimes(120, 60), PrewarmRule(5.0, price, least=0), 0)
+    costs = []
+    for replicas in range(60):
+        short = sum(path[:3].max() > 5.0 * replicas + 1e-6 for path in paths) / len(paths)
+        costs.append(replicas + price * short)
+    assert costs[int(made.amount)] == pytest.approx(min(costs))
+
+
+def test_a_mix_is_bought_for_the_quantile_that_pays() -> None:
+    peaks, levels = np.array([10.0, 20.0, 30.0]), [0.5, 0.95, 0.99]
+    assert mix_demand(peaks, levels, 1, 1).amount == 10
+    assert mix_demand(peaks, levels, 5, 95).amount == pytest.approx(20)
+    beyond = mix_demand(peaks, levels, 1, 999)
+    assert (beyond.amount, beyond.binding) == (30, "limit")
+    assert "0.99" in beyond.reason
+
+
+def test_a_consumer_loses_by_a_forecast_that_is_gone_or_wrong() -> None:
+    needs = np.random.default_rng(2).gamma(9, 10, 400)
+    price = Prices(1, 9)
+
+    def decide(forecast: np.ndarray | None) -> float:
+        return 100.0 if forecast is None else cost_and_risk(forecast, price, None).amount
+
+    losses = losses_by_change(needs, decide, lambda amount: mean_cost(amount, [*needs], price))
+    assert min(losses, key=losses.__getitem__) == "as_is"
+    assert set(losses) == {"as_is", "removed", "halved", "raised_half"}
+    assert losses["halved"] > losses["raised_half"]
