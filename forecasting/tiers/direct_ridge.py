@@ -15,6 +15,7 @@ import numpy as np
 
 from forecasting.series_source import Floats
 from forecasting.tiers.level_grid import GRID, at_levels
+from forecasting.tiers.past_errors import row_groups
 from forecasting.tiers.records import Records
 from forecasting.tiers.ridge_features import (
     OWN,
@@ -28,7 +29,7 @@ from forecasting.tiers.ridge_features import (
     shared_features,
     step_groups,
 )
-from forecasting.tiers.ridge_solve import StepFit, fit_steps, training_origins
+from forecasting.tiers.ridge_solve import StepFit, fit_steps, least_bins
 from forecasting.tiers.tier import Tier
 
 PREPARED_STEPS: Final = 36
@@ -115,14 +116,8 @@ class Ridge(Tier):
         records = self.records
         day_steps = records.day_steps
         fits.tables.constant[rows] = np.nan
-        days = np.minimum(records.length[rows], records.filled.shape[1]) // day_steps
-        jobs = []
-        for count in np.unique(days).tolist():
-            bins = int(count) * day_steps
-            if len(training_origins(bins, fits.group, day_steps)) < MIN_ORIGINS:
-                continue
-            alike = rows[days == count]
-            jobs += [(part, bins) for part in np.array_split(alike, -(-len(alike) // CHUNK_SERIES))]
+        least = least_bins(fits.group, day_steps, MIN_ORIGINS)
+        jobs = list(row_groups(records, least, CHUNK_SERIES, rows))
 
         def solve(job: tuple[np.ndarray, int]) -> None:
             part, bins = job

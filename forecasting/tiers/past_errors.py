@@ -23,19 +23,29 @@ POOLED_STEPS: Final = 6
 """Steps whose errors are pooled where errors hardly depend on the step."""
 
 
-def row_groups(records: Records, least_bins: int) -> Iterator[tuple[np.ndarray, int]]:
-    """Rows with the same whole number of days of history, in chunks, and that history's bins.
+def row_groups(
+    records: Records,
+    least_bins: int,
+    chunk: int = CHUNK_SERIES,
+    among: np.ndarray | None = None,
+) -> Iterator[tuple[np.ndarray, int]]:
+    """Rows with equally long histories, in whole quarters of a day, and the bins of those.
 
-    Rows with fewer than ``least_bins`` bins are left out.
+    Args:
+        records: Whose rows.
+        least_bins: Rows with a shorter history are left out.
+        chunk: Most rows of a group.
+        among: Rows to look at; None is all.
     """
-    day_steps = records.day_steps
-    days = records.length // day_steps
-    fits = records.length >= least_bins
-    for count in np.unique(days[fits]).tolist():
-        bins = max(int(count) * day_steps, least_bins)
-        rows = np.nonzero(fits & (days == count))[0]
-        for part in np.array_split(rows, -(-len(rows) // CHUNK_SERIES)):
-            yield part, bins
+    rows = np.arange(len(records.series)) if among is None else among
+    quarter = max(1, records.day_steps // 4)
+    length = records.length[rows]
+    rows, length = rows[length >= least_bins], length[length >= least_bins]
+    bins = np.maximum(length // quarter * quarter, least_bins)
+    for count in np.unique(bins).tolist():
+        alike = rows[bins == count]
+        for part in np.array_split(alike, -(-len(alike) // chunk)):
+            yield part, int(count)
 
 
 def past_origins(n_bins: int, horizon: int, first: int) -> np.ndarray:

@@ -49,10 +49,21 @@ class StepFit:
 
 def training_origins(n_bins: int, group: StepGroup, day_steps: int) -> np.ndarray:
     """Origins whose windows are over and that have all features, oldest first."""
+    first = _first_origin(group, day_steps)
+    return np.arange(n_bins - 1 - int(group.steps[-1]), first - 1, -ORIGIN_STRIDE)[::-1]
+
+
+def least_bins(group: StepGroup, day_steps: int, n_origins: int) -> int:
+    """Bins that give so many training origins."""
+    reach = int(group.steps[-1]) + (n_origins - 1) * ORIGIN_STRIDE
+    return _first_origin(group, day_steps) + reach + 1
+
+
+def _first_origin(group: StepGroup, day_steps: int) -> int:
+    """The first bin with all features before it."""
     first = max(day_steps + hour_steps(day_steps) - 1, 1)
     # A step that looks back further than its distance needs those bins before its origin.
-    first = max(first, group.days_back * day_steps - int(group.steps[0]))
-    return np.arange(n_bins - 1 - int(group.steps[-1]), first - 1, -ORIGIN_STRIDE)[::-1]
+    return max(first, group.days_back * day_steps - int(group.steps[0]))
 
 
 def fit_steps(

@@ -14,11 +14,12 @@ from forecasting.tiers.last_day import LastDayMaximum
 from forecasting.tiers.level_grid import GRID, at_levels
 from forecasting.tiers.naive import LastValue, SeasonalNaive
 from forecasting.tiers.records import Records
+from forecasting.tiers.smoothing import Smoothing
 from wattpack.errors import InputError
 
 LEVELS = (0.01, 0.1, 0.5, 0.9, 0.99, 0.999)
 DAY = 144
-TIERS = [LastDayMaximum, LastValue, SeasonalNaive, Ridge]
+TIERS = [LastDayMaximum, LastValue, SeasonalNaive, Ridge, Smoothing]
 START = 1_600_000_200
 
 
