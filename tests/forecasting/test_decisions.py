@@ -108,7 +108,8 @@ def test_the_tail_is_weighed_as_a_linear_programme_weighs_it(
     for k, loss in enumerate(reversed(losses)):
         tail += loss * min(1.0, max(0.0, wanted - k)) / wanted
     found = (1 - weight) * sum(losses) / n + weight * tail
-    assert found == pytest.approx(solved.fun, abs=1e-6)
+    # The solver keeps its own constraints to 1e-7 each.
+    assert found == pytest.approx(solved.fun, rel=1e-5, abs=1e-5)
 
 
 def test_the_worst_alone_is_answered_between_the_extremes() -> None:
