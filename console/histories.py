@@ -1,4 +1,4 @@
-"""The last half hour of every domain, kept by the server so that a new page begins with it."""
+"""The last half hour and the last day of every domain, so that a new page begins with them."""
 
 from __future__ import annotations
 
@@ -10,6 +10,9 @@ from wattpack.live_view import LiveDomain
 from wattpack.units import NS_PER_SECOND
 
 POINTS = 1800
+#: Of the day: as wide as the forecaster's bins, so that both can be seen as one line.
+BIN_SECONDS = 600
+DAY_BINS = 144
 #: A domain that is gone for good leaves room for others.
 MAX_DOMAINS = 4000
 #: Points that arrived further apart than this are drawn with a gap between them.
@@ -55,6 +58,33 @@ class Histories:
     def columns(self, domain: str) -> dict[str, list[float | None]]:
         """``timeMs``, ``drawWatts`` and ``capBandWatts``; None where nothing was seen."""
         return with_gaps(list(self.rings.get(domain, ())))
+
+
+@dataclass(slots=True)
+class DayBins:
+    """Ten-minute means of the last day of each domain, as far as this server has seen it."""
+
+    bins: dict[str, dict[int, tuple[float, int]]] = field(default_factory=dict)
+
+    def add(self, wall_time_ms: int, domains: Iterable[LiveDomain]) -> None:
+        """Count a tick's draws into their bins."""
+        now = wall_time_ms // (1000 * BIN_SECONDS)
+        for domain in domains:
+            if domain.name not in self.bins and len(self.bins) >= MAX_DOMAINS:
+                self.bins.pop(min(self.bins, key=lambda name: max(self.bins[name], default=0)))
+            kept = self.bins.setdefault(domain.name, {})
+            total, count = kept.get(now, (0.0, 0))
+            kept[now] = (total + domain.draw_watts, count + 1)
+            if len(kept) > DAY_BINS:
+                del kept[min(kept)]
+
+    def columns(self, domain: str) -> dict[str, list[float | None]]:
+        """``startSeconds`` of each bin of the day up to the newest, and its mean ``drawWatts``."""
+        kept = self.bins.get(domain, {})
+        oldest, newest = min(kept, default=0), max(kept, default=-1)
+        places = range(max(oldest, newest - DAY_BINS + 1), newest + 1)
+        means = [kept[at][0] / kept[at][1] if at in kept else None for at in places]
+        return {"startSeconds": [float(at * BIN_SECONDS) for at in places], "drawWatts": means}
 
 
 def with_gaps(points: Sequence[Point]) -> dict[str, list[float | None]]:

@@ -8,10 +8,11 @@ itself is judged here, once; what depends on the question (time, limit, measured
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, Final, NamedTuple
 
+from forecasting.issued_account import IssuedAccount, read_account
 from wattpack.api.planning import (
     DEFAULT_HORIZON_SECONDS,
     DEFAULT_STEP_SECONDS,
@@ -90,6 +91,7 @@ class IssuedForecast:
         step_seconds: Width of a step.
         paths: Ascending by level.
         lead: None where nobody said what runs there. Nothing is decided by it.
+        account: How it did so far and what it was made of. Nothing is decided by it.
     """
 
     key: ForecastKey
@@ -108,6 +110,7 @@ class IssuedForecast:
     step_seconds: int
     paths: tuple[ForecastPath, ...]
     lead: IssuedLead | None = None
+    account: IssuedAccount = field(default_factory=IssuedAccount)
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,6 +179,7 @@ def _issued(
         step_seconds=step,
         paths=_paths(status.get("quantiles", ())),
         lead=_lead(_mapping(status.get("lead"))),
+        account=read_account(status),
     )
 
 

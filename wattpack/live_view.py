@@ -43,6 +43,44 @@ class LiveLead(_View):
     """Highest step within it; None where the forecast ends sooner."""
 
 
+class LiveTier(_View):
+    """One of the models behind a forecast and its share of it."""
+
+    name: str
+    weight: float
+
+
+class LiveCalibration(_View):
+    """What the correction of a forecast's peaks rests on; windows are those of its whole pool."""
+
+    live_windows: int
+    rehearsed_windows: int
+    offset_p99_watts: float | None = None
+    """Added to the p99; may be negative."""
+    updated_seconds: float | None = None
+    """End of the newest window in it, Unix time."""
+
+
+class LiveAccount(_View):
+    """How a domain's forecast did so far, and what it was made of. Times are Unix seconds."""
+
+    issued_seconds: float
+    data_until_seconds: float
+    windows: int | None = None
+    """Finished windows that its p99 was held against."""
+    violations: int | None = None
+    """Of them, those whose peak was above it."""
+    violation_bound: float | None = None
+    """Upper 95 % bound of the share above it."""
+    reserve_ratio: float | None = None
+    """Sum of promised p99 over sum of realised peaks."""
+    tiers: list[LiveTier] = []
+    model_version: str = ""
+    fitted_until_seconds: float | None = None
+    calibration: LiveCalibration | None = None
+    flags: list[str] = []
+
+
 class LiveDomain(_View):
     """One domain now. Watts are AC at the breaker.
 
@@ -78,6 +116,7 @@ class LiveDomain(_View):
     """Why this figure stands here and nothing better."""
     forecast_window: LiveForecast | None = None
     forecast_lead: LiveLead | None = None
+    forecast_account: LiveAccount | None = None
 
 
 class LiveGpus(_View):

@@ -119,6 +119,11 @@ def _add_views(app: FastAPI, sources: Sources) -> None:
         """The last half hour of a domain."""
         return sources.live.history(domain)
 
+    @app.get("/api/v1/day/{domain}")
+    def day(domain: str, namespaces: Namespaces = allowed) -> Mapping[str, Any]:
+        """The last day of a domain in ten-minute means."""
+        return sources.live.day(domain)
+
     @app.get("/api/v1/placement")
     def placement_now(namespaces: Namespaces = allowed) -> Mapping[str, Any]:
         """Counts, pending pods grouped by cause, the newest plans."""

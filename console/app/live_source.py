@@ -1,4 +1,4 @@
-"""The newest live view of the controllers, how old it is, and what was seen in the last half hour.
+"""The newest live view of the controllers, how old it is, and what was seen of the last day.
 
 Each replica is read in a thread of its own: one that hangs delays nobody. A view counts as new when
 its tick moved; an answer that repeats itself ages like no answer. A browser never causes a request.
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from console.freshness import GREY_SECONDS, Age, age
-from console.histories import Histories
+from console.histories import DayBins, Histories
 from wattpack.clock import Clock
 from wattpack.live_client import READ_ERRORS, LiveClient, cause_of
 from wattpack.live_view import LiveView
@@ -48,7 +48,7 @@ class LiveSource:
         self._client = LiveClient(clock, token_file)
         self._lock = threading.Lock()
         self._replicas = {url: _Replica() for url in self.urls}
-        self._histories = Histories()
+        self._histories, self._days = Histories(), DayBins()
         self._shown_key: tuple[object, ...] = ()
         self._begun_ns = clock.monotonic_ns()
         self.failures = 0
@@ -71,6 +71,11 @@ class LiveSource:
         """The kept columns of a domain."""
         with self._lock:
             return self._histories.columns(domain)
+
+    def day(self, domain: str) -> dict[str, list[float | None]]:
+        """Ten-minute means of a domain's last day."""
+        with self._lock:
+            return self._days.columns(domain)
 
     def idle_seconds(self) -> float:
         """Since the last attempt to read anything: whether the reading itself hangs."""
@@ -105,6 +110,7 @@ class LiveSource:
             self._shown_key = _key(best.view)
             time_ms = best.view.wall_time_ns // 1_000_000
             self._histories.add(time_ms, now_ns, best.view.domains)
+            self._days.add(time_ms, best.view.domains)
 
     def _best(self, now_ns: int) -> _Replica | None:
         """A fresh leader, else somebody fresh, else whoever led last."""

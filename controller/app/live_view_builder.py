@@ -14,7 +14,17 @@ from controller.work_curves import Curves, speeds_at
 from controller.work_seen import PodWork
 from forecasting.forecast_book import Outlook
 from forecasting.issued_forecast import IssuedForecast
-from wattpack.live_view import LiveDecision, LiveDomain, LiveForecast, LiveGpus, LiveLead, LiveView
+from wattpack.live_view import (
+    LiveAccount,
+    LiveCalibration,
+    LiveDecision,
+    LiveDomain,
+    LiveForecast,
+    LiveGpus,
+    LiveLead,
+    LiveTier,
+    LiveView,
+)
 from wattpack.power.domain_tree import FloatArray, IntArray
 
 #: Shown where a GPU has a pod whose name is not the reader's to know.
@@ -155,6 +165,7 @@ def _domain(
         forecast_reason=outlook.reason if outlook else "",
         forecast_window=_window(known.source) if known and known.source else None,
         forecast_lead=_lead(known.source) if known and known.source else None,
+        forecast_account=_account(known.source) if known and known.source else None,
     )
 
 
@@ -180,6 +191,30 @@ def _lead(issue: IssuedForecast) -> LiveLead | None:
         return None
     return LiveLead(
         workload=issue.lead.workload, seconds=issue.lead.seconds, p99_watts=issue.lead.p99
+    )
+
+
+def _account(issue: IssuedForecast) -> LiveAccount:
+    account, calibration = issue.account, issue.account.calibration
+    return LiveAccount(
+        issued_seconds=issue.issued_seconds,
+        data_until_seconds=issue.data_until_seconds,
+        windows=account.windows,
+        violations=account.violations,
+        violation_bound=account.violation_bound,
+        reserve_ratio=account.reserve_ratio,
+        tiers=[LiveTier(name=tier.name, weight=tier.weight) for tier in account.tiers],
+        model_version=account.model_version,
+        fitted_until_seconds=account.fitted_until_seconds,
+        calibration=LiveCalibration(
+            live_windows=calibration.live_windows,
+            rehearsed_windows=calibration.rehearsed_windows,
+            offset_p99_watts=calibration.offset_p99,
+            updated_seconds=calibration.updated_seconds,
+        )
+        if calibration
+        else None,
+        flags=list(account.flags),
     )
 
 

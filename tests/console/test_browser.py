@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from playwright.sync_api import Page, expect
 
+from console.histories import DayBins
 from simulation.pod_work import NAMESPACE
 from tests.console.capacity_plans import plan
 from tests.console.console_bench import Bench, Gate
 from tests.console.screenshots import keep_screenshot
+from tests.console.views import WALL_NS, make_view
 from wattpack.api import CapacityPlan
 from wattpack.kube.port import PODS, PRIORITY_CLASSES
 
@@ -102,6 +106,57 @@ def test_gpu_types_show_their_roofline_draw_and_cap_curves(bench: Bench, page: P
     expect(page.locator("#gpu-roofline")).to_be_hidden()
     expect(page.locator("#gpu-curve canvas")).to_be_visible()
     assert errors == []
+
+
+def see_a_day(bench: Bench) -> None:
+    """The console has been there for nineteen hours of a rising and falling draw."""
+    row, days = make_view().domains[0], DayBins()
+    for i in range(-19 * 6, 0):
+        draw = 1000 * (290 + 25 * math.sin(i / 20) + 4 * math.sin(i * 1.7))
+        days.add((WALL_NS // 10**9 + 600 * i) * 1000, [row.model_copy(update={"draw_watts": draw})])
+    bench.console.live._days = days
+
+
+@pytest.mark.parametrize("look", ["light", "dark"])
+def test_a_forecast_shows_its_window_its_record_and_its_models(
+    bench: Bench, page: Page, look: str
+) -> None:
+    errors: list[str] = []
+    page.on("pageerror", lambda error: errors.append(str(error)))
+    page.emulate_media(color_scheme="dark" if look == "dark" else "light")
+    see_a_day(bench)
+    page.goto(bench.url)
+    is_live(page)
+    facts = page.locator("#forecast-facts")
+    expect(page.locator("#forecast-domain")).to_have_text("row")
+    expect(page.locator("#forecast-state")).to_have_text("in use")
+    expect(facts).to_contain_text("39 of 40 windows, 1 violation; over at most 11.4 % of windows")
+    expect(facts).to_contain_text("1.31 × the peaks that came")
+    expect(facts).to_contain_text("lightgbm/150.0 %")
+    expect(facts).to_contain_text("16 live windows and 144 rehearsed")
+    expect(facts).to_contain_text("adds 3.1 kW to the p99")
+    expect(facts).to_contain_text("models fitted on data until 2 h 0 min ago")
+    expect(page.locator("#forecast-chart canvas")).to_be_visible()
+    chart = re.compile("^row: draw before 26.* kW to 3.* kW, peak of the coming hours p50 318.2 kW")
+    expect(page.locator("#forecast-chart")).to_have_attribute("aria-label", chart)
+    keep_screenshot(page, f"console-forecast-{look}.png", "#forecast")
+    page.select_option("#domain-choice", "rack-2")
+    expect(page.locator("#forecast-domain")).to_have_text("rack-2")
+    assert errors == []
+
+
+def test_a_forecast_that_is_contradicted_shows_no_line_to_plan_with(
+    bench: Bench, page: Page
+) -> None:
+    bench.changes["state"] = "Contradicted"
+    page.goto(bench.url)
+    is_live(page)
+    expect(page.locator("#forecast-state")).to_have_text("contradicted")
+    expect(page.locator("#forecast-facts")).to_contain_text("above its p99 in 7 of 10 minutes")
+    expect(page.locator("#forecast-facts")).not_to_contain_text("p99 held")
+    bench.changes["state"] = "Forecast"
+    expect(page.locator("#forecast-state")).to_have_text("in use")
+    expect(page.locator("#forecast-facts")).to_contain_text("39 of 40 windows")
 
 
 @pytest.mark.parametrize("fault", ["answers 503", "repeats itself"])

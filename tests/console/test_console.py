@@ -13,7 +13,7 @@ from console.cap_reasons import explain_gpu
 from console.decision_feed import feed, in_kilowatts
 from console.frames import FULL, UNKNOWN, Cursor, FrameBook
 from console.freshness import Age, age
-from console.histories import POINTS, Histories
+from console.histories import DAY_BINS, POINTS, DayBins, Histories
 from console.overview import overview, time_to_limit
 from console.placement_rows import CAUSES, placement_view, pod_row
 from controller.tick_values import CapReason
@@ -402,6 +402,21 @@ def test_a_history_is_bounded_ordered_and_shows_its_gaps() -> None:
         histories.add(second * 1000, second * NS_PER_SECOND, [domain])
     assert len(histories.columns("row")["timeMs"]) == POINTS
     assert histories.columns("nobody")["timeMs"] == []
+
+
+def test_a_day_is_kept_in_means_of_ten_minutes_with_its_gaps() -> None:
+    days, domain = DayBins(), make_view().domains[0]
+    for second, draw in ((600, 10.0), (1100, 30.0), (1200, 7.0), (2400, 5.0)):
+        days.add(second * 1000, [domain.model_copy(update={"draw_watts": draw})])
+    assert days.columns("row") == {
+        "startSeconds": [600.0, 1200.0, 1800.0, 2400.0], "drawWatts": [20.0, 7.0, None, 5.0],
+    }  # fmt: skip
+    for at in range(5, 5 + 3 * DAY_BINS):
+        days.add(at * 600_000, [domain])
+    columns = days.columns("row")
+    assert len(columns["startSeconds"]) == len(days.bins["row"]) == DAY_BINS
+    assert columns["startSeconds"][-1] == (4 + 3 * DAY_BINS) * 600.0
+    assert days.columns("nobody") == {"startSeconds": [], "drawWatts": []}
 
 
 def test_a_simulation_at_many_times_real_time_shows_no_gaps() -> None:

@@ -5,7 +5,17 @@ from __future__ import annotations
 import math
 
 from controller.tick_values import CapReason
-from wattpack.live_view import LiveDecision, LiveDomain, LiveForecast, LiveGpus, LiveLead, LiveView
+from wattpack.live_view import (
+    LiveAccount,
+    LiveCalibration,
+    LiveDecision,
+    LiveDomain,
+    LiveForecast,
+    LiveGpus,
+    LiveLead,
+    LiveTier,
+    LiveView,
+)
 
 WALL_NS = 1_700_000_000_000_000_000
 
@@ -21,8 +31,39 @@ def window(rating: float) -> LiveForecast:
     )
 
 
+def account() -> LiveAccount:
+    """Of a forecast with forty windows behind it, made by three models."""
+    now = WALL_NS / 1e9
+    return LiveAccount(
+        issued_seconds=now - 300,
+        data_until_seconds=now - 600,
+        windows=40,
+        violations=1,
+        violation_bound=0.114,
+        reserve_ratio=1.31,
+        tiers=[
+            LiveTier(name="lightgbm/1", weight=0.5),
+            LiveTier(name="ridge/2", weight=0.3),
+            LiveTier(name="ets/1", weight=0.2),
+        ],
+        model_version="wattpack/3",
+        fitted_until_seconds=now - 7200,
+        calibration=LiveCalibration(
+            live_windows=16, rehearsed_windows=144, offset_p99_watts=3100.0,
+            updated_seconds=now - 3600,
+        ),
+        flags=["gaps"],
+    )  # fmt: skip
+
+
 def make_view(
-    *, gpus: int = 416, racks: int = 4, tick: int = 1, capped: int = 40, draw: float = 0.93
+    *,
+    gpus: int = 416,
+    racks: int = 4,
+    tick: int = 1,
+    capped: int = 40,
+    draw: float = 0.93,
+    state: str = "Forecast",
 ) -> LiveView:
     rating = gpus * 850.0
     per_rack = -(-gpus // racks)
@@ -48,9 +89,14 @@ def make_view(
             forecast_p95_watts=0.95 * (rating if name == "row" else rating / racks),
             forecast_p99_watts=0.98 * (rating if name == "row" else rating / racks),
             forecast_method="ridge",
-            forecast_state="Forecast",
-            forecast_reason="wattpack-system/row: ridge",
-            forecast_window=window(rating if name == "row" else rating / racks),
+            forecast_state=state,
+            forecast_reason="wattpack-system/row: ridge"
+            if state == "Forecast"
+            else "wattpack-system/row: measured draw above its p99 in 7 of 10 minutes",
+            forecast_window=window(rating if name == "row" else rating / racks)
+            if state == "Forecast"
+            else None,
+            forecast_account=account() if state == "Forecast" else None,
             forecast_lead=LiveLead(workload="chat", seconds=243.6, p99_watts=340_000.0)
             if name == "row"
             else None,

@@ -98,6 +98,20 @@ def test_a_forecast_of_another_namespace_neither_counts_nor_replaces_ours(row: R
     assert outcome.seen.forecast_p99_watts.tolist() == [30_000.0]
 
 
+def test_the_live_view_carries_what_a_forecast_says_of_itself(row: Row) -> None:
+    row.issue(
+        30_000.0, coverageN=40, violations=1, tiers=[{"name": "ridge/2", "weight": 1.0}],
+        calibration={"liveWindows": 3, "rehearsedWindows": 37, "offsetP99": 50.0},
+    )  # fmt: skip
+    row.tick("node-1")
+    account = row.live().forecast_account
+    assert account is not None
+    assert (account.windows, account.violations) == (40, 1)
+    assert [(tier.name, tier.weight) for tier in account.tiers] == [("ridge/2", 1.0)]
+    assert account.calibration is not None
+    assert (account.calibration.live_windows, account.calibration.offset_p99_watts) == (3, 50.0)
+
+
 def test_the_live_view_says_what_is_needed_until_a_new_replica_works(row: Row) -> None:
     row.issue(30_000.0, lead={"workload": "chat", "seconds": 244.0, "kinds": 2, "p99": 25_000.0})
     row.tick("node-1")

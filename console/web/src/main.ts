@@ -6,6 +6,7 @@ import { connect, useToken } from "./connection";
 import { bodyOf, element, say } from "./dom";
 import { renderDomains } from "./domains";
 import { renderFeed } from "./feed";
+import { ForecastPanel } from "./forecast";
 import { showFirstLine, tokenForm } from "./firstline";
 import { clock } from "./format";
 import { Freshness } from "./freshness";
@@ -21,6 +22,7 @@ import { explain } from "./why";
 const state = new State();
 const freshness = new Freshness();
 const chart = new PowerChart(element("power-past"), element("power-future"), element("forecast-note"));
+const forecast = new ForecastPanel();
 const choice = element<HTMLSelectElement>("domain-choice");
 const search = element<HTMLInputElement>("search");
 const heat = new HeatMap(element<HTMLCanvasElement>("heat"), element("tip"), state, select);
@@ -74,7 +76,10 @@ const handlers: Record<string, (body: never, agoMs: number) => void> = {
     renderDomains(bodyOf("domains"), state.domains);
     fillChoice(state.domains.map((domain) => domain.name));
     const chosen = state.domains.find((domain) => domain.name === choice.value);
-    if (chosen) chart.add(tick.wallTimeMs, chosen, state.forecasts[chosen.name] ?? null);
+    if (chosen) {
+      chart.add(tick.wallTimeMs, chosen, state.forecasts[chosen.name] ?? null);
+      forecast.show(tick.wallTimeMs, chosen, state.forecasts[chosen.name] ?? null);
+    }
     heat.draw();
     renderGpuTable(state, matches, (gpu) => heat.select(gpu));
     showPlacement();

@@ -16,10 +16,27 @@ export interface Domain {
   gpus: number;
   capped_gpus: number;
   forecast_p50_watts: number | null;
+  forecast_p95_watts: number | null;
   forecast_p99_watts: number | null;
   forecast_state: string;
   forecast_reason: string;
   forecast_lead: Lead | null;
+  forecast_account: Account | null;
+}
+
+/** How a forecast did so far, and what it was made of; null where it does not say. Unix seconds. */
+export interface Account {
+  issued_seconds: number;
+  data_until_seconds: number;
+  windows: number | null;
+  violations: number | null;
+  violation_bound: number | null;
+  reserve_ratio: number | null;
+  tiers: { name: string; weight: number }[];
+  model_version: string;
+  fitted_until_seconds: number | null;
+  calibration: { live_windows: number; rehearsed_windows: number; offset_p99_watts: number | null; updated_seconds: number | null } | null;
+  flags: string[];
 }
 
 /** What a domain may draw before a replica that is ordered now works. */

@@ -184,11 +184,11 @@ export class PowerChart {
   }
 }
 
-function colour(name: string): string {
+export function colour(name: string): string {
   return getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 }
 
-function look(): { axis: uPlot.Axis; y: uPlot.Axis; line: (name: string, width: number, dash?: number[]) => uPlot.Series } {
+export function look(): { axis: uPlot.Axis; y: uPlot.Axis; line: (name: string, width: number, dash?: number[]) => uPlot.Series } {
   const axis: uPlot.Axis = { stroke: colour("--muted"), grid: { stroke: colour("--line"), width: 1 }, ticks: { stroke: colour("--line") }, font: "12px system-ui, sans-serif", size: 34 };
   return {
     axis,

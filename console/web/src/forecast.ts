@@ -1,0 +1,174 @@
+// What is expected of one domain, and how far that can be believed.
+
+import uPlot from "uplot";
+import { getJson } from "./connection";
+import { element, make, say } from "./dom";
+import { count, kilowatts, percent, span } from "./format";
+import type { Account, Domain, Forecast } from "./model";
+import { colour, look } from "./power";
+
+interface Day {
+  startSeconds: number[];
+  drawWatts: (number | null)[];
+}
+
+type Column = (number | null)[];
+type Fact = [string, (Node | string)[]];
+
+const HEIGHT = 260;
+const BIN_SECONDS = 600;
+const DAY_EVERY_MS = 60_000; // a bin is ten minutes: older by a minute changes nothing that can be seen
+const WORDS: Record<string, string> = { Forecast: "in use", Fallback: "last day's peak instead", Contradicted: "contradicted", NoForecast: "none" };
+
+export class ForecastPanel {
+  private plot: uPlot | null = null;
+  private name = "";
+  private day: Day = { startSeconds: [], drawWatts: [] };
+  private askedMs = -Infinity;
+  private drawn = "";
+  private told = "";
+  private latest: [number, Domain, Forecast | null] | null = null;
+
+  constructor() {
+    new ResizeObserver(() => this.plot?.setSize({ width: this.width(), height: HEIGHT })).observe(element("forecast-chart"));
+    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {
+      this.plot?.destroy();
+      this.plot = null;
+      this.drawn = "";
+      if (this.latest !== null) this.show(...this.latest);
+    });
+  }
+
+  show(timeMs: number, domain: Domain, forecast: Forecast | null): void {
+    this.latest = [timeMs, domain, forecast];
+    if (domain.name !== this.name) {
+      this.name = domain.name;
+      this.day = { startSeconds: [], drawWatts: [] };
+      this.askedMs = -Infinity;
+    }
+    if (performance.now() - this.askedMs > DAY_EVERY_MS) void this.ask(domain.name);
+    say(element("forecast-domain"), domain.name);
+    const chip = element("forecast-state");
+    chip.dataset.state = domain.forecast_state;
+    say(chip, WORDS[domain.forecast_state] ?? domain.forecast_state);
+    this.tell(facts(domain, timeMs / 1000));
+    this.draw(timeMs / 1000, domain, forecast);
+  }
+
+  private async ask(name: string): Promise<void> {
+    this.askedMs = performance.now();
+    const day = await getJson<Day>(`api/v1/day/${encodeURIComponent(name)}`);
+    if (day === null || this.name !== name) return;
+    this.day = day;
+    if (this.latest !== null) this.show(...this.latest);
+  }
+
+  /** The list is made anew only when something on it changed: a reader may be selecting text. */
+  private tell(list: Fact[]): void {
+    const text = JSON.stringify(list.map(([name, value]) => [name, ...value.map((part) => (typeof part === "string" ? part : part.textContent))]));
+    if (text === this.told) return;
+    this.told = text;
+    element("forecast-facts").replaceChildren(...list.flatMap(([name, value]) => [make("dt", "", name), make("dd", "", ...value)]));
+  }
+
+  private draw(now: number, domain: Domain, forecast: Forecast | null): void {
+    const trusted = domain.forecast_state === "Forecast" ? forecast : null;
+    // Hours move slowly: a new picture each half minute, or when what it shows has changed.
+    const key = JSON.stringify([Math.floor(now / 30), this.day.startSeconds.at(-1), this.day.startSeconds.length, domain.name, domain.forecast_state, domain.forecast_p99_watts, domain.cap_band_watts, domain.rating_watts, trusted?.start_seconds]);
+    if (key === this.drawn) return;
+    this.drawn = key;
+    const data = columns(this.day, now, domain, trusted);
+    if (this.plot === null) this.plot = this.create(data);
+    else this.plot.setData(data);
+    const seen = data.slice(1).flatMap((column) => [...(column as Column)]).filter((v): v is number => v !== null);
+    this.plot.setScale("y", { min: Math.max(0, Math.min(...seen) * 0.92), max: Math.max(...seen) * 1.04 });
+    const past = this.day.drawWatts.filter((v): v is number => v !== null);
+    const before = past.length > 0 ? `draw before ${kilowatts(Math.min(...past))} to ${kilowatts(Math.max(...past))}, ` : "";
+    element("forecast-chart").setAttribute("aria-label", `${domain.name}: ${before}peak of the coming hours p50 ${kilowatts(domain.forecast_p50_watts)}, p99 ${kilowatts(domain.forecast_p99_watts)}, of ${kilowatts(domain.rating_watts)}`);
+  }
+
+  private width(): number {
+    return Math.max(240, element("forecast-chart").clientWidth);
+  }
+
+  private create(data: uPlot.AlignedData): uPlot {
+    const { axis, y, line } = look();
+    const words = (hour: number): string => (hour === 0 ? "now" : `${hour > 0 ? "+" : "−"}${Math.abs(hour)} h`);
+    return new uPlot(
+      {
+        width: this.width(),
+        height: HEIGHT,
+        legend: { show: false },
+        cursor: { y: false },
+        scales: { x: { time: false }, y: { auto: false } },
+        padding: [8, 16, 0, 0],
+        axes: [{ ...axis, incrs: [1, 2, 3, 6, 12, 24, 48], values: (_plot, ticks) => ticks.map(words), space: 44 }, y],
+        series: [{}, line("--draw", 2), line("--fan", 1.5), line("--fan", 1), line("--ink", 1.5, [4, 3]), line("--band", 1.5, [6, 4]), line("--rating", 1.5)],
+        bands: [{ series: [3, 2], fill: colour("--fan-fill") }],
+      },
+      data,
+      element("forecast-chart"),
+    );
+  }
+}
+
+/** Hours from now; draw, p50 and p99 of the steps, p99 of the peak, cap band, rating. */
+function columns(day: Day, now: number, domain: Domain, forecast: Forecast | null): uPlot.AlignedData {
+  const past = day.startSeconds.map((start, i) => [(start + BIN_SECONDS / 2 - now) / 3600, day.drawWatts[i] ?? null] as const).filter(([hour]) => hour < 0 && hour >= -24);
+  const steps = forecast === null ? [0, 6].map((hour) => [hour, null, null] as const) : forecast.p50_watts.map((p50, i) => [(forecast.start_seconds + (i + 0.5) * forecast.step_seconds - now) / 3600, p50, forecast.p99_watts[i] ?? null] as const).filter(([hour]) => hour >= 0);
+  // Contradicted or unknown: no line that somebody could plan with.
+  const peak = domain.forecast_state === "Forecast" || domain.forecast_state === "Fallback" ? domain.forecast_p99_watts : null;
+  const blank: Column = past.map(() => null);
+  const all = (watts: number): Column => [...past, ...steps].map(() => watts);
+  return [
+    [...past.map(([hour]) => hour), ...steps.map(([hour]) => hour)],
+    [...past.map(([, watts]) => watts), ...steps.map(() => null)],
+    [...blank, ...steps.map(([, p50]) => p50)],
+    [...blank, ...steps.map(([, , p99]) => p99)],
+    [...blank, ...steps.map(() => peak)],
+    all(domain.cap_band_watts),
+    all(domain.rating_watts),
+  ] as uPlot.AlignedData;
+}
+
+function facts(domain: Domain, now: number): Fact[] {
+  const list: Fact[] = [];
+  const contradicted = domain.forecast_state === "Contradicted";
+  const stands = contradicted || domain.forecast_state === "NoForecast" ? " stand in" : "";
+  list.push(["Peak expected", [`p50 ${kilowatts(domain.forecast_p50_watts)}, p95 ${kilowatts(domain.forecast_p95_watts)}, p99 ${kilowatts(domain.forecast_p99_watts)}${stands}`]]);
+  if (domain.forecast_reason !== "" && domain.forecast_state !== "Forecast") list.push(["Why", [domain.forecast_reason]]);
+  const account = domain.forecast_account;
+  return account === null || account === undefined ? list : [...list, ...accountFacts(account, now)];
+}
+
+function accountFacts(account: Account, now: number): Fact[] {
+  const list: Fact[] = [];
+  const ago = (seconds: number): string => `${span(Math.max(0, Math.floor((now - seconds) / 60) * 60))} ago`;
+  if (account.windows !== null && account.windows > 0) {
+    const broken = account.violations ?? 0;
+    const bound = account.violation_bound === null ? "" : `; over at most ${percent(account.violation_bound)} of windows (95 % sure)`;
+    list.push(["p99 held", [`${account.windows - broken} of ${count(account.windows, "window")}, ${count(broken, "violation")}${bound}`]]);
+  } else list.push(["p99 held", ["no window is over yet"]]);
+  if (account.reserve_ratio !== null) list.push(["Reserve", [`${account.reserve_ratio.toFixed(2)} × the peaks that came`]]);
+  if (account.tiers.length > 0) list.push(["Made by", [tiersOf(account)]]);
+  const calibration = account.calibration;
+  if (calibration !== null) {
+    const offset = calibration.offset_p99_watts === null ? "" : `; ${calibration.offset_p99_watts < 0 ? "takes" : "adds"} ${kilowatts(Math.abs(calibration.offset_p99_watts))} ${calibration.offset_p99_watts < 0 ? "off" : "to"} the p99`;
+    const updated = calibration.updated_seconds === null ? "" : `, newest ${ago(calibration.updated_seconds)}`;
+    list.push(["Calibrated on", [`${count(calibration.live_windows, "live window")} and ${calibration.rehearsed_windows} rehearsed${updated}${offset}`]]);
+  }
+  const fitted = account.fitted_until_seconds === null ? "" : `, models fitted on data until ${ago(account.fitted_until_seconds)}`;
+  list.push(["Data until", [`${ago(account.data_until_seconds)}${fitted}`]]);
+  if (account.model_version !== "") list.push(["Version", [account.model_version]]);
+  if (account.flags.length > 0) list.push(["Flags", [account.flags.join(", ")]]);
+  return list;
+}
+
+function tiersOf(account: Account): HTMLElement {
+  const cells = account.tiers.flatMap((tier) => {
+    const share = make("span", "share");
+    share.style.width = percent(tier.weight).replace(" ", "");
+    return [make("span", "", tier.name), share, make("span", "", percent(tier.weight))];
+  });
+  return make("div", "tiers", ...cells);
+}

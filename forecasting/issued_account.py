@@ -1,0 +1,139 @@
+"""What a DemandForecast says about itself beside its figures, read with suspicion.
+
+Nothing is decided by it: it is shown. So a part that makes no sense is left out, and the forecast
+stands without it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, TypeVar
+
+from wattpack.errors import InputError
+from wattpack.times import parse_rfc3339
+from wattpack.units import require_number
+
+LONGEST_NAME: Final = 128
+MOST_ENTRIES: Final = 16
+_LAST_TIME_SECONDS: Final = 253_370_764_800
+_ANY_COUNT: Final = 2**53
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class IssuedTier:
+    """One of the models behind a forecast and its share of it."""
+
+    name: str
+    weight: float
+
+
+@dataclass(frozen=True, slots=True)
+class IssuedCalibration:
+    """What the correction of the peaks rests on.
+
+    Attributes:
+        live_windows: Finished windows of promises that were really made, over the pool.
+        rehearsed_windows: Windows of the history that were gone through afterwards.
+        offset_p99: Added to the p99, in the series' unit; None if it is not said.
+        updated_seconds: End of the newest window in it, Unix time.
+    """
+
+    live_windows: int
+    rehearsed_windows: int
+    offset_p99: float | None
+    updated_seconds: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class IssuedAccount:
+    """How a forecast did so far, and what it was made of. None: it does not say.
+
+    Attributes:
+        windows: Finished windows that its p99 was held against.
+        violations: Of them, those whose peak was above it.
+        violation_bound: Upper 95 % bound of the share above it.
+        reserve_ratio: Sum of promised p99 over sum of realised peaks.
+        tiers: Heaviest first.
+        model_version: Equal versions answer equally.
+        fitted_until_seconds: End of the data that it was fitted on, Unix time.
+        calibration: State of the peaks' correction.
+        flags: What a user should know, one word each.
+    """
+
+    windows: int | None = None
+    violations: int | None = None
+    violation_bound: float | None = None
+    reserve_ratio: float | None = None
+    tiers: tuple[IssuedTier, ...] = ()
+    model_version: str = ""
+    fitted_until_seconds: float | None = None
+    calibration: IssuedCalibration | None = None
+    flags: tuple[str, ...] = ()
+
+
+def read_account(status: Mapping[str, Any]) -> IssuedAccount:
+    """What the status says of itself; never an error, whatever it holds."""
+    version = status.get("modelVersion")
+    return IssuedAccount(
+        windows=_count(status, "coverageN"),
+        violations=_count(status, "violations"),
+        violation_bound=_number(status, "violationBound95", maximum=1.0),
+        reserve_ratio=_number(status, "reserveRatio"),
+        tiers=_each(status.get("tiers"), _tier),
+        model_version=version[:LONGEST_NAME] if isinstance(version, str) else "",
+        fitted_until_seconds=_time(status, "fittedUntil"),
+        calibration=_calibration(status.get("calibration")),
+        flags=_each(status.get("flags"), lambda flag: flag[:64] if isinstance(flag, str) else None),
+    )
+
+
+def _tier(given: object) -> IssuedTier | None:
+    if not isinstance(given, Mapping) or not isinstance(given.get("name"), str):
+        return None
+    weight = _number(given, "weight", maximum=1.0)
+    return None if weight is None else IssuedTier(given["name"][:64], weight)
+
+
+def _calibration(given: object) -> IssuedCalibration | None:
+    if not isinstance(given, Mapping):
+        return None
+    return IssuedCalibration(
+        live_windows=_count(given, "liveWindows") or 0,
+        rehearsed_windows=_count(given, "rehearsedWindows") or 0,
+        offset_p99=_number(given, "offsetP99", minimum=-1e15),
+        updated_seconds=_time(given, "updatedAt"),
+    )
+
+
+def _each(given: object, read: Callable[[object], T | None]) -> tuple[T, ...]:
+    """The entries that make sense, of the first sixteen."""
+    entries = given if isinstance(given, list | tuple) else ()
+    found = (read(entry) for entry in entries[:MOST_ENTRIES])
+    return tuple(entry for entry in found if entry is not None)
+
+
+def _number(
+    given: Mapping[Any, Any], name: str, minimum: float = 0.0, maximum: float = 1e15
+) -> float | None:
+    try:
+        return require_number(name, given.get(name), minimum=minimum, maximum=maximum)
+    except InputError:
+        return None
+
+
+def _count(given: Mapping[Any, Any], name: str) -> int | None:
+    value = given.get(name)
+    whole = isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= _ANY_COUNT
+    return value if whole else None
+
+
+def _time(given: Mapping[Any, Any], name: str) -> float | None:
+    text = given.get(name)
+    try:
+        seconds = parse_rfc3339(text if isinstance(text, str) else "").timestamp()
+    except (ValueError, OverflowError):
+        return None
+    return seconds if 0 <= seconds <= _LAST_TIME_SECONDS else None
