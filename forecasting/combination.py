@@ -82,7 +82,7 @@ def band_losses(quantiles: Floats, came: Floats, levels: Sequence[float]) -> Flo
     tau = np.asarray(levels)
     miss = came[:, :, None] - quantiles
     loss = np.mean(np.maximum(tau * miss, (tau - 1) * miss), axis=2)
-    bands = _bands(came.shape[1])
+    bands = step_bands(came.shape[1])
     result = np.full((len(came), len(BAND_ENDS)), np.nan)
     for band in np.unique(bands).tolist():
         part = loss[:, bands == band]
@@ -169,7 +169,7 @@ def combine(quantiles: Sequence[Floats], weights: Floats) -> Floats:
     Returns:
         Sorted over levels; rows of NaN where no tier answered.
     """
-    bands = _bands(quantiles[0].shape[1])
+    bands = step_bands(quantiles[0].shape[1])
     total = np.zeros_like(quantiles[0])
     mass = np.zeros(quantiles[0].shape[:2])
     for made, weight in zip(quantiles, weights, strict=True):
@@ -183,7 +183,7 @@ def combine(quantiles: Sequence[Floats], weights: Floats) -> Floats:
     return result
 
 
-def _bands(horizon: int) -> np.ndarray:
+def step_bands(horizon: int) -> np.ndarray:
     """The band of each step, shape (horizon,)."""
     steps = np.arange(1, horizon + 1)
     result: np.ndarray = np.minimum(np.searchsorted(BAND_ENDS, steps), len(BAND_ENDS) - 1)

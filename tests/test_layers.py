@@ -37,7 +37,7 @@ OUTER_ROOMS = {
     },
     "console": {"app"},
     "controller": {"app"},
-    "forecasting": {"app", "prometheus", "sqlite"},
+    "forecasting": {"app", "prometheus", "side_training", "sqlite"},
     "scheduler_plugin": {"app"},
     "gpu": {"nvml", "replay", "simulated", "workers"},
     "simulation": {"app", "kube", "lockstep"},

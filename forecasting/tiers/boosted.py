@@ -36,6 +36,9 @@ PREPARED_STEPS: Final = 36
 
 REFIT_SECONDS: Final = 6 * 3600
 
+SEED: Final = 1
+"""Of the sample: the same history gives the same forests."""
+
 MIN_POINTS: Final = 2000
 """Points without which forests learn nothing: a leaf holds a hundred."""
 
@@ -48,11 +51,20 @@ HIGH_BOUND: Final = 2.0
 hour are large factors in a busy one."""
 
 
+RETRY_SECONDS: Final = 3600
+"""Time of data after which a fit that failed is tried again."""
+
+
 class Training(Protocol):
     """Where forests are fitted."""
 
+    @property
+    def problem(self) -> str:
+        """Why the last fit failed; empty if it did not."""
+        ...
+
     def submit(self, sample: Sample, until_seconds: int) -> bool:
-        """Begin a fit; False if the last one still runs."""
+        """Begin a fit; False if the last one still runs or none can be begun."""
         ...
 
     def take(self) -> Forests | None:
@@ -62,6 +74,8 @@ class Training(Protocol):
 
 class InlineTraining:
     """Fits at once, in the caller's time: backtests and tests."""
+
+    problem = ""
 
     def __init__(self) -> None:
         self._made: Forests | None = None
@@ -85,9 +99,6 @@ class Boosted(Tier):
         horizon: Steps that are fitted; a longer question gets no answer.
         training: Where forests are fitted; None fits in ``update``.
         seed: Of the sample.
-
-    Attributes:
-        problem: Why it never answers; empty if it does.
     """
 
     model = "boosted/1"
@@ -97,27 +108,38 @@ class Boosted(Tier):
         records: Records | None = None,
         horizon: int = PREPARED_STEPS,
         training: Training | None = None,
-        seed: int = 1,
+        refit_seconds: int = REFIT_SECONDS,
     ) -> None:
         super().__init__(records)
         self._horizon = horizon
         self._training = InlineTraining() if training is None else training
-        self._seed = seed
+        self._refit_seconds = refit_seconds
         self._asked_seconds = 0
         self._forests: Forests | None = None
         self._loaded: list[Any] = []
-        self.problem = lightgbm_problem()
+        self._missing = lightgbm_problem()
+
+    @property
+    def problem(self) -> str:
+        """Why it never answers, or why its forests age; empty without a reason."""
+        return self._missing or self._training.problem
 
     def _learn(self) -> None:
-        if self.problem:
+        if self._missing:
             return
         now = self.records.until_seconds
-        if not self._asked_seconds or now - self._asked_seconds >= REFIT_SECONDS:
-            sample = draw_sample(self.records, self._horizon, self._seed, ROWS)
-            enough = sample is not None and len(sample.changes) >= MIN_POINTS
-            if sample is not None and enough and self._training.submit(sample, now):
-                self._asked_seconds = now
-        made = self._training.take()
+        self._adopt(self._training.take())
+        patience = min(RETRY_SECONDS, self._refit_seconds) if self.problem else self._refit_seconds
+        if self._asked_seconds and now - self._asked_seconds < patience:
+            return
+        sample = draw_sample(self.records, self._horizon, SEED, ROWS)
+        if sample is None or len(sample.changes) < MIN_POINTS:
+            return
+        if self._training.submit(sample, now):
+            self._asked_seconds = now
+            self._adopt(self._training.take())
+
+    def _adopt(self, made: Forests | None) -> None:
         if made is not None:
             self._forests, self._loaded = made, load(made)
 

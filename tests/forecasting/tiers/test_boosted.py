@@ -24,6 +24,8 @@ def small_forests(monkeypatch: pytest.MonkeyPatch) -> None:
 class SlowTraining:
     """Forests come when the test says so."""
 
+    problem = ""
+
     def __init__(self) -> None:
         self.asked: list[int] = []
         self.busy = False
