@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import Any, Final
 
 from forecasting.app.forecast_metrics import ForecastMetrics
 from forecasting.app.forecast_statuses import ForecastStatuses, key_of
@@ -114,12 +114,18 @@ class ForecasterProcess:
             return False
         by_key = {key_of(body): body for body in bodies}
         leads = _leads(answers, running, now_seconds)
+        statuses = {
+            a.target.key: status_of(a, now_seconds, self._interval_seconds, leads.get(a.target.key))
+            for a in answers
+            if a.error is None or isinstance(a.error, InputError)
+        }
         written = [
-            self._tell(by_key[a.target.key], a, now_seconds, leads.get(a.target.key))
+            self._tell(by_key[a.target.key], a, statuses.get(a.target.key), now_seconds)
             for a in answers
         ]
         duration = ns_to_seconds(self._clock.monotonic_ns() - began_ns)
-        self.metrics.show(answers, duration, now_seconds, leads)
+        answered = {a.target.key: statuses[a.target.key] for a in answers if a.error is None}
+        self.metrics.show(answers, duration, now_seconds, answered, leads)
         log.info("forecast %d series in %.2f s", len(answers), duration)
         return all(written)
 
@@ -127,16 +133,15 @@ class ForecasterProcess:
         self,
         body: JsonObject,
         answer: TargetForecast,
+        status: dict[str, Any] | None,
         now_seconds: float,
-        lead: ForecastLead | None,
     ) -> bool:
         """Write one answer; the last figures stay where the history failed this series alone."""
         if answer.error is not None:
             self.metrics.failed(answer.error)
-            if not isinstance(answer.error, InputError):
-                why = str(answer.error)
-                return self._statuses.say(body, "HistoryUnavailable", why, now_seconds)
-        status = status_of(answer, now_seconds, self._interval_seconds, lead)
+        if status is None:
+            why = str(answer.error)
+            return self._statuses.say(body, "HistoryUnavailable", why, now_seconds)
         return self._statuses.put(body, status, now_seconds)
 
     def _targets(

@@ -5,9 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
+from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Gauge
 
+from forecasting.app.promise_metrics import PromiseMetrics
 from forecasting.forecast_choice import FALLBACKS
 from forecasting.forecast_round import TargetForecast
 from forecasting.forecast_status import has_figures
@@ -36,19 +38,7 @@ class ForecastMetrics:
             "Newest observed bin, in the unit of the series",
             _LABELS, registry=self.registry,
         )  # fmt: skip
-        self._coverage = Gauge(
-            "wattpack_forecast_coverage_ratio",
-            "Share of finished windows whose peak stayed within the promised p99",
-            _LABELS, registry=self.registry,
-        )  # fmt: skip
-        self._windows = Gauge(
-            "wattpack_forecast_windows", "Finished windows behind the coverage, replay included",
-            _LABELS, registry=self.registry,
-        )  # fmt: skip
-        self._violations = Gauge(
-            "wattpack_forecast_violations", "Finished windows whose peak exceeded the promised p99",
-            _LABELS, registry=self.registry,
-        )  # fmt: skip
+        self._promises = PromiseMetrics(self.registry)
         self._fallback = Gauge(
             "wattpack_forecast_fallback", "1 if the answer is not a model forecast",
             _LABELS, registry=self.registry,
@@ -85,11 +75,21 @@ class ForecastMetrics:
         answers: Sequence[TargetForecast],
         duration_seconds: float,
         now_seconds: float,
+        statuses: Mapping[TargetKey, Mapping[str, Any]] = MappingProxyType({}),
         leads: Mapping[TargetKey, ForecastLead] = MappingProxyType({}),
     ) -> None:
-        """Replace all values by those of one good round."""
-        per_object = (self._peak, self._now, self._coverage, self._windows, self._violations,
-                      self._fallback, self._data_until, self._lead, self._lead_peak)  # fmt: skip
+        """Replace all values by those of one good round.
+
+        Args:
+            answers: Of the round.
+            duration_seconds: That it took.
+            now_seconds: When it was, Unix time.
+            statuses: What was written of the answers.
+            leads: What each may need until a new replica works.
+        """
+        per_object = (
+            self._peak, self._now, self._fallback, self._data_until, self._lead, self._lead_peak
+        )  # fmt: skip
         for gauge in per_object:
             gauge.clear()
         for answer in answers:
@@ -102,12 +102,8 @@ class ForecastMetrics:
             if math.isfinite(newest := float(made.now[answer.row])):
                 self._now.labels(*key).set(newest)
                 self._data_until.labels(*key).set(float(made.observed_until_seconds[answer.row]))
-            record = answer.record
-            if record.windows:
-                self._coverage.labels(*key).set(1 - record.violations / record.windows)
-            self._windows.labels(*key).set(record.windows)
-            self._violations.labels(*key).set(record.violations)
             self._fallback.labels(*key).set(float(made.methods[answer.row] in FALLBACKS))
+        self._promises.show(statuses, [answer.target.key for answer in answers], now_seconds)
         for key, lead in leads.items():
             self._lead.labels(*key, lead.workload).set(lead.seconds)
             for level, needed in ((0.5, lead.p50), (0.95, lead.p95), (0.99, lead.p99)):

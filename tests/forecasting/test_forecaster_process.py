@@ -115,7 +115,9 @@ def test_the_metrics_say_what_the_status_says(world: World) -> None:
     line = next(x for x in text.splitlines() if 'level="0.99"' in x)
     assert float(line.split()[-1]) == pytest.approx(world.status("row")["p99"], rel=1e-5)
     assert 'wattpack_forecast_fallback{name="row",namespace="power"} 0.0' in text
-    assert 'wattpack_forecast_windows{name="row",namespace="power"} 24.0' in text
+    assert 'wattpack_forecast_judged_windows{name="row",namespace="power"} 24.0' in text
+    # Those are rehearsed ones: no promise was made, and no budget is spent by them.
+    assert 'wattpack_forecast_windows_total{name="row",namespace="power"} 0.0' in text
 
 
 def test_when_the_history_is_away_the_last_forecast_stays_and_says_so(world: World) -> None:
