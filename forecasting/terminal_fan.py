@@ -26,6 +26,7 @@ _PAST_SHARE: Final = 0.6
 #: Bit of each dot of a braille character, by column and by row from the top.
 _DOTS: Final = ((0x01, 0x02, 0x04, 0x40), (0x08, 0x10, 0x20, 0x80))
 
+_NOTHING: Final = 1e-9
 _ROUND: Final = (1.0, 1.2, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0)
 
 #: Shade of what lies between two quantiles, by how far their middle is from the median.
@@ -125,7 +126,7 @@ def _label(row: int, height: int, top: float) -> str:
 
 def _rounded_up(value: float) -> float:
     """A round number at or above the value, with some air; 1 for nothing at all."""
-    if not value > 0:
+    if not value > _NOTHING:
         return 1.0
     unit = float(10.0 ** np.floor(np.log10(value)))
     return next((m * unit for m in _ROUND if m * unit >= value), 10 * unit)

@@ -17,11 +17,12 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemaining
 from forecasting.app.backtest_report import write_report
 from forecasting.app.backtest_runs import Runs, run_backtest
 from forecasting.app.history_choice import (
-    HISTORY_FLAGS,
-    HistorySettings,
-    add_history_flags,
+    FILE_FLAGS,
+    FileHistorySettings,
+    add_file_flags,
     chosen_series,
-    open_history,
+    end_seconds_of,
+    open_file_history,
 )
 from forecasting.backtest.backtest_verdicts import Verdict
 from forecasting.backtest.plan import Asked, BacktestPlan, plan_of
@@ -29,7 +30,7 @@ from forecasting.backtest.window import Window
 from forecasting.issued_forecast import LAST_TIME_SECONDS
 from wattpack.clock import SystemClock
 from wattpack.errors import InputError, WattpackError
-from wattpack.units import NS_PER_SECOND, require_number
+from wattpack.units import require_number
 
 MOST_PROCESSES = 64
 
@@ -39,13 +40,15 @@ def build_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="wattpack backtest", description=__doc__)
     parser.add_argument("series", nargs="*", metavar="SERIES", help="names, or PromQL")
     parser.add_argument("--all", action="store_true", help="every series of a history file")
-    add_history_flags(parser)
+    add_file_flags(parser)
     parser.add_argument("--out", type=Path, default=Path("backtest"), help="folder of the report")
     parser.add_argument("--days", type=float, default=7.0, help="over which origins lie (7)")
     parser.add_argument("--every", type=float, default=6.0, help="hours between origins (6)")
     parser.add_argument("--horizon", type=float, default=6.0, help="hours of a window (6)")
     parser.add_argument("--ceiling", type=float, help="what no series can exceed")
-    parser.add_argument("--until", type=float, help="Unix time that the history ends at (now)")
+    parser.add_argument(
+        "--until", type=float, help="Unix time that the history ends at (now; the end of a table)"
+    )
     parser.add_argument(
         "--processes", type=int, default=1,
         help="deal the series to so many forecasters, each with its own calibration (1)",
@@ -58,10 +61,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run and write; 0 done, whatever it found, 1 a history that cannot be read, 2 wrong usage."""
     args = build_parser().parse_args(argv)
     try:
-        settings = HistorySettings.load(flags={name: getattr(args, name) for name in HISTORY_FLAGS})
-        source = open_history(settings)
+        settings = FileHistorySettings.load(
+            flags={name: getattr(args, name) for name in FILE_FLAGS}
+        )
+        source = open_file_history(settings)
         try:
-            plan = _plan(args, [str(name) for name in chosen_series(source, args.series, args.all)])
+            series = chosen_series(source, args.series, args.all)
+            plan = _plan(args, series, end_seconds_of(source, SystemClock()))
             windows = _run(plan, Runs(settings, _processes(args.processes), args.resume))
             verdict, why = write_report(args.out, plan, windows, source)
         finally:
@@ -73,8 +79,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 0
 
 
-def _plan(args: argparse.Namespace, series: Sequence[str]) -> BacktestPlan:
-    until = SystemClock().wall_time_ns() / NS_PER_SECOND
+def _plan(args: argparse.Namespace, series: Sequence[str], end_seconds: float) -> BacktestPlan:
+    until = end_seconds
     if args.until is not None:
         until = require_number("until", args.until, minimum=0, maximum=LAST_TIME_SECONDS, unit="s")
     if args.ceiling is not None:

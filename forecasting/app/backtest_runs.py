@@ -15,7 +15,7 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Final
 
-from forecasting.app.history_choice import HistorySettings, open_history
+from forecasting.app.history_choice import FileHistorySettings, open_file_history
 from forecasting.backtest.plan import BacktestPlan
 from forecasting.backtest.rolling import rolling
 from forecasting.backtest.window import Window
@@ -39,7 +39,7 @@ class Runs:
         kept: Folder of finished pools, or None.
     """
 
-    history: HistorySettings
+    history: FileHistorySettings
     pools: int = 1
     kept: Path | None = None
 
@@ -98,12 +98,12 @@ def _run(parts: Sequence[BacktestPlan], runs: Runs) -> Iterator[list[Window]]:
             yield windows
 
 
-def _whole(plan: BacktestPlan, history: HistorySettings) -> list[Window]:
+def _whole(plan: BacktestPlan, history: FileHistorySettings) -> list[Window]:
     return [window for windows in _origins(plan, history) for window in windows]
 
 
-def _origins(plan: BacktestPlan, history: HistorySettings) -> Iterator[list[Window]]:
-    source = open_history(history)
+def _origins(plan: BacktestPlan, history: FileHistorySettings) -> Iterator[list[Window]]:
+    source = open_file_history(history)
     try:
         yield from rolling(plan, source)
     finally:

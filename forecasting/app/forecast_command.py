@@ -20,11 +20,12 @@ from rich.console import Console
 from capacity.catalogue.catalogue_files import find_workload, shipped_catalogue
 from forecasting.app.forecast_tables import lead_line, peaks_table, ready_message, steps_table
 from forecasting.app.history_choice import (
-    HISTORY_FLAGS,
-    HistorySettings,
-    add_history_flags,
+    FILE_FLAGS,
+    FileHistorySettings,
+    add_file_flags,
     chosen_series,
-    open_history,
+    end_seconds_of,
+    open_file_history,
 )
 from forecasting.events import events_from_csv
 from forecasting.fan import Fan, fan_of
@@ -38,7 +39,7 @@ from wattpack.clock import SystemClock
 from wattpack.errors import InputError, WattpackError
 from wattpack.flags import output_file
 from wattpack.times import parse_rfc3339
-from wattpack.units import NS_PER_SECOND, require_number
+from wattpack.units import require_number
 
 DEFAULT_LEVELS: Final = (0.5, 0.9, 0.99)
 MOST_PICTURES: Final = 24
@@ -55,7 +56,7 @@ def build_parser() -> argparse.ArgumentParser:
         "series", nargs="*", metavar="SERIES", help="names in the history, or PromQL"
     )
     parser.add_argument("--all", action="store_true", help="every series of a history file")
-    add_history_flags(parser)
+    add_file_flags(parser)
     parser.add_argument("--hours", type=float, default=6.0, help="the window (6)")
     parser.add_argument(
         "--levels", default=",".join(f"{level:g}" for level in DEFAULT_LEVELS),
@@ -66,7 +67,9 @@ def build_parser() -> argparse.ArgumentParser:
         "--events", type=Path, metavar="FILE",
         help="planned events in CSV: name,start,end[,timeZone,series,factor,added,atLeast,atMost]",
     )  # fmt: skip
-    parser.add_argument("--at", type=float, help="Unix time to forecast from (now)")
+    parser.add_argument(
+        "--at", type=float, help="Unix time to forecast from (now; the end of a table)"
+    )
     parser.add_argument(
         "--lead-for", metavar="WORKLOAD",
         help="also what is needed until a new replica of this catalogue entry works",
@@ -81,13 +84,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Print forecasts; 0 fine, 1 a history that cannot be read, 2 wrong usage."""
     args = build_parser().parse_args(argv)
     try:
-        now = _now(args.at)
+        if args.at is not None:
+            require_number("at", args.at, minimum=0, maximum=LAST_TIME_SECONDS, unit="s")
         if args.lead_for:
             find_workload(shipped_catalogue(), args.lead_for)
-        flags = {name: getattr(args, name) for name in HISTORY_FLAGS}
-        source = open_history(HistorySettings.load(flags=flags))
+        flags = {name: getattr(args, name) for name in FILE_FLAGS}
+        source = open_file_history(FileHistorySettings.load(flags=flags))
         try:
             series = chosen_series(source, args.series, args.all)
+            now = end_seconds_of(source, SystemClock()) if args.at is None else args.at
             return _forecast(args, source, targets_of(args, series), now)
         finally:
             source.close()
@@ -131,12 +136,6 @@ def parse_levels(text: str) -> tuple[float, ...]:
     if not rising or not all(0 < level < 1 for level in levels) or len(levels) > 21:
         raise InputError("levels", "at most 21 rising levels between 0 and 1", text)
     return levels
-
-
-def _now(at: float | None) -> float:
-    if at is None:
-        return SystemClock().wall_time_ns() / NS_PER_SECOND
-    return require_number("at", at, minimum=0, maximum=LAST_TIME_SECONDS, unit="s")
 
 
 def _forecast(

@@ -1,4 +1,4 @@
-"""Which history a command reads: a SQLite file or something with the Prometheus query API."""
+"""Which history a command reads: a SQLite file, the Prometheus query API, or a table file."""
 
 from __future__ import annotations
 
@@ -10,13 +10,17 @@ from typing import Final, Protocol
 
 from pydantic import Field
 
+from forecasting.files import TableSource, read_table
 from forecasting.prometheus import PrometheusSource
 from forecasting.series_source import SeriesId, SeriesSource
 from forecasting.sqlite import HistoryStore
+from wattpack.clock import Clock
 from wattpack.errors import InputError
 from wattpack.settings import Settings
+from wattpack.units import NS_PER_SECOND
 
 HISTORY_FLAGS: Final = ("history_file", "prometheus_url")
+FILE_FLAGS: Final = (*HISTORY_FLAGS, "data_file", "time_zone")
 
 
 class HistorySettings(Settings):
@@ -25,6 +29,13 @@ class HistorySettings(Settings):
     history_file: Path | None = Field(None, description="SQLite history")
     prometheus_url: str | None = Field(None, description="query API instead of SQLite")
     prometheus_deadline_seconds: float = Field(10.0, gt=0, le=300)
+
+
+class FileHistorySettings(HistorySettings):
+    """The same for commands that run once and end: tables, too."""
+
+    data_file: Path | None = Field(None, description="CSV or Parquet, one column a series")
+    time_zone: str | None = Field(None, description="of times in data_file that state none")
 
 
 class ClosableSource(SeriesSource, Protocol):
@@ -39,6 +50,33 @@ def add_history_flags(parser: argparse.ArgumentParser) -> None:
     """``--history-file`` and ``--prometheus-url``."""
     parser.add_argument("--history-file", type=Path, help="SQLite history")
     parser.add_argument("--prometheus-url", help="for example http://prometheus:9090")
+
+
+def add_file_flags(parser: argparse.ArgumentParser) -> None:
+    """The same and ``--data-file`` with ``--time-zone``."""
+    add_history_flags(parser)
+    parser.add_argument("--data-file", type=Path, help="CSV or Parquet, one column a series")
+    parser.add_argument("--time-zone", help="of its times without one, for example Europe/Berlin")
+
+
+def open_file_history(settings: FileHistorySettings) -> ClosableSource:
+    """The history that the settings name.
+
+    Raises:
+        InputError: unless exactly one is named, or for a table that cannot be read.
+    """
+    if settings.data_file is None:
+        return open_history(settings)
+    if settings.history_file is not None or settings.prometheus_url is not None:
+        raise InputError("data_file", "one history and no other beside it", settings.data_file)
+    return TableSource(read_table(settings.data_file, settings.time_zone))
+
+
+def end_seconds_of(source: SeriesSource, clock: Clock) -> float:
+    """When a history ends, Unix time: a table with its last row, anything else now."""
+    if isinstance(source, TableSource):
+        return source.table.until_seconds
+    return clock.wall_time_ns() / NS_PER_SECOND
 
 
 def open_history(settings: HistorySettings) -> ClosableSource:
@@ -65,8 +103,8 @@ def chosen_series(source: SeriesSource, named: Sequence[str], everything: bool) 
     if everything == bool(named):
         raise InputError("series", "names of series, or --all", list(named) or None)
     if everything:
-        if not isinstance(source, HistoryStore):
-            raise InputError("all", "a history file; a query API has no list of series: name them")
+        if not isinstance(source, HistoryStore | TableSource):
+            raise InputError("all", "a file; a query API has no list of series: name them")
         named = source.names()
         if not named:
             raise InputError("all", "a history with at least one series", 0)

@@ -78,6 +78,21 @@ def test_a_series_without_history_costs_only_itself(asked: Any) -> None:
     assert "ridge" in out
 
 
+def test_a_table_is_forecast_from_its_end(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "table.csv"
+    times = 864_000 + 600 * np.arange(12 * DAY)
+    rows = [f"{t},{100 + i % DAY}" for i, t in enumerate(times)]
+    file.write_text("\n".join(["t_s,row", *rows]) + "\n", encoding="utf-8")
+    assert main(["--all", "--data-file", str(file), "--json"]) == 0
+    (found,) = json.loads(capsys.readouterr().out)["forecasts"]
+    assert found["status"]["dataUntil"] == "1970-01-23T00:00:00Z"
+    assert found["status"]["p99"] >= 100
+    assert main(["--all", "--data-file", str(file), "--history-file", "x.db"]) == 2
+    assert "data_file" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("argv", "field"),
     [

@@ -130,6 +130,8 @@ forecast x --history-file folder | history
 forecast x --history-file empty | user_version
 forecast x --prometheus-url nonsense | prometheusUrl
 forecast x | history_file
+forecast --all --data-file missing | file
+forecast --all --data-file garbage --time-zone nowhere | zone
 backtest x | history_file
 backtest x --history-file garbage | history
 backtest x --every nan --history-file h | history
