@@ -54,6 +54,9 @@ VERBS: dict[str, Verb] = {
     "backtest": Verb(
         "forecasting.app.backtest_command", "what earlier forecasts were worth, as a report"
     ),
+    "history": Verb(
+        "forecasting.app.history_command", "import, list and compact what forecasts rest on"
+    ),
     "console": Verb("console.app.console_command", "serve the dashboard"),
     "plan": Verb(
         "scheduler_plugin.app.plan_command",

@@ -12,6 +12,7 @@ from pydantic import Field
 
 from forecasting.files import TableSource, read_table
 from forecasting.prometheus import PrometheusSource
+from forecasting.prometheus.range_source import PartialAnswers
 from forecasting.series_source import SeriesId, SeriesSource
 from forecasting.sqlite import HistoryStore
 from wattpack.clock import Clock
@@ -29,6 +30,9 @@ class HistorySettings(Settings):
     history_file: Path | None = Field(None, description="SQLite history")
     prometheus_url: str | None = Field(None, description="query API instead of SQLite")
     prometheus_deadline_seconds: float = Field(10.0, gt=0, le=300)
+    prometheus_partial_answers: PartialAnswers = Field(
+        "refuse", description="of stores that did not answer: keep the last forecast, or flag"
+    )
 
 
 class FileHistorySettings(HistorySettings):
@@ -91,7 +95,11 @@ def open_history(settings: HistorySettings) -> ClosableSource:
         )
     if settings.history_file is not None:
         return HistoryStore(settings.history_file, read_only=True)
-    return PrometheusSource(settings.prometheus_url or "", settings.prometheus_deadline_seconds)
+    return PrometheusSource(
+        settings.prometheus_url or "",
+        settings.prometheus_deadline_seconds,
+        partial_answers=settings.prometheus_partial_answers,
+    )
 
 
 def chosen_series(source: SeriesSource, named: Sequence[str], everything: bool) -> list[SeriesId]:

@@ -54,6 +54,15 @@ class TableSource:
                 result[i] = _means(self.table.values[name][low:high], places, count)
         return result
 
+    def maxima(self, series: SeriesId, start_seconds: int, end_seconds: int) -> Floats:
+        """Highest sample of each ten-minute bin of a readable series, NaN for none, (n_bins,)."""
+        count = bin_count(start_seconds, end_seconds, BIN_SECONDS)
+        low, high = np.searchsorted(self.table.seconds, (start_seconds, end_seconds))
+        places = ((self.table.seconds[low:high] - start_seconds) // BIN_SECONDS).astype(np.intp)
+        highest = np.full(count, np.nan)
+        np.fmax.at(highest, places, self.table.values[series][low:high])
+        return highest
+
 
 def _means(values: Floats, places: np.ndarray, count: int) -> Floats:
     """Mean of each bin's samples, NaN without any, shape (count,)."""

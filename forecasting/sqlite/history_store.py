@@ -1,8 +1,8 @@
 """An append-only history of named series in one SQLite file.
 
 New values are kept as they come and rolled up into ten-minute bins (mean, maximum, count) when the
-next bin begins. A batch is one transaction in write-ahead mode: after ``kill -9`` whole batches are
-there or not, never half of one.
+next bin begins; bins of a month ago are merged into hours (``hour_bins``). A batch is one
+transaction in write-ahead mode: after ``kill -9`` it is there as a whole or not at all.
 """
 
 from __future__ import annotations
@@ -10,15 +10,25 @@ from __future__ import annotations
 import math
 import sqlite3
 import threading
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Final, Literal, Self
+from urllib.parse import quote
 
 import numpy as np
 
 from forecasting.series_source import BIN_SECONDS, Floats, SeriesId, bin_count
-from wattpack.errors import InputError, PermanentError, TransientError, WattpackError
+from forecasting.sqlite.history_errors import transaction, typed
+from forecasting.sqlite.hour_bins import (
+    AGED_HOURS,
+    FINE_SECONDS,
+    has_table,
+    hour_rows,
+    make_table,
+    merge_step,
+)
+from forecasting.sqlite.stored_series import StoredSeries, stored_series
+from wattpack.errors import InputError
 from wattpack.sqlite_retention import (
     AgedTable,
     Retention,
@@ -47,6 +57,7 @@ DEFAULT_RETENTION: Final = kept(KEPT_DAYS, KEPT_MEBIBYTES)
 """Three times the ten days that forecasts read, as bins of ten minutes: 1 MB a month and series."""
 
 _AGED: Final = (
+    AGED_HOURS,
     AgedTable("bins", "id, bin", "bin", 1 / BIN_SECONDS),
     AgedTable("samples", "rowid", "time_s", 1.0),
 )
@@ -79,7 +90,7 @@ class HistoryStore:
         self._lock = threading.Lock()
         self._ids: dict[str, int] = {}
         self._newest_bin = -(2**62)
-        target = f"file:{self._file}?mode=ro" if read_only else self._file
+        target = f"file:{quote(self._file)}?mode=ro" if read_only else self._file
         try:
             self._db = sqlite3.connect(
                 target,
@@ -134,6 +145,8 @@ class HistoryStore:
             raise InputError("user_version", str(SCHEMA_VERSION), version, self._file)
         if not read_only:
             self._db.execute("CREATE INDEX IF NOT EXISTS bins_by_time ON bins (bin)")
+            make_table(self._db)
+        self._has_hours = has_table(self._db)
 
     def append(self, samples: Iterable[Sample]) -> int:
         """Store a batch, all or nothing; returns how many.
@@ -148,7 +161,7 @@ class HistoryStore:
         rows = [self._checked(sample) for sample in samples]
         if not rows:
             return 0
-        with self._lock, _transaction(self._db, self._file):
+        with self._lock, transaction(self._db, self._file):
             ids = self._series_ids({name for _, name, _ in rows})
             self._db.executemany(
                 "INSERT INTO samples VALUES (?, ?, ?)", [(ids[name], t, v) for t, name, v in rows]
@@ -169,24 +182,42 @@ class HistoryStore:
             means: Shape (n_bins,).
             maxima: Shape (n_bins,).
         """
-        if means.shape != maxima.shape or means.ndim != 1 or start_seconds % BIN_SECONDS:
-            raise InputError(
-                "bins", "two equal rows on the 600 s grid", (means.shape, start_seconds)
-            )
-        if np.any(np.isinf(means)) or np.any(np.isinf(maxima)):
-            raise InputError("bins", "finite values or NaN", "infinite", name)
+        self.append_rows(start_seconds, {name: means}, {name: maxima})
+
+    def append_rows(
+        self, start_seconds: int, means: Mapping[str, Floats], maxima: Mapping[str, Floats]
+    ) -> None:
+        """Store ready bins of several series, all or nothing; NaN bins are left out.
+
+        Args:
+            start_seconds: Start of the first bin, a multiple of 600 s.
+            means: By series, each of shape (n_bins,).
+            maxima: The same of the highest samples.
+
+        Raises:
+            InputError: for rows of different shapes, infinite values or another grid.
+            TransientError: if another writer holds the file too long.
+        """
+        for name, row in means.items():
+            self._checked((0.0, name, 0.0))
+            high = maxima.get(name, np.empty(0))
+            if row.shape != high.shape or row.ndim != 1 or start_seconds % BIN_SECONDS:
+                raise InputError(
+                    "bins", "two equal rows on the 600 s grid", (row.shape, start_seconds), name
+                )
+            if np.any(np.isinf(row)) or np.any(np.isinf(high)):
+                raise InputError("bins", "finite values or NaN", "infinite", name)
         first = start_seconds // BIN_SECONDS
-        self._checked((0.0, name, 0.0))
-        with self._lock, _transaction(self._db, self._file):
-            ids = self._series_ids({name})
-            self._db.executemany(
-                "INSERT OR REPLACE INTO bins VALUES (?, ?, ?, ?, 1)",
-                [
-                    (ids[name], first + i, float(mean), float(high))
-                    for i, (mean, high) in enumerate(zip(means, maxima, strict=True))
-                    if not (math.isnan(mean) or math.isnan(high))
-                ],
-            )
+        with self._lock, transaction(self._db, self._file):
+            ids = self._series_ids(set(means))
+            for name, row in means.items():
+                known = np.nonzero(~(np.isnan(row) | np.isnan(maxima[name])))[0]
+                bins = zip(known.tolist(), row[known].tolist(), maxima[name][known].tolist(),
+                           strict=True)  # fmt: skip
+                self._db.executemany(
+                    "INSERT OR REPLACE INTO bins VALUES (?, ?, ?, ?, 1)",
+                    [(ids[name], first + i, mean, high) for i, mean, high in bins],
+                )
             self._ids.update(ids)
 
     def compact(self, now_seconds: float) -> int:
@@ -202,13 +233,40 @@ class HistoryStore:
         """
         edge = math.floor(now_seconds / BIN_SECONDS) * BIN_SECONDS
         with self._lock:
-            with _transaction(self._db, self._file):
+            with transaction(self._db, self._file):
                 rolled = self._roll_up(edge)
+                merge_step(self._db, now_seconds - FINE_SECONDS)
             try:
                 self._kept.step(now_seconds)
             except sqlite3.Error as error:
-                raise _typed(error, self._file) from error
+                raise typed(error, self._file) from error
         return rolled
+
+    def shrink(self, now_seconds: float) -> tuple[int, int]:
+        """All steps at once, then the whole file written anew; bytes before and after.
+
+        Minutes for a large file, and others wait: for a command, never for a process with a rhythm.
+
+        Args:
+            now_seconds: Unix time.
+
+        Raises:
+            TransientError: if somebody else holds the file, or the disk is full.
+        """
+        before = self.size_bytes()
+        self.compact(now_seconds)
+        with self._lock:
+            try:
+                left = 1
+                while left:
+                    with immediate(self._db):
+                        left = merge_step(self._db, now_seconds - FINE_SECONDS)
+                    left += self._kept.step(now_seconds)
+                self._db.execute("VACUUM")
+                self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+            except sqlite3.Error as error:
+                raise typed(error, self._file) from error
+        return before, self.size_bytes()
 
     def size_bytes(self) -> int:
         """Of the file and its write-ahead log."""
@@ -229,13 +287,21 @@ class HistoryStore:
             self._db.execute("DELETE FROM samples WHERE time_s < ?", (edge_seconds,)).rowcount
         )
 
+    def overview(self) -> list[StoredSeries]:
+        """What is stored of each series, by name."""
+        with self._lock:
+            try:
+                return stored_series(self._db)
+            except (sqlite3.Error, ValueError, TypeError, OverflowError) as error:
+                raise typed(error, self._file) from error
+
     def names(self) -> list[str]:
         """All series, sorted."""
         with self._lock:
             try:
                 rows = self._db.execute("SELECT name FROM series ORDER BY name").fetchall()
             except sqlite3.Error as error:
-                raise _typed(error, self._file) from error
+                raise typed(error, self._file) from error
         return [name for (name,) in rows]
 
     def fetch(
@@ -266,7 +332,7 @@ class HistoryStore:
                 for i, name in enumerate(series):
                     result[i] = self._one(name, start_seconds, end_seconds, step_seconds, statistic)
             except (sqlite3.Error, ValueError, TypeError, OverflowError) as error:
-                raise _typed(error, self._file) from error
+                raise typed(error, self._file) from error
         return result
 
     def _one(self, name: str, start: int, end: int, step: int, statistic: str) -> Floats:
@@ -283,9 +349,11 @@ class HistoryStore:
             {"w": BIN_SECONDS, "id": found[0], "low": start // BIN_SECONDS,
              "high": end // BIN_SECONDS, "start": start, "end": end},
         ).fetchall()  # fmt: skip
-        if not rows:
+        table = np.array(rows, dtype=np.float64).reshape(-1, 4)
+        if self._has_hours:
+            table = np.concatenate([hour_rows(self._db, found[0], start, end), table])
+        if not len(table):
             return np.full(count, np.nan)
-        table = np.array(rows, dtype=np.float64)
         place = ((table[:, 0] - start) // step).astype(np.intp)
         weight = np.bincount(place, table[:, 3], count)
         if statistic == "maximum":
@@ -293,7 +361,7 @@ class HistoryStore:
             np.maximum.at(highest, place, table[:, 2])
             return np.where(weight > 0, highest, np.nan)
         total = np.bincount(place, table[:, 1] * table[:, 3], count)
-        result: Floats = np.where(weight > 0, total / np.maximum(weight, 1), np.nan)
+        result: Floats = np.divide(total, weight, out=np.full(count, np.nan), where=weight > 0)
         return result
 
     def _checked(self, sample: Sample) -> Sample:
@@ -317,20 +385,3 @@ class HistoryStore:
             row = self._db.execute("SELECT id FROM series WHERE name = ?", (name,)).fetchone()
             ids[name] = int(row[0])
         return ids
-
-
-@contextmanager
-def _transaction(db: sqlite3.Connection, file: str) -> Iterator[None]:
-    """One write transaction: committed as a whole or rolled back."""
-    try:
-        with immediate(db):
-            yield
-    except sqlite3.Error as error:
-        raise _typed(error, file) from error
-
-
-def _typed(error: Exception, file: str) -> WattpackError:
-    """A full disk or a busy file pass; a broken file or rows of another kind stay."""
-    if isinstance(error, sqlite3.OperationalError):
-        return TransientError(f"{file}: {error}")
-    return PermanentError(f"{file}: not a readable history: {error}")

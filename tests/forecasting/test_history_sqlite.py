@@ -7,6 +7,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +17,7 @@ from hypothesis import strategies as st
 
 from forecasting.series_source import SeriesId
 from forecasting.sqlite import HistoryStore
+from forecasting.sqlite.hour_bins import FINE_SECONDS
 from tests.examples import examples
 from wattpack.errors import InputError, PermanentError, TransientError
 from wattpack.sqlite_retention import STEP_ROWS, Retention
@@ -49,6 +51,115 @@ def test_compaction_changes_no_answer(samples: list[tuple[float, float]], now: i
         store.compact(now)
         np.testing.assert_allclose(store.fetch([A], 0, 6000), before, rtol=1e-9, atol=1e-6)
         np.testing.assert_array_equal(store.fetch_statistic([A], 0, 6000, 600, "maximum"), highest)
+
+
+MONTH = int(FINE_SECONDS)
+SOME = st.lists(
+    st.tuples(st.integers(0, 35), st.floats(0, 100), st.integers(1, 4)), min_size=1, max_size=30
+)
+
+
+@given(SOME, st.integers(0, 6 * 3600))
+@examples(30)
+def test_a_month_later_hours_tell_the_same_of_whole_hours_and_their_mean_within(
+    samples: list[tuple[int, float, int]], passed: int
+) -> None:
+    with HistoryStore(":memory:", retention=Retention(4 * MONTH, 1 << 20)) as store:
+        half = len(samples) // 2
+        for part, now in ((samples[:half], 0), (samples[half:], MONTH + passed)):
+            store.append([(600 * b + i, "a", v) for b, v, n in part for i in range(n)])
+            store.compact(now)
+        mean = store.fetch([A], 0, 6 * 3600, 3600)
+        highest = store.fetch_statistic([A], 0, 6 * 3600, 3600, "maximum")
+        store.compact(3 * MONTH)
+        (one,) = store.overview()
+        assert (one.fine_bins, one.hours) == (0, np.isfinite(mean).sum())
+        np.testing.assert_allclose(store.fetch([A], 0, 6 * 3600, 3600), mean, rtol=1e-9, atol=1e-9)
+        np.testing.assert_array_equal(
+            store.fetch_statistic([A], 0, 6 * 3600, 3600, "maximum"), highest
+        )
+        fine = store.fetch([A], 600, 6 * 3600)[0]
+        np.testing.assert_allclose(fine, np.repeat(mean[0], 6)[1:], rtol=1e-9, atol=1e-9)
+        store.compact(6 * MONTH)
+        assert store.overview() == []
+
+
+def test_what_forecasts_read_stays_in_fine_bins_and_merging_is_bounded() -> None:
+    with HistoryStore(":memory:", retention=Retention(4 * MONTH, 64 << 20)) as store:
+        ones = np.ones(2 * MONTH // 600)
+        for name in ("a", "b", "c"):
+            store.append_bins(name, 0, ones, ones)
+        store.compact(2 * MONTH)
+        assert sum(one.fine_bins for one in store.overview()) == 3 * len(ones) - STEP_ROWS
+        for _ in range(10):
+            store.compact(2 * MONTH)
+        assert [one.fine_bins for one in store.overview()] == [len(ones) // 2] * 3
+        assert [one.hours for one in store.overview()] == [len(ones) // 12] * 3
+        assert np.all(store.fetch([A, B], 0, 2 * MONTH) == 1.0)
+
+
+def test_a_file_of_an_earlier_version_is_read_and_gets_hours_when_it_is_written(
+    tmp_path: Path,
+) -> None:
+    file = tmp_path / "a file?mode=rwc#1.db"
+    with HistoryStore(file) as store:
+        store.append([(0, "a", 1.0)])
+        store._db.execute("DROP TABLE hours")
+    with HistoryStore(file, read_only=True) as store:
+        assert store.fetch([A], 0, 600)[0, 0] == 1.0
+        assert [one.name for one in store.overview()] == ["a"]
+    with HistoryStore(file, retention=Retention(4 * MONTH, 1 << 20)) as store:
+        store.compact(MONTH + 3600)
+        assert [one.hours for one in store.overview()] == [1]
+
+
+def test_readers_beside_a_writer_see_whole_batches(tmp_path: Path) -> None:
+    file, names = tmp_path / "h.db", [SeriesId(f"s{i}") for i in range(8)]
+    torn: list[object] = []
+    with HistoryStore(file) as writer:
+        writer.append([(0.0, name, 0.0) for name in names])
+        done = threading.Event()
+
+        def read() -> None:
+            with HistoryStore(file, read_only=True) as reader:
+                while not done.is_set():
+                    newest = {one.until_seconds for one in reader.overview()}
+                    if len(newest) != 1:
+                        torn.append(newest)
+
+        readers = [threading.Thread(target=read) for _ in range(2)]
+        for thread in readers:
+            thread.start()
+        for second in range(1, 1500, 5):
+            writer.append([(float(second), name, 1.0) for name in names])
+            writer.compact(second)
+        done.set()
+        for thread in readers:
+            thread.join()
+    assert torn == []
+
+
+def test_shrinking_leaves_a_small_file_with_the_same_answers(tmp_path: Path) -> None:
+    file = tmp_path / "h.db"
+    with HistoryStore(file, retention=Retention(4 * MONTH, 256 << 20)) as store:
+        ones = np.ones(3 * MONTH // 600)
+        for i in range(6):
+            store.append_bins(f"s{i}", 0, ones * i, ones * i)
+        before, after = store.shrink(3 * MONTH)
+        assert after < before / 2
+        assert on_disk(file) < before / 2
+        np.testing.assert_allclose(store.fetch([SeriesId("s3")], 0, 3 * MONTH), 3.0)
+
+
+def test_rows_of_many_series_are_stored_all_or_none() -> None:
+    ones = np.ones(4)
+    with HistoryStore(":memory:") as store:
+        for bad in (np.ones(3), np.full(4, np.inf)):
+            with pytest.raises(InputError, match="bins"):
+                store.append_rows(0, {"a": ones, "b": ones}, {"a": ones, "b": bad})
+        with pytest.raises(InputError, match="bins"):
+            store.append_rows(0, {"a": ones}, {})
+        assert store.names() == []
 
 
 def test_finished_bins_are_rolled_up_by_later_samples_and_late_ones_still_count() -> None:
@@ -155,6 +266,7 @@ def test_a_second_writer_gets_a_transient_error_and_loses_nothing(tmp_path: Path
 _WRITER = """
 import sys
 from forecasting.sqlite import HistoryStore
+from forecasting.sqlite.hour_bins import FINE_SECONDS
 store = HistoryStore(sys.argv[1])
 for batch in range(10**9):
     store.append([(batch, name, float(batch)) for name in ("a", "b")])

@@ -138,6 +138,28 @@ backtest x --every nan --history-file h | history
 forecast x --at nonsense --history-file h | --at
 forecast x --png missing/x.png | --png
 forecaster --once | history_file
+history | verb
+history list | --history-file
+history list --history-file missing | history
+history list --history-file garbage | history
+history list --history-file empty | user_version
+history compact --history-file missing | history_file
+history compact --history-file empty --days nan | --days
+history import missing --history-file h | file
+history import folder --history-file h | file
+history import binary --history-file h | line 1
+history import garbage --history-file h | columns
+history import empty --history-file h --format azure | file
+history import garbage --history-file h --format azure | line 1
+history import object.json --history-file h --format mooncake | line 1.timestamp
+history import deep.json --history-file h --format mooncake | line 1
+history import folder --history-file h --format servegen | file
+history import garbage --history-file h --format burstgpt | line 1
+history import garbage --history-file h --format poems | --format
+history import garbage --history-file h --time-zone Mars | zone
+history import garbage --history-file h --ends yesterday | ends
+history import garbage --history-file h --name x | name
+history import garbage --history-file h --format azure --lengths missing/x | --lengths
 console | --controller
 console --controller nonsense | --controller
 console --controller ftp://x | --controller
