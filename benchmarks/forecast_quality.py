@@ -108,7 +108,8 @@ def _promises(values: Floats) -> tuple[int, int]:
     for bins in range(10 * DAY, values.shape[1] + 1, HORIZON):
         state, answers = step(state, bins * 600.0, source, targets)
     records = [answer.record for answer in answers]
-    return sum(r.windows for r in records), sum(r.violations for r in records)
+    totals = [r.total for r in records]
+    return sum(t.windows for t in totals), sum(t.violations[0] for t in totals)
 
 
 def _losses(values: Floats, stride: int) -> dict[str, Floats]:

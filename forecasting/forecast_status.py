@@ -5,13 +5,21 @@ from __future__ import annotations
 import math
 from typing import Any, Final
 
-from forecasting.forecast_choice import FALLBACKS, Forecast, level_index
+from forecasting.binomial import share_at_most
+from forecasting.forecast import FALLBACKS, LIMIT, Forecast, level_index
 from forecasting.forecast_round import TargetForecast
 from forecasting.lead_time import StepWindow, needed_within
 from forecasting.start_leads import Lead
 from forecasting.targets import Target
 from wattpack.api.object_meta import Condition, ConditionStatus
-from wattpack.api.planning import DemandForecastStatus, ForecastLead, QuantilePath
+from wattpack.api.planning import (
+    MAX_FORECAST_TIERS,
+    DemandForecastStatus,
+    ForecastCalibration,
+    ForecastLead,
+    ForecastTier,
+    QuantilePath,
+)
 from wattpack.errors import WattpackError
 from wattpack.times import rfc3339
 from wattpack.units import seconds_to_ns
@@ -21,6 +29,8 @@ MISSED_ROUNDS: Final = 2
 bins and rounds of ten minutes."""
 
 LONGEST_MESSAGE: Final = 4000
+LONGEST_VERSION: Final = 128
+MOST_FLAGS: Final = 16
 
 _LEAD_LEVELS: Final = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
 
@@ -63,11 +73,17 @@ def status_of(
         fallback=method in FALLBACKS,
         now=_rounded(newest) if math.isfinite(newest) else None,
         lead=lead,
-        coverage_p99=1 - record.violations / record.windows if record.windows else None,
-        coverage_n=record.windows,
-        violations=record.violations,
+        coverage_p99=record.coverage()[0],
+        coverage_n=record.total.windows,
+        violations=record.total.violations[0],
+        violation_bound95=share_at_most(record.total.violations[0], record.total.windows)
+        if record.total.windows
+        else None,
+        reserve_ratio=_ratio(record.total.reserve_ratios()[0]),
+        flags=list(answer.flags)[:MOST_FLAGS],
         conditions=conditions(target.generation, reason, message),
         **figures,
+        **(_behind(answer, made) if figures else {}),
     ).to_json()
 
 
@@ -98,7 +114,7 @@ def has_figures(answer: TargetForecast) -> bool:
     made = answer.made
     if made is None:
         return False
-    return made.methods[answer.row] != "limit" or answer.target.ceiling is not None
+    return made.methods[answer.row] != LIMIT or answer.target.ceiling is not None
 
 
 def conditions(
@@ -131,14 +147,15 @@ def _verdict(
 ) -> tuple[str, str]:
     """Reason and message of the Ready condition."""
     method, record, target = made.methods[answer.row], answer.record, answer.target
-    if method == "limit":
+    if method == LIMIT:
         return "NoHistory", _without_history(target, math.isfinite(made.now[answer.row]))
     if valid_until <= now_seconds:
         newest = _time(float(made.observed_until_seconds[answer.row]))
         return "HistoryStale", f"the newest observation ends at {newest}"
     if target.kind == "domain" and answer.peaks[-1] <= 0:
         return "NoPower", "a domain that never draws anything is not measured"
-    message = f"{method}; coverage of p99 {record.windows - record.violations}/{record.windows}"
+    windows, missed = record.total.windows, record.total.violations[0]
+    message = f"{method}; coverage of p99 {windows - missed}/{windows}"
     message += f"; {', '.join(answer.flags)}" if answer.flags else ""
     return "Fallback" if method in FALLBACKS else "Forecast", message
 
@@ -166,6 +183,37 @@ def _figures(answer: TargetForecast, made: Forecast) -> dict[str, Any]:
         for level in answer.target.asked_levels
     ]
     return {"p50": peak[0.5], "p95": peak[0.95], "p99": peak[0.99], "quantiles": paths}
+
+
+def _behind(answer: TargetForecast, made: Forecast) -> dict[str, Any]:
+    """What was combined and how it was corrected; a fall-back has neither."""
+    if made.methods[answer.row] in FALLBACKS:
+        return {}
+    weighed = sorted(
+        zip(made.weights[answer.row].tolist(), made.tiers, strict=True),
+        key=lambda pair: (-pair[0], pair[1].model),
+    )
+    used = [(weight, tier) for weight, tier in weighed if weight > 0][:MAX_FORECAST_TIERS]
+    return {
+        "tiers": [
+            ForecastTier(name=tier.model.split("/")[0], weight=round(weight, 3))
+            for weight, tier in used
+        ],
+        "model_version": "+".join(tier.model for _, tier in used)[:LONGEST_VERSION],
+        "fitted_until": _time(min(tier.fitted_until_seconds for _, tier in used)),
+        "calibration": ForecastCalibration(
+            live_windows=answer.pool_live_windows,
+            rehearsed_windows=answer.pool_rehearsed_windows,
+            offset_p99=_rounded(float(made.peak_shifts[answer.row])),
+            updated_at=_time(made.calibrated_until_seconds)
+            if answer.pool_live_windows + answer.pool_rehearsed_windows
+            else None,
+        ),
+    }
+
+
+def _ratio(value: float | None) -> float | None:
+    return None if value is None else _rounded(value)
 
 
 def _time(seconds: float) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 from forecasting.app.forecast_metrics import ForecastMetrics
@@ -33,6 +34,23 @@ PATIENCE_SECONDS: Final = 1800.0
 log = logging.getLogger(__name__)
 
 
+def _forgotten(state: ForecasterState) -> None:
+    """Nobody keeps it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Beginning:
+    """What a process begins with, and how it is kept for the next one.
+
+    Attributes:
+        state: The models, and what an earlier process has learned.
+        keep: Told of the state after each good round.
+    """
+
+    state: ForecasterState
+    keep: Callable[[ForecasterState], None] = _forgotten
+
+
 class ForecasterProcess:
     """One forecaster.
 
@@ -42,6 +60,7 @@ class ForecasterProcess:
         source: The history.
         interval_seconds: Between rounds.
         metrics: Exported after each round.
+        begin: The models and what an earlier process has learned; None begins with the ridge alone.
     """
 
     def __init__(
@@ -51,12 +70,14 @@ class ForecasterProcess:
         source: SeriesSource,
         interval_seconds: float = 600.0,
         metrics: ForecastMetrics | None = None,
+        begin: Beginning | None = None,
     ) -> None:
         self._clock = clock
         self._kube = kube
         self._source = source
         self._interval_seconds = interval_seconds
-        self._state = ForecasterState()
+        self._begin = begin or Beginning(ForecasterState())
+        self._state = self._begin.state
         self.metrics = metrics or ForecastMetrics()
         self._statuses = ForecastStatuses(kube, self.metrics)
         self._running = RunningWorkReader(kube)
@@ -123,6 +144,7 @@ class ForecasterProcess:
             self._tell(by_key[a.target.key], a, statuses.get(a.target.key), now_seconds)
             for a in answers
         ]
+        self._begin.keep(self._state)
         duration = ns_to_seconds(self._clock.monotonic_ns() - began_ns)
         answered = {a.target.key: statuses[a.target.key] for a in answers if a.error is None}
         self.metrics.show(answers, duration, now_seconds, answered, leads)

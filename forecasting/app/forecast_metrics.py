@@ -10,7 +10,7 @@ from typing import Any
 from prometheus_client import CollectorRegistry, Counter, Gauge
 
 from forecasting.app.promise_metrics import PromiseMetrics
-from forecasting.forecast_choice import FALLBACKS
+from forecasting.forecast import FALLBACKS
 from forecasting.forecast_round import TargetForecast
 from forecasting.forecast_status import has_figures
 from forecasting.targets import TargetKey

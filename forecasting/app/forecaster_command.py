@@ -6,17 +6,20 @@ One forecast without a cluster: ``wattpack forecast``.
 from __future__ import annotations
 
 import argparse
+import logging
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Final, Literal
 
 from pydantic import Field
 
 from capacity.app.solver_lines import solver_lines_dropped
 from capacity.mix.mix_answer import AnswerOptions
 from capacity.mix.served_rates import ServedRates
-from forecasting.app.forecast_loop import ForecasterProcess
+from forecasting.app.forecast_loop import Beginning, ForecasterProcess
 from forecasting.app.forecast_verdicts import VerdictThread
 from forecasting.app.history_choice import (
     HISTORY_FLAGS,
@@ -24,9 +27,13 @@ from forecasting.app.history_choice import (
     add_history_flags,
     open_history,
 )
+from forecasting.app.memory_file import read_state, write_state
 from forecasting.app.plan_metrics import PlanMetrics
 from forecasting.app.plan_thread import PlanSources, PlanThread
+from forecasting.forecast_round import ForecasterState
 from forecasting.series_source import SeriesSource
+from forecasting.side_training.child_training import ChildTraining
+from forecasting.tiers.tier_sets import RIDGE_ALONE, all_tiers
 from wattpack.api import CapacityPlan, DemandForecast, GPUProfile
 from wattpack.clock import Clock, SystemClock
 from wattpack.ending import end_noted
@@ -37,8 +44,10 @@ from wattpack.kube.port import AccessReviews
 from wattpack.logs import add_log_level, log_json
 from wattpack.metrics_port import metrics_port, reader_access
 
+log = logging.getLogger(__name__)
+
 _FLAGS: Final = (
-    *HISTORY_FLAGS, "interval_seconds", "metrics_host", "metrics_port",
+    *HISTORY_FLAGS, "interval_seconds", "state_file", "models", "metrics_host", "metrics_port",
     "metrics_insecure", "kubeconfig",
 )  # fmt: skip
 
@@ -47,6 +56,15 @@ class ForecasterSettings(HistorySettings):
     """How the forecaster runs (file < environment ``WATTPACK_…`` < flag)."""
 
     interval_seconds: float = Field(600.0, ge=10, le=86400, description="between rounds")
+    state_file: Path | None = Field(
+        None, description="what was learned of its own errors, kept over restarts; none: rehearse"
+    )
+    models: Literal["all", "ridge"] = Field(
+        "all", description="ridge: no boosted trees and no smoothing, a tenth of the CPU"
+    )
+    plug_ins: list[str] = Field(
+        [], max_length=8, description="entry points of wattpack.forecasters that answer, too"
+    )
     plan_solve_seconds: float = Field(
         2.0, gt=0, le=60, description="search for one CapacityPlan; explaining takes 5 x as long"
     )
@@ -62,6 +80,8 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--config", type=Path, help="YAML file of settings")
     add_history_flags(parser)
     parser.add_argument("--interval-seconds", type=float, help="between rounds (600)")
+    parser.add_argument("--state-file", type=Path, help="keep what was learned over restarts")
+    parser.add_argument("--models", choices=("all", "ridge"), help="which models answer (all)")
     parser.add_argument("--metrics-host", help="address of --metrics-port (0.0.0.0)")
     parser.add_argument("--metrics-port", type=int, help="serve /metrics here (0: do not)")
     parser.add_argument(
@@ -103,7 +123,10 @@ def serve(settings: ForecasterSettings, source: SeriesSource, once: bool) -> int
     from wattpack.kube.client import connect
 
     clock, kube = SystemClock(), connect(settings.kubeconfig)
-    process = ForecasterProcess(clock, kube, source, settings.interval_seconds)
+    begin = Beginning(_state(settings, clock))
+    if settings.state_file is not None:
+        begin = replace(begin, keep=partial(_kept, settings.state_file))
+    process = ForecasterProcess(clock, kube, source, settings.interval_seconds, begin=begin)
     if once:
         return 0 if process.tick() else 1
     wake = clock.new_wake()
@@ -144,6 +167,30 @@ def serve(settings: ForecasterSettings, source: SeriesSource, once: bool) -> int
         for part in (answers, verdicts, *informers):
             part.stop()
     return 0
+
+
+def _state(settings: ForecasterSettings, clock: Clock) -> ForecasterState:
+    """What the process before has learned, if it can be read; a rehearsal replaces it."""
+    empty = ForecasterState(
+        RIDGE_ALONE
+        if settings.models == "ridge"
+        else all_tiers(lambda: ChildTraining(clock), settings.plug_ins)
+    )
+    if settings.state_file is None:
+        return empty
+    try:
+        return read_state(settings.state_file, empty)
+    except (InputError, OSError) as error:
+        log.warning("begins without a state: %s", error)
+        return empty
+
+
+def _kept(path: Path, state: ForecasterState) -> None:
+    """The state is in the file; a disk that is full costs a rehearsal and no round."""
+    try:
+        write_state(path, state)
+    except OSError as error:
+        log.warning("cannot keep the state: %s", error)
 
 
 def _metrics_port(

@@ -118,6 +118,11 @@ class PromiseRecord:
         fresh = Tally(int(first), tuple(map(int, levels)), (0.0,) * len(self.levels))
         return self._with(fresh, at_seconds, "live")
 
+    @property
+    def total(self) -> Tally:
+        """Live and rehearsed windows together."""
+        return self.live.plus(self.rehearsed)
+
     def coverage(self, kind: Kind | None = None) -> tuple[float | None, ...]:
         """Share of promises that were kept, one a level; None before the first window."""
         tally = self._tally(kind)
@@ -208,7 +213,7 @@ class PromiseRecord:
     def _tally(self, kind: Kind | None) -> Tally:
         """Counts of one kind, or of both."""
         if kind is None:
-            return self.live.plus(self.rehearsed)
+            return self.total
         return self.live if kind == "live" else self.rehearsed
 
     def _week(self, now_seconds: int) -> Tally:

@@ -16,7 +16,6 @@ from forecasting.events.event_effects import (
 )
 from forecasting.events.learned_effects import with_learned_effects
 from forecasting.events.planned_event import PlannedEvent
-from forecasting.forecast_choice import Forecast
 from forecasting.series_source import Floats, SeriesId
 
 PLANNED: Final = "planned-event"
@@ -75,20 +74,28 @@ class RoundEvents:
             unknown.append(others)
         return cls(freed, tuple(known), tuple(unknown))
 
-    def on(self, made: Forecast) -> Forecast:
-        """The forecast with them, not yet calibrated, within its tops again, and flagged."""
+    def moved(
+        self, steps: Floats, peaks: Floats, levels: Sequence[float], window: EventGrid
+    ) -> tuple[Floats, Floats, list[tuple[str, ...]]]:
+        """Quantiles with them, not yet calibrated or bounded, and the flags of each row.
+
+        Args:
+            steps: Shape (n_series, horizon, n_levels).
+            peaks: Shape (n_series, n_levels).
+            levels: Of the last axes.
+            window: Times of the steps.
+        """
+        flags: list[tuple[str, ...]] = [()] * len(steps)
         if not any(self.known) and not any(self.unknown):
-            return made
-        quantiles, peaks, flags = made.quantiles.copy(), made.peaks.copy(), list(made.flags)
-        grid = EventGrid(made.data_until_seconds, made.step_seconds, quantiles.shape[1])
-        for i, name in enumerate(made.series):
-            steps = apply_to_quantiles(
-                quantiles[i : i + 1], made.levels, [name], grid, self.known[i]
-            )
-            top = made.tops[i]
-            quantiles[i] = np.fmin(steps.values[0], top)
-            highest = apply_to_peaks(peaks[i : i + 1], made.levels, [name], grid, self.known[i])
-            peaks[i] = np.fmin(np.fmax(highest.values[0], quantiles[i].max(axis=0)), top)
-            flags[i] += (PLANNED,) if steps.names[0] else ()
-            flags[i] += (UNKNOWN,) if any(grid.shares(e).any() for e in self.unknown[i]) else ()
-        return replace(made, quantiles=quantiles, peaks=peaks, flags=tuple(flags))
+            return steps, peaks, flags
+        steps, peaks = steps.copy(), peaks.copy()
+        here = SeriesId("")
+        for i, known in enumerate(self.known):
+            moved = apply_to_quantiles(steps[i : i + 1], levels, [here], window, known)
+            steps[i] = moved.values[0]
+            highest = apply_to_peaks(peaks[i : i + 1], levels, [here], window, known)
+            peaks[i] = np.fmax(highest.values[0], steps[i].max(axis=0))
+            flags[i] += (PLANNED,) if moved.names[0] else ()
+            unclear = any(window.shares(e).any() for e in self.unknown[i])
+            flags[i] += (UNKNOWN,) if unclear else ()
+        return steps, peaks, flags

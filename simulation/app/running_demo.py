@@ -149,8 +149,8 @@ class DemoRow:
     def summary(self) -> TwinResult:
         """What came of it, against an uncapped run of the same seed and placements."""
         records = self.control.forecaster.state.records.values()
-        windows = sum(record.windows for record in records)
-        violations = sum(record.violations for record in records)
+        windows = sum(record.live.windows for record in records)
+        violations = sum(record.live.violations[0] for record in records)
         uncapped = replay_uncapped(self.scenario, self.world.record, self.world.now_ns)
         product = {
             "brakes": self.watch.brakes,

@@ -327,8 +327,8 @@ class TwinRun:
     def product_figures(self) -> dict[str, object]:
         """What only the product's processes know."""
         records = self._forecaster.state.records.values()
-        windows = sum(record.windows for record in records)
-        violations = sum(record.violations for record in records)
+        windows = sum(record.live.windows for record in records)
+        violations = sum(record.live.violations[0] for record in records)
         try:
             pods = self.api.list(PODS, NAMESPACE).items
         except KubeError:

@@ -1,0 +1,198 @@
+"""What the forecaster has learned, in a file: a restart goes on where it stopped.
+
+One ``.npz`` archive without pickled objects: arrays, and a header in JSON with everything else. It
+is written beside its place and moved there, so that a reader finds the old one or the new one. A
+file of another version, or a damaged one, is refused: the forecaster then rehearses its histories.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import zipfile
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from forecasting.calibration.pooled import PooledCalibration
+from forecasting.calibration.promise_record import PromiseRecord
+from forecasting.combination import LossRecord
+from forecasting.engine_memory import EngineMemory
+from forecasting.forecast_engine import Engine, Shape
+from forecasting.forecast_round import ForecasterState
+from forecasting.open_issues import OpenIssue
+from forecasting.series_source import SeriesId
+from forecasting.targets import TargetKey
+from wattpack.errors import InputError
+
+VERSION: Final = 1
+"""Of the archive; levels and shapes are told in it."""
+
+LARGEST_BYTES: Final = 2_000_000_000
+"""Of all arrays unpacked: more is no state of ours, and would not fit into memory."""
+
+_ISSUE_ARRAYS: Final = (
+    "steps", "told_steps", "by_tier", "peaks", "told_peaks", "scale", "judged", "broken",
+)  # fmt: skip
+
+
+def write_state(path: Path, state: ForecasterState) -> None:
+    """The file holds what the state has learned.
+
+    Raises:
+        OSError: it cannot be written; what was there stays.
+    """
+    arrays: dict[str, np.ndarray] = {}
+    groups = [
+        _group(number, group, engine.memory, arrays)
+        for number, (group, engine) in enumerate(sorted(state.engines.items()))
+    ]
+    header = {
+        "version": VERSION,
+        "rehearsed": sorted(list(key) for key in state.rehearsed),
+        "groups": groups,
+    }
+    arrays["header"] = np.frombuffer(json.dumps(header).encode(), dtype=np.uint8)
+    beside = path.with_name(path.name + ".new")
+    with beside.open("wb") as file:
+        np.savez_compressed(file, allow_pickle=False, **arrays)
+        file.flush()
+        os.fsync(file.fileno())
+    beside.replace(path)
+
+
+def read_state(path: Path, empty: ForecasterState) -> ForecasterState:
+    """The state that was written, with the models of ``empty``; that one if there is no file.
+
+    Raises:
+        InputError: the file is damaged, or of another version.
+        OSError: it cannot be read.
+    """
+    if not path.exists():
+        return empty
+    try:
+        with zipfile.ZipFile(path) as archive:
+            if sum(part.file_size for part in archive.infolist()) > LARGEST_BYTES:
+                raise InputError("stateFile", f"at most {LARGEST_BYTES} bytes unpacked", str(path))
+        with np.load(path, allow_pickle=False) as arrays:
+            header = json.loads(bytes(arrays["header"]))
+            if header["version"] != VERSION:
+                raise InputError("stateFile.version", str(VERSION), header["version"], str(path))
+            engines = {}
+            for number, told in enumerate(header["groups"]):
+                shape = Shape(told["step_seconds"], told["horizon"], tuple(told["levels"]))
+                memory = _memory(number, told, shape, arrays)
+                group = (shape.step_seconds, shape.horizon, shape.levels)
+                engines[group] = Engine(shape, empty.tiers.live(shape.horizon), memory)
+            rehearsed = frozenset(TargetKey(*key) for key in header["rehearsed"])
+    except (KeyError, TypeError, ValueError, IndexError, EOFError, zipfile.BadZipFile) as error:
+        if isinstance(error, InputError):
+            raise
+        raise InputError("stateFile", f"a state of a forecaster ({error})", str(path)) from error
+    return replace(empty, engines=engines, rehearsed=rehearsed)
+
+
+def _group(
+    number: int,
+    group: tuple[int, int, tuple[float, ...]],
+    memory: EngineMemory,
+    arrays: dict[str, np.ndarray],
+) -> dict[str, Any]:
+    """One group's part of the header; its arrays are added to ``arrays``."""
+    step_seconds, horizon, levels = group
+    arrays[f"{number}/sums"], arrays[f"{number}/windows"] = (
+        memory.losses.sums,
+        memory.losses.windows,
+    )
+    for i, issue in enumerate(memory.open_issues):
+        for name in _ISSUE_ARRAYS:
+            arrays[f"{number}/{i}/{name}"] = getattr(issue, name)
+    return {
+        "step_seconds": step_seconds,
+        "horizon": horizon,
+        "levels": list(levels),
+        "points": [[*pool, kept.to_json()] for pool, kept in sorted(memory.points.items())],
+        "peaks": [[*pool, kept.to_json()] for pool, kept in sorted(memory.peaks.items())],
+        "records": {name: record.to_json() for name, record in sorted(memory.records.items())},
+        "losses": {
+            "tiers": list(memory.losses.tiers),
+            "series": list(memory.losses.series),
+            "until_seconds": memory.losses.until_seconds,
+        },
+        "open_issues": [
+            {
+                "begin_seconds": issue.begin_seconds,
+                "series": list(issue.series),
+                "tiers": list(issue.tiers),
+            }
+            for issue in memory.open_issues
+        ],
+    }
+
+
+def _memory(
+    number: int, told: Mapping[str, Any], shape: Shape, arrays: Mapping[str, np.ndarray]
+) -> EngineMemory:
+    """One group's memory.
+
+    Raises:
+        InputError: what is told does not fit the shape.
+    """
+    points, peaks = (
+        {(space, kind): PooledCalibration.from_json(kept) for space, kind, kept in told[name]}
+        for name in ("points", "peaks")
+    )
+    for calibration in (*points.values(), *peaks.values()):
+        if calibration.levels != shape.grid:
+            raise InputError("stateFile.levels", f"{shape.grid}", calibration.levels)
+    losses = LossRecord(
+        tiers=tuple(told["losses"]["tiers"]),
+        series=tuple(told["losses"]["series"]),
+        sums=arrays[f"{number}/sums"],
+        windows=arrays[f"{number}/windows"],
+        until_seconds=int(told["losses"]["until_seconds"]),
+    )
+    return EngineMemory(
+        open_issues=tuple(
+            _issue(f"{number}/{i}", part, shape, arrays)
+            for i, part in enumerate(told["open_issues"])
+        ),
+        points=points,
+        peaks=peaks,
+        losses=losses,
+        records={
+            SeriesId(name): PromiseRecord.from_json(record)
+            for name, record in told["records"].items()
+        },
+    )
+
+
+def _issue(
+    prefix: str, told: Mapping[str, Any], shape: Shape, arrays: Mapping[str, np.ndarray]
+) -> OpenIssue:
+    """An open issue.
+
+    Raises:
+        InputError: its arrays are not of its series and of the shape.
+    """
+    found = {name: arrays[f"{prefix}/{name}"] for name in _ISSUE_ARRAYS}
+    n_series, n_levels = len(told["series"]), len(shape.grid)
+    steps, peaks = (n_series, shape.horizon, n_levels), (n_series, n_levels)
+    wanted = {
+        "steps": steps, "told_steps": steps, "peaks": peaks, "told_peaks": peaks, "broken": peaks,
+        "scale": (n_series,), "judged": (n_series,),
+    }  # fmt: skip
+    for name, expected in wanted.items():
+        if found[name].shape != expected:
+            raise InputError(f"stateFile.{prefix}/{name}", f"{expected}", found[name].shape)
+    if found["by_tier"].shape[:3] != (len(told["tiers"]), n_series, shape.horizon):
+        raise InputError(f"stateFile.{prefix}/by_tier", "an answer a tier", len(told["tiers"]))
+    return OpenIssue(
+        begin_seconds=int(told["begin_seconds"]),
+        series=tuple(SeriesId(name) for name in told["series"]),
+        tiers=tuple(told["tiers"]),
+        **found,
+    )

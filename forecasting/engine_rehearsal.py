@@ -1,0 +1,80 @@
+"""A record for series that have none: their history is gone through, window by window.
+
+At each earlier window an engine of its own forecasts from what was known then. What it learns is
+out of sample, so a restarted forecaster knows its errors before its first answer. A backtest and a
+benchmark run the same engine: what they print is what the process publishes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Final
+
+import numpy as np
+
+from forecasting.combination import LossRecord
+from forecasting.engine_memory import EngineMemory, Pool
+from forecasting.forecast_engine import Engine, Question, Shape
+from forecasting.forecaster import Forecaster
+from forecasting.series_source import History, SeriesId
+
+MIN_TRAINING_DAYS: Final = 4
+"""Days of history before the first rehearsed window."""
+
+
+def rehearsed(
+    shape: Shape,
+    tiers: Sequence[Forecaster],
+    history: History,
+    pools: Mapping[SeriesId, Pool],
+    memory: EngineMemory,
+) -> EngineMemory:
+    """The memory after the windows of a history, which do not overlap.
+
+    Args:
+        shape: What is asked.
+        tiers: New ones, without any history.
+        history: Of series without a record.
+        pools: Of these series.
+        memory: What is known; calibration of pools goes on from there.
+    """
+    cuts = rehearsal_cuts(history.values.shape[1], shape)
+    base = EngineMemory(points=memory.points, peaks=memory.peaks)
+    engine = Engine(shape, tiers, base, rehearsed=True)
+    nothing = np.full(len(history.series), np.nan)
+    for cut in cuts:
+        engine.issue(Question(history.before(cut), pools, nothing))
+    engine.settle(history, pools)
+    learned = engine.memory
+    return replace(
+        memory,
+        points=learned.points,
+        peaks=learned.peaks,
+        losses=joined(memory.losses, learned.losses),
+        records={**memory.records, **learned.records},
+    )
+
+
+def rehearsal_cuts(n_bins: int, shape: Shape) -> list[int]:
+    """Where the windows begin, oldest first; the last one ends with the history."""
+    first = MIN_TRAINING_DAYS * shape.day_steps
+    return list(range(n_bins - shape.horizon, first - 1, -shape.horizon))[::-1]
+
+
+def joined(one: LossRecord, other: LossRecord) -> LossRecord:
+    """Losses of the series of both; where both know a series, the other's. Its tiers stay."""
+    new = set(other.series)
+    kept = [i for i, name in enumerate(one.series) if name not in new]
+    sums, windows = np.zeros((2, len(other.tiers), len(kept), other.sums.shape[2]))
+    for j, name in enumerate(other.tiers):
+        if name in one.tiers:
+            sums[j] = one.sums[one.tiers.index(name), kept]
+            windows[j] = one.windows[one.tiers.index(name), kept]
+    return LossRecord(
+        tiers=other.tiers,
+        series=(*(one.series[i] for i in kept), *other.series),
+        sums=np.concatenate([sums, other.sums], axis=1),
+        windows=np.concatenate([windows, other.windows], axis=1),
+        until_seconds=max(one.until_seconds, other.until_seconds),
+    )

@@ -1,0 +1,113 @@
+"""What the forecaster publishes for a group of series: step quantiles and quantiles of the peak."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from forecasting.clean_history import Cleaned
+from forecasting.forecaster import Provenance
+from forecasting.series_source import Floats, SeriesId
+from wattpack.errors import InputError
+
+LAST_DAY: Final = "last-24h-max"
+LIMIT: Final = "limit"
+FALLBACKS: Final = (LAST_DAY, LIMIT)
+"""Methods that a status calls a fallback."""
+
+EXTREME: Final = 20.0
+"""Multiples of the highest value ever seen at which a forecast is cut and flagged."""
+
+DAY_SECONDS: Final = 86400
+
+
+@dataclass(frozen=True, slots=True)
+class Forecast:
+    """Quantiles of several series over one window, calibrated and bounded.
+
+    Attributes:
+        series: Names, in the order of the first axis.
+        data_until_seconds: End of the newest bin used, Unix time: the window starts here.
+        step_seconds: Width of a step.
+        levels: Quantile levels, ascending.
+        quantiles: Each step, shape (n_series, horizon, n_levels): finite, >= 0, sorted.
+        peaks: Highest value of the window, shape (n_series, n_levels), likewise.
+        now: Newest observed value, shape (n_series,); NaN if there is none.
+        scale: What misses are measured by, positive, shape (n_series,).
+        methods: What made each row: tiers of weight joined by ``+``, or a fallback.
+        flags: What a user should know about each row, for example ``stale`` or ``gaps``.
+        tops: What no answer may exceed, shape (n_series,).
+        observed_until_seconds: End of the newest observed bin, Unix time, shape (n_series,); the
+            start of the history where nothing was observed.
+        tiers: What stands behind the answers: names, versions and ends of data.
+        weights: Share of each tier in each row, shape (n_series, n_tiers).
+        calibrated_until_seconds: End of the newest window behind the corrections, Unix time.
+        peak_shifts: What calibration and bounds added to the p99 of the peak, shape (n_series,).
+    """
+
+    series: tuple[SeriesId, ...]
+    data_until_seconds: int
+    step_seconds: int
+    levels: tuple[float, ...]
+    quantiles: Floats
+    peaks: Floats
+    now: Floats
+    scale: Floats
+    methods: tuple[str, ...]
+    flags: tuple[tuple[str, ...], ...]
+    tops: Floats
+    observed_until_seconds: Floats
+    tiers: tuple[Provenance, ...]
+    weights: Floats
+    calibrated_until_seconds: int
+    peak_shifts: Floats
+
+
+def level_index(levels: Sequence[float], level: float) -> int:
+    """Position of a level.
+
+    Raises:
+        InputError: if it was not forecast.
+    """
+    for i, known in enumerate(levels):
+        if abs(known - level) < 1e-9:
+            return i
+    raise InputError("level", f"one of {tuple(levels)}", level)
+
+
+def checked_levels(levels: Sequence[float]) -> Floats:
+    """Ascending levels in (0, 1).
+
+    Raises:
+        InputError: for anything else.
+    """
+    chosen = np.asarray(levels, dtype=np.float64)
+    inside = chosen.ndim == 1 and len(chosen) > 0 and bool(np.all((chosen > 0) & (chosen < 1)))
+    if not inside or np.any(np.diff(chosen) <= 0):
+        raise InputError("levels", "ascending numbers between 0 and 1", levels)
+    return chosen
+
+
+def tops_of(cleaned: Cleaned, ceilings: Floats) -> Floats:
+    """The ceiling or 20 times the record, whichever is lower; 0 with neither, (n_series,)."""
+    record = np.where(cleaned.length == 0, np.inf, cleaned.highest * EXTREME)
+    lowest = np.fmin(record, np.where(np.isfinite(ceilings), ceilings, np.inf))
+    result: Floats = np.where(np.isfinite(lowest), lowest, 0.0)
+    return result
+
+
+def bounded(quantiles: Floats, peaks: Floats, tops: Floats) -> tuple[Floats, Floats]:
+    """Both cut at zero and at the top, sorted over levels, and no peak below one of its steps.
+
+    Args:
+        quantiles: Shape (n_series, horizon, n_levels).
+        peaks: Shape (n_series, n_levels).
+        tops: Shape (n_series,).
+    """
+    steps = np.maximum.accumulate(np.clip(quantiles, 0.0, tops[:, None, None]), axis=2)
+    lifted = np.maximum(peaks, np.max(steps, axis=1))
+    highest = np.maximum.accumulate(np.clip(lifted, 0.0, tops[:, None]), axis=1)
+    return steps, highest

@@ -1,0 +1,113 @@
+"""Forecasts whose window is not over, kept as they were made until what came can judge them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from forecasting.clean_history import observed
+from forecasting.series_source import Floats, History, SeriesId
+
+WEIGHED_LEVELS: Final = (0.1, 0.5, 0.9)
+"""Levels at which tiers are compared: what the loss over 0.1 to 0.9 ranks, three rank alike."""
+
+MIN_OBSERVED: Final = 0.5
+"""Share of a window that must have been observed before its peak counts."""
+
+
+@dataclass(frozen=True, slots=True)
+class OpenIssue:
+    """A forecast as it was made and as it was given out.
+
+    Attributes:
+        begin_seconds: End of the data behind it, Unix time: its window starts here.
+        series: Names, in the order of the rows.
+        steps: Combined step quantiles, not calibrated, shape (n_series, horizon, n_levels).
+        told_steps: The same as they were published.
+        tiers: Names of the tiers.
+        by_tier: Each tier's at ``WEIGHED_LEVELS``, NaN where it had no answer, shape
+            (n_tiers, n_series, horizon, n_weighed).
+        peaks: Quantiles of the window's peak, not calibrated, shape (n_series, n_levels).
+        told_peaks: The same as they were published.
+        scale: What misses are measured by, shape (n_series,).
+        judged: Rows whose misses count: made by a model, shape (n_series,).
+        broken: Levels of peaks that were exceeded already, which was counted, shape of ``peaks``.
+    """
+
+    begin_seconds: int
+    series: tuple[SeriesId, ...]
+    steps: NDArray[np.float32]
+    told_steps: NDArray[np.float32]
+    tiers: tuple[str, ...]
+    by_tier: NDArray[np.float32]
+    peaks: Floats
+    told_peaks: Floats
+    scale: Floats
+    judged: NDArray[np.bool_]
+    broken: NDArray[np.bool_]
+
+    @property
+    def horizon(self) -> int:
+        """Steps of the window."""
+        return int(self.steps.shape[1])
+
+    def ends_seconds(self, step_seconds: int) -> int:
+        """End of the window, Unix time."""
+        return self.begin_seconds + self.horizon * step_seconds
+
+    def rows(self, kept: NDArray[np.bool_]) -> OpenIssue:
+        """Some of its rows, in their order."""
+        return replace(
+            self,
+            series=tuple(name for name, there in zip(self.series, kept, strict=True) if there),
+            steps=self.steps[kept],
+            told_steps=self.told_steps[kept],
+            by_tier=self.by_tier[:, kept],
+            peaks=self.peaks[kept],
+            told_peaks=self.told_peaks[kept],
+            scale=self.scale[kept],
+            judged=self.judged[kept],
+            broken=self.broken[kept],
+        )
+
+    def of(self, series: Sequence[SeriesId]) -> OpenIssue:
+        """The rows of series that still exist."""
+        there = set(series)
+        kept = np.array([name in there for name in self.series], dtype=bool)
+        return self if kept.all() else self.rows(kept)
+
+
+def realised(issue: OpenIssue, history: History) -> Floats:
+    """What came of an issue's window so far, NaN where nothing is known, (n_series, horizon).
+
+    Args:
+        issue: Whose window.
+        history: Must hold all of its series, in any order; it may end before the window or begin
+            after its start.
+    """
+    rows = {name: i for i, name in enumerate(history.series)}
+    places = np.array([rows[name] for name in issue.series], dtype=np.intp)
+    ahead = (history.until_seconds - issue.begin_seconds) // history.step_seconds
+    n_bins = history.values.shape[1]
+    at = n_bins - ahead + np.arange(issue.horizon)
+    there = (at >= 0) & (at < n_bins)
+    result = np.full((len(places), issue.horizon), np.nan)
+    came = np.asarray(history.values, dtype=np.float64)[np.ix_(places, at[there])]
+    result[:, there] = np.where(observed(came), came, np.nan)
+    return result
+
+
+def peaks_so_far(window: Floats) -> Floats:
+    """The highest known value of each row, ``-inf`` without any, shape (n_series,)."""
+    result: Floats = np.max(np.where(np.isfinite(window), window, -np.inf), axis=1)
+    return result
+
+
+def realised_peaks(window: Floats) -> Floats:
+    """The peak of each whole window, NaN if under half of it was observed, shape (n_series,)."""
+    enough = np.isfinite(window).mean(axis=1) >= MIN_OBSERVED
+    return np.where(enough, peaks_so_far(window), np.nan)

@@ -1,0 +1,173 @@
+"""What came is held against what was said: open issues become losses, calibration and records.
+
+A promise is counted as broken in the round that breaks it, as kept only when its window is over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+import numpy as np
+
+from forecasting import combination
+from forecasting.calibration.pooled import Finished, PooledCalibration
+from forecasting.calibration.promise_record import Kind, PromiseRecord
+from forecasting.combination import band_losses
+from forecasting.engine_memory import RECORDED_LEVEL, EngineMemory, Pool
+from forecasting.forecast import level_index
+from forecasting.open_issues import (
+    WEIGHED_LEVELS,
+    OpenIssue,
+    peaks_so_far,
+    realised,
+    realised_peaks,
+)
+from forecasting.series_source import Floats, History, SeriesId
+
+HAIR: Final = 1e-9
+"""A peak at the promise itself, up to rounding, is no miss."""
+
+
+@dataclass(frozen=True, slots=True)
+class Judge:
+    """What settling needs besides issues and history.
+
+    Attributes:
+        levels: Of the issues, with 0.99 among them.
+        pools: Of every series.
+        rehearsed: Whether the promises were made afterwards.
+    """
+
+    levels: tuple[float, ...]
+    pools: Mapping[SeriesId, Pool]
+    rehearsed: bool = False
+
+    @property
+    def promised(self) -> int:
+        """Position of the level that records count."""
+        return level_index(self.levels, RECORDED_LEVEL)
+
+    def members(self, series: Sequence[SeriesId]) -> dict[Pool, np.ndarray]:
+        """Rows of each pool."""
+        found: dict[Pool, list[int]] = {}
+        for i, name in enumerate(series):
+            found.setdefault(self.pools[name], []).append(i)
+        return {pool: np.array(rows, dtype=np.intp) for pool, rows in found.items()}
+
+    def size(self, pool: Pool) -> int:
+        """Series of a pool."""
+        return sum(other == pool for other in self.pools.values())
+
+
+def settled(memory: EngineMemory, history: History, judge: Judge) -> EngineMemory:
+    """The memory after what the history tells about open issues.
+
+    Args:
+        memory: Whose open issues have series of the history alone.
+        history: Observed bins, NaN for gaps.
+        judge: By which it is held.
+    """
+    still_open: list[OpenIssue] = []
+    for issue in memory.open_issues:
+        window = realised(issue, history)
+        now = history.until_seconds
+        memory, issue = _broken(memory, issue, peaks_so_far(window), judge, now)
+        ends_seconds = issue.ends_seconds(history.step_seconds)
+        if ends_seconds > now:
+            still_open.append(issue)
+        else:
+            memory = _finished(memory, issue, window, judge, ends_seconds)
+    return replace(memory, open_issues=tuple(still_open))
+
+
+def _broken(
+    memory: EngineMemory, issue: OpenIssue, so_far: Floats, judge: Judge, at_seconds: int
+) -> tuple[EngineMemory, OpenIssue]:
+    """Count promises that are broken already, whether or not their window is over.
+
+    In a rehearsal everything is over at once, and is counted when the window ends.
+    """
+    exceeded = so_far[:, None] > issue.told_peaks * (1 + HAIR)
+    new = issue.judged[:, None] & exceeded & ~issue.broken
+    if judge.rehearsed or not new.any():
+        return memory, issue
+    records, tops = dict(memory.records), dict(memory.peaks)
+    sizes = {pool: judge.size(pool) for pool in set(judge.pools.values())}
+    for i in np.nonzero(new.any(axis=1))[0]:
+        name = issue.series[i]
+        pool = judge.pools[name]
+        calibration = _calibration(tops, pool, judge.levels)
+        tops[pool] = calibration.after_broken(name, new[i], sizes[pool])
+        if new[i, judge.promised]:
+            records[name] = memory.record(name).after_broken((True,), at_seconds, first=True)
+    memory = replace(memory, records=records, peaks=tops)
+    return memory, replace(issue, broken=issue.broken | new)
+
+
+def _finished(
+    memory: EngineMemory, issue: OpenIssue, window: Floats, judge: Judge, at_seconds: int
+) -> EngineMemory:
+    """Learn from a window that is over."""
+    lost = {
+        name: band_losses(
+            made.astype(np.float64) / issue.scale[:, None, None],
+            window / issue.scale[:, None],
+            WEIGHED_LEVELS,
+        )
+        for name, made in zip(issue.tiers, issue.by_tier, strict=True)
+    }
+    losses = combination.settled(memory.losses, issue.series, lost, at_seconds)
+    kept = issue.judged
+    judged, window = issue.rows(kept), window[kept]
+    peaks = realised_peaks(window)
+    # A broken promise counts even if most of its window was not observed.
+    peaks = np.where(judged.broken[:, judge.promised], peaks_so_far(window), peaks)
+    points, tops = dict(memory.points), dict(memory.peaks)
+    for pool, rows in judge.members(judged.series).items():
+        names, size = [judged.series[i] for i in rows], judge.size(pool)
+        steps = Finished(
+            series=names,
+            promised=judged.steps[rows].astype(np.float64),
+            published=judged.told_steps[rows].astype(np.float64),
+            scale=judged.scale[rows],
+            realised=window[rows],
+            window_steps=judged.horizon,
+            pool_size=size,
+        )
+        points[pool] = _calibration(points, pool, judge.levels).after(steps)
+        highest = Finished(
+            series=names,
+            promised=judged.peaks[rows, None, :],
+            published=judged.told_peaks[rows, None, :],
+            scale=judged.scale[rows],
+            realised=peaks[rows, None],
+            pool_size=size,
+            told=judged.broken[rows, None, :],
+        )
+        tops[pool] = _calibration(tops, pool, judge.levels).after(highest)
+    records = _recorded(memory, judged, peaks, judge, at_seconds)
+    return replace(memory, records=records, points=points, peaks=tops, losses=losses)
+
+
+def _recorded(
+    memory: EngineMemory, judged: OpenIssue, peaks: Floats, judge: Judge, at_seconds: int
+) -> Mapping[SeriesId, PromiseRecord]:
+    """Every series' record with one finished window more."""
+    records = dict(memory.records)
+    kind: Kind = "rehearsed" if judge.rehearsed else "live"
+    for i in np.nonzero(np.isfinite(peaks))[0]:
+        name, at = judged.series[i], judge.promised
+        records[name] = memory.record(name).after(
+            (float(judged.told_peaks[i, at]),), float(peaks[i]), at_seconds, kind,
+            told=(bool(judged.broken[i, at]),),
+        )  # fmt: skip
+    return records
+
+
+def _calibration(
+    known: Mapping[Pool, PooledCalibration], pool: Pool, levels: tuple[float, ...]
+) -> PooledCalibration:
+    found = known.get(pool)
+    return PooledCalibration.new(levels) if found is None else found

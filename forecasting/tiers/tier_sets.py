@@ -1,0 +1,60 @@
+"""How the forecaster's models are made: for what comes, and for going through a history."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from forecasting.forecaster import Forecaster
+from forecasting.tiers.boosted import Training
+from forecasting.tiers.direct_ridge import Ridge
+from forecasting.tiers.records import Records
+from forecasting.tiers.roster import make_roster
+
+REHEARSED_REFIT_SECONDS: Final = 86400
+"""Data between two fits of a rehearsal: it goes through days in seconds, and fits as it goes."""
+
+MakeTiers = Callable[[int], Sequence[Forecaster]]
+"""Models without history, for windows of so many steps."""
+
+
+@dataclass(frozen=True, slots=True)
+class TierSet:
+    """The same models for two uses.
+
+    Attributes:
+        live: For forecasts of what comes.
+        rehearsing: For going through a history.
+    """
+
+    live: MakeTiers
+    rehearsing: MakeTiers
+
+
+def _ridge(horizon: int) -> Sequence[Forecaster]:
+    return (Ridge(Records(), horizon),)
+
+
+RIDGE_ALONE: Final = TierSet(_ridge, _ridge)
+"""The lightest: nothing to be trained, no library beyond numpy."""
+
+
+def all_tiers(
+    training: Callable[[], Training] | None = None, plug_ins: Sequence[str] = ()
+) -> TierSet:
+    """Everything that this installation has.
+
+    Args:
+        training: Makes the place where live forests are fitted; None fits them in ``update``.
+        plug_ins: Names of entry points.
+    """
+
+    def live(horizon: int) -> Sequence[Forecaster]:
+        place = None if training is None else training()
+        return make_roster(horizon, place, plug_ins=plug_ins).tiers
+
+    def rehearsing(horizon: int) -> Sequence[Forecaster]:
+        return make_roster(horizon, None, REHEARSED_REFIT_SECONDS, plug_ins).tiers
+
+    return TierSet(live, rehearsing)

@@ -1,0 +1,213 @@
+"""The engine's promises: counted when they break, kept over a restart, the same bit for bit."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from forecasting.app.memory_file import read_state, write_state
+from forecasting.engine_rehearsal import rehearsal_cuts
+from forecasting.forecast_engine import Engine, Question, Shape
+from forecasting.forecast_round import ForecasterState, TargetForecast, step
+from forecasting.forecaster import Forecaster, Provenance
+from forecasting.memory_source import MemorySource
+from forecasting.series_source import Floats, History, SeriesId
+from forecasting.targets import Target
+from forecasting.tiers.direct_ridge import Ridge
+from forecasting.tiers.tier_sets import TierSet
+from wattpack.errors import InputError
+
+DAY = 144
+LEVELS = (0.5, 0.9, 0.99)
+
+
+def _target(name: str, namespace: str = "ns") -> Target:
+    return Target(namespace, name, SeriesId(name), "workload", 36, 600, LEVELS, None, 1)
+
+
+def _diurnal(days: float = 13, seed: int = 0) -> Floats:
+    t = np.arange(round(days * DAY))
+    noise = np.random.default_rng(seed).normal(0, 4, len(t))
+    return 100 + 40 * np.sin(2 * np.pi * t / DAY) + noise
+
+
+def _rounds(
+    source: MemorySource, days: Sequence[float], names: Sequence[str], state: ForecasterState
+) -> tuple[ForecasterState, list[list[TargetForecast]]]:
+    targets, made = [_target(name) for name in names], []
+    for day in days:
+        state, answers = step(state, day * 86400, source, targets)
+        made.append(answers)
+    return state, made
+
+
+def test_a_promise_counts_as_broken_in_the_round_that_breaks_it_and_only_once() -> None:
+    values = _diurnal()
+    values[10 * DAY + 5 :] *= 3
+    source = MemorySource({"a": values})
+    days = [10, 10 + 4 / DAY, 10 + 7 / DAY, 10.25, 10.5]
+    _, rounds = _rounds(source, days, ["a"], ForecasterState())
+    live = [answers[0].record.live for answers in rounds]
+    assert [tally.violations[0] for tally in live[:4]] == [0, 0, 1, 1]
+    assert [tally.windows for tally in live[:4]] == [0, 0, 1, 1]
+
+
+def test_rehearsed_windows_are_counted_apart_from_live_ones() -> None:
+    source = MemorySource({"a": _diurnal()})
+    _, rounds = _rounds(source, [10, 10.25], ["a"], ForecasterState())
+    cuts = rehearsal_cuts(10 * DAY, Shape(600, 36, LEVELS))
+    first, later = (answers[0].record for answers in rounds)
+    assert (first.rehearsed.windows, first.live.windows) == (len(cuts), 0)
+    assert (later.rehearsed.windows, later.live.windows) == (len(cuts), 1)
+
+
+def test_a_rehearsal_knows_nothing_that_came_later() -> None:
+    values = _diurnal(10)
+    changed = values.copy()
+    changed[-36:] *= 5
+    last = rehearsal_cuts(10 * DAY, Shape(600, 36, LEVELS))[-1]
+    assert last == 10 * DAY - 36
+    records = []
+    for row in (values, changed):
+        _, rounds = _rounds(MemorySource({"a": row}), [10], ["a"], ForecasterState())
+        records.append(rounds[0][0].record.rehearsed)
+    assert records[1].violations[0] == records[0].violations[0] + 1
+    assert records[1].reserved == pytest.approx(records[0].reserved)
+
+
+class _Failing:
+    """A tier that raises, or answers nonsense."""
+
+    def __init__(self, answer: float | None) -> None:
+        self._answer = answer
+        self._series = 0
+
+    @property
+    def provenance(self) -> Provenance:
+        return Provenance("failing/1", 0, 0)
+
+    def update(self, batch: History) -> None:
+        self._series = len(batch.series)
+
+    def quantiles(self, horizon: int, levels: Sequence[float]) -> Floats:
+        if self._answer is None:
+            raise ArithmeticError("no model today")
+        return np.full((self._series, horizon, len(levels)), self._answer)
+
+    def paths(self, horizon: int, n: int) -> Floats:
+        raise NotImplementedError
+
+    def peak_quantile(self, window: int, level: float) -> Floats:
+        raise NotImplementedError
+
+
+@pytest.mark.parametrize("answer", [None, np.nan, np.inf])
+def test_a_tier_that_fails_costs_only_itself(answer: float | None) -> None:
+    def tiers(*others: Forecaster) -> ForecasterState:
+        def made(horizon: int) -> Sequence[Forecaster]:
+            return (Ridge(), *others)
+
+        return ForecasterState(TierSet(made, made))
+
+    source = MemorySource({"a": _diurnal()})
+    _, alone = _rounds(source, [11], ["a"], tiers())
+    _, beside = _rounds(source, [11], ["a"], tiers(_Failing(answer)))
+    one, other = alone[0][0].made, beside[0][0].made
+    assert one is not None
+    assert other is not None
+    np.testing.assert_allclose(one.quantiles, other.quantiles, rtol=1e-12)
+    assert other.methods == ("ridge",)
+
+
+def test_the_same_history_gives_the_same_bits() -> None:
+    source = MemorySource({"a": _diurnal(seed=1), "b": _diurnal(seed=2)})
+    both = [_rounds(source, [10, 10.5, 11], ["a", "b"], ForecasterState())[1] for _ in range(2)]
+    for one, other in zip(*both, strict=True):
+        assert one[0].made is not None
+        assert other[0].made is not None
+        assert one[0].made.quantiles.tobytes() == other[0].made.quantiles.tobytes()
+        assert one[0].made.peaks.tobytes() == other[0].made.peaks.tobytes()
+
+
+def test_a_restart_goes_on_as_if_nothing_had_happened(tmp_path: Path) -> None:
+    values = _diurnal(seed=3)
+    values[11 * DAY + 3 :] *= 2
+    source, names = MemorySource({"a": values, "b": _diurnal(seed=4)}), ["a", "b"]
+    state, _ = _rounds(source, [10, 10.3, 10.6, 11, 11.1], names, ForecasterState())
+    write_state(tmp_path / "state.npz", state)
+    restarted = read_state(tmp_path / "state.npz", ForecasterState())
+    _, went_on = _rounds(source, [11.3, 11.6, 12], names, state)
+    _, began_anew = _rounds(source, [11.3, 11.6, 12], names, restarted)
+    for one, other in zip(went_on, began_anew, strict=True):
+        for mine, theirs in zip(one, other, strict=True):
+            assert mine.record == theirs.record
+            np.testing.assert_allclose(mine.peaks, theirs.peaks, rtol=1e-9)
+    assert went_on[-1][0].record.live.violations[0] >= 1
+
+
+def test_no_state_file_is_an_empty_state(tmp_path: Path) -> None:
+    empty = ForecasterState()
+    assert read_state(tmp_path / "none.npz", empty) is empty
+
+
+def _damaged(path: Path, how: str) -> None:
+    state, _ = _rounds(MemorySource({"a": _diurnal()}), [10, 10.3], ["a"], ForecasterState())
+    write_state(path, state)
+    content = path.read_bytes()
+    if how == "cut":
+        path.write_bytes(content[: len(content) // 2])
+    elif how == "text":
+        path.write_text("state")
+    elif how == "empty":
+        path.write_bytes(b"")
+    else:
+        _rewritten(path, how)
+
+
+def _rewritten(path: Path, how: str) -> None:
+    import json
+
+    with np.load(path) as stored:
+        arrays: dict[str, Any] = dict(stored)
+    header = json.loads(bytes(arrays["header"]))
+    if how == "version":
+        header["version"] = 999
+    if how == "levels":
+        header["groups"][0]["levels"] = [0.123]
+    if how == "shape":
+        arrays["0/0/steps"] = np.zeros((5, 36, 3), dtype=np.float32)
+    if how == "missing":
+        del arrays["0/sums"]
+    arrays["header"] = np.frombuffer(json.dumps(header).encode(), dtype=np.uint8)
+    with path.open("wb") as file:
+        np.savez_compressed(file, **arrays)
+
+
+@pytest.mark.parametrize("how", ["cut", "text", "empty", "version", "levels", "shape", "missing"])
+def test_a_damaged_state_file_is_refused(tmp_path: Path, how: str) -> None:
+    path = tmp_path / "state.npz"
+    _damaged(path, how)
+    with pytest.raises(InputError, match="stateFile"):
+        read_state(path, ForecasterState())
+
+
+def test_an_engine_that_nobody_asked_knows_nothing_and_answers_nothing() -> None:
+    engine = Engine(Shape(600, 36, LEVELS), (Ridge(),))
+    nothing = History([SeriesId("a")], np.full((1, 10 * DAY), np.nan), 10 * 86400)
+    made = engine.issue(Question(nothing, {SeriesId("a"): ("ns", "x")}, np.array([np.nan])))
+    assert made.methods == ("limit",)
+    assert "no-history" in made.flags[0]
+    bounded = engine.issue(Question(nothing, {SeriesId("a"): ("ns", "x")}, np.array([700.0])))
+    assert np.all(bounded.peaks == 700.0)
+
+
+def test_a_shape_without_sense_is_refused() -> None:
+    with pytest.raises(InputError, match="levels"):
+        Shape(600, 36, (0.9, 0.5))
+    with pytest.raises(InputError, match="horizon"):
+        replace(Shape(600, 36, LEVELS), horizon=0)
