@@ -170,7 +170,11 @@ def _series(one: object, query: str) -> tuple[dict[str, str], float]:
     return {str(name): str(text) for name, text in labels.items()}, number(pair[1], query)
 
 
-_NUMBER: Final = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?|[+-]?Inf|NaN", re.ASCII)
+LONGEST_NUMBER: Final = 64
+_SAMPLE: Final = r"(?:[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?|[+-]?Inf|NaN)"
+_NUMBER: Final = re.compile(_SAMPLE, re.ASCII)
+SAMPLES: Final = re.compile(rf"{_SAMPLE}(?:\n{_SAMPLE})*", re.ASCII)
+"""Many samples, a line each."""
 
 
 def number(text: str, query: str) -> float:
@@ -179,7 +183,7 @@ def number(text: str, query: str) -> float:
     Raises:
         BadAnswerError: for any other text, also what Python would read as a number (``1_000``).
     """
-    if len(text) > 64 or _NUMBER.fullmatch(text) is None:
+    if len(text) > LONGEST_NUMBER or _NUMBER.fullmatch(text) is None:
         raise BadAnswerError(f"{query[:200]}: not a number: {text[:50]!r}")
     return float(text)
 

@@ -40,6 +40,8 @@ from wattpack.sqlite_retention import (
 
 SCHEMA_VERSION: Final = 1
 MAX_NAME: Final = 4096
+LATEST_SECONDS: Final = 253_402_300_799.0
+"""End of the year 9999; beyond it lie milliseconds, and what no integer of SQLite holds."""
 _SCHEMA: Final = """
 CREATE TABLE series (id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE);
 CREATE TABLE samples (id INTEGER NOT NULL, time_s REAL NOT NULL, value REAL NOT NULL);
@@ -199,7 +201,7 @@ class HistoryStore:
             TransientError: if another writer holds the file too long.
         """
         for name, row in means.items():
-            self._checked((0.0, name, 0.0))
+            self._checked((start_seconds, name, 0.0))
             high = maxima.get(name, np.empty(0))
             if row.shape != high.shape or row.ndim != 1 or start_seconds % BIN_SECONDS:
                 raise InputError(
@@ -375,6 +377,9 @@ class HistoryStore:
             usable = isinstance(quantity, (int, float)) and not isinstance(quantity, bool)
             if not usable or not math.isfinite(quantity):
                 raise InputError(f"sample.{field}", "a finite number", quantity, name)
+        if not 0 <= time_s <= LATEST_SECONDS:
+            expected = f"Unix seconds from 0 to {LATEST_SECONDS:.0f}"
+            raise InputError("sample.time_s", expected, time_s, name)
         return float(time_s), name, float(value)
 
     def _series_ids(self, names: set[str]) -> dict[str, int]:

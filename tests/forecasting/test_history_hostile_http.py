@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import threading
+import time
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -18,6 +19,7 @@ from hypothesis import strategies as st
 from forecasting.forecast_round import ForecasterState, step
 from forecasting.prometheus import PrometheusSource
 from forecasting.prometheus.query import MAX_ANSWER_BYTES, BadAnswerError, number
+from forecasting.prometheus.range_source import sample_values
 from forecasting.series_source import SeriesId
 from forecasting.targets import Target, target_of
 from tests.examples import examples
@@ -242,6 +244,34 @@ def test_a_value_is_a_number_as_prometheus_writes_it_or_refused(text: str) -> No
         return
     assert text.isascii()
     assert isinstance(value, float)
+
+
+@given(
+    st.lists(
+        st.floats().map(str) | st.sampled_from(["NaN", "+Inf", "1\n2", "1.", ".5e3", "", "1_0"])
+        | st.text("0123456789.eE+-\n", max_size=70),
+        max_size=8,
+    )
+)  # fmt: skip
+@examples(150)
+def test_values_read_together_are_those_that_are_read_one_by_one(texts: list[str]) -> None:
+    try:
+        expected = [number(text, "q") for text in texts]
+    except BadAnswerError:
+        with pytest.raises(BadAnswerError):
+            sample_values(texts, "q")
+        return
+    np.testing.assert_array_equal(sample_values(texts, "q"), np.array(expected))
+
+
+def test_endless_digits_are_refused_as_fast_as_they_are_read() -> None:
+    texts = ["1" * 64] * 100_000
+    began = time.process_time()
+    with pytest.raises(BadAnswerError):
+        sample_values([*texts, "1" * 63 + "x"], "q")
+    with pytest.raises(BadAnswerError):
+        sample_values(["1" * 10**6 + "x"], "q")
+    assert time.process_time() - began < 10.0
 
 
 def test_a_query_that_no_server_could_be_sent_is_refused_by_name() -> None:

@@ -209,6 +209,9 @@ def test_preloaded_bins_are_read_back_and_gaps_stay_gaps() -> None:
     "sample",
     [
         (float("nan"), "a", 1.0),
+        (1e300, "a", 1.0),
+        (-600.0, "a", 1.0),
+        (1_800_000_000_000, "a", 1.0),
         (0.0, "", 1.0),
         (0.0, "a" * 5000, 1.0),
         (0.0, "a", float("inf")),
