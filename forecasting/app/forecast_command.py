@@ -74,6 +74,10 @@ def build_parser() -> argparse.ArgumentParser:
         "--lead-for", metavar="WORKLOAD",
         help="also what is needed until a new replica of this catalogue entry works",
     )  # fmt: skip
+    parser.add_argument(
+        "--replica-rate", type=float,
+        help="with --lead-for: what one replica serves, to be told how many to have",
+    )  # fmt: skip
     parser.add_argument("--json", action="store_true", help="print the statuses as JSON")
     parser.add_argument("--plot", action="store_true", help="draw each forecast in the terminal")
     parser.add_argument("--png", type=output_file, metavar="FILE", help="draw them into a picture")
@@ -88,6 +92,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             require_number("at", args.at, minimum=0, maximum=LAST_TIME_SECONDS, unit="s")
         if args.lead_for:
             find_workload(shipped_catalogue(), args.lead_for)
+        if args.replica_rate is not None:
+            require_number("replica-rate", args.replica_rate, exclusive_minimum=0)
         flags = {name: getattr(args, name) for name in FILE_FLAGS}
         source = open_file_history(FileHistorySettings.load(flags=flags))
         try:
@@ -174,7 +180,7 @@ def _print_tables(
         elif len(statuses) == 1:
             console.print(steps_table(status))
         if args.lead_for and has_figures(answer):
-            print(f"{name}: {lead_line(args.lead_for, status, now)}")
+            print(f"{name}: {lead_line(args.lead_for, status, now, args.replica_rate)}")
 
 
 def _console() -> Console:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -75,8 +76,16 @@ def steps_table(status: dict[str, Any]) -> Table:
     return table
 
 
-def lead_line(workload: str, status: dict[str, Any], now_seconds: float) -> str:
+def lead_line(
+    workload: str, status: dict[str, Any], now_seconds: float, replica_rate: float | None = None
+) -> str:
     """What the series may need within the lead time of a catalogue entry.
+
+    Args:
+        workload: The entry.
+        status: Of the series.
+        now_seconds: Unix time.
+        replica_rate: What one replica serves, in the series' unit: the replicas to have are told.
 
     Raises:
         InputError: an unknown entry, or a lead time beyond the window.
@@ -87,8 +96,18 @@ def lead_line(workload: str, status: dict[str, Any], now_seconds: float) -> str:
         path["level"]: needed_within(window, path["values"], now_seconds, lead)
         for path in status["quantiles"]
     }
-    figures = ", ".join(f"p{level * 100:g} {value:.6g}" for level, value in needed.items())
+    figures = ", ".join(
+        f"p{level * 100:g} {value:.6g}" + _replicas(value, replica_rate)
+        for level, value in needed.items()
+    )
     return f"within the {lead:.0f} s until a new {workload} works (p95 of its start): {figures}"
+
+
+def _replicas(value: float, replica_rate: float | None) -> str:
+    if replica_rate is None:
+        return ""
+    count = math.ceil(value / replica_rate - 1e-9)
+    return f" ({count} replica{'' if count == 1 else 's'})"
 
 
 def ready_message(status: dict[str, Any]) -> str:

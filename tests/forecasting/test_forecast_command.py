@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -68,7 +69,12 @@ def test_what_a_start_up_needs_is_told_beside_it(asked: Any) -> None:
     status, out, _ = asked("domain:row", "--lead-for", "decoder-decode")
     assert status == 0
     assert "until a new decoder-decode works" in out.splitlines()[-1]
+    _, counted, _ = asked("domain:row", "--lead-for", "decoder-decode", "--replica-rate", "7")
+    told = re.findall(r"p\d+ ([\d.]+) \((\d+) replicas\)", counted.splitlines()[-1])
+    assert len(told) == 3
+    assert all(int(count) == np.ceil(float(value) / 7) for value, count in told)
     assert asked("domain:row", "--lead-for", "no-such-work")[0] == 2
+    assert asked("domain:row", "--lead-for", "decoder-decode", "--replica-rate", "0")[0] == 2
 
 
 def test_a_series_without_history_costs_only_itself(asked: Any) -> None:
