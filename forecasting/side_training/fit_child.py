@@ -28,6 +28,7 @@ def write_sample(folder: Path, sample: Sample, until_seconds: int) -> None:
         features=sample.features,
         changes=sample.changes,
         weights=sample.weights,
+        n_series=sample.n_series,
         until_seconds=until_seconds,
     )
 
@@ -45,7 +46,8 @@ def read_forests(folder: Path) -> Forests:
 def main(folder: Path) -> None:
     """Fit."""
     with np.load(folder / SAMPLE_FILE) as stored:
-        sample = Sample(stored["features"], stored["changes"], stored["weights"])
+        arrays = stored["features"], stored["changes"], stored["weights"]
+        sample = Sample(*arrays, n_series=int(stored["n_series"]))
         until_seconds = int(stored["until_seconds"])
     made = fit_forests(sample, until_seconds)
     part = folder / f"{FORESTS_FILE}.part"

@@ -86,6 +86,18 @@ def test_a_sample_is_drawn_by_seed_from_what_was_observed() -> None:
     assert draw_sample(short, 36, 1) is None
 
 
+def test_few_series_get_small_trees() -> None:
+    assert boosted_fit.tree_size(1) == {"num_leaves": 6, "min_data_in_leaf": 2400}
+    assert boosted_fit.tree_size(4) == {"num_leaves": 6, "min_data_in_leaf": 600}
+    assert boosted_fit.tree_size(82) == {"num_leaves": 24, "min_data_in_leaf": 100}
+    records = Records()
+    records.absorb(history(demand(2, 6 * DAY)))
+    sample = draw_sample(records, 36, 1)
+    assert sample is not None
+    assert sample.n_series == 2
+    assert len(sample.changes) <= 2 * boosted_features.MOST_EACH
+
+
 def test_it_learns_the_day_better_than_naive_and_says_the_same_twice() -> None:
     values = demand(12, 9 * DAY)
     came = values[:, -36:]

@@ -22,7 +22,7 @@ def small_sample() -> Sample:
     random = np.random.default_rng(0)
     features = random.random((600, 4)).astype(np.float32)
     changes = (features[:, 0] + random.random(600)).astype(np.float32)
-    return Sample(features, changes, np.ones(600, dtype=np.float32))
+    return Sample(features, changes, np.ones(600, dtype=np.float32), 20)
 
 
 def running(code: str, deadline_seconds: float = 60) -> tuple[ChildTraining, ManualClock]:
