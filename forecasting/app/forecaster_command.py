@@ -31,6 +31,7 @@ from forecasting.app.memory_file import read_state, write_state
 from forecasting.app.plan_metrics import PlanMetrics
 from forecasting.app.plan_thread import PlanSources, PlanThread
 from forecasting.forecast_round import ForecasterState
+from forecasting.remembered_source import RememberedSource
 from forecasting.series_source import SeriesSource
 from forecasting.side_training.child_training import ChildTraining
 from forecasting.tiers.tier_sets import RIDGE_ALONE, all_tiers
@@ -109,7 +110,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         log_json(args.log_level)
         # CapacityPlans are solved here, and what is printed goes into the log that people read.
         with solver_lines_dropped():
-            return serve(settings, source, args.once)
+            return serve(settings, RememberedSource(source), args.once)
     except InputError as error:
         print(f"wattpack forecaster: {error}", file=sys.stderr)
         return 2

@@ -26,6 +26,10 @@ class BadAnswerError(PermanentError):
     """The server answered something that is no Prometheus answer; look at its address."""
 
 
+class TooManySamplesError(InputError):
+    """The server would have to hold more samples than it may: ask for less at once."""
+
+
 class QueryApi:
     """``/api/v1/…`` of one server.
 
@@ -86,7 +90,9 @@ class QueryApi:
             reason = f"{_short(kind)}: {_short(body.get('error'))}"
             if kind in ("timeout", "canceled", "unavailable", "internal"):
                 raise TransientError(f"{self.url}: {reason}")
-            raise InputError("series", f"a PromQL expression ({reason})", query, self.url)
+            too_many = "too many samples" in reason or "exceeded maximum resolution" in reason
+            kind_of = TooManySamplesError if too_many else InputError
+            raise kind_of("series", f"a PromQL expression ({reason})", query, self.url)
         return body
 
     def _body(self, response: httpx.Response) -> bytes:

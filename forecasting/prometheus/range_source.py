@@ -19,6 +19,7 @@ from forecasting.prometheus.query import (
     SAMPLES,
     BadAnswerError,
     QueryApi,
+    TooManySamplesError,
     doubts,
     number,
     stamp,
@@ -29,6 +30,9 @@ from wattpack.errors import InputError, TransientError
 
 PAGE_BINS: Final = 5000
 """Bins of one question. Prometheus refuses over 11,000 points; half leaves room for others."""
+
+LEAST_PAGE_BINS: Final = 6
+"""An hour. A server that cannot sum over that cannot serve the expression at all."""
 
 PartialAnswers = Literal["refuse", "flag"]
 """What becomes of an answer with warnings."""
@@ -79,13 +83,30 @@ class PrometheusSource:
         for name, row in zip(series, rows, strict=True):
             self._flags.pop(name, None)
             query = expanded(name)
-            told: set[str] = set()
-            for first in range(0, count, PAGE_BINS):
-                page = row[first : first + PAGE_BINS]
-                told |= self._page(query, start_seconds + first * step_seconds, step_seconds, page)
+            told = self._pages(query, start_seconds, step_seconds, row)
             if told:
                 self._flags[name] = tuple(sorted(told))
         return rows
+
+    def _pages(self, query: str, start: int, step: int, row: Floats) -> set[str]:
+        """All bins of one expression, written into the row; returns flags.
+
+        A sum over thousands of boards is more than some servers hold for ten days; then pages
+        become smaller.
+        """
+        told: set[str] = set()
+        first, size = 0, PAGE_BINS
+        while first < len(row):
+            page = row[first : first + size]
+            try:
+                told |= self._page(query, start + first * step, step, page)
+            except TooManySamplesError:
+                if size <= LEAST_PAGE_BINS:
+                    raise
+                size = max(LEAST_PAGE_BINS, min(size, len(row)) // 4)
+            else:
+                first += size
+        return told
 
     def _page(self, query: str, start: int, step: int, row: Floats) -> set[str]:
         """Some bins of one expression, written into the row; returns flags."""

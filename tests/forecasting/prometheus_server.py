@@ -13,7 +13,7 @@ import pytest
 
 
 @contextmanager
-def serving(folder: Path, open_metrics: str) -> Iterator[str]:
+def serving(folder: Path, open_metrics: str, *flags: str) -> Iterator[str]:
     """The address of a Prometheus that knows these samples (OpenMetrics text with times)."""
     binary, tool = shutil.which("prometheus"), shutil.which("promtool")
     if binary is None or tool is None:
@@ -30,7 +30,7 @@ def serving(folder: Path, open_metrics: str) -> Iterator[str]:
         port = free.getsockname()[1]
     server = subprocess.Popen(
         [binary, f"--config.file={config}", f"--storage.tsdb.path={data}",
-         "--storage.tsdb.retention.time=100y", f"--web.listen-address=127.0.0.1:{port}"],
+         "--storage.tsdb.retention.time=100y", f"--web.listen-address=127.0.0.1:{port}", *flags],
         stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
     assert server.stderr is not None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -131,6 +132,21 @@ def test_a_counter_that_starts_anew_is_no_fall_of_draw(source: PrometheusSource)
     row = fetched(source, 'wattpack:dcgm_energy_draw_watts{Hostname="row1-n1"}')
     reset = (200 * 60 + START % BIN) // BIN
     assert row[reset - 3 : reset + 3] == pytest.approx(500, abs=60)
+
+
+@pytest.mark.promtool
+def test_a_server_that_holds_few_samples_is_asked_for_less_at_once(
+    source: PrometheusSource, tmp_path: Path
+) -> None:
+    with serving(tmp_path, exposition(), "--query.max-samples=2500") as address:
+        small = PrometheusSource(address)
+        try:
+            found = fetched(small, "wattpack:dcgm_draw_watts")
+            with pytest.raises(InputError, match="too many samples"):
+                fetched(small, "avg_over_time(DCGM_FI_DEV_POWER_USAGE[6h:1s])")
+        finally:
+            small.close()
+    np.testing.assert_array_equal(found, fetched(source, "wattpack:dcgm_draw_watts"))
 
 
 @pytest.mark.parametrize(
