@@ -74,8 +74,6 @@ def _table(rows: Iterator[tuple[int, list[str]]], zone: ZoneInfo | None, source:
         },
         refused=refused,
         flags=flags,
-        is_relative=times.is_relative,
-        source=source,
     )
 
 

@@ -38,14 +38,12 @@ class TimeReader:
         zone: Of times that state none; None refuses them.
 
     Attributes:
-        is_relative: No row so far was a time of day: numbers may count from anywhere.
         doubled: Times in an hour that came twice, resolved by the row before.
     """
 
     def __init__(self, zone: ZoneInfo | None = None) -> None:
         self._zone = zone
         self._last = -math.inf
-        self.is_relative = True
         self.doubled = 0
 
     def seconds(self, value: object, field: str) -> float:
@@ -57,7 +55,6 @@ class TimeReader:
         if isinstance(value, str):
             value = _parsed(value.strip(), field)
         if isinstance(value, datetime):
-            self.is_relative = False
             value = self._resolved(value, field)
         if isinstance(value, bool) or not isinstance(value, (int, float)):
             raise InputError(field, EXPECTED, value)

@@ -64,7 +64,7 @@ def read_parquet(file: Path, zone: ZoneInfo | None = None) -> Table:
             values[name] = _numbers(columns.column(place), name)[order]
         except InputError as error:
             refused[name] = error
-    return Table(seconds[order], values, refused, flags, times.is_relative, source)
+    return Table(seconds[order], values, refused, flags)
 
 
 def _seconds(column: Any, name: str, times: TimeReader) -> Floats:  # noqa: ANN401 - pyarrow

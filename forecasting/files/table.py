@@ -27,16 +27,12 @@ class Table:
         refused: Series whose cells are no numbers, with what is wrong.
         flags: What was repaired: ``unordered`` rows were sorted, of ``times-twice`` the mean
             counts, ``clock-change`` rows lay in an hour that came twice.
-        is_relative: Times are numbers that may count from anywhere, not from 1970.
-        source: File that it was read from.
     """
 
     seconds: Floats
     values: Mapping[str, Floats]
     refused: Mapping[str, InputError] = field(default_factory=dict)
     flags: tuple[str, ...] = ()
-    is_relative: bool = False
-    source: str = ""
 
     @property
     def names(self) -> list[str]:

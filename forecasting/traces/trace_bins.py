@@ -10,7 +10,7 @@ import numpy as np
 
 from forecasting.series_source import MAX_BINS, Floats
 from forecasting.traces.trace_requests import Integers, RequestBatch
-from forecasting.traces.trace_series import WINDOW_SECONDS, Direction, TokenLengths, TraceSeries
+from forecasting.traces.trace_series import Direction, TokenLengths, TraceSeries
 from wattpack.errors import InputError
 
 # One histogram over (client, direction, window, length), packed into a 64-bit key.
@@ -168,6 +168,3 @@ class _KeyCounts:
         counts = np.bincount(inverse, np.concatenate([c for _, c in parts]), len(keys))
         self._keys, self._counts, self._waiting = keys, counts.astype(np.int64), []
         return self._keys, self._counts
-
-
-__all__ = ["WINDOW_SECONDS", "TraceBins", "token_lengths"]
