@@ -24,6 +24,7 @@ from forecasting.app.history_choice import (
     end_seconds_of,
     open_file_history,
 )
+from forecasting.app.model_choice import add_models_flag
 from forecasting.backtest.backtest_verdicts import Verdict
 from forecasting.backtest.plan import Asked, BacktestPlan, plan_of
 from forecasting.backtest.window import Window
@@ -53,7 +54,8 @@ def build_parser() -> argparse.ArgumentParser:
         "--processes", type=int, default=1,
         help="deal the series to so many forecasters, each with its own calibration (1)",
     )  # fmt: skip
-    parser.add_argument("--resume", type=Path, metavar="DIR", help="keep finished pools, or go on")
+    add_models_flag(parser, "all")
+    parser.add_argument("--resume", type=Path, metavar="DIR", help="keep what is done, or go on")
     return parser
 
 
@@ -68,7 +70,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         try:
             series = chosen_series(source, args.series, args.all)
             plan = _plan(args, series, end_seconds_of(source, SystemClock()))
-            windows = _run(plan, Runs(settings, _processes(args.processes), args.resume))
+            windows = _run(
+                plan, Runs(settings, args.models, _processes(args.processes), args.resume)
+            )
             verdict, why = write_report(args.out, plan, windows, source)
         finally:
             source.close()

@@ -1,4 +1,4 @@
-"""Runs a backtest's pools, in processes of their own if asked, and keeps those that are finished.
+"""Runs a backtest's pools, in processes of their own if asked, and keeps what is finished.
 
 A pool is what one forecaster process would carry: its series share one calibration. So the state
 goes through a pool's origins in order, and only whole pools can be given to other processes.
@@ -16,12 +16,12 @@ from pathlib import Path
 from typing import Final
 
 from forecasting.app.history_choice import FileHistorySettings, open_file_history
+from forecasting.app.kept_pool import KeptPool
+from forecasting.app.model_choice import Models, fresh_state
 from forecasting.backtest.plan import BacktestPlan
 from forecasting.backtest.rolling import rolling
 from forecasting.backtest.window import Window
 from forecasting.series_source import SeriesId
-from wattpack.errors import InputError, PermanentError
-from wattpack.flags import write_output
 
 FORMAT: Final = 1
 """Of kept pools: another release's are not read."""
@@ -35,11 +35,13 @@ class Runs:
 
     Attributes:
         history: Where the history is; each process opens it.
+        models: That forecast.
         pools: Into how many the series are dealt.
-        kept: Folder of finished pools, or None.
+        kept: Folder of what is finished, or None.
     """
 
     history: FileHistorySettings
+    models: Models = "all"
     pools: int = 1
     kept: Path | None = None
 
@@ -56,19 +58,11 @@ def run_backtest(plan: BacktestPlan, runs: Runs, progress: Progress) -> list[Win
         WattpackError: when the history cannot be read, or a kept pool is not one.
     """
     parts = [plan.of(part) for part in dealt(plan.series, runs.pools)]
-    total, done = len(parts) * len(plan.origins), 0
-    windows: list[Window] = []
-    missing = []
-    for part in parts:
-        kept = _read_kept(part, runs)
-        windows += kept or []
-        done += len(plan.origins) if kept is not None else 0
-        missing += [part] if kept is None else []
-    progress(done, total)
-    for fresh in _run(missing, runs):
+    total, windows = len(parts) * len(plan.origins), list[Window]()
+    progress(0, total)
+    for done, fresh in enumerate(_run(parts, runs), start=1):
         windows += fresh
-        done += len({window.origin_seconds for window in fresh}) if len(missing) > 1 else 1
-        progress(min(done, total), total)
+        progress(done * (1 if len(parts) == 1 else len(plan.origins)), total)
     order = {name: i for i, name in enumerate(plan.series)}
     return sorted(windows, key=lambda w: (w.origin_seconds, order[SeriesId(w.series)]))
 
@@ -81,60 +75,37 @@ def dealt(series: Sequence[SeriesId], pools: int) -> list[list[SeriesId]]:
 def _run(parts: Sequence[BacktestPlan], runs: Runs) -> Iterator[list[Window]]:
     """The windows of one origin, or of whole pools where several processes run."""
     if len(parts) == 1:
-        finished: list[Window] = []
-        for windows in _origins(parts[0], runs.history):
-            finished += windows
-            yield windows
-        _keep(parts[0], runs, finished)
-        return
-    if not parts:
+        yield from _origins(parts[0], runs)
         return
     # Spawned: what a fork would copy of threads and open databases is not safe to use there.
     with ProcessPoolExecutor(len(parts), mp_context=get_context("spawn")) as pool:
-        waiting = {pool.submit(_whole, part, runs.history): part for part in parts}
-        for future in as_completed(waiting):
-            windows = future.result()
-            _keep(waiting[future], runs, windows)
-            yield windows
+        for future in as_completed([pool.submit(_whole, part, runs) for part in parts]):
+            yield future.result()
 
 
-def _whole(plan: BacktestPlan, history: FileHistorySettings) -> list[Window]:
-    return [window for windows in _origins(plan, history) for window in windows]
+def _whole(plan: BacktestPlan, runs: Runs) -> list[Window]:
+    return [window for windows in _origins(plan, runs) for window in windows]
 
 
-def _origins(plan: BacktestPlan, history: FileHistorySettings) -> Iterator[list[Window]]:
-    source = open_file_history(history)
+def _origins(plan: BacktestPlan, runs: Runs) -> Iterator[list[Window]]:
+    """The windows of each origin: those that are kept, then those that are gone through now."""
+    kept = None if runs.kept is None else KeptPool(runs.kept / f"pool-{_name(plan, runs)}")
+    state = fresh_state(runs.models)
+    lines, state = ([], state) if kept is None else kept.read(state)
+    yield from lines
+    source = open_file_history(runs.history)
     try:
-        yield from rolling(plan, source)
+        done = len(lines)
+        for after, windows in rolling(plan, source, state, done):
+            done += 1
+            if kept is not None:
+                kept.keep(done, after, windows)
+            yield windows
     finally:
         source.close()
 
 
-def _file(plan: BacktestPlan, runs: Runs) -> Path | None:
-    """Where a pool is kept: named by what it is of."""
-    if runs.kept is None:
-        return None
-    asked = json.dumps([FORMAT, asdict(plan), runs.history.model_dump(mode="json")])
-    return runs.kept / f"pool-{hashlib.sha256(asked.encode()).hexdigest()[:16]}.json"
-
-
-def _keep(plan: BacktestPlan, runs: Runs, windows: Sequence[Window]) -> None:
-    file = _file(plan, runs)
-    if file is None:
-        return
-    try:
-        file.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise PermanentError(f"finished pools cannot be kept in {file.parent}: {error}") from error
-    write_output(file, json.dumps({"windows": [window.to_json() for window in windows]}))
-
-
-def _read_kept(plan: BacktestPlan, runs: Runs) -> list[Window] | None:
-    file = _file(plan, runs)
-    if file is None or not file.exists():
-        return None
-    try:
-        given = json.loads(file.read_text(encoding="utf-8"))["windows"]
-    except (OSError, ValueError, TypeError, KeyError, RecursionError) as error:
-        raise InputError("resume", "pools that a backtest kept", str(file)) from error
-    return [Window.read(one) for one in given]
+def _name(plan: BacktestPlan, runs: Runs) -> str:
+    """Of what is asked: another question has another file."""
+    asked = [FORMAT, asdict(plan), runs.models, runs.history.model_dump(mode="json")]
+    return hashlib.sha256(json.dumps(asked).encode()).hexdigest()[:16]

@@ -27,9 +27,10 @@ from forecasting.app.history_choice import (
     end_seconds_of,
     open_file_history,
 )
+from forecasting.app.model_choice import add_models_flag, fresh_state
 from forecasting.events import events_from_csv
 from forecasting.fan import Fan, fan_of
-from forecasting.forecast_round import ForecasterState, TargetForecast, step
+from forecasting.forecast_round import TargetForecast, step
 from forecasting.forecast_status import has_figures, status_of
 from forecasting.issued_forecast import LAST_TIME_SECONDS
 from forecasting.series_source import BIN_SECONDS, SeriesId, SeriesSource
@@ -78,6 +79,7 @@ def build_parser() -> argparse.ArgumentParser:
         "--replica-rate", type=float,
         help="with --lead-for: what one replica serves, to be told how many to have",
     )  # fmt: skip
+    add_models_flag(parser, "ridge")
     parser.add_argument("--json", action="store_true", help="print the statuses as JSON")
     parser.add_argument("--plot", action="store_true", help="draw each forecast in the terminal")
     parser.add_argument("--png", type=output_file, metavar="FILE", help="draw them into a picture")
@@ -148,7 +150,7 @@ def _forecast(
     args: argparse.Namespace, source: SeriesSource, targets: Sequence[Target], now: float
 ) -> int:
     """Forecast and show; a series that cannot be read or computed costs only itself."""
-    _, answers = step(ForecasterState(), now, source, targets)
+    _, answers = step(fresh_state(args.models), now, source, targets)
     statuses = [(str(a.target.series), status_of(a, now), a) for a in answers if a.error is None]
     if args.json:
         shown = [{"series": name, "status": status} for name, status, _ in statuses]

@@ -103,7 +103,7 @@ class ForecastMetrics:
                 self._now.labels(*key).set(newest)
                 self._data_until.labels(*key).set(float(made.observed_until_seconds[answer.row]))
             self._fallback.labels(*key).set(float(made.methods[answer.row] in FALLBACKS))
-        self._promises.show(statuses, [answer.target.key for answer in answers], now_seconds)
+        self._promises.show(statuses, {a.target.key: _live(a) for a in answers}, now_seconds)
         for key, lead in leads.items():
             self._lead.labels(*key, lead.workload).set(lead.seconds)
             for level, needed in ((0.5, lead.p50), (0.95, lead.p95), (0.99, lead.p99)):
@@ -115,3 +115,9 @@ class ForecastMetrics:
     def failed(self, error: Exception) -> None:
         """Count one failure."""
         self._errors.labels(type(error).__name__).inc()
+
+
+def _live(answer: TargetForecast) -> tuple[int, int] | None:
+    """Windows and violations of promises that were really made."""
+    live = answer.record.live
+    return None if answer.made is None else (live.windows, live.violations[0])

@@ -1,12 +1,12 @@
 """How promises are kept, as metrics: counters of live windows, bounds, reserve, models.
 
-What a series had on its record when this process first saw it is not counted: those windows were
-rehearsed on its history, or counted by the process before.
+What a series had on its record when this process first saw it is not counted: the process before
+did, and rehearsed windows are no promises.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Gauge
@@ -67,14 +67,15 @@ class PromiseMetrics:
     def show(
         self,
         statuses: Mapping[TargetKey, Mapping[str, Any]],
-        there: Collection[TargetKey],
+        live: Mapping[TargetKey, tuple[int, int] | None],
         now_seconds: float,
     ) -> None:
         """Replace all gauges by those of one good round, and count what came since the last.
 
         Args:
             statuses: By object, as they are written.
-            there: All objects: one whose history is away for a round keeps its counters.
+            live: Windows and violations of promises that were really made, of all objects; None
+                for one whose history is away: it keeps its counters.
             now_seconds: Unix time.
         """
         gauges = (
@@ -84,7 +85,10 @@ class PromiseMetrics:
             gauge.clear()
         for key, status in statuses.items():
             self._show_one(key, status, now_seconds)
-        for key in self._counted.keys() - set(there):
+        for key, counts in live.items():
+            if counts is not None:
+                self._count(key, counts)
+        for key in self._counted.keys() - live.keys():
             del self._counted[key]
             self._windows.remove(*key)
             self._violations.remove(*key)
@@ -103,9 +107,10 @@ class PromiseMetrics:
             self._model_age.labels(*key).set(max(0.0, now_seconds - account.fitted_until_seconds))
         for tier in account.tiers:
             self._weight.labels(*key, tier.name).set(tier.weight)
+
+    def _count(self, key: TargetKey, counts: tuple[int, int]) -> None:
         # A counter that begins at its first increment would hide that increment from increase().
         counters = self._windows.labels(*key), self._violations.labels(*key)
-        before = self._counted.get(key, (windows, violations))
-        for counter, new, old in zip(counters, (windows, violations), before, strict=True):
+        for counter, new, old in zip(counters, counts, self._counted.get(key, counts), strict=True):
             counter.inc(max(0, new - old))
-        self._counted[key] = (windows, violations)
+        self._counted[key] = counts

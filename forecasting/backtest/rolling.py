@@ -56,17 +56,25 @@ class PastOnly:
         return self._source.fetch(series, start_seconds, end_seconds, step_seconds)
 
 
-def rolling(plan: BacktestPlan, source: SeriesSource) -> Iterator[list[Window]]:
-    """The windows of each origin, oldest first.
+def rolling(
+    plan: BacktestPlan, source: SeriesSource, state: ForecasterState, done: int = 0
+) -> Iterator[tuple[ForecasterState, list[Window]]]:
+    """The state after each origin and the origin's windows, oldest first.
+
+    Args:
+        plan: What to go through.
+        source: The history.
+        state: Of a forecaster that has learned nothing, or as it was after ``done`` origins.
+        done: Origins that are not gone through again.
 
     Raises:
         WattpackError: when the history cannot be read at all.
     """
-    state, past, targets = ForecasterState(), PastOnly(source), targets_of(plan)
-    for origin in plan.origins:
+    past, targets = PastOnly(source), targets_of(plan)
+    for origin in plan.origins[done:]:
         past.now_seconds = origin
         state, answers = step(state, float(origin), past, targets)
-        yield _windows(plan, origin, source, answers)
+        yield state, _windows(plan, origin, source, answers)
 
 
 def _windows(

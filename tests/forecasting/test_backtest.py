@@ -16,13 +16,15 @@ from scipy.stats import binom
 
 from forecasting.app.backtest_command import main
 from forecasting.app.backtest_report import as_html, as_markdown, page, telling
-from forecasting.app.backtest_runs import dealt
+from forecasting.app.backtest_runs import Runs, dealt, run_backtest
+from forecasting.app.history_choice import FileHistorySettings
 from forecasting.backtest.backtest_verdicts import grouped, is_missed, reserve_ratio, verdict_of
 from forecasting.backtest.plan import Asked, plan_of
 from forecasting.backtest.references import day_change, day_maxima, last_value, seasonal_naive
 from forecasting.backtest.rolling import PastOnly, rolling
 from forecasting.backtest.window import LEVELS, MODELS, Window
 from forecasting.binomial import share_at_most, share_bounds
+from forecasting.forecast_round import ForecasterState
 from forecasting.memory_source import MemorySource
 from forecasting.series_source import Floats, SeriesId
 from forecasting.sqlite import HistoryStore
@@ -52,7 +54,7 @@ NAMES = ("s0", "s1", "s2", "gaps", "quiet")
 @pytest.fixture(scope="module")
 def windows(source: MemorySource) -> list[Window]:
     plan = plan_of(NAMES, END, Asked(days=2))
-    return [window for origin in rolling(plan, source) for window in origin]
+    return [window for _, origin in rolling(plan, source, ForecasterState()) for window in origin]
 
 
 def test_origins_are_a_stride_apart_and_the_last_window_ends_with_the_history() -> None:
@@ -76,12 +78,12 @@ def test_what_cannot_be_gone_through_is_refused_by_its_name(asked: Asked, field:
 
 def test_no_round_sees_what_comes_after_its_origin(source: MemorySource) -> None:
     plan = plan_of(NAMES, END, Asked(days=1))
-    honest = [window for origin in rolling(plan, source) for window in origin]
+    honest = [window for _, origin in rolling(plan, source, ForecasterState()) for window in origin]
     cut = plan.origins[2] // 600
     changed = {name: row.copy() for name, row in source.values.items()}
     for row in changed.values():
         row[cut:] = 5000.0
-    other = [window for origin in rolling(plan, MemorySource(changed)) for window in origin]
+    other = [w for _, of in rolling(plan, MemorySource(changed), ForecasterState()) for w in of]
     for a, b in zip(honest, other, strict=True):
         if a.origin_seconds <= plan.origins[2]:
             assert (a.peaks, a.fan, a.maxima, a.scale) == (b.peaks, b.fan, b.maxima, b.scale)
@@ -233,6 +235,7 @@ def history(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def ask(history: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Any:
     def run(*argv: str, out: str = "out") -> tuple[int, str, str]:
         given = [*argv, "--history-file", str(history), "--until", str(END), "--days", "1"]
+        given += ["--models", "ridge"]
         status = main([*given, "--out", str(tmp_path / out)])
         return status, *capsys.readouterr()
 
@@ -257,20 +260,48 @@ def test_the_folder_has_figures_page_and_pictures(ask: Any, tmp_path: Path) -> N
     assert "<b>rack</b>\\|1" in (tmp_path / "out" / "report.md").read_text()
 
 
-def test_what_is_kept_is_not_run_again_and_says_the_same(ask: Any, tmp_path: Path) -> None:
+def test_what_is_kept_is_not_run_again_and_what_is_not_goes_on(ask: Any, tmp_path: Path) -> None:
     keep = ("--resume", str(tmp_path / "kept"))
+    assert ask("--all", out="whole")[0] == 0
     assert ask("--all", *keep, out="a")[0] == 0
-    (kept,) = (tmp_path / "kept").iterdir()
-    told = json.loads(kept.read_text())
-    told["windows"][0]["peak"] = 123456.0
-    kept.write_text(json.dumps(told))
+    state, lines = sorted((tmp_path / "kept").iterdir())
+    assert state.name.endswith("-4.npz")
+    whole = lines.read_text()
+    told = [json.loads(line) for line in whole.splitlines()]
+    told[0][0]["peak"] = 123456.0
+    lines.write_text("".join(json.dumps(line) + "\n" for line in told))
     assert ask("--all", *keep, out="b")[0] == 0
     again = json.loads((tmp_path / "b" / "backtest.json").read_text())
     assert again["windows"][0]["peak"] == 123456.0
-    kept.write_text("[]")
+    lines.write_text("[]\n")
     status, _, err = ask("--all", *keep)
     assert status == 2
     assert "resume" in err
+
+
+def test_a_backtest_that_was_cut_off_ends_as_one_that_was_not(
+    history: Path, tmp_path: Path
+) -> None:
+    plan = plan_of(["row"], END, Asked(days=1.5))
+    runs = Runs(FileHistorySettings(history_file=history), "ridge", kept=tmp_path / "kept")
+
+    class Cut(Exception):
+        pass
+
+    def cut(done: int, _: int) -> None:
+        if done == 3:
+            raise Cut
+
+    with pytest.raises(Cut):
+        run_backtest(plan, runs, cut)
+    (lines,) = (tmp_path / "kept").glob("*.jsonl")
+    with lines.open("a", encoding="utf-8") as half:
+        half.write('[{"series": "ro')
+    seen: list[int] = []
+    windows = run_backtest(plan, runs, lambda done, _: seen.append(done))
+    assert seen == [0, 1, 2, 3, 4, 5, 6]
+    whole = Runs(FileHistorySettings(history_file=history), "ridge")
+    assert windows == run_backtest(plan, whole, lambda *_: None)
 
 
 def test_two_processes_are_two_pools_with_all_windows(ask: Any, tmp_path: Path) -> None:

@@ -22,8 +22,9 @@ class Shown:
         self.registry = CollectorRegistry()
         self.metrics = PromiseMetrics(self.registry)
 
-    def show(self, statuses: dict[TargetKey, Any], *also: TargetKey, now: float = 0.0) -> None:
-        self.metrics.show(statuses, [*statuses, *also], now)
+    def show(self, statuses: dict[TargetKey, Any], *away: TargetKey, now: float = 0.0) -> None:
+        live = {key: (s["coverageN"], s["violations"]) for key, s in statuses.items()}
+        self.metrics.show(statuses, live | dict.fromkeys(away), now)
 
     def value(self, name: str, key: TargetKey = ROW, **labels: str) -> float | None:
         found = {"namespace": key.namespace, "name": key.name, **labels}
