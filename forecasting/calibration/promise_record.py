@@ -8,6 +8,7 @@ from typing import Final, Literal
 
 import numpy as np
 
+from forecasting.binomial import share_bounds
 from forecasting.calibration.stored_fields import Fields
 from wattpack.errors import InputError
 
@@ -138,7 +139,7 @@ class PromiseRecord:
         Windows of one hour miss together, so the bounds are narrower than what is known.
         """
         tally = self._tally(kind)
-        return tuple(clopper_pearson(v, tally.windows, confidence) for v in tally.violations)
+        return tuple(share_bounds(v, tally.windows, confidence) for v in tally.violations)
 
     def burn_rates(self, now_seconds: int) -> tuple[float | None, ...]:
         """How many times as fast as allowed the week's violations come, one a level.
@@ -164,7 +165,7 @@ class PromiseRecord:
             doubt: Share of false alarms at exactly that rate.
         """
         week = self._week(now_seconds)
-        lower = [clopper_pearson(v, week.windows, 1 - 2 * doubt)[0] for v in week.violations]
+        lower = [share_bounds(v, week.windows, 1 - 2 * doubt)[0] for v in week.violations]
         return tuple(
             low > rate * (1 - level) for low, level in zip(lower, self.levels, strict=True)
         )
@@ -224,20 +225,6 @@ class PromiseRecord:
             if today - BUDGET_DAYS < day <= today:
                 total = total.plus(tally)
         return total
-
-
-def clopper_pearson(count: int, total: int, confidence: float = 0.95) -> tuple[float, float]:
-    """Exact bounds of a rate of which ``count`` of ``total`` were seen; (0, 1) of none.
-
-    Source: Clopper and Pearson, Biometrika 26 (1934), 404-413.
-    """
-    # scipy takes long to load and only reports need it.
-    from scipy.stats import beta
-
-    tail = (1 - confidence) / 2
-    lower = float(beta.ppf(tail, count, total - count + 1)) if count > 0 else 0.0
-    upper = float(beta.ppf(1 - tail, count + 1, total - count)) if count < total else 1.0
-    return lower, upper
 
 
 def _tally_json(tally: Tally) -> dict[str, object]:

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from forecasting.calibration.promise_record import PromiseRecord, clopper_pearson
+from forecasting.binomial import share_bounds
+from forecasting.calibration.promise_record import PromiseRecord
 from wattpack.errors import InputError
 
 LEVELS = (0.9, 0.99)
@@ -70,7 +71,7 @@ def test_bounds_leave_exactly_the_doubt_in_each_tail(
     count: int, total: int, confidence: float
 ) -> None:
     count = min(count, total)
-    lower, upper = clopper_pearson(count, total, confidence)
+    lower, upper = share_bounds(count, total, confidence)
 
     def at_most(k: int, rate: float) -> float:
         return sum(comb(total, i) * rate**i * (1 - rate) ** (total - i) for i in range(k + 1))
