@@ -97,7 +97,8 @@ def clean(values: Floats, day_steps: int) -> Cleaned:
     first, last = _ends(known)
     any_known = last >= 0
     gapped = np.nonzero(~known.all(axis=1) & any_known)[0]
-    filled[gapped] = _filled(filled[gapped], known[gapped], day_steps)
+    if len(gapped):
+        filled[gapped] = _filled(filled[gapped], known[gapped], day_steps)
     # Nobody knows whether the newest bin was real; the record is the highest that is believed.
     new = spiked[place[spiked] == n_bins - 1]
     filled[new, -1] = second[new]

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import groupby
 from typing import Final
 
@@ -80,7 +81,8 @@ def hour_steps(day_steps: int) -> int:
     return max(1, day_steps // 24)
 
 
-def step_groups(horizon: int, day_steps: int) -> list[StepGroup]:
+@lru_cache(maxsize=64)
+def step_groups(horizon: int, day_steps: int) -> tuple[StepGroup, ...]:
     """Steps that get coefficients of their own, up to the first that covers the horizon."""
     hour, quarter = hour_steps(day_steps), max(1, day_steps // 4)
     places = [(step, 1) for step in range(1, min(horizon, EXACT_STEPS) + 1)]
@@ -89,7 +91,7 @@ def step_groups(horizon: int, day_steps: int) -> list[StepGroup]:
         width = hour if newest < day_steps else quarter
         places.append(((newest // width + 1) * width, width))
     groups = groupby(places, lambda place: (place[1], days_back(place[0], day_steps)))
-    return [StepGroup(np.array([step for step, _ in g]), key[1]) for key, g in groups]
+    return tuple(StepGroup(np.array([step for step, _ in g]), key[1]) for key, g in groups)
 
 
 def days_back(step: int, day_steps: int) -> int:

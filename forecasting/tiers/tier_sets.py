@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -14,6 +15,8 @@ from forecasting.tiers.roster import make_roster
 
 REHEARSED_REFIT_SECONDS: Final = 86400
 """Data between two fits of a rehearsal: it goes through days in seconds, and fits as it goes."""
+
+log = logging.getLogger(__name__)
 
 MakeTiers = Callable[[int], Sequence[Forecaster]]
 """Models without history, for windows of so many steps."""
@@ -43,12 +46,14 @@ RIDGE_ALONE: Final = TierSet(_ridge, _ridge)
 def all_tiers(
     training: Callable[[], Training] | None = None, plug_ins: Sequence[str] = ()
 ) -> TierSet:
-    """Everything that this installation has.
+    """Everything that this installation has; what it lacks is logged with the reason.
 
     Args:
         training: Makes the place where live forests are fitted; None fits them in ``update``.
         plug_ins: Names of entry points.
     """
+    for name, why in make_roster(1, plug_ins=plug_ins).absent.items():
+        log.warning("forecasts are made without %s: %s", name, why)
 
     def live(horizon: int) -> Sequence[Forecaster]:
         place = None if training is None else training()

@@ -16,6 +16,7 @@ from forecasting.tiers.direct_ridge import Ridge
 from forecasting.tiers.naive import SeasonalNaive
 from forecasting.tiers.plug_in import GROUP, PlugIn, load_plug_ins
 from forecasting.tiers.roster import make_roster
+from forecasting.tiers.tier_sets import all_tiers
 from tests.forecasting.tiers.test_tiers import DAY, LEVELS, demand, history
 from wattpack.errors import InputError
 
@@ -138,6 +139,12 @@ def test_the_roster_has_what_is_installed(monkeypatch: pytest.MonkeyPatch) -> No
     assert len(less.tiers) == 3
     assert set(less.absent) == {"boosted", "nobody"}
     assert boosted_fit.lightgbm_problem() == ""
+
+
+def test_what_an_installation_lacks_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    tiers = all_tiers(plug_ins=("nobody",))
+    assert "without nobody: no installed package offers it" in caplog.text
+    assert len(tiers.live(12)) == len(tiers.rehearsing(12)) == 4
 
 
 def test_statsforecast_is_a_plug_in() -> None:
