@@ -165,7 +165,9 @@ class Engine:
         limit = np.where(np.isfinite(ceilings), ceilings, cleaned.highest * (1 + ASSUMED_OFFSET))
         moved[~judged], lifted[~judged] = limit[~judged, None, None], limit[~judged, None]
         tops = tops_of(cleaned, ceilings)
-        flags = _flags(cleaned, methods, lifted[:, -1], planned)
+        told = [level_index(grid, level) for level in self._shape.levels]
+        # What is cut above the levels that are told changes no answer.
+        flags = _flags(cleaned, methods, lifted[:, told[-1]], planned)
         flags = self._with_uncalibrated(flags, methods, history.series, question.pools)
         told_steps, told_peaks = bounded(moved, lifted, tops)
         made = OpenIssue(
@@ -182,7 +184,6 @@ class Engine:
             broken=np.zeros(peaks.shape, dtype=bool),
         )
         self._keep(made)
-        told = [level_index(grid, level) for level in self._shape.levels]
         at_99 = level_index(grid, 0.99)
         return Forecast(
             series=tuple(history.series),

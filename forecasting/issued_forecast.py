@@ -31,6 +31,9 @@ LAST_TIME_SECONDS: Final = 253_370_764_800
 
 MAX_LEVELS: Final = 21
 
+HISTORY_UNAVAILABLE: Final = "HistoryUnavailable"
+"""Reason of an object that is not ready because its history could not be read this round."""
+
 
 class ForecastKey(NamedTuple):
     """Which object: names alone repeat between namespaces."""
@@ -189,7 +192,10 @@ def _require_standing(
     spec: Mapping[str, Any],
     status: Mapping[str, Any],
 ) -> None:
-    """The object is alive, speaks of its newest spec in watts, and calls itself ready."""
+    """The object is alive, speaks of its newest spec in watts, and calls itself ready.
+
+    One whose history is away for a round keeps its figures until they are too old.
+    """
     if metadata.get("deletionTimestamp"):
         raise InputError("metadata.deletionTimestamp", "an object that is not being deleted")
     unit = _mapping(spec.get("target")).get("unit", WATT_UNITS[0])
@@ -199,7 +205,7 @@ def _require_standing(
         raise InputError("status", "a first forecast; there is none yet")
     conditions = [_mapping(condition) for condition in _list(status.get("conditions"))]
     ready = next((c for c in conditions if c.get("type") == "Ready"), _mapping(None))
-    if ready.get("status") != "True":
+    if ready.get("status") != "True" and ready.get("reason") != HISTORY_UNAVAILABLE:
         why = " ".join(str(ready.get(part, "")) for part in ("reason", "message")).strip()
         raise InputError("status.conditions", f"Ready=True; it says: {why or 'nothing':.200}")
     spoken, wanted = status.get("observedGeneration", 0), metadata.get("generation", 0)

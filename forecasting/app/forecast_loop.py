@@ -1,7 +1,8 @@
 """The forecaster's loop: read DemandForecast objects, forecast, write their status.
 
 When the history or the API fails, the last state is kept, the objects say so (Ready=False,
-HistoryUnavailable) and the next round tries again: users see the age grow and fall back.
+HistoryUnavailable) and the next round tries again: users see the age grow, and fall back once the
+last forecast is too old.
 What is new or changed between two rounds is told its verdict by ``forecast_verdicts``.
 """
 
@@ -17,6 +18,7 @@ from forecasting.app.forecast_statuses import ForecastStatuses, key_of
 from forecasting.app.running_work_reader import RunningWorkReader
 from forecasting.forecast_round import ForecasterState, TargetForecast, step
 from forecasting.forecast_status import needed_in_lead, status_of
+from forecasting.issued_forecast import HISTORY_UNAVAILABLE
 from forecasting.series_source import SeriesSource
 from forecasting.start_leads import RunningWork
 from forecasting.targets import Target, TargetKey, target_of
@@ -131,7 +133,7 @@ class ForecasterProcess:
             self.metrics.failed(error)
             for body in bodies:
                 if key_of(body) in targets:
-                    self._statuses.say(body, "HistoryUnavailable", str(error), now_seconds)
+                    self._statuses.say(body, HISTORY_UNAVAILABLE, str(error), now_seconds)
             return False
         by_key = {key_of(body): body for body in bodies}
         leads = _leads(answers, running, now_seconds)
@@ -163,7 +165,7 @@ class ForecasterProcess:
             self.metrics.failed(answer.error)
         if status is None:
             why = str(answer.error)
-            return self._statuses.say(body, "HistoryUnavailable", why, now_seconds)
+            return self._statuses.say(body, HISTORY_UNAVAILABLE, why, now_seconds)
         return self._statuses.put(body, status, now_seconds)
 
     def _targets(

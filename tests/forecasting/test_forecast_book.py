@@ -38,6 +38,14 @@ def test_a_sound_forecast_is_used_as_it_is() -> None:
     assert (outlook.state, outlook.method, outlook.is_fallback) == ("Forecast", "ridge", False)
 
 
+AWAY = {"type": "Ready", "status": "False", "reason": "HistoryUnavailable", "message": "away"}
+
+
+def test_a_forecast_whose_history_is_away_for_a_round_ages_and_stays() -> None:
+    outlook = ask(make_forecast(NOW - 60, conditions=[AWAY]))
+    assert (outlook.p99_watts, outlook.state) == (30_000, "Forecast")
+
+
 #: Each was taken once: what is wrong with the object, and a word of the reason that is given.
 UNTRUSTED: dict[str, tuple[dict[str, Any], str]] = {
     "twenty days old": (make_forecast(NOW - 20 * DAY), "was valid until"),
@@ -48,9 +56,12 @@ UNTRUSTED: dict[str, tuple[dict[str, Any], str]] = {
     "no validity and 31 minutes old": (make_forecast(NOW - 1861, validUntil=None), "was valid"),
     "not ready": (
         make_forecast(conditions=[
-            {"type": "Ready", "status": "False", "reason": "HistoryUnavailable", "message": "away"}
+            {"type": "Ready", "status": "False", "reason": "SeriesRefused", "message": "not one"}
         ]),
-        "HistoryUnavailable away",
+        "SeriesRefused not one",
+    ),
+    "its history away for longer than it is valid": (
+        make_forecast(validUntil=at(NOW - 1), conditions=[AWAY]), "was valid until"
     ),
     "no condition at all": (make_forecast(conditions=None), "Ready=True"),
     "from the future": (make_forecast(NOW + 300), "from the future (1973-03-03T09:51:40Z)"),
