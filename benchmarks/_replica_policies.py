@@ -27,7 +27,7 @@ DAY: Final = 1440
 Knobs = npt.NDArray[np.float64]
 
 UTILISATION: Final = tuple(np.arange(0.40, 1.051, 0.025).round(3))
-LONGEST_HOLD: Final = 240
+KEPT_MINUTES: Final = (0, 1, 2, 3, 5, 8, 10, 15, 20, 30, 45, 60, 90, 120)
 
 
 def _grid(*axes: Sequence[float]) -> Knobs:
@@ -77,7 +77,7 @@ def reactive(rates: Floats, replica_rate: float, sparse: int = 1) -> tuple[Knobs
 
 def keep_alive(rates: Floats, replica_rate: float) -> tuple[Knobs, Policy]:
     """Knob: minutes that a replica is kept."""
-    knobs = _grid((0, 1, 2, 3, 5, 8, 10, 15, 20, 30, 45, 60, 90, 120, 180, LONGEST_HOLD))
+    knobs = _grid(KEPT_MINUTES)
     held = Held(knobs[:, 0])
 
     def wish(minute: int, queued: Floats) -> Floats:
