@@ -1,65 +1,45 @@
-"""The pictures of docs/forecasting.md: ``python -m benchmarks.forecast_plot`` (matplotlib)."""
+"""The picture of docs/forecasting.md: ``python -m benchmarks.forecast_plot`` (matplotlib)."""
 
 from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import Final
 
 import matplotlib as mpl
 import numpy as np
 
-from benchmarks.forecast_quality import DAY, FILES, HORIZON, load
-from forecasting.forecast_choice import forecast, level_index
-from forecasting.rehearsal import replay
-from forecasting.series_source import History, SeriesId
+from benchmarks.forecast_run import LEVELS, Published, published
+from benchmarks.forecast_sets import DAY, HORIZON, ForecastSet, clients, totals
 
 mpl.use("Agg")
 from matplotlib import pyplot as plt
+from matplotlib.axes import Axes
 
-LEVELS = (0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99)
-TITLES = {
-    "clients": "busiest client of a small model",
-    "totals": "all clients of a large model",
-    "clusters": "largest virtual cluster, GPUs in use",
-}
+FIRST_ORIGIN: Final = 11 * DAY + 60
+FORECASTS: Final = 4
+SHOWN: Final = (
+    (clients, "m-small/c5", "busiest client of a small model, requests a second"),
+    (totals, "m-large", "all clients of a large model, requests a second"),
+    (clients, "helios/vc6YE", "largest virtual cluster, GPUs in use"),
+)
+BANDS: Final = ((0.01, 0.99, 0.15), (0.05, 0.95, 0.2), (0.2, 0.8, 0.3))
 
 
-def plot_fans(file: Path, cut: int = 11 * DAY + 60) -> None:
-    """One series of each kind: the day before, four forecasts made in turn, and what came."""
-    figure, axes = plt.subplots(3, 1, figsize=(10, 9))
-    for axis, name in zip(axes, FILES, strict=True):
-        row = load(name)[:1]
-        names = [SeriesId(name)]
-        chosen = replay(
-            History(names, row[:, :cut]), horizon=HORIZON, levels=(0.5, 0.95, 0.99)
-        ).methods
-        hours = (np.arange(row.shape[1]) - cut) / 6
-        end = cut + 4 * HORIZON
-        axis.plot(hours[cut - DAY : end], row[0, cut - DAY : end], "k", lw=0.8, label="observed")
-        for at in range(cut, end, HORIZON):
-            made = forecast(
-                History(names, row[:, at - 10 * DAY : at]),
-                horizon=HORIZON,
-                levels=LEVELS,
-                prefer={names[0]: chosen[0]},
-            )
-            x, paths, last = hours[at : at + HORIZON], made.quantiles[0], at > cut
-            for i, shade in ((0, 0.15), (1, 0.2), (2, 0.3)):
-                label = None if last else f"{LEVELS[i]:.0%} to {LEVELS[-1 - i]:.0%}"
-                axis.fill_between(
-                    x,
-                    paths[:, i],
-                    paths[:, -1 - i],
-                    color="#00798c",
-                    alpha=shade,
-                    lw=0,
-                    label=label,
-                )
-            axis.plot(x, paths[:, 3], c="#00798c", lw=1.2, label=None if last else "median")
-            peak = made.peaks[0, level_index(LEVELS, 0.99)]
-            axis.hlines(peak, x[0], x[-1], colors="#d1495b", label=None if last else "p99 of peak")
-        axis.set_title(f"{TITLES[name]} ({chosen[0]})", fontsize=10)
+def plot_fans(file: Path) -> None:
+    """Three series: the day before, four forecasts that the process published in turn, the truth.
+
+    The whole set is forecast, as its calibration is of the whole set.
+    """
+    origins = tuple(FIRST_ORIGIN + HORIZON * i for i in range(FORECASTS))
+    found = {make: replace(make(), origins=origins) for make in (clients, totals)}
+    runs = {make: published(given) for make, given in found.items()}
+    figure, axes = plt.subplots(len(SHOWN), 1, figsize=(10, 9))
+    for axis, (make, name, title) in zip(axes, SHOWN, strict=True):
+        _plot(axis, found[make], runs[make], found[make].series.index(name))
+        axis.set_title(title, fontsize=10)
         axis.grid(alpha=0.3)
     axes[0].set_ylim(top=1.3 * axes[0].get_ylim()[1])
     axes[0].legend(fontsize=8, ncols=6, loc="upper left")
@@ -67,6 +47,24 @@ def plot_fans(file: Path, cut: int = 11 * DAY + 60) -> None:
     figure.tight_layout()
     figure.savefig(file, dpi=80)
     plt.close(figure)
+
+
+def _plot(axis: Axes, given: ForecastSet, run: Published, row: int) -> None:
+    begin, end = FIRST_ORIGIN - DAY, FIRST_ORIGIN + FORECASTS * HORIZON
+    hours = (np.arange(begin, end) - FIRST_ORIGIN) / 6
+    axis.plot(hours, given.values[row, begin:end], "k", lw=0.8, label="observed")
+    for number, origin in enumerate(given.origins):
+        x = hours[origin - begin : origin - begin + HORIZON]
+        steps, last = run.quantiles[number, row], number > 0
+        for low, high, shade in BANDS:
+            axis.fill_between(
+                x, steps[:, LEVELS.index(low)], steps[:, LEVELS.index(high)], lw=0,
+                color="#00798c", alpha=shade, label=None if last else f"{low:.0%} to {high:.0%}",
+            )  # fmt: skip
+        median = steps[:, LEVELS.index(0.5)]
+        axis.plot(x, median, c="#00798c", lw=1.2, label=None if last else "median")
+        peak = run.peak(0.99)[number, row]
+        axis.hlines(peak, x[0], x[-1], colors="#d1495b", label="" if last else "p99 of peak")
 
 
 def main(argv: Sequence[str] | None = None) -> int:

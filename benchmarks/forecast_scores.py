@@ -195,7 +195,7 @@ def equal_risk_shift(reserves: Floats, peaks: Floats, scales: Floats, share: flo
     """The smallest c so that at most ``share`` of windows pass their reserve + c·scale.
 
     One c for the set, positive or negative: what is compared is how policies spread a reserve, not
-    how bold they are. A window without a peak cannot be broken.
+    how bold they are. A window without a peak cannot be broken, one without a scale does not count.
 
     Args:
         reserves: Shape (W, S).
@@ -204,16 +204,15 @@ def equal_risk_shift(reserves: Floats, peaks: Floats, scales: Floats, share: flo
         share: Of windows that may be broken.
 
     Raises:
-        InputError: if windows without scale alone break it.
+        InputError: if no window has a scale.
     """
-    allowed = int(np.floor(share * peaks.size + 1e-9))
-    held = (scales <= 0) & (peaks <= reserves)
-    lost = int(((scales <= 0) & ~held & (peaks > 0)).sum())
-    if lost > allowed:
-        raise InputError("reserves", "a scale for the windows that are broken", lost)
-    usable = (scales > 0) & (peaks > 0)
+    counted = scales > 0
+    if not counted.any():
+        raise InputError("scales", "a window whose training changes from day to day")
+    allowed = int(np.floor(share * counted.sum() + 1e-9))
+    usable = counted & (peaks > 0)
     needed = np.sort((peaks[usable] - reserves[usable]) / scales[usable])[::-1]
-    return float(needed[allowed - lost]) if allowed - lost < len(needed) else -np.inf
+    return float(needed[allowed]) if allowed < len(needed) else -np.inf
 
 
 def reserve_ratio(reserves: Floats, peaks: Floats) -> float:

@@ -9,7 +9,7 @@ its level allows. On 20,000 simulated windows with an exactly known p99 it was 0
 memory of the load of 10 or 120 minutes and minute noise of 0 to 2 times the slow part; five of ten
 would be 1.3 to 15 %, ten of ten 0.01 to 0.7 % (the first of these in
 ``tests/forecasting/test_contradiction.py``). Forecasts of the shipped kind miss their p99 in 1.9 %
-of windows (``benchmarks.forecast_quality``), so an operator will see about twice that. A false
+of windows (measured on 21 real series), so an operator will see about twice that. A false
 alarm costs the fall-back until the next issue.
 
 Below: a low draw does not contradict the forecast of a peak, which may still come, and too high a

@@ -19,7 +19,7 @@ from forecasting.series_source import Floats
 
 LAMBDA: Final = 0.1
 """Ridge penalty in units of origins times the series' variance; the constant is not penalised.
-Quantile loss on the 21 shipped series is flat from 0.05 to 0.4 (``benchmarks.forecast_quality``);
+Quantile loss on 21 of the shipped series is flat from 0.05 to 0.4 (measured);
 a lower penalty follows a regular day more closely."""
 
 CLIP: Final = 20.0

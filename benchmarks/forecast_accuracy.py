@@ -1,0 +1,88 @@
+"""How much less the published forecasts lose than seasonal naive, and than models users could take.
+
+82 clients and 4 totals, six hours ahead, twenty origins each after ten days (``forecast_sets``).
+Losses are shares of seasonal naive's; ETS(A,N,A), AutoReg, LightGBM alone and MSTL+AutoETS are
+fitted in the same run on the same windows. ``--resume DIR`` keeps every run by what it rests on.
+``--data FILE`` judges a file of the user's by the same rule; ``--confirmation`` adds the second
+half of Helios, which nobody tuned on and which is to be scored once.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from benchmarks._forecast_cases import USAGE, Case, Figures, absent, cases, targets_of
+from benchmarks.forecast_run import LEVELS
+from benchmarks.forecast_scores import Losses, losses, ratios
+from benchmarks.runner import Options, Result, Target
+
+__all__ = ["NAME", "SUMMARY", "TAKES_ARGUMENTS", "TARGETS", "USAGE", "run"]
+
+NAME = "forecast_accuracy"
+SUMMARY = "quantile loss of published forecasts on 86 real series against naive and fitted models"
+TAKES_ARGUMENTS = True
+NAIVE: Final = ("last_value",)
+"""Besides seasonal naive, which is 1 by definition."""
+
+FITTED: Final = ("ets", "autoreg", "lightgbm", "mstl_autoets")
+TARGETS: Final = {
+    "clients_sql_ratio": Target(at_most=0.66),
+    "clients_wql_ratio": Target(at_most=0.62),
+    "totals_sql_ratio": Target(at_most=0.58),
+    "totals_mase_ratio": Target(at_most=0.61),
+    "clients_sql_over_best_fitted": Target(at_most=0.9999),
+    "totals_sql_over_best_fitted": Target(at_most=0.9999),
+    "clients_worst_loss_over_best_naive": Target(at_most=1.02),
+    "totals_worst_loss_over_best_naive": Target(at_most=1.02),
+}
+
+
+def run(options: Options) -> Result:
+    """Score the process and the references on every set that is asked for."""
+    figures: Figures = {"absent_references": absent(FITTED)}
+    for case in cases(options, NAME):
+        figures |= _scored(case)
+    return Result(figures, targets_of(TARGETS, figures))
+
+
+def _scored(case: Case) -> Figures:
+    """One set's figures."""
+    given, ours = case.given, case.ours()
+    naive = case.losses("seasonal_naive")
+    model = losses(ours.quantiles, LEVELS, given.truth(), given.scales())
+    others = {name: case.losses(name) for name in case.references((*NAIVE, *FITTED))}
+    figures: Figures = {
+        "series": len(given.series),
+        "windows": given.truth().shape[0] * len(given.series),
+        "cpu_seconds": round(float(ours.seconds.sum()), 1),
+        "methods": ", ".join(f"{name} {count}" for name, count in ours.methods().items()),
+        **_ratios("", model, naive),
+    }
+    for name, lost in others.items():
+        figures |= _ratios(f"{name}_", lost, naive)
+    fitted = [others[name].sql for name in FITTED if name in others]
+    figures["sql_over_best_fitted"] = model.sql / min(fitted)
+    figures["worst_loss_over_best_naive"] = _over_naive(model, [naive, others["last_value"]])
+    return {
+        f"{case.name}_{name}": round(value, 4) if isinstance(value, float) else value
+        for name, value in figures.items()
+    }
+
+
+def _ratios(prefix: str, model: Losses, naive: Losses) -> Figures:
+    found = ratios(model, naive)
+    return {
+        f"{prefix}sql_ratio": found.sql,
+        f"{prefix}sql_geometric_ratio": found.sql_geometric,
+        f"{prefix}wql_ratio": found.wql,
+        f"{prefix}mase_ratio": found.mase,
+    }
+
+
+def _over_naive(model: Losses, naive: list[Losses]) -> float:
+    """The worst of three losses, each against the better of the naive forecasts."""
+    return max(
+        model.sql / min(lost.sql for lost in naive),
+        model.wql / min(lost.wql for lost in naive),
+        model.mase / min(lost.mase for lost in naive),
+    )
