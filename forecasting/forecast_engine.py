@@ -35,7 +35,9 @@ from forecasting.forecast import (
 from forecasting.forecaster import Forecaster
 from forecasting.open_issues import WEIGHED_LEVELS, OpenIssue
 from forecasting.past_changes import past_changes
+from forecasting.peak_policy.choice import choose_policy
 from forecasting.peak_policy.coupling import couple
+from forecasting.peak_policy.evidence import PeakEvidence
 from forecasting.ridge import level_scale
 from forecasting.series_source import Floats, History, SeriesId
 from forecasting.settlement import Judge, settled
@@ -157,7 +159,9 @@ class Engine:
         shares = _shares(weighed, answers)
         combined = combine(list(answers), weighed)
         steps, methods = self._with_floor(learned_from, combined, shares, cleaned)
-        steps, peaks, planned = self._with_events(question, steps, self._peaks(cleaned, steps))
+        steps, peaks, planned = self._with_events(
+            question, steps, self._peaks(question, cleaned, steps)
+        )
         judged = np.array([method != LIMIT for method in methods], dtype=bool)
         scale = miss_scale(cleaned, peaks, self._shape.day_steps)
         moved, lifted = self._calibrated(history.series, question.pools, steps, peaks, scale)
@@ -259,12 +263,16 @@ class Engine:
                 methods.append("+".join(names[j] for j in heavy))
         return steps, methods
 
-    def _peaks(self, cleaned: Cleaned, steps: Floats) -> Floats:
+    def _peaks(self, question: Question, cleaned: Cleaned, steps: Floats) -> Floats:
         """Quantiles of the window's peak before calibration, shape (n_series, n_levels)."""
         shape = self._shape
         errors = past_changes(cleaned.filled, shape.horizon, shape.day_steps, PATHS)
-        highest = couple(steps, shape.grid, errors, PATHS).max(axis=2)
-        result: Floats = np.quantile(highest, shape.grid, axis=1).T
+        paths = couple(steps, shape.grid, errors, PATHS)
+        evidence = PeakEvidence.of(cleaned.filled, paths, shape.day_steps)
+        result = np.empty((len(steps), len(shape.grid)))
+        for rows in Judge(shape.grid, question.pools).members(question.history.series).values():
+            policy = choose_policy(cleaned.filled[rows], shape.horizon, shape.day_steps)
+            result[rows] = policy.quantiles(evidence.rows(rows), shape.grid)
         return result
 
     def _calibrated(

@@ -98,7 +98,7 @@ def _broken(
     for i in np.nonzero(new.any(axis=1))[0]:
         name = issue.series[i]
         pool = judge.pools[name]
-        calibration = _calibration(tops, pool, judge.levels)
+        calibration = tops.get(pool) or PooledCalibration.of_peaks(judge.levels)
         tops[pool] = calibration.after_broken(name, new[i], sizes[pool])
         if new[i, judge.promised]:
             records[name] = memory.record(name).after_broken((True,), at_seconds, first=True)
@@ -136,7 +136,8 @@ def _finished(
             window_steps=judged.horizon,
             pool_size=size,
         )
-        points[pool] = _calibration(points, pool, judge.levels).after(steps)
+        of_points = points.get(pool) or PooledCalibration.new(judge.levels)
+        points[pool] = of_points.after(steps)
         highest = Finished(
             series=names,
             promised=judged.peaks[rows, None, :],
@@ -146,7 +147,8 @@ def _finished(
             pool_size=size,
             told=judged.broken[rows, None, :],
         )
-        tops[pool] = _calibration(tops, pool, judge.levels).after(highest)
+        of_peaks = tops.get(pool) or PooledCalibration.of_peaks(judge.levels)
+        tops[pool] = of_peaks.after(highest)
     records = _recorded(memory, judged, peaks, judge, at_seconds)
     return replace(memory, records=records, points=points, peaks=tops, losses=losses)
 
@@ -164,10 +166,3 @@ def _recorded(
             told=(bool(judged.broken[i, at]),),
         )  # fmt: skip
     return records
-
-
-def _calibration(
-    known: Mapping[Pool, PooledCalibration], pool: Pool, levels: tuple[float, ...]
-) -> PooledCalibration:
-    found = known.get(pool)
-    return PooledCalibration.new(levels) if found is None else found

@@ -1,0 +1,97 @@
+"""Which policy a pool needs: the one that would have reserved less at equal risk.
+
+Replayed over the windows of the history, without models: what tells the policies apart is how the
+highest bins of past days foretell the next ones. The pool decides together, since one series has
+four windows a day.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from forecasting.peak_policy.evidence import MOST_DAYS, USUAL_LEVEL
+from forecasting.peak_policy.peak_policies import PeakPolicy, RecordPolicy, TypicalDayPolicy
+from forecasting.series_source import Floats
+
+RISK: Final = 0.01
+FEWEST_MISSES: Final = 3.0
+"""A risk is compared where at least so many windows (assumed) may miss: few of them say little."""
+
+MARGIN: Final = 0.97
+"""The record is kept unless the other reserves 3 % less (assumed): changes cost calibration."""
+
+FIRST_DAY: Final = 2
+"""Days before the first window that is replayed: a record needs something to be one of."""
+
+MOST_SERIES: Final = 200
+"""Series of a pool that are replayed (every so many-th): more add cost and nothing else."""
+
+
+def choose_policy(values: Floats, horizon: int, day_steps: int) -> PeakPolicy:
+    """The policy for series of one pool.
+
+    Args:
+        values: Filled history of all of them, shape (n_series, n_bins).
+        horizon: Steps of a window.
+        day_steps: Bins in a day.
+
+    Returns:
+        ``RecordPolicy`` where the history is too short to tell: it is the wider one.
+    """
+    sampled = values[:: -(-len(values) // MOST_SERIES) or 1]
+    per_day = max(1, day_steps // horizon)
+    n_windows = sampled.shape[1] // horizon
+    if n_windows <= FIRST_DAY * per_day or not len(sampled):
+        return RecordPolicy()
+    cut = sampled[:, sampled.shape[1] - n_windows * horizon :]
+    peaks = cut.reshape(len(cut), n_windows, horizon).max(axis=2)
+    usual = np.quantile(cut, USUAL_LEVEL, axis=1)
+    record, typical = _replayed(peaks, usual, per_day)
+    came = peaks[:, FIRST_DAY * per_day :]
+    scale = _day_changes(cut, day_steps)
+    share = max(RISK, FEWEST_MISSES / came.size)
+    wide, tight = (equal_risk_reserve(r, came, scale, share) for r in (record, typical))
+    return TypicalDayPolicy() if tight < MARGIN * wide else RecordPolicy()
+
+
+def equal_risk_reserve(reserves: Floats, peaks: Floats, scale: Floats, share: float) -> float:
+    """Reserve over peak after the least additive c·scale that leaves a share of windows missed.
+
+    Args:
+        reserves: Shape (n_series, n_windows).
+        peaks: What came, likewise.
+        scale: At least 0, shape (n_series,).
+        share: Of windows that may be missed.
+
+    Returns:
+        Geometric mean over series with peaks; infinity where there is none.
+    """
+    usable = (scale > 0) & (peaks.max(axis=1) > 0)
+    if not usable.any():
+        return np.inf
+    reserves, peaks, scale = reserves[usable], peaks[usable], scale[usable]
+    lacking = np.sort(((peaks - reserves) / scale[:, None]).ravel())[::-1]
+    shift = lacking[min(int(share * lacking.size), lacking.size - 1)]
+    needed = np.maximum(reserves + shift * scale[:, None], 1e-9 * peaks.max(axis=1)[:, None])
+    return float(np.exp(np.mean(np.log(needed.sum(axis=1) / peaks.sum(axis=1)))))
+
+
+def _replayed(peaks: Floats, usual: Floats, per_day: int) -> tuple[Floats, Floats]:
+    """Tops of both policies before each window, without paths, (n_series, n_windows)."""
+    told = RecordPolicy()
+    records, typical = [], []
+    for now in range(FIRST_DAY * per_day, peaks.shape[1]):
+        past = peaks[:, max(0, now - MOST_DAYS * per_day) : now]
+        highest = past[:, -told.days * per_day :].max(axis=1)
+        records.append(highest + told.share * np.maximum(highest - usual, 0.0))
+        whole = past[:, past.shape[1] % per_day :].reshape(len(past), -1, per_day)
+        typical.append((past[:, -1] + np.median(whole.max(axis=2), axis=1)) / 2)
+    return np.stack(records, axis=1), np.stack(typical, axis=1)
+
+
+def _day_changes(values: Floats, day_steps: int) -> Floats:
+    """Mean change from one day to the next, shape (n_series,)."""
+    result: Floats = np.abs(values[:, day_steps:] - values[:, :-day_steps]).mean(axis=1)
+    return result

@@ -1,0 +1,111 @@
+"""Policies that promise the peak of the coming window; chosen apart from the point models.
+
+Up to the 0.9 quantile both take the joint paths at their word. Paths know little of a tail that is
+met once a week, so the 0.99 comes from the highest bins of past days; between and beyond, the
+quantile grows with -log10(1 - level), as an exponential tail does.
+
+- ``RecordPolicy`` for single bursty clients: the seven-day maximum and once more how far it
+  stands above the usual. A record is broken by as much as made it one; a series whose peaks are
+  all alike needs no such room. It never promises less than the seven-day maximum.
+- ``TypicalDayPolicy`` for sums of many: the mean of the paths' own 0.99, the highest bin of the
+  last few hours and the median of the daily maxima, whose errors are little alike.
+
+Both shapes were chosen by the reserve at equal risk on bins 0-1439 (``docs/forecasting.md``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+import numpy as np
+
+from forecasting.peak_policy.evidence import PeakEvidence
+from forecasting.series_source import Floats
+
+PATH_LEVEL: Final = 0.9
+"""Highest level at which paths are believed: twenty of two hundred lie above."""
+
+TOP_LEVEL: Final = 0.99
+
+
+class PeakPolicy(Protocol):
+    """Evidence in, quantiles of the window's peak out."""
+
+    def quantiles(self, evidence: PeakEvidence, levels: Sequence[float]) -> Floats:
+        """Quantiles of the highest value of the window, sorted over levels, at least 0.
+
+        Args:
+            evidence: Of all series.
+            levels: In (0, 1), ascending.
+
+        Returns:
+            Shape (n_series, n_levels); not calibrated.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class RecordPolicy:
+    """The record of seven days, and a share of how far it stands out.
+
+    Attributes:
+        share: Of the record's height above the usual. Reserve at equal risk is flat from 0.5 to
+            1.0 (3.46 to 3.51 against 3.96 of the best multi-day maximum; 82 clients); higher ones
+            are corrected less.
+        days: That the record is of.
+    """
+
+    share: float = 1.0
+    days: int = 7
+
+    def quantiles(self, evidence: PeakEvidence, levels: Sequence[float]) -> Floats:
+        """As ``PeakPolicy``."""
+        record = evidence.highest_of(self.days)
+        room = self.share * np.maximum(record - evidence.usual, 0.0)
+        return with_top(evidence, levels, record + room, room)
+
+
+@dataclass(frozen=True, slots=True)
+class TypicalDayPolicy:
+    """What paths, the last hours and an ordinary day's highest bin say together."""
+
+    def quantiles(self, evidence: PeakEvidence, levels: Sequence[float]) -> Floats:
+        """As ``PeakPolicy``."""
+        of_paths = evidence.path_quantiles((PATH_LEVEL, TOP_LEVEL))
+        typical = np.median(evidence.daily_maxima, axis=1)
+        top = (of_paths[:, 1] + evidence.recent_maximum + typical) / 3
+        return with_top(evidence, levels, top, of_paths[:, 1] - of_paths[:, 0])
+
+
+def with_top(
+    evidence: PeakEvidence, levels: Sequence[float], top: Floats, per_decade: Floats
+) -> Floats:
+    """Path quantiles up to 0.9, a given 0.99, and an exponential tail beyond.
+
+    Where paths and top disagree, the top gives way to the paths' median (a series that has grown
+    beyond its past) and higher quantiles of the paths give way to the top: lifting it to their 0.9
+    instead costs a tenth more reserve at equal risk.
+
+    Args:
+        evidence: Its paths count.
+        levels: In (0, 1), ascending.
+        top: The 0.99 quantile, shape (n_series,).
+        per_decade: What the tail grows by when misses become ten times as rare, (n_series,).
+
+    Returns:
+        Sorted over levels, at least 0, shape (n_series, n_levels).
+    """
+    asked = np.asarray(levels, dtype=np.float64)
+    middle, base = evidence.path_quantiles((0.5, PATH_LEVEL)).T
+    top = np.maximum(top, middle)
+    base = np.minimum(base, top)
+    known = evidence.path_quantiles(tuple(np.minimum(asked, PATH_LEVEL)))
+    decades = np.log10((1 - PATH_LEVEL) / (1 - np.maximum(asked, PATH_LEVEL)))
+    full = np.log10((1 - PATH_LEVEL) / (1 - TOP_LEVEL))
+    upward = (top - base)[:, None] * np.minimum(decades / full, 1.0)
+    beyond = per_decade[:, None] * np.maximum(decades - full, 0.0)
+    lower = np.minimum(known, base[:, None])
+    result: Floats = np.maximum.accumulate(np.maximum(lower + upward + beyond, 0.0), axis=1)
+    return result
