@@ -138,6 +138,24 @@ class SeriesTree:
         signs = np.concatenate([np.ones(len(wholes)), -np.ones(len(child))])
         return csr_array((signs, (rows, columns)), shape=(len(wholes), len(self)))
 
+    def with_own_parts(self, values: Floats) -> Floats:
+        """A history of the parents' own parts beside that of the other series.
+
+        Args:
+            values: Of all but the own parts, in order, (n - n_own, n_bins).
+
+        Returns:
+            (n, n_bins): an own part is what its parent has beyond its other children, at least 0;
+            NaN where one of them is.
+        """
+        given = len(values)
+        made = np.concatenate([values, np.full((len(self) - given, values.shape[1]), np.nan)])
+        for node in range(given, len(self)):
+            parent = self.parents[node]
+            brothers = np.flatnonzero(self.parents[:given] == parent)
+            made[node] = np.maximum(values[parent] - values[brothers].sum(axis=0), 0.0)
+        return made
+
     def summed(self, values: Floats) -> Floats:
         """The values with every parent the sum of its leaves, (n, …); NaN where one is unknown."""
         made = np.array(values, dtype=np.float64)

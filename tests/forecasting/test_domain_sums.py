@@ -184,6 +184,15 @@ def test_a_parents_own_part_is_what_its_children_leave() -> None:
     assert made[:, 0] == pytest.approx([100, 30, 20, 50])
 
 
+def test_the_history_of_an_own_part_is_what_the_parent_drew_beyond_the_rest() -> None:
+    tree = SeriesTree.of({"row": None, "a": "row", "b": "row"}, own=["row"])
+    values = np.array([[100.0, 50.0, np.nan], [30.0, 40.0, 1.0], [20.0, 30.0, 1.0]])
+    made = tree.with_own_parts(values)
+    assert made[:3].tolist()[1:] == values.tolist()[1:]
+    assert made[3, :2].tolist() == [50.0, 0.0]
+    assert np.isnan(made[3, 2])
+
+
 def test_shrinkage_is_the_papers_sum_over_all_pairs() -> None:
     random = np.random.default_rng(5)
     errors = random.normal(0, 2, (6, 50)) + random.normal(0, 1, 50)

@@ -1,0 +1,130 @@
+"""What boards stand below each PowerDomain, and what they would draw if all worked.
+
+nodes ─ product, boards ─┐
+pods ─ boards, work ─────┼─ PowerGrid ─> by domain: startable and busy watts
+GPU profiles ────────────┘
+
+Free boards may be given to anybody: they count at their default limit, as do boards whose work
+nobody knows.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+import numpy as np
+
+from capacity.catalogue.pod_works import PodWorks
+from capacity.gpu_profile import GpuProfile
+from capacity.profile_book import ProfileBook
+from capacity.profile_errors import UnknownGpuModel
+from forecasting.power_forecast.work_watts import Boards, busy_watts, startable_watts
+from forecasting.series_source import Floats
+from wattpack.errors import InputError
+from wattpack.gpu_resources import board_count, gpu_demand
+from wattpack.kube.port import JsonObject
+from wattpack.object_names import GPU_MODEL_LABELS
+from wattpack.power.member_claims import newest_claims
+from wattpack.power.power_grid import PowerGrid, accepted_domains
+from wattpack.quantities import pod_requests
+
+MOST_BOARDS: Final = 1024
+"""Of one server; a node that offers more cannot be read."""
+
+_FINISHED = ("Succeeded", "Failed")
+
+
+@dataclass(frozen=True, slots=True)
+class DomainBoards:
+    """AC watts by PowerDomain; a domain with a GPU type that nobody knows is not among them.
+
+    Attributes:
+        startable_watts: Rise if work came to all free boards.
+        busy_watts: Of all boards at work.
+    """
+
+    startable_watts: Mapping[str, float] = field(default_factory=dict)
+    busy_watts: Mapping[str, float] = field(default_factory=dict)
+
+    @classmethod
+    def of(
+        cls,
+        works: PodWorks,
+        book: ProfileBook,
+        pods: Iterable[JsonObject],
+        nodes: Iterable[JsonObject],
+        domains: Sequence[JsonObject],
+    ) -> DomainBoards:
+        """From the objects of a cluster; finished pods and pods without a node hold no boards."""
+        specs = {name: domain.spec for name, domain in accepted_domains(domains).items()}
+        grid = PowerGrid.of_read(specs, newest_claims(domains))
+        held = _held(pods)
+        startable: dict[str, float] = defaultdict(float)
+        busy: dict[str, float] = defaultdict(float)
+        unknown: set[str] = set()
+        for node in nodes:
+            count = board_count(node)
+            if count == 0:
+                continue
+            name = str(node["metadata"]["name"])
+            labels = node["metadata"].get("labels") or {}
+            path = grid.path(grid.feeding(name, labels).domain)
+            profile = _profile(book, labels)
+            if profile is None or count > MOST_BOARDS:
+                unknown |= set(path)
+                continue
+            free, working = _boards(works, profile, count, held.get(name, ()))
+            for domain in path:
+                startable[domain] += startable_watts([free])
+                busy[domain] += busy_watts([free, *working])
+        known = busy.keys() - unknown
+        return cls({d: startable[d] for d in known}, {d: busy[d] for d in known})
+
+    def rows(self, domains: Sequence[str]) -> tuple[Floats, Floats]:
+        """Startable and busy watts of some domains, NaN where unknown, (n,) each."""
+        nothing = float("nan")
+        return (
+            np.array([self.startable_watts.get(name, nothing) for name in domains]),
+            np.array([self.busy_watts.get(name, nothing) for name in domains]),
+        )
+
+
+def _held(pods: Iterable[JsonObject]) -> dict[str, list[tuple[JsonObject, int]]]:
+    """Pods with boards and how many, by node."""
+    found: dict[str, list[tuple[JsonObject, int]]] = defaultdict(list)
+    for pod in pods:
+        node = str((pod.get("spec") or {}).get("nodeName") or "")
+        if not node or (pod.get("status") or {}).get("phase") in _FINISHED:
+            continue
+        try:
+            boards = gpu_demand(pod_requests(pod)).most_boards
+        except InputError:
+            continue
+        if boards:
+            found[node].append((pod, boards))
+    return found
+
+
+def _profile(book: ProfileBook, labels: Mapping[str, str]) -> GpuProfile | None:
+    model = next((labels[name] for name in GPU_MODEL_LABELS if name in labels), "")
+    try:
+        return book.find(model)
+    except UnknownGpuModel:
+        return None
+
+
+def _boards(
+    works: PodWorks, profile: GpuProfile, count: int, pods: Sequence[tuple[JsonObject, int]]
+) -> tuple[Boards, list[Boards]]:
+    """The node's free boards, and those of its pods; never more than it has."""
+    left, working = count, []
+    for pod, boards in pods:
+        taken = min(left, boards)
+        left -= taken
+        work = works.of_pod(pod)
+        mix = work.mix(profile.model) if work is not None and work.is_sure else None
+        working.append(Boards(profile, mix, taken))
+    return Boards(profile, None, left), working
