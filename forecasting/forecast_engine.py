@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 import numpy as np
@@ -38,6 +38,13 @@ from forecasting.past_changes import past_changes
 from forecasting.peak_policy.choice import choose_policy
 from forecasting.peak_policy.coupling import couple
 from forecasting.peak_policy.evidence import PeakEvidence
+from forecasting.power_forecast.present_rows import (
+    NEW_LEVEL,
+    UNKNOWN_BOARDS,
+    BoardWatts,
+    PresentRows,
+    new_since_seconds,
+)
 from forecasting.ridge import level_scale
 from forecasting.series_source import Floats, History, SeriesId
 from forecasting.settlement import Judge, settled
@@ -52,6 +59,9 @@ PATHS: Final = 200
 
 FRESH_SHARE: Final = 0.5
 """Share of the last day that must have been observed before a model may answer (assumed)."""
+
+DOMAIN: Final = "domain"
+"""Kind of the pools whose series are power."""
 
 NAMED_WEIGHT: Final = 0.05
 """Tiers with less weight are not named in ``method``."""
@@ -101,19 +111,25 @@ class Question:
         pools: Of every series.
         ceilings: What each series cannot exceed, shape (n_series,); NaN for none.
         events: Planned events and the history without them; None for none.
+        boards: What stands below series that are domains; those not named are unknown.
     """
 
     history: History
     pools: Mapping[SeriesId, Pool]
     ceilings: Floats
     events: RoundEvents | None = None
+    boards: Mapping[SeriesId, BoardWatts] = field(default_factory=dict)
 
     @property
-    def learned_from(self) -> History:
-        """The history without what events added to it: what models see."""
-        if self.events is None:
-            return self.history
-        return replace(self.history, values=self.events.freed)
+    def present(self) -> PresentRows:
+        """The history without what events added to it and on one level: what models see."""
+        history, events = self.history, self.events
+        freed = history if events is None else replace(history, values=events.freed)
+        boards = [
+            self.boards.get(name, UNKNOWN_BOARDS) if self.pools[name][1] == DOMAIN else None
+            for name in history.series
+        ]
+        return PresentRows.of(freed, boards, self.ceilings)
 
 
 class Engine:
@@ -144,14 +160,18 @@ class Engine:
 
     def settle(self, history: History, pools: Mapping[SeriesId, Pool]) -> None:
         """Learn what came of open issues; what concerns other series is forgotten."""
-        self._settle(history, self._clean(history), pools)
+        nothing = np.full(len(history.series), np.nan)
+        told = Question(history, pools, nothing).present.pools(pools)
+        self._settle(history, self._clean(history), told)
 
     def issue(self, question: Question) -> Forecast:
         """The forecast from the end of the history on."""
         history, grid = question.history, self._shape.grid
         cleaned = self._clean(history)
-        self._settle(history, cleaned, question.pools)
-        learned_from = question.learned_from
+        present = question.present
+        pools = present.pools(question.pools)
+        self._settle(history, cleaned, pools)
+        learned_from = present.history
         if learned_from is not history:
             cleaned = self._clean(learned_from)
         answers = self._answers(learned_from, cleaned)
@@ -159,20 +179,26 @@ class Engine:
         shares = _shares(weighed, answers)
         combined = combine(list(answers), weighed)
         steps, methods = self._with_floor(learned_from, combined, shares, cleaned)
-        steps, peaks, planned = self._with_events(
-            question, steps, self._peaks(question, cleaned, steps)
-        )
+        window_seconds = self._shape.horizon * self._shape.step_seconds
+        told_now = present.promised(self._peaks(question, cleaned, steps), grid, window_seconds)
+        steps, peaks, planned = self._with_events(question, steps, told_now.peaks)
         judged = np.array([method != LIMIT for method in methods], dtype=bool)
         scale = miss_scale(cleaned, peaks, self._shape.day_steps)
-        moved, lifted = self._calibrated(history.series, question.pools, steps, peaks, scale)
+        moved, lifted = self._calibrated(history.series, pools, steps, peaks, scale)
         ceilings = question.ceilings
         limit = np.where(np.isfinite(ceilings), ceilings, cleaned.highest * (1 + ASSUMED_OFFSET))
         moved[~judged], lifted[~judged] = limit[~judged, None, None], limit[~judged, None]
         tops = tops_of(cleaned, ceilings)
         told = [level_index(grid, level) for level in self._shape.levels]
+        planned = [
+            (*p, NEW_LEVEL) if b else p for p, b in zip(planned, told_now.broken, strict=True)
+        ]
         # What is cut above the levels that are told changes no answer.
         flags = _flags(cleaned, methods, lifted[:, told[-1]], planned)
-        flags = self._with_uncalibrated(flags, methods, history.series, question.pools)
+        flags = self._with_uncalibrated(flags, methods, history.series, pools)
+        # A peak that the present tells is no step's to exceed: the steps' errors are the past's.
+        here = told_now.present & judged
+        moved[here] = np.minimum(moved[here], lifted[here, None, :])
         told_steps, told_peaks = bounded(moved, lifted, tops)
         made = OpenIssue(
             begin_seconds=history.until_seconds,
@@ -216,7 +242,10 @@ class Engine:
         """As ``settle``; a reading that is not believed breaks no promise."""
         believed = replace(history, values=np.where(cleaned.known, history.values, np.nan))
         known = self.memory.of(history.series)
-        self.memory = settled(known, believed, Judge(self._shape.grid, pools, self._rehearsed))
+        domains = [name for name in history.series if pools[name][1].startswith(DOMAIN)]
+        new = new_since_seconds(history, domains)
+        judge = Judge(self._shape.grid, pools, self._rehearsed, new)
+        self.memory = settled(known, believed, judge)
 
     def _names(self) -> list[str]:
         return [tier.provenance.model for tier in self._tiers]

@@ -230,7 +230,9 @@ def _answered(
         memory = rehearsed(shape, state.tiers.rehearsing(shape.horizon), past, own, engine.memory)
         engine = Engine(shape, state.tiers.live(shape.horizon), memory)
     ceilings = np.array([np.nan if m.ceiling is None else m.ceiling for m in members])
-    made = engine.issue(Question(history, pools, ceilings, events))
+    made = engine.issue(
+        Question(history, pools, ceilings, events, {_id(m): m.boards for m in members})
+    )
     memory = engine.memory
     live, rehearsals = Counter[Pool](), Counter[Pool]()
     for name, record in memory.records.items():

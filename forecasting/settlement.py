@@ -6,10 +6,11 @@ A promise is counted as broken in the round that breaks it, as kept only when it
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from forecasting import combination
 from forecasting.calibration.pooled import Finished, PooledCalibration
@@ -38,11 +39,19 @@ class Judge:
         levels: Of the issues, with 0.99 among them.
         pools: Of every series.
         rehearsed: Whether the promises were made afterwards.
+        new_since_seconds: When series became other ones under the same name, Unix time. A promise
+            from before tells nothing of how the new one is promised; it is counted all the same.
     """
 
     levels: tuple[float, ...]
     pools: Mapping[SeriesId, Pool]
     rehearsed: bool = False
+    new_since_seconds: Mapping[SeriesId, int] = field(default_factory=dict)
+
+    def teaches(self, issue: OpenIssue) -> NDArray[np.bool_]:
+        """Rows that are still what they were when they were promised, (n_series,)."""
+        since = [self.new_since_seconds.get(name, 0) for name in issue.series]
+        return np.array(since, dtype=np.int64) <= issue.begin_seconds
 
     @property
     def promised(self) -> int:
@@ -95,11 +104,13 @@ def _broken(
         return memory, issue
     records, tops = dict(memory.records), dict(memory.peaks)
     sizes = {pool: judge.size(pool) for pool in set(judge.pools.values())}
+    teaches = judge.teaches(issue)
     for i in np.nonzero(new.any(axis=1))[0]:
         name = issue.series[i]
         pool = judge.pools[name]
-        calibration = tops.get(pool) or PooledCalibration.of_peaks(judge.levels)
-        tops[pool] = calibration.after_broken(name, new[i], sizes[pool])
+        if teaches[i]:
+            calibration = tops.get(pool) or PooledCalibration.of_peaks(judge.levels)
+            tops[pool] = calibration.after_broken(name, new[i], sizes[pool])
         if new[i, judge.promised]:
             records[name] = memory.record(name).after_broken((True,), at_seconds, first=True)
     memory = replace(memory, records=records, peaks=tops)
@@ -125,6 +136,9 @@ def _finished(
     # A broken promise counts even if most of its window was not observed.
     peaks = np.where(judged.broken[:, judge.promised], peaks_so_far(window), peaks)
     points, tops = dict(memory.points), dict(memory.peaks)
+    learned = judge.teaches(judged)
+    steps_seen = np.where(learned[:, None], window, np.nan)
+    peaks_seen = np.where(learned, peaks, np.nan)
     for pool, rows in judge.members(judged.series).items():
         names, size = [judged.series[i] for i in rows], judge.size(pool)
         steps = Finished(
@@ -132,7 +146,7 @@ def _finished(
             promised=judged.steps[rows].astype(np.float64),
             published=judged.told_steps[rows].astype(np.float64),
             scale=judged.scale[rows],
-            realised=window[rows],
+            realised=steps_seen[rows],
             window_steps=judged.horizon,
             pool_size=size,
         )
@@ -143,7 +157,7 @@ def _finished(
             promised=judged.peaks[rows, None, :],
             published=judged.told_peaks[rows, None, :],
             scale=judged.scale[rows],
-            realised=peaks[rows, None],
+            realised=peaks_seen[rows, None],
             pool_size=size,
             told=judged.broken[rows, None, :],
         )

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from forecasting.events.planned_event import PlannedEvent, events_of_spec
 from forecasting.issued_forecast import ForecastKey
+from forecasting.power_forecast.present_rows import UNKNOWN_BOARDS, BoardWatts
 from forecasting.series_source import SeriesId
 from wattpack.api.planning import DemandForecast
 from wattpack.errors import InputError
@@ -35,6 +36,7 @@ class Target:
         generation: The object's generation that this was read from.
         subject: The PowerDomain or workload by name; empty for a plain series.
         events: What is planned, and earlier events like it.
+        boards: What stands below its PowerDomain, as far as somebody looked.
     """
 
     namespace: str
@@ -48,6 +50,7 @@ class Target:
     generation: int
     subject: str = ""
     events: tuple[PlannedEvent, ...] = ()
+    boards: BoardWatts = UNKNOWN_BOARDS
 
     @property
     def key(self) -> TargetKey:

@@ -59,6 +59,25 @@ def present_since(values: Floats, step_seconds: int) -> np.ndarray:
     return np.where(broken.any(axis=1), seen + clearest + hour, 0)
 
 
+def at_present_level(values: Floats, since: np.ndarray, step_seconds: int) -> Floats:
+    """The history with all before a break moved by what the break moved, never negative.
+
+    How the days before went may still tell how a day goes; how high they were does not.
+
+    Args:
+        values: (n, n_bins).
+        since: First bin of the present, 0 where nothing broke, (n,).
+        step_seconds: Width of a bin.
+    """
+    hour = max(1, HOUR_SECONDS // step_seconds)
+    filled, made = _filled(values), np.array(values, dtype=np.float64)
+    for row in np.flatnonzero(since):
+        at = int(since[row])
+        moved = filled[row, at : at + hour].mean() - filled[row, max(0, at - hour) : at].mean()
+        made[row, :at] = np.maximum(made[row, :at] + moved, 0.0)
+    return made
+
+
 def _filled(values: Floats) -> Floats:
     """Gaps at the value before them, those at the begin at the first value."""
     known = np.isfinite(values)

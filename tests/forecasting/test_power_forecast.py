@@ -9,6 +9,8 @@ from hypothesis import strategies as st
 
 from capacity.profile_library import shipped_library
 from capacity.work_mix import cap_curve, mix_of_classes
+from forecasting.forecast_round import ForecasterState, step
+from forecasting.memory_source import MemorySource
 from forecasting.power_forecast.held_bins import demand_of
 from forecasting.power_forecast.load_power import (
     LoadFit,
@@ -17,8 +19,9 @@ from forecasting.power_forecast.load_power import (
     residual_watts,
 )
 from forecasting.power_forecast.present_floor import with_present
-from forecasting.power_forecast.present_level import present_since
+from forecasting.power_forecast.present_level import at_present_level, present_since
 from forecasting.power_forecast.present_peaks import PresentDraw, present_peak_quantiles
+from forecasting.power_forecast.present_rows import NEW_LEVEL
 from forecasting.power_forecast.present_work import WorkChange, history_of_present
 from forecasting.power_forecast.work_watts import (
     AC_OVER_BOARD,
@@ -28,6 +31,7 @@ from forecasting.power_forecast.work_watts import (
     startable_watts,
 )
 from forecasting.series_source import History, SeriesId
+from forecasting.targets import Target
 from wattpack.errors import InputError
 
 DAY = 144
@@ -213,8 +217,46 @@ def test_a_forecast_that_its_domain_contradicts_is_right_at_the_next_issue() -> 
     told = with_present(models, LEVELS, present(now, ceiling=410.0), SIX_HOURS)
     assert told.broken.all()
     assert now[-1] <= told.peaks[0, 0] <= told.peaks[0, 1] <= told.peaks[0, 2] <= 410.0
-    later = np.concatenate([past, 377 + days(2, 17, 0) - 17])
+    later = np.concatenate([past, 377 + days(4, 17, 0) - 17])
     assert not with_present(models, LEVELS, present(later), SIX_HOURS).broken.any()
+
+
+def test_days_before_a_break_are_moved_to_its_level() -> None:
+    row = np.concatenate([days(5, 250, 25), np.full(12, 380.0)])
+    row[7] = np.nan
+    since = present_since(row[None], 600)
+    moved = at_present_level(np.stack([row, row]), np.array([since[0], 0]), 600)
+    hour = slice(5 * DAY - 6, 5 * DAY)
+    assert moved[0, hour].mean() == pytest.approx(380.0)
+    assert np.isnan(moved[0, 7])
+    assert np.diff(moved[0, 8 : 5 * DAY]) == pytest.approx(np.diff(row[8 : 5 * DAY]))
+    assert moved[0, 5 * DAY :].tolist() == [380.0] * 12
+    assert moved[1, 8:].tolist() == row[8:].tolist()
+    fallen = at_present_level(np.append(days(2, 250, 25), np.zeros(6))[None], np.array([288]), 600)
+    assert fallen[0].min() == 0.0
+
+
+def test_the_process_is_right_an_hour_after_a_domain_changed() -> None:
+    target = Target(
+        "power", "row", SeriesId("row"), "domain", 36, 600, (0.5, 0.95, 0.99), 600.0, 1, "row"
+    )
+    past, state = days(10, 250, 25), ForecasterState()
+    now = np.concatenate([past, days(3, 377, 8, seed=2)])
+    promised, flags = {}, {}
+    for hours in (0, 1, 7, 13, 19):
+        end = 10 * DAY + 6 * hours
+        source = MemorySource({"row": now[:end]})
+        state, (answer,) = step(state, end * 600.0, source, [target])
+        promised[hours], flags[hours] = float(answer.peaks[2]), answer.flags
+    assert promised[0] < 300
+    assert NEW_LEVEL not in flags[0]
+    for hours in (1, 7, 13, 19):
+        end = 10 * DAY + 6 * hours
+        assert NEW_LEVEL in flags[hours]
+        assert now[end : end + 36].max() <= promised[hours] < 1.3 * 385
+    # The promise that the break broke is counted, and teaches the pool nothing.
+    record = state.records[SeriesId("power/row")]
+    assert record.live.violations[0] == 1
 
 
 def test_long_windows_and_low_levels_lose_nothing() -> None:
