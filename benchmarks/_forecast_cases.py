@@ -58,8 +58,13 @@ class Case:
         return self.given.name
 
     def ours(self) -> Published:
-        """What the process published."""
-        return published(self.given, self.options.resume, self.options.progress)
+        """What the process published; in quick runs with the ridge as its only model."""
+        return published(
+            self.given,
+            self.options.resume,
+            self.options.progress,
+            is_light=self.options.quick,
+        )
 
     def references(self, names: tuple[str, ...]) -> tuple[str, ...]:
         """Those that are installed, and in quick runs cheap."""

@@ -4,7 +4,8 @@
 Losses are shares of seasonal naive's; ETS(A,N,A), AutoReg, LightGBM alone and MSTL+AutoETS are
 fitted in the same run on the same windows. ``--resume DIR`` keeps every run by what it rests on.
 ``--data FILE`` judges a file of the user's by the same rule; ``--confirmation`` adds the second
-half of Helios, which nobody tuned on and which is to be scored once.
+half of Helios, which nobody tuned on and which is to be scored once. ``--quick`` has the ridge as
+its only model and the cheap references: it tests the harness, it judges nothing.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from __future__ import annotations
 from typing import Final
 
 from benchmarks._forecast_cases import USAGE, Case, Figures, absent, cases, targets_of
-from benchmarks.forecast_run import LEVELS
+from benchmarks.forecast_run import LEVELS, Published
 from benchmarks.forecast_scores import Losses, losses, ratios
 from benchmarks.runner import Options, Result, Target
 
@@ -55,7 +56,7 @@ def _scored(case: Case) -> Figures:
         "series": len(given.series),
         "windows": given.truth().shape[0] * len(given.series),
         "cpu_seconds": round(float(ours.seconds.sum()), 1),
-        "methods": ", ".join(f"{name} {count}" for name, count in ours.methods().items()),
+        "mean_weights": _mean_weights(ours),
         **_ratios("", model, naive),
     }
     for name, lost in others.items():
@@ -77,6 +78,17 @@ def _ratios(prefix: str, model: Losses, naive: Losses) -> Figures:
         f"{prefix}wql_ratio": found.wql,
         f"{prefix}mase_ratio": found.mase,
     }
+
+
+def _mean_weights(ours: Published) -> str:
+    """What stood behind the answers, over windows and series: model and share."""
+    statuses = [status for row in ours.words for status in row]
+    sums: dict[str, float] = {}
+    for status in statuses:
+        for tier in status.get("tiers") or [{"name": status.get("method"), "weight": 1.0}]:
+            name = str(tier["name"])
+            sums[name] = sums.get(name, 0.0) + float(tier["weight"]) / len(statuses)
+    return ", ".join(f"{name} {sums[name]:.2f}" for name in sorted(sums))
 
 
 def _over_naive(model: Losses, naive: list[Losses]) -> float:

@@ -25,6 +25,7 @@ from forecasting.forecast_status import status_of
 from forecasting.memory_source import MemorySource
 from forecasting.series_source import SeriesId
 from forecasting.targets import Target
+from forecasting.tiers.tier_sets import RIDGE_ALONE, all_tiers
 from wattpack.errors import InputError
 
 __all__ = ["LEVELS", "PEAK_LEVELS", "Published", "published"]
@@ -69,9 +70,19 @@ class Published:
 
 
 def published(
-    given: ForecastSet, resume: Path | None = None, progress: Callable[[str], None] | None = None
+    given: ForecastSet,
+    resume: Path | None = None,
+    progress: Callable[[str], None] | None = None,
+    *,
+    is_light: bool = False,
 ) -> Published:
     """The run over a set; one that the folder of ``--resume`` holds is not made again.
+
+    Args:
+        given: The set.
+        resume: That folder.
+        progress: Told of every round.
+        is_light: With the ridge alone, in seconds; else with all that is installed, in minutes.
 
     Raises:
         InputError: naming series and origin where the process had no answer.
@@ -79,9 +90,11 @@ def published(
     digest = digest_of(__name__, LIBRARIES, given.digest())
 
     def make() -> Arrays:
-        return _arrays(_drive(given, progress or (lambda _: None)))
+        state = ForecasterState(tiers=RIDGE_ALONE if is_light else all_tiers())
+        return _arrays(_drive(given, state, progress or (lambda _: None)))
 
-    arrays, _ = kept_arrays(resume, f"{given.name}-published", digest, make)
+    name = f"{given.name}-{'light' if is_light else 'published'}"
+    arrays, _ = kept_arrays(resume, name, digest, make)
     words = tuple(tuple(json.loads(text) for text in row) for row in arrays["words"].tolist())
     return Published(arrays["quantiles"], arrays["peaks"], words, arrays["seconds"])
 
@@ -96,11 +109,12 @@ def _arrays(run: Published) -> Arrays:
     }
 
 
-def _drive(given: ForecastSet, progress: Callable[[str], None]) -> Published:
+def _drive(
+    given: ForecastSet, state: ForecasterState, progress: Callable[[str], None]
+) -> Published:
     """Round after round; each sees the bins before its origin, and no others exist for it."""
     start = given.start_seconds or DAY_ZERO_SECONDS
     targets = [_target(given.name, name) for name in given.series]
-    state = ForecasterState()
     quantiles, peaks, words, seconds = [], [], [], []
     for number, origin in enumerate(given.origins, start=1):
         known = {name: given.values[i, :origin] for i, name in enumerate(given.series)}

@@ -208,17 +208,17 @@ def test_the_process_is_shown_what_came_before_an_origin_and_nothing_else(
 
     monkeypatch.setattr(MemorySource, "__init__", noted)
     first = _set(values, (TRAINING, TRAINING + 28))
-    before = forecast_run.published(first)
+    before = forecast_run.published(first, is_light=True)
     assert lengths == [TRAINING, TRAINING + 28]
     values[:, TRAINING + 28 :] = 1e6
-    after = forecast_run.published(_set(values, first.origins))
+    after = forecast_run.published(_set(values, first.origins), is_light=True)
     assert np.array_equal(before.quantiles, after.quantiles)
     assert np.array_equal(before.peaks, after.peaks)
 
 
 def test_a_run_that_is_kept_is_read_back_whole(tmp_path: Path) -> None:
     given = _set(_daily(2, TRAINING + 40), (TRAINING,))
-    made, read = (forecast_run.published(given, tmp_path) for _ in range(2))
+    made, read = (forecast_run.published(given, tmp_path, is_light=True) for _ in range(2))
     assert np.array_equal(made.quantiles, read.quantiles)
     assert np.array_equal(made.peak(0.99), read.peak(0.99))
     assert read.words == made.words
