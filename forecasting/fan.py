@@ -78,3 +78,10 @@ def fan_of(title: str, status: Mapping[str, Any], step_seconds: int, past: Float
         quantiles=np.array([path["values"] for path in paths], dtype=np.float64).T,
         peak_p99=float(status["p99"]),
     )
+
+
+def readable(value: float, digits: int = 5) -> str:
+    """The figure with so many digits, in thousands where people read them so: ``353,750``."""
+    if 1e4 <= abs(value) < 1e7:
+        return f"{float(f'{value:.{digits}g}'):,.0f}"
+    return f"{value:.{digits}g}"

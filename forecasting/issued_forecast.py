@@ -51,7 +51,7 @@ class ForecastPath:
 
     Attributes:
         level: In (0, 1).
-        values: One a step; not calibrated, unlike the peaks. The unit of the series.
+        values: One a step, in the unit of the series.
     """
 
     level: float
@@ -65,7 +65,7 @@ class IssuedLead:
     Attributes:
         workload: Of what runs there, what takes longest to start.
         seconds: Within which a new replica of it works, 19 times in 20.
-        p99: Highest step within it, level 0.99; not calibrated, None if the window ends sooner.
+        p99: Highest step within it, level 0.99; None if the window ends sooner.
     """
 
     workload: str

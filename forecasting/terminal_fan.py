@@ -12,7 +12,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from forecasting.fan import Fan
+from forecasting.fan import Fan, readable
 from forecasting.series_source import Floats
 from wattpack.errors import InputError
 
@@ -116,12 +116,12 @@ def _axis(fan: Fan, past_columns: int, room: int) -> list[str]:
 
 def _legend(fan: Fan) -> str:
     named = ", ".join(f"p{level * 100:g}" for level in fan.levels)
-    peak = f"╌ window's peak, p99 {fan.peak_p99:g}"
+    peak = f"╌ window's peak, p99 {readable(fan.peak_p99)}"
     return f"{' ' * (_LABEL + 2)}━ step's p50  ░▒▓ steps' {named}  {peak}"
 
 
 def _label(row: int, height: int, top: float) -> str:
-    return f"{top * (height - row) / height:.4g}" if row % 4 == 0 else ""
+    return readable(top * (height - row) / height, 4) if row % 4 == 0 else ""
 
 
 def _rounded_up(value: float) -> float:

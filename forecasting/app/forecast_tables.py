@@ -10,6 +10,7 @@ from rich.table import Table
 
 from capacity.catalogue.catalogue_files import find_workload, shipped_catalogue
 from capacity.catalogue.pod_works import lead_seconds
+from forecasting.fan import readable
 from forecasting.lead_time import StepWindow, needed_within
 from forecasting.series_source import BIN_SECONDS
 from wattpack.times import parse_rfc3339
@@ -97,7 +98,7 @@ def lead_line(
         for path in status["quantiles"]
     }
     figures = ", ".join(
-        f"p{level * 100:g} {value:.6g}" + _replicas(value, replica_rate)
+        f"p{level * 100:g} {readable(value)}" + _replicas(value, replica_rate)
         for level, value in needed.items()
     )
     return f"within the {lead:.0f} s until a new {workload} works (p95 of its start): {figures}"
@@ -121,5 +122,4 @@ def _plain_table(title: str) -> Table:
 
 
 def _figure(value: float | None) -> str:
-    """Five digits: a forecast has no more."""
-    return "–" if value is None else f"{value:.5g}"
+    return "–" if value is None else readable(value)

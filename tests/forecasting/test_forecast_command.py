@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from forecasting.app.forecast_command import main, parse_levels
 from forecasting.app.forecast_tables import data_age, held, made_by
-from forecasting.fan import Fan, fan_of
+from forecasting.fan import Fan, fan_of, readable
 from forecasting.sqlite import HistoryStore
 from forecasting.terminal_fan import terminal_fan
 from wattpack.errors import InputError
@@ -181,7 +181,11 @@ def test_every_column_shows_its_median_where_it_lies(
     grid = [line.partition("┤")[2] for line in lines[1 : height + 1]]
     begins = lines[height + 1].partition("┼")[2].index("┬")
     room = len(grid[0]) - begins
-    top = next(float(line.split("┤")[0]) for line in lines[1:] if line.split("┤")[0].strip())
+    top = next(
+        float(line.split("┤")[0].replace(",", ""))
+        for line in lines[1:]
+        if line.split("┤")[0].strip()
+    )
     for column in range(room):
         median = paths[min(column * len(paths) // room, len(paths) - 1)][1]
         shown = [row for row in range(height) if grid[row][begins + column] == "━"]
@@ -198,6 +202,11 @@ def test_a_chart_too_small_to_read_is_refused() -> None:
         terminal_fan(fan, width=20)
     with pytest.raises(InputError, match="quantiles"):
         Fan("x", 0, 600, np.zeros(3), (0.5, 0.9), np.ones((2, 1)), 1.0)
+
+
+def test_figures_are_written_as_people_read_them() -> None:
+    shown = {0.0: "0", 0.123456: "0.12346", 9999.0: "9999", 353754.0: "353,750", 2e9: "2e+09"}
+    assert {value: readable(value) for value in shown} == shown
 
 
 def test_levels_are_read_as_they_are_written() -> None:

@@ -49,8 +49,10 @@ export class ForecastPanel {
     if (performance.now() - this.askedMs > DAY_EVERY_MS) void this.ask(domain.name);
     say(element("forecast-domain"), domain.name);
     const chip = element("forecast-state");
-    chip.dataset.state = domain.forecast_state;
-    say(chip, WORDS[domain.forecast_state] ?? domain.forecast_state);
+    // Minutes before measured draw takes its authority away, a reader may doubt it already.
+    const exceeded = domain.forecast_state === "Forecast" && domain.forecast_p99_watts !== null && domain.draw_watts > domain.forecast_p99_watts;
+    chip.dataset.state = exceeded ? "Exceeded" : domain.forecast_state;
+    say(chip, exceeded ? "in use, exceeded now" : (WORDS[domain.forecast_state] ?? domain.forecast_state));
     this.tell(facts(domain, timeMs / 1000));
     this.draw(timeMs / 1000, domain, forecast);
   }
@@ -74,7 +76,7 @@ export class ForecastPanel {
   private draw(now: number, domain: Domain, forecast: Forecast | null): void {
     const trusted = domain.forecast_state === "Forecast" ? forecast : null;
     // Hours move slowly: a new picture each half minute, or when what it shows has changed.
-    const key = JSON.stringify([Math.floor(now / 30), this.day.startSeconds.at(-1), this.day.startSeconds.length, domain.name, domain.forecast_state, domain.forecast_p99_watts, domain.cap_band_watts, domain.rating_watts, trusted?.start_seconds]);
+    const key = JSON.stringify([Math.floor(now / 30), Math.round(domain.draw_watts / domain.rating_watts * 100), this.day.startSeconds.at(-1), this.day.startSeconds.length, domain.name, domain.forecast_state, domain.forecast_p99_watts, domain.cap_band_watts, domain.rating_watts, trusted?.start_seconds]);
     if (key === this.drawn) return;
     this.drawn = key;
     const data = columns(this.day, now, domain, trusted);
@@ -114,8 +116,9 @@ export class ForecastPanel {
 
 /** Hours from now; draw, p50 and p99 of the steps, p99 of the peak, cap band, rating. */
 function columns(day: Day, now: number, domain: Domain, forecast: Forecast | null): uPlot.AlignedData {
-  const past = day.startSeconds.map((start, i) => [(start + BIN_SECONDS / 2 - now) / 3600, day.drawWatts[i] ?? null] as const).filter(([hour]) => hour < 0 && hour >= -24);
-  const steps = forecast === null ? [0, 6].map((hour) => [hour, null, null] as const) : forecast.p50_watts.map((p50, i) => [(forecast.start_seconds + (i + 0.5) * forecast.step_seconds - now) / 3600, p50, forecast.p99_watts[i] ?? null] as const).filter(([hour]) => hour >= 0);
+  const bins = day.startSeconds.map((start, i) => [(start + BIN_SECONDS / 2 - now) / 3600, day.drawWatts[i] ?? null] as const).filter(([hour]) => hour < 0 && hour >= -24);
+  const past = [...bins, [0, domain.draw_watts] as const];
+  const steps = forecast === null ? [0.01, 6].map((hour) => [hour, null, null] as const) : forecast.p50_watts.map((p50, i) => [(forecast.start_seconds + (i + 0.5) * forecast.step_seconds - now) / 3600, p50, forecast.p99_watts[i] ?? null] as const).filter(([hour]) => hour > 0);
   // Contradicted or unknown: no line that somebody could plan with.
   const peak = domain.forecast_state === "Forecast" || domain.forecast_state === "Fallback" ? domain.forecast_p99_watts : null;
   const blank: Column = past.map(() => null);

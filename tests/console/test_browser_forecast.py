@@ -1,0 +1,31 @@
+"""The forecast panel in a real browser while the draw moves against the promise."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.console.console_bench import Bench
+
+pytestmark = [pytest.mark.browser, pytest.mark.timeout(120)]
+
+
+@pytest.fixture
+def bench() -> Iterator[Bench]:
+    made = Bench()
+    yield made
+    made.stop()
+
+
+def test_a_p99_that_the_draw_exceeds_is_marked_before_it_is_contradicted(
+    bench: Bench, page: Page
+) -> None:
+    page.goto(bench.url)
+    state = page.locator("#forecast-state")
+    expect(state).to_have_text("in use", timeout=25_000)
+    bench.changes["draw"] = 0.99
+    expect(state).to_have_text("in use, exceeded now", timeout=25_000)
+    bench.changes["draw"] = 0.9
+    expect(state).to_have_text("in use", timeout=25_000)
