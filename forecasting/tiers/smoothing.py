@@ -4,7 +4,7 @@ The form is ETS(A,N,A) (Hyndman et al., Forecasting with Exponential Smoothing, 
 section 2.3), with a level that may return to a slow one. Unlike a fit by one-step likelihood,
 parameters are picked from a grid by their errors over the steps that are asked for, and quantiles
 are those of past errors; values are compressed (``ridge_features``), so that one burst does not
-move the level for days. All of it runs for many series at once: about a millisecond a series where
+move the level for days. All of it runs for many series at once: 1.5 ms a series where
 statsmodels' ETS takes twenty, and on bins 0-1439 of 82 clients its loss was 0.77 of seasonal
 naive's.
 """
