@@ -183,7 +183,8 @@ class Engine:
         told_now = present.promised(self._peaks(question, cleaned, steps), grid, window_seconds)
         steps, peaks, planned = self._with_events(question, steps, told_now.peaks)
         judged = np.array([method != LIMIT for method in methods], dtype=bool)
-        scale = miss_scale(cleaned, peaks, self._shape.day_steps)
+        # Without events: a launch does not widen the hours around it.
+        scale = miss_scale(cleaned, told_now.peaks, self._shape.day_steps)
         moved, lifted = self._calibrated(history.series, pools, steps, peaks, scale)
         ceilings = question.ceilings
         limit = np.where(np.isfinite(ceilings), ceilings, cleaned.highest * (1 + ASSUMED_OFFSET))
