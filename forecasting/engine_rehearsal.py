@@ -15,7 +15,8 @@ import numpy as np
 
 from forecasting.combination import LossRecord
 from forecasting.engine_memory import EngineMemory, Pool
-from forecasting.forecast_engine import Engine, Question, Shape
+from forecasting.engine_question import Question, Shape
+from forecasting.forecast_engine import Engine
 from forecasting.forecaster import Forecaster
 from forecasting.series_source import History, SeriesId
 

@@ -15,10 +15,11 @@ import numpy as np
 
 from forecasting.calibration.promise_record import PromiseRecord
 from forecasting.engine_memory import RECORDED_LEVEL, Pool
+from forecasting.engine_question import Question, Shape
 from forecasting.engine_rehearsal import rehearsed
 from forecasting.events.round_events import RoundEvents
 from forecasting.forecast import DAY_SECONDS, Forecast
-from forecasting.forecast_engine import Engine, Question, Shape
+from forecasting.forecast_engine import Engine
 from forecasting.series_source import Floats, History, SeriesId, SeriesSource, source_flags
 from forecasting.targets import Target, TargetKey
 from forecasting.tiers.tier_sets import RIDGE_ALONE, TierSet

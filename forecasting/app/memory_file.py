@@ -21,7 +21,8 @@ from forecasting.calibration.pooled import PooledCalibration
 from forecasting.calibration.promise_record import PromiseRecord
 from forecasting.combination import LossRecord
 from forecasting.engine_memory import EngineMemory
-from forecasting.forecast_engine import Engine, Shape
+from forecasting.engine_question import Shape
+from forecasting.forecast_engine import Engine
 from forecasting.forecast_round import ForecasterState
 from forecasting.open_issues import OpenIssue
 from forecasting.series_source import SeriesId

@@ -77,7 +77,7 @@ class PresentRows:
         """From what was observed.
 
         Args:
-            history: Of all series.
+            history: Of all series; what is not believed of domains is NaN.
             boards: Of each that is a domain, None for every other series.
             ceilings: What each series cannot exceed, NaN for nothing.
         """

@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 
 from forecasting.app.memory_file import read_state, write_state
+from forecasting.engine_question import Question, Shape
 from forecasting.engine_rehearsal import rehearsal_cuts
-from forecasting.forecast_engine import Engine, Question, Shape
+from forecasting.forecast_engine import Engine
 from forecasting.forecast_round import ForecasterState, TargetForecast, step
 from forecasting.forecaster import Forecaster, Provenance
 from forecasting.memory_source import MemorySource

@@ -1,0 +1,90 @@
+"""What an engine is asked: the shape of its answers once, the rest at every round."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from forecasting.engine_memory import Pool
+from forecasting.events.round_events import RoundEvents
+from forecasting.forecast import DAY_SECONDS, checked_levels
+from forecasting.power_forecast.present_rows import UNKNOWN_BOARDS, BoardWatts, PresentRows
+from forecasting.series_source import Floats, History, SeriesId
+from wattpack.errors import InputError
+
+GRID: Final = (0.01, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99, 0.999)
+"""Levels that are always computed: what is asked is only what is told."""
+
+DOMAIN: Final = "domain"
+"""Kind of the pools whose series are power."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """What an engine is asked.
+
+    Attributes:
+        step_seconds: Width of a step.
+        horizon: Steps of a window.
+        levels: To be told, ascending.
+
+    Raises:
+        InputError: for levels out of order, a horizon below 1.
+    """
+
+    step_seconds: int
+    horizon: int
+    levels: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        checked_levels(self.levels)
+        if self.horizon < 1:
+            raise InputError("horizon", "at least one step", self.horizon)
+
+    @property
+    def day_steps(self) -> int:
+        """Steps in a day."""
+        return max(1, DAY_SECONDS // self.step_seconds)
+
+    @property
+    def grid(self) -> tuple[float, ...]:
+        """All levels that are computed."""
+        return tuple(sorted({*GRID, *self.levels}))
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What is asked of an engine now.
+
+    Attributes:
+        history: Ten days of every series as observed, NaN for gaps.
+        pools: Of every series.
+        ceilings: What each series cannot exceed, shape (n_series,); NaN for none.
+        events: Planned events and the history without them; None for none.
+        boards: What stands below series that are domains; those not named are unknown.
+    """
+
+    history: History
+    pools: Mapping[SeriesId, Pool]
+    ceilings: Floats
+    events: RoundEvents | None = None
+    boards: Mapping[SeriesId, BoardWatts] = field(default_factory=dict)
+
+    def present(self, known: NDArray[np.bool_]) -> PresentRows:
+        """The history without what events added to it and on one level: what models see.
+
+        Args:
+            known: Where the history is believed, shape (n_series, n_bins); what is not is NaN.
+        """
+        history = self.history
+        values = history.values if self.events is None else self.events.freed
+        freed = replace(history, values=np.where(known, values, np.nan))
+        boards = [
+            self.boards.get(name, UNKNOWN_BOARDS) if self.pools[name][1] == DOMAIN else None
+            for name in history.series
+        ]
+        return PresentRows.of(freed, boards, self.ceilings)
