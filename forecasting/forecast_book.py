@@ -21,8 +21,7 @@ from forecasting.contradiction import (
     contradicts,
     minutes_above,
 )
-from forecasting.fallback import ASSUMED_OFFSET
-from forecasting.forecast_choice import EXTREME
+from forecasting.forecast import ASSUMED_OFFSET, EXTREME
 from forecasting.issued_forecast import (
     ForecastKey,
     IssuedForecast,

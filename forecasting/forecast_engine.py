@@ -18,16 +18,23 @@ from forecasting.clean_history import Cleaned, clean
 from forecasting.engine_memory import EngineMemory, Pool
 from forecasting.engine_question import DOMAIN, Question, Shape
 from forecasting.events.event_effects import EventGrid
-from forecasting.fallback import ASSUMED_OFFSET
-from forecasting.forecast import EXTREME, LIMIT, Forecast, bounded, level_index, tops_of
+from forecasting.forecast import (
+    ASSUMED_OFFSET,
+    EXTREME,
+    LIMIT,
+    Forecast,
+    bounded,
+    level_index,
+    tops_of,
+)
 from forecasting.forecaster import Forecaster
+from forecasting.miss_scale import miss_scale
 from forecasting.open_issues import OpenIssue
 from forecasting.past_changes import past_changes
 from forecasting.peak_policy.choice import choose_policy
 from forecasting.peak_policy.coupling import couple
 from forecasting.peak_policy.evidence import PeakEvidence
 from forecasting.power_forecast.present_rows import NEW_LEVEL, PresentRows, new_since_seconds
-from forecasting.ridge import level_scale
 from forecasting.series_source import Floats, History, SeriesId
 from forecasting.settlement import Judge, settled
 from forecasting.tier_panel import Combined, TierPanel
@@ -102,8 +109,13 @@ class Engine:
     def _draft(self, question: Question, present: PresentRows, observed: Cleaned) -> _Draft:
         """What tiers, paths, peak policy and events say."""
         shape, learned_from = self._shape, present.history
-        # What was wrong with readings is told of what was observed, not of what is left of it.
-        cleaned = replace(self._clean(learned_from), flags=observed.flags)
+        # What was read and what was wrong with it is told as observed, not as what is left of it.
+        cleaned = replace(
+            self._clean(learned_from),
+            flags=observed.flags,
+            newest=observed.newest,
+            bins_since=observed.bins_since,
+        )
         combined = self._panel.combined(learned_from, cleaned, self.memory.losses, question.pools)
         peaks = self._peaks(question, cleaned, combined.steps)
         window_seconds = shape.horizon * shape.step_seconds
@@ -177,7 +189,7 @@ class Engine:
     def _peaks(self, question: Question, cleaned: Cleaned, steps: Floats) -> Floats:
         """Quantiles of the window's peak before calibration, shape (n_series, n_levels)."""
         shape = self._shape
-        errors = past_changes(cleaned.filled, shape.horizon, shape.day_steps, PATHS)
+        errors = past_changes(cleaned.filled, cleaned.length, shape.horizon, shape.day_steps, PATHS)
         paths = couple(steps, shape.grid, errors, PATHS)
         evidence = PeakEvidence.of(cleaned.filled, paths, shape.day_steps)
         result = np.empty((len(steps), len(shape.grid)))
@@ -258,14 +270,3 @@ class Engine:
 def _limits(cleaned: Cleaned, ceilings: Floats) -> Floats:
     """What stands in where nothing is known, shape (n_series,)."""
     return np.where(np.isfinite(ceilings), ceilings, cleaned.highest * (1 + ASSUMED_OFFSET))
-
-
-def miss_scale(cleaned: Cleaned, peaks: Floats, day_steps: int) -> Floats:
-    """What a miss is measured by: the level, the promised peak, or a quarter of the record.
-
-    The level alone is tiny for a client that idles; its misses would then inflate every other
-    promise of the pool.
-    """
-    level = level_scale(cleaned.filled, day_steps)[:, 0]
-    result: Floats = np.maximum(level, np.maximum(peaks[:, -1], 0.25 * cleaned.highest))
-    return result

@@ -7,22 +7,26 @@ fall is known beforehand and would else look like a shock that all series share.
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 
 from forecasting.series_source import Floats
 
 
-def past_changes(filled: Floats, horizon: int, day_steps: int, most: int) -> Floats:
+def past_changes(
+    filled: Floats, length: NDArray[np.intp], horizon: int, day_steps: int, most: int
+) -> Floats:
     """Changes over a window from origins spread evenly over the history.
 
     Args:
         filled: History without gaps, shape (n_series, n_bins).
+        length: Bins of each series' history, shape (n_series,); what lies before is unknown.
         horizon: Steps of a window.
         day_steps: Bins in a day.
         most: Origins at most.
 
     Returns:
-        Shape (n_series, n_origins, horizon), oldest first, at least one origin; zeros from a
-        history of under a window.
+        Shape (n_series, n_origins, horizon), oldest first, at least one origin, NaN from before a
+        series began; zeros from a history of under a window.
     """
     n_series, n_bins = filled.shape
     if n_bins <= horizon:
@@ -32,6 +36,7 @@ def past_changes(filled: Floats, horizon: int, day_steps: int, most: int) -> Flo
     origins = np.unique(np.rint(np.linspace(0, n_bins - 1 - horizon, count)).astype(np.intp))
     at = origins[:, None] + np.arange(1, horizon + 1)
     changes: Floats = rest[:, at] - rest[:, origins][:, :, None]
+    changes[origins[None, :] < (n_bins - length)[:, None]] = np.nan
     return changes
 
 

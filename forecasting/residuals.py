@@ -1,14 +1,10 @@
-"""From point forecasts and their past errors to quantiles and window peaks.
+"""Past errors as a distribution: weighted quantiles, the newest errors counting most.
 
-A forecaster hands over its point path and, for many earlier origins, the errors that it would
-have made. Recent errors weigh more (half-life three days); no distribution is assumed. Errors of
-one origin stay together as a path, which is what makes the peak of a window honest: the pointwise
-0.99 quantile is exceeded somewhere in 3-6 % of six-hour windows.
+No distribution is assumed. Errors lose half of their weight in three days.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -20,23 +16,6 @@ HALF_LIFE_SECONDS: Final = 3 * 86400
 
 RESIDUAL_DTYPE: Final = np.float32
 """Sorting dominates the cost of many series and is twice as fast in single precision."""
-
-
-@dataclass(frozen=True, slots=True)
-class PathFit:
-    """Point paths and the errors at earlier origins.
-
-    Attributes:
-        mean: Point forecasts, shape (n_series, horizon).
-        residuals: Value minus forecast, shape (n_series, horizon, n_origins), oldest first.
-        weights: Weight of each origin, shape (n_origins,).
-        known: Where the value was observed; None when everywhere. Shape of ``residuals``.
-    """
-
-    mean: Floats
-    residuals: np.ndarray
-    weights: Floats
-    known: np.ndarray | None = None
 
 
 def decay_weights(age_steps: Floats, step_seconds: int) -> Floats:
@@ -79,9 +58,3 @@ def weighted_quantiles(
         result[~np.any(known.reshape(-1, n), axis=-1)] = 0.0
     shaped: Floats = result.reshape(*values.shape[:-1], len(levels))
     return shaped
-
-
-def point_quantiles(fit: PathFit, levels: Floats) -> Floats:
-    """Quantiles of each step, shape (n_series, horizon, n_levels), sorted over levels."""
-    errors = weighted_quantiles(fit.residuals, fit.weights, levels, fit.known)
-    return fit.mean[:, :, None] + errors

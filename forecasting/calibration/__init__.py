@@ -2,7 +2,3 @@
 
 ``pooled`` corrects quantiles of steps and of peaks, ``promise_record`` counts what was kept.
 """
-
-from forecasting.calibration.peak_scores import Calibration
-
-__all__ = ["Calibration"]

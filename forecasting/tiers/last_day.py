@@ -10,6 +10,7 @@ from typing import Final
 
 import numpy as np
 
+from forecasting.forecast import ASSUMED_OFFSET
 from forecasting.series_source import Floats
 from forecasting.tiers.past_errors import (
     MIN_ORIGINS,
@@ -19,10 +20,6 @@ from forecasting.tiers.past_errors import (
     row_groups,
 )
 from forecasting.tiers.tier import Tier
-
-ASSUMED_OFFSET: Final = 0.2
-"""Share of the maximum added at the highest levels while there are no past errors. Assumed; the
-last-day maximum times 1.2 was exceeded in 8.8 % of 80 windows."""
 
 FIRST_SECONDS: Final = 3600
 

@@ -9,8 +9,10 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from forecasting.clean_history import LARGEST, USABLE_SHARE, clean
-from forecasting.forecast_choice import forecast
+from forecasting.engine_question import Question, Shape
+from forecasting.forecast_engine import Engine
 from forecasting.series_source import Floats, History, SeriesId
+from forecasting.tiers.tier_sets import RIDGE_ALONE
 from tests.examples import examples
 
 DAY = 144
@@ -130,7 +132,10 @@ def test_a_single_bin_of_a_hundred_times_the_rest_is_not_believed(back: int) -> 
 def test_a_spike_in_the_newest_bin_does_not_raise_the_forecast_a_hundredfold() -> None:
     row = _diurnal()
     row[-1] = 1e4
-    made = forecast(History([SeriesId("a")], row[None, :]), horizon=36, levels=(0.5, 0.99))
+    name = SeriesId("a")
+    engine = Engine(Shape(600, 36, (0.5, 0.99)), RIDGE_ALONE.live(36))
+    history = History([name], row[None, :])
+    made = engine.issue(Question(history, {name: ("ns", "series")}, np.array([np.nan])))
     assert made.peaks[0, -1] < 250
     assert "spike" in made.flags[0]
     assert made.now[0] == 1e4
