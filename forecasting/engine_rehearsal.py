@@ -18,10 +18,16 @@ from forecasting.engine_memory import EngineMemory, Pool
 from forecasting.engine_question import Question, Shape
 from forecasting.forecast_engine import Engine
 from forecasting.forecaster import Forecaster
+from forecasting.peak_policy.peak_policies import RECORD_DAYS
 from forecasting.series_source import History, SeriesId
 
 MIN_TRAINING_DAYS: Final = 4
 """Days of history before the first rehearsed window."""
+
+ENOUGH_WINDOWS: Final = 300
+"""Windows of series in which three are expected to miss a p99. With fewer, those behind a short
+record teach peaks, too. Clients, bins 0-1439, origins from day 8, ridge: uncorrected p99 of peaks
+are missed in 1.0 % at a reserve of 4.01; corrected by all windows 0.6 % at 4.48."""
 
 
 def rehearsed(
@@ -44,7 +50,11 @@ def rehearsed(
     base = EngineMemory(points=memory.points, peaks=memory.peaks)
     engine = Engine(shape, tiers, base, rehearsed=True)
     nothing = np.full(len(history.series), np.nan)
+    full = _first_full_record(cuts, shape, len(history.series))
     for cut in cuts:
+        if cut == full:
+            # What peaks miss while their record is short says nothing of a whole one.
+            engine.memory = replace(engine.memory, peaks=memory.peaks, open_issues=())
         engine.issue(Question(history.before(cut), pools, nothing))
     engine.settle(history, pools)
     learned = engine.memory
@@ -61,6 +71,12 @@ def rehearsal_cuts(n_bins: int, shape: Shape) -> list[int]:
     """Where the windows begin, oldest first; the last one ends with the history."""
     first = MIN_TRAINING_DAYS * shape.day_steps
     return list(range(n_bins - shape.horizon, first - 1, -shape.horizon))[::-1]
+
+
+def _first_full_record(cuts: Sequence[int], shape: Shape, n_series: int) -> int | None:
+    """The first window behind a whole record, if enough begin there to correct peaks by."""
+    behind = [cut for cut in cuts if cut >= RECORD_DAYS * shape.day_steps]
+    return behind[0] if len(behind) * n_series >= ENOUGH_WINDOWS else None
 
 
 def joined(one: LossRecord, other: LossRecord) -> LossRecord:

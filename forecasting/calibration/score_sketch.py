@@ -57,6 +57,12 @@ class ScoreSketch:
         fresh = np.bincount(flat, minlength=n_levels * CELLS).reshape(n_levels, CELLS)
         return replace(self, counts=keep * self.counts + fresh)
 
+    def above_zero(self) -> Floats:
+        """Share of the scores that are above 0, level by level; 0 where nothing was counted."""
+        total = self.counts.sum(axis=1)
+        result: Floats = self.counts[:, HALF + 1 :].sum(axis=1) / np.where(total > 0, total, 1.0)
+        return result
+
     def to_json(self) -> dict[str, list[float]]:
         """Cells that hold anything, by level: cell, count, cell, count and so on."""
         rows = {}

@@ -29,6 +29,9 @@ PATH_LEVEL: Final = 0.9
 
 TOP_LEVEL: Final = 0.99
 
+RECORD_DAYS: Final = 7
+"""Days that a record is of."""
+
 
 class PeakPolicy(Protocol):
     """Evidence in, quantiles of the window's peak out."""
@@ -58,7 +61,7 @@ class RecordPolicy:
     """
 
     share: float = 1.0
-    days: int = 7
+    days: int = RECORD_DAYS
 
     def quantiles(self, evidence: PeakEvidence, levels: Sequence[float]) -> Floats:
         """As ``PeakPolicy``."""
