@@ -57,6 +57,8 @@ class KueueChecks:
         self._kinds = ServedKinds(api, clock)
         self._enabled = enabled
         self._asked: list[Asked] = []
+        #: Gangs that were given back and have not asked again: their last pods are Kueue's to end.
+        self._returned: set[str] = set()
 
     def expected(self) -> tuple[ExpectedGang, ...]:
         """Gangs that wait for our answer, or have it and are still to come.
@@ -73,6 +75,7 @@ class KueueChecks:
         workloads = self._kinds.objects(KUEUE_WORKLOADS) if checks else ()
         flavors = self._kinds.objects(RESOURCE_FLAVORS) if workloads else ()
         self._asked = asked_of_us(workloads, checks, flavors)
+        self._returned -= {one.gang.ref.id for one in self._asked if one.gang is not None}
         return tuple(one.gang for one in self._asked if one.gang is not None)
 
     def answer(self, plan: Plan | None, living: frozenset[str]) -> None:
@@ -88,6 +91,27 @@ class KueueChecks:
             body = answered(asked, state, message, self._now()) if state else None
             if body is not None:
                 self._write(KUEUE_WORKLOADS, body, str(body["metadata"].get("namespace")))
+
+    def take_back(self, gang: str) -> bool:
+        """Ask Kueue to take the Workload of a gang back whole; False where it is none of ours.
+
+        Kueue evicts a Workload whose check says ``Retry``: its owner is suspended, all of its pods
+        go, and it queues again.
+
+        Args:
+            gang: Id of the gang.
+        """
+        if gang in self._returned:
+            return True
+        for asked in self._asked:
+            if asked.gang is not None and asked.gang.ref.id == gang and asked.state == "Ready":
+                message = "a pod was not bound in time: its Workload is taken back whole"
+                body = answered(asked, "Retry", message, self._now())
+                space = str(asked.workload["metadata"].get("namespace"))
+                if body is not None and self._write(KUEUE_WORKLOADS, body, space):
+                    self._returned.add(gang)
+                    return True
+        return False
 
     def again_ns(self) -> int | None:
         """When to look again, on the monotonic clock."""
@@ -114,15 +138,18 @@ class KueueChecks:
             return "Retry", "its pods did not come in time: the places are given up"
         return ("Pending", causes[gang]) if gang in causes else ("", "")
 
-    def _write(self, kinds: tuple[Resource, ...], body: JsonObject, namespace: str | None) -> None:
+    def _write(self, kinds: tuple[Resource, ...], body: JsonObject, namespace: str | None) -> bool:
+        """Whether it was written."""
         served = self._kinds.version(kinds)
         name = body["metadata"]["name"]
         try:
             self._api.replace(served, body, namespace, subresource="status")
+            return True
         except (ConflictError, NotFoundError) as error:
             log.info("%s %s changed meanwhile: %s", served.kind, name, error)
         except KubeError as error:
             log.warning("%s %s is not answered: %s", served.kind, name, error)
+        return False
 
     def _now(self) -> str:
         return rfc3339(self._clock.wall_time_ns())

@@ -38,6 +38,8 @@ class MissedPins:
         ledger: Where promises are kept.
         recorder: Where Events go.
         metrics: Counts evictions.
+        take_back: Gives the gang of an id back to whoever admitted it, whole; False where nobody
+            did, and its pods are evicted one by one.
     """
 
     def __init__(
@@ -47,12 +49,14 @@ class MissedPins:
         ledger: Ledger,
         recorder: EventRecorder,
         metrics: PlacementMetrics,
+        take_back: Callable[[str], bool],
     ) -> None:
         self._api = api
         self._clock = clock
         self._ledger = ledger
         self._recorder = recorder
         self._metrics = metrics
+        self._take_back = take_back
         #: When the eviction of a pod whose node was taken away is asked for again, by uid.
         self._again_ns: dict[str, int] = {}
 
@@ -127,6 +131,14 @@ class MissedPins:
     ) -> None:
         """A pin that did not lead to a binding: without a pin next time, a new pod if need be."""
         node = promise.node
+        if promise.gang and self._take_back(promise.gang):
+            self._missed(pod, node, now_ns)
+            note = f"not bound to {node} in time; Kueue takes its Workload back whole"
+            regarding = {"apiVersion": PODS.api_version, "kind": PODS.kind, **pod}
+            self._recorder.emit(
+                regarding, EventReason.PIN_REFUSED, note, action="Returning", warning=True
+            )
+            return
         spent = pod_facts.belongs_to_job(pod) and self._lost_one_before(pod, pods)
         evicts = not pod_facts.is_bare(pod) and pod_facts.pinned_node(pod) == node and not spent
         if evicts and not self._evict(pod):

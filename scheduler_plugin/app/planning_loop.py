@@ -143,12 +143,13 @@ class PlacementLoop:
         self._applier = Applier(api, clock, self.ledger, archive, release, self._nodes)
         self._recorder = EventRecorder(api, clock, "wattpack.io/scheduler", around.instance)
         self._events = PendingEvents(self._recorder, clock, settings.events_per_cycle)
-        self._pins = MissedPins(api, clock, self.ledger, self._recorder, self.metrics)
         notes = MoveNotes(self._recorder, self.metrics)
         mover = Mover(api, clock, self.ledger, self._applier, notes, limits)
         self._moves = MoveCycle(self.reader, mover, clock, limits, enabled=moves)
         answers = manages and settings.kueue_admission_checks
         self._checks = KueueChecks(api, clock, self.ledger, enabled=answers)
+        take_back = self._checks.take_back
+        self._pins = MissedPins(api, clock, self.ledger, self._recorder, self.metrics, take_back)
         self._starts = StartEstimates(clock)
         self._pauses = Pauses()
         self._gangs_end = GangEnd(self._recorder, self.metrics)

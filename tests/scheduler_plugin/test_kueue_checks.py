@@ -9,7 +9,7 @@ from scheduler_plugin.kube_objects import pods as pod_facts
 from simulation.kube import EmbeddedKube
 from tests.scheduler_plugin.placement_cluster import SPACE, Cluster, pod_object
 from wattpack.gang_sources import KUEUE_WORKLOADS
-from wattpack.kube.port import JsonObject, Resource
+from wattpack.kube.port import PODS, JsonObject, Resource
 
 WORKLOADS, CHECKS, FLAVORS = KUEUE_WORKLOADS[0], ADMISSION_CHECKS[0], RESOURCE_FLAVORS[0]
 
@@ -131,6 +131,20 @@ def test_places_that_nobody_took_in_time_send_the_workload_back() -> None:
     kueue.api.delete(Resource("", "v1", "nodes", "Node", False), "n2")
     kueue.loop.step()
     assert kueue.check()["state"] == "Retry"
+
+
+def test_a_pin_that_leads_nowhere_sends_the_whole_workload_back() -> None:
+    kueue = Kueue("n1", "n2")
+    kueue.ask(2)
+    kueue.loop.step()
+    kueue.start_pods(2)
+    assert len(kueue.loop.step().released) == 2
+    kueue.clock.advance_seconds(400)
+    kueue.loop.step()
+    assert kueue.check()["state"] == "Retry"
+    assert "taken back whole" in kueue.check()["message"]
+    names = {str(pod["metadata"]["name"]) for pod in kueue.api.list(PODS, SPACE).items}
+    assert names == {"train-0", "train-1"}, "Kueue takes them away, all together"
 
 
 def test_the_flavor_says_which_nodes_a_workload_may_have() -> None:
