@@ -47,6 +47,7 @@ from forecasting.decisions import losses_by_change
 NAME = "decision_value"
 SUMMARY = "GPU-hours of pre-warming by forecasts against reactive and predictive scaling"
 TAKES_ARGUMENTS = True
+USAGE: Final = "--with-node, --skip-process"
 
 BASELINES: Final = ("reactive", "dynamo", "aws")
 BUDGETS: Final = {"1_percent": 0.01, "2_percent": 0.02, "5_percent": 0.05}
@@ -83,7 +84,7 @@ def run(options: Options) -> Result:
     parser = argparse.ArgumentParser(prog=NAME, add_help=False, exit_on_error=False)
     parser.add_argument("--with-node", action="store_true")
     parser.add_argument("--skip-process", action="store_true")
-    given = read_arguments(parser, options.arguments, "--with-node, --skip-process")
+    given = read_arguments(parser, options.arguments, USAGE)
     found = services(
         options.seed, ("m-small",) if options.quick else ("m-large", "m-mid", "m-small")
     )

@@ -30,6 +30,7 @@ from wattpack.errors import InputError
 NAME = "fisher_protocol"
 SUMMARY = "HARMONY's one-step protocol on supplied data: CRPS and MSE beside the published ones"
 TAKES_ARGUMENTS = True
+USAGE: Final = "--data DIR"
 
 Floats = npt.NDArray[np.float64]
 
@@ -64,7 +65,7 @@ def run(options: Options) -> Result:
     """All arms; ``--quick`` takes a fortieth of the steps of a smaller stand-in."""
     parser = argparse.ArgumentParser(prog=NAME, add_help=False, exit_on_error=False)
     parser.add_argument("--data", type=Path)
-    given = read_arguments(parser, options.arguments, "--data DIR")
+    given = read_arguments(parser, options.arguments, USAGE)
     values = stand_in(options.seed, 3 if options.quick else CONTAINERS)
     if given.data is not None:
         values = read_folder(given.data)

@@ -123,7 +123,7 @@ def test_a_forecast_object_of_the_domain_counts() -> None:
 @pytest.mark.parametrize(
     "change",
     [
-        {"conditions": [{"type": "Ready", "status": "False", "reason": "HistoryUnavailable"}]},
+        {"conditions": [{"type": "Ready", "status": "False", "reason": "HistoryStale"}]},
         {"p50": -1.0},
         {"p50": 0.0},
         {"validUntil": "1969-12-31T00:00:00Z"},
