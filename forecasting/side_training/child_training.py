@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
 from typing import Final
 
@@ -13,6 +12,7 @@ from forecasting.side_training.fit_child import read_forests, write_sample
 from forecasting.tiers.boosted_features import Sample
 from forecasting.tiers.boosted_fit import Forests
 from wattpack.clock import Clock
+from wattpack.scratch_folder import ScratchFolder
 from wattpack.units import seconds_to_ns
 
 DEADLINE_SECONDS: Final = 600.0
@@ -44,7 +44,7 @@ class ChildTraining:
         self._deadline_ns = seconds_to_ns(deadline_seconds)
         self._command = command
         self._child: subprocess.Popen[bytes] | None = None
-        self._folder: tempfile.TemporaryDirectory[str] | None = None
+        self._folder: ScratchFolder | None = None
         self._began_ns = 0
 
     def submit(self, sample: Sample, until_seconds: int) -> bool:
@@ -52,8 +52,8 @@ class ChildTraining:
         if self._child is not None:
             return False
         try:
-            self._folder = tempfile.TemporaryDirectory(prefix="wattpack-fit-")
-            folder = Path(self._folder.name)
+            self._folder = ScratchFolder("wattpack-fit-")
+            folder = self._folder.path
             write_sample(folder, sample, until_seconds)
             with (folder / "told").open("wb") as told:
                 self._child = subprocess.Popen(
@@ -81,7 +81,7 @@ class ChildTraining:
             self._fail(f"a fit ended with {code}: {self._last_words()}")
             return None
         try:
-            made = read_forests(Path(self._folder.name))
+            made = read_forests(self._folder.path)
         except (OSError, ValueError, KeyError, TypeError) as error:
             self._fail(f"a fit left nothing to read: {error}")
             return None
@@ -105,10 +105,10 @@ class ChildTraining:
     def _forget(self) -> None:
         self._child = None
         if self._folder is not None:
-            self._folder.cleanup()
+            self._folder.close()
         self._folder = None
 
     def _last_words(self) -> str:
-        folder = Path(self._folder.name) if self._folder else Path()
+        folder = self._folder.path if self._folder else Path()
         lines = (folder / "told").read_text(encoding="utf-8", errors="replace").splitlines()
         return lines[-1][:200] if lines else "nothing said"

@@ -32,8 +32,11 @@ START_SECONDS = 60.0
 END_SECONDS = 2.0
 # Verbs whose work has an end of its own: nobody waits, so nobody could look.
 FINISH_BY_THEMSELVES = {
+    "backtest": "goes through one history; the same command goes on where it ended",
     "bench": "measures one board; the same command goes on where it ended",
     "explain": "answers one question",
+    "forecast": "prints tables",
+    "history": "fills or lists one file",
     "plan": "places one snapshot",
     "profiles": "prints tables",
     "release": "asks a person, then writes once",
