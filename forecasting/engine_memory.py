@@ -6,6 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+import numpy as np
+from numpy.typing import NDArray
+
 from forecasting.calibration.pooled import PooledCalibration
 from forecasting.calibration.promise_record import PromiseRecord
 from forecasting.combination import LossRecord
@@ -17,6 +20,16 @@ Pool = tuple[str, str]
 
 RECORDED_LEVEL: Final = 0.99
 """Promises of the window's peak that are counted, series by series."""
+
+
+def rows_by_pool(
+    series: Sequence[SeriesId], pools: Mapping[SeriesId, Pool]
+) -> dict[Pool, NDArray[np.intp]]:
+    """Rows of each pool among some series."""
+    found: dict[Pool, list[int]] = {}
+    for i, name in enumerate(series):
+        found.setdefault(pools[name], []).append(i)
+    return {pool: np.array(rows, dtype=np.intp) for pool, rows in found.items()}
 
 
 @dataclass(frozen=True, slots=True)

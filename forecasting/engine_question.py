@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 
 from forecasting.engine_memory import Pool
 from forecasting.events.round_events import RoundEvents
-from forecasting.forecast import DAY_SECONDS, checked_levels
+from forecasting.forecast import checked_levels
 from forecasting.power_forecast.present_rows import UNKNOWN_BOARDS, BoardWatts, PresentRows
-from forecasting.series_source import Floats, History, SeriesId
+from forecasting.series_source import DAY_SECONDS, Floats, History, SeriesId
 from wattpack.errors import InputError
 
 GRID: Final = (0.01, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99, 0.999)

@@ -25,8 +25,6 @@ ASSUMED_OFFSET: Final = 0.2
 """Share of a maximum added where there is no record of errors. Last-day maximum times 1.2 was
 exceeded in 8.8 % of 80 windows, so this is flagged and not called a p99."""
 
-DAY_SECONDS: Final = 86400
-
 
 @dataclass(frozen=True, slots=True)
 class Forecast:

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from forecasting.clean_history import Cleaned, clean
-from forecasting.engine_memory import EngineMemory, Pool
+from forecasting.engine_memory import EngineMemory, Pool, rows_by_pool
 from forecasting.engine_question import DOMAIN, Question, Shape
 from forecasting.events.event_effects import EventGrid
 from forecasting.forecast import (
@@ -193,7 +193,7 @@ class Engine:
         paths = couple(steps, shape.grid, errors, PATHS)
         evidence = PeakEvidence.of(cleaned.filled, paths, shape.day_steps)
         result = np.empty((len(steps), len(shape.grid)))
-        for rows in Judge(shape.grid, question.pools).members(question.history.series).values():
+        for rows in rows_by_pool(question.history.series, question.pools).values():
             policy = choose_policy(cleaned.filled[rows], shape.horizon, shape.day_steps)
             result[rows] = policy.quantiles(evidence.rows(rows), shape.grid)
         return result
@@ -203,7 +203,7 @@ class Engine:
     ) -> tuple[Floats, Floats]:
         """Steps and peaks as their pools have learned to correct them; not bounded yet."""
         moved, lifted = draft.steps.copy(), draft.peaks.copy()
-        for pool, part in Judge(self._shape.grid, pools).members(series).items():
+        for pool, part in rows_by_pool(series, pools).items():
             names, scale = [series[i] for i in part], draft.scale[part]
             if (points := self.memory.points.get(pool)) is not None:
                 moved[part] = points.corrected(names, moved[part], scale)

@@ -18,15 +18,20 @@ from forecasting.engine_memory import RECORDED_LEVEL, Pool
 from forecasting.engine_question import Question, Shape
 from forecasting.engine_rehearsal import rehearsed
 from forecasting.events.round_events import RoundEvents
-from forecasting.forecast import DAY_SECONDS, Forecast
+from forecasting.forecast import Forecast
 from forecasting.forecast_engine import Engine
-from forecasting.series_source import Floats, History, SeriesId, SeriesSource, source_flags
+from forecasting.series_source import (
+    DAY_SECONDS,
+    Floats,
+    History,
+    SeriesId,
+    SeriesSource,
+    source_flags,
+)
 from forecasting.targets import Target, TargetKey
+from forecasting.tiers.records import HISTORY_DAYS
 from forecasting.tiers.tier_sets import RIDGE_ALONE, TierSet
 from wattpack.errors import InputError, WattpackError
-
-HISTORY_DAYS: Final = 10
-"""Training window of every published figure of the ridge; longer did not help."""
 
 MAX_REHEARSED: Final = 500
 """New series rehearsed in one round; a rehearsal costs about 24 forecasts each."""
@@ -228,8 +233,8 @@ def _answered(
     if new:
         past = replace(history, series=[history.series[i] for i in new], values=events.freed[new])
         own = {name: pools[name] for name in past.series}
-        memory = rehearsed(shape, state.tiers.rehearsing(shape.horizon), past, own, engine.memory)
-        engine = Engine(shape, state.tiers.live(shape.horizon), memory)
+        tiers = state.tiers.rehearsing(shape.horizon)
+        engine.memory = rehearsed(shape, tiers, past, own, engine.memory)
     ceilings = np.array([np.nan if m.ceiling is None else m.ceiling for m in members])
     made = engine.issue(
         Question(history, pools, ceilings, events, {_id(m): m.boards for m in members})

@@ -11,8 +11,7 @@ from forecasting.forecast_round import TargetForecast
 from forecasting.lead_time import StepWindow, needed_within
 from forecasting.start_leads import Lead
 from forecasting.targets import Target
-from wattpack.api.object_meta import Condition, ConditionStatus
-from wattpack.api.planning import (
+from wattpack.api.demand_forecast import (
     MAX_FORECAST_TIERS,
     DemandForecastStatus,
     ForecastCalibration,
@@ -20,6 +19,7 @@ from wattpack.api.planning import (
     ForecastTier,
     QuantilePath,
 )
+from wattpack.api.object_meta import Condition, ConditionStatus
 from wattpack.errors import WattpackError
 from wattpack.times import rfc3339
 from wattpack.units import seconds_to_ns

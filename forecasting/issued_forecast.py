@@ -13,7 +13,7 @@ from itertools import pairwise
 from typing import Any, Final, NamedTuple
 
 from forecasting.issued_account import IssuedAccount, read_account
-from wattpack.api.planning import (
+from wattpack.api.demand_forecast import (
     DEFAULT_HORIZON_SECONDS,
     DEFAULT_STEP_SECONDS,
     MAX_FORECAST_STEPS,

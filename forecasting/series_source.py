@@ -23,6 +23,8 @@ Floats = NDArray[np.float64]
 BIN_SECONDS: Final = 600
 """Width of a history bin. Source: the forecasting data sets and figures all use 10 minutes."""
 
+DAY_SECONDS: Final = 86_400
+
 MAX_BINS: Final = 100_000
 
 

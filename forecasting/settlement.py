@@ -5,7 +5,8 @@ A promise is counted as broken in the round that breaks it, as kept only when it
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -16,7 +17,7 @@ from forecasting import combination
 from forecasting.calibration.pooled import Finished, PooledCalibration
 from forecasting.calibration.promise_record import Kind, PromiseRecord
 from forecasting.combination import band_losses
-from forecasting.engine_memory import RECORDED_LEVEL, EngineMemory, Pool
+from forecasting.engine_memory import RECORDED_LEVEL, EngineMemory, Pool, rows_by_pool
 from forecasting.forecast import level_index
 from forecasting.open_issues import (
     WEIGHED_LEVELS,
@@ -58,16 +59,9 @@ class Judge:
         """Position of the level that records count."""
         return level_index(self.levels, RECORDED_LEVEL)
 
-    def members(self, series: Sequence[SeriesId]) -> dict[Pool, np.ndarray]:
-        """Rows of each pool."""
-        found: dict[Pool, list[int]] = {}
-        for i, name in enumerate(series):
-            found.setdefault(self.pools[name], []).append(i)
-        return {pool: np.array(rows, dtype=np.intp) for pool, rows in found.items()}
-
-    def size(self, pool: Pool) -> int:
-        """Series of a pool."""
-        return sum(other == pool for other in self.pools.values())
+    def sizes(self) -> Counter[Pool]:
+        """Series of each pool."""
+        return Counter(self.pools.values())
 
 
 def settled(memory: EngineMemory, history: History, judge: Judge) -> EngineMemory:
@@ -103,8 +97,7 @@ def _broken(
     if judge.rehearsed or not new.any():
         return memory, issue
     records, tops = dict(memory.records), dict(memory.peaks)
-    sizes = {pool: judge.size(pool) for pool in set(judge.pools.values())}
-    teaches = judge.teaches(issue)
+    sizes, teaches = judge.sizes(), judge.teaches(issue)
     for i in np.nonzero(new.any(axis=1))[0]:
         name = issue.series[i]
         pool = judge.pools[name]
@@ -139,8 +132,9 @@ def _finished(
     learned = judge.teaches(judged)
     steps_seen = np.where(learned[:, None], window, np.nan)
     peaks_seen = np.where(learned, peaks, np.nan)
-    for pool, rows in judge.members(judged.series).items():
-        names, size = [judged.series[i] for i in rows], judge.size(pool)
+    sizes = judge.sizes()
+    for pool, rows in rows_by_pool(judged.series, judge.pools).items():
+        names, size = [judged.series[i] for i in rows], sizes[pool]
         steps = Finished(
             series=names,
             promised=judged.steps[rows].astype(np.float64),

@@ -10,7 +10,7 @@ from forecasting.events.planned_event import PlannedEvent, events_of_spec
 from forecasting.issued_forecast import ForecastKey
 from forecasting.power_forecast.present_rows import UNKNOWN_BOARDS, BoardWatts
 from forecasting.series_source import SeriesId
-from wattpack.api.planning import DemandForecast
+from wattpack.api.demand_forecast import DemandForecast
 from wattpack.errors import InputError
 
 STATUS_LEVELS: Final = (0.5, 0.95, 0.99)

@@ -120,8 +120,8 @@ class TierPanel:
         """The last day's maximum where no tier has an answer, and what made each row."""
         names = [provenance.model.split("/")[0] for provenance in self.provenances]
         missing = np.isnan(steps.reshape(len(steps), -1).sum(axis=1))
-        self._floor.update(history)
         if missing.any():
+            self._floor.update(history)
             steps[missing] = self._floor.quantiles(self._shape.horizon, self._shape.grid)[missing]
         methods = []
         for i, row in enumerate(shares):

@@ -12,10 +12,10 @@ from typing import Final
 import numpy as np
 
 from forecasting.backtest.backtest_verdicts import Verdict, grouped, is_missed, verdict_of
-from forecasting.backtest.plan import DAY_SECONDS, BacktestPlan
+from forecasting.backtest.plan import BacktestPlan
 from forecasting.backtest.window import FAN_LEVELS, Window
 from forecasting.fan import Fan
-from forecasting.series_source import SeriesId, SeriesSource
+from forecasting.series_source import DAY_SECONDS, SeriesId, SeriesSource
 from wattpack.errors import InputError, PermanentError
 from wattpack.flags import write_output
 from wattpack.times import rfc3339

@@ -22,7 +22,7 @@ from forecasting.issued_forecast import HISTORY_UNAVAILABLE
 from forecasting.series_source import SeriesSource
 from forecasting.start_leads import RunningWork
 from forecasting.targets import Target, TargetKey, target_of
-from wattpack.api.planning import DemandForecast, ForecastLead
+from wattpack.api.demand_forecast import DemandForecast, ForecastLead
 from wattpack.clock import Clock, Wake
 from wattpack.errors import InputError, WattpackError
 from wattpack.heartbeat import Heartbeat

@@ -14,7 +14,7 @@ from forecasting.forecast import FALLBACKS
 from forecasting.forecast_round import TargetForecast
 from forecasting.forecast_status import has_figures
 from forecasting.targets import TargetKey
-from wattpack.api.planning import ForecastLead
+from wattpack.api.demand_forecast import ForecastLead
 
 _LABELS = ("namespace", "name")
 

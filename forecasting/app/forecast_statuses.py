@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from forecasting.app.forecast_metrics import ForecastMetrics
 from forecasting.forecast_status import conditions
-from wattpack.api.planning import DemandForecast
+from wattpack.api.demand_forecast import DemandForecast
 from wattpack.kube.port import ConflictError, JsonObject, KubeApi, KubeError, NotFoundError
 from wattpack.times import rfc3339
 from wattpack.units import seconds_to_ns

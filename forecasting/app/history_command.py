@@ -14,7 +14,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
-from typing import Final
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
@@ -27,6 +26,7 @@ from forecasting.history_import import (
     history_of_table,
     history_of_trace,
 )
+from forecasting.series_source import DAY_SECONDS
 from forecasting.sqlite import HistoryStore
 from forecasting.sqlite.history_store import KEPT_DAYS, KEPT_MEBIBYTES
 from forecasting.sqlite.stored_series import StoredSeries
@@ -37,8 +37,6 @@ from wattpack.flags import output_file, positive
 from wattpack.sqlite_retention import kept
 from wattpack.times import parse_rfc3339, rfc3339
 from wattpack.units import NS_PER_SECOND, seconds_to_ns
-
-DAY_SECONDS: Final = 86_400
 
 
 def build_parser() -> argparse.ArgumentParser:

@@ -7,12 +7,11 @@ from dataclasses import dataclass
 from typing import Final
 
 from forecasting.backtest.window import LEVELS
-from forecasting.series_source import BIN_SECONDS, SeriesId
+from forecasting.series_source import BIN_SECONDS, DAY_SECONDS, SeriesId
 from forecasting.targets import Target
 from wattpack.errors import InputError
 from wattpack.units import require_number
 
-DAY_SECONDS: Final = 86400
 MOST_WINDOWS: Final = 2_000_000
 
 

@@ -13,12 +13,13 @@ from typing import Final
 
 import numpy as np
 
-from forecasting.backtest.plan import DAY_SECONDS, BacktestPlan, targets_of
+from forecasting.backtest.plan import BacktestPlan, targets_of
 from forecasting.backtest.references import day_change, day_maxima, last_value, seasonal_naive
 from forecasting.backtest.window import DECILES, FAN_LEVELS, LEVELS, Window
-from forecasting.forecast_round import HISTORY_DAYS, ForecasterState, TargetForecast, step
+from forecasting.forecast_round import ForecasterState, TargetForecast, step
 from forecasting.forecast_status import has_figures, status_of
-from forecasting.series_source import BIN_SECONDS, Floats, SeriesId, SeriesSource
+from forecasting.series_source import BIN_SECONDS, DAY_SECONDS, Floats, SeriesId, SeriesSource
+from forecasting.tiers.records import HISTORY_DAYS
 from wattpack.errors import InputError
 
 LEAST_OBSERVED: Final = 0.5

@@ -10,13 +10,13 @@ import numpy as np
 
 from forecasting.binomial import share_bounds
 from forecasting.calibration.stored_fields import Fields
+from forecasting.series_source import DAY_SECONDS
 from wattpack.errors import InputError
 
 Kind = Literal["live", "rehearsed"]
 KINDS: Final[tuple[Kind, ...]] = ("live", "rehearsed")
 VERSION: Final = 1
 
-DAY_SECONDS: Final = 86400
 BUDGET_DAYS: Final = 7
 """Days of a violation budget. Source: weekly error budgets, "Site Reliability Engineering",
 Beyer et al. 2016, chapter 3 (there a quarter); a week has 28 windows of six hours a series."""

@@ -13,7 +13,7 @@ from typing import Final
 from pydantic import ValidationError
 
 from forecasting.events.planned_event import MAX_EVENTS, PlannedEvent, planned_event
-from wattpack.api.planning import ForecastEvent
+from wattpack.api.demand_forecast import ForecastEvent
 from wattpack.errors import InputError, read_from
 
 REQUIRED: Final = ("name", "start", "end")

@@ -14,9 +14,8 @@ import numpy as np
 
 from forecasting.events.event_effects import EventGrid
 from forecasting.events.planned_event import MOST_FACTOR, PlannedEvent
-from forecasting.series_source import Floats, SeriesId
+from forecasting.series_source import DAY_SECONDS, Floats, SeriesId
 
-DAY_SECONDS: Final = 86400
 COMPARED_DAYS: Final = 3
 """Free days on either side that an event is compared with, as the ridge's same-time mean uses."""
 

@@ -10,7 +10,8 @@ from fnmatch import fnmatchcase
 from typing import Final
 from zoneinfo import ZoneInfo
 
-from wattpack.api.planning import ForecastEvent
+from forecasting.clean_history import LARGEST
+from wattpack.api.demand_forecast import ForecastEvent
 from wattpack.errors import InputError, read_from
 from wattpack.units import require_number
 
@@ -19,7 +20,6 @@ MOST_FACTOR: Final = 20.0
 
 MOST_DURATION_SECONDS: Final = 31 * 86400
 MAX_EVENTS: Final = 10_000
-LARGEST: Final = 1e15
 
 
 @dataclass(frozen=True, slots=True)

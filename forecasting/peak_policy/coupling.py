@@ -13,6 +13,7 @@ from typing import Final
 
 import numpy as np
 
+from forecasting.forecast import checked_levels
 from forecasting.series_source import Floats
 from wattpack.errors import InputError
 
@@ -40,7 +41,7 @@ def quantile_function(quantiles: Floats, levels: Sequence[float], at: Floats) ->
     Raises:
         InputError: levels out of order or outside (0, 1), or of another number than the quantiles.
     """
-    known = _checked(levels, quantiles.shape[-1])
+    known = _levels_of(quantiles, levels)
     result: Floats = quantiles @ _interpolation(known, np.asarray(at, dtype=np.float64))
     return result
 
@@ -72,8 +73,8 @@ def couple(
     Raises:
         InputError: shapes that do not fit, no origins, ``n`` below 1, levels out of order.
     """
-    n_series, horizon, n_levels = quantiles.shape
-    known = _checked(levels, n_levels)
+    n_series, horizon, _ = quantiles.shape
+    known = _levels_of(quantiles, levels)
     fits = residual_paths.ndim == 3 and residual_paths.shape[::2] == (n_series, horizon)
     if not fits or residual_paths.shape[1] == 0:
         wanted = f"an array of ({n_series}, at least 1, {horizon})"
@@ -156,11 +157,9 @@ def _interpolation(levels: Floats, at: Floats) -> Floats:
     return weights
 
 
-def _checked(levels: Sequence[float], n_levels: int) -> Floats:
+def _levels_of(quantiles: Floats, levels: Sequence[float]) -> Floats:
     """Ascending levels in (0, 1), as many as there are quantiles."""
-    known = np.asarray(levels, dtype=np.float64)
-    inside = known.shape == (n_levels,) and n_levels > 0 and np.all((known > 0) & (known < 1))
-    if not inside or np.any(np.diff(known) <= 0):
-        wanted = f"{n_levels} ascending numbers between 0 and 1"
-        raise InputError("levels", wanted, tuple(np.ravel(known)))
+    known = checked_levels(levels)
+    if len(known) != quantiles.shape[-1]:
+        raise InputError("levels", f"one for each of {quantiles.shape[-1]} quantiles", len(known))
     return known

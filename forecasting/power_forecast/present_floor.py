@@ -14,7 +14,6 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from forecasting.power_forecast.present_level import present_since
 from forecasting.power_forecast.present_peaks import LEVELS, PresentDraw, present_peak_quantiles
 from forecasting.series_source import Floats
 
@@ -54,7 +53,7 @@ def with_present(
         return PresentPeaks(made, nobody, nobody)
     own = present_peak_quantiles(present, levels[first:])
     answers = np.asarray(np.isfinite(own).all(axis=1))
-    broken = answers & (present_since(present.values, present.step_seconds) > 0)
+    broken = answers & (present.since > 0)
     told = broken | (answers & np.isfinite(present.startable_watts + present.busy_watts))
     if window_seconds > WINDOW_SECONDS:
         own = np.fmax(own, made[:, first:])

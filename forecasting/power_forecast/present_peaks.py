@@ -12,15 +12,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from forecasting.power_forecast.present_level import present_since
-from forecasting.series_source import Floats
+from forecasting.series_source import DAY_SECONDS, Floats
 from wattpack.errors import InputError
 
-DAY_SECONDS: Final = 86400
 HOUR_SECONDS: Final = 3600
 
 LEVELS: Final = (0.5, 0.75, 0.9, 0.95, 0.99)
@@ -47,7 +48,7 @@ WEIGHTS_WITHOUT_BOARDS: Final[tuple[tuple[float, ...], ...]] = (
 """The same where nobody says what boards there are; reserves 6 % more at equal risk."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class PresentDraw:
     """What is known of domains now.
 
@@ -72,6 +73,11 @@ class PresentDraw:
             if np.shape(getattr(self, name)) != (n,):
                 raise InputError(name, f"one number a domain, {n}", np.shape(getattr(self, name)))
 
+    @cached_property
+    def since(self) -> NDArray[np.intp]:
+        """First bin at each domain's present level, 0 where it did not break, (n,)."""
+        return present_since(self.values, self.step_seconds)
+
 
 def anchors(present: PresentDraw) -> Floats:
     """Last bin, recent highest, startable, busy and the last hour's mean, watts, (n, 5).
@@ -81,7 +87,7 @@ def anchors(present: PresentDraw) -> Floats:
     values, step = present.values, present.step_seconds
     n_bins = values.shape[1]
     hour, day = max(1, HOUR_SECONDS // step), max(1, DAY_SECONDS // step)
-    since = np.maximum(present_since(values, step), n_bins - day)
+    since = np.maximum(present.since, n_bins - day)
     recent = np.arange(n_bins) >= since[:, None]
     highest = np.max(np.where(recent & np.isfinite(values), values, -np.inf), axis=1)
     tail = values[:, -hour:]

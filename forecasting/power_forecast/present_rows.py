@@ -9,6 +9,7 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from forecasting.engine_memory import Pool
 from forecasting.power_forecast.present_floor import PresentPeaks, with_present
 from forecasting.power_forecast.present_level import at_present_level, present_since
 from forecasting.power_forecast.present_peaks import PresentDraw
@@ -30,9 +31,6 @@ class BoardWatts(NamedTuple):
     startable: float
     busy: float
 
-
-Pool = tuple[str, str]
-"""Namespace and kind, as ``engine_memory`` has them."""
 
 OF_PRESENT: Final = "/present"
 """Ends the kind of the pool of domains that the present tells without knowing their boards."""
@@ -91,10 +89,9 @@ class PresentRows:
             busy_watts=np.array([one.busy for one in known]),
             ceiling_watts=np.asarray(ceilings, dtype=np.float64)[rows],
         )
-        since = present_since(values, history.step_seconds)
-        if since.any():
+        if draw.since.any():
             levelled = np.array(history.values, dtype=np.float64)
-            levelled[rows] = at_present_level(values, since, history.step_seconds)
+            levelled[rows] = at_present_level(values, draw.since, history.step_seconds)
             history = replace(history, values=levelled)
         return cls(history, rows, draw)
 
@@ -105,8 +102,7 @@ class PresentRows:
         """
         draw = self.draw
         known = np.isfinite(draw.startable_watts + draw.busy_watts)
-        broken = present_since(draw.values, draw.step_seconds) > 0
-        told = {self.history.series[row]: OF_PRESENT for row in self.rows[broken].tolist()}
+        told = {self.history.series[row]: OF_PRESENT for row in self.rows[draw.since > 0].tolist()}
         told |= {self.history.series[row]: OF_BOARDS for row in self.rows[known].tolist()}
         return {name: (space, kind + told.get(name, "")) for name, (space, kind) in pools.items()}
 

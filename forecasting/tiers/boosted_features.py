@@ -13,9 +13,9 @@ from typing import Final
 
 import numpy as np
 
-from forecasting.series_source import Floats
+from forecasting.series_source import DAY_SECONDS, Floats
 from forecasting.tiers.past_errors import row_groups
-from forecasting.tiers.records import DAY_SECONDS, Records
+from forecasting.tiers.records import Records
 from forecasting.tiers.ridge_features import (
     compress,
     days_back,

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
 
 from forecasting.series_source import Floats
-from wattpack.errors import InputError
 
 GRID: Final[tuple[float, ...]] = (
     0.01, 0.025, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.975, 0.99, 0.995, 0.999,
@@ -18,19 +16,6 @@ GRID: Final[tuple[float, ...]] = (
 GRID_LEVELS: Final[Floats] = np.array(GRID)
 
 MEDIAN: Final = GRID.index(0.5)
-
-
-def checked_levels(levels: Sequence[float]) -> Floats:
-    """Ascending levels, shape (n_levels,).
-
-    Raises:
-        InputError: they are not ascending numbers between 0 and 1.
-    """
-    chosen = np.asarray(levels, dtype=np.float64)
-    inside = chosen.ndim == 1 and len(chosen) > 0 and bool(np.all((chosen > 0) & (chosen < 1)))
-    if not inside or np.any(np.diff(chosen) <= 0):
-        raise InputError("levels", "ascending numbers between 0 and 1", levels)
-    return chosen
 
 
 def at_levels(on_grid: np.ndarray, levels: Floats, known: Floats = GRID_LEVELS) -> Floats:

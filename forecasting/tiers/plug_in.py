@@ -14,9 +14,9 @@ from typing import Any, Final
 
 import numpy as np
 
+from forecasting.forecast import checked_levels
 from forecasting.forecaster import Forecaster, Provenance
 from forecasting.series_source import Floats, History
-from forecasting.tiers.level_grid import checked_levels
 from wattpack.errors import InputError
 
 GROUP: Final = "wattpack.forecasters"

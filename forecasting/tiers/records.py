@@ -11,13 +11,12 @@ from typing import Final
 import numpy as np
 
 from forecasting.clean_history import SPIKE_RATIO, clean, observed
-from forecasting.series_source import Floats, History, SeriesId
+from forecasting.series_source import DAY_SECONDS, Floats, History, SeriesId
 from wattpack.errors import InputError
 
 HISTORY_DAYS: Final = 10
 """Bins kept. Training window of every published figure; longer did not help the ridge."""
 
-DAY_SECONDS: Final = 86400
 
 CHUNK_SERIES: Final = 1000
 """Series cleaned together, which bounds what that needs beside the table."""

@@ -8,11 +8,12 @@ from typing import ClassVar, Final
 
 import numpy as np
 
+from forecasting.forecast import checked_levels
 from forecasting.forecaster import Provenance
-from forecasting.series_source import Floats, History
-from forecasting.tiers.joint_paths import joint_paths, shuffle
-from forecasting.tiers.level_grid import checked_levels
-from forecasting.tiers.records import DAY_SECONDS, Records
+from forecasting.past_changes import past_changes
+from forecasting.peak_policy.coupling import couple
+from forecasting.series_source import DAY_SECONDS, Floats, History
+from forecasting.tiers.records import Records
 from wattpack.errors import InputError
 
 LONGEST_DAYS: Final = 7
@@ -37,7 +38,7 @@ def checked_horizon(horizon: int, step_seconds: int) -> int:
 class Tier(ABC):
     """A ``Forecaster`` from step quantiles on the grid of levels.
 
-    Paths are order statistics of the step quantiles in the order of real hours (``joint_paths``).
+    Paths are order statistics of the step quantiles in the order of past hours (``couple``).
 
     Args:
         records: Bins shared with other tiers; None keeps them for this tier alone.
@@ -78,10 +79,13 @@ class Tier(ABC):
         """Joint paths; see ``Forecaster.paths``."""
         if n < 1:
             raise InputError("n", "at least one path", n)
-        quantiles = self.quantiles(horizon, tuple((np.arange(n) + 0.5) / n))
+        levels = tuple((np.arange(n) + 0.5) / n)
+        quantiles = self.quantiles(horizon, levels)
         if not len(quantiles):
             return np.empty((0, n, horizon))
-        return joint_paths(quantiles, shuffle(self.records.filled, horizon, n))
+        records = self.records
+        changes = past_changes(records.filled, records.length, horizon, records.day_steps, n)
+        return couple(quantiles, levels, changes, n)
 
     def peak_quantile(self, window: int, level: float) -> Floats:
         """Quantile of the window's highest bin; see ``Forecaster.peak_quantile``."""

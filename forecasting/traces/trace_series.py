@@ -8,9 +8,7 @@ from typing import Final, Literal
 
 import numpy as np
 
-from forecasting.series_source import Floats
-
-DAY_SECONDS: Final = 86_400
+from forecasting.series_source import DAY_SECONDS, Floats
 
 WINDOW_SECONDS: Final = 21_600
 """Of a statistic of token lengths: six hours, as ServeGen's."""

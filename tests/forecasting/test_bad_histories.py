@@ -13,7 +13,7 @@ from forecasting.app.forecast_loop import ForecasterProcess
 from forecasting.memory_source import MemorySource
 from forecasting.series_source import Floats
 from simulation.kube import EmbeddedKube
-from wattpack.api.planning import DemandForecast
+from wattpack.api.demand_forecast import DemandForecast
 from wattpack.clock import ManualClock
 from wattpack.units import NS_PER_SECOND
 

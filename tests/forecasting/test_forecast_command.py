@@ -112,7 +112,7 @@ def test_a_table_is_forecast_from_its_end(
         (["x", "--levels", "0.5,0.5"], "levels"),
         (["x", "--levels", "0,0.5"], "levels"),
         (["x", "--levels", "much"], "levels"),
-        (["nobody", "--png", "/tmp/never-drawn.png"], "png"),
+        (["nobody", "--png", "never-drawn.png"], "png"),
     ],
 )
 def test_what_makes_no_sense_is_refused_by_its_name(

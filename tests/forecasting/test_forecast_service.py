@@ -20,7 +20,7 @@ from forecasting.memory_source import MemorySource
 from forecasting.series_source import Floats, SeriesId
 from forecasting.targets import Target, target_of
 from tests.forecasting.forecast_builders import AUTHORITY, make_forecast
-from wattpack.api.planning import DemandForecastStatus
+from wattpack.api.demand_forecast import DemandForecastStatus
 from wattpack.errors import InputError, TransientError
 
 DATA = Path(__file__).parents[2] / "benchmarks" / "data" / "forecasting"

@@ -19,7 +19,7 @@ from forecasting.series_source import Floats, SeriesId
 from forecasting.sqlite import HistoryStore
 from forecasting.targets import target_of
 from simulation.kube import EmbeddedKube
-from wattpack.api.planning import DemandForecast
+from wattpack.api.demand_forecast import DemandForecast
 from wattpack.clock import ManualClock
 from wattpack.errors import TransientError
 from wattpack.kube.port import ObjectList, Resource, UnavailableError

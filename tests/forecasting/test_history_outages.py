@@ -14,7 +14,7 @@ from forecasting.app.forecast_loop import ForecasterProcess
 from forecasting.forecast_book import ForecastBook, Question
 from forecasting.prometheus import PrometheusSource
 from simulation.kube import EmbeddedKube
-from wattpack.api.planning import DemandForecast
+from wattpack.api.demand_forecast import DemandForecast
 from wattpack.clock import ManualClock
 from wattpack.units import NS_PER_SECOND
 

@@ -14,7 +14,7 @@ from forecasting.issued_account import (
     IssuedTier,
     read_account,
 )
-from wattpack.api.planning import DemandForecastStatus, ForecastCalibration, ForecastTier
+from wattpack.api.demand_forecast import DemandForecastStatus, ForecastCalibration, ForecastTier
 
 
 def test_what_a_status_can_say_arrives() -> None:

@@ -31,7 +31,7 @@ from forecasting.series_source import SeriesId
 from forecasting.sqlite import HistoryStore
 from forecasting.targets import Target, target_of
 from tests.forecasting.forecast_builders import make_forecast
-from wattpack.api.planning import ForecastEvent
+from wattpack.api.demand_forecast import ForecastEvent
 from wattpack.errors import InputError
 
 DAY = 144
