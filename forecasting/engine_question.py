@@ -66,6 +66,7 @@ class Question:
         ceilings: What each series cannot exceed, shape (n_series,); NaN for none.
         events: Planned events and the history without them; None for none.
         boards: What stands below series that are domains; those not named are unknown.
+        parents: Series of which others are a part; their paths are made to add up.
     """
 
     history: History
@@ -73,6 +74,7 @@ class Question:
     ceilings: Floats
     events: RoundEvents | None = None
     boards: Mapping[SeriesId, BoardWatts] = field(default_factory=dict)
+    parents: Mapping[SeriesId, SeriesId] = field(default_factory=dict)
 
     def present(self, known: NDArray[np.bool_]) -> PresentRows:
         """The history without what events added to it and on one level: what models see.

@@ -13,6 +13,7 @@ from typing import Final
 
 import numpy as np
 
+from forecasting.calibration.pooled import PooledCalibration
 from forecasting.combination import LossRecord
 from forecasting.engine_memory import EngineMemory, Pool
 from forecasting.engine_question import Question, Shape
@@ -36,6 +37,7 @@ def rehearsed(
     history: History,
     pools: Mapping[SeriesId, Pool],
     memory: EngineMemory,
+    parents: Mapping[SeriesId, SeriesId] | None = None,
 ) -> EngineMemory:
     """The memory after the windows of a history, which do not overlap.
 
@@ -45,26 +47,66 @@ def rehearsed(
         history: Of series without a record.
         pools: Of these series.
         memory: What is known; calibration of pools goes on from there.
+        parents: Series of which others are a part.
     """
+    base = rehearsal_base(memory)
+    learned = gone_through(shape, tiers, history, pools, base, parents)
+    return with_learned(memory, base, learned)
+
+
+def rehearsal_base(memory: EngineMemory) -> EngineMemory:
+    """What a rehearsal begins with."""
+    return EngineMemory(points=memory.points, peaks=memory.peaks)
+
+
+def gone_through(
+    shape: Shape,
+    tiers: Sequence[Forecaster],
+    history: History,
+    pools: Mapping[SeriesId, Pool],
+    base: EngineMemory,
+    parents: Mapping[SeriesId, SeriesId] | None = None,
+) -> EngineMemory:
+    """What the windows of a history teach, on top of ``base``; arguments as ``rehearsed``."""
     cuts = rehearsal_cuts(history.values.shape[1], shape)
-    base = EngineMemory(points=memory.points, peaks=memory.peaks)
     engine = Engine(shape, tiers, base, rehearsed=True)
     nothing = np.full(len(history.series), np.nan)
     full = _first_full_record(cuts, shape, len(history.series))
     for cut in cuts:
         if cut == full:
             # What peaks miss while their record is short says nothing of a whole one.
-            engine.memory = replace(engine.memory, peaks=memory.peaks, open_issues=())
-        engine.issue(Question(history.before(cut), pools, nothing))
+            engine.memory = replace(engine.memory, peaks=base.peaks, open_issues=())
+        engine.issue(Question(history.before(cut), pools, nothing, parents=parents or {}))
     engine.settle(history, pools)
-    learned = engine.memory
+    return engine.memory
+
+
+def with_learned(memory: EngineMemory, base: EngineMemory, learned: EngineMemory) -> EngineMemory:
+    """The memory with what a rehearsal learned.
+
+    Args:
+        memory: As it is now.
+        base: What the rehearsal began with. A pool that was known then and has learned of real
+            promises since stays as it is: they count more than windows gone through afterwards.
+        learned: What it ended with.
+    """
     return replace(
         memory,
-        points=learned.points,
-        peaks=learned.peaks,
+        points=_renewed(memory.points, base.points, learned.points),
+        peaks=_renewed(memory.peaks, base.peaks, learned.peaks),
         losses=joined(memory.losses, learned.losses),
         records={**memory.records, **learned.records},
     )
+
+
+def _renewed(
+    now: Mapping[Pool, PooledCalibration],
+    base: Mapping[Pool, PooledCalibration],
+    learned: Mapping[Pool, PooledCalibration],
+) -> dict[Pool, PooledCalibration]:
+    """Calibrations of all pools; what breaks within minutes of a first start is not waited for."""
+    kept = {pool: one for pool, one in now.items() if pool in base and one is not base[pool]}
+    return {**now, **learned, **kept}
 
 
 def rehearsal_cuts(n_bins: int, shape: Shape) -> list[int]:

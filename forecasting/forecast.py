@@ -9,6 +9,7 @@ from typing import Final
 import numpy as np
 
 from forecasting.clean_history import Cleaned
+from forecasting.domains.coherent_paths import CoherentPaths
 from forecasting.forecaster import Provenance
 from forecasting.series_source import Floats, SeriesId
 from wattpack.errors import InputError
@@ -48,6 +49,7 @@ class Forecast:
         weights: Share of each tier in each row, shape (n_series, n_tiers).
         calibrated_until_seconds: End of the newest window behind the corrections, Unix time.
         peak_shifts: What calibration and bounds added to the p99 of the peak, shape (n_series,).
+        coherent: Joint paths of the power tree among the series, not calibrated; None without one.
     """
 
     series: tuple[SeriesId, ...]
@@ -66,6 +68,7 @@ class Forecast:
     weights: Floats
     calibrated_until_seconds: int
     peak_shifts: Floats
+    coherent: CoherentPaths | None = None
 
 
 def level_index(levels: Sequence[float], level: float) -> int:

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from forecasting.clean_history import Cleaned, clean
+from forecasting.domains.coherent_paths import CoherentPaths
 from forecasting.engine_memory import EngineMemory, Pool, rows_by_pool
 from forecasting.engine_question import DOMAIN, Question, Shape
 from forecasting.events.event_effects import EventGrid
@@ -30,17 +30,13 @@ from forecasting.forecast import (
 from forecasting.forecaster import Forecaster
 from forecasting.miss_scale import miss_scale
 from forecasting.open_issues import OpenIssue
-from forecasting.past_changes import past_changes
 from forecasting.peak_policy.choice import choose_policy
-from forecasting.peak_policy.coupling import couple
 from forecasting.peak_policy.evidence import PeakEvidence
 from forecasting.power_forecast.present_rows import NEW_LEVEL, PresentRows, new_since_seconds
+from forecasting.round_paths import round_paths
 from forecasting.series_source import Floats, History, SeriesId
 from forecasting.settlement import Judge, settled
 from forecasting.tier_panel import Combined, TierPanel
-
-PATHS: Final = 200
-"""Joint paths behind a peak: two of them lie above its 0.99 quantile."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +51,7 @@ class _Draft:
         scale: What misses are measured by, shape (n_series,).
         planned: Flags of each row that events and new levels set.
         by_present: Rows whose peak the present tells, not the past, shape (n_series,).
+        coherent: Paths of the power tree among the series; None without one.
     """
 
     combined: Combined
@@ -64,6 +61,7 @@ class _Draft:
     scale: Floats
     planned: tuple[tuple[str, ...], ...]
     by_present: NDArray[np.bool_]
+    coherent: CoherentPaths | None
 
 
 class Engine:
@@ -117,10 +115,13 @@ class Engine:
             bins_since=observed.bins_since,
         )
         combined = self._panel.combined(learned_from, cleaned, self.memory.losses, question.pools)
-        peaks = self._peaks(question, cleaned, combined.steps)
+        of_paths = round_paths(
+            shape, question, cleaned, observed.known, combined.judged, combined.steps
+        )
+        peaks = self._peaks(question, cleaned, of_paths.paths)
         window_seconds = shape.horizon * shape.step_seconds
         promised = present.promised(peaks, shape.grid, window_seconds)
-        steps, peaks, planned = self._with_events(question, combined.steps, promised.peaks)
+        steps, peaks, planned = self._with_events(question, of_paths.steps, promised.peaks)
         return _Draft(
             combined=combined,
             cleaned=cleaned,
@@ -133,6 +134,7 @@ class Engine:
                 for flags, broken in zip(planned, promised.broken, strict=True)
             ),
             by_present=promised.present & combined.judged,
+            coherent=of_paths.coherent,
         )
 
     def _published(
@@ -172,6 +174,7 @@ class Engine:
             weights=combined.shares,
             calibrated_until_seconds=self.memory.losses.until_seconds,
             peak_shifts=told_peaks[:, at_99] - draft.peaks[:, at_99],
+            coherent=draft.coherent,
         )
 
     def _clean(self, history: History) -> Cleaned:
@@ -186,13 +189,11 @@ class Engine:
         judge = Judge(self._shape.grid, pools, self._rehearsed, new)
         self.memory = settled(known, believed, judge)
 
-    def _peaks(self, question: Question, cleaned: Cleaned, steps: Floats) -> Floats:
+    def _peaks(self, question: Question, cleaned: Cleaned, paths: Floats) -> Floats:
         """Quantiles of the window's peak before calibration, shape (n_series, n_levels)."""
         shape = self._shape
-        errors = past_changes(cleaned.filled, cleaned.length, shape.horizon, shape.day_steps, PATHS)
-        paths = couple(steps, shape.grid, errors, PATHS)
         evidence = PeakEvidence.of(cleaned.filled, paths, shape.day_steps)
-        result = np.empty((len(steps), len(shape.grid)))
+        result = np.empty((len(paths), len(shape.grid)))
         for rows in rows_by_pool(question.history.series, question.pools).values():
             policy = choose_policy(cleaned.filled[rows], shape.horizon, shape.day_steps)
             result[rows] = policy.quantiles(evidence.rows(rows), shape.grid)

@@ -16,10 +16,11 @@ import numpy as np
 from forecasting.calibration.promise_record import PromiseRecord
 from forecasting.engine_memory import RECORDED_LEVEL, Pool
 from forecasting.engine_question import Question, Shape
-from forecasting.engine_rehearsal import rehearsed
+from forecasting.engine_rehearsal import rehearsal_base, rehearsed
 from forecasting.events.round_events import RoundEvents
-from forecasting.forecast import Forecast
+from forecasting.forecast import LIMIT, Forecast
 from forecasting.forecast_engine import Engine
+from forecasting.rehearsal_desk import RehearsalDesk, RehearsalOrder, taken_over
 from forecasting.series_source import (
     DAY_SECONDS,
     Floats,
@@ -43,6 +44,9 @@ MOST_FAILURES: Final = 20
 """The same once something was read: a few heavy expressions must not end the others' round, and at
 ten seconds each they may cost a third of it."""
 
+REHEARSING: Final = "rehearsing"
+"""Flag of a target whose history is still gone through: it has no record yet."""
+
 Group = tuple[int, int, tuple[float, ...]]
 """Width of a step, steps, levels: what is computed together."""
 
@@ -57,11 +61,13 @@ class ForecasterState:
         tiers: The models to be made.
         engines: By group. Engines change: a state is used up by the round that it is given to.
         rehearsed: Targets whose history has been gone through.
+        desk: Where that is done beside the rounds; None does it within them.
     """
 
     tiers: TierSet = RIDGE_ALONE
     engines: Mapping[Group, Engine] = field(default_factory=dict)
     rehearsed: frozenset[TargetKey] = frozenset()
+    desk: RehearsalDesk | None = None
 
     @property
     def records(self) -> dict[SeriesId, PromiseRecord]:
@@ -82,6 +88,7 @@ class TargetForecast:
         source_flags: What its source was short of.
         pool_live_windows: Finished windows of promises that were made to its pool.
         pool_rehearsed_windows: Those of its pool that were gone through afterwards.
+        awaits_record: Whether its history is still to be gone through.
     """
 
     target: Target
@@ -92,6 +99,7 @@ class TargetForecast:
     source_flags: tuple[str, ...] = ()
     pool_live_windows: int = 0
     pool_rehearsed_windows: int = 0
+    awaits_record: bool = False
 
     @property
     def peaks(self) -> Floats:
@@ -101,7 +109,11 @@ class TargetForecast:
     @property
     def flags(self) -> tuple[str, ...]:
         """What a user should know about it."""
-        own = () if self.made is None else self.made.flags[self.row]
+        if self.made is None:
+            return self.source_flags
+        own = self.made.flags[self.row]
+        if self.awaits_record and self.made.methods[self.row] != LIMIT:
+            own = (*own, REHEARSING)
         return (*own, *self.source_flags)
 
 
@@ -126,10 +138,11 @@ def step(
     read = [_read(source, now_seconds, members, patience) for members in groups.values()]
     if patience.last is not None and not patience.answers:
         raise patience.last
+    done = frozenset() if state.desk is None else taken_over(state.desk, state.engines)
     state = replace(
         state,
         engines={group: engine for group, engine in state.engines.items() if group in groups},
-        rehearsed=state.rehearsed & {target.key for target in targets},
+        rehearsed=(state.rehearsed | done) & {target.key for target in targets},
     )
     answers: list[TargetForecast] = []
     for usable, history, failed in read:
@@ -221,7 +234,7 @@ def _answer(
 def _answered(
     state: ForecasterState, members: Sequence[Target], history: History
 ) -> tuple[ForecasterState, list[TargetForecast]]:
-    """Rehearse who is new, then ask the group's engine."""
+    """Rehearse who is new, or have it done, then ask the group's engine."""
     group, pools = members[0].group, {_id(m): _pool(m) for m in members}
     shape = Shape(*group)
     engine = state.engines.get(group) or Engine(shape, state.tiers.live(shape.horizon))
@@ -229,16 +242,14 @@ def _answered(
         history.values, [m.series for m in members], [m.events for m in members],
         history.until_seconds, history.step_seconds,
     )  # fmt: skip
-    new = [i for i, m in enumerate(members) if m.key not in state.rehearsed][:MAX_REHEARSED]
-    if new:
-        past = replace(history, series=[history.series[i] for i in new], values=events.freed[new])
-        own = {name: pools[name] for name in past.series}
-        tiers = state.tiers.rehearsing(shape.horizon)
-        engine.memory = rehearsed(shape, tiers, past, own, engine.memory)
+    state = _rehearse(state, engine, members, replace(history, values=events.freed))
     ceilings = np.array([np.nan if m.ceiling is None else m.ceiling for m in members])
     made = engine.issue(
-        Question(history, pools, ceilings, events, {_id(m): m.boards for m in members})
-    )
+        Question(
+            history, pools, ceilings, events,
+            {_id(m): m.boards for m in members}, parents_of(members),
+        )
+    )  # fmt: skip
     memory = engine.memory
     live, rehearsals = Counter[Pool](), Counter[Pool]()
     for name, record in memory.records.items():
@@ -248,11 +259,38 @@ def _answered(
         TargetForecast(
             member, made, i, memory.record(_id(member)),
             pool_live_windows=live[_pool(member)], pool_rehearsed_windows=rehearsals[_pool(member)],
+            awaits_record=member.key not in state.rehearsed,
         )
         for i, member in enumerate(members)
     ]  # fmt: skip
-    known = state.rehearsed | {members[i].key for i in new}
-    return replace(state, engines={**state.engines, group: engine}, rehearsed=known), answers
+    return replace(state, engines={**state.engines, group: engine}), answers
+
+
+def _rehearse(
+    state: ForecasterState, engine: Engine, members: Sequence[Target], history: History
+) -> ForecasterState:
+    """Histories of those who are new are gone through, here or beside the rounds.
+
+    Args:
+        state: As it is.
+        engine: Of the members; its memory learns.
+        members: One group.
+        history: Of the members, without what events did.
+    """
+    new = [i for i, m in enumerate(members) if m.key not in state.rehearsed][:MAX_REHEARSED]
+    if not new or (state.desk is not None and state.desk.order is not None):
+        return state
+    shape, pools = Shape(*members[0].group), {_id(members[i]): _pool(members[i]) for i in new}
+    past = replace(history, series=[history.series[i] for i in new], values=history.values[new])
+    targets = frozenset(members[i].key for i in new)
+    parents = parents_of([members[i] for i in new])
+    if state.desk is not None:
+        base = rehearsal_base(engine.memory)
+        state.desk.submit(RehearsalOrder(shape, past, pools, base, targets, parents))
+        return state
+    tiers = state.tiers.rehearsing(shape.horizon)
+    engine.memory = rehearsed(shape, tiers, past, pools, engine.memory, parents)
+    return replace(state, rehearsed=state.rehearsed | targets)
 
 
 def _culprits(
@@ -260,13 +298,35 @@ def _culprits(
 ) -> dict[int, WattpackError]:
     """Which members cannot be computed with, each tried alone with models of its own."""
     found: dict[int, WattpackError] = {}
-    alone = ForecasterState(state.tiers)
+    # Who is tried alone needs no record where others get theirs beside the rounds.
+    known = frozenset() if state.desk is None else frozenset(m.key for m in members)
+    alone = ForecasterState(state.tiers, rehearsed=known)
     for i, member in enumerate(members):
         row = replace(history, series=[history.series[i]], values=history.values[i : i + 1])
         try:
             _answered(alone, [member], row)
         except (WattpackError, ArithmeticError, ValueError) as error:
             found[i] = _incalculable(error)
+    return found
+
+
+def parents_of(members: Sequence[Target]) -> dict[SeriesId, SeriesId]:
+    """Of each domain's series that of the nearest domain above it which is forecast, too.
+
+    Within a namespace, as pools are; of several series for one domain the first by name stands in
+    the tree.
+    """
+    domains = {
+        (member.namespace, member.subject): member
+        for member in sorted(members, key=lambda m: m.name, reverse=True)
+        if member.kind == "domain"
+    }
+    found = {}
+    for (namespace, _), member in domains.items():
+        wholes = (domains.get((namespace, name)) for name in member.above)
+        whole = next((one for one in wholes if one is not None and one is not member), None)
+        if whole is not None:
+            found[_id(member)] = _id(whole)
     return found
 
 

@@ -46,10 +46,12 @@ class RunningWork:
         works: WorkloadProfiles and catalogue.
         by_domain: Kinds of work below each PowerDomain, by namespace of the profile that tells it
             (empty for an entry of the catalogue) and name.
+        above: The domains that feed each PowerDomain, nearest first.
     """
 
     works: PodWorks = field(default_factory=PodWorks)
     by_domain: Mapping[str, Mapping[ObjectName, KnownWork]] = field(default_factory=dict)
+    above: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     @classmethod
     def of(
@@ -76,7 +78,7 @@ class RunningWork:
             for domain in paths[node]:
                 space = "" if work.profile is None else str(pod["metadata"].get("namespace", ""))
                 found[domain][space, work.name] = work
-        return cls(works, found)
+        return cls(works, found, {name: grid.path(name)[1:] for name in specs})
 
     def lead(self, target: Target) -> Lead | None:
         """The longest start among what the target is about; None where nobody said what runs."""

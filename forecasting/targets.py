@@ -37,6 +37,7 @@ class Target:
         subject: The PowerDomain or workload by name; empty for a plain series.
         events: What is planned, and earlier events like it.
         boards: What stands below its PowerDomain, as far as somebody looked.
+        above: The PowerDomains that feed its own, nearest first, as far as somebody looked.
     """
 
     namespace: str
@@ -51,6 +52,7 @@ class Target:
     subject: str = ""
     events: tuple[PlannedEvent, ...] = ()
     boards: BoardWatts = UNKNOWN_BOARDS
+    above: tuple[str, ...] = ()
 
     @property
     def key(self) -> TargetKey:

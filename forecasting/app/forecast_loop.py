@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from forecasting.app.forecast_metrics import ForecastMetrics
@@ -30,6 +30,8 @@ from wattpack.kube.port import JsonObject, KubeApi, KubeError
 from wattpack.units import NS_PER_SECOND, ns_to_seconds, seconds_to_ns
 
 RETRY_SECONDS: Final = 30.0
+LOOK_NS: Final = 10 * NS_PER_SECOND
+"""Between two looks whether a rehearsal is over."""
 # As long as the alert ForecasterStale waits: a slow history is no hang, but nobody waits for ever.
 PATIENCE_SECONDS: Final = 1800.0
 
@@ -102,7 +104,18 @@ class ForecasterProcess:
             pause = self._interval_seconds if good else min(RETRY_SECONDS, self._interval_seconds)
             due_ns = self._clock.monotonic_ns() + seconds_to_ns(pause)
             self._beat.next_at(due_ns)
-            self._clock.wait_until(due_ns, wake)
+            self._wait(due_ns, wake)
+
+    def _wait(self, due_ns: int, wake: Wake | None) -> None:
+        """Until then; sooner if a rehearsal is over, so that nobody waits for its record."""
+        desk = self._state.desk
+        while desk is not None and desk.order is not None:
+            now_ns = self._clock.monotonic_ns()
+            if desk.is_over or now_ns >= due_ns:
+                return
+            if self._clock.wait_until(min(due_ns, now_ns + LOOK_NS), wake):
+                return
+        self._clock.wait_until(due_ns, wake)
 
     def tick(self) -> bool:
         """One round; False if it could not be finished. A bug in it does not end the process."""
@@ -124,10 +137,9 @@ class ForecasterProcess:
             return False
         targets = self._targets(bodies, now_seconds)
         running = self._running.read(targets.values())
+        asked = [_placed(target, running) for target in targets.values()]
         try:
-            self._state, answers = step(
-                self._state, now_seconds, self._source, list(targets.values())
-            )
+            self._state, answers = step(self._state, now_seconds, self._source, asked)
         except WattpackError as error:
             log.warning("no forecast this round: %s", error)
             self.metrics.failed(error)
@@ -182,6 +194,13 @@ class ForecasterProcess:
             else:
                 targets[target.key] = target
         return targets
+
+
+def _placed(target: Target, running: RunningWork) -> Target:
+    """The target with its place in the power tree."""
+    if target.kind != "domain":
+        return target
+    return replace(target, above=running.above.get(target.subject, ()))
 
 
 def _leads(

@@ -47,6 +47,11 @@ class ForecastMetrics:
             "wattpack_forecast_data_timestamp_seconds", "End of the newest observed bin, Unix time",
             _LABELS, registry=self.registry,
         )  # fmt: skip
+        self._rehearsing = Gauge(
+            "wattpack_forecast_rehearsing_series",
+            "Series whose history is still gone through: they have no record yet",
+            registry=self.registry,
+        )
         self._lead = Gauge(
             "wattpack_forecast_lead_seconds",
             "Until a new replica of what runs there works (p95 of the slowest start)",
@@ -109,6 +114,7 @@ class ForecastMetrics:
             for level, needed in ((0.5, lead.p50), (0.95, lead.p95), (0.99, lead.p99)):
                 if needed is not None:
                     self._lead_peak.labels(*key, f"{level:g}").set(needed)
+        self._rehearsing.set(sum(answer.awaits_record for answer in answers))
         self._round.set(duration_seconds)
         self._last.set(now_seconds)
 

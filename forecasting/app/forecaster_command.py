@@ -30,6 +30,7 @@ from forecasting.app.history_choice import (
 from forecasting.app.memory_file import read_state, write_state
 from forecasting.app.plan_metrics import PlanMetrics
 from forecasting.app.plan_thread import PlanSources, PlanThread
+from forecasting.app.rehearsal_process import RehearsalProcess
 from forecasting.forecast_round import ForecasterState
 from forecasting.remembered_source import RememberedSource
 from forecasting.series_source import SeriesSource
@@ -124,7 +125,9 @@ def serve(settings: ForecasterSettings, source: SeriesSource, once: bool) -> int
     from wattpack.kube.client import connect
 
     clock, kube = SystemClock(), connect(settings.kubeconfig)
-    begin = Beginning(_state(settings, clock))
+    # A single round is awaited by somebody: it goes through its histories itself.
+    desk = None if once else RehearsalProcess(clock, settings.models, settings.plug_ins)
+    begin = Beginning(replace(_state(settings, clock), desk=desk))
     if settings.state_file is not None:
         begin = replace(begin, keep=partial(_kept, settings.state_file))
     process = ForecasterProcess(clock, kube, source, settings.interval_seconds, begin=begin)
@@ -167,6 +170,8 @@ def serve(settings: ForecasterSettings, source: SeriesSource, once: bool) -> int
             http.stop()
         for part in (answers, verdicts, *informers):
             part.stop()
+        if desk is not None:
+            desk.close()
     return 0
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from capacity.catalogue.pod_works import PodWorks
 from forecasting.start_leads import RunningWork
@@ -25,6 +25,7 @@ class RunningWorkReader:
     def __init__(self, kube: KubeApi) -> None:
         self._kube = kube
         self._failed = ""
+        self._above: Mapping[str, tuple[str, ...]] = {}
 
     def read(self, targets: Iterable[Target]) -> RunningWork:
         """What the targets need; the last failure is told once, not every round."""
@@ -35,8 +36,9 @@ class RunningWorkReader:
             if str(error) != self._failed:
                 log.warning("no lead times: %s", error)
             self._failed = str(error)
-            return RunningWork()
-        self._failed = ""
+            # The tree that was read last is still the best guess of how domains add up.
+            return RunningWork(above=self._above)
+        self._failed, self._above = "", found.above
         return found
 
     def _read(self, kinds: set[str]) -> RunningWork:

@@ -10,10 +10,11 @@ nobody knows.
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -27,6 +28,7 @@ from wattpack.errors import InputError
 from wattpack.gpu_resources import board_count, gpu_demand
 from wattpack.kube.port import JsonObject
 from wattpack.object_names import GPU_MODEL_LABELS
+from wattpack.pod_binding import bound_at_seconds
 from wattpack.power.member_claims import newest_claims
 from wattpack.power.power_grid import PowerGrid, accepted_domains
 from wattpack.quantities import pod_requests
@@ -44,10 +46,16 @@ class DomainBoards:
     Attributes:
         startable_watts: Rise if work came to all free boards.
         busy_watts: Of all boards at work.
+        held_watts: Of those at work that a pod holds.
+        serving: Boards by the name of the work on them, of every domain with a pod.
+        placed: When each pod got its node, as far as it says so, and what it draws above idle.
     """
 
     startable_watts: Mapping[str, float] = field(default_factory=dict)
     busy_watts: Mapping[str, float] = field(default_factory=dict)
+    held_watts: Mapping[str, float] = field(default_factory=dict)
+    serving: Mapping[str, Mapping[str, tuple[Boards, ...]]] = field(default_factory=dict)
+    placed: Mapping[str, tuple[PlacedWork, ...]] = field(default_factory=dict)
 
     @classmethod
     def of(
@@ -57,13 +65,23 @@ class DomainBoards:
         pods: Iterable[JsonObject],
         nodes: Iterable[JsonObject],
         domains: Sequence[JsonObject],
+        grid: PowerGrid | None = None,
     ) -> DomainBoards:
-        """From the objects of a cluster; finished pods and pods without a node hold no boards."""
-        specs = {name: domain.spec for name, domain in accepted_domains(domains).items()}
-        grid = PowerGrid.of_read(specs, newest_claims(domains))
+        """From the objects of a cluster; finished pods and pods without a node hold no boards.
+
+        Args:
+            works: What pods do.
+            book: What boards draw.
+            pods: All of them.
+            nodes: All of them.
+            domains: PowerDomain objects.
+            grid: Of these domains, where the caller has it already.
+        """
+        if grid is None:
+            specs = {name: domain.spec for name, domain in accepted_domains(domains).items()}
+            grid = PowerGrid.of_read(specs, newest_claims(domains))
         held = _held(pods)
-        startable: dict[str, float] = defaultdict(float)
-        busy: dict[str, float] = defaultdict(float)
+        sums = _Sums()
         unknown: set[str] = set()
         for node in nodes:
             count = board_count(node)
@@ -76,12 +94,8 @@ class DomainBoards:
             if profile is None or count > MOST_BOARDS:
                 unknown |= set(path)
                 continue
-            free, working = _boards(works, profile, count, held.get(name, ()))
-            for domain in path:
-                startable[domain] += startable_watts([free])
-                busy[domain] += busy_watts([free, *working])
-        known = busy.keys() - unknown
-        return cls({d: startable[d] for d in known}, {d: busy[d] for d in known})
+            sums.add(path, *_boards(works, profile, count, held.get(name, ())))
+        return sums.of(sums.busy.keys() - unknown)
 
     def rows(self, domains: Sequence[str]) -> tuple[Floats, Floats]:
         """Startable and busy watts of some domains, NaN where unknown, (n,) each."""
@@ -89,6 +103,65 @@ class DomainBoards:
         return (
             np.array([self.startable_watts.get(name, nothing) for name in domains]),
             np.array([self.busy_watts.get(name, nothing) for name in domains]),
+        )
+
+
+class PlacedWork(NamedTuple):
+    """A pod that got its node.
+
+    Attributes:
+        at_seconds: When, Unix time.
+        watts: That it draws above its boards' idle draw, AC watts.
+    """
+
+    at_seconds: float
+    watts: float
+
+
+class _Held(NamedTuple):
+    """Boards of one pod."""
+
+    name: str
+    boards: Boards
+    bound_at_seconds: float
+
+
+@dataclass(slots=True)
+class _Sums:
+    """Filled node by node; by domain."""
+
+    startable: dict[str, float] = field(default_factory=lambda: defaultdict(float))
+    busy: dict[str, float] = field(default_factory=lambda: defaultdict(float))
+    held: dict[str, float] = field(default_factory=lambda: defaultdict(float))
+    serving: dict[str, dict[str, list[Boards]]] = field(default_factory=dict)
+    placed: dict[str, list[PlacedWork]] = field(default_factory=dict)
+
+    def add(self, path: Sequence[str], free: Boards, working: Sequence[_Held]) -> None:
+        """A node's boards count in all domains that feed it."""
+        startable, at_work = startable_watts([free]), busy_watts(one.boards for one in working)
+        busy = busy_watts([free]) + at_work
+        placed = [
+            PlacedWork(one.bound_at_seconds, startable_watts([one.boards]))
+            for one in working
+            if math.isfinite(one.bound_at_seconds)
+        ]
+        for domain in path:
+            self.startable[domain] += startable
+            self.busy[domain] += busy
+            self.held[domain] += at_work
+            self.placed.setdefault(domain, []).extend(placed)
+            by_name = self.serving.setdefault(domain, {})
+            for one in working:
+                by_name.setdefault(one.name, []).append(one.boards)
+
+    def of(self, domains: Set[str]) -> DomainBoards:
+        """Of these domains."""
+        return DomainBoards(
+            {d: self.startable[d] for d in domains},
+            {d: self.busy[d] for d in domains},
+            {d: self.held[d] for d in domains},
+            {d: {n: tuple(b) for n, b in self.serving[d].items()} for d in domains},
+            {d: tuple(self.placed[d]) for d in domains},
         )
 
 
@@ -118,13 +191,14 @@ def _profile(book: ProfileBook, labels: Mapping[str, str]) -> GpuProfile | None:
 
 def _boards(
     works: PodWorks, profile: GpuProfile, count: int, pods: Sequence[tuple[JsonObject, int]]
-) -> tuple[Boards, list[Boards]]:
+) -> tuple[Boards, list[_Held]]:
     """The node's free boards, and those of its pods; never more than it has."""
-    left, working = count, []
+    left, working = count, list[_Held]()
     for pod, boards in pods:
         taken = min(left, boards)
         left -= taken
         work = works.of_pod(pod)
         mix = work.mix(profile.model) if work is not None and work.is_sure else None
-        working.append(Boards(profile, mix, taken))
+        name = "" if work is None else work.name
+        working.append(_Held(name, Boards(profile, mix, taken), bound_at_seconds(pod)))
     return Boards(profile, None, left), working

@@ -26,10 +26,12 @@ class BoardWatts(NamedTuple):
     Attributes:
         startable: Rise if work came to all free boards.
         busy: Of all boards at work.
+        held: Of those at work that a pod holds; NaN where nobody knows.
     """
 
     startable: float
     busy: float
+    held: float = float("nan")
 
 
 OF_PRESENT: Final = "/present"

@@ -1,0 +1,130 @@
+"""The power tree among the series of one round, and their paths made to add up on it.
+
+    combined quantiles ─► joint paths ─┬─► of a tree: reconciled, leaves add up ─┬─► steps, peaks
+    own parts: last value ─► paths ────┘   of no tree: as they are ──────────────┘
+
+A parent is more than what is forecast below it: losses, hosts, servers without a forecast. That is
+its own part, a leaf of its own: what the parent drew beyond its children, forecast by its last
+value. Series of which history says that they do not add up are not made to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from forecasting.domains.forecast_errors import ErrorCovariance, shrunken_covariance
+from forecasting.domains.reconcile import reconcile
+from forecasting.domains.series_tree import OWN, Booleans, Integers, SeriesTree
+from forecasting.peak_policy.coupling import quantile_function
+from forecasting.series_source import Floats, SeriesId
+
+EXACT_SHARE: Final = 0.001
+"""Of a parent's mean draw over the last day: a smaller remainder is rounding, not an own part."""
+
+OVER_SHARE: Final = 0.02
+"""Of it by which children may exceed their parent: two meters of 1 % each (assumed). Beyond it they
+are not its parts, whatever the objects say."""
+
+
+@dataclass(frozen=True, slots=True)
+class RoundTree:
+    """A forest of some of a round's series, own parts behind them.
+
+    Attributes:
+        tree: Names and parents.
+        rows: Place of each node but the own parts among the round's series, (n_nodes,).
+        history: Of the own parts, (n_own, n_bins); NaN where unknown.
+    """
+
+    tree: SeriesTree
+    rows: Integers
+    history: Floats
+
+    @classmethod
+    def of(
+        cls,
+        series: Sequence[SeriesId],
+        parents: Mapping[SeriesId, SeriesId],
+        values: Floats,
+        day_steps: int,
+    ) -> RoundTree | None:
+        """The tree, None without one.
+
+        Args:
+            series: Of the round.
+            parents: Series of which others are a part; who is no series of the round is left out.
+            values: What is known of them, NaN for gaps, (n_series, n_bins).
+            day_steps: Bins in a day.
+        """
+        place = {name: i for i, name in enumerate(series)}
+        above = {n: p for n, p in parents.items() if n in place and p in place and n != p}
+        children: dict[SeriesId, list[SeriesId]] = {}
+        for name in sorted(above, key=place.__getitem__):
+            children.setdefault(above[name], []).append(name)
+        own = []
+        for whole, parts in children.items():
+            share = _own_share(values, place[whole], [place[n] for n in parts], day_steps)
+            if share < -OVER_SHARE:
+                above = {n: p for n, p in above.items() if p != whole}
+            elif not share <= EXACT_SHARE:
+                own.append(str(whole))
+        members = sorted({*above, *above.values()}, key=place.__getitem__)
+        if not members:
+            return None
+        tree = SeriesTree.of({str(n): above.get(n) for n in members}, own)
+        rows = np.array([place[name] for name in members], dtype=np.intp)
+        return cls(tree, rows, tree.with_own_parts(values[rows])[len(rows) :])
+
+    def coherent(self, paths: Floats, own_paths: Floats, known: Booleans) -> Floats:
+        """Paths of the tree's series of which each parent is the sum of its leaves.
+
+        Args:
+            paths: Joint paths of all series of the round, (n_series, n, horizon).
+            own_paths: Of the own parts, from the same past hours, (n_own, n, horizon); NaN rows for
+                those that nobody knows.
+            known: Series with a forecast, (n_series,).
+
+        Returns:
+            (n_nodes, n, horizon) in the order of ``tree``, own parts behind the others; NaN for a
+            series without a forecast that no sum tells.
+        """
+        base = np.concatenate([paths[self.rows], own_paths])
+        base[: len(self.rows)][~known[self.rows]] = np.nan
+        return reconcile(self.tree, base, spread_of(base))
+
+
+def spread_of(paths: Floats) -> ErrorCovariance:
+    """How series err together, as their joint paths tell: the same past hour in each path.
+
+    Args:
+        paths: (n, n_paths, horizon).
+    """
+    middle = paths.mean(axis=2)
+    return shrunken_covariance(middle - middle.mean(axis=1, keepdims=True))
+
+
+def step_quantiles(paths: Floats, levels: Sequence[float]) -> Floats:
+    """Quantiles of each step over the paths, (n, n_paths, horizon) to (n, horizon, n_levels)."""
+    ranked = np.sort(paths, axis=1).transpose(0, 2, 1)
+    known = (np.arange(paths.shape[1]) + 0.5) / paths.shape[1]
+    made = quantile_function(ranked, tuple(known), np.asarray(levels, dtype=np.float64))
+    return np.asarray(np.maximum(made, 0.0))
+
+
+def own_name(whole: SeriesId) -> SeriesId:
+    """The series that is a parent's own part."""
+    return SeriesId(whole + OWN)
+
+
+def _own_share(values: Floats, whole: int, parts: Sequence[int], day_steps: int) -> float:
+    """What a parent drew beyond its parts, as a share of it; NaN where too little is known."""
+    day = values[[whole, *parts], -day_steps:]
+    seen = np.isfinite(day).all(axis=0)
+    if int(seen.sum()) * 24 < day_steps:
+        return float("nan")
+    drawn, below = day[0, seen].mean(), day[1:, seen].sum(axis=0).mean()
+    return float((drawn - below) / drawn) if drawn > 0 else (0.0 if below <= 0 else -1.0)

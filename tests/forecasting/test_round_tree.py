@@ -1,0 +1,177 @@
+"""Forecasts of one power tree in a round: leaves add up to parents, quantiles do not."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from forecasting.domains.round_tree import RoundTree
+from forecasting.forecast_round import ForecasterState, TargetForecast, parents_of, step
+from forecasting.memory_source import MemorySource
+from forecasting.series_source import Floats, SeriesId
+from forecasting.targets import Target
+
+DAY = 144
+LEVELS = (0.5, 0.9, 0.99)
+NOW = 6 * 86400.0
+ABOVE = {
+    "row": (),
+    "pdu-a": ("row",),
+    "pdu-b": ("row",),
+    "rack-1": ("pdu-a", "row"),
+    "rack-2": ("pdu-a", "row"),
+    "rack-3": ("pdu-b", "row"),
+}
+
+
+def targets(*domains: str, horizon: int = 36) -> list[Target]:
+    return [
+        Target(
+            "ns", f"of-{d}", SeriesId(d), "domain", horizon, 600, LEVELS, None, 1,
+            subject=d, above=ABOVE[d],
+        )
+        for d in domains
+    ]  # fmt: skip
+
+
+def world(seed: int, *, hosts: float = 500.0, common: float = 0.7) -> dict[str, Floats]:
+    """Racks that share shocks; what feeds them draws their sum and its own."""
+    random = np.random.default_rng(seed)
+    t = np.arange(6 * DAY)
+    shared = np.convolve(random.normal(0, 1, len(t)), np.ones(6) / 6, mode="same")
+    racks = {
+        f"rack-{i}": np.maximum(
+            3000.0 * i
+            + 800 * np.sin(2 * np.pi * (t / DAY + random.random()))
+            + 600 * (common * shared + (1 - common) * random.normal(0, 1, len(t))),
+            100.0,
+        )
+        for i in (1, 2, 3)
+    }
+    own = {name: np.abs(random.normal(hosts, hosts / 10, len(t))) for name in ("a", "b", "row")}
+    a = racks["rack-1"] + racks["rack-2"] + own["a"]
+    b = racks["rack-3"] + own["b"]
+    return {**racks, "pdu-a": a, "pdu-b": b, "row": a + b + own["row"]}
+
+
+def answers(values: dict[str, Floats], asked: list[Target]) -> list[TargetForecast]:
+    return step(ForecasterState(), NOW, MemorySource(values), asked)[1]
+
+
+def off(made: Floats, parents: np.ndarray) -> float:
+    """Largest difference between a parent and its leaves, as a share."""
+    worst = 0.0
+    for node in range(len(parents)):
+        leaves, waiting = [], [node]
+        while waiting:
+            below = np.flatnonzero(parents == (here := waiting.pop()))
+            waiting += below.tolist()
+            leaves += [] if len(below) else [here]
+        gap = np.abs(made[node] - made[leaves].sum(axis=0))
+        worst = max(worst, float((gap / np.maximum(made[node], 1.0)).max()))
+    return worst
+
+
+@settings(max_examples=6, deadline=None)
+@given(
+    seed=st.integers(0, 10**6),
+    asked=st.lists(st.sampled_from(sorted(ABOVE)), min_size=2, unique=True),
+    hosts=st.sampled_from([0.0, 500.0]),
+)
+def test_leaves_add_up_to_their_parents_on_every_path(
+    seed: int, asked: list[str], hosts: float
+) -> None:
+    made = answers(world(seed, hosts=hosts), targets(*asked))
+    assert all(a.made is not None and np.isfinite(a.made.quantiles).all() for a in made)
+    related = any(set(ABOVE[d]) & set(asked) for d in asked)
+    forecast = made[0].made
+    assert forecast is not None
+    assert (forecast.coherent is not None) == related
+    if forecast.coherent is not None:
+        values = forecast.coherent.values
+        assert off(values, forecast.coherent.tree.parents) < 1e-6
+        assert values.min() >= 0
+        assert values.shape[1:] == (200, 36)
+
+
+def test_a_parents_quantiles_are_those_of_its_paths_and_no_sums_of_its_parts() -> None:
+    names = ["pdu-a", "rack-1", "rack-2"]
+    values = world(3, hosts=0.0, common=0.0)
+    made = answers(values, targets(*names))
+    forecast = made[0].made
+    assert forecast is not None
+    assert forecast.coherent is not None
+    p99 = {n: forecast.quantiles[i, :, -1] for i, n in enumerate(names)}
+    sums = p99["rack-1"] + p99["rack-2"]
+    # Errors of racks that have nothing in common cancel in part.
+    assert np.mean(p99["pdu-a"] < sums) > 0.9
+    paths = forecast.coherent.values[0]
+    middle = np.median(paths, axis=0)
+    assert forecast.quantiles[0, :, 0] == pytest.approx(middle, rel=0.05)
+
+
+def test_calibration_sees_what_reconciling_did_to_a_level() -> None:
+    """The record of a parent is that of its reconciled promises."""
+    made = answers(world(5), targets("row", "pdu-a", "pdu-b"))
+    assert all(a.record.rehearsed.windows >= 7 for a in made)
+
+
+def test_without_a_tree_nothing_changes_to_the_last_bit() -> None:
+    values, names = world(7), ("row", "pdu-a")
+    alone = [replace(t, above=()) for t in targets(*names)]
+    strangers = [replace(t, above=("elsewhere",)) for t in targets(*names)]
+    one, other = answers(values, alone), answers(values, strangers)
+    for mine, theirs in zip(one, other, strict=True):
+        assert mine.made is not None
+        assert theirs.made is not None
+        assert mine.made.coherent is None
+        assert mine.made.quantiles.tobytes() == theirs.made.quantiles.tobytes()
+
+
+def test_the_nearest_domain_above_that_is_forecast_is_the_parent_within_a_namespace() -> None:
+    asked = targets("row", "rack-1", "pdu-b", "rack-3")
+    elsewhere = replace(asked[1], namespace="other", name="x")
+    twice = replace(asked[1], name="zz")
+    assert parents_of([*asked, elsewhere, twice]) == {
+        "ns/of-rack-1": "ns/of-row", "ns/of-pdu-b": "ns/of-row", "ns/of-rack-3": "ns/of-pdu-b",
+    }  # fmt: skip
+
+
+def tree(values: dict[str, Floats]) -> RoundTree | None:
+    names = [SeriesId(n) for n in values]
+    parents = {SeriesId("l"): SeriesId("whole"), SeriesId("r"): SeriesId("whole")}
+    return RoundTree.of(names, parents, np.array(list(values.values())), DAY)
+
+
+def test_an_own_part_is_what_the_parent_draws_beyond_its_children() -> None:
+    left, right = np.full(2 * DAY, 40.0), np.full(2 * DAY, 50.0)
+    more = tree({"l": left, "whole": np.full(2 * DAY, 100.0), "r": right})
+    assert more is not None
+    assert more.tree.names == ("l", "whole", "r", "whole (own)")
+    assert more.history == pytest.approx(np.full((1, 2 * DAY), 10.0))
+    exact = tree({"l": left, "whole": left + right, "r": right})
+    assert exact is not None
+    assert exact.tree.names == ("l", "whole", "r")
+
+
+def test_children_that_draw_more_than_their_parent_are_not_its_parts() -> None:
+    left, right = np.full(DAY, 80.0), np.full(DAY, 50.0)
+    assert tree({"l": left, "whole": np.full(DAY, 100.0), "r": right}) is None
+
+
+def test_a_domain_without_history_takes_what_the_others_leave_and_publishes_no_forecast() -> None:
+    values = world(9)
+    del values["rack-2"]
+    made = answers(values, targets("pdu-a", "rack-1", "rack-2"))
+    whole, known, unknown = made
+    assert unknown.made is not None
+    assert unknown.made.methods[unknown.row] == "limit"
+    assert "no-history" in unknown.flags
+    for answer in (whole, known):
+        assert answer.made is not None
+        assert answer.made.methods[answer.row] == "ridge"
+        assert np.all(answer.peaks > 0)
