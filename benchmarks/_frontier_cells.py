@@ -164,13 +164,13 @@ def _scenario(cell: Cell, variant: Variant, row: ServedRow, hours: Hours) -> Sce
         }
         made = made.model_copy(update={"row": made.row.model_copy(update=ratings)})
     if cell.arm == WATTPACK_SLOW:
-        made = made.model_copy(update={"plant": _slow_plant(made.plant)})
+        made = made.model_copy(update={"plant": slow_plant(made.plant)})
     if cell.arm in OPTIONS:
         made = made.model_copy(update={"row": made.row.model_copy(update=OPTIONS[cell.arm])})
     return made
 
 
-def _slow_plant(plant: PlantConstants) -> PlantConstants:
+def slow_plant(plant: PlantConstants) -> PlantConstants:
     """The plant with boards that take a lowered limit 40 s late; no other arm's."""
     return plant.model_copy(
         update={

@@ -10,6 +10,8 @@ import numpy as np
 
 from benchmarks._given_scenario import Given
 from controller.tick_values import PowerSettings, Topology
+from simulation.plant_constants import frozen_plant
+from simulation.plant_hash import plant_sha256
 from simulation.scenario import Scenario
 from wattpack.errors import SafetyError
 
@@ -69,6 +71,11 @@ class RowKind:
             PowerSettings(lease_ttl_ms=given.scenario.control.lease_ttl_ms),
             given,
         )
+
+    @property
+    def plant_sha256(self) -> str:
+        """Of the plant whose boards and hosts the row has."""
+        return plant_sha256(self.given.scenario.plant if self.given else frozen_plant())
 
     def watts(self, own_watts: float) -> float:
         """What stands for so many watts of the benchmark's own boards, of this type's."""

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from benchmarks._arguments import read_arguments
 from benchmarks.runner import sources_digest
 from controller.tick_values import PowerSettings, Topology
+from simulation.plant_hash import plant_sha256
 from simulation.row_control.agents import AgentSettings
 from simulation.row_control.faults import RowFaults
 from simulation.row_control.oracle_run import NO_FAULTS, OracleResult
@@ -75,6 +76,11 @@ class Asked:
     scenario: Path | None
     work: Path | None
     runs: int
+
+    @property
+    def plant_sha256(self) -> str:
+        """Of the row's plant, as the file or nobody changes it."""
+        return plant_sha256(load_scenario(self.scenario).plant)
 
 
 def asked_of(name: str, arguments: Sequence[str], runs: int) -> Asked:

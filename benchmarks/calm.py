@@ -94,7 +94,7 @@ def run(options: Options) -> Result:
         return _row(asked, seed + number, warm, seconds)
 
     rows = finished_rows(options, shard_kind(NAME, asked, seconds), one_case, asked.runs)
-    return Result(figures(rows), TARGETS)
+    return Result({**figures(rows), "plant_sha256": asked.plant_sha256}, TARGETS)
 
 
 def _row(asked: Asked, seed: int, warm_seconds: float, seconds: float) -> Row:

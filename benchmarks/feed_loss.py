@@ -22,13 +22,12 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks._breaker_curves import breaker_curves
+from benchmarks._breaker_curves import row_marks
 from benchmarks._power_house import Trip
 from benchmarks._row_cases import ROW, STEADY, Arm, Asked, RowCase, asked_of, level_for, shard_kind
 from benchmarks._row_cases import USAGE as ROW_CASES_USAGE
 from benchmarks.response import seconds_above
 from benchmarks.runner import Options, Result, Row, Rows, Target, finished_rows
-from simulation.plant_hash import plant_sha256
 from simulation.row_control.faults import RowFault, RowFaultKind, RowFaults
 from simulation.row_control.run import RowRun
 from simulation.scenario import load_scenario
@@ -124,8 +123,7 @@ def _cases(asked: Asked, *, quick: bool) -> dict[str, Case]:
 def _plant(asked: Asked) -> dict[str, str]:
     scenario = load_scenario(asked.scenario)
     return {
-        "plant_sha256": plant_sha256(scenario.plant),
-        "breaker_curves": breaker_curves(scenario),
+        **row_marks(scenario),
     }
 
 

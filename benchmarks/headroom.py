@@ -28,7 +28,6 @@ from benchmarks._row_cases import (
 )
 from benchmarks._row_cases import USAGE as ROW_CASES_USAGE
 from benchmarks.runner import Options, Result, Row, Rows, Target, finished_rows
-from simulation.plant_hash import plant_sha256
 from simulation.row_control.oracle_run import OracleResult
 from simulation.row_control.run import RowRun
 from simulation.row_control.work import HIGH, LOW
@@ -76,13 +75,13 @@ def run(options: Options) -> Result:
 
     kind = shard_kind(NAME, asked, spans[1])
     rows = finished_rows(options, kind, one_case, asked.runs)
-    return Result(figures(rows), TARGETS)
+    return Result({**figures(rows), "plant_sha256": asked.plant_sha256}, TARGETS)
 
 
 def _row(asked: Asked, seed: int, warm_seconds: float, seconds: float) -> Row:
     case = RowCase(asked, seed, LOAD)
     free, worst = case.oracle(seconds), case.oracle(seconds, declared_worst=True)
-    row: Row = {"plant_sha256": plant_sha256(case.scenario.plant)}
+    row: Row = {}
     for name, arm in ARMS.items():
         driven = case.wattpack(arm)
         row[name] = _judged(driven, free, worst, warm_seconds, seconds)
@@ -116,7 +115,6 @@ def figures(rows: Rows) -> dict[str, float | int | str]:
     found: dict[str, float | int | str] = {
         "runs": len(rows),
         "breaker_curves": BREAKER_CURVES,
-        "plant_sha256": rows[0]["plant_sha256"],
     }
     for name in ARMS:
         arm = [row[name] for row in rows]

@@ -17,6 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.runner import Options, Result, Target
+from simulation.plant_constants import frozen_plant
+from simulation.plant_hash import plant_sha256
 from simulation.row_control.random_row import RandomRow
 from simulation.row_control.row_plant import RowPlant
 from simulation.row_control.work import Held
@@ -60,7 +62,11 @@ class Played(NamedTuple):
 def run(options: Options) -> Result:
     """``--quick``: two runs of 100 s a half, else six of 600 s; each has its own seed."""
     count, seconds = (2, 100) if options.quick else (6, 600)
-    figures: dict[str, float] = {"runs": 2 * count, "seconds_a_run": seconds}
+    figures: dict[str, float | str] = {
+        "runs": 2 * count,
+        "seconds_a_run": seconds,
+        "plant_sha256": plant_sha256(frozen_plant()),
+    }
     targets = {}
     for half in ("calm", "faulted"):
         pairs: dict[str, list[tuple[Played, Played]]] = {name: [] for name in COARSE}

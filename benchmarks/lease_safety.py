@@ -294,6 +294,7 @@ def run(options: Options) -> Result:
         or "none",
         "runs": runs,
         "breaker_curves": BREAKER_CURVES,
+        "plant_sha256": kind.plant_sha256,
         "simulated_hours": sum(one["seconds"] for one in kills) / 3600.0,
         "above_guaranteed_ratio": float(np.mean([one["raised_share"] for one in kills])),
         "leases_ended": sum(one["ends"] for one in kills),

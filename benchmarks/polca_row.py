@@ -7,7 +7,9 @@ weeks, with p50 of low priority up to 25 % in peak hours. Work is what the serve
 
 wattpack is told no forecast and no host's draw, reads the same meter, and holds leases of 4 s; the
 published policies lock clocks 40 s late. No mean without its baseline: figures of every policy are
-of the same windows.
+of the same windows. Two arms have no line: ``wattpack_40s``, with boards that take a lowered limit
+40 s late, and ``static``, a row that nothing holds back, of as many servers as the published peak
+leaves room for (50); its work is told over that of the larger row, uncapped.
 """
 
 from __future__ import annotations
@@ -21,7 +23,8 @@ from typing import Final
 
 import numpy as np
 
-from benchmarks._breaker_curves import breaker_curves
+from benchmarks._breaker_curves import row_marks
+from benchmarks._polca_arms import ARMS, STATIC, of_arm, static_row, static_work
 from benchmarks._rests_on import rests_on_digest
 from benchmarks.runner import (
     Options,
@@ -109,7 +112,7 @@ def run(options: Options) -> Result:
         "gpu_share": given.gpu_share,
         "lengths": given.lengths,
         "calibration_sha256": frozen_calibration(given.lengths).sha256,
-        "breaker_curves": breaker_curves(_scenario_of(given, options.seed)),
+        **row_marks(_scenario_of(given, options.seed)),
     }
     for policy in policies:
         figures |= summary(policy, rows)
@@ -125,7 +128,7 @@ def run(options: Options) -> Result:
 def _arguments(options: Options) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog=f"python -m benchmarks {NAME}", description=SUMMARY)
     parser.add_argument("--servers", type=int, default=SERVERS, help="in the row rated for 40")
-    parser.add_argument("--policies", nargs="+", choices=ROW_POLICIES, default=list(ROW_POLICIES))
+    parser.add_argument("--policies", nargs="+", choices=ARMS, default=list(ARMS))
     parser.add_argument("--days", nargs="+", type=int, help="0 is a Monday; the hottest if unset")
     parser.add_argument("--hottest", type=int, default=HOTTEST, help="so many of them")
     parser.add_argument("--hours", type=float, default=HOURS, help="of each day, from 13:00 on")
@@ -159,9 +162,11 @@ def _windows(given: argparse.Namespace, options: Options) -> Sequence[Window]:
     ]
 
 
-def _arrivals_of(given: argparse.Namespace, seed: int) -> ClientArrivals:
+def _arrivals_of(
+    given: argparse.Namespace, seed: int, servers: int | None = None
+) -> ClientArrivals:
     frozen = frozen_calibration(given.lengths)
-    return frozen.arrivals(given.servers, seed=seed, hotter=given.hotter)
+    return frozen.arrivals(servers or given.servers, seed=seed, hotter=given.hotter)
 
 
 def hottest_days(arrivals: ClientArrivals, hours: float) -> list[int]:
@@ -214,8 +219,17 @@ def _window_row(
         plain = run_policy(UNCAPPED, arrivals, window, unbreakable(scenario))
     row: Row = {}
     for policy in policies:
-        mine = uncapped if policy == UNCAPPED else run_policy(policy, arrivals, window, scenario)
-        row[policy] = figures_of(mine, plain, window)
+        if policy == STATIC:
+            fewer = static_row(scenario)
+            of_fewer = _arrivals_of(given, seed, fewer.row.servers)
+            static = run_policy(UNCAPPED, of_fewer, window, fewer)
+            row[policy] = figures_of(static, static, window) | static_work(static, plain, window)
+        elif policy == UNCAPPED:
+            row[policy] = figures_of(uncapped, plain, window)
+        else:
+            name, of_policy, settings = of_arm(policy, scenario)
+            mine = run_policy(name, arrivals, window, of_policy, settings)
+            row[policy] = figures_of(mine, plain, window)
         options.progress(f"day {window.begin_seconds / DAY_SECONDS:.2f}, {policy}: {row[policy]}")
     return row
 

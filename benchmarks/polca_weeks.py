@@ -24,7 +24,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from benchmarks._breaker_curves import breaker_curves
+from benchmarks._breaker_curves import row_marks
 from benchmarks._given_power import power_of
 from benchmarks._rests_on import rests_on_digest
 from benchmarks._summed_shards import Summed, read_summed, summed, write_summed
@@ -124,7 +124,7 @@ def run(options: Options) -> Result:
         "servers": given.servers,
         "shards_asked": len(order),
         "calibration_sha256": frozen_calibration().sha256,
-        "breaker_curves": breaker_curves(_row(given.servers, options.seed, given.scenario)[1]),
+        **row_marks(_row(given.servers, options.seed, given.scenario)[1]),
     }
     for policy, old in kept.items():
         mine = _with_uncapped(policy, rows, [n for n in order if n not in old.numbers])

@@ -27,6 +27,8 @@ from benchmarks._power_cluster import SHARES, Cluster, arrivals, budgets, cluste
 from benchmarks._power_judge import Verdict, judge
 from benchmarks._power_twin import Seen, watch
 from benchmarks.runner import Options, Result, Target
+from simulation.plant_constants import frozen_plant
+from simulation.plant_hash import plant_sha256
 
 NAME = "power_packing"
 SUMMARY = "openb below node, rack and row budgets: work per kW against TDP, measured peak, caps"
@@ -78,6 +80,7 @@ def run(options: Options) -> Result:
         work = ", ".join(f"{arm} {verdicts[arm][-1].work:.0f}" for arm in ARMS)
         options.progress(f"seed {seed}: GPUs' worth of work: {work}")
     figures = _figures(verdicts, kilowatts) | _twin_figures(seen)
+    figures["plant_sha256"] = plant_sha256(frozen_plant())
     for arm, told in alike.items():
         figures[f"alike_{arm}_budgets_exceeded"] = sum(_exceeded(v) for v in told)
     if options.quick:

@@ -171,6 +171,7 @@ def run(options: Options) -> Result:
         "servers": servers,
         "gpus": servers * gpus,
         "breaker_curves": BREAKER_CURVES,
+        "plant_sha256": kind.plant_sha256,
         "peak_ratio": max(one["peak"] for one in found["undisturbed"]),
         "undisturbed_held_back_ratio": max(
             1.0 - one["work"] / one["wanted"] for one in found["undisturbed"]

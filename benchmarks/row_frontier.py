@@ -22,7 +22,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from benchmarks._breaker_curves import breaker_curves
+from benchmarks._breaker_curves import row_marks
 from benchmarks._frontier_cells import (
     ARMS,
     OPTIONS,
@@ -104,7 +104,7 @@ def run(options: Options) -> Result:
         "hours_a_day": hours.hours,
         "days": hours.days,
         "cells": len(known),
-        "breaker_curves": breaker_curves(load_scenario(given.scenario) if given.scenario else row),
+        **row_marks(load_scenario(given.scenario) if given.scenario else row),
     }
     made = frontier_figures(searches, known)
     lines = {} if options.quick else {name: line for name, line in LINES.items() if name in made}

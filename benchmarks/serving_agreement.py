@@ -45,6 +45,8 @@ from capacity.serving.serving_clock import Cost
 from capacity.step_library import shipped_step_tables
 from capacity.step_table import IterationWork, StepTable
 from simulation.arrivals import Requests
+from simulation.plant_constants import frozen_plant
+from simulation.plant_hash import plant_sha256
 from simulation.traces import shipped_trace
 from wattpack.errors import InputError
 
@@ -158,7 +160,9 @@ def run(options: Options) -> Result:
             rows.append((f"{case.name}_{load:g}", found))
             options.progress(f"{rows[-1][0]}: {found}")
     made = summary(rows)
-    return made if given is None else Result(made.figures | given.figures(), made.targets)  # type: ignore[operator]
+    plant = frozen_plant() if given is None else given.scenario.plant
+    told = {"plant_sha256": plant_sha256(plant), **(given.figures() if given else {})}
+    return Result({**made.figures, **told}, made.targets)
 
 
 def given_cases(given: Given) -> list[Case]:

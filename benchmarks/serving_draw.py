@@ -21,6 +21,8 @@ from benchmarks.runner import Options, Result, Target
 from capacity.profile_library import shipped_library
 from capacity.step_library import shipped_step_tables
 from simulation.arrivals import Requests
+from simulation.plant_constants import frozen_plant
+from simulation.plant_hash import plant_sha256
 from simulation.traces import Trace, TraceName, shipped_trace
 
 NAME = "serving_draw"
@@ -94,7 +96,7 @@ class Twin:
 
 def run(options: Options) -> Result:
     """All runs; the quick form takes less of the conversation trace, on the H200 alone."""
-    figures: dict[str, float | int | str] = {}
+    figures: dict[str, float | int | str] = {"plant_sha256": plant_sha256(frozen_plant())}
     targets: dict[str, Target] = {}
     chosen = [served for served in RUNS if not options.quick or served in QUICK_RUNS]
     errors = []

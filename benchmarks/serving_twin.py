@@ -34,6 +34,8 @@ from benchmarks._twin_server import (
 from benchmarks.runner import Options, Result, Target
 from capacity.profile_library import shipped_library
 from capacity.step_library import shipped_step_tables
+from simulation.plant_constants import frozen_plant
+from simulation.plant_hash import plant_sha256
 
 NAME = "serving_twin"
 SUMMARY = "the twin's server against recordings of a real one (H200, H100): draw, TTFT, TPOT, rises"
@@ -82,7 +84,10 @@ def summary(rows: Sequence[tuple[str, int, str, Mapping[str, float]]]) -> Result
     Args:
         rows: GPU type, number of the recording, name of the run, what ``judge`` found.
     """
-    figures: dict[str, float | int | str] = {"runs": len(rows)}
+    figures: dict[str, float | int | str] = {
+        "runs": len(rows),
+        "plant_sha256": plant_sha256(frozen_plant()),
+    }
     signed: dict[str, list[float]] = defaultdict(list)
     errors: dict[str, list[float]] = defaultdict(list)
     for gpu, recording, name, found in rows:

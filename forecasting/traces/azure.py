@@ -20,6 +20,7 @@ from wattpack.errors import InputError
 COLUMNS: Final = ("TIMESTAMP", "ContextTokens", "GeneratedTokens")
 CLIENT: Final = "all"
 _WHOLE_SECONDS: Final = len("2023-11-16 18:15:46")
+_A_TIME: Final = "a time like 2023-11-16 18:15:46.6805900"
 
 
 def azure_requests(
@@ -72,8 +73,10 @@ def _seconds(cell: str, number: int, source: str) -> float:
     try:
         moment = datetime.fromisoformat(whole)
     except ValueError as error:
-        expected = "a time like 2023-11-16 18:15:46.6805900"
-        raise InputError(f"line {number}.TIMESTAMP", expected, cell, source) from error
+        raise InputError(f"line {number}.TIMESTAMP", _A_TIME, cell, source) from error
+    # ISO 8601 has shorter forms, without seconds or with a zone in their place.
+    if len(whole) < _WHOLE_SECONDS or moment.tzinfo is not None:
+        raise InputError(f"line {number}.TIMESTAMP", _A_TIME, cell, source)
     decimals = rest.removeprefix(".")
     if rest and not (rest[0] == "." and decimals.isascii() and decimals.isdigit()):
         raise InputError(f"line {number}.TIMESTAMP", "decimals of a second", cell, source)

@@ -7,8 +7,11 @@ from pathlib import Path
 import pytest
 
 from benchmarks import polca_row
+from benchmarks._polca_arms import WATTPACK_SLOW, of_arm
 from benchmarks.runner import Options
 from simulation.inference_row.client_arrivals import ClientArrivals
+from simulation.inference_row.row_power import ServerPower
+from simulation.inference_row.row_under_policy import polca_scenario
 from wattpack.errors import InputError
 
 SMALL = ("--servers", "4", "--policies", "uncapped", "polca")
@@ -75,3 +78,22 @@ def test_losses_are_held_against_a_row_that_does_not_go_dark(tmp_path: Path) -> 
     assert figures["uncapped_trips"] == 1
     assert float(figures["uncapped_work_high"]) < 0.9
     assert float(figures["uncapped_high_first_p99"]) > 0.0
+
+
+def test_the_static_row_has_the_servers_of_its_measured_peak_and_loses_nothing() -> None:
+    asked = ("--servers", "26", "--policies", "uncapped", "static")
+    figures = polca_row.run(Options(quick=True, arguments=asked)).figures
+    assert figures["static_servers"] == 50
+    assert figures["static_low_whole_p99"] == figures["static_high_first_p50"] == 0.0
+    # Of the row asked for; clients are others, and a minute is short.
+    work = [float(figures[f"static_work_{name}"]) for name in ("low", "high")]
+    assert work == pytest.approx([50 / 26] * 2, rel=0.3)
+
+
+def test_the_slow_arm_alone_has_boards_and_settings_of_forty_seconds() -> None:
+    scenario = polca_scenario(4, 1, ServerPower.of())
+    name, row, settings = of_arm(WATTPACK_SLOW, scenario)
+    assert (name, row.plant.cap_delay_max_seconds) == ("wattpack", 40.0)
+    assert settings is not None
+    assert settings.settle_seconds == 40.0
+    assert of_arm("polca", scenario) == ("polca", scenario, None)

@@ -149,7 +149,7 @@ def test_headroom_counts_minutes_in_which_the_oracle_is_full_and_sums_work() -> 
         "violations": 0, "work": [90.0, 99.0], "oracle_work": [100.0, 100.0],
         "worst_oracle_work": [90.0, 99.0],
     }  # fmt: skip
-    rows = [{"plant_sha256": "x", **dict.fromkeys(headroom.ARMS, arm)}] * 2
+    rows = [dict.fromkeys(headroom.ARMS, arm)] * 2
     figures = headroom.figures(rows)
     assert figures["domain_meter_minute_mean_lowest"] == 0.94
     assert figures["domain_meter_above_rating_seconds"] == 1.0

@@ -151,6 +151,8 @@ def test_lengths_are_those_of_the_requests_however_they_are_batched(
         ("azure", AZURE_HEAD + f"2024-05-10 00:00:00,{'9' * 5000},4\n", "line 2.ContextTokens"),
         ("azure", AZURE_HEAD + "2024-05-10 00:00:00+02:00,1,4\n", "line 2.TIMESTAMP"),
         ("azure", AZURE_HEAD + "NaN,1,4\n", "line 2.TIMESTAMP"),
+        ("azure", AZURE_HEAD + "2024-05-10,1,4\n", "line 2.TIMESTAMP"),
+        ("azure", AZURE_HEAD + "20240510T1815+02:00,1,4\n", "line 2.TIMESTAMP"),
         ("burstgpt", "Timestamp,Model\n", "line 1"),
         ("burstgpt", BURST_HEAD + "1,a,2,3\n", "line 2"),
         ("burstgpt", BURST_HEAD + "nan,a,2,3,5,x\n", "line 2.Timestamp"),
