@@ -28,6 +28,7 @@ from forecasting.issued_forecast import (
     UnfitForecast,
     read_forecast,
 )
+from forecasting.peak_quantiles import PeakQuantiles
 from wattpack.times import rfc3339
 from wattpack.units import require_number, seconds_to_ns
 
@@ -92,6 +93,23 @@ class Outlook:
     def is_fallback(self) -> bool:
         """Whether anything but a trusted model forecast stands behind it."""
         return self.state != "Forecast"
+
+    @property
+    def peak(self) -> PeakQuantiles:
+        """Of everything that may draw there, free boards at work included.
+
+        Only a forecast tells what lies below its p99: a fall-back says the same at every risk.
+        """
+        told = PeakQuantiles(self.p50_watts, self.p95_watts, self.p99_watts)
+        return told.certain() if self.is_fallback else told
+
+    @property
+    def running_peak(self) -> PeakQuantiles:
+        """The same of what runs now, for whoever counts by itself what it starts."""
+        if self.source is None or self.source.running is None:
+            return self.peak
+        running = self.source.running.cut(self.p99_watts)
+        return running.certain() if self.is_fallback else running
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from itertools import pairwise
 from typing import Any, Final, NamedTuple
 
 from forecasting.issued_account import IssuedAccount, read_account
+from forecasting.peak_quantiles import PeakQuantiles
 from wattpack.api.demand_forecast import (
     DEFAULT_HORIZON_SECONDS,
     DEFAULT_STEP_SECONDS,
@@ -93,6 +94,8 @@ class IssuedForecast:
         is_fallback: The forecaster itself fell back.
         step_seconds: Width of a step.
         paths: Ascending by level.
+        running: Peak of what runs now, without work that may start on free boards; None where the
+            peak above knows of no free boards.
         lead: None where nobody said what runs there. Nothing is decided by it.
         account: How it did so far and what it was made of. Nothing is decided by it.
     """
@@ -112,6 +115,7 @@ class IssuedForecast:
     is_fallback: bool
     step_seconds: int
     paths: tuple[ForecastPath, ...]
+    running: PeakQuantiles | None = None
     lead: IssuedLead | None = None
     account: IssuedAccount = field(default_factory=IssuedAccount)
 
@@ -181,6 +185,7 @@ def _issued(
         is_fallback=status.get("fallback") is not False,
         step_seconds=step,
         paths=_paths(status.get("quantiles", ())),
+        running=_running(status.get("running"), PeakQuantiles(p50, p95, p99)),
         lead=_lead(_mapping(status.get("lead"))),
         account=read_account(status),
     )
@@ -238,6 +243,24 @@ def _paths(given: object) -> tuple[ForecastPath, ...]:
     return tuple(paths)
 
 
+def _running(given: object, whole: PeakQuantiles) -> PeakQuantiles | None:
+    """The peak of what runs, never above the whole; the whole stands in for one without sense."""
+    if given is None:
+        return None
+    try:
+        made = PeakQuantiles(
+            *(
+                _positive(_mapping(given), level, "status.running")
+                for level in ("p50", "p95", "p99")
+            )
+        )
+    except InputError:
+        return None
+    if not made.p50 <= made.p95 <= made.p99:
+        return None
+    return PeakQuantiles(*(min(own, most) for own, most in zip(made, whole, strict=True)))
+
+
 def _lead(given: Mapping[str, Any]) -> IssuedLead | None:
     """The lead time; one that makes no sense is left out, the forecast stands without it."""
     workload, needed = given.get("workload"), given.get("p99")
@@ -251,8 +274,8 @@ def _lead(given: Mapping[str, Any]) -> IssuedLead | None:
     return IssuedLead(workload[:253], seconds, p99)
 
 
-def _positive(status: Mapping[str, Any], name: str) -> float:
-    return require_number(f"status.{name}", status.get(name), exclusive_minimum=0)
+def _positive(status: Mapping[str, Any], name: str, of: str = "status") -> float:
+    return require_number(f"{of}.{name}", status.get(name), exclusive_minimum=0)
 
 
 def _seconds(spec: Mapping[str, Any], name: str, default: int) -> int:

@@ -199,7 +199,9 @@ def _at(snapshot: Snapshot, forecast: Forecast, moment: int) -> Snapshot:
     if not used:
         return snapshot
     domains = tuple(
-        domain.model_copy(update={"used_watts": used.get(domain.name, domain.used_watts)})
+        domain.model_copy(
+            update={"used_watts": used.get(domain.at_risk_of or domain.name, domain.used_watts)}
+        )
         for domain in snapshot.domains
     )
     return with_parts(snapshot, domains=domains)

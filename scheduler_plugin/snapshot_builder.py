@@ -13,6 +13,7 @@ from pydantic import ValidationError
 from capacity.catalogue.pod_works import PodWorks
 from capacity.interference.shared_speeds import SharedSpeeds
 from capacity.profile_library import normal_name
+from forecasting.decisions.priority_risks import RiskBand
 from scheduler_plugin.documents.snapshot import Gang, Node, Pod, PodState, PowerDomain, Snapshot
 from scheduler_plugin.documents.value_json import named_error
 from scheduler_plugin.kube_objects import pods as pod_facts
@@ -32,7 +33,7 @@ from scheduler_plugin.kube_objects.own_rules import rules_of, rules_of_next
 from scheduler_plugin.kube_objects.peer_groups import PeerGroups
 from scheduler_plugin.kube_objects.pod_claims import CLAIM_NOT_COUNTED, ClaimObjects, PodClaims
 from scheduler_plugin.kube_objects.policy_floors import PolicyFloors
-from scheduler_plugin.kube_objects.power_view import ModelWatts, PowerView
+from scheduler_plugin.kube_objects.power_view import EVERYBODY_AT_P99, ModelWatts, PowerView
 from scheduler_plugin.kube_objects.probed_ready import probed_ready_at_seconds
 from scheduler_plugin.kube_objects.quota_objects import QuotaBook
 from scheduler_plugin.kube_objects.shared_work import SharedWork
@@ -73,6 +74,7 @@ class ClusterObjects:
             people to read.
         at_caps: Plans may count work at caps where the controller sets them.
         p99_of_sums: Bound pods of a domain count by the 99th percentile of their sum.
+        risks: At which forecasts count for pods by priority, the strictest first.
         links: What is known of links between nodes, as fields of a snapshot.
         floors: What policies keep for pods; looked at with ``at_caps`` only.
         rescued: Pods without our gate that kube-scheduler found no node for, by uid: planned, too.
@@ -100,6 +102,7 @@ class ClusterObjects:
     under_way: UnderWay = field(default_factory=UnderWay)
     at_caps: bool = False
     p99_of_sums: bool = False
+    risks: Sequence[RiskBand] = EVERYBODY_AT_P99
     links: Mapping[str, Any] = field(default_factory=dict)
     floors: PolicyFloors = field(default_factory=PolicyFloors)
 
@@ -240,7 +243,8 @@ def _domains(
     ready_at = {pod_facts.uid(body): probed_ready_at_seconds(body) for body in objects.pods}
     spreads = draws.spreads(objects.models) if objects.p99_of_sums else None
     loads = bound_loads(nodes, planned, bound_at, spreads, ready_at)
-    return objects.power.snapshot_domains(host_watts(nodes), loads, objects.wall_seconds)
+    hosts = host_watts(nodes)
+    return objects.power.snapshot_domains(hosts, loads, objects.wall_seconds, objects.risks)
 
 
 def _with_expected(

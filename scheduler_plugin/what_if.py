@@ -328,7 +328,9 @@ def _with_limits(snapshot: Snapshot, limits: Mapping[str, int]) -> Snapshot:
         known = [domain.name for domain in snapshot.domains]
         raise InputError("--limit", _a_domain(unknown[0], known), unknown[0])
     domains = tuple(
-        domain.model_copy(update={"limit_watts": limits.get(domain.name, domain.limit_watts)})
+        domain.model_copy(
+            update={"limit_watts": limits.get(domain.at_risk_of or domain.name, domain.limit_watts)}
+        )
         for domain in snapshot.domains
     )
     return with_parts(snapshot, domains=domains)

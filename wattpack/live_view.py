@@ -81,6 +81,16 @@ class LiveAccount(_View):
     flags: list[str] = []
 
 
+class LiveRoom(_View):
+    """Watts that may be promised in a domain beyond what is promised."""
+
+    least_priority: int | None
+    """Of pods that it is for; None for all that no entry before it is for."""
+    risk: float
+    """Share of windows in which caps may be needed."""
+    watts: float
+
+
 class LiveDomain(_View):
     """One domain now. Watts are AC at the breaker.
 
@@ -117,6 +127,8 @@ class LiveDomain(_View):
     forecast_window: LiveForecast | None = None
     forecast_lead: LiveLead | None = None
     forecast_account: LiveAccount | None = None
+    promisable: list[LiveRoom] = []
+    """By risk, the least first."""
 
 
 class LiveGpus(_View):

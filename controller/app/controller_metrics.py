@@ -16,6 +16,7 @@ from controller.app.odd_servers import odd_servers
 from controller.servers_aside import Aside
 from controller.tick_values import Band, Decisions, Observations, Topology
 from forecasting.forecast_book import Outlook
+from wattpack.api.power_domain import PromisableWatts
 
 
 def _makers(registry: CollectorRegistry) -> tuple[Callable[..., Gauge], Callable[..., Counter]]:
@@ -77,6 +78,13 @@ class DomainMetrics:
         self.forecast_contradicted = gauge(
             "domain_forecast_contradicted", "1 while measured draw contradicts it", "domain"
         )
+        self.promisable = gauge(
+            "domain_promisable_watts",
+            "Watts that may be promised beyond what is, by risk; of the leader only",
+            "domain",
+            "risk",
+        )
+        self._promisable: frozenset[tuple[str, str]] = frozenset()
         self.brakes = counter("domain_brakes_total", "Times a domain entered the brake", "domain")
         self.aside = gauge(
             "servers_counted_aside",
@@ -88,6 +96,15 @@ class DomainMetrics:
             "Servers of a refused domain above which no accepted one is known: in no sum (I1)",
             "domain",
         )
+
+    def show_promisable(self, rooms: Mapping[str, Sequence[PromisableWatts]]) -> None:
+        """Export what may be promised of these domains, and of no others."""
+        shown = {(name, f"{one.risk:g}"): one.watts for name, of in rooms.items() for one in of}
+        for key in self._promisable - shown.keys():
+            self.promisable.remove(*key)
+        for key, watts in shown.items():
+            self.promisable.labels(*key).set(watts)
+        self._promisable = frozenset(shown)
 
 
 class StreamMetrics:

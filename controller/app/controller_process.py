@@ -27,7 +27,8 @@ from controller.app.draw_history import DrawHistory
 from controller.app.elected_leadership import ElectedLeadership
 from controller.app.fleet import Fleet
 from controller.app.forecast_reader import ForecastReader
-from controller.app.live_view_builder import shown_to
+from controller.app.live_view_builder import shown_to, with_promisable
+from controller.app.promisable_room import PromisableRoom
 from controller.app.running_topology import DesiredTopology
 from controller.app.server_power import NoServerPower, ServerPowerSource
 from controller.app.stream_server import StreamServer
@@ -41,6 +42,7 @@ from controller.app.tick_loop import (
     TickPorts,
 )
 from controller.app.workload_watch import WorkloadWatch
+from forecasting.decisions.priority_risks import risk_bands
 from wattpack.api import (
     DemandForecast,
     GPUProfile,
@@ -146,9 +148,11 @@ class ControllerProcess:
         self.works = WorkloadWatch(around.clock, self.fleet, self.desired, around.units)
         self.ticker = self._new_ticker(around)
         bucket = write_budget(around.clock)
+        self.promisable = PromisableRoom(risk_bands(settings.risk_below_priority))
         self.status = StatusThread(
             around.api, around.clock, self.desired, settings.replica, bucket, self.elector.is_leader
         )
+        self.status.promisable = self.promisable
         self.classified = self._new_classified_profiles(around, bucket)
         self.taints = TaintThread(
             around.api, around.clock, self.store, self.desired, bucket, settings.replica
@@ -317,6 +321,7 @@ class ControllerProcess:
         expires = expires_at_seconds(streams.certificate_pem)
         metrics.streams.certificate_expires.labels("stream").set(expires)
         metrics.loop.audit_bytes.set(self.audit.size_bytes)
+        metrics.domains.show_promisable(self.promisable.by_domain)
         for bound, pods in self.works.count_by_bound().items():
             metrics.pods_by_bound.labels(bound).set(pods)
         metrics.boards_by_units.clear()
@@ -337,6 +342,7 @@ class ControllerProcess:
         view = self.ticker.live()
         if view is None:
             return HttpAnswer(503, "text/plain", b"no tick yet\n")
+        view = with_promisable(view, self.promisable.by_domain)
         if not self.access.allows(caller, pods_in("")):
             view = shown_to(view, partial(self.access.visible_namespaces, caller))
         return HttpAnswer(200, "application/json", view.model_dump_json().encode())

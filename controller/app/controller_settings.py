@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, Self
 
 from pydantic import Field, model_validator
 
 from controller.app import decision_log
 from controller.tick_values import PowerSettings
+from forecasting.decisions.priority_risks import risk_bands
 from forecasting.sqlite import history_store
 from wattpack.errors import InputError
 from wattpack.kube.election import CONTROLLER_ELECTION, ElectionSettings
@@ -82,6 +84,13 @@ class ControllerSettings(Settings):
     audit_max_mebibytes: Annotated[
         int, Field(ge=1, le=1 << 20, description="Beyond this the oldest decisions are deleted")
     ] = decision_log.KEPT_MEBIBYTES
+    risk_below_priority: Annotated[
+        Mapping[int, float],
+        Field(
+            description="Share of windows, 0.01 to 0.5, in which pods of a priority below each key "
+            "may be capped: watts that may be promised; 0.01 for all others"
+        ),
+    ] = {}
     history_file: Annotated[
         str, Field(description="SQLite file for the draw of every domain; empty keeps none")
     ] = ""
@@ -122,6 +131,7 @@ class ControllerSettings(Settings):
 
     @model_validator(mode="after")
     def _servers_have_somebody_to_ask(self) -> Self:
+        risk_bands(self.risk_below_priority)
         if self.server_power_query and not self.meter_prometheus_url:
             expected = "the address of a Prometheus to ask server_power_query of"
             raise InputError("meter_prometheus_url", expected, self.meter_prometheus_url)

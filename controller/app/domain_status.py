@@ -18,6 +18,7 @@ from controller.app.desired_state import Refusal
 from controller.app.live_view_builder import capped_by_domain, gpus_by_domain
 from controller.app.odd_servers import members_understood, odd_by_domain, odd_servers
 from controller.app.planning_verdicts import PLANNING_KINDS, PlanningVerdicts
+from controller.app.promisable_room import PromisableRoom
 from controller.app.running_topology import DesiredTopology
 from controller.app.tick_loop import TickOutcome
 from controller.app.verdicts import VerdictBook
@@ -33,13 +34,13 @@ from wattpack.api import (
     PowerPolicy,
 )
 from wattpack.api.conditions import Finding, set_condition
-from wattpack.api.power_domain import PowerDomainSpec, PowerDomainStatus
+from wattpack.api.power_domain import PowerDomainSpec, PowerDomainStatus, PromisableWatts
 from wattpack.clock import Clock
 from wattpack.kube.event_reports import EventReason, EventRecorder
 from wattpack.kube.port import NODES, KubeApi
 from wattpack.kube.write_budget import StatusWriter, TokenBucket
 from wattpack.periodic import PeriodicThread
-from wattpack.units import NS_PER_SECOND
+from wattpack.units import NS_PER_SECOND, ns_to_seconds
 
 log = logging.getLogger(__name__)
 FIELD_MANAGER = "wattpack-controller"
@@ -73,6 +74,9 @@ class StatusThread(PeriodicThread):
         instance: Of Events.
         bucket: The write budget of the process.
         leading: Whether this replica leads, also before anything runs that could tick.
+
+    Attributes:
+        promisable: Judges what may be promised beyond what is; None: nobody is told.
     """
 
     def __init__(
@@ -86,6 +90,7 @@ class StatusThread(PeriodicThread):
     ) -> None:
         super().__init__(clock, "status", NS_PER_SECOND)
         self._clock, self._desired, self._leading = clock, desired, leading
+        self.promisable: PromisableRoom | None = None
         self._verdicts, self._planning = VerdictBook(), PlanningVerdicts()
         self._writer = StatusWriter(api, clock, FIELD_MANAGER, bucket)
         self._events = EventRecorder(api, clock, "wattpack.io/controller", instance)
@@ -115,6 +120,8 @@ class StatusThread(PeriodicThread):
         self._forget_ended()
         leads = outcome.seen.leading if outcome is not None else self._leading()
         if not leads:
+            if self.promisable is not None:
+                self.promisable.forget()
             return
         if outcome is not None:
             self._offer_running(outcome)
@@ -145,6 +152,7 @@ class StatusThread(PeriodicThread):
             outcome,
             PodsOnGpus(desired.pods(), desired.pod_of_gpu, desired.idle_watts_of_gpu),
         )
+        rooms = self._rooms(outcome)
         for index, name in enumerate(outcome.topology.tree.names):
             domain = desired.newest_domain(name)
             if domain is not None:
@@ -153,8 +161,18 @@ class StatusThread(PeriodicThread):
                     members_understood(odd.get(name, ())),
                 )
                 status = self._domain_status(outcome, index, domain, found)
-                status = status.model_copy(update={"arrivals": arrivals.get(name, [])})
+                news = {"arrivals": arrivals.get(name, []), "promisable": [*rooms.get(name, ())]}
+                status = status.model_copy(update=news)
                 self._writer.offer(PowerDomain.meta.resource, name, status)
+
+    def _rooms(self, outcome: TickOutcome) -> Mapping[str, tuple[PromisableWatts, ...]]:
+        if self.promisable is None:
+            return {}
+        desired, names = self._desired, outcome.topology.tree.names
+        domains = {name: desired.newest_domain(name) for name in names}
+        told = {name: domain.status for name, domain in domains.items() if domain is not None}
+        now_seconds = ns_to_seconds(self._clock.monotonic_ns())
+        return self.promisable.judge(outcome, desired.pods_of_gpus, told, now_seconds)
 
     def _offer_verdicts(self) -> None:
         desired = self._desired

@@ -14,6 +14,7 @@ from controller.work_curves import Curves, speeds_at
 from controller.work_seen import PodWork
 from forecasting.forecast_book import Outlook
 from forecasting.issued_forecast import IssuedForecast
+from wattpack.api.power_domain import PromisableWatts
 from wattpack.live_view import (
     LiveAccount,
     LiveCalibration,
@@ -22,6 +23,7 @@ from wattpack.live_view import (
     LiveForecast,
     LiveGpus,
     LiveLead,
+    LiveRoom,
     LiveTier,
     LiveView,
 )
@@ -72,6 +74,23 @@ def shown_to(view: LiveView, visible: Callable[[Collection[str]], Collection[str
             for kept, pod in zip(view.gpus.speed_fraction, named, strict=True)
         ]
     return view.model_copy(update={"gpus": view.gpus.model_copy(update=known)})
+
+
+def with_promisable(view: LiveView, rooms: Mapping[str, Sequence[PromisableWatts]]) -> LiveView:
+    """The view with what may be promised in its domains beyond what is, as far as anybody knows."""
+    if not rooms:
+        return view
+    domains = [
+        domain.model_copy(update={"promisable": [_room(one) for one in rooms[domain.name]]})
+        if domain.name in rooms
+        else domain
+        for domain in view.domains
+    ]
+    return view.model_copy(update={"domains": domains})
+
+
+def _room(one: PromisableWatts) -> LiveRoom:
+    return LiveRoom(least_priority=one.least_priority, risk=one.risk, watts=one.watts)
 
 
 def namespace_of(pod: str) -> str:

@@ -19,6 +19,7 @@ from forecasting.decisions.forecast_worth import FORECAST_CHANGES, losses_by_cha
 from forecasting.decisions.levels import Level, decide_at_actuators, shares_of
 from forecasting.decisions.mix_demand import mix_demand
 from forecasting.decisions.prewarm import PrewarmRule, StartTimes, prewarm
+from forecasting.decisions.priority_risks import RiskBand, risk_bands
 from forecasting.decisions.steadiness import ChangeLimits, SteadyState, steadied
 from forecasting.decisions.watts import added_watts_that_fit, promisable_watts
 
@@ -29,6 +30,7 @@ __all__ = [
     "Level",
     "PrewarmRule",
     "Prices",
+    "RiskBand",
     "StartTimes",
     "SteadyState",
     "added_watts_that_fit",
@@ -42,6 +44,7 @@ __all__ = [
     "mix_demand",
     "prewarm",
     "promisable_watts",
+    "risk_bands",
     "shares_of",
     "steadied",
 ]

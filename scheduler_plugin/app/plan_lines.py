@@ -8,6 +8,7 @@ from scheduler_plugin.documents.change_text import remedy_text, told_by_uid
 from scheduler_plugin.documents.plan_changes import EvictPod, MovePod
 from scheduler_plugin.documents.plan_document import Pending, Plan
 from scheduler_plugin.documents.snapshot import Pod
+from scheduler_plugin.documents.snapshot_domain import AT_RISK
 from scheduler_plugin.packing.domain_rooms import DomainRoom
 from wattpack.api.planning import MAX_HEADROOM_DOMAINS, MAX_SHORT_DOMAINS
 from wattpack.kube.port import JsonObject
@@ -50,7 +51,9 @@ def pending_line(entry: Pending, told: Pending, pods: Mapping[str, Pod]) -> Json
         "reason": entry.reason.value,
         "message": message[:1024],
     }
-    domains = list(entry.domains)[:MAX_SHORT_DOMAINS]
+    # At whatever risk a domain is short, it is one object.
+    named = dict.fromkeys(domain.partition(AT_RISK)[0] for domain in entry.domains)
+    domains = list(named)[:MAX_SHORT_DOMAINS]
     return line | ({"powerDomains": domains} if domains else {})
 
 

@@ -23,12 +23,25 @@ from scheduler_plugin.packing.policy_values import (
 from scheduler_plugin.packing.priced_nodes import ObjectiveChoice, with_objective
 from wattpack.errors import InputError
 
-__all__ = ["OBJECTIVE_HELP", "PlanningChoice", "add_planning_flags", "chosen", "stage_names"]
+__all__ = [
+    "OBJECTIVE_HELP",
+    "RISK_HELP",
+    "PlanningChoice",
+    "add_planning_flags",
+    "chosen",
+    "figures",
+    "stage_names",
+]
 
 OBJECTIVE_HELP: Final = (
     "what plans that place as much are compared by, in this order, of "
     f"{', '.join(stage.value for stage in ObjectiveStage)}; default "
     f"{','.join(stage.value for stage in DEFAULT_ORDER)}"
+)
+
+RISK_HELP: Final = (
+    "share of windows, 0.01 to 0.5, whose peak may be above what is counted on, for pods of a "
+    "priority below each (of a cluster); default 0.01 for all"
 )
 
 
@@ -80,16 +93,17 @@ def add_planning_flags(parser: argparse.ArgumentParser) -> None:
     )
     add(
         "--gpu-prices",
-        type=_figures(float),
+        type=figures(float),
         metavar="MODEL=PRICE,…",
         help="an hour of one GPU, for stage or policy cost",
     )
     add(
         "--carbon-grams-per-kwh",
-        type=_figures(int),
+        type=figures(int),
         metavar="DOMAIN=GRAMS,…",
         help="of energy by power domain, for stage carbon",
     )
+    add("--risk-below-priority", type=figures(float), metavar="PRIORITY=SHARE,…", help=RISK_HELP)
 
 
 def chosen(arguments: argparse.Namespace) -> PlanningChoice:
@@ -114,7 +128,7 @@ def stage_names(text: str) -> list[str]:
     return [name.strip() for name in text.split(",")]
 
 
-def _figures(number: Callable[[str], float]) -> Callable[[str], dict[str, float]]:
+def figures(number: Callable[[str], float]) -> Callable[[str], dict[str, float]]:
     """Reads names and their numbers."""
 
     def read(text: str) -> dict[str, float]:
@@ -134,7 +148,12 @@ def _figures(number: Callable[[str], float]) -> Callable[[str], dict[str, float]
     return read
 
 
-_FLAGS: Final[Sequence[str]] = ("policy", "gpu_prices", "carbon_grams_per_kwh")
+_FLAGS: Final[Sequence[str]] = (
+    "policy",
+    "gpu_prices",
+    "carbon_grams_per_kwh",
+    "risk_below_priority",
+)
 _FIGURES: Final = {
     ObjectiveStage.COST: ("gpu_hour_cost_milli", "--gpu-prices"),
     ObjectiveStage.CARBON: ("carbon_grams_per_kwh", "--carbon-grams-per-kwh"),

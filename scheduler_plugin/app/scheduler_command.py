@@ -16,7 +16,7 @@ from typing import Final
 
 from scheduler_plugin.app.extender import Extender
 from scheduler_plugin.app.placement_metrics import PlacementMetrics
-from scheduler_plugin.app.planning_flags import OBJECTIVE_HELP, stage_names
+from scheduler_plugin.app.planning_flags import OBJECTIVE_HELP, RISK_HELP, figures, stage_names
 from scheduler_plugin.app.planning_loop import PlacementLoop, PlannerSurroundings
 from scheduler_plugin.app.scheduler_process import SchedulerProcess, planner_elector
 from scheduler_plugin.app.scheduler_settings import ENVIRONMENT, PlacementSettings
@@ -47,6 +47,7 @@ _FLAGS: Final = (
     "objective",
     "cap_levels",
     "peaks",
+    "risk_below_priority",
 )
 """Those that are settings, too."""
 
@@ -63,6 +64,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--objective", type=stage_names, metavar="STAGE,…", help=OBJECTIVE_HELP)
     add("--cap-levels", action="store_true", default=None, help="count work at caps that pay")
     add("--peaks", choices=["sum", "p99"], help="of bound pods in a domain; default sum")
+    add("--risk-below-priority", type=figures(float), metavar="PRIORITY=SHARE,…", help=RISK_HELP)
     add("--kubeconfig", type=Path, help="default: the pod's service account")
     add("--webhook-host", default="0.0.0.0")
     add("--webhook-port", type=flags.port, default=8443, help="0 serves no webhook")

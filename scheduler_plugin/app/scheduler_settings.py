@@ -8,6 +8,7 @@ from typing import Annotated, Final, Literal, Self
 
 from pydantic import Field, model_validator
 
+from forecasting.decisions.priority_risks import risk_bands
 from scheduler_plugin.app.link_settings import LinkSettings
 from scheduler_plugin.documents.objective_order import (
     DEFAULT_ORDER,
@@ -59,6 +60,8 @@ class PlacementSettings(Settings):
             above a node counts; a node below none of them counts as the worst.
         cap_levels: Plans may count work at the cap that pays at the price of a watt, where the
             controller sets caps.
+        risk_below_priority: Share of windows whose peak may break a domain's forecast, for pods of
+            a priority below the key; without any, and for all others, 0.01.
         peaks: How bound pods of a domain count where nothing else is known: the ``sum`` of their
             95th percentiles, or the 99th percentile of their sum (``p99``).
         links: What uplinks of racks carry, and what was measured between racks.
@@ -91,6 +94,7 @@ class PlacementSettings(Settings):
         default_factory=dict
     )
     cap_levels: bool = False
+    risk_below_priority: Mapping[int, float] = Field(default_factory=dict)
     peaks: Literal["sum", "p99"] = "sum"
     links: LinkSettings = LinkSettings()
     provisioning: ProvisioningSettings = ProvisioningSettings()
@@ -98,6 +102,7 @@ class PlacementSettings(Settings):
 
     @model_validator(mode="after")
     def _stages_have_their_figures(self) -> Self:
+        risk_bands(self.risk_below_priority)
         priced = "a price for at least one GPU model with"
         if self.policy is ThroughputPolicy.COST and not self.gpu_prices:
             raise InputError("gpu_prices", f"{priced} policy cost", {})
@@ -117,7 +122,12 @@ class PlacementSettings(Settings):
             objects: As they were read.
             floors: What policies keep for pods; asked where plans count on caps.
         """
-        made = replace(objects, p99_of_sums=self.peaks == "p99", links=self.links.of_snapshot)
+        made = replace(
+            objects,
+            p99_of_sums=self.peaks == "p99",
+            links=self.links.of_snapshot,
+            risks=risk_bands(self.risk_below_priority),
+        )
         return replace(made, at_caps=True, floors=floors()) if self.cap_levels else made
 
     @property

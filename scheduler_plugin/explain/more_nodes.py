@@ -54,7 +54,7 @@ def _kinds(trial: Trial, wanted: Sequence[tuple[int, int]]) -> list[int]:
         )
         able &= ~costs.closed & fresh & margin & (trial.empty_room(c, 1, {}) > 0)
     kinds: dict[tuple[object, ...], int] = {}
-    headroom = trial.problem.least_above(trial.headroom)
+    headroom = trial.problem.least_above(wanted[0][0], trial.headroom)
     for n in sorted(np.flatnonzero(able).tolist(), key=lambda n: (-int(headroom[n]), n)):
         node = trial.problem.snapshot.nodes[n]
         kinds.setdefault((node.gpu_model, *trial.problem.total[n].tolist()), n)
@@ -91,7 +91,8 @@ def _like(
     count = int(used.sum())
     watts += count * problem.snapshot.nodes[node].idle_watts if watts else 0
     changes: list[Change] = [AddNodes(like=problem.node_names[node], count=count)]
-    short = [(d, watts - int(trial.headroom[d])) for d in trial.above(node)] if watts else []
+    headroom = problem.headroom_for(wanted[0][0], trial.headroom)
+    short = [(d, watts - int(headroom[d])) for d in trial.above(node)] if watts else []
     names = [domain.name for domain in problem.snapshot.domains]
     changes += [RaiseLimit(domain=names[d], watts=more) for d, more in short if more > 0]
     return count, sum(max(0, more) for _, more in short), [Part(each) for each in changes]

@@ -273,12 +273,13 @@ def _power_cause(packing: Packing, class_index: int, nodes: np.ndarray) -> Cause
     """Every domain that is short above the node that is nearest to letting the pod in."""
     problem = packing.problem
     watts_there = problem.watts[class_index, nodes]
-    short = watts_there - problem.least_above(packing.headroom)[nodes]
+    short = watts_there - problem.least_above(class_index, packing.headroom)[nodes]
     if not len(nodes) or short.min() <= 0:
         return Cause(PendingReason.FRAGMENTED, "a place appeared after the plan was made")
     node = int(nodes[short.argmin()])
     watts = int(problem.watts[class_index, node])
-    above = [int(domain) for domain in problem.path[node] if packing.headroom[domain] < watts]
+    counting = problem.counting(class_index, node).tolist()
+    above = [domain for domain in counting if packing.headroom[domain] < watts]
     binding = sorted(dict.fromkeys(above), key=lambda domain: int(packing.headroom[domain]))
     names = tuple(problem.snapshot.domains[domain].name for domain in binding)
     parts = [

@@ -139,7 +139,8 @@ class Remedies:
         if trial.asks_of_node(class_index, node):
             found += of_the_node(problem.snapshot.nodes[node])
         found += trial.raised_quotas([(class_index, count)])
-        watts, headroom = int(problem.watts[class_index, node]), trial.headroom
+        watts = int(problem.watts[class_index, node])
+        headroom = problem.headroom_for(class_index, trial.headroom)
         for d in trial.above(node):
             name = problem.snapshot.domains[d].name
             if watts > max(0, int(headroom[d])):

@@ -239,7 +239,7 @@ class Leavers:
         places: BoolArray = trial.fits(class_index, 1, problem.eligible[class_index]) > 0
         watts = problem.watts[class_index]
         if watts.any():
-            places &= (watts == 0) | (problem.least_above(trial.headroom) >= watts)
+            places &= (watts == 0) | (problem.least_above(class_index, trial.headroom) >= watts)
         return places
 
     def _part(self, one: _Leaver, target: int) -> Part:

@@ -139,7 +139,8 @@ class Trial:
         asked = needs.asked_of_the_pod
         if self._granted:
             asked = needs.asked_beside(self._granted)
-        watts, headroom = self.problem.watts[class_index], self.headroom
+        watts = self.problem.watts[class_index]
+        headroom = self.problem.headroom_for(class_index, self.headroom)
         short = np.zeros(len(watts), dtype=np.int64)
         guarantees = np.maximum(-self._margin, 0)
         for above in self._levels:
@@ -179,7 +180,7 @@ class Trial:
         found = self.fits(class_index, count, open_now)
         watts = self.problem.watts[class_index]
         if count > 1 and watts.any():
-            left = np.maximum(self.problem.least_above(self.headroom), 0)
+            left = np.maximum(self.problem.least_above(class_index, self.headroom), 0)
             np.minimum(found, left // np.maximum(watts, 1), out=found, where=watts > 0)
         if self.problem.quotas.rows:
             np.minimum(found, self.within_quotas(class_index, count), out=found)
@@ -291,7 +292,8 @@ class Trial:
             watts = int(self.problem.watts[class_index, node])
             most = min(left, int(rooms[node]))
             if watts:
-                most = min(most, int(self.headroom[self.problem.path[node]].min()) // watts)
+                counting = self.problem.counting(class_index, node)
+                most = min(most, int(self.headroom[counting].min()) // watts)
             if most > 0:
                 self.put(class_index, node, most)
                 left -= most

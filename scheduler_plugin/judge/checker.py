@@ -5,7 +5,6 @@ It runs on every plan before anything is promised. A complaint means that the pl
 
 from __future__ import annotations
 
-import math
 from collections import Counter, defaultdict
 
 from scheduler_plugin.documents.node_rules import NodeTerm, Requirement, Taint, Toleration
@@ -16,12 +15,12 @@ from scheduler_plugin.judge.board_checker import (
     Places,
     boards_in_use,
     expected_places,
-    part_of_watts,
     worth_milli,
 )
 from scheduler_plugin.judge.gang_judge import gang_complaints
 from scheduler_plugin.judge.link_judge import link_complaints
 from scheduler_plugin.judge.peer_judge import peer_complaints
+from scheduler_plugin.judge.power_judge import full_watts, power_complaints
 from scheduler_plugin.judge.quota_judge import quota_complaints
 
 _HOLDS_PLACE = ("bound", "promised")
@@ -57,7 +56,7 @@ def complaints(snapshot: Snapshot, plan: Plan, *, digest: str = "") -> tuple[str
     if plan.steps:
         return tuple(found + _steps(snapshot, plan, pods, nodes))
     found += _capacity(snapshot, plan.placements, pods, nodes)
-    found += _power(snapshot, plan.placements, pods, nodes)
+    found += power_complaints(snapshot, plan.placements, pods, nodes)
     return tuple(found)
 
 
@@ -269,7 +268,7 @@ def _steps(
             at[step.uid] = step.node
             held[step.node].add(pod, expected_places(step))
             # Who moves is in no placement, and counts without a cap.
-            watts, cap = stated.get(step.uid, (_watts(pod, nodes[step.node]), 0))
+            watts, cap = stated.get(step.uid, (full_watts(pod, nodes[step.node]), 0))
             arrived.append(Placement(uid=step.uid, node=step.node, watts=watts, cap_watts=cap))
             why = [*_static(pod, nodes[step.node]), *held[step.node].complaints([pod], pairs)]
             why += held[step.node].boards.complaints([pod]) if boards is not None else []
@@ -285,7 +284,7 @@ def _steps(
         placed.uid: (placed.node, expected_places(placed)) for placed in plan.placements
     }:
         found.append("the steps do not end where the placements are")
-    return found + _power(snapshot, tuple(arrived), pods, nodes) + _lost(start, at, pods)
+    return found + power_complaints(snapshot, tuple(arrived), pods, nodes) + _lost(start, at, pods)
 
 
 def _bound_to(pod: Pod) -> bool:
@@ -311,89 +310,3 @@ def _lost(start: dict[str, str], end: dict[str, str], pods: dict[str, Pod]) -> l
             lost = f"{-milli / 1000:g}"
             return [f"priority {priority} would lose {lost} and nothing above gains"]
     return []
-
-
-def _watts(pod: Pod, node: Node) -> int:
-    if pod.expected_watts_per_gpu is not None:
-        each = pod.expected_watts_per_gpu
-    elif pod.kernel_class in node.class_watts_per_gpu:
-        each = node.class_watts_per_gpu[pod.kernel_class]
-    else:
-        each = node.watts_per_gpu
-    return part_of_watts(pod, each)
-
-
-def _watts_at(pod: Pod, node: Node, cap_watts: int, snapshot: Snapshot) -> tuple[int, str]:
-    """Watts with the boards at a cap, and why the plan may not count on that cap, if it may not."""
-    each = node.class_watts_per_gpu.get(pod.kernel_class)
-    offered = [
-        option
-        for option in snapshot.cap_options
-        if option.gpu_model == node.gpu_model
-        and option.kernel_class == pod.kernel_class
-        and option.cap_watts == cap_watts
-    ]
-    if not node.caps_held:
-        return _watts(pod, node), "nobody holds caps there"
-    if not offered or each is None or pod.expected_watts_per_gpu is not None:
-        return _watts(pod, node), "this cap is not on offer"
-    if pod.gpu_milli < 1000 or pod.mig_profiles or pod.drawn_milli:
-        return _watts(pod, node), "it has no boards to itself"
-    if offered[0].cap_milli < pod.least_cap_milli:
-        return _watts(pod, node), f"its policies keep {pod.least_cap_milli} / 1000 of the limit"
-    return part_of_watts(pod, math.ceil(each * offered[0].watts_milli / 1000)), ""
-
-
-def _promised_watts(pod: Pod, node: Node, snapshot: Snapshot) -> int:
-    """At the cap that it was planned at; a cap that is no longer on offer counts as none."""
-    if not pod.cap_watts:
-        return _watts(pod, node)
-    # What its policies keep was judged when it was planned.
-    kept = pod.model_copy(update={"least_cap_milli": 0})
-    return _watts_at(kept, node, pod.cap_watts, snapshot)[0]
-
-
-def _power(
-    snapshot: Snapshot,
-    placements: tuple[Placement, ...],
-    pods: dict[str, Pod],
-    nodes: dict[str, Node],
-) -> list[str]:
-    domains = {domain.name: domain for domain in snapshot.domains}
-    promised: Counter[str] = Counter()
-    added: Counter[str] = Counter()
-    touched: set[str] = set()
-    found: list[str] = []
-
-    def above(name: str) -> list[str]:
-        names: list[str] = []
-        while name:
-            names.append(name)
-            name = domains[name].parent
-        return names
-
-    for pod in snapshot.pods:
-        if pod.state == "promised" and pod.node in nodes:
-            for name in above(nodes[pod.node].domain):
-                promised[name] += _promised_watts(pod, nodes[pod.node], snapshot)
-    for placement in placements:
-        node = nodes[placement.node]
-        pod = pods[placement.uid]
-        watts, why = _watts(pod, node), ""
-        if placement.cap_watts:
-            watts, why = _watts_at(pod, node, placement.cap_watts, snapshot)
-        if why:
-            found.append(f"pod {pod.uid} at {placement.cap_watts} W: {why}")
-        if placement.watts != watts:
-            found.append(f"pod {placement.uid}: {placement.watts} W stated, {watts} W expected")
-        for name in above(node.domain):
-            touched.add(name)
-            added[name] += watts
-    for name in sorted(touched):
-        domain = domains[name]
-        load = domain.used_watts + promised[name] + added[name]
-        if added[name] and load > domain.limit_watts:
-            found.append(f"domain {name}: {load} W of {domain.limit_watts} W")
-        if domain.guaranteed_margin_watts < 0:
-            found.append(f"domain {name}: guaranteed caps do not fit, nothing may be added")
-    return found

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
 
 from capacity.gpu_profile import GpuProfile
 from capacity.profile_book import ProfileBook
+from forecasting.decisions.priority_risks import RiskBand, risk_bands
 from forecasting.forecast_book import FORECAST_TRUSTED, ForecastBook, Question
+from forecasting.peak_quantiles import PeakQuantiles
 from scheduler_plugin.documents.snapshot import PowerDomain as SnapshotDomain
+from scheduler_plugin.documents.snapshot_domain import AT_RISK
 from scheduler_plugin.kube_objects.peak_coincidence import pods_p99_watts
 from wattpack.api.conditions import find_condition, is_true
 from wattpack.api.object_meta import ConditionStatus
@@ -30,6 +34,9 @@ USED_STEP = 1 / 200
 READY_SECONDS = 20.0
 #: Pods bound this recently are not in a forecast that does not say how old its data are (one bin).
 DEFAULT_FORECAST_AGE_SECONDS = 600.0
+
+
+EVERYBODY_AT_P99: Final = tuple(risk_bands({}))
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,9 +67,9 @@ class BoundLoad:
 
 @dataclass(frozen=True, slots=True)
 class _Forecast:
-    """Peak p99 of the horizon, the level it starts from, and the end of its data (Unix seconds)."""
+    """Peak of what runs, the level it starts from, and the end of its data (Unix seconds)."""
 
-    p99_watts: float
+    peak: PeakQuantiles
     now_watts: float | None
     data_until_seconds: float | None
 
@@ -151,14 +158,19 @@ class PowerView:
         return all(bool(enforce[self.grid.index(n)]) for n in self.grid.path(feeding.domain))
 
     def snapshot_domains(
-        self, hosts: Mapping[str, float], loads: Sequence[BoundLoad], now_seconds: float
+        self,
+        hosts: Mapping[str, float],
+        loads: Sequence[BoundLoad],
+        now_seconds: float,
+        risks: Sequence[RiskBand] = EVERYBODY_AT_P99,
     ) -> tuple[SnapshotDomain, ...]:
-        """Limits and what is used of them.
+        """Limits and what is used of them; a domain stands there once a risk that differs.
 
         Args:
             hosts: Watts of servers and idle boards directly below each domain, at worst.
             loads: What bound pods add.
             now_seconds: Unix time.
+            risks: Of priorities, the strictest first.
         """
         below: dict[str, list[BoundLoad]] = {name: [] for name in self._domains}
         for load in loads:
@@ -171,24 +183,23 @@ class PowerView:
             limit = math.floor(status.cap_band_watts or DEFAULT_CAP_BAND * budget)
             used = self._used(name, hosts, below[name], now_seconds)
             step = max(1, math.floor(limit * USED_STEP))
-            result.append(
-                SnapshotDomain(
-                    name=name,
-                    parent=path[1] if len(path) > 1 else "",
-                    limit_watts=limit,
-                    used_watts=math.ceil(used / step) * step,
-                    guaranteed_margin_watts=-1 if self._degraded(name) else 0,
-                )
+            domain = SnapshotDomain(
+                name=name,
+                parent=path[1] if len(path) > 1 else "",
+                limit_watts=limit,
+                guaranteed_margin_watts=-1 if self._degraded(name) else 0,
             )
+            whole = [math.ceil(used(band.risk) / step) * step for band in risks]
+            result += _at_risks(domain, risks, whole)
         return tuple(result)
 
     def _used(
         self, name: str, hosts: Mapping[str, float], below: Sequence[BoundLoad], now_seconds: float
-    ) -> float:
-        """The most that what is bound now will draw, AC watts.
+    ) -> Callable[[float], float]:
+        """By risk the most that what is bound now will draw, AC watts.
 
         The smallest of three estimates: everything present at its worst, of pods by the 99th
-        percentile of their sum where their spread is told; the forecast plus what
+        percentile of their sum where their spread is told; the forecast of what runs plus what
         was bound after its data end; the measured draw plus the rise that the forecast expects
         plus what recently bound pods have yet to draw. The forecast alone would not do: it also
         counts work that has ended and work that has yet to come through this planner. What is
@@ -201,19 +212,25 @@ class PowerView:
         static += pods_p99_watts([b.watts for b in below], [b.spread_watts for b in below])
         for n in inside:
             static += float(self.grid.tree.external_watts[self.grid.index(n)])
-        estimates = [static]
+        soon = None if draw is None else draw + self._still_to_come(below, now_seconds)
         forecast = self._forecast(name, now_seconds)
+        late = 0
         if forecast is not None:
             since = forecast.data_until_seconds
             if since is None:
                 since = now_seconds - DEFAULT_FORECAST_AGE_SECONDS
-            estimates.append(forecast.p99_watts + _bound_since(below, since))
-        if draw is None:
-            return min(estimates)
-        soon = draw + self._still_to_come(below, now_seconds)
-        if forecast is not None and forecast.now_watts is not None:
-            estimates.append(soon + max(0.0, forecast.p99_watts - forecast.now_watts))
-        return max(min(estimates), soon)
+            late = _bound_since(below, since)
+
+        def at(risk: float) -> float:
+            estimates = [static]
+            if forecast is not None:
+                peak = forecast.peak.at_risk(risk)
+                estimates.append(peak + late)
+                if soon is not None and forecast.now_watts is not None:
+                    estimates.append(soon + max(0.0, peak - forecast.now_watts))
+            return min(estimates) if soon is None else max(min(estimates), soon)
+
+        return at
 
     def _forecast(self, name: str, now_seconds: float) -> _Forecast | None:
         """A forecast to plan with: one that can be trusted, else the controller's figure, if any.
@@ -226,9 +243,11 @@ class PowerView:
             question = Question(now_seconds, self.grid.rating_watts(name))
             outlook = self._forecasts.of_domain(name, question)
             if (issue := outlook.source) is not None:
-                return _Forecast(outlook.p99_watts, issue.now_value, issue.data_until_seconds)
+                return _Forecast(outlook.running_peak, issue.now_value, issue.data_until_seconds)
         stated = domain.status.forecast_p99_watts
-        return _Forecast(stated, None, None) if stated is not None and stated > 0 else None
+        if stated is None or stated <= 0:
+            return None
+        return _Forecast(PeakQuantiles(stated, stated, stated), None, None)
 
     def _still_to_come(self, below: Sequence[BoundLoad], now_seconds: float) -> float:
         """Nominal watts of recently bound pods less what each of them draws already, AC watts.
@@ -244,6 +263,31 @@ class PowerView:
     def _degraded(self, name: str) -> bool:
         """The controller found that I1 fails here; it alone has what is needed to judge."""
         return is_true(self._domains[name].status.conditions, "Degraded")
+
+
+def _at_risks(
+    domain: SnapshotDomain, risks: Sequence[RiskBand], used_watts: Sequence[int]
+) -> list[SnapshotDomain]:
+    """The domain by its strictest risk, and above it itself at each risk that leaves more room."""
+    rows: list[tuple[RiskBand, int]] = []
+    for band, used in zip(risks, used_watts, strict=True):
+        if rows and rows[-1][1] == used:
+            rows[-1] = (replace(rows[-1][0], least_priority=band.least_priority), used)
+        else:
+            rows.append((band, used))
+    names = [domain.name, *(f"{domain.name}{AT_RISK}{band.risk:g}" for band, _ in rows[1:])]
+    return [
+        domain.model_copy(
+            update={
+                "name": name,
+                "parent": parent,
+                "used_watts": used,
+                "least_priority": band.least_priority,
+                "at_risk_of": domain.name if name != domain.name else "",
+            }
+        )
+        for name, parent, (band, used) in zip(names, [*names[1:], domain.parent], rows, strict=True)
+    ]
 
 
 def _bound_since(loads: Sequence[BoundLoad], since_seconds: float) -> int:

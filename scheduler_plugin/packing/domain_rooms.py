@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from scheduler_plugin.documents.plan_document import Placement
-from scheduler_plugin.documents.snapshot import PodState, PowerDomain, Snapshot
+from scheduler_plugin.documents.snapshot import Pod, PodState, PowerDomain, Snapshot
 from scheduler_plugin.packing.capped_watts import cap_options, promised_cap, watts_at
 
 __all__ = ["DomainRoom", "ancestors", "counted_watts", "domain_rooms"]
@@ -42,11 +42,11 @@ def ancestors(domains: dict[str, PowerDomain], name: str) -> list[str]:
 
 
 def counted_watts(snapshot: Snapshot) -> dict[str, int]:
-    """Forecast and promises of each domain, AC watts."""
+    """Forecast and promises of each domain, AC watts; of pods whose priority counts there."""
     nodes = {node.name: node for node in snapshot.nodes}
     options = cap_options(snapshot)
     promised = (
-        (pod.node, watts_at(pod, nodes[pod.node], promised_cap(pod, nodes[pod.node], options)))
+        (pod, pod.node, watts_at(pod, nodes[pod.node], promised_cap(pod, nodes[pod.node], options)))
         for pod in snapshot.pods
         if pod.state is PodState.PROMISED and pod.node in nodes
     )
@@ -54,21 +54,29 @@ def counted_watts(snapshot: Snapshot) -> dict[str, int]:
 
 
 def domain_rooms(snapshot: Snapshot, placements: Iterable[Placement]) -> tuple[DomainRoom, ...]:
-    """Every domain once these placements are made, the fewest free watts first."""
-    placed = ((placement.node, placement.watts) for placement in placements)
+    """Every domain once these placements are made, the fewest free watts first.
+
+    Where priorities are counted at several risks, what it says is of those at the least risk.
+    """
+    pods = {pod.uid: pod for pod in snapshot.pods}
+    placed = ((pods.get(one.uid), one.node, one.watts) for one in placements)
     counted = _added(snapshot, counted_watts(snapshot), placed)
-    rooms = [DomainRoom(d.name, d.limit_watts, counted[d.name]) for d in snapshot.domains]
+    domains = [domain for domain in snapshot.domains if not domain.at_risk_of]
+    rooms = [DomainRoom(d.name, d.limit_watts, counted[d.name]) for d in domains]
     return tuple(sorted(rooms, key=lambda room: (room.free_watts, room.name)))
 
 
 def _added(
-    snapshot: Snapshot, counted: dict[str, int], watts_on_nodes: Iterable[tuple[str, int]]
+    snapshot: Snapshot,
+    counted: dict[str, int],
+    watts_on_nodes: Iterable[tuple[Pod | None, str, int]],
 ) -> dict[str, int]:
-    """The count with watts on nodes added to every domain above them."""
+    """The count with pods' watts on nodes added to every domain above that counts them."""
     domains = {domain.name: domain for domain in snapshot.domains}
     above = {node.name: node.domain for node in snapshot.nodes}
     result = dict(counted)
-    for node, watts in watts_on_nodes:
+    for pod, node, watts in watts_on_nodes:
         for name in ancestors(domains, above.get(node, "")):
-            result[name] += watts
+            if pod is None or domains[name].counts(pod.priority):
+                result[name] += watts
     return result

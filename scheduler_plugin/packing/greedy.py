@@ -70,7 +70,8 @@ class Packing:
         self._state: IntArray = np.zeros(len(problem.free), dtype=np.int64)
         self._changed = set(range(len(problem.free)))
         self._stale = True
-        self._node_headroom: IntArray = np.zeros(len(problem.free), dtype=np.int64)
+        #: Least watts above each node, by ``risk_of_class``.
+        self._node_headroom: dict[int, IntArray] = {}
         if self.peers is not None:
             for (class_index, node), count in start.items():
                 self.peers.add(class_index, node, count)
@@ -97,7 +98,7 @@ class Packing:
         more = max(0, before + count - started) - max(0, before - started)
         watts = int(problem.watts[class_index, node]) * more
         if watts:
-            above = problem.path[node]
+            above = problem.counting(class_index, node)
             self.headroom[above[above < len(self.headroom) - 1]] -= watts
             self._stale = True
         self.assignment[key] = before + count
@@ -178,14 +179,23 @@ class Packing:
             stay[node] = max(0, count - self.assignment.get((class_index, node), 0))
         at_most = np.where(problem.eligible[class_index], problem.counts[class_index], stay)
         if self._stale:
-            self._node_headroom = problem.least_above(self.headroom)
+            self._node_headroom.clear()
             self._stale = False
         if watts.any():
-            fed = stay + self._node_headroom // np.maximum(watts, 1)
+            fed = stay + self._watts_above(class_index) // np.maximum(watts, 1)
             np.minimum(at_most, fed, out=at_most, where=watts > 0)
         if peers and self.peers is not None and self.peers.binds(class_index):
             at_most = np.where(self.peers.allowed(class_index), at_most, 0)
         return at_most if self.only is None else np.where(self.only, at_most, 0)
+
+    def _watts_above(self, class_index: int) -> IntArray:
+        """The least headroom above each node as it was asked for last, shape (n,)."""
+        risks = self.problem.risk_of_class
+        risk = risks[class_index] if risks else 0
+        if risk not in self._node_headroom:
+            least = self.problem.least_above(class_index, self.headroom)
+            self._node_headroom[risk] = least
+        return self._node_headroom[risk]
 
     @property
     def free(self) -> IntArray:
@@ -213,7 +223,8 @@ class Packing:
                 break
             node = int(nodes[at])
             watts = int(self.problem.watts[class_index, node])
-            if watts and watts > int(self.headroom[self.problem.path[node]].min()):
+            counting = self.problem.counting(class_index, node)
+            if watts and watts > int(self.headroom[counting].min()):
                 scores[at] = np.inf
                 continue
             self.put(class_index, node, 1)
@@ -253,7 +264,7 @@ class Packing:
             watts = problem.watts[class_index, nodes]
             if watts.any():
                 # A domain that is almost full costs as much as stranded GPUs.
-                scores = scores + watts / np.maximum(self._node_headroom[nodes], 1)
+                scores = scores + watts / np.maximum(self._watts_above(class_index)[nodes], 1)
             cut: FloatArray = np.floor(scores / STEP)
             if (then := problem.preferences.then(class_index)) is not None:
                 cut += then[nodes]

@@ -23,11 +23,13 @@ from scheduler_plugin.packing.fragmentation import Ask, expected_demand
 from scheduler_plugin.packing.node_scores import NodeScores
 from scheduler_plugin.packing.placement_costs import NodePreferences, placement_costs
 from scheduler_plugin.packing.pod_classes import Blocked, Job, PodClass, classes_of, is_movable
+from scheduler_plugin.packing.power_rows import PowerRows
 from scheduler_plugin.packing.problem_arrays import (
     capacities,
     eligibility,
     headrooms,
     rows,
+    spared,
     worths,
 )
 from scheduler_plugin.packing.quota_rooms import QuotaRooms, quota_rooms
@@ -61,8 +63,8 @@ Assignment = dict[tuple[int, int], int]
 
 
 @dataclass(frozen=True)
-class Problem:
-    """One cycle's problem.
+class Problem(PowerRows):
+    """One cycle's problem; what power domains bear stands in ``PowerRows``.
 
     Attributes:
         columns: Names of the resources, shape (r,).
@@ -81,9 +83,6 @@ class Problem:
         caps: Of its boards there, that ``watts`` counts on, shape (c, n); 0 for none, None for all.
         worth: What one pod's placement is worth beside others that place as much, shape (c, n);
             None where no pod says that GPU models differ to it.
-        headroom: Watts that each domain may still take, shape (d + 1,), the last unlimited.
-        domain: Directly above each node, the unlimited one for none, shape (n,).
-        above: Each domain and those above it, padded with the unlimited one, shape (d + 1, depth).
         tiers: Priorities, most important first.
         neighbours: Which sharers of boards bear one another; None where no pair was measured.
         sharers: What neighbours feel of a pod of each class, shape (c,); None without the rule.
@@ -113,9 +112,6 @@ class Problem:
     watts: IntArray
     caps: IntArray | None
     worth: IntArray | None
-    headroom: IntArray
-    domain: IntArray
-    above: IntArray
     tiers: tuple[int, ...]
     blocked: tuple[Blocked, ...]
     neighbours: Neighbours | None
@@ -125,16 +121,6 @@ class Problem:
     domains_of_gangs: Mapping[str, GangDomain]
     quotas: QuotaRooms
     linked: LinkedGangs | None
-
-    @cached_property
-    def path(self) -> IntArray:
-        """Domains above each node, padded with the unlimited one, shape (n, depth)."""
-        return self.above[self.domain]
-
-    def least_above(self, headroom: IntArray) -> IntArray:
-        """Of watts by domain, shape (d + 1,), the least above each node, shape (n,)."""
-        least: IntArray = headroom[self.above].min(axis=1)
-        return least[self.domain]
 
     @cached_property
     def runs_on(self) -> tuple[dict[int, int], ...]:
@@ -283,6 +269,7 @@ def compile_problem(snapshot: Snapshot, *, moves: bool = False, caps: bool = Fal
         caps=cap_watts,
         worth=worths(snapshot, classes),
         headroom=headroom,
+        spared=spared(snapshot, classes),
         domain=domain,
         above=above,
         tiers=tuple(sorted({job.priority for job in jobs}, reverse=True)),

@@ -13,6 +13,7 @@ import numpy.typing as npt
 from scheduler_plugin.documents.snapshot import MILLI_PER_GPU, Pod, Snapshot
 from scheduler_plugin.packing.domain_rooms import ancestors, counted_watts
 from scheduler_plugin.packing.pod_classes import PodClass
+from scheduler_plugin.packing.power_rows import UNLIMITED_WATTS
 from scheduler_plugin.room.resource_columns import (
     GPUS,
     MEMORY,
@@ -25,13 +26,10 @@ from scheduler_plugin.room.resource_columns import (
 from scheduler_plugin.rules.node_kinds import node_kinds
 from scheduler_plugin.rules.static_rules import static_key, static_mask
 
-__all__ = ["capacities", "eligibility", "headrooms", "rows", "worths"]
+__all__ = ["capacities", "eligibility", "headrooms", "rows", "spared", "worths"]
 
 IntArray = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
-
-#: Stands for "no limit" and still adds up without overflow.
-UNLIMITED_WATTS = 2**50
 
 
 def headrooms(snapshot: Snapshot) -> tuple[IntArray, IntArray, IntArray]:
@@ -52,6 +50,14 @@ def headrooms(snapshot: Snapshot) -> tuple[IntArray, IntArray, IntArray]:
         np.array([number[node.domain] for node in snapshot.nodes], dtype=np.int64),
         above,
     )
+
+
+def spared(snapshot: Snapshot, classes: tuple[PodClass, ...]) -> BoolArray | None:
+    """Domains that do not count the pods of a class, shape (c, d + 1); None if all count all."""
+    if all(domain.least_priority is None for domain in snapshot.domains):
+        return None
+    found = [[not d.counts(k.priority) for d in snapshot.domains] + [False] for k in classes]
+    return np.array(found, dtype=bool).reshape(len(classes), len(snapshot.domains) + 1)
 
 
 def capacities(

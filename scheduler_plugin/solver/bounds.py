@@ -153,7 +153,10 @@ def _gpu_bound(packing: Packing, fits: IntArray, possible: IntArray, members: li
     demand_side = sum(min(demand, reach[key]) for key, demand in by_nodes.items())
     # What runs and stays takes nothing from what the domains have left.
     running = sum(problem.classes[c].value * len(problem.classes[c].running) for c in members)
-    return min(demand_side, _power_bound(problem, usable, cheapest) + running)
+    headroom = problem.headroom.astype(np.float64)
+    if problem.spared is not None:
+        headroom[problem.spared[members].any(axis=0)] = np.inf
+    return min(demand_side, _power_bound(problem, headroom, usable, cheapest) + running)
 
 
 def _nodes_by_fitting_classes(fit: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
@@ -191,9 +194,8 @@ def _bounding(problem: Problem) -> list[int]:
     return [r for r in range(MILLI_CPU, len(problem.columns)) if r not in given_way]
 
 
-def _power_bound(problem: Problem, usable: IntArray, cheapest: np.ndarray) -> int:
+def _power_bound(problem: Problem, left: np.ndarray, usable: IntArray, cheapest: np.ndarray) -> int:
     """MilliGPU that the power tree can feed, cheapest first (exact for the relaxation)."""
-    left = problem.headroom.astype(np.float64)
     fed = 0.0
     unlimited = len(left) - 1
     for node in np.argsort(cheapest, kind="stable"):

@@ -145,7 +145,7 @@ def _chains(
     asked = problem.requests_and_shares
     request = asked[class_index]
     able = problem.eligible[class_index] & (
-        problem.watts[class_index] <= problem.least_above(packing.headroom)
+        problem.watts[class_index] <= problem.least_above(class_index, packing.headroom)
     )
     room = packing.states.room_without(
         problem.requests[movable.of_class],

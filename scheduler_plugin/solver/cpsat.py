@@ -145,7 +145,7 @@ class _Part:
         on_domain: dict[int, list[tuple[int, Any]]] = {}
         for (c, n), x in self.added.items():
             watts = int(self.problem.watts[c, n])
-            for domain in self.problem.path[n].tolist() if watts else ():
+            for domain in self.problem.counting(c, n).tolist() if watts else ():
                 on_domain.setdefault(domain, []).append((watts, x))
         on_domain.pop(len(self.packing.headroom) - 1, None)
         for domain, terms in on_domain.items():

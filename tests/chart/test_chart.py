@@ -270,6 +270,22 @@ def test_the_objective_reaches_the_scheduler_with_the_figures_that_it_needs(tmp_
     assert settings.carbon_grams_per_kwh == {"site": 45}
 
 
+def test_risks_by_priority_reach_who_places_and_who_promises(tmp_path: Any) -> None:
+    from controller.app.controller_settings import ControllerSettings
+    from scheduler_plugin.app.scheduler_settings import PlacementSettings
+
+    kinds: dict[str, Any] = {"scheduler": PlacementSettings, "controller": ControllerSettings}
+    values = {"placement": {"riskBelowPriority": {"1000": 0.05, "-10": 0.2}}}
+    for chosen, wanted in (({}, {}), (values, {1000: 0.05, -10: 0.2})):
+        for item in of_kind(tuple(render(chosen)), "ConfigMap"):
+            component = item["metadata"]["name"].removeprefix("wp-wattpack-")
+            if component in kinds:
+                file = tmp_path / "settings.yaml"
+                file.write_text(item["data"]["settings.yaml"])
+                settings = kinds[component].load(file=file, environment={})
+                assert settings.risk_below_priority == wanted
+
+
 def test_links_of_the_documented_page_reach_the_scheduler(tmp_path: Any) -> None:
     from scheduler_plugin.app.scheduler_settings import PlacementSettings
 

@@ -92,7 +92,7 @@ def test_every_value_is_read_by_a_template() -> None:
 def test_settings_of_the_scheduler_are_refused_before_its_process_would_refuse_them() -> None:
     """All but those that the chart sets itself: two homes of one setting could differ."""
     by_the_chart = {"mode", "policy", "gpu_prices", "cap_levels", "peaks", "moves", "namespace"}
-    by_the_chart |= {"objective", "carbon_grams_per_kwh", "provisioning"}
+    by_the_chart |= {"objective", "carbon_grams_per_kwh", "provisioning", "risk_below_priority"}
     bounds = ("type", "minimum", "maximum", "exclusiveMinimum")
     wanted = {
         f"^{name}$": {each: field[each] for each in bounds if each in field}

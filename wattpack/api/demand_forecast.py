@@ -187,6 +187,14 @@ class ForecastLead(ApiModel):
     p99: Annotated[float | None, Field(description="Highest step within it, level 0.99")] = None
 
 
+class ForecastRunning(ApiModel):
+    """Peak of the horizon of what runs now: work that may start on free boards is left out."""
+
+    p50: Annotated[float, Field(description="Level 0.5")]
+    p95: Annotated[float, Field(description="Level 0.95")]
+    p99: Annotated[float, Field(description="Level 0.99")]
+
+
 class ForecastTier(ApiModel):
     """One of the models that were combined, and how much it counted."""
 
@@ -238,6 +246,13 @@ class DemandForecastStatus(ApiModel):
     p50: Annotated[float | None, Field(description="Peak of the horizon, level 0.5")] = None
     p95: Annotated[float | None, Field(description="Peak of the horizon, level 0.95")] = None
     p99: Annotated[float | None, Field(description="Peak of the horizon, level 0.99")] = None
+    running: Annotated[
+        ForecastRunning | None,
+        Field(
+            description="Peak without work that may start on free boards, which p50 to p99 "
+            "include; placement takes it. Absent: nobody told the boards"
+        ),
+    ] = None
     quantiles: Annotated[
         list[QuantilePath], Field(max_length=21, description="The paths, one a level")
     ] = []

@@ -16,6 +16,7 @@ from wattpack.api.object_meta import (
     CelRule,
     Conditions,
     Counter,
+    Fraction,
     KindMeta,
     LabelValue,
     Name,
@@ -205,6 +206,23 @@ class Arrival(ApiModel):
     ] = False
 
 
+class PromisableWatts(ApiModel):
+    """Watts that may be promised to some priorities beyond what is promised now."""
+
+    least_priority: Annotated[
+        int | None,
+        Field(description="Of pods that it is for; absent: all that no entry before it is for"),
+    ] = None
+    risk: Annotated[Fraction, Field(description="Share of windows in which caps may be needed")]
+    watts: Annotated[
+        NonNegativeWatts,
+        Field(description="Beyond what is promised, AC watts at the requests of work"),
+    ]
+
+
+MAX_PROMISABLE = 16
+
+
 class PowerDomainStatus(ApiModel):
     """Summaries; live draw comes from the controller."""
 
@@ -221,6 +239,14 @@ class PowerDomainStatus(ApiModel):
     forecast_p99_watts: Annotated[
         float | None, Field(description="Peak of the forecast horizon, level 0.99, AC watts")
     ] = None
+    promisable: Annotated[
+        list[PromisableWatts],
+        Field(
+            max_length=MAX_PROMISABLE,
+            description="What may be promised beyond what is, by risk, the least first; absent "
+            "where nothing is known of the coming draw",
+        ),
+    ] = []
     arrivals: Annotated[
         list[Arrival],
         Field(
@@ -262,6 +288,13 @@ class PowerDomain(ApiObject):
             PrintColumn("Headroom", "number", ".status.headroomWatts", "Budget minus draw"),
             PrintColumn("Capped", "integer", ".status.cappedGpus", "GPUs held below request"),
             READY,
+            PrintColumn(
+                "Promisable",
+                "number",
+                ".status.promisable[0].watts",
+                "Watts that may be promised beyond what is, at the least risk",
+                1,
+            ),
             PrintColumn("Epoch", "integer", ".status.epoch", "Fencing epoch of the leader", 1),
             PrintColumn("Heat", "number", ".status.breakerHeatRatio", "Breaker heat, 1 = trip", 1),
             AGE,

@@ -219,6 +219,9 @@ readinessProbe:
 {{- $_ := set $known "ca_namespace" .Values.nodeNamespace.name -}}
 {{- $domain := printf "%s.%s.svc" $name .Release.Namespace -}}
 {{- $_ := set $known "server_names" (list $domain (printf "*.%s" $domain)) -}}
+{{- with .Values.placement.riskBelowPriority }}
+{{- $_ := set $known "risk_below_priority" . -}}
+{{- end }}
 {{- toYaml (merge (deepCopy .Values.controller.settings) $known) -}}
 {{- end }}
 {{/* "true" where running pods may be moved: only a planner that manages pods moves any. */}}

@@ -28,7 +28,7 @@ export function renderDomains(body: HTMLTableSectionElement, domains: Domain[]):
       if (column === 2) renderBar(cell, domain);
       else if (cell.textContent !== text) cell.textContent = text;
     });
-    row.cells[7]!.title = [domain.forecast_reason, leadOf(domain)].filter(Boolean).join("\n");
+    row.cells[7]!.title = [domain.forecast_reason, leadOf(domain), ...roomsOf(domain)].filter(Boolean).join("\n");
     row.cells[6]!.dataset.low = String(domain.survivable_watts !== null && domain.survivable_watts - domain.worst_watts < 0.01 * domain.rating_watts);
   });
 }
@@ -64,6 +64,14 @@ function leadOf(domain: Domain): string {
   if (!lead) return "";
   const needed = lead.p99_watts === null ? "" : `: p99 ${kilowatts(lead.p99_watts)}`;
   return `until a new ${lead.workload} works (${Math.round(lead.seconds)} s)${needed}`;
+}
+
+/** What may be promised beyond what is, a line a risk. */
+function roomsOf(domain: Domain): string[] {
+  return (domain.promisable ?? []).map((room) => {
+    const whom = room.least_priority === null ? "" : ` to priorities from ${room.least_priority} on`;
+    return `${kilowatts(room.watts)} more may be promised${whom}, at a risk of ${Number((100 * room.risk).toPrecision(3))} %`;
+  });
 }
 
 /** Levels below the root; parents may come in any order, and a circle ends. */

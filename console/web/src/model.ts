@@ -22,6 +22,14 @@ export interface Domain {
   forecast_reason: string;
   forecast_lead: Lead | null;
   forecast_account: Account | null;
+  promisable: Room[];
+}
+
+/** Watts that may be promised beyond what is, to pods of a priority (null: all below those before), at a risk. */
+export interface Room {
+  least_priority: number | null;
+  risk: number;
+  watts: number;
 }
 
 /** How a forecast did so far, and what it was made of; null where it does not say. Unix seconds. */

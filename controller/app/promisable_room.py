@@ -1,0 +1,162 @@
+"""Watts that may be promised in each domain beyond what is promised, by risk (ADR 40).
+
+Judged beside the tick, once a minute, and told to people and planners: nobody is capped by it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from controller.app.tick_loop import TickOutcome
+from controller.tick_values import Topology
+from forecasting.decisions import (
+    ChangeLimits,
+    Decision,
+    RiskBand,
+    SteadyState,
+    promisable_watts,
+    risk_bands,
+    steadied,
+)
+from forecasting.forecast_book import Outlook
+from wattpack.api.power_domain import PowerDomainStatus, PromisableWatts
+from wattpack.power.domain_tree import FloatArray
+from wattpack.power.feasibility import LoadTree, worst_watts
+
+__all__ = ["PromisableRoom", "promised_watts"]
+
+JUDGED_EVERY_SECONDS: Final = 60.0
+
+STEADY: Final = ChangeLimits(dead_band=0.02, hold_seconds=1800.0, urgent="down")
+"""Less at once; more once half an hour of wishes allows it, so that no promise flutters with the
+rounds of a forecast, and not for 2 % (assumed)."""
+
+MOST_PROMISED: Final = 2.0
+"""Of a limit. What little work draws tells nothing of the draw of much: of an idle domain any sum
+could be promised (assumed)."""
+
+ROOM_STEP: Final = 1 / 200
+"""Of a limit, rounded down, so that noise changes no status; as placement rounds what is used."""
+
+Key = tuple[str, int | None]
+
+
+@dataclass(frozen=True, slots=True)
+class _Domain:
+    """One domain at a moment, AC watts."""
+
+    name: str
+    limit_watts: float
+    promised_watts: float
+    outlook: Outlook
+
+
+class PromisableRoom:
+    """Remembers what it said, so that it does not flutter.
+
+    Args:
+        risks: Of priorities, the strictest first; None: everybody at 1 %.
+    """
+
+    def __init__(self, risks: Sequence[RiskBand] | None = None) -> None:
+        self._risks = risks or risk_bands({})
+        self._load: tuple[Topology, LoadTree] | None = None
+        self._steady: dict[Key, SteadyState] = {}
+        self._judged_seconds = -math.inf
+        self._topology: Topology | None = None
+        #: By domain; replaced as a whole, so that other threads may read it.
+        self.by_domain: Mapping[str, tuple[PromisableWatts, ...]] = {}
+
+    def judge(
+        self,
+        outcome: TickOutcome,
+        pods: Sequence[str],
+        told: Mapping[str, PowerDomainStatus],
+        now_seconds: float,
+    ) -> Mapping[str, tuple[PromisableWatts, ...]]:
+        """By domain, the strictest risk first; nothing where nobody knows what will be drawn.
+
+        Args:
+            outcome: Of the newest tick.
+            pods: Of each GPU, empty for none.
+            told: What statuses say; it holds on over a change of leaders.
+            now_seconds: Monotonic.
+        """
+        due = now_seconds - self._judged_seconds >= JUDGED_EVERY_SECONDS
+        if not due and outcome.topology is self._topology:
+            return self.by_domain
+        if len(pods) != outcome.topology.n_gpus:
+            # Boards came or went since that tick: the next one knows them.
+            return self.by_domain
+        self._judged_seconds, self._topology = now_seconds, outcome.topology
+        promised = promised_watts(self._load_tree(outcome.topology), outcome.topology, pods)
+        found: dict[str, tuple[PromisableWatts, ...]] = {}
+        for index, name in enumerate(outcome.topology.tree.names):
+            outlook = outcome.outlooks.get(name)
+            limit = float(outcome.decisions.cap_band_watts[index])
+            if outlook is None or outlook.method == "limit" or not 0 < limit < math.inf:
+                continue
+            domain = _Domain(name, limit, float(promised[index]), outlook)
+            found[name] = self._rooms(domain, told.get(name), now_seconds)
+        self._steady = {key: state for key, state in self._steady.items() if key[0] in found}
+        self.by_domain = found
+        return found
+
+    def forget(self) -> None:
+        """Nothing is known any more: another replica leads."""
+        self._steady, self.by_domain = {}, {}
+        self._judged_seconds, self._topology = -math.inf, None
+
+    def _load_tree(self, topology: Topology) -> LoadTree:
+        if self._load is None or self._load[0] is not topology:
+            made = LoadTree(topology.tree, topology.domain_of_node, topology.node_of_gpu)
+            self._load = (topology, made)
+        return self._load[1]
+
+    def _rooms(
+        self, domain: _Domain, told: PowerDomainStatus | None, now_seconds: float
+    ) -> tuple[PromisableWatts, ...]:
+        rooms = []
+        for band in self._risks:
+            key = (domain.name, band.least_priority)
+            before = self._steady.get(key) or _as_told(told, band, now_seconds)
+            made, self._steady[key] = steadied(
+                _wish(domain, band.risk), now_seconds, before, STEADY
+            )
+            rooms.append(
+                PromisableWatts(
+                    least_priority=band.least_priority, risk=band.risk, watts=made.amount
+                )
+            )
+        return tuple(rooms)
+
+
+def promised_watts(load: LoadTree, topology: Topology, pods: Sequence[str]) -> FloatArray:
+    """AC watts below each domain if work drew what it asked for and servers their worst, (n,)."""
+    at_work = np.array([bool(pod) for pod in pods], dtype=np.bool_)
+    asked = np.where(at_work, topology.request_watts, 0.0)
+    return worst_watts(load, asked, topology.node_worst_watts)
+
+
+def _wish(domain: _Domain, risk: float) -> Decision:
+    """What runs draws a share of what it was promised; more would draw such a share, too."""
+    limit, promised = domain.limit_watts, domain.promised_watts
+    peak = np.array([[domain.outlook.running_peak.at_risk(risk)]])
+    made = promisable_watts(peak, limit, promised, {"": risk})[""]
+    most = max(0.0, MOST_PROMISED * limit - promised)
+    step = max(1.0, limit * ROOM_STEP)
+    whole = math.floor(min(made.amount, most) / step) * step
+    return made.because(made.binding, round(whole), f"at most {MOST_PROMISED:g} limits in all")
+
+
+def _as_told(told: PowerDomainStatus | None, band: RiskBand, now_seconds: float) -> SteadyState:
+    """In force since just now, if the status says something for this band."""
+    for room in told.promisable if told is not None else ():
+        if room.least_priority == band.least_priority and room.risk == band.risk:
+            return SteadyState(room.watts, (), ((now_seconds, room.watts),), now_seconds)
+    return SteadyState()
