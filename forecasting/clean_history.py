@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -129,6 +129,29 @@ def clean(values: Floats, day_steps: int) -> Cleaned:
         step_bins=step_bins,
         flags=_flags(told, n_series),
     )
+
+
+def clean_again(before: Cleaned, values: Floats, told: Floats, day_steps: int) -> Cleaned:
+    """``clean`` of what models are told of a history; rows that are told as read are not redone.
+
+    What was read and what was wrong with it (flags, newest value, age) stays as it was read.
+
+    Args:
+        before: ``clean`` of ``values``.
+        values: As observed, shape (n_series, n_bins).
+        told: The same without what is not believed, moved where it has to be.
+        day_steps: Bins in a day.
+    """
+    as_read = np.where(before.known, told == values, np.isnan(told) & ~observed(values))
+    rows = np.nonzero(~as_read.all(axis=1))[0]
+    if not len(rows):
+        return before
+    made = clean(told[rows], day_steps)
+    anew = {}
+    for name in ("filled", "known", "length", "highest", "last_day_known", "step_bins"):
+        anew[name] = getattr(before, name).copy()
+        anew[name][rows] = getattr(made, name)
+    return replace(before, **anew)
 
 
 def _flags(told: dict[str, Bools], n_series: int) -> list[list[str]]:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from forecasting.clean_history import Cleaned, clean
+from forecasting.clean_history import Cleaned, clean, clean_again
 from forecasting.domains.coherent_paths import CoherentPaths
 from forecasting.engine_memory import EngineMemory, Pool, rows_by_pool
 from forecasting.engine_question import DOMAIN, Question, Shape
@@ -107,13 +107,8 @@ class Engine:
     def _draft(self, question: Question, present: PresentRows, observed: Cleaned) -> _Draft:
         """What tiers, paths, peak policy and events say."""
         shape, learned_from = self._shape, present.history
-        # What was read and what was wrong with it is told as observed, not as what is left of it.
-        cleaned = replace(
-            self._clean(learned_from),
-            flags=observed.flags,
-            newest=observed.newest,
-            bins_since=observed.bins_since,
-        )
+        read, told = (np.asarray(h.values, np.float64) for h in (question.history, learned_from))
+        cleaned = clean_again(observed, read, told, shape.day_steps)
         combined = self._panel.combined(learned_from, cleaned, self.memory.losses, question.pools)
         of_paths = round_paths(
             shape, question, cleaned, observed.known, combined.judged, combined.steps

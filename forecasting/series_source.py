@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Final, NewType, Protocol, runtime_checkable
+from functools import cache
+from typing import Final, NewType, Protocol, cast, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -98,7 +99,13 @@ class TellsFlags(Protocol):
 
 def source_flags(source: SeriesSource, series: SeriesId) -> tuple[str, ...]:
     """What a source says about its newest answer; nothing for sources that say nothing."""
-    return source.flags(series) if isinstance(source, TellsFlags) else ()
+    return cast(TellsFlags, source).flags(series) if _tells_flags(type(source)) else ()
+
+
+@cache
+def _tells_flags(kind: type) -> bool:
+    """Asked once: looking through a protocol takes longer than a forecast of a series."""
+    return issubclass(kind, TellsFlags)
 
 
 def bin_count(start_seconds: int, end_seconds: int, step_seconds: int) -> int:

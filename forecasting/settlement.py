@@ -97,15 +97,16 @@ def _broken(
     if judge.rehearsed or not new.any():
         return memory, issue
     records, tops = dict(memory.records), dict(memory.peaks)
-    sizes, teaches = judge.sizes(), judge.teaches(issue)
-    for i in np.nonzero(new.any(axis=1))[0]:
+    fresh, sizes = new.any(axis=1), judge.sizes()
+    learned = np.nonzero(fresh & judge.teaches(issue))[0]
+    for pool, places in rows_by_pool([issue.series[i] for i in learned], judge.pools).items():
+        rows = learned[places]
+        calibration = tops.get(pool) or PooledCalibration.of_peaks(judge.levels)
+        names = [issue.series[i] for i in rows]
+        tops[pool] = calibration.after_broken(names, new[rows], sizes[pool])
+    for i in np.nonzero(new[:, judge.promised])[0]:
         name = issue.series[i]
-        pool = judge.pools[name]
-        if teaches[i]:
-            calibration = tops.get(pool) or PooledCalibration.of_peaks(judge.levels)
-            tops[pool] = calibration.after_broken(name, new[i], sizes[pool])
-        if new[i, judge.promised]:
-            records[name] = memory.record(name).after_broken((True,), at_seconds, first=True)
+        records[name] = memory.record(name).after_broken((True,), at_seconds, first=True)
     memory = replace(memory, records=records, peaks=tops)
     return memory, replace(issue, broken=issue.broken | new)
 

@@ -3,6 +3,7 @@
 One ``.npz`` archive without pickled objects: arrays, and a header in JSON with everything else. It
 is written beside its place and moved there, so that a reader finds the old one or the new one. A
 file of another version, or a damaged one, is refused: the forecaster then rehearses its histories.
+Open issues are in it, or in files of their own where it is written again and again.
 """
 
 from __future__ import annotations
@@ -13,10 +14,16 @@ import zipfile
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
+from forecasting.app.issue_files import (
+    LASTING_ARRAYS,
+    IssueFiles,
+    read_issue_file,
+    refuse_large,
+)
 from forecasting.calibration.pooled import PooledCalibration
 from forecasting.calibration.promise_record import PromiseRecord
 from forecasting.combination import LossRecord
@@ -32,23 +39,21 @@ from wattpack.errors import InputError
 VERSION: Final = 1
 """Of the archive; levels and shapes are told in it."""
 
-LARGEST_BYTES: Final = 2_000_000_000
-"""Of all arrays unpacked: more is no state of ours, and would not fit into memory."""
 
-_ISSUE_ARRAYS: Final = (
-    "steps", "told_steps", "by_tier", "peaks", "told_peaks", "scale", "judged", "broken",
-)  # fmt: skip
-
-
-def write_state(path: Path, state: ForecasterState) -> None:
+def write_state(path: Path, state: ForecasterState, issues: IssueFiles | None = None) -> None:
     """The file holds what the state has learned.
+
+    Args:
+        path: The file.
+        state: What is written.
+        issues: Where open issues go; None puts them into the file itself.
 
     Raises:
         OSError: it cannot be written; what was there stays.
     """
     arrays: dict[str, np.ndarray] = {}
     groups = [
-        _group(number, group, engine.memory, arrays)
+        _group(number, group, engine.memory, _Out(arrays, issues))
         for number, (group, engine) in enumerate(sorted(state.engines.items()))
     ]
     header = {
@@ -63,6 +68,8 @@ def write_state(path: Path, state: ForecasterState) -> None:
         file.flush()
         os.fsync(file.fileno())
     beside.replace(path)
+    if issues is not None:
+        issues.keep_only({one["file"] for group in groups for one in group["open_issues"]})
 
 
 def read_state(path: Path, empty: ForecasterState) -> ForecasterState:
@@ -75,9 +82,7 @@ def read_state(path: Path, empty: ForecasterState) -> ForecasterState:
     if not path.exists():
         return empty
     try:
-        with zipfile.ZipFile(path) as archive:
-            if sum(part.file_size for part in archive.infolist()) > LARGEST_BYTES:
-                raise InputError("stateFile", f"at most {LARGEST_BYTES} bytes unpacked", str(path))
+        refuse_large(path)
         with np.load(path, allow_pickle=False) as arrays:
             header = json.loads(bytes(arrays["header"]))
             if header["version"] != VERSION:
@@ -85,7 +90,7 @@ def read_state(path: Path, empty: ForecasterState) -> ForecasterState:
             engines = {}
             for number, told in enumerate(header["groups"]):
                 shape = Shape(told["step_seconds"], told["horizon"], tuple(told["levels"]))
-                memory = _memory(number, told, shape, arrays)
+                memory = _memory(path, number, told, shape, arrays)
                 group = (shape.step_seconds, shape.horizon, shape.levels)
                 engines[group] = Engine(shape, empty.tiers.live(shape.horizon), memory)
             rehearsed = frozenset(TargetKey(*key) for key in header["rehearsed"])
@@ -96,21 +101,32 @@ def read_state(path: Path, empty: ForecasterState) -> ForecasterState:
     return replace(empty, engines=engines, rehearsed=rehearsed)
 
 
+class _Out(NamedTuple):
+    """Where arrays go: into the file, and those of issues into files of their own if there are."""
+
+    arrays: dict[str, np.ndarray]
+    issues: IssueFiles | None
+
+    def put(self, prefix: str, issue: OpenIssue) -> dict[str, str]:
+        """An issue's arrays; returns where its lasting ones are, nothing for the file itself."""
+        self.arrays[f"{prefix}/broken"] = issue.broken
+        if self.issues is not None:
+            return {"file": self.issues.name_of(issue)}
+        for name in LASTING_ARRAYS:
+            self.arrays[f"{prefix}/{name}"] = getattr(issue, name)
+        return {}
+
+
 def _group(
     number: int,
     group: tuple[int, int, tuple[float, ...]],
     memory: EngineMemory,
-    arrays: dict[str, np.ndarray],
+    out: _Out,
 ) -> dict[str, Any]:
-    """One group's part of the header; its arrays are added to ``arrays``."""
+    """One group's part of the header; its arrays go out."""
     step_seconds, horizon, levels = group
-    arrays[f"{number}/sums"], arrays[f"{number}/windows"] = (
-        memory.losses.sums,
-        memory.losses.windows,
-    )
-    for i, issue in enumerate(memory.open_issues):
-        for name in _ISSUE_ARRAYS:
-            arrays[f"{number}/{i}/{name}"] = getattr(issue, name)
+    out.arrays[f"{number}/sums"] = memory.losses.sums
+    out.arrays[f"{number}/windows"] = memory.losses.windows
     return {
         "step_seconds": step_seconds,
         "horizon": horizon,
@@ -128,14 +144,19 @@ def _group(
                 "begin_seconds": issue.begin_seconds,
                 "series": list(issue.series),
                 "tiers": list(issue.tiers),
+                **out.put(f"{number}/{i}", issue),
             }
-            for issue in memory.open_issues
+            for i, issue in enumerate(memory.open_issues)
         ],
     }
 
 
 def _memory(
-    number: int, told: Mapping[str, Any], shape: Shape, arrays: Mapping[str, np.ndarray]
+    path: Path,
+    number: int,
+    told: Mapping[str, Any],
+    shape: Shape,
+    arrays: Mapping[str, np.ndarray],
 ) -> EngineMemory:
     """One group's memory.
 
@@ -158,7 +179,7 @@ def _memory(
     )
     return EngineMemory(
         open_issues=tuple(
-            _issue(f"{number}/{i}", part, shape, arrays)
+            _issue(f"{number}/{i}", part, shape, _arrays_of(path, f"{number}/{i}", part, arrays))
             for i, part in enumerate(told["open_issues"])
         ),
         points=points,
@@ -171,15 +192,24 @@ def _memory(
     )
 
 
+def _arrays_of(
+    path: Path, prefix: str, told: Mapping[str, Any], arrays: Mapping[str, np.ndarray]
+) -> dict[str, np.ndarray]:
+    """The arrays of an issue, wherever they are."""
+    broken = {"broken": arrays[f"{prefix}/broken"]}
+    if "file" in told:
+        return {**read_issue_file(path, str(told["file"])), **broken}
+    return {name: arrays[f"{prefix}/{name}"] for name in LASTING_ARRAYS} | broken
+
+
 def _issue(
-    prefix: str, told: Mapping[str, Any], shape: Shape, arrays: Mapping[str, np.ndarray]
+    prefix: str, told: Mapping[str, Any], shape: Shape, found: Mapping[str, np.ndarray]
 ) -> OpenIssue:
     """An open issue.
 
     Raises:
         InputError: its arrays are not of its series and of the shape.
     """
-    found = {name: arrays[f"{prefix}/{name}"] for name in _ISSUE_ARRAYS}
     n_series, n_levels = len(told["series"]), len(shape.grid)
     steps, peaks = (n_series, shape.horizon, n_levels), (n_series, n_levels)
     wanted = {

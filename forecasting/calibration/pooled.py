@@ -284,22 +284,28 @@ class PooledCalibration:
             unit="spread" if unit == "spread" else "promise",
         )
 
-    def after_broken(self, series: str, levels: np.ndarray, pool_size: int) -> PooledCalibration:
-        """A window that is still open has exceeded its promise: that counts at once.
+    def after_broken(
+        self, series: Sequence[str], levels: np.ndarray, pool_size: int
+    ) -> PooledCalibration:
+        """Windows that are still open have exceeded their promise: that counts at once.
 
-        Its miss must not be counted again when the window is over (``Finished.told``).
+        A miss must not be counted again when its window is over (``Finished.told``).
 
         Args:
-            series: Whose window.
-            levels: Which levels broke just now, bools, shape (n_levels,).
+            series: Whose windows, each once.
+            levels: Which levels broke just now, bools, shape (n_series, n_levels).
             pool_size: Series in the class.
         """
         pool_step, series_step = self._steps
-        own = self._held(self.own.get(series, self._none) - series_step * levels)
+        # One window after the other, since sums depend on their order.
+        moves = pool_step * levels / max(1, pool_size)
+        drift = np.subtract.reduce(np.concatenate([self.drift[None], moves]), axis=0)
+        before = np.array([self.own.get(name, self._none) for name in series])
+        own = self._held(before - series_step * levels)
         return replace(
             self,
-            drift=self._held(self.drift - pool_step * levels / max(1, pool_size)),
-            own=MappingProxyType({**self.own, series: own}),
+            drift=self._held(drift),
+            own=MappingProxyType({**self.own, **dict(zip(series, own, strict=True))}),
         )
 
     @property

@@ -46,11 +46,17 @@ def quantile_function(quantiles: Floats, levels: Sequence[float], at: Floats) ->
     return result
 
 
+def tie_order() -> np.random.Generator:
+    """The order of equal residuals, from its beginning."""
+    return np.random.default_rng(SEED)
+
+
 def couple(
     quantiles: Floats,
     levels: Sequence[float],
     residual_paths: Floats,
     n: int | None = None,
+    order: np.random.Generator | None = None,
 ) -> Floats:
     """Joint paths whose ranks are those of past hours and whose marginals are the forecast's.
 
@@ -66,6 +72,8 @@ def couple(
             where unknown; any unit, since only ranks count; shape (n_series, n_origins, horizon).
         n: How many paths. The newest origins are taken; above n_origins they are repeated. None
             takes each origin once.
+        order: Of equal errors; who couples series part by part gives the same to each part and gets
+            the paths of one call. None begins anew.
 
     Returns:
         Shape (n_series, n, horizon).
@@ -86,7 +94,7 @@ def couple(
     # Path n-1 is the newest origin, before it the older ones, and round again.
     origins = np.arange(n_origins - count, n_origins) % n_origins
     interpolation = _interpolation(known, (np.arange(count) + 0.5) / count)
-    draw = np.random.default_rng(SEED)
+    draw = tie_order() if order is None else order
     paths = np.empty((n_series, count, horizon))
     rows = max(1, CHUNK_CELLS // (count * horizon))
     for start in range(0, n_series, rows):

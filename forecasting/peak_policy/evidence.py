@@ -61,6 +61,18 @@ class PeakEvidence:
             usual=_quantile(values[:, -USUAL_DAYS * day_steps :], USUAL_LEVEL),
         )
 
+    @classmethod
+    def joined(cls, parts: Sequence[PeakEvidence]) -> PeakEvidence:
+        """Of the series of all parts, one part after the other; at least one part."""
+        if len(parts) == 1:
+            return parts[0]
+        return cls(
+            np.concatenate([part.path_peaks for part in parts]),
+            np.concatenate([part.daily_maxima for part in parts]),
+            np.concatenate([part.recent_maximum for part in parts]),
+            np.concatenate([part.usual for part in parts]),
+        )
+
     def rows(self, kept: np.ndarray) -> PeakEvidence:
         """Of some of the series, by their places."""
         return PeakEvidence(

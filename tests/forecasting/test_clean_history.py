@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from forecasting.clean_history import LARGEST, USABLE_SHARE, clean
+from forecasting.clean_history import LARGEST, USABLE_SHARE, clean, clean_again
 from forecasting.engine_question import Question, Shape
 from forecasting.forecast_engine import Engine
 from forecasting.series_source import Floats, History, SeriesId
@@ -64,6 +64,25 @@ def test_a_series_is_cleaned_as_if_it_were_alone(values: Floats) -> None:
         assert together.flags[i] == alone.flags[0]
         for name in ("filled", "known", "length", "newest", "highest", "bins_since", "step_bins"):
             np.testing.assert_array_equal(getattr(together, name)[i], getattr(alone, name)[0], name)
+
+
+@given(ROWS, st.lists(st.sampled_from(["as read", "moved", "hole"]), min_size=4, max_size=4))
+@examples(80)
+def test_what_is_told_as_it_was_read_needs_no_second_cleaning(
+    values: Floats, fates: list[str]
+) -> None:
+    before = clean(values, DAY)
+    told = np.where(before.known, values, np.nan)
+    for row, fate in zip(told, fates, strict=False):
+        if fate == "moved":
+            row *= 0.5
+        if fate == "hole":
+            row[: len(row) // 2] = np.nan
+    again, whole = clean_again(before, values, told, DAY), clean(told, DAY)
+    for name in ("filled", "known", "length", "highest", "last_day_known", "step_bins"):
+        np.testing.assert_array_equal(getattr(again, name), getattr(whole, name), name)
+    assert again.flags is before.flags
+    np.testing.assert_array_equal(again.newest, before.newest)
 
 
 @given(st.integers(0, 10**6), st.floats(0.02, 0.6))

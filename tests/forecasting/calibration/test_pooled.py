@@ -137,11 +137,23 @@ def test_a_window_that_breaks_while_open_counts_at_once_and_once() -> None:
     told[0, 0] = broken
     done = Finished(NAMES, promised, published, SCALE, realised)
 
-    early = state.after_broken(NAMES[0], broken, N_SERIES)
+    early = state.after_broken(NAMES[:1], broken[None], N_SERIES)
 
     assert np.all(early.offsets(NAMES[:1])[0, broken] > state.offsets(NAMES[:1])[0, broken])
     late = early.after(replace(done, told=told))
     assert late.drift == pytest.approx(state.after(done).drift, abs=1e-12)
+
+
+def test_many_windows_that_break_at_once_are_as_many_that_break_one_by_one() -> None:
+    state, _ = run(10, 1, 50.0, np.full(N_SERIES, 100.0))
+    draw = np.random.default_rng(7)
+    levels = draw.random((N_SERIES, len(state.levels))) < 0.5
+    one_by_one = state
+    for name, row in zip(NAMES, levels, strict=True):
+        one_by_one = one_by_one.after_broken([name], row[None], 3)
+    at_once = state.after_broken(NAMES, levels, 3)
+    assert at_once.to_json() == one_by_one.to_json()
+    assert np.any(at_once.drift == -(1 - np.array(state.levels))), "no drift reached its bound"
 
 
 def test_stored_state_goes_on_bit_for_bit() -> None:

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import norm
 
-from forecasting.peak_policy.coupling import couple, quantile_function
+from forecasting.peak_policy.coupling import couple, quantile_function, tie_order
 from wattpack.errors import InputError
 
 LEVELS = (0.01, 0.1, 0.5, 0.9, 0.99, 0.999)
@@ -84,6 +84,14 @@ def test_the_answer_is_the_same_bit_for_bit() -> None:
     assert (
         couple(quantiles, LEVELS, errors).tobytes() == couple(quantiles, LEVELS, errors).tobytes()
     )
+
+
+def test_series_coupled_part_by_part_get_the_paths_of_one_call() -> None:
+    quantiles, errors = any_forecast(3, 90, 36), np.zeros((90, 30, 36))
+    order, parts = tie_order(), [slice(0, 1), slice(1, 40), slice(40, 90)]
+    made = [couple(quantiles[one], LEVELS, errors[one], 200, order) for one in parts]
+    whole = couple(quantiles, LEVELS, errors, 200)
+    assert np.concatenate(made).tobytes() == whole.tobytes()
 
 
 def test_the_sum_of_series_with_common_shocks_keeps_its_tail() -> None:
