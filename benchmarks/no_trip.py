@@ -26,11 +26,11 @@ from benchmarks._breaker_curves import breaker_curves
 from benchmarks._fault_runs import RUN_SECONDS, one_run
 from benchmarks._kept_runs import KeptRuns, RunsKind, chance_bound, read_runs, together
 from benchmarks._rests_on import rests_on_digest
-from benchmarks._sweep import Processes, sweep_of
-from benchmarks.runner import RESULTS, Options, Result, Target
+from benchmarks.runner import RESULTS, Options, Result, Target, sources_digest
 from simulation.row_control.work import HIGH, LOW
 from simulation.scenario import Scenario, load_scenario
 from wattpack.errors import InputError
+from wattpack.sweep.sweep import Processes, sweep_of
 
 NAME = "no_trip"
 SUMMARY = "trips, heat and work over random fault runs of an oversubscribed row"
@@ -105,7 +105,7 @@ def _all_rows(
     if jobs:
         # Also of one: a run in a process of its own does not grow this one.
         here = Processes(asked.processes)
-        sweep = here if options.scheduler is None else sweep_of(options.scheduler)
+        sweep = here if options.scheduler is None else sweep_of(options.scheduler, sources_digest)
         for made, (_, row) in enumerate(sweep.rows(_one, jobs), start=1):
             kept.add([row])
             if made % TOLD_EVERY_RUNS == 0 or made == len(jobs):

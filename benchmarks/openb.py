@@ -28,9 +28,9 @@ from scipy.stats import wilcoxon
 from benchmarks._arguments import read_arguments
 from benchmarks._openb_runs import ARMS, MARKS, Case, KeptRows, Row, case_row
 from benchmarks._openb_trace import DATA, SEEDS, TRACES, FloatArray, read_trace
-from benchmarks._sweep import OneByOne, Sweep, sweep_of
-from benchmarks.runner import Options, Result, Target
+from benchmarks.runner import Options, Result, Target, sources_digest
 from wattpack.errors import InputError
+from wattpack.sweep.sweep import OneByOne, Sweep, sweep_of
 
 NAME = "openb"
 SUMMARY = "GPU allocation on 17 published traces: random, best fit, FGD and our planner"
@@ -74,7 +74,7 @@ def run(options: Options) -> Result:
 
 
 def _sweep(options: Options, asked: argparse.Namespace) -> Sweep:
-    return sweep_of(options.scheduler, asked.processes)
+    return sweep_of(options.scheduler, sources_digest, asked.processes)
 
 
 def _all_rows(options: Options, cases: Sequence[Case], sweep: Sweep) -> list[Row]:

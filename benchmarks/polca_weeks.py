@@ -28,9 +28,8 @@ from benchmarks._breaker_curves import row_marks
 from benchmarks._given_power import power_of
 from benchmarks._rests_on import rests_on_digest
 from benchmarks._summed_shards import Summed, read_summed, summed, write_summed
-from benchmarks._sweep import sweep_of
 from benchmarks.polca_row import given_row, unbreakable
-from benchmarks.runner import RESULTS, Options, Result, Row, Target
+from benchmarks.runner import RESULTS, Options, Result, Row, Target, sources_digest
 from simulation.inference_row.client_arrivals import DAY_SECONDS, ClientArrivals
 from simulation.inference_row.days_under_policy import (
     CALM_BELOW,
@@ -52,6 +51,7 @@ from simulation.inference_row.row_calibration import frozen_calibration
 from simulation.inference_row.row_power import ServerPower
 from simulation.inference_row.row_under_policy import UNCAPPED, WATTPACK, polca_scenario
 from simulation.scenario import Scenario
+from wattpack.sweep.sweep import sweep_of
 
 NAME = "polca_weeks"
 SUMMARY = "six weeks of the inference row at +30 %: POLCA and wattpack against the uncapped row"
@@ -212,7 +212,7 @@ def _rows(
     }
     missing = [job for job in jobs if job not in rows and not given.finished]
     work = partial(_shard, given, options.seed, options.quick)
-    sweep = sweep_of(options.scheduler, 1 if options.quick else given.processes)
+    sweep = sweep_of(options.scheduler, sources_digest, 1 if options.quick else given.processes)
     for index, row in sweep.rows(work, missing):
         job = missing[index]
         rows[job] = row

@@ -26,10 +26,10 @@ from benchmarks._priority_arms import ARMS, Job, one_solve
 from benchmarks._priority_figures import Row, against_published, arm_figures, table_rows
 from benchmarks._priority_instances import COMBINATIONS
 from benchmarks._rests_on import rests_on_digest
-from benchmarks._sweep import OneByOne, Processes, Sweep
 from benchmarks.runner import Options, Result, Target
 from wattpack.errors import InputError
 from wattpack.flags import write_output
+from wattpack.sweep.sweep import OneByOne, Processes, Sweep
 
 NAME = "priority_matters"
 SUMMARY = "plans of the published Priority Matters instances against the default scheduler"

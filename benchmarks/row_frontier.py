@@ -37,13 +37,13 @@ from benchmarks._frontier_figures import frontier_figures
 from benchmarks._frontier_search import Search, all_cells
 from benchmarks._rests_on import rests_on_digest
 from benchmarks._row_slos import COUNTED
-from benchmarks._sweep import sweep_of
-from benchmarks.runner import Options, Result, Target
+from benchmarks.runner import Options, Result, Target, sources_digest
 from simulation.inference_row.row_power import ServerPower
 from simulation.inference_row.row_under_policy import WATTPACK, polca_scenario
 from simulation.inference_row.served_rows import AZURE_LENGTHS
 from simulation.scenario import load_scenario
 from wattpack.errors import InputError
+from wattpack.sweep.sweep import sweep_of
 
 NAME = "row_frontier"
 SUMMARY = "largest server count of each policy behind a breaker for 40, at the same SLOs"
@@ -94,7 +94,7 @@ def run(options: Options) -> Result:
 
     def evaluate(cells: list[Cell]) -> Iterator[tuple[Cell, Mapping[str, Any]]]:
         jobs = [(cell, variants[cell.variant], hours) for cell in cells]
-        sweep = sweep_of(options.scheduler, given.processes)
+        sweep = sweep_of(options.scheduler, sources_digest, given.processes)
         made = (row for _, row in sweep.rows(_job, jobs))
         yield from _keeping(made, options, hours, variants)
 

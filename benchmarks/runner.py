@@ -21,8 +21,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from benchmarks._sweep import sweep_of
 from wattpack.errors import InputError
+from wattpack.sweep.sweep import sweep_of
 
 RESULTS = Path(__file__).parent / "results"
 
@@ -113,7 +113,7 @@ def finished_rows(
     kept = _kept_rows(options, f"{name}-seed-{options.seed}-{digest or sources_digest()}.jsonl")
     rows = _read_rows(kept, count)
     missing = [number for number in range(count) if number not in rows]
-    sweep = sweep_of(options.scheduler)
+    sweep = sweep_of(options.scheduler, sources_digest)
     for index, row in sweep.rows(partial(one_case, options.seed), missing):
         rows[missing[index]] = row
         if kept is not None:

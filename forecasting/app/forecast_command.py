@@ -18,6 +18,13 @@ import numpy as np
 from rich.console import Console
 
 from capacity.catalogue.catalogue_files import find_workload, shipped_catalogue
+from forecasting.app.forecast_shards import (
+    Division,
+    SeriesAnswer,
+    ShardJob,
+    add_division_flags,
+    answers_of,
+)
 from forecasting.app.forecast_tables import lead_line, peaks_table, ready_message, steps_table
 from forecasting.app.history_choice import (
     FILE_FLAGS,
@@ -27,11 +34,9 @@ from forecasting.app.history_choice import (
     end_seconds_of,
     open_file_history,
 )
-from forecasting.app.model_choice import add_models_flag, fresh_state
+from forecasting.app.model_choice import add_models_flag
 from forecasting.events import events_from_csv
 from forecasting.fan import Fan, fan_of
-from forecasting.forecast_round import TargetForecast, step
-from forecasting.forecast_status import has_figures, status_of
 from forecasting.issued_forecast import LAST_TIME_SECONDS
 from forecasting.series_source import BIN_SECONDS, SeriesId, SeriesSource
 from forecasting.targets import Target
@@ -80,6 +85,7 @@ def build_parser() -> argparse.ArgumentParser:
         help="with --lead-for: what one replica serves, to be told how many to have",
     )  # fmt: skip
     add_models_flag(parser, "ridge")
+    add_division_flags(parser)
     parser.add_argument("--json", action="store_true", help="print the statuses as JSON")
     parser.add_argument("--plot", action="store_true", help="draw each forecast in the terminal")
     parser.add_argument("--png", type=output_file, metavar="FILE", help="draw them into a picture")
@@ -97,11 +103,14 @@ def main(argv: Sequence[str] | None = None) -> int:
         if args.replica_rate is not None:
             require_number("replica-rate", args.replica_rate, exclusive_minimum=0)
         flags = {name: getattr(args, name) for name in FILE_FLAGS}
-        source = open_file_history(FileHistorySettings.load(flags=flags))
+        history = FileHistorySettings.load(flags=flags)
+        source = open_file_history(history)
         try:
             series = chosen_series(source, args.series, args.all)
             now = end_seconds_of(source, SystemClock()) if args.at is None else args.at
-            return _forecast(args, source, targets_of(args, series), now)
+            division = Division.of(len(series), args.shards, args.processes, args.scheduler)
+            job = ShardJob(history, args.models, tuple(targets_of(args, series)), now)
+            return _shown(args, source, answers_of(job, division, source), now)
         finally:
             source.close()
     except WattpackError as error:
@@ -146,42 +155,41 @@ def parse_levels(text: str) -> tuple[float, ...]:
     return levels
 
 
-def _forecast(
-    args: argparse.Namespace, source: SeriesSource, targets: Sequence[Target], now: float
+def _shown(
+    args: argparse.Namespace, source: SeriesSource, answers: Sequence[SeriesAnswer], now: float
 ) -> int:
-    """Forecast and show; a series that cannot be read or computed costs only itself."""
-    _, answers = step(fresh_state(args.models), now, source, targets)
-    statuses = [(str(a.target.series), status_of(a, now), a) for a in answers if a.error is None]
+    """Show what was forecast; a series that cannot be read or computed costs only itself."""
+    statuses = [(a.series, a.status, a) for a in answers if a.status is not None]
     if args.json:
         shown = [{"series": name, "status": status} for name, status, _ in statuses]
         print(json.dumps({"forecasts": shown}, indent=2))
     elif statuses:
         _print_tables(args, statuses, now)
-    told = [(name, status, a) for name, status, a in statuses if has_figures(a)]
+    told = [(name, status, a) for name, status, a in statuses if a.has_figures]
     if args.plot or args.png:
         fans = [_fan(source, name, status, a) for name, status, a in told]
         for fan in fans if args.plot else ():
             print("\n" + "\n".join(terminal_fan(fan, min(_WIDEST, _console().width))))
         if args.png:
             _draw(args.png, fans)
-    errors = [answer.error for answer in answers if answer.error is not None]
-    for error in errors:
-        print(f"wattpack forecast: {error}", file=sys.stderr)
-    return max((2 if isinstance(error, InputError) else 1 for error in errors), default=0)
+    wrong = [answer for answer in answers if answer.problem]
+    for answer in wrong:
+        print(f"wattpack forecast: {answer.problem}", file=sys.stderr)
+    return max((2 if answer.is_wrong_input else 1 for answer in wrong), default=0)
 
 
 def _print_tables(
-    args: argparse.Namespace, statuses: Sequence[tuple[str, dict[str, Any], TargetForecast]],
+    args: argparse.Namespace, statuses: Sequence[tuple[str, dict[str, Any], SeriesAnswer]],
     now: float,
 ) -> None:  # fmt: skip
     console = _console()
     console.print(peaks_table([(name, status) for name, status, _ in statuses], now, args.hours))
     for name, status, answer in statuses:
-        if not has_figures(answer):
+        if not answer.has_figures:
             print(f"{name}: {ready_message(status)}")
         elif len(statuses) == 1:
             console.print(steps_table(status))
-        if args.lead_for and has_figures(answer):
+        if args.lead_for and answer.has_figures:
             print(f"{name}: {lead_line(args.lead_for, status, now, args.replica_rate)}")
 
 
@@ -191,9 +199,9 @@ def _console() -> Console:
     return found if found.is_terminal else Console(width=120)
 
 
-def _fan(source: SeriesSource, name: str, status: dict[str, Any], answer: TargetForecast) -> Fan:
+def _fan(source: SeriesSource, name: str, status: dict[str, Any], answer: SeriesAnswer) -> Fan:
     """The picture of an answer, with the day before it."""
-    step_seconds = answer.target.step_seconds
+    step_seconds = answer.step_seconds
     until = int(parse_rfc3339(status["windowStart"]).timestamp())
     past = source.fetch([SeriesId(name)], until - _PAST_SECONDS, until, step_seconds)[0]
     return fan_of(name, status, step_seconds, np.asarray(past, dtype=np.float64))

@@ -20,6 +20,7 @@ from forecasting.forecast_round import ForecasterState, TargetForecast, step
 from forecasting.forecast_status import needed_in_lead, status_of
 from forecasting.issued_forecast import HISTORY_UNAVAILABLE
 from forecasting.series_source import SeriesSource
+from forecasting.shards import WHOLE, Shard
 from forecasting.start_leads import RunningWork
 from forecasting.targets import Target, TargetKey, target_of
 from wattpack.api.demand_forecast import DemandForecast, ForecastLead
@@ -49,10 +50,12 @@ class Beginning:
     Attributes:
         state: The models, and what an earlier process has learned.
         keep: Told of the state after each good round.
+        shard: Which of several forecasters it is.
     """
 
     state: ForecasterState
     keep: Callable[[ForecasterState], None] = _forgotten
+    shard: Shard = WHOLE
 
 
 class ForecasterProcess:
@@ -82,7 +85,7 @@ class ForecasterProcess:
         self._interval_seconds = interval_seconds
         self._begin = begin or Beginning(ForecasterState())
         self._state = self._begin.state
-        self.metrics = metrics or ForecastMetrics()
+        self.metrics = metrics or ForecastMetrics(shard=self._begin.shard)
         self._statuses = ForecastStatuses(kube, self.metrics)
         self._running = RunningWorkReader(kube)
         self._beat = Heartbeat(clock, PATIENCE_SECONDS)
@@ -130,11 +133,12 @@ class ForecasterProcess:
         began_ns = self._clock.monotonic_ns()
         now_seconds = self._clock.wall_time_ns() / NS_PER_SECOND
         try:
-            bodies = self._kube.list(DemandForecast.meta.resource).items
+            listed = self._kube.list(DemandForecast.meta.resource).items
         except KubeError as error:
             log.warning("cannot list forecasts: %s", error)
             self.metrics.failed(error)
             return False
+        bodies = tuple(body for body in listed if self._begin.shard.owns(body))
         targets = self._targets(bodies, now_seconds)
         running = self._running.read(targets.values())
         asked = [_placed(target, running) for target in targets.values()]

@@ -13,6 +13,7 @@ from forecasting.app.promise_metrics import PromiseMetrics
 from forecasting.forecast import FALLBACKS
 from forecasting.forecast_round import TargetForecast
 from forecasting.forecast_status import has_figures
+from forecasting.shards import WHOLE, Shard
 from forecasting.targets import TargetKey
 from wattpack.api.demand_forecast import ForecastLead
 
@@ -24,9 +25,11 @@ class ForecastMetrics:
 
     Args:
         registry: Where they are registered.
+        shard: Which of several forecasters they are of.
     """
 
-    def __init__(self, registry: CollectorRegistry | None = None) -> None:
+    def __init__(self, registry: CollectorRegistry | None = None, shard: Shard = WHOLE) -> None:
+        self._shard = str(shard)
         self.registry = registry or CollectorRegistry()
         self._peak = Gauge(
             "wattpack_forecast_peak",
@@ -62,13 +65,18 @@ class ForecastMetrics:
             "Quantile of the highest step within the lead time, in the unit of the series",
             (*_LABELS, "level"), registry=self.registry,
         )  # fmt: skip
+        self._flags = Gauge(
+            "wattpack_forecast_flags", "1 for each flag that a forecast carries",
+            (*_LABELS, "flag"), registry=self.registry,
+        )  # fmt: skip
+        self._flagged: set[tuple[str, str, str]] = set()
         self._round = Gauge(
             "wattpack_forecast_round_duration_seconds", "Duration of the last round",
             registry=self.registry,
         )  # fmt: skip
         self._last = Gauge(
             "wattpack_forecast_last_success_timestamp_seconds", "End of the last good round",
-            registry=self.registry,
+            ("shard",), registry=self.registry,
         )  # fmt: skip
         self._errors = Counter(
             "wattpack_forecast_errors", "Rounds or writes that failed, by kind of error",
@@ -108,6 +116,7 @@ class ForecastMetrics:
                 self._now.labels(*key).set(newest)
                 self._data_until.labels(*key).set(float(made.observed_until_seconds[answer.row]))
             self._fallback.labels(*key).set(float(made.methods[answer.row] in FALLBACKS))
+        self._show_flags(answers)
         self._promises.show(statuses, {a.target.key: _live(a) for a in answers}, now_seconds)
         for key, lead in leads.items():
             self._lead.labels(*key, lead.workload).set(lead.seconds)
@@ -116,7 +125,16 @@ class ForecastMetrics:
                     self._lead_peak.labels(*key, f"{level:g}").set(needed)
         self._rehearsing.set(sum(answer.awaits_record for answer in answers))
         self._round.set(duration_seconds)
-        self._last.set(now_seconds)
+        self._last.labels(self._shard).set(now_seconds)
+
+    def _show_flags(self, answers: Sequence[TargetForecast]) -> None:
+        """One by one: an alert waits for hours, and a flag that stays must not be away at all."""
+        flagged = {(*a.target.key, flag) for a in answers if a.made for flag in a.flags}
+        for gone in self._flagged - flagged:
+            self._flags.remove(*gone)
+        for there in flagged:
+            self._flags.labels(*there).set(1)
+        self._flagged = flagged
 
     def failed(self, error: Exception) -> None:
         """Count one failure."""

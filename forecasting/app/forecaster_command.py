@@ -27,6 +27,7 @@ from forecasting.app.history_choice import (
     add_history_flags,
     open_history,
 )
+from forecasting.app.issue_files import IssueFiles
 from forecasting.app.memory_file import read_state, write_state
 from forecasting.app.plan_metrics import PlanMetrics
 from forecasting.app.plan_thread import PlanSources, PlanThread
@@ -34,6 +35,7 @@ from forecasting.app.rehearsal_process import RehearsalProcess
 from forecasting.forecast_round import ForecasterState
 from forecasting.remembered_source import RememberedSource
 from forecasting.series_source import SeriesSource
+from forecasting.shards import Shard
 from forecasting.side_training.child_training import ChildTraining
 from forecasting.tiers.tier_sets import RIDGE_ALONE, all_tiers
 from wattpack.api import CapacityPlan, DemandForecast, GPUProfile
@@ -49,8 +51,8 @@ from wattpack.metrics_port import metrics_port, reader_access
 log = logging.getLogger(__name__)
 
 _FLAGS: Final = (
-    *HISTORY_FLAGS, "interval_seconds", "state_file", "models", "metrics_host", "metrics_port",
-    "metrics_insecure", "kubeconfig",
+    *HISTORY_FLAGS, "interval_seconds", "state_file", "models", "shard", "metrics_host",
+    "metrics_port", "metrics_insecure", "kubeconfig",
 )  # fmt: skip
 
 
@@ -66,6 +68,9 @@ class ForecasterSettings(HistorySettings):
     )
     plug_ins: list[str] = Field(
         [], max_length=8, description="entry points of wattpack.forecasters that answer, too"
+    )
+    shard: str = Field(
+        "1/1", description="NUMBER/SHARDS: one of several that share the objects by their names"
     )
     plan_solve_seconds: float = Field(
         2.0, gt=0, le=60, description="search for one CapacityPlan; explaining takes 5 x as long"
@@ -84,6 +89,9 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--interval-seconds", type=float, help="between rounds (600)")
     parser.add_argument("--state-file", type=Path, help="keep what was learned over restarts")
     parser.add_argument("--models", choices=("all", "ridge"), help="which models answer (all)")
+    parser.add_argument(
+        "--shard", metavar="NUMBER/SHARDS", help="one of several that share the objects (1/1)"
+    )
     parser.add_argument("--metrics-host", help="address of --metrics-port (0.0.0.0)")
     parser.add_argument("--metrics-port", type=int, help="serve /metrics here (0: do not)")
     parser.add_argument(
@@ -103,6 +111,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         settings = ForecasterSettings.load(
             file=args.config, flags={name: getattr(args, name) for name in _FLAGS}
         )
+        Shard.parse(settings.shard)
         source = open_history(settings)
     except InputError as error:
         print(f"wattpack forecaster: {error}", file=sys.stderr)
@@ -125,11 +134,13 @@ def serve(settings: ForecasterSettings, source: SeriesSource, once: bool) -> int
     from wattpack.kube.client import connect
 
     clock, kube = SystemClock(), connect(settings.kubeconfig)
+    shard = Shard.parse(settings.shard)
     # A single round is awaited by somebody: it goes through its histories itself.
     desk = None if once else RehearsalProcess(clock, settings.models, settings.plug_ins)
-    begin = Beginning(replace(_state(settings, clock), desk=desk))
+    begin = Beginning(replace(_state(settings, clock), desk=desk), shard=shard)
     if settings.state_file is not None:
-        begin = replace(begin, keep=partial(_kept, settings.state_file))
+        file = settings.state_file
+        begin = replace(begin, keep=partial(_kept, file, IssueFiles(file)))
     process = ForecasterProcess(clock, kube, source, settings.interval_seconds, begin=begin)
     if once:
         return 0 if process.tick() else 1
@@ -139,12 +150,15 @@ def serve(settings: ForecasterSettings, source: SeriesSource, once: bool) -> int
         for kind in (DemandForecast, CapacityPlan, GPUProfile)
     )
     informers = (forecasts, plans, profiles)
-    verdicts = VerdictThread(clock, kube, forecasts.list, process.metrics)
+    verdicts = VerdictThread(
+        clock, kube, lambda: filter(shard.owns, forecasts.list()), process.metrics
+    )
     answers = PlanThread(
         clock,
         kube,
         PlanSources(
-            plans.list,
+            # A plan asks for several forecasts, whoever made them; one process answers it.
+            plans.list if shard.is_first else tuple,
             forecasts.list,
             profiles.list,
             ServedRates(),
@@ -191,10 +205,10 @@ def _state(settings: ForecasterSettings, clock: Clock) -> ForecasterState:
         return empty
 
 
-def _kept(path: Path, state: ForecasterState) -> None:
+def _kept(path: Path, issues: IssueFiles, state: ForecasterState) -> None:
     """The state is in the file; a disk that is full costs a rehearsal and no round."""
     try:
-        write_state(path, state)
+        write_state(path, state, issues)
     except OSError as error:
         log.warning("cannot keep the state: %s", error)
 

@@ -13,12 +13,12 @@ from typing import Any
 
 import pytest
 
-from benchmarks import _dask_sweep, priority, row_frontier
+from benchmarks import priority, row_frontier
 from benchmarks.__main__ import main
-from benchmarks._dask_sweep import DaskSweep
-from benchmarks._sweep import OneByOne, Processes, sweep_of
-from benchmarks.runner import Options, finished_rows
+from benchmarks.runner import Options, finished_rows, sources_digest
 from wattpack.errors import InputError, PermanentError
+from wattpack.sweep.dask_sweep import DaskSweep
+from wattpack.sweep.sweep import OneByOne, Processes, sweep_of
 
 distributed = pytest.importorskip("distributed")
 
@@ -54,7 +54,7 @@ def cluster() -> Iterator[Any]:
 
 @pytest.fixture
 def sweep(cluster: Any) -> DaskSweep:
-    return DaskSweep(cluster.scheduler_address)
+    return DaskSweep(cluster.scheduler_address, sources_digest)
 
 
 def square(job: int) -> dict[str, float]:
@@ -128,10 +128,12 @@ def test_what_a_case_says_is_told(sweep: DaskSweep, work: Any, text: str) -> Non
         list(sweep.rows(work, [3]))
 
 
-def test_workers_of_other_code_are_refused(
-    sweep: DaskSweep, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(_dask_sweep, "sources_digest", lambda: "another")
+def code_of(here: int) -> str:
+    return "another" if os.getpid() == here else "theirs"
+
+
+def test_workers_of_other_code_are_refused(cluster: Any) -> None:
+    sweep = DaskSweep(cluster.scheduler_address, partial(code_of, os.getpid()))
     with pytest.raises(InputError, match=r"--scheduler.*workers of this code \(another\)"):
         list(sweep.rows(square, [1]))
 
@@ -139,7 +141,7 @@ def test_workers_of_other_code_are_refused(
 @pytest.mark.parametrize("address", ["tcp://127.0.0.1:9", "nonsense://x", "tcp://127.0.0.1:none"])
 def test_a_scheduler_that_does_not_answer_is_named(address: str) -> None:
     with pytest.raises(InputError, match=f"--scheduler.*{address}"):
-        list(DaskSweep(address, answer_seconds=0.5).rows(square, [1]))
+        list(DaskSweep(address, sources_digest, answer_seconds=0.5).rows(square, [1]))
 
 
 def test_a_scheduler_without_workers_is_named() -> None:
@@ -149,13 +151,15 @@ def test_a_scheduler_without_workers_is_named() -> None:
         ) as empty,
         pytest.raises(InputError, match=r"--scheduler.*worker"),
     ):
-        list(DaskSweep(empty.scheduler_address, worker_seconds=0.2).rows(square, [1]))
+        list(
+            DaskSweep(empty.scheduler_address, sources_digest, worker_seconds=0.2).rows(square, [1])
+        )
 
 
 def test_without_dask_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "distributed", None)
     with pytest.raises(InputError, match=r"--scheduler.*wattpack\[sweep\]"):
-        list(sweep_of("tcp://127.0.0.1:1").rows(square, [1]))
+        list(sweep_of("tcp://127.0.0.1:1", sources_digest).rows(square, [1]))
 
 
 def test_a_benchmark_that_is_no_sweep_takes_no_scheduler(

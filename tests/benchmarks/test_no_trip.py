@@ -10,12 +10,12 @@ import pytest
 from benchmarks import no_trip
 from benchmarks._fault_runs import FaultRun, one_run
 from benchmarks._kept_runs import KeptRuns, RunsKind, chance_bound, read_runs, together
-from benchmarks._sweep import OneByOne
 from benchmarks.no_trip import figures
 from benchmarks.runner import Options
 from simulation.scenario import load_scenario
 from tests.simulation.row_control.rows import small_row
 from wattpack.errors import InputError
+from wattpack.sweep.sweep import OneByOne
 
 
 def made_row(**changes: Any) -> dict[str, Any]:

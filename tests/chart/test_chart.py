@@ -340,6 +340,30 @@ def test_command_lines_are_ones_that_the_processes_accept() -> None:
     assert parsers[verb].parse_args(rest).uninstall == "wp-wattpack-placement"
 
 
+def test_each_shard_of_the_forecaster_is_a_deployment_of_its_own() -> None:
+    def deployments(**values: Any) -> list[dict[str, Any]]:
+        made = of_kind(tuple(render({"forecaster": values})), "Deployment")
+        return [one for one in made if one["metadata"]["name"].startswith("wp-wattpack-forecaster")]
+
+    (alone,) = deployments()
+    assert "wattpack.io/forecaster-shard" not in str(alone)
+    shards = deployments(shards=3, podLabels={"own": "label"})
+    selected = [one["spec"]["selector"]["matchLabels"] for one in shards]
+    assert len({frozenset(labels.items()) for labels in selected}) == 3
+    for number, (one, labels) in enumerate(zip(shards, selected, strict=True), start=1):
+        pod = one["spec"]["template"]
+        assert labels.items() <= pod["metadata"]["labels"].items()
+        assert pod["metadata"]["labels"]["own"] == "label"
+        assert f"--shard={number}/3" in pod["spec"]["containers"][0]["args"]
+    (service,) = [
+        one
+        for one in of_kind(tuple(render({"forecaster": {"shards": 3}})), "Service")
+        if one["metadata"]["name"] == "wp-wattpack-forecaster"
+    ]
+    wanted = service["spec"]["selector"].items()
+    assert all(wanted <= one["spec"]["template"]["metadata"]["labels"].items() for one in shards)
+
+
 def test_a_digest_wins_over_the_tag() -> None:
     digest = "sha256:" + "a" * 64
     for spec in pod_specs(tuple(render({"image": {"digest": digest, "tag": "1"}}))).values():

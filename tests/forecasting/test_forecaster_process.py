@@ -120,6 +120,27 @@ def test_the_metrics_say_what_the_status_says(world: World) -> None:
     assert 'wattpack_forecast_windows_total{name="row",namespace="power"} 0.0' in text
 
 
+def test_each_flag_of_a_status_is_a_metric_for_as_long_as_it_stands(world: World) -> None:
+    def shown() -> set[str]:
+        found = world.process.metrics.registry.collect()
+        (family,) = [one for one in found if one.name == "wattpack_forecast_flags"]
+        assert all(one.value == 1 for one in family.samples)
+        return {one.labels["flag"] for one in family.samples}
+
+    values = _diurnal()
+    values[10 * DAY - 4 : 10 * DAY] = np.nan
+    world.source = _Source({"domain:row": values})
+    world.process = ForecasterProcess(world.clock, world.kube, world.source)
+    world.add("row")
+    assert world.process.tick()
+    assert "stale" in shown()
+    assert shown() == set(world.status("row")["flags"])
+    world.clock.advance_seconds(3600)
+    assert world.process.tick()
+    assert "stale" not in shown()
+    assert shown() == set(world.status("row").get("flags", ()))
+
+
 def test_when_the_history_is_away_the_last_forecast_stays_and_says_so(world: World) -> None:
     world.add("row")
     world.process.tick()

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 from urllib.parse import urlsplit
 
-from benchmarks.runner import sources_digest
 from wattpack.errors import InputError, PermanentError, TransientError, WattpackError
 
 if TYPE_CHECKING:
@@ -40,11 +39,13 @@ class DaskSweep:
 
     Attributes:
         address: For example ``tcp://10.0.0.1:8786``.
+        code: Digest of the code that a row depends on; a function of a module.
         answer_seconds: How long it may take to answer.
         worker_seconds: How long until its first worker is there.
     """
 
     address: str
+    code: Callable[[], str]
     answer_seconds: float = ANSWER_SECONDS
     worker_seconds: float = WORKER_SECONDS
 
@@ -61,13 +62,13 @@ class DaskSweep:
         with self._client() as client:
             from distributed import as_completed
 
-            code = sources_digest()
+            code = self.code()
             futures = {
-                client.submit(_made, code, work, job, pure=False): number
+                client.submit(_made, code, self.code, work, job, pure=False): number
                 for number, job in enumerate(jobs)
             }
             for future in as_completed(list(futures), loop=client.loop):
-                yield futures[future], _row_of(future, self.address)
+                yield futures[future], _row_of(future, self.address, code)
                 future.release()
 
     @contextmanager
@@ -107,9 +108,11 @@ class DaskSweep:
             raise InputError(FIELD, within, self.address) from error
 
 
-def _made(code: str, work: Callable[[Any], Made], job: object) -> Made | _NotMade:
+def _made(
+    code: str, code_here: Callable[[], str], work: Callable[[Any], Made], job: object
+) -> Made | _NotMade:
     """On a worker: a row, or why there is none."""
-    own = sources_digest()
+    own = code_here()
     if own != code:
         return _NotMade(own, other_code=True)
     try:
@@ -118,7 +121,7 @@ def _made(code: str, work: Callable[[Any], Made], job: object) -> Made | _NotMad
         return _NotMade(str(error))
 
 
-def _row_of(future: Future, address: str) -> Any:  # noqa: ANN401 - a row of any sweep
+def _row_of(future: Future, address: str, code: str) -> Any:  # noqa: ANN401 - a row of any sweep
     from distributed import KilledWorker
 
     if future.status == "error":
@@ -131,7 +134,7 @@ def _row_of(future: Future, address: str) -> Any:  # noqa: ANN401 - a row of any
         raise TransientError(f"the scheduler at {address} went away; go on with --resume")
     made = future.result()
     if isinstance(made, _NotMade) and made.other_code:
-        raise InputError(FIELD, f"workers of this code ({sources_digest()})", made.why)
+        raise InputError(FIELD, f"workers of this code ({code})", made.why)
     if isinstance(made, _NotMade):
         raise PermanentError(made.why)
     return made

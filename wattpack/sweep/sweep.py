@@ -58,18 +58,19 @@ def _numbered(work: Callable[[Job], Made], job: tuple[int, Job]) -> tuple[int, M
     return job[0], work(job[1])
 
 
-def sweep_of(scheduler: str | None, processes: int = 1) -> Sweep:
+def sweep_of(scheduler: str | None, code: Callable[[], str], processes: int = 1) -> Sweep:
     """Where the command line wants cases to run.
 
     Args:
         scheduler: Address of a Dask scheduler, or None for this machine.
+        code: Digest of the code that a row depends on; workers must have the same.
         processes: Here, without a scheduler.
 
     Raises:
         InputError: if Dask is not installed.
     """
     if scheduler is not None:
-        from benchmarks._dask_sweep import DaskSweep
+        from wattpack.sweep.dask_sweep import DaskSweep
 
-        return DaskSweep(scheduler)
+        return DaskSweep(scheduler, code)
     return OneByOne() if processes == 1 else Processes(processes)
