@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from dataclasses import dataclass
+from math import ceil
 
 import numpy as np
 
@@ -28,7 +29,8 @@ MEAN_LOOKS = 3
 """Seconds of the counter's mean."""
 
 CAP_LOOKS = 7
-"""Seconds in which a cap excuses a draw: the mean, actuation, settling, a report on its way."""
+"""Seconds in which a cap excuses a draw: the mean, actuation, settling, a report on its way; with
+boards that take a lowered limit later than a second, so much longer."""
 
 NOTICED_SECONDS = 10.0
 HEARD_SECONDS = 1.6
@@ -70,7 +72,9 @@ class TrustMonitor:
         self.hidden_share = self.hidden_heat = 0.0
         n = plant.n_gpus
         self._joules: deque[Floats] = deque(maxlen=MEAN_LOOKS + 1)
-        self._caps: deque[Floats] = deque(maxlen=CAP_LOOKS)
+        later = max(0, ceil(plant.scenario.plant.cap_delay_max_seconds) - 1)
+        self._cap_looks = CAP_LOOKS + later
+        self._caps: deque[Floats] = deque(maxlen=self._cap_looks)
         self._truth: deque[Floats] = deque(maxlen=TRUTH_LOOKS)
         self._true_heat: deque[Floats] = deque(maxlen=TRUTH_LOOKS)
         self._over_since_ns: Integers = np.full(n, NEVER)
@@ -101,7 +105,7 @@ class TrustMonitor:
             over = mean > OVER_CAP * np.max(self._caps, axis=0)
             limit = (1.0 + DISAGREES_WITHIN) * frozen.shown_watts + DISAGREES_WATTS
             wrong = ~np.isnan(frozen.shown_watts) & (frozen.counters | (mean > limit))
-        over &= judged & ~frozen.counters & (len(self._caps) == CAP_LOOKS)
+        over &= judged & ~frozen.counters & (len(self._caps) == self._cap_looks)
         self._over_since_ns = self._since(self._over_since_ns, over)
         self._frozen_since_ns = self._since(self._frozen_since_ns, wrong & judged)
         self._judge("I7 boards", self._over_since_ns, doubted.boards)

@@ -97,3 +97,12 @@ def test_the_slow_arm_alone_has_boards_and_settings_of_forty_seconds() -> None:
     assert settings is not None
     assert settings.settle_seconds == 40.0
     assert of_arm("polca", scenario) == ("polca", scenario, None)
+
+
+def test_nobody_blames_boards_that_are_slow_by_their_plants_own_word() -> None:
+    asked = ("--policies", "uncapped", WATTPACK_SLOW)
+    figures = polca_row.run(Options(quick=True, arguments=asked)).figures
+    assert (
+        float(figures[f"{WATTPACK_SLOW}_peak_ratio"]) < 0.9 < float(figures["uncapped_mean_ratio"])
+    )
+    assert figures[f"{WATTPACK_SLOW}_invariant_violations"] == 0

@@ -12,6 +12,8 @@ from controller.tick_values import Tick
 from tests.controller.builders import SETTINGS, make_observations, make_topology, seconds
 from tests.controller.oracle import house_of
 from wattpack.errors import InputError
+from wattpack.power.board_trust import all_trusted, judged
+from wattpack.units import NS_PER_SECOND
 
 
 def test_i7_a_device_over_every_cap_it_could_hold_is_budgeted_at_its_maximum() -> None:
@@ -164,3 +166,17 @@ def test_i7_a_board_that_offended_is_trusted_again_after_thirty_seconds_without(
         state, _, decisions = step(Tick(topology, observed, SETTINGS, seconds(tick)), state)
         trusted.append(bool(decisions.trusted.all()))
     assert trusted == [tick < 13 or tick >= 44 for tick in range(60)]
+
+
+def test_i7_boards_that_take_a_lowered_cap_late_are_accused_when_their_time_is_over() -> None:
+    memory, reaction_seconds, first_ns = all_trusted(2), 40.0, NS_PER_SECOND
+    trusted = []
+    for second in range(150):
+        cap_watts = 700.0 if second < 60 else 300.0
+        # The first never follows; the second does a second before its time is over.
+        drawn = np.array([690.0, 690.0 if second < 99 else 310.0])
+        now_ns = first_ns + second * NS_PER_SECOND
+        memory = judged(memory, drawn, np.full(2, cap_watts), reaction_seconds, now_ns)
+        trusted.append(memory.trusted.tolist())
+    assert trusted[101] == [True, True]
+    assert trusted[106:] == [[False, True]] * 44

@@ -89,7 +89,7 @@ def judged(
         now_ns: Now.
     """
     window_ns = trust_window_ns(reaction_seconds)
-    caps = memory.caps.with_watts(cap_watts, now_ns)
+    caps = memory.caps.spanning(window_ns).with_watts(cap_watts, now_ns)
     reference = caps.since(now_ns - window_ns)
     began_ns = np.where(memory.began_ns < 0, now_ns, memory.began_ns)
     known = (now_ns - began_ns >= window_ns) & (reference > 0.0)

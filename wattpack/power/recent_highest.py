@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 
 import numpy as np
@@ -40,6 +40,11 @@ class RecentHighest:
         begins_ns = (*self.begins_ns[-kept:], now_ns)
         return self._holding(begins_ns, (*self.rows[-kept:], np.fmax(watts, 0.0)))
 
+    def spanning(self, span_ns: int) -> RecentHighest:
+        """The same, with buckets for at least a span from now on."""
+        needed = _buckets(self.bucket_ns, span_ns)
+        return self if needed <= self.n_buckets else replace(self, n_buckets=needed)
+
     def _holding(self, begins_ns: tuple[int, ...], rows: tuple[FloatArray, ...]) -> RecentHighest:
         return RecentHighest(self.bucket_ns, self.n_buckets, self.nothing, begins_ns, rows)
 
@@ -55,4 +60,8 @@ class RecentHighest:
 
 def nothing_yet(n: int, bucket_ns: int, span_ns: int) -> RecentHighest:
     """Empty buckets that hold at least a span."""
-    return RecentHighest(bucket_ns, -(-span_ns // bucket_ns) + 1, np.zeros(n))
+    return RecentHighest(bucket_ns, _buckets(bucket_ns, span_ns), np.zeros(n))
+
+
+def _buckets(bucket_ns: int, span_ns: int) -> int:
+    return -(-span_ns // bucket_ns) + 1
