@@ -68,13 +68,14 @@ class LossRecord:
     until_seconds: int = 0
 
 
-def band_losses(quantiles: Floats, came: Floats, levels: Sequence[float]) -> Floats:
+def band_losses(quantiles: Floats, came: Floats, levels: Sequence[float], first: int = 0) -> Floats:
     """Mean pinball loss of each series and band of steps, shape (n_series, n_bands).
 
     Args:
         quantiles: As issued, shape (n_series, horizon, n_levels); NaN rows without an answer.
         came: What came, shape (n_series, horizon); NaN where nothing was observed or is not over.
         levels: Shape (n_levels,).
+        first: Steps of the issue before these.
 
     Returns:
         NaN where nothing can be said.
@@ -82,7 +83,7 @@ def band_losses(quantiles: Floats, came: Floats, levels: Sequence[float]) -> Flo
     tau = np.asarray(levels)
     miss = came[:, :, None] - quantiles
     loss = np.mean(np.maximum(tau * miss, (tau - 1) * miss), axis=2)
-    bands = step_bands(came.shape[1])
+    bands = step_bands(first + came.shape[1])[first:]
     result = np.full((len(came), len(BAND_ENDS)), np.nan)
     for band in np.unique(bands).tolist():
         part = loss[:, bands == band]
@@ -92,12 +93,20 @@ def band_losses(quantiles: Floats, came: Floats, levels: Sequence[float]) -> Flo
     return result
 
 
+def band_shares(horizon: int, first: int, last: int) -> Floats:
+    """Share of each band's steps that lie behind the first ones and up to the last, (n_bands,)."""
+    bands = step_bands(horizon)
+    whole = np.bincount(bands, minlength=len(BAND_ENDS))
+    result: Floats = np.bincount(bands[first:last], minlength=len(BAND_ENDS)) / np.maximum(whole, 1)
+    return result
+
+
 def settled(
     record: LossRecord,
     series: Sequence[str],
     losses: Mapping[str, Floats],
     at_seconds: int,
-    windows: float = 1.0,
+    windows: float | Floats = 1.0,
 ) -> LossRecord:
     """The record with the losses of one issue whose bins are over.
 
@@ -108,7 +117,7 @@ def settled(
         series: Names, in the order of the losses.
         losses: By tier's name, shape (n_series, n_bands), NaN without an answer.
         at_seconds: When the bins were over, Unix time.
-        windows: What the issue counts: issues closer than their horizon share a window.
+        windows: What the issue counts, of each band where it is an array: see ``band_shares``.
     """
     names, rows = tuple(losses), tuple(series)
     before = _carried(record, names, rows)

@@ -36,6 +36,7 @@ class OpenIssue:
         scale: What misses are measured by, shape (n_series,).
         judged: Rows whose misses count: made by a model, shape (n_series,).
         broken: Levels of peaks that were exceeded already, which was counted, shape of ``peaks``.
+        learned_steps: First steps that were learned from already.
     """
 
     begin_seconds: int
@@ -49,6 +50,7 @@ class OpenIssue:
     scale: Floats
     judged: NDArray[np.bool_]
     broken: NDArray[np.bool_]
+    learned_steps: int = 0
 
     @property
     def horizon(self) -> int:
@@ -58,6 +60,10 @@ class OpenIssue:
     def ends_seconds(self, step_seconds: int) -> int:
         """End of the window, Unix time."""
         return self.begin_seconds + self.horizon * step_seconds
+
+    def steps_over(self, now_seconds: int, step_seconds: int) -> int:
+        """Steps whose bins are over, at most its horizon."""
+        return min(self.horizon, max(0, now_seconds - self.begin_seconds) // step_seconds)
 
     def rows(self, kept: NDArray[np.bool_]) -> OpenIssue:
         """Some of its rows, in their order."""

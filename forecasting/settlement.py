@@ -1,6 +1,8 @@
 """What came is held against what was said: open issues become losses, calibration and records.
 
-A promise is counted as broken in the round that breaks it, as kept only when its window is over.
+A step teaches models and calibration in the first round after its bin: what was said for the next
+ten minutes need not wait for the end of six hours. A promised peak is counted as broken in the
+round that breaks it, as kept only when its window is over.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ from numpy.typing import NDArray
 from forecasting import combination
 from forecasting.calibration.pooled import Finished, PooledCalibration
 from forecasting.calibration.promise_record import Kind, PromiseRecord
-from forecasting.combination import band_losses
+from forecasting.combination import band_losses, band_shares
 from forecasting.engine_memory import RECORDED_LEVEL, EngineMemory, Pool, rows_by_pool
 from forecasting.forecast import level_index
 from forecasting.open_issues import (
@@ -77,6 +79,11 @@ def settled(memory: EngineMemory, history: History, judge: Judge) -> EngineMemor
         window = realised(issue, history)
         now = history.until_seconds
         memory, issue = _broken(memory, issue, peaks_so_far(window), judge, now)
+        over = issue.steps_over(now, history.step_seconds)
+        if over > issue.learned_steps:
+            until = issue.begin_seconds + over * history.step_seconds
+            memory = _steps_learned(memory, issue, window[:, :over], judge, until)
+            issue = replace(issue, learned_steps=over)
         ends_seconds = issue.ends_seconds(history.step_seconds)
         if ends_seconds > now:
             still_open.append(issue)
@@ -111,55 +118,76 @@ def _broken(
     return memory, replace(issue, broken=issue.broken | new)
 
 
-def _finished(
-    memory: EngineMemory, issue: OpenIssue, window: Floats, judge: Judge, at_seconds: int
+def _steps_learned(
+    memory: EngineMemory, issue: OpenIssue, came: Floats, judge: Judge, at_seconds: int
 ) -> EngineMemory:
-    """Learn from a window that is over."""
+    """Learn from steps that are over and were not learned from.
+
+    Args:
+        memory: Before.
+        issue: Whose steps.
+        came: What came of all steps that are over, NaN where unknown, shape (n_series, n_over).
+        judge: By which it is held.
+        at_seconds: When the newest of them was over, Unix time.
+    """
+    first, over = issue.learned_steps, came.shape[1]
+    fresh, came = slice(first, over), came[:, first:]
     lost = {
         name: band_losses(
-            made.astype(np.float64) / issue.scale[:, None, None],
-            window / issue.scale[:, None],
+            made[:, fresh].astype(np.float64) / issue.scale[:, None, None],
+            came / issue.scale[:, None],
             WEIGHED_LEVELS,
+            first,
         )
         for name, made in zip(issue.tiers, issue.by_tier, strict=True)
     }
-    losses = combination.settled(memory.losses, issue.series, lost, at_seconds)
+    shares = band_shares(issue.horizon, first, over)
+    losses = combination.settled(memory.losses, issue.series, lost, at_seconds, shares)
+    points, sizes = dict(memory.points), judge.sizes()
+    seen = np.where(judge.teaches(issue)[:, None], came, np.nan)
+    for pool, members in rows_by_pool(issue.series, judge.pools).items():
+        rows = members[issue.judged[members]]
+        if not len(rows):
+            continue
+        steps = Finished(
+            series=[issue.series[i] for i in rows],
+            promised=issue.steps[rows, fresh].astype(np.float64),
+            published=issue.told_steps[rows, fresh].astype(np.float64),
+            scale=issue.scale[rows],
+            realised=seen[rows],
+            window_steps=issue.horizon,
+            pool_size=sizes[pool],
+        )
+        before = points.get(pool) or PooledCalibration.new(judge.levels)
+        points[pool] = before.after(steps)
+    return replace(memory, points=points, losses=losses)
+
+
+def _finished(
+    memory: EngineMemory, issue: OpenIssue, window: Floats, judge: Judge, at_seconds: int
+) -> EngineMemory:
+    """Learn from the peak of a window that is over."""
     kept = issue.judged
     judged, window = issue.rows(kept), window[kept]
     peaks = realised_peaks(window)
     # A broken promise counts even if most of its window was not observed.
     peaks = np.where(judged.broken[:, judge.promised], peaks_so_far(window), peaks)
-    points, tops = dict(memory.points), dict(memory.peaks)
-    learned = judge.teaches(judged)
-    steps_seen = np.where(learned[:, None], window, np.nan)
-    peaks_seen = np.where(learned, peaks, np.nan)
-    sizes = judge.sizes()
+    tops, sizes = dict(memory.peaks), judge.sizes()
+    seen = np.where(judge.teaches(judged), peaks, np.nan)
     for pool, rows in rows_by_pool(judged.series, judge.pools).items():
-        names, size = [judged.series[i] for i in rows], sizes[pool]
-        steps = Finished(
-            series=names,
-            promised=judged.steps[rows].astype(np.float64),
-            published=judged.told_steps[rows].astype(np.float64),
-            scale=judged.scale[rows],
-            realised=steps_seen[rows],
-            window_steps=judged.horizon,
-            pool_size=size,
-        )
-        of_points = points.get(pool) or PooledCalibration.new(judge.levels)
-        points[pool] = of_points.after(steps)
         highest = Finished(
-            series=names,
+            series=[judged.series[i] for i in rows],
             promised=judged.peaks[rows, None, :],
             published=judged.told_peaks[rows, None, :],
             scale=judged.scale[rows],
-            realised=peaks_seen[rows, None],
-            pool_size=size,
+            realised=seen[rows, None],
+            pool_size=sizes[pool],
             told=judged.broken[rows, None, :],
         )
         of_peaks = tops.get(pool) or PooledCalibration.of_peaks(judge.levels)
         tops[pool] = of_peaks.after(highest)
     records = _recorded(memory, judged, peaks, judge, at_seconds)
-    return replace(memory, records=records, points=points, peaks=tops, losses=losses)
+    return replace(memory, records=records, peaks=tops)
 
 
 def _recorded(

@@ -36,7 +36,7 @@ from forecasting.series_source import SeriesId
 from forecasting.targets import TargetKey
 from wattpack.errors import InputError
 
-VERSION: Final = 1
+VERSION: Final = 2
 """Of the archive; levels and shapes are told in it."""
 
 
@@ -142,6 +142,7 @@ def _group(
         "open_issues": [
             {
                 "begin_seconds": issue.begin_seconds,
+                "learned_steps": issue.learned_steps,
                 "series": list(issue.series),
                 "tiers": list(issue.tiers),
                 **out.put(f"{number}/{i}", issue),
@@ -225,5 +226,6 @@ def _issue(
         begin_seconds=int(told["begin_seconds"]),
         series=tuple(SeriesId(name) for name in told["series"]),
         tiers=tuple(told["tiers"]),
+        learned_steps=int(told["learned_steps"]),
         **found,
     )

@@ -26,7 +26,7 @@ from wattpack.errors import InputError
 
 Unit = Literal["spread", "promise"]
 
-VERSION: Final = 2
+VERSION: Final = 3
 """Of the stored form and of what its numbers mean."""
 
 WILD_SCALES: Final = 1000.0
@@ -67,6 +67,7 @@ class Feedback:
     Attributes:
         half_life_windows: After so many windows of its class a score counts half.
         pool_step: Most that the pool's miss rate moves for one window missed by every series.
+        few_series: A pool of so many moves by half of that: the fewer, the more is chance.
         pool_share: The same as a share of the level's distance to 0 or 1; the lower one holds.
         series_step: Most for one series.
         series_share: As ``pool_share``.
@@ -75,7 +76,8 @@ class Feedback:
     """
 
     half_life_windows: float = 8.0
-    pool_step: float = 0.4
+    pool_step: float = 0.8
+    few_series: float = 16.0
     pool_share: float = 5.0
     series_step: float = 0.05
     series_share: float = 2.0
@@ -84,7 +86,12 @@ class Feedback:
 
 
 PEAK_FEEDBACK: Final = Feedback(
-    half_life_windows=64.0, pool_share=0.5, series_step=0.0, series_share=0.0
+    half_life_windows=64.0,
+    pool_step=0.4,
+    few_series=0.0,
+    pool_share=0.5,
+    series_step=0.0,
+    series_share=0.0,
 )
 """A pool has one score a series and window. With the steps' feedback the calibrated peak reserved
 1.9 times the uncalibrated one's at equal risk (82 clients, bins 0-1439), with this 1.04 times."""
@@ -232,7 +239,7 @@ class PooledCalibration:
             self,
             sketch=self.sketch.after((gap / units[:, :, None])[usable], keep),
             windows=keep * self.windows + float(windows.sum()),
-            drift=self._held(self.drift + self._steps[0] * excess.sum(axis=0) / n_class),
+            drift=self._held(self.drift + self._pool_step(n_class) * excess.sum(axis=0) / n_class),
             own=self._with_own(finished.series, excess, windows),
             ignored=ignored,
         )
@@ -296,12 +303,12 @@ class PooledCalibration:
             levels: Which levels broke just now, bools, shape (n_series, n_levels).
             pool_size: Series in the class.
         """
-        pool_step, series_step = self._steps
+        n_class = max(1, pool_size)
         # One window after the other, since sums depend on their order.
-        moves = pool_step * levels / max(1, pool_size)
+        moves = self._pool_step(n_class) * levels / n_class
         drift = np.subtract.reduce(np.concatenate([self.drift[None], moves]), axis=0)
         before = np.array([self.own.get(name, self._none) for name in series])
-        own = self._held(before - series_step * levels)
+        own = self._held(before - self._series_step * levels)
         return replace(
             self,
             drift=self._held(drift),
@@ -318,15 +325,20 @@ class PooledCalibration:
         """No correction, shape (n_levels,)."""
         return np.zeros(len(self.levels))
 
-    @property
-    def _steps(self) -> tuple[Floats, Floats]:
-        """How far one window moves the pool's and a series' miss rates, shape (n_levels,) each."""
-        room = np.minimum(self._target, 1 - self._target)
+    def _pool_step(self, n_class: int) -> Floats:
+        """How far one window of every series moves the pool's miss rates, shape (n_levels,)."""
         told = self.feedback
-        return (
-            np.minimum(told.pool_step, told.pool_share * room),
-            np.minimum(told.series_step, told.series_share * room),
-        )
+        room = np.minimum(self._target, 1 - self._target)
+        heard = n_class / (n_class + told.few_series)
+        result: Floats = np.minimum(told.pool_step * heard, told.pool_share * room)
+        return result
+
+    @property
+    def _series_step(self) -> Floats:
+        """How far one window moves a series' miss rates, shape (n_levels,)."""
+        room = np.minimum(self._target, 1 - self._target)
+        result: Floats = np.minimum(self.feedback.series_step, self.feedback.series_share * room)
+        return result
 
     def _units(self, quantiles: Floats, scale: Floats) -> Floats:
         """What misses are counted in, shape (n_series, n_steps)."""
@@ -336,7 +348,7 @@ class PooledCalibration:
         self, series: Sequence[str], excess: Floats, windows: Floats
     ) -> Mapping[str, Floats]:
         """Every series' own correction, faded and moved."""
-        step = self._steps[1]
+        step = self._series_step
         own = dict(self.own)
         for name, row, count in zip(series, excess, windows, strict=True):
             faded = self.feedback.series_keep**count * own.get(name, self._none)
