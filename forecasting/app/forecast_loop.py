@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from forecasting.app.forecast_metrics import ForecastMetrics
 from forecasting.app.forecast_statuses import ForecastStatuses, key_of
+from forecasting.app.replica_needs import ReplicaNeeds
 from forecasting.app.running_work_reader import RunningWorkReader
 from forecasting.forecast_round import ForecasterState, TargetForecast, step
 from forecasting.forecast_status import needed_in_lead, status_of
@@ -87,6 +88,7 @@ class ForecasterProcess:
         self._state = self._begin.state
         self.metrics = metrics or ForecastMetrics(shard=self._begin.shard)
         self._statuses = ForecastStatuses(kube, self.metrics)
+        self._replicas = ReplicaNeeds(interval_seconds)
         self._running = RunningWorkReader(kube)
         self._beat = Heartbeat(clock, PATIENCE_SECONDS)
 
@@ -158,6 +160,9 @@ class ForecasterProcess:
             for a in answers
             if a.error is None or isinstance(a.error, InputError)
         }
+        self._replicas.add_to(
+            statuses, answers, by_key, leads, now_seconds, ns_to_seconds(began_ns)
+        )
         written = [
             self._tell(by_key[a.target.key], a, statuses.get(a.target.key), now_seconds)
             for a in answers

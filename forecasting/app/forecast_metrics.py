@@ -70,6 +70,12 @@ class ForecastMetrics:
             (*_LABELS, "flag"), registry=self.registry,
         )  # fmt: skip
         self._flagged: set[tuple[str, str, str]] = set()
+        self._replicas = Gauge(
+            "wattpack_forecast_replicas",
+            "Replicas that the target should have now, of those that ask for it (HPA, KEDA)",
+            _LABELS, registry=self.registry,
+        )  # fmt: skip
+        self._scaled: frozenset[TargetKey] = frozenset()
         self._round = Gauge(
             "wattpack_forecast_round_duration_seconds", "Duration of the last round",
             registry=self.registry,
@@ -101,7 +107,7 @@ class ForecastMetrics:
             leads: What each may need until a new replica works.
         """
         per_object = (
-            self._peak, self._now, self._fallback, self._data_until, self._lead, self._lead_peak
+            self._peak, self._now, self._fallback, self._data_until, self._lead, self._lead_peak,
         )  # fmt: skip
         for gauge in per_object:
             gauge.clear()
@@ -118,6 +124,7 @@ class ForecastMetrics:
             self._fallback.labels(*key).set(float(made.methods[answer.row] in FALLBACKS))
         self._show_flags(answers)
         self._promises.show(statuses, {a.target.key: _live(a) for a in answers}, now_seconds)
+        self._show_replicas(statuses)
         for key, lead in leads.items():
             self._lead.labels(*key, lead.workload).set(lead.seconds)
             for level, needed in ((0.5, lead.p50), (0.95, lead.p95), (0.99, lead.p99)):
@@ -135,6 +142,16 @@ class ForecastMetrics:
         for there in flagged:
             self._flags.labels(*there).set(1)
         self._flagged = flagged
+
+    def _show_replicas(self, statuses: Mapping[TargetKey, Mapping[str, Any]]) -> None:
+        """Replaced without a gap: who scales by it must never see none for a moment."""
+        shown = {key: status["replicas"]["count"] for key, status in statuses.items()
+                 if "replicas" in status}  # fmt: skip
+        for key in self._scaled - shown.keys():
+            self._replicas.remove(*key)
+        for key, count in shown.items():
+            self._replicas.labels(*key).set(count)
+        self._scaled = frozenset(shown)
 
     def failed(self, error: Exception) -> None:
         """Count one failure."""

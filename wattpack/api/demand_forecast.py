@@ -117,6 +117,66 @@ class ForecastEvent(ApiModel):
         return self
 
 
+class ReplicaRule(ApiModel):
+    """What replicas of the target are kept for."""
+
+    rate: Annotated[
+        float,
+        Field(gt=0, description="What one serves within its objectives, in the series' unit"),
+    ]
+    risk: Annotated[
+        float | None,
+        Field(gt=0, lt=1, description="Share of windows that may be short; without a price 0.05"),
+    ] = None
+    violation_price: Annotated[
+        float | None,
+        Field(gt=0, description="Replica windows that one short window is worth"),
+    ] = None
+    start_seconds: Annotated[
+        float | None,
+        Field(
+            ge=0,
+            le=7 * 86400,
+            description="Until a new one works; default: what runs there, else 341 s",
+        ),
+    ] = None
+    least: Annotated[int, Field(ge=0, le=10_000, description="That always run")] = 1
+    most: Annotated[int, Field(ge=0, le=10_000, description="That there is room for")] = 10_000
+    hold_seconds: Annotated[
+        float,
+        Field(ge=0, le=86400, description="Fewer only after so long; more at once"),
+    ] = 1800.0
+
+    cel_rules: ClassVar[tuple[CelRule, ...]] = (
+        CelRule("!(has(self.risk) && has(self.violationPrice))", "risk or violationPrice"),
+        CelRule(
+            "!has(self.most) || (has(self.least) ? self.least : 1) <= self.most",
+            "least exceeds most",
+        ),
+    )
+
+    @model_validator(mode="after")
+    def _one_goal_and_bounds_in_order(self) -> Self:
+        if self.risk is not None and self.violation_price is not None:
+            raise ValueError("risk or violationPrice")
+        if self.least > self.most:
+            raise ValueError("least exceeds most")
+        return self
+
+
+class ReplicaNeed(ApiModel):
+    """Replicas that the target should have now, started ones included."""
+
+    count: Annotated[Counter, Field(description="For HPA or KEDA to follow")]
+    within_seconds: Annotated[
+        float, Field(ge=0, description="What is needed so soon later orders could not serve")
+    ]
+    short_risk: Annotated[
+        Fraction | None, Field(description="Share of windows in which so many would be short")
+    ] = None
+    reason: Annotated[str, Field(max_length=512, description="With the figures")] = ""
+
+
 class DemandForecastSpec(ApiModel):
     """A series, a horizon and levels."""
 
@@ -133,6 +193,10 @@ class DemandForecastSpec(ApiModel):
     ] = [0.5, 0.9, 0.95, 0.99]
     ceiling_watts: Annotated[
         Watts | None, Field(description="Sum of caps: the series cannot exceed it")
+    ] = None
+    replicas: Annotated[
+        ReplicaRule | None,
+        Field(description="Say how many replicas the target should have (status.replicas)"),
     ] = None
     events: Annotated[
         list[ForecastEvent],
@@ -259,6 +323,12 @@ class DemandForecastStatus(ApiModel):
     lead: Annotated[
         ForecastLead | None,
         Field(description="Start-up of what runs there, and what is needed until then"),
+    ] = None
+    replicas: Annotated[
+        ReplicaNeed | None,
+        Field(
+            description="Replicas to have now, where spec.replicas asks and the forecast is ready"
+        ),
     ] = None
     coverage_p99: Annotated[Fraction | None, Field(description="Observed share below p99")] = None
     coverage_n: Annotated[Counter | None, Field(description="Observations behind coverageP99")] = (
