@@ -11,17 +11,27 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from capacity.profile_book import ProfileBook
+from forecasting.decisions.mix_demand import mix_demand
 from forecasting.forecast_book import ForecastBook
 from forecasting.issued_forecast import ForecastKey
+from forecasting.peak_quantiles import PeakQuantiles
 from wattpack.api.capacity_plan import CapacityPlan, CapacityPlanStatus
-from wattpack.api.capacity_question import BucketSpec, CallGraphSpec, CapacityPlanSpec
+from wattpack.api.capacity_question import (
+    BucketSpec,
+    CallGraphSpec,
+    CapacityPlanSpec,
+    ForecastOfDemand,
+)
 
-__all__ = ["LEVELS", "MOVED_SHARE", "Outlooks", "digest_of", "has_moved", "outlooks_of", "parts_of"]
+__all__ = ["MOVED_SHARE", "Outlooks", "digest_of", "has_moved", "outlooks_of", "parts_of"]
 
 #: A forecast that moved by less than this is the same demand.
 MOVED_SHARE = 0.05
-LEVELS = ("p50", "p95", "p99")
+_RISKS = {"p50": 0.5, "p95": 0.05, "p99": 0.01}
+_AT = tuple(1 - risk for risk in _RISKS.values())
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +39,7 @@ class Outlooks:
     """What a plan's forecasts say.
 
     Attributes:
-        rates: Requests per second by (forecast, level).
+        rates: Requests per second by (forecast, ``mark``).
         unfit: Why a forecast cannot be used, one entry each.
     """
 
@@ -41,13 +51,23 @@ def outlooks_of(plan: CapacityPlan, book: ForecastBook, now_seconds: float) -> O
     """The forecasts that the plan's demand names, of its own namespace."""
     rates: dict[tuple[str, str], float] = {}
     unfit = []
-    for name in sorted({part.forecast.name for part in parts_of(plan.spec) if part.forecast}):
+    asked = [part.forecast for part in parts_of(plan.spec) if part.forecast]
+    for name in sorted({one.name for one in asked}):
         found = book.of_demand(ForecastKey(plan.namespace, name), now_seconds)
         if isinstance(found, str):
             unfit.append(found)
-        else:
-            rates |= {(name, level): max(0.0, getattr(found, level)) for level in LEVELS}
+            continue
+        peak = PeakQuantiles(found.p50, found.p95, found.p99)
+        rates |= {(name, one.mark): _rate(peak, one) for one in asked if one.name == name}
     return Outlooks(rates, tuple(unfit))
+
+
+def _rate(peak: PeakQuantiles, asked: ForecastOfDemand) -> float:
+    """The demand to plan for, requests per second."""
+    if asked.prices is not None:
+        prices = asked.prices
+        return mix_demand(np.array(peak), _AT, prices.capacity, prices.unserved).amount
+    return peak.at_risk(_RISKS[asked.level] if asked.risk is None else asked.risk)
 
 
 def parts_of(spec: CapacityPlanSpec) -> list[BucketSpec | CallGraphSpec]:

@@ -9,7 +9,7 @@ from capacity.mix.mix_question import Knowledge, demand_of, problem_of
 from capacity.mix.predicted_rates import RatePredictor
 from capacity.profile_book import ProfileBook
 from forecasting.forecast_book import ForecastBook
-from forecasting.plan_due import LEVELS, Outlooks, digest_of, outlooks_of, parts_of
+from forecasting.plan_due import Outlooks, digest_of, outlooks_of, parts_of
 from wattpack.api.capacity_plan import CapacityPlan, CapacityPlanStatus
 from wattpack.api.capacity_question import CapacityPlanSpec
 from wattpack.errors import InputError
@@ -129,5 +129,5 @@ class QuestionReader:
 
 def _some_demand(spec: CapacityPlanSpec) -> dict[tuple[str, str], float]:
     """Something for each forecast: a demand of nothing would hide what is wrong with a bucket."""
-    named = {part.forecast.name for part in parts_of(spec) if part.forecast}
-    return {(name, level): 1.0 for name in named for level in LEVELS}
+    asked = [part.forecast for part in parts_of(spec) if part.forecast]
+    return {(one.name, one.mark): 1.0 for one in asked}

@@ -60,7 +60,7 @@ class Knowledge:
     Attributes:
         gpu_types: For replicas of predicted rates; None: only given shapes.
         predictor: Rates of a served language model; None: only given rates.
-        forecasts: Requests per second by (forecast, level), for those that can be used.
+        forecasts: Requests per second by (forecast, ``mark``), for those that can be used.
     """
 
     gpu_types: ProfileBook | None = None
@@ -91,7 +91,7 @@ def _rate_of(part: BucketSpec | CallGraphSpec, forecasts: Mapping[tuple[str, str
     stated = part.requests_per_second
     if part.forecast is None:
         return stated
-    return max(stated, forecasts.get((part.forecast.name, part.forecast.level), stated))
+    return max(stated, forecasts.get((part.forecast.name, part.forecast.mark), stated))
 
 
 def problem_of(

@@ -1,7 +1,7 @@
 """The demand that a CapacityPlan is solved for, by what GPUs cost and what unserved demand costs.
 
-``plan_question.QuestionReader`` takes p50, p95 or p99 of a forecast as a bucket's demand, named by
-people. This names the level instead: a GPU mix is bought for months, so it is a newsvendor's case.
+A CapacityPlan whose bucket names prices (``forecast.prices``) asks it through ``plan_due``: a GPU
+mix is bought for months, so it is a newsvendor's case.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ from wattpack.api import CapacityPlan, DemandForecast, GPUProfile
 from wattpack.api.capacity_plan import PlanReason
 from wattpack.clock import ManualClock
 from wattpack.kube.informer import Informer
-from wattpack.kube.port import JsonObject, Resource
+from wattpack.kube.port import InvalidError, JsonObject, Resource
 from wattpack.times import rfc3339
 from wattpack.units import NS_PER_SECOND
 
@@ -316,6 +316,43 @@ class TestForecasts:
         world.expect_requests(21.2)
         world.look()
         assert (world.solves(), world.status()["demand"][0]["requestsPerSecond"]) == (2, 21.2)
+
+    @pytest.mark.parametrize(
+        ("asked", "rate"),
+        [
+            ({"level": "p50"}, 10.0),
+            ({"level": "p99"}, 40.0),
+            ({"risk": 0.05}, 20.0),
+            ({"risk": 0.01}, 40.0),
+            # GPUs for a request a second cost a third of what it earns: quantile 3/4 of the peak.
+            ({"prices": {"capacity": 1, "unserved": 3}}, 10 + 10 * 0.25 / 0.45),
+            # What is worth more than any forecast tells takes the highest level that there is.
+            ({"prices": {"capacity": 1, "unserved": 10_000}}, 40.0),
+        ],
+    )
+    def test_a_risk_or_prices_name_the_quantile(
+        self, world: World, asked: JsonObject, rate: float
+    ) -> None:
+        world.expect_requests(20.0)
+        world.ask(buckets=[FORECAST_BUCKET | {"forecast": {"name": "rate"} | asked}])
+        world.look()
+        found = world.status()["demand"][0]["requestsPerSecond"]
+        assert found == pytest.approx(rate, rel=1e-4)
+
+    def test_a_bucket_and_a_graph_may_take_different_quantiles_of_one_forecast(
+        self, world: World
+    ) -> None:
+        world.expect_requests(20.0)
+        bucket = FORECAST_BUCKET | {"forecast": {"name": "rate", "level": "p50"}}
+        calls = {"name": "agent", "forecast": {"name": "rate", "risk": 0.01}, "calls": {"chat": 1}}
+        world.ask(buckets=[bucket], graphs=[calls])
+        world.look()
+        assert world.status()["demand"] == [{"bucket": "chat", "requestsPerSecond": 50}]
+
+    def test_a_risk_and_prices_together_are_refused(self, world: World) -> None:
+        both = {"name": "rate", "risk": 0.05, "prices": {"capacity": 1, "unserved": 3}}
+        with pytest.raises(InvalidError, match="risk or prices"):
+            world.ask(buckets=[FORECAST_BUCKET | {"forecast": both}])
 
     def test_steps_below_five_percent_add_up(self, world: World) -> None:
         world.expect_requests(20.0)

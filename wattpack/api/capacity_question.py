@@ -6,12 +6,13 @@ an object that everybody may write from becoming a question that nobody can answ
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, ClassVar, Final, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from wattpack.api.object_meta import (
     ApiModel,
+    CelRule,
     Fraction,
     ModelName,
     Name,
@@ -24,6 +25,7 @@ __all__ = [
     "BucketSpec",
     "CallGraphSpec",
     "CapacityPlanSpec",
+    "DemandPrices",
     "DomainSpec",
     "EmbodiedSpec",
     "ForecastOfDemand",
@@ -61,14 +63,50 @@ MOST_TOKENS: Final = 2**20
 """Of a prompt and of an answer: prompts without end would take the serving model minutes."""
 
 
+class DemandPrices(ApiModel):
+    """What decides how much of an uncertain demand is bought for; any currency, any time."""
+
+    capacity: Annotated[
+        Positive, Field(description="Of GPUs for one request per second over that time")
+    ]
+    unserved: Annotated[
+        Positive, Field(description="Of one request per second that is not served over it")
+    ]
+
+
 class ForecastOfDemand(ApiModel):
     """Requests per second that a DemandForecast of this namespace expects."""
 
     name: Annotated[Name, Field(description="The DemandForecast, in requests per second")]
     level: Annotated[
         Literal["p50", "p95", "p99"],
-        Field(description="Which quantile of its window's peak is planned for"),
+        Field(description="Quantile of its window's peak that is planned for, else told below"),
     ] = "p95"
+    risk: Annotated[
+        float | None,
+        Field(ge=0.01, le=0.5, description="Share of windows whose peak may be above the plan's"),
+    ] = None
+    prices: Annotated[
+        DemandPrices | None,
+        Field(description="Plan for the peak at which one GPU more costs what it serves"),
+    ] = None
+
+    cel_rules: ClassVar[tuple[CelRule, ...]] = (
+        CelRule("!(has(self.risk) && has(self.prices))", "risk or prices"),
+    )
+
+    @model_validator(mode="after")
+    def _one_way_to_choose(self) -> Self:
+        if self.risk is not None and self.prices is not None:
+            raise ValueError("risk or prices")
+        return self
+
+    @property
+    def mark(self) -> str:
+        """Alike for demands that are taken from a forecast in the same way."""
+        if self.prices is not None:
+            return f"prices {self.prices.capacity:g} {self.prices.unserved:g}"
+        return self.level if self.risk is None else f"risk {self.risk:g}"
 
 
 class BucketSpec(ApiModel):
