@@ -29,7 +29,7 @@ from scheduler_plugin.app.plan_archive import PlanArchive
 from scheduler_plugin.app.plan_lines import pending_causes
 from scheduler_plugin.app.pod_events import PendingEvents
 from scheduler_plugin.app.provisioner import Provisioner
-from scheduler_plugin.app.release import let_all_go
+from scheduler_plugin.app.release import OpenGate
 from scheduler_plugin.app.release_order import first_to_go
 from scheduler_plugin.app.scheduler_settings import PlacementSettings
 from scheduler_plugin.app.solver_process import Planner
@@ -66,7 +66,8 @@ class CycleResult:
 
     Attributes:
         outcome: idle (nobody waits), unchanged (the same question as before, which placed
-            nothing), planned or failed (inputs were unusable; everything stays as it is).
+            nothing), planned or failed (inputs were unusable, or the checker refused every plan;
+            everything stays as it is).
         plan: The plan, if one was made.
         released: Node by pod key (``namespace/name``) of pods released now.
         pending: Reason and message by pod key.
@@ -169,7 +170,7 @@ class PlacementLoop:
         self._causes: Mapping[str, Cause] = {}
         self._retry_at_ns: int | None = None
         self._recovered = False
-        self._let_go = False
+        self._gate = OpenGate(api, settings.mode, self.reader.pods)
 
     def step(self) -> CycleResult:
         """One cycle; never raises for what the cluster contains or fails to answer.
@@ -177,8 +178,8 @@ class PlacementLoop:
         Raises:
             LeadershipLostError: if the term ended in the middle; nothing more was written then.
         """
-        if self._settings.mode is not Mode.MANAGE and not self._let_go:
-            self._let_go = let_all_go(self._api, self._settings.mode)
+        if self._settings.mode is not Mode.MANAGE:
+            self._gate.step()
         if self._settings.mode is Mode.OFF:
             return CycleResult("idle")
         try:
@@ -193,7 +194,7 @@ class PlacementLoop:
             # A fault of ours: who leads is told that planning does not work, and so are people.
             log.exception("planning cycle failed")
             result = CycleResult("failed")
-        if result.outcome != "planned":
+        if result.plan is None:
             self.metrics.cycles.labels(result.outcome).inc()
         self.metrics.promises.set(len(self.ledger.promises))
         return result
@@ -350,8 +351,12 @@ class PlacementLoop:
         self.metrics.planned(plan, seconds)
         self.metrics.room.planned(plan, built.snapshot)
         self._now_wait(causes)
-        self._last_digest = digest
         self._last = CycleResult("planned", plan, released, pending)
+        if plan.refusals and plan.method == "none":
+            # Nobody gets a place as long as the same is asked: the watchdog has to hear of that.
+            self._last_digest = ""
+            return replace(self._last, outcome="failed")
+        self._last_digest = digest
         return self._last
 
     def _apply(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from scheduler_plugin.app.leadership import LeadershipLostError
@@ -43,19 +44,36 @@ def release_all(api: KubeApi, passes: int = PASSES) -> Released:
     return Released(released, len(held_pods(api)))
 
 
-def let_all_go(api: KubeApi, mode: Mode) -> bool:
-    """Let go of pods that an earlier Manage left at our gate; whether none is left.
+class OpenGate:
+    """Lets go of everybody at our gate, where pods are placed without it (modes Off and Shadow).
 
-    Planning that works keeps the watchdog quiet, so nobody else would.
+    Planning that works keeps the watchdog quiet, so nobody else would. Pods may come to the gate
+    after the first look: the webhook of a replica that still runs in Manage holds them.
+
+    Args:
+        api: The cluster.
+        mode: For the log.
+        pods: All pods as a local copy shows them.
     """
-    try:
-        done = release_all(api)
-    except KubeError as error:
-        log.warning("held pods not read: %s", error)
-        return False
-    if done.released:
-        log.info("mode %s: %d held pods released", mode, done.released)
-    return done.left == 0
+
+    def __init__(
+        self, api: KubeApi, mode: Mode, pods: Callable[[], tuple[JsonObject, ...]]
+    ) -> None:
+        self._api, self._mode, self._pods = api, mode, pods
+        self._is_empty = False
+
+    def step(self) -> None:
+        """Look, and let go."""
+        try:
+            if self._is_empty and not any(map(pod_facts.is_gated, self._pods())):
+                return
+            done = release_all(self._api)
+        except KubeError as error:
+            log.warning("held pods not read: %s", error)
+            return
+        if done.released:
+            log.info("mode %s: %d held pods released", self._mode, done.released)
+        self._is_empty = done.left == 0
 
 
 def uninstall(api: KubeApi, webhook: str) -> Released:

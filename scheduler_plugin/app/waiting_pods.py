@@ -30,6 +30,8 @@ UNSERVABLE = frozenset(
     for reason in (
         PendingReason.NO_NODES,
         PendingReason.NO_GPU_MODEL,
+        PendingReason.NO_CPU_CLASS,
+        PendingReason.NO_NIC_CLASS,
         PendingReason.NODE_AFFINITY,
         PendingReason.TAINT_NOT_TOLERATED,
         PendingReason.NO_READY_NODE,

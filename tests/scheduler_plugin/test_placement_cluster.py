@@ -143,6 +143,19 @@ def test_leaving_manage_releases_what_was_held(mode: Mode) -> None:
     assert not pod_facts.is_gated(cluster.pod("p"))
 
 
+@pytest.mark.parametrize("mode", [Mode.OFF, Mode.SHADOW])
+def test_whom_an_old_replica_gates_after_leaving_manage_is_released_too(mode: Mode) -> None:
+    cluster = Cluster()
+    manages, cluster.settings = cluster.settings, PlacementSettings(mode=mode)
+    cluster.loop = cluster.new_loop()
+    cluster.loop.step()
+    cluster.settings = manages
+    cluster.add(pod_object("late"))
+    assert pod_facts.is_gated(cluster.pod("late"))
+    cluster.loop.step()
+    assert not pod_facts.is_gated(cluster.pod("late"))
+
+
 def test_mode_off_does_nothing() -> None:
     cluster = Cluster(Mode.OFF)
     cluster.add(pod_object("p"))

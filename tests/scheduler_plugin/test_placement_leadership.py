@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from scheduler_plugin import solve
 from scheduler_plugin.app.cluster_view import ClusterReader
 from scheduler_plugin.app.placement_metrics import PlacementMetrics
 from scheduler_plugin.app.plan_archive import PLANS
@@ -206,6 +207,23 @@ def test_planners_that_fail_in_turns_hold_no_pod_for_longer_than_the_watchdog_wa
     cluster.add(pod_object("q"))
     run(cluster, 60, replicas[0].step, replicas[1].step, watchdog.step)
     assert not pod_facts.is_gated(cluster.pod("q"))
+
+
+def test_pods_whose_every_plan_is_refused_wait_no_longer_than_for_a_planner_that_fails(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    cluster = held_cluster()
+    only = Replica(cluster, "a")
+    watchdog = Watchdog(cluster.api, cluster.clock, SYSTEM)
+    with monkeypatch.context() as defect:
+        defect.setattr(solve, "complaints", lambda *_, **__: ("a rule is broken",))
+        run(cluster, 40, only.step, watchdog.step)
+    assert not pod_facts.is_gated(cluster.pod("p"))
+    assert pod_facts.pinned_node(cluster.pod("p")) == ""
+    run(cluster, 35, only.step, watchdog.step)
+    cluster.add(pod_object("q"))
+    run(cluster, 10, only.step, watchdog.step)
+    assert pod_facts.pinned_node(cluster.pod("q")) == "n1"
 
 
 def test_a_lonely_planner_that_failed_tries_again_and_the_watchdog_falls_silent() -> None:

@@ -398,6 +398,19 @@ def test_what_no_present_node_can_serve_is_let_go_after_a_minute(cluster: Cluste
     assert told["p"].endswith("released without a node, so that autoscalers see it")
 
 
+@pytest.mark.parametrize("kind", ["cpu", "nic"])
+def test_a_class_of_cpu_or_nic_that_no_node_has_is_let_go_like_a_gpu_model(
+    cluster: Cluster, kind: str
+) -> None:
+    cluster.add(pod_object("p", annotations={f"wattpack.io/{kind}-classes": "none-of-these"}))
+    cluster.loop.step()
+    assert gated(cluster) == ["p"]
+    steps(cluster, 65, every=5)
+    assert gated(cluster) == []
+    ((_, note),) = events(cluster, "PlacementReleased")
+    assert note.startswith(f"No{kind.title()}Class: ")
+
+
 def test_a_pod_that_waits_for_room_or_power_stays_at_the_gate(cluster: Cluster) -> None:
     for i in range(3):
         cluster.add(pod_object(f"p{i}", 8))
