@@ -92,7 +92,8 @@ class RoomMetrics:
             self._capped.labels(*map(str, level)).set(gpus)
         order = snapshot.objective
         if plan.objective and ObjectiveStage.FRAGMENTATION in order:
-            steps = -plan.objective[order.index(ObjectiveStage.FRAGMENTATION) - len(order)]
+            stages = 2 * len(plan.tiers)
+            steps = -plan.objective[stages + order.index(ObjectiveStage.FRAGMENTATION)]
             self._stranded.set(steps * FRAGMENTATION_STEP_MILLI / MILLI_PER_GPU)
 
     def stands_by(self) -> None:

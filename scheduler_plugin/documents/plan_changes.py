@@ -23,6 +23,8 @@ from scheduler_plugin.documents.snapshot_amounts import Quantity, ResourceName
 from scheduler_plugin.documents.value import Id, Label, Value
 
 MAX_ADDED_NODES: Final = 1000
+MAX_RAISE: Final = 2**63 - 1
+"""Of a quota, beyond what all pods of a snapshot may ask for together."""
 WattsMore = Annotated[int, Field(ge=1, le=10**10)]
 
 
@@ -143,7 +145,7 @@ class RaiseQuota(Value):
     kind: Literal["raise_quota"] = "raise_quota"
     quota: Id
     resource: ResourceName
-    amount: Annotated[Quantity, Field(ge=1)]
+    amount: Annotated[int, Field(ge=1, le=MAX_RAISE)]
 
 
 class WidenUplink(Value):

@@ -186,7 +186,8 @@ class Plan(Value):
             without, then the stages of the snapshot's ``objective`` in their
             order, larger is better: disruption in GPU seconds, fragmentation in steps of
             ``FRAGMENTATION_STEP_MILLI``, unmet weights of preferences, watts, cost (thousandths an
-            hour) and carbon (milligrams an hour) negated.
+            hour) and carbon (milligrams an hour) negated. Last, where waiting pods have any, the
+            weights of unmet ``peer_wishes``, negated.
         gap: Worst (bound - placed) / bound over tiers; 0 is a proof.
         refusals: What the independent checker said of plans that it refused.
     """

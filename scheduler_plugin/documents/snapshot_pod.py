@@ -12,6 +12,7 @@ from scheduler_plugin.documents.link_groups import Megabits
 from scheduler_plugin.documents.mig_placement import MAX_INSTANCES, BoardNumber, MigPlacement
 from scheduler_plugin.documents.node_rules import NodeTerm, Preference, Toleration
 from scheduler_plugin.documents.peer_rule import PeerRule
+from scheduler_plugin.documents.peer_wish import PeerWish
 from scheduler_plugin.documents.snapshot_amounts import (
     MILLI_PER_GPU,
     CpuValue,
@@ -91,6 +92,8 @@ class Pod(Value):
             unknown.
         groups: That it belongs to, for ``peer_rules`` of any pod.
         peer_rules: What it wants of other pods around it.
+        wished_groups: That it belongs to, for ``peer_wishes`` of any pod.
+        peer_wishes: What it would rather have of other pods around it, while all else is equal.
         quotas: That what it holds counts against, by name.
         beyond: Elastic gang that it belongs to beyond the least: it is placed on its own, once
             those that start together have their places.
@@ -131,6 +134,8 @@ class Pod(Value):
     expected_end_seconds: Annotated[int | None, Field(ge=0, le=10**9)] = None
     groups: tuple[Label, ...] = ()
     peer_rules: tuple[PeerRule, ...] = ()
+    wished_groups: tuple[Label, ...] = ()
+    peer_wishes: tuple[PeerWish, ...] = ()
     quotas: Annotated[tuple[Label, ...], Field(max_length=MAX_QUOTAS_OF_A_POD)] = ()
     beyond: Label = ""
 
@@ -162,7 +167,8 @@ class Pod(Value):
         return dict(sorted(value.items()))
 
     @field_validator(
-        "gpu_models", "cpu_classes", "nic_classes", "excluded_nodes", "groups", "quotas"
+        *("gpu_models", "cpu_classes", "nic_classes", "excluded_nodes"),
+        *("groups", "wished_groups", "quotas"),
     )
     @classmethod
     def _sorted(cls, value: tuple[str, ...]) -> tuple[str, ...]:

@@ -7,20 +7,16 @@ the pods that are expected to come (node_scores.py).
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable
 
 import numpy as np
 import numpy.typing as npt
 
 from scheduler_plugin.documents.snapshot import MILLI_PER_GPU
-from scheduler_plugin.packing.linked_places import place_linked
 from scheduler_plugin.packing.node_scores import STEP
-from scheduler_plugin.packing.pod_classes import Job
-from scheduler_plugin.packing.problem import Assignment, IntArray, Problem, placed_counts
-from scheduler_plugin.packing.whole_gangs import left_over
+from scheduler_plugin.packing.problem import Assignment, IntArray, Problem
 from scheduler_plugin.room.board_states import Boards
 from scheduler_plugin.room.resource_columns import GPUS, MEMORY, MILLI_CPU
-from scheduler_plugin.rules.gang_domains import GangDomain
 
 FloatArray = npt.NDArray[np.float64]
 BoolArray = npt.NDArray[np.bool_]
@@ -57,6 +53,7 @@ class Packing:
         self.states = problem.start_states.copy() if start else problem.states()
         rules = problem.peers if peers else None
         self.peers = None if rules is None else rules.counts()
+        self.wishes = None if problem.wishes is None else problem.wishes.counts()
         self.flows = None if problem.linked is None else problem.linked.flows()
         self.only: BoolArray | None = None
         self.headroom: IntArray = problem.headroom.copy()
@@ -72,9 +69,8 @@ class Packing:
         self._stale = True
         #: Least watts above each node, by ``risk_of_class``.
         self._node_headroom: dict[int, IntArray] = {}
-        if self.peers is not None:
-            for (class_index, node), count in start.items():
-                self.peers.add(class_index, node, count)
+        for (class_index, node), count in start.items():
+            self._tell_others(class_index, node, count)
         self.become(assignment or {})
 
     def put(self, class_index: int, node: int, count: int, boards: Boards = ()) -> None:
@@ -88,8 +84,7 @@ class Packing:
             self.states.put(demand, node, count, boards)
         else:
             self.states.take(demand, node, -count, boards)
-        if self.peers is not None:
-            self.peers.add(class_index, node, count)
+        self._tell_others(class_index, node, count)
         problem.quotas.take(self.quota_left, class_index, count)
         if self.flows is not None:
             self.flows.add(class_index, node, count)
@@ -106,6 +101,12 @@ class Packing:
             del self.assignment[key]
         self._changed.add(node)
         self._log.append((class_index, node, count, boards))
+
+    def _tell_others(self, class_index: int, node: int, count: int) -> None:
+        if self.peers is not None:
+            self.peers.add(class_index, node, count)
+        if self.wishes is not None:
+            self.wishes.add(class_index, node, count)
 
     def become(self, assignment: Assignment) -> None:
         """Take back and book until this is the assignment; it can be undone."""
@@ -208,7 +209,7 @@ class Packing:
         Booking on one node changes no other node's score; watts are shared through the domains and
         are checked again at each node. Where others bind a pod, everything is asked again.
         """
-        if count > 1 and self.peers is not None and self.peers.binds(class_index):
+        if count > 1 and self._minds_others(class_index):
             return sum(self.place(class_index, 1) for _ in range(count))
         count = self.within_quotas(class_index, count)
         room = self.capacity(class_index)
@@ -235,6 +236,10 @@ class Packing:
                     self._scores(class_index, nodes[at : at + 1])[0] if room[node] else np.inf
                 )
         return count - left
+
+    def _minds_others(self, class_index: int) -> bool:
+        bound = self.peers is not None and self.peers.binds(class_index)
+        return bound or (self.wishes is not None and self.wishes.has_any(class_index))
 
     def spread(self, class_index: int, count: int) -> int:
         """Book up to ``count`` pods one by one where most is left in balance; how many found one.
@@ -266,8 +271,7 @@ class Packing:
                 # A domain that is almost full costs as much as stranded GPUs.
                 scores = scores + watts / np.maximum(self._watts_above(class_index)[nodes], 1)
             cut: FloatArray = np.floor(scores / STEP)
-            if (then := problem.preferences.then(class_index)) is not None:
-                cut += then[nodes]
+            cut += self._behind(class_index, nodes)
             if first is not None:
                 cut += WORTH_FIRST * first[nodes]
             elif self.by_worth and problem.worth is not None:
@@ -285,6 +289,17 @@ class Packing:
         if first is not None:
             host_scores += WORTH_FIRST * first[nodes]
         return host_scores
+
+    def _behind(self, class_index: int, nodes: npt.NDArray[np.intp]) -> FloatArray:
+        """What decides between nodes that strand as much, wishes about other pods last; below 1."""
+        then = self.problem.preferences.then(class_index)
+        behind = np.zeros(len(nodes)) if then is None else then[nodes]
+        if self.wishes is None or not self.wishes.has_any(class_index):
+            return behind
+        rows = np.column_stack([behind, self.wishes.unmet(class_index)[nodes]])
+        kinds, rank = np.unique(rows, axis=0, return_inverse=True)
+        ranks: FloatArray = rank.ravel() / len(kinds)
+        return ranks
 
     def _by_what_is_left(self, class_index: int, nodes: npt.NDArray[np.intp]) -> FloatArray:
         problem = self.problem
@@ -326,58 +341,3 @@ def _counts_by_class(assignment: Assignment) -> Counter[int]:
     for (class_index, _), count in assignment.items():
         counts[class_index] += count
     return counts
-
-
-def _largest_first(problem: Problem, job: Job) -> Sequence[int]:
-    """A gang's small members find room beside its large ones, not the other way round."""
-    if len(job.classes) == 1:
-        return job.classes
-    size = {c: (int(problem.gpu_milli[c]), *problem.requests[c].tolist()) for c in job.classes}
-    return sorted(job.classes, key=lambda c: size[c], reverse=True)
-
-
-def fill(packing: Packing, jobs: Iterable[Job], *, spread: bool = False) -> None:
-    """Add every job that still fits, in the given order; a gang whole or not at all."""
-    problem = packing.problem
-    place = packing.spread if spread else packing.place
-    placed = placed_counts(problem, packing.assignment)
-    for job in jobs:
-        wanted = {c: int(problem.counts[c]) - placed[c] for c in _largest_first(problem, job)}
-        domain = problem.domains_of_gangs.get(job.gang)
-        if problem.linked is not None and (gang := problem.linked.number.get(job.gang, -1)) >= 0:
-            if any(wanted.values()):
-                place_linked(packing, gang, wanted, place, domain)
-            continue
-        if domain is not None and _is_settled(packing, domain, wanted, place):
-            continue
-        mark = packing.mark()
-        if not job.gang:
-            for class_index, count in wanted.items():
-                place(class_index, count)
-        elif left_over(place, wanted, packing.wants_others):
-            packing.undo_to(mark)
-
-
-def _is_settled(
-    packing: Packing, domain: GangDomain, wanted: Mapping[int, int], place: Place
-) -> bool:
-    """Whether a gang's waiting members are in one domain now, or wait since they have to be."""
-    if not any(wanted.values()):
-        return False
-    return _in_one_domain(packing, domain, wanted, place) or domain.required
-
-
-def _in_one_domain(
-    packing: Packing, domain: GangDomain, wanted: Mapping[int, int], place: Place
-) -> bool:
-    """All of a gang's members in one domain, if there is one that holds them."""
-    rooms = packing.rooms_of_gang(wanted)
-    mark = packing.mark()
-    for packing.only in domain.candidates(list(rooms.values()), list(wanted.values())):
-        left = left_over(place, wanted, packing.wants_others)
-        packing.only = None
-        if not left:
-            return True
-        packing.undo_to(mark)
-    packing.only = None
-    return False

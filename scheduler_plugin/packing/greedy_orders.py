@@ -11,7 +11,8 @@ from itertools import groupby
 
 import numpy as np
 
-from scheduler_plugin.packing.greedy import Packing, fill
+from scheduler_plugin.packing.greedy import Packing
+from scheduler_plugin.packing.greedy_fill import fill
 from scheduler_plugin.packing.objective import objective
 from scheduler_plugin.packing.pod_classes import Job
 from scheduler_plugin.packing.problem import Assignment, Problem

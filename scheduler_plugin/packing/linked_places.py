@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
+from scheduler_plugin.packing.fed_domains import domains_for
 from scheduler_plugin.packing.whole_gangs import left_over
 from scheduler_plugin.rules.gang_domains import GangDomain
 from scheduler_plugin.rules.link_sets import Asked, link_sets
@@ -51,8 +52,7 @@ def _topologies(
 ) -> Iterator[BoolArray | None]:
     """Nodes that are asked first: each domain that may hold the gang, then all if it may."""
     if domain is not None:
-        rooms = packing.rooms_of_gang(wanted)
-        yield from domain.candidates(list(rooms.values()), list(wanted.values()))
+        yield from domains_for(packing, wanted, domain)
     if domain is None or not domain.required:
         yield None
 

@@ -2,7 +2,8 @@
 
 In each tier GPUs come first, then pods without GPUs. Stages behind are in the snapshot's order. All
 but fragmentation are sums over pods, which CP-SAT has as they are; what the expected demand cannot
-use of a node is no such sum, so it decides between assignments that were found otherwise.
+use of a node is no such sum, and neither are wishes about other pods, so they decide between
+assignments that were found otherwise.
 """
 
 from __future__ import annotations
@@ -52,7 +53,10 @@ def _by_stage(problem: Problem, counts: Sequence[int]) -> tuple[int, ...]:
 
 
 def objective(packing: Packing) -> tuple[int, ...]:
-    """Compared as a tuple, larger is better: value by stage, then the stages of the snapshot."""
+    """Compared as a tuple, larger is better: value by stage, then the stages of the snapshot.
+
+    Last, where pods have any, what weighs on them by wishes about other pods.
+    """
     problem, assignment = packing.problem, packing.assignment
     found = {
         ObjectiveStage.DISRUPTION: lambda: -disruption(problem, assignment),
@@ -64,7 +68,8 @@ def objective(packing: Packing) -> tuple[int, ...]:
         -_sum(problem.placement_costs.get(stage), assignment) if stage in PRICED else found[stage]()
         for stage in problem.snapshot.objective
     )
-    return (*placed_by_stage(problem, assignment), *behind)
+    wishes = () if packing.wishes is None else (-packing.wishes.total(assignment),)
+    return (*placed_by_stage(problem, assignment), *behind, *wishes)
 
 
 def _fragmentation_steps(packing: Packing) -> int:

@@ -53,6 +53,7 @@ from scheduler_plugin.room.running_boards import (
 )
 from scheduler_plugin.rules.gang_domains import GangDomain, gang_domains
 from scheduler_plugin.rules.peer_counts import Peers, peers_of
+from scheduler_plugin.rules.peer_wishes import PeerWishes, peer_wishes_of
 from scheduler_plugin.rules.uplinks import LinkedGangs, linked_gangs
 
 IntArray = npt.NDArray[np.int64]
@@ -88,6 +89,7 @@ class Problem(PowerRows):
         sharers: What neighbours feel of a pod of each class, shape (c,); None without the rule.
         demands: What a pod of each class takes of a node, shape (c,).
         peers: What pods want of one another; None where nobody wants anything.
+        wishes: The same of what they would rather have.
         domains_of_gangs: Of gangs that should be in one domain, by gang.
         quotas: What groups of pods may hold together.
         linked: Gangs for which links between nodes matter; None without any.
@@ -118,6 +120,7 @@ class Problem(PowerRows):
     sharers: tuple[Sharer | None, ...]
     demands: tuple[Demand, ...]
     peers: Peers | None
+    wishes: PeerWishes | None
     domains_of_gangs: Mapping[str, GangDomain]
     quotas: QuotaRooms
     linked: LinkedGangs | None
@@ -278,6 +281,7 @@ def compile_problem(snapshot: Snapshot, *, moves: bool = False, caps: bool = Fal
         sharers=sharers,
         demands=demands,
         peers=peers_of(snapshot, [k.pod for k in classes]),
+        wishes=peer_wishes_of(snapshot, [k.pod for k in classes], movable),
         domains_of_gangs=gang_domains(snapshot),
         quotas=quota_rooms(snapshot, classes),
         linked=linked_gangs(snapshot, [k.pod for k in classes]),

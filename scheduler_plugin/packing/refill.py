@@ -16,7 +16,8 @@ import numpy.typing as npt
 
 from scheduler_plugin.documents.snapshot import MILLI_PER_GPU
 from scheduler_plugin.packing.board_fillings import dearest, dearest_filling
-from scheduler_plugin.packing.greedy import Packing, fill
+from scheduler_plugin.packing.greedy import Packing
+from scheduler_plugin.packing.greedy_fill import fill
 from scheduler_plugin.packing.objective import objective
 from scheduler_plugin.packing.problem import Assignment, IntArray, Problem, placed_counts
 from scheduler_plugin.room.resource_columns import MEMORY, MILLI_CPU

@@ -230,7 +230,8 @@ def _kept(gang: str, most: int, template: Pod, ledger: Ledger, room: Room) -> li
         place = reserved[slot]
         # Which rules of others and which quotas concern it may have changed since.
         here = {"uid": slot, "state": PodState.PROMISED, "node": place.node, "name": ""}
-        now = here | {"groups": template.groups, "quotas": template.quotas}
+        groups = {"groups": template.groups, "wished_groups": template.wished_groups}
+        now = here | groups | {"quotas": template.quotas}
         member = Pod(**(dict(place.template or template) | now))
         if len(found) < most and room.holds(member, place.node):
             found.append(member)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Final
 
 import numpy as np
@@ -18,8 +19,8 @@ BoolArray = npt.NDArray[np.bool_]
 IntArray = npt.NDArray[np.int64]
 
 TRIED: Final = 8
-"""Of the domains with room for a gang, so many are tried, the tightest first: rules of power and of
-other pods may still keep it out of one."""
+"""Of the domains with room and power for a gang, so many are tried, the tightest first: domains of
+power below them and rules of other pods may still keep it out of one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,12 +39,18 @@ class GangDomain:
     of_node: IntArray
     home: frozenset[int]
 
-    def candidates(self, rooms: Sequence[IntArray], wanted: Sequence[int]) -> Iterator[BoolArray]:
+    def candidates(
+        self,
+        rooms: Sequence[IntArray],
+        wanted: Sequence[int],
+        feeds: Callable[[BoolArray], bool] = lambda nodes: True,
+    ) -> Iterator[BoolArray]:
         """Nodes of each domain that could hold all, shape (n,): home first, then the tightest.
 
         Args:
             rooms: For each kind of member, how many each node takes, shape (n,).
             wanted: Members of each kind.
+            feeds: Whether what feeds some nodes in common may bear all members.
         """
         known = self.of_node >= 0
         if not known.any():
@@ -59,8 +66,8 @@ class GangDomain:
         if self.required and self.home:
             enough &= at_home
         order = np.lexsort((slack, ~at_home))
-        for domain in [int(d) for d in order if enough[d]][:TRIED]:
-            yield self.of_node == domain
+        able = (self.of_node == domain for domain in order.tolist() if enough[domain])
+        yield from islice(filter(feeds, able), TRIED)
 
 
 def gang_domains(snapshot: Snapshot) -> Mapping[str, GangDomain]:

@@ -30,7 +30,8 @@ NO_RULE = frozenset(
         *("kernel_class", "expected_watts_per_gpu", "move_seconds", "expected_end_seconds"),
         *("preferences", "gpu_model_values", "cpu_class_values"),
         *("least_cap_milli", "cap_watts"),
-        *("groups", "peer_rules", "peak_flow_megabits", "quotas"),
+        *("groups", "peer_rules", "wished_groups", "peer_wishes"),
+        *("peak_flow_megabits", "quotas"),
     ]
 )
 

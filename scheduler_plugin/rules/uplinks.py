@@ -46,7 +46,8 @@ class Links:
     """What is known of links.
 
     Attributes:
-        names: Of groups, those of nodes and those above them, (g,).
+        names: Of groups, those of nodes and those above them, (g,); empty for all nodes without the
+            label.
         above: Groups above each node, the nearest first, padded with g, shape (n, depth).
         room: Megabits a second that gangs may put on each uplink, shape (g,).
         measured: By group.
@@ -61,7 +62,7 @@ class Links:
 
     @property
     def nearest(self) -> IntArray:
-        """The group of each node, g without one, shape (n,)."""
+        """The group of each node, shape (n,)."""
         return self.above[:, 0]
 
     def sums(self, of_nodes: IntArray) -> IntArray:
@@ -238,15 +239,18 @@ def _links(snapshot: Snapshot) -> Links:
     stated = {group.name: group for group in snapshot.link_groups}
     of_nodes = [node.labels.get(snapshot.link_label, "") for node in snapshot.nodes]
     names = tuple(sorted({*stated, *of_nodes} - {""}))
-    number = {name: i for i, name in enumerate(names)} | {"": len(names)}
-    paths: dict[str, list[int]] = {}
-    for name in number:
+    if "" in of_nodes:
+        # Nodes without the label share no uplink; together they are one more place for a gang.
+        names = (*names, "")
+    number = {name: i for i, name in enumerate(names)}
+    paths: dict[str, list[int]] = {"": [number[""]]} if "" in number else {}
+    for name in number.keys() - {""}:
         path, at = [], name
         while at:
             path.append(number[at])
             at = stated[at].parent if at in stated else ""
         paths[name] = path
-    depth = max(1, *(len(path) for path in paths.values()))
+    depth = max([1, *(len(path) for path in paths.values())])
     above = np.full((len(of_nodes), depth), len(names), dtype=np.int64)
     for i, name in enumerate(of_nodes):
         above[i, : len(paths[name])] = paths[name]
@@ -256,6 +260,8 @@ def _links(snapshot: Snapshot) -> Links:
             room[number[group.name]] = group.uplink_megabits - group.used_megabits
     measured = _measured(snapshot.link_pairs, number)
     inside = np.array([[UNMEASURED_INSIDE], [0]], dtype=np.int64).repeat(len(names), axis=1)
+    if "" in number:
+        inside[0, number[""]] = 0  # As between groups that nobody measured.
     for place, row in measured.items():
         if (own := row.others == place).any():
             inside[:, place] = row.megabits[own][0], row.microseconds[own][0]

@@ -12,7 +12,8 @@ from collections.abc import Collection
 
 import numpy as np
 
-from scheduler_plugin.packing.greedy import Packing, fill
+from scheduler_plugin.packing.greedy import Packing
+from scheduler_plugin.packing.greedy_fill import fill
 from scheduler_plugin.packing.objective import placed_by_stage
 from scheduler_plugin.packing.pod_classes import Job
 from scheduler_plugin.packing.problem import Assignment, Problem, placed_counts

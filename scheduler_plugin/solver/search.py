@@ -12,7 +12,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from scheduler_plugin.packing.greedy import Packing, fill
+from scheduler_plugin.packing.greedy import Packing
+from scheduler_plugin.packing.greedy_fill import fill
 from scheduler_plugin.packing.greedy_orders import incumbent
 from scheduler_plugin.packing.objective import (
     demanded_by_stage,

@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 
 from scheduler_plugin.documents.peer_rule import PeerKind, PeerRule
 from scheduler_plugin.documents.plan_document import PendingReason, Placement, Plan
-from scheduler_plugin.documents.snapshot import Gang, Node, Pod, Snapshot
+from scheduler_plugin.documents.snapshot import Gang, Node, Pod, PowerDomain, Snapshot
 from scheduler_plugin.judge.checker import complaints
 from scheduler_plugin.packing.whole_gangs import left_over
 from scheduler_plugin.solve import plan
 from tests.examples import examples
-from tests.scheduler_plugin.placement_builders import bound, node, pod, snapshot
+from tests.scheduler_plugin.placement_builders import bound, domain, node, pod, snapshot
 from tests.scheduler_plugin.placement_cluster import SPACE, Cluster, pod_object
 
 
@@ -41,6 +41,22 @@ def test_a_gang_goes_into_the_tightest_rack_that_holds_all_of_it() -> None:
     assert racks_of(question, plan(question)) == {"a"}
     question = snapshot(*NODES, together(4, 4, required=True))
     assert racks_of(question, plan(question)) == {"b"}
+
+
+@pytest.mark.parametrize("required", [True, False])
+def test_tighter_racks_without_power_for_all_do_not_keep_a_gang_out_of_another(
+    required: bool,
+) -> None:
+    """Each node of them bears its members alone, and their feed does not bear all."""
+    nodes, feeds = list[Node](), list[PowerDomain]()
+    for r in range(12):
+        sizes, watts = ((2, 2), 2100) if r < 11 else ((2, 2, 2), 2800)
+        feeds.append(domain(f"d{r}", watts))
+        for n, gpus in enumerate(sizes):
+            more = {"labels": {"rack": f"r{r}"}, "domain": f"d{r}"}
+            nodes.append(node(f"r{r}-{n}", gpus, **more))
+    question = snapshot(*nodes, *feeds, together(4, 1, required=required))
+    assert racks_of(question, plan(question)) == {"r11"}
 
 
 @pytest.mark.parametrize("required", [True, False])

@@ -19,6 +19,7 @@ from scheduler_plugin.documents.node_rules import (
     Toleration,
 )
 from scheduler_plugin.documents.peer_rule import PeerKind, PeerRule
+from scheduler_plugin.documents.peer_wish import PeerWish
 from scheduler_plugin.documents.plan_document import Pending, PendingReason, Placement, Plan
 from scheduler_plugin.documents.snapshot import Gang, Node, Pod, PodState, Snapshot
 from scheduler_plugin.explain import pending_causes
@@ -81,6 +82,8 @@ POD_FIELDS: dict[str, tuple[Any, ...]] = {
     "expected_end_seconds": (None, 60),
     "groups": ((), ("other",)),
     "peer_rules": ((), (APART,), (TOGETHER,)),
+    "wished_groups": ((), ("held",)),
+    "peer_wishes": ((), (PeerWish(weight=1, group="held", topology_key="zone", near=True),)),
     "beyond": ("", "g"),
     "quotas": ((), ("roomy",), ("full",), ("full", "roomy"), ("small",)),
 }

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from benchmarks._explain_cases import random_snapshot
 from benchmarks.explain_truth import judged
 from scheduler_plugin.documents.change_text import remedy_text
+from scheduler_plugin.documents.changed_snapshot import apply_changes
 from scheduler_plugin.documents.plan_changes import RaiseQuota
 from scheduler_plugin.documents.plan_document import (
     Pending,
@@ -23,7 +24,7 @@ from scheduler_plugin.documents.plan_document import (
     Plan,
     Step,
 )
-from scheduler_plugin.documents.snapshot import Pod, Quota, Snapshot, parse_snapshot
+from scheduler_plugin.documents.snapshot import MAX_QUANTITY, Pod, Quota, Snapshot, parse_snapshot
 from scheduler_plugin.judge.checker import complaints
 from scheduler_plugin.solve import SearchSettings, plan
 from tests.examples import examples
@@ -54,6 +55,18 @@ def test_what_runs_and_what_is_promised_counts_and_beyond_the_limit_it_stays() -
     assert placed(snapshot(*parts, quota("a", gpu_milli=5000))) == set()
     assert placed(snapshot(*parts, quota("a", gpu_milli=3000))) == set()
     assert placed(snapshot(*parts, quota("a", gpu_milli=6000))) == {"p"}
+
+
+def test_a_request_of_the_largest_amount_is_told_by_how_much_its_quota_is_short() -> None:
+    held = quota("a", {"memory_bytes": 5}, memory_bytes=1)
+    of = snapshot(
+        node("n", memory_bytes=MAX_QUANTITY), pod("p", **A, memory_bytes=MAX_QUANTITY), held
+    )
+    (entry,) = plan(of, deadline_seconds=0.1).pending
+    assert entry.reason is PendingReason.QUOTA_EXCEEDED
+    raised = RaiseQuota(quota="a", resource="memory_bytes", amount=MAX_QUANTITY + 4)
+    assert entry.changes == (raised,)
+    assert placed(apply_changes(of, entry.changes)) == {"p"}
 
 
 class Counted(tuple[Pod, ...]):

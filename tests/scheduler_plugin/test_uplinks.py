@@ -82,7 +82,12 @@ def test_a_gang_starts_just_where_some_split_of_it_is_borne(data: st.DataObject)
     rooms = data.draw(st.lists(st.integers(1, 5), min_size=2, max_size=5), "GPUs of each rack")
     flow, their = data.draw(st.integers(1, 3), "flow"), data.draw(st.integers(1, 3), "their flow")
     steps = st.integers(0, 3).map(lambda members: members * flow)
-    capacity = [data.draw(st.one_of(steps, st.none()), f"uplink {r}") for r in range(len(rooms))]
+    drawn = [data.draw(st.one_of(steps, st.none()), f"uplink {r}") for r in range(len(rooms))]
+    capacity = list(drawn)
+    # Nodes without the label share no uplink.
+    if data.draw(st.booleans(), "a node without a rack"):
+        rooms.append(data.draw(st.integers(1, 5), "GPUs of it"))
+        capacity.append(None)
     running, free = list[Pod](), list(rooms)
     sides = {"g": [0] * len(rooms), "h": [0] * len(rooms)}
     for i in range(data.draw(st.integers(0, 3), "running")):
@@ -92,12 +97,16 @@ def test_a_gang_starts_just_where_some_split_of_it_is_borne(data: st.DataObject)
         sides[name][r] += 1
         free[r] -= 1
     size = data.draw(st.integers(2, max(2, sum(rooms))), "members")
+    labelled = len(rooms) - (len(capacity) > len(drawn))
+    nodes = racks([[room] for room in rooms])
+    bare = [n.model_copy(update={"labels": {}}) for n in nodes[labelled:]]
     of = linked(
-        *racks([[room] for room in rooms]),
+        *nodes[:labelled],
+        *bare,
         *running,
         Gang(id="h", size=1),
         sending("g", size, flow),
-        groups=uplinks(*capacity),
+        groups=uplinks(*drawn),
     )
     beside, before = load(sides["h"], their), load(sides["g"], flow)
     borne = any(
